@@ -1,36 +1,24 @@
-//! Bare hyper that streams a file: the cost of a large GET without lookups and checksums.
+//! A bare server that answers with a file by `sendfile`: the cost of a large GET when the bytes never leave the kernel.
 //!
-//! The answer of every GET is the file: a blocking thread reads it in pieces, a few ahead of the connection, as a server must
-//! that cannot hold a body in memory. The process ends when its stdin does.
+//! It reads a request to its empty line, writes a head with the length, and lets the kernel copy the file to the socket. The
+//! answer to `/ping` is empty. The process ends when its stdin does.
 
-use std::convert::Infallible;
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::task::{Context as TaskContext, Poll};
 
-use anyhow::{Context, Result};
-use bytes::Bytes;
-use hyper::body::{Body, Frame, Incoming, SizeHint};
-use hyper::service::service_fn;
-use hyper::{Request, Response};
-use hyper_util::rt::TokioIo;
+use anyhow::{Context, Result, bail};
+use rustix::fs::sendfile;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
 
 use crate::child::ChildProcess;
 use crate::endpoint::Endpoint;
+use crate::limits::HEAD_BYTES_MAX;
 use crate::server::wait_for_answer;
-
-/// The size of a piece.
-const PIECE_BYTES: usize = 256 * 1_024;
-
-/// The pieces that are read ahead of the connection.
-const PIECES_AHEAD: usize = 2;
 
 /// The arguments of `bare-file`.
 #[derive(Debug, clap::Args)]
@@ -51,7 +39,7 @@ pub(crate) struct BareFile {
 }
 
 impl BareFile {
-    /// Starts this binary as a server that streams `file`.
+    /// Starts this binary as a server that sends `file`.
     ///
     /// # Errors
     ///
@@ -75,13 +63,14 @@ impl BareFile {
 ///
 /// # Errors
 ///
-/// When the address cannot be listened on.
+/// When the address cannot be listened on, or the file cannot be opened.
 pub(crate) fn serve(options: &BareFileArgs) -> Result<()> {
+    let file = SentFile::open(&options.file)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let listener = runtime
         .block_on(TcpListener::bind(options.listen))
         .with_context(|| format!("listening on {}", options.listen))?;
-    runtime.spawn(accept(listener, Arc::new(options.file.clone())));
+    runtime.spawn(accept(listener, Arc::new(file)));
     // The parent holds the other end of stdin: this process ends with it, also after a kill.
     let _ = std::io::stdin().read_to_end(&mut Vec::new());
     Ok(())
@@ -92,91 +81,66 @@ pub(crate) fn serve(options: &BareFileArgs) -> Result<()> {
 pub(crate) async fn on_loopback(file: &Path) -> Result<Endpoint> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let endpoint = Endpoint::at(listener.local_addr()?);
-    tokio::spawn(accept(listener, Arc::new(file.to_path_buf())));
+    tokio::spawn(accept(listener, Arc::new(SentFile::open(file)?)));
     Ok(endpoint)
 }
 
-async fn accept(listener: TcpListener, file: Arc<PathBuf>) {
+async fn accept(listener: TcpListener, file: Arc<SentFile>) {
     loop {
         if let Ok((stream, _)) = listener.accept().await {
-            tokio::spawn(connection(stream, file.clone()));
+            let file = file.clone();
+            // Every connection ends when its client closes it: that is no error.
+            tokio::spawn(async move { file.connection(stream).await });
         }
     }
 }
 
-async fn connection(stream: TcpStream, file: Arc<PathBuf>) {
-    let _ = stream.set_nodelay(true);
-    let service = service_fn(move |request: Request<Incoming>| {
-        let file = file.clone();
-        async move { Ok::<_, Infallible>(answer(request.uri().path(), &file)) }
-    });
-    // Every connection ends when its client closes it: that is no error.
-    let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+/// The file, opened once.
+struct SentFile {
+    file: File,
+    length: u64,
 }
 
-/// The file; an empty body for `/ping`; 500 when the file cannot be opened.
-fn answer(path: &str, file: &Path) -> Response<FileBody> {
-    let opened = if path == "/ping" { Ok(FileBody::none()) } else { FileBody::of(file) };
-    opened.map(Response::new).unwrap_or_else(|_| {
-        let mut response = Response::new(FileBody::none());
-        *response.status_mut() = hyper::StatusCode::INTERNAL_SERVER_ERROR;
-        response
-    })
-}
-
-/// A body that is streamed from a file.
-struct FileBody {
-    read: mpsc::Receiver<std::io::Result<Bytes>>,
-    left: u64,
-}
-
-impl FileBody {
-    fn none() -> Self {
-        Self { read: mpsc::channel(1).1, left: 0 }
+impl SentFile {
+    fn open(path: &Path) -> Result<Self> {
+        let file = File::open(path).with_context(|| path.display().to_string())?;
+        let length = file.metadata()?.len();
+        Ok(Self { file, length })
     }
 
-    fn of(path: &Path) -> std::io::Result<Self> {
-        let file = File::open(path)?;
-        let left = file.metadata()?.len();
-        let (pieces, read) = mpsc::channel(PIECES_AHEAD);
-        tokio::task::spawn_blocking(move || read_pieces(file, &pieces));
-        Ok(Self { read, left })
-    }
-}
-
-/// Reads until the file ends or the connection is gone.
-fn read_pieces(mut file: File, pieces: &mpsc::Sender<std::io::Result<Bytes>>) {
-    loop {
-        let mut piece = Vec::with_capacity(PIECE_BYTES);
-        let read = (&mut file).take(PIECE_BYTES as u64).read_to_end(&mut piece);
-        if matches!(read, Ok(0)) || pieces.blocking_send(read.map(|_| piece.into())).is_err() {
-            return;
+    async fn connection(&self, mut stream: TcpStream) -> Result<()> {
+        stream.set_nodelay(true)?;
+        let mut request = Vec::with_capacity(1_024);
+        loop {
+            while !request.ends_with(b"\r\n\r\n") {
+                if stream.read_buf(&mut request).await? == 0 {
+                    return Ok(());
+                }
+                if request.len() > HEAD_BYTES_MAX {
+                    bail!("a request head of more than {HEAD_BYTES_MAX} bytes");
+                }
+            }
+            let length = if request.starts_with(b"GET /ping ") { 0 } else { self.length };
+            request.clear();
+            stream.write_all(format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n").as_bytes()).await?;
+            self.send(&stream, length).await?;
         }
     }
-}
 
-impl Body for FileBody {
-    type Data = Bytes;
-    type Error = std::io::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut TaskContext<'_>,
-    ) -> Poll<Option<std::io::Result<Frame<Bytes>>>> {
-        self.read.poll_recv(context).map(|piece| {
-            piece.map(|piece| {
-                let piece = piece?;
-                self.left = self.left.saturating_sub(piece.len() as u64);
-                Ok(Frame::data(piece))
-            })
-        })
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.left == 0
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.left)
+    async fn send(&self, stream: &TcpStream, length: u64) -> Result<()> {
+        let mut at = 0;
+        while at < length {
+            stream.writable().await?;
+            let wanted = usize::try_from(length - at)?;
+            // The kernel moves `at`; the file's own offset, which all connections share, stays.
+            let sent = stream.try_io(Interest::WRITABLE, || Ok(sendfile(stream, &self.file, Some(&mut at), wanted)?));
+            match sent {
+                Ok(0) => bail!("the file became shorter"),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
     }
 }

@@ -1,11 +1,13 @@
 //! Bare hyper: the cost of the same bytes without lookups.
 //!
 //! A GET is answered with the given headers and as many bytes as the bucket's name says, a key of kind `miss` with 404, a PUT
-//! with 204 after its body. The process ends when its stdin does, so it does not outlive its parent.
+//! with 204 after its body, and after a bare group commit of it where there is a data directory. The process ends when its stdin
+//! does, so it does not outlive its parent.
 
 use std::convert::Infallible;
 use std::io::Read;
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
@@ -21,6 +23,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::cells::VALUE_BYTES;
 use crate::child::ChildProcess;
+use crate::commit_queue::{BareCommitQueue, stored_value};
 use crate::endpoint::Endpoint;
 use crate::server::wait_for_answer;
 
@@ -44,6 +47,9 @@ pub(crate) struct BareHttpArgs {
     /// The head of the answers: lines of `Name: value`, of which those that frame a message are ignored.
     #[arg(long, default_value = RIAK_HEAD)]
     head: String,
+    /// The folder of a bare group commit of each PUT.
+    #[arg(long)]
+    data: Option<PathBuf>,
 }
 
 /// A running bare server.
@@ -54,16 +60,19 @@ pub(crate) struct BareHttp {
 }
 
 impl BareHttp {
-    /// Starts this binary as a server whose answers have this head.
+    /// Starts this binary as a server whose answers have this head, and which commits PUTs to `data`, if given.
     ///
     /// # Errors
     ///
     /// When it does not start, or does not answer.
-    pub(crate) fn start(head: &[u8]) -> Result<Self> {
+    pub(crate) fn start(head: &[u8], data: Option<&Path>) -> Result<Self> {
         let endpoint = Endpoint::free()?;
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("bare-http").arg("--listen").arg(endpoint.address.to_string());
         command.arg("--head").arg(String::from_utf8_lossy(head).into_owned());
+        if let Some(data) = data {
+            command.arg("--data").arg(data);
+        }
         let mut child = ChildProcess::start(command.stdin(Stdio::piped()))?;
         wait_for_answer(&mut child, &endpoint)?;
         Ok(Self { child, endpoint })
@@ -81,7 +90,7 @@ impl BareHttp {
 ///
 /// When the address cannot be listened on.
 pub(crate) fn serve(options: &BareHttpArgs) -> Result<()> {
-    let answers = Arc::new(FixedAnswers::new(&options.head)?);
+    let answers = Arc::new(FixedAnswers::new(&options.head, options.data.as_deref())?);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let listener = runtime
         .block_on(TcpListener::bind(options.listen))
@@ -97,7 +106,7 @@ pub(crate) fn serve(options: &BareHttpArgs) -> Result<()> {
 pub(crate) async fn on_loopback() -> Result<Endpoint> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let endpoint = Endpoint::at(listener.local_addr()?);
-    tokio::spawn(accept(listener, Arc::new(FixedAnswers::new(RIAK_HEAD)?)));
+    tokio::spawn(accept(listener, Arc::new(FixedAnswers::new(RIAK_HEAD, None)?)));
     Ok(endpoint)
 }
 
@@ -123,19 +132,21 @@ async fn connection(stream: TcpStream, answers: Arc<FixedAnswers>) {
 struct FixedAnswers {
     headers: HeaderMap,
     pool: Bytes,
+    commits: Option<BareCommitQueue>,
 }
 
 impl FixedAnswers {
-    fn new(head: &str) -> Result<Self> {
+    fn new(head: &str, data: Option<&Path>) -> Result<Self> {
         let bytes_max = VALUE_BYTES.into_iter().max().unwrap_or(0);
         let pool = crate::keys::ValuePool::new(bytes_max);
         let value = pool.cut(&mut crate::keys::BenchRandom::new(1), bytes_max);
-        Ok(Self { headers: headers(head)?, pool: Bytes::copy_from_slice(value) })
+        let commits = data.map(BareCommitQueue::start).transpose()?.map(|(queue, _)| queue);
+        Ok(Self { headers: headers(head)?, pool: Bytes::copy_from_slice(value), commits })
     }
 
     async fn answer(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
         if request.method() == Method::PUT {
-            return discard(request).await;
+            return self.store(request).await;
         }
         let path = request.uri().path();
         if path == "/ping" {
@@ -150,16 +161,19 @@ impl FixedAnswers {
             _ => plain(StatusCode::NOT_FOUND, "not found\n"),
         }
     }
-}
 
-async fn discard(request: Request<Incoming>) -> Response<Full<Bytes>> {
-    let mut body = request.into_body();
-    while let Some(frame) = body.frame().await {
-        if frame.is_err() {
+    async fn store(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
+        let key = request.uri().path().rsplit('/').next().unwrap_or_default().as_bytes().to_vec();
+        let Ok(body) = request.into_body().collect().await else {
             return plain(StatusCode::BAD_REQUEST, "");
+        };
+        if let Some(commits) = &self.commits
+            && commits.put(key, stored_value(&body.to_bytes())).await.is_err()
+        {
+            return plain(StatusCode::INTERNAL_SERVER_ERROR, "");
         }
+        plain(StatusCode::NO_CONTENT, "")
     }
-    plain(StatusCode::NO_CONTENT, "")
 }
 
 fn plain(status: StatusCode, body: &'static str) -> Response<Full<Bytes>> {

@@ -10,8 +10,10 @@ use anyhow::Result;
 use tokio::task::JoinSet;
 use tokio::time::sleep_until;
 
-use crate::driver::{KvDriver, KvLocation};
+use crate::driver::KvDriver;
+use crate::endpoint::Endpoint;
 use crate::keys::ValuePool;
+use crate::kv_location::{KvLocation, KvProtocol};
 use crate::limits::{ANSWER_WAIT_MAX, CELL_OPERATIONS_MAX, CELL_WRITTEN_BYTES_MAX};
 use crate::procfs::{self, Cpu};
 use crate::worker::{CellTally, KvWorker, MeasureWindow, RepeatedOperation, SharedCellTally, repeat};
@@ -22,16 +24,23 @@ pub(crate) const CONNECTIONS: [usize; 3] = [1, 16, 64];
 /// The value sizes of the cells.
 pub(crate) const VALUE_BYTES: [usize; 3] = [100, 1_024, 102_400];
 
+/// The requests that a pipelined operation sends together.
+pub(crate) const PIPELINE_DEPTH: usize = 16;
+
 /// The operation that a connection repeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum KvOperation {
     /// GET of a key that was loaded.
     Get,
+    /// [`PIPELINE_DEPTH`] such GETs, sent together.
+    PipelinedGet,
     /// GET of a key that was never written.
     MissingGet,
     /// PUT of a new key, answered after a sync.
     PutDurable,
-    /// PUT of a new key with `?dw=0`.
+    /// PUT of a key that exists, without a context, answered after a sync.
+    PutExisting,
+    /// PUT of a new key with `dw=0`.
     PutBuffered,
     /// GET, then PUT with its context, counted as one operation.
     ReadModifyWrite,
@@ -40,16 +49,37 @@ pub(crate) enum KvOperation {
 }
 
 impl KvOperation {
-    /// All operations, in the order of the report.
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Get, Self::MissingGet, Self::PutDurable, Self::PutBuffered, Self::ReadModifyWrite, Self::Mix];
+    /// The operations over HTTP, in the order of the report.
+    pub(crate) const HTTP: [Self; 7] = [
+        Self::Get,
+        Self::MissingGet,
+        Self::PutDurable,
+        Self::PutExisting,
+        Self::PutBuffered,
+        Self::ReadModifyWrite,
+        Self::Mix,
+    ];
+
+    /// The operations over protocol buffers, in the order of the report.
+    pub(crate) const PB: [Self; 8] = [
+        Self::Get,
+        Self::PipelinedGet,
+        Self::MissingGet,
+        Self::PutDurable,
+        Self::PutExisting,
+        Self::PutBuffered,
+        Self::ReadModifyWrite,
+        Self::Mix,
+    ];
 
     /// Its name in the report.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Get => "get",
+            Self::PipelinedGet => "get, pipelined ×16",
             Self::MissingGet => "missing get",
             Self::PutDurable => "put durable",
+            Self::PutExisting => "put durable, existing key",
             Self::PutBuffered => "put buffered",
             Self::ReadModifyWrite => "read-modify-write",
             Self::Mix => "80/20 mix",
@@ -61,16 +91,22 @@ impl KvOperation {
         OperationLabel { rank: self as u8, name: self.name(), has_size: self != Self::MissingGet }
     }
 
+    /// The requests that it sends together.
+    pub(crate) fn depth(self) -> usize {
+        if self == Self::PipelinedGet { PIPELINE_DEPTH } else { 1 }
+    }
+
     /// The most operations of a cell, so that its writes fit on the disk.
     fn bound(self, value_bytes: usize) -> u64 {
         match self {
-            Self::Get | Self::MissingGet => CELL_OPERATIONS_MAX,
+            Self::Get | Self::PipelinedGet | Self::MissingGet => CELL_OPERATIONS_MAX,
             _ => CELL_OPERATIONS_MAX.min(CELL_WRITTEN_BYTES_MAX / value_bytes as u64),
         }
     }
 }
 
 /// The server under test: its location, its keys, its process.
+#[derive(Debug, Clone)]
 pub(crate) struct KvSubject {
     /// The server and the bucket of its objects.
     pub(crate) place: KvLocation,
@@ -81,7 +117,15 @@ pub(crate) struct KvSubject {
     /// The kind and the number of the keys that reads choose from.
     pub(crate) read_keys: (&'static str, u64),
     /// The first number of new keys that no cell has used.
-    pub(crate) new_keys: AtomicU64,
+    pub(crate) new_keys: Arc<AtomicU64>,
+}
+
+impl KvSubject {
+    /// The same keys at another address: of the same server over another protocol, or of another server.
+    pub(crate) fn at(&self, endpoint: &Endpoint, protocol: KvProtocol, pid: Option<u32>) -> Self {
+        let place = KvLocation { endpoint: endpoint.clone(), protocol, value_bytes: self.place.value_bytes };
+        Self { place, pid, ..self.clone() }
+    }
 }
 
 /// The operation of a cell, as the report shows it.
@@ -257,15 +301,14 @@ impl ProcessSample {
 mod tests {
     use super::*;
     use crate::bare_http;
-    use crate::endpoint::Endpoint;
 
     fn subject(endpoint: Endpoint, value_bytes: usize) -> KvSubject {
         KvSubject {
-            place: KvLocation { endpoint, value_bytes },
+            place: KvLocation { endpoint, protocol: KvProtocol::Http, value_bytes },
             values: Arc::new(ValuePool::new(102_400)),
             pid: Some(std::process::id()),
             read_keys: (crate::load::READ, 100),
-            new_keys: AtomicU64::new(0),
+            new_keys: Arc::default(),
         }
     }
 
@@ -273,11 +316,26 @@ mod tests {
     async fn every_operation_runs() {
         let endpoint = bare_http::on_loopback().await.unwrap();
         let subject = subject(endpoint, 102_400);
-        for operation in KvOperation::ALL {
+        for operation in KvOperation::HTTP {
             let measured = run(&subject, operation, 4, Duration::from_millis(100)).await.unwrap();
             assert!(measured.is_sound(), "{operation:?}: {}", measured.faults());
             assert!(measured.rate() > 0.0);
         }
+    }
+
+    #[tokio::test]
+    async fn every_operation_over_frames_runs() {
+        let endpoint = crate::bare_pb::on_loopback(102_400).await.unwrap();
+        let subject = subject(endpoint.clone(), 102_400).at(&endpoint, KvProtocol::PB, None);
+        // The bare server knows no missing keys.
+        for operation in KvOperation::PB.into_iter().filter(|operation| *operation != KvOperation::MissingGet) {
+            let measured = run(&subject, operation, 4, Duration::from_millis(100)).await.unwrap();
+            assert!(measured.is_sound(), "{operation:?}: {}", measured.faults());
+            assert!(measured.tally.latencies_us.len() >= operation.depth() as u64);
+        }
+        let wrong = KvSubject { place: KvLocation { value_bytes: 100, ..subject.place.clone() }, ..subject };
+        let measured = run(&wrong, KvOperation::PipelinedGet, 2, Duration::from_millis(50)).await.unwrap();
+        assert!(measured.faults().starts_with("status 200 with 102400 B ("), "{}", measured.faults());
     }
 
     #[tokio::test]

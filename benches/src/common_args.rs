@@ -18,7 +18,7 @@ pub(crate) struct CommonArgs {
     /// The server to start [default: `larder` beside this program].
     #[arg(long, conflicts_with = "url")]
     larder: Option<PathBuf>,
-    /// Measure this build of the server too, cell by cell in turns, and report ratios alone (kv).
+    /// Measure this build of the server too, cell by cell in turns, and report ratios alone (kv, pb).
     #[arg(long, conflicts_with = "url")]
     pub(crate) beside: Option<PathBuf>,
     /// With --beside: only cells whose name contains this text, such as `put durable, 1 KB`.
@@ -30,7 +30,11 @@ pub(crate) struct CommonArgs {
     /// The nodes of `--engine cassandra`: HOST:PORT, separated by commas.
     #[arg(long, conflicts_with = "url")]
     pub(crate) cassandra: Option<String>,
-    /// How often a key is overwritten with `--engine cassandra` [default: 100,000, with --quick 2,000].
+    /// Keys of 100 B that `kv` loads, with as many bytes of each other size [default: 100,000]; puts of 1 KB before `pb` measures
+    /// memory [default: 900,000]. With --quick fewer. A million shows a restart with many keys.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(100..))]
+    pub(crate) keys: Option<u64>,
+    /// How often a key is overwritten by `kv` [default: 100,000, with --quick fewer].
     #[arg(long)]
     pub(crate) overwrites: Option<u64>,
     /// Passed on to the started server, unless a measurement needs a durability of its own.

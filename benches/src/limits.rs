@@ -18,7 +18,7 @@ pub(crate) const PAGES_MAX: u64 = 100_000;
 pub(crate) const CELL_OPERATIONS_MAX: u64 = 20_000_000;
 
 /// Value bytes that one cell may write, all connections together; a cell that reaches it ends early.
-pub(crate) const CELL_WRITTEN_BYTES_MAX: u64 = 2 * 1_024 * 1_024 * 1_024;
+pub(crate) const CELL_WRITTEN_BYTES_MAX: u64 = 4 * 1_024 * 1_024 * 1_024;
 
 /// The most seconds of a cell.
 pub(crate) const CELL_SECONDS_MAX: u64 = 600;

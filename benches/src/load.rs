@@ -6,9 +6,10 @@ use anyhow::{Context, Result, bail};
 use tokio::task::JoinSet;
 
 use crate::cells::KvSubject;
-use crate::driver::{KvDriver, WriteWait};
+use crate::driver::KvDriver;
 use crate::keys::key;
 use crate::limits::LOAD_WAIT_MAX;
+use crate::wire::WriteWait;
 use crate::worker::expect;
 
 /// Connections that load a server.

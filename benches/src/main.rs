@@ -1,18 +1,20 @@
-//! The load generator of `cargo xtask bench kv` and `cargo xtask bench s3`.
+//! The load generator of `cargo xtask bench kv`, `pb` and `s3`.
 //!
 //! One binary in several roles: it drives a server that speaks Riak's HTTP protocol or S3, and it *is* the bare programs that
 //! the server is compared with. So all have the same compiler and flags, and are measured in one run.
 //!
 //! ```text
-//! kv      run      the order of a run                 bare-http   hyper alone, the same bytes
-//!         cells    operation x value x connections    bare-fjall  fjall alone, one committer
-//!         compare  Larder, bare, Larder, bare
-//!         report   the results, as Markdown
-//! s3      see its module                              bare-file   hyper alone, streaming a file
+//! kv      run      the order of a run                 bare-http    hyper alone, the same bytes
+//!         cells    operation x value x connections    bare-pb      frames alone, the same bytes
+//!         turns    Larder, bare, bare, Larder         bare-file    sendfile alone
+//!         rows     rows that several commands share   in-process   the gateway, or a bare group commit
+//!         beside   two builds of the server
+//!         report   the results, as Markdown           redis        Debian's redis-server
+//! pb, s3  see their modules
 //! kv --engine cassandra   see its module `cassandra`
 //! ```
 //!
-//! The generator shares the machine with the server. So it is one thread, its client knows just enough HTTP, and it allocates
+//! The generator shares the machine with the server. So it is one thread, its clients know just enough of each protocol, and it allocates
 //! no memory per request.
 
 #![allow(
@@ -23,27 +25,38 @@
 )]
 
 mod bare_file;
-mod bare_fjall;
 mod bare_http;
+mod bare_pb;
+mod beside;
 mod cassandra;
 mod cells;
 mod child;
 mod client;
+mod commit_queue;
 mod common_args;
-mod compare;
 mod driver;
 mod endpoint;
+mod framed_driver;
+mod http_driver;
+mod in_process;
 mod keys;
+mod kv_location;
 mod limits;
 mod load;
 mod machine;
+mod metrics;
+mod pb;
 mod procfs;
+mod redis;
 mod report;
 mod response;
+mod rows;
 mod run;
 mod s3;
 mod server;
 mod targets;
+mod turns;
+mod wire;
 mod worker;
 
 use std::process::ExitCode;
@@ -51,8 +64,12 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use tokio::signal::unix::{SignalKind, signal};
 
+/// The allocator of the server: every side of a comparison has it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 #[derive(Parser)]
-#[command(name = "larder-bench", about = "Measures a server that speaks Riak's HTTP protocol or S3.")]
+#[command(name = "larder-bench", about = "Measures a server that speaks Riak's protocols or S3.")]
 struct GeneratorArgs {
     #[command(subcommand)]
     command: GeneratorCommand,
@@ -62,17 +79,22 @@ struct GeneratorArgs {
 enum GeneratorCommand {
     /// Measure the key-value operations and print the report.
     Kv(common_args::CommonArgs),
+    /// Measure each face beside its limits and print the report.
+    Pb(pb::PbBenchArgs),
     /// Measure the operations of S3 and print the report.
     S3(s3::S3BenchArgs),
-    /// Answer with a file over bare hyper, until stdin ends.
+    /// Answer with a file by sendfile, until stdin ends.
     #[command(hide = true)]
     BareFile(bare_file::BareFileArgs),
     /// Answer with fixed bytes over bare hyper, until stdin ends.
     #[command(hide = true)]
     BareHttp(bare_http::BareHttpArgs),
-    /// Commit groups of writes over bare fjall, and print how many.
+    /// Answer with a fixed frame, until stdin ends.
     #[command(hide = true)]
-    BareFjall(bare_fjall::BareFjallArgs),
+    BarePb(bare_pb::BarePbArgs),
+    /// Store puts in this process, and print how many.
+    #[command(hide = true)]
+    InProcess(in_process::InProcessArgs),
 }
 
 fn main() -> ExitCode {
@@ -91,10 +113,12 @@ fn dispatch(command: GeneratorCommand) -> anyhow::Result<ExitCode> {
             generator()?.block_on(until_signal(cassandra::run(options)))
         }
         GeneratorCommand::Kv(options) => generator()?.block_on(until_signal(run::run(options))),
+        GeneratorCommand::Pb(options) => generator()?.block_on(until_signal(pb::run(options))),
         GeneratorCommand::S3(options) => generator()?.block_on(until_signal(s3::run(options))),
         GeneratorCommand::BareFile(options) => bare_file::serve(&options).map(|()| ExitCode::SUCCESS),
         GeneratorCommand::BareHttp(options) => bare_http::serve(&options).map(|()| ExitCode::SUCCESS),
-        GeneratorCommand::BareFjall(options) => bare_fjall::commit(&options).map(|()| ExitCode::SUCCESS),
+        GeneratorCommand::BarePb(options) => bare_pb::serve(&options).map(|()| ExitCode::SUCCESS),
+        GeneratorCommand::InProcess(options) => in_process::serve(&options).map(|()| ExitCode::SUCCESS),
     }
 }
 

@@ -67,7 +67,18 @@ pub(crate) fn peak_bytes(pid: u32) -> Result<u64> {
 ///
 /// When the tree cannot be read, or holds too many files.
 pub(crate) fn disk_bytes(root: &Path) -> Result<u64> {
-    let (mut bytes, mut files) = (0, 0);
+    let mut bytes = 0;
+    files(root, |_, metadata| bytes += metadata.blocks() * 512)?;
+    Ok(bytes)
+}
+
+/// Calls `see` with each file under `root`.
+///
+/// # Errors
+///
+/// When the tree cannot be read, or holds too many files.
+pub(crate) fn files(root: &Path, mut see: impl FnMut(&Path, &fs::Metadata)) -> Result<()> {
+    let mut count = 0;
     let mut pending = vec![root.to_path_buf()];
     while let Some(directory) = pending.pop() {
         for entry in fs::read_dir(&directory).with_context(|| directory.display().to_string())? {
@@ -76,18 +87,18 @@ pub(crate) fn disk_bytes(root: &Path) -> Result<u64> {
             let Ok(metadata) = entry.metadata() else {
                 continue;
             };
-            files += 1;
-            if files > FILES_MAX {
+            count += 1;
+            if count > FILES_MAX {
                 bail!("{}: more than {FILES_MAX} files", root.display());
             }
             if metadata.is_dir() {
                 pending.push(entry.path());
             } else {
-                bytes += metadata.blocks() * 512;
+                see(&entry.path(), &metadata);
             }
         }
     }
-    Ok(bytes)
+    Ok(())
 }
 
 /// The value of a line such as `VmRSS:   123 kB`, in bytes.

@@ -39,6 +39,8 @@ pub(crate) struct BenchReport {
     pub(crate) date: Option<String>,
     /// The arguments after the program's name.
     pub(crate) arguments: String,
+    /// The versions of other programs that were measured.
+    pub(crate) versions: Vec<String>,
     /// The machine.
     pub(crate) machine: MachineInfo,
     /// The seconds of each cell.
@@ -81,8 +83,10 @@ impl BenchReport {
             text += "**A quick run: the cells are short, the loads small. Not numbers to quote.**\n\n";
         }
         text += "| | |\n|---|---|\n";
+        let mut versions = self.versions.clone();
+        versions.dedup();
         let rows = [
-            ("Measured", self.subject.clone()),
+            ("Measured", [vec![self.subject.clone()], versions].concat().join("; ")),
             ("Commit", self.commit.clone().unwrap_or_else(|| "not given".to_owned())),
             ("Date", self.date.clone().unwrap_or_else(|| "not given".to_owned())),
             ("Processor", format!("{}, {} cores", machine.processor, machine.cores)),
@@ -123,7 +127,7 @@ impl BenchReport {
     }
 
     fn cell_table(&self) -> String {
-        let mut text = format!("## Cells\n\n{:.0} s each after warming up, closed loop.\n\n", self.seconds);
+        let mut text = format!("## Cells\n\n{} s each after warming up, closed loop.\n\n", self.seconds);
         let (moved, rule) = if self.style.shows_moved { (" MB/s |", "--:|") } else { ("", "") };
         text += &format!("| operation | value | connections | per second |{moved} p50 | p99 | p99.9 ");
         text += &format!("| CPU s per 1000 | resident MB | |\n|---|--:|--:|--:|{rule}--:|--:|--:|--:|--:|---|\n");
@@ -156,14 +160,15 @@ impl BenchReport {
 const HOW_TO_HEAD: &str = "## How to repeat it\n\nThe first line builds and measures; the second is what it ran.\n";
 
 const KV_NOTES: &str = "\
-- 1 KB is 1,024 bytes, 100 KB is 102,400. ValuePool are random and do not compress. Keys have 16 bytes and come in no order.
+- 1 KB is 1,024 bytes, 100 KB is 102,400. Values are random and do not compress. Keys have 16 bytes and come in no order.
 - Durable is the bucket's own `dw` and is answered from the disk; buffered is `?dw=0`. Read-modify-write counts its GET
   and its durable PUT as one operation. The mix is four GETs to one durable PUT. PUT cells write new keys.
 - Reads choose among 10,000 of the loaded keys, or all where there are fewer, so they are warm. A missing key has no
   size: one row.
 - The rate counts operations that ended in the window with the expected status and length; any other answer fails the cell.
-- Bare hyper answers the same number of bytes under the head that Larder gave. The bare committer has as many writers,
-  new keys, 1,024 + 100 bytes each, and one `fdatasync` per group. Both sides are measured in turns; the ratio is of medians.
+- Bare hyper answers the same number of bytes under the head that Larder gave. For PUTs it also has a bare group commit: one
+  thread, `fjall` with one keyspace, new keys, 1,024 + 100 bytes each, one `fdatasync` per group. All sides have the same compiler,
+  flags and allocator, and are measured in turns; the ratio is of medians. By CPU is the CPU time of the servers alone.
 - With `--url http://HOST:PORT` the same cells run against any server of the protocol; what needs its process is left out.
 ";
 

@@ -1,27 +1,25 @@
 //! A run of `kv`: for each value size it starts, loads, measures and stops a fresh server; then it writes the report.
 
-mod beside;
-
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::bare_http::BareHttp;
+use crate::beside::{self, BesideRun};
 use crate::cells::{self, CONNECTIONS, KvOperation, KvSubject, VALUE_BYTES};
 use crate::common_args::CommonArgs;
-use crate::compare::{self, BARE_VALUE_BYTES, Rounds};
-use crate::driver::{KvDriver, KvLocation};
 use crate::endpoint::Endpoint;
-use crate::keys::{ValuePool, key};
+use crate::keys::ValuePool;
+use crate::kv_location::{KvLocation, KvProtocol};
 use crate::load;
 use crate::procfs;
 use crate::report::{BenchReport, megabytes, size, thousands};
+use crate::rows;
 use crate::server::{ServerConfig, ServerProcess, log_end, ping};
 use crate::targets::{self, BenchTarget};
+use crate::turns::{BARE_VALUE_BYTES, Comparison, Rounds, in_turns, kv_turns};
 
 /// The pause after which a server counts as idle.
 const SETTLE: Duration = Duration::from_secs(2);
@@ -31,6 +29,9 @@ const RIAK_PORT: u16 = 8098;
 
 /// The keys that reads choose from, few enough to stay warm.
 const READ_KEYS_MAX: u64 = 10_000;
+
+/// The connections that read the overwritten key and the fresh one.
+const ONE_KEY_CONNECTIONS: usize = 16;
 
 /// The amounts of a run.
 struct KvPlan {
@@ -47,9 +48,9 @@ impl KvPlan {
         let length = Duration::from_secs(options.seconds.unwrap_or(if quick { 1 } else { 5 }));
         Self {
             length,
-            rounds: Rounds { count: if quick { 4 } else { 8 }, length },
-            keys: if quick { 100_000 } else { 1_000_000 },
-            overwrites: if quick { 20_000 } else { 1_000_000 },
+            rounds: Rounds { count: if quick { 2 } else { 5 }, length },
+            keys: options.keys.unwrap_or(if quick { 20_000 } else { 100_000 }),
+            overwrites: options.overwrites.unwrap_or(if quick { 20_000 } else { 100_000 }),
         }
     }
 
@@ -106,6 +107,14 @@ impl KvRun {
         Ok(())
     }
 
+    /// Measures all sizes against two builds.
+    async fn beside(&mut self, options: &CommonArgs, before: &Path) -> Result<()> {
+        let cells = beside::cells(KvProtocol::Http, &KvOperation::HTTP, &VALUE_BYTES, options.cell.as_deref());
+        let Self { plan, values, report, scratch } = self;
+        let mut run = BesideRun { report, values: values.clone(), length: plan.length, scratch: scratch.clone() };
+        run.run(options, before, &cells).await
+    }
+
     /// Measures all sizes, each against a fresh server.
     async fn own_servers(&mut self, options: &CommonArgs) -> Result<()> {
         for value_bytes in VALUE_BYTES {
@@ -153,11 +162,11 @@ impl KvRun {
 
     fn subject(&self, endpoint: &Endpoint, pid: Option<u32>, value_bytes: usize) -> KvSubject {
         KvSubject {
-            place: KvLocation { endpoint: endpoint.clone(), value_bytes },
+            place: KvLocation { endpoint: endpoint.clone(), protocol: KvProtocol::Http, value_bytes },
             values: self.values.clone(),
             pid,
             read_keys: (load::READ, self.plan.keys(value_bytes).min(READ_KEYS_MAX)),
-            new_keys: AtomicU64::new(0),
+            new_keys: Arc::default(),
         }
     }
 
@@ -218,7 +227,7 @@ impl KvRun {
 
     async fn cells(&mut self, subject: &KvSubject) -> Result<()> {
         let value_bytes = subject.place.value_bytes;
-        for operation in KvOperation::ALL {
+        for operation in KvOperation::HTTP {
             if operation == KvOperation::MissingGet && value_bytes != VALUE_BYTES[0] {
                 continue;
             }
@@ -234,20 +243,8 @@ impl KvRun {
 
     async fn compare(&mut self, subject: &KvSubject) -> Result<()> {
         tokio::time::sleep(SETTLE).await;
-        eprintln!("comparing with bare hyper");
-        let mut driver = KvDriver::connect(&subject.place, self.values.clone(), 0).await?;
-        let (_, head) = driver.get_head(&key(load::READ, 0)).await?;
-        let bare_server = BareHttp::start(&head)?;
-        let bare = self.subject(&bare_server.endpoint, Some(bare_server.pid()), subject.place.value_bytes);
-        let gets = compare::gets(subject, &bare, self.plan.rounds).await?;
-        drop(bare_server);
-        let mut detail = gets.detail("bare hyper");
-        detail += &format!("; both answered a head of about {} B", head.len());
-        self.report.targets.push(BenchTarget::new(targets::GET, gets.ratio(), detail));
-        eprintln!("comparing with bare fjall");
-        let puts = compare::durable_puts(subject, &self.scratch, self.plan.rounds).await?;
-        self.report.targets.push(BenchTarget::new(targets::PUT, puts.ratio(), puts.detail("bare fjall")));
-        Ok(())
+        rows::http_gets(&mut self.report, subject, self.plan.rounds).await?;
+        rows::http_puts(&mut self.report, subject, &self.scratch, self.plan.rounds).await
     }
 
     async fn overwritten(&mut self, subject: &KvSubject) -> Result<()> {
@@ -259,7 +256,9 @@ impl KvRun {
             ..self.subject(&subject.place.endpoint, subject.pid, subject.place.value_bytes)
         };
         let (overwritten, fresh) = (of_kind(load::OVERWRITTEN), of_kind(load::FRESH));
-        let gets = compare::one_key(&overwritten, &fresh, self.plan.rounds).await?;
+        let get = |subject| kv_turns(subject, KvOperation::Get, ONE_KEY_CONNECTIONS);
+        let [overwritten, fresh] = in_turns([get(&overwritten), get(&fresh)], self.plan.rounds).await?;
+        let gets = Comparison::of(&overwritten, &fresh);
         let times = thousands(count as f64);
         let rate = thousands(count as f64 / elapsed.as_secs_f64());
         let detail = format!("{} after {times} overwrites", gets.detail("fresh key"));

@@ -12,6 +12,7 @@ use anyhow::{Context, Result, bail};
 use crate::child::ChildProcess;
 use crate::endpoint::Endpoint;
 use crate::limits::START_WAIT_MAX;
+use crate::wire::WireProtocol;
 
 /// The pause between two requests to a starting server.
 const PING_INTERVAL: Duration = Duration::from_millis(2);
@@ -65,6 +66,8 @@ pub(crate) struct ServerProcess {
     config: ServerConfig,
     /// Its address.
     pub(crate) endpoint: Endpoint,
+    /// Its address for protocol buffers.
+    pub(crate) pb: Endpoint,
     /// Its address for S3, if it serves S3.
     pub(crate) s3: Endpoint,
     /// The time from its start to its first answer.
@@ -78,11 +81,11 @@ impl ServerProcess {
     ///
     /// When it ends, or does not answer in time.
     pub(crate) fn start(config: ServerConfig) -> Result<Self> {
-        let (endpoint, s3) = (Endpoint::free()?, Endpoint::free()?);
+        let [endpoint, pb, s3] = [Endpoint::free()?, Endpoint::free()?, Endpoint::free()?];
         let started = Instant::now();
-        let mut child = ChildProcess::start(&mut config.command(&endpoint, &s3)?)?;
+        let mut child = ChildProcess::start(&mut config.command([&endpoint, &pb, &s3])?)?;
         wait_for_answer(&mut child, &endpoint)?;
-        Ok(Self { child, config, endpoint, s3, started_in: started.elapsed() })
+        Ok(Self { child, config, endpoint, pb, s3, started_in: started.elapsed() })
     }
 
     /// Its process id.
@@ -118,12 +121,12 @@ impl ServerConfig {
     }
 
     /// The command line. The environment is empty: a `LARDER_` variable of the caller would change the measurement.
-    fn command(&self, endpoint: &Endpoint, s3: &Endpoint) -> Result<Command> {
+    fn command(&self, [endpoint, pb, s3]: [&Endpoint; 3]) -> Result<Command> {
         fs::create_dir_all(&self.data)?;
         let log = File::options().create(true).append(true).open(&self.log)?;
         let mut command = Command::new(&self.binary);
         command.env_clear().arg("--data-dir").arg(&self.data);
-        command.arg("--http").arg(endpoint.address.to_string()).args(["--pb", "off"]);
+        command.arg("--http").arg(endpoint.address.to_string()).arg("--pb").arg(pb.address.to_string());
         match &self.s3 {
             None => command.args(["--s3", "off"]),
             Some(account) => command
@@ -152,9 +155,22 @@ impl ServerConfig {
 ///
 /// When the child ends, or does not answer in time.
 pub(crate) fn wait_for_answer(child: &mut ChildProcess, endpoint: &Endpoint) -> Result<()> {
+    wait_until(child, || ping(endpoint))
+}
+
+/// Sends a ping over a protocol of frames until it is answered.
+///
+/// # Errors
+///
+/// When the child ends, or does not answer in time.
+pub(crate) fn wait_for_frame(child: &mut ChildProcess, endpoint: &Endpoint, protocol: WireProtocol) -> Result<()> {
+    wait_until(child, || ping_framed(endpoint, protocol))
+}
+
+fn wait_until(child: &mut ChildProcess, ping: impl Fn() -> Result<()>) -> Result<()> {
     let give_up = Instant::now() + START_WAIT_MAX;
     loop {
-        if ping(endpoint).is_ok() {
+        if ping().is_ok() {
             return Ok(());
         }
         if let Some(status) = child.ended()? {
@@ -165,6 +181,20 @@ pub(crate) fn wait_for_answer(child: &mut ChildProcess, endpoint: &Endpoint) -> 
         }
         std::thread::sleep(PING_INTERVAL);
     }
+}
+
+fn ping_framed(endpoint: &Endpoint, protocol: WireProtocol) -> Result<()> {
+    let mut stream = TcpStream::connect_timeout(&endpoint.address, PING_WAIT_MAX)?;
+    stream.set_read_timeout(Some(PING_WAIT_MAX))?;
+    let (mut request, mut answer) = (Vec::new(), Vec::new());
+    protocol.add_ping(&mut request);
+    stream.write_all(&request)?;
+    while protocol.reply(&answer)?.is_none() {
+        let mut byte = [0];
+        stream.read_exact(&mut byte)?;
+        answer.extend_from_slice(&byte);
+    }
+    Ok(())
 }
 
 /// Sends `GET /ping` once.

@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use hdrhistogram::Histogram;
 
-use crate::cells::KvOperation;
+use crate::cells::{KvOperation, PIPELINE_DEPTH};
 use crate::client::ReplySummary;
-use crate::driver::{KvDriver, WriteWait};
-use crate::keys::key;
+use crate::driver::KvDriver;
+use crate::keys::{KEY_BYTES, key};
+use crate::wire::WriteWait;
 
 /// The longest latency of the histogram, in microseconds.
 const LATENCY_US_MAX: u64 = 120_000_000;
@@ -62,6 +63,10 @@ pub(crate) struct CellTally {
     pub(crate) broken: Option<String>,
     /// The time when the last connection ended.
     pub(crate) ended: Instant,
+    /// The longest time in the window in which no connection got an answer.
+    pub(crate) longest_silence: Duration,
+    /// The time of the last answer in the window.
+    last_answer: Option<Instant>,
 }
 
 impl CellTally {
@@ -72,7 +77,23 @@ impl CellTally {
     /// Never with these bounds; only the histogram's signature has an error.
     pub(crate) fn new(ended: Instant) -> Result<Self> {
         let latencies_us = Histogram::new_with_max(LATENCY_US_MAX, 3)?;
-        Ok(Self { latencies_us, unexpected: BTreeMap::new(), broken: None, ended })
+        Ok(Self {
+            latencies_us,
+            unexpected: BTreeMap::new(),
+            broken: None,
+            ended,
+            longest_silence: Duration::ZERO,
+            last_answer: None,
+        })
+    }
+
+    /// Counts `operations` expected answers that ended together.
+    fn count(&mut self, started: Instant, ended: Instant, operations: u64) {
+        let micros = (ended - started).as_micros() as u64;
+        self.latencies_us.saturating_record_n(micros.max(1), operations);
+        let silence = self.last_answer.map_or(Duration::ZERO, |last| ended.saturating_duration_since(last));
+        self.longest_silence = self.longest_silence.max(silence);
+        self.last_answer = self.last_answer.max(Some(ended));
     }
 }
 
@@ -103,6 +124,8 @@ impl SharedCellTally {
             unexpected: std::mem::take(&mut tally.unexpected),
             broken: tally.broken.take(),
             ended: tally.ended,
+            longest_silence: tally.longest_silence,
+            last_answer: tally.last_answer,
         }
     }
 
@@ -136,6 +159,11 @@ pub(crate) trait RepeatedOperation: Send {
     ///
     /// A broken connection.
     fn once(&mut self) -> impl Future<Output = Result<UnexpectedAnswer>> + Send;
+
+    /// The operations that count for one run: several when they are sent together.
+    fn operations(&self) -> u64 {
+        1
+    }
 }
 
 /// Repeats an operation until the window ends, the bound is reached or the connection breaks.
@@ -153,10 +181,7 @@ pub(crate) async fn repeat(
         let outcome = worker.once().await;
         let ended = Instant::now();
         match outcome {
-            Ok(None) if window.holds(ended) => {
-                let micros = (ended - started).as_micros() as u64;
-                tally.lock().latencies_us.saturating_record(micros.max(1));
-            }
+            Ok(None) if window.holds(ended) => tally.lock().count(started, ended, worker.operations()),
             Ok(None) => {}
             Ok(Some(unexpected)) => *tally.lock().unexpected.entry(unexpected).or_default() += 1,
             Err(error) => {
@@ -174,19 +199,22 @@ impl RepeatedOperation for KvWorker {
     async fn once(&mut self) -> Result<UnexpectedAnswer> {
         match self.operation {
             KvOperation::Get => self.get().await,
+            KvOperation::PipelinedGet => self.get_pipelined().await,
             KvOperation::MissingGet => {
-                let missing = self.driver.random.next();
+                let missing = self.driver.random().next();
                 Ok(expect(404, None, self.driver.get(&key("miss", missing)).await?))
             }
             KvOperation::PutDurable => self.put_new(WriteWait::Disk).await,
+            KvOperation::PutExisting => self.put_existing().await,
             KvOperation::PutBuffered => self.put_new(WriteWait::Memory).await,
             KvOperation::ReadModifyWrite => self.read_modify_write().await,
-            KvOperation::Mix if self.driver.random.below(5) == 0 => {
-                let name = self.read_key();
-                Ok(expect(204, Some(0), self.driver.put(&name, WriteWait::Disk).await?))
-            }
+            KvOperation::Mix if self.driver.random().below(5) == 0 => self.put_existing().await,
             KvOperation::Mix => self.get().await,
         }
+    }
+
+    fn operations(&self) -> u64 {
+        self.operation.depth() as u64
     }
 }
 
@@ -195,6 +223,18 @@ impl KvWorker {
         let name = self.read_key();
         let value_bytes = self.driver.value_bytes() as u64;
         Ok(expect(200, Some(value_bytes), self.driver.get(&name).await?))
+    }
+
+    async fn get_pipelined(&mut self) -> Result<UnexpectedAnswer> {
+        let expected = ReplySummary { status: 200, body_bytes: self.driver.value_bytes() as u64 };
+        let names = [(); PIPELINE_DEPTH].map(|()| self.read_key());
+        let reply = self.driver.get_pipelined(names.into_iter(), expected).await?;
+        Ok(expect(expected.status, Some(expected.body_bytes), reply))
+    }
+
+    async fn put_existing(&mut self) -> Result<UnexpectedAnswer> {
+        let name = self.read_key();
+        Ok(expect(204, Some(0), self.driver.put(&name, WriteWait::Disk).await?))
     }
 
     async fn put_new(&mut self, wait: WriteWait) -> Result<UnexpectedAnswer> {
@@ -216,9 +256,9 @@ impl KvWorker {
         Ok(expect(204, Some(0), self.driver.put_with_context(&name, WriteWait::Disk).await?))
     }
 
-    fn read_key(&mut self) -> [u8; crate::keys::KEY_BYTES] {
+    fn read_key(&mut self) -> [u8; KEY_BYTES] {
         let (kind, count) = self.read_keys;
-        key(kind, self.driver.random.below(count))
+        key(kind, self.driver.random().below(count))
     }
 }
 

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use larder_cassandra_nodes::{CassandraCluster, ClusterOptions, Error};
 
+use crate::clients;
 use crate::shell::{Result, Shell};
 
 /// Heap of the node that a run uses, in MiB.
@@ -17,7 +18,9 @@ const BESIDE_REPORT: &str = ".work/bench-beside.md";
 pub(crate) enum BenchCommand {
     /// The key-value operations over HTTP, beside the best rates of the disk and of the network layer.
     Kv(BenchArgs),
-    /// The operations of S3, beside a bare server that streams a file.
+    /// Each face beside its limits: bare frames, bare hyper, a bare group commit, sendfile, and Redis.
+    Pb(BenchArgs),
+    /// The operations of S3, beside a bare server that sends a file.
     S3(BenchArgs),
 }
 
@@ -49,6 +52,9 @@ const KV: LoadCommand = LoadCommand { name: "kv", report: "docs/benchmarks.md", 
 const CASSANDRA: LoadCommand =
     LoadCommand { name: "kv", report: "docs/benchmarks-cassandra.md", quick_report: ".work/bench-cassandra-quick.md" };
 
+const PB: LoadCommand =
+    LoadCommand { name: "pb", report: "docs/benchmarks-pb.md", quick_report: ".work/bench-pb-quick.md" };
+
 const S3: LoadCommand =
     LoadCommand { name: "s3", report: "docs/benchmarks-s3.md", quick_report: ".work/bench-s3-quick.md" };
 
@@ -60,6 +66,7 @@ pub(crate) fn bench(shell: &Shell, what: &BenchCommand) -> Result<()> {
     let (command, options) = match what {
         BenchCommand::Kv(options) if options.is_over_cassandra() => (CASSANDRA, options),
         BenchCommand::Kv(options) => (KV, options),
+        BenchCommand::Pb(options) => (PB, options),
         BenchCommand::S3(options) => (S3, options),
     };
     shell.cargo(&["build", "--release", "-p", "larder-server", "-p", "larder-bench"])?;
@@ -70,6 +77,15 @@ pub(crate) fn bench(shell: &Shell, what: &BenchCommand) -> Result<()> {
     let mut args = args(&command, options, &commit, &date);
     if let Some(node) = &node {
         args.extend(["--cassandra".to_owned(), node.contact_points()]);
+    }
+    if command.name == PB.name && !options.has_flag("--redis") && !options.has_flag("--beside") {
+        match clients::redis(shell) {
+            Ok(redis) => {
+                let redis = redis.strip_prefix(shell.root()).unwrap_or(&redis);
+                args.extend(["--redis".to_owned(), redis.display().to_string()]);
+            }
+            Err(why) => println!("bench: no Redis to compare with ({why})"),
+        }
     }
     let bench = shell.path("target/release/larder-bench");
     let mut args: Vec<&str> = args.iter().map(String::as_str).collect();
@@ -178,6 +194,8 @@ mod tests {
     fn each_command_has_its_own_reports() {
         let full = args(&S3, &BenchArgs { quick: false, engine: None, rest: Vec::new() }, "c", "d").join(" ");
         assert_eq!(full, "s3 --commit c --date d --out docs/benchmarks-s3.md --larder target/release/larder");
+        let pb = args(&PB, &BenchArgs { quick: false, engine: None, rest: Vec::new() }, "c", "d").join(" ");
+        assert_eq!(pb, "pb --commit c --date d --out docs/benchmarks-pb.md --larder target/release/larder");
         let quick = args(&S3, &BenchArgs { quick: true, engine: None, rest: Vec::new() }, "c", "d").join(" ");
         assert!(quick.contains("--out .work/bench-s3-quick.md ") && quick.ends_with(" --quick"), "{quick}");
     }

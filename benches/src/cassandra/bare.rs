@@ -127,7 +127,7 @@ impl BareDriver {
             tasks.spawn(async move {
                 let mut random = BenchRandom::new(first);
                 for number in (first..count).step_by(LOADERS as usize) {
-                    let value = values.cut(&mut random, crate::compare::BARE_VALUE_BYTES + HEAD_BYTES);
+                    let value = values.cut(&mut random, crate::turns::BARE_VALUE_BYTES + HEAD_BYTES);
                     bare.put(&key(load::READ, number), value).await?;
                 }
                 anyhow::Ok(())
@@ -198,7 +198,7 @@ impl BareDriver {
             batch.append_statement(self.object.clone());
             batch.append_statement(self.remove.clone());
             batch.set_consistency(Consistency::Quorum);
-            let value = values.cut(&mut random, crate::compare::BARE_VALUE_BYTES);
+            let value = values.cut(&mut random, crate::turns::BARE_VALUE_BYTES);
             let (row, before) = (turn.to_be_bytes(), (turn - 1).to_be_bytes());
             let rows = ((turn + 1, FOR_EVER, value, &name[..], &row[..]), (turn, &name[..], &before[..]));
             self.session.batch(&batch, rows).await?;
@@ -244,11 +244,16 @@ impl RepeatedOperation for BareTask {
         let (kind, count) = self.read_keys;
         let known = key(kind, self.random.below(count));
         match self.operation {
-            KvOperation::Get | KvOperation::MissingGet => self.read(&known).await,
+            KvOperation::Get | KvOperation::PipelinedGet | KvOperation::MissingGet => self.read(&known).await,
             KvOperation::ReadModifyWrite | KvOperation::Mix => {
                 let unexpected = self.read(&known).await?;
                 self.write(&known).await?;
                 Ok(unexpected)
+            }
+            KvOperation::PutExisting => {
+                self.bare.get(&known).await?;
+                self.write(&known).await?;
+                Ok(None)
             }
             KvOperation::PutDurable | KvOperation::PutBuffered => {
                 let name = key("made", self.new_key);

@@ -12,21 +12,20 @@ mod overwrite;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 
 use crate::cells::{self, CONNECTIONS, KvOperation, KvSubject};
 use crate::common_args::CommonArgs;
-use crate::compare::{BARE_CONNECTIONS, BARE_VALUE_BYTES, Comparison, Rounds};
-use crate::driver::KvLocation;
 use crate::endpoint::Endpoint;
 use crate::keys::{ValuePool, key};
+use crate::kv_location::{KvLocation, KvProtocol};
 use crate::load;
 use crate::report::{BenchReport, ReportStyle, size, thousands};
 use crate::server::{GatewayCluster, ServerConfig, ServerProcess, log_end};
 use crate::targets::{self, BenchTarget};
+use crate::turns::{BARE_CONNECTIONS, BARE_VALUE_BYTES, Comparison, Rounds};
 
 use bare::BareDriver;
 
@@ -37,7 +36,7 @@ const READ_KEYS: u64 = 10_000;
 const WARM_UP: Duration = Duration::from_secs(2);
 
 /// The operations that are compared with the bare driver, and their targets.
-const COMPARED: [(KvOperation, (&str, targets::TargetBound, &str)); 3] = [
+const COMPARED: [(KvOperation, targets::TargetPromise); 3] = [
     (KvOperation::Get, targets::CLUSTER_GET),
     (KvOperation::PutDurable, targets::CLUSTER_PUT),
     (KvOperation::ReadModifyWrite, targets::CLUSTER_UPDATE),
@@ -113,7 +112,7 @@ const NOTES: &str = "\
   of a partition at QUORUM; a put, in a bucket without `allow_mult` and without a context, is such a read and then the
   object's row and its entry in the listing, two updates at once; read-modify-write is a get and those two updates.
 - Both sides are measured in turns; the ratio is of medians.
-- An overwritten key is read and written with its context through two gateways in turn, so each finds the other's row. UploadMemory
+- An overwritten key is read and written with its context through two gateways in turn, so each finds the other's row. Measured
   against it: a fresh key; and a key that a bare driver overwrote as often with a fresh row each time.
 ";
 
@@ -138,7 +137,7 @@ impl CassandraRun {
             let compared = self.compare(&subject, operation).await?;
             self.report.targets.push(BenchTarget::new(promise, compared.ratio(), compared.detail("bare driver")));
         }
-        for operation in KvOperation::ALL {
+        for operation in KvOperation::HTTP {
             for connections in CONNECTIONS {
                 let measured = cells::run(&subject, operation, connections, self.plan.rounds.length).await?;
                 let rate = thousands(measured.rate());
@@ -169,12 +168,12 @@ impl CassandraRun {
             values: self.values.clone(),
             pid: Some(server.pid()),
             read_keys: (load::READ, READ_KEYS),
-            new_keys: AtomicU64::new(0),
+            new_keys: Arc::default(),
         }
     }
 
     fn place(&self, endpoint: &Endpoint) -> KvLocation {
-        KvLocation { endpoint: endpoint.clone(), value_bytes: BARE_VALUE_BYTES }
+        KvLocation { endpoint: endpoint.clone(), protocol: KvProtocol::Http, value_bytes: BARE_VALUE_BYTES }
     }
 
     async fn compare(&self, subject: &KvSubject, operation: KvOperation) -> Result<Comparison> {

@@ -5,9 +5,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-use crate::driver::{KvDriver, KvLocation, WriteWait};
+use crate::driver::KvDriver;
 use crate::keys::{ValuePool, key};
+use crate::kv_location::KvLocation;
 use crate::load::{FRESH, OVERWRITTEN};
+use crate::wire::WriteWait;
 use crate::worker::expect;
 
 /// The reads of a median.

@@ -94,7 +94,7 @@ fn missed_targets_are_named_and_counted() {
     report.targets.push(BenchTarget::new(targets::IDLE, Some(30.2), "fresh"));
     report.targets.push(BenchTarget::new(targets::PUT, None, "no process"));
     let text = report.markdown();
-    assert!(text.contains("to bare hyper | ≥ 0.70 | 0.50 | **MISSED** |"), "{text}");
+    assert!(text.contains("to bare hyper | ≥ 0.80 | 0.50 | **MISSED** |"), "{text}");
     assert!(text.contains("| idle memory | ≤ 60 MB | 30 MB | met |"), "{text}");
     assert!(text.contains("| not measured | – |"), "{text}");
     assert!(text.contains("Missed: 1 of 3."), "{text}");

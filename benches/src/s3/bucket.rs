@@ -9,6 +9,7 @@ use tokio::task::JoinSet;
 
 use super::driver::{BucketLocation, S3Driver};
 use super::xml;
+use crate::endpoint::Endpoint;
 use crate::keys::{ValuePool, key};
 use crate::limits::{LOAD_WAIT_MAX, PAGES_MAX};
 use crate::worker::expect;
@@ -27,6 +28,8 @@ const MADE: &str = "made";
 pub(crate) struct S3Subject {
     /// The bucket.
     pub(crate) place: BucketLocation,
+    /// Riak's HTTP of the same process, when this program has started it.
+    pub(crate) kv: Option<Endpoint>,
     /// The bytes of the writes.
     pub(crate) values: Arc<ValuePool>,
     /// The id of its process, when this program has started it.

@@ -39,6 +39,7 @@ pub(super) fn subject(endpoint: Endpoint) -> S3Subject {
     let account = S3Account { key: "key".to_owned(), secret: "secret".to_owned() };
     S3Subject {
         place: BucketLocation { endpoint, account, bucket: "bench".to_owned() },
+        kv: None,
         values: Arc::new(ValuePool::new(100_000)),
         pid: Some(std::process::id()),
         new_keys: Arc::new(AtomicU64::new(CELL_OPERATIONS_MAX)),

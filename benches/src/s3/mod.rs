@@ -9,6 +9,7 @@
 //!   paging    List Parts: its cost is the page, not the upload
 //!   listing   all keys of a very large bucket
 //!   uploads   memory while many large bodies arrive at once
+//! limits   small GETs beside Riak's HTTP, large ones beside sendfile
 //! bucket   filled and emptied over many connections
 //!   driver    the requests of S3 on one connection
 //!     sign    signature version 2
@@ -22,6 +23,7 @@ mod cells;
 mod driver;
 #[cfg(test)]
 mod fake;
+mod limits;
 mod listing;
 mod paging;
 mod plan;
@@ -32,4 +34,5 @@ mod sign;
 mod uploads;
 mod xml;
 
-pub(crate) use run::{S3BenchArgs, run};
+pub(crate) use limits::{LARGE_BYTES, LARGE_CONNECTIONS, large_gets, load_large, load_small, small_gets, subject};
+pub(crate) use run::{S3BenchArgs, own_account, run};

@@ -7,10 +7,10 @@ use anyhow::{Context, Result, bail};
 
 use super::bucket::{BucketJob, S3Subject};
 use super::driver::S3Driver;
-use crate::compare::median;
 use crate::keys::BenchRandom;
 use crate::limits::LOAD_WAIT_MAX;
 use crate::report::{latency, thousands};
+use crate::turns::median;
 
 /// Parts of a page.
 pub(crate) const PAGE_PARTS: u64 = 10;

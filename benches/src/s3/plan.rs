@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::cells::VALUE_BYTES;
-use crate::compare::Rounds;
+use crate::turns::Rounds;
 
 /// The shortest cell of the largest values: in a shorter one perhaps no operation ends.
 const LARGE_LENGTH_MIN: Duration = Duration::from_secs(3);
@@ -31,7 +31,7 @@ impl S3Plan {
     /// The plan of a full or quick run, with this length of a cell if given.
     pub(crate) fn new(is_quick: bool, seconds: Option<u64>) -> Self {
         let length = Duration::from_secs(seconds.unwrap_or(if is_quick { 1 } else { 5 }));
-        let rounds = Rounds { count: if is_quick { 4 } else { 8 }, length: length.max(LARGE_LENGTH_MIN) };
+        let rounds = Rounds { count: if is_quick { 2 } else { 5 }, length: length.max(LARGE_LENGTH_MIN) };
         let parts = if is_quick { [10, 100, 500] } else { [10, 1_000, 10_000] };
         let pages = if is_quick { 300 } else { 3_000 };
         let (keys, uploads) = if is_quick { (20_000, 8) } else { (1_000_000, 64) };

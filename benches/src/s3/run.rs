@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 use super::bucket::S3Subject;
 use super::cells::VALUE_BYTES;
 use super::driver::BucketLocation;
+use super::limits;
 use super::plan::S3Plan;
 use super::report_style::{STYLE, without_keys};
 use super::sections::BenchSection;
@@ -62,7 +63,7 @@ pub(crate) async fn run(options: S3BenchArgs) -> Result<ExitCode> {
 }
 
 /// The admin of a server that is started here: it listens on loopback and ends with the run.
-fn own_account() -> S3Account {
+pub(crate) fn own_account() -> S3Account {
     let mut random = BenchRandom::new(u64::from(std::process::id()));
     let mut word = |letters: usize| -> String {
         let letter = |number: u64| char::from(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"[(number >> 59) as usize]);
@@ -119,7 +120,7 @@ impl S3Run {
         let account = config.s3.clone().context("a server without S3")?;
         let data = config.data.clone();
         let server = ServerProcess::start(config)?;
-        let subject = self.subject(server.s3.clone(), account, Some(server.pid()));
+        let subject = limits::subject(&server, account, self.values.clone());
         let subject = subject.with_bucket(format!("larder-bench-{}", section.name()));
         subject.make().await?;
         self.section(&subject, section).await?;
@@ -147,6 +148,7 @@ impl S3Run {
     fn subject(&self, endpoint: Endpoint, account: S3Account, pid: Option<u32>) -> S3Subject {
         S3Subject {
             place: BucketLocation { endpoint, account, bucket: String::new() },
+            kv: None,
             values: self.values.clone(),
             pid,
             // Numbers below are for keys that are made outside of cells.

@@ -1,27 +1,18 @@
 //! The measurements of each server: the cells of one size, or one target.
 
-use std::time::Duration;
-
 use anyhow::Result;
 
-use super::bucket::{BucketJob, S3Subject, loaded};
+use super::bucket::{BucketJob, S3Subject};
 use super::cells::{self, CreatedKeys, S3BenchOperation, VALUE_BYTES, cell, connections};
-use super::driver::BucketLocation;
 use super::report_style::size;
 use super::run::S3Run;
-use super::{listing, paging, uploads};
-use crate::bare_file::BareFile;
-use crate::compare::Comparison;
-use crate::keys::BenchRandom;
+use super::{limits, listing, paging, uploads};
 use crate::procfs;
 use crate::report::{megabytes, per_second, thousands};
 use crate::targets::{self, BenchTarget};
 
-/// The pause after which a server counts as settled.
-const SETTLE: Duration = Duration::from_secs(2);
-
 /// The connections of the comparison with the bare server; the target is about the last.
-const BARE_CONNECTIONS: [u64; 2] = [1, 4];
+const BARE_CONNECTIONS: [u64; 2] = [1, limits::LARGE_CONNECTIONS];
 
 /// A measurement on one server.
 #[derive(Debug, Clone, Copy)]
@@ -81,7 +72,11 @@ impl S3Run {
         let name = format!("loading {} keys of {}, 64 connections", thousands(count as f64), size(value_bytes));
         self.report.fact(name, format!("{seconds:.1} s, {}/s", per_second(count as f64 / seconds)));
         if value_bytes == VALUE_BYTES[2] {
-            self.compare(subject, count).await?;
+            let rounds = self.plan.rounds;
+            limits::large_gets(&mut self.report, subject, count, &self.scratch, rounds, &BARE_CONNECTIONS).await?;
+        }
+        if value_bytes == VALUE_BYTES[0] && subject.kv.is_some() {
+            limits::small_gets(&mut self.report, subject, count, self.plan.rounds).await?;
         }
         let made = CreatedKeys::default();
         for operation in S3BenchOperation::IN_TURN.into_iter().filter(|operation| operation.is_run_with(value_bytes)) {
@@ -114,53 +109,6 @@ impl S3Run {
         eprintln!("{name}, {}, {connections} connections: {rate}/s {}", size(value_bytes), measured.faults());
         self.report.cells.push(measured);
         Ok(())
-    }
-
-    /// Compares GETs of the largest values with a bare server that streams one of them from a file.
-    async fn compare(&mut self, subject: &S3Subject, loaded_keys: u64) -> Result<()> {
-        let value_bytes = VALUE_BYTES[2];
-        let file = self.scratch.join("bare-file");
-        std::fs::write(&file, self.values.cut(&mut BenchRandom::new(1), value_bytes))?;
-        let bare_server = BareFile::start(&file)?;
-        let bare_place = BucketLocation { endpoint: bare_server.endpoint.clone(), ..subject.place.clone() };
-        let bare = S3Subject { place: bare_place, pid: Some(bare_server.pid()), ..subject.clone() };
-        // Each key is read once before the measurement: the page cache is warm on both sides.
-        let mut driver = subject.connect(0).await?;
-        for number in 0..loaded_keys {
-            driver.get(&loaded(number)).await?;
-        }
-        tokio::time::sleep(SETTLE).await;
-        for connections in BARE_CONNECTIONS {
-            eprintln!("comparing with bare hyper, {connections} connections");
-            let comparison = self.in_turns(subject, &bare, connections, loaded_keys).await?;
-            if connections == BARE_CONNECTIONS[1] {
-                let detail = comparison.detail("bare hyper");
-                self.report.targets.push(BenchTarget::new(targets::S3_GET, comparison.ratio(), detail));
-            } else {
-                let ratio = comparison.ratio().map_or_else(|| "–".to_owned(), |ratio| format!("{ratio:.2}"));
-                let text = format!("{ratio}: {}", comparison.detail("bare hyper"));
-                self.report.fact("GET 64 MiB, 1 connection, to bare hyper", text);
-            }
-        }
-        drop(bare_server);
-        std::fs::remove_file(&file)?;
-        Ok(())
-    }
-
-    async fn in_turns(&self, ours: &S3Subject, bare: &S3Subject, connections: u64, loaded: u64) -> Result<Comparison> {
-        let mut comparison = Comparison::default();
-        let cell = cell(S3BenchOperation::Get, VALUE_BYTES[2], connections);
-        let made = CreatedKeys::default();
-        for round in 0..self.plan.rounds.count {
-            // The order alternates: the second side finds a warmer machine.
-            for is_ours in [round % 2 == 0, round % 2 == 1] {
-                let subject = if is_ours { ours } else { bare };
-                let side = if is_ours { &mut comparison.ours } else { &mut comparison.base };
-                let length = self.plan.rounds.length;
-                side.add(&cells::run(subject, cell, S3BenchOperation::Get, loaded, &made, length).await?);
-            }
-        }
-        Ok(comparison)
     }
 
     async fn paging(&mut self, subject: &S3Subject) -> Result<()> {

@@ -5,7 +5,7 @@
 //! riak_python  the Python client of Riak, in .work/venv
 //! riak_node    the Node client of Riak, in .work/node
 //! riak_java    the Java client of Riak, in .work/java, and Maven's own files in .work/m2
-//! s3           S3 clients and strace, in .work/s3-venv and .work/deb
+//! s3           S3 clients and strace, in .work/s3-venv and .work/deb; for the benchmark redis-server, too
 //! ```
 //! A client that cannot be had is named with the cause, and its tests report that they were skipped.
 
@@ -17,6 +17,8 @@ mod s3;
 mod venv;
 
 use std::path::PathBuf;
+
+pub(crate) use s3::redis;
 
 use crate::report::StageEnd;
 use crate::shell::{Result, Shell, first_line};

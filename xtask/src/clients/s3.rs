@@ -20,6 +20,8 @@ const PYTHON: &[&str] = &["boto3==1.44.5", "awscli==1.46.3", "s3cmd==2.4.0", "mi
 const DEBIAN: &[(&str, &str)] = &[("rclone", "LARDER_RCLONE"), ("restic", "LARDER_RESTIC")];
 /// The tracer, the variable that holds its path for the tests, and its library.
 const TRACER: (&str, &str, &str) = ("strace", "LARDER_STRACE", "libunwind8");
+/// Debian's packages of `redis-server`, which the benchmark compares with: its libraries, its programs, and its name.
+const REDIS: &[&str] = &["libatomic1", "libjemalloc2", "liblzf1", "redis-tools", "redis-server"];
 /// The variable that holds the folder of the Python environment's programs.
 const PYTHON_VARIABLE: &str = "LARDER_S3_PYTHON";
 
@@ -61,6 +63,18 @@ fn places(shell: &Shell) -> Vec<(&'static str, PathBuf)> {
     let programs = DEBIAN.iter().copied().chain([(tracer, variable)]);
     let programs = programs.map(|(package, variable)| (variable, program(shell, package)));
     python.into_iter().chain(programs.filter(|(_, program)| program.is_file())).collect()
+}
+
+/// The path of `redis-server`, which is installed when missing.
+///
+/// # Errors
+/// When a package cannot be downloaded or unpacked.
+pub(crate) fn redis(shell: &Shell) -> Result<PathBuf> {
+    let server = program(shell, "redis-server");
+    if !server.is_file() {
+        REDIS.iter().try_for_each(|package| unpack(shell, package))?;
+    }
+    Ok(server)
 }
 
 fn program(shell: &Shell, package: &str) -> PathBuf {
