@@ -1,4 +1,4 @@
-//! What a connection waits for besides its client: the end of the server, and its own timers.
+//! The events that a connection waits for besides its client: the end of the server, and its own timers.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
