@@ -1,10 +1,9 @@
 //! Failing appends and syncs.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use larder_store::{Batch, CallOptions, ConsistencyLevel, Durability, Kind, Store};
-use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::{is_there, options, put};
@@ -103,13 +102,13 @@ async fn a_buffered_write_before_a_failed_sync_succeeds() {
 /// A journal whose syncs wait until the test lets them go.
 struct HeldJournal {
     below: JournalFile,
-    held: Arc<Mutex<()>>,
+    held: Arc<AtomicBool>,
     entered: Arc<AtomicU64>,
 }
 
 struct HeldSync {
     below: Arc<dyn JournalSync>,
-    held: Arc<Mutex<()>>,
+    held: Arc<AtomicBool>,
     entered: Arc<AtomicU64>,
 }
 
@@ -127,7 +126,9 @@ impl Journal for HeldJournal {
 impl JournalSync for HeldSync {
     fn sync(&self) -> Result<bool, JournalError> {
         self.entered.fetch_add(1, Ordering::SeqCst);
-        let _held = self.held.lock();
+        while self.held.load(Ordering::SeqCst) {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
         self.below.sync()
     }
 }
@@ -135,7 +136,7 @@ impl JournalSync for HeldSync {
 #[tokio::test]
 async fn writes_that_arrive_during_a_sync_share_the_next_group() {
     let dir = tempfile::tempdir().unwrap();
-    let (held, entered) = (Arc::new(Mutex::new(())), Arc::new(AtomicU64::new(0)));
+    let (held, entered) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicU64::new(0)));
     let (gate, count) = (held.clone(), entered.clone());
     let store = LocalStore::open_with(options(dir.path()), |below| Box::new(HeldJournal { below, held, entered }));
     let store = store.unwrap();
@@ -143,7 +144,6 @@ async fn writes_that_arrive_during_a_sync_share_the_next_group() {
         let store = store.clone();
         tokio::spawn(async move { put(&store, key, Durability::Disk).await })
     };
-    let closed = gate.lock();
     let mut writers = vec![put_soon(0)];
     while count.load(Ordering::SeqCst) == 0 {
         tokio::time::sleep(std::time::Duration::from_millis(1)).await;
@@ -154,7 +154,7 @@ async fn writes_that_arrive_during_a_sync_share_the_next_group() {
         tokio::task::yield_now().await;
     }
     assert!(!is_there(&store, 20).await, "a group was appended before the sync of the one before it ended");
-    drop(closed);
+    gate.store(false, Ordering::SeqCst);
     for writer in writers {
         writer.await.unwrap().unwrap();
     }
