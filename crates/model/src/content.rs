@@ -139,15 +139,20 @@ impl BlobId {
     }
 }
 
+/// Bytes that an entry of metadata counts beyond its text.
+const ENTRY_BYTES: usize = 2;
+
 impl KvContent {
-    /// Bytes of metadata, which [`METADATA_BYTES_MAX`] limits.
+    /// Bytes of metadata, which [`METADATA_BYTES_MAX`] limits. Each entry counts two more than its text: a row must be able
+    /// to count its entries, also empty ones.
     #[must_use]
     pub fn metadata_bytes(&self) -> usize {
         let headers = [&self.content_type, &self.charset, &self.encoding];
-        let meta: usize = self.meta.iter().map(|(name, value)| name.len() + value.len()).sum();
-        let links: usize = self.links.iter().map(|link| link.bucket.len() + link.key.len() + link.tag.len()).sum();
-        let terms: usize = self.terms.iter().map(|term| term.field.len() + term.value.len()).sum();
-        headers.into_iter().flatten().map(Bytes::len).sum::<usize>() + meta + links + terms
+        let entry = |bytes: usize| bytes + ENTRY_BYTES;
+        let meta: usize = self.meta.iter().map(|(name, value)| entry(name.len() + value.len())).sum();
+        let links = self.links.iter().map(|link| entry(link.bucket.len() + link.key.len() + link.tag.len()));
+        let terms: usize = self.terms.iter().map(|term| entry(term.field.len() + term.value.len())).sum();
+        headers.into_iter().flatten().map(Bytes::len).sum::<usize>() + meta + links.sum::<usize>() + terms
     }
 
     /// Whether both have the same metadata and the same bytes, in the same blob or in two.

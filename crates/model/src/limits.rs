@@ -17,7 +17,7 @@ pub const SLOTS_REMEMBERED_MAX: usize = 200_000;
 pub const CONTEXT_BYTES_MAX: usize = 4096;
 /// Most microseconds that a clock in a context may be ahead of the server's clock.
 pub const CONTEXT_AHEAD_MICROS_MAX: u64 = 1_000_000;
-/// Most bytes of metadata (header values, links, index terms) of one object.
+/// Most bytes of metadata (header values, links, index terms, two for each entry) of one object.
 pub const METADATA_BYTES_MAX: usize = 64 * 1024;
 /// Largest object body by default, in bytes.
 pub const OBJECT_BYTES_MAX: u64 = 50 * 1024 * 1024;
