@@ -92,7 +92,13 @@ impl Kv {
         conditions: &Conditions,
     ) -> Result<(CausalBasis, Option<RowStamps>)> {
         let WriteTarget { address, plan, replicas } = target;
-        let context = context.map(|bytes| self.decode_context(bytes, address)).transpose()?;
+        let (context, refused) = match context.map(|bytes| self.decode_context(bytes, address)).transpose() {
+            // A context of another key names no version of this one: `if_not_modified` says so first, as in Riak.
+            Err(error @ Error::Context(ContextError::OtherAddress)) if conditions.if_not_modified.is_some() => {
+                (None, Some(error))
+            }
+            decoded => (decoded?, None),
+        };
         // Race: a blind put through a slow clock would be older than the stored value, so it reads that first [invariant 5].
         let reads = plan.policy == ConflictPolicy::Newest && context.is_none();
         let mut seen = None;
@@ -106,6 +112,9 @@ impl Kv {
         };
         if let Some(versions) = &versions {
             self.check_conditions(conditions, versions)?;
+        }
+        if let Some(error) = refused {
+            return Err(error);
         }
         let basis = match (context, versions) {
             (Some(context), _) => CausalBasis::of(context),
@@ -273,10 +282,13 @@ impl Kv {
         if_not_modified: Option<&Bytes>,
         address: &Address,
     ) -> Result<Conditions> {
-        // A client may state no context: then any live value is one that it has not seen.
+        // A client may state no context, or that of another key: then any live value is one that it has not seen.
         let decode = |bytes: &Bytes| match bytes.is_empty() {
             true => Ok(Context::default()),
-            false => self.decode_context(bytes, address),
+            false => match self.decode_context(bytes, address) {
+                Err(Error::Context(ContextError::OtherAddress)) => Ok(Context::default()),
+                decoded => decoded,
+            },
         };
         let if_not_modified = if_not_modified.map(decode).transpose()?;
         Ok(Conditions { if_not_modified, ..conditions })
