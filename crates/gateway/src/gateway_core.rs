@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::adaptive_timeout::AdaptiveTimeout;
 use crate::contention::WriterQueues;
-use crate::metrics::{Event, KvOp, Metrics, RequestOutcome};
+use crate::metrics::{Event, InFlight, KvOp, Metrics, RequestOutcome};
 use crate::ports::GatewayPorts;
 use crate::{Config, Error, Result};
 
@@ -56,6 +56,11 @@ impl GatewayCore {
     /// Counts an event of an edge, such as a caught panic.
     pub fn count_event(&self, event: Event) {
         self.metrics.count_event(event);
+    }
+
+    /// Counts a connection of protocol buffers as open until the guard is dropped.
+    pub fn begin_pb_connection(&self) -> InFlight<'_> {
+        self.metrics.begin_pb_connection(self.monotonic())
     }
 
     /// Wall clock in microseconds since 1970.

@@ -44,6 +44,8 @@ impl ConnectionServer for PbServer {
     }
 
     async fn serve(self, stream: TcpStream, client: ConnectedClient, ending: impl Future<Output = ()> + Send) {
+        let gateway = Arc::clone(&self.gateway);
+        let _open = gateway.core.begin_pb_connection();
         let connection = PbConnection {
             socket: stream,
             address: client.address,

@@ -39,6 +39,8 @@ pub(super) enum Series {
     WriteBytes,
     /// Versions that a write replaced.
     ReplacedVersions,
+    /// Open connections of protocol buffers, counted as each one opens.
+    PbConnections,
 }
 
 impl Series {
@@ -50,13 +52,15 @@ impl Series {
             Self::ReadSiblings => KvOp::ALL.len() + 1,
             Self::WriteBytes => KvOp::ALL.len() + 2,
             Self::ReplacedVersions => KvOp::ALL.len() + 3,
+            Self::PbConnections => KvOp::ALL.len() + 4,
         }
     }
 
     /// All series, each at its index.
     pub(super) fn all() -> impl Iterator<Item = Self> {
-        let objects = [Self::ReadBytes, Self::ReadSiblings, Self::WriteBytes, Self::ReplacedVersions];
-        KvOp::ALL.iter().map(|op| Self::Time(*op)).chain(objects)
+        let others =
+            [Self::ReadBytes, Self::ReadSiblings, Self::WriteBytes, Self::ReplacedVersions, Self::PbConnections];
+        KvOp::ALL.iter().map(|op| Self::Time(*op)).chain(others)
     }
 
     /// Upper bounds of its buckets, in its own unit; one more bucket is above the last.
@@ -64,7 +68,7 @@ impl Series {
         match self {
             Self::Time(_) => TIME_US_BOUNDS,
             Self::ReadBytes | Self::WriteBytes => BYTES_BOUNDS,
-            Self::ReadSiblings | Self::ReplacedVersions => SIBLINGS_BOUNDS,
+            Self::ReadSiblings | Self::ReplacedVersions | Self::PbConnections => COUNT_BOUNDS,
         }
     }
 }
@@ -76,7 +80,7 @@ pub(super) const TIME_US_BOUNDS: &[u64] = &[
 ];
 const BYTES_BOUNDS: &[u64] =
     &[64, 256, 1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 24, 1 << 26, 1 << 28, 1 << 30];
-const SIBLINGS_BOUNDS: &[u64] = &[1, 2, 3, 5, 10, 25, 50, 100];
+const COUNT_BOUNDS: &[u64] = &[1, 2, 3, 5, 10, 25, 50, 100];
 
 /// Most buckets of a series, the open one included.
 pub(super) const BUCKETS_MAX: usize = 19;

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! record_request, record_read, record_written ─> shard of the thread ─┬─> stats()  Riak's names, the last minute
-//! begin_request, count_event, count_s3_…                              └─> text()   Prometheus, since the start
+//! begin_request, begin_pb_connection,                                 └─> text()   Prometheus, since the start
+//! count_event, count_s3_…
 //! ```
 //! - Every thread writes to a shard of its own, so recording waits for readers only; nothing is sampled or lost.
 //! - Callers pass the time, so the simulation owns it. All must measure from the same moment.
@@ -39,6 +40,7 @@ use operations::Operations;
 pub struct Metrics {
     shards: Box<[MetricsShard]>,
     events: [AtomicU64; Event::ALL.len()],
+    pb_connections: AtomicI64,
 }
 
 /// Metrics of one thread, or a few. Aligned, so that no two shards share a cache line.
@@ -52,9 +54,9 @@ struct MetricsShard {
     operations: Mutex<Operations>,
 }
 
-/// An active request; it is counted until this is dropped, on any thread.
+/// An active request or an open connection; it is counted until this is dropped, on any thread.
 #[derive(Debug)]
-#[must_use = "the request is counted as long as this lives"]
+#[must_use = "it is counted as long as this lives"]
 pub struct InFlight<'a> {
     active: &'a AtomicI64,
 }
@@ -66,7 +68,11 @@ impl Default for Metrics {
     fn default() -> Self {
         let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let shards = (processors * 2).next_power_of_two().min(SHARDS_MAX);
-        Self { shards: (0..shards).map(|_| MetricsShard::new()).collect(), events: Default::default() }
+        Self {
+            shards: (0..shards).map(|_| MetricsShard::new()).collect(),
+            events: Default::default(),
+            pb_connections: AtomicI64::default(),
+        }
     }
 }
 
@@ -110,6 +116,18 @@ impl Metrics {
         let active = &self.shard().active[op as usize];
         active.fetch_add(1, Relaxed);
         InFlight { active }
+    }
+
+    /// Counts a connection of protocol buffers as open until the guard is dropped.
+    pub fn begin_pb_connection(&self, now: Duration) -> InFlight<'_> {
+        self.pb_connections.fetch_add(1, Relaxed);
+        self.shard().record(&[(Series::PbConnections, self.open_pb_connections())], false, now);
+        InFlight { active: &self.pb_connections }
+    }
+
+    /// Number of open connections of protocol buffers.
+    fn open_pb_connections(&self) -> u64 {
+        u64::try_from(self.pb_connections.load(Relaxed)).unwrap_or(0)
     }
 
     fn shard(&self) -> &MetricsShard {

@@ -18,6 +18,12 @@ pub(super) struct Snapshot {
     pub(super) lists: LastMinute,
     /// Times of all pages of listings.
     pub(super) list_pages: LastMinute,
+    /// Connections of protocol buffers that were opened.
+    pub(super) pb_connects: LastMinute,
+    /// The same, since the start.
+    pub(super) pb_connects_total: u64,
+    /// Connections of protocol buffers that are open.
+    pub(super) pb_open: u64,
     get_siblings: LastMinute,
     get_bytes: LastMinute,
     nothing: LastMinute,
@@ -52,6 +58,9 @@ impl Snapshot {
             puts: metrics.last_minute(&PUTS.map(Series::Time), now),
             lists: metrics.last_minute(&LISTS.map(Series::Time), now),
             list_pages: metrics.last_minute(&LIST_PAGES.map(Series::Time), now),
+            pb_connects: metrics.last_minute(&[Series::PbConnections], now),
+            pb_connects_total: metrics.since_start(Series::PbConnections).count,
+            pb_open: metrics.open_pb_connections(),
             get_siblings: metrics.last_minute(&[Series::ReadSiblings], now),
             get_bytes: metrics.last_minute(&[Series::ReadBytes], now),
             nothing: LastMinute::default(),

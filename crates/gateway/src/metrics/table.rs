@@ -114,6 +114,9 @@ const REQUESTS: &[Stat] = &[
     of("list_fsm_create_total", "Listings of keys and buckets since the start.", |s, _| s.ended(&LISTS)),
     of("list_fsm_create_error", "Listings that failed in the last minute.", |s, _| s.list_pages.failed.into()),
     of("list_fsm_create_error_total", "Listings that failed since the start.", |s, _| s.failed(&LIST_PAGES)),
+    of("pbc_active", "Open connections of protocol buffers.", |s, _| s.pb_open.into()),
+    of("pbc_connects", "Connections of protocol buffers in the last minute.", |s, _| s.pb_connects.count.into()),
+    of("pbc_connects_total", "Connections of protocol buffers since the start.", |s, _| s.pb_connects_total.into()),
 ];
 
 const SPREADS: &[Stat] = spread![
@@ -205,7 +208,7 @@ const UNMEASURED: &str = "
     node_put_fsm_rejected node_put_fsm_rejected_60s node_put_fsm_rejected_total
     object_counter_merge object_counter_merge_total object_hll_merge object_hll_merge_total
     object_map_merge object_map_merge_total object_merge object_merge_total object_set_merge object_set_merge_total
-    pbc_active pbc_connects pbc_connects_total pipeline_active pipeline_create_count pipeline_create_error_count
+    pipeline_active pipeline_create_count pipeline_create_error_count
     pipeline_create_error_one pipeline_create_one postcommit_fail precommit_fail
     read_repairs read_repairs_total read_repairs_fallback_notfound_count read_repairs_fallback_notfound_one
     read_repairs_fallback_outofdate_count read_repairs_fallback_outofdate_one

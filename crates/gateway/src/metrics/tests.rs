@@ -246,6 +246,18 @@ fn operations_of_s3_are_shown_from_their_first_request_on() {
 }
 
 #[test]
+fn connections_of_protocol_buffers_are_counted_while_open_and_as_they_open() {
+    let metrics = Metrics::default();
+    let first = metrics.begin_pb_connection(at(1000));
+    let second = metrics.begin_pb_connection(at(1030));
+    check(&metrics, at(1031), &[("pbc_active", 2), ("pbc_connects", 2), ("pbc_connects_total", 2)]);
+    drop(first);
+    check(&metrics, at(1060), &[("pbc_active", 1), ("pbc_connects", 1), ("pbc_connects_total", 2)]);
+    drop(second);
+    check(&metrics, at(1090), &[("pbc_active", 0), ("pbc_connects", 0), ("pbc_connects_total", 2)]);
+}
+
+#[test]
 fn names_are_unique_and_sorted() {
     let names: Vec<_> = table().iter().map(|stat| stat.name).collect();
     assert!(names.is_sorted_by(|one, next| one < next), "{names:?}");
@@ -267,7 +279,7 @@ fn the_node_and_its_members_are_shown() {
         "ring_ownership": "[{'larder@a',22},\n {'larder@b',21},\n {'larder@c',21}]",
         "ring_num_partitions": 64, "storage_backend": "local", "disk": [{"id": "/", "size": 1000, "used": 8}],
         "riak_kv_version": "3.2.3", "larder_version": "0.1.0", "larder_catalogue_version": 7,
-        "cpu_avg1": 128, "cpu_avg15": 512, "sys_process_count": 9, "sys_wordsize": 8, "pbc_active": 0,
+        "cpu_avg1": 128, "cpu_avg15": 512, "sys_process_count": 9, "sys_wordsize": 8,
     });
     for (name, value) in expected.as_object().expect("object") {
         assert_eq!(&stats[name.as_str()], value, "{name}");
