@@ -1,11 +1,15 @@
 //! Fields that several requests have: addresses, replica counts, deadlines.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use larder_gateway::Error;
+use larder_gateway::{Error, Gateway};
 use larder_model::address::{Address, AddressError, BucketAddress, DEFAULT_TYPE};
 use larder_model::props::Quorum;
+use larder_model::props::value::Value;
+
+use super::fault::PbFault;
 
 /// The bucket type of a request: absent is `default`.
 pub(super) fn type_of(bucket_type: Option<Bytes>) -> Bytes {
@@ -39,6 +43,36 @@ pub(super) fn quorum(count: Option<u32>) -> Option<Quorum> {
         4_294_967_291 => None,
         count => Some(Quorum::Count(count)),
     }
+}
+
+/// The copies of a bucket's objects.
+///
+/// # Errors
+/// The type is unknown, or another error of the gateway.
+pub(super) async fn n_val_of(gateway: &Arc<Gateway>, bucket: &BucketAddress) -> Result<u32, Error> {
+    let props = gateway.types.bucket_props(bucket).await?;
+    let n_val = props.iter().find_map(|(name, value)| match value {
+        Value::Int(n_val) if *name == "n_val" => u32::try_from(*n_val).ok(),
+        _ => None,
+    });
+    Ok(n_val.unwrap_or_default())
+}
+
+/// Checks the `n_val` of a request: that of its bucket is the only one that objects have.
+///
+/// # Errors
+/// It is another one, or as [`n_val_of`].
+pub(super) async fn check_n_val(gateway: &Arc<Gateway>, bucket: &BucketAddress, wanted: u32) -> Result<(), PbFault> {
+    let n_val = n_val_of(gateway, bucket).await?;
+    if wanted > n_val {
+        return Err(PbFault::Text(format!("{{n_val_violation,{wanted}}}")));
+    }
+    if wanted < n_val {
+        return Err(PbFault::Text(format!(
+            "n_val={wanted} is not available: every object has the n_val {n_val} of its bucket"
+        )));
+    }
+    Ok(())
 }
 
 /// The deadline of a request, in milliseconds.

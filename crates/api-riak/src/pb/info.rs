@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use larder_gateway::Gateway;
-use larder_gateway::metrics::PROTOCOL_VERSION;
-use larder_model::props::value::Value;
+use larder_gateway::metrics::{PROTOCOL_VERSION, RING_PARTITIONS};
 
 use super::fault::PbFault;
-use super::fields::address;
+use super::fields::{address, n_val_of};
 use super::frame::{put_head, put_message};
 use super::messages::{
     RpbBucketKeyPreflistItem, RpbClientId, RpbGetBucketKeyPreflistReq, RpbGetBucketKeyPreflistResp,
@@ -57,14 +56,11 @@ pub(super) async fn preflist(
     output: &mut BytesMut,
 ) -> Result<(), PbFault> {
     let address = address(request.bucket, request.key, request.r#type)?;
-    let props = gateway.types.bucket_props(&address.bucket).await?;
-    let copies = props.iter().find_map(|(name, value)| match value {
-        Value::Int(copies) if *name == "n_val" => Some(*copies),
-        _ => None,
-    });
+    // Bound: an n_val may be any number, and no ring has more partitions.
+    let copies = u64::from(n_val_of(gateway, &address.bucket).await?).min(RING_PARTITIONS);
     let node = Bytes::from(gateway.core.config().node.clone());
     let item = |partition| RpbBucketKeyPreflistItem { partition, node: node.clone(), primary: true };
-    let preflist = (0..copies.unwrap_or_default()).map(item).collect();
+    let preflist = (0..copies as i64).map(item).collect();
     put_message(output, PREFLIST_RESP, &RpbGetBucketKeyPreflistResp { preflist });
     Ok(())
 }

@@ -102,6 +102,10 @@ pub(super) struct RpbGetReq {
     pub(super) deletedvclock: Option<bool>,
     #[prost(uint32, optional, tag = "10")]
     pub(super) timeout: Option<u32>,
+    #[prost(bool, optional, tag = "11")]
+    pub(super) sloppy_quorum: Option<bool>,
+    #[prost(uint32, optional, tag = "12")]
+    pub(super) n_val: Option<u32>,
     #[prost(bytes = "bytes", optional, tag = "13")]
     pub(super) r#type: Option<Bytes>,
     #[prost(uint32, optional, tag = "14")]
@@ -142,6 +146,12 @@ pub(super) struct RpbPutReq {
     pub(super) return_head: Option<bool>,
     #[prost(uint32, optional, tag = "12")]
     pub(super) timeout: Option<u32>,
+    #[prost(bool, optional, tag = "13")]
+    pub(super) asis: Option<bool>,
+    #[prost(bool, optional, tag = "14")]
+    pub(super) sloppy_quorum: Option<bool>,
+    #[prost(uint32, optional, tag = "15")]
+    pub(super) n_val: Option<u32>,
     #[prost(bytes = "bytes", optional, tag = "16")]
     pub(super) r#type: Option<Bytes>,
     #[prost(uint32, optional, tag = "17")]
@@ -171,6 +181,10 @@ pub(super) struct RpbDelReq {
     pub(super) dw: Option<u32>,
     #[prost(uint32, optional, tag = "10")]
     pub(super) timeout: Option<u32>,
+    #[prost(bool, optional, tag = "11")]
+    pub(super) sloppy_quorum: Option<bool>,
+    #[prost(uint32, optional, tag = "12")]
+    pub(super) n_val: Option<u32>,
     #[prost(bytes = "bytes", optional, tag = "13")]
     pub(super) r#type: Option<Bytes>,
 }

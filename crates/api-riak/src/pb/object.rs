@@ -11,10 +11,11 @@ use larder_model::causality::{Conditions, EtagMatcher};
 
 use super::content::{put_fields, put_lone, put_object, stored_content};
 use super::fault::PbFault;
-use super::fields::{address, quorum, timeout};
+use super::fields::{address, check_n_val, quorum, timeout};
 use super::frame::{put_head, put_message};
 use super::messages::{RpbDelReq, RpbGetReq, RpbPutReq, RpbUnchangedResp};
 use super::reply::PbReply;
+use crate::failure::ASIS_REFUSED;
 
 const GET_RESP: u8 = 10;
 const PUT_RESP: u8 = 12;
@@ -28,8 +29,12 @@ const ROW_BYTES_MAX: usize = UNCOUNTED_BYTES as usize - 2048;
 /// # Errors
 /// An invalid address or parameter, or an error of the gateway.
 pub(super) async fn get(gateway: &Arc<Gateway>, request: RpbGetReq, output: &mut BytesMut) -> Result<PbReply, PbFault> {
-    let GetOptions { blank, deleted_context, if_modified } = GetOptions::of(&request);
-    let found = gateway.kv.get(gateway_request(request)?).await?;
+    let GetOptions { blank, deleted_context, if_modified, n_val } = GetOptions::of(&request);
+    let request = gateway_request(request)?;
+    if let Some(n_val) = n_val {
+        Box::pin(check_n_val(gateway, &request.address.bucket, n_val)).await?;
+    }
+    let found = gateway.kv.get(request).await?;
     if found.versions.siblings.is_empty() {
         let shown = found.context.filter(|_| found.versions.deleted && deleted_context);
         put_fields(output, GET_RESP, shown.as_deref(), None);
@@ -45,7 +50,10 @@ pub(super) async fn get(gateway: &Arc<Gateway>, request: RpbGetReq, output: &mut
 /// As [`get`], at once: appends the whole answer, if the gateway has the object without a wait. `false`: nothing was appended,
 /// and [`get`] answers. A value is copied once, into the output: that costs less than a write of its own.
 pub(super) fn try_get(gateway: &Gateway, request: RpbGetReq, output: &mut BytesMut) -> bool {
-    let GetOptions { blank, if_modified, .. } = GetOptions::of(&request);
+    let GetOptions { blank, if_modified, n_val, .. } = GetOptions::of(&request);
+    if n_val.is_some() {
+        return false;
+    }
     let Ok(request) = gateway_request(request) else { return false };
     let Some(found) = gateway.kv.try_get(&request, ROW_BYTES_MAX) else { return false };
     if if_modified.is_some_and(|seen| seen == found.encoded_context) {
@@ -56,7 +64,7 @@ pub(super) fn try_get(gateway: &Gateway, request: RpbGetReq, output: &mut BytesM
     true
 }
 
-/// The fields of a get that only its answer depends on.
+/// The fields of a get that the gateway does not take.
 struct GetOptions {
     /// Whether the answer has no value.
     blank: bool,
@@ -64,6 +72,8 @@ struct GetOptions {
     deleted_context: bool,
     /// The context that the client has.
     if_modified: Option<Bytes>,
+    /// The number of copies that the client expects.
+    n_val: Option<u32>,
 }
 
 impl GetOptions {
@@ -72,6 +82,7 @@ impl GetOptions {
             blank: request.head == Some(true),
             deleted_context: request.deletedvclock == Some(true),
             if_modified: request.if_modified.clone(),
+            n_val: request.n_val,
         }
     }
 }
@@ -84,6 +95,7 @@ fn gateway_request(request: RpbGetReq) -> Result<KvGet, PbFault> {
         node_confirms: quorum(request.node_confirms),
         basic_quorum: request.basic_quorum,
         notfound_ok: request.notfound_ok,
+        sloppy_quorum: request.sloppy_quorum,
         ..Quorums::default()
     };
     Ok(KvGet { address, quorums, bodies: request.head != Some(true), timeout: timeout(request.timeout)? })
@@ -104,11 +116,18 @@ pub(super) async fn put(gateway: &Arc<Gateway>, request: RpbPutReq, output: &mut
     if content.deleted == Some(true) {
         return Err(PbFault::Text("A put cannot store a tombstone: use a delete".into()));
     }
+    if request.asis == Some(true) {
+        return Err(PbFault::Text(ASIS_REFUSED.into()));
+    }
+    if let Some(n_val) = request.n_val {
+        Box::pin(check_n_val(gateway, &address.bucket, n_val)).await?;
+    }
     let quorums = Quorums {
         w: quorum(request.w),
         dw: quorum(request.dw),
         pw: quorum(request.pw),
         node_confirms: quorum(request.node_confirms),
+        sloppy_quorum: request.sloppy_quorum,
         ..Quorums::default()
     };
     let context = request.vclock.filter(|context| !context.is_empty());
@@ -147,8 +166,12 @@ pub(super) async fn delete(
     request: RpbDelReq,
     output: &mut BytesMut,
 ) -> Result<PbReply, PbFault> {
+    let address = address(request.bucket, request.key, request.r#type)?;
+    if let Some(n_val) = request.n_val {
+        Box::pin(check_n_val(gateway, &address.bucket, n_val)).await?;
+    }
     let delete = KvDelete {
-        address: address(request.bucket, request.key, request.r#type)?,
+        address,
         context: request.vclock.filter(|context| !context.is_empty()),
         conditions: Conditions::default(),
         quorums: Quorums {
@@ -158,6 +181,7 @@ pub(super) async fn delete(
             dw: quorum(request.dw),
             pw: quorum(request.pw),
             rw: quorum(request.rw),
+            sloppy_quorum: request.sloppy_quorum,
             ..Quorums::default()
         },
         timeout: timeout(request.timeout)?,

@@ -85,6 +85,8 @@ pub struct Quorums {
     pub basic_quorum: Option<bool>,
     /// Whether a not-found counts as a reply.
     pub notfound_ok: Option<bool>,
+    /// False: never fewer replicas than the counts say, also while others are down.
+    pub sloppy_quorum: Option<bool>,
 }
 
 /// Reads an object.

@@ -5,7 +5,7 @@
 //! dw, sync_on_write        ──> Durability: with dw > 0 the embedded engine syncs before it answers, if the server syncs at all
 //! ```
 //! Methods of [`ReplicaPlan`] change a plan later: `at`, `never_below` (a row that names a blob), `raise_to_disk_if` (a write
-//! whose removals release blobs), `without_downgrade` (`consistent` types), `with_timeout`, `reclaiming` (deletes).
+//! whose removals release blobs), `without_downgrade` (`consistent` types, `sloppy_quorum=false`), `with_timeout`, `reclaiming` (deletes).
 //! Over a cluster the level alone decides: the engine ignores `Durability`, and each node syncs by its `commitlog_sync`. `dw`
 //! counts replicas there as `w` does, so `dw=all` is downgraded too: while no replica is up, a hint on one node acknowledges it.
 
@@ -83,6 +83,11 @@ impl ReplicaPlan {
     /// This plan without any downgrade.
     pub(super) fn without_downgrade(self) -> Self {
         self.never_below(self.options.level)
+    }
+
+    /// This plan as the client's `sloppy_quorum` wants it: false is no downgrade.
+    fn with_sloppy_quorum(self, sloppy: Option<bool>) -> Self {
+        if sloppy == Some(false) { self.without_downgrade() } else { self }
     }
 
     /// This plan with a new deadline: the time in which a body arrived does not count.
@@ -172,7 +177,7 @@ impl Kv {
             node_confirms,
         };
         let options = CallOptions::new(ConsistencyLevel::One, plan.deadline, Durability::Buffered);
-        Ok(self.plan_replicas(props, options, params))
+        Ok(self.plan_replicas(props, options, params).with_sloppy_quorum(quorums.sloppy_quorum))
     }
 
     /// The counts of a read, checked.
@@ -206,7 +211,7 @@ impl Kv {
         };
         let durability = if dw > 0 && self.core.config.durable { Durability::Disk } else { Durability::Buffered };
         let options = CallOptions::new(ConsistencyLevel::One, plan.deadline, durability);
-        Ok(self.plan_replicas(props, options, params))
+        Ok(self.plan_replicas(props, options, params).with_sloppy_quorum(quorums.sloppy_quorum))
     }
 
     /// The level that meets all parameters, and its lowest downgrade.

@@ -165,6 +165,7 @@ fn with_two_of_three_nodes_down_sloppy_requests_succeed_and_strict_ones_name_the
         cluster.replicas.kill(1);
         let strict = Quorums { pr: Some(Quorum::Quorum), pw: Some(Quorum::Quorum), ..Quorums::default() };
         let confirmed = Quorums { node_confirms: Some(Quorum::Count(2)), ..Quorums::default() };
+        let primaries_alone = Quorums { sloppy_quorum: Some(false), ..Quorums::default() };
         // Much longer than a catalogue may go unchecked.
         for round in 0..30 {
             let begun = Instant::now();
@@ -176,6 +177,8 @@ fn with_two_of_three_nodes_down_sloppy_requests_succeed_and_strict_ones_name_the
             };
             unmet(cluster.put("sib", "b", strict).await.map(drop), QuorumParam::Pw);
             unmet(cluster.get("sib", strict).await.map(drop), QuorumParam::Pr);
+            unmet(cluster.put("sib", "b", primaries_alone).await.map(drop), QuorumParam::W);
+            unmet(cluster.get("sib", primaries_alone).await.map(drop), QuorumParam::R);
             let error = cluster.put("sib", "b", confirmed).await.unwrap_err();
             assert!(matches!(error, Error::NodeConfirms { got: 1, wanted: 2, reading: false }), "{error:?}");
             let error = cluster.get("sib", confirmed).await.unwrap_err();
