@@ -14,8 +14,9 @@ const SCHEDULES: &str = "100000";
 const FIGURES: &str = ".work/soak-figures.md";
 /// The report for people.
 const REPORT: &str = ".work/soak.md";
-/// The crates whose own tests have a full length: simulation, engines, causality.
-const LONG: &[&str] = &["larder-gateway", "larder-store", "larder-testkit", "larder-store-local", "larder-model"];
+/// The crates whose own tests have a full length: simulation, engines, causality, random input of protocol buffers.
+const LONG: &[&str] =
+    &["larder-gateway", "larder-store", "larder-testkit", "larder-store-local", "larder-model", "larder-api-riak"];
 
 /// Runs the long tests of the crates, then the product tests, and writes the report.
 ///
@@ -52,7 +53,7 @@ fn long_tests(shell: &Shell) -> StageReport {
         Ok(()) => StageOutcome::Passed,
         Err(why) => StageOutcome::Failed(why),
     };
-    let shows = "simulation, conformance and property tests at full length";
+    let shows = "simulation, conformance, property tests and random input at full length";
     StageReport { name: "long", shows, outcome, took: start.elapsed() }
 }
 

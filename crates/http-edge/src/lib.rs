@@ -33,6 +33,7 @@ pub use arriving_body::{
     upload_memory,
 };
 pub use connection::serve;
+pub use lingering_close::close_lingering;
 pub use requester::{Requester, UNCOUNTED_BYTES};
 pub use watchers::ConnectionWatchers;
 

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use larder_admission::{ClientAccount, HeldMemory, MemorySpent};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
@@ -19,6 +19,24 @@ use crate::requester::UNCOUNTED_BYTES;
 const LINGER: Duration = Duration::from_secs(2);
 /// Bytes held for a long request head, whose buffer grows by doubling: the longest that any listener takes.
 const HEAD_BYTES_HELD: u64 = 256 * 1024;
+
+/// Bytes that one read of a lingering close takes.
+const DRAIN_BYTES: usize = 16 * 1024;
+
+/// Closes a socket whose client may still be sending: ends the writes, then drops input until the client closes too, or for a
+/// while.
+pub async fn close_lingering(socket: &mut (impl AsyncRead + AsyncWrite + Unpin)) {
+    let drain = async {
+        socket.shutdown().await?;
+        let mut space = vec![0; DRAIN_BYTES];
+        while socket.read(&mut space).await? > 0 {}
+        Ok::<_, io::Error>(())
+    };
+    // Bound: a client that sends for ever must not keep its socket open for ever.
+    if let Ok(Err(error)) = tokio::time::timeout(LINGER, drain).await {
+        tracing::debug!(%error, "connection ended before its client closed it");
+    }
+}
 
 /// Counters of a connection, shared with its timers. They only grow.
 #[derive(Debug, Default)]
@@ -160,7 +178,7 @@ impl LingeringSocket {
         if deadline.as_mut().poll(cx).is_ready() {
             return Poll::Ready(());
         }
-        let mut space = [0; 16 * 1024];
+        let mut space = [0; DRAIN_BYTES];
         loop {
             let mut space = ReadBuf::new(&mut space);
             match ready!(Pin::new(&mut self.stream).poll_read(cx, &mut space)) {

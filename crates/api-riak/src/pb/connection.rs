@@ -20,13 +20,15 @@ use bytes::{Buf as _, Bytes, BytesMut};
 use larder_admission::{ClientAccount, MemorySpent};
 use larder_gateway::body::GetBody;
 use larder_gateway::{Error, Gateway};
-use larder_http_edge::{ConnectionWatchers, PIECE_BYTES_MAX, Pace, Requester, UNCOUNTED_BYTES, response_memory};
+use larder_http_edge::{
+    ConnectionWatchers, PIECE_BYTES_MAX, Pace, Requester, UNCOUNTED_BYTES, close_lingering, response_memory,
+};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::time::{MissedTickBehavior, interval, timeout_at};
 
 use super::fault::PbFault;
 use super::frame::{FrameHead, LENGTH_BYTES};
-use super::operations::{PbOperation, UNKNOWN_BYTES_MAX, find};
+use super::operations::{PbCode, PbOperation, UNKNOWN_BYTES_MAX, find};
 use super::reply::{PbReply, ReplyPiece};
 use super::service::{PbSession, answer, try_answer};
 
@@ -38,6 +40,8 @@ const BEGUN_BYTES: usize = 32 * 1024;
 const SKIPPED_BYTES_MAX: usize = 1024 * 1024 * 1024;
 /// Bytes that one read asks for.
 const READ_BYTES: usize = 16 * 1024;
+/// Buffers that grew beyond this are given back before a wait: a silent connection holds no memory of its largest request.
+const KEPT_BYTES: usize = 2 * READ_BYTES;
 /// A message up to this needs no memory of its client's share: it counts twice, as read and as decoded.
 const SHORT_BYTES: usize = UNCOUNTED_BYTES as usize / 2;
 /// Looks at the silence of a client within its timeout.
@@ -97,18 +101,26 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> PbConnection<S> {
         };
         // Answers given before the end still count.
         let _ = self.flush().await;
-        let _ = self.socket.shutdown().await;
+        match ended {
+            // An immediate close would reset the connection under a client that still sends, and lose the error.
+            PbEnd::Broken => close_lingering(&mut self.socket).await,
+            PbEnd::Io(_) | PbEnd::TooSlow | PbEnd::Idle => {
+                let _ = self.socket.shutdown().await;
+            }
+        }
         tracing::debug!(reason = %ended, "connection of protocol buffers ended");
     }
 
     /// Sends what waits, then waits for more bytes of a request whose head is not here yet.
     async fn wait_for_request(&mut self, watchers: &mut ConnectionWatchers<'_, ()>) -> Result<(), PbEnd> {
         self.flush().await?;
-        // An idle connection keeps no large buffer of an earlier request; a small one is used again.
-        if self.input.is_empty() && self.input.capacity() > FLUSH_BYTES {
-            self.input = BytesMut::new();
-        }
         self.input.reserve(READ_BYTES);
+        if self.input.is_empty() && self.input.capacity() > KEPT_BYTES {
+            self.input = BytesMut::with_capacity(READ_BYTES);
+        }
+        if self.output.capacity() > KEPT_BYTES {
+            self.output = BytesMut::new();
+        }
         let has_begun = !self.input.is_empty();
         let read = async {
             if has_begun {
@@ -131,15 +143,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> PbConnection<S> {
 
     /// Takes the request with this head, and answers it.
     async fn take_request(&mut self, head: FrameHead) -> Result<(), PbEnd> {
-        if let Some(max) = self.length_max(head.code).filter(|max| head.length as u64 > *max) {
+        let row = find(head.code);
+        if let Some(max) = self.length_max(row).filter(|max| head.length as u64 > *max) {
             PbFault::from(Error::TooLarge { bytes: head.length as u64, max }).put(&mut self.output);
-            if find(head.code).is_none() || head.length > SKIPPED_BYTES_MAX {
+            if row.is_none() || head.length > SKIPPED_BYTES_MAX {
                 return Err(PbEnd::Broken);
             }
             // Why the rest is read: a client that still writes when its connection closes does not see the answer.
             return self.skip(head).await;
         }
-        let short = if head.length <= SHORT_BYTES { head.take(&mut self.input) } else { None };
+        let decoded_per_byte = row.map_or(1, |row| row.decoded_per_byte);
+        let is_short = head.length <= SHORT_BYTES && decoded_per_byte == 1;
+        let short = if is_short { head.take(&mut self.input) } else { None };
         if let Some(message) = &short
             && try_answer(&self.gateway, (head.code, message), &mut self.output)
         {
@@ -149,7 +164,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> PbConnection<S> {
         let requester = Requester::new(self.address, &account);
         let message = match short {
             Some(message) => message,
-            None => match self.receive(head, &requester).await? {
+            None => match self.receive((head, decoded_per_byte), &requester).await? {
                 Some(message) => message,
                 None => return Ok(()),
             },
@@ -167,23 +182,32 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> PbConnection<S> {
 
     /// The message with this head, once all of it is here; `None`: its client's share of memory is spent, and the request is
     /// answered.
-    async fn receive(&mut self, head: FrameHead, requester: &Requester<'_>) -> Result<Option<Bytes>, PbEnd> {
+    async fn receive(
+        &mut self,
+        (head, decoded_per_byte): (FrameHead, u64),
+        requester: &Requester<'_>,
+    ) -> Result<Option<Bytes>, PbEnd> {
         // Attack: a length that is only claimed must not hold the memory of others, so the first bytes come before the rest.
-        for bytes in [head.length.min(BEGUN_BYTES), head.length] {
-            // The bytes count twice: as read, and as decoded.
-            if requester.hold(2 * bytes as u64).await.is_err() {
+        // The bytes count twice or more: as read, and as decoded.
+        for (bytes, times) in [(head.length.min(BEGUN_BYTES), 2), (head.length, 1 + decoded_per_byte)] {
+            if requester.hold(times * bytes as u64).await.is_err() {
                 self.skip(head).await?;
                 overloaded().put(&mut self.output);
                 return Ok(None);
             }
             self.read_until(LENGTH_BYTES + 1 + bytes).await?;
         }
-        head.take(&mut self.input).map(Some).ok_or(PbEnd::Broken)
+        let message = head.take(&mut self.input).ok_or(PbEnd::Broken)?;
+        if head.length > READ_BYTES {
+            // The rest shares the memory of the message, and would keep all of it after the request.
+            self.input = BytesMut::from(&self.input[..]);
+        }
+        Ok(Some(message))
     }
 
-    /// Longest message of this code; `None` is no bound below that of a frame.
-    fn length_max(&self, code: u8) -> Option<u64> {
-        let Some(row) = find(code) else { return Some(UNKNOWN_BYTES_MAX as u64) };
+    /// Longest message of this row; `None` is no bound below that of a frame.
+    fn length_max(&self, row: Option<&PbCode>) -> Option<u64> {
+        let Some(row) = row else { return Some(UNKNOWN_BYTES_MAX as u64) };
         let value = if row.operation == PbOperation::Put { self.gateway.core.config().object_bytes_max } else { 0 };
         value.checked_add(row.bytes_max as u64)
     }
@@ -254,16 +278,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> PbConnection<S> {
         if self.output.is_empty() {
             return Ok(());
         }
-        let sent = write_now(&mut self.socket, &self.output).await?;
-        if sent < self.output.len() {
+        let written = match write_now(&mut self.socket, &self.output).await {
             // Only a client that does not read fast enough needs a pace, which looks at the clock.
-            write_all(&mut self.socket, &self.output[sent..], &mut Pace::begin()).await?;
-        }
+            Ok(sent) if sent < self.output.len() => {
+                write_all(&mut self.socket, &self.output[sent..], &mut Pace::begin()).await
+            }
+            written => written.map(drop).map_err(PbEnd::from),
+        };
+        // Also after a failure: a part may have gone out, and must not go out again.
         self.output.clear();
-        if self.output.capacity() > 2 * FLUSH_BYTES {
-            self.output = BytesMut::new();
-        }
-        Ok(())
+        written
     }
 
     /// Reads until `bytes` are in the input.
@@ -355,3 +379,6 @@ async fn write_all(socket: &mut (impl AsyncWrite + Unpin), mut bytes: &[u8], pac
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

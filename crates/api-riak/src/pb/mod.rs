@@ -11,6 +11,8 @@ mod content;
 mod fault;
 mod fields;
 mod frame;
+#[cfg(test)]
+mod fuzz;
 mod info;
 mod listing;
 mod messages;
@@ -22,5 +24,7 @@ mod put_scan;
 mod reply;
 mod server;
 mod service;
+#[cfg(test)]
+mod testing;
 
 pub use server::serve;

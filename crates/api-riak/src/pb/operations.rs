@@ -51,12 +51,17 @@ pub(super) struct PbCode {
     pub(super) operation: PbOperation,
     /// Longest message in bytes, besides the value of a put.
     pub(super) bytes_max: usize,
+    /// Bytes of memory that one byte of a decoded message may take.
+    pub(super) decoded_per_byte: u64,
 }
 
 /// A request with names of limited length and numbers.
 const NAMES: usize = 64 * 1024;
-/// Properties: each byte of a message may become some 50 in memory.
+/// Properties: a byte of a message may become some 100 in memory, as a message and as JSON.
 const PROPS: usize = 64 * 1024;
+const PROPS_DECODED_PER_BYTE: u64 = 100;
+/// An id of a client: each connection keeps one. Those of clients have four bytes.
+const CLIENT_ID: usize = 0;
 /// Everything about a value but the value.
 pub(super) const PUT_BESIDES_VALUE: usize = NAMES + METADATA_BYTES_MAX + 16 * 1024;
 
@@ -64,7 +69,7 @@ pub(super) const PUT_BESIDES_VALUE: usize = NAMES + METADATA_BYTES_MAX + 16 * 10
 pub(super) const CODES: &[PbCode] = &[
     code(1, PbOperation::Ping, 0),
     code(3, PbOperation::GetClientId, 0),
-    code(5, PbOperation::SetClientId, NAMES),
+    code(5, PbOperation::SetClientId, CLIENT_ID),
     code(7, PbOperation::GetServerInfo, 0),
     code(9, PbOperation::Get, NAMES),
     code(11, PbOperation::Put, PUT_BESIDES_VALUE),
@@ -72,12 +77,12 @@ pub(super) const CODES: &[PbCode] = &[
     code(15, PbOperation::ListBuckets, NAMES),
     code(17, PbOperation::ListKeys, NAMES),
     code(19, PbOperation::GetBucket, NAMES),
-    code(21, PbOperation::SetBucket, NAMES + PROPS),
+    props(21, PbOperation::SetBucket),
     code(23, PbOperation::Unavailable(Feature::MapReduce), QUERY),
     code(25, PbOperation::Unavailable(Feature::SecondaryIndexes), QUERY),
     code(29, PbOperation::ResetBucket, NAMES),
     code(31, PbOperation::GetBucketType, NAMES),
-    code(32, PbOperation::SetBucketType, NAMES + PROPS),
+    props(32, PbOperation::SetBucketType),
     code(33, PbOperation::GetPreflist, NAMES),
     code(40, PbOperation::Unavailable(Feature::SecondaryIndexes), QUERY),
     code(50, PbOperation::Unavailable(Feature::Counters), NAMES),
@@ -92,7 +97,11 @@ const QUERY: usize = 1024 * 1024;
 
 const fn code(code: u8, operation: PbOperation, bytes_max: usize) -> PbCode {
     // Clients of a newer version may add fields.
-    PbCode { code, operation, bytes_max: bytes_max + 1024 }
+    PbCode { code, operation, bytes_max: bytes_max + 1024, decoded_per_byte: 1 }
+}
+
+const fn props(number: u8, operation: PbOperation) -> PbCode {
+    PbCode { decoded_per_byte: PROPS_DECODED_PER_BYTE, ..code(number, operation, NAMES + PROPS) }
 }
 
 /// The row of a code; `None`: the code is unknown.

@@ -122,7 +122,7 @@ fn put_props(output: &mut BytesMut, list: &PropList) {
 
 /// The members that a message sets, as HTTP writes them. The last field stands first: the gateway names invalid properties in
 /// reverse, and Riak names those of a message in the order of its fields.
-fn json_of(props: RpbBucketProps) -> Map<String, Json> {
+pub(super) fn json_of(props: RpbBucketProps) -> Map<String, Json> {
     let text = |bytes: Bytes| Json::from(String::from_utf8_lossy(&bytes));
     let function = |fun: RpbModFun| json!({ "mod": fun.module.map(text), "fun": fun.function.map(text) });
     let hook = |hook: RpbCommitHook| match hook.modfun {

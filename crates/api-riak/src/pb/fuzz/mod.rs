@@ -1,0 +1,222 @@
+//! Random input for the decoders, and for the requests behind them; the same input for the same seed.
+//!
+//! ```text
+//! frames     a stream of frames, cut anywhere as it arrives     the same frames, and no more memory than bytes
+//! messages   fields in the shape of a request, then damaged     decoded to what encodes to the same, or refused
+//! requests   the same over a connection, to a gateway           whole frames in order, each the answer or an error
+//! ```
+//! A test run takes a second for each, `LARDER_TEST_SCALE=soak` ten minutes.
+
+#![allow(clippy::disallowed_methods, reason = "a test reads its length and its seed from the environment")]
+
+mod shapes;
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+use larder_gateway::Gateway;
+use larder_testkit::SplitMix64;
+use larder_testkit::pb::{PbMessage, frame};
+use prost::Message;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use super::frame::FrameHead;
+use super::messages::{
+    RpbBucketReq, RpbClientId, RpbDelReq, RpbGetBucketKeyPreflistReq, RpbGetBucketTypeReq, RpbGetReq,
+    RpbListBucketsReq, RpbListKeysReq, RpbPutReq, RpbSetBucketReq, RpbSetBucketTypeReq,
+};
+use super::{content, props, put_scan, testing};
+use shapes::{SHAPES, damage, shaped};
+
+/// Requests to one gateway: its memory grows with the keys that are made.
+const REQUESTS_PER_GATEWAY: usize = 20_000;
+/// Requests of one connection.
+const REQUESTS_PER_CONNECTION: usize = 16;
+
+/// Runs `case` with one generator after the other until the time is over, and says how many it ran.
+fn repeat(name: &str, mut case: impl FnMut(&mut SplitMix64)) {
+    let soak = std::env::var("LARDER_TEST_SCALE").is_ok_and(|scale| scale == "soak");
+    let time = Duration::from_secs(if soak { 600 } else { 1 });
+    let mut random = SplitMix64::from_environment(name);
+    let (begun, mut cases) = (Instant::now(), 0_u64);
+    while begun.elapsed() < time {
+        case(&mut random);
+        cases += 1;
+    }
+    eprintln!("{name}: {cases} inputs in {} s", time.as_secs());
+    assert!(cases > 100, "the time is for inputs");
+}
+
+fn request(random: &mut SplitMix64) -> (u8, Vec<u8>) {
+    let (code, shape) = *random.pick(SHAPES);
+    let mut message = shaped(random, shape);
+    damage(random, &mut message);
+    (code, message)
+}
+
+#[test]
+fn frames_are_the_same_however_their_bytes_arrive() {
+    repeat("frames", |random| {
+        let mut stream = Vec::new();
+        for _ in 0..random.below(9) {
+            let (code, message) = request(random);
+            stream.extend(frame(code, &message));
+        }
+        damage(random, &mut stream);
+        let cuts = random.number();
+        check_frames(&stream, cuts);
+    });
+}
+
+/// Takes the frames of a stream whose bytes arrive at once, and in pieces of lengths from a seed.
+fn check_frames(stream: &[u8], cuts: u64) {
+    let whole = frames_of([stream]);
+    let mut random = SplitMix64::new(cuts);
+    let (mut pieces, mut rest) = (Vec::new(), stream);
+    while !rest.is_empty() {
+        let (piece, after) = rest.split_at(rest.len().min(1 + random.below(64)));
+        pieces.push(piece);
+        rest = after;
+    }
+    assert_eq!(frames_of(pieces), whole);
+}
+
+/// The frames of a stream, and whether it can go on.
+fn frames_of<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<(u8, Bytes)>, bool) {
+    let (mut input, mut frames, mut arrived) = (BytesMut::new(), Vec::new(), 0);
+    for piece in pieces {
+        arrived += piece.len();
+        input.extend_from_slice(piece);
+        loop {
+            let Ok(head) = FrameHead::of(&input) else { return (frames, false) };
+            let Some((head, message)) = head.and_then(|head| Some((head, head.take(&mut input)?))) else { break };
+            assert_eq!(message.len(), head.length);
+            frames.push((head.code, message));
+        }
+        assert!(input.capacity() <= 2 * arrived + 64, "{arrived} bytes arrived, {} are held", input.capacity());
+    }
+    (frames, true)
+}
+
+#[test]
+fn messages_are_decoded_to_what_encodes_to_the_same_or_refused() {
+    repeat("messages", |random| {
+        let (code, message) = request(random);
+        check_message(code, &message);
+    });
+}
+
+fn check_message(code: u8, message: &[u8]) {
+    let message = Bytes::copy_from_slice(message);
+    match code {
+        5 => drop(again::<RpbClientId>(message)),
+        9 => drop(again::<RpbGetReq>(message)),
+        11 => check_put(message),
+        13 => drop(again::<RpbDelReq>(message)),
+        15 => drop(again::<RpbListBucketsReq>(message)),
+        17 => drop(again::<RpbListKeysReq>(message)),
+        19 | 29 => drop(again::<RpbBucketReq>(message)),
+        21 => drop(again::<RpbSetBucketReq>(message).map(|request| props::json_of(request.props.unwrap_or_default()))),
+        31 => drop(again::<RpbGetBucketTypeReq>(message)),
+        32 => {
+            drop(
+                again::<RpbSetBucketTypeReq>(message).map(|request| props::json_of(request.props.unwrap_or_default())),
+            );
+        }
+        _ => drop(again::<RpbGetBucketKeyPreflistReq>(message)),
+    }
+}
+
+/// Decodes a message; what it decodes to encodes to bytes that decode to the same.
+fn again<M: Message + Default + PartialEq + Debug>(message: Bytes) -> Option<M> {
+    let decoded = M::decode(message).ok()?;
+    assert_eq!(M::decode(&decoded.encode_to_vec()[..]).as_ref(), Ok(&decoded));
+    Some(decoded)
+}
+
+fn check_put(message: Bytes) {
+    let (length, besides) = (message.len(), put_scan::bytes_besides_value(&message));
+    let Some(put) = again::<RpbPutReq>(message) else { return };
+    let Some(content) = put.content else { return };
+    let value = content.value.as_ref().map_or(0, Bytes::len);
+    let entries = content.links.len() + content.usermeta.len() + content.indexes.len();
+    if let Some(besides) = besides {
+        assert!(besides <= 2 * length + 2, "no more than two bytes for a field: {besides} of {length}");
+        assert!(2 * entries <= besides && value <= length, "{entries} entries in {besides} bytes");
+    }
+    if let Ok(stored) = content::stored_content(content) {
+        assert!(stored.links.len() + stored.meta.len() + stored.terms.len() == entries);
+    }
+}
+
+#[test]
+fn requests_are_answered_in_order_with_their_answer_or_an_error() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (mut gateway, mut sent) = (runtime.block_on(testing::gateway()), 0);
+    repeat("requests", |random| {
+        let requests: Vec<_> = (0..1 + random.below(REQUESTS_PER_CONNECTION)).map(|_| request(random)).collect();
+        sent += requests.len();
+        runtime.block_on(converse(&gateway, &requests, random));
+        if sent > REQUESTS_PER_GATEWAY {
+            (gateway, sent) = (runtime.block_on(testing::gateway()), 0);
+        }
+    });
+}
+
+/// Sends all requests at once, and reads the answers until the server closes or all are answered.
+async fn converse(gateway: &Arc<Gateway>, requests: &[(u8, Vec<u8>)], random: &mut SplitMix64) {
+    let (client, connection) = testing::connection(gateway, 1 << 20);
+    let (mut reading, mut writing) = tokio::io::split(client);
+    let stream: Vec<u8> = requests.iter().flat_map(|(code, message)| frame(*code, message)).collect();
+    let piece = 1 + random.below(stream.len().min(20_000));
+    let write = async {
+        for piece in stream.chunks(piece) {
+            // The server may close before it has read all.
+            if writing.write_all(piece).await.is_err() {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        let _ = writing.shutdown().await;
+    };
+    let mut answers = Vec::new();
+    let read = async { reading.read_to_end(&mut answers).await.unwrap() };
+    tokio::join!(write, read, connection.serve(std::future::pending()));
+    check_answers(requests, &answers);
+}
+
+/// The code of the answer to a request, and whether several frames come until one says that it is the last.
+fn answer_to((code, message): &(u8, Vec<u8>)) -> (u8, bool) {
+    match code {
+        31 => (20, false),
+        32 => (22, false),
+        15 => (16, RpbListBucketsReq::decode(&message[..]).is_ok_and(|request| request.stream == Some(true))),
+        _ => (code.wrapping_add(1), *code == 17),
+    }
+}
+
+fn check_answers(requests: &[(u8, Vec<u8>)], mut answers: &[u8]) {
+    let mut requests = requests.iter();
+    let mut streaming = None;
+    while !answers.is_empty() {
+        let (length, rest) = answers.split_first_chunk::<4>().expect("a whole length");
+        let (body, rest) = rest.split_at(u32::from_be_bytes(*length) as usize);
+        answers = rest;
+        let (code, message) = body.split_first().expect("a code");
+        let message = PbMessage::decode(message);
+        let wanted = match streaming.take() {
+            Some(wanted) => wanted,
+            None => answer_to(requests.next().expect("no answer without a request")),
+        };
+        if *code == 0 {
+            let text = message.text(1);
+            assert!(!text.is_empty() && !text.contains("the server failed"), "{text}");
+            continue;
+        }
+        assert_eq!(*code, wanted.0, "{message:?}");
+        streaming = Some(wanted).filter(|wanted| wanted.1 && message.number(2) != Some(1));
+    }
+    assert_eq!(streaming, None, "a listing ends with a frame that says so");
+}

@@ -1,0 +1,52 @@
+//! A gateway in memory, and a connection to it without a socket.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use larder_admission::MemoryBudget;
+use larder_gateway::{Config, Gateway, GatewayPorts};
+use larder_model::ActorId;
+use larder_store::SystemClock;
+use larder_store::memory::MemoryStore;
+use tokio::io::DuplexStream;
+
+use super::connection::PbConnection;
+use super::service::PbSession;
+
+/// A gateway with an active type `many`, whose buckets keep siblings.
+pub(super) async fn gateway() -> Arc<Gateway> {
+    let clock = Arc::new(SystemClock::default());
+    let store = Arc::new(MemoryStore::new(clock.clone()));
+    let ports = GatewayPorts {
+        random: |bytes| bytes.fill(7),
+        store: store.clone(),
+        blobs: store,
+        clock,
+        actor: ActorId(7),
+        engine: Arc::new("memory"),
+    };
+    let gateway = Gateway::start(ports, Config::default()).await.unwrap();
+    let (name, props) = (Bytes::from_static(b"many"), serde_json::from_str(r#"{"allow_mult":true}"#).unwrap());
+    gateway.types.create(&name, &props).await.unwrap();
+    gateway.types.activate(&name).await.unwrap();
+    gateway
+}
+
+/// A client's end, and the connection at the other one. Each end holds up to `buffered` bytes that the other has not read.
+pub(super) fn connection(gateway: &Arc<Gateway>, buffered: usize) -> (DuplexStream, PbConnection<DuplexStream>) {
+    let (client, socket) = tokio::io::duplex(buffered);
+    let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let connection = PbConnection {
+        socket,
+        address,
+        account: MemoryBudget::new(1 << 30, 0).account("pb", address),
+        gateway: Arc::clone(gateway),
+        idle_timeout: Duration::from_secs(300),
+        input: BytesMut::new(),
+        output: BytesMut::new(),
+        session: PbSession::default(),
+    };
+    (client, connection)
+}
