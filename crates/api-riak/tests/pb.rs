@@ -1,14 +1,27 @@
-//! Protocol buffers over a socket: Riak's texts and traps, hostile frames, and the same objects as over HTTP.
+//! Protocol buffers over a socket: Riak's texts and traps, hostile frames, connections, and the same objects as over HTTP.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+#![allow(clippy::disallowed_methods, reason = "connections are closed in real time")]
 
 mod support;
+
+#[path = "pb/connections.rs"]
+mod connections;
+#[path = "pb/corpus.rs"]
+mod corpus;
+#[path = "pb/faces.rs"]
+mod faces;
+#[path = "pb/observed.rs"]
+mod observed;
+#[path = "pb/outcomes.rs"]
+mod outcomes;
+#[path = "pb/replicas.rs"]
+mod replicas;
 
 use larder_admission::MemoryBudget;
 use larder_api_riak::http::HttpSettings;
 use larder_gateway::Config;
 use larder_testkit::SplitMix64;
-use larder_testkit::http::HttpRequest;
 use larder_testkit::pb::{PbClient, PbField, PbMessage, frame, message};
 
 use PbField::{Bytes, Number};
@@ -242,26 +255,6 @@ fn listings_come_in_pages_and_end_with_done_alone() {
 }
 
 #[test]
-fn pipelined_requests_are_answered_in_order() {
-    let server = RiakServer::start();
-    let mut client = server.pb();
-    put(&mut client, key("b", "k"), "v", &[]);
-    let mut sent = Vec::new();
-    for at in 0..500_u64 {
-        sent.extend(match at % 3 {
-            0 => frame(1, &[]),
-            1 => frame(GET, &message(&key("b", "k"))),
-            _ => frame(5, &message(&[Bytes(1, &at.to_be_bytes())])),
-        });
-    }
-    client.send(&sent).unwrap();
-    for at in 0..500 {
-        assert_eq!(client.receive().unwrap().0, [2, 10, 6][at % 3], "answer {at}");
-    }
-    server.stop();
-}
-
-#[test]
 fn large_values_and_siblings_arrive_whole() {
     let server = RiakServer::start();
     server.make_type("many", r#"{"allow_mult":true}"#, true);
@@ -355,7 +348,8 @@ fn claimed_lengths_hold_no_memory_that_other_requests_need() {
 #[test]
 fn a_hundred_thousand_malformed_frames_leave_it_serving() {
     let server = RiakServer::start();
-    let (mut random, mut client, mut sent) = (SplitMix64::new(8), server.pb(), 0);
+    let (mut random, mut first, mut sent) = (SplitMix64::new(8), server.pb(), 0);
+    let mut client = first.beside();
     let codes = [1, 3, 5, 7, 9, 11, 13, 15, 19, 21, 23, 25, 29, 31, 32, 33, 40, 50, 52, 80, 82, 253, 255];
     let frames = if cfg!(debug_assertions) { 20_000 } else { 100_000 };
     while sent < frames {
@@ -372,70 +366,10 @@ fn a_hundred_thousand_malformed_frames_leave_it_serving() {
         sent += 1;
         let asked = client.send(&frame(codes[random.below(codes.len())], &body)).is_ok() && client.receive().is_some();
         if !asked {
-            client = server.pb();
+            client = first.beside();
         }
     }
-    assert_eq!(server.pb().ask(1, &[]).0, 2);
-    server.stop();
-}
-
-#[test]
-fn both_faces_store_and_show_the_same() {
-    let server = RiakServer::start();
-    server.make_type("many", r#"{"allow_mult":true}"#, true);
-    let (mut http, mut pb) = (server.client(), server.pb());
-    // Each object once over each face, with the same metadata.
-    http.send(
-        &HttpRequest::new("PUT", "/types/many/buckets/b/keys/http")
-            .header("Content-Type", "text/plain; charset=utf-8")
-            .header("Content-Encoding", "deflate")
-            .header("X-Riak-Meta-Color", "green")
-            .header("X-Riak-Index-n_int", "+07")
-            .header("X-Riak-Index-s_bin", "x")
-            .header("Link", "</buckets/to/keys/there>; riaktag=\"t\"")
-            .body(b"value"),
-    );
-    let sent = message(&[
-        Bytes(1, b"value"),
-        Bytes(2, b"text/plain"),
-        Bytes(3, b"utf-8"),
-        Bytes(4, b"deflate"),
-        Bytes(6, &message(&[Bytes(1, b"to"), Bytes(2, b"there"), Bytes(3, b"t")])),
-        Bytes(9, &message(&[Bytes(1, b"X-Riak-Meta-Color"), Bytes(2, b"green")])),
-        Bytes(10, &message(&[Bytes(1, b"N_int"), Bytes(2, b"7")])),
-        Bytes(10, &message(&[Bytes(1, b"s_bin"), Bytes(2, b"x")])),
-    ]);
-    pb.ask(PUT, &[Bytes(1, b"b"), Bytes(2, b"pb"), Bytes(4, &sent), Bytes(16, b"many")]);
-    let without_write = |mut shown: PbMessage| {
-        shown.fields.retain(|field| ![5, 7, 8].contains(&field.0));
-        shown
-    };
-    let over_pb = ["http", "pb"].map(|name| {
-        let (_, found) = pb.ask(GET, &[&key("b", name)[..], &[Bytes(13, b"many")]].concat());
-        without_write(PbMessage::decode(found.bytes(1).unwrap()))
-    });
-    assert_eq!(over_pb[0], over_pb[1]);
-    let over_http = ["http", "pb"].map(|name| {
-        let found = http.get(&format!("/types/many/buckets/b/keys/{name}"));
-        let shown = [
-            "content-type",
-            "content-encoding",
-            "x-riak-meta-color",
-            "x-riak-index-n_int",
-            "x-riak-index-s_bin",
-            "link",
-        ];
-        (found.status, shown.map(|header| found.header(header).map(str::to_owned)), found.body)
-    });
-    assert_eq!(over_http[0], over_http[1]);
-    // A context of one face is one of the other.
-    let (_, found) = pb.ask(GET, &[&key("b", "http")[..], &[Bytes(13, b"many")]].concat());
-    let (_, back) = pb.ask(
-        PUT,
-        &[&key("b", "http")[..], &[Bytes(3, found.bytes(2).unwrap()), Bytes(4, &content("two")), Bytes(16, b"many")]]
-            .concat(),
-    );
-    assert_eq!(back, PbMessage::default());
-    assert_eq!(http.get("/types/many/buckets/b/keys/http").body, b"two");
+    assert_eq!(first.ask(1, &[]).0, 2, "a connection of before");
+    assert_eq!(first.beside().ask(1, &[]).0, 2, "a new one");
     server.stop();
 }

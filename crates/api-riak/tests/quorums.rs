@@ -4,24 +4,9 @@
 
 mod support;
 
-use std::sync::Arc;
-
-use larder_api_riak::http::HttpSettings;
-use larder_gateway::Config;
-use larder_store::SystemClock;
-use larder_store::memory::MemoryStore;
 use larder_testkit::http::HttpClient;
-use larder_testkit::replicas::{ClusterSetup, Replicas};
 
 use support::RiakServer;
-
-fn cluster() -> (RiakServer, Replicas) {
-    let clock = Arc::new(SystemClock::default());
-    let replicas = Replicas::new(clock.clone(), ClusterSetup::default(), 1);
-    let blobs = Arc::new(MemoryStore::new(clock.clone()));
-    let (config, settings) = (Config { single_process: false, ..Config::default() }, HttpSettings::default());
-    (RiakServer::start_over(Arc::new(replicas.clone()), blobs, clock, config, settings), replicas)
-}
 
 fn ask(client: &mut HttpClient, method: &str, query: &str) -> (u16, String) {
     let body = if method == "PUT" { "x" } else { "" };
@@ -35,7 +20,7 @@ fn ask(client: &mut HttpClient, method: &str, query: &str) -> (u16, String) {
 
 #[test]
 fn an_unmet_count_gets_riaks_text() {
-    let (server, replicas) = cluster();
+    let (server, replicas) = RiakServer::start_over_three_nodes();
     let mut client = server.client();
     let mut says = |method: &str, query: &str, status: u16, text: &str| {
         let answer = ask(&mut client, method, query);
@@ -67,7 +52,7 @@ fn an_unmet_count_gets_riaks_text() {
 
 #[test]
 fn without_nodes_the_requested_count_is_reported_unmet() {
-    let (server, replicas) = cluster();
+    let (server, replicas) = RiakServer::start_over_three_nodes();
     let mut client = server.client();
     (0..3).for_each(|node| replicas.kill(node));
     assert_eq!(ask(&mut client, "GET", ""), (503, "R-value unsatisfied: 0/2\n".into()));

@@ -3,7 +3,7 @@
 #![allow(clippy::expect_used, reason = "a harness fails a test by panicking")]
 
 use std::io::{self, Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
 /// The longest wait for an answer.
@@ -145,6 +145,31 @@ impl PbClient {
         Self::connect(self.socket.peer_addr().expect("a connected socket"))
     }
 
+    /// The same connection once more, for a thread that writes while another reads.
+    ///
+    /// # Panics
+    /// When the process has no descriptor left.
+    #[must_use]
+    pub fn again(&self) -> Self {
+        Self { socket: self.socket.try_clone().expect("a descriptor") }
+    }
+
+    /// Closes one direction of the connection, or both.
+    pub fn close(&self, direction: Shutdown) {
+        let _ = self.socket.shutdown(direction);
+    }
+
+    /// Whether the server closes the connection within this time, without a further byte.
+    ///
+    /// # Panics
+    /// When the socket takes no timeout.
+    pub fn is_closed_within(&mut self, within: Duration) -> bool {
+        self.socket.set_read_timeout(Some(within)).expect("a socket with a timeout");
+        let read = self.socket.read(&mut [0]);
+        self.socket.set_read_timeout(Some(ANSWER_MAX)).expect("a socket with a timeout");
+        matches!(read, Ok(0))
+    }
+
     /// Sends bytes as they are.
     ///
     /// # Errors
@@ -158,7 +183,15 @@ impl PbClient {
     /// # Panics
     /// When the server closes the connection first.
     pub fn ask(&mut self, code: u8, fields: &[PbField<'_>]) -> (u8, PbMessage) {
-        self.send(&frame(code, &message(fields))).expect("the request is sent");
+        self.ask_message(code, &message(fields))
+    }
+
+    /// Sends one request with this message and returns the code and the message of its answer.
+    ///
+    /// # Panics
+    /// When the server closes the connection first.
+    pub fn ask_message(&mut self, code: u8, message: &[u8]) -> (u8, PbMessage) {
+        self.send(&frame(code, message)).expect("the request is sent");
         self.receive().expect("the request is answered")
     }
 

@@ -13,6 +13,7 @@ use larder_store::{Store, SystemClock};
 use larder_testkit::BackgroundServer;
 use larder_testkit::http::{HttpClient, HttpConnection};
 use larder_testkit::pb::PbClient;
+use larder_testkit::replicas::{ClusterSetup, Replicas};
 use tokio::net::TcpListener;
 
 /// A running server.
@@ -30,6 +31,15 @@ impl RiakServer {
         let clock = Arc::new(SystemClock::default());
         let memory = Arc::new(MemoryStore::new(clock.clone()));
         Self::start_over(memory.clone(), memory, clock, config, settings)
+    }
+
+    /// A server over three nodes of a cluster in memory, and the nodes.
+    pub(crate) fn start_over_three_nodes() -> (Self, Replicas) {
+        let clock = Arc::new(SystemClock::default());
+        let replicas = Replicas::new(clock.clone(), ClusterSetup::default(), 1);
+        let blobs = Arc::new(MemoryStore::new(clock.clone()));
+        let (config, settings) = (Config { single_process: false, ..Config::default() }, HttpSettings::default());
+        (Self::start_over(Arc::new(replicas.clone()), blobs, clock, config, settings), replicas)
     }
 
     /// A server that stores rows in `store` and bodies in `blobs`.
