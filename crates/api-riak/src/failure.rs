@@ -1,12 +1,9 @@
-//! Requests that are not carried out, in both protocols alike: log lines, and the text of a refusal.
+//! Log lines about requests that failed by the server's fault, in every protocol.
 
 use std::any::Any;
 
 use larder_gateway::metrics::Event;
 use larder_gateway::{Error, Gateway};
-
-/// The answer to a put that would store a context of its client, in every protocol.
-pub(crate) const ASIS_REFUSED: &str = "asis is not available: the server makes every context";
 
 /// Logs an error of the server; errors of clients and of the moment have no line.
 pub(crate) fn log_server_error(error: &Error) {

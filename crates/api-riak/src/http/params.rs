@@ -18,8 +18,6 @@ pub(super) struct ObjectParams {
     pub timeout: Option<Duration>,
     /// Whether a put returns the object.
     pub return_body: bool,
-    /// Whether a put would store the client's context as it is.
-    pub asis: bool,
 }
 
 impl ObjectParams {
@@ -34,11 +32,11 @@ impl ObjectParams {
         let timeout = timeout(query)?;
         let mut quorums = quorums(query)?;
         sync_on_write(query, &mut quorums)?;
-        let asis = booleans(query, &mut quorums)?;
+        booleans(query, &mut quorums)?;
         if timeout == Some(Duration::ZERO) {
             return Err(Error::TimedOut.into());
         }
-        Ok(Self { quorums, timeout, return_body: query.is("returnbody", "true"), asis })
+        Ok(Self { quorums, timeout, return_body: query.is("returnbody", "true") })
     }
 }
 
@@ -111,9 +109,9 @@ fn sync_on_write(query: &QueryParams<'_>, quorums: &mut Quorums) -> Result<(), R
     Ok(())
 }
 
-/// Parses the flags; returns `asis`, which is no matter of replicas.
-fn booleans(query: &QueryParams<'_>, quorums: &mut Quorums) -> Result<bool, RiakFault> {
+fn booleans(query: &QueryParams<'_>, quorums: &mut Quorums) -> Result<(), RiakFault> {
     let mut bad = String::new();
+    // `asis` is checked and then ignored: the server creates all contexts.
     let mut asis = None;
     for (name, place) in
         [("basic_quorum", &mut quorums.basic_quorum), ("notfound_ok", &mut quorums.notfound_ok), ("asis", &mut asis)]
@@ -129,7 +127,7 @@ fn booleans(query: &QueryParams<'_>, quorums: &mut Quorums) -> Result<bool, Riak
             }
         }
     }
-    if bad.is_empty() { Ok(asis == Some(true)) } else { Err(RiakFault::bad(bad)) }
+    if bad.is_empty() { Ok(()) } else { Err(RiakFault::bad(bad)) }
 }
 
 /// A decimal number with an optional sign; one that does not fit is cut to the largest.
@@ -193,7 +191,6 @@ mod tests {
         assert_eq!(params.quorums.dw, Some(Quorum::Count(0)));
         assert_eq!((params.quorums.pr, params.quorums.notfound_ok), (None, Some(true)));
         assert_eq!((params.return_body, params.timeout), (true, Some(Duration::from_millis(50))));
-        assert!(taken("asis=True").asis && !taken("asis=false").asis);
         assert_eq!(taken("r=-1").quorums.r, None);
         assert_eq!(taken("r=99999999999999999999").quorums.r, Some(Quorum::Count(u32::MAX)));
         assert!(!taken("returnbody=TRUE").return_body);

@@ -20,7 +20,6 @@ use super::params::ObjectParams;
 use super::path::quote_segment;
 use super::reply::{RiakResponse, TEXT, done, not_found_page};
 use super::routes::PathPart;
-use crate::failure::ASIS_REFUSED;
 
 /// PUT and POST of `/…/keys/K`.
 ///
@@ -52,9 +51,6 @@ struct PutRequest {
 fn decode_request(call: &RiakCall<'_>, new_key: Option<String>) -> Result<PutRequest, RiakFault> {
     let (media, charset) = content_type(call.headers)?;
     let params = ObjectParams::of(&call.query)?;
-    if params.asis {
-        return Err(RiakFault::bad(format!("{ASIS_REFUSED}\n")));
-    }
     let links = match joined(call.headers, "link", b", ") {
         Some(link) => {
             let context = LinkContext::of(call);

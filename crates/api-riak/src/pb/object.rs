@@ -15,7 +15,6 @@ use super::fields::{address, check_n_val, quorum, timeout};
 use super::frame::{put_head, put_message};
 use super::messages::{RpbDelReq, RpbGetReq, RpbPutReq, RpbUnchangedResp};
 use super::reply::PbReply;
-use crate::failure::ASIS_REFUSED;
 
 const GET_RESP: u8 = 10;
 const PUT_RESP: u8 = 12;
@@ -115,9 +114,6 @@ pub(super) async fn put(gateway: &Arc<Gateway>, request: RpbPutReq, output: &mut
     let content = request.content.ok_or_else(|| PbFault::Undecodable("the put has no content".into()))?;
     if content.deleted == Some(true) {
         return Err(PbFault::Text("A put cannot store a tombstone: use a delete".into()));
-    }
-    if request.asis == Some(true) {
-        return Err(PbFault::Text(ASIS_REFUSED.into()));
     }
     if let Some(n_val) = request.n_val {
         Box::pin(check_n_val(gateway, &address.bucket, n_val)).await?;
