@@ -7,15 +7,12 @@ mod support;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use async_trait::async_trait;
 use larder_api_riak::http::HttpSettings;
 use larder_gateway::Config;
 use larder_store::memory::MemoryStore;
-use larder_store::{
-    Batch, CallOptions, CasResult, Change, EngineLimits, HeadWrite, Partition, PartitionPage, ReadQuery, Result, Row,
-    RowPage, Store, SystemClock, Table, Timestamp,
-};
+use larder_store::{CallOptions, Partition, Result, Row, Store, SystemClock};
 use larder_testkit::SplitMix64;
+use larder_testkit::hooked::{Hooked, MakeCall, StoreCall, StoreHook};
 use larder_testkit::http::{HttpClient, HttpRequest, HttpResponse};
 use larder_testkit::pb::{PbClient, PbField, PbMessage};
 
@@ -27,60 +24,31 @@ struct AtOnce {
     reads: Option<Arc<AtomicUsize>>,
 }
 
-#[async_trait]
-impl Store for AtOnce {
-    async fn read(&self, partition: &Partition, query: &ReadQuery, options: &CallOptions) -> Result<RowPage> {
-        self.inner.read(partition, query, options).await
+impl StoreHook for AtOnce {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
     }
 
-    fn try_read_lone_row(&self, partition: &Partition) -> Option<Row> {
+    async fn around<'a, T: Send>(
+        &'a self,
+        _call: StoreCall<'a>,
+        options: CallOptions,
+        make: MakeCall<'a, T>,
+    ) -> Result<T> {
+        make(options).await
+    }
+
+    fn read_at_once(&self, partition: &Partition) -> Option<Row> {
         let reads = self.reads.as_ref()?;
         let row = self.inner.try_read_lone_row(partition)?;
         reads.fetch_add(1, Ordering::Relaxed);
         Some(row)
     }
-
-    async fn apply(&self, batch: Batch, options: &CallOptions) -> Result<()> {
-        self.inner.apply(batch, options).await
-    }
-
-    async fn apply_if(
-        &self,
-        partition: &Partition,
-        expected: Option<Timestamp>,
-        head: HeadWrite,
-        changes: Vec<Change>,
-        options: &CallOptions,
-    ) -> Result<CasResult> {
-        self.inner.apply_if(partition, expected, head, changes, options).await
-    }
-
-    async fn partitions(
-        &self,
-        table: Table,
-        after: Option<bytes::Bytes>,
-        limit: usize,
-        options: &CallOptions,
-    ) -> Result<PartitionPage> {
-        self.inner.partitions(table, after, limit, options).await
-    }
-
-    async fn now(&self, options: &CallOptions) -> Result<Timestamp> {
-        self.inner.now(options).await
-    }
-
-    fn limits(&self) -> EngineLimits {
-        self.inner.limits()
-    }
-
-    fn is_ready(&self) -> bool {
-        self.inner.is_ready()
-    }
 }
 
 /// A server over `memory`; with `reads` it reads at once, and counts that.
 fn server(memory: &Arc<MemoryStore>, clock: &Arc<SystemClock>, reads: Option<Arc<AtomicUsize>>) -> RiakServer {
-    let store = Arc::new(AtOnce { inner: memory.clone(), reads });
+    let store = Arc::new(Hooked(Arc::new(AtOnce { inner: memory.clone(), reads })));
     RiakServer::start_over(store, memory.clone(), clock.clone(), Config::default(), HttpSettings::default())
 }
 

@@ -80,40 +80,20 @@ impl GroupOverlay {
         writes
     }
 
-    /// Sets a packed entry; returns the change that it replaces.
+    /// Sets a packed entry, or removes its change; returns the change before. The group writes an entry once, with its last
+    /// rows: the earlier size of a repeated key does not count.
     fn set_packed(&mut self, key: Bytes, packed: Option<PackedEntry>) -> Option<PackedEntry> {
-        // The group writes an entry once, with its last rows: the earlier size of a repeated key does not count.
-        self.bytes += packed.as_ref().map_or(0, PackedEntry::bytes);
-        let before = match packed {
-            Some(packed) => self.packed.insert(key, packed),
-            None => self.packed.remove(&key),
-        };
-        self.bytes -= before.as_ref().map_or(0, PackedEntry::bytes);
-        before
+        replace((&mut self.packed, &mut self.bytes), key, packed, PackedEntry::bytes)
     }
 
-    /// Sets a wide row; returns the change that it replaces.
+    /// As [`Self::set_packed`], a wide row.
     fn set_wide(&mut self, key: Bytes, row: Option<Option<Row>>) -> Option<Option<Row>> {
-        let bytes = |row: &Option<Option<Row>>| row.iter().flatten().map(row_bytes).sum::<usize>();
-        self.bytes += bytes(&row);
-        let before = match row {
-            Some(row) => self.wide.insert(key, row),
-            None => self.wide.remove(&key),
-        };
-        self.bytes -= bytes(&before);
-        before
+        replace((&mut self.wide, &mut self.bytes), key, row, |row| row.as_ref().map_or(0, row_bytes))
     }
 
-    /// Sets a bulk row; returns the change that it replaces.
+    /// As [`Self::set_packed`], a bulk row.
     fn set_bulk(&mut self, key: Bytes, value: Option<Option<Bytes>>) -> Option<Option<Bytes>> {
-        let bytes = |value: &Option<Option<Bytes>>| value.iter().flatten().map(Bytes::len).sum::<usize>();
-        self.bytes += bytes(&value);
-        let before = match value {
-            Some(value) => self.bulk.insert(key, value),
-            None => self.bulk.remove(&key),
-        };
-        self.bytes -= bytes(&before);
-        before
+        replace((&mut self.bulk, &mut self.bytes), key, value, |value| value.as_ref().map_or(0, Bytes::len))
     }
 
     fn undo(&mut self, step: UndoStep) {
@@ -123,6 +103,22 @@ impl GroupOverlay {
             UndoStep::Bulk(key, before) => drop(self.set_bulk(key, before)),
         }
     }
+}
+
+/// Sets or removes the change of a key, and adjusts the sum of the sizes; returns the change before.
+fn replace<C>(
+    (changes, bytes): (&mut HashMap<Bytes, C>, &mut usize),
+    key: Bytes,
+    change: Option<C>,
+    size: impl Fn(&C) -> usize,
+) -> Option<C> {
+    *bytes += change.as_ref().map_or(0, &size);
+    let before = match change {
+        Some(change) => changes.insert(key, change),
+        None => changes.remove(&key),
+    };
+    *bytes -= before.as_ref().map_or(0, &size);
+    before
 }
 
 /// One batch on trial against the group so far.

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 use larder_store::{
-    Batch, CallOptions, CasResult, Change, EngineLimits, HeadWrite, Partition, PartitionPage, ReadQuery, Result,
+    Batch, CallOptions, CasResult, Change, EngineLimits, HeadWrite, Partition, PartitionPage, ReadQuery, Result, Row,
     RowPage, Store, Table, Timestamp,
 };
 
@@ -46,6 +46,11 @@ pub trait StoreHook: Send + Sync {
         make: MakeCall<'a, T>,
     ) -> impl Future<Output = Result<T>> + Send;
 
+    /// Answers [`Store::try_read_lone_row`]: by default nothing, so that every read goes through [`Self::around`].
+    fn read_at_once(&self, _partition: &Partition) -> Option<Row> {
+        None
+    }
+
     /// The limits that callers see: those of the inner store.
     fn limits(&self) -> EngineLimits {
         self.inner().limits()
@@ -70,6 +75,10 @@ impl<H: StoreHook> Store for Hooked<H> {
         let make: MakeCall<'_, _> =
             Box::new(move |options| Box::pin(async move { inner.read(partition, query, &options).await }));
         self.0.around(StoreCall::Read(partition), *options, make).await
+    }
+
+    fn try_read_lone_row(&self, partition: &Partition) -> Option<Row> {
+        self.0.read_at_once(partition)
     }
 
     async fn apply(&self, batch: Batch, options: &CallOptions) -> Result<()> {
