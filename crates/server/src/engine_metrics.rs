@@ -6,6 +6,8 @@ use larder_gateway::{EngineSample, EngineStatus};
 use larder_store::{Purpose, Store as _};
 use larder_store_local::LocalStore;
 
+/// The caches.
+const CACHES: [&str; 2] = ["larder_engine_cache_bytes{of=\"entries\"}", "larder_engine_cache_bytes{of=\"blocks\"}"];
 /// The floors, by purpose.
 const FLOORS: [&str; Purpose::ALL.len()] =
     ["larder_disk_floor_bytes{purpose=\"data\"}", "larder_disk_floor_bytes{purpose=\"reclaim\"}"];
@@ -52,6 +54,12 @@ impl EngineStatus for LocalEngineMetrics {
             ("larder_disk_free_bytes", space.capacity.free as f64, "Bytes free on the disk of the data directory."),
             ("larder_disk_held_bytes", space.held as f64, "Free bytes promised to writes under way."),
         ];
+        let memory = self.store.memory();
+        samples.extend([
+            ("larder_engine_memtable_bytes", memory.memtables as f64, "Memory of rows that are in no table yet."),
+            (CACHES[0], memory.entry_cache as f64, "Memory of the engine's caches."),
+            (CACHES[1], memory.block_cache as f64, "Memory of the engine's caches."),
+        ]);
         let rows = |names: [&'static str; 2], values: [u64; 2], help| {
             names.into_iter().zip(values).map(move |(name, value)| (name, value as f64, help))
         };

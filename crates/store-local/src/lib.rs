@@ -54,5 +54,5 @@ pub use descriptors::DESCRIPTORS_MAX;
 pub use disk_space::{DiskCapacity, DiskSpace, SpaceReservation, SpaceStats};
 pub use open::{OpenError, OpenOptions};
 pub use sizes::EngineSizes;
-pub use store::{CommitterStats, LocalStore};
+pub use store::{CommitterStats, EngineMemory, LocalStore};
 pub use sweep::SweepStep;

@@ -74,6 +74,17 @@ pub struct CommitterStats {
     pub replayed: u64,
 }
 
+/// Memory of the engine now, in bytes. Each part has a bound of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EngineMemory {
+    /// Rows that are in no table yet.
+    pub memtables: u64,
+    /// Entries that are read often.
+    pub entry_cache: u64,
+    /// Blocks of tables.
+    pub block_cache: u64,
+}
+
 impl LocalStore {
     /// Opens a data directory, or creates one.
     ///
@@ -159,6 +170,17 @@ impl LocalStore {
     #[must_use]
     pub fn disk_bytes(&self) -> u64 {
         self.inner.trees.all().iter().map(EngineTree::disk_bytes).sum::<u64>() + self.inner.files.bytes()
+    }
+
+    /// Memory in use.
+    #[must_use]
+    pub fn memory(&self) -> EngineMemory {
+        let trees = self.trees();
+        EngineMemory {
+            memtables: trees.unflushed_bytes(),
+            entry_cache: trees.cache.bytes(),
+            block_cache: trees.block_cache_bytes(),
+        }
     }
 
     /// Counters for metrics.

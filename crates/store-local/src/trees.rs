@@ -50,6 +50,8 @@ pub(crate) struct Trees {
     seqnos: SequenceNumberCounter,
     /// The cache of packed entries.
     pub(crate) cache: Arc<EntryCache>,
+    /// The cache of blocks of tables.
+    blocks: Arc<Cache>,
 }
 
 impl Trees {
@@ -60,8 +62,9 @@ impl Trees {
     /// Any error of lsm-tree.
     pub(crate) fn open(dir: &Path, cache_bytes: u64, table_bytes: u64) -> lsm_tree::Result<Self> {
         let seqnos = SequenceNumberCounter::new(1);
+        let blocks = Arc::new(Cache::with_capacity_bytes(cache_bytes - cache_bytes / 2));
         let options = TreeOptions {
-            cache: Arc::new(Cache::with_capacity_bytes(cache_bytes - cache_bytes / 2)),
+            cache: blocks.clone(),
             descriptors: Arc::new(DescriptorTable::new(TABLES_OPEN_MAX)),
             seqnos: seqnos.clone(),
             table_bytes,
@@ -74,7 +77,7 @@ impl Trees {
         // Tables end with whole groups, so everything in them counts as published.
         let snapshots = Arc::new(Snapshots::new(seqnos.get()));
         let cache = Arc::new(EntryCache::new(cache_bytes / 2));
-        Ok(Self { trees: Arc::new(trees), snapshots, seqnos, cache })
+        Ok(Self { trees: Arc::new(trees), snapshots, seqnos, cache, blocks })
     }
 
     /// One of the trees.
@@ -127,6 +130,11 @@ impl Trees {
         // counts as unflushed; otherwise its journal file could be sealed and released while it is the only copy.
         let next = self.snapshots.visible();
         self.trees.iter().filter_map(EngineTree::first_unflushed).fold(next, u64::min)
+    }
+
+    /// Bytes in the cache of blocks.
+    pub(crate) fn block_cache_bytes(&self) -> u64 {
+        self.blocks.size()
     }
 
     /// Bytes in all memtables.

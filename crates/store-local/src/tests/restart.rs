@@ -5,7 +5,7 @@ use std::path::Path;
 
 use larder_store::{Batch, Change, Durability, Partition, Row, Store, Table};
 
-use super::{call, options};
+use super::{call, is_there, options, put};
 use crate::{EngineSizes, LocalStore, OpenOptions};
 
 const MEMTABLE: u64 = 64 * 1024;
@@ -48,4 +48,24 @@ async fn a_start_after_a_kill_replays_no_more_than_the_journals_hold() {
     let store = open(dir.path());
     let replayed = store.stats().replayed;
     assert!(0 < replayed && replayed < (sizes.journals_max + 2 * MEMTABLE) / 100, "{replayed} writes");
+}
+
+#[tokio::test]
+async fn memory_in_use_is_counted_by_part() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = LocalStore::open(options(dir.path())).unwrap();
+    let empty = store.memory();
+    assert_eq!((empty.memtables, empty.entry_cache), (0, 0));
+    for key in 0..20 {
+        put(&store, key, Durability::Buffered).await.unwrap();
+        assert!(is_there(&store, key).await);
+    }
+    let filled = store.memory();
+    assert!(filled.memtables > 20 * 8 && filled.entry_cache > 10 * 8, "{filled:?}");
+    store.close().await.unwrap();
+    drop(store);
+    let store = LocalStore::open(options(dir.path())).unwrap();
+    assert!(is_there(&store, 1).await, "a wide row, from a table");
+    let restarted = store.memory();
+    assert!(restarted.memtables == 0 && restarted.block_cache > 0, "{restarted:?}");
 }
