@@ -13,8 +13,9 @@
 //!      │                    syncer thread
 //!      └─ durable writes ── 6 sync    the journal, then reply; the committer goes on with 1 and 2 of the next group
 //! ```
-//! **Queue.** 4,096 requests and 64 MiB at most; a caller waits for room until its deadline. A caller that gives up before its
-//! request is staged writes nothing; after that its write may still happen, which is why the error is `TimedOut`.
+//! **Queue.** 64 MiB at most, in 4,096 requests and those in the lanes; a caller waits for room until its deadline. A caller that
+//! gives up before its request is staged writes nothing; after that its write may still happen, which is why the error is
+//! `TimedOut`.
 //!
 //! **Group.** Staging is where conditions are judged: a draft sees the committed rows and the earlier drafts of its group, so a
 //! compare-and-set needs no lock. A refused draft is undone alone. While one group syncs, the next one is staged, and requests
@@ -110,7 +111,8 @@ impl Committer {
             let closing = requests.iter().any(CommitRequest::is_close);
             self.write_round(requests, closing);
             if closing {
-                self.syncer.wait_until_idle();
+                // Before the health says that writing ended in order: groups after that of the close may be buffered.
+                self.syncer.sync_now();
                 self.health.close();
                 break;
             }
@@ -146,7 +148,8 @@ impl Committer {
         // A group of durable writes gets a sync of its own. Appended earlier it would wait for the running one all the same, and
         // those that arrive meanwhile would need a third.
         while !group.durable.is_empty() && self.syncer.is_busy() {
-            let grows = grows && group.has_room(bytes_max);
+            // Race: arrivals without end would keep a heavy request that waits from its turn [invariant 35].
+            let grows = grows && group.has_room(bytes_max) && !self.lanes.has_heavy();
             if !grows || !self.take_arrived(requests) {
                 self.syncer.wait_until_idle();
                 // The callers of the group that is on disk now may be back already.
@@ -179,7 +182,6 @@ impl Committer {
 
     /// Stages requests from the front until the group is full.
     fn stage_requests(&mut self, requests: &mut VecDeque<CommitRequest>, group: &mut OpenGroup, bytes_max: usize) {
-        group.overlay.reserve(requests.len().min(GROUP_REQUESTS_MAX));
         while group.has_room(bytes_max) {
             let Some(request) = requests.pop_front() else { break };
             // The caller gave up while it waited: nothing of its request is written yet, so nothing ever is.

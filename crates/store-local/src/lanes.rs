@@ -74,6 +74,8 @@ impl CommitLanes {
     /// Puts back the requests that were taken and not written.
     pub(crate) fn put_back(&mut self, rest: VecDeque<CommitRequest>) {
         self.waiting = rest;
+        // Their callers gave up: waiting on, they would hold bytes of the queue.
+        self.waiting.retain(|request| !request.caller.is_gone());
     }
 
     /// Notes the size that each entry of a batch has now, in bytes.

@@ -6,7 +6,7 @@
 //! Trees          committed rows
 //! ```
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use larder_store::{Batch, Change, Error, Kind, Layout, Partition, PartitionChanges, Result, Row, Timestamp};
@@ -25,9 +25,9 @@ struct PackedEntry {
 /// The changes of a group so far.
 #[derive(Debug, Default)]
 pub(crate) struct GroupOverlay {
-    packed: HashMap<Bytes, PackedEntry>,
-    wide: HashMap<Bytes, Option<Row>>,
-    bulk: HashMap<Bytes, Option<Bytes>>,
+    packed: BTreeMap<Bytes, PackedEntry>,
+    wide: BTreeMap<Bytes, Option<Row>>,
+    bulk: BTreeMap<Bytes, Option<Bytes>>,
     /// Bytes of rows that the group will write.
     bytes: usize,
 }
@@ -51,12 +51,6 @@ fn row_bytes(row: &Row) -> usize {
 }
 
 impl GroupOverlay {
-    /// Makes room for the changes of so many batches.
-    pub(crate) fn reserve(&mut self, batches: usize) {
-        self.packed.reserve(batches);
-        self.wide.reserve(batches);
-    }
-
     /// Bytes that the group will write.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
@@ -107,7 +101,7 @@ impl GroupOverlay {
 
 /// Sets or removes the change of a key, and adjusts the sum of the sizes; returns the change before.
 fn replace<C>(
-    (changes, bytes): (&mut HashMap<Bytes, C>, &mut usize),
+    (changes, bytes): (&mut BTreeMap<Bytes, C>, &mut usize),
     key: Bytes,
     change: Option<C>,
     size: impl Fn(&C) -> usize,
@@ -321,7 +315,7 @@ impl<'a> BatchDraft<'a> {
             rows.insert(key, row);
         }
         // The changes of the group hide the rows of the tree.
-        for (key, row) in self.group.wide.iter().filter(|(key, _)| (&from..&to).contains(key)) {
+        for (key, row) in self.group.wide.range(from..to) {
             match row {
                 Some(row) => rows.insert(key.clone(), row.clone()),
                 None => rows.remove(key),

@@ -102,8 +102,9 @@ impl SyncerState {
 
 impl SyncerShared {
     fn run(&self) {
-        let _guard = PanicGuard::new(self.health.clone(), "the syncer panicked");
         let _end = SyncerEnd(self);
+        // Dropped first: a committer that waits for a sync must find the store poisoned when the wait ends.
+        let _guard = PanicGuard::new(self.health.clone(), "the syncer panicked");
         while let Some(mut replies) = self.next_group() {
             let synced = self.sync();
             self.state.lock().syncing = false;

@@ -89,6 +89,8 @@ pub struct StoreCounts([VerbCounts; StoreVerb::ALL.len()]);
 pub struct Metered<S: ?Sized> {
     clock: Arc<dyn Clock>,
     meters: [Meter; StoreVerb::ALL.len()],
+    /// Tries of a read at once, of which some are measured.
+    lone_reads: AtomicU64,
     inner: Arc<S>,
 }
 
@@ -116,7 +118,7 @@ impl<S: ?Sized> Metered<S> {
     /// Counts the calls to `inner`; `clock` measures their duration.
     #[must_use]
     pub fn new(inner: Arc<S>, clock: Arc<dyn Clock>) -> Self {
-        Self { clock, meters: Default::default(), inner }
+        Self { clock, meters: Default::default(), lone_reads: AtomicU64::new(0), inner }
     }
 
     /// The counts so far.
@@ -170,11 +172,13 @@ impl<S: Store + ?Sized> Store for Metered<S> {
 
     fn try_read_lone_row(&self, partition: &Partition) -> Option<Row> {
         let meter = &self.meters[StoreVerb::Read as usize];
-        if !meter.calls.load(Ordering::Relaxed).is_multiple_of(LONE_READS_PER_MEASURE) {
+        // A count of its own: other reads in between would decide which ones are measured.
+        if !self.lone_reads.fetch_add(1, Ordering::Relaxed).is_multiple_of(LONE_READS_PER_MEASURE) {
             return self.inner.try_read_lone_row(partition).inspect(|_| meter.count_call());
         }
         let start = self.clock.monotonic();
-        // A try without a row is no call: its caller reads again, and that read counts.
+        // A try without a row is no call: its caller reads again, and that read counts. It reads again, too, where the row is
+        // of no use to it, such as that of a blob; then both count.
         let row = self.inner.try_read_lone_row(partition)?;
         meter.count_call();
         let took = nanos_of(self.clock.monotonic().saturating_sub(start));

@@ -95,6 +95,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> PbConnection<S> {
                 }
                 Err(_) => break PbEnd::Broken,
             };
+            // A client whose next request has always begun must not hide the end of the server either.
+            if !head.is_whole(&self.input) && poll_fn(|context| Poll::Ready(watchers.poll(context).is_ready())).await {
+                break PbEnd::Idle;
+            }
             if let Err(end) = self.take_request(head).await {
                 break end;
             }

@@ -37,9 +37,14 @@ impl FrameHead {
         LENGTH_BYTES + 1 + self.length
     }
 
+    /// Whether the whole frame has arrived.
+    pub(super) fn is_whole(self, input: &[u8]) -> bool {
+        input.len() >= self.frame_bytes()
+    }
+
     /// Takes the message off `input`; `None` until all of it has arrived.
     pub(super) fn take(self, input: &mut BytesMut) -> Option<Bytes> {
-        if input.len() < self.frame_bytes() {
+        if !self.is_whole(input) {
             return None;
         }
         input.advance(LENGTH_BYTES + 1);

@@ -23,7 +23,7 @@ pub struct LoneObject {
 
 impl Kv {
     /// Reads an object at once, if the engine reads on the caller's thread and the object is one live value in a row of at most
-    /// `row_max` bytes. `None` says nothing, and counts nothing: the caller then uses [`Self::get`], which answers the same
+    /// `row_max` bytes. `None` says nothing, and counts no request: the caller then uses [`Self::get`], which answers the same
     /// for such an object.
     ///
     /// The read is counted as one of [`Self::get`], but not as active: it ends before anyone can look.

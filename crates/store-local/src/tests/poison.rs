@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
-use larder_store::{Batch, CallOptions, ConsistencyLevel, Durability, Kind, Store};
+use larder_store::{Batch, CallOptions, Change, ConsistencyLevel, Durability, Kind, Row, Store, Table, Timestamp};
 use tokio::time::Instant;
 
-use super::{is_there, options, put};
+use super::{call, is_there, options, place, put};
 use crate::LocalStore;
 use crate::journal::{Journal, JournalError, JournalFile, JournalSync, WriteGroup};
 
@@ -159,6 +159,53 @@ async fn writes_that_arrive_during_a_sync_share_the_next_group() {
         writer.await.unwrap().unwrap();
     }
     assert_eq!((store.stats().groups, store.stats().syncs), (2, 2));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn full_groups_without_end_once_starved_a_key_of_many_siblings() {
+    let dir = tempfile::tempdir().unwrap();
+    let (held, entered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let gate = held.clone();
+    let store = LocalStore::open_with(options(dir.path()), |below| Box::new(HeldJournal { below, held, entered }));
+    let store = store.unwrap();
+    let put = |key: u64, name: &'static str, stamp: u64, bytes: usize| {
+        let row = Row { name: name.into(), value: vec![7; bytes].into(), stamp: Timestamp(stamp), expires: None };
+        Batch::of(place(Table::Objects, key), vec![Change::Put(row)])
+    };
+    store.apply(put(0, "sibling", 1, 600 * 1024), &call(Durability::Disk)).await.unwrap();
+    let ended = Arc::new(AtomicBool::new(false));
+    // Together they have more in flight than a group takes, and a sync takes longer than their way back.
+    let writers = (1..=600_u64).map(|key| {
+        let (store, ended) = (store.clone(), ended.clone());
+        tokio::spawn(async move {
+            for stamp in (1..).take_while(|_| !ended.load(Ordering::SeqCst)) {
+                store.apply(put(key, "row", stamp, 60_000), &call(Durability::Disk)).await.unwrap();
+            }
+        })
+    });
+    let writers: Vec<_> = writers.collect();
+    let slow = tokio::spawn({
+        let ended = ended.clone();
+        async move {
+            while !ended.load(Ordering::SeqCst) {
+                gate.store(true, Ordering::SeqCst);
+                tokio::time::sleep(std::time::Duration::from_millis(40)).await;
+                gate.store(false, Ordering::SeqCst);
+                tokio::time::sleep(std::time::Duration::from_millis(3)).await;
+            }
+        }
+    });
+    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    let before = store.stats().groups;
+    let written = store.apply(put(0, "another", 2, 100), &call(Durability::Disk)).await;
+    let passed = store.stats().groups - before;
+    ended.store(true, Ordering::SeqCst);
+    for task in writers.into_iter().chain([slow]) {
+        task.await.unwrap();
+    }
+    written.unwrap();
+    // The requests that had arrived before it make some five groups.
+    assert!(passed < 16, "{passed} groups of light requests went before it");
 }
 
 #[tokio::test]
