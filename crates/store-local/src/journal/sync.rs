@@ -28,8 +28,7 @@ pub(crate) struct ActiveFileSync {
     target: Mutex<SyncTarget>,
     /// Held during a sync: Linux reports a failed write to one sync only, so no second one may run before that is noted.
     state: Mutex<SyncState>,
-    /// The number in the file `synced`.
-    synced: AtomicU64,
+    synced: SyncedFile,
 }
 
 /// The end of the journal: all earlier files are on disk.
@@ -40,7 +39,6 @@ struct SyncTarget {
 }
 
 struct SyncState {
-    synced: SyncedFile,
     /// The last group that a sync of this process covered.
     covered: u64,
     failed: bool,
@@ -49,10 +47,9 @@ struct SyncState {
 impl ActiveFileSync {
     /// The syncs of a file that ends with `group`.
     pub(crate) fn new(file: Arc<File>, group: u64, synced: SyncedFile) -> Self {
-        let number = AtomicU64::new(synced.group);
         // Frames of a killed process may be in the page cache only: nothing counts as covered until the first sync.
-        let state = SyncState { synced, covered: 0, failed: false };
-        Self { target: Mutex::new(SyncTarget { file, group }), state: Mutex::new(state), synced: number }
+        let state = SyncState { covered: 0, failed: false };
+        Self { target: Mutex::new(SyncTarget { file, group }), state: Mutex::new(state), synced }
     }
 
     /// Notes that the file ends with this group now.
@@ -67,7 +64,7 @@ impl ActiveFileSync {
 
     /// The last group known to be on disk.
     pub(crate) fn synced_group(&self) -> u64 {
-        self.synced.load(Ordering::Acquire)
+        self.synced.group.load(Ordering::Acquire)
     }
 }
 
@@ -92,8 +89,7 @@ impl JournalSync for ActiveFileSync {
         })?;
         state.covered = group;
         // After the sync: written before, a power cut would leave a number above the groups on disk and refuse the start.
-        state.synced.write(group);
-        self.synced.store(group, Ordering::Release);
+        self.synced.write(group);
         Ok(true)
     }
 }
@@ -128,7 +124,8 @@ pub(crate) fn decode_synced(bytes: Bytes) -> Result<u64, DecodeError> {
 pub(crate) struct SyncedFile {
     path: PathBuf,
     file: File,
-    group: u64,
+    /// The number in it.
+    group: AtomicU64,
 }
 
 impl SyncedFile {
@@ -153,12 +150,12 @@ impl SyncedFile {
         let path = synced_path(dir);
         // Not truncated: a crash before the next sync must not lose the number.
         let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path)?;
-        Ok(Self { path, file, group })
+        Ok(Self { path, file, group: AtomicU64::new(group) })
     }
 
     /// Notes that a group is on disk. A failed write is only logged: it weakens a check, no data depends on it.
-    pub(crate) fn write(&mut self, group: u64) {
-        self.group = group;
+    pub(crate) fn write(&self, group: u64) {
+        self.group.store(group, Ordering::Release);
         if let Err(error) = self.file.write_all_at(&encode_synced(group), 0) {
             let path = self.path.display();
             tracing::warn!(%path, %error, "write of the last synced group failed; the next start checks less of the journal");
