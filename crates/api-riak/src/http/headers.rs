@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -15,6 +15,7 @@ use hyper::header::{
 
 use larder_gateway::Error;
 use larder_http_edge::joined;
+use larder_model::Timestamp;
 use larder_model::causality::{Conditions, ContextError, EtagMatcher};
 use larder_model::content::{KvContent, Term};
 use larder_model::terms::TermError;
@@ -78,6 +79,15 @@ fn since(headers: &HeaderMap, name: &HeaderName) -> Option<u64> {
     let time = httpdate::parse_http_date(text).ok()?;
     // A date before 1970 is older than every object.
     Some(time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()))
+}
+
+/// The last second of the year 9999: later ones have no such form.
+const LAST_SECOND: u64 = 253_402_300_799;
+
+/// A time in HTTP's form.
+#[must_use]
+pub(super) fn http_date(at: Timestamp) -> String {
+    httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(at.as_secs().min(LAST_SECOND)))
 }
 
 /// Media type and charset of a request.

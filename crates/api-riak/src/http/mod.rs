@@ -11,7 +11,6 @@ mod accept;
 mod body;
 mod buckets;
 mod call;
-mod date;
 mod delete;
 mod errors;
 mod headers;

@@ -12,8 +12,7 @@ use larder_gateway::kv::FetchedObject;
 use larder_model::causality::Sibling;
 
 use super::body::{BodyPieces, RiakBody, read_pieces};
-use super::date::http_date;
-use super::headers::{encoding, insert, media_header};
+use super::headers::{encoding, http_date, insert, media_header};
 use super::links::{self, LinkContext};
 use super::reply::{RiakResponse, with_body};
 
@@ -48,7 +47,7 @@ fn head(sibling: &Sibling, context: &LinkContext, boundary: &str) -> Bytes {
     }
     line(&mut out, b"Link", &links::render(&content.links, context.style, &context.bucket));
     line(&mut out, b"Etag", sibling.vtag().as_bytes());
-    line(&mut out, b"Last-Modified", &http_date(sibling.modified()));
+    line(&mut out, b"Last-Modified", http_date(sibling.modified()).as_bytes());
     for (name, value) in &content.meta {
         line(&mut out, name, value);
     }

@@ -1,7 +1,5 @@
 //! GET and HEAD of an object, and the answers with values, which puts with `returnbody` use too.
 
-use std::ops::Deref;
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
@@ -19,9 +17,8 @@ use larder_model::content::KvContent;
 
 use super::body::RiakBody;
 use super::call::RiakCall;
-use super::date::http_date;
 use super::errors::{RiakFault, of_error};
-use super::headers::{self, OCTETS, add_content_headers, insert};
+use super::headers::{self, OCTETS, add_content_headers, http_date, insert};
 use super::links::{self, LinkContext};
 use super::params::ObjectParams;
 use super::range::ByteRange;
@@ -160,7 +157,7 @@ fn negotiate(headers: &HeaderMap, content: &KvContent) -> Result<(), RiakFault> 
 fn check_conditions(
     call: &RiakCall<'_>,
     context: &Context,
-    etag: &impl Deref<Target = str>,
+    etag: &str,
     modified: Timestamp,
 ) -> Result<Option<RiakResponse>, RiakFault> {
     let conditions = headers::conditions(call.headers);
@@ -248,7 +245,7 @@ pub(super) fn wants_multipart(headers: &HeaderMap) -> bool {
 
 fn set_times(reply: &mut RiakResponse, etag: &[u8], modified: Timestamp) {
     set_etag(reply, etag);
-    insert(reply.headers_mut(), LAST_MODIFIED, Bytes::copy_from_slice(&http_date(modified)));
+    insert(reply.headers_mut(), LAST_MODIFIED, http_date(modified));
 }
 
 fn set_etag(reply: &mut RiakResponse, etag: &[u8]) {

@@ -144,3 +144,9 @@ proptest! {
         prop_assert_eq!(terms(&out).unwrap(), content.terms);
     }
 }
+
+#[test]
+fn every_time_has_a_date() {
+    assert_eq!(http_date(Timestamp::ZERO), "Thu, 01 Jan 1970 00:00:00 GMT");
+    assert_eq!(http_date(Timestamp::MAX), "Fri, 31 Dec 9999 23:59:59 GMT", "a stored time may be any number");
+}
