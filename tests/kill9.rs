@@ -12,7 +12,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use larder_tests::{HttpClient, HttpRequest, LarderNode, Scale, SplitMix64, figure};
@@ -176,7 +175,10 @@ fn every_acknowledged_write_survives_a_kill() {
     let mut ledgers: Vec<WriterLedger> = (0..WRITERS).map(|_| WriterLedger::default()).collect();
     let mut slowest = Duration::ZERO;
     for round in 0..rounds {
-        run_until_killed(&mut node, &mut ledgers, round, &mut random);
+        let pause = Duration::from_millis(150 + random.below(1000) as u64);
+        node.kill_under(pause, &mut random, &mut ledgers, |writer, ledger, client, random, stop| {
+            ledger.write(client, random, &format!("w{writer}-r{round}"), stop);
+        });
         let start = Instant::now();
         node.restart();
         slowest = slowest.max(start.elapsed());
@@ -192,24 +194,6 @@ fn every_acknowledged_write_survives_a_kill() {
     figure("kill -9 acknowledged writes, all there", &writes.to_string());
     figure("kill -9 slowest restart, ms", &slowest.as_millis().to_string());
     assert!(writes > rounds * 20, "only {writes} writes: too few to test anything");
-}
-
-/// Runs all writers and kills the server under them.
-fn run_until_killed(node: &mut LarderNode, ledgers: &mut [WriterLedger], round: u64, random: &mut SplitMix64) {
-    let stop = AtomicBool::new(false);
-    let address = node.http();
-    let pause = Duration::from_millis(150 + random.below(1000) as u64);
-    thread::scope(|scope| {
-        for (writer, ledger) in ledgers.iter_mut().enumerate() {
-            let (mut random, stop) = (SplitMix64::new(random.number()), &stop);
-            scope.spawn(move || {
-                ledger.write(&mut HttpClient::new(address), &mut random, &format!("w{writer}-r{round}"), stop);
-            });
-        }
-        thread::sleep(pause);
-        node.kill();
-        stop.store(true, Ordering::Relaxed);
-    });
 }
 
 /// The errors after a restart, in the keys and in their listing.

@@ -5,8 +5,8 @@ use std::time::Duration;
 /// The longest response head; a longer one breaks the connection.
 pub(crate) const HEAD_BYTES_MAX: usize = 64 * 1_024;
 
-/// The longest response body that is kept; others are only counted.
-pub(crate) const KEPT_BYTES_MAX: usize = 8 * 1_024 * 1_024;
+/// The longest response body that is kept, such as a set of a million elements; others are only counted.
+pub(crate) const KEPT_BYTES_MAX: usize = 64 * 1_024 * 1_024;
 
 /// The longest request body that is sent with its head in one write.
 pub(crate) const JOINED_BYTES_MAX: usize = 16 * 1_024;

@@ -1,4 +1,4 @@
-//! The load generator of `cargo xtask bench kv`, `pb` and `s3`.
+//! The load generator of `cargo xtask bench kv`, `pb`, `s3` and `datatypes`.
 //!
 //! One binary in several roles: it drives a server that speaks Riak's HTTP protocol or S3, and it *is* the bare programs that
 //! the server is compared with. So all have the same compiler and flags, and are measured in one run.
@@ -10,7 +10,7 @@
 //!         rows     rows that several commands share   in-process   the gateway, or a bare group commit
 //!         beside   two builds of the server
 //!         report   the results, as Markdown           redis        Debian's redis-server
-//! pb, s3  see their modules
+//! pb, s3, datatypes  see their modules
 //! kv --engine cassandra   see its module `cassandra`
 //! ```
 //!
@@ -34,6 +34,7 @@ mod child;
 mod client;
 mod commit_queue;
 mod common_args;
+mod datatypes;
 mod driver;
 mod endpoint;
 mod framed_driver;
@@ -83,6 +84,8 @@ enum GeneratorCommand {
     Pb(pb::PbBenchArgs),
     /// Measure the operations of S3 and print the report.
     S3(s3::S3BenchArgs),
+    /// Measure counters, sets, maps and HyperLogLogs by size and print the report.
+    Datatypes(datatypes::DatatypesBenchArgs),
     /// Answer with a file by sendfile, until stdin ends.
     #[command(hide = true)]
     BareFile(bare_file::BareFileArgs),
@@ -115,6 +118,7 @@ fn dispatch(command: GeneratorCommand) -> anyhow::Result<ExitCode> {
         GeneratorCommand::Kv(options) => generator()?.block_on(until_signal(run::run(options))),
         GeneratorCommand::Pb(options) => generator()?.block_on(until_signal(pb::run(options))),
         GeneratorCommand::S3(options) => generator()?.block_on(until_signal(s3::run(options))),
+        GeneratorCommand::Datatypes(options) => generator()?.block_on(until_signal(datatypes::run(options))),
         GeneratorCommand::BareFile(options) => bare_file::serve(&options).map(|()| ExitCode::SUCCESS),
         GeneratorCommand::BareHttp(options) => bare_http::serve(&options).map(|()| ExitCode::SUCCESS),
         GeneratorCommand::BarePb(options) => bare_pb::serve(&options).map(|()| ExitCode::SUCCESS),

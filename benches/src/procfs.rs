@@ -61,6 +61,16 @@ pub(crate) fn peak_bytes(pid: u32) -> Result<u64> {
     kibibytes(&text, "VmHWM:").with_context(|| format!("/proc/{pid}/status: no VmHWM"))
 }
 
+/// Sets the peak of a process's resident memory back to what it uses now.
+///
+/// # Errors
+///
+/// When there is no such process, or it is another user's.
+pub(crate) fn reset_peak(pid: u32) -> Result<()> {
+    let path = format!("/proc/{pid}/clear_refs");
+    fs::write(&path, "5").with_context(|| path)
+}
+
 /// The bytes of the disk blocks of the files under `root`.
 ///
 /// # Errors

@@ -129,6 +129,30 @@ pub(crate) const S3_LIST: TargetPromise = ("all loaded keys listed", TargetBound
 /// Memory while large bodies arrive.
 pub(crate) const S3_MEMORY: TargetPromise = ("memory during large uploads at once", TargetBound::AtMost(400.0), "MB");
 
+/// A new element in a set of any size.
+pub(crate) const SET_ADD: TargetPromise =
+    ("set add, 16 connections, slowest of four sizes to the fastest", TargetBound::AtLeast(0.5), "");
+
+/// Membership of an element in a set of any size.
+pub(crate) const SET_MEMBER: TargetPromise =
+    ("set membership, 16 connections, slowest of four sizes to the fastest", TargetBound::AtLeast(0.5), "");
+
+/// Removal of an element from a set of any size.
+pub(crate) const SET_REMOVE: TargetPromise =
+    ("set remove, 16 connections, slowest of four sizes to the fastest", TargetBound::AtLeast(0.5), "");
+
+/// Increments of one counter against puts of many keys.
+pub(crate) const COUNTER: TargetPromise =
+    ("increments of one counter, 64 connections, to durable puts to 64 keys", TargetBound::AtLeast(0.5), "");
+
+/// The error of estimates against the theory. Eight estimates of a right sketch exceed the bound once in a hundred times.
+pub(crate) const HLL_ERROR: TargetPromise =
+    ("error of HLL estimates, worst number of elements, to the theory", TargetBound::AtMost(1.6), "");
+
+/// Memory while a large set is read.
+pub(crate) const FETCH_MEMORY: TargetPromise =
+    ("peak memory above idle, whole fetches of the largest set", TargetBound::AtMost(64.0), "MB");
+
 impl BenchTarget {
     /// A target with its result.
     pub(crate) fn new((name, wanted, unit): TargetPromise, measured: Option<f64>, detail: impl Into<String>) -> Self {

@@ -73,14 +73,14 @@ final class RefusedTest {
         });
     }
 
-    static void dataTypesAreUnknown(RiakClient unused) throws Exception {
+    static void dataTypesNeedTheirBucketType(RiakClient unused) throws Exception {
         oneConnection(client -> {
-            String fetch = "Unknown message code: 80";
+            String fetch = "`undefined` is not a supported type";
             Larder.refused(client, new FetchCounter.Builder(TYPED).build(), fetch);
             Larder.refused(client, new FetchSet.Builder(TYPED).build(), fetch);
             Larder.refused(client, new FetchMap.Builder(TYPED).build(), fetch);
             Larder.refused(client, new FetchHll.Builder(TYPED).build(), fetch);
-            String update = "Unknown message code: 82";
+            String update = "Bucket datatype `undefined` is not a supported type";
             Larder.refused(client, new UpdateCounter.Builder(TYPED, new CounterUpdate(1)).build(), update);
             Larder.refused(client, new UpdateSet.Builder(TYPED, new SetUpdate().add("a")).build(), update);
             MapUpdate map = new MapUpdate().update("n", new CounterUpdate(1));

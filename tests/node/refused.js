@@ -33,14 +33,18 @@ run({
     }
   }),
 
-  data_types_are_unknown: oneConnection(async (client) => {
-    await refused(call(client, 'fetchCounter', TYPED), 'Unknown message code: 80');
-    await refused(call(client, 'updateCounter', { ...TYPED, increment: 1 }), 'Unknown message code: 82');
-    await refused(call(client, 'fetchSet', TYPED), 'Unknown message code: 80');
-    await refused(call(client, 'updateSet', { ...TYPED, additions: ['a'] }), 'Unknown message code: 82');
-    await refused(call(client, 'fetchMap', TYPED), 'Unknown message code: 80');
+  data_types_need_their_bucket_type: oneConnection(async (client) => {
+    const fetch = '`undefined` is not a supported type';
+    const update = 'Bucket datatype `undefined` is not a supported type';
+    await refused(call(client, 'fetchCounter', TYPED), fetch);
+    await refused(call(client, 'updateCounter', { ...TYPED, increment: 1 }), update);
+    await refused(call(client, 'fetchSet', TYPED), fetch);
+    await refused(call(client, 'updateSet', { ...TYPED, additions: ['a'] }), update);
+    await refused(call(client, 'fetchMap', TYPED), fetch);
     const op = new Riak.Commands.CRDT.UpdateMap.MapOperation().incrementCounter('n', 1);
-    await refused(call(client, 'updateMap', { ...TYPED, op }), 'Unknown message code: 82');
+    await refused(call(client, 'updateMap', { ...TYPED, op }), update);
+    const missing = call(client, 'fetchSet', { ...AT, bucketType: 'nosuch' });
+    await refused(missing, 'Error no bucket type `<<"nosuch">>`');
   }),
 
   index_queries_are_not_enabled: oneConnection(async (client) => {

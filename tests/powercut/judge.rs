@@ -102,34 +102,40 @@ impl CutJudge<'_> {
     /// Reads; an interrupted answer has status 0.
     fn get(&mut self, api: CutApi, target: &str) -> HttpResponse {
         let answer = match api {
-            CutApi::Kv => self.client.try_send(&HttpRequest::get(target)),
             CutApi::S3 => self.s3.try_call("GET", target, ""),
+            _ => self.client.try_send(&HttpRequest::get(target)),
         };
         answer.unwrap_or_else(|error| HttpResponse { status: 0, headers: Vec::new(), body: error.to_string().into() })
     }
 
     /// Reads a key; returns whether it is present.
     fn read(&mut self, key: &CutKey, possible: &PossibleAfterCut) -> bool {
-        let between = if key.api == CutApi::Kv { "/keys/" } else { "/" };
-        let answer = self.get(key.api, &format!("{}{between}{}", key.bucket, key.name));
-        let found = match answer.status {
-            200 => Some(answer.body.as_slice()),
-            404 => None,
-            status => {
-                let violation =
-                    if possible.durable { Violation::DurableKeyUnreadable } else { Violation::BufferedKeyUnreadable };
-                let expected = expected(possible);
-                self.report(violation, format!("{key}: {expected}, found {status} {}", shortened(&answer.text(), 200)));
-                return true;
-            }
-        };
-        if !possible.values.iter().any(|made| self.bodies.matches(*made, found)) {
-            let text = found.map_or_else(|| "nothing".to_owned(), |found| self.bodies.name(found));
+        let answer = self.get(key.api, &key.path());
+        if ![200, 404].contains(&answer.status) {
             let violation =
-                if text.contains("no client") { Violation::OtherBytes } else { Violation::DurableWriteLost };
-            self.report(violation, format!("{key}: {}, found {text}", expected(possible)));
+                if possible.durable { Violation::DurableKeyUnreadable } else { Violation::BufferedKeyUnreadable };
+            let (expected, status) = (expected(possible), answer.status);
+            self.report(violation, format!("{key}: {expected}, found {status} {}", shortened(&answer.text(), 200)));
+            return true;
         }
-        found.is_some()
+        let is_there = answer.status == 200;
+        let (is_possible, found) = match key.api {
+            CutApi::Kv | CutApi::S3 => {
+                let found = is_there.then_some(answer.body.as_slice());
+                let name = found.map_or_else(|| "nothing".to_owned(), |found| self.bodies.name(found));
+                (possible.values.iter().any(|made| self.bodies.matches(*made, found)), name)
+            }
+            CutApi::Counter | CutApi::Element | CutApi::Map => match found_datatype(key.api, &answer) {
+                Ok(found) => (possible.values.contains(&found), format!("{found:?}")),
+                Err(text) => (false, text),
+            },
+        };
+        if !is_possible {
+            let violation =
+                if found.contains("no client") { Violation::OtherBytes } else { Violation::DurableWriteLost };
+            self.report(violation, format!("{key}: {}, found {found}", expected(possible)));
+        }
+        is_there
     }
 
     /// Checks that the listing of each bucket shows the keys that are present.
@@ -140,7 +146,7 @@ impl CutJudge<'_> {
             let there: BTreeSet<String> = read
                 .iter()
                 .filter(|key| (key.api, key.bucket.as_str()) == (api, bucket))
-                .map(|key| key.name.clone())
+                .map(|key| key.listed_name().to_owned())
                 .collect();
             match listed {
                 Ok(listed) if listed == there => {}
@@ -158,11 +164,11 @@ impl CutJudge<'_> {
     }
 
     fn listed(&mut self, api: CutApi, bucket: &str) -> Result<BTreeSet<String>, String> {
-        let target = if api == CutApi::Kv { format!("{bucket}/keys?keys=true") } else { bucket.to_owned() };
+        let target = if api == CutApi::S3 { bucket.to_owned() } else { format!("{bucket}/keys?keys=true") };
         let answer = self.get(api, &target);
         let names: Vec<String> = match (answer.status, api) {
             (404, _) => Vec::new(),
-            (200, CutApi::Kv) => {
+            (200, CutApi::Kv | CutApi::Counter | CutApi::Element | CutApi::Map) => {
                 let keys = answer.json()["keys"].as_array().cloned().unwrap_or_default();
                 keys.iter().filter_map(|key| key.as_str().map(str::to_owned)).collect()
             }
@@ -190,6 +196,23 @@ impl CutJudge<'_> {
             self.report(Violation::NoWrite, format!("a PUT is answered {put}, the GET after it {got}"));
         }
     }
+}
+
+/// The value of a data type in an answer, as a writer's ledger has it.
+fn found_datatype(api: CutApi, answer: &HttpResponse) -> Result<Option<CutBody>, String> {
+    if answer.status == 404 {
+        return Ok(None);
+    }
+    let json = answer.json();
+    if api == CutApi::Element {
+        return Ok((json["present"] == true).then_some(CutBody::number(1)));
+    }
+    let total = if api == CutApi::Map { &json["value"]["n_counter"] } else { &json["value"] };
+    let register = json["value"]["in_map"]["n_register"].as_str().and_then(|text| text.parse().ok());
+    if api == CutApi::Map && total.as_u64() != register {
+        return Err(format!("half a batch, that no client wrote: {json}"));
+    }
+    total.as_u64().map(|total| Some(CutBody::number(total))).ok_or_else(|| format!("no client wrote {json}"))
 }
 
 fn expected(possible: &PossibleAfterCut) -> String {

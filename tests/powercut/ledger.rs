@@ -19,9 +19,24 @@ pub enum CutApi {
     Kv,
     /// The S3 interface.
     S3,
+    /// A counter: its value is the seed of its body.
+    Counter,
+    /// An element of a set, `key?element=…`: it has a body while it is there.
+    Element,
+    /// A map whose counter and register have the same value, the seed of its body.
+    Map,
 }
 
-/// A key of either interface.
+/// Names of the interfaces in a record.
+const API_NAMES: &[(CutApi, &str)] = &[
+    (CutApi::Kv, "kv"),
+    (CutApi::S3, "s3"),
+    (CutApi::Counter, "counter"),
+    (CutApi::Element, "element"),
+    (CutApi::Map, "map"),
+];
+
+/// A key of one of the interfaces.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CutKey {
     /// The interface.
@@ -76,7 +91,29 @@ pub struct PossibleAfterCut {
     pub values: Vec<Option<CutBody>>,
 }
 
+impl CutKey {
+    /// The path of its value.
+    pub fn path(&self) -> String {
+        let between = match self.api {
+            CutApi::Kv => "/keys/",
+            CutApi::S3 => "/",
+            CutApi::Counter | CutApi::Element | CutApi::Map => "/datatypes/",
+        };
+        format!("{}{between}{}", self.bucket, self.name)
+    }
+
+    /// Its name in a listing: elements of one set have one.
+    pub fn listed_name(&self) -> &str {
+        self.name.split_once('?').map_or(&self.name, |(name, _)| name)
+    }
+}
+
 impl CutBody {
+    /// The body of a value that is a number.
+    pub fn number(value: u64) -> Self {
+        Self { seed: value, size: 0 }
+    }
+
     /// The bytes.
     pub fn bytes(self) -> Vec<u8> {
         SplitMix64::new(self.seed).bytes(self.size)
@@ -120,10 +157,7 @@ impl CutLedger {
 
 impl Display for CutKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let api = match self.api {
-            CutApi::Kv => "kv",
-            CutApi::S3 => "s3",
-        };
+        let api = API_NAMES.iter().find(|(api, _)| *api == self.api).map_or("", |(_, name)| name);
         write!(f, "{api} {} {}", self.bucket, self.name)
     }
 }
@@ -161,8 +195,8 @@ impl FromStr for CutLedger {
                     let made = |(seed, size): (&str, &str)| {
                         Some(CutBody { seed: seed.parse().ok()?, size: size.parse().ok()? })
                     };
-                    let api = if api == "kv" { CutApi::Kv } else { CutApi::S3 };
-                    sent.parse().ok().map(|sent| {
+                    let api = API_NAMES.iter().find(|(_, name)| *name == api).map(|(api, _)| *api);
+                    api.zip(sent.parse().ok()).map(|(api, sent)| {
                         let key = CutKey { api, bucket: bucket.to_owned(), name: name.to_owned() };
                         let to = to.split_once(':').and_then(made);
                         let change =

@@ -1,7 +1,7 @@
 //! A power cut at any moment loses no change that was answered as durable.
 //!
 //! ```text
-//! record     a server under strace: its calls, and the answers of its clients   trace, workload, ledger
+//! record     a server under strace: its calls, and the answers of its clients   trace, workload, datatypes, ledger
 //! disk       the bytes and names that a sync had covered at each call           replay, content, image
 //! cuts       at any call: bytes that no sync covers are kept, dropped or torn
 //! judge      starts a server on the remaining files, reads every key, lists, writes
@@ -23,6 +23,7 @@
 
 mod content;
 mod cuts;
+mod datatypes;
 mod disk;
 mod image;
 mod judge;

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use larder_tests::{HttpClient, HttpRequest, LarderNode, S3Client, SplitMix64, wait};
 
+use crate::datatypes::DatatypeWriter;
 use crate::ledger::{CutApi, CutBody, CutKey, CutLedger, SentChange, WallMicros};
 
 /// The buckets of the key-value interface, and how many of ten keys each has.
@@ -22,6 +23,9 @@ const TYPES: &[(&str, &str)] = &[
     ("lww", r#"{"props":{"last_write_wins":true,"dvv_enabled":false}}"#),
     ("strong", r#"{"props":{"consistent":true}}"#),
     ("once", r#"{"props":{"write_once":true}}"#),
+    ("counters", r#"{"props":{"datatype":"counter"}}"#),
+    ("sets", r#"{"props":{"datatype":"set"}}"#),
+    ("maps", r#"{"props":{"datatype":"map"}}"#),
 ];
 /// The bucket of S3.
 const S3_BUCKET: &str = "/powercut";
@@ -30,7 +34,7 @@ const WRITERS: usize = 2;
 /// Keys that a writer overwrites in each bucket.
 const KEYS: usize = 5;
 /// The longest pause between two changes of a writer, in milliseconds: time for the sweepers.
-const PAUSE_MAX: usize = 8;
+pub const PAUSE_MAX: usize = 8;
 /// The least size of a part that is not the last one.
 const PART_MIN: usize = 5 << 20;
 
@@ -63,6 +67,7 @@ pub fn prepare(node: &LarderNode) {
 /// Runs all writers and adds their changes to the ledger.
 pub fn run(node: &LarderNode, plan: WorkloadPlan, random: &mut SplitMix64, ledger: &mut CutLedger) {
     let changes = Mutex::new(&mut ledger.changes);
+    let mut of_datatypes = DatatypeWriter::new(node.client(), plan, random);
     let mut writer = |number: usize| WorkloadWriter {
         client: node.client(),
         s3: node.s3_admin(),
@@ -73,6 +78,7 @@ pub fn run(node: &LarderNode, plan: WorkloadPlan, random: &mut SplitMix64, ledge
         once: Vec::new(),
     };
     thread::scope(|scope| {
+        scope.spawn(|| of_datatypes.work(&changes));
         for number in 0..2 * WRITERS {
             let (mut writer, changes) = (writer(number), &changes);
             scope.spawn(move || writer.work(number < WRITERS, changes));
@@ -166,7 +172,8 @@ impl WorkloadWriter {
 
     /// Puts or deletes a key; with `buffered` the answer does not wait for the disk.
     fn send_kv(&mut self, bucket: &str, name: &str, to: Option<CutBody>, buffered: bool) -> SentChange {
-        let url = format!("{bucket}/keys/{name}");
+        let key = CutKey { api: CutApi::Kv, bucket: bucket.to_owned(), name: name.to_owned() };
+        let url = key.path();
         let (method, body) = to.map_or(("DELETE", Vec::new()), |made| ("PUT", made.bytes()));
         let target = if buffered { format!("{url}?dw=0") } else { url.clone() };
         let mut request =
@@ -179,7 +186,6 @@ impl WorkloadWriter {
         let sent = now();
         let answer = self.client.send(&request);
         assert!([204, 404].contains(&answer.status), "{method} {target}: {} {}", answer.status, answer.text());
-        let key = CutKey { api: CutApi::Kv, bucket: bucket.to_owned(), name: name.to_owned() };
         SentChange { key, to, sent, answered: Some(now()), durable: self.plan.durable && !buffered }
     }
 

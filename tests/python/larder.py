@@ -20,6 +20,18 @@ def client():
     )
 
 
+def refused(client, call, http, pbc):
+    """Fails unless the server refuses the call with this text: over HTTP the client mostly reports its status alone."""
+    try:
+        answer = call()
+    except riak.RiakError as error:
+        wanted = http if client.protocol == "http" else pbc
+        assert wanted in str(error), str(error)
+        assert client.ping()
+        return
+    raise AssertionError("answered %r" % (answer,))
+
+
 def run(module):
     """Runs every function of the calling script whose name starts with test_, each with a client of its own."""
     failed = 0

@@ -72,6 +72,11 @@ fn it_shares_a_pool_of_connections() {
 }
 
 #[test]
+fn it_updates_and_reads_data_types() {
+    crate::check_datatypes(check, "DatatypesTest");
+}
+
+#[test]
 fn it_reports_what_is_refused() {
     check("RefusedTest");
 }

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use larder_tests::{LarderNode, Process};
+use larder_tests::{LarderNode, Process, TestEngine};
 
 /// The longest time of one script.
 const TIME: Duration = Duration::from_secs(120);
@@ -27,13 +27,27 @@ fn scripts(language: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(language)
 }
 
-/// Runs a script, which must succeed, against a server with three types: `sleeping` is not active.
+/// A type for each data type.
+const DATATYPES: [(&str, &str); 5] =
+    [("counters", "counter"), ("sets", "set"), ("gsets", "gset"), ("maps", "map"), ("hlls", "hll")];
+
+/// Runs a script of data types with `check`, where the engine has them.
+fn check_datatypes(check: fn(&str), script: &str) {
+    if TestEngine::is_local_for("data types") {
+        check(script);
+    }
+}
+
+/// Runs a script, which must succeed, against a server with types for objects and data types: `sleeping` is not active.
 #[track_caller]
 fn check(script: &str, command: &mut Command) {
     let node = LarderNode::start(&["--durability", "buffered", "--pb", "127.0.0.1:0", "--object-size-max", "16MiB"]);
     let admin = node.admin();
     admin.active_type("many", r#"{"props":{"n_val":1}}"#);
     admin.active_type("single", r#"{"props":{"allow_mult":false}}"#);
+    for (name, datatype) in DATATYPES {
+        admin.active_type(name, &format!(r#"{{"props":{{"datatype":"{datatype}"}}}}"#));
+    }
     admin.check(&["bucket-type", "create", "sleeping"], "sleeping created\n");
     command
         .current_dir(node.home().path())

@@ -46,6 +46,11 @@ fn it_lists_keys_and_buckets() {
 }
 
 #[test]
+fn it_updates_and_reads_data_types() {
+    crate::check_datatypes(check, "datatypes.py");
+}
+
+#[test]
 fn it_reports_what_is_refused() {
     check("refused.py");
 }

@@ -4,9 +4,12 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::thread;
 use std::time::Duration;
 
+use larder_testkit::SplitMix64;
 use larder_testkit::http::HttpClient;
 use larder_testkit::s3::S3Client;
 use tempfile::TempDir;
@@ -312,6 +315,27 @@ impl LarderNode {
         if let Some(mut process) = self.process.take() {
             process.kill();
         }
+    }
+
+    /// Ends it with SIGKILL after a pause, under the load of writers. Each has its number, a client and random numbers of its own,
+    /// and ends without an answer, or once the flag is set.
+    pub fn kill_under<T: Send>(
+        &mut self,
+        pause: Duration,
+        random: &mut SplitMix64,
+        writers: &mut [T],
+        write: impl Fn(usize, &mut T, &mut HttpClient, &mut SplitMix64, &AtomicBool) + Sync,
+    ) {
+        let (stop, address) = (AtomicBool::new(false), self.http());
+        thread::scope(|scope| {
+            for (number, writer) in writers.iter_mut().enumerate() {
+                let (mut random, stop, write) = (SplitMix64::new(random.number()), &stop, &write);
+                scope.spawn(move || write(number, writer, &mut HttpClient::new(address), &mut random, stop));
+            }
+            thread::sleep(pause);
+            self.kill();
+            stop.store(true, Ordering::Relaxed);
+        });
     }
 
     /// Pauses it (SIGSTOP): its connections stay, and it answers nothing.

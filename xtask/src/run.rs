@@ -1,5 +1,6 @@
 //! Running stages one after the other.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::report::{StageEnd, StageOutcome, StageReport, last_line, table};
@@ -8,6 +9,8 @@ use crate::stages::{STAGES, Stage, named};
 
 /// The longest time of a cold run on two cores.
 const BUDGET: Duration = Duration::from_secs(40 * 60);
+/// Free bytes that a stage needs: stores refuse writes on a full disk, so tests would fail for a cause that they do not name.
+const FREE_MIN: u64 = 3 << 30;
 
 /// The stages of a run, and whether it goes on after a failure.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -83,7 +86,7 @@ pub(crate) fn stages(shell: &Shell, options: &StageOptions) -> Vec<StageReport> 
 fn timed(stage: &Stage, shell: &Shell) -> (StageOutcome, Duration) {
     println!("\n== {}: {}", stage.name, stage.shows);
     let start = Instant::now();
-    let outcome = match (stage.run)(shell) {
+    let outcome = match require_free_disk(shell.root()).and_then(|()| (stage.run)(shell)) {
         Ok(StageEnd::Passed) => StageOutcome::Passed,
         Ok(StageEnd::Skipped(why)) => {
             println!("SKIPPED: {why}");
@@ -95,6 +98,20 @@ fn timed(stage: &Stage, shell: &Shell) -> (StageOutcome, Duration) {
         }
     };
     (outcome, start.elapsed())
+}
+
+/// Refuses a disk on which tests of the store would fail.
+fn require_free_disk(root: &Path) -> Result<()> {
+    let disk =
+        rustix::fs::statvfs(root).map_err(|error| format!("the free space of the disk cannot be read: {error}"))?;
+    let free = disk.f_bavail * disk.f_frsize;
+    if free < FREE_MIN {
+        let [free, least] = [free, FREE_MIN].map(|bytes| bytes >> 20);
+        return Err(format!(
+            "the disk has {free} MiB free, a stage needs {least}: `cargo clean` frees what builds left"
+        ));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -9,46 +9,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use larder_api_riak::http::HttpSettings;
 use larder_gateway::Config;
+use larder_store::SystemClock;
 use larder_store::memory::MemoryStore;
-use larder_store::{CallOptions, Partition, Result, Row, Store, SystemClock};
 use larder_testkit::SplitMix64;
-use larder_testkit::hooked::{Hooked, MakeCall, StoreCall, StoreHook};
+use larder_testkit::at_once::ReadsAtOnce;
+use larder_testkit::hooked::Hooked;
 use larder_testkit::http::{HttpClient, HttpRequest, HttpResponse};
 use larder_testkit::pb::{PbClient, PbField, PbMessage};
 
 use support::RiakServer;
 
-/// A store that counts its reads at once, or makes none.
-struct AtOnce {
-    inner: Arc<MemoryStore>,
-    reads: Option<Arc<AtomicUsize>>,
-}
-
-impl StoreHook for AtOnce {
-    fn inner(&self) -> &dyn Store {
-        &*self.inner
-    }
-
-    async fn around<'a, T: Send>(
-        &'a self,
-        _call: StoreCall<'a>,
-        options: CallOptions,
-        make: MakeCall<'a, T>,
-    ) -> Result<T> {
-        make(options).await
-    }
-
-    fn read_at_once(&self, partition: &Partition) -> Option<Row> {
-        let reads = self.reads.as_ref()?;
-        let row = self.inner.try_read_lone_row(partition)?;
-        reads.fetch_add(1, Ordering::Relaxed);
-        Some(row)
-    }
-}
-
 /// A server over `memory`; with `reads` it reads at once, and counts that.
 fn server(memory: &Arc<MemoryStore>, clock: &Arc<SystemClock>, reads: Option<Arc<AtomicUsize>>) -> RiakServer {
-    let store = Arc::new(Hooked(Arc::new(AtOnce { inner: memory.clone(), reads })));
+    let store = Arc::new(Hooked(Arc::new(ReadsAtOnce { inner: memory.clone(), reads })));
     RiakServer::start_over(store, memory.clone(), clock.clone(), Config::default(), HttpSettings::default())
 }
 
@@ -188,7 +161,7 @@ fn a_read_at_once_answers_as_any_other() {
     for (bucket_type, key) in &objects {
         let path = path(bucket_type, key);
         let seen = other.get(&path);
-        values += usize::from(seen.status == 200 && *bucket_type != "strong");
+        let before = reads.load(Ordering::Relaxed);
         for request in requests(&path, &seen) {
             assert_eq!(answer(&mut one, &request), answer(&mut other, &request), "{}", request.head());
             compared += 1;
@@ -200,10 +173,19 @@ fn a_read_at_once_answers_as_any_other() {
             assert_eq!(one_pb.ask(9, &request), other_pb.ask(9, &request), "{bucket_type} {key} {request:?}");
             compared += 1;
         }
+        // Without reads at once the comparison would show nothing. Elsewhere a value may be in several rows: siblings, or what
+        // a write-once type has not cleared away yet.
+        let made = reads.load(Ordering::Relaxed) - before;
+        match *bucket_type {
+            "default" | "newest" if seen.status == 200 => {
+                values += 1;
+                assert!(made > 20, "{made} reads at once of {bucket_type} {key}");
+            }
+            "strong" => assert_eq!(made, 0, "{key}"),
+            _ => {}
+        }
     }
-    // Without reads at once the comparison would show nothing.
-    let reads = reads.load(Ordering::Relaxed);
-    assert!(values > 20 && reads > 20 * values, "{reads} reads at once of {values} values, {compared} answers");
+    assert!(values > 10, "{values} values, {compared} answers");
     at_once.stop();
     general.stop();
 }

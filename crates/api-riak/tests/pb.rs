@@ -9,6 +9,8 @@ mod support;
 mod connections;
 #[path = "pb/corpus.rs"]
 mod corpus;
+#[path = "pb/datatypes.rs"]
+mod datatypes;
 #[path = "pb/faces.rs"]
 mod faces;
 #[path = "pb/observed.rs"]
@@ -151,7 +153,6 @@ fn the_texts_of_errors_are_riaks() {
         (32, vec![Bytes(1, b"default"), Bytes(2, &n_2)], "Invalid bucket properties: no_default_update"),
         (25, vec![Bytes(1, b"b")], "Operation '{riak_kv,secondary_index}' is not enabled"),
         (27, vec![], "Unknown message code: 27"),
-        (80, vec![], "Unknown message code: 80"),
         (90, vec![], "Unknown message code: 90"),
         (255, vec![], "Security not enabled; STARTTLS not allowed."),
     ] {

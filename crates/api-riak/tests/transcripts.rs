@@ -40,13 +40,19 @@ macro_rules! transcripts {
 
 transcripts!(
     conditional,
+    counters,
+    datatype_parameters,
+    datatypes,
+    hlls_and_gsets,
     keys_and_buckets,
+    maps,
     methods,
     negotiation,
     not_built,
     objects,
     parameters,
     props,
+    sets,
     siblings,
     types
 );

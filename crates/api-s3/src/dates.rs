@@ -42,6 +42,9 @@ pub fn http_header(at: Timestamp) -> HeaderValue {
     HeaderValue::try_from(http(at)).unwrap_or(HeaderValue::from_static(""))
 }
 
+/// Bytes of the format of [`http`].
+const IMF_BYTES: usize = 29;
+
 /// The end of the year 9999, the last that these formats can write.
 const LATEST: Timestamp = Timestamp(253_402_300_799_999_999);
 
@@ -90,7 +93,11 @@ pub fn parse_any(text: &str) -> Option<Timestamp> {
     if text.len() > 64 || !text.is_ascii() {
         return None;
     }
-    parse_basic(text).or_else(|| parse_extended(text)).or_else(|| parse_with_month_name(text))
+    let as_most_write_it = (text.len() == IMF_BYTES).then(|| parse_http(text)).flatten();
+    as_most_write_it
+        .or_else(|| parse_basic(text))
+        .or_else(|| parse_extended(text))
+        .or_else(|| parse_with_month_name(text))
 }
 
 /// Parses `20060102T150405Z`, the only format of version 4 signatures.

@@ -7,7 +7,7 @@ use hyper::header::HeaderMap;
 use larder_gateway::objects::{Error, Objects};
 use larder_model::objects::User;
 
-use crate::auth::{self, AuthRequest, AuthScheme, RequestSignature, VerifiedSignature};
+use crate::auth::{self, AuthRequest, AuthScheme, RequestSignature, SigningKeys, VerifiedSignature};
 use crate::errors::{S3Error, gateway};
 
 /// The authenticated identity of a request.
@@ -30,10 +30,14 @@ impl Identity {
 ///
 /// # Errors
 /// The errors of a bad signature; `InvalidAccessKeyId`; `AccessDenied` for a disabled user.
-pub(crate) async fn authenticate(objects: &Objects, request: &AuthRequest<'_>) -> Result<Identity, S3Error> {
+pub(crate) async fn authenticate(
+    objects: &Objects,
+    keys: &SigningKeys,
+    request: &AuthRequest<'_>,
+) -> Result<Identity, S3Error> {
     let Some(signature) = RequestSignature::of(request)? else { return Ok(Identity::default()) };
     let user = user_of_key(objects, signature.access_key()).await?;
-    let signature = signature.verify(request, &user.secret)?;
+    let signature = signature.verify(request, &user.secret, keys)?;
     // Only the holder of the secret learns that the user is disabled.
     let user = require_enabled(user)?;
     Ok(Identity { user: Some(user), signature: Some(signature) })

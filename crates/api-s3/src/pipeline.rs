@@ -20,7 +20,7 @@ use larder_model::objects::Tag;
 use larder_model::objects::access::AccessContext;
 use parking_lot::Mutex;
 
-use crate::auth::{self, AuthScheme, Payload};
+use crate::auth::{self, AuthScheme, Payload, SigningKeys};
 use crate::background::BackgroundTasks;
 use crate::body::RequestBody;
 use crate::call::{S3Call, joined};
@@ -46,6 +46,7 @@ const UNKNOWN: &str = "Unknown";
 pub struct S3Service {
     objects: Arc<Objects>,
     settings: Arc<S3Settings>,
+    keys: Arc<SigningKeys>,
     background: BackgroundTasks,
 }
 
@@ -74,7 +75,7 @@ impl S3Service {
     #[must_use]
     pub fn new(objects: Arc<Objects>, settings: S3Settings) -> Self {
         let background = BackgroundTasks::new(Arc::clone(&objects.gateway));
-        Self { objects, settings: Arc::new(settings), background }
+        Self { objects, settings: Arc::new(settings), keys: Arc::default(), background }
     }
 
     pub(crate) fn settings(&self) -> &S3Settings {
@@ -88,7 +89,7 @@ impl S3Service {
 
     /// The 503 `SlowDown` response of an overloaded server.
     pub(crate) fn busy(&self) -> S3Response {
-        let id = self.objects.gateway.core.new_unique_name();
+        let id = self.objects.gateway.core.new_request_id();
         let mut response = S3Error::from(Code::SlowDown).into_response("", &id, false);
         insert_common_headers(&mut response, &id);
         response
@@ -97,13 +98,13 @@ impl S3Service {
     /// Serves one request. A panic becomes a 500 response.
     pub async fn handle(&self, requester: &Requester<'_>, request: Request<Incoming>) -> S3Response {
         let gateway = &self.objects.gateway;
-        let begun = gateway.core.monotonic();
+        let begun = tracing::enabled!(tracing::Level::DEBUG).then(|| gateway.core.monotonic());
         let (mut parts, body) = request.into_parts();
         let host = host_of(&parts);
         let query = S3Query::parse(parts.uri.query());
         let restored = auth::restore_headers(&query, &mut parts.headers);
         let head = RequestHead {
-            id: gateway.core.new_unique_name(),
+            id: gateway.core.new_request_id(),
             now: gateway.core.now(),
             source: RequestSource::of(requester.address, &parts.headers, &self.settings.proxies),
             addressing: AddressingStyle::of_host(Some(&host), &self.settings.roots),
@@ -125,7 +126,7 @@ impl S3Service {
             host = head.host,
             path = head.parts.uri.path(),
             status = response.status().as_u16(),
-            micros = gateway.core.monotonic().saturating_sub(begun).as_micros(),
+            micros = begun.map(|begun| gateway.core.monotonic().saturating_sub(begun).as_micros()),
             "answered"
         );
         response
@@ -156,22 +157,47 @@ impl S3Service {
             Support::NotImplemented => return Err(not_offered(operation)),
             // Health checks must succeed while the server is saturated.
             Support::Implemented(S3Operation::AdminPing | S3Operation::AdminHeadPing) => None,
-            _ => Some(Arc::new(self.admit()?)),
+            _ => Some(self.admit()?),
         };
         // The admission slot is taken before the user is looked up, so that lookups are bounded under load.
-        let identity = identity::authenticate(&self.objects, &self.auth_request(head)).await?;
+        let identity = identity::authenticate(&self.objects, &self.keys, &self.auth_request(head)).await?;
         trace.caller = identity.user.as_ref().map(|user| user.key_id.clone());
+        if let Some(response) = self.read_at_once(head, operation, &target, &identity) {
+            return Ok(response);
+        }
         // Memory is reserved after the signature is verified: unauthenticated clients cannot exhaust it with forged
         // requests.
         let body = self.body(operation, body, &parts.headers, &identity).await?;
         trace.received = body.byte_counter();
-        let call = S3Call { admitted, ..self.call(head, operation, target, identity, body) };
+        let call = S3Call { admitted: admitted.map(Arc::new), ..self.call(head, operation, target, identity, body) };
         match operation.support {
             Support::NotImplemented => Err(not_offered(operation)),
             Support::ConfigStub(stub) => unsupported_config::respond(&call, stub).await,
             // Boxed, so that the small futures of most requests do not reserve the size of the largest one.
             Support::Implemented(op) => ops::run(op, &call).boxed().await,
         }
+    }
+
+    /// The answer to a read of an object in its row, which needs neither a wait nor a call of its own; `None`: the operation
+    /// runs as every other.
+    fn read_at_once(
+        &self,
+        head: &RequestHead,
+        operation: &'static OperationSpec,
+        target: &ResourcePath,
+        identity: &Identity,
+    ) -> Option<S3Response> {
+        let Support::Implemented(S3Operation::GetObject | S3Operation::HeadObject) = operation.support else {
+            return None;
+        };
+        // A body is refused by its headers, or stays unread.
+        if !matches!(Payload::of(&head.parts.headers), Ok(Payload::Unsigned | Payload::Sha256(_))) {
+            return None;
+        }
+        let caller = Caller { user: identity.user.clone(), action: operation.action, ..Caller::default() };
+        let (parts, scheme) = (&head.parts, identity.scheme());
+        let request = ((&parts.method, target), (&head.query, &parts.headers));
+        ops::at_once(&self.objects, request.0, request.1, caller, || access_context(head, scheme))
     }
 
     fn admit(&self) -> Result<AdmissionGuard, S3Error> {

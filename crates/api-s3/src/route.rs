@@ -87,8 +87,9 @@ pub fn route(
         return Err(Code::NoSuchKey.into());
     }
     let fits = |operation: &&OperationSpec| {
-        let header = operation.header.is_none_or(|name| headers.contains_key(name));
-        operation.method == *method && header && operation.query_params.iter().all(|key| has(query, key))
+        operation.method == *method
+            && operation.query_params.iter().all(|key| has(query, key))
+            && operation.header.is_none_or(|name| headers.contains_key(name))
     };
     let found = of_scope().filter(fits).max_by_key(|operation| specificity(operation));
     if !matches!(kind, ResourceKind::Admin(_))

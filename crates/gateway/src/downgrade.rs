@@ -47,6 +47,11 @@ impl DowngradableCall {
         Self { options, copies, floor, may_have_happened: false }
     }
 
+    /// Whether no failure of this try leads to another one.
+    pub(crate) fn is_last_try(&self) -> bool {
+        replicas_required(self.options.level, self.copies) <= self.floor
+    }
+
     /// Whether the call may be repeated at a lower level after a time-out.
     fn can_downgrade(&self) -> bool {
         replicas_required(self.options.level, self.copies) > self.floor.max(UNANSWERED_FLOOR)
@@ -73,8 +78,15 @@ impl DowngradableCall {
                 self.options.level = level;
                 Ok(())
             }
-            _ if self.may_have_happened => Err(StoreError::new(Kind::TimedOut, error.context)),
-            _ => Err(error),
+            _ => Err(self.final_error(error)),
+        }
+    }
+
+    /// The error to answer after the last try failed with `error`.
+    pub(crate) fn final_error(&self, error: StoreError) -> StoreError {
+        match self.may_have_happened {
+            true => StoreError::new(Kind::TimedOut, error.context),
+            false => error,
         }
     }
 }

@@ -5,6 +5,7 @@ use bytes::Bytes;
 
 use larder_model::address::AddressError;
 use larder_model::causality::{ContextError, FailedCondition};
+use larder_model::datatypes::DatatypeError;
 use larder_model::props::PropsError;
 use larder_store as store;
 
@@ -31,10 +32,8 @@ pub enum QuorumParam {
 pub enum Feature {
     /// Pre- and post-commit hooks.
     Hooks,
-    /// Data types over their own resource.
+    /// Data types, and the counters of Riak 1.4.
     DataTypes,
-    /// Legacy counters.
-    Counters,
     /// Secondary-index queries.
     SecondaryIndexes,
     /// MapReduce.
@@ -58,7 +57,6 @@ impl Feature {
         match self {
             Self::Hooks => "commit hooks",
             Self::DataTypes => "data types",
-            Self::Counters => "legacy counters",
             Self::SecondaryIndexes => "secondary index queries",
             Self::MapReduce => "MapReduce",
             Self::LinkWalking => "link walking",
@@ -142,6 +140,18 @@ pub enum Error {
     /// The request's body broke off or was malformed.
     #[error("the request body could not be read: {0}")]
     BrokenBody(String),
+    /// A data type refused the request; nothing was changed.
+    #[error("{0}")]
+    Datatype(DatatypeError),
+    /// The bucket's values are no data type, or not one with this operation.
+    #[error("the values of this bucket are no such data type")]
+    NotDatatype,
+    /// The bucket's values are a data type, which changes by its own operations alone.
+    #[error("the values of this bucket are a data type: update it by its own operations")]
+    DatatypePut,
+    /// A data type in a bucket without `allow_mult`.
+    #[error("data types need allow_mult=true")]
+    DatatypeNeedsSiblings,
     /// Refused until it is built.
     #[error("{} are not available yet", .0.name())]
     NotBuilt(Feature),
@@ -172,6 +182,16 @@ pub enum Error {
     /// The store failed in another way.
     #[error("{0}")]
     Internal(String),
+}
+
+impl From<DatatypeError> for Error {
+    fn from(error: DatatypeError) -> Self {
+        match error {
+            DatatypeError::Context(error) => Self::Context(error),
+            DatatypeError::Damaged(_) => Self::Damaged(error.to_string()),
+            refused => Self::Datatype(refused),
+        }
+    }
 }
 
 impl From<store::Error> for Error {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use larder_store::{Batch, CallOptions, ConsistencyLevel, Durability, Partition, ReadQuery, RowPage};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
 use crate::adaptive_timeout::AdaptiveTimeout;
@@ -84,6 +84,14 @@ impl GatewayCore {
         format!("{head}{tail}")
     }
 
+    /// The id of a request, for its answer and log lines: 22 digits in base 62. No other has it, but a client could compute the
+    /// next one from it.
+    pub fn new_request_id(&self) -> String {
+        let unique = u128::from(self.names_made.fetch_add(1, Ordering::Relaxed));
+        let mixed = larder_model::hash::fast128(&(u128::from(self.ports.actor.0) << 64 | unique).to_be_bytes());
+        larder_model::hash::base62_digits(mixed).iter().map(|digit| char::from(*digit)).collect()
+    }
+
     /// Reads a page at a quorum, under the options of the gateway's own calls.
     pub(crate) async fn read_at_quorum(&self, partition: &Partition, query: &ReadQuery) -> Result<RowPage> {
         Ok(self.ports.store.read(partition, query, &internal_options(ConsistencyLevel::Quorum)).await?)
@@ -94,7 +102,7 @@ impl GatewayCore {
         Ok(self.ports.store.apply(batch, &internal_options(ConsistencyLevel::Quorum)).await?)
     }
 
-    /// Admits a request of an edge that does not go through [`Self::admit_and_measure`]: `requests_max` at once, over all edges.
+    /// Admits a request of an edge that does not go through [`Self::begin`]: `requests_max` at once, over all edges.
     ///
     /// # Errors
     /// [`Error::Overloaded`].
@@ -108,27 +116,48 @@ impl GatewayCore {
         self.admission.available_permits() == 0
     }
 
-    /// Runs one operation: admits, counts and times it.
-    pub(crate) async fn admit_and_measure<T>(&self, op: KvOp, work: impl Future<Output = Result<T>>) -> Result<T> {
-        self.admit_and_measure_as(op, |_| RequestOutcome::Ok, work).await
-    }
-
-    /// As [`Self::admit_and_measure`], for results that do not all count as [`RequestOutcome::Ok`].
-    pub(crate) async fn admit_and_measure_as<T>(
-        &self,
-        op: KvOp,
-        outcome: fn(&T) -> RequestOutcome,
-        work: impl Future<Output = Result<T>>,
-    ) -> Result<T> {
-        let Ok(_admitted) = self.admission.try_acquire() else {
+    /// Admits an operation, counts it as active, and begins to time it.
+    ///
+    /// # Errors
+    /// [`Error::Overloaded`].
+    pub(crate) fn begin(&self, op: KvOp) -> Result<MeasuredRequest<'_>> {
+        let Ok(admitted) = self.admission.try_acquire() else {
             return Err(Error::Overloaded { retry_after: 1 });
         };
-        let _active = self.metrics.begin_request(op);
-        let begun = self.ports.clock.monotonic();
+        let active = self.metrics.begin_request(op);
+        Ok(MeasuredRequest { core: self, op, begun: self.monotonic(), _admitted: admitted, active })
+    }
+
+    /// Runs one operation: admits, counts and times it. The future of the work is held twice; large ones use [`Self::begin`].
+    pub(crate) async fn admit_and_measure<T>(&self, op: KvOp, work: impl Future<Output = Result<T>>) -> Result<T> {
+        let request = self.begin(op)?;
         let result = work.await;
-        let now = self.ports.clock.monotonic();
+        request.end(result, |_| RequestOutcome::Ok)
+    }
+}
+
+/// An admitted operation, active until it is dropped and timed until it is ended.
+#[must_use = "an operation that is not ended counts in no histogram"]
+pub(crate) struct MeasuredRequest<'a> {
+    core: &'a GatewayCore,
+    op: KvOp,
+    begun: Duration,
+    _admitted: SemaphorePermit<'a>,
+    active: InFlight<'a>,
+}
+
+impl MeasuredRequest<'_> {
+    /// From now on it is an operation of this kind, which was not known when it began.
+    pub(crate) fn becomes(&mut self, op: KvOp) {
+        self.active = self.core.metrics.begin_request(op);
+        self.op = op;
+    }
+
+    /// Records the result and the time that it took; returns the result. `outcome` classes the successes.
+    pub(crate) fn end<T>(self, result: Result<T>, outcome: fn(&T) -> RequestOutcome) -> Result<T> {
+        let now = self.core.monotonic();
         let outcome = result.as_ref().map_or_else(Error::outcome, outcome);
-        self.metrics.record_request(op, now.saturating_sub(begun), outcome, now);
+        self.core.metrics.record_request(self.op, now.saturating_sub(self.begun), outcome, now);
         result
     }
 }

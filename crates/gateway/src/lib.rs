@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! Objects ──> Gateway ─┬─ kv       objects: get, put, delete; views: keys of a bucket, buckets of a type
+//!                      │           datatypes: counters, sets, maps, HyperLogLogs
 //! S3: buckets,         ├─ types    bucket types, properties; a copy of the catalogue, kept fresh
 //! objects, users       └─ members  the gateways that run; the lease: until when the others wait for this one
 //!   under them:
@@ -20,6 +21,7 @@ mod clock_issuer;
 mod cluster;
 mod config;
 mod contention;
+pub mod datatypes;
 mod downgrade;
 mod error;
 mod gateway;

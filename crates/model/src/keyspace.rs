@@ -18,6 +18,7 @@
 //! users              "users"                         user, access key, e-mail; the head orders changes
 //! gc marks           blob id                         a sweeper's mark
 //! usage              access key id                   hour, node, operation
+//! datatypes          type, bucket, key, shard 0      clocks, markers, parts of the value (`datatypes/row_name.rs`)
 //! ```
 //! Plain and guarded tables never share rows. Numbers and layouts are part of the format, see `docs/format.md`.
 
@@ -74,6 +75,8 @@ coded! {
         GcMarks = 15, "doomed";
         /// Requests and bytes of S3 users, by the hour.
         Usage = 16, "usage";
+        /// Counters, sets, maps and HyperLogLogs.
+        DataTypes = 17, "datatypes";
     }
 }
 
@@ -85,7 +88,7 @@ impl Table {
             Self::Objects | Self::Consistent | Self::Marks | Self::Uploads | Self::GcMarks => Layout::Packed,
             Self::Keys | Self::Buckets | Self::Catalogue | Self::Members => Layout::Wide,
             Self::Heads | Self::Entries | Self::UploadEntries | Self::Parts | Self::Manifests => Layout::Wide,
-            Self::Users | Self::Usage => Layout::Wide,
+            Self::Users | Self::Usage | Self::DataTypes => Layout::Wide,
         }
     }
 
@@ -126,6 +129,16 @@ impl Partition {
         Self { table: if consistent { Table::Consistent } else { Table::Objects }, copies, key: key.finish() }
     }
 
+    /// The rows of a data type.
+    #[must_use]
+    pub fn datatype(address: &Address, copies: u8) -> Self {
+        let mut key = bucket_prefix(&address.bucket, address.key.len() + 1);
+        key.raw(&address.key);
+        // The only shard yet: a larger value may be spread over several.
+        key.u8(0);
+        Self { table: Table::DataTypes, copies, key: key.finish() }
+    }
+
     /// One shard of the `$key` view of a bucket.
     #[must_use]
     pub fn keys(bucket: &BucketAddress, epoch: u8, shard: u8, copies: u8) -> Self {
@@ -145,7 +158,9 @@ impl Partition {
     #[must_use]
     pub fn bucket_type(&self) -> Option<Bytes> {
         match self.table {
-            Table::Objects | Table::Consistent | Table::Keys => FieldDecoder::new(self.key.clone()).bytes().ok(),
+            Table::Objects | Table::Consistent | Table::Keys | Table::DataTypes => {
+                FieldDecoder::new(self.key.clone()).bytes().ok()
+            }
             Table::Buckets => Some(self.key.clone()),
             _ => None,
         }
@@ -157,7 +172,9 @@ impl Partition {
         let table = self.table.name();
         let mut rest = FieldDecoder::new(self.key.clone());
         let named = match self.table {
-            Table::Objects | Table::Consistent | Table::Keys => rest.bytes().and_then(|of| Ok((of, rest.bytes()?))),
+            Table::Objects | Table::Consistent | Table::Keys | Table::DataTypes => {
+                rest.bytes().and_then(|of| Ok((of, rest.bytes()?)))
+            }
             _ => Err(DecodeError::Truncated),
         };
         match (named, self.head_bucket_and_key()) {
@@ -165,7 +182,10 @@ impl Partition {
                 let view = if self.table == Table::Keys {
                     String::new()
                 } else {
-                    format!("/keys/{}", rest.rest().escape_ascii())
+                    let rest = rest.rest();
+                    // A data type has the number of its shard behind its key.
+                    let key = rest.len() - usize::from(table == Table::DataTypes.name() && !rest.is_empty());
+                    format!("/keys/{}", rest[..key].escape_ascii())
                 };
                 format!("{table} /types/{}/buckets/{}{view}", of.escape_ascii(), bucket.escape_ascii())
             }
@@ -278,6 +298,9 @@ mod tests {
         let bucket = BucketAddress::new("t".into(), "b".into()).unwrap();
         let object = Partition::object(&Address::new(bucket.clone(), "k\n".into()).unwrap(), false, 3);
         assert_eq!(object.describe(), "objects /types/t/buckets/b/keys/k\\n");
+        let datatype = Partition::datatype(&Address::new(bucket.clone(), "k".into()).unwrap(), 3);
+        assert_eq!(datatype.describe(), "datatypes /types/t/buckets/b/keys/k");
+        assert_eq!((datatype.bucket_type(), &datatype.key[..]), (Some("t".into()), b"\x01t\x01bk\0".as_ref()));
         assert_eq!(Partition::keys(&bucket, 1, 2, 3).describe(), "keys /types/t/buckets/b");
         let head = Partition::head(BucketId([0xab; 16]), b"k");
         assert_eq!(head.describe(), format!("heads bucket {} key k", "ab".repeat(16)));

@@ -8,12 +8,14 @@
 //! causality dots, contexts, siblings      content    one key-value value with its metadata
 //! keyspace  every table and partition     rows       one versioned codec per table
 //! objects   S3: buckets, versions, users  limits     bounds of the product
+//! datatypes counters, sets, maps, HyperLogLogs
 //! ```
 
 pub mod address;
 pub mod causality;
 pub mod codec;
 pub mod content;
+pub mod datatypes;
 pub mod erlang;
 pub mod hash;
 pub mod keyspace;

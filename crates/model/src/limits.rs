@@ -27,6 +27,32 @@ pub const BATCH_BYTES_MAX: usize = 2 * 1024 * 1024;
 pub const KEY_VIEW_SHARDS: u8 = 4;
 /// Keys that a listing reads from the store at a time.
 pub const LISTING_PAGE_ROWS: usize = 1000;
+/// Longest element of a set and longest name of a field, in bytes.
+pub const DATATYPE_NAME_BYTES_MAX: usize = 8 * 1024;
+/// Longest stored name of an element with the fields around it, in bytes.
+pub const DATATYPE_ROW_NAME_BYTES_MAX: usize = 36 * 1024;
+/// Largest value of a register, in bytes.
+pub const REGISTER_BYTES_MAX: usize = 1024 * 1024;
+/// Most maps around a value.
+pub const DATATYPE_DEPTH_MAX: usize = 64;
+/// Most edits in one update of a data type: elements, fields and removals at all depths.
+pub const DATATYPE_EDITS_MAX: usize = 20_000;
+/// Rows of a data type that a read takes from the store at a time.
+pub const DATATYPE_PAGE_ROWS: usize = 1000;
+/// Most rows in a page of a map, and in one read of a writer: each may be a register of the largest size.
+pub const DATATYPE_MAP_PAGE_ROWS: usize = 64;
+/// Rows that a removal takes one by one; a larger part is removed by a marker.
+pub const DATATYPE_REMOVAL_ROWS_MAX: usize = 10_000;
+/// Most bytes of row names that the removals of one batch name; further parts are hidden by a marker.
+pub const DATATYPE_REMOVAL_BYTES_MAX: usize = 512 * 1024;
+/// Most actors in the context of a data type, the newest clocks.
+pub const DATATYPE_ACTORS_MAX: usize = 64;
+/// Most rows that the context of a data type names beyond its clocks.
+pub const DATATYPE_DOTS_MAX: usize = 100;
+/// Longest id of an increment that is counted once, in bytes.
+pub const REQUEST_ID_BYTES_MAX: usize = 256;
+/// Time in which a repeated request id is recognised, in microseconds.
+pub const REQUEST_ID_MICROS: u64 = 24 * 60 * 60 * 1_000_000;
 /// Longest key of an S3 object, in bytes.
 pub const S3_KEY_BYTES_MAX: usize = 1024;
 /// Most bytes of user metadata of an S3 object: names after the prefix, and values.
@@ -64,4 +90,8 @@ pub const DELETED_HEAD_MICROS: u64 = 24 * 60 * 60 * 1_000_000;
 const _: () = assert!(
     TYPE_BYTES_MAX + BUCKET_BYTES_MAX + 3 * KEY_BYTES_MAX + 256 < u16::MAX as usize,
     "the longest address must fit an engine key of 64 KiB"
+);
+const _: () = assert!(
+    TYPE_BYTES_MAX + BUCKET_BYTES_MAX + KEY_BYTES_MAX + DATATYPE_ROW_NAME_BYTES_MAX + 64 < u16::MAX as usize,
+    "the longest row name of a data type must fit an engine key of 64 KiB"
 );

@@ -245,7 +245,10 @@ impl Committer {
             Err(full @ JournalError::Full) => return Err(Error::caused(Kind::Full, "nothing was written", full)),
             Err(failed) => return Err(self.health.fail("writing the journal failed", &failed)),
         }
+        // Race: the flusher seals memtables that rest; in the middle of a group a table would end with half of it.
+        let inserting = self.maintenance.begin_inserting();
         self.trees.insert_cached(&group);
+        drop(inserting);
         self.last_group = group.number;
         // Memtables rotate between groups only, so a table ends with a whole group.
         self.maintenance.rotate_full_memtables();

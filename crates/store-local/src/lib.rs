@@ -35,6 +35,7 @@ mod open;
 mod overlay;
 mod precheck;
 mod queue;
+mod quiet;
 mod read;
 mod sizes;
 mod snapshots;

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! committer    memtable full ──> sealed ─────────────┐                    writers wait while memtables hold too much
+//! flusher      memtable rests ─> sealed ─────────────┤
 //! flusher                                            └─> table, level 0 ──> journals released
 //! compactors                                                                └─> merged into deeper levels
 //! ```
@@ -16,13 +17,14 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use larder_store::{Clock, Error, Kind, Result};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::disk_space::DiskSpace;
 use crate::flush::{flush, restore_directory};
 use crate::io_errors::{is_full, is_transient};
 use crate::journal::JournalFiles;
 use crate::queue::{CommitterHealth, PanicGuard};
+use crate::quiet::QuietMemtables;
 use crate::sizes::EngineSizes;
 use crate::tree::EngineTree;
 use crate::trees::{Trees, is_damage};
@@ -54,6 +56,8 @@ pub(crate) struct Maintenance {
     state: Mutex<MaintenanceState>,
     /// Signalled when there may be work, and when work is done.
     changed: Condvar,
+    /// Held while a group goes into the memtables.
+    inserting: Mutex<()>,
     stopped: AtomicBool,
     #[cfg(test)]
     rotation_held: AtomicBool,
@@ -105,6 +109,7 @@ impl Maintenance {
             sizes,
             state: Mutex::new(state),
             changed: Condvar::new(),
+            inserting: Mutex::new(()),
             stopped: AtomicBool::new(false),
             #[cfg(test)]
             rotation_held: AtomicBool::new(false),
@@ -166,6 +171,26 @@ impl Maintenance {
         }
     }
 
+    /// The committer holds this while it inserts a group: no other thread seals a memtable in the middle of the group.
+    pub(crate) fn begin_inserting(&self) -> MutexGuard<'_, ()> {
+        self.inserting.lock()
+    }
+
+    /// Seals large memtables that have stopped growing, so that a server that rests gives their memory back.
+    fn rotate_quiet_memtables(&self, quiet: &mut QuietMemtables) {
+        #[cfg(test)]
+        if self.rotation_held.load(Ordering::Relaxed) {
+            return;
+        }
+        let bytes = self.trees.all().each_ref().map(EngineTree::active_bytes);
+        let due = quiet.due(self.ports.clock.monotonic(), bytes, self.sizes.memtable);
+        for (tree, _) in self.trees.all().iter().zip(due).filter(|(_, due)| *due) {
+            // Between two groups: a table ends with a whole group.
+            let _no_group = self.inserting.lock();
+            tree.rotate();
+        }
+    }
+
     /// Keeps free the disk space that a flush of all memtables and a compaction of a full level 0 may need.
     fn update_disk_need(&self) {
         self.ports.space.set_engine_need(self.trees.unflushed_bytes() + L0_RUNS_COMPACTED * self.sizes.table);
@@ -224,7 +249,9 @@ impl Maintenance {
 
     fn run_flusher(&self) {
         let mut pause = Duration::ZERO;
+        let mut quiet = QuietMemtables::default();
         while !self.stopped.load(Ordering::Acquire) {
+            self.rotate_quiet_memtables(&mut quiet);
             pause = match self.flush_all() {
                 Ok(()) => Duration::ZERO,
                 Err(()) => (pause * 2).clamp(RETRY_FIRST, RETRY_LAST),

@@ -49,6 +49,16 @@ pub(crate) fn lone_row(trees: &Trees, partition: &Partition, clock: &dyn Clock) 
     (row.expires.is_none() || row.is_live(clock.now())).then_some(row)
 }
 
+/// The row of this name in a wide partition, if it is live; `None` also when the read fails.
+pub(crate) fn row_of_name(trees: &Trees, partition: &Partition, name: &Bytes, clock: &dyn Clock) -> Option<Row> {
+    if partition.table.layout() != Layout::Wide {
+        return None;
+    }
+    let row = wide_row(trees, partition, name).ok()??;
+    // Race: as above [invariant 41].
+    (row.expires.is_none() || row.is_live(clock.now())).then_some(row)
+}
+
 /// Reads from a snapshot: a plain read would see half of the group that the committer inserts.
 fn wide_page(trees: &Trees, partition: &Partition, query: &ReadQuery, now: Timestamp) -> Result<RowPage> {
     if let Some(name) = query.range.single_name() {

@@ -305,6 +305,10 @@ impl Store for LocalStore {
         read::lone_row(self.trees(), partition, self.clock())
     }
 
+    fn try_read_row(&self, partition: &Partition, name: &Bytes) -> Option<Row> {
+        read::row_of_name(self.trees(), partition, name, self.clock())
+    }
+
     async fn apply(&self, batch: Batch, options: &CallOptions) -> Result<()> {
         let bytes = contract::check_batch(&batch, BATCH_BYTES_MAX)?;
         batch.partitions.iter().for_each(|part| self.prefetch(&part.partition));

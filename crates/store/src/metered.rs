@@ -89,8 +89,10 @@ pub struct StoreCounts([VerbCounts; StoreVerb::ALL.len()]);
 pub struct Metered<S: ?Sized> {
     clock: Arc<dyn Clock>,
     meters: [Meter; StoreVerb::ALL.len()],
-    /// Tries of a read at once, of which some are measured.
+    /// Tries to read a lone row at once, of which some are measured.
     lone_reads: AtomicU64,
+    /// The same for rows with a name.
+    named_reads: AtomicU64,
     inner: Arc<S>,
 }
 
@@ -118,7 +120,7 @@ impl<S: ?Sized> Metered<S> {
     /// Counts the calls to `inner`; `clock` measures their duration.
     #[must_use]
     pub fn new(inner: Arc<S>, clock: Arc<dyn Clock>) -> Self {
-        Self { clock, meters: Default::default(), lone_reads: AtomicU64::new(0), inner }
+        Self { clock, meters: Default::default(), lone_reads: AtomicU64::new(0), named_reads: AtomicU64::new(0), inner }
     }
 
     /// The counts so far.
@@ -136,10 +138,26 @@ impl<S: ?Sized> Metered<S> {
         meter.record(self.clock.monotonic().saturating_sub(start), answer.is_err());
         answer
     }
+
+    fn meter_at_once(&self, tries: &AtomicU64, read: impl FnOnce() -> Option<Row>) -> Option<Row> {
+        let meter = &self.meters[StoreVerb::Read as usize];
+        // A count for each kind: other reads in between would decide which ones are measured.
+        if !tries.fetch_add(1, Ordering::Relaxed).is_multiple_of(READS_PER_MEASURE) {
+            return read().inspect(|_| meter.count_call());
+        }
+        let start = self.clock.monotonic();
+        // A try without a row is no call: its caller reads again, and that read counts. It reads again, too, where the row is
+        // of no use to it, such as that of a blob; then both count.
+        let row = read()?;
+        meter.count_call();
+        let took = nanos_of(self.clock.monotonic().saturating_sub(start));
+        meter.nanos.fetch_add(took.saturating_mul(READS_PER_MEASURE), Ordering::Relaxed);
+        Some(row)
+    }
 }
 
-/// Of so many reads of lone rows one is measured, and counts for all: two looks at the clock cost a tenth of such a read.
-const LONE_READS_PER_MEASURE: u64 = 16;
+/// Of so many reads at once one is measured, and counts for all: two looks at the clock cost a tenth of such a read.
+const READS_PER_MEASURE: u64 = 16;
 
 impl Meter {
     fn count_call(&self) {
@@ -171,19 +189,11 @@ impl<S: Store + ?Sized> Store for Metered<S> {
     }
 
     fn try_read_lone_row(&self, partition: &Partition) -> Option<Row> {
-        let meter = &self.meters[StoreVerb::Read as usize];
-        // A count of its own: other reads in between would decide which ones are measured.
-        if !self.lone_reads.fetch_add(1, Ordering::Relaxed).is_multiple_of(LONE_READS_PER_MEASURE) {
-            return self.inner.try_read_lone_row(partition).inspect(|_| meter.count_call());
-        }
-        let start = self.clock.monotonic();
-        // A try without a row is no call: its caller reads again, and that read counts. It reads again, too, where the row is
-        // of no use to it, such as that of a blob; then both count.
-        let row = self.inner.try_read_lone_row(partition)?;
-        meter.count_call();
-        let took = nanos_of(self.clock.monotonic().saturating_sub(start));
-        meter.nanos.fetch_add(took.saturating_mul(LONE_READS_PER_MEASURE), Ordering::Relaxed);
-        Some(row)
+        self.meter_at_once(&self.lone_reads, || self.inner.try_read_lone_row(partition))
+    }
+
+    fn try_read_row(&self, partition: &Partition, name: &Bytes) -> Option<Row> {
+        self.meter_at_once(&self.named_reads, || self.inner.try_read_row(partition, name))
     }
 
     async fn apply(&self, batch: Batch, options: &CallOptions) -> Result<()> {

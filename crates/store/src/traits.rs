@@ -311,6 +311,12 @@ pub trait Store: Send + Sync {
         None
     }
 
+    /// The live row of this name, read at once on the caller's thread; as [`Self::read`] would show it. `None` says nothing, as
+    /// above.
+    fn try_read_row(&self, _partition: &Partition, _name: &Bytes) -> Option<Row> {
+        None
+    }
+
     /// Writes to plain tables. The newer stamp wins; a removal names a row and removes every version that is not newer.
     /// A change that names the rows it was decided on (`seen`) is refused when the partition holds other rows. Each
     /// partition changes whole, and readers see it whole. Several partitions change all or none once the call is

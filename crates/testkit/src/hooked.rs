@@ -51,6 +51,11 @@ pub trait StoreHook: Send + Sync {
         None
     }
 
+    /// Answers [`Store::try_read_row`]: by default nothing, too.
+    fn read_row_at_once(&self, _partition: &Partition, _name: &Bytes) -> Option<Row> {
+        None
+    }
+
     /// The limits that callers see: those of the inner store.
     fn limits(&self) -> EngineLimits {
         self.inner().limits()
@@ -79,6 +84,10 @@ impl<H: StoreHook> Store for Hooked<H> {
 
     fn try_read_lone_row(&self, partition: &Partition) -> Option<Row> {
         self.0.read_at_once(partition)
+    }
+
+    fn try_read_row(&self, partition: &Partition, name: &Bytes) -> Option<Row> {
+        self.0.read_row_at_once(partition, name)
     }
 
     async fn apply(&self, batch: Batch, options: &CallOptions) -> Result<()> {

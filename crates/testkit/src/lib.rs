@@ -4,6 +4,7 @@
 //! conformance       every promise of an engine, one check each
 //! replicas          a simulated Cassandra cluster in memory
 //! faulty            a wrapper of a store that injects faults
+//! at_once           a store in memory whose reads at once are counted, or left out
 //! hooked            a wrapper of a store that runs code of a test around its calls
 //! linear            checks that a history of one register is linearizable
 //! http              a client of HTTP/1.1 that may send any bytes
@@ -14,6 +15,7 @@
 //! VirtualClock      the time of a paused runtime
 //! ```
 
+pub mod at_once;
 pub mod conformance;
 pub mod faulty;
 pub mod hooked;

@@ -16,12 +16,13 @@ pub(crate) enum TransferMethod {
 }
 
 /// The tables in order, owners before what they own: a sweeper never takes rows of a running import for waste.
-pub(crate) const ORDER: [Table; 13] = [
+pub(crate) const ORDER: [Table; 14] = [
     Table::Catalogue,
     Table::Users,
     Table::Buckets,
     Table::Keys,
     Table::Objects,
+    Table::DataTypes,
     Table::Consistent,
     // Before the heads: a read of a derived row may make the engine settle it, which raises its head's stamp.
     Table::Entries,
@@ -37,9 +38,8 @@ pub(crate) const ORDER: [Table; 13] = [
 pub(crate) fn transfer_method(table: Table) -> TransferMethod {
     match table {
         Table::Catalogue | Table::Users | Table::Consistent | Table::Heads | Table::Uploads => TransferMethod::Guarded,
-        Table::Objects | Table::Keys | Table::Buckets | Table::Manifests | Table::Parts | Table::Usage => {
-            TransferMethod::Rows
-        }
+        Table::Objects | Table::Keys | Table::Buckets | Table::DataTypes => TransferMethod::Rows,
+        Table::Manifests | Table::Parts | Table::Usage => TransferMethod::Rows,
         Table::Entries | Table::UploadEntries => TransferMethod::Derived,
         Table::Members | Table::Marks | Table::GcMarks => TransferMethod::Skipped,
     }

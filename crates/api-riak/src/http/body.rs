@@ -174,10 +174,7 @@ pub(super) async fn upload(body: ArrivingBody<'_>, headers: &HeaderMap, max: u64
     let check = Md5Check::of(headers)?;
     if length.is_some_and(|length| length <= COLLECT_BYTES_MAX) {
         let bytes = collect(body, COLLECT_BYTES_MAX).await?;
-        return match check.is_none_or(|check| check.of_all(&bytes)) {
-            true => Ok(PutBody::Bytes(bytes)),
-            false => Err(Error::BrokenBody(MISMATCH.into())),
-        };
+        return matched(check, &bytes).map(|()| PutBody::Bytes(bytes));
     }
     let body = body.admit(upload_memory(length)).await.map_err(busy)?;
     Ok(PutBody::Stream { stream: Box::new(UploadStream { body, check }), length })
@@ -188,12 +185,24 @@ pub(super) async fn upload(body: ArrivingBody<'_>, headers: &HeaderMap, max: u64
 /// # Errors
 /// The body exceeds `max` or broke off, or there is no memory for it now.
 pub(super) async fn collect(body: ArrivingBody<'_>, max: u64) -> Result<Bytes, Error> {
+    collect_parsed(body, max, |length| length).await
+}
+
+/// As [`collect`], for a body that takes this much memory for its length once it is parsed.
+///
+/// # Errors
+/// As [`collect`].
+pub(super) async fn collect_parsed(
+    body: ArrivingBody<'_>,
+    max: u64,
+    memory: impl Fn(u64) -> u64,
+) -> Result<Bytes, Error> {
     let announced = body.length();
     if let Some(bytes) = announced.filter(|bytes| *bytes > max) {
         return Err(Error::TooLarge { bytes, max });
     }
     // Without a length the bound is held: the body may grow to it.
-    let body = body.admit(announced.unwrap_or(max)).await.map_err(busy)?;
+    let body = body.admit(memory(announced.unwrap_or(max))).await.map_err(busy)?;
     let mut body = UploadStream { body, check: None };
     let Some(first) = body.next().await.transpose().map_err(broken)? else { return Ok(Bytes::new()) };
     if body.body.is_at_end() {
@@ -206,6 +215,21 @@ pub(super) async fn collect(body: ArrivingBody<'_>, max: u64) -> Result<Bytes, E
         all.extend_from_slice(&bytes);
     }
     Ok(all.freeze())
+}
+
+/// Checks a whole body against its `Content-MD5`, if it has one.
+///
+/// # Errors
+/// It differs, or the header is none.
+pub(super) fn check_md5(headers: &HeaderMap, body: &[u8]) -> Result<(), Error> {
+    matched(Md5Check::of(headers)?, body)
+}
+
+fn matched(check: Option<Md5Check>, body: &[u8]) -> Result<(), Error> {
+    match check.is_none_or(|check| check.of_all(body)) {
+        true => Ok(()),
+        false => Err(Error::BrokenBody(MISMATCH.into())),
+    }
 }
 
 fn busy(MemorySpent: MemorySpent) -> Error {

@@ -9,6 +9,7 @@ use hyper::header::{HeaderValue, RETRY_AFTER, VARY};
 use larder_gateway::types::TypeStateError;
 use larder_gateway::{Error, QuorumParam};
 use larder_model::causality::FailedCondition;
+use larder_model::datatypes::DatatypeError;
 
 use super::reply::{RiakResponse, VARY_ENCODING, empty, json, page, text};
 
@@ -99,6 +100,12 @@ pub(super) fn of_error(error: &Error) -> RiakResponse {
         Error::TooLarge { bytes, max: _ } => text(S::PAYLOAD_TOO_LARGE, format!("Error:\n{{too_large,{bytes}}}\n")),
         Error::MetadataTooLarge { bytes: _, max: _ } => text(S::REQUEST_HEADER_FIELDS_TOO_LARGE, sentence(error)),
         Error::TooManySiblings { count } => text(S::CONFLICT, format!("Error:\n{{too_many_siblings,{count}}}\n")),
+        Error::Datatype(DatatypeError::NotPresent(absent)) => {
+            text(S::INTERNAL_SERVER_ERROR, format!("Error:\n{}\n", absent.erlang()))
+        }
+        Error::Datatype(refused) => text(S::BAD_REQUEST, format!("{refused}\n")),
+        Error::NotDatatype | Error::DatatypePut => text(S::FORBIDDEN, sentence(error)),
+        Error::DatatypeNeedsSiblings => text(S::FORBIDDEN, "Bucket must be allow_mult=true\n"),
         Error::BrokenBody(reason) => text(S::BAD_REQUEST, format!("{reason}\n")),
         Error::NotBuilt(feature) => text(S::NOT_IMPLEMENTED, format!("Not available yet: {}\n", feature.name())),
         Error::Refused(refused) => json(S::BAD_REQUEST, refused.http_json().to_string()),

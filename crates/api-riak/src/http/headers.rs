@@ -22,8 +22,10 @@ use larder_model::terms::TermError;
 
 use super::errors::RiakFault;
 
-const META: &str = "x-riak-meta-";
-const INDEX: &str = "x-riak-index-";
+/// A condition on the context of an object.
+pub(super) const IF_NOT_MODIFIED: HeaderName = HeaderName::from_static("x-riak-if-not-modified");
+pub(super) const META: &str = "x-riak-meta-";
+pub(super) const INDEX: &str = "x-riak-index-";
 /// The media type of a value without one.
 pub(super) const OCTETS: &str = "application/octet-stream";
 

@@ -11,6 +11,7 @@ mod accept;
 mod body;
 mod buckets;
 mod call;
+mod datatypes;
 mod delete;
 mod errors;
 mod headers;

@@ -30,7 +30,7 @@ impl ObjectParams {
             return Ok(Self::default());
         }
         let timeout = timeout(query)?;
-        let mut quorums = quorums(query)?;
+        let mut quorums = quorum_params(query)?;
         sync_on_write(query, &mut quorums)?;
         booleans(query, &mut quorums)?;
         if timeout == Some(Duration::ZERO) {
@@ -52,7 +52,11 @@ pub(super) fn timeout(query: &QueryParams<'_>) -> Result<Option<Duration>, RiakF
     }
 }
 
-fn quorums(query: &QueryParams<'_>) -> Result<Quorums, RiakFault> {
+/// The replica counts.
+///
+/// # Errors
+/// 400 with a text for each that is none.
+pub(super) fn quorum_params(query: &QueryParams<'_>) -> Result<Quorums, RiakFault> {
     let mut quorums = Quorums::default();
     let mut bad = String::new();
     for (name, place) in [
@@ -116,22 +120,27 @@ fn booleans(query: &QueryParams<'_>, quorums: &mut Quorums) -> Result<(), RiakFa
     for (name, place) in
         [("basic_quorum", &mut quorums.basic_quorum), ("notfound_ok", &mut quorums.notfound_ok), ("asis", &mut asis)]
     {
-        let Some(value) = query.get(name) else { continue };
-        match value.to_ascii_lowercase().as_slice() {
-            b"true" => *place = Some(true),
-            b"false" => *place = Some(false),
-            b"default" => *place = None,
-            _ => {
-                bad.push_str(name);
-                bad.push_str(" query parameter must be true or false\n");
-            }
-        }
+        boolean(query, name, place, &mut bad);
     }
     if bad.is_empty() { Ok(()) } else { Err(RiakFault::bad(bad)) }
 }
 
+/// Reads a boolean parameter into `place`, or appends the text of its refusal to `bad`.
+pub(super) fn boolean(query: &QueryParams<'_>, name: &str, place: &mut Option<bool>, bad: &mut String) {
+    let Some(value) = query.get(name) else { return };
+    match value.to_ascii_lowercase().as_slice() {
+        b"true" => *place = Some(true),
+        b"false" => *place = Some(false),
+        b"default" => *place = None,
+        _ => {
+            bad.push_str(name);
+            bad.push_str(" query parameter must be true or false\n");
+        }
+    }
+}
+
 /// A decimal number with an optional sign; one that does not fit is cut to the largest.
-fn integer(text: &[u8]) -> Option<i64> {
+pub(super) fn integer(text: &[u8]) -> Option<i64> {
     let digits = text.strip_prefix(b"-").or_else(|| text.strip_prefix(b"+")).unwrap_or(text);
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;

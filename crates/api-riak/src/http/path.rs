@@ -76,6 +76,12 @@ pub(super) fn listed_name(name: &[u8]) -> Cow<'_, str> {
     }
 }
 
+/// The bytes that a text of a listing or of a data type shows.
+#[must_use]
+pub(super) fn listed_bytes(text: &[u8]) -> Bytes {
+    unmark(text).map_or_else(|| Bytes::copy_from_slice(text), Bytes::from)
+}
+
 /// The name of a marked text of a listing; `None` if a listing would not mark it like this.
 fn unmark(text: &[u8]) -> Option<Vec<u8>> {
     let quoted = text.strip_prefix(NON_UTF8_MARK)?;

@@ -70,7 +70,9 @@ pub(super) async fn read_props(
     if is_json(headers) { Ok(props) } else { Err(RiakFault::page(StatusCode::UNSUPPORTED_MEDIA_TYPE).after_checks()) }
 }
 
-fn is_json(headers: &HeaderMap) -> bool {
+/// Whether the request's document is JSON, by its media type.
+#[must_use]
+pub(super) fn is_json(headers: &HeaderMap) -> bool {
     let Some(value) = headers.get(CONTENT_TYPE) else { return false };
     let media = value.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default();
     media.trim_ascii().eq_ignore_ascii_case(b"application/json")

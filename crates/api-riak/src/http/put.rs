@@ -88,7 +88,7 @@ async fn decode_and_put(
     // Riak reads this header on PUT only.
     let if_not_modified = match *call.method == Method::PUT {
         // Over HTTP an empty context is a damaged one; messages may state none.
-        true => match headers::context(call.headers, "x-riak-if-not-modified")? {
+        true => match headers::context(call.headers, headers::IF_NOT_MODIFIED.as_str())? {
             Some(bytes) if bytes.is_empty() => return Err(larder_gateway::Error::from(ContextError::Foreign).into()),
             context => context,
         },

@@ -54,6 +54,8 @@ pub enum Resource {
     LinkWalk,
     /// A data type.
     DataType,
+    /// A counter of Riak 1.4.
+    Counter,
     /// A feature that is not built and has no checks of its own.
     NotBuilt(Feature),
 }
@@ -160,12 +162,7 @@ pub static ROUTES: &[Route] = &[
         LINKS,
     ),
     route(&[Word("riak"), Bucket, Key, Rest], READ_POST, Resource::LinkWalk, LINKS),
-    route(
-        &[Word("buckets"), Bucket, Word("counters"), Key],
-        GET_POST,
-        Resource::NotBuilt(Feature::Counters),
-        "riak_kv_wm_counter",
-    ),
+    route(&[Word("buckets"), Bucket, Word("counters"), Key], GET_POST, Resource::Counter, "riak_kv_wm_counter"),
     route(&[Word("types"), Type, Word("buckets"), Bucket, Word("datatypes")], POST, Resource::DataType, DATA_TYPES),
     route(
         &[Word("types"), Type, Word("buckets"), Bucket, Word("datatypes"), Key],

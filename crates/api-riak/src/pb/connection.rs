@@ -42,8 +42,6 @@ const SKIPPED_BYTES_MAX: usize = 1024 * 1024 * 1024;
 const READ_BYTES: usize = 16 * 1024;
 /// Buffers that grew beyond this are given back before a wait: a silent connection holds no memory of its largest request.
 const KEPT_BYTES: usize = 2 * READ_BYTES;
-/// A message up to this needs no memory of its client's share: it counts twice, as read and as decoded.
-const SHORT_BYTES: usize = UNCOUNTED_BYTES as usize / 2;
 /// Looks at the silence of a client within its timeout.
 const TICKS_PER_SILENCE: u32 = 2;
 
@@ -156,8 +154,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> PbConnection<S> {
             // Why the rest is read: a client that still writes when its connection closes does not see the answer.
             return self.skip(head).await;
         }
-        let decoded_per_byte = row.map_or(1, |row| row.decoded_per_byte);
-        let is_short = head.length <= SHORT_BYTES && decoded_per_byte == 1;
+        let is_short = read_and_decoded(row, head.length) <= UNCOUNTED_BYTES;
         let short = if is_short { head.take(&mut self.input) } else { None };
         if let Some(message) = &short
             && try_answer(&self.gateway, (head.code, message), &mut self.output)
@@ -168,7 +165,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> PbConnection<S> {
         let requester = Requester::new(self.address, &account);
         let message = match short {
             Some(message) => message,
-            None => match self.receive((head, decoded_per_byte), &requester).await? {
+            None => match self.receive((head, row), &requester).await? {
                 Some(message) => message,
                 None => return Ok(()),
             },
@@ -188,13 +185,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> PbConnection<S> {
     /// answered.
     async fn receive(
         &mut self,
-        (head, decoded_per_byte): (FrameHead, u64),
+        (head, row): (FrameHead, Option<&PbCode>),
         requester: &Requester<'_>,
     ) -> Result<Option<Bytes>, PbEnd> {
         // Attack: a length that is only claimed must not hold the memory of others, so the first bytes come before the rest.
         // The bytes count twice or more: as read, and as decoded.
-        for (bytes, times) in [(head.length.min(BEGUN_BYTES), 2), (head.length, 1 + decoded_per_byte)] {
-            if requester.hold(times * bytes as u64).await.is_err() {
+        let begun = head.length.min(BEGUN_BYTES);
+        for (bytes, memory) in [(begun, 2 * begun as u64), (head.length, read_and_decoded(row, head.length))] {
+            if requester.hold(memory).await.is_err() {
                 self.skip(head).await?;
                 overloaded().put(&mut self.output);
                 return Ok(None);
@@ -224,7 +222,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> PbConnection<S> {
             PbReply::Pieces(pieces) => {
                 bytes + pieces.iter().map(ReplyPiece::memory).sum::<u64>() + response_memory(None)
             }
-            PbReply::Listing(_) => bytes + response_memory(None),
+            PbReply::Paged(_) => bytes + response_memory(None),
         };
         if requester.hold(held).await.is_err() {
             self.output.truncate(answered_before);
@@ -241,10 +239,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> PbConnection<S> {
                     }
                 }
             }
-            PbReply::Listing(mut listing) => loop {
+            PbReply::Paged(mut paged) => loop {
                 let page_begins = self.output.len();
-                let page = match requester.hold(listing.memory() + response_memory(None)).await {
-                    Ok(()) => listing.next(&mut self.output).await,
+                let page = match requester.hold(paged.memory() + response_memory(None)).await {
+                    Ok(()) => paged.next(&mut self.output).await,
                     Err(MemorySpent) => Err(overloaded()),
                 };
                 match page {
@@ -355,6 +353,11 @@ async fn wait_for_silence(waits: &AtomicU64, timeout: Duration) {
         }
         before = now;
     }
+}
+
+/// Bytes of memory that a message of this length takes: as read, and as decoded.
+fn read_and_decoded(row: Option<&PbCode>, length: usize) -> u64 {
+    length as u64 + row.map_or(length as u64, |row| row.decoded_bytes(length))
 }
 
 fn overloaded() -> PbFault {

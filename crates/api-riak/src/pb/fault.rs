@@ -5,6 +5,7 @@ use larder_gateway::types::TypeStateError;
 use larder_gateway::{Error, QuorumParam};
 use larder_model::address::AddressError;
 use larder_model::causality::FailedCondition;
+use larder_model::datatypes::DatatypeError;
 
 use super::frame::put_message;
 use super::messages::RpbErrorResp;
@@ -79,6 +80,9 @@ fn text(error: &Error) -> String {
         Error::Superseded => "failed".into(),
         Error::TooLarge { bytes, max: _ } => format!("{{too_large,{bytes}}}"),
         Error::TooManySiblings { count } => format!("{{too_many_siblings,{count}}}"),
+        Error::Datatype(DatatypeError::NotPresent(absent)) => absent.erlang(),
+        Error::DatatypeNeedsSiblings => "\"Bucket must be allow_mult=true\"".into(),
+        Error::Datatype(_) | Error::NotDatatype | Error::DatatypePut => error.to_string(),
         Error::NotBuilt(feature) => format!("Not available yet: {}", feature.name()),
         Error::Refused(refused) => format!("Invalid bucket properties: {}", refused.erlang()),
         Error::Type(TypeStateError::Unknown) => "no_type".into(),

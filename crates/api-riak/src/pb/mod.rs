@@ -8,6 +8,7 @@
 
 mod connection;
 mod content;
+mod datatypes;
 mod fault;
 mod fields;
 mod frame;

@@ -1,7 +1,7 @@
 //! The table of message codes: what each request means, and how long its message may be.
 
 use larder_gateway::Feature;
-use larder_model::limits::METADATA_BYTES_MAX;
+use larder_model::limits::{DATATYPE_EDITS_MAX, METADATA_BYTES_MAX};
 
 /// A request that clients can send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +36,14 @@ pub(super) enum PbOperation {
     SetBucketType,
     /// The nodes that hold a key.
     GetPreflist,
+    /// Updates a counter of Riak 1.4.
+    UpdateCounter,
+    /// Reads a counter of Riak 1.4.
+    GetCounter,
+    /// Reads a data type.
+    FetchDatatype,
+    /// Updates a data type.
+    UpdateDatatype,
     /// Encryption, which is not switched on.
     StartTls,
     /// A request of Riak that is refused by name.
@@ -52,7 +60,17 @@ pub(super) struct PbCode {
     /// Longest message in bytes, besides the value of a put.
     pub(super) bytes_max: usize,
     /// Bytes of memory that one byte of a decoded message may take.
-    pub(super) decoded_per_byte: u64,
+    decoded_per_byte: u64,
+    /// Most bytes of memory that a decoded message takes beyond its length.
+    decoded_extra_max: u64,
+}
+
+impl PbCode {
+    /// Bytes of memory that a message of this length may take once it is decoded.
+    pub(super) fn decoded_bytes(&self, length: usize) -> u64 {
+        let length = length as u64;
+        length.saturating_mul(self.decoded_per_byte).min(length.saturating_add(self.decoded_extra_max))
+    }
 }
 
 /// A request with names of limited length and numbers.
@@ -85,19 +103,27 @@ pub(super) const CODES: &[PbCode] = &[
     props(32, PbOperation::SetBucketType),
     code(33, PbOperation::GetPreflist, NAMES),
     code(40, PbOperation::Unavailable(Feature::SecondaryIndexes), QUERY),
-    code(50, PbOperation::Unavailable(Feature::Counters), NAMES),
-    code(52, PbOperation::Unavailable(Feature::Counters), NAMES),
-    code(80, PbOperation::Unavailable(Feature::DataTypes), NAMES),
-    code(82, PbOperation::Unavailable(Feature::DataTypes), QUERY),
+    code(50, PbOperation::UpdateCounter, NAMES),
+    code(52, PbOperation::GetCounter, NAMES),
+    code(80, PbOperation::FetchDatatype, NAMES),
+    PbCode {
+        decoded_per_byte: EDIT_DECODED_BYTES / 2,
+        decoded_extra_max: EDIT_DECODED_BYTES * DATATYPE_EDITS_MAX as u64,
+        ..code(82, PbOperation::UpdateDatatype, NAMES + UPDATE)
+    },
     code(255, PbOperation::StartTls, 0),
 ];
 
-/// A query, or an update of a data type.
+/// A query.
 const QUERY: usize = 1024 * 1024;
+/// An update of a data type: what a batch takes.
+const UPDATE: usize = 2 * 1024 * 1024;
+/// Bytes of memory of one decoded edit of a map, which two bytes of a message can be. Its message and its update count.
+const EDIT_DECODED_BYTES: u64 = 600;
 
 const fn code(code: u8, operation: PbOperation, bytes_max: usize) -> PbCode {
     // Clients of a newer version may add fields.
-    PbCode { code, operation, bytes_max: bytes_max + 1024, decoded_per_byte: 1 }
+    PbCode { code, operation, bytes_max: bytes_max + 1024, decoded_per_byte: 1, decoded_extra_max: u64::MAX }
 }
 
 const fn props(number: u8, operation: PbOperation) -> PbCode {

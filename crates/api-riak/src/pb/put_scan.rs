@@ -31,7 +31,7 @@ fn content_besides_value(content: &[u8]) -> Option<usize> {
 }
 
 /// The fields of a message with their bytes; `None` once, at bytes that are no field.
-fn fields(mut rest: &[u8]) -> impl Iterator<Item = Option<(u32, &[u8])>> {
+pub(super) fn fields(mut rest: &[u8]) -> impl Iterator<Item = Option<(u32, &[u8])>> {
     std::iter::from_fn(move || {
         if rest.is_empty() {
             return None;

@@ -1,8 +1,10 @@
-//! The rest of an answer after its handler: nothing, large values, or the pages of a listing.
+//! The rest of an answer after its handler: nothing, large values, or what is read page by page.
 
 use bytes::BytesMut;
 use larder_gateway::body::GetBody;
 
+use super::datatypes::PbValueAnswer;
+use super::fault::PbFault;
 use super::listing::PbListing;
 
 /// The rest of an answer, beyond the bytes that its handler appended to the output.
@@ -11,8 +13,8 @@ pub(super) enum PbReply {
     Done,
     /// The rest of a frame whose head and first bytes are in the output.
     Pieces(Vec<ReplyPiece>),
-    /// Frames with pages of names.
-    Listing(Box<PbListing>),
+    /// An answer whose pages are read one after the other.
+    Paged(PagedReply),
 }
 
 impl ReplyPiece {
@@ -31,4 +33,33 @@ pub(super) enum ReplyPiece {
     Bytes(BytesMut),
     /// A value of known length, read while it is sent.
     Body(GetBody),
+}
+
+/// An answer that is read page by page.
+pub(super) enum PagedReply {
+    /// Frames with pages of names.
+    Listing(Box<PbListing>),
+    /// One frame after the last page.
+    Value(Box<PbValueAnswer>),
+}
+
+impl PagedReply {
+    /// Bytes of memory that it holds, besides a page.
+    pub(super) fn memory(&self) -> u64 {
+        match self {
+            Self::Listing(listing) => listing.memory(),
+            Self::Value(value) => value.memory(),
+        }
+    }
+
+    /// Appends the next page, if it goes out by itself; `false` after the last one.
+    ///
+    /// # Errors
+    /// The gateway's; the error ends the answer.
+    pub(super) async fn next(&mut self, output: &mut BytesMut) -> Result<bool, PbFault> {
+        match self {
+            Self::Listing(listing) => listing.next(output).await,
+            Self::Value(value) => value.next(output).await,
+        }
+    }
 }

@@ -8,17 +8,19 @@ use bytes::{Bytes, BytesMut};
 use futures_util::FutureExt as _;
 use larder_gateway::Error;
 use larder_gateway::Gateway;
-use larder_model::limits::METADATA_BYTES_MAX;
+use larder_model::datatypes::DatatypeError;
+use larder_model::limits::{DATATYPE_EDITS_MAX, METADATA_BYTES_MAX};
 use prost::Message;
 
 use crate::failure::{log_panic, log_server_error};
 
+use super::datatypes::{DtUpdateReq, PbValueAnswer, count_edits};
 use super::fault::PbFault;
 use super::listing::PbListing;
 use super::messages::RpbPutReq;
 use super::operations::{PUT_BESIDES_VALUE, PbOperation, find, unavailable};
-use super::reply::PbReply;
-use super::{info, object, props, put_scan};
+use super::reply::{PagedReply, PbReply};
+use super::{datatypes, info, object, props, put_scan};
 
 /// The memory of a connection between requests.
 pub(super) struct PbSession {
@@ -87,12 +89,16 @@ async fn dispatch(
         // Boxes keep the future small that every request moves: a get needs far less room than these.
         PbOperation::Put => return Box::pin(object::put(gateway, decode_put(message)?, output)).await,
         PbOperation::Delete => return Box::pin(object::delete(gateway, decode(message)?, output)).await,
-        PbOperation::ListBuckets => {
-            return PbListing::of_buckets(gateway, decode(message)?).map(|listing| PbReply::Listing(listing.into()));
+        PbOperation::FetchDatatype => {
+            return Box::pin(datatypes::fetch(gateway, decode(message)?, output)).await.map(valued);
         }
-        PbOperation::ListKeys => {
-            return PbListing::of_keys(gateway, decode(message)?).map(|listing| PbReply::Listing(listing.into()));
+        PbOperation::UpdateDatatype => {
+            return Box::pin(datatypes::update(gateway, decode_update(message)?, output)).await.map(valued);
         }
+        PbOperation::ListBuckets => return PbListing::of_buckets(gateway, decode(message)?).map(paged),
+        PbOperation::ListKeys => return PbListing::of_keys(gateway, decode(message)?).map(paged),
+        PbOperation::GetCounter => Box::pin(datatypes::get_counter(gateway, decode(message)?, output)).await?,
+        PbOperation::UpdateCounter => Box::pin(datatypes::update_counter(gateway, decode(message)?, output)).await?,
         PbOperation::Ping => info::ping(output),
         PbOperation::GetServerInfo => info::server_info(gateway, output),
         PbOperation::GetClientId => info::client_id(&session.client_id, output),
@@ -111,6 +117,25 @@ async fn dispatch(
 
 fn decode<M: Message + Default>(message: Bytes) -> Result<M, PbFault> {
     M::decode(message).map_err(|error| PbFault::Undecodable(error.to_string()))
+}
+
+fn paged(listing: PbListing) -> PbReply {
+    PbReply::Paged(PagedReply::Listing(listing.into()))
+}
+
+fn valued(answer: Option<Box<PbValueAnswer>>) -> PbReply {
+    answer.map_or(PbReply::Done, |answer| PbReply::Paged(PagedReply::Value(answer)))
+}
+
+/// Decodes the update of a data type, after a count of its edits: two bytes of a message may become hundreds in memory.
+fn decode_update(message: Bytes) -> Result<DtUpdateReq, PbFault> {
+    let Some(edits) = count_edits(&message) else {
+        return Err(PbFault::Undecodable("the update is no sequence of fields, or is nested too deep".into()));
+    };
+    if edits > DATATYPE_EDITS_MAX {
+        return Err(Error::from(DatatypeError::TooMany { part: "edits", max: DATATYPE_EDITS_MAX }).into());
+    }
+    decode(message)
 }
 
 /// Decodes a put, after a check of its size without the value: a short message may become long in memory.

@@ -15,7 +15,17 @@ use tokio::io::DuplexStream;
 use super::connection::PbConnection;
 use super::service::PbSession;
 
-/// A gateway with an active type `many`, whose buckets keep siblings.
+/// Active types: one whose buckets keep siblings, and one for each data type.
+const TYPES: [(&str, &str); 6] = [
+    ("many", r#"{"allow_mult":true}"#),
+    ("counters", r#"{"datatype":"counter"}"#),
+    ("sets", r#"{"datatype":"set"}"#),
+    ("gsets", r#"{"datatype":"gset"}"#),
+    ("hlls", r#"{"datatype":"hll"}"#),
+    ("maps", r#"{"datatype":"map"}"#),
+];
+
+/// A gateway with those types.
 pub(super) async fn gateway() -> Arc<Gateway> {
     let clock = Arc::new(SystemClock::default());
     let store = Arc::new(MemoryStore::new(clock.clone()));
@@ -28,9 +38,11 @@ pub(super) async fn gateway() -> Arc<Gateway> {
         engine: Arc::new("memory"),
     };
     let gateway = Gateway::start(ports, Config::default()).await.unwrap();
-    let (name, props) = (Bytes::from_static(b"many"), serde_json::from_str(r#"{"allow_mult":true}"#).unwrap());
-    gateway.types.create(&name, &props).await.unwrap();
-    gateway.types.activate(&name).await.unwrap();
+    for (name, props) in TYPES {
+        let name = Bytes::from_static(name.as_bytes());
+        gateway.types.create(&name, &serde_json::from_str(props).unwrap()).await.unwrap();
+        gateway.types.activate(&name).await.unwrap();
+    }
     gateway
 }
 

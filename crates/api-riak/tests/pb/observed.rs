@@ -14,7 +14,8 @@
 //! words for counts near 2³²                        the_words_for_replica_counts_are_numbers_near_the_greatest
 //! a missing key is deleted                         an_object_is_written_read_and_deleted
 //! after half, empty, oversized frames: closed      a_frame_that_means_nothing_ends_its_connection_alone
-//! data types, counters, index queries              refused as where they are switched off: every_observed_answer_is_given
+//! data types and counters                          datatypes.rs
+//! index queries                                    refused as where they are switched off: every_observed_answer_is_given
 //! ```
 
 use larder_testkit::pb::{PbClient, PbField, PbMessage, message};
@@ -254,10 +255,6 @@ fn the_rest(client: &mut PbClient) {
         (130, 25, index),
         (148, 40, index),
         (149, 23, mapred),
-        (155, 80, "Unknown message code: 80"),
-        (157, 82, "Unknown message code: 82"),
-        (188, 52, "Unknown message code: 52"),
-        (191, 50, "Unknown message code: 50"),
     ] {
         ask(number, code, &key("pb", "k"), Error(text));
     }

@@ -270,12 +270,7 @@ fn of_the_rest() -> Vec<FaceRequest> {
             (25, &[Bytes(1, b"b"), Bytes(2, b"a_int"), Number(3, 0), Bytes(4, b"1")]),
             Err("Operation '{riak_kv,secondary_index}' is not enabled"),
         ),
-        row(
-            "a counter",
-            (HttpRequest::get("/buckets/b/counters/k"), 501, "Not available yet: "),
-            (52, &KEY),
-            Err("Unknown message code: 52"),
-        ),
+        row("a counter", (HttpRequest::get("/buckets/b/counters/k"), 404, "not found"), (52, &KEY), Ok((53, vec![]))),
     ]
 }
 

@@ -14,6 +14,9 @@ pub const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(
 /// Characters escaped in a path: the same without the slash.
 pub const PATH: &AsciiSet = &QUERY.remove(b'/');
 
+/// Room for most header values.
+const LINE_BYTES: usize = 64;
+
 /// Parses 64 hexadecimal digits.
 pub(crate) fn unhex(text: &str) -> Option<[u8; 32]> {
     let mut bytes = [0; 32];
@@ -49,14 +52,19 @@ pub(super) fn folded(headers: &HeaderMap, name: &str) -> Vec<u8> {
 
 /// The values of a header joined with commas, each formatted by `append`.
 pub(super) fn joined(headers: &HeaderMap, name: &str, append: AppendValue) -> Vec<u8> {
-    let mut line = Vec::new();
+    let mut line = Vec::with_capacity(LINE_BYTES);
+    append_joined(&mut line, headers, name, append);
+    line
+}
+
+/// Appends [`joined`] to a text.
+pub(super) fn append_joined(text: &mut Vec<u8>, headers: &HeaderMap, name: &str, append: AppendValue) {
     for (index, value) in headers.get_all(name).iter().enumerate() {
         if index > 0 {
-            line.push(b',');
+            text.push(b',');
         }
-        append(&mut line, value.as_bytes());
+        append(text, value.as_bytes());
     }
-    line
 }
 
 /// Appends a header's value to a line.

@@ -10,6 +10,7 @@
 mod canonical;
 pub mod chunked;
 pub mod post;
+mod signing_keys;
 mod v2;
 mod v4;
 
@@ -22,6 +23,7 @@ use crate::target::S3Query;
 pub use canonical::{PATH, QUERY};
 pub(crate) use canonical::{restore_headers, unhex};
 pub use chunked::ChunkSigner;
+pub use signing_keys::SigningKeys;
 
 /// Largest clock difference between client and server.
 pub const SKEW_MICROS_MAX: u64 = 15 * 60 * 1_000_000;
@@ -131,15 +133,20 @@ impl RequestSignature {
         }
     }
 
-    /// Verifies the signature with the user's secret.
+    /// Verifies the signature with the user's secret; `keys` keeps what is derived from it.
     ///
     /// # Errors
     /// `SignatureDoesNotMatch` with the server's string to sign; `AccessDenied` for headers that must be signed and are
     /// not.
-    pub fn verify(self, request: &AuthRequest<'_>, secret: &str) -> Result<VerifiedSignature, S3Error> {
+    pub fn verify(
+        self,
+        request: &AuthRequest<'_>,
+        secret: &str,
+        keys: &SigningKeys,
+    ) -> Result<VerifiedSignature, S3Error> {
         match self {
             Self::V2(signature) => signature.verify(request, secret),
-            Self::V4(signature) => signature.verify(request, secret),
+            Self::V4(signature) => signature.verify(request, secret, keys),
         }
     }
 }

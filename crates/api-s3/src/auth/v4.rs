@@ -1,5 +1,7 @@
 //! Version 4 signatures: HMAC-SHA256 over the canonical request.
 
+use std::borrow::Cow;
+
 use larder_model::Timestamp;
 use percent_encoding::percent_encode;
 use subtle::ConstantTimeEq as _;
@@ -9,10 +11,10 @@ use crate::errors::{Code, S3Error};
 use crate::target::decode;
 use crate::target::{decode_plus, pairs};
 
-use super::canonical::{PATH, QUERY, folded, hmac_sha256, sha256_hex, unhex};
+use super::canonical::{PATH, QUERY, append_joined, fold, folded, hmac_sha256, sha256_hex, unhex};
 use super::{
-    AuthRequest, AuthScheme, CONTENT_SHA256, ChunkSigner, Payload, SKEW_MICROS_MAX, VerifiedSignature, expired,
-    mismatch, skewed, spaced_hex, v2,
+    AuthRequest, AuthScheme, CONTENT_SHA256, ChunkSigner, Payload, SKEW_MICROS_MAX, SigningKeys, VerifiedSignature,
+    expired, mismatch, skewed, spaced_hex, v2,
 };
 
 /// The name of the algorithm.
@@ -27,6 +29,8 @@ const EXPIRES_MAX: u64 = 604_800;
 const UNSIGNED: &str = "UNSIGNED-PAYLOAD";
 /// Most signed headers of a signature.
 const SIGNED_HEADERS_MAX: usize = 256;
+/// Room for most canonical requests.
+const CANONICAL_BYTES: usize = 512;
 
 /// The credential of a signature: access key and scope.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,7 +72,7 @@ impl Credential {
 
     /// The credential scope.
     pub(super) fn scope(&self) -> String {
-        format!("{}/{}/{SERVICE}/{TERMINAL}", self.day, self.region)
+        [&self.day, "/", &self.region, "/", SERVICE, "/", TERMINAL].concat()
     }
 
     /// The signing key of this day and region.
@@ -88,7 +92,8 @@ pub struct SignatureV4 {
     scheme: AuthScheme,
     /// The time of signing, `20060102T150405Z`.
     date: String,
-    signed_headers: Vec<String>,
+    /// Names in lower case, separated by semicolons; none is empty.
+    signed_headers: String,
     signature: String,
     /// Payload hashes to try: a presigned address may be signed with or without the body's hash.
     payloads: Vec<String>,
@@ -115,7 +120,8 @@ impl SignatureV4 {
         let credential = Credential::parse(credential).map_err(malformed_header)?;
         check_region(&credential, request.region).map_err(|error| error(Code::AuthorizationHeaderMalformed))?;
         let (at, sent) = header_date(request)?;
-        let date = dates::basic(at);
+        // Most clients send the date in the form that is signed.
+        let date = if dates::parse_basic(&sent).is_some() { sent.clone() } else { dates::basic(at) };
         // The signing key is of one day: it must not sign requests of another.
         if !date.starts_with(&credential.day) {
             let message =
@@ -182,22 +188,28 @@ impl SignatureV4 {
     }
 
     /// Verifies the signature.
-    pub(super) fn verify(self, request: &AuthRequest<'_>, secret: &str) -> Result<VerifiedSignature, S3Error> {
+    pub(super) fn verify(
+        self,
+        request: &AuthRequest<'_>,
+        secret: &str,
+        keys: &SigningKeys,
+    ) -> Result<VerifiedSignature, S3Error> {
         self.check_all_headers_signed(request)?;
-        let key = self.credential.key(secret);
+        let (key, fresh) = keys.of(&self.credential, secret);
         let given = unhex(&self.signature);
-        let encoded = percent_encode(&decode(request.path), PATH).to_string();
+        let decoded = decode(request.path);
+        let encoded: Cow<'_, str> = percent_encode(&decoded, PATH).into();
         // Some clients sign the path exactly as sent, without escaping reserved characters.
-        let mut paths = vec![encoded.as_str()];
-        if encoded != request.path {
-            paths.push(request.path);
-        }
-        for path in paths {
+        let as_sent = (encoded != request.path).then_some(request.path);
+        for path in [Some(&*encoded), as_sent].into_iter().flatten() {
             for payload in &self.payloads {
                 let text = self.string_to_sign(&self.canonical_request(request, path, payload));
                 // In constant time: the time of a comparison would tell how many bytes are right.
                 if given.is_some_and(|given| hmac_sha256(&key, text.as_bytes()).ct_eq(&given).into()) {
                     let body = unhex(payload);
+                    if fresh {
+                        keys.keep(&self.credential, secret, key);
+                    }
                     return Ok(self.into_verified(key, body));
                 }
             }
@@ -220,7 +232,7 @@ impl SignatureV4 {
 
     /// Refuses unsigned `x-amz-` headers: the holder of a presigned PUT could turn it into a copy by adding one.
     fn check_all_headers_signed(&self, request: &AuthRequest<'_>) -> Result<(), S3Error> {
-        let signed = |name: &str| self.signed_headers.iter().any(|one| one == name);
+        let signed = |name: &str| self.signed_names().any(|one| one == name);
         let mut unsigned: Vec<&str> = Vec::new();
         if !signed("host") {
             unsigned.push("host");
@@ -241,28 +253,36 @@ impl SignatureV4 {
         Err(S3Error::new(Code::AccessDenied, message).with("HeadersNotSigned", unsigned.join(", ")))
     }
 
+    fn signed_names(&self) -> impl Iterator<Item = &str> {
+        self.signed_headers.split(';').filter(|name| !name.is_empty())
+    }
+
     fn canonical_request(&self, request: &AuthRequest<'_>, path: &str, payload: &str) -> Vec<u8> {
-        let mut text = format!("{}\n{path}\n{}\n", request.method, canonical_query(request.raw_query)).into_bytes();
-        for name in &self.signed_headers {
+        let mut text = Vec::with_capacity(CANONICAL_BYTES);
+        for line in [request.method, path, &canonical_query(request.raw_query)] {
+            text.extend_from_slice(line.as_bytes());
+            text.push(b'\n');
+        }
+        for name in self.signed_names() {
             text.extend_from_slice(name.as_bytes());
             text.push(b':');
             match request.host {
                 Some(host) if name == "host" && !request.headers.contains_key("host") => {
                     text.extend_from_slice(host.as_bytes());
                 }
-                _ => text.extend_from_slice(&folded(request.headers, name)),
+                _ => append_joined(&mut text, request.headers, name, fold),
             }
             text.push(b'\n');
         }
         text.push(b'\n');
-        text.extend_from_slice(self.signed_headers.join(";").as_bytes());
+        text.extend_from_slice(self.signed_headers.as_bytes());
         text.push(b'\n');
         text.extend_from_slice(payload.as_bytes());
         text
     }
 
     fn string_to_sign(&self, canonical: &[u8]) -> String {
-        format!("{ALGORITHM}\n{}\n{}\n{}", self.date, self.credential.scope(), sha256_hex(canonical))
+        [ALGORITHM, "\n", &self.date, "\n", &self.credential.scope(), "\n", &sha256_hex(canonical)].concat()
     }
 }
 
@@ -312,11 +332,19 @@ fn check_region(credential: &Credential, expected: Option<&str>) -> Result<(), i
     Err(move |code| S3Error::new(code, message).with("Region", expected))
 }
 
-fn header_names(list: &str) -> Result<Vec<String>, S3Error> {
-    let names: Vec<String> = list.split(';').filter(|name| !name.is_empty()).map(str::to_ascii_lowercase).collect();
-    if names.len() > SIGNED_HEADERS_MAX {
-        return Err(malformed_header("too many signed headers."));
+/// The names of a list in lower case, without empty ones.
+fn header_names(list: &str) -> Result<String, S3Error> {
+    let mut names = String::with_capacity(list.len());
+    for (index, name) in list.split(';').filter(|name| !name.is_empty()).enumerate() {
+        if index == SIGNED_HEADERS_MAX {
+            return Err(malformed_header("too many signed headers."));
+        }
+        if index > 0 {
+            names.push(';');
+        }
+        names.push_str(name);
     }
+    names.make_ascii_lowercase();
     Ok(names)
 }
 

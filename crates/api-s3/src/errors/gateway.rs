@@ -113,6 +113,10 @@ fn of_gateway(error: &larder_gateway::Error) -> S3Error {
         | E::QuorumAboveN { .. }
         | E::Condition(_)
         | E::Superseded
+        | E::Datatype(_)
+        | E::NotDatatype
+        | E::DatatypePut
+        | E::DatatypeNeedsSiblings
         | E::Changed
         | E::Context(_)
         | E::TooManySiblings { .. }

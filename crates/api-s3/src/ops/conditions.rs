@@ -1,6 +1,7 @@
 //! Conditions of requests: the four HTTP conditions, those of copy sources, and those of writes.
 
 use hyper::HeaderMap;
+use hyper::header::{HeaderName, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE};
 use larder_gateway::objects::get::{IfRange, ReadConditions};
 use larder_gateway::objects::put::WriteConditions;
 
@@ -9,16 +10,16 @@ use crate::dates;
 
 /// The conditions of a read.
 pub(crate) fn of_read(headers: &HeaderMap) -> ReadConditions {
-    let four = conditions(headers, ["if-match", "if-none-match", "if-modified-since", "if-unmodified-since"]);
+    let four = conditions(headers, [IF_MATCH, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE]);
     ReadConditions { if_range: if_range(headers), ..four }
 }
 
 /// The condition of a range. A weak tag never matches.
 fn if_range(headers: &HeaderMap) -> Option<IfRange> {
-    if !headers.contains_key("if-range") {
+    if !headers.contains_key(IF_RANGE) {
         return None;
     }
-    let text = params::header(headers, "if-range").unwrap_or_default();
+    let text = params::header(headers, IF_RANGE).unwrap_or_default();
     // A date comes without quotes, so it is tried before a tag.
     Some(match dates::parse_http(text) {
         Some(when) => IfRange::Modified(when),
@@ -35,21 +36,24 @@ pub(crate) fn of_source(headers: &HeaderMap) -> ReadConditions {
         "x-amz-copy-source-if-modified-since",
         "x-amz-copy-source-if-unmodified-since",
     ];
-    ReadConditions { always_precondition: true, ..conditions(headers, names) }
+    ReadConditions { always_precondition: true, ..conditions(headers, names.map(HeaderName::from_static)) }
 }
 
 /// The conditions that a write checks against the current version at commit.
 pub(crate) fn of_write(headers: &HeaderMap) -> WriteConditions {
-    WriteConditions { if_match: etags(headers, "if-match"), if_none_match: etags(headers, "if-none-match") }
+    WriteConditions { if_match: etags(headers, IF_MATCH), if_none_match: etags(headers, IF_NONE_MATCH) }
 }
 
 /// The entity tags of a header, without quotes and weakness mark; `*` stays. `None` without the header.
-pub(crate) fn etags(headers: &HeaderMap, name: &str) -> Option<Vec<String>> {
+pub(crate) fn etags(headers: &HeaderMap, name: HeaderName) -> Option<Vec<String>> {
+    if !headers.contains_key(&name) {
+        return None;
+    }
     let mut tags = Vec::new();
     for value in headers.get_all(name) {
         list(&String::from_utf8_lossy(value.as_bytes()), &mut tags);
     }
-    headers.contains_key(name).then_some(tags)
+    Some(tags)
 }
 
 /// Strips the quotes of an entity tag.
@@ -60,7 +64,7 @@ pub(crate) fn unquoted(text: &str) -> &str {
     inner("\"").or_else(|| inner("&quot;")).unwrap_or(text)
 }
 
-fn conditions(headers: &HeaderMap, names: [&str; 4]) -> ReadConditions {
+fn conditions(headers: &HeaderMap, names: [HeaderName; 4]) -> ReadConditions {
     let [if_match, if_none_match, modified, unmodified] = names;
     let date = |name| params::header(headers, name).and_then(dates::parse_http);
     ReadConditions {
@@ -106,7 +110,7 @@ mod tests {
         assert_eq!(found.if_none_match, tags(&["d-2"]));
         assert_eq!(of_write(&given).if_none_match, tags(&["d-2"]));
         assert_eq!(of_source(&given), ReadConditions { always_precondition: true, ..ReadConditions::default() });
-        assert_eq!(etags(&headers(&[("if-match", "")]), "if-match"), Some(vec![]));
+        assert_eq!(etags(&headers(&[("if-match", "")]), IF_MATCH), Some(vec![]));
     }
 
     #[test]

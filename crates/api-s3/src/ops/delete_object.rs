@@ -1,6 +1,6 @@
 //! `DELETE /key`: deletes an object, or one version permanently.
 
-use hyper::header::{HeaderName, HeaderValue};
+use hyper::header::{HeaderName, HeaderValue, IF_MATCH};
 use hyper::{HeaderMap, StatusCode};
 
 use super::{conditions, object_headers, params};
@@ -16,7 +16,7 @@ const UNSUPPORTED_CONDITIONS: &[&str] = &["x-amz-if-match-size", "x-amz-if-match
 pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
     refuse_unsupported(&call.headers)?;
     let version = params::version(&call.query);
-    let if_match = conditions::etags(&call.headers, "if-match");
+    let if_match = conditions::etags(&call.headers, IF_MATCH);
     let deleted = call.objects.delete(&call.caller, &call.bucket, &call.key, &version, if_match).await?;
     let mut response = response::empty(StatusCode::NO_CONTENT);
     object_headers::write_version(&mut response, deleted.version_id.as_deref());

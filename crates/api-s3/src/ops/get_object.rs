@@ -1,32 +1,65 @@
 //! `GET /key` and `HEAD /key`: an object, a range of it, or its headers.
 
-use hyper::header::{HeaderName, HeaderValue};
-use hyper::{HeaderMap, StatusCode};
+use bytes::Bytes;
+use hyper::header::{HeaderName, HeaderValue, RANGE};
+use hyper::{HeaderMap, Method, StatusCode};
 use larder_gateway::objects::get::{FoundObject, GetObject, ReadWindow};
+use larder_gateway::objects::{Caller, Objects};
+use larder_model::objects::access::AccessContext;
 use larder_model::objects::part::PART_NUMBER_MAX;
 
 use super::{conditions, object_headers, params};
-use crate::call::S3Call;
+use crate::call::{EXPECTED_OWNER, S3Call};
 use crate::errors::{Code, S3Error};
 use crate::response::{self, S3Body, S3Response};
-use crate::target::S3Query;
+use crate::target::{ResourcePath, S3Query};
+
+/// Headers of most answers, those of every answer included: the map grows once.
+const HEADERS: usize = 12;
+
+/// The answer to a GET or HEAD of an object that the gateway reads at once. `None` says nothing: the caller then runs the
+/// operation, which also finds every reason for a refusal. `context` is collected only where a policy looks at it.
+pub(crate) fn at_once(
+    objects: &Objects,
+    (method, target): (&Method, &ResourcePath),
+    (query, headers): (&S3Query, &HeaderMap),
+    caller: Caller,
+    context: impl FnOnce() -> AccessContext,
+) -> Option<S3Response> {
+    // The expected owner is compared before the object is looked at.
+    if headers.contains_key(EXPECTED_OWNER) {
+        return None;
+    }
+    let request = decode(target.bucket.clone(), target.key.clone(), (query, headers)).ok()?;
+    let overrides = object_headers::overrides(query, caller.user.is_some()).ok()?;
+    let (found, body) = if method == Method::HEAD {
+        (objects.try_head(caller, context, &request)?, S3Body::empty())
+    } else {
+        let (found, bytes) = objects.try_get(caller, context, &request)?;
+        (found, S3Body::full(bytes))
+    };
+    let mut response = respond(&found, headers).ok()?;
+    replace(&mut response, overrides);
+    *response.body_mut() = body;
+    Some(response)
+}
 
 pub(super) async fn get(call: &S3Call) -> Result<S3Response, S3Error> {
-    let request = decode(call)?;
+    let request = decode_call(call)?;
     let overrides = object_headers::overrides(&call.query, call.caller.user.is_some())?;
     let (found, reader) = call.objects.get(&call.caller, &request).await?;
     let bytes = found.window.end.saturating_sub(found.window.start);
-    let mut response = respond(&found, call)?;
+    let mut response = respond(&found, &call.headers)?;
     replace(&mut response, overrides);
     *response.body_mut() = S3Body::object(reader, bytes);
     Ok(response)
 }
 
 pub(super) async fn head(call: &S3Call) -> Result<S3Response, S3Error> {
-    let request = decode(call)?;
+    let request = decode_call(call)?;
     let overrides = object_headers::overrides(&call.query, call.caller.user.is_some())?;
     let found = call.objects.head(&call.caller, &request).await?;
-    let mut response = respond(&found, call)?;
+    let mut response = respond(&found, &call.headers)?;
     replace(&mut response, overrides);
     Ok(response)
 }
@@ -48,20 +81,24 @@ pub(super) fn part_number(text: &str) -> Result<u16, S3Error> {
     })
 }
 
-fn decode(call: &S3Call) -> Result<GetObject, S3Error> {
+fn decode_call(call: &S3Call) -> Result<GetObject, S3Error> {
+    decode(call.bucket.clone(), call.key.clone(), (&call.query, &call.headers))
+}
+
+fn decode(bucket: String, key: Bytes, (query, headers): (&S3Query, &HeaderMap)) -> Result<GetObject, S3Error> {
     Ok(GetObject {
-        bucket: call.bucket.clone(),
-        key: call.key.clone(),
-        version: params::version(&call.query),
-        window: window(&call.query, &call.headers)?,
-        conditions: conditions::of_read(&call.headers),
+        bucket,
+        key,
+        version: params::version(query),
+        window: window(query, headers)?,
+        conditions: conditions::of_read(headers),
     })
 }
 
 fn window(query: &S3Query, headers: &HeaderMap) -> Result<ReadWindow, S3Error> {
-    let range = params::header(headers, "range").and_then(range);
+    let range = params::header(headers, RANGE).and_then(range);
     match (query.get("partNumber"), range) {
-        (Some(_), _) if headers.contains_key("range") => {
+        (Some(_), _) if headers.contains_key(RANGE) => {
             Err(S3Error::invalid("Cannot specify both Range header and partNumber query parameter"))
         }
         (Some(number), _) => part_number(number).map(ReadWindow::Part),
@@ -92,10 +129,11 @@ fn range(text: &str) -> Option<ReadWindow> {
     }
 }
 
-fn respond(found: &FoundObject, call: &S3Call) -> Result<S3Response, S3Error> {
+fn respond(found: &FoundObject, headers: &HeaderMap) -> Result<S3Response, S3Error> {
     let object = found.version.object.as_ref().ok_or(Code::NoSuchKey)?;
     let mut response = response::empty(StatusCode::OK);
-    object_headers::write_found(&mut response, found, object, &call.headers);
+    response.headers_mut().reserve(HEADERS);
+    object_headers::write_found(&mut response, found, object, headers);
     Ok(response)
 }
 

@@ -45,6 +45,8 @@ mod upload_body;
 mod upload_part;
 mod versioning;
 
+pub(crate) use get_object::at_once;
+
 use crate::admin;
 use crate::call::{EXPECTED_OWNER, S3Call};
 use crate::errors::S3Error;

@@ -19,7 +19,11 @@ pub(crate) const VERSION_ID: HeaderName = HeaderName::from_static("x-amz-version
 const EXPIRATION: HeaderName = HeaderName::from_static("x-amz-expiration");
 const TAG_COUNT: HeaderName = HeaderName::from_static("x-amz-tagging-count");
 const PARTS_COUNT: HeaderName = HeaderName::from_static("x-amz-mp-parts-count");
+const CHECKSUM_MODE: HeaderName = HeaderName::from_static("x-amz-checksum-mode");
 const MISSING_META: HeaderName = HeaderName::from_static("x-amz-missing-meta");
+
+/// The unit of ranges.
+const BYTES: HeaderValue = HeaderValue::from_static("bytes");
 
 /// The type of objects stored without one.
 const DEFAULT_TYPE: HeaderValue = HeaderValue::from_static("binary/octet-stream");
@@ -69,10 +73,13 @@ pub(crate) fn write_version(response: &mut S3Response, id: Option<&str>) {
 pub(crate) fn write_found(response: &mut S3Response, found: &FoundObject, object: &Object, headers: &HeaderMap) {
     response::set(response, ETAG, quoted(object.etag));
     response::set(response, LAST_MODIFIED, dates::http(found.version.modified));
-    response::set(response, ACCEPT_RANGES, "bytes");
+    response.headers_mut().insert(ACCEPT_RANGES, BYTES);
     response.headers_mut().insert(CONTENT_TYPE, DEFAULT_TYPE);
     for (name, value) in &object.headers {
-        response::set(response, HeaderName::from_static(name.name()), value.as_ref());
+        // The header shares the memory of the row.
+        if let Ok(value) = HeaderValue::from_maybe_shared(value.clone()) {
+            response.headers_mut().insert(HeaderName::from_static(name.name()), value);
+        }
     }
     write_metadata(response, object);
     write_version(response, found.version_id.as_deref());
@@ -87,7 +94,7 @@ pub(crate) fn write_found(response: &mut S3Response, found: &FoundObject, object
         response::set(response, PARTS_COUNT, count.to_string());
     }
     let wants_checksum =
-        params::header(headers, "x-amz-checksum-mode").is_some_and(|mode| mode.eq_ignore_ascii_case("enabled"));
+        params::header(headers, CHECKSUM_MODE).is_some_and(|mode| mode.eq_ignore_ascii_case("enabled"));
     let checksum = match &found.part {
         Some(part) => part.checksum.as_ref(),
         // A client would check a range against the checksum of the whole object and fail.
@@ -118,7 +125,7 @@ fn write_metadata(response: &mut S3Response, object: &Object) {
 fn write_window(response: &mut S3Response, found: &FoundObject, length: u64) {
     let window = &found.window;
     let bytes = window.end.saturating_sub(window.start);
-    response::set(response, CONTENT_LENGTH, bytes.to_string());
+    response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(bytes));
     if found.partial {
         *response.status_mut() = StatusCode::PARTIAL_CONTENT;
         if bytes > 0 {

@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use hyper::HeaderMap;
+use hyper::header::AsHeaderName;
 use larder_gateway::objects::get::VersionSpec;
 
 use crate::errors::S3Error;
@@ -58,7 +59,7 @@ pub(crate) fn version(query: &S3Query) -> VersionSpec {
 }
 
 /// The value of a header as text; `None` for invalid UTF-8.
-pub(crate) fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+pub(crate) fn header(headers: &HeaderMap, name: impl AsHeaderName) -> Option<&str> {
     std::str::from_utf8(headers.get(name)?.as_bytes()).ok().map(str::trim)
 }
 

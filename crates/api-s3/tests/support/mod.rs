@@ -6,8 +6,8 @@ use std::sync::Arc;
 use larder_api_s3::{S3Settings, serve};
 use larder_gateway::objects::{Objects, ObjectsConfig};
 use larder_gateway::{Config, Gateway, GatewayPorts};
-use larder_store::SystemClock;
 use larder_store::memory::MemoryStore;
+use larder_store::{Store, SystemClock};
 use larder_testkit::BackgroundServer;
 use larder_testkit::http::{HttpConnection, HttpRequest, HttpResponse};
 use larder_testkit::s3::S3Signer;
@@ -28,15 +28,20 @@ impl S3TestServer {
 
     pub(crate) fn start_with(config: Config, settings: S3Settings) -> Self {
         let clock = Arc::new(SystemClock::default());
-        let store = Arc::new(MemoryStore::new(clock.clone()));
-        let ports = GatewayPorts {
-            random: |bytes| bytes.fill(7),
-            store: store.clone(),
-            blobs: store,
-            clock,
-            actor: ActorId(7),
-            engine: Arc::new("memory"),
-        };
+        let memory = Arc::new(MemoryStore::new(clock.clone()));
+        Self::start_over(memory.clone(), memory, clock, |bytes| bytes.fill(7), config, settings)
+    }
+
+    /// A server that stores rows in `store` and bodies in `blobs`, and draws keys and secrets from `random`.
+    pub(crate) fn start_over(
+        store: Arc<dyn Store>,
+        blobs: Arc<MemoryStore>,
+        clock: Arc<SystemClock>,
+        random: fn(&mut [u8]),
+        config: Config,
+        settings: S3Settings,
+    ) -> Self {
+        let ports = GatewayPorts { random, store, blobs, clock, actor: ActorId(7), engine: Arc::new("memory") };
         let (background, gateway) = BackgroundServer::start(async |listener, stop| {
             let gateway = Gateway::start(ports, config).await.unwrap();
             let objects = Objects::new(gateway.clone(), ObjectsConfig::default());

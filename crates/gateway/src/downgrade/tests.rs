@@ -137,9 +137,11 @@ proptest! {
         let mut call = call_at(LEVELS[level], copies, floor);
         for alive in alive {
             let before = replicas_required(call.options.level, copies);
+            let last = call.is_last_try();
             if call.downgrade(down(alive)).is_err() {
                 return Ok(());
             }
+            prop_assert!(!last, "the last try has given its batch away");
             let now = replicas_required(call.options.level, copies);
             prop_assert!(now < before && now >= floor && now <= alive.max(1));
         }

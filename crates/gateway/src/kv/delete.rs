@@ -4,6 +4,7 @@ use larder_model::Timestamp;
 use std::time::Duration;
 
 use larder_model::causality::{ConflictPolicy, IndexRemovals, KeyVersions, KeyWrite, SupersededRow, VersionVector};
+use larder_model::datatypes::DatatypeContext;
 use larder_store::{ConsistencyLevel, Partition, micros_of};
 
 use super::commit::{ConditionGuard, row_stamps};
@@ -13,6 +14,7 @@ use super::{KvDelete, KvDeleteOutcome, Quorums};
 use crate::Result;
 use crate::clock_issuer::SKEW_MICROS_MAX;
 use crate::config::DeleteMode;
+use crate::datatypes::may_hold_counter;
 use crate::kv::Kv;
 use crate::metrics::KvOp;
 
@@ -22,48 +24,61 @@ impl Kv {
     /// # Errors
     /// As [`Kv::put`].
     pub async fn delete(&self, request: KvDelete) -> Result<KvDeleteOutcome> {
-        self.core
-            .admit_and_measure_as(KvOp::Delete, KvDeleteOutcome::outcome, async {
-                let plan = self.plan_request(&request.address.bucket, request.timeout).await?;
-                self.check_writable(&plan)?;
-                let quorums = with_rw(&request.quorums, &plan);
-                let replicas = self.plan_write(&plan, &quorums)?.reclaiming();
-                let reading = self.plan_read_before_delete(&plan, &quorums)?;
-                if plan.props.consistent {
-                    return self.delete_consistent(request, plan, replicas).await;
+        let measured = self.core.begin(KvOp::Delete)?;
+        let result = self.delete_admitted(request).await;
+        measured.end(result, KvDeleteOutcome::outcome)
+    }
+
+    async fn delete_admitted(&self, request: KvDelete) -> Result<KvDeleteOutcome> {
+        let plan = self.plan_request(&request.address.bucket, request.timeout).await?;
+        self.check_hooks_and_clock(&plan)?;
+        let quorums = with_rw(&request.quorums, &plan);
+        let replicas = self.plan_write(&plan, &quorums)?.reclaiming();
+        let reading = self.plan_read_before_delete(&plan, &quorums)?;
+        if plan.props.datatype.is_some() || names_counter(&request, &plan) {
+            return Box::pin(self.delete_datatype(&request, &plan, replicas)).await;
+        }
+        if plan.props.consistent {
+            return Box::pin(self.delete_consistent(request, plan, replicas)).await;
+        }
+        let mut guard = None;
+        let basis = match &request.context {
+            Some(bytes) if request.conditions.is_empty() => {
+                CausalBasis::of(self.decode_context(bytes, &request.address)?)
+            }
+            _ => {
+                // Race: a value written after this read is not named by the tombstone, so it survives.
+                let rows = self.read_object_rows(&request.address, &plan, reading).await?.rows;
+                let rows_seen = row_stamps(&rows);
+                let seen = self.resolve_rows(&plan, rows)?;
+                self.check_conditions(&request.conditions, &seen)?;
+                if let Some(nothing) = nothing_to_delete(&request, &seen) {
+                    // A legacy counter may stand where there is no object.
+                    return match Box::pin(self.delete_legacy_counter(&request, &plan, replicas)).await? {
+                        KvDeleteOutcome::NotFound(_) => Ok(nothing),
+                        done => Ok(done),
+                    };
                 }
-                let mut guard = None;
-                let basis = match &request.context {
-                    Some(bytes) if request.conditions.is_empty() => {
-                        CausalBasis::of(self.decode_context(bytes, &request.address)?)
-                    }
-                    _ => {
-                        // Race: a value written after this read is not named by the tombstone, so it survives.
-                        let rows = self.read_object_rows(&request.address, &plan, reading).await?.rows;
-                        let rows_seen = row_stamps(&rows);
-                        let seen = self.resolve_rows(&plan, rows)?;
-                        self.check_conditions(&request.conditions, &seen)?;
-                        if let Some(nothing) = nothing_to_delete(&request, &seen) {
-                            return Ok(nothing);
-                        }
-                        if !request.conditions.is_empty() {
-                            guard = Some(ConditionGuard { conditions: request.conditions.clone(), seen: rows_seen });
-                        }
-                        match &request.context {
-                            Some(bytes) => CausalBasis::of(self.decode_context(bytes, &request.address)?),
-                            None => CausalBasis {
-                                superseded: SupersededRow::all_of(&seen),
-                                vector: seen.context.vector,
-                                context_hash: 0,
-                            },
-                        }
-                    }
-                };
-                let target = WriteTarget { address: &request.address, plan: &plan, replicas };
-                self.write_tombstone(target, basis, guard).await?;
-                Ok(KvDeleteOutcome::Done)
-            })
-            .await
+                if !request.conditions.is_empty() {
+                    guard = Some(ConditionGuard { conditions: request.conditions.clone(), seen: rows_seen });
+                }
+                match &request.context {
+                    Some(bytes) => CausalBasis::of(self.decode_context(bytes, &request.address)?),
+                    None => CausalBasis {
+                        superseded: SupersededRow::all_of(&seen),
+                        vector: seen.context.vector,
+                        context_hash: 0,
+                    },
+                }
+            }
+        };
+        let target = WriteTarget { address: &request.address, plan: &plan, replicas };
+        self.write_tombstone(target, basis, guard).await?;
+        if request.context.is_none() {
+            // The counter that the object hid would be seen again.
+            Box::pin(self.delete_legacy_counter(&request, &plan, replicas)).await?;
+        }
+        Ok(KvDeleteOutcome::Done)
     }
 
     async fn write_tombstone(
@@ -147,6 +162,12 @@ fn with_rw(quorums: &Quorums, plan: &RequestPlan) -> Quorums {
     }
     let rw = quorums.rw.or(Some(plan.props.rw));
     Quorums { w: rw, r: quorums.rw, ..*quorums }
+}
+
+/// Whether the context is that of a legacy counter, which a read showed as an object.
+fn names_counter(request: &KvDelete, plan: &RequestPlan) -> bool {
+    let is_of_datatype = request.context.as_ref().is_some_and(|context| DatatypeContext::is_one(context));
+    is_of_datatype && may_hold_counter(&request.address.bucket, &plan.props)
 }
 
 pub(super) fn nothing_to_delete(request: &KvDelete, seen: &KeyVersions) -> Option<KvDeleteOutcome> {

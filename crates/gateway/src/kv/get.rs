@@ -34,22 +34,25 @@ impl Kv {
     /// # Errors
     /// [`Error`] of the address, of the replica counts or of the store.
     pub async fn get(&self, request: KvGet) -> Result<FetchedObject> {
-        self.core
-            .admit_and_measure_as(KvOp::Get, FetchedObject::outcome, async {
-                let plan = self.plan_request(&request.address.bucket, request.timeout).await?;
-                let replicas = self.plan_read(&plan, &request.quorums)?;
-                let mut found = self.fetch(&request.address, &plan, replicas, request.bodies, None).await?;
-                if found.versions.siblings.is_empty() {
-                    found = self.retry_not_found(&request, &plan, replicas, found).await?;
-                }
-                if found.versions.siblings.is_empty() {
-                    return Ok(found);
-                }
-                let bytes = found.versions.siblings.iter().map(|one| one.content.body.length()).sum();
-                self.core.metrics.record_read(bytes, found.versions.siblings.len(), self.core.monotonic());
-                Ok(found)
-            })
-            .await
+        let measured = self.core.begin(KvOp::Get)?;
+        let result = self.get_admitted(request).await;
+        measured.end(result, FetchedObject::outcome)
+    }
+
+    async fn get_admitted(&self, request: KvGet) -> Result<FetchedObject> {
+        let plan = self.plan_request(&request.address.bucket, request.timeout).await?;
+        let replicas = self.plan_read(&plan, &request.quorums)?;
+        let mut found = self.fetch(&request.address, &plan, replicas, request.bodies, None).await?;
+        if found.versions.siblings.is_empty() {
+            found = self.retry_not_found(&request, &plan, replicas, found).await?;
+        }
+        if found.versions.siblings.is_empty() {
+            // A data type is shown where there is no object.
+            return Ok(Box::pin(self.datatype_as_object(&request, &plan, replicas)).await?.unwrap_or(found));
+        }
+        let bytes = found.versions.siblings.iter().map(|one| one.content.body.length()).sum();
+        self.core.metrics.record_read(bytes, found.versions.siblings.len(), self.core.monotonic());
+        Ok(found)
     }
 
     /// Repeats a read that found nothing where `notfound_ok` is false: not-found counts as no reply then, so all live replicas

@@ -8,7 +8,7 @@ mod fence;
 mod get;
 mod lone;
 mod put;
-mod request_plan;
+pub(crate) mod request_plan;
 pub(crate) mod slots;
 
 use std::sync::Arc;
@@ -24,6 +24,7 @@ use larder_model::props::Quorum;
 use crate::blobs::BlobCollector;
 use crate::body::{GetBody, PutBody};
 use crate::clock_issuer::ClockIssuer;
+use crate::datatypes::writers::DatatypeWriters;
 use crate::gateway_core::GatewayCore;
 use crate::types::CatalogueCopy;
 use crate::{BlobSweep, Result};
@@ -40,6 +41,7 @@ pub struct Kv {
     pub(crate) blobs: Arc<BlobCollector>,
     pub(crate) known_buckets: KnownBuckets,
     pub(crate) slots: SlotAllocator,
+    pub(crate) datatype_writers: Arc<DatatypeWriters>,
 }
 
 impl Kv {
@@ -51,7 +53,8 @@ impl Kv {
         blobs: Arc<BlobCollector>,
     ) -> Self {
         let slots = SlotAllocator::for_engine(&core.ports.store.limits(), core.config.siblings_max);
-        Self { core, issuer, catalogue, blobs, known_buckets: KnownBuckets::default(), slots }
+        let datatype_writers = DatatypeWriters::new(Arc::clone(&core), Arc::clone(&issuer));
+        Self { core, issuer, catalogue, blobs, known_buckets: KnownBuckets::default(), slots, datatype_writers }
     }
 
     /// Checks every blob of the key-value side once. Safe beside any traffic of this gateway and others. Failures are logged,

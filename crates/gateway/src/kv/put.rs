@@ -19,7 +19,7 @@ use super::{FetchedObject, KvPut, Quorums};
 use crate::blobs::lease::ReferenceLease;
 use crate::body::PutBody;
 use crate::kv::Kv;
-use crate::metrics::{Event, KvOp};
+use crate::metrics::{Event, KvOp, RequestOutcome};
 use crate::{Error, Result};
 
 /// Address and plan of a write.
@@ -56,31 +56,32 @@ impl Kv {
     /// # Errors
     /// [`Error`]; nothing remains of a refused put, while a timed-out one may or may not take effect.
     pub async fn put(&self, request: KvPut) -> Result<Option<FetchedObject>> {
-        self.core
-            .admit_and_measure(KvOp::Put, async {
-                let plan = self.plan_request(&request.address.bucket, request.timeout).await?;
-                self.check_writable(&plan)?;
-                let replicas = self.plan_write(&plan, &request.quorums)?;
-                check_metadata(&request.content)?;
-                // Race: two puts with If-None-Match both read an absent key; only a compare-and-set refuses one [invariant 15].
-                if plan.props.consistent {
-                    return self.put_consistent(request, plan, replicas).await;
-                }
-                let KvPut { address, context, content, upload, return_body, .. } = request;
-                let conditions =
-                    self.decode_conditions(request.conditions, request.if_not_modified.as_ref(), &address)?;
-                let target = WriteTarget { address: &address, plan: &plan, replicas };
-                let (basis, seen) = self.causal_basis(target, context.as_ref(), &conditions).await?;
-                // Race: engines in this process check these rows again as they write: no condition goes stale [invariant 15].
-                let guard = seen.map(|seen| ConditionGuard { conditions, seen });
-                let (written, length) = self.commit_body(target, (basis, guard), content, upload).await?;
-                self.core.metrics.record_written(length, written.superseded.len(), self.core.monotonic());
-                match return_body && plan.policy != ConflictPolicy::WriteOnce {
-                    true => self.read_back(target, &written).await.map(Some),
-                    false => Ok(None),
-                }
-            })
-            .await
+        let measured = self.core.begin(KvOp::Put)?;
+        let result = self.put_admitted(request).await;
+        measured.end(result, |_| RequestOutcome::Ok)
+    }
+
+    async fn put_admitted(&self, request: KvPut) -> Result<Option<FetchedObject>> {
+        let plan = self.plan_request(&request.address.bucket, request.timeout).await?;
+        self.check_writable(&plan)?;
+        let replicas = self.plan_write(&plan, &request.quorums)?;
+        check_metadata(&request.content)?;
+        // Race: two puts with If-None-Match both read an absent key; only a compare-and-set refuses one [invariant 15].
+        if plan.props.consistent {
+            return Box::pin(self.put_consistent(request, plan, replicas)).await;
+        }
+        let KvPut { address, context, content, upload, return_body, .. } = request;
+        let conditions = self.decode_conditions(request.conditions, request.if_not_modified.as_ref(), &address)?;
+        let target = WriteTarget { address: &address, plan: &plan, replicas };
+        let (basis, seen) = self.causal_basis(target, context.as_ref(), &conditions).await?;
+        // Race: engines in this process check these rows again as they write: no condition goes stale [invariant 15].
+        let guard = seen.map(|seen| ConditionGuard { conditions, seen });
+        let (written, length) = self.commit_body(target, (basis, guard), content, upload).await?;
+        self.core.metrics.record_written(length, written.superseded.len(), self.core.monotonic());
+        match return_body && plan.policy != ConflictPolicy::WriteOnce {
+            true => Box::pin(self.read_back(target, &written)).await.map(Some),
+            false => Ok(None),
+        }
     }
 
     /// Decides which versions the write replaces: those that its context names; without a context none, or those that a read
@@ -152,7 +153,8 @@ impl Kv {
             }
             upload => {
                 let to = KvBlobPlacement { partition: &partition, slot, clock };
-                self.receive_and_commit(target, (policy, to), (basis, guard), content, upload).await
+                // Boxed: its future is larger than that of all other puts, which would carry the room for it.
+                Box::pin(self.receive_and_commit(target, (policy, to), (basis, guard), content, upload)).await
             }
         }
     }
@@ -269,7 +271,7 @@ impl Kv {
 
     /// The clock that bounds contexts. Contexts move the gateway's clock, so that alone is no bound: a client could push it
     /// further with every request.
-    fn context_clock_limit(&self) -> Timestamp {
+    pub(crate) fn context_clock_limit(&self) -> Timestamp {
         let now = self.core.now();
         // A clock may lead wall time after a restart above its mark; contexts of its own writes must still be accepted.
         now.max(self.issuer.clock.current(now).saturating_sub(CONTEXT_AHEAD_MICROS_MAX))

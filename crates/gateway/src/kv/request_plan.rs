@@ -24,22 +24,22 @@ use crate::{Error, Feature, QuorumParam, Result};
 
 /// Properties and deadline of a request to an active bucket.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct RequestPlan {
+pub(crate) struct RequestPlan {
     /// The bucket's properties.
-    pub(super) props: EffectiveProps,
+    pub(crate) props: EffectiveProps,
     /// How concurrent writes resolve.
-    pub(super) policy: ConflictPolicy,
+    pub(crate) policy: ConflictPolicy,
     /// Deadline of the request.
-    pub(super) deadline: Instant,
+    pub(crate) deadline: Instant,
     /// Time of the engine after the body has arrived.
-    pub(super) timeout: Duration,
+    pub(crate) timeout: Duration,
 }
 
 /// The consistency level of a request, how far it may be downgraded, and the parameters to name in a refusal.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct ReplicaPlan {
+pub(crate) struct ReplicaPlan {
     /// Options of the store calls.
-    pub(super) options: CallOptions,
+    pub(crate) options: CallOptions,
     /// Copies of the partition.
     copies: u32,
     /// Fewest replicas after a downgrade.
@@ -49,7 +49,7 @@ pub(super) struct ReplicaPlan {
 
 /// The counts of a read, none of them above its maximum.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct ReadCounts {
+pub(crate) struct ReadCounts {
     r: u32,
     pr: u32,
     node_confirms: u32,
@@ -69,19 +69,19 @@ struct QuorumParams {
 
 impl ReplicaPlan {
     /// This plan at another level.
-    pub(super) fn at(self, level: ConsistencyLevel) -> Self {
+    pub(crate) fn at(self, level: ConsistencyLevel) -> Self {
         let floor = self.floor.min(replicas_required(level, self.copies));
         Self { options: CallOptions { level, ..self.options }, floor, ..self }
     }
 
     /// This plan at `level` or above, never downgraded below it.
-    pub(super) fn never_below(self, level: ConsistencyLevel) -> Self {
+    pub(crate) fn never_below(self, level: ConsistencyLevel) -> Self {
         let floor = self.floor.max(replicas_required(level, self.copies));
         Self { options: CallOptions { level: self.options.level.max(level), ..self.options }, floor, ..self }
     }
 
     /// This plan without any downgrade.
-    pub(super) fn without_downgrade(self) -> Self {
+    pub(crate) fn without_downgrade(self) -> Self {
         self.never_below(self.options.level)
     }
 
@@ -91,34 +91,34 @@ impl ReplicaPlan {
     }
 
     /// This plan with a new deadline: the time in which a body arrived does not count.
-    pub(super) fn with_timeout(self, timeout: Duration) -> Self {
+    pub(crate) fn with_timeout(self, timeout: Duration) -> Self {
         Self { options: CallOptions { deadline: Instant::now() + timeout, ..self.options }, ..self }
     }
 
     /// This write, answered after a sync if the server syncs at all (`durable`): its removals are final then.
-    pub(super) fn raise_to_disk_if(self, durable: bool) -> Self {
+    pub(crate) fn raise_to_disk_if(self, durable: bool) -> Self {
         let durability = if durable { Durability::Disk } else { Durability::Buffered };
         Self { options: CallOptions { durability, ..self.options }, ..self }
     }
 
     /// This write as one that frees disk space, which a full disk accepts.
-    pub(super) fn reclaiming(self) -> Self {
+    pub(crate) fn reclaiming(self) -> Self {
         Self { options: self.options.reclaiming(), ..self }
     }
 
     /// A write call with this plan.
-    pub(super) fn write_call(self) -> DowngradableCall {
+    pub(crate) fn write_call(self) -> DowngradableCall {
         DowngradableCall::new(self.options, self.copies, self.floor)
     }
 
     /// A read call with this plan, also for the read of a write.
-    pub(super) fn read_call(self) -> DowngradableCall {
+    pub(crate) fn read_call(self) -> DowngradableCall {
         // A write may end with a hint alone; the read for it needs a replica.
         DowngradableCall::new(self.options, self.copies, self.floor.max(READ_FLOOR))
     }
 
     /// Translates a store error: names the first unmet parameter, in Riak's order.
-    pub(super) fn to_client_error(self, error: larder_store::Error) -> Error {
+    pub(crate) fn to_client_error(self, error: larder_store::Error) -> Error {
         let Kind::Unavailable { alive: got, required } = error.kind else { return error.into() };
         // Where n_val differs from the copies, more replicas than the parameter asks for may still be too few.
         let wanted = |count: u32| if count > got { count } else { required };
@@ -138,7 +138,7 @@ impl Kv {
     ///
     /// # Errors
     /// [`Error::UnknownType`]; [`Error::NotReady`] when the catalogue is too old to serve from.
-    pub(super) async fn plan_request(&self, bucket: &BucketAddress, timeout: Option<Duration>) -> Result<RequestPlan> {
+    pub(crate) async fn plan_request(&self, bucket: &BucketAddress, timeout: Option<Duration>) -> Result<RequestPlan> {
         let timeout = timeout.unwrap_or(self.core.config.timeout);
         let deadline = Instant::now() + timeout;
         // Bound: a check of the catalogue may wait for dead replicas longer than the client waits.
@@ -148,13 +148,17 @@ impl Kv {
         Ok(RequestPlan { props, policy: conflict_policy(&props), deadline, timeout })
     }
 
+    /// Refuses objects where the values are a data type, and what [`Self::check_hooks_and_clock`] refuses.
+    pub(crate) fn check_writable(&self, plan: &RequestPlan) -> Result<()> {
+        self.check_hooks_and_clock(plan)?;
+        // An object beside the rows of a data type would be a sibling that no read of the data type shows.
+        if plan.props.datatype.is_some() { Err(Error::DatatypePut) } else { Ok(()) }
+    }
+
     /// Refuses writes that an unbuilt feature would have to see, and writes of a gateway whose clock is off.
-    pub(super) fn check_writable(&self, plan: &RequestPlan) -> Result<()> {
+    pub(crate) fn check_hooks_and_clock(&self, plan: &RequestPlan) -> Result<()> {
         if plan.props.has_precommit || plan.props.has_postcommit {
             return Err(Error::NotBuilt(Feature::Hooks));
-        }
-        if plan.props.datatype.is_some() {
-            return Err(Error::NotBuilt(Feature::DataTypes));
         }
         // Race: a write by a slow clock could be older than an acknowledged one, and never visible [invariant 5].
         if self.issuer.is_skewed() {
@@ -167,7 +171,7 @@ impl Kv {
     ///
     /// # Errors
     /// [`Error::QuorumAboveN`], [`Error::NodeConfirms`].
-    pub(super) fn plan_read(&self, plan: &RequestPlan, quorums: &Quorums) -> Result<ReplicaPlan> {
+    pub(crate) fn plan_read(&self, plan: &RequestPlan, quorums: &Quorums) -> Result<ReplicaPlan> {
         let props = &plan.props;
         let ReadCounts { r, pr, node_confirms } = self.read_counts(props, quorums)?;
         let params = QuorumParams {
@@ -184,7 +188,7 @@ impl Kv {
     ///
     /// # Errors
     /// As [`Self::plan_read`].
-    pub(super) fn read_counts(&self, props: &EffectiveProps, quorums: &Quorums) -> Result<ReadCounts> {
+    pub(crate) fn read_counts(&self, props: &EffectiveProps, quorums: &Quorums) -> Result<ReadCounts> {
         let r = resolve_count(props, quorums.r, props.r)?;
         let pr = resolve_count(props, quorums.pr, props.pr)?;
         Ok(ReadCounts { r, pr, node_confirms: self.check_node_confirms(props, quorums, true)? })
@@ -194,7 +198,7 @@ impl Kv {
     ///
     /// # Errors
     /// As [`Self::plan_read`].
-    pub(super) fn plan_write(&self, plan: &RequestPlan, quorums: &Quorums) -> Result<ReplicaPlan> {
+    pub(crate) fn plan_write(&self, plan: &RequestPlan, quorums: &Quorums) -> Result<ReplicaPlan> {
         let props = &plan.props;
         let w = resolve_count(props, quorums.w, props.w)?;
         let pw = resolve_count(props, quorums.pw, props.pw)?;

@@ -1,5 +1,7 @@
 //! Operations, outcomes and events that are counted: each is one table of names and help texts.
 
+use larder_model::datatypes::Datatype;
+
 /// Defines an enum and its table: variant, name, help.
 macro_rules! table {
     ($(#[$meta:meta])* $table:ident { $($variant:ident = $name:literal, $help:literal;)+ }) => {
@@ -39,6 +41,42 @@ table! {
         ListPage = "list_page", "Later page of a listing that was counted when it began.";
         Props = "props", "Read or change of a bucket's properties.";
         Types = "types", "Read or change of bucket types.";
+        DatatypeGet = "datatype_get", "Read of a data type, refused before its type was known.";
+        DatatypeUpdate = "datatype_update", "Update of a data type, refused before its type was known.";
+        CounterGet = "counter_get", "Read of a counter.";
+        CounterUpdate = "counter_update", "Update of a counter.";
+        SetGet = "set_get", "Read of a set.";
+        SetUpdate = "set_update", "Update of a set.";
+        GsetGet = "gset_get", "Read of a grow-only set.";
+        GsetUpdate = "gset_update", "Update of a grow-only set.";
+        MapGet = "map_get", "Read of a map.";
+        MapUpdate = "map_update", "Update of a map.";
+        HllGet = "hll_get", "Read of a HyperLogLog.";
+        HllUpdate = "hll_update", "Update of a HyperLogLog.";
+    }
+}
+
+impl KvOp {
+    /// The read of a data type.
+    pub(crate) const fn get_of(datatype: Datatype) -> Self {
+        match datatype {
+            Datatype::Counter => Self::CounterGet,
+            Datatype::Set => Self::SetGet,
+            Datatype::Gset => Self::GsetGet,
+            Datatype::Map => Self::MapGet,
+            Datatype::Hll => Self::HllGet,
+        }
+    }
+
+    /// The update of a data type.
+    pub(crate) const fn update_of(datatype: Datatype) -> Self {
+        match datatype {
+            Datatype::Counter => Self::CounterUpdate,
+            Datatype::Set => Self::SetUpdate,
+            Datatype::Gset => Self::GsetUpdate,
+            Datatype::Map => Self::MapUpdate,
+            Datatype::Hll => Self::HllUpdate,
+        }
     }
 }
 

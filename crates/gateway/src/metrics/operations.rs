@@ -59,17 +59,13 @@ impl Metrics {
         });
     }
 
-    /// Counts received and sent bytes of its bodies.
-    pub(crate) fn count_s3_bytes(&self, operation: &'static str, received: u64, sent: u64) {
+    /// Counts its end, with the received and sent bytes of its bodies: the answer is sent, or never will be.
+    pub(crate) fn count_s3_ended(&self, operation: &'static str, received: u64, sent: u64) {
         self.count(operation, |counted| {
+            counted.active -= 1;
             counted.received += received;
             counted.sent += sent;
         });
-    }
-
-    /// Counts its end: the answer is sent, or never will be.
-    pub(crate) fn count_s3_ended(&self, operation: &'static str) {
-        self.count(operation, |counted| counted.active -= 1);
     }
 
     /// All operations, summed over threads.

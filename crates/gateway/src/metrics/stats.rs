@@ -10,8 +10,8 @@ use super::{Event, KvOp, Metrics, NodeInfo, RequestOutcome};
 
 /// The data of all rows, collected once.
 pub(super) struct Snapshot {
-    /// Times of reads.
-    pub(super) gets: LastMinute,
+    /// Times of each operation.
+    times: Vec<LastMinute>,
     /// Times of writes and deletes: Riak writes a tombstone to delete.
     pub(super) puts: LastMinute,
     /// Times of the first pages of listings of keys and buckets.
@@ -54,7 +54,7 @@ impl Snapshot {
         let each = |count: &dyn Fn(KvOp) -> u64| std::array::from_fn(|index| count(KvOp::ALL[index]));
         let failed = |op| metrics.request_count(op, RequestOutcome::Failed);
         Self {
-            gets: metrics.last_minute(&[Series::Time(KvOp::Get)], now),
+            times: KvOp::ALL.iter().map(|op| metrics.last_minute(&[Series::Time(*op)], now)).collect(),
             puts: metrics.last_minute(&PUTS.map(Series::Time), now),
             lists: metrics.last_minute(&LISTS.map(Series::Time), now),
             list_pages: metrics.last_minute(&LIST_PAGES.map(Series::Time), now),
@@ -73,6 +73,11 @@ impl Snapshot {
             active: each(&|op| metrics.active_count(op)),
             events: Event::ALL.iter().map(|event| metrics.event_count(*event)).collect(),
         }
+    }
+
+    /// An operation in the last minute.
+    pub(super) fn last_minute(&self, op: KvOp) -> &LastMinute {
+        &self.times[op as usize]
     }
 
     /// Operations since the start that were not refused.
@@ -94,6 +99,8 @@ impl Snapshot {
         match source {
             StatSource::NotBuilt => 0.into(),
             StatSource::Text(text) => text.into(),
+            StatSource::LastMinute(op) => self.last_minute(op).count.into(),
+            StatSource::SinceStart(op) => self.ended(&[op]),
             StatSource::Computed(value) => value(self, info),
             StatSource::Statistic(spread, point) => self.spread(spread).statistic(point).into(),
             StatSource::Event(event) => self.events[event as usize].into(),
@@ -102,7 +109,7 @@ impl Snapshot {
 
     fn spread(&self, spread: StatDistribution) -> &LastMinute {
         match spread {
-            StatDistribution::GetTime => &self.gets,
+            StatDistribution::Time(op) => self.last_minute(op),
             StatDistribution::GetSiblings => &self.get_siblings,
             StatDistribution::GetBytes => &self.get_bytes,
             StatDistribution::PutTime => &self.puts,

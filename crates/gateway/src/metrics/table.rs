@@ -33,6 +33,10 @@ pub(super) enum StatSource {
     NotBuilt,
     /// This constant text.
     Text(&'static str),
+    /// Operations of the last minute that were not refused.
+    LastMinute(KvOp),
+    /// The same since the start.
+    SinceStart(KvOp),
     /// Computed from metrics and node info.
     Computed(fn(&Snapshot, &NodeInfo<'_>) -> Value),
     /// A statistic of a distribution over the last minute.
@@ -44,8 +48,8 @@ pub(super) enum StatSource {
 /// A distribution that rows show statistics of.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum StatDistribution {
-    /// Times of reads.
-    GetTime,
+    /// Times of an operation.
+    Time(KvOp),
     /// Siblings of objects read.
     GetSiblings,
     /// Bytes of objects read.
@@ -60,7 +64,7 @@ pub(super) enum StatDistribution {
 #[must_use]
 pub fn table() -> &'static [Stat] {
     static TABLE: LazyLock<Vec<Stat>> = LazyLock::new(|| {
-        let built = [REQUESTS, SPREADS, NODE, MACHINE, UNMEASURED_SPREADS].concat();
+        let built = [REQUESTS, DATATYPES, SPREADS, NODE, MACHINE, UNMEASURED_SPREADS].concat();
         let unmeasured =
             UNMEASURED.split_whitespace().map(|name| row(name, "Not measured: always 0.", StatSource::NotBuilt));
         let events = Event::ALL.iter().map(|event| row(event.name(), event.help(), StatSource::Event(*event)));
@@ -93,19 +97,23 @@ macro_rules! spread {
 }
 
 const REQUESTS: &[Stat] = &[
-    of("node_gets", "Reads of objects in the last minute.", |s, _| s.gets.count.into()),
-    of("node_gets_total", "Reads of objects since the start.", |s, _| s.ended(&[KvOp::Get])),
+    row("node_gets", "Reads of objects in the last minute.", StatSource::LastMinute(KvOp::Get)),
+    row("node_gets_total", "Reads of objects since the start.", StatSource::SinceStart(KvOp::Get)),
     of("node_puts", "Writes and deletes of objects in the last minute.", |s, _| s.puts.count.into()),
     of("node_puts_total", "Writes and deletes of objects since the start.", |s, _| s.ended(&PUTS)),
-    of("vnode_gets", "The same as node_gets: there are no vnodes.", |s, _| s.gets.count.into()),
-    of("vnode_gets_total", "The same as node_gets_total: there are no vnodes.", |s, _| s.ended(&[KvOp::Get])),
+    row("vnode_gets", "The same as node_gets: there are no vnodes.", StatSource::LastMinute(KvOp::Get)),
+    row("vnode_gets_total", "The same as node_gets_total: there are no vnodes.", StatSource::SinceStart(KvOp::Get)),
     of("vnode_puts", "The same as node_puts: there are no vnodes.", |s, _| s.puts.count.into()),
     of("vnode_puts_total", "The same as node_puts_total: there are no vnodes.", |s, _| s.ended(&PUTS)),
     of("node_get_fsm_active", "Reads of objects being worked on.", |s, _| s.active(&[KvOp::Get])),
-    of("node_get_fsm_errors", "Reads that failed in the last minute.", |s, _| s.gets.failed.into()),
+    of("node_get_fsm_errors", "Reads that failed in the last minute.", |s, _| s.last_minute(KvOp::Get).failed.into()),
     of("node_get_fsm_errors_total", "Reads that failed since the start.", |s, _| s.failed(&[KvOp::Get])),
-    of("node_get_fsm_in_rate", "Reads per second over the last minute.", |s, _| per_second(s.gets.count)),
-    of("node_get_fsm_out_rate", "Reads per second over the last minute.", |s, _| per_second(s.gets.count)),
+    of("node_get_fsm_in_rate", "Reads per second over the last minute.", |s, _| {
+        per_second(s.last_minute(KvOp::Get).count)
+    }),
+    of("node_get_fsm_out_rate", "Reads per second over the last minute.", |s, _| {
+        per_second(s.last_minute(KvOp::Get).count)
+    }),
     of("node_put_fsm_active", "Writes and deletes being worked on.", |s, _| s.active(&PUTS)),
     of("node_put_fsm_in_rate", "Writes and deletes per second over the last minute.", |s, _| per_second(s.puts.count)),
     of("node_put_fsm_out_rate", "Writes and deletes per second over the last minute.", |s, _| per_second(s.puts.count)),
@@ -121,12 +129,49 @@ const REQUESTS: &[Stat] = &[
 
 const SPREADS: &[Stat] = spread![
     "Of the last minute; times in microseconds, sizes in bytes.",
-    "node_get_fsm_time" = StatDistribution::GetTime,
+    "node_get_fsm_time" = StatDistribution::Time(KvOp::Get),
     "node_get_fsm_siblings" = StatDistribution::GetSiblings,
     "node_get_fsm_objsize" = StatDistribution::GetBytes,
     "node_put_fsm_time" = StatDistribution::PutTime,
-    "vnode_get_fsm_time" = StatDistribution::GetTime,
+    "vnode_get_fsm_time" = StatDistribution::Time(KvOp::Get),
     "vnode_put_fsm_time" = StatDistribution::PutTime,
+    "node_get_fsm_counter_time" = StatDistribution::Time(KvOp::CounterGet),
+    "node_put_fsm_counter_time" = StatDistribution::Time(KvOp::CounterUpdate),
+    "vnode_counter_update_time" = StatDistribution::Time(KvOp::CounterUpdate),
+    "node_get_fsm_set_time" = StatDistribution::Time(KvOp::SetGet),
+    "node_put_fsm_set_time" = StatDistribution::Time(KvOp::SetUpdate),
+    "vnode_set_update_time" = StatDistribution::Time(KvOp::SetUpdate),
+    "node_get_fsm_gset_time" = StatDistribution::Time(KvOp::GsetGet),
+    "node_put_fsm_gset_time" = StatDistribution::Time(KvOp::GsetUpdate),
+    "vnode_gset_update_time" = StatDistribution::Time(KvOp::GsetUpdate),
+    "node_get_fsm_map_time" = StatDistribution::Time(KvOp::MapGet),
+    "node_put_fsm_map_time" = StatDistribution::Time(KvOp::MapUpdate),
+    "vnode_map_update_time" = StatDistribution::Time(KvOp::MapUpdate),
+    "node_get_fsm_hll_time" = StatDistribution::Time(KvOp::HllGet),
+    "node_put_fsm_hll_time" = StatDistribution::Time(KvOp::HllUpdate),
+    "vnode_hll_update_time" = StatDistribution::Time(KvOp::HllUpdate),
+];
+
+/// Six rows for each data type.
+macro_rules! datatypes {
+    ($($name:literal = $get:ident, $update:ident;)+) => {
+        &[$(
+            row(concat!("node_gets_", $name), "Reads of the data type in the last minute.", StatSource::LastMinute(KvOp::$get)),
+            row(concat!("node_gets_", $name, "_total"), "Reads of it since the start.", StatSource::SinceStart(KvOp::$get)),
+            row(concat!("node_puts_", $name), "Updates of it in the last minute.", StatSource::LastMinute(KvOp::$update)),
+            row(concat!("node_puts_", $name, "_total"), "Updates of it since the start.", StatSource::SinceStart(KvOp::$update)),
+            row(concat!("vnode_", $name, "_update"), "The same as node_puts of it.", StatSource::LastMinute(KvOp::$update)),
+            row(concat!("vnode_", $name, "_update_total"), "The same as its total.", StatSource::SinceStart(KvOp::$update)),
+        )+]
+    };
+}
+
+const DATATYPES: &[Stat] = datatypes![
+    "counter" = CounterGet, CounterUpdate;
+    "set" = SetGet, SetUpdate;
+    "gset" = GsetGet, GsetUpdate;
+    "map" = MapGet, MapUpdate;
+    "hll" = HllGet, HllUpdate;
 ];
 
 const VERSION_HELP: &str = "Version of Riak whose protocols are spoken; ours is larder_version.";
@@ -190,9 +235,6 @@ const UNMEASURED_SPREADS: &[Stat] = spread![
     "object_map_merge_time" = StatDistribution::NotBuilt,
     "object_merge_time" = StatDistribution::NotBuilt,
     "object_set_merge_time" = StatDistribution::NotBuilt,
-    "vnode_counter_update_time" = StatDistribution::NotBuilt,
-    "vnode_map_update_time" = StatDistribution::NotBuilt,
-    "vnode_set_update_time" = StatDistribution::NotBuilt,
     "write_once_put_objsize" = StatDistribution::NotBuilt,
     "write_once_put_time" = StatDistribution::NotBuilt,
 ];
@@ -223,8 +265,6 @@ const UNMEASURED: &str = "
     search_query_latency_95 search_query_latency_99 search_query_latency_999 search_query_latency_max
     search_query_latency_median search_query_latency_min search_query_throughput_count search_query_throughput_one
     skipped_read_repairs skipped_read_repairs_total sys_monitor_count sys_thread_pool_size
-    vnode_counter_update vnode_counter_update_total vnode_map_update vnode_map_update_total
-    vnode_set_update vnode_set_update_total
     vnode_index_deletes vnode_index_deletes_total vnode_index_deletes_postings vnode_index_deletes_postings_total
     vnode_index_reads vnode_index_reads_total vnode_index_refreshes vnode_index_refreshes_total
     vnode_index_writes vnode_index_writes_total vnode_index_writes_postings vnode_index_writes_postings_total

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::LazyLock;
 
+use larder_model::datatypes::Datatype;
 use serde_json::{Value, json};
 
 use super::table::{StatDistribution, StatSource};
@@ -170,6 +171,17 @@ fn deletes_are_puts_and_refusals_take_no_time() {
 }
 
 #[test]
+fn data_types_are_counted_by_type_and_not_as_objects() {
+    let metrics = Metrics::default();
+    metrics.record_request(KvOp::get_of(Datatype::Set), micros(40), RequestOutcome::NotFound, at(1));
+    metrics.record_request(KvOp::update_of(Datatype::Map), micros(70), RequestOutcome::Ok, at(1));
+    check(&metrics, at(1), &[("node_gets_set", 1), ("node_gets_set_total", 1), ("node_gets", 0), ("node_puts", 0)]);
+    check(&metrics, at(1), &[("node_get_fsm_set_time_100", 40), ("node_gets_map", 0), ("node_puts_map_total", 1)]);
+    check(&metrics, at(1), &[("vnode_map_update", 1), ("vnode_map_update_time_mean", 70), ("node_puts_set", 0)]);
+    check(&metrics, at(90), &[("node_gets_set", 0), ("node_gets_set_total", 1)]);
+}
+
+#[test]
 fn active_requests_are_counted_until_dropped_on_any_thread() {
     let metrics = Metrics::default();
     let (get, list) = (metrics.begin_request(KvOp::Get), metrics.begin_request(KvOp::ListBuckets));
@@ -219,12 +231,10 @@ fn operations_of_s3_are_shown_from_their_first_request_on() {
     // A request that began here may end on another thread.
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            metrics.count_s3_bytes("GetObject", 0, 5000);
-            metrics.count_s3_ended("PutObject");
+            metrics.count_s3_ended("PutObject", 7, 0);
             metrics.count_s3_begun("GetObject");
             metrics.count_s3_answered("GetObject", micros(20), RequestOutcome::Failed);
-            metrics.count_s3_bytes("GetObject", 3, 40);
-            metrics.count_s3_ended("GetObject");
+            metrics.count_s3_ended("GetObject", 3, 5040);
         });
     });
     let samples = parse(&metrics.text(&node_info(&[]), at(1)));
@@ -239,6 +249,7 @@ fn operations_of_s3_are_shown_from_their_first_request_on() {
         ("larder_s3_request_seconds_sum{op=\"GetObject\"}", 0.00032),
         ("larder_s3_request_seconds_count{op=\"PutObject\"}", 0.0),
         ("larder_s3_received_bytes_total{op=\"GetObject\"}", 3.0),
+        ("larder_s3_received_bytes_total{op=\"PutObject\"}", 7.0),
         ("larder_s3_sent_bytes_total{op=\"GetObject\"}", 5040.0),
     ] {
         assert_eq!(samples[name], value, "{name}");

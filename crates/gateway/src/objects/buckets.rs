@@ -178,7 +178,7 @@ impl Buckets {
 }
 
 /// The bucket of this name, if it is active.
-fn active<'a>(catalogue: &'a Catalogue, name: &str) -> Option<&'a Arc<Bucket>> {
+pub(super) fn active<'a>(catalogue: &'a Catalogue, name: &str) -> Option<&'a Arc<Bucket>> {
     catalogue.s3_bucket(name).filter(|bucket| bucket.state == BucketState::Active)
 }
 

@@ -1,5 +1,6 @@
 //! Reading an object.
 
+mod at_once;
 mod conditions;
 mod manifest;
 mod reader;
@@ -117,6 +118,22 @@ pub struct FoundPart {
     pub count: Option<u32>,
     /// The checksum of the part, if the object has one.
     pub checksum: Option<Checksum>,
+}
+
+impl FoundObject {
+    /// The current version of a key, and the bytes that are `wanted` of it.
+    fn of_current(bucket: &Bucket, key: &[u8], version: Version, wanted: ReadWindow, window: Range<u64>) -> Self {
+        let length = version.object.as_ref().map_or(0, |object| object.length());
+        let expires = bucket.lifecycle.as_ref().and_then(|rules| rules.version_expiry(key, &version));
+        Self {
+            version_id: client_version_id(bucket, &version),
+            partial: wanted != ReadWindow::Whole && length > 0,
+            window,
+            part: None,
+            expires: expires.map(|(when, rule)| (when, rule.to_owned())),
+            version,
+        }
+    }
 }
 
 impl FoundPart {
@@ -244,18 +261,9 @@ impl Objects {
             let wanted = request.conditions.window(&located.version, request.window);
             // Race: an overwrite may have removed the manifest; the next round finds its version.
             let Some((window, part)) = self.window(&located.version, wanted).await? else { continue };
-            let expires = located.bucket.lifecycle.as_ref().filter(|_| located.current);
-            let expires = expires.and_then(|rules| rules.version_expiry(key, &located.version));
-            let length = located.version.object.as_ref().map_or(0, |object| object.length());
-            let found = FoundObject {
-                version: located.version.clone(),
-                version_id: client_version_id(&located.bucket, &located.version),
-                partial: wanted != ReadWindow::Whole && length > 0,
-                window,
-                part,
-                expires: expires.map(|(when, rule)| (when, rule.to_owned())),
-            };
-            return Ok((found, located, pin));
+            let found = FoundObject::of_current(&located.bucket, key, located.version.clone(), wanted, window);
+            let expires = found.expires.filter(|_| located.current);
+            return Ok((FoundObject { part, expires, ..found }, located, pin));
         }
         Err(missing_bytes())
     }

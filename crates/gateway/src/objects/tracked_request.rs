@@ -13,6 +13,8 @@ pub struct TrackedRequest {
     gateway: Arc<Gateway>,
     operation: &'static str,
     begun: Duration,
+    /// Body bytes received and sent.
+    transferred: (u64, u64),
 }
 
 impl std::fmt::Debug for TrackedRequest {
@@ -26,7 +28,7 @@ impl Objects {
     pub fn track(&self, operation: &'static str) -> TrackedRequest {
         let gateway = Arc::clone(&self.gateway);
         gateway.core.metrics.count_s3_begun(operation);
-        TrackedRequest { operation, begun: gateway.core.monotonic(), gateway }
+        TrackedRequest { operation, begun: gateway.core.monotonic(), transferred: (0, 0), gateway }
     }
 }
 
@@ -37,14 +39,16 @@ impl TrackedRequest {
         self.gateway.core.metrics.count_s3_answered(self.operation, took, outcome);
     }
 
-    /// Adds the body bytes received and sent.
-    pub fn add_transferred_bytes(&self, received: u64, sent: u64) {
-        self.gateway.core.metrics.count_s3_bytes(self.operation, received, sent);
+    /// Adds body bytes received and sent, which count at the end.
+    pub fn add_transferred_bytes(&mut self, received: u64, sent: u64) {
+        self.transferred.0 += received;
+        self.transferred.1 += sent;
     }
 }
 
 impl Drop for TrackedRequest {
     fn drop(&mut self) {
-        self.gateway.core.metrics.count_s3_ended(self.operation);
+        let (received, sent) = self.transferred;
+        self.gateway.core.metrics.count_s3_ended(self.operation, received, sent);
     }
 }

@@ -6,7 +6,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test says what it expects by failing")]
 
+mod batch_fates;
 mod consistent;
+mod datatypes;
 mod kv_blobs;
 mod linear;
 mod members;

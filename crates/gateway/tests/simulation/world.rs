@@ -18,6 +18,7 @@ use larder_testkit::faulty::{Faulty, StoreFaults, StoreHistory};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use crate::batch_fates::{BatchFates, FatedStore};
 use crate::recording_store::{RecordingStore, StoreTraffic};
 
 /// Begin of virtual time.
@@ -73,10 +74,14 @@ pub(crate) struct SimWorld {
     pub(crate) store: Arc<MemoryStore>,
     /// Traffic to a store where tombstones slow reads.
     pub(crate) traffic: Option<Arc<Mutex<StoreTraffic>>>,
+    /// The fate of the next batch of a data type, if the schedule sets one.
+    fates: Option<Arc<BatchFates>>,
     history: Arc<StoreHistory>,
     start: Instant,
     seed: u64,
     actors: u64,
+    /// Whether the only gateway knows that it is alone.
+    lone: bool,
 }
 
 /// A key as a client reads it.
@@ -95,25 +100,44 @@ pub(crate) fn run<T>(work: impl Future<Output = T>) -> T {
 impl SimWorld {
     /// `count` gateways over an empty store.
     pub(crate) async fn new(seed: u64, count: usize) -> Self {
-        Self::build(seed, count, None).await
+        Self::build(seed, count, None, false).await
     }
 
     /// `count` gateways over an empty store where tombstones slow reads, so that they reuse slots.
     pub(crate) async fn keeping_tombstones(seed: u64, count: usize) -> Self {
-        Self::build(seed, count, Some(Arc::default())).await
+        Self::build(seed, count, Some(Arc::default()), false).await
     }
 
-    async fn build(seed: u64, count: usize, traffic: Option<Arc<Mutex<StoreTraffic>>>) -> Self {
+    /// One gateway that has the store for itself.
+    pub(crate) async fn alone(seed: u64) -> Self {
+        Self::build(seed, 1, None, true).await
+    }
+
+    /// This world with batches of data types whose fates the schedule sets. Its gateways start again.
+    pub(crate) async fn with_fates(mut self) -> (Self, Arc<BatchFates>) {
+        let fates = Arc::<BatchFates>::default();
+        self.fates = Some(Arc::clone(&fates));
+        for at in 0..self.nodes.len() {
+            self.restart(at, 0).await;
+        }
+        (self, fates)
+    }
+
+    async fn build(seed: u64, count: usize, traffic: Option<Arc<Mutex<StoreTraffic>>>, lone: bool) -> Self {
         let start = Instant::now();
         let store = Arc::new(MemoryStore::new(SimClock::new(start)));
         let history = StoreHistory::new(Duration::from_secs(1));
-        let mut world = Self { nodes: Vec::new(), store, traffic, history, start, seed, actors: 0 };
+        let mut world = Self { nodes: Vec::new(), store, traffic, fates: None, history, start, seed, actors: 0, lone };
         for at in 0..count {
             let actor = world.new_actor();
             let node = world.node(at, actor, 0).await;
             world.nodes.push(node);
         }
         world
+    }
+
+    fn config(&self, at: usize) -> Config {
+        Config { node: format!("g{at}"), single_process: self.lone, ..Config::default() }
     }
 
     fn new_actor(&mut self) -> u64 {
@@ -130,7 +154,10 @@ impl SimWorld {
         if let Some(traffic) = &self.traffic {
             ports.store = RecordingStore::new(ports.store, Arc::clone(traffic));
         }
-        let gateway = Gateway::start(ports, config(at)).await;
+        if let Some(fates) = &self.fates {
+            ports.store = FatedStore::new(ports.store, Arc::clone(fates));
+        }
+        let gateway = Gateway::start(ports, self.config(at)).await;
         let gateway = gateway
             .unwrap_or_else(|error| panic!("seed {}: over a healthy store no gateway starts: {error}", self.seed));
         SimGateway { gateway, faulty, clock, actor }
@@ -141,7 +168,7 @@ impl SimWorld {
         let actor = self.new_actor();
         let SimGateway { faulty, clock, .. } = &self.nodes[at];
         let ports = ports(faulty, clock, actor);
-        Gateway::start(ports, config(at)).await.map(|twin| twin.abandon())
+        Gateway::start(ports, self.config(at)).await.map(|twin| twin.abandon())
     }
 
     /// Kills a gateway and starts it again with its clock off by `skew` microseconds.
@@ -289,10 +316,6 @@ fn ports(faulty: &Arc<Faulty<MemoryStore>>, clock: &Arc<SimClock>, actor: u64) -
         actor: ActorId(actor),
         engine: Arc::new("memory"),
     }
-}
-
-fn config(at: usize) -> Config {
-    Config { node: format!("g{at}"), single_process: false, ..Config::default() }
 }
 
 /// Every third text is long enough to become a blob.

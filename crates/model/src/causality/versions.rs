@@ -36,6 +36,12 @@ pub struct KeyVersions {
 }
 
 impl Sibling {
+    /// The value of a write that is not a row of an object.
+    #[must_use]
+    pub fn of_write(dot: Dot, content: KvContent) -> Self {
+        Self { name: dot.slot.row_name(), dot, content, context_hash: 0 }
+    }
+
     /// Its entity tag, without quotes.
     #[must_use]
     pub fn vtag(&self) -> Vtag {

@@ -21,6 +21,10 @@ pub(super) fn reasons(error: &Error) -> String {
         | Error::MetadataTooLarge { .. }
         | Error::TooManySiblings { .. }
         | Error::BrokenBody(_)
+        | Error::Datatype(_)
+        | Error::NotDatatype
+        | Error::DatatypePut
+        | Error::DatatypeNeedsSiblings
         | Error::NotBuilt(_)
         | Error::Type(_)
         | Error::NotReady(_)

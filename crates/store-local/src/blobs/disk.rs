@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, Write};
 
 use larder_store::{Error, Kind, Result};
+use rustix::io::{Errno, ReadWriteFlags};
 
 /// Writes and syncs of blob files.
 pub(super) trait BlobDisk: Send + Sync {
@@ -45,6 +46,17 @@ pub(super) fn join_result<T>(answer: std::result::Result<Result<T>, tokio::task:
 /// Runs file work on a blocking thread.
 pub(super) async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     join_result(tokio::task::spawn_blocking(work).await)
+}
+
+/// Reads from a file what is in memory, without a wait for the disk: the count of bytes from the front of the buffer, which may
+/// be 0. `None`: the file system cannot tell.
+pub(super) fn read_cached(file: &File, buffer: &mut [u8], offset: u64) -> Option<usize> {
+    match rustix::io::preadv2(file, &mut [io::IoSliceMut::new(buffer)], offset, ReadWriteFlags::NOWAIT) {
+        Ok(count) => Some(count),
+        Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => None,
+        // The caller reads the bytes with a wait, and meets the error if there is one.
+        Err(_) => Some(0),
+    }
 }
 
 #[cfg(test)]

@@ -134,6 +134,11 @@ impl BlobLayout {
         self.length.saturating_sub(before).min(self.block) as usize
     }
 
+    /// Bytes of a block in the file, with its check.
+    pub(super) fn stored_bytes(&self, index: u64) -> usize {
+        self.block_bytes(index) + CHECK_BYTES
+    }
+
     /// The offset of a block.
     pub(super) fn block_at(&self, index: u64) -> u64 {
         self.head + index * (self.block + CHECK_BYTES as u64)

@@ -16,8 +16,9 @@
 //!   bring back a row without its blob.
 //! - A file reserves its bytes before it writes them ([`DiskSpace`]): all of them when its length is announced, otherwise chunk
 //!   by chunk. A refused or abandoned file is removed at once, and its reservation released.
-//! - Memory is bounded: a row while it is small, then two runs of blocks; a reader holds one run.
+//! - Memory is bounded: a row while it is small, then two runs of blocks; a reader holds a few blocks.
 
+mod block_buffers;
 mod block_encoder;
 mod bulk_row;
 mod disk;
@@ -53,7 +54,7 @@ pub(crate) use verify::{ids, row_owner, verify_file};
 pub const BULK_MAX: usize = 1024 * 1024;
 /// Bytes of a body in a full block of a file.
 pub const BLOCK_BYTES: u32 = 256 * 1024;
-/// Blocks read or written at a time.
+/// Blocks written at a time.
 const RUN_BLOCKS: u64 = 2;
 /// Bulk rows read at a time while listing: each may be 1 MiB.
 const LIST_ROWS: usize = 16;

@@ -1,4 +1,4 @@
-//! Readers of one blob: from its file, a run of blocks at a time, or from its bulk row, which is in memory.
+//! Readers of one blob: from its file, a block at a time, or from its bulk row, which is in memory.
 
 use std::fs::File;
 use std::io;
@@ -6,13 +6,14 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use larder_model::content::BlobId;
 use larder_store::{BlobReader, Result, slice_of};
 
-use super::disk::{failed, run_blocking};
+use super::block_buffers::{BUFFER_BYTES_MAX, BlockBuffers};
+use super::disk::{failed, read_cached, run_blocking};
+use super::files::BlobFolder;
 use super::format::{BlobFileHead, BlobLayout, CHECK_BYTES, FOOT_BYTES, HEAD_START_BYTES, block_check, damaged};
-use super::{RUN_BLOCKS, files::BlobFolder};
 
 /// A blob in a bulk row, whose check passed at the open.
 pub(super) struct BulkRowReader(pub(super) Bytes);
@@ -21,15 +22,17 @@ pub(super) struct BulkRowReader(pub(super) Bytes);
 pub(super) struct BlobFileReader {
     file: Arc<File>,
     layout: BlobLayout,
-    run: BlockRun,
+    /// The block read last and its number; its check passed. A reader of small pieces reads and checks each block once.
+    block: Option<(u64, Bytes)>,
+    buffers: BlockBuffers,
+    /// Whether blocks in the page cache are read on the caller's thread.
+    reads_at_once: bool,
+    /// The number of blocks that were.
+    blocks_at_once: u64,
 }
 
-/// The blocks read last, with passed checks: a reader of small pieces reads and checks each block once.
-#[derive(Default)]
-struct BlockRun {
-    first: u64,
-    blocks: Vec<Bytes>,
-}
+/// After so many blocks from the page cache a reader lets other tasks of its thread run.
+const BLOCKS_PER_YIELD: u64 = 4;
 
 impl BlobFileReader {
     /// Opens a file and checks its head, its foot and its length; blocks the thread.
@@ -39,7 +42,42 @@ impl BlobFileReader {
     pub(super) fn open(files: &BlobFolder, id: BlobId) -> Result<Self> {
         let file = files.open_blob(id)?;
         let (_, layout) = read_layout(&file, id)?;
-        Ok(Self { file: Arc::new(file), layout, run: BlockRun::default() })
+        let reads_at_once = layout.stored_bytes(0) <= BUFFER_BYTES_MAX;
+        Ok(Self {
+            file: Arc::new(file),
+            layout,
+            block: None,
+            buffers: BlockBuffers::default(),
+            reads_at_once,
+            blocks_at_once: 0,
+        })
+    }
+
+    /// Reads a block, with its check.
+    async fn load(&mut self, index: u64) -> Result<Bytes> {
+        // Dropped first: its buffer may then serve the next block.
+        self.block = None;
+        let (file, layout) = (self.file.clone(), self.layout);
+        let mut buffer = self.buffers.take(layout.stored_bytes(index));
+        let read = if self.reads_at_once { read_cached(&file, &mut buffer, layout.block_at(index)) } else { Some(0) };
+        // A file system that cannot tell what is in memory is not asked again.
+        self.reads_at_once &= read.is_some();
+        let read = read.unwrap_or(0);
+        // The hand-over to another thread and back costs more than the copy of a block from memory.
+        let buffer = if read == buffer.len() {
+            check_block(&layout, index, &buffer)?;
+            self.blocks_at_once += 1;
+            // A client that keeps up never makes its download wait: without this all others of the thread would.
+            if self.blocks_at_once.is_multiple_of(BLOCKS_PER_YIELD) {
+                tokio::task::yield_now().await;
+            }
+            buffer
+        } else {
+            run_blocking(move || read_block(&file, &layout, index, buffer, read)).await?
+        };
+        let block = self.buffers.keep(buffer.freeze()).slice(..layout.block_bytes(index));
+        self.block = Some((index, block.clone()));
+        Ok(block)
     }
 }
 
@@ -67,43 +105,43 @@ impl BlobReader for BlobFileReader {
         }
         let index = offset / self.layout.block;
         let inside = (offset % self.layout.block) as usize;
-        let block = match self.run.get(index) {
-            Some(block) => block,
-            None => {
-                let wanted = (inside as u64).saturating_add(max as u64).div_ceil(self.layout.block);
-                // Bound: a reader holds one run of blocks, whatever its client asks for.
-                let count = wanted.clamp(1, RUN_BLOCKS).min(self.layout.blocks() - index);
-                let (file, layout) = (self.file.clone(), self.layout);
-                self.run = run_blocking(move || BlockRun::load(&file, &layout, index, count)).await?;
-                self.run.get(index).ok_or_else(|| damaged("block missing"))?
-            }
+        let block = match &self.block {
+            Some((number, block)) if *number == index => block.clone(),
+            _ => self.load(index).await?,
         };
         Ok(block.slice(inside..inside.saturating_add(max).min(block.len())))
     }
 }
 
-impl BlockRun {
-    /// Reads `count` blocks and checks each.
-    fn load(file: &File, layout: &BlobLayout, first: u64, count: u64) -> Result<Self> {
-        let bytes: usize = (first..first + count).map(|index| layout.block_bytes(index) + CHECK_BYTES).sum();
-        let mut buffer = vec![0; bytes];
-        read_at(file, &mut buffer, layout.block_at(first))?;
-        let mut rest = Bytes::from(buffer);
-        let mut blocks = Vec::with_capacity(count as usize);
-        for index in first..first + count {
-            let block = rest.split_to(layout.block_bytes(index));
-            let mut check = block_check(layout.seed, index);
-            check.update(&block);
-            if *rest.split_to(CHECK_BYTES) != check.finalize().to_be_bytes() {
-                return Err(damaged(&format!("check of block {index}")));
-            }
-            blocks.push(block);
-        }
-        Ok(Self { first, blocks })
-    }
+/// Reads the rest of a block, of which the buffer has `read` bytes, and checks it.
+///
+/// # Errors
+/// `Damaged`, `Io`.
+pub(super) fn read_block(
+    file: &File,
+    layout: &BlobLayout,
+    index: u64,
+    mut buffer: BytesMut,
+    read: usize,
+) -> Result<BytesMut> {
+    read_at(file, &mut buffer[read..], layout.block_at(index) + read as u64)?;
+    check_block(layout, index, &buffer)?;
+    Ok(buffer)
+}
 
-    fn get(&self, index: u64) -> Option<&Bytes> {
-        self.blocks.get(usize::try_from(index.checked_sub(self.first)?).ok()?)
+/// Compares a block with the check behind it.
+fn check_block(layout: &BlobLayout, index: u64, stored: &[u8]) -> Result<()> {
+    let mut check = block_check(layout.seed, index);
+    match stored.split_last_chunk::<CHECK_BYTES>() {
+        Some((block, stored)) => {
+            check.update(block);
+            if *stored == check.finalize().to_be_bytes() {
+                Ok(())
+            } else {
+                Err(damaged(&format!("check of block {index}")))
+            }
+        }
+        None => Err(damaged("block missing")),
     }
 }
 
@@ -127,7 +165,12 @@ pub(super) fn read_layout(file: &File, id: BlobId) -> Result<(BlobFileHead, Blob
 /// # Errors
 /// `Damaged`, `Io`.
 pub(super) fn check_blocks(file: &File, layout: &BlobLayout) -> Result<()> {
-    (0..layout.blocks()).try_for_each(|index| BlockRun::load(file, layout, index, 1).map(drop))
+    let mut buffer = BytesMut::new();
+    for index in 0..layout.blocks() {
+        buffer.resize(layout.stored_bytes(index), 0);
+        buffer = read_block(file, layout, index, buffer, 0)?;
+    }
+    Ok(())
 }
 
 /// Reads and checks the head of the file of `id`; returns its length in bytes and its check, too.

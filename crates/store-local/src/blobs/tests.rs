@@ -4,6 +4,9 @@ mod faults;
 mod golden;
 mod memory_bulk;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
@@ -183,6 +186,84 @@ async fn damage_in_one_block_leaves_the_others_readable() {
     assert_eq!(range(reader.as_mut(), 24, 16).await.unwrap(), bytes[24..]);
     assert_eq!(kind(reader.read(16, 1).await), Kind::Damaged);
     assert_eq!(reader.read(8, 8).await.unwrap(), bytes[8..16]);
+}
+
+#[tokio::test]
+async fn bytes_that_wait_for_a_slow_client_are_not_overwritten_by_the_next_blocks() {
+    let f = fixture(SMALL);
+    let bytes = body(8 * 40);
+    drop(f.put(id(1), [bytes.clone()]).await);
+    let mut reader = f.blobs.open(id(1)).await.unwrap();
+    let mut held: std::collections::VecDeque<(u64, Bytes)> = std::collections::VecDeque::new();
+    for block in 0..40 {
+        held.push_back((8 * block, reader.read(8 * block, 8).await.unwrap()));
+        // Pieces are sent in order, and up to five wait.
+        if held.len() > (block % 6) as usize {
+            held.pop_front();
+        }
+        for (offset, piece) in &held {
+            assert_eq!(*piece, bytes[*offset as usize..][..8], "block {block}, the piece at {offset}");
+        }
+    }
+    drop(reader);
+    assert!(held.iter().all(|(offset, piece)| *piece == bytes[*offset as usize..][..8]), "after the end of the reader");
+}
+
+#[tokio::test]
+async fn a_download_from_memory_lets_other_requests_of_its_thread_run() {
+    let f = fixture(SMALL);
+    drop(f.put(id(1), [body(8 * 40)]).await);
+    let mut reader = f.blobs.open(id(1)).await.unwrap();
+    let others = Arc::new(AtomicU64::new(0));
+    let counted = others.clone();
+    let other = tokio::spawn(async move {
+        loop {
+            counted.fetch_add(1, Ordering::SeqCst);
+            tokio::task::yield_now().await;
+        }
+    });
+    for block in 0..40 {
+        reader.read(8 * block, 8).await.unwrap();
+    }
+    other.abort();
+    assert!(others.load(Ordering::SeqCst) >= 5, "the reader kept the thread for itself");
+}
+
+#[tokio::test]
+async fn a_block_of_which_a_part_is_in_memory_is_read_to_its_end_and_checked() {
+    let f = fixture(SMALL);
+    let bytes = body(40);
+    drop(f.put(id(1), [bytes.clone()]).await);
+    let file = std::fs::File::open(f.path(id(1))).unwrap();
+    let (_, layout) = reader::read_layout(&file, id(1)).unwrap();
+    let stored = [&bytes[8..16], &[0; 4]].concat();
+    for read in 0..8 {
+        let mut buffer = bytes::BytesMut::zeroed(12);
+        buffer[..read].copy_from_slice(&stored[..read]);
+        assert_eq!(reader::read_block(&file, &layout, 1, buffer, read).unwrap()[..8], bytes[8..16], "{read}");
+        let mut wrong = bytes::BytesMut::zeroed(12);
+        wrong[..read].copy_from_slice(&stored[..read]);
+        wrong[0] ^= u8::from(read > 0);
+        let read_wrong = reader::read_block(&file, &layout, 1, wrong, read);
+        assert_eq!(read_wrong.is_ok(), read == 0, "{read}");
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_shrinks_or_changes_under_a_reader_is_damage() {
+    let f = fixture(SMALL);
+    let bytes = body(40);
+    drop(f.put(id(1), [bytes.clone()]).await);
+    let mut reader = f.blobs.open(id(1)).await.unwrap();
+    assert_eq!(reader.read(0, 8).await.unwrap(), bytes[..8]);
+    let file = std::fs::OpenOptions::new().write(true).open(f.path(id(1))).unwrap();
+    let length = file.metadata().unwrap().len();
+    let second = length - (format::FOOT_BYTES + 4 * 12) as u64;
+    std::os::unix::fs::FileExt::write_all_at(&file, &[bytes[8] ^ 1], second).unwrap();
+    assert_eq!(kind(reader.read(8, 8).await), Kind::Damaged, "changed after the open");
+    file.set_len(second + 12 + 5).unwrap();
+    assert_eq!(kind(reader.read(16, 8).await), Kind::Damaged, "cut off within the block");
+    assert_eq!(kind(reader.read(32, 8).await), Kind::Damaged, "cut off before the block");
 }
 
 #[tokio::test]

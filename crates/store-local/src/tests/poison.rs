@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::time::Duration;
 
 use larder_store::{Batch, CallOptions, Change, ConsistencyLevel, Durability, Kind, Row, Store, Table, Timestamp};
 use tokio::time::Instant;
@@ -14,6 +15,8 @@ const APPEND_FAILS: u8 = 1;
 const SYNC_FAILS: u8 = 2;
 const FULL: u8 = 3;
 const SYNC_PANICS: u8 = 4;
+/// The longest time for which a test holds a sync: one that failed on a full disk once held the whole run.
+const HELD_MAX: Duration = Duration::from_secs(60);
 
 /// The real journal with injected faults.
 struct FaultyJournal {
@@ -126,8 +129,10 @@ impl Journal for HeldJournal {
 impl JournalSync for HeldSync {
     fn sync(&self) -> Result<bool, JournalError> {
         self.entered.fetch_add(1, Ordering::SeqCst);
+        let until = Instant::now() + HELD_MAX;
         while self.held.load(Ordering::SeqCst) {
-            std::thread::sleep(std::time::Duration::from_millis(1));
+            assert!(Instant::now() < until, "the test that holds this sync has failed");
+            std::thread::sleep(Duration::from_millis(1));
         }
         self.below.sync()
     }
@@ -145,8 +150,10 @@ async fn writes_that_arrive_during_a_sync_share_the_next_group() {
         tokio::spawn(async move { put(&store, key, Durability::Disk).await })
     };
     let mut writers = vec![put_soon(0)];
+    let until = Instant::now() + HELD_MAX;
     while count.load(Ordering::SeqCst) == 0 {
-        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        assert!(Instant::now() < until, "no sync began");
+        tokio::time::sleep(Duration::from_millis(1)).await;
     }
     writers.extend((1..=20).map(put_soon));
     // Each writer runs up to its wait for the reply.
@@ -189,13 +196,13 @@ async fn full_groups_without_end_once_starved_a_key_of_many_siblings() {
         async move {
             while !ended.load(Ordering::SeqCst) {
                 gate.store(true, Ordering::SeqCst);
-                tokio::time::sleep(std::time::Duration::from_millis(40)).await;
+                tokio::time::sleep(Duration::from_millis(40)).await;
                 gate.store(false, Ordering::SeqCst);
-                tokio::time::sleep(std::time::Duration::from_millis(3)).await;
+                tokio::time::sleep(Duration::from_millis(3)).await;
             }
         }
     });
-    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
     let before = store.stats().groups;
     let written = store.apply(put(0, "another", 2, 100), &call(Durability::Disk)).await;
     let passed = store.stats().groups - before;

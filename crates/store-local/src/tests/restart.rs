@@ -2,10 +2,13 @@
 
 use larder_store::Timestamp;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use larder_store::{Batch, Change, Durability, Partition, Row, Store, Table};
 
-use super::{call, is_there, options, put};
+use super::{FrozenClock, call, is_there, options, put};
 use crate::{EngineSizes, LocalStore, OpenOptions};
 
 const MEMTABLE: u64 = 64 * 1024;
@@ -68,4 +71,29 @@ async fn memory_in_use_is_counted_by_part() {
     assert!(is_there(&store, 1).await, "a wide row, from a table");
     let restarted = store.memory();
     assert!(restarted.memtables == 0 && restarted.block_cache > 0, "{restarted:?}");
+}
+
+#[tokio::test]
+async fn a_store_that_rests_gives_the_memory_of_its_memtables_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(FrozenClock(AtomicU64::new(1_000_000)));
+    let sizes = Some(EngineSizes::of_memtable(1024 * 1024));
+    let store = LocalStore::open(OpenOptions { sizes, clock: clock.clone(), ..options(dir.path()) }).unwrap();
+    fill(&store, 3_000).await;
+    let loaded = store.memory().memtables;
+    assert!(loaded > 512 * 1024, "two memtables, none of them full: {loaded}");
+    for _ in 0..200 {
+        // The threads poll in real time; each poll finds that ten seconds have passed.
+        clock.0.fetch_add(10_000_000, Ordering::SeqCst);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        if store.memory().memtables == 0 {
+            break;
+        }
+    }
+    assert_eq!(store.memory().memtables, 0);
+    let stats = store.stats();
+    drop(store);
+    let store = open(dir.path());
+    assert!(store.stats().replayed < stats.batches, "what was flushed is not replayed");
+    assert!(is_there(&store, 0).await && is_there(&store, 2_998).await);
 }

@@ -107,6 +107,11 @@ impl Store for MemoryStore {
         self.shard(partition).read().lone_row(partition, self.clock.now()).cloned()
     }
 
+    fn try_read_row(&self, partition: &Partition, name: &Bytes) -> Option<Row> {
+        let page = self.shard(partition).read().page(partition, &ReadQuery::one(name.clone()), self.clock.now());
+        page.rows.into_iter().next()
+    }
+
     async fn apply(&self, batch: Batch, options: &CallOptions) -> Result<()> {
         check_deadline(options)?;
         contract::check_batch(&batch, BATCH_BYTES_MAX)?;

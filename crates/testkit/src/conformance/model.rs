@@ -238,6 +238,11 @@ impl ModelWalk {
                 let all = model.page(&ReadQuery::all(NAMES.len())).rows;
                 assert_eq!(all, [lone], "{at}: the lone row of {:?}", model.partition);
             }
+            let name = Bytes::from_static(NAMES[self.random.below(NAMES.len())]);
+            if let Some(row) = self.subject.store.try_read_row(&self.models[which].partition, &name) {
+                let named = self.models[which].page(&ReadQuery::one(name)).rows;
+                assert_eq!(named, [row], "{at}: a row by its name");
+            }
         }
     }
 

@@ -36,6 +36,12 @@ impl HttpRequest {
         Self::new("PUT", target).header("Content-Type", "application/json").body(body)
     }
 
+    /// A `POST` of this JSON.
+    #[must_use]
+    pub fn post_json(target: &str, body: &str) -> Self {
+        Self::new("POST", target).header("Content-Type", "application/json").body(body)
+    }
+
     /// This request with one more header.
     #[must_use]
     pub fn header(mut self, name: &str, value: &str) -> Self {

@@ -22,6 +22,7 @@ use larder_testkit::pb::{PbMessage, frame};
 use prost::Message;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
+use super::datatypes::{DtFetchReq, DtUpdateReq, RpbCounterGetReq, RpbCounterUpdateReq, count_edits};
 use super::frame::FrameHead;
 use super::messages::{
     RpbBucketReq, RpbClientId, RpbDelReq, RpbGetBucketKeyPreflistReq, RpbGetBucketTypeReq, RpbGetReq,
@@ -128,7 +129,21 @@ fn check_message(code: u8, message: &[u8]) {
                 again::<RpbSetBucketTypeReq>(message).map(|request| props::json_of(request.props.unwrap_or_default())),
             );
         }
+        50 => drop(again::<RpbCounterUpdateReq>(message)),
+        52 => drop(again::<RpbCounterGetReq>(message)),
+        80 => drop(again::<DtFetchReq>(message)),
+        82 => check_update(message),
         _ => drop(again::<RpbGetBucketKeyPreflistReq>(message)),
+    }
+}
+
+/// An update that decodes has as many edits as were counted, and those that count more are refused before.
+fn check_update(message: Bytes) {
+    let counted = count_edits(&message);
+    let Some(request) = again::<DtUpdateReq>(message) else { return };
+    if let Some(counted) = counted {
+        let again = count_edits(&request.encode_to_vec()).expect("a message of ours");
+        assert!(again <= counted, "{again} edits were decoded, {counted} counted");
     }
 }
 

@@ -14,11 +14,17 @@ pub(super) enum FieldKind {
     Number,
     /// A flag.
     Flag,
+    /// The name of a bucket type with a data type.
+    TypeName,
+    /// A number from 0 to 6.
+    Small,
     /// A message within.
     Within(&'static [(u32, FieldKind)]),
+    /// A message within that most requests need.
+    Always(&'static [(u32, FieldKind)]),
 }
 
-use FieldKind::{Context, Flag, Name, Number, Within};
+use FieldKind::{Always, Context, Flag, Name, Number, Small, TypeName, Within};
 
 /// Codes of requests with their fields.
 pub(super) const SHAPES: &[(u8, &[(u32, FieldKind)])] = &[
@@ -40,8 +46,11 @@ pub(super) const SHAPES: &[(u8, &[(u32, FieldKind)])] = &[
     (32, &[(1, Name), (2, Within(PROPS))]),
     (33, &[(1, Name), (2, Name), (3, Name)]),
     (40, &[(1, Name), (2, Name)]),
-    (50, &[(1, Name), (2, Name), (3, Number)]),
-    (82, &[(1, Name), (2, Name), (3, Name)]),
+    (50, &[(1, Name), (2, Name), (3, Number), (4, Number), (6, Number), (7, Flag), (8, Number), (1000, Name)]),
+    (52, &[(1, Name), (2, Name), (3, Number), (4, Number), (5, Flag), (6, Flag), (7, Number)]),
+    (80, DT_FETCH),
+    (82, DT_UPDATE),
+    (82, DT_UPDATE),
     (253, &[(1, Name), (2, Name)]),
     (255, &[]),
 ];
@@ -111,6 +120,51 @@ const CONTENT: &[(u32, FieldKind)] = &[
     (10, Within(&[(1, Name), (2, Number)])),
     (11, Flag),
 ];
+const DT_FETCH: &[(u32, FieldKind)] = &[
+    (1, Name),
+    (2, Name),
+    (3, TypeName),
+    (4, Number),
+    (5, Number),
+    (6, Flag),
+    (7, Flag),
+    (8, Number),
+    (9, Flag),
+    (10, Number),
+    (11, Flag),
+    (12, Number),
+];
+const DT_UPDATE: &[(u32, FieldKind)] = &[
+    (1, Name),
+    (2, Name),
+    (3, TypeName),
+    (4, Context),
+    (5, Always(DT_OP)),
+    (6, Number),
+    (7, Number),
+    (8, Number),
+    (9, Flag),
+    (10, Number),
+    (12, Number),
+    (13, Flag),
+    (14, Number),
+    (1000, Name),
+];
+const ADDS: &[(u32, FieldKind)] = &[(1, Name), (1, Name), (1, Name)];
+const SET_OP: &[(u32, FieldKind)] = &[(1, Name), (1, Name), (2, Name), (2, Name)];
+const MAP_FIELD: &[(u32, FieldKind)] = &[(1, Name), (2, Small)];
+static MAP_UPDATE: [(u32, FieldKind); 6] = [
+    (1, Always(MAP_FIELD)),
+    (2, Within(&[(1, Number)])),
+    (3, Within(SET_OP)),
+    (4, Name),
+    (5, Small),
+    (6, Within(&MAP_OP)),
+];
+static MAP_OP: [(u32, FieldKind); 4] =
+    [(1, Within(MAP_FIELD)), (2, Within(&MAP_UPDATE)), (2, Within(&MAP_UPDATE)), (2, Within(&MAP_UPDATE))];
+const DT_OP: &[(u32, FieldKind)] =
+    &[(1, Within(&[(1, Number)])), (2, Within(SET_OP)), (3, Always(&MAP_OP)), (4, Within(ADDS)), (5, Within(ADDS))];
 const FUNCTION: &[(u32, FieldKind)] = &[(1, Name), (2, Name)];
 const HOOK: &[(u32, FieldKind)] = &[(1, Within(FUNCTION)), (2, Name)];
 const PROPS: &[(u32, FieldKind)] = &[
@@ -158,6 +212,8 @@ const NAMES: &[&[u8]] = &[
     b"\xff\0\n",
     b"X-Riak-Meta-A",
 ];
+const TYPE_NAMES: &[&[u8]] =
+    &[b"counters", b"sets", b"maps", b"maps", b"hlls", b"gsets", b"default", b"many", b"nosuch"];
 const NUMBERS: &[u64] = &[
     0,
     1,
@@ -181,7 +237,8 @@ pub(super) fn shaped(random: &mut SplitMix64, shape: &[(u32, FieldKind)]) -> Vec
     let mut out = Vec::new();
     for (number, kind) in shape {
         // The first fields are the address, which most requests need.
-        if random.chance(if *number <= 2 { 900 } else { 250 }) {
+        let is_needed = *number <= 2 || matches!(kind, Always(_) | TypeName);
+        if random.chance(if is_needed { 900 } else { 250 }) {
             put(random, &mut out, *number, *kind);
         }
     }
@@ -208,7 +265,9 @@ fn put(random: &mut SplitMix64, out: &mut Vec<u8>, number: u32, kind: FieldKind)
         }
         Number => PbField::Number(number, *random.pick(NUMBERS)),
         Flag => PbField::Number(number, random.number_below(2)),
-        Within(shape) => {
+        TypeName => PbField::Bytes(number, random.pick::<&[u8]>(TYPE_NAMES)),
+        Small => PbField::Number(number, random.number_below(7)),
+        Within(shape) | Always(shape) => {
             long = shaped(random, shape);
             PbField::Bytes(number, &long)
         }

@@ -1,0 +1,184 @@
+//! The requests of data types on one connection.
+
+use std::io::Write as _;
+
+use anyhow::{Context, Result, bail};
+
+use crate::client::{KeepAliveClient, ReplySummary};
+use crate::endpoint::Endpoint;
+
+/// The bytes before the context in the JSON of a value; the context comes last.
+const CONTEXT_START: &str = "\"context\":\"";
+
+/// One request, whose buffers serve for the next one, too.
+#[derive(Debug, Default)]
+pub(super) struct ValueRequest {
+    method: &'static str,
+    /// Path and query.
+    target: Vec<u8>,
+    /// JSON; empty for none.
+    pub(super) body: Vec<u8>,
+}
+
+impl ValueRequest {
+    /// Begins an update of this path.
+    pub(super) fn post(&mut self, target: std::fmt::Arguments<'_>) {
+        self.begin("POST", target);
+    }
+
+    /// Begins a put of this path.
+    pub(super) fn put(&mut self, target: std::fmt::Arguments<'_>) {
+        self.begin("PUT", target);
+    }
+
+    /// Begins a read of this path.
+    pub(super) fn get(&mut self, target: std::fmt::Arguments<'_>) {
+        self.begin("GET", target);
+    }
+
+    fn begin(&mut self, method: &'static str, target: std::fmt::Arguments<'_>) {
+        self.method = method;
+        self.target.clear();
+        self.body.clear();
+        // Writing into a vector never fails.
+        let _ = self.target.write_fmt(target);
+    }
+
+    /// Adds a value to the query.
+    pub(super) fn add_to_target(&mut self, text: &[u8]) {
+        self.target.extend_from_slice(text);
+    }
+
+    /// Adds these parts to the body.
+    pub(super) fn add(&mut self, parts: &[&[u8]]) {
+        for part in parts {
+            self.body.extend_from_slice(part);
+        }
+    }
+
+    /// Adds a list of names, `["a","b"]`, to the body.
+    pub(super) fn add_names<T: AsRef<[u8]>>(&mut self, names: impl Iterator<Item = T>) {
+        self.body.push(b'[');
+        for (index, name) in names.enumerate() {
+            let comma: &[u8] = if index == 0 { b"" } else { b"," };
+            self.add(&[comma, b"\"", name.as_ref(), b"\""]);
+        }
+        self.body.push(b']');
+    }
+
+    /// The request line without the version, and the body, for tests and errors.
+    pub(super) fn shown(&self) -> String {
+        let (target, body) = (String::from_utf8_lossy(&self.target), String::from_utf8_lossy(&self.body));
+        format!("{} {target} {body}", self.method).trim_end().to_owned()
+    }
+}
+
+/// One connection and its request buffer.
+pub(super) struct ValueDriver {
+    client: KeepAliveClient,
+    host: String,
+    head: Vec<u8>,
+    /// The request under way.
+    pub(super) request: ValueRequest,
+}
+
+impl ValueDriver {
+    /// Opens a connection.
+    ///
+    /// # Errors
+    ///
+    /// When no server answers there.
+    pub(super) async fn connect(endpoint: &Endpoint) -> Result<Self> {
+        Ok(Self {
+            client: KeepAliveClient::connect(endpoint).await?,
+            host: endpoint.host.clone(),
+            head: Vec::with_capacity(1_024),
+            request: ValueRequest::default(),
+        })
+    }
+
+    /// Sends the request that was built.
+    ///
+    /// # Errors
+    ///
+    /// A broken connection.
+    pub(super) async fn send(&mut self) -> Result<ReplySummary> {
+        self.exchange(false).await
+    }
+
+    /// Sends the request that was built, which must be answered by `status`; [`ValueDriver::text`] has the body.
+    ///
+    /// # Errors
+    ///
+    /// A broken connection, or another status.
+    pub(super) async fn send_checked(&mut self, status: u16) -> Result<()> {
+        let reply = self.exchange(true).await?;
+        if reply.status != status {
+            let shown: String = self.request.shown().chars().take(120).collect();
+            bail!("`{shown}` was answered by status {}: {}", reply.status, self.text().trim());
+        }
+        Ok(())
+    }
+
+    /// Reads the context of the value at this path.
+    ///
+    /// # Errors
+    ///
+    /// A broken connection, or a value without a context.
+    pub(super) async fn context(&mut self, target: std::fmt::Arguments<'_>) -> Result<Vec<u8>> {
+        self.request.get(target);
+        self.send_checked(200).await?;
+        let text = self.text();
+        context_of(&text).map(|context| context.as_bytes().to_vec()).context("a value without a context")
+    }
+
+    /// The kept body of the last answer.
+    pub(super) fn text(&self) -> std::borrow::Cow<'_, str> {
+        String::from_utf8_lossy(self.client.body())
+    }
+
+    async fn exchange(&mut self, keeps: bool) -> Result<ReplySummary> {
+        let Self { client, host, head, request } = self;
+        head.clear();
+        for part in [request.method.as_bytes(), b" ", &request.target, b" HTTP/1.1\r\nHost: ", host.as_bytes()] {
+            head.extend_from_slice(part);
+        }
+        if !request.body.is_empty() {
+            let length = request.body.len();
+            let _ = write!(head, "\r\nContent-Type: application/json\r\nContent-Length: {length}");
+        }
+        head.extend_from_slice(b"\r\n\r\n");
+        client.exchange_body(head, &request.body, keeps).await
+    }
+}
+
+/// The context at the end of a value's JSON.
+fn context_of(text: &str) -> Option<&str> {
+    let (_, rest) = text.rsplit_once(CONTEXT_START)?;
+    rest.split('"').next().filter(|context| !context.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_keeps_nothing_of_the_one_before() {
+        let mut request = ValueRequest::default();
+        request.post(format_args!("/a/{}", 7));
+        request.add(&[b"{\"add_all\":"]);
+        request.add_names(["x", "y"].iter());
+        request.add(&[b"}"]);
+        assert_eq!(request.shown(), r#"POST /a/7 {"add_all":["x","y"]}"#);
+        request.get(format_args!("/a/8?element="));
+        request.add_to_target(b"x");
+        assert_eq!(request.shown(), "GET /a/8?element=x");
+    }
+
+    #[test]
+    fn an_element_that_looks_like_a_context_is_none() {
+        let text = r#"{"type":"set","value":["context"],"context":"QQ=="}"#;
+        assert_eq!(context_of(text), Some("QQ=="));
+        assert_eq!(context_of(r#"{"type":"set","value":["context"]}"#), None);
+    }
+}

@@ -1,0 +1,73 @@
+//! The bucket types of a run, made over the server's admin socket.
+
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use larder_admin_frame::{ANSWER_BYTES_MAX, AdminAnswer, AdminReply, AdminRequest, LENGTH_BYTES, body_length};
+
+/// The bucket types and their data types.
+const TYPES: [(&str, &str); 4] = [("sets", "set"), ("counters", "counter"), ("maps", "map"), ("hlls", "hll")];
+
+/// The longest wait for an answer.
+const ANSWER_WAIT: Duration = Duration::from_secs(30);
+
+/// Creates and activates the bucket types of a run.
+///
+/// # Errors
+///
+/// When the socket does not answer, or the server refuses a type.
+pub(super) fn make(socket: &Path) -> Result<()> {
+    for (name, datatype) in TYPES {
+        let props = format!(r#"{{"props":{{"datatype":"{datatype}"}}}}"#);
+        for args in [&["bucket-type", "create", name, &props][..], &["bucket-type", "activate", name]] {
+            let answer = ask(socket, args).with_context(|| format!("asking {}", socket.display()))?;
+            if answer.exit != 0 {
+                bail!("`{}` failed: {}{}", args.join(" "), answer.stdout, answer.stderr);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn ask(socket: &Path, args: &[&str]) -> Result<AdminAnswer> {
+    let args = args.iter().map(|arg| (*arg).to_owned()).collect();
+    let mut stream = UnixStream::connect(socket)?;
+    stream.set_read_timeout(Some(ANSWER_WAIT))?;
+    stream.write_all(&AdminRequest { args, ..AdminRequest::default() }.encode()?)?;
+    loop {
+        let mut prefix = [0; LENGTH_BYTES];
+        stream.read_exact(&mut prefix)?;
+        let mut body = vec![0; body_length(prefix, ANSWER_BYTES_MAX)?];
+        stream.read_exact(&mut body)?;
+        if let AdminReply::Answer(answer) = AdminReply::decode(&body)? {
+            return Ok(answer);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_type_fails_with_the_servers_text() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("s");
+        let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut prefix = [0; LENGTH_BYTES];
+            stream.read_exact(&mut prefix).unwrap();
+            let mut body = vec![0; body_length(prefix, 1_000).unwrap()];
+            stream.read_exact(&mut body).unwrap();
+            stream.write_all(&AdminReply::Answer(AdminAnswer::failed("no more types")).encode()).unwrap();
+            AdminRequest::decode(&body).unwrap().args
+        });
+        let error = make(&socket).unwrap_err().to_string();
+        assert!(error.contains("create sets") && error.contains("no more types"), "{error}");
+        assert_eq!(server.join().unwrap()[3], r#"{"props":{"datatype":"set"}}"#);
+    }
+}

@@ -1,0 +1,262 @@
+//! Data types: read, update, and create under a key that the server makes (Riak KV HTTP reference §9).
+//!
+//! ```text
+//! GET   datatype_params ──> gateway: pages of pieces ──> page_window ──> json_value ──> body, while it is read
+//! POST  datatype_params, json_update ──> gateway: update ──> 204, or as GET with `returnbody`
+//! ```
+
+mod counters;
+mod datatype_params;
+mod json_update;
+mod json_value;
+mod page_window;
+mod value_reply;
+
+use bytes::Bytes;
+use hyper::StatusCode;
+use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, LINK, LOCATION};
+
+use larder_gateway::Error;
+use larder_gateway::datatypes::{DatatypeBegin, DatatypeChange, DatatypeFetch};
+use larder_gateway::kv::Quorums;
+use larder_http_edge::ArrivingBody;
+use larder_model::address::{Address, BucketAddress};
+use larder_model::causality::{EtagMatcher, FailedCondition};
+use larder_model::datatypes::Datatype;
+
+use super::accept;
+use super::body::{check_md5, collect_parsed};
+use super::call::RiakCall;
+use super::errors::{RiakFault, unknown_type};
+use super::headers::{IF_NOT_MODIFIED, INDEX, META, conditions, insert};
+use super::path::quote_segment;
+use super::reply::{JSON, RiakResponse, VCLOCK, done, empty, json, text};
+use super::routes::PathPart;
+pub(super) use counters::{get_counter, post_counter};
+use datatype_params::{DatatypeParams, ValuePart};
+use json_update::JsonUpdate;
+use page_window::PageWindow;
+use value_reply::value_reply;
+
+/// Longest document of an update: a register of the largest size, with some of its bytes escaped.
+const UPDATE_BYTES_MAX: u64 = 4 * 1024 * 1024;
+/// Bytes of memory that a byte of a document may take, as JSON and as an update.
+const PARSED_PER_BYTE: u64 = 100;
+/// Most memory of a document besides its bytes: that of the most parts it may have.
+const PARSED_BYTES_MAX: u64 = 32 * 1024 * 1024;
+/// The id of an update that is carried out once. Riak has no such header.
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-larder-request-id");
+
+/// GET and HEAD of `/types/T/buckets/B/datatypes/K`.
+///
+/// # Errors
+/// An invalid parameter, a bucket without a data type, or an error of the gateway.
+pub(super) async fn get(call: &RiakCall<'_>) -> Result<RiakResponse, RiakFault> {
+    let params = DatatypeParams::of(&call.query)?;
+    if let Some(moved) = moved_to_counters(call) {
+        return Ok(moved);
+    }
+    let address = call.address()?;
+    let datatype = datatype_of(call, &address.bucket, &params).await?;
+    accept::require(call.headers, &["application/json"])?;
+    check_read(call.headers)?;
+    show(call, datatype, address, params).await.map_err(RiakFault::after_checks)
+}
+
+/// POST of `/types/T/buckets/B/datatypes` and `/types/T/buckets/B/datatypes/K`.
+///
+/// # Errors
+/// An invalid parameter or document, a bucket without a data type, or an error of the gateway.
+pub(super) async fn post(call: &RiakCall<'_>, body: ArrivingBody<'_>) -> Result<RiakResponse, RiakFault> {
+    let params = DatatypeParams::of(&call.query)?;
+    if let Some(moved) = moved_to_counters(call) {
+        return Ok(moved);
+    }
+    let bucket = call.bucket()?;
+    let datatype = datatype_of(call, &bucket, &params).await?;
+    check_content_type(call.headers)?;
+    check_headers(call.headers)?;
+    if params.part != ValuePart::Whole {
+        return Err(RiakFault::bad("An update shows the whole value, or nothing\n"));
+    }
+    let request_id = request_id(call.headers);
+    // Each try would make a key of its own, and count there.
+    if request_id.is_some() && call.route.place(PathPart::Key).is_none() {
+        return Err(RiakFault::bad(format!("{REQUEST_ID} needs a key in the path\n")));
+    }
+    let (address, location) = match call.route.place(PathPart::Key) {
+        Some(_) => (call.address()?, None),
+        None => {
+            let key = call.gateway.core.new_unique_name();
+            let location = location(&bucket, &key);
+            (Address::new(bucket, key.into()).map_err(Error::from)?, Some(location))
+        }
+    };
+    let memory = |length: u64| length + PARSED_BYTES_MAX.min(length.saturating_mul(PARSED_PER_BYTE));
+    let document = collect_parsed(body, UPDATE_BYTES_MAX, memory).await?;
+    check_md5(call.headers, &document)?;
+    let replied = async {
+        let JsonUpdate { update, context } = json_update::decode(datatype, &document).map_err(refusal)?;
+        let change = DatatypeChange {
+            address: address.clone(),
+            update,
+            context,
+            request_id,
+            quorums: params.quorums,
+            timeout: params.timeout,
+        };
+        call.gateway.kv.update_datatype(change).await?;
+        match params.return_body {
+            // The update is made: counts that its read could not meet must not refuse it now.
+            true => show(call, datatype, address, DatatypeParams { quorums: Quorums::default(), ..params }).await,
+            false => Ok(done(JSON)),
+        }
+    };
+    let mut reply = replied.await.map_err(RiakFault::after_checks)?;
+    if let Some(location) = location {
+        *reply.status_mut() = StatusCode::CREATED;
+        insert(reply.headers_mut(), LOCATION, location);
+    }
+    Ok(reply)
+}
+
+/// The part of a value that the parameters ask for.
+async fn show(
+    call: &RiakCall<'_>,
+    datatype: Datatype,
+    address: Address,
+    params: DatatypeParams,
+) -> Result<RiakResponse, RiakFault> {
+    let kv = &call.gateway.kv;
+    let (is_set, is_map) = (matches!(datatype, Datatype::Set | Datatype::Gset), datatype == Datatype::Map);
+    let mut fetch = DatatypeFetch {
+        address,
+        quorums: params.quorums,
+        include_context: params.include_context,
+        begin: DatatypeBegin::First,
+        timeout: params.timeout,
+    };
+    let window = match params.part {
+        ValuePart::Whole => PageWindow::of(None),
+        ValuePart::Element(_) if !is_set => {
+            return Err(RiakFault::bad(format!("A {} has no elements to ask for\n", datatype.name())));
+        }
+        ValuePart::Size | ValuePart::Page { .. } if !is_set && !is_map => {
+            return Err(RiakFault::bad(format!("A {} has no size and no pages\n", datatype.name())));
+        }
+        ValuePart::Element(element) => {
+            let found = kv.has_element(fetch, &element).await?;
+            return Ok(found.map_or_else(|| absent(datatype), |present| member(datatype, "present", present)));
+        }
+        ValuePart::Size => {
+            let found = kv.datatype_size(fetch).await?;
+            return Ok(found.map_or_else(|| absent(datatype), |size| member(datatype, "size", size)));
+        }
+        ValuePart::Page { begin, max_results } => {
+            // A context covers the whole value: with a page's a removal would take what the page did not show.
+            fetch.include_context = false;
+            fetch.begin = begin.within(is_map)?;
+            PageWindow::of(max_results)
+        }
+    };
+    match kv.fetch_datatype(fetch).await? {
+        Some(reader) => value_reply(reader, window).await,
+        None => Ok(absent(datatype)),
+    }
+}
+
+/// The data type of the bucket.
+async fn datatype_of(
+    call: &RiakCall<'_>,
+    bucket: &BucketAddress,
+    params: &DatatypeParams,
+) -> Result<Datatype, RiakFault> {
+    let unsupported = || RiakFault::text_of(S::FORBIDDEN, "Bucket datatype 'undefined' is not a supported type.\n");
+    use StatusCode as S;
+    if bucket.is_default_type() {
+        return Err(unsupported());
+    }
+    match call.gateway.kv.datatype_of(bucket, params.timeout).await {
+        Ok(datatype) => Ok(datatype),
+        Err(Error::UnknownType(name)) => Err(RiakFault::text_of(S::NOT_FOUND, unknown_type(&name) + "\n")),
+        Err(Error::NotDatatype) => Err(unsupported()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// 301 for a key of type `default`, whose only data types are the counters of Riak 1.4.
+fn moved_to_counters(call: &RiakCall<'_>) -> Option<RiakResponse> {
+    call.route.place(PathPart::Key).filter(|_| call.bucket_type() == larder_model::address::DEFAULT_TYPE)?;
+    let place = format!("/buckets/{}/counters/{}", call.raw(PathPart::Bucket), call.raw(PathPart::Key));
+    let body = "Counters in the default bucket-type should use the legacy URL\n";
+    let mut reply = text(StatusCode::MOVED_PERMANENTLY, body);
+    insert(reply.headers_mut(), LOCATION, place);
+    Some(reply)
+}
+
+/// 406 for a document of another media type, 400 for none.
+fn check_content_type(headers: &HeaderMap) -> Result<(), RiakFault> {
+    if !headers.contains_key(CONTENT_TYPE) {
+        return Err(RiakFault::bad("Missing Content-Type request header"));
+    }
+    match super::props::is_json(headers) {
+        true => Ok(()),
+        false => Err(empty(StatusCode::NOT_ACCEPTABLE).into()),
+    }
+}
+
+/// Refuses headers that an object understands and a data type has no place for: an update that ignored them would do something
+/// else than its client asked for.
+fn check_headers(headers: &HeaderMap) -> Result<(), RiakFault> {
+    if !conditions(headers).is_empty() {
+        return Err(Error::Condition(FailedCondition::Precondition).into());
+    }
+    // The context of an update is a member of its document, and its document comes as it is.
+    let is_of_objects = |name: &HeaderName| {
+        [LINK, VCLOCK, CONTENT_ENCODING, IF_NOT_MODIFIED].contains(name)
+            || [META, INDEX].iter().any(|of| name.as_str().starts_with(of))
+    };
+    match headers.keys().find(|name| is_of_objects(name)) {
+        Some(name) => Err(RiakFault::bad(format!("A data type takes no header {name}\n"))),
+        None => Ok(()),
+    }
+}
+
+/// Refuses the conditions that no data type meets: it has no entity tag, and no time. For the others each value is a new one.
+fn check_read(headers: &HeaderMap) -> Result<(), RiakFault> {
+    let asked = conditions(headers);
+    match matches!(asked.if_match, Some(EtagMatcher::Tags(_))) || asked.if_unmodified_since.is_some() {
+        true => Err(Error::Condition(FailedCondition::Precondition).into()),
+        false => Ok(()),
+    }
+}
+
+/// The id of an update that is carried out once.
+fn request_id(headers: &HeaderMap) -> Option<Bytes> {
+    headers.get(REQUEST_ID).map(|id| Bytes::copy_from_slice(id.as_bytes()))
+}
+
+fn refusal(refused: json_update::JsonRefusal) -> RiakFault {
+    RiakFault::bad(refused.to_string())
+}
+
+/// 404 as JSON.
+fn absent(datatype: Datatype) -> RiakResponse {
+    json(StatusCode::NOT_FOUND, format!(r#"{{"type":"{}","error":"notfound"}}"#, datatype.name()))
+}
+
+/// A fact about a value.
+fn member(datatype: Datatype, name: &str, value: impl std::fmt::Display) -> RiakResponse {
+    json(StatusCode::OK, format!(r#"{{"type":"{}","{name}":{value}}}"#, datatype.name()))
+}
+
+/// The path of the new key, as an object: that is where Riak says it is.
+fn location(bucket: &BucketAddress, key: &str) -> Vec<u8> {
+    let mut path = b"/types/".to_vec();
+    quote_segment(&bucket.bucket_type, &mut path);
+    path.extend_from_slice(b"/buckets/");
+    quote_segment(&bucket.bucket, &mut path);
+    path.extend_from_slice(b"/keys/");
+    path.extend_from_slice(key.as_bytes());
+    path
+}

@@ -1,0 +1,286 @@
+//! Names of the rows of one key. They sort so that a read meets clocks and markers first, then each field whole.
+//!
+//! ```text
+//! 00 actor                         clock row
+//! 01 path 00 remover               marker
+//! 02 path 01 actor                 presence of a field
+//! 02 path 02 element actor         element of a set
+//! 02 path 03 actor                 register
+//! 02 path 04 actor                 enabled flag
+//! 02 path 05 actor birth           counter
+//! 02 path 06 remover               resets of a counter
+//! 02 path 07 request id            increment that was counted
+//! 02 path 09 precision chunk actor registers of a HyperLogLog
+//! path: (80 name type)* with `put_ordered` names; leaf tags are below 80, so no leaf is read as a step
+//! ```
+
+use bytes::Bytes;
+
+use super::field::{EmbeddedType, FieldName};
+use crate::codec::{DecodeError, put_ordered, take_ordered};
+use crate::{ActorId, Timestamp};
+
+const CLOCK: u8 = 0;
+const MARKER: u8 = 1;
+const DATA: u8 = 2;
+const STEP: u8 = 0x80;
+const PRESENCE: u8 = 1;
+const ELEMENT: u8 = 2;
+const REGISTER: u8 = 3;
+const FLAG: u8 = 4;
+const COUNTER: u8 = 5;
+const RESETS: u8 = 6;
+const REQUEST: u8 = 7;
+const CHUNK: u8 = 9;
+
+/// The place of a value in a key: the fields around it, outermost first, as they stand in row names.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct DatatypePath(Bytes);
+
+/// A row of a key by its parts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DatatypeRowName {
+    /// The last clock of an actor.
+    Clock(ActorId),
+    /// Older rows below the path are dead.
+    Marker(DatatypePath, ActorId),
+    /// Part of the value at the path.
+    Data(DatatypePath, DatatypeLeaf),
+}
+
+/// A part of one value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DatatypeLeaf {
+    /// The field is there.
+    Presence(ActorId),
+    /// The element is there.
+    Element(Bytes, ActorId),
+    /// The register has a value.
+    Register(ActorId),
+    /// The flag is enabled.
+    Flag(ActorId),
+    /// Totals of one source.
+    Counter(CounterSource),
+    /// Totals that this actor reset.
+    Resets(ActorId),
+    /// An increment with this id is in the totals.
+    Request(Bytes),
+    /// Registers of a HyperLogLog: precision, number of the chunk.
+    Chunk(u8, u8, ActorId),
+}
+
+/// The row of a counter that one actor adds to. A new birth begins at zero.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CounterSource {
+    /// The actor.
+    pub actor: ActorId,
+    /// The clock of its first increment.
+    pub birth: Timestamp,
+}
+
+impl DatatypePath {
+    /// The place of the whole value.
+    #[must_use]
+    pub fn root() -> Self {
+        Self::default()
+    }
+
+    /// The place of a field of the map here.
+    #[must_use]
+    pub fn child(&self, field: &FieldName) -> Self {
+        let mut path = self.0.to_vec();
+        path.push(STEP);
+        put_ordered(&mut path, &field.name);
+        path.push(field.embedded.code());
+        Self(path.into())
+    }
+
+    /// Whether the other place is this one or in it.
+    #[must_use]
+    pub fn contains(&self, other: &Self) -> bool {
+        // Types end the steps, and ordered names are no prefixes of each other: a prefix is an ancestor.
+        other.0.starts_with(&self.0)
+    }
+
+    /// The fields around the value, outermost first.
+    ///
+    /// # Errors
+    /// [`DecodeError`] for bytes of another form.
+    pub fn fields(&self) -> Result<Vec<FieldName>, DecodeError> {
+        let mut rest = &self.0[..];
+        let mut fields = Vec::new();
+        while let [STEP, tail @ ..] = rest {
+            let (name, tail) = take_ordered(tail)?;
+            let (&code, tail) = tail.split_first().ok_or(DecodeError::Truncated)?;
+            let embedded = EmbeddedType::from_code(code).ok_or(DecodeError::Invalid("field type"))?;
+            fields.push(FieldName::new(name, embedded));
+            rest = tail;
+        }
+        if rest.is_empty() { Ok(fields) } else { Err(DecodeError::Trailing) }
+    }
+
+    /// Bytes of its encoding.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The prefix of the names of all rows of the value and in it.
+    #[must_use]
+    pub fn prefix(&self) -> Bytes {
+        [&[DATA], &self.0[..]].concat().into()
+    }
+
+    fn leaf_prefix(&self, tag: u8, rest: usize) -> Vec<u8> {
+        let mut name = Vec::with_capacity(2 + self.0.len() + rest);
+        name.push(DATA);
+        name.extend_from_slice(&self.0);
+        name.push(tag);
+        name
+    }
+
+    /// The prefix of the rows of one element.
+    #[must_use]
+    pub fn element_prefix(&self, element: &[u8]) -> Bytes {
+        let mut name = self.leaf_prefix(ELEMENT, element.len() + 10);
+        put_ordered(&mut name, element);
+        name.into()
+    }
+
+    /// The prefix of the rows of a register.
+    #[must_use]
+    pub fn register_prefix(&self) -> Bytes {
+        self.leaf_prefix(REGISTER, 0).into()
+    }
+
+    /// The prefix of the rows of a flag.
+    #[must_use]
+    pub fn flag_prefix(&self) -> Bytes {
+        self.leaf_prefix(FLAG, 0).into()
+    }
+
+    /// The prefix of the ids of increments, which lie behind the totals of a counter and show nothing of its value.
+    #[must_use]
+    pub fn requests_prefix(&self) -> Bytes {
+        self.leaf_prefix(REQUEST, 0).into()
+    }
+
+    /// The prefix of the counter rows of an actor.
+    #[must_use]
+    pub fn counter_prefix(&self, actor: ActorId) -> Bytes {
+        let mut name = self.leaf_prefix(COUNTER, 16);
+        name.extend_from_slice(&actor.0.to_be_bytes());
+        name.into()
+    }
+}
+
+impl DatatypeRowName {
+    /// The first name past clocks and markers.
+    pub const DATA: Bytes = Bytes::from_static(&[DATA]);
+
+    /// The bytes of the name.
+    #[must_use]
+    pub fn encode(&self) -> Bytes {
+        let with_actor = |mut name: Vec<u8>, actor: ActorId| {
+            name.extend_from_slice(&actor.0.to_be_bytes());
+            name
+        };
+        let (path, leaf) = match self {
+            Self::Clock(actor) => return with_actor(vec![CLOCK], *actor).into(),
+            Self::Marker(path, actor) => return with_actor([&[MARKER], &path.0[..], &[0]].concat(), *actor).into(),
+            Self::Data(path, leaf) => (path, leaf),
+        };
+        match leaf {
+            DatatypeLeaf::Presence(actor) => with_actor(path.leaf_prefix(PRESENCE, 8), *actor),
+            DatatypeLeaf::Element(element, actor) => with_actor(path.element_prefix(element).into(), *actor),
+            DatatypeLeaf::Register(actor) => with_actor(path.leaf_prefix(REGISTER, 8), *actor),
+            DatatypeLeaf::Flag(actor) => with_actor(path.leaf_prefix(FLAG, 8), *actor),
+            DatatypeLeaf::Counter(source) => {
+                let mut name = with_actor(path.leaf_prefix(COUNTER, 16), source.actor);
+                name.extend_from_slice(&source.birth.0.to_be_bytes());
+                name
+            }
+            DatatypeLeaf::Resets(actor) => with_actor(path.leaf_prefix(RESETS, 8), *actor),
+            DatatypeLeaf::Request(id) => [path.leaf_prefix(REQUEST, id.len()), id.to_vec()].concat(),
+            DatatypeLeaf::Chunk(precision, chunk, actor) => {
+                let mut name = path.leaf_prefix(CHUNK, 10);
+                name.extend_from_slice(&[*precision, *chunk]);
+                with_actor(name, *actor)
+            }
+        }
+        .into()
+    }
+
+    /// Reads a name.
+    ///
+    /// # Errors
+    /// [`DecodeError`] for bytes of another form.
+    pub fn decode(name: &Bytes) -> Result<Self, DecodeError> {
+        let (&section, rest) = name.split_first().ok_or(DecodeError::Truncated)?;
+        if section == CLOCK {
+            return Ok(Self::Clock(actor_of(rest)?));
+        }
+        let length = path_length(rest)?;
+        let path = DatatypePath(name.slice(1..1 + length));
+        let (&tag, rest) = rest[length..].split_first().ok_or(DecodeError::Truncated)?;
+        match (section, tag) {
+            (MARKER, 0) => Ok(Self::Marker(path, actor_of(rest)?)),
+            (DATA, _) => Ok(Self::Data(path, DatatypeLeaf::decode(tag, rest)?)),
+            _ => Err(DecodeError::Invalid("row name")),
+        }
+    }
+}
+
+impl DatatypeLeaf {
+    fn decode(tag: u8, rest: &[u8]) -> Result<Self, DecodeError> {
+        Ok(match tag {
+            PRESENCE => Self::Presence(actor_of(rest)?),
+            ELEMENT => {
+                let (element, rest) = take_ordered(rest)?;
+                Self::Element(element.into(), actor_of(rest)?)
+            }
+            REGISTER => Self::Register(actor_of(rest)?),
+            FLAG => Self::Flag(actor_of(rest)?),
+            COUNTER => {
+                let (actor, birth) = rest.split_at_checked(8).ok_or(DecodeError::Truncated)?;
+                Self::Counter(CounterSource { actor: actor_of(actor)?, birth: Timestamp(actor_of(birth)?.0) })
+            }
+            RESETS => Self::Resets(actor_of(rest)?),
+            REQUEST => Self::Request(Bytes::copy_from_slice(rest)),
+            CHUNK => match rest {
+                [precision, chunk, actor @ ..] => Self::Chunk(*precision, *chunk, actor_of(actor)?),
+                _ => return Err(DecodeError::Truncated),
+            },
+            _ => return Err(DecodeError::Invalid("row name")),
+        })
+    }
+
+    /// The actor whose clock stamps the row; `None` for a row that no clock covers.
+    #[must_use]
+    pub fn actor(&self) -> Option<ActorId> {
+        match self {
+            Self::Presence(actor) | Self::Element(_, actor) | Self::Register(actor) | Self::Flag(actor) => Some(*actor),
+            Self::Counter(source) => Some(source.actor),
+            Self::Chunk(_, _, actor) => Some(*actor),
+            Self::Resets(_) | Self::Request(_) => None,
+        }
+    }
+}
+
+/// Bytes of the path at the begin of `rest`.
+fn path_length(rest: &[u8]) -> Result<usize, DecodeError> {
+    let mut tail = rest;
+    while let [STEP, name @ ..] = tail {
+        let after = take_ordered(name)?.1;
+        tail = after.get(1..).ok_or(DecodeError::Truncated)?;
+    }
+    Ok(rest.len() - tail.len())
+}
+
+fn actor_of(bytes: &[u8]) -> Result<ActorId, DecodeError> {
+    let bytes = bytes.try_into().map_err(|_| DecodeError::Invalid("actor"))?;
+    Ok(ActorId(u64::from_be_bytes(bytes)))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,106 @@
+import com.basho.riak.client.api.RiakClient;
+import com.basho.riak.client.api.commands.datatypes.Context;
+import com.basho.riak.client.api.commands.datatypes.CounterUpdate;
+import com.basho.riak.client.api.commands.datatypes.FetchCounter;
+import com.basho.riak.client.api.commands.datatypes.FetchHll;
+import com.basho.riak.client.api.commands.datatypes.FetchMap;
+import com.basho.riak.client.api.commands.datatypes.FetchSet;
+import com.basho.riak.client.api.commands.datatypes.FlagUpdate;
+import com.basho.riak.client.api.commands.datatypes.HllUpdate;
+import com.basho.riak.client.api.commands.datatypes.MapUpdate;
+import com.basho.riak.client.api.commands.datatypes.RegisterUpdate;
+import com.basho.riak.client.api.commands.datatypes.SetUpdate;
+import com.basho.riak.client.api.commands.datatypes.UpdateCounter;
+import com.basho.riak.client.api.commands.datatypes.UpdateHll;
+import com.basho.riak.client.api.commands.datatypes.UpdateMap;
+import com.basho.riak.client.api.commands.datatypes.UpdateSet;
+import com.basho.riak.client.core.query.Location;
+import com.basho.riak.client.core.query.crdt.types.RiakMap;
+import com.basho.riak.client.core.util.BinaryValue;
+import java.util.Set;
+
+/** Data types: counters, sets, maps, HyperLogLogs. */
+final class DatatypesTest {
+    public static void main(String[] args) throws Exception {
+        Larder.run(DatatypesTest.class);
+    }
+
+    private static Set<BinaryValue> elements(String... texts) {
+        Set<BinaryValue> elements = new java.util.HashSet<>();
+        for (String text : texts) {
+            elements.add(BinaryValue.create(text));
+        }
+        return elements;
+    }
+
+    static void countersCount(RiakClient client) throws Exception {
+        Location at = Larder.at("counters", "data", "c");
+        client.execute(new UpdateCounter.Builder(at, new CounterUpdate(5)).build());
+        UpdateCounter less = new UpdateCounter.Builder(at, new CounterUpdate(-7)).withReturnDatatype(true).build();
+        Larder.same(client.execute(less).getDatatype().view(), -2L);
+        Larder.same(client.execute(new FetchCounter.Builder(at).build()).getDatatype().view(), -2L);
+    }
+
+    static void setsTakeAndLoseElements(RiakClient client) throws Exception {
+        Location at = Larder.at("sets", "data", "s");
+        SetUpdate some = new SetUpdate().add("a").add("b").add("c");
+        client.execute(new UpdateSet.Builder(at, some).build());
+        FetchSet.Response found = client.execute(new FetchSet.Builder(at).build());
+        Larder.same(found.getDatatype().view(), elements("a", "b", "c"));
+        UpdateSet less = new UpdateSet.Builder(at, new SetUpdate().remove("b"))
+                .withContext(found.getContext())
+                .withReturnDatatype(true)
+                .build();
+        Larder.same(client.execute(less).getDatatype().view(), elements("a", "c"));
+    }
+
+    static void anAdditionSurvivesARemovalThatDidNotSeeIt(RiakClient client) throws Exception {
+        Location at = Larder.at("sets", "data", "race");
+        client.execute(new UpdateSet.Builder(at, new SetUpdate().add("x")).build());
+        Context seen = client.execute(new FetchSet.Builder(at).build()).getContext();
+        client.execute(new UpdateSet.Builder(at, new SetUpdate().add("x")).build());
+        client.execute(new UpdateSet.Builder(at, new SetUpdate().remove("x")).withContext(seen).build());
+        Larder.same(client.execute(new FetchSet.Builder(at).build()).getDatatype().view(), elements("x"));
+    }
+
+    static void mapsHoldValuesOfEveryType(RiakClient client) throws Exception {
+        Location at = Larder.at("maps", "data", "m");
+        MapUpdate some = new MapUpdate()
+                .update("visits", new CounterUpdate(2))
+                .update("tags", new SetUpdate().add("x").add("y"))
+                .update("name", new RegisterUpdate("Ann"))
+                .update("vip", new FlagUpdate(true))
+                .update("address", new MapUpdate().update("zip", new RegisterUpdate("1")));
+        client.execute(new UpdateMap.Builder(at, some).build());
+        FetchMap.Response found = client.execute(new FetchMap.Builder(at).build());
+        RiakMap map = found.getDatatype();
+        Larder.same(map.getCounter("visits").view(), 2L);
+        Larder.same(map.getSet("tags").view(), elements("x", "y"));
+        Larder.same(map.getRegister("name").view(), BinaryValue.create("Ann"));
+        Larder.same(map.getFlag("vip").view(), true);
+        Larder.same(map.getMap("address").getRegister("zip").view(), BinaryValue.create("1"));
+        MapUpdate less = new MapUpdate()
+                .update("tags", new SetUpdate().remove("x"))
+                .update("vip", new FlagUpdate(false))
+                .removeRegister("name");
+        UpdateMap update = new UpdateMap.Builder(at, less)
+                .withContext(found.getContext())
+                .withReturnDatatype(true)
+                .build();
+        RiakMap back = client.execute(update).getDatatype();
+        Larder.same(back.getSet("tags").view(), elements("y"));
+        Larder.same(back.getFlag("vip").view(), false);
+        Larder.same(back.getRegister("name"), null);
+    }
+
+    static void hyperLogLogsEstimate(RiakClient client) throws Exception {
+        Location at = Larder.at("hlls", "data", "h");
+        HllUpdate some = new HllUpdate();
+        for (int visitor = 0; visitor < 1000; visitor++) {
+            some.add("visitor " + visitor);
+        }
+        client.execute(new UpdateHll.Builder(at, some).build());
+        long estimate = client.execute(new FetchHll.Builder(at).build()).getCardinality();
+        Larder.check(Math.abs(estimate - 1000) < 50, "estimated " + estimate);
+    }
+}
