@@ -125,4 +125,10 @@ def test_legacy_counter(client):
     assert bucket.get_counter("k") == -2
 
 
+def test_a_legacy_counter_needs_a_bucket_that_keeps_siblings(client):
+    bucket = client.bucket("b")
+    pbc = "Counters require bucket property"
+    refused(client, lambda: bucket.update_counter("k", 1), "received 409", pbc)
+
+
 run(sys.modules[__name__])

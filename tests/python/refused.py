@@ -26,12 +26,6 @@ def test_data_types(client):
     refused(client, lambda: client.update_datatype(counter), "received 403", pbc)
 
 
-def test_counters(client):
-    bucket = client.bucket("b")
-    pbc = "Counters require bucket property"
-    refused(client, lambda: bucket.update_counter("k", 1), "received 409", pbc)
-
-
 def test_index_queries(client):
     bucket = client.bucket("b")
     pbc = "Operation '{riak_kv,secondary_index}' is not enabled"
