@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::work::CONNECTIONS;
 use crate::common_args::CommonArgs;
 use crate::turns::Rounds;
 
@@ -55,9 +56,11 @@ impl DatatypesPlan {
         self.edits * self.rounds.count
     }
 
-    /// Sets of this size: so many that all adds, and all removals, change a tenth of each at most.
+    /// Sets of this size: so many that all adds, and all removals, change a tenth of each at most. Of each size but the largest
+    /// each connection has one of its own, so that these sizes differ in size alone.
     pub(super) fn sets(&self, size: usize) -> u64 {
-        (self.all_edits() * 10).div_ceil(size as u64)
+        let least = if size == self.set_sizes[3] { 1 } else { CONNECTIONS as u64 };
+        (self.all_edits() * 10).div_ceil(size as u64).max(least)
     }
 }
 
@@ -73,7 +76,13 @@ mod tests {
                 let per_set = plan.all_edits().div_ceil(plan.sets(size));
                 assert!(per_set * 10 <= size as u64, "{per_set} edits of a set of {size}");
             }
-            assert_eq!(plan.edits % 16, 0, "each connection has as many");
+            assert_eq!(plan.edits % CONNECTIONS as u64, 0, "each connection has as many");
+            let [smaller @ .., largest] = plan.set_sizes;
+            assert!(
+                smaller.iter().all(|size| plan.sets(*size) >= CONNECTIONS as u64),
+                "no two connections share a set"
+            );
+            assert_eq!(plan.sets(largest), 1);
         }
     }
 }

@@ -18,6 +18,9 @@ use crate::report::{BenchReport, thousands};
 use crate::turns::{ComparisonSide, Rounds, TurnRunner, in_turns};
 use crate::worker::{MeasureWindow, RepeatedOperation, UnexpectedAnswer, expect};
 
+/// Connections of a cell, unless it says otherwise.
+pub(super) const CONNECTIONS: usize = 16;
+
 /// Connections that load a server.
 const LOAD_CONNECTIONS: u64 = 8;
 
@@ -56,14 +59,14 @@ pub(super) struct NumberedWork {
 }
 
 impl NumberedWork {
-    /// Work of 16 connections without a bound.
+    /// Work of [`CONNECTIONS`] connections without a bound.
     pub(super) fn new(
         operation: ValueOperation,
         size: usize,
         build: impl Fn(u64, &mut ValueRequest) + Send + Sync + 'static,
     ) -> Self {
         let next = Arc::default();
-        Self { operation, size, connections: 16, bound: None, body_bytes: None, build: Arc::new(build), next }
+        Self { operation, size, connections: CONNECTIONS, bound: None, body_bytes: None, build: Arc::new(build), next }
     }
 
     /// Runs one turn.

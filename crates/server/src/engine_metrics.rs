@@ -57,6 +57,16 @@ impl EngineStatus for LocalEngineMetrics {
         let memory = self.store.memory();
         samples.extend([
             ("larder_engine_memtable_bytes", memory.memtables as f64, "Memory of rows that are in no table yet."),
+            (
+                "larder_engine_retired_bytes",
+                memory.retired as f64,
+                "Memory of flushed rows that a reader may still use.",
+            ),
+            (
+                "larder_engine_table_index_bytes",
+                memory.table_indexes as f64,
+                "Memory of indexes and filters of tables.",
+            ),
             (CACHES[0], memory.entry_cache as f64, "Memory of the engine's caches."),
             (CACHES[1], memory.block_cache as f64, "Memory of the engine's caches."),
         ]);

@@ -16,16 +16,21 @@ use quick_cache::sync::Cache;
 const STRIPES: usize = 64;
 /// Most bytes of a cached entry: a longer one would evict too many others.
 const ENTRY_BYTES_MAX: usize = 128 * 1024;
-/// Cost of an entry beside its bytes.
-const OVERHEAD_BYTES: usize = 96;
+/// Cost of an entry beside its bytes: its places in the cache, and the counts of owners of its key and its value.
+const OVERHEAD_BYTES: usize = 192;
 
 #[derive(Debug, Clone)]
 struct EntryWeight;
 
 impl Weighter<Bytes, Option<Bytes>> for EntryWeight {
     fn weight(&self, key: &Bytes, entry: &Option<Bytes>) -> u64 {
-        (key.len() + entry.as_ref().map_or(0, Bytes::len) + OVERHEAD_BYTES) as u64
+        (allocated(key.len()) + allocated(entry.as_ref().map_or(0, Bytes::len)) + OVERHEAD_BYTES) as u64
     }
+}
+
+/// Bytes that the allocator takes for so many: it has four sizes from one power of two to the next.
+fn allocated(bytes: usize) -> usize {
+    bytes.next_multiple_of((bytes.next_power_of_two() / 8).max(16))
 }
 
 /// The cache of packed entries.
@@ -154,6 +159,11 @@ mod tests {
         );
         cache.end_write(&"k".into(), Some(Some(&NEW)));
         assert!(cache.get(b"k").is_ok_and(|entry| entry == Some(NEW)));
+    }
+
+    #[test]
+    fn an_entry_counts_as_the_memory_that_it_takes() {
+        assert_eq!([0, 1, 16, 17, 130, 1_024, 1_130, 4_200].map(allocated), [0, 16, 16, 32, 160, 1_024, 1_280, 5_120]);
     }
 
     #[test]

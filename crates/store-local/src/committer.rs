@@ -237,6 +237,9 @@ impl Committer {
         }
         // A group in the journal must go into the memtables, so the wait for their room comes first.
         self.maintenance.wait_for_memtable_room()?;
+        // Race: the flusher seals memtables that rest, where in the middle of a group a table would end with half of it; and it
+        // publishes the numbers of versions, which must not publish half of this group [invariant 122].
+        let inserting = self.maintenance.begin_inserting();
         // The number counts only after the append: a refused group leaves no gap in the chain of groups.
         let group = WriteGroup { number: self.last_group + 1, seqno: self.trees.next_seqno(), writes };
         // The frame comes before the memtables: a flush must not write a row to a table that the journal may still refuse.
@@ -245,8 +248,6 @@ impl Committer {
             Err(full @ JournalError::Full) => return Err(Error::caused(Kind::Full, "nothing was written", full)),
             Err(failed) => return Err(self.health.fail("writing the journal failed", &failed)),
         }
-        // Race: the flusher seals memtables that rest; in the middle of a group a table would end with half of it.
-        let inserting = self.maintenance.begin_inserting();
         self.trees.insert_cached(&group);
         drop(inserting);
         self.last_group = group.number;

@@ -8,6 +8,7 @@ use std::path::Path;
 use lsm_tree::{AbstractTree, InternalValue};
 
 use crate::io_errors::write_synced;
+use crate::output_sync::OutputSync;
 use crate::tree::{EngineTree, SealedMemtable, sync_dir};
 use crate::trees::TreeId;
 use crate::version_file;
@@ -18,7 +19,10 @@ use crate::version_file;
 /// # Errors
 /// Any error of lsm-tree: the memtable stays, and so do the files written so far ([`restore_directory`] removes them).
 pub(crate) fn flush(tree: &EngineTree, sealed: &SealedMemtable, watermark: u64) -> lsm_tree::Result<()> {
-    let entries = drop_hidden(sealed.entries.iter(), watermark).map(Ok);
+    let mut output = OutputSync::new(&tree.dir);
+    let entries = drop_hidden(sealed.entries.iter(), watermark)
+        .inspect(|entry| output.wrote(entry.value.len() + entry.key.user_key.len()));
+    let entries = entries.map(Ok);
     let Some((tables, blob_files)) = tree.lsm.flush_to_tables(entries)? else { return Ok(()) };
     if tree.id == TreeId::Bulk {
         // lsm-tree syncs these files, not their names: without this sync a power cut could leave a version that names no file.

@@ -8,12 +8,14 @@
 //! trees, tree  three trees of lsm-tree          flush         memtables to tables           snapshots  numbers of readers
 //! maintenance  flush, compaction, journal files disk_space    admission of writes by purpose
 //! open         opens everything or nothing      precheck      reads before it opens         version_file  files of a tree
+//! active_memtable  takes writes                 output_sync  tables in parts                retired    freed without a lock
 //! archive      container format of lsm-tree     verified_tables  before a compaction
 //! read, cache  pages, cached entries            sweep         expired rows
 //! inspect      check and repair, offline        sizes, descriptors, io_errors
 //! ```
 //! `docs/format.md` has every byte, `docs/decisions/0014` why.
 
+mod active_memtable;
 mod archive;
 pub mod blobs;
 mod bulk;
@@ -32,11 +34,13 @@ mod lanes;
 mod maintenance;
 mod manifest;
 mod open;
+mod output_sync;
 mod overlay;
 mod precheck;
 mod queue;
 mod quiet;
 mod read;
+mod retired;
 mod sizes;
 mod snapshots;
 mod store;

@@ -56,7 +56,7 @@ pub(crate) struct Maintenance {
     state: Mutex<MaintenanceState>,
     /// Signalled when there may be work, and when work is done.
     changed: Condvar,
-    /// Held while a group goes into the memtables.
+    /// Held from the number of a group to its publication.
     inserting: Mutex<()>,
     stopped: AtomicBool,
     #[cfg(test)]
@@ -150,7 +150,7 @@ impl Maintenance {
         let full = if self.ports.space.is_short() { self.sizes.memtable / 8 } else { self.sizes.memtable };
         let mut sealed = false;
         for tree in self.trees.all() {
-            if tree.active_bytes() >= full {
+            if tree.is_memtable_full(full) {
                 tree.rotate();
                 sealed = true;
             }
@@ -171,7 +171,8 @@ impl Maintenance {
         }
     }
 
-    /// The committer holds this while it inserts a group: no other thread seals a memtable in the middle of the group.
+    /// The committer holds this from the number of a group to its publication: no other thread seals a memtable in the middle of
+    /// the group, or publishes a later number.
     pub(crate) fn begin_inserting(&self) -> MutexGuard<'_, ()> {
         self.inserting.lock()
     }
@@ -189,6 +190,29 @@ impl Maintenance {
             let _no_group = self.inserting.lock();
             tree.rotate();
         }
+    }
+
+    /// Lets go of the memtables and tables that a flush or compaction replaced. lsm-tree alone does so at the next version of
+    /// the tree, which never comes when writers rest.
+    fn release_retired(&self) {
+        if !self.trees.all().iter().any(EngineTree::has_retired) {
+            return;
+        }
+        self.publish_versions();
+        let watermark = self.trees.snapshots.watermark();
+        for tree in self.trees.all().iter().filter(|tree| tree.has_retired()) {
+            if let Err(error) = tree.release_retired(watermark) {
+                let dir = tree.dir.display();
+                tracing::warn!("removal of an old version file of {dir} failed: {error}; it is retried");
+            }
+        }
+    }
+
+    /// Lets readers use the newest version of each tree.
+    pub(crate) fn publish_versions(&self) {
+        // Race: a group that has its number, but is not whole in the memtables, would be shown in part [invariant 122].
+        let _no_group = self.inserting.lock();
+        self.trees.publish_versions();
     }
 
     /// Keeps free the disk space that a flush of all memtables and a compaction of a full level 0 may need.
@@ -252,6 +276,7 @@ impl Maintenance {
         let mut quiet = QuietMemtables::default();
         while !self.stopped.load(Ordering::Acquire) {
             self.rotate_quiet_memtables(&mut quiet);
+            self.release_retired();
             pause = match self.flush_all() {
                 Ok(()) => Duration::ZERO,
                 Err(()) => (pause * 2).clamp(RETRY_FIRST, RETRY_LAST),

@@ -79,6 +79,10 @@ pub struct CommitterStats {
 pub struct EngineMemory {
     /// Rows that are in no table yet.
     pub memtables: u64,
+    /// Rows that are in a table, but that a reader may still take from memory.
+    pub retired: u64,
+    /// Indexes and filters of tables that stay in memory.
+    pub table_indexes: u64,
     /// Entries that are read often.
     pub entry_cache: u64,
     /// Blocks of tables.
@@ -178,6 +182,8 @@ impl LocalStore {
         let trees = self.trees();
         EngineMemory {
             memtables: trees.unflushed_bytes(),
+            retired: trees.all().iter().map(EngineTree::retired_bytes).sum(),
+            table_indexes: trees.all().iter().map(EngineTree::index_bytes).sum(),
             entry_cache: trees.cache.bytes(),
             block_cache: trees.block_cache_bytes(),
         }
@@ -227,6 +233,12 @@ impl LocalStore {
     #[cfg(test)]
     pub(crate) fn hold_memtables(&self) {
         self.inner.maintenance.shared().hold_memtables();
+    }
+
+    /// Publishes the numbers of versions, as the flusher does while the store rests.
+    #[cfg(test)]
+    pub(crate) fn publish_versions(&self) {
+        self.inner.maintenance.shared().publish_versions();
     }
 
     pub(crate) fn trees(&self) -> &Trees {

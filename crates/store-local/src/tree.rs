@@ -1,14 +1,12 @@
 //! One LSM tree: its lsm-tree options, its memtables, and the bytes of them that are in no table yet.
 
 use std::collections::VecDeque;
-use std::panic::RefUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use larder_store::Error;
-use lsm_tree::compaction::filter::{CompactionFilter, Context, Factory, ItemAccessor, Verdict};
 use lsm_tree::compaction::{CompactionStrategy, Leveled};
 use lsm_tree::config::{
     BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry, RestartIntervalPolicy,
@@ -19,11 +17,11 @@ use lsm_tree::{
 };
 use parking_lot::{Mutex, RwLock};
 
+use crate::active_memtable::ActiveMemtable;
+use crate::output_sync::CompactionSync;
+use crate::retired::RetiredParts;
 use crate::trees::{TreeId, is_damage, read_error};
 use crate::verified_tables::VerifiedTables;
-
-/// Bytes that an entry costs beside its key and value, as the memtable counts them.
-const ENTRY_OVERHEAD_BYTES: u64 = size_of::<InternalValue>() as u64;
 
 /// Options and resources that the trees share.
 pub(crate) struct TreeOptions {
@@ -49,13 +47,12 @@ pub(crate) struct EngineTree {
     l0_runs: AtomicUsize,
     verified: VerifiedTables,
     memtables: Mutex<Memtables>,
+    retired: RetiredParts,
 }
 
 /// The memtables of a tree, each with its first sequence number.
-#[derive(Default)]
 struct Memtables {
-    active: Option<u64>,
-    active_bytes: u64,
+    active: ActiveMemtable,
     sealed: VecDeque<SealedMemtable>,
 }
 
@@ -77,6 +74,7 @@ impl EngineTree {
         let lsm = config(tree_id, dir, options).open()?;
         let l0_runs = lsm.l0_run_count();
         let strategy = Arc::new(Leveled::default().with_table_target_size(options.table_bytes));
+        let active = ActiveMemtable::new(lsm.active_memtable());
         Ok(Self {
             id: tree_id,
             lsm,
@@ -86,7 +84,8 @@ impl EngineTree {
             damaged: AtomicBool::new(false),
             l0_runs: AtomicUsize::new(l0_runs),
             verified: VerifiedTables::default(),
-            memtables: Mutex::default(),
+            memtables: Mutex::new(Memtables { active, sealed: VecDeque::new() }),
+            retired: RetiredParts::default(),
         })
     }
 
@@ -102,15 +101,8 @@ impl EngineTree {
 
     /// Inserts an entry into the active memtable, which shares its bytes. Only the committer's thread writes.
     pub(crate) fn insert(&self, key: &Bytes, value: Option<&Bytes>, seqno: u64) {
-        // The number is noted before the insert: a release of journals must not see entries without a first number.
-        let mut memtables = self.memtables.lock();
-        memtables.active.get_or_insert(seqno);
-        memtables.active_bytes += (key.len() + value.map_or(0, Bytes::len)) as u64 + ENTRY_OVERHEAD_BYTES;
-        drop(memtables);
-        match value {
-            Some(value) => self.lsm.insert(key.clone(), value.clone(), seqno),
-            None => self.lsm.remove(key.clone(), seqno),
-        };
+        // Not through lsm-tree, whose insert waits for its lock of the versions: a compaction holds that while it ends.
+        self.memtables.lock().active.insert(key, value, seqno, self.id == TreeId::Wide);
     }
 
     /// Bytes of the tables and of the files of large values.
@@ -120,19 +112,24 @@ impl EngineTree {
 
     /// Bytes of the active memtable.
     pub(crate) fn active_bytes(&self) -> u64 {
-        self.memtables.lock().active_bytes
+        self.memtables.lock().active.bytes
+    }
+
+    /// Whether the active memtable is to become a table; `bytes` is the size of a full one.
+    pub(crate) fn is_memtable_full(&self, bytes: u64) -> bool {
+        self.memtables.lock().active.is_full(bytes)
     }
 
     /// Bytes of all memtables.
     pub(crate) fn unflushed_bytes(&self) -> u64 {
         let memtables = self.memtables.lock();
-        memtables.active_bytes + memtables.sealed.iter().map(|sealed| sealed.bytes).sum::<u64>()
+        memtables.active.bytes + memtables.sealed.iter().map(|sealed| sealed.bytes).sum::<u64>()
     }
 
     /// The sequence number of the oldest write that is in no table; `None` when there is none.
     pub(crate) fn first_unflushed(&self) -> Option<u64> {
         let memtables = self.memtables.lock();
-        memtables.sealed.front().map(|sealed| sealed.first).or(memtables.active)
+        memtables.sealed.front().map(|sealed| sealed.first).or(memtables.active.first)
     }
 
     /// Seals the active memtable. Callers do so between two groups, so that a table ends with a whole group.
@@ -141,8 +138,9 @@ impl EngineTree {
         let mut memtables = self.memtables.lock();
         // An empty memtable stays active: it would become an empty table.
         let Some(entries) = self.lsm.rotate_memtable() else { return };
-        let first = memtables.active.take().unwrap_or(0);
-        let bytes = std::mem::take(&mut memtables.active_bytes);
+        let next = ActiveMemtable::new(self.lsm.active_memtable());
+        let ActiveMemtable { first, bytes, .. } = std::mem::replace(&mut memtables.active, next);
+        let first = first.unwrap_or(0);
         memtables.sealed.push_back(SealedMemtable { entries, first, bytes });
     }
 
@@ -154,7 +152,10 @@ impl EngineTree {
     /// Drops the oldest sealed memtable, which is in a table now.
     pub(crate) fn drop_flushed(&self) {
         // The flusher alone takes memtables, so the front is the one that was flushed.
-        self.memtables.lock().sealed.pop_front();
+        let flushed = self.memtables.lock().sealed.pop_front();
+        if let Some(SealedMemtable { entries, bytes, .. }) = flushed {
+            self.retired.hold(entries, bytes);
+        }
     }
 
     /// The greatest sequence number in its tables; every write up to it is in them.
@@ -173,7 +174,46 @@ impl EngineTree {
             // Before the compaction: a wrong list of linked files makes lsm-tree panic under its lock or drop a file in use.
             self.verified.verify_new(&self.lsm)?;
         }
-        self.lsm.compact(self.strategy.clone(), watermark)
+        let before = self.lsm.current_version();
+        let compacted = self.lsm.compact(self.strategy.clone(), watermark);
+        if self.version() != before.id() {
+            self.retired.hold(before, 0);
+        }
+        compacted
+    }
+
+    /// Memory of flushed memtables that readers of earlier versions may still use.
+    pub(crate) fn retired_bytes(&self) -> u64 {
+        self.retired.memory()
+    }
+
+    /// Memory of the indexes and filters of tables, which no cache holds.
+    pub(crate) fn index_bytes(&self) -> u64 {
+        (self.lsm.pinned_block_index_size() + self.lsm.pinned_filter_size()) as u64
+    }
+
+    /// Whether parts are kept for readers of earlier versions.
+    pub(crate) fn has_retired(&self) -> bool {
+        self.lsm.version_free_list_len() > 0 || !self.retired.is_empty()
+    }
+
+    /// Drops the memtables and tables that only readers below `watermark` could ask for.
+    ///
+    /// # Errors
+    /// Any error of lsm-tree: a version file that could not be removed. The next call tries again.
+    pub(crate) fn release_retired(&self, watermark: u64) -> lsm_tree::Result<()> {
+        // Taken before the versions go: a part that is retired later may be in one that stays.
+        let parts = self.retired.take();
+        // A flush or compaction that fails restores the directory by its version files.
+        let _at_work = self.file_lock.read();
+        let mut versions = self.lsm.get_version_history_lock();
+        let released = versions.maintenance(&self.dir, watermark);
+        let is_last = versions.free_list_len() == 0;
+        drop(versions);
+        if !is_last {
+            self.retired.put_back(parts);
+        }
+        released
     }
 
     /// The tree's version; every flush and every effective compaction changes it.
@@ -217,6 +257,8 @@ fn first_readable_key(entries: impl Iterator<Item = lsm_tree::Result<InternalVal
 /// reader of a bulk row knows that it exists.
 fn config(tree_id: TreeId, dir: &Path, options: &TreeOptions) -> Config {
     let bloom = |policy| FilterPolicyEntry::Bloom(policy);
+    let blobs = (tree_id == TreeId::Bulk).then(|| dir.join("blobs"));
+    let syncs = CompactionSync { tree: dir.to_owned(), blobs };
     // lsm-tree raises its own visible number at each change of version, which would show half a group. Readers take their
     // number from `Snapshots`; this counter is unused.
     let config = Config::new(dir, options.seqnos.clone(), SequenceNumberCounter::default())
@@ -232,41 +274,12 @@ fn config(tree_id: TreeId, dir: &Path, options: &TreeOptions) -> Config {
             CompressionType::None,
             CompressionType::Lz4,
         ]))
+        .with_compaction_filter_factory(Some(Arc::new(syncs)))
         .expect_point_read_hits(tree_id == TreeId::Bulk);
     match tree_id {
         TreeId::Packed | TreeId::Wide => config,
-        TreeId::Bulk => config
-            .with_kv_separation(Some(KvSeparationOptions::default().file_target_size(options.table_bytes)))
-            .with_compaction_filter_factory(Some(Arc::new(BlobFolderSync(dir.join("blobs"))))),
-    }
-}
-
-/// Syncs the folder of large values at the end of a compaction, before a version names its result: lsm-tree syncs the files
-/// that it creates there, not their names.
-struct BlobFolderSync(PathBuf);
-
-impl RefUnwindSafe for BlobFolderSync {}
-
-impl Factory for BlobFolderSync {
-    fn name(&self) -> &str {
-        "synced blobs"
-    }
-
-    fn make_filter(&self, _: &Context) -> Box<dyn CompactionFilter> {
-        Box::new(Self(self.0.clone()))
-    }
-}
-
-impl CompactionFilter for BlobFolderSync {
-    fn filter_item(&mut self, _: ItemAccessor<'_>, _: &Context) -> lsm_tree::Result<Verdict> {
-        Ok(Verdict::Keep)
-    }
-
-    fn finish(self: Box<Self>) {
-        // This hook cannot fail the compaction, so a failed sync is only logged.
-        if let Err(error) = sync_dir(&self.0) {
-            let path = self.0.display();
-            tracing::error!(%error, %path, "sync of large values failed; a power cut may lose those of the last compaction");
+        TreeId::Bulk => {
+            config.with_kv_separation(Some(KvSeparationOptions::default().file_target_size(options.table_bytes)))
         }
     }
 }

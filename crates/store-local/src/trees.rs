@@ -15,6 +15,10 @@ use crate::journal::WriteGroup;
 use crate::snapshots::Snapshots;
 use crate::tree::{EngineTree, TreeOptions};
 
+/// Parts of the memory of a cached block that are its content: a block of little more than 4 KiB takes 5 KiB of the allocator.
+/// lsm-tree counts the content alone.
+const BLOCK_PARTS: (u64, u64) = (4, 5);
+
 /// One of the three trees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum TreeId {
@@ -62,7 +66,7 @@ impl Trees {
     /// Any error of lsm-tree.
     pub(crate) fn open(dir: &Path, cache_bytes: u64, table_bytes: u64) -> lsm_tree::Result<Self> {
         let seqnos = SequenceNumberCounter::new(1);
-        let blocks = Arc::new(Cache::with_capacity_bytes(cache_bytes - cache_bytes / 2));
+        let blocks = Arc::new(Cache::with_capacity_bytes(content_of(cache_bytes - cache_bytes / 2)));
         let options = TreeOptions {
             cache: blocks.clone(),
             descriptors: Arc::new(DescriptorTable::new(TABLES_OPEN_MAX)),
@@ -124,6 +128,12 @@ impl Trees {
         }
     }
 
+    /// Publishes every number that was given out, also those of versions of the trees: readers then use the newest versions.
+    /// No group may be between its number and its publication.
+    pub(crate) fn publish_versions(&self) {
+        self.snapshots.publish(self.seqnos.get().saturating_sub(1));
+    }
+
     /// Every write with a sequence number below this is in a table.
     pub(crate) fn flushed_below(&self) -> u64 {
         // The published number is read before the memtables. A group that is in the journal but not in the memtables yet then
@@ -132,9 +142,9 @@ impl Trees {
         self.trees.iter().filter_map(EngineTree::first_unflushed).fold(next, u64::min)
     }
 
-    /// Bytes in the cache of blocks.
+    /// Memory of the cache of blocks, in bytes.
     pub(crate) fn block_cache_bytes(&self) -> u64 {
-        self.blocks.size()
+        self.blocks.size() / BLOCK_PARTS.0 * BLOCK_PARTS.1
     }
 
     /// Bytes in all memtables.
@@ -224,6 +234,11 @@ impl Trees {
         // Every group before is in the trees, and a cached entry is the last one written there.
         decode_rows(self.cache.peek(key).map_or_else(|| self.get(TreeId::Packed, key), Ok)?)
     }
+}
+
+/// Bytes of blocks that so much memory holds.
+fn content_of(memory: u64) -> u64 {
+    memory / BLOCK_PARTS.1 * BLOCK_PARTS.0
 }
 
 fn decode_rows(entry: Option<Bytes>) -> Result<Option<Vec<Row>>> {

@@ -6,6 +6,7 @@ mod golden;
 mod inspect;
 mod poison;
 mod restart;
+mod retired;
 mod space;
 
 use std::path::Path;

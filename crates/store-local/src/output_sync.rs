@@ -1,0 +1,145 @@
+//! Syncs the tables that a flush or a compaction writes, in small parts while it writes them.
+//!
+//! lsm-tree syncs a table once, when it is whole, and a compaction does that for its last table under the lock of the tree's
+//! versions: every read and every write of the tree waits until the disk has 64 MiB. A table whose bytes are on disk by then
+//! costs that lock a moment, and syncs of the journal find no long queue at the disk.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::panic::RefUnwindSafe;
+use std::path::{Path, PathBuf};
+
+use lsm_tree::compaction::filter::{CompactionFilter, Context, Factory, ItemAccessor, Verdict};
+
+use crate::tree::sync_dir;
+
+/// A part of a table that is synced at a time: some ten milliseconds of a slow disk.
+const PART_BYTES: u64 = 4 * 1024 * 1024;
+
+/// The files that one flush or compaction writes.
+pub(crate) struct OutputSync {
+    tables: PathBuf,
+    /// Files with lower numbers are older than it.
+    first: u64,
+    /// The size of each file at its last sync.
+    synced: BTreeMap<u64, u64>,
+    unsynced: u64,
+}
+
+impl OutputSync {
+    /// For a flush or compaction that begins now in the tree of this directory.
+    pub(crate) fn new(tree: &Path) -> Self {
+        let tables = tree.join("tables");
+        let first = numbered(&tables).unwrap_or_default().last().map_or(0, |last| last + 1);
+        Self { tables, first, synced: BTreeMap::new(), unsynced: 0 }
+    }
+
+    /// Counts bytes that were written, and syncs a part once it is full.
+    pub(crate) fn wrote(&mut self, bytes: usize) {
+        self.unsynced += bytes as u64;
+        if self.unsynced >= PART_BYTES {
+            self.sync();
+        }
+    }
+
+    /// Syncs everything that was written so far. A failure is left to the sync of the whole table, which fails, too: the
+    /// kernel reports a failed write to each file that was open then.
+    pub(crate) fn sync(&mut self) {
+        self.unsynced = 0;
+        let _ = self.try_sync();
+    }
+
+    fn try_sync(&mut self) -> io::Result<()> {
+        // Others may write tables of this tree at the same time: those are synced along.
+        for number in numbered(&self.tables)?.into_iter().filter(|number| *number >= self.first) {
+            let path = self.tables.join(number.to_string());
+            let bytes = fs::metadata(&path)?.len();
+            if self.synced.insert(number, bytes) != Some(bytes) {
+                fs::File::open(&path)?.sync_data()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The numbers of the files in a directory, ascending.
+fn numbered(dir: &Path) -> io::Result<Vec<u64>> {
+    let mut numbers = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        numbers.extend(entry?.file_name().to_str().and_then(|name| name.parse::<u64>().ok()));
+    }
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+/// Makes the filter of each compaction, which keeps every entry and syncs the output.
+pub(crate) struct CompactionSync {
+    /// The tree's directory.
+    pub(crate) tree: PathBuf,
+    /// The folder of large values: lsm-tree syncs the files that it creates there, not their names.
+    pub(crate) blobs: Option<PathBuf>,
+}
+
+impl RefUnwindSafe for CompactionSync {}
+
+impl Factory for CompactionSync {
+    fn name(&self) -> &str {
+        "synced output"
+    }
+
+    fn make_filter(&self, _: &Context) -> Box<dyn CompactionFilter> {
+        Box::new(CompactionOutput { output: OutputSync::new(&self.tree), blobs: self.blobs.clone() })
+    }
+}
+
+/// The output of one compaction.
+struct CompactionOutput {
+    output: OutputSync,
+    blobs: Option<PathBuf>,
+}
+
+impl CompactionFilter for CompactionOutput {
+    fn filter_item(&mut self, item: ItemAccessor<'_>, _: &Context) -> lsm_tree::Result<Verdict> {
+        // A separated value would be read from its file for this.
+        let value = if item.is_indirection() { 0 } else { item.value()?.len() };
+        self.output.wrote(item.key().len() + value);
+        Ok(Verdict::Keep)
+    }
+
+    /// Runs at the end of a compaction, before it takes the lock of the versions.
+    fn finish(mut self: Box<Self>) {
+        self.output.sync();
+        // This hook cannot fail the compaction, so a failed sync is only logged.
+        if let Some(path) = &self.blobs
+            && let Err(error) = sync_dir(path)
+        {
+            let path = path.display();
+            tracing::error!(%error, %path, "sync of large values failed; a power cut may lose those of the last compaction");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_before_are_left_alone_and_unchanged_ones_are_synced_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let tables = dir.path().join("tables");
+        fs::create_dir(&tables).unwrap();
+        fs::write(tables.join("7"), "old").unwrap();
+        fs::write(tables.join("x"), "none").unwrap();
+        let mut output = OutputSync::new(dir.path());
+        fs::write(tables.join("10"), "new").unwrap();
+        output.wrote(10);
+        assert!(output.synced.is_empty(), "a part is not full");
+        output.wrote(PART_BYTES as usize);
+        assert_eq!(output.synced, BTreeMap::from([(10, 3)]));
+        fs::write(tables.join("10"), "new and more").unwrap();
+        fs::write(tables.join("11"), "newer").unwrap();
+        output.sync();
+        assert_eq!(output.synced, BTreeMap::from([(10, 12), (11, 5)]));
+    }
+}
