@@ -3,7 +3,7 @@
 use larder_admin_frame::AdminAnswer;
 
 use super::command::{AdminCommand, CommandCall, CommandResult};
-use super::{bucket_type, cluster, help, s3_user, self_test, services, stats, transfer, unsupported};
+use super::{bucket_type, cluster, help, js_reload, s3_user, self_test, services, stats, transfer, unsupported};
 
 const ANY: usize = usize::MAX;
 
@@ -104,6 +104,7 @@ pub(super) static COMMANDS: &[AdminCommand] = &[
             transfer::import
         )
     },
+    command!("js-reload", (0, ANY), false, "Load the JavaScript modules of --js-dir again", js_reload::js_reload),
     command!("test", (0, 0), false, "Write, read and delete one object", self_test::test),
     command!("ping", (0, 0), false, "Whether the server answers", services::ping),
     command!("version", (0, 0), false, "The version", services::version),
