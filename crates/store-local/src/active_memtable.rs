@@ -83,7 +83,11 @@ mod tests {
         assert!(!memtable.is_full(u64::MAX));
         put(&mut memtable, "hot", writes);
         assert!(memtable.is_full(u64::MAX));
-        assert_eq!((memtable.first, memtable.entries.len() as u64), (Some(1), writes), "each version stays for its readers");
+        assert_eq!(
+            (memtable.first, memtable.entries.len() as u64),
+            (Some(1), writes),
+            "each version stays for its readers"
+        );
     }
 
     #[test]

@@ -7,9 +7,9 @@ use std::path::Path;
 
 use lsm_tree::{AbstractTree, InternalValue};
 
-use crate::io_errors::write_synced;
+use crate::io_errors::{sync_dir, write_synced};
 use crate::output_sync::OutputSync;
-use crate::tree::{EngineTree, SealedMemtable, sync_dir};
+use crate::tree::{EngineTree, SealedMemtable};
 use crate::trees::TreeId;
 use crate::version_file;
 

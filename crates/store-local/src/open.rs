@@ -19,13 +19,14 @@ use larder_store::Clock;
 
 use crate::blobs::folders;
 use crate::format::{self, DirectoryState};
+use crate::io_errors::sync_dir;
 use crate::journal::{
     self, JournalEnd, JournalFile, JournalFiles, JournalHeader, ManifestJournal, SyncedFile, WriteGroup,
 };
 use crate::manifest::{self, EngineManifest, ManifestFile};
 use crate::precheck;
 use crate::sizes::EngineSizes;
-use crate::tree::{EngineTree, sync_dir};
+use crate::tree::EngineTree;
 use crate::trees::{TreeId, Trees, is_damage};
 
 /// Options of [`crate::LocalStore::open`].

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use lsm_tree::compaction::filter::{CompactionFilter, Context, Factory, ItemAccessor, Verdict};
 
-use crate::tree::sync_dir;
+use crate::io_errors::sync_dir;
 
 /// A part of a table that is synced at a time: some ten milliseconds of a slow disk.
 const PART_BYTES: u64 = 4 * 1024 * 1024;

@@ -283,11 +283,3 @@ fn config(tree_id: TreeId, dir: &Path, options: &TreeOptions) -> Config {
         }
     }
 }
-
-/// Syncs a directory: the names in it are on disk once this returns.
-///
-/// # Errors
-/// Any I/O error.
-pub(crate) fn sync_dir(path: &Path) -> std::io::Result<()> {
-    std::fs::File::open(path)?.sync_all()
-}

@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::tree::sync_dir;
+use crate::io_errors::sync_dir;
 
 /// The folder of all blob files in a data directory.
 pub(crate) fn root(dir: &Path) -> PathBuf {

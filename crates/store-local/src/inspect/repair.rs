@@ -24,9 +24,9 @@ use super::{InspectionSummary, InspectionTally, InspectionWatcher, blob_files, b
 use crate::blobs::folders;
 use crate::format;
 use crate::io_errors::if_there;
+use crate::io_errors::sync_dir;
 use crate::manifest::ManifestFile;
 use crate::open::{OpenError, create_dir_synced, create_layout, lock, open_trees, sizes_for_disk};
-use crate::tree::sync_dir;
 use crate::trees::{TreeId, Trees};
 
 /// Block cache of the new directory, which has no readers yet.
