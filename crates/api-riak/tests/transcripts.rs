@@ -41,6 +41,7 @@ macro_rules! transcripts {
 transcripts!(
     conditional,
     counters,
+    counters_as_objects,
     datatype_parameters,
     datatypes,
     hlls_and_gsets,

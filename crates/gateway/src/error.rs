@@ -187,7 +187,6 @@ pub enum Error {
 impl From<DatatypeError> for Error {
     fn from(error: DatatypeError) -> Self {
         match error {
-            DatatypeError::Context(error) => Self::Context(error),
             DatatypeError::Damaged(_) => Self::Damaged(error.to_string()),
             refused => Self::Datatype(refused),
         }

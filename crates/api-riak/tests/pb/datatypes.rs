@@ -3,8 +3,8 @@
 use larder_testkit::http::HttpRequest;
 use larder_testkit::pb::{PbClient, PbField, PbMessage, frame, message};
 
-use crate::key;
 use crate::support::RiakServer;
+use crate::{DELETE, GET, PUT, key};
 
 use PbField::{Bytes, Number};
 
@@ -76,6 +76,11 @@ fn counters_count_by_signed_numbers() {
         let (_, once) = update(client, "counters", &op(1, &[Number(1, 20)]), &[Bytes(1000, b"r1")]);
         assert_eq!(once.number(3), Some(zigzag(15)), "an id counts once");
     }
+    let [bucket, place] = key("pb", "k");
+    assert_eq!(client.ask(DELETE, &[bucket, place, Bytes(13, b"counters")]).0, 14);
+    let (_, again) = update(client, "counters", &op(1, &[Number(1, 20)]), &[Bytes(1000, b"r1")]);
+    assert_eq!(again.number(3), Some(0), "a repeat after the delete counts no second time");
+    assert_eq!(client.ask(FETCH, &at("counters", "k")).1.fields, [(2, 1, vec![])], "and makes no counter");
     server.stop();
 }
 
@@ -173,7 +178,12 @@ fn refusals_are_riaks_and_keep_the_connection() {
         (
             UPDATE,
             [&with("sets", &set)[..], &[Bytes(4, b"hello")]].concat(),
-            "The vclock was not issued by this server or is damaged",
+            "The context was not issued by this server or is damaged",
+        ),
+        (
+            UPDATE,
+            [&with("sets", &set)[..], &[Bytes(4, b"")]].concat(),
+            "The context was not issued by this server or is damaged",
         ),
     ] {
         assert_eq!(client.refused(code, &fields), text, "{code} {fields:?}");
@@ -239,5 +249,30 @@ fn the_counters_of_riak_1_4_are_those_of_http() {
     let [bucket, key] = at;
     let (_, fetched) = client.ask(FETCH, &[bucket, key, Bytes(3, b"default")]);
     assert_eq!(fetched.fields, [(2, 1, vec![]), (3, 0, vec![8, 14])], "185: the same counter");
+    server.stop();
+}
+
+#[test]
+fn a_counter_of_riak_1_4_is_an_object_to_conditions_and_contexts() {
+    let server = server();
+    let client = &mut server.pb();
+    let at = key("cnt", "k");
+    assert_eq!(client.ask(21, &[Bytes(1, b"cnt"), Bytes(2, &message(&[Number(2, 1)]))]).0, 22);
+    let add = [&at[..], &[Number(3, zigzag(5))]].concat();
+    let seen = |client: &mut PbClient| {
+        assert_eq!(client.ask(COUNTER_UPDATE, &add).0, 51);
+        client.ask(GET, &at).1.bytes(2).unwrap().to_vec()
+    };
+    let (old, now) = (seen(client), seen(client));
+    let content = crate::content("object");
+    let object = [&at[..], &[Bytes(4, &content)]].concat();
+    let new = [&object[..], &[Number(10, 1)]].concat();
+    assert_eq!(client.refused(PUT, &new), "match_found", "if_none_match");
+    let unmodified = |context| [&object[..], &[Bytes(3, context), Number(9, 1)]].concat();
+    assert_eq!(client.refused(PUT, &unmodified(&old)), "modified", "if_not_modified");
+    assert_eq!(client.ask(COUNTER_GET, &at).1.number(1), Some(zigzag(10)), "nothing was put");
+    assert_eq!(client.ask(PUT, &unmodified(&now)).0, 12);
+    assert_eq!(client.ask(COUNTER_GET, &at), (53, PbMessage::default()), "the object replaced it");
+    assert_eq!(crate::values(&client.ask(GET, &at).1), ["object"]);
     server.stop();
 }

@@ -1,9 +1,12 @@
-//! Data types as key-value reads show them: an object with Riak's content type and opaque bytes.
+//! Data types as key-value requests see them: an object with Riak's content type and opaque bytes.
 
+use bytes::Bytes;
+use larder_model::Timestamp;
 use larder_model::address::Address;
-use larder_model::causality::{Dot, DotFlags, KeyVersions, Sibling, Slot};
+use larder_model::causality::{Context, Dot, DotFlags, KeyVersions, Sibling, Slot};
 use larder_model::content::{KvBody, KvContent};
-use larder_model::datatypes::{Datatype, DatatypeContext};
+use larder_model::datatypes::{Datatype, DatatypeContext, DatatypeHead};
+use larder_model::{ActorId, hash};
 use larder_store::Partition;
 
 use super::may_hold_counter;
@@ -23,35 +26,73 @@ impl Kv {
         replicas: ReplicaPlan,
     ) -> Result<Option<FetchedObject>> {
         let address = &request.address;
+        let Some(head) = self.datatype_head(address, plan, replicas).await? else { return Ok(None) };
+        let token = DatatypeContext::of(head.clocks.clone()).encode(address);
+        Ok(Some(FetchedObject {
+            versions: versions_of(plan.props.datatype, &head, token.clone()),
+            bodies: if request.bodies { vec![GetBody::Bytes(token.clone())] } else { Vec::new() },
+            context: Some(token),
+            downgraded: false,
+        }))
+    }
+
+    /// The legacy counter that a read shows where the object has no value, as versions of the object: conditions of a write are
+    /// checked against these. A counter is made or updated beside the check, as it is beside an object.
+    pub(crate) async fn counter_shown_for(
+        &self,
+        object: &KeyVersions,
+        address: &Address,
+        plan: &RequestPlan,
+        replicas: ReplicaPlan,
+    ) -> Result<Option<KeyVersions>> {
+        if !object.siblings.is_empty() {
+            return Ok(None);
+        }
+        let head = self.datatype_head(address, plan, replicas).await?;
+        Ok(head.map(|head| versions_of(plan.props.datatype, &head, Bytes::new())))
+    }
+
+    /// The head of the data type that may stand at a key without an object; `None` if there is none.
+    pub(super) async fn datatype_head(
+        &self,
+        address: &Address,
+        plan: &RequestPlan,
+        replicas: ReplicaPlan,
+    ) -> Result<Option<DatatypeHead>> {
         let is_possible = plan.props.datatype.is_some() || may_hold_counter(&address.bucket, &plan.props);
         if !is_possible || self.check_engine_has_datatypes().is_err() {
             return Ok(None);
         }
-        let datatype = plan.props.datatype.unwrap_or(Datatype::Counter);
         let partition = Partition::datatype(address, plan.props.copies);
         let head = read_head(&self.core, &partition, &replicas.options).await?;
-        if !head.exists() {
-            return Ok(None);
-        }
-        let context = DatatypeContext::of(head.clocks.clone());
-        Ok(Some(as_object(datatype, &context, request.bodies, address)))
+        Ok(head.exists().then_some(head))
     }
 }
 
-fn as_object(datatype: Datatype, context: &DatatypeContext, bodies: bool, address: &Address) -> FetchedObject {
-    let (token, clock) = (context.encode(address), context.latest());
-    let newest = context.clocks.iter().max_by_key(|(_, clock)| **clock);
-    let slot = Slot { actor: newest.map_or(larder_model::ActorId(0), |(actor, _)| *actor), birth: clock };
+/// The versions of a data type as an object: one value, named by its clocks.
+pub(super) fn versions_of(datatype: Option<Datatype>, head: &DatatypeHead, body: Bytes) -> KeyVersions {
+    let context = object_context(&DatatypeContext::of(head.clocks.clone()));
+    // Without a data type the bucket is of the type `default`, and the value a counter of Riak 1.4.
+    let datatype = datatype.unwrap_or(Datatype::Counter);
     let content = KvContent {
         content_type: Some(format!("application/riak_{}", datatype.name()).into()),
-        body: KvBody::Inline(token.clone()),
+        body: KvBody::Inline(body),
         ..KvContent::default()
     };
-    let sibling = Sibling::of_write(Dot { slot, clock, flags: DotFlags::default() }, content);
-    FetchedObject {
-        versions: KeyVersions { siblings: vec![sibling], ..KeyVersions::default() },
-        bodies: if bodies { vec![GetBody::Bytes(token.clone())] } else { Vec::new() },
-        context: Some(token),
-        downgraded: false,
-    }
+    let siblings = context.dots.iter().map(|dot| Sibling::of_write(*dot, content.clone())).collect();
+    KeyVersions { siblings, context, deleted: false }
+}
+
+/// The context of a data type as one of an object that consists of one write, so that conditions can compare the two.
+pub(crate) fn object_context(context: &DatatypeContext) -> Context {
+    // All clocks name the write: concurrent updates through two gateways may have stamps in any order.
+    let clocks: Vec<u8> = context
+        .clocks
+        .iter()
+        .flat_map(|(actor, clock)| [actor.0.to_be_bytes(), clock.0.to_be_bytes()])
+        .flatten()
+        .collect();
+    let slot = Slot { actor: ActorId(hash::id64(&[&clocks])), birth: Timestamp::ZERO };
+    let dot = Dot { slot, clock: context.latest(), flags: DotFlags::default() };
+    Context { dots: vec![dot], ..Context::default() }
 }

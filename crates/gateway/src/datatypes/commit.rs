@@ -13,6 +13,7 @@ use larder_model::rows::{Batch, Change, Row, view_row_name};
 use larder_store::{CallOptions, Purpose, Range, ReadOrder, ReadQuery, Stopped};
 use tokio::time::Instant;
 
+use super::delete::check_conditions;
 use super::reader::read_head;
 use super::writers::{DatatypeKey, DatatypeOutcome, DatatypeWork, DatatypeWriters, WaitingUpdate};
 use crate::{Error, Result};
@@ -185,7 +186,7 @@ impl DatatypeWriters {
         }
         let entry = |actor: larder_model::ActorId| view_row_name(&key.address.key, &actor.0.to_be_bytes());
         let deleted = applied.iter().find_map(|(one, _)| match &one.joined.work {
-            DatatypeWork::Delete { context } => Some(context.as_ref()),
+            DatatypeWork::Delete { context, .. } => Some(context.as_ref()),
             DatatypeWork::Update { .. } => None,
         });
         let entries: Vec<Change> = if let Some(context) = deleted {
@@ -212,8 +213,12 @@ fn edit(editor: &mut DatatypeEditor, head: &DatatypeHead, one: &WaitingUpdate) -
             editor.update(update, context.as_ref(), request_id.as_ref())?;
             Ok(DatatypeOutcome::Done)
         }
-        DatatypeWork::Delete { .. } if !head.exists() => Ok(DatatypeOutcome::NotFound),
-        DatatypeWork::Delete { context } => {
+        DatatypeWork::Delete { context, conditions } => {
+            // Race: here, where no other batch of the key comes between the check and the removal [invariant 15].
+            check_conditions(conditions, head)?;
+            if !head.exists() {
+                return Ok(DatatypeOutcome::NotFound);
+            }
             editor.delete(context.as_ref())?;
             Ok(DatatypeOutcome::Done)
         }

@@ -1,8 +1,11 @@
 //! Deletes of data types, which come as deletes of key-value objects.
 
-use larder_model::causality::FailedCondition;
+use larder_model::address::Address;
+use larder_model::causality::{Conditions, CurrentValue};
+use larder_model::datatypes::{DatatypeContext, DatatypeHead};
 
-use super::{DatatypeOutcome, DatatypeWork, may_hold_counter};
+use super::as_object::versions_of;
+use super::{DatatypeOutcome, DatatypeWork};
 use crate::kv::request_plan::{ReplicaPlan, RequestPlan};
 use crate::kv::{Kv, KvDelete, KvDeleteOutcome};
 use crate::{Error, Result};
@@ -12,7 +15,7 @@ impl Kv {
     /// content.
     ///
     /// # Errors
-    /// [`Error::Condition`] for conditions, which a data type has nothing to check against, and those of an update.
+    /// [`Error::Condition`], and those of an update.
     pub(crate) async fn delete_datatype(
         &self,
         request: &KvDelete,
@@ -20,28 +23,59 @@ impl Kv {
         replicas: ReplicaPlan,
     ) -> Result<KvDeleteOutcome> {
         self.check_engine_has_datatypes()?;
-        if !request.conditions.is_empty() {
-            return Err(Error::Condition(FailedCondition::Precondition));
-        }
         let context = request.context.as_ref();
         let context = context.map(|bytes| self.decode_datatype_context(bytes, &request.address)).transpose()?;
-        match self.submit(&request.address, plan, replicas, DatatypeWork::Delete { context }).await? {
+        let work = DatatypeWork::Delete { context, conditions: request.conditions.clone() };
+        match self.submit(&request.address, plan, replicas, work).await? {
             DatatypeOutcome::Done => Ok(KvDeleteOutcome::Done),
             DatatypeOutcome::NotFound => Ok(KvDeleteOutcome::NotFound(None)),
         }
     }
 
-    /// Deletes the legacy counter of a key, if there is one.
-    pub(crate) async fn delete_legacy_counter(
+    /// Deletes the legacy counter that an object of the key hid, if there is one.
+    pub(crate) async fn delete_hidden_counter(
         &self,
-        request: &KvDelete,
+        address: &Address,
         plan: &RequestPlan,
         replicas: ReplicaPlan,
-    ) -> Result<KvDeleteOutcome> {
-        let is_possible = may_hold_counter(&request.address.bucket, &plan.props) && request.conditions.is_empty();
-        match is_possible && self.check_engine_has_datatypes().is_ok() {
-            true => self.delete_datatype(request, plan, replicas).await,
-            false => Ok(KvDeleteOutcome::NotFound(None)),
+    ) -> Result<()> {
+        if self.datatype_head(address, plan, replicas).await?.is_none() {
+            return Ok(());
+        }
+        let work = DatatypeWork::Delete { context: None, conditions: Conditions::default() };
+        self.submit(address, plan, replicas, work).await.map(drop)
+    }
+
+    /// Deletes of the legacy counter what an object replaces that was put with this context.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`]: the object is there, and the counter may be.
+    pub(crate) async fn delete_replaced_counter(
+        &self,
+        address: &Address,
+        plan: &RequestPlan,
+        replicas: ReplicaPlan,
+        context: DatatypeContext,
+    ) -> Result<()> {
+        let work = DatatypeWork::Delete { context: Some(context), conditions: Conditions::default() };
+        match self.submit(address, plan, replicas.reclaiming(), work).await {
+            Ok(_) => Ok(()),
+            Err(error) => {
+                tracing::warn!(%error, "removal of a replaced counter failed: the put is answered as timed out");
+                Err(Error::TimedOut)
+            }
         }
     }
+}
+
+/// Checks the conditions of a delete against the value that the key has.
+pub(super) fn check_conditions(conditions: &Conditions, head: &DatatypeHead) -> Result<()> {
+    if conditions.is_empty() {
+        return Ok(());
+    }
+    let versions = if head.exists() { versions_of(None, head, bytes::Bytes::new()) } else { Default::default() };
+    let (etag, modified) = (versions.etag(), versions.modified().unwrap_or_default().as_secs());
+    let current = CurrentValue { etag: etag.as_deref(), modified, context: &versions.context };
+    // The time matters to conditions of reads alone.
+    conditions.check(current, false, modified).map_err(Error::Condition)
 }

@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use larder_model::address::{Address, BucketAddress};
+use larder_model::causality::ContextError;
 use larder_model::datatypes::{Datatype, DatatypeContext, DatatypeError, DatatypeUpdate};
 use larder_model::limits::REQUEST_ID_BYTES_MAX;
 use larder_model::props::EffectiveProps;
@@ -31,6 +32,7 @@ use crate::kv::{Kv, Quorums};
 use crate::metrics::{KvOp, RequestOutcome};
 use crate::{Error, Feature, Result};
 
+pub(crate) use as_object::object_context;
 pub use begin::DatatypeBegin;
 pub use reader::DatatypeReader;
 use writers::{DatatypeKey, DatatypeOutcome, DatatypeWork, JoinedUpdate};
@@ -113,7 +115,8 @@ impl Kv {
         }
         // The others remove nothing, and ignore a context as Riak does.
         let context = context.filter(|_| matches!(given, Datatype::Set | Datatype::Map));
-        let context = context.map(|bytes| self.decode_datatype_context(&bytes, &address)).transpose()?;
+        let context = context.map(|bytes| self.decode_datatype_context(&bytes, &address)).transpose();
+        let context = context.map_err(DatatypeError::from)?;
         let work = DatatypeWork::Update { update, context, request_id };
         self.submit(&address, &planned.plan, replicas, work).await.map(drop)
     }
@@ -182,8 +185,12 @@ impl Kv {
         }
     }
 
-    /// Decodes a client's context.
-    fn decode_datatype_context(&self, bytes: &Bytes, address: &Address) -> Result<DatatypeContext> {
+    /// Decodes a client's context, and moves the clock past it.
+    pub(crate) fn decode_datatype_context(
+        &self,
+        bytes: &Bytes,
+        address: &Address,
+    ) -> std::result::Result<DatatypeContext, ContextError> {
         let context = DatatypeContext::decode(bytes, address, self.context_clock_limit())
             .inspect_err(|_| self.core.metrics.count_event(crate::metrics::Event::ContextRefused))?;
         // Race: through a slow clock the update would be older than what its client saw [invariant 5].
@@ -192,9 +199,10 @@ impl Kv {
     }
 }
 
-/// Whether a key of this bucket may hold a legacy counter beside objects.
+/// Whether a key of this bucket may hold a legacy counter beside objects. One that was made while the bucket had `allow_mult`
+/// stays when it has it no more.
 pub(crate) fn may_hold_counter(bucket: &BucketAddress, props: &EffectiveProps) -> bool {
-    bucket.is_default_type() && props.allow_mult && !props.consistent
+    bucket.is_default_type() && !props.consistent
 }
 
 fn check_request_id(id: Option<&Bytes>, datatype: Datatype) -> Result<()> {

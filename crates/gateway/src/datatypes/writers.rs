@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use larder_model::ActorId;
 use larder_model::address::Address;
+use larder_model::causality::Conditions;
 use larder_model::datatypes::{DatatypeContext, DatatypeUpdate};
 use larder_model::rows::Change;
 use larder_store::{CallOptions, Partition};
@@ -39,8 +40,8 @@ pub(crate) struct DatatypeKey {
 pub(crate) enum DatatypeWork {
     /// A client's update.
     Update { update: DatatypeUpdate, context: Option<DatatypeContext>, request_id: Option<bytes::Bytes> },
-    /// The removal of the whole value, or of the part of it that a context covers.
-    Delete { context: Option<DatatypeContext> },
+    /// The removal of the whole value, or of the part of it that a context covers, if the conditions hold.
+    Delete { context: Option<DatatypeContext>, conditions: Conditions },
 }
 
 /// A change with the terms of its request.

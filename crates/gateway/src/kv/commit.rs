@@ -151,7 +151,9 @@ impl Kv {
         let WriteTarget { address, plan, replicas } = target;
         let rows = self.read_object_rows(address, plan, self.plan_read_for_write(plan, replicas)).await?.rows;
         guard.seen = row_stamps(&rows);
-        self.check_conditions(&guard.conditions, &self.resolve_rows(plan, rows)?)
+        let seen = self.resolve_rows(plan, rows)?;
+        let counter = Box::pin(self.counter_shown_for(&seen, address, plan, replicas)).await?;
+        self.check_conditions(&guard.conditions, counter.as_ref().unwrap_or(&seen))
     }
 
     /// Applies a write with its views, then releases the blobs of the rows it removed.

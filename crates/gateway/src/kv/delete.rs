@@ -42,28 +42,27 @@ impl Kv {
             return Box::pin(self.delete_consistent(request, plan, replicas)).await;
         }
         let mut guard = None;
+        let address = &request.address;
         let basis = match &request.context {
-            Some(bytes) if request.conditions.is_empty() => {
-                CausalBasis::of(self.decode_context(bytes, &request.address)?)
-            }
+            Some(bytes) if request.conditions.is_empty() => CausalBasis::of(self.decode_context(bytes, address)?),
             _ => {
                 // Race: a value written after this read is not named by the tombstone, so it survives.
-                let rows = self.read_object_rows(&request.address, &plan, reading).await?.rows;
+                let rows = self.read_object_rows(address, &plan, reading).await?.rows;
                 let rows_seen = row_stamps(&rows);
                 let seen = self.resolve_rows(&plan, rows)?;
-                self.check_conditions(&request.conditions, &seen)?;
+                let counter = Box::pin(self.counter_shown_for(&seen, address, &plan, reading)).await?;
+                if counter.is_some() && request.context.is_none() {
+                    return Box::pin(self.delete_datatype(&request, &plan, replicas)).await;
+                }
+                self.check_conditions(&request.conditions, counter.as_ref().unwrap_or(&seen))?;
                 if let Some(nothing) = nothing_to_delete(&request, &seen) {
-                    // A legacy counter may stand where there is no object.
-                    return match Box::pin(self.delete_legacy_counter(&request, &plan, replicas)).await? {
-                        KvDeleteOutcome::NotFound(_) => Ok(nothing),
-                        done => Ok(done),
-                    };
+                    return Ok(nothing);
                 }
                 if !request.conditions.is_empty() {
                     guard = Some(ConditionGuard { conditions: request.conditions.clone(), seen: rows_seen });
                 }
                 match &request.context {
-                    Some(bytes) => CausalBasis::of(self.decode_context(bytes, &request.address)?),
+                    Some(bytes) => CausalBasis::of(self.decode_context(bytes, address)?),
                     None => CausalBasis {
                         superseded: SupersededRow::all_of(&seen),
                         vector: seen.context.vector,
@@ -72,11 +71,11 @@ impl Kv {
                 }
             }
         };
-        let target = WriteTarget { address: &request.address, plan: &plan, replicas };
+        let target = WriteTarget { address, plan: &plan, replicas };
         self.write_tombstone(target, basis, guard).await?;
         if request.context.is_none() {
-            // The counter that the object hid would be seen again.
-            Box::pin(self.delete_legacy_counter(&request, &plan, replicas)).await?;
+            // The counter would be seen again.
+            Box::pin(self.delete_hidden_counter(address, &plan, replicas)).await?;
         }
         Ok(KvDeleteOutcome::Done)
     }

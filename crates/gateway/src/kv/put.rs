@@ -8,6 +8,7 @@ use larder_model::causality::{
     KeyWrite, Slot, SupersededRow, VersionVector,
 };
 use larder_model::content::{KvBody, KvContent};
+use larder_model::datatypes::DatatypeContext;
 use larder_model::limits::{CONTEXT_AHEAD_MICROS_MAX, METADATA_BYTES_MAX};
 use larder_model::rows::ObjectRow;
 use larder_store::{ConsistencyLevel, Partition};
@@ -18,6 +19,7 @@ use super::request_plan::{ReplicaPlan, RequestPlan};
 use super::{FetchedObject, KvPut, Quorums};
 use crate::blobs::lease::ReferenceLease;
 use crate::body::PutBody;
+use crate::datatypes::{may_hold_counter, object_context};
 use crate::kv::Kv;
 use crate::metrics::{Event, KvOp, RequestOutcome};
 use crate::{Error, Result};
@@ -73,14 +75,34 @@ impl Kv {
         let KvPut { address, context, content, upload, return_body, .. } = request;
         let conditions = self.decode_conditions(request.conditions, request.if_not_modified.as_ref(), &address)?;
         let target = WriteTarget { address: &address, plan: &plan, replicas };
+        let (context, counter) = self.split_context(target, context)?;
         let (basis, seen) = self.causal_basis(target, context.as_ref(), &conditions).await?;
         // Race: engines in this process check these rows again as they write: no condition goes stale [invariant 15].
         let guard = seen.map(|seen| ConditionGuard { conditions, seen });
         let (written, length) = self.commit_body(target, (basis, guard), content, upload).await?;
         self.core.metrics.record_written(length, written.superseded.len(), self.core.monotonic());
+        if let Some(context) = counter {
+            // After the object: a failure in between leaves both, and never neither.
+            Box::pin(self.delete_replaced_counter(&address, &plan, replicas, context)).await?;
+        }
         match return_body && plan.policy != ConflictPolicy::WriteOnce {
             true => Box::pin(self.read_back(target, &written)).await.map(Some),
             false => Ok(None),
+        }
+    }
+
+    /// The context of the object's versions, or that of a legacy counter, which a read showed as the object.
+    fn split_context(
+        &self,
+        target: WriteTarget<'_>,
+        context: Option<Bytes>,
+    ) -> Result<(Option<Bytes>, Option<DatatypeContext>)> {
+        let WriteTarget { address, plan, .. } = target;
+        match context {
+            Some(bytes) if DatatypeContext::is_one(&bytes) && may_hold_counter(&address.bucket, &plan.props) => {
+                Ok((None, Some(self.decode_datatype_context(&bytes, address)?)))
+            }
+            context => Ok((context, None)),
         }
     }
 
@@ -111,8 +133,9 @@ impl Kv {
             }
             false => None,
         };
-        if let Some(versions) = &versions {
-            self.check_conditions(conditions, versions)?;
+        if let (Some(versions), true) = (&versions, conditions.needs_read()) {
+            let counter = Box::pin(self.counter_shown_for(versions, address, plan, replicas)).await?;
+            self.check_conditions(conditions, counter.as_ref().unwrap_or(versions))?;
         }
         if let Some(error) = refused {
             return Err(error);
@@ -285,9 +308,13 @@ impl Kv {
         address: &Address,
     ) -> Result<Conditions> {
         // A client may state no context, or that of another key: then any live value is one that it has not seen.
+        let decode_any = |bytes: &Bytes| match DatatypeContext::is_one(bytes) {
+            true => Ok(object_context(&self.decode_datatype_context(bytes, address)?)),
+            false => self.decode_context(bytes, address),
+        };
         let decode = |bytes: &Bytes| match bytes.is_empty() {
             true => Ok(Context::default()),
-            false => match self.decode_context(bytes, address) {
+            false => match decode_any(bytes) {
                 Err(Error::Context(ContextError::OtherAddress)) => Ok(Context::default()),
                 decoded => decoded,
             },

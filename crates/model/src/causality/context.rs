@@ -50,18 +50,29 @@ pub struct Context {
     pub vector: VersionVector,
 }
 
-/// Why a context is refused.
+/// Why a context is refused. Clients of objects know it as a vclock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{}", self.about("vclock"))]
 pub enum ContextError {
     /// The bytes are damaged, or no server of Larder made them.
-    #[error("The vclock was not issued by this server or is damaged")]
     Foreign,
     /// The context belongs to another address.
-    #[error("The vclock belongs to another bucket type, bucket or key")]
     OtherAddress,
     /// It names a clock that no gateway can have issued yet.
-    #[error("The vclock is ahead of this server's clock")]
     Ahead,
+}
+
+impl ContextError {
+    /// The sentence for a client that knows the context by this name.
+    #[must_use]
+    pub fn about(self, name: &str) -> String {
+        let why = match self {
+            Self::Foreign => "was not issued by this server or is damaged",
+            Self::OtherAddress => "belongs to another bucket type, bucket or key",
+            Self::Ahead => "is ahead of this server's clock",
+        };
+        format!("The {name} {why}")
+    }
 }
 
 impl Context {

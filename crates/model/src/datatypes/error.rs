@@ -23,7 +23,7 @@ pub enum DatatypeError {
         bucket: Datatype,
     },
     /// The context is damaged, or not one of this key.
-    #[error("{0}")]
+    #[error("{}", .0.about("context"))]
     Context(#[from] ContextError),
     /// A name, an element, a register or the whole update is larger than it may be.
     #[error("{part} is larger than {max} bytes")]

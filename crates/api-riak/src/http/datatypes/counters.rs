@@ -67,11 +67,11 @@ pub(in crate::http) async fn post_counter(
         }
         Err(error) => return Err(error.into()),
     }
-    if call.query.is("returnvalue", "true")
+    if call.query.is("returnvalue", "true") {
         // The update is made: counts that its read could not meet must not refuse it now.
-        && let Some(total) = read(call, address, ObjectParams { quorums: Quorums::default(), ..params }).await?
-    {
-        return Ok(text(StatusCode::OK, total.to_string()));
+        let total = read(call, address, ObjectParams { quorums: Quorums::default(), ..params }).await?;
+        // Deleted since the update, or before a repeat of it, it is at zero.
+        return Ok(text(StatusCode::OK, total.unwrap_or(0).to_string()));
     }
     let mut reply = empty(StatusCode::NO_CONTENT);
     reply.headers_mut().insert(CONTENT_TYPE, TEXT);

@@ -35,6 +35,7 @@ use super::routes::PathPart;
 pub(super) use counters::{get_counter, post_counter};
 use datatype_params::{DatatypeParams, ValuePart};
 use json_update::JsonUpdate;
+use json_value::JsonValueWriter;
 use page_window::PageWindow;
 use value_reply::value_reply;
 
@@ -60,7 +61,7 @@ pub(super) async fn get(call: &RiakCall<'_>) -> Result<RiakResponse, RiakFault> 
     let datatype = datatype_of(call, &address.bucket, &params).await?;
     accept::require(call.headers, &["application/json"])?;
     check_read(call.headers)?;
-    show(call, datatype, address, params).await.map_err(RiakFault::after_checks)
+    show(call, datatype, address, params, absent).await.map_err(RiakFault::after_checks)
 }
 
 /// POST of `/types/T/buckets/B/datatypes` and `/types/T/buckets/B/datatypes/K`.
@@ -108,7 +109,10 @@ pub(super) async fn post(call: &RiakCall<'_>, body: ArrivingBody<'_>) -> Result<
         call.gateway.kv.update_datatype(change).await?;
         match params.return_body {
             // The update is made: counts that its read could not meet must not refuse it now.
-            true => show(call, datatype, address, DatatypeParams { quorums: Quorums::default(), ..params }).await,
+            true => {
+                let params = DatatypeParams { quorums: Quorums::default(), ..params };
+                show(call, datatype, address, params, empty_value).await
+            }
             false => Ok(done(JSON)),
         }
     };
@@ -120,12 +124,13 @@ pub(super) async fn post(call: &RiakCall<'_>, body: ArrivingBody<'_>) -> Result<
     Ok(reply)
 }
 
-/// The part of a value that the parameters ask for.
+/// The part of a value that the parameters ask for, or the answer for a key that does not exist.
 async fn show(
     call: &RiakCall<'_>,
     datatype: Datatype,
     address: Address,
     params: DatatypeParams,
+    absent: fn(Datatype) -> RiakResponse,
 ) -> Result<RiakResponse, RiakFault> {
     let kv = &call.gateway.kv;
     let (is_set, is_map) = (matches!(datatype, Datatype::Set | Datatype::Gset), datatype == Datatype::Map);
@@ -243,6 +248,14 @@ fn refusal(refused: json_update::JsonRefusal) -> RiakFault {
 /// 404 as JSON.
 fn absent(datatype: Datatype) -> RiakResponse {
     json(StatusCode::NOT_FOUND, format!(r#"{{"type":"{}","error":"notfound"}}"#, datatype.name()))
+}
+
+/// 200 with the empty value: that of an update whose value was deleted before it was read, or before a repeat of it.
+fn empty_value(datatype: Datatype) -> RiakResponse {
+    let (mut writer, mut document) = (JsonValueWriter::new(datatype), Vec::new());
+    writer.begin(&mut document);
+    writer.finish(None, None, &mut document);
+    json(StatusCode::OK, document)
 }
 
 /// A fact about a value.

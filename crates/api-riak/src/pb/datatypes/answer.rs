@@ -3,7 +3,7 @@
 use bytes::{Bytes, BytesMut};
 use larder_gateway::Error;
 use larder_gateway::datatypes::DatatypeReader;
-use larder_model::datatypes::DatatypeError;
+use larder_model::datatypes::{Datatype, DatatypeError};
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint};
 
 use super::pb_value::{PbValueWriter, ValueMessage, datatype_code, put_bytes, put_number};
@@ -110,7 +110,7 @@ impl PbValueAnswer {
 }
 
 /// Appends the answer to a fetch of a key that does not exist: the type alone.
-pub(super) fn put_absent(datatype: larder_model::datatypes::Datatype, output: &mut BytesMut) {
+pub(super) fn put_absent(datatype: Datatype, output: &mut BytesMut) {
     let code = datatype_code(datatype);
     put_head(output, FETCH_RESP, 1 + encoded_len_varint(code));
     put_number(FETCHED_TYPE, code, output);
@@ -120,6 +120,15 @@ pub(super) fn put_absent(datatype: larder_model::datatypes::Datatype, output: &m
 pub(super) fn put_updated(key: Option<&Bytes>, output: &mut BytesMut) {
     let mut fields = BytesMut::new();
     put_field(UPDATED_KEY, key, &mut fields);
+    put_head(output, UPDATE_RESP, fields.len());
+    output.extend_from_slice(&fields);
+}
+
+/// Appends the answer to an update whose value was deleted before it was read, or before a repeat of it: the empty value.
+pub(super) fn put_updated_to_nothing(datatype: Datatype, key: Option<&Bytes>, output: &mut BytesMut) {
+    let mut fields = BytesMut::new();
+    put_field(UPDATED_KEY, key, &mut fields);
+    fields.extend_from_slice(&PbValueWriter::new(datatype, ValueMessage::Updated).finish());
     put_head(output, UPDATE_RESP, fields.len());
     output.extend_from_slice(&fields);
 }

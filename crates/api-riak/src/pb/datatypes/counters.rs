@@ -76,7 +76,8 @@ pub(in crate::pb) async fn update_counter(
         Err(error) => return Err(error.into()),
     }
     let value = match request.returnvalue {
-        Some(true) => read(gateway, address, Quorums::default()).await?,
+        // Deleted since the update, or before a repeat of it, it is at zero.
+        Some(true) => Some(read(gateway, address, Quorums::default()).await?.unwrap_or(0)),
         _ => None,
     };
     put_message(output, UPDATE_RESP, &RpbCounterValueResp { value });

@@ -19,7 +19,7 @@ use larder_model::erlang;
 use super::fault::PbFault;
 use super::fields::{address, check_n_val, quorum, timeout};
 pub(super) use answer::PbValueAnswer;
-use answer::{put_absent, put_updated};
+use answer::{put_absent, put_updated, put_updated_to_nothing};
 pub(super) use counters::{get_counter, update_counter};
 pub(super) use messages::{DtFetchReq, DtUpdateReq};
 #[cfg(test)]
@@ -102,10 +102,12 @@ pub(super) async fn update(
         sloppy_quorum: request.sloppy_quorum,
         ..Quorums::default()
     };
+    let datatype = update.datatype();
     let change = DatatypeChange {
         address: address.clone(),
         update,
-        context: request.context.filter(|context| !context.is_empty()),
+        // An empty one is refused: taken for none, a removal would take what its client never saw.
+        context: request.context,
         request_id: request.request_id,
         quorums,
         timeout: deadline(request.timeout),
@@ -130,9 +132,8 @@ pub(super) async fn update(
             let bytes_max = gateway.core.config().object_bytes_max;
             PbValueAnswer::new(reader, ValueMessage::Updated, new_key, bytes_max).begin(output).await
         }
-        // Deleted again at once.
         None => {
-            put_updated(new_key.as_ref(), output);
+            put_updated_to_nothing(datatype, new_key.as_ref(), output);
             Ok(None)
         }
     }

@@ -1,6 +1,7 @@
 //! Data types through several gateways: a schedule for each rule, and schedules drawn from seeds.
 
 mod client;
+mod conditions;
 mod lost_answers;
 mod pages;
 mod random;

@@ -172,10 +172,10 @@ fn a_context_is_of_its_own_key_and_of_the_past() {
         world.update(0, "set", "k", adds(&["a"]), None).await.unwrap();
         let (_, seen) = world.elements(0, "k").await.unwrap();
         let other = world.update(0, "set", "l", removes(&["a"]), seen.as_ref()).await;
-        assert!(matches!(other, Err(Error::Context(ContextError::OtherAddress))), "{other:?}");
+        assert!(matches!(other, Err(Error::Datatype(DatatypeError::Context(ContextError::OtherAddress)))), "{other:?}");
         let junk = Bytes::from_static(b"hello");
         let foreign = world.update(0, "set", "k", removes(&["a"]), Some(&junk)).await;
-        assert!(matches!(foreign, Err(Error::Context(ContextError::Foreign))), "{foreign:?}");
+        assert!(matches!(foreign, Err(Error::Datatype(DatatypeError::Context(ContextError::Foreign)))), "{foreign:?}");
         world.update(0, "counter", "k", DatatypeUpdate::Counter(1), Some(&junk)).await.unwrap();
     });
 }
