@@ -5,6 +5,7 @@ use std::path::Path;
 use larder_admin_frame::AdminAnswer;
 use larder_gateway::Gateway;
 use larder_progress_bar::Progress;
+use larder_store::Table;
 use larder_transfer::{
     Error, ExportOptions, SEGMENT_BYTES, StorePair, Totals, TransferProgress, export as write, import as read,
 };
@@ -78,7 +79,18 @@ async fn run_import(stores: &StorePair, dir: &Path, call: &CommandCall<'_>) -> R
     }
     let found = verify(stores, dir, |progress| report_progress(call.reporter, &progress)).await?;
     let head = format!("imported {} from {}: {}", came.id, dir.display(), segments_text(came.segments, came.resumed));
-    Ok(AdminAnswer::done(format!("{head}\n{}", verified_text(&found))))
+    Ok(AdminAnswer::done(format!("{head}\n{}{}", unserved_text(stores, &found), verified_text(&found))))
+}
+
+/// A warning where the engine keeps rows of data types and does not serve them.
+fn unserved_text(stores: &StorePair, found: &Totals) -> String {
+    let rows = found.of(Table::DataTypes).count;
+    match stores.store.limits().replicated && rows > 0 {
+        true => {
+            format!("WARNING: this engine does not serve data types yet: it keeps their {rows} rows for an export\n")
+        }
+        false => String::new(),
+    }
 }
 
 async fn compare(stores: &StorePair, dir: &Path, reporter: &ProgressReporter) -> Result<AdminAnswer, Error> {
