@@ -1,4 +1,7 @@
-//! `test`: writes, reads and deletes one object through the calls that clients use.
+//! `test`: writes, reads and deletes one object through the calls that clients use, and one value of each data type that an
+//! active bucket type has.
+
+mod datatypes;
 
 use bytes::Bytes;
 
@@ -18,13 +21,26 @@ use super::text::reasons;
 const BUCKET: &[u8] = b"__riak_client_test__";
 
 pub(super) async fn test(call: CommandCall<'_>) -> CommandResult {
-    let node = Value::Node(call.gateway().core.config().node.clone()).console();
-    match round_trip(call.gateway()).await {
-        Ok(true) => Ok(AdminAnswer::done(format!("Successfully completed 1 read/write cycle to {node}"))),
-        Ok(false) => Err(format!("Failed to read test value from {node}: it is not what was written")),
-        Err(error) => Err(format!("Failed to complete a read/write cycle to {node}: {}", reasons(&error))),
+    let gateway = call.gateway();
+    let node = Value::Node(gateway.core.config().node.clone()).console();
+    let mut lines = vec![verdict(round_trip(gateway).await, "read/write cycle", &node)?];
+    let types = datatypes::types_in_use(gateway).await.map_err(|error| AdminAnswer::failed(reasons(&error)))?;
+    for (bucket_type, datatype) in types {
+        let cycle = format!("{} cycle in type {}", datatype.name(), bucket_type.escape_ascii());
+        lines.push(verdict(datatypes::round_trip(gateway, bucket_type, datatype).await, &cycle, &node)?);
     }
-    .map_err(AdminAnswer::failed)
+    Ok(AdminAnswer::done(lines.join("\n")))
+}
+
+/// The line of one cycle: that it was completed, or why not.
+fn verdict(ended: Result<bool>, cycle: &str, node: &str) -> std::result::Result<String, AdminAnswer> {
+    match ended {
+        Ok(true) => Ok(format!("Successfully completed 1 {cycle} to {node}")),
+        Ok(false) => {
+            Err(AdminAnswer::failed(format!("Failed to read test value from {node}: it is not what was written")))
+        }
+        Err(error) => Err(AdminAnswer::failed(format!("Failed to complete a {cycle} to {node}: {}", reasons(&error)))),
+    }
 }
 
 async fn round_trip(gateway: &Gateway) -> Result<bool> {

@@ -104,7 +104,7 @@ pub(super) static COMMANDS: &[AdminCommand] = &[
             transfer::import
         )
     },
-    command!("test", (0, 0), false, "Write, read and delete one object", self_test::test),
+    command!("test", (0, 0), false, "Write, read and delete an object and data types", self_test::test),
     command!("ping", (0, 0), false, "Whether the server answers", services::ping),
     command!("version", (0, 0), false, "The version", services::version),
     command!("help", (0, ANY), false, "This text", answer_help),

@@ -317,6 +317,27 @@ async fn status_as_json_has_stage_and_properties() {
 }
 
 #[tokio::test]
+async fn the_self_test_updates_each_data_type_that_an_active_type_has() {
+    let node = node().await;
+    for datatype in ["counter", "set", "gset", "map", "hll"] {
+        node.run(&format!("bucket-type create {datatype}s '{{\"props\":{{\"datatype\":\"{datatype}\"}}}}'")).await;
+        node.run(&format!("bucket-type activate {datatype}s")).await;
+    }
+    node.run("bucket-type create more '{\"props\":{\"datatype\":\"set\"}}'").await;
+    node.check(
+        r#"
+    $ test
+    Successfully completed 1 read/write cycle to 'larder@127.0.0.1'
+    Successfully completed 1 counter cycle in type counters to 'larder@127.0.0.1'
+    Successfully completed 1 gset cycle in type gsets to 'larder@127.0.0.1'
+    Successfully completed 1 hll cycle in type hlls to 'larder@127.0.0.1'
+    Successfully completed 1 map cycle in type maps to 'larder@127.0.0.1'
+    Successfully completed 1 set cycle in type sets to 'larder@127.0.0.1'"#,
+    )
+    .await;
+}
+
+#[tokio::test]
 async fn the_commands_of_monitoring_and_scripts_answer() {
     let node = node().await;
     node.check(
