@@ -14,13 +14,29 @@ import com.basho.riak.client.api.commands.datatypes.UpdateCounter;
 import com.basho.riak.client.api.commands.datatypes.UpdateHll;
 import com.basho.riak.client.api.commands.datatypes.UpdateMap;
 import com.basho.riak.client.api.commands.datatypes.UpdateSet;
+import com.basho.riak.client.core.FutureOperation;
+import com.basho.riak.client.core.RiakMessage;
 import com.basho.riak.client.core.query.Location;
 import com.basho.riak.client.core.query.crdt.types.RiakMap;
 import com.basho.riak.client.core.util.BinaryValue;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
 import java.util.Set;
+import java.util.concurrent.TimeUnit;
+import shaded.com.basho.riak.protobuf.RiakDtPB.DtFetchReq;
+import shaded.com.basho.riak.protobuf.RiakDtPB.DtFetchResp;
+import shaded.com.basho.riak.protobuf.RiakDtPB.DtOp;
+import shaded.com.basho.riak.protobuf.RiakDtPB.DtUpdateReq;
+import shaded.com.basho.riak.protobuf.RiakDtPB.DtUpdateResp;
+import shaded.com.basho.riak.protobuf.RiakDtPB.GSetOp;
+import shaded.com.google.protobuf.ByteString;
 
-/** Data types: counters, sets, maps, HyperLogLogs. */
+/** Data types: counters, sets, sets that only grow, maps, HyperLogLogs. */
 final class DatatypesTest {
+    private static final byte FETCH = 80;
+    private static final byte UPDATE = 82;
+
     public static void main(String[] args) throws Exception {
         Larder.run(DatatypesTest.class);
     }
@@ -52,6 +68,74 @@ final class DatatypesTest {
                 .withReturnDatatype(true)
                 .build();
         Larder.same(client.execute(less).getDatatype().view(), elements("a", "c"));
+    }
+
+    static void setsThatOnlyGrowTakeElements(RiakClient client) throws Exception {
+        Larder.same(addToGset(client, "g", "b", "a"), Arrays.asList("a", "b"));
+        Larder.same(addToGset(client, "g", "c", "a"), Arrays.asList("a", "b", "c"));
+        DtFetchReq request = DtFetchReq.newBuilder()
+                .setType(bytes("gsets"))
+                .setBucket(bytes("data"))
+                .setKey(bytes("g"))
+                .build();
+        DtFetchResp found = DtFetchResp.parseFrom(send(client, FETCH, request.toByteArray()));
+        Larder.same(found.getType(), DtFetchResp.DataType.GSET);
+        Larder.same(texts(found.getValue().getGsetValueList()), Arrays.asList("a", "b", "c"));
+    }
+
+    /** Adds to a set that only grows, and returns it. The client has the messages of such sets, and no command. */
+    private static List<String> addToGset(RiakClient client, String key, String... elements) throws Exception {
+        GSetOp.Builder adds = GSetOp.newBuilder();
+        for (String element : elements) {
+            adds.addAdds(bytes(element));
+        }
+        DtUpdateReq request = DtUpdateReq.newBuilder()
+                .setType(bytes("gsets"))
+                .setBucket(bytes("data"))
+                .setKey(bytes(key))
+                .setOp(DtOp.newBuilder().setGsetOp(adds))
+                .setReturnBody(true)
+                .build();
+        return texts(DtUpdateResp.parseFrom(send(client, UPDATE, request.toByteArray())).getGsetValueList());
+    }
+
+    private static ByteString bytes(String text) {
+        return ByteString.copyFromUtf8(text);
+    }
+
+    private static List<String> texts(List<ByteString> elements) {
+        List<String> texts = new ArrayList<>();
+        for (ByteString element : elements) {
+            texts.add(element.toStringUtf8());
+        }
+        return texts;
+    }
+
+    /** Sends a message through the client, and returns that of the answer, whose code is the next one. */
+    private static byte[] send(RiakClient client, byte code, byte[] message) throws Exception {
+        FutureOperation<byte[], byte[], Void> operation = new FutureOperation<byte[], byte[], Void>() {
+            @Override
+            protected byte[] convert(List<byte[]> answers) {
+                return answers.get(0);
+            }
+
+            @Override
+            protected RiakMessage createChannelMessage() {
+                return new RiakMessage(code, message);
+            }
+
+            @Override
+            protected byte[] decode(RiakMessage answer) {
+                Larder.same((int) answer.getCode(), code + 1);
+                return answer.getData();
+            }
+
+            @Override
+            public Void getQueryInfo() {
+                return null;
+            }
+        };
+        return client.getRiakCluster().execute(operation).get(10, TimeUnit.SECONDS);
     }
 
     static void anAdditionSurvivesARemovalThatDidNotSeeIt(RiakClient client) throws Exception {

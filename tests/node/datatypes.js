@@ -1,13 +1,41 @@
 'use strict';
-// Data types: counters, sets, maps, HyperLogLogs. The client has no sets that only grow.
+// Data types: counters, sets, maps, HyperLogLogs. Of sets that only grow the client has the messages alone: the commands for them
+// are those of sets with another operation.
 
+const { getProtoFor } = require('basho-riak-client/lib/protobuf/riakprotobuf');
 const { Riak, assert, call, refused, run } = require('./larder');
+
+const GSetOp = getProtoFor('GSetOp');
 
 function at(bucketType, key) {
   return { bucketType, bucket: 'data', key };
 }
 
 const strings = { setsAsBuffers: false };
+
+class UpdateGset extends Riak.Commands.CRDT.UpdateSet {
+  constructPbRequest() {
+    const request = super.constructPbRequest();
+    const { op } = request;
+    op.gset_op = new GSetOp();
+    op.gset_op.adds = op.set_op.adds;
+    op.set_op = null;
+    return request;
+  }
+
+  onSuccess(answer) {
+    if (answer) answer.set_value = answer.gset_value;
+    return super.onSuccess(answer);
+  }
+}
+
+class FetchGset extends Riak.Commands.CRDT.FetchSet {
+  onSuccess(answer) {
+    const value = answer.getValue();
+    if (value) value.set_value = value.gset_value;
+    return super.onSuccess(answer);
+  }
+}
 
 /** Runs a command that the client has no function for. */
 function execute(client, Command, options) {
@@ -41,6 +69,17 @@ run({
     assert.deepStrictEqual(found.values, ['a', 'b', 'c']);
     const removed = { ...place, context: found.context, removals: ['b'], returnBody: true };
     assert.deepStrictEqual((await call(client, 'updateSet', removed)).values, ['a', 'c']);
+  },
+
+  async sets_that_only_grow_take_elements(client) {
+    const place = { ...at('gsets', 'g'), ...strings };
+    assert.strictEqual((await execute(client, FetchGset, place)).isNotFound, true);
+    const back = await execute(client, UpdateGset, { ...place, additions: ['b', 'a'], returnBody: true });
+    assert.deepStrictEqual(back.values, ['a', 'b']);
+    await execute(client, UpdateGset, { ...place, additions: ['c', 'a'] });
+    const found = await execute(client, FetchGset, place);
+    assert.deepStrictEqual(found.values, ['a', 'b', 'c']);
+    assert.strictEqual(found.context, null);
   },
 
   async an_addition_survives_a_removal_that_did_not_see_it(client) {
@@ -94,7 +133,7 @@ run({
     const op = new Riak.Commands.CRDT.UpdateMap.MapOperation().removeRegister('gone');
     await refused(
       call(client, 'updateMap', { ...place, op, context }),
-      'The vclock was not issued by this server or is damaged',
+      'The context was not issued by this server or is damaged',
     );
   },
 });

@@ -1,9 +1,13 @@
-"""Data types: counters, sets, maps, HyperLogLogs, and the counters of Riak 1.4."""
+"""Data types: counters, sets, sets that only grow, maps, HyperLogLogs, and the counters of Riak 1.4."""
 
+import json
 import sys
 
 from larder import refused, run
+from riak.codecs import Msg
 from riak.datatypes import Counter, Hll, Map, Set
+from riak.pb.messages import MSG_CODE_DT_FETCH_REQ, MSG_CODE_DT_UPDATE_REQ
+from riak.pb.riak_dt_pb2 import DtFetchReq, DtFetchResp, DtUpdateReq
 
 
 def made(client, kind, type_name, key):
@@ -100,6 +104,37 @@ def test_hll(client):
     seen.store()
     estimate = seen.reload().value
     assert abs(estimate - 1000) < 50, estimate
+
+
+def send(client, code, request):
+    """Sends a message of the client's own, and returns the answer."""
+    with client._transport() as transport:
+        codec = transport._get_codec(code)
+        return transport._request(Msg(code, request.SerializeToString(), code + 1), codec)[1]
+
+
+def add_to_gset(client, key, elements):
+    """Adds to a set that only grows, and returns it. The client has the messages of such sets, and no class."""
+    if client.protocol == "http":
+        path = "/types/gsets/buckets/data/datatypes/%s?returnbody=true" % key
+        with client._transport() as transport:
+            headers = {"Content-Type": "application/json"}
+            status, _, body = transport._request("POST", path, headers, json.dumps({"add_all": elements}))
+        assert status == 200, (status, body)
+        return json.loads(body)["value"]
+    update = DtUpdateReq(type=b"gsets", bucket=b"data", key=key.encode(), return_body=True)
+    update.op.gset_op.adds.extend(element.encode() for element in elements)
+    return [element.decode() for element in send(client, MSG_CODE_DT_UPDATE_REQ, update).gset_value]
+
+
+def test_a_set_that_only_grows(client):
+    key = client.protocol + "g"
+    assert add_to_gset(client, key, ["b", "a"]) == ["a", "b"]
+    assert add_to_gset(client, key, ["t\u00e9", "a"]) == ["a", "b", "t\u00e9"]
+    if client.protocol == "pbc":
+        found = send(client, MSG_CODE_DT_FETCH_REQ, DtFetchReq(type=b"gsets", bucket=b"data", key=key.encode()))
+        assert found.type == DtFetchResp.GSET and not found.HasField("context"), found
+        assert list(found.value.gset_value) == [b"a", b"b", "t\u00e9".encode()], found
 
 
 def test_delete(client):
