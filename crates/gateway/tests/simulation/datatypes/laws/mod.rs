@@ -1,0 +1,94 @@
+//! The laws of data types over random schedules: every acknowledged update is there until a request that saw it removes it, and
+//! no more than once; what was removed stays away; all gateways show the same, whatever the order.
+//!
+//! ```text
+//! schedule   clients at once: updates, reads, removals with contexts of any age, deletes; restarts, kills, skewed clocks, faults
+//! edits      random updates, each with effects that have names of their own
+//! record     moments of requests and reads; it knows no rows, and says which answers are right
+//! engine     memory · embedded, killed and started again · replicas, one of which is down at a time
+//! ```
+//! A failure prints its seed; `LARDER_SEED=N LARDER_SCHEDULES=1` runs it again. A run tries 10,000 schedules, a soak a hundred
+//! times as many.
+
+mod edits;
+mod engine;
+mod facts;
+mod record;
+mod schedule;
+mod world;
+
+use engine::LawEngineKind;
+
+use crate::random::{first, schedules};
+use crate::world::run;
+
+/// Worlds of each test in a run, 2,000 in all: each has five keys with a schedule of their own.
+const OF_COUNTERS: u64 = 300;
+const OF_SETS: u64 = 300;
+const OF_HLLS: u64 = 100;
+const OF_MAPS: u64 = 600;
+const EMBEDDED: u64 = 200;
+const REPLICATED: u64 = 500;
+/// A soak is so many times as long.
+const SOAK: u64 = 100;
+
+const REPLICAS: LawEngineKind = LawEngineKind::Replicated { repairs: true };
+const REPLICAS_WITHOUT_REPAIR: LawEngineKind = LawEngineKind::Replicated { repairs: false };
+
+fn walk(engines: &[LawEngineKind], kinds: &[&'static str], count: u64) {
+    #[expect(clippy::disallowed_methods, reason = "the environment sets the length of a soak")]
+    let is_soak = std::env::var("LARDER_TEST_SCALE").is_ok_and(|scale| scale == "soak");
+    let count = if is_soak { count * SOAK } else { schedules(count) };
+    let timer = std::time::Instant::now();
+    for seed in first()..first() + count {
+        let guard = SeedGuard(seed);
+        let engine = engines[seed as usize % engines.len()];
+        let kind = kinds[seed as usize / engines.len() % kinds.len()];
+        if let Err(wrong) = run(schedule::run_world(engine, kind, seed)) {
+            panic!("{kind} on {engine:?}: {wrong}");
+        }
+        drop(guard);
+    }
+    eprintln!("TIMING {:?} per schedule", timer.elapsed() / count as u32);
+}
+
+/// Prints the seed of a schedule that panics.
+struct SeedGuard(u64);
+
+impl Drop for SeedGuard {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("LARDER_SEED={} LARDER_SCHEDULES=1 runs this schedule again", self.0);
+        }
+    }
+}
+
+#[test]
+fn counters_count_every_increment_once_in_any_schedule() {
+    walk(&[LawEngineKind::Memory], &["counter"], OF_COUNTERS);
+}
+
+#[test]
+fn sets_keep_what_no_remover_saw_in_any_schedule() {
+    walk(&[LawEngineKind::Memory], &["set", "set", "gset"], OF_SETS);
+}
+
+#[test]
+fn hyperloglogs_count_every_element_in_any_schedule() {
+    walk(&[LawEngineKind::Memory], &["hll"], OF_HLLS);
+}
+
+#[test]
+fn maps_keep_what_no_remover_saw_in_any_schedule() {
+    walk(&[LawEngineKind::Memory], &["map"], OF_MAPS);
+}
+
+#[test]
+fn the_laws_hold_on_the_embedded_engine_that_is_killed() {
+    walk(&[LawEngineKind::Embedded], &["map", "counter", "set", "map", "hll", "gset"], EMBEDDED);
+}
+
+#[test]
+fn the_laws_hold_over_replicas_that_come_and_go() {
+    walk(&[REPLICAS, REPLICAS_WITHOUT_REPAIR], &["map", "counter", "set", "map", "hll", "gset"], REPLICATED);
+}
