@@ -1,5 +1,7 @@
 //! Removes the rows that a marker covers, a page at a time between the batches of the key, and then the marker.
 
+use bytes::Bytes;
+use larder_model::codec::{name_after, prefix_successor};
 use larder_model::datatypes::{DatatypeError, DatatypeHead, DatatypeRowName, RemovalMarker};
 use larder_model::limits::DATATYPE_PAGE_ROWS;
 use larder_model::rows::{Batch, Change, Row};
@@ -36,9 +38,16 @@ impl DatatypeWriters {
                 return Ok(!ended || head.markers.len() > 1);
             }
             // A page of live rows only: updates since the marker.
-            range.from = last.map(|last| larder_model::codec::name_after(&last));
+            range.from = last.map(|last| next_name(marker, &last));
         }
     }
+}
+
+/// The name to go on with after this one. Ids of requests expire by themselves, and a day may have left any number.
+fn next_name(marker: &RemovalMarker, last: &Bytes) -> Bytes {
+    let requests = marker.path.requests_prefix();
+    let behind = prefix_successor(&requests).filter(|_| last.starts_with(&requests));
+    behind.unwrap_or_else(|| name_after(last))
 }
 
 /// The removals of the rows that the marker covers.

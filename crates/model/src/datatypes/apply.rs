@@ -1,6 +1,6 @@
 //! Applies updates in an editor: the rules of each data type.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
@@ -10,7 +10,7 @@ use super::error::{AbsentTarget, DatatypeError};
 use super::field::FieldName;
 use super::head::RemovalMarker;
 use super::hll::{HllChunk, HllPlace};
-use super::row_name::{DatatypeLeaf, DatatypePath, DatatypeRowName};
+use super::row_name::{CounterSource, DatatypeLeaf, DatatypePath, DatatypeRowName};
 use super::totals::{CounterResets, CounterTotals};
 use super::update::{DatatypeUpdate, EmbeddedUpdate, MapEdits, SetEdit};
 
@@ -205,9 +205,12 @@ impl DatatypeEditor {
     }
 
     fn remove_rows(&mut self, shown: Vec<ShownRow>, context: Option<&DatatypeContext>) -> Result<(), DatatypeError> {
+        let sources = live_sources(&shown)?;
         let mut resets: BTreeMap<Bytes, CounterResets> = BTreeMap::new();
         for row in shown.into_iter().filter(|row| row.is_seen(context)) {
             match row.leaf {
+                // Zeros stay as they are: written anew by each removal, they would never expire [invariant 115].
+                DatatypeLeaf::Counter(source) if !sources.contains(&(row.path.clone(), source)) => {}
                 // A row that grows is taken back to zero by its own writer: a late write of before is older [invariant 108].
                 DatatypeLeaf::Counter(source) if source.actor == self.terms.actor => {
                     self.zero(&row.name, CounterTotals::default().encode());
@@ -227,7 +230,12 @@ impl DatatypeEditor {
                 _ => self.take(&row.name),
             }
         }
-        resets.into_iter().for_each(|(name, resets)| self.put(name, resets.encode()));
+        for (name, mut resets) in resets {
+            // Bound: a source that was zeroed is no more, and its reset would stay for ever [invariant 115].
+            let DatatypeRowName::Data(path, _) = DatatypeRowName::decode(&name)? else { continue };
+            resets.0.retain(|source, _| sources.contains(&(path.clone(), *source)));
+            self.put(name, resets.encode());
+        }
         Ok(())
     }
 
@@ -258,4 +266,17 @@ impl DatatypeEditor {
     fn take_seen(&mut self, shown: &[ShownRow], context: Option<&DatatypeContext>) {
         shown.iter().filter(|row| row.is_seen(context)).for_each(|row| self.take(&row.name));
     }
+}
+
+/// The counters' rows that were not zeroed.
+fn live_sources(shown: &[ShownRow]) -> Result<BTreeSet<(DatatypePath, CounterSource)>, DatatypeError> {
+    let mut sources = BTreeSet::new();
+    for row in shown {
+        if let DatatypeLeaf::Counter(source) = row.leaf
+            && CounterTotals::decode(row.value.clone())?.operations > 0
+        {
+            sources.insert((row.path.clone(), source));
+        }
+    }
+    Ok(sources)
 }

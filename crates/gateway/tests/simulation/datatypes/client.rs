@@ -5,6 +5,8 @@ use larder_gateway::datatypes::{DatatypeBegin, DatatypeChange, DatatypeFetch};
 use larder_gateway::kv::Quorums;
 use larder_gateway::{Error, Result};
 use larder_model::datatypes::{DatatypeUpdate, DatatypeValue, EmbeddedUpdate, FieldEdit, FieldName, MapEdits, SetEdit};
+use larder_model::rows::Row;
+use larder_store::{CallOptions, ConsistencyLevel, Durability, Partition, ReadQuery, Store};
 
 use crate::world::{SimWorld, address};
 
@@ -104,5 +106,13 @@ impl SimWorld {
             Some(other) => Err(Error::Internal(format!("{other:?} is no counter"))),
             None => Ok(None),
         }
+    }
+
+    /// The rows of a key as they are stored.
+    pub(crate) async fn stored_rows(&self, kind: &'static str, key: &str) -> Vec<Row> {
+        let partition = Partition::datatype(&address(kind, key), 3);
+        let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(5);
+        let options = CallOptions::new(ConsistencyLevel::Quorum, deadline, Durability::Buffered);
+        self.store.read(&partition, &ReadQuery::all(usize::MAX), &options).await.unwrap().rows
     }
 }

@@ -2,6 +2,7 @@
 
 mod client;
 mod conditions;
+mod growth;
 mod laws;
 mod lost_answers;
 mod pages;

@@ -6,10 +6,9 @@ use larder_model::datatypes::{
     DatatypeUpdate, DatatypeValue, EmbeddedType, EmbeddedUpdate, FieldName, SetEdit, ValuePiece,
 };
 use larder_model::limits::DATATYPE_PAGE_ROWS;
-use larder_store::{CallOptions, ConsistencyLevel, Durability, Partition, ReadQuery, Store};
 
 use super::client::{add_types, adds, fetch_of, field, remove_field, removes};
-use crate::world::{SimWorld, address, run};
+use crate::world::{SimWorld, run};
 
 fn element(at: usize) -> Bytes {
     format!("{at:06}").into()
@@ -23,13 +22,6 @@ async fn filled(key: &str, count: usize) -> SimWorld {
         world.update(0, "set", key, DatatypeUpdate::Set(edits), None).await.unwrap();
     }
     world
-}
-
-async fn stored_rows(world: &SimWorld, kind: &'static str, key: &str) -> usize {
-    let partition = Partition::datatype(&address(kind, key), 3);
-    let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(5);
-    let options = CallOptions::new(ConsistencyLevel::Quorum, deadline, Durability::Buffered);
-    world.store.read(&partition, &ReadQuery::all(usize::MAX), &options).await.unwrap().rows.len()
 }
 
 #[test]
@@ -118,7 +110,7 @@ fn a_large_value_is_deleted_at_once_and_its_rows_go_afterwards() {
         world.update(0, "set", "k", adds(&["000001", "new"]), None).await.unwrap();
         assert_eq!(world.elements(0, "k").await.unwrap().0, ["000001", "new"]);
         world.advance(60_000).await;
-        assert_eq!(stored_rows(&world, "set", "k").await, 3, "two elements and a clock");
+        assert_eq!(world.stored_rows("set", "k").await.len(), 3, "two elements and a clock");
         assert_eq!(world.elements(0, "k").await.unwrap().0, ["000001", "new"]);
     });
 }
@@ -143,6 +135,6 @@ fn a_large_field_is_removed_at_once_and_what_its_remover_did_not_see_stays() {
         let before = world.fetch(0, "map", "k").await.unwrap().unwrap().0;
         world.advance(60_000).await;
         assert_eq!(world.fetch(0, "map", "k").await.unwrap().unwrap().0, before, "cleaning changes nothing");
-        assert_eq!(stored_rows(&world, "map", "k").await, 5, "clock, late, two presences, register");
+        assert_eq!(world.stored_rows("map", "k").await.len(), 5, "clock, late, two presences, register");
     });
 }
