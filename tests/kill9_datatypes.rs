@@ -1,8 +1,9 @@
 //! The server is killed under updates of data types many times: totals are exact, sets have what was added and not removed, and a
 //! batch is there whole or not at all.
 //!
-//! Each writer owns its keys, so a key has at most two possible values: the last acknowledged one, and the one whose answer the
-//! kill cut off. Increments with an id are sent again after the restart, so their total has one value.
+//! A writer owns a key, an element or a field, which then has at most two possible values: the last acknowledged one, and the one
+//! whose answer the kill cut off. The writers share a set, a map and a counter, so that batches hold requests of several. Increments
+//! with an id are sent again after the restart, so the total of all writers has one value.
 //! `LARDER_TEST_SCALE=soak` runs 200 rounds instead of 8.
 
 #![allow(
@@ -23,6 +24,10 @@ use serde_json::Value;
 const WRITERS: usize = 4;
 /// Elements that a writer adds and removes.
 const ELEMENTS: usize = 40;
+/// The set and the map of all writers.
+const SHARED: &str = "shared";
+/// The counter of all writers, with ids.
+const ONCE: &str = "once";
 const TYPES: &[(&str, &str)] = &[
     ("counters", r#"{"props":{"datatype":"counter"}}"#),
     ("sets", r#"{"props":{"datatype":"set"}}"#),
@@ -56,31 +61,37 @@ impl<T: Clone + PartialEq + Debug> KnownValue<T> {
     }
 }
 
-/// The keys of one writer: a counter without ids, one with ids, a set, and a map whose counter and register agree.
+/// One writer's part: a counter without ids, one that is deleted again and again, and a map whose counter and register agree; of the
+/// keys that all share, its increments with ids, its elements of a set, and its field of a map.
 #[derive(Debug, Default)]
 struct DatatypeLedger {
     name: String,
     plain: KnownValue<i64>,
-    once: KnownValue<i64>,
-    /// The increment with an id that was not answered.
-    unanswered: Option<HttpRequest>,
-    set: KnownValue<BTreeSet<String>>,
+    deleted: KnownValue<i64>,
     map: KnownValue<i64>,
+    once: i64,
+    /// The increment with an id that was not answered, and its number.
+    unanswered: Option<(HttpRequest, i64)>,
+    set: KnownValue<BTreeSet<String>>,
+    field: KnownValue<i64>,
     updates: u64,
 }
 
 impl DatatypeLedger {
+    /// The path of a key of its own.
     fn path(&self, bucket_type: &str, key: &str) -> String {
-        format!("/types/{bucket_type}/buckets/kill/datatypes/{}-{key}", self.name)
+        shared(bucket_type, &format!("{}-{key}", self.name))
     }
 
     /// Updates until the server does not answer.
     fn write(&mut self, client: &mut HttpClient, random: &mut SplitMix64, stop: &AtomicBool) {
         while !stop.load(Ordering::Relaxed) {
-            let is_answered = match random.below(8) {
+            let is_answered = match random.below(12) {
                 0 => self.increment(client, random),
                 1 | 2 => self.increment_once(client, random),
                 3 | 4 => self.update_map(client, random),
+                5 | 6 => self.edit_field(client, random),
+                7 => self.count_or_delete(client, random),
                 _ => self.edit_set(client, random),
             };
             if !is_answered {
@@ -96,15 +107,43 @@ impl DatatypeLedger {
         self.plain.ended(self.plain.acknowledged + by, answered)
     }
 
+    /// Increments the counter that it deletes now and then.
+    fn count_or_delete(&mut self, client: &mut HttpClient, random: &mut SplitMix64) -> bool {
+        let (path, by) = (self.path("counters", "deleted"), 1 + random.below(9) as i64);
+        if self.deleted.acknowledged > 0 && random.below(3) == 0 {
+            let answered = sent(client, &HttpRequest::new("DELETE", &path.replace("/datatypes/", "/keys/")));
+            return self.deleted.ended(0, answered);
+        }
+        let answered = sent(client, &HttpRequest::post_json(&path, &by.to_string()));
+        self.deleted.ended(self.deleted.acknowledged + by, answered)
+    }
+
     fn increment_once(&mut self, client: &mut HttpClient, random: &mut SplitMix64) -> bool {
         let by = 1 + random.below(9) as i64;
-        let request = HttpRequest::post_json(&self.path("counters", "once"), &by.to_string())
+        let request = HttpRequest::post_json(&shared("counters", ONCE), &by.to_string())
             .header("X-Larder-Request-Id", &format!("{:x}", random.number()));
         let answered = sent(client, &request);
         // A second time at random, as a client does whose answer was lost.
         let answered = answered && (random.below(3) > 0 || sent(client, &request));
-        self.unanswered = (!answered).then_some(request);
-        self.once.ended(self.once.acknowledged + by, answered)
+        match answered {
+            true => self.once += by,
+            false => self.unanswered = Some((request, by)),
+        }
+        answered
+    }
+
+    /// Increments its field of the shared map, or removes it with the context of a read.
+    fn edit_field(&mut self, client: &mut HttpClient, random: &mut SplitMix64) -> bool {
+        let (path, name, by) = (shared("maps", SHARED), &self.name, 1 + random.below(9) as i64);
+        let (to, body) = if self.field.acknowledged > 0 && random.below(3) == 0 {
+            let Ok(seen) = client.try_send(&HttpRequest::get(&path)) else { return false };
+            let context = seen.expect(200).json()["context"].clone();
+            (0, format!(r#"{{"remove":"{name}_counter","context":{context}}}"#))
+        } else {
+            (self.field.acknowledged + by, format!(r#"{{"update":{{"{name}_counter":{by}}}}}"#))
+        };
+        let answered = sent(client, &HttpRequest::post_json(&path, &body));
+        self.field.ended(to, answered)
     }
 
     fn update_map(&mut self, client: &mut HttpClient, random: &mut SplitMix64) -> bool {
@@ -115,10 +154,10 @@ impl DatatypeLedger {
         self.map.ended(total, answered)
     }
 
-    /// Adds an element, or removes one with the context of a read.
+    /// Adds an element to the shared set, or removes one with the context of a read.
     fn edit_set(&mut self, client: &mut HttpClient, random: &mut SplitMix64) -> bool {
-        let path = self.path("sets", "set");
-        let element = format!("e{}", random.below(ELEMENTS));
+        let path = shared("sets", SHARED);
+        let element = format!("{}-{}", self.name, random.below(ELEMENTS));
         let mut to = self.set.acknowledged.clone();
         let body = if to.insert(element.clone()) {
             format!(r#"{{"add":"{element}"}}"#)
@@ -132,34 +171,47 @@ impl DatatypeLedger {
         self.set.ended(to, answered)
     }
 
-    /// Reads all keys after a restart.
-    fn verify(&mut self, client: &mut HttpClient) {
-        if let Some(again) = self.unanswered.take() {
+    /// Sends the increment again whose answer the kill cut off.
+    fn send_again(&mut self, client: &mut HttpClient) {
+        if let Some((again, by)) = self.unanswered.take() {
             client.send(&again).expect(204);
-            let total = self.once.in_flight.expect("it was sent");
-            self.once.ended(total, true);
+            self.once += by;
         }
-        let total = |value: &Value| value.as_i64().unwrap_or_default();
-        assert_eq!(total(&self.read(client, "counters", "once")), self.once.acknowledged, "{self:?}");
-        let found = total(&self.read(client, "counters", "plain"));
-        self.plain.settle(found);
-        let map = self.read(client, "maps", "map");
+    }
+
+    /// Reads its part after a restart.
+    fn verify(&mut self, client: &mut HttpClient) {
+        self.plain.settle(total(&read(client, &self.path("counters", "plain"))));
+        self.deleted.settle(total(&read(client, &self.path("counters", "deleted"))));
+        let map = read(client, &self.path("maps", "map"));
         let register = map["in_map"]["n_register"].as_str().map_or(0, |text| text.parse().expect("a total"));
         assert_eq!(total(&map["n_counter"]), register, "half a batch: {map}");
         self.map.settle(register);
-        let elements = self.read(client, "sets", "set");
-        let elements = elements.as_array().into_iter().flatten();
-        self.set.settle(elements.map(|element| element.as_str().expect("text").to_owned()).collect());
+        self.field.settle(total(&read(client, &shared("maps", SHARED))[format!("{}_counter", self.name)]));
+        let elements = read(client, &shared("sets", SHARED));
+        let elements = elements.as_array().into_iter().flatten().map(|element| element.as_str().expect("text"));
+        let own = elements.filter(|element| element.starts_with(&format!("{}-", self.name)));
+        self.set.settle(own.map(str::to_owned).collect());
     }
+}
 
-    /// The value of a key; null if there is none.
-    fn read(&self, client: &mut HttpClient, bucket_type: &str, key: &str) -> Value {
-        let answer = client.get(&self.path(bucket_type, key));
-        match answer.status {
-            404 => Value::Null,
-            _ => answer.expect(200).json()["value"].clone(),
-        }
+/// The path of a key of all writers.
+fn shared(bucket_type: &str, key: &str) -> String {
+    format!("/types/{bucket_type}/buckets/kill/datatypes/{key}")
+}
+
+/// The value of a key; null if there is none.
+fn read(client: &mut HttpClient, path: &str) -> Value {
+    let answer = client.get(path);
+    match answer.status {
+        404 => Value::Null,
+        _ => answer.expect(200).json()["value"].clone(),
     }
+}
+
+/// A total; that of no counter is zero.
+fn total(value: &Value) -> i64 {
+    value.as_i64().unwrap_or_default()
 }
 
 /// Whether the update was acknowledged; `false` without an answer.
@@ -186,7 +238,10 @@ fn data_types_are_exact_after_every_kill() {
             ledger.write(client, random, stop);
         });
         node.restart();
+        ledgers.iter_mut().for_each(|ledger| ledger.send_again(&mut node.client()));
         ledgers.iter_mut().for_each(|ledger| ledger.verify(&mut node.client()));
+        let once: i64 = ledgers.iter().map(|ledger| ledger.once).sum();
+        assert_eq!(total(&read(&mut node.client(), &shared("counters", ONCE))), once, "each id once");
     }
     let updates: u64 = ledgers.iter().map(|ledger| ledger.updates).sum();
     figure("kill -9 updates of data types, all exact", &updates.to_string());

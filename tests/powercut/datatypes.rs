@@ -1,4 +1,5 @@
-//! A writer of data types: counters, sets and maps.
+//! Writers of data types: each has its own counters and maps, and they share the sets, in which each has its own elements. So a batch
+//! of a set may hold requests of both.
 //!
 //! Its changes are in the ledger as those of objects are: a counter as its total, a set as one key for each element, a map as the
 //! number that a counter and a register in it have to share.
@@ -15,11 +16,12 @@ use crate::workload::{PAUSE_MAX, WorkloadPlan, now};
 
 /// Keys of each type.
 const KEYS: usize = 3;
-/// Elements of a set that are added and removed.
+/// Elements of a set that one writer adds and removes.
 const ELEMENTS: usize = 6;
 
 /// Sends changes of data types, one after the other.
 pub struct DatatypeWriter {
+    name: &'static str,
     client: HttpClient,
     plan: WorkloadPlan,
     random: SplitMix64,
@@ -27,19 +29,20 @@ pub struct DatatypeWriter {
 
 impl DatatypeWriter {
     /// A writer over this client.
-    pub fn new(client: HttpClient, plan: WorkloadPlan, random: &mut SplitMix64) -> Self {
-        Self { client, plan, random: SplitMix64::new(random.number()) }
+    pub fn new(name: &'static str, client: HttpClient, plan: WorkloadPlan, random: &mut SplitMix64) -> Self {
+        Self { name, client, plan, random: SplitMix64::new(random.number()) }
     }
 
     /// Sends as many changes as the plan says.
     pub fn work(&mut self, changes: &Mutex<&mut Vec<SentChange>>) {
         for _ in 0..self.plan.changes {
             let buffered = self.random.below(5) < 2;
-            let name = format!("w-{}", self.random.below(KEYS));
-            let done = match self.random.below(4) {
-                0 => self.increment(&name, buffered),
-                1 => self.update_map(&name, buffered),
-                _ => self.edit_set(&name, buffered),
+            let name = format!("{}-{}", self.name, self.random.below(KEYS));
+            let done = match self.random.below(9) {
+                0 | 1 => self.increment(&name, buffered),
+                2 => self.delete(&name),
+                3 | 4 => self.update_map(&name, buffered),
+                _ => self.edit_set(&format!("w-{}", self.random.below(KEYS)), buffered),
             };
             changes.lock().expect("no writer panics").push(done);
             thread::sleep(Duration::from_millis(self.random.below(PAUSE_MAX) as u64));
@@ -56,6 +59,17 @@ impl DatatypeWriter {
         self.send(key, Some(CutBody::number(total)), by.to_string(), id, buffered)
     }
 
+    /// Deletes a counter, if it is there.
+    fn delete(&mut self, name: &str) -> SentChange {
+        let bucket = "/types/counters/buckets/b".to_owned();
+        let target = format!("{bucket}/keys/{name}");
+        let key = CutKey { api: CutApi::Counter, bucket, name: name.to_owned() };
+        let sent = now();
+        let status = self.client.delete(&target).status;
+        assert!([204, 404].contains(&status), "DELETE {target}: {status}");
+        SentChange { key, to: None, sent, answered: Some(now()), durable: self.plan.durable }
+    }
+
     fn update_map(&mut self, name: &str, buffered: bool) -> SentChange {
         let key = CutKey { api: CutApi::Map, bucket: "/types/maps/buckets/b".to_owned(), name: name.to_owned() };
         let by = 1 + self.random.below(9) as u64;
@@ -66,7 +80,7 @@ impl DatatypeWriter {
 
     /// Adds an element that the set lacks, or removes one with the context of a read.
     fn edit_set(&mut self, name: &str, buffered: bool) -> SentChange {
-        let element = format!("e{}", self.random.below(ELEMENTS));
+        let element = format!("{}{}", self.name, self.random.below(ELEMENTS));
         let bucket = "/types/sets/buckets/b".to_owned();
         let seen = self.client.get(&format!("{bucket}/datatypes/{name}"));
         let seen = if seen.status == 200 { seen.json() } else { Value::Null };

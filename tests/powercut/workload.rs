@@ -67,7 +67,8 @@ pub fn prepare(node: &LarderNode) {
 /// Runs all writers and adds their changes to the ledger.
 pub fn run(node: &LarderNode, plan: WorkloadPlan, random: &mut SplitMix64, ledger: &mut CutLedger) {
     let changes = Mutex::new(&mut ledger.changes);
-    let mut of_datatypes = DatatypeWriter::new(node.client(), plan, random);
+    let datatype_writer = |name| DatatypeWriter::new(name, node.client(), plan, random);
+    let mut of_datatypes = ["w", "v"].map(datatype_writer);
     let mut writer = |number: usize| WorkloadWriter {
         client: node.client(),
         s3: node.s3_admin(),
@@ -78,7 +79,9 @@ pub fn run(node: &LarderNode, plan: WorkloadPlan, random: &mut SplitMix64, ledge
         once: Vec::new(),
     };
     thread::scope(|scope| {
-        scope.spawn(|| of_datatypes.work(&changes));
+        for writer in &mut of_datatypes {
+            scope.spawn(|| writer.work(&changes));
+        }
         for number in 0..2 * WRITERS {
             let (mut writer, changes) = (writer(number), &changes);
             scope.spawn(move || writer.work(number < WRITERS, changes));

@@ -8,7 +8,7 @@
 
 use bytes::Bytes;
 use larder_model::datatypes::{
-    Datatype, DatatypeUpdate, EmbeddedType, EmbeddedUpdate, FieldEdit, FieldName, MapEdits, SetEdit,
+    Datatype, DatatypeUpdate, DatatypeValue, EmbeddedType, EmbeddedUpdate, FieldEdit, FieldName, MapEdits, SetEdit,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -232,4 +232,53 @@ proptest! {
     ) {
         run(Datatype::Map, &skews, &without_markers(steps))?;
     }
+}
+
+/// An update whose batch reaches no replica that its sender reads: too few took it, and it is never sent again.
+fn missed(sender: &Replica, update: &DatatypeUpdate) -> ReplicaMessage {
+    sender.clone().update(Some(update), None, false).unwrap()
+}
+
+fn add(element: &'static str) -> DatatypeUpdate {
+    DatatypeUpdate::Set(vec![SetEdit::Add(element.into())])
+}
+
+/// Why an engine with replicas is refused, first: two totals of one source with the same number of operations. A rule that is not
+/// built excludes it: after a batch of unknown fate a counter begins a new birth, or the batch is sent again inside the next one.
+#[test]
+fn on_replicas_a_batch_that_missed_its_quorum_lets_a_reset_take_a_later_increment() {
+    let (mut one, mut other) = (Replica::new(1, 0), Replica::new(2, 0));
+    let first = one.update(Some(&DatatypeUpdate::Counter(1)), None, false).unwrap();
+    other.receive(&first);
+    other.receive(&missed(&one, &DatatypeUpdate::Counter(5)));
+    let removal = other.update(None, None, false).unwrap();
+    one.receive(&removal);
+    // Acknowledged, and made after the removal.
+    let last = one.update(Some(&DatatypeUpdate::Counter(7)), None, false).unwrap();
+    other.receive(&last);
+    assert_eq!(other.expected(Datatype::Counter), DatatypeValue::Counter(7));
+    assert_eq!(
+        other.read(Datatype::Counter).0,
+        DatatypeValue::Counter(0),
+        "the second operation is one that was reset"
+    );
+}
+
+/// Why an engine with replicas is refused, second: a clock says that its reader has all older rows of the actor. Rules that are not
+/// built exclude it: a clock row says also which clock is confirmed at a quorum, and a context names only that one.
+#[test]
+fn on_replicas_a_context_covers_a_batch_that_its_reader_missed() {
+    let (mut one, mut other) = (Replica::new(1, 0), Replica::new(2, 0));
+    let lost = missed(&one, &add("missed"));
+    let next = one.update(Some(&add("next")), None, false).unwrap();
+    let (shown, seen) = one.read(Datatype::Set);
+    assert_eq!(shown, DatatypeValue::Set(vec!["next".into()]));
+    // The replica that took the first batch answers again, and other clients see its element.
+    other.receive(&lost);
+    other.receive(&next);
+    let removal = DatatypeUpdate::Set(vec![SetEdit::Remove("missed".into())]);
+    other.update(Some(&removal), Some(&seen), false).unwrap();
+    let both = DatatypeValue::Set(vec!["missed".into(), "next".into()]);
+    assert_eq!(other.expected(Datatype::Set), both);
+    assert_eq!(other.read(Datatype::Set).0, DatatypeValue::Set(vec!["next".into()]), "its remover never saw it");
 }

@@ -68,7 +68,11 @@ fn a_counter_that_is_removed_again_and_again_keeps_few_rows() {
         let (_, seen) = world.fetch(0, "map", "k").await.unwrap().unwrap();
         world.update(0, "map", "k", remove_field(counter()), seen.as_ref()).await.unwrap();
         world.advance(13 * 3600 * 1000).await;
-        assert_eq!(world.stored_rows("map", "k").await.len(), 1, "the zeros are gone after a day, whatever came meanwhile");
+        assert_eq!(
+            world.stored_rows("map", "k").await.len(),
+            1,
+            "the zeros are gone after a day, whatever came meanwhile"
+        );
     });
 }
 
@@ -153,16 +157,18 @@ fn a_large_removal_is_cleaned_though_the_key_is_never_idle() {
         let pauses = StoreFaults { pause_ms_max: 5, pause_per_mille: 1000, ..StoreFaults::none() };
         world.set_faults(pauses);
         let mut writers = tokio::task::JoinSet::new();
-        for _ in 0..8 {
+        for writer in 1..=8 {
             let world = Arc::clone(&world);
             writers.spawn(async move {
                 for _ in 0..60 {
+                    // Less than a batch takes: when it ends, the next one waits already.
+                    world.advance(writer).await;
                     world.update(0, "map", "k", increment(1), None).await.unwrap();
                 }
             });
         }
         world.update(0, "map", "k", large_set(), None).await.unwrap();
-        // Half of the writers' work: the key has been busy all the time.
+        // Until the first of them has done its work the key is busy.
         writers.join_next().await.unwrap().unwrap();
         let rows = world.stored_rows("map", "k").await.len();
         assert!(rows < 10, "{rows} rows, and the key is busy");

@@ -31,7 +31,10 @@ pub(super) enum EffectKind {
     Present,
     Element(Bytes),
     /// An increment with a digit of its own in the total.
-    Increment { digit: usize, negative: bool },
+    Increment {
+        digit: usize,
+        negative: bool,
+    },
     /// An increment by zero.
     Nothing,
     Assigned(Bytes),
@@ -218,8 +221,7 @@ impl<'a> EditDraw<'a> {
 }
 
 /// Types without fields in them.
-const FLAT: [EmbeddedType; 4] =
-    [EmbeddedType::Counter, EmbeddedType::Register, EmbeddedType::Flag, EmbeddedType::Set];
+const FLAT: [EmbeddedType; 4] = [EmbeddedType::Counter, EmbeddedType::Register, EmbeddedType::Flag, EmbeddedType::Set];
 
 /// Elements in registers of their own.
 static HASHED_POOL: LazyLock<Vec<Bytes>> = LazyLock::new(|| {

@@ -20,7 +20,9 @@ pub(super) enum LawEngineKind {
     /// The engine of `larder-store-local` in a directory of its own.
     Embedded,
     /// Three replicas, of which one may be down, and a gateway that takes them for one engine.
-    Replicated { repairs: bool },
+    Replicated {
+        repairs: bool,
+    },
 }
 
 /// An engine that runs.

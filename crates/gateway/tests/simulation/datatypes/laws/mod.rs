@@ -39,7 +39,6 @@ fn walk(engines: &[LawEngineKind], kinds: &[&'static str], count: u64) {
     #[expect(clippy::disallowed_methods, reason = "the environment sets the length of a soak")]
     let is_soak = std::env::var("LARDER_TEST_SCALE").is_ok_and(|scale| scale == "soak");
     let count = if is_soak { count * SOAK } else { schedules(count) };
-    let timer = std::time::Instant::now();
     for seed in first()..first() + count {
         let guard = SeedGuard(seed);
         let engine = engines[seed as usize % engines.len()];
@@ -49,13 +48,13 @@ fn walk(engines: &[LawEngineKind], kinds: &[&'static str], count: u64) {
         }
         drop(guard);
     }
-    eprintln!("TIMING {:?} per schedule", timer.elapsed() / count as u32);
 }
 
 /// Prints the seed of a schedule that panics.
 struct SeedGuard(u64);
 
 impl Drop for SeedGuard {
+    #[allow(clippy::print_stderr, reason = "a test that fails names its seed")]
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("LARDER_SEED={} LARDER_SCHEDULES=1 runs this schedule again", self.0);

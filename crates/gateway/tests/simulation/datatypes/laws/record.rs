@@ -106,13 +106,12 @@ impl LawRecord {
         let must = |of: &dyn Fn(&RecordedEffect<'_>) -> bool| {
             effects.iter().any(|effect| of(effect) && self.must_be_in(effect, read.begun, read.ended))
         };
-        let judge = |what: &dyn std::fmt::Debug, is_shown: bool, of: &dyn Fn(&RecordedEffect<'_>) -> bool| {
-            match is_shown {
+        let judge =
+            |what: &dyn std::fmt::Debug, is_shown: bool, of: &dyn Fn(&RecordedEffect<'_>) -> bool| match is_shown {
                 true if !may(of) => Err(format!("{what:?} is back, or was never sent")),
                 false if must(of) => Err(format!("{what:?} is lost")),
                 _ => Ok(()),
-            }
-        };
+            };
         let facts = &read.facts;
         judge(&"the key", facts.exists, &|effect| *effect.kind == EffectKind::Touched)?;
         let known = effects.iter().flat_map(|effect| (1..=effect.path.len()).map(|end| effect.path[..end].to_vec()));
@@ -153,9 +152,8 @@ impl LawRecord {
         let is_sent = |path: &FieldPath, kind: &EffectKind| {
             effects.iter().any(|effect| effect.path == path && effect.kind == kind)
         };
-        let mut strange = facts.elements.iter().filter(|(path, element)| {
-            !is_sent(path, &EffectKind::Element(element.clone()))
-        });
+        let mut strange =
+            facts.elements.iter().filter(|(path, element)| !is_sent(path, &EffectKind::Element(element.clone())));
         if let Some(element) = strange.next() {
             return Err(format!("{element:?} was never sent"));
         }
@@ -221,7 +219,10 @@ impl LawRecord {
     fn check_answer(&self, request: &LawRequest) -> Result<(), String> {
         // The second removal of a request sees the first one.
         let [target] = &request.edit.removals[..] else { return Ok(()) };
-        if request.edit.removes_itself || request.context.is_some() || !(target.must_be_there() || *target == RemovalTarget::Key) {
+        if request.edit.removes_itself
+            || request.context.is_some()
+            || !(target.must_be_there() || *target == RemovalTarget::Key)
+        {
             return Ok(());
         }
         // A key is there by its own effect, a field by those of any part.
@@ -232,11 +233,13 @@ impl LawRecord {
         let others = || self.effects().filter(|effect| !std::ptr::eq(effect.request, request));
         match request.answer {
             LawAnswer::Refused => {
-                let is_there = others().any(|effect| is_of(&effect) && self.must_be_in(&effect, request.begun, request.ended));
+                let is_there =
+                    others().any(|effect| is_of(&effect) && self.must_be_in(&effect, request.begun, request.ended));
                 if is_there { Err(format!("{target:?} was refused as absent")) } else { Ok(()) }
             }
             LawAnswer::Acknowledged if *target != RemovalTarget::Key => {
-                let may_be = others().any(|effect| is_of(&effect) && self.may_be_in(&effect, request.begun, request.ended));
+                let may_be =
+                    others().any(|effect| is_of(&effect) && self.may_be_in(&effect, request.begun, request.ended));
                 if may_be { Ok(()) } else { Err(format!("{target:?} was absent, and its removal was not refused")) }
             }
             LawAnswer::Acknowledged | LawAnswer::Unknown => Ok(()),
@@ -293,13 +296,12 @@ impl LawRecord {
         };
         let grew = || {
             let is_part = |other: &RecordedEffect<'_>| {
-                let is_total = matches!(
-                    other.kind,
-                    EffectKind::Increment { .. } | EffectKind::Nothing | EffectKind::Hashed(_)
-                );
+                let is_total =
+                    matches!(other.kind, EffectKind::Increment { .. } | EffectKind::Nothing | EffectKind::Hashed(_));
                 is_total && other.path == effect.path
             };
-            self.effects().any(|other| is_part(&other) && other.request.begun < remover.ended && !was_stored(other.request))
+            self.effects()
+                .any(|other| is_part(&other) && other.request.begun < remover.ended && !was_stored(other.request))
         };
         was_stored(effect.request) && !(is_total && grew())
     }
