@@ -53,7 +53,7 @@ pub(super) enum RemovalTarget {
     Flag(FieldPath),
 }
 
-/// What one request does.
+/// The effects and removals of one request.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LawEdit {
     pub(super) effects: Vec<(FieldPath, EffectKind)>,
