@@ -37,12 +37,13 @@ impl DatatypeWriter {
     pub fn work(&mut self, changes: &Mutex<&mut Vec<SentChange>>) {
         for _ in 0..self.plan.changes {
             let buffered = self.random.below(5) < 2;
-            let name = format!("{}-{}", self.name, self.random.below(KEYS));
+            let (own, shared) = (self.random.below(KEYS), self.random.below(KEYS));
+            let (name, set) = (format!("{}-{own}", self.name), format!("w-{shared}"));
             let done = match self.random.below(9) {
                 0 | 1 => self.increment(&name, buffered),
                 2 => self.delete(&name),
                 3 | 4 => self.update_map(&name, buffered),
-                _ => self.edit_set(&format!("w-{}", self.random.below(KEYS)), buffered),
+                _ => self.edit_set(&set, buffered),
             };
             changes.lock().expect("no writer panics").push(done);
             thread::sleep(Duration::from_millis(self.random.below(PAUSE_MAX) as u64));
