@@ -1,6 +1,7 @@
 //! Rows that a key keeps: as many as its value needs, however long its history is.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use larder_gateway::datatypes::DatatypeChange;
 use larder_model::datatypes::{
@@ -14,6 +15,8 @@ use crate::world::{SimWorld, run};
 
 /// Times that a history repeats itself.
 const CYCLES: usize = 40;
+/// Clients of a key that is never idle.
+const WRITERS: i128 = 500;
 
 fn counter() -> FieldName {
     FieldName::new("n", EmbeddedType::Counter)
@@ -156,25 +159,19 @@ fn a_large_removal_is_cleaned_though_the_key_is_never_idle() {
         with_large_set(&world).await;
         let pauses = StoreFaults { pause_ms_max: 5, pause_per_mille: 1000, ..StoreFaults::none() };
         world.set_faults(pauses);
-        let mut writers = tokio::task::JoinSet::new();
-        for writer in 1..=8 {
-            let world = Arc::clone(&world);
-            writers.spawn(async move {
-                for _ in 0..60 {
-                    // Less than a batch takes: when it ends, the next one waits already.
-                    world.advance(writer).await;
-                    world.update(0, "map", "k", increment(1), None).await.unwrap();
-                }
-            });
-        }
         world.update(0, "map", "k", large_set(), None).await.unwrap();
-        // Until the first of them has done its work the key is busy.
-        writers.join_next().await.unwrap().unwrap();
+        // They come at their own pace: when a batch ends, others have waited for it.
+        let mut writers = tokio::task::JoinSet::new();
+        for _ in 0..WRITERS {
+            let world = Arc::clone(&world);
+            writers.spawn(async move { world.update(0, "map", "k", increment(1), None).await });
+            tokio::time::sleep(Duration::from_millis(3)).await;
+        }
         let rows = world.stored_rows("map", "k").await.len();
         assert!(rows < 10, "{rows} rows, and the key is busy");
-        writers.join_all().await;
+        writers.join_all().await.into_iter().for_each(Result::unwrap);
         let shown = world.fetch(0, "map", "k").await.unwrap().unwrap().0;
-        let value = EmbeddedValue::Counter(1 + 8 * 60);
+        let value = EmbeddedValue::Counter(1 + WRITERS);
         assert_eq!(shown, DatatypeValue::Map(vec![FieldValue { field: counter(), value }]));
     });
 }
