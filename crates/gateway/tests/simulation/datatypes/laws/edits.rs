@@ -178,7 +178,7 @@ impl<'a> EditDraw<'a> {
         let mut edits = MapEdits::default();
         for _ in 0..[0, 0, 1, 2][self.dice.below(4)] {
             let field = FieldName::new(*self.dice.pick(&NAMES), *self.dice.pick(&EmbeddedType::ALL));
-            let child = [&path[..], &[field.clone()]].concat();
+            let child = [&path[..], std::slice::from_ref(&field)].concat();
             let target = RemovalTarget::Field(child);
             if !self.edit.removals.contains(&target) {
                 self.remove(target);
@@ -188,7 +188,7 @@ impl<'a> EditDraw<'a> {
         for _ in 0..1 + self.dice.below(2) {
             let types = if depth > 0 { &EmbeddedType::ALL[..] } else { &FLAT };
             let field = FieldName::new(*self.dice.pick(&NAMES), *self.dice.pick(types));
-            let child = [&path[..], &[field.clone()]].concat();
+            let child = [&path[..], std::slice::from_ref(&field)].concat();
             self.add(&child, EffectKind::Present);
             let update = match field.embedded {
                 EmbeddedType::Counter => EmbeddedUpdate::Counter(self.increment(&child)),
