@@ -100,7 +100,7 @@ fn fill(node: &LarderNode) -> EarlierContexts {
     earlier
 }
 
-/// What clients see: the documents of all keys with their contexts, and the listings.
+/// The documents of all keys with their contexts, and the listings, as clients see them.
 fn documents(node: &LarderNode) -> BTreeMap<String, (u16, String)> {
     let mut client = node.client();
     let counters = ["/buckets/old/counters/k", "/buckets/old/counters/gone"].map(str::to_owned);
