@@ -315,7 +315,6 @@ fn unsupported_features_answer_501_with_their_name() {
         (json("POST", "/types/maps/buckets/b/datatypes/k", r#"{"update":{}}"#), "data type"),
     ];
     let everywhere = [
-        (HttpRequest::get("/buckets/b/index/age_int/42"), "index"),
         (json("POST", "/mapred", r#"{"inputs":"b","query":[]}"#), "mapreduce"),
         (HttpRequest::get("/buckets/b/keys/k/_,_,_"), "link"),
         (HttpRequest::get("/search/query/i?q=*"), "search"),

@@ -100,6 +100,11 @@ fn the_examples_of_the_page_print_what_it_says() {
 }
 
 #[test]
+fn the_examples_of_secondary_indexes_print_what_their_page_says() {
+    check("docs/indexes.md", |command| !command.starts_with("kv-admin"));
+}
+
+#[test]
 fn the_example_of_the_readme_prints_what_it_says() {
     check("README.md", |command| command.contains("8087"));
 }

@@ -12,8 +12,6 @@ import com.basho.riak.client.api.commands.datatypes.SetUpdate;
 import com.basho.riak.client.api.commands.datatypes.UpdateCounter;
 import com.basho.riak.client.api.commands.datatypes.UpdateMap;
 import com.basho.riak.client.api.commands.datatypes.UpdateSet;
-import com.basho.riak.client.api.commands.indexes.BinIndexQuery;
-import com.basho.riak.client.api.commands.indexes.IntIndexQuery;
 import com.basho.riak.client.api.commands.kv.DeleteValue;
 import com.basho.riak.client.api.commands.kv.FetchValue;
 import com.basho.riak.client.api.commands.kv.ListKeys;
@@ -85,16 +83,6 @@ final class RefusedTest {
             Larder.refused(client, new UpdateSet.Builder(TYPED, new SetUpdate().add("a")).build(), update);
             MapUpdate map = new MapUpdate().update("n", new CounterUpdate(1));
             Larder.refused(client, new UpdateMap.Builder(TYPED, map).build(), update);
-        });
-    }
-
-    static void indexQueriesAreNotEnabled(RiakClient unused) throws Exception {
-        oneConnection(client -> {
-            String text = "Operation '{riak_kv,secondary_index}' is not enabled";
-            Namespace bucket = new Namespace("b");
-            Larder.refused(client, new BinIndexQuery.Builder(bucket, "n", "x").build(), text);
-            Larder.refused(client, new BinIndexQuery.Builder(bucket, "n", "a", "z").build(), text);
-            Larder.refused(client, new IntIndexQuery.Builder(bucket, "n", 1L, 9L).build(), text);
         });
     }
 

@@ -47,16 +47,6 @@ run({
     await refused(missing, 'Error no bucket type `<<"nosuch">>`');
   }),
 
-  index_queries_are_not_enabled: oneConnection(async (client) => {
-    const text = "Operation '{riak_kv,secondary_index}' is not enabled";
-    for (const stream of [true, false]) {
-      const exact = { bucket: 'b', indexName: 'n_bin', indexKey: 'x', stream };
-      await refused(call(client, 'secondaryIndexQuery', exact), text);
-      const range = { bucket: 'b', indexName: 'n_int', rangeStart: 1, rangeEnd: 9, stream };
-      await refused(call(client, 'secondaryIndexQuery', range), text);
-    }
-  }),
-
   map_reduce_is_not_enabled: oneConnection(async (client) => {
     const query = JSON.stringify({ inputs: 'b', query: [{ map: { language: 'erlang', module: 'm', function: 'f' } }] });
     const answer = new Promise((resolve, reject) => {

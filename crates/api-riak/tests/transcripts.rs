@@ -45,6 +45,7 @@ transcripts!(
     datatype_parameters,
     datatypes,
     hlls_and_gsets,
+    indexes,
     keys_and_buckets,
     maps,
     methods,

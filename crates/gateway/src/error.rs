@@ -128,6 +128,14 @@ pub enum Error {
         /// The limit.
         max: usize,
     },
+    /// The index terms of one object take more room than they may.
+    #[error("the index terms take {bytes} bytes, more than {max}")]
+    IndexTooLarge {
+        /// Bytes that they take.
+        bytes: usize,
+        /// The limit.
+        max: usize,
+    },
     /// The key would have more siblings than it may.
     #[error("too many siblings: {count}")]
     TooManySiblings {

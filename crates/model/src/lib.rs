@@ -8,7 +8,7 @@
 //! causality dots, contexts, siblings      content    one key-value value with its metadata
 //! keyspace  every table and partition     rows       one versioned codec per table
 //! objects   S3: buckets, versions, users  limits     bounds of the product
-//! datatypes counters, sets, maps, HyperLogLogs
+//! datatypes counters, sets, maps, HyperLogLogs             index      rows and queries of secondary indexes
 //! ```
 
 pub mod address;
@@ -18,6 +18,7 @@ pub mod content;
 pub mod datatypes;
 pub mod erlang;
 pub mod hash;
+pub mod index;
 pub mod keyspace;
 pub mod limits;
 pub mod objects;

@@ -19,6 +19,12 @@ pub const CONTEXT_BYTES_MAX: usize = 4096;
 pub const CONTEXT_AHEAD_MICROS_MAX: u64 = 1_000_000;
 /// Most bytes of metadata (header values, links, index terms, two for each entry) of one object.
 pub const METADATA_BYTES_MAX: usize = 64 * 1024;
+/// Most bytes of index that the terms of one object take: field and value of each, or a third of its row where that is more.
+pub const INDEX_BYTES_MAX: usize = 10 * 1024;
+/// Bytes of an index row beside field, value and key, as a batch counts them.
+pub const INDEX_ROW_BYTES: usize = 100;
+/// Rows that a query reads from a shard at a time.
+pub const INDEX_PAGE_ROWS: usize = 500;
 /// Largest object body by default, in bytes.
 pub const OBJECT_BYTES_MAX: u64 = 50 * 1024 * 1024;
 /// Largest batch that an engine takes, in bytes of names and values.
@@ -94,4 +100,8 @@ const _: () = assert!(
 const _: () = assert!(
     TYPE_BYTES_MAX + BUCKET_BYTES_MAX + KEY_BYTES_MAX + DATATYPE_ROW_NAME_BYTES_MAX + 64 < u16::MAX as usize,
     "the longest row name of a data type must fit an engine key of 64 KiB"
+);
+const _: () = assert!(
+    TYPE_BYTES_MAX + BUCKET_BYTES_MAX + 2 * INDEX_BYTES_MAX + 2 * KEY_BYTES_MAX + 256 < u16::MAX as usize,
+    "the longest index row must fit an engine key of 64 KiB"
 );

@@ -99,6 +99,7 @@ pub(super) fn of_error(error: &Error) -> RiakResponse {
         Error::Context(error) => text(S::BAD_REQUEST, format!("{error}\n")),
         Error::TooLarge { bytes, max: _ } => text(S::PAYLOAD_TOO_LARGE, format!("Error:\n{{too_large,{bytes}}}\n")),
         Error::MetadataTooLarge { bytes: _, max: _ } => text(S::REQUEST_HEADER_FIELDS_TOO_LARGE, sentence(error)),
+        Error::IndexTooLarge { .. } => text(S::BAD_REQUEST, sentence(error)),
         Error::TooManySiblings { count } => text(S::CONFLICT, format!("Error:\n{{too_many_siblings,{count}}}\n")),
         Error::Datatype(DatatypeError::NotPresent(absent)) => {
             text(S::INTERNAL_SERVER_ERROR, format!("Error:\n{}\n", absent.erlang()))

@@ -15,6 +15,7 @@ mod datatypes;
 mod delete;
 mod errors;
 mod headers;
+mod index;
 mod keys;
 mod links;
 mod listing;

@@ -6,7 +6,6 @@ use larder_gateway::{Error, Feature};
 
 use super::call::RiakCall;
 use super::errors::RiakFault;
-use super::props::unknown_type_page;
 use super::reply::{RiakResponse, text};
 use super::routes::PathPart;
 
@@ -16,17 +15,6 @@ use super::routes::PathPart;
 /// Always [`Error::NotBuilt`].
 pub(super) fn answer(feature: Feature) -> Result<RiakResponse, RiakFault> {
     Err(Error::NotBuilt(feature).into())
-}
-
-/// A secondary-index query. An unknown type gets the 404 page.
-///
-/// # Errors
-/// The feature is not built.
-pub(super) async fn index(call: &RiakCall<'_>) -> Result<RiakResponse, RiakFault> {
-    match call.gateway.types.props(&call.bucket_type()).await {
-        Ok(_) => answer(Feature::SecondaryIndexes),
-        Err(error) => unknown_type_page(error),
-    }
 }
 
 /// A link walk. Riak forbids it in bucket types.

@@ -22,7 +22,7 @@ use super::errors::{RiakFault, of_error};
 use super::path::{QueryParams, Segments};
 use super::reply::{self, RiakResponse, page};
 use super::routes::{self, Resource, Route, RouteMatch};
-use super::{buckets, datatypes, delete, keys, not_built, object, ping, props, put, root, stats, type_props};
+use super::{buckets, datatypes, delete, index, keys, not_built, object, ping, props, put, root, stats, type_props};
 
 /// Answers requests over one gateway.
 #[derive(Clone)]
@@ -133,7 +133,7 @@ impl HttpService {
             Resource::Root => Ok(root::get(call)),
             Resource::Stats => Ok(stats::get(call)),
             Resource::Metrics => Ok(stats::metrics(call)),
-            Resource::Index => not_built::index(call).await,
+            Resource::Index => Box::pin(index::get(call, &self.gateway)).await,
             Resource::LinkWalk => not_built::link_walk(call),
             Resource::DataType if *call.method == Method::POST => datatypes::post(call, body).await,
             Resource::DataType => datatypes::get(call).await,

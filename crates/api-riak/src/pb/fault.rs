@@ -92,6 +92,7 @@ fn text(error: &Error) -> String {
         Error::BadAddress(_)
         | Error::Context(_)
         | Error::MetadataTooLarge { .. }
+        | Error::IndexTooLarge { .. }
         | Error::BrokenBody(_)
         | Error::NotReady(_)
         | Error::DiskFull

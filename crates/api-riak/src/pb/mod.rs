@@ -14,6 +14,7 @@ mod fields;
 mod frame;
 #[cfg(test)]
 mod fuzz;
+mod index;
 mod info;
 mod listing;
 mod messages;

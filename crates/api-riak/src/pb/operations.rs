@@ -34,6 +34,8 @@ pub(super) enum PbOperation {
     GetBucketType,
     /// Sets properties of a type.
     SetBucketType,
+    /// A query of a secondary index.
+    Index,
     /// The nodes that hold a key.
     GetPreflist,
     /// Updates a counter of Riak 1.4.
@@ -97,7 +99,7 @@ pub(super) const CODES: &[PbCode] = &[
     code(19, PbOperation::GetBucket, NAMES),
     props(21, PbOperation::SetBucket),
     code(23, PbOperation::Unavailable(Feature::MapReduce), QUERY),
-    code(25, PbOperation::Unavailable(Feature::SecondaryIndexes), QUERY),
+    code(25, PbOperation::Index, QUERY),
     code(29, PbOperation::ResetBucket, NAMES),
     code(31, PbOperation::GetBucketType, NAMES),
     props(32, PbOperation::SetBucketType),

@@ -5,6 +5,7 @@ use larder_gateway::body::GetBody;
 
 use super::datatypes::PbValueAnswer;
 use super::fault::PbFault;
+use super::index::PbIndexAnswer;
 use super::listing::PbListing;
 
 /// The rest of an answer, beyond the bytes that its handler appended to the output.
@@ -41,6 +42,8 @@ pub(super) enum PagedReply {
     Listing(Box<PbListing>),
     /// One frame after the last page.
     Value(Box<PbValueAnswer>),
+    /// The results of a query.
+    Index(Box<PbIndexAnswer>),
 }
 
 impl PagedReply {
@@ -49,6 +52,7 @@ impl PagedReply {
         match self {
             Self::Listing(listing) => listing.memory(),
             Self::Value(value) => value.memory(),
+            Self::Index(index) => index.memory(),
         }
     }
 
@@ -60,6 +64,7 @@ impl PagedReply {
         match self {
             Self::Listing(listing) => listing.next(output).await,
             Self::Value(value) => value.next(output).await,
+            Self::Index(index) => index.next(output).await,
         }
     }
 }

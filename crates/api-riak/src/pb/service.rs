@@ -16,6 +16,7 @@ use crate::failure::{log_panic, log_server_error};
 
 use super::datatypes::{DtUpdateReq, PbValueAnswer, count_edits};
 use super::fault::PbFault;
+use super::index::PbIndexAnswer;
 use super::listing::PbListing;
 use super::messages::RpbPutReq;
 use super::operations::{PUT_BESIDES_VALUE, PbOperation, find, unavailable};
@@ -97,6 +98,10 @@ async fn dispatch(
         }
         PbOperation::ListBuckets => return PbListing::of_buckets(gateway, decode(message)?).map(paged),
         PbOperation::ListKeys => return PbListing::of_keys(gateway, decode(message)?).map(paged),
+        PbOperation::Index => {
+            let answer = PbIndexAnswer::of(gateway, decode(message)?)?;
+            return Ok(PbReply::Paged(PagedReply::Index(answer.into())));
+        }
         PbOperation::GetCounter => Box::pin(datatypes::get_counter(gateway, decode(message)?, output)).await?,
         PbOperation::UpdateCounter => Box::pin(datatypes::update_counter(gateway, decode(message)?, output)).await?,
         PbOperation::Ping => info::ping(output),

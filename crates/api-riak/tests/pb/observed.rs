@@ -169,8 +169,9 @@ fn types(client: &mut PbClient) {
         ask(82, 32, &typed(&[Bytes(2, &n_2)], 1, name), Error("Invalid bucket properties: not_active"));
         ask(83, 15, &typed(&[], 3, name), Error(none));
         ask(97, 17, &typed(&[Bytes(1, b"pb")], 3, name), Error(none));
-        let off = || Box::new(Error("Operation '{riak_kv,secondary_index}' is not enabled"));
-        ask(85, 25, &typed(&[Bytes(1, b"pb"), Bytes(2, b"$bucket")], 12, name), Instead(off(), "no queries yet"));
+        let query = [Bytes(1, b"pb"), Bytes(2, b"$bucket"), Number(3, 0), Bytes(4, b"pb")];
+        let refused = Instead(Box::new(Error(none)), "Riak's request times out and its connection ends");
+        ask(85, 25, &typed(&query, 12, name), refused);
     }
     ask(94, 31, &typed(&[], 1, "inactive"), Error("Invalid bucket type: <<\"inactive\">>"));
 }
@@ -252,7 +253,6 @@ fn the_rest(client: &mut PbClient) {
         (13, 27, "Unknown message code: 27"),
         (14, 90, "Unknown message code: 90"),
         (11, 255, "Security not enabled; STARTTLS not allowed."),
-        (130, 25, index),
         (148, 40, index),
         (149, 23, mapred),
     ] {

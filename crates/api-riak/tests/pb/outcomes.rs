@@ -266,9 +266,15 @@ fn of_the_rest() -> Vec<FaceRequest> {
         ),
         row(
             "a query of an index",
-            (HttpRequest::get("/buckets/b/index/a_int/1"), 501, "Not available yet: "),
-            (25, &[Bytes(1, b"b"), Bytes(2, b"a_int"), Number(3, 0), Bytes(4, b"1")]),
-            Err("Operation '{riak_kv,secondary_index}' is not enabled"),
+            (HttpRequest::get("/buckets/never/index/a_int/1"), 200, r#"{"keys":[]}"#),
+            (25, &[Bytes(1, b"never"), Bytes(2, b"a_int"), Number(3, 0), Bytes(4, b"1")]),
+            Ok((26, vec![])),
+        ),
+        row(
+            "a query of no integer",
+            (HttpRequest::get("/buckets/b/index/a_int/x"), 400, r#"{field_parsing_failed,{<<"a_int">>,<<"x">>}}"#),
+            (25, &[Bytes(1, b"b"), Bytes(2, b"a_int"), Number(3, 0), Bytes(4, b"x")]),
+            Err(r#"{field_parsing_failed,{<<"a_int">>,<<"x">>}}"#),
         ),
         row("a counter", (HttpRequest::get("/buckets/b/counters/k"), 404, "not found"), (52, &KEY), Ok((53, vec![]))),
     ]

@@ -6,6 +6,7 @@ mod consistent;
 mod delete;
 mod fence;
 mod get;
+pub(crate) mod index_terms;
 mod lone;
 mod put;
 pub(crate) mod request_plan;

@@ -15,6 +15,7 @@ use larder_store::{ConsistencyLevel, Partition};
 
 use super::body::{KvBlobPlacement, ReceivedValue};
 use super::commit::{ConditionGuard, RowStamps, row_stamps};
+use super::index_terms::check_index;
 use super::request_plan::{ReplicaPlan, RequestPlan};
 use super::{FetchedObject, KvPut, Quorums};
 use crate::blobs::lease::ReferenceLease;
@@ -68,6 +69,7 @@ impl Kv {
         self.check_writable(&plan)?;
         let replicas = self.plan_write(&plan, &request.quorums)?;
         check_metadata(&request.content)?;
+        check_index(&request.content, &request.address.key)?;
         // Race: two puts with If-None-Match both read an absent key; only a compare-and-set refuses one [invariant 15].
         if plan.props.consistent {
             return Box::pin(self.put_consistent(request, plan, replicas)).await;

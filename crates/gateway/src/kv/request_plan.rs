@@ -258,7 +258,8 @@ impl Kv {
     }
 }
 
-fn conflict_policy(props: &EffectiveProps) -> ConflictPolicy {
+/// How concurrent writes of a bucket resolve.
+pub(crate) fn conflict_policy(props: &EffectiveProps) -> ConflictPolicy {
     if props.write_once {
         ConflictPolicy::WriteOnce
     } else if props.last_write_wins {

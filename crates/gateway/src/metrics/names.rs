@@ -39,6 +39,8 @@ table! {
         ListKeys = "list_keys", "Listing of a bucket's keys.";
         ListBuckets = "list_buckets", "Listing of a type's buckets.";
         ListPage = "list_page", "Later page of a listing that was counted when it began.";
+        Index = "index", "Query of a secondary index.";
+        IndexPage = "index_page", "Later page of a query that was counted when it began.";
         Props = "props", "Read or change of a bucket's properties.";
         Types = "types", "Read or change of bucket types.";
         DatatypeGet = "datatype_get", "Read of a data type, refused before its type was known.";

@@ -13,6 +13,7 @@ mod command;
 mod connection;
 mod erlang;
 mod help;
+mod index;
 mod s3_user;
 mod self_test;
 mod services;

@@ -3,7 +3,7 @@
 use larder_admin_frame::AdminAnswer;
 
 use super::command::{AdminCommand, CommandCall, CommandResult};
-use super::{bucket_type, cluster, help, s3_user, self_test, services, stats, transfer, unsupported};
+use super::{bucket_type, cluster, help, index, s3_user, self_test, services, stats, transfer, unsupported};
 
 const ANY: usize = usize::MAX;
 
@@ -103,6 +103,14 @@ pub(super) static COMMANDS: &[AdminCommand] = &[
             "Bring an export into this empty server, and verify it",
             transfer::import
         )
+    },
+    AdminCommand {
+        reports_progress: true,
+        ..command!("index check", (0, 0), false, "Compare all secondary indexes with all objects", index::check)
+    },
+    AdminCommand {
+        reports_progress: true,
+        ..command!("index repair", (0, 0), false, "The same, and repair what differs", index::repair)
     },
     command!("test", (0, 0), false, "Write, read and delete an object and data types", self_test::test),
     command!("ping", (0, 0), false, "Whether the server answers", services::ping),

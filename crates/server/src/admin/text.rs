@@ -19,6 +19,7 @@ pub(super) fn reasons(error: &Error) -> String {
         | Error::Context(_)
         | Error::TooLarge { .. }
         | Error::MetadataTooLarge { .. }
+        | Error::IndexTooLarge { .. }
         | Error::TooManySiblings { .. }
         | Error::BrokenBody(_)
         | Error::Datatype(_)

@@ -24,7 +24,7 @@ static UNSUPPORTED: &[(&str, UnsupportedReason)] = &[
     ("down", Never(MEMBERS)),
     ("security", NotYet("users, grants and sources")),
     ("search", NotYet("search")),
-    ("repair-2i", NotYet("secondary index queries")),
+    ("repair-2i", Never("`kv-admin index repair` repairs all secondary indexes")),
     ("tictacaae", NotYet("folds over keys and objects")),
     ("backup", Never("`kv-admin export <directory>` copies everything")),
     ("restore", Never("`kv-admin import <directory>` brings an export into an empty server")),
