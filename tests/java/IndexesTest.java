@@ -3,6 +3,7 @@ import com.basho.riak.client.api.commands.indexes.BinIndexQuery;
 import com.basho.riak.client.api.commands.indexes.BucketIndexQuery;
 import com.basho.riak.client.api.commands.indexes.IntIndexQuery;
 import com.basho.riak.client.api.commands.indexes.KeyIndexQuery;
+import com.basho.riak.client.api.commands.indexes.SecondaryIndexQuery;
 import com.basho.riak.client.api.commands.kv.StoreValue;
 import com.basho.riak.client.core.query.Location;
 import com.basho.riak.client.core.query.Namespace;
@@ -47,7 +48,7 @@ final class IndexesTest {
             IntIndexQuery range = new IntIndexQuery.Builder(bucket, "n", -2L, 1L).withKeyAndIndex(true).build();
             List<String> found = new ArrayList<>();
             List<Long> terms = new ArrayList<>();
-            for (IntIndexQuery.Response.Entry entry : client.execute(range).getEntries()) {
+            for (SecondaryIndexQuery.Response.Entry<Long> entry : client.execute(range).getEntries()) {
                 found.add(entry.getRiakObjectLocation().getKeyAsString());
                 terms.add(entry.getIndexKey());
             }
@@ -67,7 +68,8 @@ final class IndexesTest {
         BinaryValue continuation = null;
         int pages = 0;
         do {
-            IntIndexQuery.Builder query = new IntIndexQuery.Builder(bucket, "n", -5L, 14L).withMaxResults(8);
+            IntIndexQuery.Builder query = new IntIndexQuery.Builder(bucket, "n", -5L, 14L);
+            query.withMaxResults(8).withPaginationSort(true);
             if (continuation != null) {
                 query.withContinuation(continuation);
             }

@@ -61,19 +61,19 @@ def test_pages(client):
     )
 
 
+def streamed(stream):
+    """All results of a stream, which comes in parts."""
+    return [result for part in stream for result in part]
+
+
 def test_streams(client):
     bucket = client.bucket("py-streams")
     fill(bucket)
-    with bucket.stream_index("n_int", 0, 9) as stream:
-        assert sum((list(part) for part in stream), []) == keys(range(5, 15))
-    with bucket.stream_index("n_int", 0, 9, return_terms=True) as stream:
-        terms = sum((list(part) for part in stream), [])
-    assert [tuple(term) for term in terms] == list(zip(range(10), keys(range(5, 15))))
-    seen = []
-    for page in bucket.paginate_stream_index("n_int", 0, 9, max_results=5):
-        with page as stream:
-            seen.append(sum((list(part) for part in stream), []))
-    assert sum(seen, []) == keys(range(5, 15)), seen
+    assert streamed(bucket.stream_index("n_int", 0, 9)) == keys(range(5, 15))
+    terms = streamed(bucket.stream_index("n_int", 0, 9, return_terms=True))
+    assert [(int(term), key) for term, key in terms] == list(zip(range(10), keys(range(5, 15))))
+    pages = [streamed(page) for page in bucket.paginate_stream_index("n_int", 0, 9, max_results=5)]
+    assert [len(page) for page in pages][:2] == [5, 5] and sum(pages, []) == keys(range(5, 15)), pages
 
 
 def test_overwritten_and_deleted_terms_are_gone(client):

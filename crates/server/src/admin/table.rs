@@ -151,6 +151,7 @@ pub(super) fn find<'a>(words: &'a [&'a str]) -> CommandLookup<'a> {
         "bucket-type" => AdminAnswer::failed(help::bucket_type(COMMANDS)),
         "s3" => AdminAnswer::failed(help::s3_user(COMMANDS)),
         "cluster" => cluster::refuse_membership_change(words),
+        "index" => AdminAnswer::usage("index check | index repair"),
         "--help" | "-h" => AdminAnswer::done(help_text()),
         "--version" => AdminAnswer::done(env!("CARGO_PKG_VERSION")),
         _ => unsupported::refuse(&verb, words),
