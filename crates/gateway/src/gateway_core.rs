@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use larder_store::{
-    Batch, CallOptions, ConsistencyLevel, Durability, Partition, ReadQuery, Row, RowPage, Stopped,
-};
+use larder_store::{Batch, CallOptions, ConsistencyLevel, Durability, Partition, ReadQuery, Row, RowPage, Stopped};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 

@@ -2,7 +2,7 @@
 //! protocol buffers, S3 and `kv-admin`.
 //!
 //! ```text
-//! Objects ──> Gateway ─┬─ kv       objects: get, put, delete; views: keys of a bucket, buckets of a type
+//! Objects ──> Gateway ─┬─ kv       objects: get, put, delete; views: keys, buckets, indexes
 //!                      │           datatypes: counters, sets, maps, HyperLogLogs
 //! S3: buckets,         ├─ types    bucket types, properties; a copy of the catalogue, kept fresh
 //! objects, users       └─ members  the gateways that run; the lease: until when the others wait for this one

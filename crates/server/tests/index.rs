@@ -120,11 +120,8 @@ async fn a_repair_adds_missing_rows_and_removes_those_left_over() {
     walk.check(&run.gateway).await.unwrap();
     let kv = &run.gateway.kv;
     let sound = kv.check_indexes(true, |_| ()).await.unwrap();
-    let options = CallOptions::new(
-        ConsistencyLevel::Quorum,
-        Instant::now() + Duration::from_secs(60),
-        Durability::Buffered,
-    );
+    let options =
+        CallOptions::new(ConsistencyLevel::Quorum, Instant::now() + Duration::from_secs(60), Durability::Buffered);
     let partitions = run.store.partitions(Table::Index, None, 1000, &options).await.unwrap().partitions;
     let mut removed = 0;
     for partition in &partitions {

@@ -47,9 +47,7 @@ impl PbIndexAnswer {
             return Ok(Self { pager: None, whole, ended: false });
         }
         let after = match request.continuation.filter(|text| !text.is_empty()) {
-            Some(text) => {
-                Some(IndexPosition::decode(&text, &query).map_err(|error| PbFault::Text(error.to_string()))?)
-            }
+            Some(text) => Some(IndexPosition::decode(&text, &query).map_err(|error| PbFault::Text(error.to_string()))?),
             None => None,
         };
         let timeout = request.timeout.filter(|millis| *millis > 0).map(|millis| Duration::from_millis(millis.into()));

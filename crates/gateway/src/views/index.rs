@@ -225,9 +225,10 @@ impl IndexReader {
         let rows = self.core.read_rows(&partition, options).await?;
         let versions = KeyVersions::of(rows, check.policy).map_err(damaged)?;
         Ok(match &self.query.scope {
-            IndexScope::Field { field, .. } => versions.siblings.iter().any(|sibling| {
-                indexed_terms(&sibling.content.terms).contains(&(field, hit.term.clone()))
-            }),
+            IndexScope::Field { field, .. } => versions
+                .siblings
+                .iter()
+                .any(|sibling| indexed_terms(&sibling.content.terms).contains(&(field, hit.term.clone()))),
             IndexScope::Keys { .. } | IndexScope::AllKeys => !versions.siblings.is_empty(),
         })
     }

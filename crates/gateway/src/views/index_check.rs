@@ -56,7 +56,12 @@ impl Kv {
         Ok(run.counts)
     }
 
-    async fn row_named(&self, partition: &Partition, name: &bytes::Bytes, options: &CallOptions) -> Result<Option<Row>> {
+    async fn row_named(
+        &self,
+        partition: &Partition,
+        name: &bytes::Bytes,
+        options: &CallOptions,
+    ) -> Result<Option<Row>> {
         Ok(self.core.ports.store.read(partition, &ReadQuery::one(name.clone()), options).await?.rows.pop())
     }
 }

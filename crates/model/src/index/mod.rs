@@ -20,5 +20,5 @@ mod term_regex;
 pub use continuation::{ContinuationError, IndexPosition};
 pub use query::{IndexHit, IndexQuery, IndexScope};
 pub use row::{IndexRowName, SupersededTerms, index_bytes, index_changes, indexed_terms};
-pub use term::{TermKind, StoredTerm};
+pub use term::{StoredTerm, TermKind};
 pub use term_regex::{RegexError, TermRegex};

@@ -3,9 +3,9 @@
 use bytes::Bytes;
 
 use super::continuation::IndexPosition;
-use super::term_regex::TermRegex;
 use super::row::{IndexRowName, row_name};
-use super::term::{TermKind, StoredTerm};
+use super::term::{StoredTerm, TermKind};
+use super::term_regex::TermRegex;
 use crate::address::BucketAddress;
 use crate::codec::{DecodeError, put_ordered};
 use crate::hash;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
-use super::term::{TermKind, StoredTerm};
+use super::term::{StoredTerm, TermKind};
 use crate::Timestamp;
 use crate::causality::{KeyWrite, Sibling};
 use crate::codec::{DecodeError, put_ordered, take_ordered};
@@ -166,8 +166,7 @@ mod tests {
         let row = ObjectRow { tombstone: false, context_hash: 0, vector: Default::default(), content };
         let mut write = KeyWrite::put(ConflictPolicy::Siblings, slot, Timestamp(140), &row, Vec::new());
         let old = vec![term("a_bin", "x"), term("a_bin", "y"), term("n_int", "1")];
-        write.superseded_terms =
-            vec![SupersededTerms { name: slot.row_name(), clock: Timestamp(100), terms: old }];
+        write.superseded_terms = vec![SupersededTerms { name: slot.row_name(), clock: Timestamp(100), terms: old }];
         let changes = index_changes(&write, b"k");
         let of = |field: &'static str| changes[&Bytes::from(field)].clone();
         let name = |value: &'static str| row_name(&StoredTerm(value.into()), b"k", &slot.row_name());

@@ -34,11 +34,7 @@ impl TermKind {
     /// The kind of a field with this name; `None` for a special field.
     #[must_use]
     pub fn of(field: &[u8]) -> Option<Self> {
-        if field.ends_with(b"_int") {
-            Some(Self::Integer)
-        } else {
-            field.ends_with(b"_bin").then_some(Self::Binary)
-        }
+        if field.ends_with(b"_int") { Some(Self::Integer) } else { field.ends_with(b"_bin").then_some(Self::Binary) }
     }
 
     /// The stored form of a value: of an integer its canonical decimal text.
@@ -136,9 +132,7 @@ mod tests {
 
     #[test]
     fn an_integer_of_thousands_of_digits_sorts_by_its_length() {
-        let of = |digits: usize, sign: &str| {
-            TermKind::Integer.store(&format!("{sign}{}", "9".repeat(digits)).into())
-        };
+        let of = |digits: usize, sign: &str| TermKind::Integer.store(&format!("{sign}{}", "9".repeat(digits)).into());
         let lengths = [1, 2, 239, 240, 241, 255, 256, 257, 65_535, 65_536];
         for pair in lengths.windows(2) {
             assert!(of(pair[0], "") < of(pair[1], ""), "{pair:?}");

@@ -34,14 +34,19 @@ impl TermRegex {
     /// [`RegexError`]: it is malformed, too large, or uses what no linear matcher has.
     pub fn new(pattern: &[u8]) -> Result<Self, RegexError> {
         let refused = |reason: &str, position| RegexError { reason: reason.into(), position };
-        let text = std::str::from_utf8(pattern).map_err(|error| refused("invalid UTF-8 string", error.valid_up_to()))?;
+        let text =
+            std::str::from_utf8(pattern).map_err(|error| refused("invalid UTF-8 string", error.valid_up_to()))?;
         // Parsed apart: the compiler's own error has no position.
         if let Err(error) = ast::parse::ParserBuilder::new().nest_limit(NESTING_MAX).build().parse(text) {
             return Err(RegexError::of_syntax(&error, text.len()));
         }
         let mut builder = RegexBuilder::new(text);
         // As Riak, which matches bytes.
-        builder.unicode(false).size_limit(COMPILED_BYTES_MAX).dfa_size_limit(COMPILED_BYTES_MAX).nest_limit(NESTING_MAX);
+        builder
+            .unicode(false)
+            .size_limit(COMPILED_BYTES_MAX)
+            .dfa_size_limit(COMPILED_BYTES_MAX)
+            .nest_limit(NESTING_MAX);
         builder.build().map(Self).map_err(|error| match error {
             regex::Error::CompiledTooBig(_) => refused("regular expression is too large", 0),
             other => refused(other.to_string().lines().last().unwrap_or_default(), 0),

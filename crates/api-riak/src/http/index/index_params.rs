@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use larder_model::index::{TermKind, IndexPosition, IndexQuery, TermRegex};
+use larder_model::index::{IndexPosition, IndexQuery, TermKind, TermRegex};
 use larder_model::terms::TermError;
 
 use crate::http::call::RiakCall;

@@ -7,11 +7,15 @@ use larder_model::props::Quorum;
 use larder_testkit::replicas::ClusterSetup;
 
 use super::rules::{all_terms, put_of};
-use super::walk::hits;
+use super::walk::{IndexWalk, TYPES, hits};
 use crate::replicas::ring::SimRing;
 use crate::world::run;
 
 const SEEDS: u64 = 30;
+const SCHEDULES: u64 = 400;
+/// Schedules that share a cluster.
+const TOGETHER: usize = 50;
+const STEPS: usize = 10;
 
 /// A put reaches one replica alone, and a client that read it there replaces it. A quorum of the other replicas knows nothing
 /// of its terms, so nothing removes them [invariant 121].
@@ -61,4 +65,28 @@ fn the_terms_of_one_object_are_replaced_in_one_batch() {
             assert_eq!(found.len(), terms.len(), "put {at}");
         }
     });
+}
+
+/// Random schedules through two gateways that reuse slots, over nodes that are all up: the indexes show the terms of the objects.
+#[test]
+fn random_schedules_over_replicas_leave_indexes_that_show_the_terms_of_the_objects() {
+    for begin in (0..SCHEDULES).step_by(TOGETHER) {
+        run(async {
+            let ring = SimRing::new(begin, ClusterSetup::default(), &[0, 0]).await;
+            for (name, props) in TYPES {
+                ring.add_type(name, props).await;
+            }
+            for seed in begin..begin + TOGETHER as u64 {
+                let mut walk = IndexWalk::new(seed, &format!("b{seed}"));
+                for _ in 0..STEPS {
+                    let at = walk.dice.below(2);
+                    walk.step(&ring.members[at].gateway).await;
+                }
+                // A repair of the cluster brings late copies.
+                ring.advance(1_000).await;
+                let wrong = walk.check(&ring.members[0].gateway).await;
+                assert_eq!(wrong, Ok(()), "seed {seed}");
+            }
+        });
+    }
 }

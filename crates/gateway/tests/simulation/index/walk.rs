@@ -116,8 +116,7 @@ impl IndexWalk {
     }
 
     async fn read(&self, gateway: &Gateway, key: &'static str) -> Result<FetchedObject, Error> {
-        let request =
-            KvGet { address: self.address(key), quorums: Quorums::default(), bodies: false, timeout: None };
+        let request = KvGet { address: self.address(key), quorums: Quorums::default(), bodies: false, timeout: None };
         gateway.kv.get(request).await
     }
 
