@@ -179,7 +179,8 @@ mod tests {
 
     #[test]
     fn many_short_terms_count_by_their_rows() {
-        assert_eq!(index_bytes(&[term("a_bin", "0123456789012345678901234567890123456789")], b"k"), 45);
+        let long = "012345678901234567890123456789012345678901234567890123456789";
+        assert_eq!(index_bytes(&[term("a_bin", long)], b"k"), 65);
         let short = index_bytes(&[term("a_bin", "x")], b"k");
         assert!(short > 6 && short == (6 + 1 + INDEX_ROW_BYTES) / 3);
         assert_eq!(index_bytes(&[term("$bucket", "x")], b"k"), 0);
