@@ -8,12 +8,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use larder_gateway::views::IndexCheck;
 use larder_gateway::{Config, DeleteMode, Gateway, GatewayPorts};
+use larder_model::address::BucketAddress;
+use larder_model::causality::SHARED_SLOT;
+use larder_model::index::{IndexRowName, StoredTerm};
 use larder_model::rows::{Batch, Change, Row};
 use larder_model::{ActorId, Timestamp};
 use larder_store::memory::MemoryStore;
-use larder_store::{CallOptions, ConsistencyLevel, Durability, ReadQuery, Store as _, SystemClock, Table};
+use larder_store::{CallOptions, ConsistencyLevel, Durability, Partition, ReadQuery, Store as _, SystemClock, Table};
 use larder_store_local::{LocalStore, OpenOptions};
 use tokio::time::Instant;
 
@@ -105,7 +109,8 @@ async fn random_schedules_with_restarts_leave_indexes_that_show_the_terms_of_the
     assert_eq!(repaired.missing, 0, "{repaired:?}");
     let checked = run.gateway.kv.check_indexes(false, |_| ()).await.unwrap();
     assert_eq!((checked.missing, checked.left_over), (0, 0), "{checked:?}");
-    assert!(checked.terms > 100 && checked.terms == checked.index_rows, "{checked:?}");
+    // Failed compare-and-sets leave rows that a repair takes a day later.
+    assert!(checked.terms > 100 && checked.terms <= checked.index_rows, "{checked:?}");
 }
 
 #[tokio::test]
@@ -141,4 +146,28 @@ async fn a_repair_adds_missing_rows_and_removes_those_left_over() {
     let again: IndexCheck = kv.check_indexes(false, |_| ()).await.unwrap();
     assert_eq!((again.missing, again.left_over, again.index_rows), (0, 0, removed), "{again:?}");
     walk.check(&run.gateway).await.unwrap();
+}
+
+/// A put of a `consistent` type writes its index rows before its head; a repair in between must leave them [invariant 124].
+#[tokio::test]
+async fn a_repair_leaves_the_rows_of_a_put_whose_head_is_still_to_come() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = IndexServerRun::start(dir.path(), 1, None).await;
+    run.add_types().await;
+    let bucket = BucketAddress::new("strong".into(), "b".into()).unwrap();
+    let partition = Partition::index(&bucket, b"t_bin", 0, 0, Partition::DEFAULT_COPIES);
+    let term = StoredTerm("a".into());
+    let name = IndexRowName { term, key: "k".into(), object_row: SHARED_SLOT.row_name() }.encode();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let options = CallOptions::new(ConsistencyLevel::Quorum, deadline, Durability::Buffered);
+    for (stamp, left_over) in [(run.gateway.core.now(), 0), (Timestamp(1), 1)] {
+        let row = Row { name: name.clone(), value: Bytes::new(), stamp, expires: None };
+        run.store.apply(Batch::of(partition.clone(), vec![Change::Put(row)]), &options).await.unwrap();
+        let repaired = run.gateway.kv.check_indexes(true, |_| ()).await.unwrap();
+        assert_eq!(repaired.left_over, left_over, "{repaired:?}");
+        let rows = run.store.read(&partition, &ReadQuery::all(10), &options).await.unwrap().rows;
+        assert_eq!(rows.len(), usize::from(left_over == 0));
+        let gone = Change::Remove { name: name.clone(), stamp };
+        run.store.apply(Batch::of(partition.clone(), vec![gone]), &options).await.unwrap();
+    }
 }
