@@ -88,7 +88,7 @@ pub(crate) fn index_shard(address: &Address, field: &[u8], copies: u8) -> Partit
     Partition::index(&address.bucket, field, epoch, shard, copies)
 }
 
-/// Refuses terms that take too much room: those of one object are removed in one batch with it [invariant 122].
+/// Refuses terms that take too much room: those of one object are removed in one batch with it [invariant 125].
 ///
 /// # Errors
 /// [`Error::IndexTooLarge`].

@@ -46,7 +46,7 @@ fn a_term_whose_row_was_replaced_unseen_is_not_found() {
     }
 }
 
-/// The largest terms of an object are removed with the row that has them, in one logged batch [invariant 122].
+/// The largest terms of an object are removed with the row that has them, in one logged batch [invariant 125].
 #[test]
 fn the_terms_of_one_object_are_replaced_in_one_batch() {
     run(async {

@@ -78,7 +78,7 @@ fn siblings_show_their_terms_until_they_are_resolved() {
 }
 
 /// More terms than one batch with the object takes would be removed in several, and a crash in between leaves some of them
-/// [invariant 122].
+/// [invariant 125].
 #[test]
 fn terms_that_do_not_fit_one_batch_are_refused() {
     run(async {
