@@ -47,14 +47,6 @@ run({
     await refused(missing, 'Error no bucket type `<<"nosuch">>`');
   }),
 
-  map_reduce_is_not_enabled: oneConnection(async (client) => {
-    const query = JSON.stringify({ inputs: 'b', query: [{ map: { language: 'erlang', module: 'm', function: 'f' } }] });
-    const answer = new Promise((resolve, reject) => {
-      client.mapReduce(query, (error, response) => (error ? reject(new Error(error)) : resolve(response)), true);
-    });
-    await refused(answer, "Operation '{riak_kv,map_reduce}' is not enabled");
-  }),
-
   search_and_time_series_are_unknown: oneConnection(async (client) => {
     await refused(call(client, 'search', { indexName: 'i', q: '*:*' }), 'Unknown message code: 27');
     await refused(call(client, 'fetchIndex', { indexName: 'i' }), 'Unknown message code: 54');

@@ -26,11 +26,6 @@ def test_data_types(client):
     refused(client, lambda: client.update_datatype(counter), "received 403", pbc)
 
 
-def test_map_reduce(client):
-    query = client.add("b").map(["riak_kv_mapreduce", "map_object_value"])
-    refused(client, query.run, "Not available yet: MapReduce", "Operation '{riak_kv,map_reduce}' is not enabled")
-
-
 def test_long_keys_and_large_objects(client):
     bucket = client.bucket("b")
     long = bucket.new("k" * (12 * 1024 + 1), data=1)

@@ -82,6 +82,11 @@ fn it_queries_indexes() {
 }
 
 #[test]
+fn it_runs_map_reduce_jobs() {
+    check("MapReduceTest");
+}
+
+#[test]
 fn it_reports_what_is_refused() {
     check("RefusedTest");
 }

@@ -50,6 +50,11 @@ fn it_queries_indexes() {
 }
 
 #[test]
+fn it_runs_map_reduce_jobs() {
+    check("mapreduce.js");
+}
+
+#[test]
 fn it_reports_what_is_refused() {
     check("refused.js");
 }

@@ -56,6 +56,11 @@ fn it_queries_indexes() {
 }
 
 #[test]
+fn it_runs_map_reduce_jobs() {
+    check("mapreduce.py");
+}
+
+#[test]
 fn it_reports_what_is_refused() {
     check("refused.py");
 }

@@ -47,6 +47,8 @@ transcripts!(
     hlls_and_gsets,
     indexes,
     keys_and_buckets,
+    links,
+    mapred,
     maps,
     methods,
     negotiation,

@@ -36,10 +36,6 @@ pub enum Feature {
     DataTypes,
     /// Secondary-index queries.
     SecondaryIndexes,
-    /// MapReduce.
-    MapReduce,
-    /// Link walking.
-    LinkWalking,
     /// Search.
     Search,
     /// Users, grants, sources.
@@ -58,8 +54,6 @@ impl Feature {
             Self::Hooks => "commit hooks",
             Self::DataTypes => "data types",
             Self::SecondaryIndexes => "secondary index queries",
-            Self::MapReduce => "MapReduce",
-            Self::LinkWalking => "link walking",
             Self::Search => "search",
             Self::Security => "security",
             Self::ClusterChanges => "cluster changes",

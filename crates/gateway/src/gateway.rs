@@ -10,6 +10,7 @@ use crate::clock_issuer::ClockIssuer;
 use crate::gateway_core::GatewayCore;
 use crate::heartbeats::spawn_heartbeats;
 use crate::kv::Kv;
+use crate::mapreduce::RunningJobs;
 use crate::members::Members;
 use crate::metrics::{NodeInfo, ProcessStats};
 use crate::ports::GatewayPorts;
@@ -26,6 +27,8 @@ pub struct Gateway {
     pub types: Types,
     /// The gateways that run.
     pub members: Arc<Members>,
+    /// The MapReduce jobs that run here.
+    pub jobs: Arc<RunningJobs>,
     pub(crate) issuer: Arc<ClockIssuer>,
     pub(crate) catalogue: Arc<CatalogueCopy>,
     pub(crate) blobs: Arc<BlobCollector>,
@@ -67,6 +70,7 @@ impl Gateway {
             types: Types { core: Arc::clone(&core), catalogue: Arc::clone(&catalogue), members: Arc::clone(&members) },
             core,
             members,
+            jobs: Arc::default(),
             issuer,
             catalogue,
             blobs,

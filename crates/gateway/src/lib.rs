@@ -4,6 +4,7 @@
 //! ```text
 //! Objects ──> Gateway ─┬─ kv       objects: get, put, delete; views: keys, buckets, indexes
 //!                      │           datatypes: counters, sets, maps, HyperLogLogs
+//!                      ├─ jobs     MapReduce jobs that run
 //! S3: buckets,         ├─ types    bucket types, properties; a copy of the catalogue, kept fresh
 //! objects, users       └─ members  the gateways that run; the lease: until when the others wait for this one
 //!   under them:
@@ -28,10 +29,13 @@ mod gateway;
 mod gateway_core;
 mod heartbeats;
 pub mod kv;
+pub mod links;
+pub mod mapreduce;
 mod members;
 pub mod metrics;
 pub mod objects;
 mod ports;
+mod scripts;
 mod transfer;
 pub mod types;
 pub mod views;
@@ -45,3 +49,4 @@ pub use gateway::Gateway;
 pub use gateway_core::{AdmissionGuard, GatewayCore};
 pub use members::{Member, Members};
 pub use ports::{EngineNode, EngineSample, EngineStatus, GatewayPorts};
+pub use scripts::{ScriptCall, ScriptError, ScriptFunction, Scripts};

@@ -22,7 +22,10 @@ use super::errors::{RiakFault, of_error};
 use super::path::{QueryParams, Segments};
 use super::reply::{self, RiakResponse, page};
 use super::routes::{self, Resource, Route, RouteMatch};
-use super::{buckets, datatypes, delete, index, keys, not_built, object, ping, props, put, root, stats, type_props};
+use super::{
+    buckets, datatypes, delete, index, keys, link_walk, mapred, not_built, object, ping, props, put, root, stats,
+    type_props,
+};
 
 /// Answers requests over one gateway.
 #[derive(Clone)]
@@ -134,11 +137,12 @@ impl HttpService {
             Resource::Stats => Ok(stats::get(call)),
             Resource::Metrics => Ok(stats::metrics(call)),
             Resource::Index => Box::pin(index::get(call, &self.gateway)).await,
-            Resource::LinkWalk => not_built::link_walk(call),
+            Resource::LinkWalk => link_walk::answer(call, &self.gateway, body).await,
             Resource::DataType if *call.method == Method::POST => datatypes::post(call, body).await,
             Resource::DataType => datatypes::get(call).await,
             Resource::Counter if *call.method == Method::POST => datatypes::post_counter(call, body).await,
             Resource::Counter => datatypes::get_counter(call).await,
+            Resource::MapReduce => mapred::answer(call, &self.gateway, body).await,
             Resource::NotBuilt(feature) => not_built::answer(feature),
         }
     }

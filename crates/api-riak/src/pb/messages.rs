@@ -211,6 +211,26 @@ pub(super) struct RpbListKeysReq {
     pub(super) r#type: Option<Bytes>,
 }
 
+/// Code 23.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct RpbMapRedReq {
+    #[prost(bytes = "bytes", optional, tag = "1")]
+    pub(super) request: Option<Bytes>,
+    #[prost(bytes = "bytes", optional, tag = "2")]
+    pub(super) content_type: Option<Bytes>,
+}
+
+/// Code 24.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct RpbMapRedResp {
+    #[prost(uint32, optional, tag = "1")]
+    pub(super) phase: Option<u32>,
+    #[prost(bytes = "bytes", optional, tag = "2")]
+    pub(super) response: Option<Bytes>,
+    #[prost(bool, optional, tag = "3")]
+    pub(super) done: Option<bool>,
+}
+
 /// Codes 16 (buckets) and 18 (keys), which have one form.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct RpbListResp {

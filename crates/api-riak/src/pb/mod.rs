@@ -17,6 +17,7 @@ mod fuzz;
 mod index;
 mod info;
 mod listing;
+mod mapred;
 mod messages;
 mod metadata;
 mod object;

@@ -7,6 +7,7 @@ use super::datatypes::PbValueAnswer;
 use super::fault::PbFault;
 use super::index::PbIndexAnswer;
 use super::listing::PbListing;
+use super::mapred::PbJob;
 
 /// The rest of an answer, beyond the bytes that its handler appended to the output.
 pub(super) enum PbReply {
@@ -40,6 +41,8 @@ pub(super) enum ReplyPiece {
 pub(super) enum PagedReply {
     /// Frames with pages of names.
     Listing(Box<PbListing>),
+    /// Frames with the results of a job.
+    Job(Box<PbJob>),
     /// One frame after the last page.
     Value(Box<PbValueAnswer>),
     /// The results of a query.
@@ -51,6 +54,7 @@ impl PagedReply {
     pub(super) fn memory(&self) -> u64 {
         match self {
             Self::Listing(listing) => listing.memory(),
+            Self::Job(job) => job.memory(),
             Self::Value(value) => value.memory(),
             Self::Index(index) => index.memory(),
         }
@@ -63,6 +67,7 @@ impl PagedReply {
     pub(super) async fn next(&mut self, output: &mut BytesMut) -> Result<bool, PbFault> {
         match self {
             Self::Listing(listing) => listing.next(output).await,
+            Self::Job(job) => job.next(output).await,
             Self::Value(value) => value.next(output).await,
             Self::Index(index) => index.next(output).await,
         }

@@ -18,6 +18,7 @@ use super::datatypes::{DtUpdateReq, PbValueAnswer, count_edits};
 use super::fault::PbFault;
 use super::index::PbIndexAnswer;
 use super::listing::PbListing;
+use super::mapred::PbJob;
 use super::messages::RpbPutReq;
 use super::operations::{PUT_BESIDES_VALUE, PbOperation, find, unavailable};
 use super::reply::{PagedReply, PbReply};
@@ -101,6 +102,10 @@ async fn dispatch(
         PbOperation::Index => {
             let answer = PbIndexAnswer::of(gateway, decode(message)?)?;
             return Ok(PbReply::Paged(PagedReply::Index(answer.into())));
+        }
+        PbOperation::MapReduce => {
+            let job = Box::pin(PbJob::start(gateway, decode(message)?)).await?;
+            return Ok(PbReply::Paged(PagedReply::Job(job.into())));
         }
         PbOperation::GetCounter => Box::pin(datatypes::get_counter(gateway, decode(message)?, output)).await?,
         PbOperation::UpdateCounter => Box::pin(datatypes::update_counter(gateway, decode(message)?, output)).await?,

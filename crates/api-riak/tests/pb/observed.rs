@@ -248,16 +248,21 @@ fn the_rest(client: &mut PbClient) {
     ask(125, 15, &[], Fields(16, message(&[Bytes(1, b"pb")])));
     ask(127, 15, &typed(&[], 3, "plain"), Fields(16, message(&[Bytes(1, b"pb")])));
     let index = "Operation '{riak_kv,secondary_index}' is not enabled";
-    let mapred = "Operation '{riak_kv,map_reduce}' is not enabled";
     for (number, code, text) in [
         (13, 27, "Unknown message code: 27"),
         (14, 90, "Unknown message code: 90"),
         (11, 255, "Security not enabled; STARTTLS not allowed."),
         (148, 40, index),
-        (149, 23, mapred),
     ] {
         ask(number, code, &key("pb", "k"), Error(text));
     }
+    let json = Bytes(2, b"application/json");
+    let count = br#"{"inputs":"pb","query":[{"reduce":{"language":"erlang","module":"riak_kv_mapreduce","function":"reduce_count_inputs"}}]}"#;
+    ask(149, 23, &[Bytes(1, count), json], Fields(24, message(&[Number(1, 0), Bytes(2, b"[3]")])));
+    check(149, &Fields(24, message(&[Number(3, 1)])), client.receive().unwrap());
+    let mut ask =
+        |number, code, fields: &[PbField<'_>], wanted: Observed| check(number, &wanted, client.ask(code, fields));
+    ask(152, 23, &[Bytes(1, b"{}"), Bytes(2, b"text/x")], Error("{unknown_content_type,<<\"text/x\">>}"));
     for code in [15, 17] {
         let timeout = if code == 15 { Number(1, 0) } else { Number(2, 0) };
         ask(128, code, &[Bytes(if code == 15 { 3 } else { 1 }, b"default"), timeout], Error("timeout"));

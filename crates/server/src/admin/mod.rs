@@ -14,6 +14,7 @@ mod connection;
 mod erlang;
 mod help;
 mod index;
+mod mapreduce;
 mod s3_user;
 mod self_test;
 mod services;

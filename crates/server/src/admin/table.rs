@@ -3,7 +3,7 @@
 use larder_admin_frame::AdminAnswer;
 
 use super::command::{AdminCommand, CommandCall, CommandResult};
-use super::{bucket_type, cluster, help, index, s3_user, self_test, services, stats, transfer, unsupported};
+use super::{bucket_type, cluster, help, index, mapreduce, s3_user, self_test, services, stats, transfer, unsupported};
 
 const ANY: usize = usize::MAX;
 
@@ -76,6 +76,14 @@ pub(super) static COMMANDS: &[AdminCommand] = &[
     command!("ring-status", (0, 0), false, "Claimant, pending changes, unreachable nodes", cluster::ring_status),
     command!("ringready", (0, 0), false, "Whether all running nodes agree", cluster::ringready),
     command!("transfers", (0, 0), false, "Data on its way between nodes: never any", cluster::transfers),
+    command!("mapreduce list", (0, 0), true, "The MapReduce jobs that run on this node", mapreduce::list),
+    command!(
+        "mapreduce cancel <id>",
+        (1, 1),
+        false,
+        "End a MapReduce job; its client gets an error",
+        mapreduce::cancel
+    ),
     command!("services", (0, 0), false, "The services that run", services::services),
     command!(
         "wait-for-service <service>",
