@@ -1,0 +1,305 @@
+//! The pool of workers: two lanes, so that a client's sources never take the workers of hooks.
+
+use std::collections::VecDeque;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use larder_gateway::{ScriptCall, ScriptError, ScriptFunction, Scripts};
+use larder_store::{Clock, RateLimitedLog};
+use parking_lot::{Mutex, RwLock};
+use serde::Serialize;
+use serde_json::Value;
+use tokio::runtime::Handle;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, timeout_at};
+
+use crate::frame::{self, FrameKind};
+use crate::limits::{ERROR_BYTES_MAX, START_TIMEOUT, ScriptLimits, WAITING_BYTES_MAX, bounded};
+use crate::module_set::ModuleSet;
+use crate::modules::{fingerprint, read_modules};
+use crate::script_log::ScriptLog;
+use crate::worker::CALL_HEAD_MAX;
+use crate::worker_process::{WorkerCommand, WorkerProcess};
+
+/// How often the folder of modules is looked at.
+const WATCH_INTERVAL: Duration = Duration::from_secs(1);
+/// Bytes of one permit of waiting arguments.
+const WAITING_UNIT: usize = 1024;
+/// Most bytes of a worker's first report.
+const REPORT_BYTES_MAX: usize = 16 << 20;
+
+static START_FAILED: RateLimitedLog = RateLimitedLog::new();
+
+/// Settings of a pool.
+#[derive(Debug, Clone)]
+pub struct ScriptSettings {
+    /// The folder of modules.
+    pub dir: Option<PathBuf>,
+    /// Most workers of each lane.
+    pub workers: usize,
+    /// Bounds of calls.
+    pub limits: ScriptLimits,
+    /// The program of a worker.
+    pub command: WorkerCommand,
+}
+
+/// Runs scripts in worker processes, which it starts, keeps and replaces.
+pub struct ScriptPool {
+    inner: Arc<PoolInner>,
+    /// Ends with the pool.
+    watch: Option<AbortHandle>,
+}
+
+struct PoolInner {
+    settings: ScriptSettings,
+    clock: Arc<dyn Clock>,
+    handle: Handle,
+    modules: RwLock<Arc<ModuleSet>>,
+    /// Held by a reload: two at once could leave the older files in use.
+    reloading: Mutex<()>,
+    named: Lane,
+    sources: Lane,
+    waiting_bytes: Semaphore,
+    log: ScriptLog,
+}
+
+/// Workers for one kind of call.
+struct Lane {
+    /// One for each worker that runs.
+    permits: Semaphore,
+    /// Workers without a call, the one that rested longest first.
+    idle: Mutex<VecDeque<WorkerProcess>>,
+}
+
+impl Lane {
+    fn new(workers: usize) -> Self {
+        Self { permits: Semaphore::new(workers), idle: Mutex::new(VecDeque::new()) }
+    }
+}
+
+/// The payload of a call.
+#[derive(Serialize)]
+struct CallPayload<'a> {
+    function: &'a str,
+    now: u64,
+    arguments: &'a [Value],
+}
+
+impl ScriptPool {
+    /// Reads the modules, starts the first worker, and looks at the folder each second from then on.
+    ///
+    /// # Errors
+    /// The folder or file that cannot be read, as one line. A module with an error of JavaScript is logged only.
+    pub fn start(settings: ScriptSettings, clock: Arc<dyn Clock>) -> Result<Self, String> {
+        let seen = settings.dir.as_deref().and_then(fingerprint);
+        let modules = read_modules(settings.dir.as_deref())?;
+        let modules = ModuleSet::new(1, modules, &settings.limits).map_err(|error| error.to_string())?;
+        let inner = Arc::new(PoolInner {
+            handle: Handle::current(),
+            modules: RwLock::new(Arc::new(modules)),
+            reloading: Mutex::new(()),
+            named: Lane::new(settings.workers),
+            sources: Lane::new(settings.workers),
+            waiting_bytes: Semaphore::new(WAITING_BYTES_MAX / WAITING_UNIT),
+            log: ScriptLog::default(),
+            settings,
+            clock,
+        });
+        let watch = inner.settings.dir.is_some().then(|| {
+            let inner = Arc::clone(&inner);
+            tokio::spawn(watch(inner, seen)).abort_handle()
+        });
+        Ok(Self { inner, watch })
+    }
+}
+
+impl Drop for ScriptPool {
+    fn drop(&mut self) {
+        if let Some(watch) = &self.watch {
+            watch.abort();
+        }
+    }
+}
+
+#[async_trait]
+impl Scripts for ScriptPool {
+    async fn call(&self, call: ScriptCall) -> Result<Value, ScriptError> {
+        self.inner.call(call).await
+    }
+
+    fn reload(&self) -> Result<usize, String> {
+        self.inner.reload()
+    }
+
+    fn has_function(&self, name: &str) -> Option<bool> {
+        self.inner.modules.read().has_function(name)
+    }
+}
+
+impl PoolInner {
+    async fn call(&self, call: ScriptCall) -> Result<Value, ScriptError> {
+        let (lane, kind, function) = match &call.function {
+            ScriptFunction::Named(name) => (&self.named, FrameKind::CallNamed, name),
+            ScriptFunction::Source(source) => (&self.sources, FrameKind::CallSource, source),
+        };
+        let now = self.clock.now().0 / 1000;
+        let payload = serde_json::to_vec(&CallPayload { function, now, arguments: &call.arguments });
+        let frame = payload.ok().and_then(|payload| frame::encode(kind, &payload).ok()).ok_or(ScriptError::TooLarge)?;
+        if frame.len() > self.settings.limits.arguments || function.len() > CALL_HEAD_MAX / 8 {
+            return Err(ScriptError::TooLarge);
+        }
+        let units = u32::try_from(frame.len().div_ceil(WAITING_UNIT)).unwrap_or(u32::MAX);
+        let waiting = self.waiting_bytes.try_acquire_many(units).map_err(|_| ScriptError::Unavailable)?;
+        let permit = timeout_at(call.deadline, lane.permits.acquire()).await;
+        let permit = permit.ok().and_then(Result::ok).ok_or(ScriptError::Unavailable)?;
+        let worker = self.worker(lane, call.deadline).await.ok_or(ScriptError::Unavailable)?;
+        let deadline = call.deadline.min(Instant::now() + self.settings.limits.call);
+        let result = self.run(lane, worker, &frame, deadline, permit).await;
+        drop(waiting);
+        match result {
+            Err(ScriptError::NoSuchFunction(_)) => Err(ScriptError::NoSuchFunction(function.clone())),
+            result => result,
+        }
+    }
+
+    /// A worker of the lane that is ready and has the modules in use: an idle one, or a new one.
+    async fn worker(&self, lane: &Lane, deadline: Instant) -> Option<WorkerProcess> {
+        let modules = Arc::clone(&self.modules.read());
+        loop {
+            let Some(mut worker) = lane.idle.lock().pop_front() else {
+                return timeout_at(deadline, self.start_worker(&modules)).await.ok()?;
+            };
+            // One that died, or that takes too long to get ready, fails no call: another is started.
+            let is_ready = worker.generation == modules.generation
+                && matches!(timeout_at(deadline, worker.ready()).await, Ok(Ok(_)));
+            if is_ready {
+                return Some(worker);
+            }
+            worker.kill().await;
+        }
+    }
+
+    async fn start_worker(&self, modules: &ModuleSet) -> Option<WorkerProcess> {
+        let started = launch(&self.settings, modules).await;
+        started
+            .inspect_err(|error| {
+                if let Some(line) = START_FAILED.admit(self.clock.monotonic()) {
+                    let left_out = line.left_out;
+                    tracing::error!(%error, left_out, "script worker failed to start: calls of scripts fail");
+                }
+            })
+            .ok()
+    }
+
+    /// Makes the call. The worker goes back to its lane, or is killed where the call did not end by itself. A caller that goes
+    /// away drops this future, and the worker with it.
+    async fn run(
+        &self,
+        lane: &Lane,
+        mut worker: WorkerProcess,
+        frame: &[u8],
+        deadline: Instant,
+        permit: SemaphorePermit<'_>,
+    ) -> Result<Value, ScriptError> {
+        let log = |line: &[u8]| self.log.write(line, self.clock.monotonic());
+        let answer = timeout_at(deadline, worker.call(frame, log)).await;
+        let result = match answer {
+            Ok(Ok((FrameKind::Value, json))) => match serde_json::from_slice(&json) {
+                Ok(value) => Ok(value),
+                Err(error) => Err(ScriptError::Threw(format!("the result is not JSON: {error}"))),
+            },
+            Ok(Ok((FrameKind::Threw, text))) => Err(ScriptError::Threw(shown(text))),
+            Ok(Ok((FrameKind::NoSuchFunction, _))) => Err(ScriptError::NoSuchFunction(String::new())),
+            Ok(Ok((FrameKind::TooLarge, _))) => Err(ScriptError::TooLarge),
+            Ok(Ok(_) | Err(_)) => {
+                worker.kill().await;
+                return Err(ScriptError::Crashed);
+            }
+            Err(_) => {
+                worker.kill().await;
+                return Err(ScriptError::TimedOut);
+            }
+        };
+        // Before the permit: the next call then finds this worker.
+        lane.idle.lock().push_back(worker);
+        drop(permit);
+        result
+    }
+
+    fn reload(&self) -> Result<usize, String> {
+        let _one = self.reloading.lock();
+        let generation = self.modules.read().generation + 1;
+        let modules = read_modules(self.settings.dir.as_deref())?;
+        let modules = ModuleSet::new(generation, modules, &self.settings.limits).map_err(|error| error.to_string())?;
+        let modules = Arc::new(modules);
+        let worker = self.try_modules(&modules)?;
+        if let Some(fault) = modules.faults().first() {
+            return Err(fault.clone());
+        }
+        let count = modules.count;
+        *self.modules.write() = modules;
+        let mut old: Vec<_> = self.sources.idle.lock().drain(..).collect();
+        let mut idle = self.named.idle.lock();
+        old.extend(idle.drain(..));
+        // It takes the place of one of those, so the lane keeps its bound; a lane without idle workers needs none.
+        if !old.is_empty() {
+            idle.push_back(worker);
+        }
+        Ok(count)
+    }
+
+    /// Starts a worker with these modules, from a thread that may block.
+    fn try_modules(&self, modules: &Arc<ModuleSet>) -> Result<WorkerProcess, String> {
+        let (tell, told) = mpsc::channel();
+        let (settings, modules) = (self.settings.clone(), Arc::clone(modules));
+        self.handle.spawn(async move { tell.send(launch(&settings, &modules).await) });
+        let started = told.recv_timeout(2 * START_TIMEOUT).map_err(|_| "the server has no time for them".to_owned())?;
+        started.map_err(|error| format!("no worker could load them: {error}"))
+    }
+}
+
+/// Starts a worker and waits until it has loaded the modules.
+async fn launch(settings: &ScriptSettings, modules: &ModuleSet) -> io::Result<WorkerProcess> {
+    let answer_max = settings.limits.result.max(REPORT_BYTES_MAX);
+    let starting = async {
+        let ModuleSet { setup, generation, .. } = modules;
+        let mut worker = WorkerProcess::start(&settings.command, setup, *generation, answer_max).await?;
+        modules.note(&worker.ready().await?);
+        Ok(worker)
+    };
+    tokio::time::timeout(START_TIMEOUT, starting).await?
+}
+
+/// Loads the modules again when a file of the folder was added, changed or removed.
+async fn watch(inner: Arc<PoolInner>, mut seen: Option<u64>) {
+    // The first worker tells which functions there are.
+    let modules = Arc::clone(&inner.modules.read());
+    if let Some(worker) = inner.start_worker(&modules).await {
+        inner.named.idle.lock().push_back(worker);
+    }
+    drop(modules);
+    loop {
+        tokio::time::sleep(WATCH_INTERVAL).await;
+        let task = Arc::clone(&inner);
+        let reloaded = tokio::task::spawn_blocking(move || {
+            let found = task.settings.dir.as_deref().and_then(fingerprint);
+            (found, (found != seen).then(|| task.reload()))
+        });
+        let Ok((found, reloaded)) = reloaded.await else { return };
+        seen = found;
+        match reloaded {
+            Some(Ok(modules)) => tracing::info!(modules, "modules of --js-dir changed: loaded again"),
+            Some(Err(fault)) => tracing::warn!(%fault, "modules of --js-dir changed: the old ones stay in use"),
+            None => {}
+        }
+    }
+}
+
+fn shown(text: Vec<u8>) -> String {
+    bounded(&String::from_utf8_lossy(&text), ERROR_BYTES_MAX).to_owned()
+}

@@ -1,0 +1,138 @@
+//! Calls, modules and the processes behind them.
+
+#[allow(dead_code, reason = "each file of tests uses a part of it")]
+mod support;
+
+use std::time::Duration;
+
+use larder_gateway::{ScriptError, ScriptFunction, Scripts as _};
+use serde_json::json;
+use support::{TestPool, call, children, eventually};
+
+const LIMIT: Duration = Duration::from_secs(5);
+
+#[tokio::test]
+async fn functions_are_found_by_their_paths_and_called_on_their_module() {
+    let _alone = support::alone().await;
+    let module =
+        "var A = { factor: 2, f: function (x) { return x * this.factor; }, B: { g: function () { return 'g'; } } };
+        function top(x) { return x; }
+        const C = { h: () => 'h' };";
+    let test = TestPool::with_modules(1, LIMIT, &[("a.js", module)]);
+    assert_eq!(test.named("A.f", vec![json!(21)]).await, Ok(json!(42)));
+    assert_eq!(test.named("A.B.g", vec![]).await, Ok(json!("g")));
+    assert_eq!(test.named("top", vec![json!({"deep": [1.5, null, "ä"]})]).await, Ok(json!({"deep": [1.5, null, "ä"]})));
+    assert_eq!(test.named("C.h", vec![]).await, Ok(json!("h")));
+    assert_eq!(test.named("Riak.reduceSum", vec![json!([1, 2, 3])]).await, Ok(json!([6])));
+    for missing in ["A.none", "none", "A", "", ".", "A.f.x.y", "1", "while(true){}"] {
+        let result = test.named(missing, vec![]).await;
+        assert_eq!(result, Err(ScriptError::NoSuchFunction(missing.into())), "{missing}");
+    }
+    assert_eq!(test.pool.has_function("A.B.g"), Some(true));
+    assert_eq!(test.pool.has_function("Riak.mapValuesJson"), Some(true));
+    assert_eq!(test.pool.has_function("A.none"), Some(false));
+}
+
+#[tokio::test]
+async fn sources_see_the_modules_and_an_exception_has_its_text() {
+    let _alone = support::alone().await;
+    let test = TestPool::with_modules(1, LIMIT, &[("a.js", "function twice(x) { return 2 * x; }")]);
+    let source = |text: &str| ScriptFunction::Source(text.to_owned());
+    assert_eq!(call(&test.pool, source("function(x) { return twice(x); }"), vec![json!(4)]).await, Ok(json!(8)));
+    assert_eq!(call(&test.pool, source("async (x) => x + 1"), vec![json!(4)]).await, Ok(json!(5)));
+    let thrown = call(&test.pool, source("function() { throw new RangeError('too far'); }"), vec![]).await;
+    assert_eq!(thrown, Err(ScriptError::Threw("RangeError: too far".into())));
+    let large = call(&test.pool, source("x => 1"), vec![json!("x".repeat(17 << 20))]).await;
+    assert_eq!(large, Err(ScriptError::TooLarge));
+}
+
+#[tokio::test]
+async fn the_helpers_do_what_riaks_do() {
+    let _alone = support::alone().await;
+    let test = TestPool::with_modules(1, LIMIT, &[]);
+    let object = json!({"bucket": "b", "key": "k", "values": [{"metadata": {}, "data": "{\"a\":1,\"b\":2}"}]});
+    let missing = json!({"not_found": {"bucket": "b"}});
+    for (name, arguments, result) in [
+        ("mapValues", vec![object.clone()], json!(["{\"a\":1,\"b\":2}"])),
+        ("mapValuesJson", vec![object.clone()], json!([{"a": 1, "b": 2}])),
+        ("mapValuesJson", vec![missing.clone()], json!([])),
+        ("mapByFields", vec![object.clone(), json!(null), json!({"a": 1})], json!([{"a": 1, "b": 2}])),
+        ("mapByFields", vec![object, json!(null), json!({"a": 2})], json!([])),
+        ("filterNotFound", vec![json!([1, missing, null])], json!([1, null])),
+        ("reduceSum", vec![json!([])], json!([0])),
+        ("reduceMin", vec![json!([3, 1, 2])], json!([1])),
+        ("reduceMax", vec![json!([3, 10, 2])], json!([10])),
+        ("reduceSort", vec![json!([10, 9, 1])], json!([1, 10, 9])),
+        ("reduceSort", vec![json!([10, 9, 1]), json!("function(a, b) { return b - a; }")], json!([10, 9, 1])),
+        ("reduceNumericSort", vec![json!([10, 9, 1])], json!([1, 9, 10])),
+        ("reduceLimit", vec![json!([1, 2, 3]), json!(3)], json!([1, 2])),
+        ("reduceSlice", vec![json!([1, 2, 3]), json!([1, 2])], json!([2])),
+        ("reduceSlice", vec![json!([1, 2, 3]), json!([1, 9])], json!([1, 2, 3])),
+    ] {
+        assert_eq!(test.named(&format!("Riak.{name}"), arguments.clone()).await, Ok(result), "{name} {arguments:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn modules_are_loaded_again_and_a_broken_one_replaces_nothing() {
+    let _alone = support::alone().await;
+    let test = TestPool::with_modules(1, LIMIT, &[("a.js", "function f() { return 1; }")]);
+    assert_eq!(test.named("f", vec![]).await, Ok(json!(1)));
+    std::fs::write(test.dir.path().join("b.js"), "function g() { return f() + 1; }").unwrap();
+    let pool = test.pool.clone();
+    assert_eq!(tokio::task::spawn_blocking(move || pool.reload()).await.unwrap(), Ok(2));
+    assert_eq!(test.named("g", vec![]).await, Ok(json!(2)));
+    std::fs::write(test.dir.path().join("b.js"), "function g( {").unwrap();
+    let pool = test.pool.clone();
+    let fault = tokio::task::spawn_blocking(move || pool.reload()).await.unwrap().unwrap_err();
+    assert!(fault.starts_with("b.js: SyntaxError"), "{fault}");
+    assert_eq!(test.named("g", vec![]).await, Ok(json!(2)));
+    // The folder is looked at each second.
+    std::fs::write(test.dir.path().join("b.js"), "function g() { return 'watched'; }").unwrap();
+    for _ in 0..100 {
+        if test.named("g", vec![]).await == Ok(json!("watched")) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    panic!("the changed file was not loaded");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_is_confined_and_one_that_is_killed_is_replaced() {
+    let _alone = support::alone().await;
+    let test = TestPool::with_modules(1, LIMIT, &[("a.js", "function f() { return 1; }")]);
+    assert_eq!(test.named("f", vec![]).await, Ok(json!(1)));
+    let worker = children().pop().unwrap();
+    let open = std::fs::read_dir(format!("/proc/{worker}/fd")).unwrap().count();
+    assert_eq!(open, 3, "standard input, output and error alone");
+    assert_eq!(std::fs::read(format!("/proc/{worker}/environ")).unwrap(), b"");
+    let limits = std::fs::read_to_string(format!("/proc/{worker}/limits")).unwrap();
+    let limit = |name: &str| limits.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
+    let is_zero = |name: &str| limit(name)[name.len()..].split_whitespace().take(2).all(|value| value == "0");
+    for name in ["Max processes", "Max file size", "Max core file size"] {
+        assert!(is_zero(name), "{}", limit(name));
+    }
+    assert_eq!(limit("Max open files").split_whitespace().nth(3), Some("3"), "no further file can be opened");
+    assert!(!limit("Max address space").contains("unlimited"), "{limits}");
+    assert!(!limit("Max cpu time").starts_with("Max cpu time              unlimited"), "{limits}");
+    let killed = std::process::Command::new("kill").args(["-9", &worker]).status().unwrap();
+    assert!(killed.success());
+    assert_eq!(test.named("f", vec![]).await, Ok(json!(1)), "a dead worker fails no call");
+    assert!(!children().contains(&worker));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_caller_that_goes_away_leaves_no_running_script() {
+    let _alone = support::alone().await;
+    let test = TestPool::with_modules(1, LIMIT, &[]);
+    let pool = test.pool.clone();
+    let endless = ScriptFunction::Source("function() { for (;;) {} }".into());
+    let caller = tokio::spawn(async move { call(&pool, endless, vec![]).await });
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    caller.abort();
+    let next = call(&test.pool, ScriptFunction::Source("() => 1".into()), vec![]).await;
+    assert_eq!(next, Ok(json!(1)), "the lane of one worker is free at once");
+    drop(test);
+    eventually("no process is left", || children().is_empty()).await;
+}
