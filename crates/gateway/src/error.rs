@@ -9,6 +9,8 @@ use larder_model::datatypes::DatatypeError;
 use larder_model::props::PropsError;
 use larder_store as store;
 
+use crate::hooks::PrecommitRefusal;
+
 /// Result of a gateway call.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -30,8 +32,8 @@ pub enum QuorumParam {
 /// A feature that is not built yet, refused by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Feature {
-    /// Pre- and post-commit hooks.
-    Hooks,
+    /// Commit hooks in buckets of data types.
+    DatatypeHooks,
     /// Data types, and the counters of Riak 1.4.
     DataTypes,
     /// Secondary-index queries.
@@ -51,7 +53,7 @@ impl Feature {
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Self::Hooks => "commit hooks",
+            Self::DatatypeHooks => "commit hooks of data types",
             Self::DataTypes => "data types",
             Self::SecondaryIndexes => "secondary index queries",
             Self::Search => "search",
@@ -154,6 +156,9 @@ pub enum Error {
     /// A data type in a bucket without `allow_mult`.
     #[error("data types need allow_mult=true")]
     DatatypeNeedsSiblings,
+    /// A precommit hook refused the write; nothing was written.
+    #[error("refused by a precommit hook: {}", .0.erlang())]
+    Precommit(PrecommitRefusal),
     /// Refused until it is built.
     #[error("{} are not available yet", .0.name())]
     NotBuilt(Feature),

@@ -1,6 +1,7 @@
 //! The gateway: its parts, put together.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
@@ -16,6 +17,9 @@ use crate::metrics::{NodeInfo, ProcessStats};
 use crate::ports::GatewayPorts;
 use crate::types::{CatalogueCopy, Types};
 use crate::{Config, Error, Result};
+
+/// How long a shutdown waits for postcommit hooks.
+const POSTCOMMIT_DRAIN: Duration = Duration::from_secs(5);
 
 /// One running gateway.
 pub struct Gateway {
@@ -82,6 +86,7 @@ impl Gateway {
     pub async fn shutdown(&self) {
         // Race: a heartbeat after the removal would make the others wait for a gateway that is gone.
         self.abandon();
+        self.kv.hooks.drain(POSTCOMMIT_DRAIN).await;
         if let Err(error) = self.members.delete_heartbeat().await {
             tracing::warn!(%error, "heartbeat deletion failed: other gateways wait for it until it expires");
         }

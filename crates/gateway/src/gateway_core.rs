@@ -56,6 +56,11 @@ impl GatewayCore {
         &self.config
     }
 
+    /// The engine of scripts.
+    pub fn scripts(&self) -> Option<Arc<dyn crate::Scripts>> {
+        self.ports.scripts.clone()
+    }
+
     /// Counts an event of an edge, such as a caught panic.
     pub fn count_event(&self, event: Event) {
         self.metrics.count_event(event);

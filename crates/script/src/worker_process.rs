@@ -41,6 +41,7 @@ impl WorkerProcess {
         answer_max: usize,
     ) -> io::Result<Self> {
         let mut child = Command::new(&command.program)
+            .arg0("larder-script-worker")
             .args(&command.arguments)
             .env_clear()
             .current_dir("/")
@@ -62,6 +63,10 @@ impl WorkerProcess {
 
     /// Waits until it is ready for a call; returns the payload of the frame that says so.
     pub(crate) async fn ready(&mut self) -> io::Result<Vec<u8>> {
+        // It may have died after its last frame.
+        if self.child.try_wait()?.is_some() {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
         if !self.is_resting {
             return Ok(Vec::new());
         }

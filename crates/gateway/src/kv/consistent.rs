@@ -97,6 +97,10 @@ impl Kv {
             Some(_) => self.expected_stamp(address, request.context.as_ref(), &seen)?,
             None => head_stamp(&seen),
         };
+        let hooked = match plan.runs_hooks() {
+            true => Some(Box::pin(self.hooks_before_delete(&request, &plan)).await?),
+            false => None,
+        };
         let partition = Partition::object(address, true, plan.props.copies);
         let clock = self.issue_above(expected).await?;
         // Race: without its head the next put, by a slower clock, would stamp its entry below the removal.
@@ -109,6 +113,9 @@ impl Kv {
         let gone = Change::Remove { name: view_row_name(&address.key, &SHARED_SLOT.row_name()), stamp: clock };
         self.core.ports.store.apply(Batch::of(self.key_view(address), vec![gone]), &replicas.options).await?;
         self.blobs.releases.release_replaced(blobs_of(&seen)).await;
+        if let Some(hooked) = hooked {
+            self.hooks_after_delete(hooked);
+        }
         Ok(KvDeleteOutcome::Done)
     }
 

@@ -68,6 +68,19 @@ impl Kv {
         let plan = self.plan_request(&request.address.bucket, request.timeout).await?;
         self.check_writable(&plan)?;
         let replicas = self.plan_write(&plan, &request.quorums)?;
+        match plan.runs_hooks() {
+            true => Box::pin(self.put_with_hooks(request, plan, replicas)).await,
+            false => self.put_planned(request, plan, replicas).await,
+        }
+    }
+
+    /// Writes an object as its plan says, without hooks.
+    pub(super) async fn put_planned(
+        &self,
+        request: KvPut,
+        plan: RequestPlan,
+        replicas: ReplicaPlan,
+    ) -> Result<Option<FetchedObject>> {
         check_metadata(&request.content)?;
         check_index(&request.content, &request.address.key)?;
         // Race: two puts with If-None-Match both read an absent key; only a compare-and-set refuses one [invariant 15].

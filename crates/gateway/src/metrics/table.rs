@@ -256,7 +256,7 @@ const UNMEASURED: &str = "
     object_counter_merge object_counter_merge_total object_hll_merge object_hll_merge_total
     object_map_merge object_map_merge_total object_merge object_merge_total object_set_merge object_set_merge_total
     pipeline_active pipeline_create_count pipeline_create_error_count
-    pipeline_create_error_one pipeline_create_one postcommit_fail precommit_fail
+    pipeline_create_error_one pipeline_create_one
     read_repairs read_repairs_total read_repairs_fallback_notfound_count read_repairs_fallback_notfound_one
     read_repairs_fallback_outofdate_count read_repairs_fallback_outofdate_one
     read_repairs_primary_notfound_count read_repairs_primary_notfound_one

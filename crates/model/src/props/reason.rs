@@ -46,6 +46,8 @@ pub enum InvalidReason {
     UnknownProperty,
     /// The value is not a hook name, `{"name"}` or `{"mod","fun"}`. Larder's own: Riak fails at the first write.
     NotValidHook,
+    /// A hook names an Erlang function that is not built in, or gives it a wrong argument. Larder's own.
+    UnknownHookFunction,
     /// The value has none of the forms of a function. Larder's own.
     NotValidFunction,
     /// The value is not text. Larder's own.
@@ -99,6 +101,7 @@ impl InvalidReason {
             Self::NotValidSyncParam => Some("not_valid_sync_param"),
             Self::UnknownProperty => Some("unknown_property"),
             Self::NotValidHook => Some("not_valid_hook"),
+            Self::UnknownHookFunction => Some("unknown_hook_function"),
             Self::NotValidFunction => Some("not_valid_function"),
             Self::NotString => Some("not_string"),
             Self::NotValidRepl => Some("not_valid_repl"),
@@ -138,6 +141,7 @@ impl InvalidReason {
             | Self::NotValidSyncParam
             | Self::UnknownProperty
             | Self::NotValidHook
+            | Self::UnknownHookFunction
             | Self::NotValidFunction
             | Self::NotString
             | Self::NotValidRepl => self.atom().unwrap_or_default(),
@@ -164,6 +168,9 @@ impl InvalidReason {
             Self::NotValidSyncParam => format!("{prop}: not_valid_sync_param"),
             Self::UnknownProperty => format!("{prop} is not a bucket property"),
             Self::NotValidHook => format!("{prop} must be a list of hook names"),
+            Self::UnknownHookFunction => {
+                format!("{prop} names a function that is not built in, or gives it a wrong argument")
+            }
             Self::NotValidFunction => format!("{prop} must be an object with \"mod\" and \"fun\""),
             Self::NotString => format!("{prop} must be a string"),
             Self::NotValidRepl => format!("{prop} must be true, false, realtime, fullsync or both"),

@@ -15,6 +15,7 @@ use serde_json::{Map, Value as Json};
 
 use super::decode::{flag, quoted_in_error};
 use super::effective::EffectiveProps;
+use super::native_hook::{HookStage, is_known_hook};
 use super::reason::{InvalidProp, InvalidReason};
 use super::set::Overrides;
 use super::table::{Defaults, Prop};
@@ -173,6 +174,8 @@ impl<'a> PropsRequest<'a> {
             "hll_precision" => self.hll_precision(prop, json),
             "allow_mult" => self.allow_mult(prop, json),
             "n_val" => self.n_val(prop, json),
+            "precommit" => hooks(prop, json, HookStage::Precommit),
+            "postcommit" => hooks(prop, json, HookStage::Postcommit),
             _ => prop.kind.decode(json).map(Some),
         };
         decision.map(|stored| stored.map(|value| (prop, value)))
@@ -266,6 +269,16 @@ impl<'a> PropsRequest<'a> {
             value if value == Value::Int(self.current.n_val.into()) => Ok(None),
             _ => Err(InvalidReason::ConsistentNVal),
         }
+    }
+}
+
+/// Riak notices an unknown function at the first write, which then fails; here the property is refused.
+fn hooks(prop: &'static Prop, json: &Json, stage: HookStage) -> PropDecision {
+    match prop.kind.decode(json)? {
+        Value::Hooks(hooks) if !hooks.iter().all(|hook| is_known_hook(hook, stage)) => {
+            Err(InvalidReason::UnknownHookFunction)
+        }
+        value => Ok(Some(value)),
     }
 }
 

@@ -8,6 +8,7 @@ use rquickjs::function::Args;
 use rquickjs::promise::PromiseState;
 use rquickjs::{CatchResultExt, CaughtError, Context, Ctx, Function, Object, Persistent, Runtime, Value};
 
+use super::schema::schema_fault;
 use super::{LoadedModules, WorkerSetup};
 use crate::frame::{self, FrameKind};
 use crate::limits::{CALLS_PER_CONTEXT, ERROR_BYTES_MAX, FUNCTIONS_MAX, LOG_LINE_BYTES_MAX, LOG_LINES_MAX, bounded};
@@ -108,10 +109,10 @@ impl JsEngine {
 
     /// Makes ready for the next call, after the answer to this one.
     pub(super) fn rest(&mut self) {
-        if self.shared.is_worn || self.shared.calls >= CALLS_PER_CONTEXT {
-            if let Ok((shared, _)) = JsHeap::hardened(self.heap_bytes, self.stack_bytes, &self.modules) {
-                self.shared = shared;
-            }
+        if (self.shared.is_worn || self.shared.calls >= CALLS_PER_CONTEXT)
+            && let Ok((shared, _)) = JsHeap::hardened(self.heap_bytes, self.stack_bytes, &self.modules)
+        {
+            self.shared = shared;
         }
         if self.has_sources && self.fresh.as_ref().is_none_or(|heap| heap.calls > 0) {
             self.fresh = None;
@@ -136,6 +137,7 @@ impl JsHeap {
         let (set_now, control) = context.with(|ctx| {
             let host = Object::new(ctx.clone())?;
             host.set("log", Function::new(ctx.clone(), log)?)?;
+            host.set("schemaFault", Function::new(ctx.clone(), schema_fault)?)?;
             let prelude: Function = ctx.eval_with_options(PRELUDE, script_options("prelude.js"))?;
             let control: Object = prelude.call((host,))?;
             let set_now: Function = control.get("setNow")?;

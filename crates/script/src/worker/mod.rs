@@ -2,6 +2,7 @@
 
 mod confinement;
 mod engine;
+mod schema;
 
 use std::io;
 use std::process::ExitCode;

@@ -24,6 +24,11 @@
 
   define(global, "ejsLog", function ejsLog(file, text) { host.log(String(file), String(text)); });
 
+  // Larder's own helpers: why a text is not JSON that matches a JSON schema, or undefined where it is.
+  define(global, "Larder", {
+    schemaFault: function (schema, text) { return host.schemaFault(String(schema), String(text)); }
+  });
+
   // The helpers that scripts written for Riak use, as functions of map and reduce phases.
   function isMissing(value) { return Boolean(value) && Boolean(value.not_found); }
   function best(isBetter) {
@@ -156,6 +161,7 @@
       }
       function isProvided(key) { return provided.indexOf(key) >= 0; }
       ownKeys(Riak).forEach(function (key) { names.push("Riak." + key); });
+      names.push("Larder.schemaFault");
       visit(global, "", 0);
       return names;
     }

@@ -15,6 +15,7 @@ mod erlang;
 mod help;
 mod index;
 mod mapreduce;
+mod js_reload;
 mod s3_user;
 mod self_test;
 mod services;

@@ -3,7 +3,7 @@
 use larder_admin_frame::AdminAnswer;
 
 use super::command::{AdminCommand, CommandCall, CommandResult};
-use super::{bucket_type, cluster, help, index, mapreduce, s3_user, self_test, services, stats, transfer, unsupported};
+use super::{bucket_type, cluster, help, index, js_reload, mapreduce, s3_user, self_test, services, stats, transfer, unsupported};
 
 const ANY: usize = usize::MAX;
 
@@ -112,6 +112,7 @@ pub(super) static COMMANDS: &[AdminCommand] = &[
             transfer::import
         )
     },
+    command!("js-reload", (0, ANY), false, "Load the JavaScript modules of --js-dir again", js_reload::js_reload),
     AdminCommand {
         reports_progress: true,
         ..command!("index check", (0, 0), false, "Compare all secondary indexes with all objects", index::check)

@@ -45,7 +45,6 @@ static UNSUPPORTED: &[(&str, UnsupportedReason)] = &[
     ("downgrade-objects", Never("Larder has one form of objects")),
     ("top", Never(ERLANG)),
     ("erl-reload", Never(ERLANG)),
-    ("js-reload", Never(ERLANG)),
 ];
 
 /// The answer to a command that the table does not have.
