@@ -158,9 +158,7 @@ fn a_postcommit_hook_runs_after_the_write_and_its_failure_changes_nothing() {
     let mut client = hooked.client();
     hooked.set("b", &json!({"postcommit": ["H.afterFail", "H.missing", "H.after"]}));
     client.put("/buckets/b/keys/k", "v").expect(204);
-    wait("two failures are counted", Duration::from_secs(20), || {
-        hooked.metric("larder_postcommit_failed_total") == 2
-    });
+    wait("two failures are counted", Duration::from_secs(20), || hooked.metric("larder_postcommit_failed_total") == 2);
     assert_eq!(client.get("/buckets/b/keys/k").expect(200).text(), "v");
 }
 
@@ -245,7 +243,8 @@ const HOSTILE: &str = r#"
 fn hostile_hooks_end_in_time_while_every_other_request_is_answered() {
     let mut hooked = HookedNode::start(&[("evil.js", HOSTILE)], &["--js-timeout", "500ms", "--js-workers", "4"]);
     hooked.set("good", &json!({"precommit": ["fine"]}));
-    let names = ["loop", "sparse", "copy", "find", "regex", "recurse", "allocate", "text", "huge", "deep", "getter", "forever"];
+    let names =
+        ["loop", "sparse", "copy", "find", "regex", "recurse", "allocate", "text", "huge", "deep", "getter", "forever"];
     for name in names {
         hooked.set(name, &json!({"precommit": [format!("Evil.{name}")]}));
     }

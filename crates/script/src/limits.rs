@@ -39,6 +39,8 @@ pub(crate) const FUNCTIONS_MAX: usize = 20_000;
 pub(crate) const CALLS_PER_CONTEXT: u32 = 1000;
 /// How long a worker may take to start and to load the modules.
 pub(crate) const START_TIMEOUT: Duration = Duration::from_secs(10);
+/// Most values of a result: each takes up to a hundred bytes of the server's memory.
+pub(crate) const VALUES_MAX: usize = 1 << 20;
 /// Bytes of arguments that may wait for workers, of all calls together.
 pub(crate) const WAITING_BYTES_MAX: usize = 256 << 20;
 /// Stack of the thread that runs JavaScript: native functions need more than JavaScript may use.

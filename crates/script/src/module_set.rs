@@ -16,7 +16,7 @@ pub(crate) struct ModuleSet {
     pub(crate) count: usize,
     /// The first frame of each of its workers.
     pub(crate) setup: Vec<u8>,
-    /// What its first worker reported.
+    /// The report of its first worker.
     loaded: OnceLock<(HashSet<String>, Vec<String>)>,
 }
 

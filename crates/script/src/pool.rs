@@ -19,7 +19,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout_at};
 
 use crate::frame::{self, FrameKind};
-use crate::limits::{ERROR_BYTES_MAX, START_TIMEOUT, ScriptLimits, WAITING_BYTES_MAX, bounded};
+use crate::limits::{ERROR_BYTES_MAX, START_TIMEOUT, ScriptLimits, VALUES_MAX, WAITING_BYTES_MAX, bounded};
 use crate::module_set::ModuleSet;
 use crate::modules::{fingerprint, read_modules};
 use crate::script_log::ScriptLog;
@@ -30,6 +30,8 @@ use crate::worker_process::{WorkerCommand, WorkerProcess};
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 /// Bytes of one permit of waiting arguments.
 const WAITING_UNIT: usize = 1024;
+/// Most bytes of a result that is parsed on a thread of the runtime.
+const PARSED_AT_ONCE_MAX: usize = 256 << 10;
 /// Most bytes of a worker's first report.
 const REPORT_BYTES_MAX: usize = 16 << 20;
 
@@ -209,10 +211,7 @@ impl PoolInner {
         let log = |line: &[u8]| self.log.write(line, self.clock.monotonic());
         let answer = timeout_at(deadline, worker.call(frame, log)).await;
         let result = match answer {
-            Ok(Ok((FrameKind::Value, json))) => match serde_json::from_slice(&json) {
-                Ok(value) => Ok(value),
-                Err(error) => Err(ScriptError::Threw(format!("the result is not JSON: {error}"))),
-            },
+            Ok(Ok((FrameKind::Value, json))) => parse_result(json).await,
             Ok(Ok((FrameKind::Threw, text))) => Err(ScriptError::Threw(shown(text))),
             Ok(Ok((FrameKind::NoSuchFunction, _))) => Err(ScriptError::NoSuchFunction(String::new())),
             Ok(Ok((FrameKind::TooLarge, _))) => Err(ScriptError::TooLarge),
@@ -243,22 +242,22 @@ impl PoolInner {
         }
         let count = modules.count;
         *self.modules.write() = modules;
-        let mut old: Vec<_> = self.sources.idle.lock().drain(..).collect();
+        let _old: VecDeque<_> = std::mem::take(&mut *self.sources.idle.lock());
         let mut idle = self.named.idle.lock();
-        old.extend(idle.drain(..));
         // It takes the place of one of those, so the lane keeps its bound; a lane without idle workers needs none.
-        if !old.is_empty() {
-            idle.push_back(worker);
-        }
+        let replaces_one = !idle.is_empty();
+        idle.clear();
+        idle.extend(Some(worker).filter(|_| replaces_one));
         Ok(count)
     }
 
     /// Starts a worker with these modules, from a thread that may block.
     fn try_modules(&self, modules: &Arc<ModuleSet>) -> Result<WorkerProcess, String> {
-        let (tell, told) = mpsc::channel();
+        let (report, reports) = mpsc::channel();
         let (settings, modules) = (self.settings.clone(), Arc::clone(modules));
-        self.handle.spawn(async move { tell.send(launch(&settings, &modules).await) });
-        let started = told.recv_timeout(2 * START_TIMEOUT).map_err(|_| "the server has no time for them".to_owned())?;
+        self.handle.spawn(async move { report.send(launch(&settings, &modules).await) });
+        let started =
+            reports.recv_timeout(2 * START_TIMEOUT).map_err(|_| "the server has no time for them".to_owned())?;
         started.map_err(|error| format!("no worker could load them: {error}"))
     }
 }
@@ -300,6 +299,58 @@ async fn watch(inner: Arc<PoolInner>, mut seen: Option<u64>) {
     }
 }
 
+/// Parses a result. A large one takes long, so it is parsed beside the threads of the runtime.
+async fn parse_result(json: Vec<u8>) -> Result<Value, ScriptError> {
+    let parse = |json: &[u8]| match values_in(json) > VALUES_MAX {
+        true => Err(ScriptError::TooLarge),
+        false => {
+            serde_json::from_slice(json).map_err(|error| ScriptError::Threw(format!("the result is not JSON: {error}")))
+        }
+    };
+    if json.len() <= PARSED_AT_ONCE_MAX {
+        return parse(&json);
+    }
+    tokio::task::spawn_blocking(move || parse(&json)).await.unwrap_or(Err(ScriptError::Crashed))
+}
+
+/// At least the number of values in a JSON text: each takes up to fifty times its text in memory.
+fn values_in(json: &[u8]) -> usize {
+    let (mut count, mut in_text, mut escaped) = (1, false, false);
+    for byte in json {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = in_text,
+            b'"' => in_text = !in_text,
+            b',' | b'[' | b'{' | b':' if !in_text => count += 1,
+            _ => {}
+        }
+    }
+    count
+}
+
 fn shown(text: Vec<u8>) -> String {
     bounded(&String::from_utf8_lossy(&text), ERROR_BYTES_MAX).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_counted_outside_of_texts() {
+        for (json, count) in
+            [("1", 1), ("[1,2,3]", 4), (r#"{"a":{"b":[]}}"#, 6), (r#"",[{:\\\",""#, 1), (r#"["\\",1]"#, 3)]
+        {
+            assert_eq!(values_in(json.as_bytes()), count, "{json}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_result_of_too_many_values_is_refused_before_it_takes_memory() {
+        let zeros = |count: usize| format!("[{}0]", "0,".repeat(count)).into_bytes();
+        assert_eq!(parse_result(zeros(VALUES_MAX)).await, Err(ScriptError::TooLarge));
+        assert!(parse_result(zeros(1000)).await.is_ok());
+        let text = format!("\"{}\"", ",".repeat(2 * VALUES_MAX)).into_bytes();
+        assert!(parse_result(text).await.is_ok());
+    }
 }

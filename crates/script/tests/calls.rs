@@ -122,6 +122,35 @@ async fn a_worker_is_confined_and_one_that_is_killed_is_replaced() {
     assert!(!children().contains(&worker));
 }
 
+#[tokio::test]
+async fn schemas_are_checked_and_one_without_an_end_costs_its_own_call() {
+    let _alone = support::alone().await;
+    let test = TestPool::with_modules(1, LIMIT, &[]);
+    let fault =
+        async |schema: &str, text: &str| test.named("Larder.schemaFault", vec![json!(schema), json!(text)]).await;
+    let adult = r#"{"type":"object","required":["name"],"properties":{"age":{"type":"integer","minimum":18}}}"#;
+    assert_eq!(fault(adult, r#"{"name":"Ada","age":36}"#).await, Ok(json!(null)));
+    let young = fault(adult, r#"{"name":"Ada","age":3}"#).await;
+    assert_eq!(young, Ok(json!("the value does not match the schema at \"/age\": 3 is less than the minimum of 18")));
+    for (schema, text, begin) in [
+        (adult, "{", "the value is not JSON: "),
+        (r#"{"type":7}"#, "{}", "the schema is not one: "),
+        (r#"{"$ref":"http://127.0.0.1/other"}"#, "{}", "the schema is not one: "),
+        (r#"{"$ref":"file:///etc/passwd"}"#, "{}", "the schema is not one: "),
+        (r#"{"pattern":"(?=a)"}"#, r#""a""#, "the schema is not one: "),
+    ] {
+        let fault = fault(schema, text).await.unwrap();
+        assert!(fault.as_str().is_some_and(|fault| fault.starts_with(begin)), "{schema}: {fault}");
+    }
+    // Each of these may end in any way; the next call is not harmed by it.
+    for endless in
+        [r##"{"$ref":"#"}"##, r##"{"allOf":[{"$ref":"#"}]}"##, r##"{"$dynamicRef":"#"}"##, r##"{"not":{"$ref":"#"}}"##]
+    {
+        println!("{endless}: {:?}", fault(endless, "{}").await);
+        assert_eq!(fault(adult, r#"{"name":"Ada"}"#).await, Ok(json!(null)), "after {endless}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_caller_that_goes_away_leaves_no_running_script() {
     let _alone = support::alone().await;

@@ -156,14 +156,17 @@ fn node_name(settings: &ServerSettings, at: ListenAddresses<'_>) -> String {
     })
 }
 
-fn gateway_ports(
-    engine: &OpenEngine,
-    clock: Arc<dyn Clock>,
-    actor: u64,
-    scripts: Arc<dyn Scripts>,
-) -> GatewayPorts {
+fn gateway_ports(engine: &OpenEngine, clock: Arc<dyn Clock>, actor: u64, scripts: Arc<dyn Scripts>) -> GatewayPorts {
     let (store, blobs, view) = (engine.store.clone(), engine.blobs.clone(), engine.view.clone());
-    GatewayPorts { store, blobs, actor: ActorId(actor), random: fill_random, clock, engine: view, scripts: Some(scripts) }
+    GatewayPorts {
+        store,
+        blobs,
+        actor: ActorId(actor),
+        random: fill_random,
+        clock,
+        engine: view,
+        scripts: Some(scripts),
+    }
 }
 
 fn gateway_config(settings: &ServerSettings, name: &str, address: Option<SocketAddr>, connections: usize) -> Config {

@@ -3,8 +3,8 @@
 //! reference §1.2, §1.3, §3.)
 
 use bytes::Bytes;
-use hyper::{Method, StatusCode};
 use hyper::header::{HeaderValue, RETRY_AFTER, VARY};
+use hyper::{Method, StatusCode};
 
 use larder_gateway::types::TypeStateError;
 use larder_gateway::{Error, PrecommitRefusal, QuorumParam};

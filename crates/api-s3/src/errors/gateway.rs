@@ -118,6 +118,7 @@ fn of_gateway(error: &larder_gateway::Error) -> S3Error {
         | E::DatatypePut
         | E::DatatypeNeedsSiblings
         | E::IndexTooLarge { .. }
+        | E::Precommit(_)
         | E::Changed
         | E::Context(_)
         | E::TooManySiblings { .. }

@@ -29,6 +29,8 @@ pub use precommit::PrecommitRefusal;
 pub const HOOKED_BYTES_MAX: u64 = 8 << 20;
 /// Bytes of bodies that hooks hold, of all requests and the postcommit queue together.
 const HELD_BYTES_MAX: usize = 256 << 20;
+/// Copies of a body while a script sees it: the bytes, the text in JSON, the frame to the worker, and the returned text.
+const HELD_COPIES: u64 = 4;
 /// Bytes of one permit of them.
 const HELD_UNIT: u64 = 1024;
 /// Objects that wait for postcommit hooks or are in one.
@@ -51,7 +53,7 @@ pub(crate) struct CommitHooks {
 }
 
 /// The memory of an object that hooks hold.
-pub(crate) type HeldMemory = OwnedSemaphorePermit;
+pub(crate) type HookMemory = OwnedSemaphorePermit;
 
 impl CommitHooks {
     pub(crate) fn new(core: Arc<GatewayCore>) -> Self {
@@ -63,12 +65,12 @@ impl CommitHooks {
     ///
     /// # Errors
     /// [`Error::TooLarge`]; [`Error::Overloaded`] when there is none before the deadline.
-    pub(crate) async fn hold(&self, length: Option<u64>, deadline: Instant) -> Result<HeldMemory> {
+    pub(crate) async fn hold(&self, length: Option<u64>, deadline: Instant) -> Result<HookMemory> {
         let bytes = length.unwrap_or(HOOKED_BYTES_MAX);
         if bytes > HOOKED_BYTES_MAX {
             return Err(Error::TooLarge { bytes, max: HOOKED_BYTES_MAX });
         }
-        let units = u32::try_from(bytes.div_ceil(HELD_UNIT).max(1)).unwrap_or(u32::MAX);
+        let units = u32::try_from((HELD_COPIES * bytes).div_ceil(HELD_UNIT).max(1)).unwrap_or(u32::MAX);
         let held = timeout_at(deadline, Arc::clone(&self.held).acquire_many_owned(units)).await;
         held.ok().and_then(std::result::Result::ok).ok_or(Error::Overloaded { retry_after: 1 })
     }

@@ -302,7 +302,10 @@ mod tests {
         assert_eq!(with(|json| json["key"] = json!("x")), "key is another one");
         assert_eq!(with(|json| json["values"] = json!([])), "values is not a list of one value");
         assert_eq!(with(|json| json["values"][0]["data"] = json!({})), "data is not text");
-        assert_eq!(with(|json| json["values"][0]["metadata"]["Links"] = json!([["b"]])), "a link is not [BUCKET, KEY, TAG]");
+        assert_eq!(
+            with(|json| json["values"][0]["metadata"]["Links"] = json!([["b"]])),
+            "a link is not [BUCKET, KEY, TAG]"
+        );
         let unparsable = with(|json| json["values"][0]["metadata"]["index"] = json!({"n_int": "x"}));
         assert_eq!(unparsable, "{field_parsing_failed,{<<\"n_int\">>,<<\"x\">>}}");
         let header = with(|json| json["values"][0]["metadata"]["charset"] = json!("a\r\nb"));

@@ -8,7 +8,7 @@ use larder_model::props::Hook;
 use tokio::time::Instant;
 
 use super::precommit::{HookFailure, refusal_in};
-use super::{CommitHooks, HeldMemory, HookedObject, name_of};
+use super::{CommitHooks, HookMemory, HookedObject, name_of};
 use crate::metrics::Event;
 
 /// How long one hook may wait for a worker and run.
@@ -16,7 +16,7 @@ const HOOK_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl CommitHooks {
     /// Queues the hooks of a written object. A full queue skips them.
-    pub(crate) fn after(self: &Arc<Self>, hooks: Vec<Hook>, object: HookedObject, memory: HeldMemory) {
+    pub(crate) fn after(self: &Arc<Self>, hooks: Vec<Hook>, object: HookedObject, memory: HookMemory) {
         if hooks.is_empty() {
             return;
         }

@@ -35,7 +35,7 @@ impl PrecommitRefusal {
 /// The script behind `larder:json_schema`: it is part of the helpers, so a schema and a value that take long harm nothing.
 const SCHEMA_FUNCTION: &str = "Larder.schemaFault";
 
-/// What a hook decided.
+/// The decision of a hook.
 enum HookDecision {
     Accept,
     Refuse(PrecommitRefusal),

@@ -8,7 +8,7 @@ use larder_model::content::{KvBody, KvContent};
 use super::request_plan::{ReplicaPlan, RequestPlan};
 use super::{FetchedObject, KvDelete, KvPut};
 use crate::body::{PutBody, collect};
-use crate::hooks::{BucketHooks, HOOKED_BYTES_MAX, HeldMemory, HookedObject};
+use crate::hooks::{BucketHooks, HOOKED_BYTES_MAX, HookMemory, HookedObject};
 use crate::kv::Kv;
 use crate::{Error, Feature, Result};
 
@@ -16,7 +16,7 @@ use crate::{Error, Feature, Result};
 pub(super) struct HookedDelete {
     hooks: BucketHooks,
     object: HookedObject,
-    memory: HeldMemory,
+    memory: HookMemory,
 }
 
 impl RequestPlan {
@@ -88,10 +88,13 @@ impl Kv {
     /// The hooks of a bucket, from the catalogue that is current now.
     fn hooks_of(&self, bucket: &BucketAddress) -> BucketHooks {
         let catalogue = self.catalogue.current();
-        BucketHooks { precommit: catalogue.hooks(bucket, "precommit"), postcommit: catalogue.hooks(bucket, "postcommit") }
+        BucketHooks {
+            precommit: catalogue.hooks(bucket, "precommit"),
+            postcommit: catalogue.hooks(bucket, "postcommit"),
+        }
     }
 
-    async fn hold_body(&self, upload: PutBody, plan: &RequestPlan) -> Result<(Bytes, HeldMemory)> {
+    async fn hold_body(&self, upload: PutBody, plan: &RequestPlan) -> Result<(Bytes, HookMemory)> {
         match upload {
             PutBody::Bytes(bytes) => {
                 let memory = self.hooks.hold(Some(bytes.len() as u64), plan.deadline).await?;

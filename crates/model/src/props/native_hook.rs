@@ -37,9 +37,9 @@ impl<'a> NativeHook<'a> {
         match (&*function.function, argument) {
             ("max_size", Some(argument)) => only(argument, "bytes").and_then(Json::as_u64).map(Self::MaxSize),
             ("json", None) => Some(Self::Json),
-            ("json_schema", Some(argument)) => {
-                only(argument, "schema").filter(|schema| schema.is_object() || schema.is_boolean()).map(Self::JsonSchema)
-            }
+            ("json_schema", Some(argument)) => only(argument, "schema")
+                .filter(|schema| schema.is_object() || schema.is_boolean())
+                .map(Self::JsonSchema),
             _ => None,
         }
     }

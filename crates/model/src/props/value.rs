@@ -164,11 +164,9 @@ impl Hook {
             Self::Text(name) => erlang::binary(name),
             Self::Named(name) => members(&[("name", name)]),
             Self::ModFun(fun) => members(&[("mod", &fun.module), ("fun", &fun.function)]),
-            Self::WithArgument { function, argument } => members(&[
-                ("mod", &function.module),
-                ("fun", &function.function),
-                ("arg", &argument.to_string()),
-            ]),
+            Self::WithArgument { function, argument } => {
+                members(&[("mod", &function.module), ("fun", &function.function), ("arg", &argument.to_string())])
+            }
         }
     }
 }

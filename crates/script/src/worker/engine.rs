@@ -59,7 +59,7 @@ struct JsHeap {
     context: Context,
     calls: u32,
     /// An error of the engine itself, such as full memory, may have left it short.
-    is_worn: bool,
+    is_spoiled: bool,
 }
 
 /// The engine of one worker.
@@ -109,7 +109,7 @@ impl JsEngine {
 
     /// Makes ready for the next call, after the answer to this one.
     pub(super) fn rest(&mut self) {
-        if (self.shared.is_worn || self.shared.calls >= CALLS_PER_CONTEXT)
+        if (self.shared.is_spoiled || self.shared.calls >= CALLS_PER_CONTEXT)
             && let Ok((shared, _)) = JsHeap::hardened(self.heap_bytes, self.stack_bytes, &self.modules)
         {
             self.shared = shared;
@@ -143,7 +143,7 @@ impl JsHeap {
             let set_now: Function = control.get("setNow")?;
             Ok::<_, rquickjs::Error>((Persistent::save(&ctx, set_now), Persistent::save(&ctx, control)))
         })?;
-        Ok(Self { set_now, control, context, calls: 0, is_worn: false })
+        Ok(Self { set_now, control, context, calls: 0, is_spoiled: false })
     }
 
     /// A heap with the modules, in which nothing that the engine provides can be changed.
@@ -175,17 +175,17 @@ impl JsHeap {
     fn call(&mut self, callee: Callee, frame: Vec<u8>) -> CallOutcome {
         LOGGED.store(0, Ordering::Relaxed);
         self.calls += 1;
-        let (outcome, is_worn) = self.context.with(|ctx| {
+        let (outcome, is_spoiled) = self.context.with(|ctx| {
             let called = self.call_in(&ctx, callee, frame).catch(&ctx);
             match called {
                 Ok(outcome) => (outcome, false),
                 Err(error) => {
-                    let (text, is_worn) = text_of(&error);
-                    (CallOutcome::Threw(text), is_worn)
+                    let (text, is_spoiled) = text_of(&error);
+                    (CallOutcome::Threw(text), is_spoiled)
                 }
             }
         });
-        self.is_worn |= is_worn;
+        self.is_spoiled |= is_spoiled;
         outcome
     }
 
@@ -214,7 +214,7 @@ impl JsHeap {
             args.push_arg(argument?)?;
         }
         let returned: Value = args.apply(&function)?;
-        // What the call left to do ends with it: no later call runs it.
+        // Jobs that the call left behind end with it: no later call runs them.
         while ctx.execute_pending_job() {}
         let value = match returned.as_promise() {
             None => returned,

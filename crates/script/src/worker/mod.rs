@@ -4,7 +4,7 @@ mod confinement;
 mod engine;
 mod schema;
 
-use std::io;
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use serde::{Deserialize, Serialize};
@@ -61,10 +61,21 @@ pub fn run_worker() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Confines the process, loads the modules, answers calls. A failure ends the process; the pool starts another.
+/// Confines the process, loads the modules, answers calls. Its end, also by a panic, ends the process; the pool starts another.
 fn serve(setup: &WorkerSetup) {
-    let served = confinement::confine(setup).and_then(|()| answer_calls(setup));
-    std::process::exit(i32::from(served.is_err()));
+    let _end = ExitOnDrop;
+    if let Err(error) = confinement::confine(setup).and_then(|()| answer_calls(setup)) {
+        let _ = writeln!(io::stderr(), "script worker: {error}");
+    }
+}
+
+/// Ends the process when it is dropped.
+struct ExitOnDrop;
+
+impl Drop for ExitOnDrop {
+    fn drop(&mut self) {
+        std::process::exit(1);
+    }
 }
 
 fn answer_calls(setup: &WorkerSetup) -> io::Result<()> {

@@ -26,6 +26,7 @@ pub(super) fn reasons(error: &Error) -> String {
         | Error::NotDatatype
         | Error::DatatypePut
         | Error::DatatypeNeedsSiblings
+        | Error::Precommit(_)
         | Error::NotBuilt(_)
         | Error::Type(_)
         | Error::NotReady(_)
