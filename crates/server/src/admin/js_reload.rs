@@ -10,7 +10,7 @@ pub(super) async fn js_reload(call: CommandCall<'_>) -> CommandResult {
     };
     // It waits for a worker that tries the modules.
     match tokio::task::spawn_blocking(move || scripts.reload()).await {
-        Ok(Ok(_)) => Ok(AdminAnswer::done("")),
+        Ok(Ok(_)) => Ok(AdminAnswer::default()),
         Ok(Err(fault)) => Err(AdminAnswer::failed(format!("modules not loaded, the old ones stay in use: {fault}"))),
         Err(_) => Err(AdminAnswer::failed("modules not loaded: the server ends")),
     }
