@@ -131,6 +131,7 @@ fn hooks_run_in_order_and_the_first_refusal_ends_the_write() {
         assert_eq!(client.get("/buckets/b/keys/k").expect(200).text(), "012", "{hooks}");
     }
     assert_eq!(hooked.metric("larder_precommit_failed_total"), 7);
+    assert_eq!(client.get("/stats").expect(200).json()["precommit_fail"], 7);
     // Bytes that JSON cannot hold, and a value that is too large for a script.
     hooked.set("b", &json!({"precommit": ["H.first"]}));
     client.put("/buckets/b/keys/k", b"\xff".to_vec()).expect(403);

@@ -97,6 +97,8 @@ macro_rules! spread {
 }
 
 const REQUESTS: &[Stat] = &[
+    row("precommit_fail", Event::PrecommitFailed.help(), StatSource::Event(Event::PrecommitFailed)),
+    row("postcommit_fail", Event::PostcommitFailed.help(), StatSource::Event(Event::PostcommitFailed)),
     row("node_gets", "Reads of objects in the last minute.", StatSource::LastMinute(KvOp::Get)),
     row("node_gets_total", "Reads of objects since the start.", StatSource::SinceStart(KvOp::Get)),
     of("node_puts", "Writes and deletes of objects in the last minute.", |s, _| s.puts.count.into()),
