@@ -1,5 +1,7 @@
 //! Calls, modules and the processes behind them.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 #[allow(dead_code, reason = "each file of tests uses a part of it")]
 mod support;
 
@@ -118,6 +120,10 @@ async fn a_worker_is_confined_and_one_that_is_killed_is_replaced() {
     assert!(!limit("Max cpu time").starts_with("Max cpu time              unlimited"), "{limits}");
     let killed = std::process::Command::new("kill").args(["-9", &worker]).status().unwrap();
     assert!(killed.success());
+    // The signal takes a moment; a worker that dies in the middle of a call fails that call.
+    let is_running =
+        || std::fs::read_to_string(format!("/proc/{worker}/stat")).is_ok_and(|stat| !stat.contains(") Z "));
+    eventually("the worker ended", || !is_running()).await;
     assert_eq!(test.named("f", vec![]).await, Ok(json!(1)), "a dead worker fails no call");
     assert!(!children().contains(&worker));
 }
