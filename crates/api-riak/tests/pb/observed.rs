@@ -223,7 +223,7 @@ fn properties(client: &mut PbClient) {
     set(109, 21, &pb, &[Number(1, 2), Number(2, 1), Number(5, 0), Number(15, 4_294_967_292)], Empty(22));
     set(112, 21, &pb, &[Number(1, 0)], Error("Invalid bucket properties: [{n_val,not_integer}]"));
     let function = message(&[Bytes(1, b"a"), Bytes(2, b"b")]);
-    let refused = Error("Invalid bucket properties: [{precommit,unknown_hook_function}]");
+    let refused = Error("Invalid bucket properties: [{precommit,{unknown_hook_function,\"a:b is not built in\"}}]");
     let unknown = Instead(Box::new(refused), "a function that can never run is refused when it is set");
     set(113, 21, &[Bytes(1, b"hooked")], &[Bytes(4, &message(&[Bytes(1, &function)])), Number(5, 1)], unknown);
     set(

@@ -45,16 +45,49 @@ impl<'a> NativeHook<'a> {
     }
 }
 
-/// Whether a hook may stand in this list: a name of a script may, a function only where it is built in.
-#[must_use]
-pub fn is_known_hook(hook: &Hook, stage: HookStage) -> bool {
-    match hook {
-        Hook::Text(_) | Hook::Named(_) => true,
-        Hook::ModFun(function) => stage == HookStage::Precommit && NativeHook::of(function, None).is_some(),
-        Hook::WithArgument { function, argument } => {
-            stage == HookStage::Precommit && NativeHook::of(function, Some(argument)).is_some()
+/// Why a function may not stand in a list of hooks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HookFault {
+    /// No built-in hook has the name.
+    NotBuiltIn,
+    /// The built-in hook has another argument, or none.
+    WrongArgument,
+    /// It is built in for the list `precommit` alone.
+    PrecommitOnly,
+}
+
+impl HookFault {
+    /// The end of a sentence that begins with the function.
+    pub(super) const fn text(self) -> &'static str {
+        match self {
+            Self::NotBuiltIn => "is not built in",
+            Self::WrongArgument => "has another argument",
+            Self::PrecommitOnly => "is built in for precommit only",
         }
     }
+}
+
+/// The functions of the built-in hooks.
+const NATIVE_HOOKS: [&str; 3] = ["max_size", "json", "json_schema"];
+
+/// Checks that a hook may stand in this list: a name of a script may, a function only where it is built in.
+///
+/// # Errors
+/// The function as `module:function`, and its fault.
+pub fn check_hook(hook: &Hook, stage: HookStage) -> Result<(), (String, HookFault)> {
+    let (function, argument) = match hook {
+        Hook::Text(_) | Hook::Named(_) => return Ok(()),
+        Hook::ModFun(function) => (function, None),
+        Hook::WithArgument { function, argument } => (function, Some(argument)),
+    };
+    let is_built_in = function.module == NATIVE_HOOK_MODULE && NATIVE_HOOKS.contains(&&*function.function);
+    let fault = match stage {
+        _ if !is_built_in => HookFault::NotBuiltIn,
+        HookStage::Postcommit => HookFault::PrecommitOnly,
+        HookStage::Precommit if NativeHook::of(function, argument).is_none() => HookFault::WrongArgument,
+        HookStage::Precommit => return Ok(()),
+    };
+    Err((format!("{}:{}", function.module, function.function), fault))
 }
 
 /// The value of an object's only member.
@@ -77,19 +110,29 @@ mod tests {
             with("max_size", json!({"bytes": 10})),
             with("json_schema", json!({"schema": {"type": "object"}})),
         ] {
-            assert!(is_known_hook(&known, HookStage::Precommit), "{known:?}");
+            assert_eq!(check_hook(&known, HookStage::Precommit), Ok(()), "{known:?}");
         }
-        for unknown in [
-            Hook::ModFun(function("max_size")),
-            Hook::ModFun(ModFun { module: "riak".into(), function: "json".into() }),
-            with("json", json!({})),
-            with("max_size", json!({"bytes": -1})),
-            with("max_size", json!({"bytes": 1, "other": 2})),
-            with("json_schema", json!({"schema": "object"})),
-            with("none", json!({})),
+        for (refused, name, fault) in [
+            (Hook::ModFun(function("max_size")), "larder:max_size", HookFault::WrongArgument),
+            (
+                Hook::ModFun(ModFun { module: "riak".into(), function: "json".into() }),
+                "riak:json",
+                HookFault::NotBuiltIn,
+            ),
+            (with("json", json!({})), "larder:json", HookFault::WrongArgument),
+            (with("max_size", json!({"bytes": -1})), "larder:max_size", HookFault::WrongArgument),
+            (with("max_size", json!({"bytes": 1, "other": 2})), "larder:max_size", HookFault::WrongArgument),
+            (with("json_schema", json!({"schema": "object"})), "larder:json_schema", HookFault::WrongArgument),
+            (with("none", json!({})), "larder:none", HookFault::NotBuiltIn),
         ] {
-            assert!(!is_known_hook(&unknown, HookStage::Precommit), "{unknown:?}");
+            assert_eq!(check_hook(&refused, HookStage::Precommit), Err((name.into(), fault)), "{refused:?}");
         }
-        assert!(!is_known_hook(&Hook::ModFun(function("json")), HookStage::Postcommit));
+        let late = check_hook(&Hook::ModFun(function("json")), HookStage::Postcommit);
+        assert_eq!(late, Err(("larder:json".into(), HookFault::PrecommitOnly)));
+        for name in NATIVE_HOOKS {
+            let arguments = [None, Some(json!({"bytes": 1})), Some(json!({"schema": {}}))];
+            let is_known = arguments.iter().any(|one| NativeHook::of(&function(name), one.as_ref()).is_some());
+            assert!(is_known, "{name}");
+        }
     }
 }

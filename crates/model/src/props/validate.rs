@@ -15,7 +15,7 @@ use serde_json::{Map, Value as Json};
 
 use super::decode::{flag, quoted_in_error};
 use super::effective::EffectiveProps;
-use super::native_hook::{HookStage, is_known_hook};
+use super::native_hook::{HookStage, check_hook};
 use super::reason::{InvalidProp, InvalidReason};
 use super::set::Overrides;
 use super::table::{Defaults, Prop};
@@ -274,12 +274,12 @@ impl<'a> PropsRequest<'a> {
 
 /// Riak notices an unknown function at the first write, which then fails; here the property is refused.
 fn hooks(prop: &'static Prop, json: &Json, stage: HookStage) -> PropDecision {
-    match prop.kind.decode(json)? {
-        Value::Hooks(hooks) if !hooks.iter().all(|hook| is_known_hook(hook, stage)) => {
-            Err(InvalidReason::UnknownHookFunction)
-        }
-        value => Ok(Some(value)),
+    let value = prop.kind.decode(json)?;
+    if let Value::Hooks(hooks) = &value {
+        let checked = hooks.iter().try_for_each(|hook| check_hook(hook, stage));
+        checked.map_err(|(function, fault)| InvalidReason::UnknownHookFunction { function, fault })?;
     }
+    Ok(Some(value))
 }
 
 #[cfg(test)]
