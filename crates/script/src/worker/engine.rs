@@ -257,7 +257,7 @@ fn is_identifier(name: &str) -> bool {
 /// The text of an error, and whether it is one of the engine itself.
 fn text_of(error: &CaughtError<'_>) -> (String, bool) {
     match error {
-        CaughtError::Error(error) => (error.to_string(), false),
+        CaughtError::Error(error) => (error.to_string(), matches!(error, rquickjs::Error::Allocation)),
         CaughtError::Exception(exception) => {
             let object = exception.as_object();
             // A getter may throw or loop here, as in the rest of the call.
@@ -293,5 +293,16 @@ fn log(file: String, text: String) {
         let payload = serde_json::to_vec(&line).unwrap_or_default();
         // A broken pipe ends the process soon.
         let _ = frame::write(io::stdout().lock(), FrameKind::Log, &payload);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_heap_that_had_no_memory_for_a_call_is_replaced() {
+        assert!(text_of(&CaughtError::Error(rquickjs::Error::Allocation)).1);
+        assert!(!text_of(&CaughtError::Error(rquickjs::Error::new_from_js("text", "number"))).1);
     }
 }
