@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::os::fd::AsFd;
 
+use nix::sys::signal::{SigSet, Signal};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::time::{ClockId, clock_gettime};
@@ -23,6 +24,13 @@ pub(super) fn close_inherited() -> io::Result<()> {
         let _ = nix::unistd::close(number);
     }
     Ok(())
+}
+
+/// Blocks the signals that end a service, in all threads that start from here: a server that is told to end lets its requests
+/// end first, and they need their scripts. The worker ends with its pipe.
+pub(super) fn ignore_signals() -> io::Result<()> {
+    let signals: SigSet = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP].into_iter().collect();
+    Ok(signals.thread_block()?)
 }
 
 /// Forbids new files, sockets, processes and core dumps, and bounds the address space and the CPU time.
