@@ -22,7 +22,7 @@ pub struct ScriptCall {
     pub function: ScriptFunction,
     /// Its arguments.
     pub arguments: Vec<Value>,
-    /// When the call is ended by force; the engine's own limit applies where it is earlier.
+    /// How long the call may wait for a worker. From then on the engine's own limit counts: no deadline of a client kills one.
     pub deadline: Instant,
 }
 
@@ -34,6 +34,14 @@ pub trait Scripts: Send + Sync {
     /// # Errors
     /// [`ScriptError`]. No effect remains of a failed call.
     async fn call(&self, call: ScriptCall) -> Result<Value, ScriptError>;
+
+    /// As [`Self::call`], for work that no client waits for: it leaves a worker to the calls of requests.
+    ///
+    /// # Errors
+    /// As [`Self::call`].
+    async fn call_in_background(&self, call: ScriptCall) -> Result<Value, ScriptError> {
+        self.call(call).await
+    }
 
     /// Reads the modules again and returns their number. It blocks for seconds at most, so async code calls it on a blocking
     /// thread. The modules in use stay when it fails.

@@ -5,7 +5,7 @@ use std::time::Duration;
 /// Bounds of each call, and of the worker that runs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ScriptLimits {
-    /// Longest call; the earlier of this and the caller's deadline counts.
+    /// Longest call, from the moment that it has a worker.
     pub call: Duration,
     /// Most memory of one JavaScript heap, in bytes. A worker has two: one for modules, one for the source of a call.
     pub heap: usize,
@@ -39,6 +39,8 @@ pub(crate) const FUNCTIONS_MAX: usize = 20_000;
 pub(crate) const CALLS_PER_CONTEXT: u32 = 1000;
 /// How long a worker may take to start and to load the modules.
 pub(crate) const START_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a worker may take after a call until it is ready for the next one.
+pub(crate) const READY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Most values of a result: each takes up to a hundred bytes of the server's memory.
 pub(crate) const VALUES_MAX: usize = 1 << 20;
 /// Bytes of arguments that may wait for workers, of all calls together.

@@ -1,4 +1,6 @@
 //! The pool of workers: two lanes, so that a client's sources never take the workers of hooks.
+//!
+//! Calls that no client waits for leave one worker of the named lane to the others; of a lane of one they have a lane beside it.
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,10 +18,12 @@ use serde_json::Value;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::frame::{self, FrameKind};
-use crate::limits::{ERROR_BYTES_MAX, START_TIMEOUT, ScriptLimits, VALUES_MAX, WAITING_BYTES_MAX, bounded};
+use crate::limits::{
+    ERROR_BYTES_MAX, READY_TIMEOUT, START_TIMEOUT, ScriptLimits, VALUES_MAX, WAITING_BYTES_MAX, bounded,
+};
 use crate::module_set::ModuleSet;
 use crate::modules::{fingerprint, read_modules};
 use crate::script_log::ScriptLog;
@@ -66,6 +70,10 @@ struct PoolInner {
     reloading: Mutex<()>,
     named: Lane,
     sources: Lane,
+    /// For calls in the background, where `named` has one worker.
+    background: Lane,
+    /// Calls in the background that may have a worker or wait in a lane.
+    background_calls: Semaphore,
     waiting_bytes: Semaphore,
     log: ScriptLog,
 }
@@ -107,6 +115,8 @@ impl ScriptPool {
             reloading: Mutex::new(()),
             named: Lane::new(settings.workers),
             sources: Lane::new(settings.workers),
+            background: Lane::new(1),
+            background_calls: Semaphore::new(settings.workers.saturating_sub(1).max(1)),
             waiting_bytes: Semaphore::new(WAITING_BYTES_MAX / WAITING_UNIT),
             log: ScriptLog::default(),
             settings,
@@ -131,7 +141,24 @@ impl Drop for ScriptPool {
 #[async_trait]
 impl Scripts for ScriptPool {
     async fn call(&self, call: ScriptCall) -> Result<Value, ScriptError> {
-        self.inner.call(call).await
+        let lane = match &call.function {
+            ScriptFunction::Named(_) => &self.inner.named,
+            ScriptFunction::Source(_) => &self.inner.sources,
+        };
+        self.inner.call(lane, call).await
+    }
+
+    async fn call_in_background(&self, call: ScriptCall) -> Result<Value, ScriptError> {
+        let inner = &self.inner;
+        // Before the lane: calls that wait here stand in front of no other.
+        let permit = timeout_at(call.deadline, inner.background_calls.acquire()).await;
+        let _permit = permit.ok().and_then(Result::ok).ok_or(ScriptError::Unavailable)?;
+        let lane = match &call.function {
+            ScriptFunction::Named(_) if inner.settings.workers > 1 => &inner.named,
+            ScriptFunction::Named(_) => &inner.background,
+            ScriptFunction::Source(_) => &inner.sources,
+        };
+        inner.call(lane, call).await
     }
 
     fn reload(&self) -> Result<usize, String> {
@@ -144,10 +171,10 @@ impl Scripts for ScriptPool {
 }
 
 impl PoolInner {
-    async fn call(&self, call: ScriptCall) -> Result<Value, ScriptError> {
-        let (lane, kind, function) = match &call.function {
-            ScriptFunction::Named(name) => (&self.named, FrameKind::CallNamed, name),
-            ScriptFunction::Source(source) => (&self.sources, FrameKind::CallSource, source),
+    async fn call(&self, lane: &Lane, call: ScriptCall) -> Result<Value, ScriptError> {
+        let (kind, function) = match &call.function {
+            ScriptFunction::Named(name) => (FrameKind::CallNamed, name),
+            ScriptFunction::Source(source) => (FrameKind::CallSource, source),
         };
         let now = self.clock.now().0 / 1000;
         let payload = serde_json::to_vec(&CallPayload { function, now, arguments: &call.arguments });
@@ -159,9 +186,11 @@ impl PoolInner {
         let waiting = self.waiting_bytes.try_acquire_many(units).map_err(|_| ScriptError::Unavailable)?;
         let permit = timeout_at(call.deadline, lane.permits.acquire()).await;
         let permit = permit.ok().and_then(Result::ok).ok_or(ScriptError::Unavailable)?;
-        let worker = self.worker(lane, call.deadline).await.ok_or(ScriptError::Unavailable)?;
-        let deadline = call.deadline.min(Instant::now() + self.settings.limits.call);
-        let result = self.run(lane, worker, &frame, deadline, permit).await;
+        if Instant::now() >= call.deadline {
+            return Err(ScriptError::Unavailable);
+        }
+        let worker = self.worker(lane).await.ok_or(ScriptError::Unavailable)?;
+        let result = self.run(lane, worker, &frame, permit).await;
         drop(waiting);
         match result {
             Err(ScriptError::NoSuchFunction(_)) => Err(ScriptError::NoSuchFunction(function.clone())),
@@ -170,16 +199,21 @@ impl PoolInner {
     }
 
     /// A worker of the lane that is ready and has the modules in use: an idle one, or a new one.
-    async fn worker(&self, lane: &Lane, deadline: Instant) -> Option<WorkerProcess> {
-        let modules = Arc::clone(&self.modules.read());
+    async fn worker(&self, lane: &Lane) -> Option<WorkerProcess> {
         loop {
-            let Some(mut worker) = lane.idle.lock().pop_front() else {
-                return timeout_at(deadline, self.start_worker(&modules)).await.ok()?;
+            let modules = Arc::clone(&self.modules.read());
+            let idle = lane.idle.lock().pop_front();
+            let (worker, is_ready) = match idle {
+                // One that died, or that takes too long to get ready, fails no call: another is started.
+                Some(mut worker) => {
+                    let ready = worker.generation == modules.generation
+                        && matches!(timeout(READY_TIMEOUT, worker.ready()).await, Ok(Ok(_)));
+                    (worker, ready)
+                }
+                None => (self.start_worker(&modules).await?, true),
             };
-            // One that died, or that takes too long to get ready, fails no call: another is started.
-            let is_ready = worker.generation == modules.generation
-                && matches!(timeout_at(deadline, worker.ready()).await, Ok(Ok(_)));
-            if is_ready {
+            // Race: after a reload returned, no call runs the code before it: the modules may have changed meanwhile.
+            if is_ready && worker.generation == self.modules.read().generation {
                 return Some(worker);
             }
             worker.kill().await;
@@ -205,11 +239,10 @@ impl PoolInner {
         lane: &Lane,
         mut worker: WorkerProcess,
         frame: &[u8],
-        deadline: Instant,
         permit: SemaphorePermit<'_>,
     ) -> Result<Value, ScriptError> {
         let log = |line: &[u8]| self.log.write(line, self.clock.monotonic());
-        let answer = timeout_at(deadline, worker.call(frame, log)).await;
+        let answer = timeout(self.settings.limits.call, worker.call(frame, log)).await;
         let result = match answer {
             Ok(Ok((FrameKind::Value, json))) => parse_result(json).await,
             Ok(Ok((FrameKind::Threw, text))) => Err(ScriptError::Threw(shown(text))),
@@ -242,7 +275,7 @@ impl PoolInner {
         }
         let count = modules.count;
         *self.modules.write() = modules;
-        let _old: VecDeque<_> = std::mem::take(&mut *self.sources.idle.lock());
+        let _old = [&self.sources, &self.background].map(|lane| std::mem::take(&mut *lane.idle.lock()));
         let mut idle = self.named.idle.lock();
         // It takes the place of one of those, so the lane keeps its bound; a lane without idle workers needs none.
         let replaces_one = !idle.is_empty();
@@ -271,14 +304,18 @@ async fn launch(settings: &ScriptSettings, modules: &ModuleSet) -> io::Result<Wo
         modules.note(&worker.ready().await?);
         Ok(worker)
     };
-    tokio::time::timeout(START_TIMEOUT, starting).await?
+    timeout(START_TIMEOUT, starting).await?
 }
 
 /// Loads the modules again when a file of the folder was added, changed or removed.
 async fn watch(inner: Arc<PoolInner>, mut seen: Option<u64>) {
     // The first worker tells which functions there are.
     let modules = Arc::clone(&inner.modules.read());
-    if let Some(worker) = inner.start_worker(&modules).await {
+    // A call that came first has started one.
+    if let Ok(_permit) = inner.named.permits.acquire().await
+        && inner.named.idle.lock().is_empty()
+        && let Some(worker) = inner.start_worker(&modules).await
+    {
         inner.named.idle.lock().push_back(worker);
     }
     drop(modules);

@@ -7,7 +7,7 @@ mod support;
 
 use std::time::Duration;
 
-use larder_gateway::{ScriptError, ScriptFunction, Scripts as _};
+use larder_gateway::{ScriptCall, ScriptError, ScriptFunction, Scripts as _};
 use serde_json::json;
 use support::{TestPool, call, children, eventually};
 
@@ -170,4 +170,103 @@ async fn a_caller_that_goes_away_leaves_no_running_script() {
     assert_eq!(next, Ok(json!(1)), "the lane of one worker is free at once");
     drop(test);
     eventually("no process is left", || children().is_empty()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_in_the_background_leave_a_worker_to_those_that_a_client_waits_for() {
+    let _alone = support::alone().await;
+    let module = "function loop() { for (;;) {} } function f() { return 1; }";
+    for workers in [1, 2, 3] {
+        let test = TestPool::with_modules(workers, Duration::from_secs(60), &[("a.js", module)]);
+        let background = |name: &str| {
+            let (pool, function) = (test.pool.clone(), ScriptFunction::Named(name.into()));
+            let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
+            tokio::spawn(
+                async move { pool.call_in_background(ScriptCall { function, arguments: vec![], deadline }).await },
+            )
+        };
+        assert_eq!(background("f").await.unwrap(), Ok(json!(1)));
+        let loops: Vec<_> = (0..2 * workers + 1).map(|_| background("loop")).collect();
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        for _ in 0..3 {
+            let called = tokio::time::timeout(Duration::from_secs(30), test.named("f", vec![])).await;
+            assert_eq!(called, Ok(Ok(json!(1))), "{workers}");
+        }
+        for looping in loops {
+            looping.abort();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deadline_of_a_client_that_passed_kills_no_worker() {
+    let _alone = support::alone().await;
+    let module =
+        "function f() { return 1; } function slow() { var n = 0; for (var i = 0; i < 3e6; i++) n += i; return 2; }";
+    let test = TestPool::with_modules(1, Duration::from_secs(30), &[("a.js", module)]);
+    assert_eq!(test.named("f", vec![]).await, Ok(json!(1)));
+    let workers = children();
+    let with = async |name: &str, deadline: tokio::time::Instant| {
+        test.pool.call(ScriptCall { function: ScriptFunction::Named(name.into()), arguments: vec![], deadline }).await
+    };
+    let now = tokio::time::Instant::now();
+    assert_eq!(with("f", now).await, Err(ScriptError::Unavailable));
+    let slow = with("slow", tokio::time::Instant::now() + Duration::from_millis(5)).await;
+    assert!(matches!(slow, Ok(_) | Err(ScriptError::Unavailable)), "{slow:?}");
+    assert_eq!(test.named("f", vec![]).await, Ok(json!(1)));
+    assert_eq!(children(), workers, "the same process");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_outlives_the_signals_that_end_the_service() {
+    let _alone = support::alone().await;
+    let test = TestPool::with_modules(1, LIMIT, &[("a.js", "function f() { return 1; }")]);
+    assert_eq!(test.named("f", vec![]).await, Ok(json!(1)));
+    let workers = children();
+    for signal in ["-TERM", "-INT", "-HUP"] {
+        assert!(std::process::Command::new("kill").args([signal, &workers[0]]).status().unwrap().success());
+    }
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert_eq!(test.named("f", vec![]).await, Ok(json!(1)));
+    assert_eq!(children(), workers);
+    drop(test);
+    eventually("it ends with its pipe", || children().is_empty()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pool_has_no_more_processes_than_its_lane_has_workers() {
+    let _alone = support::alone().await;
+    for _ in 0..5 {
+        // The pool starts its first worker while the first calls arrive.
+        let test = TestPool::with_modules(1, LIMIT, &[("a.js", "function f() { return 1; }")]);
+        for _ in 0..3 {
+            assert_eq!(test.named("f", vec![]).await, Ok(json!(1)));
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        assert_eq!(children().len(), 1);
+        drop(test);
+        eventually("no process is left", || children().is_empty()).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_call_after_a_reload_runs_the_code_before_it() {
+    let _alone = support::alone().await;
+    let test = TestPool::with_modules(2, LIMIT, &[("a.js", "function f() { return 0; }")]);
+    for generation in 1..10 {
+        // A call that is being given a worker meanwhile, such as a new one.
+        let calls: Vec<_> = (0..2)
+            .map(|_| {
+                let pool = test.pool.clone();
+                tokio::spawn(async move { call(&pool, ScriptFunction::Named("f".into()), vec![]).await })
+            })
+            .collect();
+        std::fs::write(test.dir.path().join("a.js"), format!("function f() {{ return {generation}; }}")).unwrap();
+        let pool = test.pool.clone();
+        tokio::task::spawn_blocking(move || pool.reload()).await.unwrap().unwrap();
+        assert_eq!(test.named("f", vec![]).await, Ok(json!(generation)));
+        for call in calls {
+            assert!(call.await.unwrap().is_ok());
+        }
+    }
 }
