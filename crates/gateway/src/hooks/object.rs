@@ -13,6 +13,8 @@ use larder_model::content::{KvBody, KvContent, Link, Term};
 use larder_model::terms;
 use serde_json::{Map, Value, json};
 
+use super::HOOKED_BYTES_MAX;
+
 /// An object on its way into the store, or a delete.
 #[derive(Debug, Clone)]
 pub(crate) struct HookedObject {
@@ -110,6 +112,9 @@ impl HookedObject {
         let sent = &sent["values"][0];
         let metadata = value.get("metadata").and_then(Value::as_object).ok_or("metadata is not an object")?;
         let data = value.get("data").and_then(Value::as_str).ok_or("data is not text")?;
+        if data.len() as u64 > HOOKED_BYTES_MAX {
+            return Err(format!("data has {} bytes, more than {HOOKED_BYTES_MAX}", data.len()));
+        }
         if sent["data"] != data {
             self.content.body = KvBody::Inline(Bytes::copy_from_slice(data.as_bytes()));
         }
@@ -168,14 +173,14 @@ fn link_of(json: &Value) -> Result<Link, String> {
     }
 }
 
-/// A term as Riak shows it: integers as numbers.
+/// The greatest integer that JavaScript holds exactly.
+const EXACT_MAX: u64 = (1 << 53) - 1;
+
+/// A term as Riak shows it: integers as numbers. Those that JavaScript would round are text, which a hook hands on unchanged.
 fn term_json(field: &[u8], value: &[u8]) -> Result<Value, String> {
     let value = text_of("index", value)?;
-    match field.ends_with(b"_int") {
-        // With any number of digits.
-        true => serde_json::from_str(&value).map_err(|_| "an index term is not a number".to_owned()),
-        false => Ok(value.into()),
-    }
+    let number = value.parse::<i64>().ok().filter(|number| number.unsigned_abs() <= EXACT_MAX);
+    Ok(number.filter(|_| field.ends_with(b"_int")).map_or_else(|| value.into(), Value::from))
 }
 
 fn terms_of(index: Option<&Map<String, Value>>) -> Result<Vec<Term>, String> {
@@ -262,7 +267,7 @@ mod tests {
 
     #[test]
     fn an_object_has_the_form_that_riaks_hooks_saw() {
-        let expected = r#"{"bucket_type":"t","bucket":"b","key":"k","vclock":"Y29udGV4dA==","values":[{"metadata":{"content-type":"text/plain","X-Riak-Last-Modified":"Thu, 01 Jan 1970 00:00:00 GMT","Links":[["b","other","next"]],"index":{"a_bin":["x","y"],"n_int":123456789012345678901},"X-Riak-Meta":{"X-Riak-Meta-Color":"red"}},"data":"value"}]}"#;
+        let expected = r#"{"bucket_type":"t","bucket":"b","key":"k","vclock":"Y29udGV4dA==","values":[{"metadata":{"content-type":"text/plain","X-Riak-Last-Modified":"Thu, 01 Jan 1970 00:00:00 GMT","Links":[["b","other","next"]],"index":{"a_bin":["x","y"],"n_int":"123456789012345678901"},"X-Riak-Meta":{"X-Riak-Meta-Color":"red"}},"data":"value"}]}"#;
         assert_eq!(object().to_json().unwrap().to_string(), expected);
         let delete = HookedObject { content: KvContent::default(), is_delete: true, ..object() };
         let json = delete.to_json().unwrap();
@@ -288,6 +293,43 @@ mod tests {
         assert_eq!(shown["values"][0]["metadata"]["X-Riak-Meta"], json!({"X-Riak-Meta-Size": "9"}));
         assert_eq!((taken.body(), taken.content.links.len()), (&Bytes::from_static(b"new"), 0));
         assert_eq!(taken.content.content_type.as_deref(), Some(&b"application/json"[..]));
+    }
+
+    #[test]
+    fn javascript_rounds_no_integer_term_of_an_object() {
+        let term = |value: &'static str| Term { field: "n_int".into(), value: value.into() };
+        let values = [
+            "9007199254740991",
+            "-9007199254740991",
+            "9007199254740992",
+            "-9223372036854775808",
+            "1234567890123456789012",
+        ];
+        let content = KvContent { terms: values.map(term).into(), ..object().content };
+        let mut hooked = HookedObject { content, ..object() };
+        let sent = hooked.to_json().unwrap();
+        let shown = &sent["values"][0]["metadata"]["index"]["n_int"];
+        let expected = json!([9007199254740991_i64, -9007199254740991_i64, values[2], values[3], values[4]]);
+        assert_eq!(*shown, expected);
+        // Another term is changed, so the hook's values of these are parsed.
+        let mut changed = sent.clone();
+        changed["values"][0]["metadata"]["index"]["a_bin"] = json!("new");
+        hooked.take_over(&changed, &sent).unwrap();
+        let kept: Vec<_> =
+            hooked.content.terms.iter().filter(|term| term.field == "n_int").map(|term| &term.value).collect();
+        assert_eq!(kept, values.map(Bytes::from).iter().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_hook_makes_no_value_larger_than_a_client_may_put() {
+        let sent = object().to_json().unwrap();
+        let with = |length: u64| {
+            let mut returned = sent.clone();
+            returned["values"][0]["data"] = "x".repeat(length as usize).into();
+            object().take_over(&returned, &sent)
+        };
+        assert_eq!(with(HOOKED_BYTES_MAX), Ok(()));
+        assert_eq!(with(HOOKED_BYTES_MAX + 1), Err("data has 8388609 bytes, more than 8388608".into()));
     }
 
     #[test]
