@@ -20,15 +20,18 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
 use crate::gateway_core::GatewayCore;
-use crate::{Error, Result, ScriptError};
+use crate::{Error, Result};
 
 pub(crate) use object::HookedObject;
+pub(crate) use postcommit::HookedWrite;
 pub use precommit::PrecommitRefusal;
 
 /// Largest body in a bucket with hooks: it is in memory, and a script gets it as JSON.
 pub const HOOKED_BYTES_MAX: u64 = 8 << 20;
-/// Bytes of bodies that hooks hold, of all requests and the postcommit queue together.
+/// Bytes of bodies that precommit hooks hold, of all requests together.
 const HELD_BYTES_MAX: usize = 256 << 20;
+/// Bytes of bodies in the postcommit queue. Apart from the former: no put waits for postcommit hooks of others.
+const POSTCOMMIT_BYTES_MAX: usize = 64 << 20;
 /// Copies of a body while a script sees it: the bytes, the text in JSON, the frame to the worker, and the returned text.
 const HELD_COPIES: u64 = 4;
 /// Bytes of one permit of them.
@@ -50,6 +53,7 @@ pub(crate) struct CommitHooks {
     core: Arc<GatewayCore>,
     held: Arc<Semaphore>,
     postcommit: Arc<Semaphore>,
+    postcommit_bytes: Arc<Semaphore>,
 }
 
 /// The memory of an object that hooks hold.
@@ -57,8 +61,9 @@ pub(crate) type HookMemory = OwnedSemaphorePermit;
 
 impl CommitHooks {
     pub(crate) fn new(core: Arc<GatewayCore>) -> Self {
-        let held = Arc::new(Semaphore::new(HELD_BYTES_MAX / HELD_UNIT as usize));
-        Self { core, held, postcommit: Arc::new(Semaphore::new(POSTCOMMIT_MAX)) }
+        let of_bytes = |bytes: usize| Arc::new(Semaphore::new(bytes / HELD_UNIT as usize));
+        let (held, postcommit_bytes) = (of_bytes(HELD_BYTES_MAX), of_bytes(POSTCOMMIT_BYTES_MAX));
+        Self { core, held, postcommit: Arc::new(Semaphore::new(POSTCOMMIT_MAX)), postcommit_bytes }
     }
 
     /// Waits for memory for a body; one of unknown length takes the most that it may have.
@@ -70,9 +75,20 @@ impl CommitHooks {
         if bytes > HOOKED_BYTES_MAX {
             return Err(Error::TooLarge { bytes, max: HOOKED_BYTES_MAX });
         }
-        let units = u32::try_from((HELD_COPIES * bytes).div_ceil(HELD_UNIT).max(1)).unwrap_or(u32::MAX);
+        let units = units_of(HELD_COPIES * bytes);
         let held = timeout_at(deadline, Arc::clone(&self.held).acquire_many_owned(units)).await;
         held.ok().and_then(std::result::Result::ok).ok_or(Error::Overloaded { retry_after: 1 })
+    }
+
+    /// Takes memory for a body that hooks made larger than the copies that were held.
+    ///
+    /// # Errors
+    /// [`Error::Overloaded`] at once: a request that holds memory must not wait for more.
+    pub(crate) fn hold_grown(&self, memory: &mut HookMemory, bytes: usize) -> Result<()> {
+        let held = u32::try_from(memory.num_permits()).unwrap_or(u32::MAX);
+        let more = Arc::clone(&self.held).try_acquire_many_owned(units_of(bytes as u64).saturating_sub(held));
+        memory.merge(more.map_err(|_| Error::Overloaded { retry_after: 1 })?);
+        Ok(())
     }
 
     /// Waits until the postcommit queue is empty, `most` at most.
@@ -95,6 +111,11 @@ impl CommitHooks {
     }
 }
 
+/// Permits for this many bytes.
+fn units_of(bytes: u64) -> u32 {
+    u32::try_from(bytes.div_ceil(HELD_UNIT).max(1)).unwrap_or(u32::MAX)
+}
+
 /// The name of a hook for logs and error terms.
 fn name_of(hook: &Hook) -> String {
     match hook {
@@ -103,9 +124,4 @@ fn name_of(hook: &Hook) -> String {
             format!("{}:{}", function.module, function.function)
         }
     }
-}
-
-/// Whether a later attempt may succeed where this one did not.
-fn is_for_the_moment(error: &ScriptError) -> bool {
-    matches!(error, ScriptError::Unavailable)
 }

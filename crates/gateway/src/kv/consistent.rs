@@ -16,6 +16,7 @@ use super::delete::nothing_to_delete;
 use super::request_plan::{ReplicaPlan, RequestPlan};
 use super::{FetchedObject, KvDelete, KvDeleteOutcome, KvPut};
 use crate::blobs::lease::ReferenceLease;
+use crate::hooks::HookedWrite;
 use crate::kv::Kv;
 use crate::{Error, Result};
 
@@ -25,6 +26,7 @@ impl Kv {
         request: KvPut,
         plan: RequestPlan,
         replicas: ReplicaPlan,
+        hooked: Option<Box<HookedWrite>>,
     ) -> Result<Option<FetchedObject>> {
         let KvPut { address, context, content, upload, return_body, .. } = request;
         let address = &address;
@@ -50,6 +52,10 @@ impl Kv {
                 return Err(error);
             }
         };
+        // Before the steps that may fail although the object is written [invariant 128].
+        if let Some(hooked) = hooked {
+            self.hooks.after(*hooked);
+        }
         lease.end();
         self.remove_replaced_terms(address, write, &seen, replicas).await;
         // Crash: only after the swap, since a crash before it leaves the old head, which needs its bytes [invariant 94].
@@ -108,14 +114,14 @@ impl Kv {
         let (policy, vector) = (ConflictPolicy::LastWriteWins, VersionVector::default());
         let write = KeyWrite::delete(policy, SHARED_SLOT, clock, expiry, vector, Vec::new());
         self.compare_and_set(&partition, expected, &write, replicas).await?;
+        if let Some(hooked) = hooked {
+            self.hooks.after(hooked);
+        }
         // Crash: entry after head. A crash in between leaves an entry that listings check and hide [invariant 30].
         self.remove_replaced_terms(address, write, &seen, replicas).await;
         let gone = Change::Remove { name: view_row_name(&address.key, &SHARED_SLOT.row_name()), stamp: clock };
         self.core.ports.store.apply(Batch::of(self.key_view(address), vec![gone]), &replicas.options).await?;
         self.blobs.releases.release_replaced(blobs_of(&seen)).await;
-        if let Some(hooked) = hooked {
-            self.hooks_after_delete(hooked);
-        }
         Ok(KvDeleteOutcome::Done)
     }
 

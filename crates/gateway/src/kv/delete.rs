@@ -53,6 +53,7 @@ impl Kv {
                 let seen = self.resolve_rows(&plan, rows)?;
                 let counter = Box::pin(self.counter_shown_for(&seen, address, &plan, reading)).await?;
                 if counter.is_some() && request.context.is_none() {
+                    self.check_datatype_hooks(&plan)?;
                     return Box::pin(self.delete_datatype(&request, &plan, replicas)).await;
                 }
                 self.check_conditions(&request.conditions, counter.as_ref().unwrap_or(&seen))?;
@@ -80,7 +81,7 @@ impl Kv {
         let target = WriteTarget { address, plan: &plan, replicas };
         self.write_tombstone(target, basis, guard).await?;
         if let Some(hooked) = hooked {
-            self.hooks_after_delete(hooked);
+            self.hooks.after(hooked);
         }
         if request.context.is_none() {
             // The counter would be seen again.

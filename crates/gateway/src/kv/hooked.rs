@@ -4,20 +4,14 @@ use bytes::Bytes;
 use larder_model::address::BucketAddress;
 use larder_model::causality::ConflictPolicy;
 use larder_model::content::{KvBody, KvContent};
+use tokio::time::Instant;
 
 use super::request_plan::{ReplicaPlan, RequestPlan};
 use super::{FetchedObject, KvDelete, KvPut};
 use crate::body::{PutBody, collect};
-use crate::hooks::{BucketHooks, HOOKED_BYTES_MAX, HookMemory, HookedObject};
+use crate::hooks::{BucketHooks, HOOKED_BYTES_MAX, HookMemory, HookedObject, HookedWrite};
 use crate::kv::Kv;
 use crate::{Error, Feature, Result};
-
-/// The postcommit hooks of a delete, for after its tombstone.
-pub(super) struct HookedDelete {
-    hooks: BucketHooks,
-    object: HookedObject,
-    memory: HookMemory,
-}
 
 impl RequestPlan {
     /// Whether the writes of the bucket run hooks. Those to `write_once` buckets run none, as in Riak.
@@ -44,7 +38,10 @@ impl Kv {
     ) -> Result<Option<FetchedObject>> {
         let hooks = self.hooks_of(&request.address.bucket);
         let KvPut { address, context, content, upload, .. } = request;
-        let (body, memory) = self.hold_body(upload, &plan).await?;
+        let (body, mut memory) = self.hold_body(upload, &plan).await?;
+        // Bound: the hooks and the engine have their full time, however slowly the client sent the body.
+        let plan = RequestPlan { deadline: Instant::now() + plan.timeout, ..plan };
+        let replicas = replicas.with_timeout(plan.timeout);
         let mut object = HookedObject {
             address,
             context: context.clone().unwrap_or_default(),
@@ -53,6 +50,7 @@ impl Kv {
             modified: self.core.now(),
         };
         self.hooks.before(&hooks.precommit, &mut object, plan.deadline).await?;
+        self.hooks.hold_grown(&mut memory, object.body().len())?;
         let put = KvPut {
             address: object.address.clone(),
             context,
@@ -60,13 +58,12 @@ impl Kv {
             upload: PutBody::Bytes(object.body().clone()),
             ..request
         };
-        let written = self.put_planned(put, plan, replicas).await?;
-        self.hooks.after(hooks.postcommit, object, memory);
-        Ok(written)
+        let hooked = HookedWrite { hooks: hooks.postcommit, object, memory };
+        self.put_planned(put, plan, replicas, Some(Box::new(hooked))).await
     }
 
     /// Runs the precommit hooks of a delete, which see the object with `X-Riak-Deleted`.
-    pub(super) async fn hooks_before_delete(&self, request: &KvDelete, plan: &RequestPlan) -> Result<HookedDelete> {
+    pub(super) async fn hooks_before_delete(&self, request: &KvDelete, plan: &RequestPlan) -> Result<HookedWrite> {
         let hooks = self.hooks_of(&request.address.bucket);
         let memory = self.hooks.hold(Some(0), plan.deadline).await?;
         let mut object = HookedObject {
@@ -77,12 +74,7 @@ impl Kv {
             modified: self.core.now(),
         };
         self.hooks.before(&hooks.precommit, &mut object, plan.deadline).await?;
-        Ok(HookedDelete { hooks, object, memory })
-    }
-
-    /// Queues the postcommit hooks of a delete.
-    pub(super) fn hooks_after_delete(&self, delete: HookedDelete) {
-        self.hooks.after(delete.hooks.postcommit, delete.object, delete.memory);
+        Ok(HookedWrite { hooks: hooks.postcommit, object, memory })
     }
 
     /// The hooks of a bucket, from the catalogue that is current now.
