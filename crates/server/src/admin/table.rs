@@ -3,7 +3,9 @@
 use larder_admin_frame::AdminAnswer;
 
 use super::command::{AdminCommand, CommandCall, CommandResult};
-use super::{bucket_type, cluster, help, index, js_reload, mapreduce, s3_user, self_test, services, stats, transfer, unsupported};
+use super::{
+    bucket_type, cluster, help, index, js_reload, mapreduce, s3_user, self_test, services, stats, transfer, unsupported,
+};
 
 const ANY: usize = usize::MAX;
 
