@@ -8,7 +8,7 @@ use larder_model::Timestamp;
 use larder_model::address::{Address, BucketAddress};
 use larder_model::causality::{Conditions, ConflictPolicy, KeyWrite, SupersededRow};
 use larder_model::content::BlobId;
-use larder_model::rows::{Batch, BucketRow, Change, ObjectRow, PartitionChanges, Row};
+use larder_model::rows::{Batch, BucketRow, Change, PartitionChanges, Row};
 use larder_store::{ConsistencyLevel, Partition};
 use parking_lot::RwLock;
 
@@ -22,23 +22,12 @@ use crate::{Error, Result};
 
 /// Tries of a conditional write on a key that other writers keep changing; each one checks the conditions again.
 const GUARDED_TRIES_MAX: usize = 16;
-/// Tries of a write on a key that other writers keep filling.
-const FULL_TRIES_MAX: usize = 16;
 /// Most bytes of remembered bucket names; above it all are forgotten.
 const KNOWN_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Bytes of a remembered bucket beside its names.
 const KNOWN_OVERHEAD_BYTES: usize = 128;
 /// Every gateway writes the same row at this stamp, below every clock: a row that adds shards to the bucket always wins.
 const ROW_STAMP: Timestamp = Timestamp(1);
-
-/// The end of a write that the store refused because its key has too many rows.
-#[derive(Debug, PartialEq, Eq)]
-enum OvertakenWrite {
-    /// It is tried again, with more rows to remove or a later clock.
-    Again,
-    /// A newer value stands, and nothing is written.
-    Dropped,
-}
 
 /// Names and stamps of rows.
 pub(super) type RowStamps = Vec<(Bytes, Timestamp)>;
@@ -108,38 +97,13 @@ impl Kv {
         mut write: KeyWrite,
         (entry_removals, seen): (Vec<Change>, Option<&RowStamps>),
     ) -> Result<KeyWrite> {
-        for _ in 0..FULL_TRIES_MAX {
-            write.superseded_terms = self.find_superseded_terms(target, &write).await?;
-            let full = match self.apply(target, partition, &write, (entry_removals.clone(), seen)).await {
-                Err(full @ Error::TooManySiblings { .. }) => full,
-                other => return other.map(|()| write),
-            };
-            if self.supersede_removable(target, &mut write, full).await? == OvertakenWrite::Dropped {
-                return Ok(write);
-            }
-        }
-        Err(Error::Overloaded { retry_after: 1 })
-    }
-
-    /// Makes room in a key with too many rows: the write supersedes those that it may remove.
-    ///
-    /// # Errors
-    /// `full` when the write may remove none of them, and the store's.
-    async fn supersede_removable(
-        &self,
-        target: WriteTarget<'_>,
-        write: &mut KeyWrite,
-        full: Error,
-    ) -> Result<OvertakenWrite> {
+        write.superseded_terms = self.find_superseded_terms(target, &write).await?;
+        let full = match self.apply(target, partition, &write, (entry_removals.clone(), seen)).await {
+            Err(full @ Error::TooManySiblings { .. }) => full,
+            other => return other.map(|()| write),
+        };
         let read = self.plan_read_for_write(target.plan, target.replicas);
         let shown = self.read_versions(target.address, target.plan, read).await?;
-        let newest = shown.siblings.first().map(|newest| newest.dot.clock).filter(|newest| *newest >= write.clock);
-        if let Some(newest) = newest.filter(|_| self.rows_max(write) == 1)
-            && !self.restamp(write, newest).await?
-        {
-            // The newer put replaced whatever this one would have replaced, and hides it for good.
-            return Ok(OvertakenWrite::Dropped);
-        }
         // Race: a row of a later clock came after this write began; removing it would lose an acknowledged write.
         let is_removable = |gone: &SupersededRow| {
             (gone.flags.tombstone || write.policy == ConflictPolicy::Newest) && gone.clock < write.clock
@@ -149,33 +113,13 @@ impl Kv {
             .into_iter()
             .filter(|gone| is_removable(gone) && is_new(gone))
             .collect();
-        if more.is_empty() && self.rows_max(write) > 1 {
+        if more.is_empty() {
             self.core.metrics.count_event(Event::SiblingsRefused);
             return Err(full);
         }
         write.supersede_more(more, shown.context.vector);
-        Ok(OvertakenWrite::Again)
-    }
-
-    /// Gives a refused write a clock above `latest`. False for a row that names a blob, whose id has the clock.
-    async fn restamp(&self, write: &mut KeyWrite, latest: Timestamp) -> Result<bool> {
-        let Some(row) = write.row.as_mut() else { return Ok(false) };
-        let stored = ObjectRow::decode(row.value.clone()).map_err(|error| Error::Damaged(error.to_string()))?;
-        if stored.flags().blob {
-            return Ok(false);
-        }
-        self.issuer.clock.observe(latest);
-        write.clock = self.issuer.issue().await?;
-        row.stamp = write.clock;
-        Ok(true)
-    }
-
-    /// Most rows of a key after a write: without `allow_mult` an engine on one machine keeps the newest value alone.
-    fn rows_max(&self, write: &KeyWrite) -> usize {
-        // Race: two puts replace one version and both stay; a term of the hidden one would be a wrong hit [invariant 120].
-        let is_alone = write.policy == ConflictPolicy::Newest && !write.tombstone;
-        let replicated = self.core.ports.store.limits().replicated;
-        if is_alone && !replicated { 1 } else { self.core.config.siblings_max }
+        write.superseded_terms = self.find_superseded_terms(target, &write).await?;
+        self.apply(target, partition, &write, (entry_removals, seen)).await.map(|()| write)
     }
 
     /// As [`Self::commit`], for a write with conditions: it is applied only if the key still has the rows that the conditions
@@ -227,7 +171,7 @@ impl Kv {
         let counted = self.is_limited(write) && self.slots.needs_row_count(partition);
         let mut batch = Batch {
             partitions: vec![PartitionChanges {
-                rows_max: counted.then(|| self.rows_max(write)),
+                rows_max: counted.then_some(self.core.config.siblings_max),
                 expected_rows: seen.cloned(),
                 ..PartitionChanges::new(partition.clone(), write.object_changes())
             }],

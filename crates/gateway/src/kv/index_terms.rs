@@ -100,8 +100,9 @@ pub(super) fn check_index(content: &KvContent, key: &[u8]) -> Result<()> {
 /// Whether a write removes this row: without slots it clears all that are older.
 fn removes(write: &KeyWrite, row: &Row) -> bool {
     match write.policy.has_slots() {
-        // A row of a later stamp is another write to the slot, whose writer removed the terms that it replaced.
-        true => write.superseded.iter().any(|gone| gone.name == row.name && gone.clock == row.stamp),
+        // A row of a later stamp is another write to the slot, whose writer removed the terms that it replaced. The removal
+        // takes every row up to the clock of a context, which is the client's, so the terms of all those go.
+        true => write.superseded.iter().any(|gone| gone.name == row.name && gone.clock >= row.stamp),
         false => row.stamp < write.clock,
     }
 }

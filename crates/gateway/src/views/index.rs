@@ -32,6 +32,8 @@ use crate::{Error, Result};
 
 /// Rows that a page looks at before it ends without hits: a filter may let none of them through.
 const SCANNED_ROWS_MAX: usize = 20_000;
+/// Bytes of terms that a regular expression looks at before other tasks of the thread have their turn.
+const MATCHED_BYTES_AT_ONCE: usize = 4 * 1024;
 /// Objects that a page reads at a time where it checks its hits.
 const CHECKS_AT_ONCE: usize = 32;
 
@@ -99,11 +101,15 @@ impl IndexReader {
         &self.query
     }
 
-    /// Bytes of memory that it holds between its pages, at most; names are seldom longer than counted here.
+    /// Bytes of memory that it and its next page hold: rows of the usual length, or longer ones once they are read.
     #[must_use]
     pub fn memory(&self) -> u64 {
         const ROW_BYTES: usize = 256;
-        (BucketRow::default().shards().count() * INDEX_PAGE_ROWS * ROW_BYTES) as u64
+        let usual = BucketRow::default().shards().count() * INDEX_PAGE_ROWS * ROW_BYTES;
+        let shards = self.begun.iter().flat_map(|begun| &begun.shards);
+        let held: usize =
+            shards.flat_map(|shard| &shard.hits).map(|hit| ROW_BYTES + hit.term.0.len() + hit.key.len()).sum();
+        usual.max(held) as u64
     }
 
     /// The next page of at most `limit` hits.
@@ -123,10 +129,19 @@ impl IndexReader {
             None => self.begin().await?,
         };
         let mut hits = Vec::with_capacity(limit.min(INDEX_PAGE_ROWS));
-        let mut scanned = 0;
+        let (mut scanned, mut matched) = (0, 0);
         let is_last = loop {
             let Some(hit) = self.next_hit(&mut begun.shards, limit, &options).await? else { break true };
             scanned += 1;
+            if self.query.regex.is_some() {
+                matched += hit.term.0.len() + hit.key.len();
+                if matched >= MATCHED_BYTES_AT_ONCE {
+                    // Matching waits for nothing: without this a long term would hold the thread, and no deadline would end it.
+                    matched = 0;
+                    tokio::task::yield_now().await;
+                    self.options()?;
+                }
+            }
             if self.query.is_wanted(&hit) {
                 hits.push(hit);
             }
@@ -157,7 +172,9 @@ impl IndexReader {
         let catalogue = self.catalogue.for_type(&bucket.bucket_type).await?;
         let props = catalogue.effective(bucket).ok_or_else(|| Error::UnknownType(bucket.bucket_type.clone()))?;
         let (first, to) = self.query.row_names();
-        let first = self.after.as_ref().map_or(first, |after| self.query.row_name_after(after));
+        // A continuation is the client's: it never begins before the range.
+        let first =
+            self.after.as_ref().map(|after| self.query.row_name_after(after)).max(Some(first)).unwrap_or_default();
         let shard = |(epoch, shard)| {
             let partition = match &self.query.scope {
                 IndexScope::Field { field, .. } => Partition::index(bucket, field, epoch, shard, props.copies),
@@ -190,7 +207,8 @@ impl IndexReader {
         while shard.hits.is_empty() {
             let Some(from) = shard.next.take() else { return Ok(()) };
             let range = Range { from: Some(from), to: shard.to.clone() };
-            let limit = limit.clamp(1, INDEX_PAGE_ROWS);
+            // A filter may drop the rows of many small pages, each of which would be a read.
+            let limit = if self.query.regex.is_some() { INDEX_PAGE_ROWS } else { limit.clamp(1, INDEX_PAGE_ROWS) };
             let query = ReadQuery { range, limit, order: ReadOrder::Forward };
             let page = self.core.ports.store.read(&shard.partition, &query, options).await?;
             for row in &page.rows {
@@ -240,9 +258,11 @@ impl HitCheck {
         let policy = if props.consistent { ConflictPolicy::Newest } else { conflict_policy(props) };
         // A blind write of such a bucket does not know the terms that it replaces, and its rows have no slots.
         let outlives = props.consistent || !policy.has_slots();
+        // Race: two puts replace one version and both rows stay; a term of the hidden one would be a wrong hit [invariant 120].
+        let hides = policy == ConflictPolicy::Newest;
         // Race: a read at a quorum misses a row that a write at one replica stored; the row goes, its terms stay [invariant 121].
         let of_field = matches!(query.scope, IndexScope::Field { .. });
-        (outlives || of_field && replicated).then_some(Self { consistent: props.consistent, policy })
+        (outlives || of_field && (hides || replicated)).then_some(Self { consistent: props.consistent, policy })
     }
 }
 

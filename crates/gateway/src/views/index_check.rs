@@ -102,7 +102,8 @@ impl<P: FnMut(&IndexCheck) + Send> CheckRun<'_, P> {
                 if found.is_some_and(|found| found.stamp >= row.stamp) {
                     continue;
                 }
-                // Race: an overwrite in between removed both.
+                // Race: an overwrite in between removed both. One that comes after this look removes a row that is not yet there;
+                // the way back over the indexes, which follows, finds it left over.
                 let stands = self.kv.row_named(&partition, &row.name, &quorum()).await?;
                 if stands.is_none_or(|stands| stands.stamp != row.stamp) {
                     continue;

@@ -8,6 +8,8 @@ use larder_model::causality::Conditions;
 use larder_model::content::{KvContent, Term};
 use larder_model::index::IndexQuery;
 use larder_model::limits::INDEX_BYTES_MAX;
+use larder_model::rows::{Batch, BucketRow, Change};
+use larder_store::{CallOptions, ConsistencyLevel, Durability, Partition, ReadQuery, Store};
 use larder_testkit::faulty::StoreFaults;
 
 use super::walk::hits;
@@ -60,6 +62,61 @@ fn of_two_puts_that_replace_one_version_only_the_shown_one_is_found() {
             assert_eq!(shown_terms(&world, "default").await, [Bytes::from(shown[0].clone())], "seed {seed}");
         });
     }
+}
+
+fn index_shard(kind: &'static str, key: &str) -> Partition {
+    let (epoch, shard) = BucketRow::default().shard_of(key.as_bytes());
+    Partition::index(&bucket(kind), b"t_bin", epoch, shard, Partition::DEFAULT_COPIES)
+}
+
+fn options() -> CallOptions {
+    let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(5);
+    CallOptions::new(ConsistencyLevel::Quorum, deadline, Durability::Disk)
+}
+
+/// A repair finds an object without its index row; an overwrite comes before the repair adds it.
+#[test]
+fn a_repair_beside_overwrites_adds_no_term_of_a_replaced_value() {
+    for seed in 0..SEEDS * 5 {
+        run(async {
+            let world = SimWorld::new(seed, 2).await;
+            world.add_type("sib", "{}").await;
+            let kv = &world.nodes[0].gateway.kv;
+            let first = kv.put(put_of("sib", "k", &["a"], None)).await.unwrap().unwrap();
+            let shard = index_shard("sib", "k");
+            let row = world.store.read(&shard, &ReadQuery::all(1), &options()).await.unwrap().rows.remove(0);
+            let gone = Change::Remove { name: row.name, stamp: row.stamp };
+            world.store.apply(Batch::of(shard, vec![gone]), &options()).await.unwrap();
+            world.set_faults(StoreFaults { pause_ms_max: 20, pause_per_mille: 700, ..StoreFaults::none() });
+            let (repaired, put) = tokio::join!(
+                world.nodes[1].gateway.kv.check_indexes(true, |_| {}),
+                kv.put(put_of("sib", "k", &["b"], first.context.as_ref())),
+            );
+            assert!(repaired.is_ok() && put.is_ok(), "seed {seed}: {repaired:?}");
+            world.set_faults(StoreFaults::none());
+            assert_eq!(shown_terms(&world, "sib").await, ["b"], "seed {seed}");
+        });
+    }
+}
+
+/// Writers of one key without `allow_mult` do not wait for each other, and none of them is refused.
+#[test]
+fn many_writers_of_terms_of_one_key_are_all_answered() {
+    run(async {
+        let world = SimWorld::new(1, 2).await;
+        world.set_faults(StoreFaults { pause_ms_max: 20, pause_per_mille: 700, ..StoreFaults::none() });
+        let kv = &world.nodes[0].gateway.kv;
+        let writer = |at: usize| async move {
+            for round in 0..5 {
+                let term = format!("{at}-{round}");
+                kv.put(put_of("default", "k", &[&term], None)).await.unwrap();
+            }
+        };
+        futures_util::future::join_all((0..32).map(writer)).await;
+        world.set_faults(StoreFaults::none());
+        let shown = world.read(0, "default", "k").await.unwrap().texts;
+        assert_eq!(shown_terms(&world, "default").await, [Bytes::from(shown[0].clone())]);
+    });
 }
 
 /// Each sibling has its terms; a term that two siblings have is one hit, and a put that resolves them leaves its own.
