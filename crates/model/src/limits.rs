@@ -79,8 +79,8 @@ pub const JOBS_MAX: usize = 64;
 pub const KEY_FILTERS_MAX: usize = 1000;
 /// Most regular expressions among the key filters of a job.
 pub const KEY_REGEXES_MAX: usize = 20;
-/// Longest regular expression of a key filter, in bytes.
-pub const KEY_REGEX_TEXT_MAX: usize = 4 * 1024;
+/// Longest regular expression of a key filter or an index query, in bytes.
+pub const REGEX_TEXT_MAX: usize = 4 * 1024;
 /// Most bytes of memory of one compiled regular expression of a key filter, and of its cache.
 pub const KEY_REGEX_BYTES_MAX: usize = 256 * 1024;
 /// Longest key of an S3 object, in bytes.

@@ -17,6 +17,9 @@ use crate::Error;
 use crate::kv::Kv;
 use crate::views::{IndexPage, IndexReader};
 
+/// Keys that a filter looks at before other tasks of the thread have their turn.
+const FILTERED_AT_ONCE: usize = 16;
+
 /// The inputs that are left.
 pub(super) enum InputSource {
     /// Keys of the document.
@@ -104,9 +107,21 @@ impl KeyPages {
         let listing = listing?;
         let has_more = listing.next.is_some();
         self.after = listing.next;
-        let passes = |key: &Bytes| self.filter.as_ref().is_none_or(|filter| filter.passes(key));
-        let keys = listing.names.into_iter().filter(passes);
         let value = |key| JobValue::Key(JobInput::of(Address { bucket: self.bucket.clone(), key }));
-        Ok((keys.map(value).collect(), has_more))
+        let Some(filter) = &self.filter else { return Ok((listing.names.into_iter().map(value).collect(), has_more)) };
+        let mut page = Vec::new();
+        for (at, key) in listing.names.into_iter().enumerate() {
+            // A filter waits for nothing: without this a thousand steps a key would hold the thread beyond the deadline.
+            if at % FILTERED_AT_ONCE == 0 {
+                tokio::task::yield_now().await;
+                if Instant::now() >= deadline {
+                    return Err(Error::TimedOut);
+                }
+            }
+            if filter.passes(&key) {
+                page.push(value(key));
+            }
+        }
+        Ok((page, has_more))
     }
 }

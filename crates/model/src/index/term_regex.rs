@@ -6,6 +6,7 @@ use regex::bytes::{Regex, RegexBuilder};
 use regex_syntax::ast::{self, ErrorKind};
 
 use crate::erlang;
+use crate::limits::REGEX_TEXT_MAX;
 
 /// Most bytes that a compiled expression takes, and the states that its matches remember.
 const COMPILED_BYTES_MAX: usize = 256 * 1024;
@@ -34,6 +35,10 @@ impl TermRegex {
     /// [`RegexError`]: it is malformed, too large, or uses what no linear matcher has.
     pub fn new(pattern: &[u8]) -> Result<Self, RegexError> {
         let refused = |reason: &str, position| RegexError { reason: reason.into(), position };
+        // Bound: the syntax tree takes a hundred bytes for each of the expression.
+        if pattern.len() > REGEX_TEXT_MAX {
+            return Err(refused("regular expression is too large", 0));
+        }
         let text =
             std::str::from_utf8(pattern).map_err(|error| refused("invalid UTF-8 string", error.valid_up_to()))?;
         // Parsed apart: the compiler's own error has no position.

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::filter_value::FilterValue;
 use super::refusal::BadKeyFilter;
-use crate::limits::{KEY_FILTERS_MAX, KEY_REGEX_BYTES_MAX, KEY_REGEX_TEXT_MAX, KEY_REGEXES_MAX};
+use crate::limits::{KEY_FILTERS_MAX, KEY_REGEX_BYTES_MAX, KEY_REGEXES_MAX, REGEX_TEXT_MAX};
 
 /// A compiled list of filters.
 #[derive(Debug, Clone)]
@@ -211,8 +211,8 @@ fn simple(name: &str, args: &[Value]) -> Result<Option<FilterStep>, FilterProble
 
 /// A regular expression that matches in linear time.
 fn regex(pattern: &str) -> Result<Regex, String> {
-    if pattern.len() > KEY_REGEX_TEXT_MAX {
-        return Err(format!("the expression is longer than {KEY_REGEX_TEXT_MAX} bytes"));
+    if pattern.len() > REGEX_TEXT_MAX {
+        return Err(format!("the expression is longer than {REGEX_TEXT_MAX} bytes"));
     }
     let mut builder = RegexBuilder::new(pattern);
     let built = builder.unicode(false).size_limit(KEY_REGEX_BYTES_MAX).dfa_size_limit(KEY_REGEX_BYTES_MAX).build();
