@@ -62,7 +62,7 @@ pub(super) async fn answer(
     if chunked {
         return Ok(stream_parts(run, &gateway.core.new_request_id()));
     }
-    respond_whole(run, kept, requester).await
+    respond_whole(run, &kept, requester).await
 }
 
 const USAGE: &str = "This resource accepts POSTs with bodies containing JSON of the form:\n{\n \"inputs\":[...list of \
@@ -102,6 +102,11 @@ struct WholeAnswer {
 }
 
 impl WholeAnswer {
+    /// The answer of a job that keeps these phases: each has its place, also one without results.
+    fn of(kept: &[usize]) -> Self {
+        Self { phases: kept.iter().map(|phase| (*phase, Vec::new())).collect(), bytes: 0 }
+    }
+
     fn add(&mut self, kept: Vec<KeptValues>) {
         for KeptValues { phase, values } in kept {
             let at = self.phases.iter().position(|(number, _)| *number == phase).unwrap_or_else(|| {
@@ -119,11 +124,11 @@ impl WholeAnswer {
     }
 
     /// The array of the results; with several kept phases the array of theirs.
-    fn finish(mut self, kept: usize) -> Vec<u8> {
+    fn finish(mut self) -> Vec<u8> {
         self.phases.sort_by_key(|(phase, _)| *phase);
         let mut out = vec![b'['];
         for (at, (_, items)) in self.phases.iter().enumerate() {
-            if kept < 2 {
+            if self.phases.len() < 2 {
                 out.extend_from_slice(items);
                 continue;
             }
@@ -134,25 +139,21 @@ impl WholeAnswer {
             out.extend_from_slice(items);
             out.push(b']');
         }
-        // A phase without results stands as an empty array, so that clients find each at its place.
-        for at in self.phases.len()..if kept < 2 { 0 } else { kept } {
-            out.extend_from_slice(if at > 0 { b",[]" } else { b"[]" });
-        }
         out.push(b']');
         out
     }
 }
 
-async fn respond_whole(mut run: JobRun, kept: usize, requester: &Requester<'_>) -> Result<RiakResponse, RiakFault> {
-    let mut answer = WholeAnswer { phases: Vec::new(), bytes: 0 };
+async fn respond_whole(mut run: JobRun, kept: &[usize], requester: &Requester<'_>) -> Result<RiakResponse, RiakFault> {
+    let mut answer = WholeAnswer::of(kept);
     loop {
         // The answer counts twice: as its phases, and as the whole.
         requester.hold(run.memory() + 2 * answer.bytes as u64).await.map_err(busy)?;
         match run.step().await.map_err(failed)? {
             Some(results) => answer.add(results),
-            None => return Ok(typed(StatusCode::OK, JSON, answer.finish(kept))),
+            None => return Ok(typed(StatusCode::OK, JSON, answer.finish())),
         }
-        if kept < 2 && answer.bytes > COLLECTED_BYTES {
+        if kept.len() < 2 && answer.bytes > COLLECTED_BYTES {
             return Ok(stream_whole(run, answer));
         }
         if answer.bytes > JOB_HELD_BYTES_MAX {

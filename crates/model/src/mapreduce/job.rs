@@ -44,10 +44,10 @@ impl Job {
         Ok(Self { inputs: inputs.compile()?, phases, timeout })
     }
 
-    /// How many phases keep their results.
+    /// The numbers of the phases that keep their results.
     #[must_use]
-    pub fn kept(&self) -> usize {
-        self.phases.iter().filter(|phase| phase.keep).count()
+    pub fn kept(&self) -> Vec<usize> {
+        self.phases.iter().enumerate().filter(|(_, phase)| phase.keep).map(|(at, _)| at).collect()
     }
 }
 
