@@ -11,7 +11,7 @@ pub(super) fn term_order(a: &Value, b: &Value) -> Ordering {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => match (JobNumber::of(a), JobNumber::of(b)) {
             (Some(JobNumber::Integer(a)), Some(JobNumber::Integer(b))) => a.cmp(&b),
-            (Some(a), Some(b)) => a.float().total_cmp(&b.float()),
+            (Some(a), Some(b)) => mixed_order(a, b),
             (a, b) => a.is_some().cmp(&b.is_some()),
         },
         (Value::String(a), Value::String(b)) => a.as_bytes().cmp(b.as_bytes()),
@@ -22,6 +22,23 @@ pub(super) fn term_order(a: &Value, b: &Value) -> Ordering {
         _ if rank(a) == 1 && rank(b) == 1 => atom(a).cmp(atom(b)),
         _ => rank(a).cmp(&rank(b)),
     }
+}
+
+/// The exact order of two numbers. Comparing a large integer as the nearest float would be no total order: two integers would equal
+/// one float and differ from each other.
+fn mixed_order(a: JobNumber, b: JobNumber) -> Ordering {
+    match (a, b) {
+        (JobNumber::Integer(a), JobNumber::Float(b)) => integer_order(a, b),
+        (JobNumber::Float(a), JobNumber::Integer(b)) => integer_order(b, a).reverse(),
+        // Numbers of documents are finite. The zeros are one number, as the integer between them is.
+        (a, b) => a.float().partial_cmp(&b.float()).unwrap_or(Ordering::Equal),
+    }
+}
+
+fn integer_order(integer: i128, float: f64) -> Ordering {
+    // The conversion takes the nearest integer in range, so a float out of range stays beyond every one but the last.
+    let whole = float.trunc();
+    integer.cmp(&(whole as i128)).then_with(|| whole.partial_cmp(&float).unwrap_or(Ordering::Equal))
 }
 
 fn list_order<T>(
@@ -61,6 +78,20 @@ fn atom(value: &Value) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn large_integers_and_floats_have_one_order() {
+        let values: Vec<Value> =
+            serde_json::from_str("[-0.5,-0.0,0,0.0,0.5,9007199254740992.0,9007199254740993,9007199254740994.0]")
+                .unwrap();
+        for (at, a) in values.iter().enumerate() {
+            for b in &values[at..] {
+                assert_ne!(term_order(a, b), Ordering::Greater, "{a} {b}");
+                assert_eq!(term_order(a, b), term_order(b, a).reverse(), "{a} {b}");
+            }
+        }
+        assert_eq!(term_order(&values[5], &values[6]), Ordering::Less);
+    }
 
     #[test]
     fn values_stand_in_the_order_of_erlang() {
