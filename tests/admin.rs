@@ -4,7 +4,7 @@
 
 use std::process::Command;
 
-use larder_tests::{Home, KvAdmin, LarderNode, ProcessEnd, TestEngine};
+use larder_tests::{Home, HttpRequest, KvAdmin, LarderNode, ProcessEnd, TestEngine};
 
 #[track_caller]
 fn usage(ended: &ProcessEnd, text: &str) {
@@ -93,4 +93,18 @@ fn commands_that_are_not_supported_are_named() {
         assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""), "{words:?}");
         assert!(ended.stderr.contains(name), "{}", ended.stderr);
     }
+}
+
+#[test]
+fn indexes_are_checked_and_repaired() {
+    let node = LarderNode::buffered();
+    for (key, terms) in [("a", "1, 2"), ("b", "2"), ("a", "3")] {
+        let put = HttpRequest::put(&format!("/buckets/b/keys/{key}"), "v").header("X-Riak-Index-n_int", terms);
+        node.client().send(&put).expect(204);
+    }
+    let sound = "2 keys with 2 terms, 2 index rows: 0 terms without an index row, 0 index rows without their term\n";
+    node.admin().check(&["index", "check"], sound);
+    node.admin().check(&["index", "repair"], sound);
+    usage(&node.admin().run(&["index"]), "Usage: kv-admin index check");
+    usage(&node.admin().run(&["index", "check", "b"]), "Usage: kv-admin index check");
 }

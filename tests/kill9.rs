@@ -1,4 +1,5 @@
-//! The server is killed under load many times: no acknowledged write is lost, no key becomes unreadable.
+//! The server is killed under load many times: no acknowledged write is lost, no key becomes unreadable, and
+//! the index finds each key by the term of its value alone.
 //!
 //! Each writer owns its keys, so a key has at most two possible values: the last acknowledged one, and the one whose answer the
 //! kill cut off. `LARDER_TEST_SCALE=soak` runs 200 rounds instead of 10.
@@ -31,6 +32,11 @@ struct SeededBody {
 impl SeededBody {
     fn bytes(self) -> Vec<u8> {
         SplitMix64::new(self.seed).bytes(self.size)
+    }
+
+    /// The index term of its object.
+    fn term(self) -> String {
+        format!("{:016x}", self.seed)
     }
 }
 
@@ -84,6 +90,7 @@ impl WriterLedger {
                 self.large.push(key.clone());
             }
             let request = HttpRequest::put(&format!("/buckets/kill/keys/{key}"), made.bytes());
+            let request = request.header("X-Riak-Index-seed_bin", &made.term());
             if !self.send(client, &key, &request, Some(made), 204) {
                 return;
             }
@@ -228,6 +235,14 @@ fn verify(
             _ => {}
         }
     }
+    let terms = terms(node);
+    for (key, may) in all().filter(|(_, may)| may.in_flight.is_none()) {
+        let wanted: Vec<String> = may.acknowledged.iter().map(|made| made.term()).collect();
+        let found = terms.get(key).cloned().unwrap_or_default();
+        if found != wanted {
+            wrong.push(format!("{key} is found by the terms {found:?} instead of {wanted:?}"));
+        }
+    }
     let known: BTreeSet<&str> = all().map(|(key, _)| key.as_str()).collect();
     wrong.extend(once.difference(&known).map(|key| format!("{key} is listed but was never written")));
     wrong
@@ -236,4 +251,16 @@ fn verify(
 fn list(node: &LarderNode) -> Vec<String> {
     let listing = node.client().get("/buckets/kill/keys?keys=true").expect(200).json();
     listing["keys"].as_array().expect("keys").iter().filter_map(|key| key.as_str()).map(str::to_owned).collect()
+}
+
+/// The terms by which the index finds each key.
+fn terms(node: &LarderNode) -> BTreeMap<String, Vec<String>> {
+    let found = node.client().get("/buckets/kill/index/seed_bin/0/g?return_terms=true").expect(200).json();
+    let mut terms = BTreeMap::<String, Vec<String>>::new();
+    for result in found["results"].as_array().expect("results") {
+        for (term, key) in result.as_object().expect("a term and its key") {
+            terms.entry(key.as_str().expect("a key").to_owned()).or_default().push(term.clone());
+        }
+    }
+    terms
 }

@@ -314,12 +314,7 @@ fn unsupported_features_answer_501_with_their_name() {
         (HttpRequest::get("/types/maps/buckets/b/datatypes/k"), "data type"),
         (json("POST", "/types/maps/buckets/b/datatypes/k", r#"{"update":{}}"#), "data type"),
     ];
-    let everywhere = [
-        (HttpRequest::get("/buckets/b/index/age_int/42"), "index"),
-        (json("POST", "/mapred", r#"{"inputs":"b","query":[]}"#), "mapreduce"),
-        (HttpRequest::get("/buckets/b/keys/k/_,_,_"), "link"),
-        (HttpRequest::get("/search/query/i?q=*"), "search"),
-    ];
+    let everywhere = [(HttpRequest::get("/search/query/i?q=*"), "search")];
     for (request, name) in everywhere.into_iter().chain(datatypes.into_iter().filter(|_| !has_datatypes)) {
         let response = client.send(&request);
         assert_eq!(response.status, 501, "{request:?}: {}", response.text());

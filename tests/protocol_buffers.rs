@@ -100,6 +100,17 @@ fn the_examples_of_the_page_print_what_it_says() {
 }
 
 #[test]
+fn the_examples_of_secondary_indexes_print_what_their_page_says() {
+    check("docs/indexes.md", |command| !command.starts_with("kv-admin"));
+}
+
+#[test]
+fn the_examples_of_links_and_jobs_print_what_their_pages_say() {
+    check("docs/links.md", |_| true);
+    check("docs/mapreduce.md", |_| true);
+}
+
+#[test]
 fn the_example_of_the_readme_prints_what_it_says() {
     check("README.md", |command| command.contains("8087"));
 }

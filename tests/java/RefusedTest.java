@@ -12,20 +12,16 @@ import com.basho.riak.client.api.commands.datatypes.SetUpdate;
 import com.basho.riak.client.api.commands.datatypes.UpdateCounter;
 import com.basho.riak.client.api.commands.datatypes.UpdateMap;
 import com.basho.riak.client.api.commands.datatypes.UpdateSet;
-import com.basho.riak.client.api.commands.indexes.BinIndexQuery;
-import com.basho.riak.client.api.commands.indexes.IntIndexQuery;
 import com.basho.riak.client.api.commands.kv.DeleteValue;
 import com.basho.riak.client.api.commands.kv.FetchValue;
 import com.basho.riak.client.api.commands.kv.ListKeys;
 import com.basho.riak.client.api.commands.kv.StoreValue;
-import com.basho.riak.client.api.commands.mapreduce.BucketMapReduce;
 import com.basho.riak.client.api.commands.search.FetchIndex;
 import com.basho.riak.client.api.commands.search.Search;
 import com.basho.riak.client.core.operations.PingOperation;
 import com.basho.riak.client.core.query.Location;
 import com.basho.riak.client.core.query.Namespace;
 import com.basho.riak.client.core.query.RiakObject;
-import com.basho.riak.client.core.query.functions.Function;
 import com.basho.riak.client.core.query.indexes.IndexType;
 import com.basho.riak.client.core.query.indexes.RawIndex;
 import com.basho.riak.client.core.util.BinaryValue;
@@ -85,26 +81,6 @@ final class RefusedTest {
             Larder.refused(client, new UpdateSet.Builder(TYPED, new SetUpdate().add("a")).build(), update);
             MapUpdate map = new MapUpdate().update("n", new CounterUpdate(1));
             Larder.refused(client, new UpdateMap.Builder(TYPED, map).build(), update);
-        });
-    }
-
-    static void indexQueriesAreNotEnabled(RiakClient unused) throws Exception {
-        oneConnection(client -> {
-            String text = "Operation '{riak_kv,secondary_index}' is not enabled";
-            Namespace bucket = new Namespace("b");
-            Larder.refused(client, new BinIndexQuery.Builder(bucket, "n", "x").build(), text);
-            Larder.refused(client, new BinIndexQuery.Builder(bucket, "n", "a", "z").build(), text);
-            Larder.refused(client, new IntIndexQuery.Builder(bucket, "n", 1L, 9L).build(), text);
-        });
-    }
-
-    static void mapReduceIsNotEnabled(RiakClient unused) throws Exception {
-        oneConnection(client -> {
-            BucketMapReduce query = new BucketMapReduce.Builder()
-                    .withNamespace(new Namespace("b"))
-                    .withMapPhase(Function.newErlangFunction("riak_kv_mapreduce", "map_object_value"), true)
-                    .build();
-            Larder.refused(client, query, "Operation '{riak_kv,map_reduce}' is not enabled");
         });
     }
 

@@ -47,24 +47,6 @@ run({
     await refused(missing, 'Error no bucket type `<<"nosuch">>`');
   }),
 
-  index_queries_are_not_enabled: oneConnection(async (client) => {
-    const text = "Operation '{riak_kv,secondary_index}' is not enabled";
-    for (const stream of [true, false]) {
-      const exact = { bucket: 'b', indexName: 'n_bin', indexKey: 'x', stream };
-      await refused(call(client, 'secondaryIndexQuery', exact), text);
-      const range = { bucket: 'b', indexName: 'n_int', rangeStart: 1, rangeEnd: 9, stream };
-      await refused(call(client, 'secondaryIndexQuery', range), text);
-    }
-  }),
-
-  map_reduce_is_not_enabled: oneConnection(async (client) => {
-    const query = JSON.stringify({ inputs: 'b', query: [{ map: { language: 'erlang', module: 'm', function: 'f' } }] });
-    const answer = new Promise((resolve, reject) => {
-      client.mapReduce(query, (error, response) => (error ? reject(new Error(error)) : resolve(response)), true);
-    });
-    await refused(answer, "Operation '{riak_kv,map_reduce}' is not enabled");
-  }),
-
   search_and_time_series_are_unknown: oneConnection(async (client) => {
     await refused(call(client, 'search', { indexName: 'i', q: '*:*' }), 'Unknown message code: 27');
     await refused(call(client, 'fetchIndex', { indexName: 'i' }), 'Unknown message code: 54');

@@ -26,20 +26,6 @@ def test_data_types(client):
     refused(client, lambda: client.update_datatype(counter), "received 403", pbc)
 
 
-def test_index_queries(client):
-    bucket = client.bucket("b")
-    pbc = "Operation '{riak_kv,secondary_index}' is not enabled"
-    refused(client, lambda: bucket.get_index("n_bin", "x"), "received 501", pbc)
-    # Over HTTP the client never gives back the connection of a refused stream, and waits for it when it is closed.
-    if client.protocol == "pbc":
-        refused(client, lambda: [key for key in bucket.stream_index("n_int", 1, 9)], "", pbc)
-
-
-def test_map_reduce(client):
-    query = client.add("b").map(["riak_kv_mapreduce", "map_object_value"])
-    refused(client, query.run, "Not available yet: MapReduce", "Operation '{riak_kv,map_reduce}' is not enabled")
-
-
 def test_long_keys_and_large_objects(client):
     bucket = client.bucket("b")
     long = bucket.new("k" * (12 * 1024 + 1), data=1)

@@ -77,6 +77,16 @@ fn it_updates_and_reads_data_types() {
 }
 
 #[test]
+fn it_queries_indexes() {
+    check("IndexesTest");
+}
+
+#[test]
+fn it_runs_map_reduce_jobs() {
+    check("MapReduceTest");
+}
+
+#[test]
 fn it_reports_what_is_refused() {
     check("RefusedTest");
 }

@@ -45,6 +45,16 @@ fn it_updates_and_reads_data_types() {
 }
 
 #[test]
+fn it_queries_indexes() {
+    check("indexes.js");
+}
+
+#[test]
+fn it_runs_map_reduce_jobs() {
+    check("mapreduce.js");
+}
+
+#[test]
 fn it_reports_what_is_refused() {
     check("refused.js");
 }

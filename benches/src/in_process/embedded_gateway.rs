@@ -58,6 +58,7 @@ impl EmbeddedGateway {
             actor: ActorId(RandomState::new().hash_one(std::process::id()).max(1)),
             random: |bytes| bytes.fill(7),
             engine: Arc::new("local"),
+            scripts: None,
         };
         let gateway = Gateway::start(ports, Config::default()).await?;
         let bucket = BucketAddress::new(Bytes::from_static(b"default"), Bytes::from_static(b"larder-bench"))?;

@@ -7,10 +7,14 @@
 //! http     one file per resource, a table of routes, hyper below
 //! pb       protocol buffers: frames, messages, one file per kind of request
 //! listing  pages of keys and buckets, for both
+//! index    pages of index queries, for both
+//! mapred   results of MapReduce jobs as JSON, for both
 //! failure  log lines about failed requests, for both
 //! ```
 
 mod failure;
 pub mod http;
+mod index;
 mod listing;
+mod mapred;
 pub mod pb;

@@ -84,6 +84,7 @@ mod tests {
             clock,
             actor: ActorId(7),
             engine: Arc::new("memory"),
+            scripts: None,
         };
         BackgroundTasks::new(Gateway::start(ports, Config::default()).await.unwrap())
     }

@@ -9,6 +9,8 @@ use larder_model::datatypes::DatatypeError;
 use larder_model::props::PropsError;
 use larder_store as store;
 
+use crate::hooks::PrecommitRefusal;
+
 /// Result of a gateway call.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -30,16 +32,12 @@ pub enum QuorumParam {
 /// A feature that is not built yet, refused by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Feature {
-    /// Pre- and post-commit hooks.
-    Hooks,
+    /// Commit hooks in buckets of data types.
+    DatatypeHooks,
     /// Data types, and the counters of Riak 1.4.
     DataTypes,
     /// Secondary-index queries.
     SecondaryIndexes,
-    /// MapReduce.
-    MapReduce,
-    /// Link walking.
-    LinkWalking,
     /// Search.
     Search,
     /// Users, grants, sources.
@@ -55,11 +53,9 @@ impl Feature {
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Self::Hooks => "commit hooks",
+            Self::DatatypeHooks => "commit hooks of data types",
             Self::DataTypes => "data types",
             Self::SecondaryIndexes => "secondary index queries",
-            Self::MapReduce => "MapReduce",
-            Self::LinkWalking => "link walking",
             Self::Search => "search",
             Self::Security => "security",
             Self::ClusterChanges => "cluster changes",
@@ -128,6 +124,14 @@ pub enum Error {
         /// The limit.
         max: usize,
     },
+    /// The index terms of one object take more room than they may.
+    #[error("the index terms take {bytes} bytes, more than {max}")]
+    IndexTooLarge {
+        /// Bytes that they take.
+        bytes: usize,
+        /// The limit.
+        max: usize,
+    },
     /// The key would have more siblings than it may.
     #[error("too many siblings: {count}")]
     TooManySiblings {
@@ -152,6 +156,9 @@ pub enum Error {
     /// A data type in a bucket without `allow_mult`.
     #[error("data types need allow_mult=true")]
     DatatypeNeedsSiblings,
+    /// A precommit hook refused the write; nothing was written.
+    #[error("refused by a precommit hook: {}", .0.erlang())]
+    Precommit(PrecommitRefusal),
     /// Refused until it is built.
     #[error("{} are not available yet", .0.name())]
     NotBuilt(Feature),

@@ -1,6 +1,7 @@
 //! The gateway: its parts, put together.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
@@ -10,11 +11,15 @@ use crate::clock_issuer::ClockIssuer;
 use crate::gateway_core::GatewayCore;
 use crate::heartbeats::spawn_heartbeats;
 use crate::kv::Kv;
+use crate::mapreduce::RunningJobs;
 use crate::members::Members;
 use crate::metrics::{NodeInfo, ProcessStats};
 use crate::ports::GatewayPorts;
 use crate::types::{CatalogueCopy, Types};
 use crate::{Config, Error, Result};
+
+/// How long a shutdown waits for postcommit hooks.
+const POSTCOMMIT_DRAIN: Duration = Duration::from_secs(5);
 
 /// One running gateway.
 pub struct Gateway {
@@ -26,6 +31,8 @@ pub struct Gateway {
     pub types: Types,
     /// The gateways that run.
     pub members: Arc<Members>,
+    /// The MapReduce jobs that run here.
+    pub jobs: Arc<RunningJobs>,
     pub(crate) issuer: Arc<ClockIssuer>,
     pub(crate) catalogue: Arc<CatalogueCopy>,
     pub(crate) blobs: Arc<BlobCollector>,
@@ -67,6 +74,7 @@ impl Gateway {
             types: Types { core: Arc::clone(&core), catalogue: Arc::clone(&catalogue), members: Arc::clone(&members) },
             core,
             members,
+            jobs: Arc::default(),
             issuer,
             catalogue,
             blobs,
@@ -78,6 +86,7 @@ impl Gateway {
     pub async fn shutdown(&self) {
         // Race: a heartbeat after the removal would make the others wait for a gateway that is gone.
         self.abandon();
+        self.kv.hooks.drain(POSTCOMMIT_DRAIN).await;
         if let Err(error) = self.members.delete_heartbeat().await {
             tracing::warn!(%error, "heartbeat deletion failed: other gateways wait for it until it expires");
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use larder_store::{Batch, CallOptions, ConsistencyLevel, Durability, Partition, ReadQuery, RowPage};
+use larder_store::{Batch, CallOptions, ConsistencyLevel, Durability, Partition, ReadQuery, Row, RowPage, Stopped};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
@@ -17,6 +17,9 @@ use crate::{Config, Error, Result};
 
 /// Timeout of calls that a gateway makes for itself.
 pub(crate) const INTERNAL_CALL_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Rows of a key per page. A key has few: siblings are limited, and tombstones expire.
+pub(crate) const PAGE_ROWS: usize = 1000;
 
 /// Counts a request as admitted until dropped.
 #[derive(Debug)]
@@ -51,6 +54,11 @@ impl GatewayCore {
     /// The settings it was started with.
     pub fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// The engine of scripts.
+    pub fn scripts(&self) -> Option<Arc<dyn crate::Scripts>> {
+        self.ports.scripts.clone()
     }
 
     /// Counts an event of an edge, such as a caught panic.
@@ -95,6 +103,23 @@ impl GatewayCore {
     /// Reads a page at a quorum, under the options of the gateway's own calls.
     pub(crate) async fn read_at_quorum(&self, partition: &Partition, query: &ReadQuery) -> Result<RowPage> {
         Ok(self.ports.store.read(partition, query, &internal_options(ConsistencyLevel::Quorum)).await?)
+    }
+
+    /// Reads all rows of a key's partition at one level.
+    pub(crate) async fn read_rows(
+        &self,
+        partition: &Partition,
+        options: &CallOptions,
+    ) -> larder_store::Result<Vec<Row>> {
+        let mut rows: Vec<Row> = Vec::new();
+        loop {
+            let query = ReadQuery::after(rows.last().map(|row| &row.name), PAGE_ROWS);
+            let page = self.ports.store.read(partition, &query, options).await?;
+            rows.extend(page.rows);
+            if page.stopped == Stopped::End {
+                return Ok(rows);
+            }
+        }
     }
 
     /// Writes at a quorum, under the options of the gateway's own calls.

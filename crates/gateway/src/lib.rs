@@ -2,8 +2,9 @@
 //! protocol buffers, S3 and `kv-admin`.
 //!
 //! ```text
-//! Objects ──> Gateway ─┬─ kv       objects: get, put, delete; views: keys of a bucket, buckets of a type
+//! Objects ──> Gateway ─┬─ kv       objects: get, put, delete; views: keys, buckets, indexes
 //!                      │           datatypes: counters, sets, maps, HyperLogLogs
+//!                      ├─ jobs     MapReduce jobs that run
 //! S3: buckets,         ├─ types    bucket types, properties; a copy of the catalogue, kept fresh
 //! objects, users       └─ members  the gateways that run; the lease: until when the others wait for this one
 //!   under them:
@@ -27,11 +28,15 @@ mod error;
 mod gateway;
 mod gateway_core;
 mod heartbeats;
+mod hooks;
 pub mod kv;
+pub mod links;
+pub mod mapreduce;
 mod members;
 pub mod metrics;
 pub mod objects;
 mod ports;
+mod scripts;
 mod transfer;
 pub mod types;
 pub mod views;
@@ -43,5 +48,7 @@ pub use config::{Config, DeleteMode};
 pub use error::{Error, Feature, QuorumParam, Result};
 pub use gateway::Gateway;
 pub use gateway_core::{AdmissionGuard, GatewayCore};
+pub use hooks::{HOOKED_BYTES_MAX, PrecommitRefusal};
 pub use members::{Member, Members};
 pub use ports::{EngineNode, EngineSample, EngineStatus, GatewayPorts};
+pub use scripts::{ScriptCall, ScriptError, ScriptFunction, Scripts};

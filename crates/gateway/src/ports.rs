@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use larder_store::{Blobs, Clock, Store};
 
+use crate::scripts::Scripts;
+
 /// Dependencies of a gateway.
 #[derive(Clone)]
 pub struct GatewayPorts {
@@ -20,6 +22,8 @@ pub struct GatewayPorts {
     pub random: fn(&mut [u8]),
     /// The engine as operators see it.
     pub engine: Arc<dyn EngineStatus>,
+    /// JavaScript; `None` where no call can be made.
+    pub scripts: Option<Arc<dyn Scripts>>,
 }
 
 /// A node of the engine, where it has several.

@@ -83,6 +83,7 @@ async fn gateway() -> (Arc<Gateway>, Arc<FewReplicas>) {
         actor: ActorId(7),
         random: |bytes| bytes.fill(7),
         engine: Arc::new("memory"),
+        scripts: None,
     };
     let config = Config { single_process: false, ..Config::default() };
     (Gateway::start(ports, config).await.unwrap(), store)

@@ -93,6 +93,7 @@ impl FullDiskWorld {
             actor: ActorId(7),
             random: |bytes| bytes.fill(7),
             engine: Arc::new("memory"),
+            scripts: None,
         };
         let config = Config { node: "alone".into(), single_process: true, ..Config::default() };
         Gateway::start(ports, config).await.expect("a gateway starts even on a full disk")

@@ -26,7 +26,7 @@ pub struct KvContent {
 }
 
 /// A one-way, tagged reference to another object of the default type.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Link {
     /// Bucket of the target.
     pub bucket: Bytes,

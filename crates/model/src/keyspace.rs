@@ -19,6 +19,7 @@
 //! gc marks           blob id                         a sweeper's mark
 //! usage              access key id                   hour, node, operation
 //! datatypes          type, bucket, key, shard 0      clocks, markers, parts of the value (`datatypes/row_name.rs`)
+//! index              type, bucket, field, epoch, shard   term, key, slot (`index/row.rs`)
 //! ```
 //! Plain and guarded tables never share rows. Numbers and layouts are part of the format, see `docs/format.md`.
 
@@ -77,6 +78,8 @@ coded! {
         Usage = 16, "usage";
         /// Counters, sets, maps and HyperLogLogs.
         DataTypes = 17, "datatypes";
+        /// Secondary indexes: terms of objects.
+        Index = 18, "index";
     }
 }
 
@@ -88,7 +91,7 @@ impl Table {
             Self::Objects | Self::Consistent | Self::Marks | Self::Uploads | Self::GcMarks => Layout::Packed,
             Self::Keys | Self::Buckets | Self::Catalogue | Self::Members => Layout::Wide,
             Self::Heads | Self::Entries | Self::UploadEntries | Self::Parts | Self::Manifests => Layout::Wide,
-            Self::Users | Self::Usage | Self::DataTypes => Layout::Wide,
+            Self::Users | Self::Usage | Self::DataTypes | Self::Index => Layout::Wide,
         }
     }
 
@@ -148,6 +151,33 @@ impl Partition {
         Self { table: Table::Keys, copies, key: key.finish() }
     }
 
+    /// One shard of the index of a field.
+    #[must_use]
+    pub fn index(bucket: &BucketAddress, field: &[u8], epoch: u8, shard: u8, copies: u8) -> Self {
+        let mut key = bucket_prefix(bucket, varint_len(field.len() as u64) + field.len() + 2);
+        key.bytes(field);
+        key.u8(epoch);
+        key.u8(shard);
+        Self { table: Table::Index, copies, key: key.finish() }
+    }
+
+    /// The bucket and the field of a partition made by [`Self::index`]; `None` for a partition of another table.
+    #[must_use]
+    pub fn index_bucket_and_field(&self) -> Option<(BucketAddress, Bytes)> {
+        let mut rest = FieldDecoder::new(self.key.clone());
+        let bucket = BucketAddress { bucket_type: rest.bytes().ok()?, bucket: rest.bytes().ok()? };
+        let field = rest.bytes().ok().filter(|_| self.table == Table::Index)?;
+        Some((bucket, field))
+    }
+
+    /// The address of a partition made by [`Self::object`]; `None` for a partition of another table.
+    #[must_use]
+    pub fn object_address(&self) -> Option<Address> {
+        let mut rest = FieldDecoder::new(self.key.clone());
+        let bucket = BucketAddress { bucket_type: rest.bytes().ok()?, bucket: rest.bytes().ok()? };
+        matches!(self.table, Table::Objects | Table::Consistent).then(|| Address { bucket, key: rest.rest() })
+    }
+
     /// The `$bucket` view of a type.
     #[must_use]
     pub fn buckets(bucket_type: &Bytes, copies: u8) -> Self {
@@ -158,7 +188,7 @@ impl Partition {
     #[must_use]
     pub fn bucket_type(&self) -> Option<Bytes> {
         match self.table {
-            Table::Objects | Table::Consistent | Table::Keys | Table::DataTypes => {
+            Table::Objects | Table::Consistent | Table::Keys | Table::DataTypes | Table::Index => {
                 FieldDecoder::new(self.key.clone()).bytes().ok()
             }
             Table::Buckets => Some(self.key.clone()),
@@ -172,7 +202,7 @@ impl Partition {
         let table = self.table.name();
         let mut rest = FieldDecoder::new(self.key.clone());
         let named = match self.table {
-            Table::Objects | Table::Consistent | Table::Keys | Table::DataTypes => {
+            Table::Objects | Table::Consistent | Table::Keys | Table::DataTypes | Table::Index => {
                 rest.bytes().and_then(|of| Ok((of, rest.bytes()?)))
             }
             _ => Err(DecodeError::Truncated),
@@ -181,6 +211,8 @@ impl Partition {
             (Ok((of, bucket)), _) => {
                 let view = if self.table == Table::Keys {
                     String::new()
+                } else if let Some((_, field)) = self.index_bucket_and_field() {
+                    format!("/index/{}", field.escape_ascii())
                 } else {
                     let rest = rest.rest();
                     // A data type has the number of its shard behind its key.
@@ -302,6 +334,10 @@ mod tests {
         assert_eq!(datatype.describe(), "datatypes /types/t/buckets/b/keys/k");
         assert_eq!((datatype.bucket_type(), &datatype.key[..]), (Some("t".into()), b"\x01t\x01bk\0".as_ref()));
         assert_eq!(Partition::keys(&bucket, 1, 2, 3).describe(), "keys /types/t/buckets/b");
+        let index = Partition::index(&bucket, b"a_int", 0, 3, 3);
+        assert_eq!(index.describe(), "index /types/t/buckets/b/index/a_int");
+        assert_eq!((index.bucket_type(), &index.key[..]), (Some("t".into()), b"\x01t\x01b\x05a_int\0\x03".as_ref()));
+        assert_eq!(index.index_bucket_and_field(), Some((bucket.clone(), "a_int".into())));
         let head = Partition::head(BucketId([0xab; 16]), b"k");
         assert_eq!(head.describe(), format!("heads bucket {} key k", "ab".repeat(16)));
         assert_eq!(Partition::new(Table::Objects, "?").describe(), "objects ?");

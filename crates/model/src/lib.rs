@@ -8,7 +8,8 @@
 //! causality dots, contexts, siblings      content    one key-value value with its metadata
 //! keyspace  every table and partition     rows       one versioned codec per table
 //! objects   S3: buckets, versions, users  limits     bounds of the product
-//! datatypes counters, sets, maps, HyperLogLogs
+//! datatypes counters, sets, maps, HyperLogLogs             index      rows and queries of secondary indexes
+//! links     which links a step follows     mapreduce the job document, key filters, built-in functions
 //! ```
 
 pub mod address;
@@ -17,9 +18,13 @@ pub mod codec;
 pub mod content;
 pub mod datatypes;
 pub mod erlang;
+pub mod erlang_term;
 pub mod hash;
+pub mod index;
 pub mod keyspace;
 pub mod limits;
+pub mod links;
+pub mod mapreduce;
 pub mod objects;
 pub mod props;
 pub mod rows;

@@ -19,6 +19,12 @@ pub const CONTEXT_BYTES_MAX: usize = 4096;
 pub const CONTEXT_AHEAD_MICROS_MAX: u64 = 1_000_000;
 /// Most bytes of metadata (header values, links, index terms, two for each entry) of one object.
 pub const METADATA_BYTES_MAX: usize = 64 * 1024;
+/// Most bytes of index that the terms of one object take: field and value of each, or a third of its row where that is more.
+pub const INDEX_BYTES_MAX: usize = 10 * 1024;
+/// Bytes of an index row beside field, value and key, as a batch counts them.
+pub const INDEX_ROW_BYTES: usize = 100;
+/// Rows that a query reads from a shard at a time.
+pub const INDEX_PAGE_ROWS: usize = 500;
 /// Largest object body by default, in bytes.
 pub const OBJECT_BYTES_MAX: u64 = 50 * 1024 * 1024;
 /// Largest batch that an engine takes, in bytes of names and values.
@@ -53,6 +59,30 @@ pub const DATATYPE_DOTS_MAX: usize = 100;
 pub const REQUEST_ID_BYTES_MAX: usize = 256;
 /// Time in which a repeated request id is recognised, in microseconds.
 pub const REQUEST_ID_MICROS: u64 = 24 * 60 * 60 * 1_000_000;
+/// Most bytes of addresses that a step of a link walk reaches, and that its answer shows.
+pub const LINK_WALK_BYTES_MAX: usize = 1024 * 1024;
+/// Most steps of a link walk.
+pub const LINK_STEPS_MAX: usize = 100;
+/// Longest document of a MapReduce job, in bytes.
+pub const JOB_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// Most phases of a MapReduce job.
+pub const JOB_PHASES_MAX: usize = 64;
+/// Most bytes of values that the phases of a job hold at a time, and that a whole answer collects.
+pub const JOB_HELD_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Bytes of values that a map phase hands on at a time; one object may exceed it.
+pub const JOB_CHUNK_BYTES: usize = 1024 * 1024;
+/// Inputs that a map phase reads at a time.
+pub const JOB_CHUNK_INPUTS: usize = 256;
+/// Most MapReduce jobs of a gateway at a time.
+pub const JOBS_MAX: usize = 64;
+/// Most key filters of a job, counted at all depths.
+pub const KEY_FILTERS_MAX: usize = 1000;
+/// Most regular expressions among the key filters of a job.
+pub const KEY_REGEXES_MAX: usize = 20;
+/// Longest regular expression of a key filter or an index query, in bytes.
+pub const REGEX_TEXT_MAX: usize = 4 * 1024;
+/// Most bytes of memory of one compiled regular expression of a key filter, and of its cache.
+pub const KEY_REGEX_BYTES_MAX: usize = 256 * 1024;
 /// Longest key of an S3 object, in bytes.
 pub const S3_KEY_BYTES_MAX: usize = 1024;
 /// Most bytes of user metadata of an S3 object: names after the prefix, and values.
@@ -94,4 +124,8 @@ const _: () = assert!(
 const _: () = assert!(
     TYPE_BYTES_MAX + BUCKET_BYTES_MAX + KEY_BYTES_MAX + DATATYPE_ROW_NAME_BYTES_MAX + 64 < u16::MAX as usize,
     "the longest row name of a data type must fit an engine key of 64 KiB"
+);
+const _: () = assert!(
+    TYPE_BYTES_MAX + BUCKET_BYTES_MAX + 2 * INDEX_BYTES_MAX + 2 * KEY_BYTES_MAX + 256 < u16::MAX as usize,
+    "the longest index row must fit an engine key of 64 KiB"
 );

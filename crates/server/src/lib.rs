@@ -5,6 +5,7 @@
 //!                                        ├─▶ gateway   the product
 //!                                        ├─▶ http      larder-api-riak on a listener
 //!                                        ├─▶ admin     the commands of kv-admin on a Unix socket
+//!                                        ├─▶ scripts   the pool of script workers
 //!                                        └─▶ node_watch  log lines about the engine's nodes
 //! ```
 //! This crate alone depends on every other one; it holds no logic of the product.
@@ -21,6 +22,7 @@ pub mod log;
 mod memory;
 mod node_watch;
 pub mod private;
+pub mod scripts;
 mod serve;
 pub mod settings;
 mod signals;

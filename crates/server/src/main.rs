@@ -20,6 +20,10 @@ const WORKERS_MIN: usize = 4;
 fn main() -> ExitCode {
     // Before any file or socket is created.
     larder_server::private::keep_private();
+    // Not a command for people, so the command line of the help does not have it.
+    if std::env::args_os().nth(1).is_some_and(|word| word == larder_server::scripts::WORKER_WORD) {
+        return larder_script::run_worker();
+    }
     let variables: Vec<_> = std::env::vars_os().collect();
     match read(std::env::args_os(), &variables, |file| std::fs::read_to_string(file)) {
         Ok(Invocation::Print(text)) => {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use larder_admission::MemoryBudget;
 use larder_api_s3::S3Settings;
 use larder_gateway::objects::{Objects, ObjectsConfig};
-use larder_gateway::{Config, Gateway, GatewayPorts};
+use larder_gateway::{Config, Gateway, GatewayPorts, Scripts};
 use larder_http_edge::{ConnectionLimit, ConnectionSettings};
 use larder_store::{Clock, SystemClock};
 use tokio::net::TcpListener;
@@ -24,6 +24,7 @@ use crate::engine::OpenEngine;
 use crate::failure::ServerFailure;
 use crate::memory::MemoryPlan;
 use crate::private::check_private;
+use crate::scripts::start_scripts;
 use crate::settings::table::{self, Setting};
 use crate::settings::{DurabilitySetting, Listener, ServerSettings};
 use crate::signals;
@@ -63,7 +64,8 @@ pub async fn serve(settings: &ServerSettings, files_max: usize) -> Result<(), Se
     let socket = bind_admin(settings).await?;
     let name = node_name(settings, at);
     let config = gateway_config(settings, &name, at.http, budget.connections);
-    let gateway = Gateway::start(gateway_ports(&engine, clock, actor), config).await;
+    let scripts = start_scripts(settings, clock.clone())?;
+    let gateway = Gateway::start(gateway_ports(&engine, clock, actor, scripts), config).await;
     let gateway = gateway.map_err(|error| ServerFailure(format!("cannot start: {error}")))?;
     let objects = Objects::new(gateway.clone(), objects_config(settings));
     let admin = admin_key(settings, &objects).await?;
@@ -154,9 +156,17 @@ fn node_name(settings: &ServerSettings, at: ListenAddresses<'_>) -> String {
     })
 }
 
-fn gateway_ports(engine: &OpenEngine, clock: Arc<dyn Clock>, actor: u64) -> GatewayPorts {
+fn gateway_ports(engine: &OpenEngine, clock: Arc<dyn Clock>, actor: u64, scripts: Arc<dyn Scripts>) -> GatewayPorts {
     let (store, blobs, view) = (engine.store.clone(), engine.blobs.clone(), engine.view.clone());
-    GatewayPorts { store, blobs, actor: ActorId(actor), random: fill_random, clock, engine: view }
+    GatewayPorts {
+        store,
+        blobs,
+        actor: ActorId(actor),
+        random: fill_random,
+        clock,
+        engine: view,
+        scripts: Some(scripts),
+    }
 }
 
 fn gateway_config(settings: &ServerSettings, name: &str, address: Option<SocketAddr>, connections: usize) -> Config {

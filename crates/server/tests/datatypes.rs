@@ -42,6 +42,7 @@ impl ServerRun {
             actor: ActorId(actor),
             random: |bytes| bytes.fill(7),
             engine: Arc::new("local"),
+            scripts: None,
         };
         let gateway = Gateway::start(ports, Config { durable, ..Config::default() }).await.unwrap();
         Self { gateway, store }

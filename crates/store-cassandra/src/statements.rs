@@ -192,7 +192,7 @@ impl LayoutStatement {
 #[must_use]
 pub fn is_derived(table: Table) -> bool {
     match table {
-        Table::Keys | Table::Buckets | Table::Members | Table::Entries | Table::UploadEntries => true,
+        Table::Keys | Table::Buckets | Table::Index | Table::Members | Table::Entries | Table::UploadEntries => true,
         Table::Parts | Table::Manifests | Table::GcMarks | Table::Usage => true,
         Table::Objects | Table::Consistent | Table::DataTypes | Table::Catalogue | Table::Marks => false,
         Table::Heads | Table::Uploads | Table::Users => false,
@@ -205,7 +205,7 @@ pub fn tables(n_val: u8) -> &'static [Table] {
     if n_val == Partition::DEFAULT_COPIES {
         &Table::ALL
     } else {
-        &[Table::Objects, Table::Consistent, Table::Keys, Table::Buckets, Table::DataTypes]
+        &[Table::Objects, Table::Consistent, Table::Keys, Table::Buckets, Table::DataTypes, Table::Index]
     }
 }
 

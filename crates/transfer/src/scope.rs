@@ -16,13 +16,14 @@ pub(crate) enum TransferMethod {
 }
 
 /// The tables in order, owners before what they own: a sweeper never takes rows of a running import for waste.
-pub(crate) const ORDER: [Table; 14] = [
+pub(crate) const ORDER: [Table; 15] = [
     Table::Catalogue,
     Table::Users,
     Table::Buckets,
     Table::Keys,
     Table::Objects,
     Table::DataTypes,
+    Table::Index,
     Table::Consistent,
     // Before the heads: a read of a derived row may make the engine settle it, which raises its head's stamp.
     Table::Entries,
@@ -38,7 +39,7 @@ pub(crate) const ORDER: [Table; 14] = [
 pub(crate) fn transfer_method(table: Table) -> TransferMethod {
     match table {
         Table::Catalogue | Table::Users | Table::Consistent | Table::Heads | Table::Uploads => TransferMethod::Guarded,
-        Table::Objects | Table::Keys | Table::Buckets | Table::DataTypes => TransferMethod::Rows,
+        Table::Objects | Table::Keys | Table::Buckets | Table::DataTypes | Table::Index => TransferMethod::Rows,
         Table::Manifests | Table::Parts | Table::Usage => TransferMethod::Rows,
         Table::Entries | Table::UploadEntries => TransferMethod::Derived,
         Table::Members | Table::Marks | Table::GcMarks => TransferMethod::Skipped,

@@ -17,7 +17,9 @@ use md5::{Digest as _, Md5};
 use larder_admission::MemorySpent;
 use larder_gateway::Error;
 use larder_gateway::body::{BodyError, ByteStream, GetBody, PutBody};
-use larder_http_edge::{ArrivingBody, IncomingError, PIECE_BYTES_MAX, PacedIncoming, response_memory, upload_memory};
+use larder_http_edge::{
+    ArrivingBody, IncomingError, PIECE_BYTES_MAX, PacedIncoming, Requester, response_memory, upload_memory,
+};
 
 /// Bodies with an announced length up to this are collected before the gateway sees them.
 const COLLECT_BYTES_MAX: u64 = 64 * 1024;
@@ -197,12 +199,26 @@ pub(super) async fn collect_parsed(
     max: u64,
     memory: impl Fn(u64) -> u64,
 ) -> Result<Bytes, Error> {
+    let (incoming, requester) = body.into_parts();
+    collect_admitted(incoming, requester, max, memory).await
+}
+
+/// As [`collect_parsed`], for a request that goes on to hold memory after its body.
+///
+/// # Errors
+/// As [`collect`].
+pub(super) async fn collect_admitted(
+    body: PacedIncoming,
+    requester: &Requester<'_>,
+    max: u64,
+    memory: impl Fn(u64) -> u64,
+) -> Result<Bytes, Error> {
     let announced = body.length();
     if let Some(bytes) = announced.filter(|bytes| *bytes > max) {
         return Err(Error::TooLarge { bytes, max });
     }
     // Without a length the bound is held: the body may grow to it.
-    let body = body.admit(memory(announced.unwrap_or(max))).await.map_err(busy)?;
+    requester.hold(memory(announced.unwrap_or(max))).await.map_err(busy)?;
     let mut body = UploadStream { body, check: None };
     let Some(first) = body.next().await.transpose().map_err(broken)? else { return Ok(Bytes::new()) };
     if body.body.is_at_end() {
@@ -232,7 +248,8 @@ fn matched(check: Option<Md5Check>, body: &[u8]) -> Result<(), Error> {
     }
 }
 
-fn busy(MemorySpent: MemorySpent) -> Error {
+/// The error of a request whose client has no memory left.
+pub(super) fn busy(MemorySpent: MemorySpent) -> Error {
     Error::Overloaded { retry_after: 1 }
 }
 

@@ -24,7 +24,13 @@ pub(super) async fn delete(call: &RiakCall<'_>) -> Result<RiakResponse, RiakFaul
         quorums: params.quorums,
         timeout: params.timeout,
     };
-    match call.gateway.kv.delete(request).await.map_err(|error| RiakFault::from(error).after_checks())? {
+    match call
+        .gateway
+        .kv
+        .delete(request)
+        .await
+        .map_err(|error| RiakFault::of_write(error, call.method).after_checks())?
+    {
         KvDeleteOutcome::Done => Ok(done(HTML)),
         KvDeleteOutcome::NotFound(_) => {
             let mut reply = text(StatusCode::NOT_FOUND, "not found\n");

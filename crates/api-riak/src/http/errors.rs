@@ -3,11 +3,11 @@
 //! reference §1.2, §1.3, §3.)
 
 use bytes::Bytes;
-use hyper::StatusCode;
 use hyper::header::{HeaderValue, RETRY_AFTER, VARY};
+use hyper::{Method, StatusCode};
 
 use larder_gateway::types::TypeStateError;
-use larder_gateway::{Error, QuorumParam};
+use larder_gateway::{Error, PrecommitRefusal, QuorumParam};
 use larder_model::causality::FailedCondition;
 use larder_model::datatypes::DatatypeError;
 
@@ -35,6 +35,14 @@ impl From<RiakResponse> for RiakFault {
 }
 
 impl RiakFault {
+    /// The failure of a write by this method.
+    pub(super) fn of_write(error: Error, method: &Method) -> Self {
+        match &error {
+            Error::Precommit(refusal) => Self::text_of(StatusCode::FORBIDDEN, precommit(refusal, method.as_str())),
+            _ => Self::Gateway(error),
+        }
+    }
+
     /// 400 with a text.
     pub(super) fn bad(text: impl Into<Bytes>) -> Self {
         Self::text_of(StatusCode::BAD_REQUEST, text)
@@ -99,6 +107,7 @@ pub(super) fn of_error(error: &Error) -> RiakResponse {
         Error::Context(error) => text(S::BAD_REQUEST, format!("{error}\n")),
         Error::TooLarge { bytes, max: _ } => text(S::PAYLOAD_TOO_LARGE, format!("Error:\n{{too_large,{bytes}}}\n")),
         Error::MetadataTooLarge { bytes: _, max: _ } => text(S::REQUEST_HEADER_FIELDS_TOO_LARGE, sentence(error)),
+        Error::IndexTooLarge { .. } => text(S::BAD_REQUEST, sentence(error)),
         Error::TooManySiblings { count } => text(S::CONFLICT, format!("Error:\n{{too_many_siblings,{count}}}\n")),
         Error::Datatype(DatatypeError::NotPresent(absent)) => {
             text(S::INTERNAL_SERVER_ERROR, format!("Error:\n{}\n", absent.erlang()))
@@ -107,6 +116,7 @@ pub(super) fn of_error(error: &Error) -> RiakResponse {
         Error::NotDatatype | Error::DatatypePut => text(S::FORBIDDEN, sentence(error)),
         Error::DatatypeNeedsSiblings => text(S::FORBIDDEN, "Bucket must be allow_mult=true\n"),
         Error::BrokenBody(reason) => text(S::BAD_REQUEST, format!("{reason}\n")),
+        Error::Precommit(refusal) => text(S::FORBIDDEN, precommit(refusal, "PUT")),
         Error::NotBuilt(feature) => text(S::NOT_IMPLEMENTED, format!("Not available yet: {}\n", feature.name())),
         Error::Refused(refused) => json(S::BAD_REQUEST, refused.http_json().to_string()),
         Error::Type(refusal) => json(S::BAD_REQUEST, refused(*refusal).to_string()),
@@ -168,6 +178,14 @@ fn refused(refusal: TypeStateError) -> serde_json::Value {
     serde_json::Value::from(text)
 }
 
+/// Riak's text for a refusal of a precommit hook; a refusal without a reason names the method.
+fn precommit(refusal: &PrecommitRefusal, method: &str) -> String {
+    match refusal {
+        PrecommitRefusal::Fail => format!("{method} aborted by pre-commit hook."),
+        PrecommitRefusal::Reason(text) | PrecommitRefusal::Term(text) => text.clone(),
+    }
+}
+
 fn sentence(error: &Error) -> String {
     format!("{error}\n")
 }
@@ -216,7 +234,9 @@ mod tests {
         check(Error::TimedOut, 503, "request timed out\n");
         check(Error::Refused(TypeRefusal::NoDefaultUpdate.into()), 400, r#""no_default_update""#);
         check(Error::Type(TypeStateError::Unknown), 400, r#""no_type""#);
-        check(Error::NotBuilt(Feature::Hooks), 501, "Not available yet: commit hooks\n");
+        check(Error::NotBuilt(Feature::DatatypeHooks), 501, "Not available yet: commit hooks of data types\n");
+        check(Error::Precommit(PrecommitRefusal::Fail), 403, "PUT aborted by pre-commit hook.");
+        check(Error::Precommit(PrecommitRefusal::Reason("too big".into())), 403, "too big");
         check(Error::Superseded, 412, "");
         check(Error::Context(ContextError::Foreign), 400, "The vclock was not issued by this server or is damaged\n");
     }

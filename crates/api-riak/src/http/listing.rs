@@ -141,14 +141,16 @@ enum ListingStep {
 
 const TIMEOUT: &[u8] = br#"{"error":"timeout"}"#;
 
-fn failure(error: &Error) -> Vec<u8> {
+/// The JSON object of an error that ends a stream.
+pub(super) fn failure(error: &Error) -> Vec<u8> {
     match error {
         Error::TimedOut => TIMEOUT.to_vec(),
         other => serde_json::json!({ "error": other.to_string() }).to_string().into_bytes(),
     }
 }
 
-fn broken_off(error: Error) -> io::Error {
+/// The error that breaks a whole answer off.
+pub(super) fn broken_off(error: Error) -> io::Error {
     tracing::warn!(%error, "read of a listing's page failed: the answer is broken off");
     io::Error::other(error)
 }
@@ -176,7 +178,7 @@ fn names(list: &[Bytes]) -> Vec<u8> {
 }
 
 /// A name as a JSON string.
-fn write_name(name: &[u8], out: &mut Vec<u8>) {
+pub(super) fn write_name(name: &[u8], out: &mut Vec<u8>) {
     out.extend(serde_json::Value::from(listed_name(name)).to_string().into_bytes());
 }
 

@@ -39,27 +39,32 @@ pub(super) fn siblings(context: &LinkContext, found: FetchedObject, boundary: &s
 }
 
 fn head(sibling: &Sibling, context: &LinkContext, boundary: &str) -> Bytes {
-    let content = &sibling.content;
     let mut out = format!("\r\n--{boundary}\r\n").into_bytes();
-    line(&mut out, b"Content-Type", &media_header(content));
-    if let Some(encoding) = encoding(content) {
-        line(&mut out, b"Content-Encoding", encoding);
-    }
-    line(&mut out, b"Link", &links::render(&content.links, context.style, &context.bucket));
-    line(&mut out, b"Etag", sibling.vtag().as_bytes());
-    line(&mut out, b"Last-Modified", http_date(sibling.modified()).as_bytes());
-    for (name, value) in &content.meta {
-        line(&mut out, name, value);
-    }
-    for term in &content.terms {
-        line(&mut out, &[b"x-riak-index-", term.field.as_ref()].concat(), &term.value);
-    }
-    out.extend_from_slice(b"\r\n");
+    add_head(&mut out, sibling, context);
     out.into()
 }
 
+/// Appends the headers of a part with this value, and the empty line after them.
+pub(super) fn add_head(out: &mut Vec<u8>, sibling: &Sibling, context: &LinkContext) {
+    let content = &sibling.content;
+    line(out, b"Content-Type", &media_header(content));
+    if let Some(encoding) = encoding(content) {
+        line(out, b"Content-Encoding", encoding);
+    }
+    line(out, b"Link", &links::render(&content.links, context.style, &context.bucket));
+    line(out, b"Etag", sibling.vtag().as_bytes());
+    line(out, b"Last-Modified", http_date(sibling.modified()).as_bytes());
+    for (name, value) in &content.meta {
+        line(out, name, value);
+    }
+    for term in &content.terms {
+        line(out, &[b"x-riak-index-", term.field.as_ref()].concat(), &term.value);
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
 /// A header line. Bytes that would break the line, which other protocols can store, leave it out.
-fn line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+pub(super) fn line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     let breaks = |bytes: &[u8]| bytes.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0));
     if breaks(name) || breaks(value) || name.contains(&b':') {
         return;

@@ -151,7 +151,7 @@ pub(super) fn integer(text: &[u8]) -> Option<i64> {
 }
 
 /// A value in Riak's error texts: quoted text, or a list of bytes for anything else.
-fn printed(value: &[u8]) -> String {
+pub(super) fn printed(value: &[u8]) -> String {
     if !value.iter().all(|byte| matches!(byte, b' '..=b'~')) {
         return format!("{value:?}").replace(' ', "");
     }

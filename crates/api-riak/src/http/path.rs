@@ -17,6 +17,7 @@ pub(super) const SEGMENTS_MAX: usize = 8;
 /// The raw segments of a path.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Segments<'a> {
+    path: &'a str,
     parts: [&'a str; SEGMENTS_MAX],
     count: usize,
 }
@@ -25,7 +26,7 @@ impl<'a> Segments<'a> {
     /// Splits a raw path.
     #[must_use]
     pub(super) fn of(path: &'a str) -> Self {
-        let mut segments = Self { parts: [""; SEGMENTS_MAX], count: 0 };
+        let mut segments = Self { path, parts: [""; SEGMENTS_MAX], count: 0 };
         for part in path.split('/').filter(|part| !part.is_empty()) {
             if let Some(place) = segments.parts.get_mut(segments.count) {
                 *place = part;
@@ -33,6 +34,11 @@ impl<'a> Segments<'a> {
             segments.count += 1;
         }
         segments
+    }
+
+    /// The raw segments from `index` on, however many there are.
+    pub(super) fn rest(&self, index: usize) -> impl Iterator<Item = &'a str> {
+        self.path.split('/').filter(|part| !part.is_empty()).skip(index)
     }
 
     /// The number of segments.

@@ -56,6 +56,8 @@ pub enum Resource {
     DataType,
     /// A counter of Riak 1.4.
     Counter,
+    /// A MapReduce job.
+    MapReduce,
     /// A feature that is not built and has no checks of its own.
     NotBuilt(Feature),
 }
@@ -170,7 +172,7 @@ pub static ROUTES: &[Route] = &[
         Resource::DataType,
         DATA_TYPES,
     ),
-    route(&[Word("mapred")], READ_POST, Resource::NotBuilt(Feature::MapReduce), "riak_kv_wm_mapred"),
+    route(&[Word("mapred")], READ_POST, Resource::MapReduce, "riak_kv_wm_mapred"),
     search(&[Word("search"), Word("query"), Any], SEARCH),
     search(&[Word("solr"), Any, Word("select")], SEARCH),
     search(&[Word("search"), Word("index")], READ),

@@ -22,7 +22,10 @@ use super::errors::{RiakFault, of_error};
 use super::path::{QueryParams, Segments};
 use super::reply::{self, RiakResponse, page};
 use super::routes::{self, Resource, Route, RouteMatch};
-use super::{buckets, datatypes, delete, keys, not_built, object, ping, props, put, root, stats, type_props};
+use super::{
+    buckets, datatypes, delete, index, keys, link_walk, mapred, not_built, object, ping, props, put, root, stats,
+    type_props,
+};
 
 /// Answers requests over one gateway.
 #[derive(Clone)]
@@ -133,12 +136,13 @@ impl HttpService {
             Resource::Root => Ok(root::get(call)),
             Resource::Stats => Ok(stats::get(call)),
             Resource::Metrics => Ok(stats::metrics(call)),
-            Resource::Index => not_built::index(call).await,
-            Resource::LinkWalk => not_built::link_walk(call),
+            Resource::Index => Box::pin(index::get(call, &self.gateway)).await,
+            Resource::LinkWalk => link_walk::answer(call, &self.gateway, body).await,
             Resource::DataType if *call.method == Method::POST => datatypes::post(call, body).await,
             Resource::DataType => datatypes::get(call).await,
             Resource::Counter if *call.method == Method::POST => datatypes::post_counter(call, body).await,
             Resource::Counter => datatypes::get_counter(call).await,
+            Resource::MapReduce => mapred::answer(call, &self.gateway, body).await,
             Resource::NotBuilt(feature) => not_built::answer(feature),
         }
     }

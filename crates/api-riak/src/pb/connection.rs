@@ -29,7 +29,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout_at};
 use super::fault::PbFault;
 use super::frame::{FrameHead, LENGTH_BYTES};
 use super::operations::{PbCode, PbOperation, UNKNOWN_BYTES_MAX, find};
-use super::reply::{PbReply, ReplyPiece};
+use super::reply::{PagedReply, PbReply, ReplyPiece};
 use super::service::{PbSession, answer, try_answer};
 
 /// Answers that wait are sent when they exceed this many bytes.
@@ -242,7 +242,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> PbConnection<S> {
             PbReply::Paged(mut paged) => loop {
                 let page_begins = self.output.len();
                 let page = match requester.hold(paged.memory() + response_memory(None)).await {
-                    Ok(()) => paged.next(&mut self.output).await,
+                    Ok(()) => self.next_page(&mut paged).await?,
                     Err(MemorySpent) => Err(overloaded()),
                 };
                 match page {
@@ -257,6 +257,29 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> PbConnection<S> {
             },
         }
         if self.output.len() >= FLUSH_BYTES { self.flush().await } else { Ok(()) }
+    }
+
+    /// Appends the next page of an answer. A job ends when its client closes the connection: it may run long before it sends.
+    async fn next_page(&mut self, paged: &mut PagedReply) -> Result<Result<bool, PbFault>, PbEnd> {
+        if !matches!(paged, PagedReply::Job(_)) {
+            return Ok(paged.next(&mut self.output).await);
+        }
+        let Self { socket, input, output, .. } = self;
+        // The step is never broken off by input: it could not begin again.
+        let mut page = pin!(paged.next(output));
+        loop {
+            let has_room = input.len() < READ_BYTES;
+            if has_room {
+                input.reserve(READ_BYTES);
+            }
+            tokio::select! {
+                biased;
+                page = &mut page => return Ok(page),
+                read = socket.read_buf(input), if has_room => if read? == 0 {
+                    return Err(PbEnd::Idle);
+                },
+            }
+        }
     }
 
     async fn send_body(&mut self, mut body: GetBody) -> Result<(), PbEnd> {

@@ -83,6 +83,7 @@ fn text(error: &Error) -> String {
         Error::Datatype(DatatypeError::NotPresent(absent)) => absent.erlang(),
         Error::DatatypeNeedsSiblings => "\"Bucket must be allow_mult=true\"".into(),
         Error::Datatype(_) | Error::NotDatatype | Error::DatatypePut => error.to_string(),
+        Error::Precommit(refusal) => refusal.erlang(),
         Error::NotBuilt(feature) => format!("Not available yet: {}", feature.name()),
         Error::Refused(refused) => format!("Invalid bucket properties: {}", refused.erlang()),
         Error::Type(TypeStateError::Unknown) => "no_type".into(),
@@ -92,6 +93,7 @@ fn text(error: &Error) -> String {
         Error::BadAddress(_)
         | Error::Context(_)
         | Error::MetadataTooLarge { .. }
+        | Error::IndexTooLarge { .. }
         | Error::BrokenBody(_)
         | Error::NotReady(_)
         | Error::DiskFull

@@ -211,12 +211,81 @@ pub(super) struct RpbListKeysReq {
     pub(super) r#type: Option<Bytes>,
 }
 
+/// Code 23.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct RpbMapRedReq {
+    #[prost(bytes = "bytes", optional, tag = "1")]
+    pub(super) request: Option<Bytes>,
+    #[prost(bytes = "bytes", optional, tag = "2")]
+    pub(super) content_type: Option<Bytes>,
+}
+
+/// Code 24.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct RpbMapRedResp {
+    #[prost(uint32, optional, tag = "1")]
+    pub(super) phase: Option<u32>,
+    #[prost(bytes = "bytes", optional, tag = "2")]
+    pub(super) response: Option<Bytes>,
+    #[prost(bool, optional, tag = "3")]
+    pub(super) done: Option<bool>,
+}
+
 /// Codes 16 (buckets) and 18 (keys), which have one form.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct RpbListResp {
     #[prost(bytes = "bytes", repeated, tag = "1")]
     pub(super) names: Vec<Bytes>,
     #[prost(bool, optional, tag = "2")]
+    pub(super) done: Option<bool>,
+}
+
+/// Code 25.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct RpbIndexReq {
+    #[prost(bytes = "bytes", optional, tag = "1")]
+    pub(super) bucket: Option<Bytes>,
+    #[prost(bytes = "bytes", optional, tag = "2")]
+    pub(super) index: Option<Bytes>,
+    /// 0: one value; 1: a range.
+    #[prost(int32, optional, tag = "3")]
+    pub(super) qtype: Option<i32>,
+    #[prost(bytes = "bytes", optional, tag = "4")]
+    pub(super) key: Option<Bytes>,
+    #[prost(bytes = "bytes", optional, tag = "5")]
+    pub(super) range_min: Option<Bytes>,
+    #[prost(bytes = "bytes", optional, tag = "6")]
+    pub(super) range_max: Option<Bytes>,
+    #[prost(bool, optional, tag = "7")]
+    pub(super) return_terms: Option<bool>,
+    #[prost(bool, optional, tag = "8")]
+    pub(super) stream: Option<bool>,
+    #[prost(uint32, optional, tag = "9")]
+    pub(super) max_results: Option<u32>,
+    #[prost(bytes = "bytes", optional, tag = "10")]
+    pub(super) continuation: Option<Bytes>,
+    #[prost(uint32, optional, tag = "11")]
+    pub(super) timeout: Option<u32>,
+    #[prost(bytes = "bytes", optional, tag = "12")]
+    pub(super) r#type: Option<Bytes>,
+    #[prost(bytes = "bytes", optional, tag = "13")]
+    pub(super) term_regex: Option<Bytes>,
+    /// Results are always sorted.
+    #[prost(bool, optional, tag = "14")]
+    pub(super) pagination_sort: Option<bool>,
+}
+
+/// Code 26.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct RpbIndexResp {
+    #[prost(bytes = "bytes", repeated, tag = "1")]
+    pub(super) keys: Vec<Bytes>,
+    /// Terms as keys, and keys of objects as values.
+    #[prost(message, repeated, tag = "2")]
+    pub(super) results: Vec<RpbPair>,
+    #[prost(bytes = "bytes", optional, tag = "3")]
+    pub(super) continuation: Option<Bytes>,
+    #[prost(bool, optional, tag = "4")]
     pub(super) done: Option<bool>,
 }
 

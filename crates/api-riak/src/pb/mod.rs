@@ -14,8 +14,10 @@ mod fields;
 mod frame;
 #[cfg(test)]
 mod fuzz;
+mod index;
 mod info;
 mod listing;
+mod mapred;
 mod messages;
 mod metadata;
 mod object;

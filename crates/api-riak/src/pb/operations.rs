@@ -1,7 +1,9 @@
 //! The table of message codes: what each request means, and how long its message may be.
 
 use larder_gateway::Feature;
-use larder_model::limits::{DATATYPE_EDITS_MAX, METADATA_BYTES_MAX};
+use larder_model::limits::{DATATYPE_EDITS_MAX, JOB_BYTES_MAX, METADATA_BYTES_MAX};
+
+use crate::mapred::DOCUMENT_DECODED_PER_BYTE;
 
 /// A request that clients can send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +36,8 @@ pub(super) enum PbOperation {
     GetBucketType,
     /// Sets properties of a type.
     SetBucketType,
+    /// A query of a secondary index.
+    Index,
     /// The nodes that hold a key.
     GetPreflist,
     /// Updates a counter of Riak 1.4.
@@ -44,6 +48,8 @@ pub(super) enum PbOperation {
     FetchDatatype,
     /// Updates a data type.
     UpdateDatatype,
+    /// Runs a MapReduce job.
+    MapReduce,
     /// Encryption, which is not switched on.
     StartTls,
     /// A request of Riak that is refused by name.
@@ -96,8 +102,8 @@ pub(super) const CODES: &[PbCode] = &[
     code(17, PbOperation::ListKeys, NAMES),
     code(19, PbOperation::GetBucket, NAMES),
     props(21, PbOperation::SetBucket),
-    code(23, PbOperation::Unavailable(Feature::MapReduce), QUERY),
-    code(25, PbOperation::Unavailable(Feature::SecondaryIndexes), QUERY),
+    PbCode { decoded_per_byte: DOCUMENT_DECODED_PER_BYTE, ..code(23, PbOperation::MapReduce, JOB_BYTES_MAX) },
+    code(25, PbOperation::Index, QUERY),
     code(29, PbOperation::ResetBucket, NAMES),
     code(31, PbOperation::GetBucketType, NAMES),
     props(32, PbOperation::SetBucketType),
@@ -141,7 +147,6 @@ pub(super) const UNKNOWN_BYTES_MAX: usize = QUERY;
 /// Riak's text for a request whose part of the server is switched off.
 pub(super) fn unavailable(code: u8, feature: Feature) -> String {
     let job = match feature {
-        Feature::MapReduce => "map_reduce",
         Feature::SecondaryIndexes => "secondary_index",
         _ => return format!("Unknown message code: {code}"),
     };

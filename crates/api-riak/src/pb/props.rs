@@ -278,7 +278,10 @@ fn repl_number(repl: Repl) -> u32 {
 
 fn hook_message(hook: &Hook) -> RpbCommitHook {
     match hook {
-        Hook::ModFun(fun) => RpbCommitHook { modfun: Some(function_message(fun)), name: None },
+        // The message has no field for the argument: HTTP shows it.
+        Hook::ModFun(function) | Hook::WithArgument { function, .. } => {
+            RpbCommitHook { modfun: Some(function_message(function)), name: None }
+        }
         Hook::Named(name) | Hook::Text(name) => RpbCommitHook { modfun: None, name: Some(name.clone().into()) },
     }
 }

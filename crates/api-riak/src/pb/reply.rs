@@ -5,7 +5,9 @@ use larder_gateway::body::GetBody;
 
 use super::datatypes::PbValueAnswer;
 use super::fault::PbFault;
+use super::index::PbIndexAnswer;
 use super::listing::PbListing;
+use super::mapred::PbJob;
 
 /// The rest of an answer, beyond the bytes that its handler appended to the output.
 pub(super) enum PbReply {
@@ -39,8 +41,12 @@ pub(super) enum ReplyPiece {
 pub(super) enum PagedReply {
     /// Frames with pages of names.
     Listing(Box<PbListing>),
+    /// Frames with the results of a job.
+    Job(Box<PbJob>),
     /// One frame after the last page.
     Value(Box<PbValueAnswer>),
+    /// The results of a query.
+    Index(Box<PbIndexAnswer>),
 }
 
 impl PagedReply {
@@ -48,7 +54,9 @@ impl PagedReply {
     pub(super) fn memory(&self) -> u64 {
         match self {
             Self::Listing(listing) => listing.memory(),
+            Self::Job(job) => job.memory(),
             Self::Value(value) => value.memory(),
+            Self::Index(index) => index.memory(),
         }
     }
 
@@ -59,7 +67,9 @@ impl PagedReply {
     pub(super) async fn next(&mut self, output: &mut BytesMut) -> Result<bool, PbFault> {
         match self {
             Self::Listing(listing) => listing.next(output).await,
+            Self::Job(job) => job.next(output).await,
             Self::Value(value) => value.next(output).await,
+            Self::Index(index) => index.next(output).await,
         }
     }
 }

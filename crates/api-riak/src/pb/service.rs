@@ -16,7 +16,9 @@ use crate::failure::{log_panic, log_server_error};
 
 use super::datatypes::{DtUpdateReq, PbValueAnswer, count_edits};
 use super::fault::PbFault;
+use super::index::PbIndexAnswer;
 use super::listing::PbListing;
+use super::mapred::PbJob;
 use super::messages::RpbPutReq;
 use super::operations::{PUT_BESIDES_VALUE, PbOperation, find, unavailable};
 use super::reply::{PagedReply, PbReply};
@@ -97,6 +99,14 @@ async fn dispatch(
         }
         PbOperation::ListBuckets => return PbListing::of_buckets(gateway, decode(message)?).map(paged),
         PbOperation::ListKeys => return PbListing::of_keys(gateway, decode(message)?).map(paged),
+        PbOperation::Index => {
+            let answer = PbIndexAnswer::of(gateway, decode(message)?)?;
+            return Ok(PbReply::Paged(PagedReply::Index(answer.into())));
+        }
+        PbOperation::MapReduce => {
+            let job = Box::pin(PbJob::start(gateway, decode(message)?)).await?;
+            return Ok(PbReply::Paged(PagedReply::Job(job.into())));
+        }
         PbOperation::GetCounter => Box::pin(datatypes::get_counter(gateway, decode(message)?, output)).await?,
         PbOperation::UpdateCounter => Box::pin(datatypes::update_counter(gateway, decode(message)?, output)).await?,
         PbOperation::Ping => info::ping(output),

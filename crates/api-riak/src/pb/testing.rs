@@ -36,6 +36,7 @@ pub(super) async fn gateway() -> Arc<Gateway> {
         clock,
         actor: ActorId(7),
         engine: Arc::new("memory"),
+        scripts: None,
     };
     let gateway = Gateway::start(ports, Config::default()).await.unwrap();
     for (name, props) in TYPES {

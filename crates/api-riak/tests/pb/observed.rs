@@ -169,8 +169,9 @@ fn types(client: &mut PbClient) {
         ask(82, 32, &typed(&[Bytes(2, &n_2)], 1, name), Error("Invalid bucket properties: not_active"));
         ask(83, 15, &typed(&[], 3, name), Error(none));
         ask(97, 17, &typed(&[Bytes(1, b"pb")], 3, name), Error(none));
-        let off = || Box::new(Error("Operation '{riak_kv,secondary_index}' is not enabled"));
-        ask(85, 25, &typed(&[Bytes(1, b"pb"), Bytes(2, b"$bucket")], 12, name), Instead(off(), "no queries yet"));
+        let query = [Bytes(1, b"pb"), Bytes(2, b"$bucket"), Number(3, 0), Bytes(4, b"pb")];
+        let refused = Instead(Box::new(Error(none)), "Riak's request times out and its connection ends");
+        ask(85, 25, &typed(&query, 12, name), refused);
     }
     ask(94, 31, &typed(&[], 1, "inactive"), Error("Invalid bucket type: <<\"inactive\">>"));
 }
@@ -222,7 +223,9 @@ fn properties(client: &mut PbClient) {
     set(109, 21, &pb, &[Number(1, 2), Number(2, 1), Number(5, 0), Number(15, 4_294_967_292)], Empty(22));
     set(112, 21, &pb, &[Number(1, 0)], Error("Invalid bucket properties: [{n_val,not_integer}]"));
     let function = message(&[Bytes(1, b"a"), Bytes(2, b"b")]);
-    set(113, 21, &[Bytes(1, b"hooked")], &[Bytes(4, &message(&[Bytes(1, &function)])), Number(5, 1)], Empty(22));
+    let refused = Error("Invalid bucket properties: [{precommit,{unknown_hook_function,\"a:b is not built in\"}}]");
+    let unknown = Instead(Box::new(refused), "a function that can never run is refused when it is set");
+    set(113, 21, &[Bytes(1, b"hooked")], &[Bytes(4, &message(&[Bytes(1, &function)])), Number(5, 1)], unknown);
     set(
         115,
         21,
@@ -247,17 +250,21 @@ fn the_rest(client: &mut PbClient) {
     ask(125, 15, &[], Fields(16, message(&[Bytes(1, b"pb")])));
     ask(127, 15, &typed(&[], 3, "plain"), Fields(16, message(&[Bytes(1, b"pb")])));
     let index = "Operation '{riak_kv,secondary_index}' is not enabled";
-    let mapred = "Operation '{riak_kv,map_reduce}' is not enabled";
     for (number, code, text) in [
         (13, 27, "Unknown message code: 27"),
         (14, 90, "Unknown message code: 90"),
         (11, 255, "Security not enabled; STARTTLS not allowed."),
-        (130, 25, index),
         (148, 40, index),
-        (149, 23, mapred),
     ] {
         ask(number, code, &key("pb", "k"), Error(text));
     }
+    let json = Bytes(2, b"application/json");
+    let count = br#"{"inputs":"pb","query":[{"reduce":{"language":"erlang","module":"riak_kv_mapreduce","function":"reduce_count_inputs"}}]}"#;
+    ask(149, 23, &[Bytes(1, count), json], Fields(24, message(&[Number(1, 0), Bytes(2, b"[3]")])));
+    check(149, &Fields(24, message(&[Number(3, 1)])), client.receive().unwrap());
+    let mut ask =
+        |number, code, fields: &[PbField<'_>], wanted: Observed| check(number, &wanted, client.ask(code, fields));
+    ask(152, 23, &[Bytes(1, b"{}"), Bytes(2, b"text/x")], Error("{unknown_content_type,<<\"text/x\">>}"));
     for code in [15, 17] {
         let timeout = if code == 15 { Number(1, 0) } else { Number(2, 0) };
         ask(128, code, &[Bytes(if code == 15 { 3 } else { 1 }, b"default"), timeout], Error("timeout"));

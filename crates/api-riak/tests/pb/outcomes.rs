@@ -208,9 +208,9 @@ fn of_addresses() -> Vec<FaceRequest> {
         ),
         row(
             "a bucket with hooks",
-            (HttpRequest::put("/buckets/hooked/keys/k", "v"), 501, "Not available yet: "),
+            (HttpRequest::put("/buckets/hooked/keys/k", "v"), 403, "PUT aborted by pre-commit hook."),
             (11, hooked),
-            Err("Not available yet: "),
+            Err("precommit_fail"),
         ),
     ];
     rows[1].message = put(&content, &[Bytes(16, b"nosuch")]);
@@ -266,9 +266,15 @@ fn of_the_rest() -> Vec<FaceRequest> {
         ),
         row(
             "a query of an index",
-            (HttpRequest::get("/buckets/b/index/a_int/1"), 501, "Not available yet: "),
-            (25, &[Bytes(1, b"b"), Bytes(2, b"a_int"), Number(3, 0), Bytes(4, b"1")]),
-            Err("Operation '{riak_kv,secondary_index}' is not enabled"),
+            (HttpRequest::get("/buckets/never/index/a_int/1"), 200, r#"{"keys":[]}"#),
+            (25, &[Bytes(1, b"never"), Bytes(2, b"a_int"), Number(3, 0), Bytes(4, b"1")]),
+            Ok((26, vec![])),
+        ),
+        row(
+            "a query of no integer",
+            (HttpRequest::get("/buckets/b/index/a_int/x"), 400, r#"{field_parsing_failed,{<<"a_int">>,<<"x">>}}"#),
+            (25, &[Bytes(1, b"b"), Bytes(2, b"a_int"), Number(3, 0), Bytes(4, b"x")]),
+            Err(r#"{field_parsing_failed,{<<"a_int">>,<<"x">>}}"#),
         ),
         row("a counter", (HttpRequest::get("/buckets/b/counters/k"), 404, "not found"), (52, &KEY), Ok((53, vec![]))),
     ]
@@ -309,8 +315,8 @@ fn every_request_has_one_outcome_through_both_faces() {
 
 /// Properties as JSON, and as a message with Riak's numbers of fields.
 fn properties() -> Vec<(&'static str, Vec<u8>)> {
-    let function = message(&[Bytes(1, b"m"), Bytes(2, b"f")]);
-    let hook = message(&[Bytes(1, &function)]);
+    let function = message(&[Bytes(1, b"larder"), Bytes(2, b"json")]);
+    let (hook, script) = (message(&[Bytes(1, &function)]), message(&[Bytes(2, b"M.f")]));
     vec![
         (r#"{"allow_mult":true}"#, message(&[Number(2, 1)])),
         (r#"{"allow_mult":false,"last_write_wins":true}"#, message(&[Number(2, 0), Number(3, 1)])),
@@ -322,8 +328,8 @@ fn properties() -> Vec<(&'static str, Vec<u8>)> {
         (r#"{"old_vclock":1,"young_vclock":2,"big_vclock":3,"small_vclock":4}"#, {
             message(&[Number(10, 1), Number(11, 2), Number(12, 3), Number(13, 4)])
         }),
-        (r#"{"precommit":[{"mod":"m","fun":"f"}]}"#, message(&[Bytes(4, &hook), Number(5, 1)])),
-        (r#"{"postcommit":[{"mod":"m","fun":"f"}]}"#, message(&[Bytes(6, &hook), Number(7, 1)])),
+        (r#"{"precommit":[{"mod":"larder","fun":"json"}]}"#, message(&[Bytes(4, &hook), Number(5, 1)])),
+        (r#"{"postcommit":[{"name":"M.f"}]}"#, message(&[Bytes(6, &script), Number(7, 1)])),
         (r#"{"repl":"realtime","search_index":"i"}"#, message(&[Number(24, 1), Bytes(25, b"i")])),
     ]
 }

@@ -57,6 +57,7 @@ impl RiakServer {
             clock,
             actor: ActorId(7),
             engine: Arc::new("memory"),
+            scripts: None,
         };
         let (background, gateway) = BackgroundServer::start(async |listener, stop| {
             let gateway = Gateway::start(ports, config).await.unwrap();

@@ -117,6 +117,8 @@ fn of_gateway(error: &larder_gateway::Error) -> S3Error {
         | E::NotDatatype
         | E::DatatypePut
         | E::DatatypeNeedsSiblings
+        | E::IndexTooLarge { .. }
+        | E::Precommit(_)
         | E::Changed
         | E::Context(_)
         | E::TooManySiblings { .. }

@@ -41,7 +41,8 @@ impl S3TestServer {
         config: Config,
         settings: S3Settings,
     ) -> Self {
-        let ports = GatewayPorts { random, store, blobs, clock, actor: ActorId(7), engine: Arc::new("memory") };
+        let ports =
+            GatewayPorts { random, store, blobs, clock, actor: ActorId(7), engine: Arc::new("memory"), scripts: None };
         let (background, gateway) = BackgroundServer::start(async |listener, stop| {
             let gateway = Gateway::start(ports, config).await.unwrap();
             let objects = Objects::new(gateway.clone(), ObjectsConfig::default());

@@ -77,6 +77,7 @@ impl VolatileStore {
             actor: ActorId(1),
             random: unique,
             engine: Arc::new("memory"),
+            scripts: None,
         };
         Gateway::start(ports, Config { durable: self.durable, ..Config::default() }).await.unwrap()
     }

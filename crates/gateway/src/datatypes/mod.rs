@@ -100,7 +100,8 @@ impl Kv {
         if !planned.plan.props.allow_mult {
             return Err(Error::DatatypeNeedsSiblings);
         }
-        self.check_hooks_and_clock(&planned.plan)?;
+        self.check_clock()?;
+        self.check_datatype_hooks(&planned.plan)?;
         let replicas = self.plan_write(&planned.plan, &change.quorums)?;
         let DatatypeChange { address, update, context, request_id, .. } = change;
         let (given, bucket) = (update.datatype(), planned.datatype);

@@ -97,6 +97,7 @@ impl Kv {
         mut write: KeyWrite,
         (entry_removals, seen): (Vec<Change>, Option<&RowStamps>),
     ) -> Result<KeyWrite> {
+        write.superseded_terms = self.find_superseded_terms(target, &write).await?;
         let full = match self.apply(target, partition, &write, (entry_removals.clone(), seen)).await {
             Err(full @ Error::TooManySiblings { .. }) => full,
             other => return other.map(|()| write),
@@ -117,6 +118,7 @@ impl Kv {
             return Err(full);
         }
         write.supersede_more(more, shown.context.vector);
+        write.superseded_terms = self.find_superseded_terms(target, &write).await?;
         self.apply(target, partition, &write, (entry_removals, seen)).await.map(|()| write)
     }
 
@@ -181,6 +183,11 @@ impl Kv {
             let fresh = self.slots.are_names_fresh(write.policy);
             batch.partitions.push(PartitionChanges { fresh, ..PartitionChanges::new(self.key_view(address), in_view) });
         }
+        let (before, within) = self.split_index_partitions(address, write);
+        if !before.is_empty() {
+            self.write_with_downgrade(target.replicas, Batch { partitions: before }).await?;
+        }
+        batch.partitions.extend(within);
         let listed = (!write.tombstone).then(|| self.known_buckets.bucket_row_change(&address.bucket)).flatten();
         let lists = listed.is_some();
         batch.add(

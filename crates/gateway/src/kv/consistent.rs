@@ -6,6 +6,7 @@ use larder_model::Timestamp;
 use larder_model::address::Address;
 use larder_model::causality::{ConflictPolicy, KeyVersions, KeyWrite, SHARED_SLOT, Slot, VersionVector};
 use larder_model::content::{BlobId, KvContent};
+use larder_model::index::SupersededTerms;
 use larder_model::limits::DELETED_HEAD_MICROS;
 use larder_model::rows::{Batch, Change, ObjectRow, Row, view_row_name};
 use larder_store::{CasResult, ConsistencyLevel, Kind, Partition, ReadQuery};
@@ -15,6 +16,7 @@ use super::delete::nothing_to_delete;
 use super::request_plan::{ReplicaPlan, RequestPlan};
 use super::{FetchedObject, KvDelete, KvDeleteOutcome, KvPut};
 use crate::blobs::lease::ReferenceLease;
+use crate::hooks::HookedWrite;
 use crate::kv::Kv;
 use crate::{Error, Result};
 
@@ -24,6 +26,7 @@ impl Kv {
         request: KvPut,
         plan: RequestPlan,
         replicas: ReplicaPlan,
+        hooked: Option<Box<HookedWrite>>,
     ) -> Result<Option<FetchedObject>> {
         let KvPut { address, context, content, upload, return_body, .. } = request;
         let address = &address;
@@ -42,11 +45,19 @@ impl Kv {
         let content = KvContent { body, ..content };
         // From here on the store may carry out the swap even if this future is dropped, so the lease outlives it.
         let lease = ReferenceLease::new(lease);
-        if let Err(error) = self.replace(address, &partition, expected, content, replicas).await {
-            self.clean_up_failed_write(&error, blob, lease).await;
-            return Err(error);
+        let write = match self.replace(address, &partition, expected, content, replicas).await {
+            Ok(write) => write,
+            Err(error) => {
+                self.clean_up_failed_write(&error, blob, lease).await;
+                return Err(error);
+            }
+        };
+        // Before the steps that may fail although the object is written [invariant 128].
+        if let Some(hooked) = hooked {
+            self.hooks.after(*hooked);
         }
         lease.end();
+        self.remove_replaced_terms(address, write, &seen, replicas).await;
         // Crash: only after the swap, since a crash before it leaves the old head, which needs its bytes [invariant 94].
         self.blobs.releases.release_replaced(blobs_of(&seen)).await;
         match return_body {
@@ -63,7 +74,7 @@ impl Kv {
         expected: Option<Timestamp>,
         content: KvContent,
         replicas: ReplicaPlan,
-    ) -> Result<()> {
+    ) -> Result<KeyWrite> {
         // Race: mark after head. A sweeper that marks later rewrites the head, and the swap below fails [invariant 90].
         self.refuse_gc_marked(content.body.blob(), &replicas.options).await?;
         let clock = self.issue_above(expected).await?;
@@ -71,7 +82,8 @@ impl Kv {
         let write = KeyWrite::put(ConflictPolicy::LastWriteWins, SHARED_SLOT, clock, &row, Vec::new());
         // Crash: entry before head. A crash in between leaves an entry that listings check and hide [invariant 30].
         self.write_listing_entry(address, &write, replicas).await?;
-        self.compare_and_set(partition, expected, &write, replicas).await
+        self.compare_and_set(partition, expected, &write, replicas).await?;
+        Ok(write)
     }
 
     pub(super) async fn delete_consistent(
@@ -91,6 +103,10 @@ impl Kv {
             Some(_) => self.expected_stamp(address, request.context.as_ref(), &seen)?,
             None => head_stamp(&seen),
         };
+        let hooked = match plan.runs_hooks() {
+            true => Some(Box::pin(self.hooks_before_delete(&request, &plan)).await?),
+            false => None,
+        };
         let partition = Partition::object(address, true, plan.props.copies);
         let clock = self.issue_above(expected).await?;
         // Race: without its head the next put, by a slower clock, would stamp its entry below the removal.
@@ -98,7 +114,11 @@ impl Kv {
         let (policy, vector) = (ConflictPolicy::LastWriteWins, VersionVector::default());
         let write = KeyWrite::delete(policy, SHARED_SLOT, clock, expiry, vector, Vec::new());
         self.compare_and_set(&partition, expected, &write, replicas).await?;
+        if let Some(hooked) = hooked {
+            self.hooks.after(hooked);
+        }
         // Crash: entry after head. A crash in between leaves an entry that listings check and hide [invariant 30].
+        self.remove_replaced_terms(address, write, &seen, replicas).await;
         let gone = Change::Remove { name: view_row_name(&address.key, &SHARED_SLOT.row_name()), stamp: clock };
         self.core.ports.store.apply(Batch::of(self.key_view(address), vec![gone]), &replicas.options).await?;
         self.blobs.releases.release_replaced(blobs_of(&seen)).await;
@@ -168,8 +188,31 @@ impl Kv {
         self.blobs.releases.await_sync().await.map_err(|_| Error::TimedOut)
     }
 
+    /// Removes the index rows of the versions that a swap replaced. They may stay: a query checks each hit of such a bucket.
+    async fn remove_replaced_terms(
+        &self,
+        address: &Address,
+        mut write: KeyWrite,
+        seen: &KeyVersions,
+        replicas: ReplicaPlan,
+    ) {
+        let replaced = seen.siblings.iter().filter(|sibling| sibling.dot.flags.terms);
+        write.superseded_terms = replaced.map(SupersededTerms::of).collect();
+        let mut partitions = self.index_partitions(address, &write);
+        // The swap is done: its own rows were written before it.
+        partitions.iter_mut().for_each(|one| one.changes.retain(|change| matches!(change, Change::Remove { .. })));
+        partitions.retain(|one| !one.changes.is_empty());
+        if partitions.is_empty() {
+            return;
+        }
+        if let Err(error) = self.core.ports.store.apply(Batch { partitions }, &replicas.options).await {
+            tracing::warn!(%error, "removal of replaced index rows failed: they stay until an index repair");
+        }
+    }
+
     async fn write_listing_entry(&self, address: &Address, write: &KeyWrite, replicas: ReplicaPlan) -> Result<()> {
         let mut batch = Batch::of(self.key_view(address), write.key_view_changes(&address.key));
+        batch.partitions.extend(self.index_partitions(address, write));
         let listed = self.known_buckets.bucket_row_change(&address.bucket);
         batch.add(
             Partition::buckets(&address.bucket.bucket_type, self.catalogue.copies(&address.bucket)),

@@ -31,11 +31,12 @@ impl Kv {
 
     async fn delete_admitted(&self, request: KvDelete) -> Result<KvDeleteOutcome> {
         let plan = self.plan_request(&request.address.bucket, request.timeout).await?;
-        self.check_hooks_and_clock(&plan)?;
+        self.check_clock()?;
         let quorums = with_rw(&request.quorums, &plan);
         let replicas = self.plan_write(&plan, &quorums)?.reclaiming();
         let reading = self.plan_read_before_delete(&plan, &quorums)?;
         if plan.props.datatype.is_some() || names_counter(&request, &plan) {
+            self.check_datatype_hooks(&plan)?;
             return Box::pin(self.delete_datatype(&request, &plan, replicas)).await;
         }
         if plan.props.consistent {
@@ -52,6 +53,7 @@ impl Kv {
                 let seen = self.resolve_rows(&plan, rows)?;
                 let counter = Box::pin(self.counter_shown_for(&seen, address, &plan, reading)).await?;
                 if counter.is_some() && request.context.is_none() {
+                    self.check_datatype_hooks(&plan)?;
                     return Box::pin(self.delete_datatype(&request, &plan, replicas)).await;
                 }
                 self.check_conditions(&request.conditions, counter.as_ref().unwrap_or(&seen))?;
@@ -71,8 +73,16 @@ impl Kv {
                 }
             }
         };
+        // After the read, as in Riak: a delete of nothing runs no hook.
+        let hooked = match plan.runs_hooks() {
+            true => Some(Box::pin(self.hooks_before_delete(&request, &plan)).await?),
+            false => None,
+        };
         let target = WriteTarget { address, plan: &plan, replicas };
         self.write_tombstone(target, basis, guard).await?;
+        if let Some(hooked) = hooked {
+            self.hooks.after(hooked);
+        }
         if request.context.is_none() {
             // The counter would be seen again.
             Box::pin(self.delete_hidden_counter(address, &plan, replicas)).await?;

@@ -174,6 +174,7 @@ impl Kv {
         let mut batch = Batch::of(partition.clone(), vec![Change::Remove { name: row.name.clone(), stamp: row.stamp }]);
         let entry = view_row_name(&address.key, &row.name);
         batch.add(self.key_view(address), vec![Change::Remove { name: entry, stamp: row.stamp }]);
+        batch.partitions.extend(self.undone_index_partitions(address, write));
         Ok(self.core.ports.store.apply(batch, options).await?)
     }
 

@@ -12,12 +12,11 @@ use super::request_plan::{ReplicaPlan, RequestPlan};
 use super::{FetchedObject, KvDeleteOutcome, KvGet, Quorums};
 use crate::body::{GetBody, open};
 use crate::downgrade::DowngradableCall;
+use crate::gateway_core::PAGE_ROWS;
 use crate::kv::Kv;
 use crate::metrics::{Event, KvOp, RequestOutcome};
 use crate::{Error, Result};
 
-/// Rows of a key per page. A key has few: siblings are limited, and tombstones expire.
-const PAGE_ROWS: usize = 1000;
 /// Restarts of a read because a blob was removed between the read of its row and of its bytes.
 const RETRIES_MAX: usize = 8;
 
@@ -196,15 +195,7 @@ impl Kv {
         partition: &Partition,
         options: &CallOptions,
     ) -> larder_store::Result<Vec<Row>> {
-        let mut rows: Vec<Row> = Vec::new();
-        loop {
-            let query = ReadQuery::after(rows.last().map(|row| &row.name), PAGE_ROWS);
-            let page = self.core.ports.store.read(partition, &query, options).await?;
-            rows.extend(page.rows);
-            if page.stopped == Stopped::End {
-                return Ok(rows);
-            }
-        }
+        self.core.read_rows(partition, options).await
     }
 
     /// Opens the bodies; `None` when the only one was removed after its row was read. Of several, large ones are opened one by

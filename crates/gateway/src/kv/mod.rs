@@ -6,6 +6,8 @@ mod consistent;
 mod delete;
 mod fence;
 mod get;
+mod hooked;
+pub(crate) mod index_terms;
 mod lone;
 mod put;
 pub(crate) mod request_plan;
@@ -26,6 +28,7 @@ use crate::body::{GetBody, PutBody};
 use crate::clock_issuer::ClockIssuer;
 use crate::datatypes::writers::DatatypeWriters;
 use crate::gateway_core::GatewayCore;
+use crate::hooks::CommitHooks;
 use crate::types::CatalogueCopy;
 use crate::{BlobSweep, Result};
 use commit::KnownBuckets;
@@ -42,6 +45,7 @@ pub struct Kv {
     pub(crate) known_buckets: KnownBuckets,
     pub(crate) slots: SlotAllocator,
     pub(crate) datatype_writers: Arc<DatatypeWriters>,
+    pub(crate) hooks: Arc<CommitHooks>,
 }
 
 impl Kv {
@@ -54,7 +58,9 @@ impl Kv {
     ) -> Self {
         let slots = SlotAllocator::for_engine(&core.ports.store.limits(), core.config.siblings_max);
         let datatype_writers = DatatypeWriters::new(Arc::clone(&core), Arc::clone(&issuer));
-        Self { core, issuer, catalogue, blobs, known_buckets: KnownBuckets::default(), slots, datatype_writers }
+        let hooks = Arc::new(CommitHooks::new(Arc::clone(&core)));
+        let known_buckets = KnownBuckets::default();
+        Self { core, issuer, catalogue, blobs, known_buckets, slots, datatype_writers, hooks }
     }
 
     /// Checks every blob of the key-value side once. Safe beside any traffic of this gateway and others. Failures are logged,

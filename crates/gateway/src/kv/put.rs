@@ -15,11 +15,13 @@ use larder_store::{ConsistencyLevel, Partition};
 
 use super::body::{KvBlobPlacement, ReceivedValue};
 use super::commit::{ConditionGuard, RowStamps, row_stamps};
+use super::index_terms::check_index;
 use super::request_plan::{ReplicaPlan, RequestPlan};
 use super::{FetchedObject, KvPut, Quorums};
 use crate::blobs::lease::ReferenceLease;
 use crate::body::PutBody;
 use crate::datatypes::{may_hold_counter, object_context};
+use crate::hooks::HookedWrite;
 use crate::kv::Kv;
 use crate::metrics::{Event, KvOp, RequestOutcome};
 use crate::{Error, Result};
@@ -67,10 +69,25 @@ impl Kv {
         let plan = self.plan_request(&request.address.bucket, request.timeout).await?;
         self.check_writable(&plan)?;
         let replicas = self.plan_write(&plan, &request.quorums)?;
+        match plan.runs_hooks() {
+            true => Box::pin(self.put_with_hooks(request, plan, replicas)).await,
+            false => self.put_planned(request, plan, replicas, None).await,
+        }
+    }
+
+    /// Writes an object as its plan says. Its precommit hooks ran before; the postcommit ones of `hooked` are queued.
+    pub(super) async fn put_planned(
+        &self,
+        request: KvPut,
+        plan: RequestPlan,
+        replicas: ReplicaPlan,
+        hooked: Option<Box<HookedWrite>>,
+    ) -> Result<Option<FetchedObject>> {
         check_metadata(&request.content)?;
+        check_index(&request.content, &request.address.key)?;
         // Race: two puts with If-None-Match both read an absent key; only a compare-and-set refuses one [invariant 15].
         if plan.props.consistent {
-            return Box::pin(self.put_consistent(request, plan, replicas)).await;
+            return Box::pin(self.put_consistent(request, plan, replicas, hooked)).await;
         }
         let KvPut { address, context, content, upload, return_body, .. } = request;
         let conditions = self.decode_conditions(request.conditions, request.if_not_modified.as_ref(), &address)?;
@@ -80,6 +97,10 @@ impl Kv {
         // Race: engines in this process check these rows again as they write: no condition goes stale [invariant 15].
         let guard = seen.map(|seen| ConditionGuard { conditions, seen });
         let (written, length) = self.commit_body(target, (basis, guard), content, upload).await?;
+        // Before the steps that may fail although the object is written [invariant 128].
+        if let Some(hooked) = hooked {
+            self.hooks.after(*hooked);
+        }
         self.core.metrics.record_written(length, written.superseded.len(), self.core.monotonic());
         if let Some(context) = counter {
             // After the object: a failure in between leaves both, and never neither.

@@ -20,7 +20,7 @@ use tokio::time::{Instant, timeout_at};
 use super::Quorums;
 use crate::downgrade::{DowngradableCall, READ_FLOOR, WRITE_FLOOR, replicas_required, weakest_level_for};
 use crate::kv::Kv;
-use crate::{Error, Feature, QuorumParam, Result};
+use crate::{Error, QuorumParam, Result};
 
 /// Properties and deadline of a request to an active bucket.
 #[derive(Debug, Clone, Copy)]
@@ -148,18 +148,15 @@ impl Kv {
         Ok(RequestPlan { props, policy: conflict_policy(&props), deadline, timeout })
     }
 
-    /// Refuses objects where the values are a data type, and what [`Self::check_hooks_and_clock`] refuses.
+    /// Refuses objects where the values are a data type, and what [`Self::check_clock`] refuses.
     pub(crate) fn check_writable(&self, plan: &RequestPlan) -> Result<()> {
-        self.check_hooks_and_clock(plan)?;
+        self.check_clock()?;
         // An object beside the rows of a data type would be a sibling that no read of the data type shows.
         if plan.props.datatype.is_some() { Err(Error::DatatypePut) } else { Ok(()) }
     }
 
-    /// Refuses writes that an unbuilt feature would have to see, and writes of a gateway whose clock is off.
-    pub(crate) fn check_hooks_and_clock(&self, plan: &RequestPlan) -> Result<()> {
-        if plan.props.has_precommit || plan.props.has_postcommit {
-            return Err(Error::NotBuilt(Feature::Hooks));
-        }
+    /// Refuses writes of a gateway whose clock is off.
+    pub(crate) fn check_clock(&self) -> Result<()> {
         // Race: a write by a slow clock could be older than an acknowledged one, and never visible [invariant 5].
         if self.issuer.is_skewed() {
             return Err(Error::NotReady("this machine's clock is off the engine's by more than 500 ms".into()));
@@ -258,7 +255,8 @@ impl Kv {
     }
 }
 
-fn conflict_policy(props: &EffectiveProps) -> ConflictPolicy {
+/// How concurrent writes of a bucket resolve.
+pub(crate) fn conflict_policy(props: &EffectiveProps) -> ConflictPolicy {
     if props.write_once {
         ConflictPolicy::WriteOnce
     } else if props.last_write_wins {

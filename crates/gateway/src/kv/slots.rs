@@ -145,7 +145,7 @@ impl SlotAllocator {
             // Here entries are written and removed in one batch with their rows.
             Self::Fresh => true,
             // Race: an entry may reach a replica before its row, which may come until a day has passed [invariant 87].
-            Self::Reused(_) => stamp.saturating_add(ENTRY_AHEAD_MICROS) < now,
+            Self::Reused(_) => is_settled(stamp, now),
         }
     }
 }
@@ -228,6 +228,11 @@ impl SlotMemory {
             slots.retain(|own| own.dead || is_written(own));
         }
     }
+}
+
+/// Whether a row that precedes its object has had all the time that the object may take.
+pub(crate) fn is_settled(stamp: Timestamp, now: Timestamp) -> bool {
+    stamp.saturating_add(ENTRY_AHEAD_MICROS) < now
 }
 
 /// Key of the memory: a hash of fixed length.

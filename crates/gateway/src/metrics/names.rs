@@ -39,6 +39,8 @@ table! {
         ListKeys = "list_keys", "Listing of a bucket's keys.";
         ListBuckets = "list_buckets", "Listing of a type's buckets.";
         ListPage = "list_page", "Later page of a listing that was counted when it began.";
+        Index = "index", "Query of a secondary index.";
+        IndexPage = "index_page", "Later page of a query that was counted when it began.";
         Props = "props", "Read or change of a bucket's properties.";
         Types = "types", "Read or change of bucket types.";
         DatatypeGet = "datatype_get", "Read of a data type, refused before its type was known.";
@@ -105,6 +107,8 @@ table! {
         HeartbeatMissed = "larder_heartbeat_missed_total", "Heartbeats of this member that could not be written.";
         ClockSkew = "larder_clock_skew_total", "Times seen from elsewhere that were too far ahead of the own clock.";
         S3DamagedRead = "larder_s3_damaged_reads_total", "Reads of S3 objects that met damaged or missing bytes.";
+        PrecommitFailed = "larder_precommit_failed_total", "Writes refused by a precommit hook, or as one could not be run.";
+        PostcommitFailed = "larder_postcommit_failed_total", "Postcommit hooks that failed or were skipped; the object is written.";
         Panicked = "larder_panicked_total", "Requests and tasks that ended in a panic.";
     }
 }

@@ -39,6 +39,8 @@ pub(super) const PUTS: [KvOp; 2] = [KvOp::Put, KvOp::Delete];
 pub(super) const LISTS: [KvOp; 2] = [KvOp::ListKeys, KvOp::ListBuckets];
 /// All pages of a listing: any may fail or be active.
 pub(super) const LIST_PAGES: [KvOp; 3] = [KvOp::ListKeys, KvOp::ListBuckets, KvOp::ListPage];
+/// All pages of a query of an index.
+pub(super) const INDEX_PAGES: [KvOp; 2] = [KvOp::Index, KvOp::IndexPage];
 
 impl Metrics {
     /// All of `/stats`, sorted by name: see [`table`]. Copies distributions, about 100 µs: not for every request.

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use serde_json::Value;
 
 use super::distribution::{LAST_MINUTE_SECONDS, Statistic};
-use super::stats::{LIST_PAGES, LISTS, PUTS, Snapshot};
+use super::stats::{INDEX_PAGES, LIST_PAGES, LISTS, PUTS, Snapshot};
 use super::{Event, KvOp, NodeInfo};
 
 /// Version of Riak whose protocols are spoken: clients choose their features by it.
@@ -97,6 +97,8 @@ macro_rules! spread {
 }
 
 const REQUESTS: &[Stat] = &[
+    row("precommit_fail", Event::PrecommitFailed.help(), StatSource::Event(Event::PrecommitFailed)),
+    row("postcommit_fail", Event::PostcommitFailed.help(), StatSource::Event(Event::PostcommitFailed)),
     row("node_gets", "Reads of objects in the last minute.", StatSource::LastMinute(KvOp::Get)),
     row("node_gets_total", "Reads of objects since the start.", StatSource::SinceStart(KvOp::Get)),
     of("node_puts", "Writes and deletes of objects in the last minute.", |s, _| s.puts.count.into()),
@@ -122,6 +124,11 @@ const REQUESTS: &[Stat] = &[
     of("list_fsm_create_total", "Listings of keys and buckets since the start.", |s, _| s.ended(&LISTS)),
     of("list_fsm_create_error", "Listings that failed in the last minute.", |s, _| s.list_pages.failed.into()),
     of("list_fsm_create_error_total", "Listings that failed since the start.", |s, _| s.failed(&LIST_PAGES)),
+    of("index_fsm_active", "Queries of secondary indexes being worked on.", |s, _| s.active(&INDEX_PAGES)),
+    row("index_fsm_create", "Queries of secondary indexes in the last minute.", StatSource::LastMinute(KvOp::Index)),
+    of("index_fsm_create_error", "Such queries that failed in the last minute.", |s, _| {
+        INDEX_PAGES.iter().map(|op| s.last_minute(*op).failed).sum::<u64>().into()
+    }),
     of("pbc_active", "Open connections of protocol buffers.", |s, _| s.pb_open.into()),
     of("pbc_connects", "Connections of protocol buffers in the last minute.", |s, _| s.pb_connects.count.into()),
     of("pbc_connects_total", "Connections of protocol buffers since the start.", |s, _| s.pb_connects_total.into()),
@@ -243,7 +250,7 @@ const UNMEASURED: &str = "
     consistent_gets consistent_gets_total consistent_puts consistent_puts_total
     converge_delay_last converge_delay_max converge_delay_mean converge_delay_min coord_redirs_total
     dropped_vnode_requests_total executing_mappers gossip_received handoff_timeouts ignored_gossip_total
-    index_fsm_active index_fsm_create index_fsm_create_error late_put_fsm_coordinator_ack leveldb_read_block_error
+    late_put_fsm_coordinator_ack leveldb_read_block_error
     memory_atom memory_atom_used memory_binary memory_code memory_ets memory_processes
     memory_processes_used memory_system
     node_get_fsm_rejected node_get_fsm_rejected_60s node_get_fsm_rejected_total
@@ -251,7 +258,7 @@ const UNMEASURED: &str = "
     object_counter_merge object_counter_merge_total object_hll_merge object_hll_merge_total
     object_map_merge object_map_merge_total object_merge object_merge_total object_set_merge object_set_merge_total
     pipeline_active pipeline_create_count pipeline_create_error_count
-    pipeline_create_error_one pipeline_create_one postcommit_fail precommit_fail
+    pipeline_create_error_one pipeline_create_one
     read_repairs read_repairs_total read_repairs_fallback_notfound_count read_repairs_fallback_notfound_one
     read_repairs_fallback_outofdate_count read_repairs_fallback_outofdate_one
     read_repairs_primary_notfound_count read_repairs_primary_notfound_one

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use larder_model::address::BucketAddress;
 use larder_model::objects::{Bucket, BucketState};
-use larder_model::props::{EffectiveProps, Overrides, TypeRecord, TypeState};
+use larder_model::props::value::Value as PropValue;
+use larder_model::props::{EffectiveProps, Hook, Overrides, TypeRecord, TypeState};
 use larder_model::rows::{CatalogueKey, CatalogueRow, Row};
 use serde_json::Value;
 
@@ -105,6 +106,15 @@ impl Catalogue {
         match self.buckets.get(bucket) {
             None => Some(of_type.map_or(self.default, |found| found.effective)),
             Some(own) => Some(own.effective_with(of_type)),
+        }
+    }
+
+    /// The commit hooks in this property of a bucket: its own, else those of its type.
+    pub(crate) fn hooks(&self, bucket: &BucketAddress, name: &str) -> Vec<Hook> {
+        let own = self.buckets.get(bucket).and_then(|own| own.overrides.get(name));
+        match own.or_else(|| self.types.get(&bucket.bucket_type)?.record.overrides.get(name)) {
+            Some(PropValue::Hooks(hooks)) => hooks.clone(),
+            _ => Vec::new(),
         }
     }
 

@@ -1,7 +1,12 @@
-//! Listings: keys of a bucket, buckets of a type. Their entries are written in the object's own batch and read in pages.
+//! Listings and queries: keys of a bucket, buckets of a type, secondary indexes. Their entries are written in the object's own batch and read in pages.
 
 mod buckets;
+mod index;
+mod index_check;
 mod keys;
+
+pub use index::{IndexPage, IndexReader};
+pub use index_check::IndexCheck;
 
 use bytes::Bytes;
 

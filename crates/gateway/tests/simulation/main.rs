@@ -9,6 +9,7 @@
 mod batch_fates;
 mod consistent;
 mod datatypes;
+mod index;
 mod kv_blobs;
 mod linear;
 mod members;

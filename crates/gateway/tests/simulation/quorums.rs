@@ -36,6 +36,7 @@ impl ReplicaCluster {
             clock,
             actor: ActorId(seed + 1),
             engine: Arc::new("replicas"),
+            scripts: None,
         };
         let config = Config { single_process: false, ..Config::default() };
         Self { gateway: Gateway::start(ports, config).await.unwrap(), replicas }

@@ -1,7 +1,7 @@
 //! Schedules over a cluster whose nodes fail one by one. A schedule that shows a rule of the gateway fails under the rule's
 //! mutation in `tests/mutants`. Schedules that need no gateway are in the store crate, beside the simulated cluster.
 
-mod ring;
+pub(crate) mod ring;
 mod walk;
 
 use bytes::Bytes;

@@ -315,6 +315,7 @@ fn ports(faulty: &Arc<Faulty<MemoryStore>>, clock: &Arc<SimClock>, actor: u64) -
         clock: Arc::clone(clock) as _,
         actor: ActorId(actor),
         engine: Arc::new("memory"),
+        scripts: None,
     }
 }
 

@@ -7,7 +7,8 @@ use super::context::Context;
 use super::dot::{DotFlags, SHARED_SLOT, Slot};
 use super::version_vector::VersionVector;
 use super::versions::KeyVersions;
-use crate::content::BlobId;
+use crate::content::{BlobId, Term};
+use crate::index::SupersededTerms;
 use crate::keyspace::Partition;
 use crate::rows::{Change, ObjectRow, Row, view_row_name};
 
@@ -68,6 +69,10 @@ pub struct KeyWrite {
     pub index_removals: IndexRemovals,
     /// The clock of the write.
     pub clock: Timestamp,
+    /// The terms of the row.
+    pub terms: Vec<Term>,
+    /// The terms of superseded rows that have some: a read finds them, and the write removes their index rows.
+    pub superseded_terms: Vec<SupersededTerms>,
 }
 
 impl SupersededRow {
@@ -110,9 +115,11 @@ impl KeyWrite {
         row: &ObjectRow,
         superseded: Vec<SupersededRow>,
     ) -> Self {
+        let terms = row.content.terms.clone();
         let row = Row { name: Self::row_name(policy, slot, row), value: row.encode(), stamp: clock, expires: None };
         let index_removals = IndexRemovals::SupersededRows;
-        Self { policy, row: Some(row), tombstone: false, superseded, index_removals, clock }
+        let superseded_terms = Vec::new();
+        Self { policy, row: Some(row), tombstone: false, superseded, index_removals, clock, terms, superseded_terms }
     }
 
     fn row_name(policy: ConflictPolicy, slot: Slot, row: &ObjectRow) -> Bytes {
@@ -139,7 +146,9 @@ impl KeyWrite {
         let tombstone = ObjectRow { tombstone: true, context_hash: 0, vector, content: Default::default() };
         let name = Self::row_name(policy, slot, &tombstone);
         let row = Some(Row { name, value: tombstone.encode(), stamp: clock, expires });
-        Self { policy, row, tombstone: true, superseded, index_removals: IndexRemovals::SupersededRows, clock }
+        let index_removals = IndexRemovals::SupersededRows;
+        let (terms, superseded_terms) = (Vec::new(), Vec::new());
+        Self { policy, row, tombstone: true, superseded, index_removals, clock, terms, superseded_terms }
     }
 
     /// Supersedes further rows, found when the key had too many, and their index rows. `vector` is that of the further rows.

@@ -102,10 +102,19 @@ fn hook(json: &Json) -> Option<Hook> {
         Json::String(name) => Some(Hook::Text(name.clone())),
         Json::Object(object) => match only_text(object, "name") {
             Some(name) => Some(Hook::Named(name.to_owned())),
-            None => modfun(json).map(Hook::ModFun),
+            None => match object.get("arg") {
+                Some(argument) => with_argument(object, argument),
+                None => modfun(json).map(Hook::ModFun),
+            },
         },
         _ => None,
     }
+}
+
+fn with_argument(object: &Map<String, Json>, argument: &Json) -> Option<Hook> {
+    let text = |name| object.get(name).and_then(text);
+    let function = ModFun { module: text("mod")?, function: text("fun")? };
+    (object.len() == 3).then(|| Hook::WithArgument { function, argument: argument.clone() })
 }
 
 fn modfun(json: &Json) -> Option<ModFun> {
@@ -201,6 +210,8 @@ mod tests {
         check(PropKind::Hooks, r#""x""#, r#"["x"]"#);
         check(PropKind::Hooks, r#"{"mod":"a","fun":"b"}"#, r#"[{"mod":"a","fun":"b"}]"#);
         check(PropKind::Hooks, r#""none""#, "[]");
+        let native = r#"[{"mod":"larder","fun":"max_size","arg":{"bytes":10}}]"#;
+        check(PropKind::Hooks, native, native);
         for given in ["5", "[5]", "null", r#"{"mod":"a"}"#, r#"{"name":1}"#, r#"{"mod":"a","fun":"b","x":1}"#] {
             check(PropKind::Hooks, given, "refused: not_valid_hook");
         }

@@ -55,6 +55,8 @@ pub struct EffectiveProps {
     pub consistent: bool,
     /// Keys are written once.
     pub write_once: bool,
+    /// The bucket's links are found by the standard function, the only one that there is.
+    pub has_standard_linkfun: bool,
 }
 
 impl EffectiveProps {
@@ -84,6 +86,7 @@ impl EffectiveProps {
             hll_precision: layers.int("hll_precision").unwrap_or(HLL_PRECISION_DEFAULT),
             consistent: layers.flag("consistent"),
             write_once: layers.flag("write_once"),
+            has_standard_linkfun: layers.has_standard_linkfun(),
         }
     }
 }
@@ -126,6 +129,10 @@ impl PropLayers<'_> {
         matches!(self.get(name), Some(Value::Hooks(hooks)) if !hooks.is_empty())
     }
 
+    fn has_standard_linkfun(&self) -> bool {
+        self.get("linkfun") == Prop::named("linkfun").and_then(|prop| Some(prop.preset(self.defaults)?()))
+    }
+
     fn sync(&self) -> SyncOnWrite {
         match self.get("sync_on_write") {
             Some(Value::Sync(sync)) => sync,
@@ -157,6 +164,7 @@ mod tests {
         assert_eq!(EffectiveProps { allow_mult: true, dvv_enabled: true, ..plain }, typed);
         assert_eq!((plain.allow_mult, plain.dvv_enabled, plain.n_val), (false, false, 3));
         assert_eq!((plain.r, plain.dw, plain.pr), (Quorum::Quorum, Quorum::Quorum, Quorum::Count(0)));
+        assert!(plain.has_standard_linkfun && typed.has_standard_linkfun);
         assert!(plain.notfound_ok && !plain.has_precommit && !plain.write_once && plain.datatype.is_none());
     }
 
@@ -167,7 +175,9 @@ mod tests {
         let effective = EffectiveProps::of(Defaults::CustomType, &of_type, &bucket);
         assert_eq!((effective.n_val, effective.r), (2, Quorum::Count(1)));
         assert_eq!((effective.datatype, effective.hll_precision), (Some(Datatype::Hll), 12));
-        assert!(effective.has_precommit && !effective.has_postcommit);
+        assert!(effective.has_precommit && !effective.has_postcommit && effective.has_standard_linkfun);
+        let other = EffectiveProps::of(Defaults::CustomType, &of_type, &read(r#"{"linkfun":{"mod":"m","fun":"f"}}"#));
+        assert!(!other.has_standard_linkfun);
         assert_eq!(effective.sync_on_write, SyncOnWrite::All);
     }
 }

@@ -23,6 +23,7 @@ pub mod display;
 pub mod effective;
 #[cfg(test)]
 mod manual;
+mod native_hook;
 pub mod quorum;
 pub mod reason;
 pub mod set;
@@ -32,6 +33,7 @@ pub mod validate;
 pub mod value;
 
 pub use effective::EffectiveProps;
+pub use native_hook::{HookFault, HookStage, NativeHook, check_hook};
 pub use quorum::Quorum;
 pub use reason::{InvalidProp, InvalidReason, PropsError, TypeRefusal};
 pub use set::{Overrides, PropsBodyError};

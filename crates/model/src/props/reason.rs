@@ -8,7 +8,11 @@ use std::fmt;
 
 use serde_json::{Map, Value as Json, json};
 
+use super::native_hook::HookFault;
 use crate::erlang;
+
+/// Most characters of a client's function in a reason.
+const FUNCTION_CHARS_MAX: usize = 200;
 
 /// A refused property.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,6 +50,13 @@ pub enum InvalidReason {
     UnknownProperty,
     /// The value is not a hook name, `{"name"}` or `{"mod","fun"}`. Larder's own: Riak fails at the first write.
     NotValidHook,
+    /// A hook names an Erlang function that is not built in, or gives it a wrong argument. Larder's own.
+    UnknownHookFunction {
+        /// The first such function, as `module:function`.
+        function: String,
+        /// Its fault.
+        fault: HookFault,
+    },
     /// The value has none of the forms of a function. Larder's own.
     NotValidFunction,
     /// The value is not text. Larder's own.
@@ -125,6 +136,9 @@ impl InvalidReason {
             Self::DatatypeNotDefined => "`datatype` must not be defined.",
             Self::DatatypeAllowMult => "Data Type buckets must be allow_mult=true",
             Self::HllPrecision(value) => return hll_precision(value).into(),
+            Self::UnknownHookFunction { function, fault } => {
+                return format!("unknown_hook_function: {}", fault_of(function, *fault)).into();
+            }
             Self::ConsistentNVal => "n_val cannot be modified for existing consistent type",
             Self::WriteOnceForever => "Cannot modify write_once property once set to true",
             Self::NValAboveNodes(nodes) => {
@@ -148,9 +162,11 @@ impl InvalidReason {
     /// The value of the property's name in the body of a 400.
     #[must_use]
     pub fn http_json(&self) -> Json {
-        match self.atom() {
-            Some(atom) => json!(atom),
-            None => json!(self.text().as_bytes()),
+        match (self.atom(), self) {
+            (Some(atom), _) => json!(atom),
+            // Larder's own, so it is not an array of bytes.
+            (None, Self::UnknownHookFunction { .. }) => json!(self.text()),
+            (None, _) => json!(self.text().as_bytes()),
         }
     }
 
@@ -164,6 +180,9 @@ impl InvalidReason {
             Self::NotValidSyncParam => format!("{prop}: not_valid_sync_param"),
             Self::UnknownProperty => format!("{prop} is not a bucket property"),
             Self::NotValidHook => format!("{prop} must be a list of hook names"),
+            Self::UnknownHookFunction { function, fault } => {
+                format!("{prop} cannot be run: {}", fault_of(function, *fault))
+            }
             Self::NotValidFunction => format!("{prop} must be an object with \"mod\" and \"fun\""),
             Self::NotString => format!("{prop} must be a string"),
             Self::NotValidRepl => format!("{prop} must be true, false, realtime, fullsync or both"),
@@ -174,11 +193,20 @@ impl InvalidReason {
     /// The second element of the pair in a protocol-buffer error.
     #[must_use]
     pub fn erlang(&self) -> String {
-        match self.atom() {
-            Some(atom) => erlang::atom(atom),
-            None => erlang::string(&self.text()),
+        match (self.atom(), self) {
+            (Some(atom), _) => erlang::atom(atom),
+            (None, Self::UnknownHookFunction { function, fault }) => {
+                format!("{{unknown_hook_function,{}}}", erlang::string(&fault_of(function, *fault)))
+            }
+            (None, _) => erlang::string(&self.text()),
         }
     }
+}
+
+/// The sentence about a hook that cannot run; the name is a client's.
+fn fault_of(function: &str, fault: HookFault) -> String {
+    let shown: String = function.chars().take(FUNCTION_CHARS_MAX).collect();
+    format!("{shown} {}", fault.text())
 }
 
 fn hll_precision(value: &str) -> String {

@@ -190,9 +190,13 @@ pub static PROPS: &[Prop] = &[
     Prop::new("n_val", PropKind::Positive, "Number of replicas; bounds r, w and the other quorums.")
         .both(|| Value::Int(3))
         .pb(1),
-    Prop::new("linkfun", PropKind::LinkFun, "The function that finds an object's links; kept and shown.")
-        .both(|| Value::LinkFun(LinkFun::ModFun(modfun("riak_kv_wm_link_walker", "mapreduce_linkfun"))))
-        .pb(9),
+    Prop::new(
+        "linkfun",
+        PropKind::LinkFun,
+        "The function that finds an object's links: only the default one can be walked.",
+    )
+    .both(|| Value::LinkFun(LinkFun::ModFun(modfun("riak_kv_wm_link_walker", "mapreduce_linkfun"))))
+    .pb(9),
     Prop::new(
         "last_write_wins",
         PropKind::Flag,

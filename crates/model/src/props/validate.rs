@@ -15,6 +15,7 @@ use serde_json::{Map, Value as Json};
 
 use super::decode::{flag, quoted_in_error};
 use super::effective::EffectiveProps;
+use super::native_hook::{HookStage, check_hook};
 use super::reason::{InvalidProp, InvalidReason};
 use super::set::Overrides;
 use super::table::{Defaults, Prop};
@@ -173,6 +174,8 @@ impl<'a> PropsRequest<'a> {
             "hll_precision" => self.hll_precision(prop, json),
             "allow_mult" => self.allow_mult(prop, json),
             "n_val" => self.n_val(prop, json),
+            "precommit" => hooks(prop, json, HookStage::Precommit),
+            "postcommit" => hooks(prop, json, HookStage::Postcommit),
             _ => prop.kind.decode(json).map(Some),
         };
         decision.map(|stored| stored.map(|value| (prop, value)))
@@ -267,6 +270,16 @@ impl<'a> PropsRequest<'a> {
             _ => Err(InvalidReason::ConsistentNVal),
         }
     }
+}
+
+/// Riak notices an unknown function at the first write, which then fails; here the property is refused.
+fn hooks(prop: &'static Prop, json: &Json, stage: HookStage) -> PropDecision {
+    let value = prop.kind.decode(json)?;
+    if let Value::Hooks(hooks) = &value {
+        let checked = hooks.iter().try_for_each(|hook| check_hook(hook, stage));
+        checked.map_err(|(function, fault)| InvalidReason::UnknownHookFunction { function, fault })?;
+    }
+    Ok(Some(value))
 }
 
 #[cfg(test)]

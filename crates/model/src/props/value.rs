@@ -79,7 +79,7 @@ impl Value {
     }
 }
 
-/// A function by module and name. It is stored and shown, never called.
+/// A function by module and name. Only one that is built in is ever called.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModFun {
     /// The module.
@@ -138,6 +138,13 @@ pub enum Hook {
     Named(String),
     /// `{"mod":M,"fun":F}`.
     ModFun(ModFun),
+    /// `{"mod":M,"fun":F,"arg":A}`, Larder's own form.
+    WithArgument {
+        /// The function.
+        function: ModFun,
+        /// Its argument.
+        argument: Json,
+    },
 }
 
 impl Hook {
@@ -146,6 +153,9 @@ impl Hook {
             Self::Text(name) => json!(name),
             Self::Named(name) => json!({ "name": name }),
             Self::ModFun(fun) => fun.to_json(),
+            Self::WithArgument { function, argument } => {
+                json!({ "mod": function.module, "fun": function.function, "arg": argument })
+            }
         }
     }
 
@@ -154,6 +164,9 @@ impl Hook {
             Self::Text(name) => erlang::binary(name),
             Self::Named(name) => members(&[("name", name)]),
             Self::ModFun(fun) => members(&[("mod", &fun.module), ("fun", &fun.function)]),
+            Self::WithArgument { function, argument } => {
+                members(&[("mod", &function.module), ("fun", &function.function), ("arg", &argument.to_string())])
+            }
         }
     }
 }

@@ -81,8 +81,12 @@ mod tests {
         let s3 = ["s3 user create", "s3 user list", "s3 user show", "s3 user rotate-key"];
         assert_eq!(
             with,
-            [&["bucket-type list", "bucket-type status"], &s3[..], &["status", "cluster status", "member-status"]]
-                .concat()
+            [
+                &["bucket-type list", "bucket-type status"],
+                &s3[..],
+                &["status", "cluster status", "member-status", "mapreduce list"]
+            ]
+            .concat()
         );
     }
 }

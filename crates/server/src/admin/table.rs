@@ -3,7 +3,9 @@
 use larder_admin_frame::AdminAnswer;
 
 use super::command::{AdminCommand, CommandCall, CommandResult};
-use super::{bucket_type, cluster, help, s3_user, self_test, services, stats, transfer, unsupported};
+use super::{
+    bucket_type, cluster, help, index, js_reload, mapreduce, s3_user, self_test, services, stats, transfer, unsupported,
+};
 
 const ANY: usize = usize::MAX;
 
@@ -76,6 +78,14 @@ pub(super) static COMMANDS: &[AdminCommand] = &[
     command!("ring-status", (0, 0), false, "Claimant, pending changes, unreachable nodes", cluster::ring_status),
     command!("ringready", (0, 0), false, "Whether all running nodes agree", cluster::ringready),
     command!("transfers", (0, 0), false, "Data on its way between nodes: never any", cluster::transfers),
+    command!("mapreduce list", (0, 0), true, "The MapReduce jobs that run on this node", mapreduce::list),
+    command!(
+        "mapreduce cancel <id>",
+        (1, 1),
+        false,
+        "End a MapReduce job; its client gets an error",
+        mapreduce::cancel
+    ),
     command!("services", (0, 0), false, "The services that run", services::services),
     command!(
         "wait-for-service <service>",
@@ -103,6 +113,15 @@ pub(super) static COMMANDS: &[AdminCommand] = &[
             "Bring an export into this empty server, and verify it",
             transfer::import
         )
+    },
+    command!("js-reload", (0, ANY), false, "Load the JavaScript modules of --js-dir again", js_reload::js_reload),
+    AdminCommand {
+        reports_progress: true,
+        ..command!("index check", (0, 0), false, "Compare all secondary indexes with all objects", index::check)
+    },
+    AdminCommand {
+        reports_progress: true,
+        ..command!("index repair", (0, 0), false, "The same, and repair what differs", index::repair)
     },
     command!("test", (0, 0), false, "Write, read and delete an object and data types", self_test::test),
     command!("ping", (0, 0), false, "Whether the server answers", services::ping),
@@ -143,6 +162,7 @@ pub(super) fn find<'a>(words: &'a [&'a str]) -> CommandLookup<'a> {
         "bucket-type" => AdminAnswer::failed(help::bucket_type(COMMANDS)),
         "s3" => AdminAnswer::failed(help::s3_user(COMMANDS)),
         "cluster" => cluster::refuse_membership_change(words),
+        "index" => AdminAnswer::usage("index check | index repair"),
         "--help" | "-h" => AdminAnswer::done(help_text()),
         "--version" => AdminAnswer::done(env!("CARGO_PKG_VERSION")),
         _ => unsupported::refuse(&verb, words),

@@ -38,6 +38,7 @@ async fn nodes(names: &[&str]) -> Vec<TestNode> {
             clock: clock.clone(),
             actor: ActorId(actor),
             engine: Arc::new("memory"),
+            scripts: None,
         };
         let config = Config { node: (*name).to_owned(), single_process: false, ..Config::default() };
         let gateway = Gateway::start(ports, config).await.unwrap();
@@ -255,6 +256,14 @@ async fn a_wrong_command_line_gets_the_usage() {
     ! Usage: kv-admin bucket-type list
     $ ping --json
     ! ping has no JSON form
+    $ mapreduce list
+    No MapReduce jobs run
+    $ mapreduce list --json
+    {"jobs":[]}
+    $ mapreduce cancel
+    ! Usage: kv-admin mapreduce cancel <id>
+    $ mapreduce cancel 7
+    ! No job 7 runs here
     $ bucket-type reset t
     ! Usage: kv-admin bucket-type <command>
     ! 

@@ -19,12 +19,14 @@ pub(super) fn reasons(error: &Error) -> String {
         | Error::Context(_)
         | Error::TooLarge { .. }
         | Error::MetadataTooLarge { .. }
+        | Error::IndexTooLarge { .. }
         | Error::TooManySiblings { .. }
         | Error::BrokenBody(_)
         | Error::Datatype(_)
         | Error::NotDatatype
         | Error::DatatypePut
         | Error::DatatypeNeedsSiblings
+        | Error::Precommit(_)
         | Error::NotBuilt(_)
         | Error::Type(_)
         | Error::NotReady(_)

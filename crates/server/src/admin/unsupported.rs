@@ -24,7 +24,7 @@ static UNSUPPORTED: &[(&str, UnsupportedReason)] = &[
     ("down", Never(MEMBERS)),
     ("security", NotYet("users, grants and sources")),
     ("search", NotYet("search")),
-    ("repair-2i", NotYet("secondary index queries")),
+    ("repair-2i", Never("`kv-admin index repair` repairs all secondary indexes")),
     ("tictacaae", NotYet("folds over keys and objects")),
     ("backup", Never("`kv-admin export <directory>` copies everything")),
     ("restore", Never("`kv-admin import <directory>` brings an export into an empty server")),
@@ -45,7 +45,6 @@ static UNSUPPORTED: &[(&str, UnsupportedReason)] = &[
     ("downgrade-objects", Never("Larder has one form of objects")),
     ("top", Never(ERLANG)),
     ("erl-reload", Never(ERLANG)),
-    ("js-reload", Never(ERLANG)),
 ];
 
 /// The answer to a command that the table does not have.

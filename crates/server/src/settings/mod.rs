@@ -102,6 +102,11 @@ pub struct ServerSettings {
     pub delete_mode: DeleteMode,
     pub request_timeout: Duration,
     pub connections_max: usize,
+    /// `None`: no modules.
+    pub js_dir: Option<PathBuf>,
+    pub js_workers: usize,
+    pub js_timeout: Duration,
+    pub js_memory: u64,
     pub sweep_interval: Duration,
     /// 0: one for each core, and four at least with an engine of its own.
     pub threads: usize,
@@ -166,6 +171,10 @@ impl ServerSettings {
             delete_mode: raw.value(&table::DELETE_MODE, parse::delete_mode)?,
             request_timeout: raw.value(&table::REQUEST_TIMEOUT, parse::time)?,
             connections_max: count(raw, &table::CONNECTIONS_MAX)?,
+            js_dir: raw.value(&table::JS_DIR, parse::optional_path)?,
+            js_workers: count(raw, &table::JS_WORKERS)?,
+            js_timeout: raw.value(&table::JS_TIMEOUT, parse::time)?,
+            js_memory: raw.value(&table::JS_MEMORY, parse::size)?,
             sweep_interval: raw.value(&table::SWEEP_INTERVAL, parse::time)?,
             threads: count(raw, &table::THREADS)?,
             log_level: raw.value(&table::LOG_LEVEL, parse::log_level)?,

@@ -165,6 +165,14 @@ settings! {
         "When a request that names no timeout gives up.";
     CONNECTIONS_MAX = "connections-max", SettingKind::Count(1, 1_000_000), "10000",
         "Most connections at a time, of all listeners together; one listener has three quarters of them at most, one address half. One more is answered 503 and closed. Fewer where the limit of open files (ulimit -Hn) leaves room for fewer.";
+    JS_DIR = "js-dir", SettingKind::Path, "",
+        "The folder of JavaScript modules for commit hooks and MapReduce: its files that end in .js. They are loaded again when one changes, and by `kv-admin js-reload`.";
+    JS_WORKERS = "js-workers", SettingKind::Count(1, 64), "2",
+        "Most processes that run functions of these modules, and as many again that run functions sent by clients.";
+    JS_TIMEOUT = "js-timeout", SettingKind::Time, "5s",
+        "When a call of a script is ended, with its process.";
+    JS_MEMORY = "js-memory", SettingKind::Size, "128MiB",
+        "Most memory of the values of one script.";
     SWEEP_INTERVAL = "sweep-interval", SettingKind::Time, "15m",
         "How often the remains of failures are removed; the first time a minute after the start at the latest.";
     THREADS = "threads", SettingKind::Count(0, 1024), "0",

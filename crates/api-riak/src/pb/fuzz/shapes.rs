@@ -40,7 +40,7 @@ pub(super) const SHAPES: &[(u8, &[(u32, FieldKind)])] = &[
     (19, &[(1, Name), (2, Name)]),
     (21, &[(1, Name), (2, Within(PROPS)), (3, Name)]),
     (23, &[(1, Name), (2, Name)]),
-    (25, &[(1, Name), (2, Name), (3, Number), (4, Name)]),
+    (25, INDEX),
     (29, &[(1, Name), (2, Name)]),
     (31, &[(1, Name)]),
     (32, &[(1, Name), (2, Within(PROPS))]),
@@ -55,6 +55,22 @@ pub(super) const SHAPES: &[(u8, &[(u32, FieldKind)])] = &[
     (255, &[]),
 ];
 
+const INDEX: &[(u32, FieldKind)] = &[
+    (1, Name),
+    (2, Name),
+    (3, Number),
+    (4, Name),
+    (5, Name),
+    (6, Name),
+    (7, Flag),
+    (8, Flag),
+    (9, Number),
+    (10, Name),
+    (11, Number),
+    (12, Name),
+    (13, Name),
+    (14, Flag),
+];
 const GET: &[(u32, FieldKind)] = &[
     (1, Name),
     (2, Name),

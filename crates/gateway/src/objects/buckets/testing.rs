@@ -61,6 +61,7 @@ impl S3TestStore {
             actor: ActorId(actor),
             random: unique,
             engine: Arc::new("memory"),
+            scripts: None,
         };
         let config = Config { node: format!("g{actor}"), single_process: false, ..Config::default() };
         Objects::new(Gateway::start(ports, config).await.unwrap(), settings)

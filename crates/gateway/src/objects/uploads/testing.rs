@@ -63,6 +63,7 @@ impl UploadSetup {
             actor: ActorId(1000),
             random: |bytes| bytes.fill(7),
             engine: Arc::new("memory"),
+            scripts: None,
         };
         let config = Config { node: "slow".into(), single_process: false, ..Config::default() };
         let slow = Objects::new(Gateway::start(ports, config).await.unwrap(), settings());

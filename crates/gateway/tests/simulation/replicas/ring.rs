@@ -67,6 +67,7 @@ impl SimRing {
             clock: Arc::clone(&clock) as _,
             actor: ActorId(self.actors),
             engine: Arc::new("replicas"),
+            scripts: None,
         };
         let config = Config { node: format!("g{at}"), single_process, ..Config::default() };
         Ok(RingGateway { gateway: Gateway::start(ports, config).await?, clock, side })

@@ -82,6 +82,7 @@ impl S3Cluster {
             clock: Arc::clone(&clock) as _,
             actor: ActorId(self.actors),
             engine: Arc::new("memory"),
+            scripts: None,
         };
         let config = Config { node: format!("g{at}"), single_process: false, ..Config::default() };
         let gateway = Gateway::start(ports, config).await.expect("a gateway starts over a store without faults");

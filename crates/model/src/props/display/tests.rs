@@ -99,7 +99,8 @@ fn a_bucket_without_overrides_shows_its_type() {
 fn a_displayed_list_can_be_set_again() {
     let hll = updated(r#"{"datatype":"hll"}"#, r#"{"hll_precision":12}"#);
     let consistent = created(r#"{"consistent":true,"n_val":5}"#).activate();
-    let once = created(r#"{"write_once":true,"precommit":["b",{"mod":"m","fun":"f"}],"repl":"realtime"}"#).activate();
+    let once =
+        created(r#"{"write_once":true,"precommit":["b",{"mod":"larder","fun":"json"}],"repl":"realtime"}"#).activate();
     for record in [&hll, &consistent, &once, &created("{}").activate()] {
         let before = bucket_props("pr", Some(record), &Overrides::EMPTY);
         let own = validate::update_bucket(Some(record), &Overrides::EMPTY, &to_json(&before)).unwrap();

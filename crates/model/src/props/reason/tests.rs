@@ -105,3 +105,17 @@ fn refused_requests_have_the_texts_of_riak() {
         }
     }
 }
+
+#[test]
+fn a_refused_hook_is_named_with_its_fault() {
+    for (fault, text) in [
+        (HookFault::NotBuiltIn, "my:check is not built in"),
+        (HookFault::WrongArgument, "my:check has another argument"),
+        (HookFault::PrecommitOnly, "my:check is built in for precommit only"),
+    ] {
+        let refused = one("precommit", InvalidReason::UnknownHookFunction { function: "my:check".into(), fault });
+        assert_eq!(refused.http_json().to_string(), format!(r#"{{"precommit":"unknown_hook_function: {text}"}}"#));
+        assert_eq!(refused.console(), [format!("precommit cannot be run: {text}")]);
+        assert_eq!(refused.erlang(), format!(r#"[{{precommit,{{unknown_hook_function,"{text}"}}}}]"#));
+    }
+}

@@ -1,0 +1,72 @@
+//! Queries of secondary indexes, as the edges answer them: pages of hits as clients see them, and the continuation at the end.
+
+use bytes::Bytes;
+use larder_gateway::Error;
+use larder_gateway::views::{IndexPage, IndexReader};
+use larder_model::index::{IndexHit, IndexPosition};
+
+/// Hits of a page.
+const PAGE_HITS: usize = 1000;
+
+/// A query under way.
+pub(crate) struct IndexPager {
+    reader: IndexReader,
+    /// Hits that the client still wants; `None` is all.
+    left: Option<usize>,
+    /// Whether hits show their terms.
+    pub(crate) shows_terms: bool,
+}
+
+/// Hits as a client sees them.
+#[derive(Debug, Default)]
+pub(crate) struct ShownHits {
+    /// The term, empty where terms are not shown, and the key.
+    pub(crate) hits: Vec<(Bytes, Bytes)>,
+    /// Where the next page of the client begins, if it has all that it asked for.
+    pub(crate) continuation: Option<String>,
+    /// Whether nothing follows.
+    pub(crate) is_last: bool,
+}
+
+impl IndexPager {
+    /// A query that ends after `max_results` hits.
+    pub(crate) fn new(reader: IndexReader, max_results: Option<usize>, return_terms: bool) -> Self {
+        let shows_terms = return_terms && reader.query().has_terms();
+        Self { reader, left: max_results, shows_terms }
+    }
+
+    /// Bytes of memory that it holds between its pages.
+    pub(crate) fn memory(&self) -> u64 {
+        self.reader.memory()
+    }
+
+    /// The next hits; there may be none before the end.
+    ///
+    /// # Errors
+    /// The gateway's.
+    pub(crate) async fn next(&mut self) -> Result<ShownHits, Error> {
+        if self.left == Some(0) {
+            return Ok(ShownHits { is_last: true, ..ShownHits::default() });
+        }
+        let limit = self.left.map_or(PAGE_HITS, |left| left.min(PAGE_HITS));
+        let IndexPage { hits, is_last } = self.reader.next(limit).await?;
+        let mut continuation = None;
+        if let Some(left) = &mut self.left {
+            *left = left.saturating_sub(hits.len());
+            // As in Riak: also where the page happens to end with the last hit.
+            let last = hits.last().filter(|_| *left == 0);
+            continuation = last.map(|hit| IndexPosition::of(hit).encode(self.reader.query()));
+        }
+        let is_last = is_last || continuation.is_some();
+        let hits = hits.into_iter().map(|hit| self.show(hit)).collect::<Result<_, _>>()?;
+        Ok(ShownHits { hits, continuation, is_last })
+    }
+
+    fn show(&self, hit: IndexHit) -> Result<(Bytes, Bytes), Error> {
+        let term = match self.shows_terms {
+            true => self.reader.query().show_term(&hit).map_err(|error| Error::Damaged(error.to_string()))?,
+            false => Bytes::new(),
+        };
+        Ok((term, hit.key))
+    }
+}

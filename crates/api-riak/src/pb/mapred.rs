@@ -1,0 +1,76 @@
+//! MapReduce: a frame with the results of a phase for each step of the job, and a last frame that says so.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use larder_gateway::mapreduce::{JobError, JobRun};
+use larder_gateway::{Error, Gateway};
+use larder_model::erlang::binary;
+use larder_model::mapreduce::Job;
+
+use super::fault::PbFault;
+use super::frame::put_message;
+use super::messages::{RpbMapRedReq, RpbMapRedResp};
+use crate::mapred::array;
+
+const RESP: u8 = 24;
+
+/// A job under way.
+pub(super) struct PbJob {
+    run: JobRun,
+    ended: bool,
+}
+
+impl PbJob {
+    /// Code 23. A document of Erlang terms is refused as one of any other form.
+    ///
+    /// # Errors
+    /// The document is no job, or the job cannot run.
+    pub(super) async fn start(gateway: &Arc<Gateway>, request: RpbMapRedReq) -> Result<Self, PbFault> {
+        let form = request.content_type.unwrap_or_default();
+        if &form[..] != b"application/json" {
+            return Err(PbFault::Text(format!("{{unknown_content_type,{}}}", binary(&form))));
+        }
+        let document = request.request.unwrap_or_default();
+        let job = Job::parse(&document).map_err(|refusal| PbFault::Text(refusal.pb_text()))?;
+        drop(document);
+        let run = JobRun::start(gateway, job).await.map_err(failed)?;
+        Ok(Self { run, ended: false })
+    }
+
+    /// Bytes of memory that the job holds, besides a step.
+    pub(super) fn memory(&self) -> u64 {
+        self.run.memory()
+    }
+
+    /// Appends the results of the next step, perhaps none; `false` after the last frame.
+    ///
+    /// # Errors
+    /// The job's; the error ends it.
+    pub(super) async fn next(&mut self, output: &mut BytesMut) -> Result<bool, PbFault> {
+        if self.ended {
+            return Ok(false);
+        }
+        let Some(results) = self.run.step().await.map_err(failed)? else {
+            self.ended = true;
+            put_message(output, RESP, &RpbMapRedResp { done: Some(true), ..RpbMapRedResp::default() });
+            return Ok(true);
+        };
+        for kept in results {
+            let phase = u32::try_from(kept.phase).ok();
+            let response = Some(Bytes::from(array(kept.values)));
+            put_message(output, RESP, &RpbMapRedResp { phase, response, done: None });
+        }
+        Ok(true)
+    }
+}
+
+fn failed(error: JobError) -> PbFault {
+    match error {
+        JobError::Gateway(error) => PbFault::of_bucket(error),
+        JobError::TooMany => Error::Overloaded { retry_after: 1 }.into(),
+        JobError::TimedOut => Error::TimedOut.into(),
+        JobError::Phase(refusal) => PbFault::Text(format!("Phase {}: {}", refusal.phase, refusal.error)),
+        JobError::Failed { .. } | JobError::Cancelled | JobError::TooLarge => PbFault::Text(error.json().to_string()),
+    }
+}

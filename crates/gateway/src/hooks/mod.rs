@@ -1,0 +1,127 @@
+//! Commit hooks: precommit hooks see, change or refuse an object before its write; postcommit hooks see it after.
+//!
+//! ```text
+//! put, delete ──> precommit, in list order: the next hook sees the change, the first refusal ends it ──> write ──> answer
+//!                 JavaScript of --js-dir through the port `Scripts`, or built in                            └──> postcommit queue
+//! ```
+//! A put in a bucket without hooks checks two flags and nothing else. Buckets of data types refuse hooks, and `write_once`
+//! ones do not run them, as in Riak.
+
+mod object;
+mod postcommit;
+mod precommit;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use larder_model::props::Hook;
+use larder_store::RateLimitedLog;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout_at};
+
+use crate::gateway_core::GatewayCore;
+use crate::{Error, Result};
+
+pub(crate) use object::HookedObject;
+pub(crate) use postcommit::HookedWrite;
+pub use precommit::PrecommitRefusal;
+
+/// Largest body in a bucket with hooks: it is in memory, and a script gets it as JSON.
+pub const HOOKED_BYTES_MAX: u64 = 8 << 20;
+/// Bytes of bodies that precommit hooks hold, of all requests together.
+const HELD_BYTES_MAX: usize = 256 << 20;
+/// Bytes of bodies in the postcommit queue. Apart from the former: no put waits for postcommit hooks of others.
+const POSTCOMMIT_BYTES_MAX: usize = 64 << 20;
+/// Copies of a body while a script sees it: the bytes, the text in JSON, the frame to the worker, and the returned text.
+const HELD_COPIES: u64 = 4;
+/// Bytes of one permit of them.
+const HELD_UNIT: u64 = 1024;
+/// Objects that wait for postcommit hooks or are in one.
+const POSTCOMMIT_MAX: usize = 1024;
+
+static HOOK_FAILED: RateLimitedLog = RateLimitedLog::new();
+
+/// The hooks of a bucket.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct BucketHooks {
+    pub(crate) precommit: Vec<Hook>,
+    pub(crate) postcommit: Vec<Hook>,
+}
+
+/// Runs the hooks of a gateway.
+pub(crate) struct CommitHooks {
+    core: Arc<GatewayCore>,
+    held: Arc<Semaphore>,
+    postcommit: Arc<Semaphore>,
+    postcommit_bytes: Arc<Semaphore>,
+}
+
+/// The memory of an object that hooks hold.
+pub(crate) type HookMemory = OwnedSemaphorePermit;
+
+impl CommitHooks {
+    pub(crate) fn new(core: Arc<GatewayCore>) -> Self {
+        let of_bytes = |bytes: usize| Arc::new(Semaphore::new(bytes / HELD_UNIT as usize));
+        let (held, postcommit_bytes) = (of_bytes(HELD_BYTES_MAX), of_bytes(POSTCOMMIT_BYTES_MAX));
+        Self { core, held, postcommit: Arc::new(Semaphore::new(POSTCOMMIT_MAX)), postcommit_bytes }
+    }
+
+    /// Waits for memory for a body; one of unknown length takes the most that it may have.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`]; [`Error::Overloaded`] when there is none before the deadline.
+    pub(crate) async fn hold(&self, length: Option<u64>, deadline: Instant) -> Result<HookMemory> {
+        let bytes = length.unwrap_or(HOOKED_BYTES_MAX);
+        if bytes > HOOKED_BYTES_MAX {
+            return Err(Error::TooLarge { bytes, max: HOOKED_BYTES_MAX });
+        }
+        let units = units_of(HELD_COPIES * bytes);
+        let held = timeout_at(deadline, Arc::clone(&self.held).acquire_many_owned(units)).await;
+        held.ok().and_then(std::result::Result::ok).ok_or(Error::Overloaded { retry_after: 1 })
+    }
+
+    /// Takes memory for a body that hooks made larger than the copies that were held.
+    ///
+    /// # Errors
+    /// [`Error::Overloaded`] at once: a request that holds memory must not wait for more.
+    pub(crate) fn hold_grown(&self, memory: &mut HookMemory, bytes: usize) -> Result<()> {
+        let held = u32::try_from(memory.num_permits()).unwrap_or(u32::MAX);
+        let more = Arc::clone(&self.held).try_acquire_many_owned(units_of(bytes as u64).saturating_sub(held));
+        memory.merge(more.map_err(|_| Error::Overloaded { retry_after: 1 })?);
+        Ok(())
+    }
+
+    /// Waits until the postcommit queue is empty, `most` at most.
+    pub(crate) async fn drain(&self, most: Duration) {
+        let all = u32::try_from(POSTCOMMIT_MAX).unwrap_or(u32::MAX);
+        if tokio::time::timeout(most, self.postcommit.acquire_many(all)).await.is_err() {
+            let waiting = POSTCOMMIT_MAX - self.postcommit.available_permits();
+            tracing::warn!(waiting, "postcommit hooks not run: the server ends");
+        }
+    }
+
+    /// Logs the failure of a hook, with its consequence.
+    fn log_failure(&self, hook: &str, object: &HookedObject, failure: &str, consequence: &'static str) {
+        if let Some(line) = HOOK_FAILED.admit(self.core.monotonic()) {
+            let bucket = String::from_utf8_lossy(&object.address.bucket.bucket);
+            let key = String::from_utf8_lossy(&object.address.key);
+            let left_out = line.left_out;
+            tracing::warn!(hook, ?bucket, ?key, failure, left_out, "commit hook failed: {consequence}");
+        }
+    }
+}
+
+/// Permits for this many bytes.
+fn units_of(bytes: u64) -> u32 {
+    u32::try_from(bytes.div_ceil(HELD_UNIT).max(1)).unwrap_or(u32::MAX)
+}
+
+/// The name of a hook for logs and error terms.
+fn name_of(hook: &Hook) -> String {
+    match hook {
+        Hook::Text(name) | Hook::Named(name) => name.clone(),
+        Hook::ModFun(function) | Hook::WithArgument { function, .. } => {
+            format!("{}:{}", function.module, function.function)
+        }
+    }
+}

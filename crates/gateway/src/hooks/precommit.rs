@@ -1,0 +1,218 @@
+//! Runs precommit hooks: each sees what the one before it returned, and the first refusal ends the write.
+
+use larder_model::erlang;
+use larder_model::props::{Hook, NativeHook};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::{CommitHooks, HookedObject, name_of};
+use crate::metrics::Event;
+use crate::{Error, Result, ScriptCall, ScriptError, ScriptFunction, Scripts};
+
+/// Why a precommit hook refused a write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PrecommitRefusal {
+    /// The hook said `fail`, or could not be run.
+    Fail,
+    /// The hook gave this reason.
+    Reason(String),
+    /// The hook returned something else; an Erlang term.
+    Term(String),
+}
+
+impl PrecommitRefusal {
+    /// Riak's error term, as its protocol buffers show it.
+    #[must_use]
+    pub fn erlang(&self) -> String {
+        match self {
+            Self::Fail => "precommit_fail".into(),
+            Self::Reason(reason) => format!("{{precommit_fail,{}}}", erlang::binary(reason)),
+            Self::Term(term) => format!("{{precommit_fail,{term}}}"),
+        }
+    }
+}
+
+/// The script behind `larder:json_schema`: it is part of the helpers, so a schema and a value that take long harm nothing.
+const SCHEMA_FUNCTION: &str = "Larder.schemaFault";
+
+/// Most bytes of a refusal's reason.
+const REASON_BYTES_MAX: usize = 4 << 10;
+
+/// The decision of a hook.
+enum HookDecision {
+    Accept,
+    Refuse(PrecommitRefusal),
+}
+
+impl CommitHooks {
+    /// Runs the hooks in their order; the object is changed as they say.
+    ///
+    /// # Errors
+    /// [`Error::Precommit`]: nothing was written. [`Error::Overloaded`] when no script can be run now. [`Error::TimedOut`] when
+    /// the request's time ends before the hooks do.
+    pub(crate) async fn before(&self, hooks: &[Hook], object: &mut HookedObject, deadline: Instant) -> Result<()> {
+        for hook in hooks {
+            let decided = match hook {
+                Hook::Text(name) | Hook::Named(name) => self.run_script(name, object, deadline).await,
+                Hook::ModFun(function) => self.run_native(NativeHook::of(function, None), object, deadline).await,
+                Hook::WithArgument { function, argument } => {
+                    self.run_native(NativeHook::of(function, Some(argument)), object, deadline).await
+                }
+            };
+            match decided {
+                // A hook has its own time, so that a short one of a client kills no worker; the write is not made then.
+                Ok(HookDecision::Accept) if Instant::now() >= deadline => return Err(Error::TimedOut),
+                Ok(HookDecision::Accept) => {}
+                Ok(HookDecision::Refuse(refusal)) => {
+                    self.core.metrics.count_event(Event::PrecommitFailed);
+                    return Err(Error::Precommit(refusal));
+                }
+                Err(HookFailure::PastDeadline) => return Err(Error::TimedOut),
+                Err(HookFailure::ForTheMoment) => return Err(Error::Overloaded { retry_after: 1 }),
+                Err(HookFailure::Text(failure)) => {
+                    self.core.metrics.count_event(Event::PrecommitFailed);
+                    self.log_failure(&name_of(hook), object, &failure, "the write is refused");
+                    return Err(Error::Precommit(PrecommitRefusal::Fail));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn run_script(
+        &self,
+        name: &str,
+        object: &mut HookedObject,
+        deadline: Instant,
+    ) -> std::result::Result<HookDecision, HookFailure> {
+        let sent = object.to_json()?;
+        let returned = self.call(named(name, vec![sent.clone()], deadline)).await?;
+        if let Some(refusal) = refusal_in(&returned) {
+            return Ok(HookDecision::Refuse(refusal));
+        }
+        match object.take_over(&returned, &sent) {
+            Ok(()) => Ok(HookDecision::Accept),
+            Err(part) => {
+                let part = bounded(part);
+                let failure = format!("it returned no object: {part}");
+                self.log_failure(name, object, &failure, "the write is refused");
+                let name = erlang::binary(name);
+                let term = format!("{{invalid_return,{{{name},{}}}}}", erlang::binary(part));
+                Ok(HookDecision::Refuse(PrecommitRefusal::Term(term)))
+            }
+        }
+    }
+
+    async fn run_native(
+        &self,
+        hook: Option<NativeHook<'_>>,
+        object: &HookedObject,
+        deadline: Instant,
+    ) -> std::result::Result<HookDecision, HookFailure> {
+        if object.is_delete {
+            return Ok(HookDecision::Accept);
+        }
+        let refusal = match hook {
+            None => return Err(HookFailure::Text("it is not built in".into())),
+            Some(NativeHook::MaxSize(bytes)) => {
+                let length = object.body().len() as u64;
+                (length > bytes).then(|| format!("the value has {length} bytes, more than {bytes}"))
+            }
+            Some(NativeHook::Json) => {
+                let parsed = serde_json::from_slice::<serde::de::IgnoredAny>(object.body());
+                parsed.err().map(|error| format!("the value is not JSON: {error}"))
+            }
+            Some(NativeHook::JsonSchema(schema)) => {
+                let Ok(text) = std::str::from_utf8(object.body()) else {
+                    return Ok(HookDecision::Refuse(PrecommitRefusal::Reason("the value is not JSON".into())));
+                };
+                let arguments = vec![json!(schema.to_string()), json!(text)];
+                match self.call(named(SCHEMA_FUNCTION, arguments, deadline)).await? {
+                    Value::String(fault) => Some(fault),
+                    _ => None,
+                }
+            }
+        };
+        Ok(refusal.map_or(HookDecision::Accept, |reason| HookDecision::Refuse(PrecommitRefusal::Reason(reason))))
+    }
+
+    async fn call(&self, call: ScriptCall) -> std::result::Result<Value, HookFailure> {
+        let deadline = call.deadline;
+        let called = self.scripts()?.call(call).await;
+        called.map_err(|error| HookFailure::of(&error, deadline))
+    }
+
+    /// The port to scripts.
+    pub(super) fn scripts(&self) -> std::result::Result<&dyn Scripts, HookFailure> {
+        self.core.ports.scripts.as_deref().ok_or_else(|| HookFailure::Text("this server runs no scripts".into()))
+    }
+}
+
+/// The call of a function of the modules.
+pub(super) fn named(name: &str, arguments: Vec<Value>, deadline: Instant) -> ScriptCall {
+    ScriptCall { function: ScriptFunction::Named(name.to_owned()), arguments, deadline }
+}
+
+/// Why a hook made no decision.
+pub(super) enum HookFailure {
+    /// The deadline passed before a worker was free.
+    PastDeadline,
+    /// No worker can be had.
+    ForTheMoment,
+    /// It failed.
+    Text(String),
+}
+
+impl HookFailure {
+    /// The failure of a call with this deadline.
+    pub(super) fn of(error: &ScriptError, deadline: Instant) -> Self {
+        match error {
+            ScriptError::Unavailable if Instant::now() >= deadline => Self::PastDeadline,
+            ScriptError::Unavailable => Self::ForTheMoment,
+            error => Self::Text(error.to_string()),
+        }
+    }
+}
+
+impl From<String> for HookFailure {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+/// The refusal that a script returned: `"fail"` or `{"fail": REASON}`.
+pub(super) fn refusal_in(returned: &Value) -> Option<PrecommitRefusal> {
+    match returned {
+        Value::String(word) if word == "fail" => Some(PrecommitRefusal::Fail),
+        Value::Object(object) if object.len() == 1 => match object.get("fail")? {
+            Value::String(reason) => Some(PrecommitRefusal::Reason(bounded(reason.clone()))),
+            reason => Some(PrecommitRefusal::Reason(bounded(reason.to_string()))),
+        },
+        _ => None,
+    }
+}
+
+/// The beginning of a text, [`REASON_BYTES_MAX`] at most: it goes into an answer and into the log.
+fn bounded(mut text: String) -> String {
+    let end = (0..=REASON_BYTES_MAX.min(text.len())).rev().find(|&end| text.is_char_boundary(end));
+    text.truncate(end.unwrap_or(0));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_of_any_length_is_cut_between_two_characters() {
+        for reason in
+            [json!("ä".repeat(REASON_BYTES_MAX)), json!(["x".repeat(1 << 20)]), json!(format!("x{}", "ä".repeat(4096)))]
+        {
+            let Some(PrecommitRefusal::Reason(cut)) = refusal_in(&json!({ "fail": reason })) else {
+                panic!("{reason}")
+            };
+            assert!((REASON_BYTES_MAX - 1..=REASON_BYTES_MAX).contains(&cut.len()), "{}", cut.len());
+        }
+        assert_eq!(refusal_in(&json!({"fail": "short"})), Some(PrecommitRefusal::Reason("short".into())));
+    }
+}

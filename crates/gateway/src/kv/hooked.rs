@@ -1,0 +1,104 @@
+//! Puts and deletes in buckets with commit hooks.
+
+use bytes::Bytes;
+use larder_model::address::BucketAddress;
+use larder_model::causality::ConflictPolicy;
+use larder_model::content::{KvBody, KvContent};
+use tokio::time::Instant;
+
+use super::request_plan::{ReplicaPlan, RequestPlan};
+use super::{FetchedObject, KvDelete, KvPut};
+use crate::body::{PutBody, collect};
+use crate::hooks::{BucketHooks, HOOKED_BYTES_MAX, HookMemory, HookedObject, HookedWrite};
+use crate::kv::Kv;
+use crate::{Error, Feature, Result};
+
+impl RequestPlan {
+    /// Whether the writes of the bucket run hooks. Those to `write_once` buckets run none, as in Riak.
+    pub(super) fn runs_hooks(&self) -> bool {
+        (self.props.has_precommit || self.props.has_postcommit) && self.policy != ConflictPolicy::WriteOnce
+    }
+}
+
+impl Kv {
+    /// Refuses updates of data types in a bucket with hooks: a hook could neither see nor change them.
+    pub(crate) fn check_datatype_hooks(&self, plan: &RequestPlan) -> Result<()> {
+        match plan.props.has_precommit || plan.props.has_postcommit {
+            true => Err(Error::NotBuilt(Feature::DatatypeHooks)),
+            false => Ok(()),
+        }
+    }
+
+    /// Writes an object between its hooks. The body is in memory meanwhile, [`HOOKED_BYTES_MAX`] at most.
+    pub(super) async fn put_with_hooks(
+        &self,
+        request: KvPut,
+        plan: RequestPlan,
+        replicas: ReplicaPlan,
+    ) -> Result<Option<FetchedObject>> {
+        let hooks = self.hooks_of(&request.address.bucket);
+        let KvPut { address, context, content, upload, .. } = request;
+        let (body, mut memory) = self.hold_body(upload, &plan).await?;
+        // Bound: the hooks and the engine have their full time, however slowly the client sent the body.
+        let plan = RequestPlan { deadline: Instant::now() + plan.timeout, ..plan };
+        let replicas = replicas.with_timeout(plan.timeout);
+        let mut object = HookedObject {
+            address,
+            context: context.clone().unwrap_or_default(),
+            content: KvContent { body: KvBody::Inline(body), ..content },
+            is_delete: false,
+            modified: self.core.now(),
+        };
+        self.hooks.before(&hooks.precommit, &mut object, plan.deadline).await?;
+        self.hooks.hold_grown(&mut memory, object.body().len())?;
+        let put = KvPut {
+            address: object.address.clone(),
+            context,
+            content: object.content.clone(),
+            upload: PutBody::Bytes(object.body().clone()),
+            ..request
+        };
+        let hooked = HookedWrite { hooks: hooks.postcommit, object, memory };
+        self.put_planned(put, plan, replicas, Some(Box::new(hooked))).await
+    }
+
+    /// Runs the precommit hooks of a delete, which see the object with `X-Riak-Deleted`.
+    pub(super) async fn hooks_before_delete(&self, request: &KvDelete, plan: &RequestPlan) -> Result<HookedWrite> {
+        let hooks = self.hooks_of(&request.address.bucket);
+        let memory = self.hooks.hold(Some(0), plan.deadline).await?;
+        let mut object = HookedObject {
+            address: request.address.clone(),
+            context: request.context.clone().unwrap_or_default(),
+            content: KvContent::default(),
+            is_delete: true,
+            modified: self.core.now(),
+        };
+        self.hooks.before(&hooks.precommit, &mut object, plan.deadline).await?;
+        Ok(HookedWrite { hooks: hooks.postcommit, object, memory })
+    }
+
+    /// The hooks of a bucket, from the catalogue that is current now.
+    fn hooks_of(&self, bucket: &BucketAddress) -> BucketHooks {
+        let catalogue = self.catalogue.current();
+        BucketHooks {
+            precommit: catalogue.hooks(bucket, "precommit"),
+            postcommit: catalogue.hooks(bucket, "postcommit"),
+        }
+    }
+
+    async fn hold_body(&self, upload: PutBody, plan: &RequestPlan) -> Result<(Bytes, HookMemory)> {
+        match upload {
+            PutBody::Bytes(bytes) => {
+                let memory = self.hooks.hold(Some(bytes.len() as u64), plan.deadline).await?;
+                Ok((bytes, memory))
+            }
+            PutBody::Stream { mut stream, length } => {
+                let memory = self.hooks.hold(length, plan.deadline).await?;
+                let max = length.unwrap_or(HOOKED_BYTES_MAX);
+                let body = collect(stream.as_mut(), usize::try_from(max).unwrap_or(usize::MAX)).await?;
+                let bytes = body.len() as u64;
+                if bytes > max { Err(Error::TooLarge { bytes, max: HOOKED_BYTES_MAX }) } else { Ok((body, memory)) }
+            }
+        }
+    }
+}

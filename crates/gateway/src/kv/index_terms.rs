@@ -1,0 +1,113 @@
+//! The terms that a write replaces: a context says which of its rows have terms, and only those are read.
+
+use larder_model::causality::{ConflictPolicy, KeyWrite};
+use larder_model::content::KvContent;
+use larder_model::index::{SupersededTerms, index_bytes, index_changes};
+use larder_model::limits::INDEX_BYTES_MAX;
+use larder_model::rows::{BucketRow, Change, ObjectRow, PartitionChanges, Row};
+use larder_store::{ConsistencyLevel, Partition};
+
+use larder_model::address::Address;
+
+use super::put::WriteTarget;
+use crate::kv::Kv;
+use crate::{Error, Result};
+
+impl Kv {
+    /// The terms of the rows that a write removes. It reads the key only if one of these rows has terms, or may have some: a
+    /// blind put of `last_write_wins` names no row, so one with terms reads those that it replaces.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(super) async fn find_superseded_terms(
+        &self,
+        target: WriteTarget<'_>,
+        write: &KeyWrite,
+    ) -> Result<Vec<SupersededTerms>> {
+        let is_flagged = write.superseded.iter().any(|gone| gone.flags.terms);
+        let is_blind = write.policy == ConflictPolicy::LastWriteWins && !write.terms.is_empty();
+        if !is_flagged && !is_blind || write.policy == ConflictPolicy::WriteOnce && !write.tombstone {
+            return Ok(Vec::new());
+        }
+        let replicas = self.plan_read_for_write(target.plan, target.replicas);
+        let level = replicas.options.level.max(ConsistencyLevel::Quorum);
+        let rows = self.read_object_rows(target.address, target.plan, replicas.at(level)).await?.rows;
+        rows.into_iter().filter(|row| removes(write, row)).map(terms_of).collect()
+    }
+
+    /// The changes to the indexes of a bucket, one of each shard that a write touches.
+    pub(super) fn index_partitions(&self, address: &Address, write: &KeyWrite) -> Vec<PartitionChanges> {
+        let fresh = self.slots.are_names_fresh(write.policy);
+        let changes = index_changes(write, &address.key).into_iter();
+        let partition = |field: &[u8]| index_shard(address, field, self.catalogue.copies(&address.bucket));
+        changes
+            .map(|(field, changes)| PartitionChanges { fresh, ..PartitionChanges::new(partition(&field), changes) })
+            .collect()
+    }
+
+    /// The same as two batches: one before the object, one with it. Where a batch with removals is limited, the additions go
+    /// first: a crash in between leaves index rows without an object, which no query shows.
+    pub(super) fn split_index_partitions(
+        &self,
+        address: &Address,
+        write: &KeyWrite,
+    ) -> (Vec<PartitionChanges>, Vec<PartitionChanges>) {
+        let partitions = self.index_partitions(address, write);
+        let removes = |one: &PartitionChanges| one.changes.iter().any(|change| !matches!(change, Change::Put(_)));
+        if !self.core.ports.store.limits().replicated || !partitions.iter().any(removes) {
+            return (Vec::new(), partitions);
+        }
+        let only = |puts: bool| {
+            let mut share = partitions.clone();
+            share.iter_mut().for_each(|one| one.changes.retain(|change| matches!(change, Change::Put(_)) == puts));
+            share.retain(|one| !one.changes.is_empty());
+            share
+        };
+        (only(true), only(false))
+    }
+
+    /// The removal of the index rows that a write added.
+    pub(super) fn undone_index_partitions(&self, address: &Address, write: &KeyWrite) -> Vec<PartitionChanges> {
+        let undo = |change| match change {
+            Change::Put(row) => Some(Change::Remove { name: row.name, stamp: row.stamp }),
+            Change::Remove { .. } | Change::Clear { .. } => None,
+        };
+        let mut partitions = self.index_partitions(address, write);
+        for one in &mut partitions {
+            one.changes = std::mem::take(&mut one.changes).into_iter().filter_map(undo).collect();
+            one.fresh = false;
+        }
+        partitions.retain(|one| !one.changes.is_empty());
+        partitions
+    }
+}
+
+/// The shard of the index of `field` that has the rows of this object.
+pub(crate) fn index_shard(address: &Address, field: &[u8], copies: u8) -> Partition {
+    let (epoch, shard) = BucketRow::default().shard_of(&address.key);
+    Partition::index(&address.bucket, field, epoch, shard, copies)
+}
+
+/// Refuses terms that take too much room: those of one object are removed in one batch with it [invariant 125].
+///
+/// # Errors
+/// [`Error::IndexTooLarge`].
+pub(super) fn check_index(content: &KvContent, key: &[u8]) -> Result<()> {
+    let bytes = index_bytes(&content.terms, key);
+    if bytes > INDEX_BYTES_MAX { Err(Error::IndexTooLarge { bytes, max: INDEX_BYTES_MAX }) } else { Ok(()) }
+}
+
+/// Whether a write removes this row: without slots it clears all that are older.
+fn removes(write: &KeyWrite, row: &Row) -> bool {
+    match write.policy.has_slots() {
+        // A row of a later stamp is another write to the slot, whose writer removed the terms that it replaced. The removal
+        // takes every row up to the clock of a context, which is the client's, so the terms of all those go.
+        true => write.superseded.iter().any(|gone| gone.name == row.name && gone.clock >= row.stamp),
+        false => row.stamp < write.clock,
+    }
+}
+
+pub(super) fn terms_of(row: Row) -> Result<SupersededTerms> {
+    let content = ObjectRow::decode(row.value).map_err(|error| Error::Damaged(error.to_string()))?.content;
+    Ok(SupersededTerms { name: row.name, clock: row.stamp, terms: content.terms })
+}

@@ -1,0 +1,222 @@
+//! Phases whose functions are JavaScript: many calls of a phase are one call of the engine.
+
+use larder_model::limits::JOB_CHUNK_INPUTS;
+use larder_model::mapreduce::phase::PhaseScript;
+use larder_model::mapreduce::{JobValue, MapObject, PhaseFailure};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::error::JobError;
+use crate::{ScriptCall, ScriptError, ScriptFunction, Scripts};
+
+/// Values that a reduce function gets at a time, unless its argument says otherwise.
+const REDUCE_VALUES: usize = 1000;
+
+/// A script whose source is here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct LoadedScript {
+    /// The function as an expression: its source, or its name.
+    expression: String,
+    pub(super) arg: Value,
+}
+
+impl LoadedScript {
+    /// The script of a phase. `source` is the value of the object that a stored one names.
+    ///
+    /// # Errors
+    /// The name is none.
+    pub(super) fn of(script: &PhaseScript, source: Option<String>, arg: Option<Value>) -> Result<Self, String> {
+        let expression = match (script, source) {
+            (_, Some(source)) => format!("({source}\n)"),
+            (PhaseScript::Source(source), None) => format!("({source}\n)"),
+            (PhaseScript::Named(name), None) if is_name(name) => named(name),
+            (PhaseScript::Named(name), None) => return Err(format!("{name} is not the name of a function")),
+            (PhaseScript::Stored(..), None) => return Err("the source of the function is missing".into()),
+        };
+        // Riak passes its word for a missing argument.
+        Ok(Self { expression, arg: arg.unwrap_or_else(|| "none".into()) })
+    }
+
+    /// Calls the map function for each object. The results come in the order of the objects.
+    ///
+    /// # Errors
+    /// The script failed, or returned no list.
+    pub(super) async fn map(
+        &self,
+        scripts: &dyn Scripts,
+        objects: Vec<MapObject>,
+        deadline: Instant,
+    ) -> Result<Vec<JobValue>, ScriptPhaseError> {
+        let (mut values, mut calls) = (Vec::new(), Vec::new());
+        for object in objects {
+            // A function sees existing objects alone; the others go on as they are.
+            if object.values.is_empty() {
+                values.push(JobValue::NotFound(object.input));
+            } else {
+                calls.push(json!([object.json(), object.input.shown_data(), self.arg]));
+            }
+        }
+        if calls.is_empty() {
+            return Ok(values);
+        }
+        let source = format!(
+            "function(calls) {{ var f = {}; var results = []; for (var i = 0; i < calls.length; i++) {{ try {{ \
+             results.push(f(calls[i][0], calls[i][1], calls[i][2])); }} catch (error) {{ return {{ failed: i, \
+             error: String(error) }}; }} }} return results; }}",
+            self.expression
+        );
+        let result = self.call(scripts, source, vec![calls.clone().into()], deadline).await?;
+        let Value::Array(lists) = result else { return Err(failed_call(&result, &calls)) };
+        for (list, call) in lists.into_iter().zip(&calls) {
+            match list {
+                Value::Array(list) => values.extend(list.into_iter().map(JobValue::Json)),
+                _ => {
+                    return Err(
+                        PhaseFailure::new("non_list_result: a map function returns a list", key_of(call)).into()
+                    );
+                }
+            }
+        }
+        Ok(values)
+    }
+
+    /// Calls the reduce function.
+    ///
+    /// # Errors
+    /// The script failed, or returned no list.
+    pub(super) async fn reduce(
+        &self,
+        scripts: &dyn Scripts,
+        values: Vec<JobValue>,
+        deadline: Instant,
+    ) -> Result<Vec<JobValue>, ScriptPhaseError> {
+        let values: Vec<Value> = values.into_iter().map(JobValue::into_json).collect();
+        let source = format!("function(values, arg) {{ return {}(values, arg); }}", self.expression);
+        let arguments = vec![values.into(), self.arg.clone()];
+        match self.call(scripts, source, arguments, deadline).await? {
+            Value::Array(list) => Ok(list.into_iter().map(JobValue::Json).collect()),
+            other => Err(PhaseFailure::new("non_list_result: a reduce function returns a list", &other).into()),
+        }
+    }
+
+    async fn call(
+        &self,
+        scripts: &dyn Scripts,
+        source: String,
+        arguments: Vec<Value>,
+        deadline: Instant,
+    ) -> Result<Value, ScriptError> {
+        scripts.call(ScriptCall { function: ScriptFunction::Source(source), arguments, deadline }).await
+    }
+
+    /// Values that the reduce function gets at a time; `None`: all at once.
+    pub(super) fn reduce_values(&self) -> Option<usize> {
+        if self.arg.get("reduce_phase_only_1") == Some(&Value::Bool(true)) {
+            return None;
+        }
+        let size = self.arg.get("reduce_phase_batch_size").and_then(Value::as_u64);
+        Some(size.map_or(REDUCE_VALUES, |size| usize::try_from(size).unwrap_or(usize::MAX).max(1)))
+    }
+}
+
+/// A call of a phase that has no result.
+#[derive(Debug)]
+pub(super) enum ScriptPhaseError {
+    /// The engine ended the call.
+    Script(ScriptError),
+    /// The function threw, or returned another value.
+    Failure(PhaseFailure),
+}
+
+impl From<ScriptError> for ScriptPhaseError {
+    fn from(error: ScriptError) -> Self {
+        Self::Script(error)
+    }
+}
+
+impl From<PhaseFailure> for ScriptPhaseError {
+    fn from(failure: PhaseFailure) -> Self {
+        Self::Failure(failure)
+    }
+}
+
+impl ScriptPhaseError {
+    /// The end of the job.
+    pub(super) fn of_phase(self, phase: usize) -> JobError {
+        let failure = match self {
+            Self::Failure(failure) => failure,
+            Self::Script(error) => PhaseFailure { error: error.to_string(), input: None },
+        };
+        JobError::Failed { phase, failure }
+    }
+}
+
+/// A named function as an expression; a function of an object is called as one, so that `this` is the object.
+fn named(name: &str) -> String {
+    match name.rsplit_once('.') {
+        Some((object, _)) => format!("(function() {{ return {name}.apply({object}, arguments); }})"),
+        None => name.to_owned(),
+    }
+}
+
+/// The failure of the call that the wrapped function names.
+fn failed_call(result: &Value, calls: &[Value]) -> ScriptPhaseError {
+    let at = result.get("failed").and_then(Value::as_u64).and_then(|at| usize::try_from(at).ok());
+    let error = result.get("error").and_then(Value::as_str).unwrap_or("the script returned no list");
+    let key = at.and_then(|at| calls.get(at)).map_or(&Value::Null, key_of);
+    PhaseFailure::new(error, key).into()
+}
+
+/// The key of a call's object.
+fn key_of(call: &Value) -> &Value {
+    call.get(0).and_then(|object| object.get("key")).unwrap_or(&Value::Null)
+}
+
+/// Whether a text is names joined by points, which no script can hide in.
+fn is_name(text: &str) -> bool {
+    let is_part = |part: &str| {
+        let mut chars = part.chars();
+        let is_first = |char: char| char.is_ascii_alphabetic() || matches!(char, '_' | '$');
+        chars.next().is_some_and(is_first) && chars.all(|char| is_first(char) || char.is_ascii_digit())
+    };
+    text.split('.').all(is_part)
+}
+
+const _: () = assert!(JOB_CHUNK_INPUTS > 1, "several calls of a map phase are one call of the engine");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn loaded(script: PhaseScript, arg: Value) -> LoadedScript {
+        LoadedScript::of(&script, None, Some(arg)).unwrap()
+    }
+
+    #[test]
+    fn names_are_names_alone() {
+        for (name, is) in
+            [("Riak.f", true), ("_a.$b1", true), ("a..b", false), ("", false), ("f()", false), ("1a", false)]
+        {
+            assert_eq!(is_name(name), is, "{name}");
+            assert_eq!(LoadedScript::of(&PhaseScript::Named(name.into()), None, None).is_ok(), is);
+        }
+    }
+
+    #[test]
+    fn the_argument_sets_the_values_of_a_call() {
+        let values = |arg| loaded(PhaseScript::Source("f".into()), arg).reduce_values();
+        assert_eq!(values(json!("none")), Some(REDUCE_VALUES));
+        assert_eq!(values(json!({"reduce_phase_batch_size": 5})), Some(5));
+        assert_eq!(values(json!({"reduce_phase_batch_size": 0})), Some(1));
+        assert_eq!(values(json!({"reduce_phase_only_1": true})), None);
+    }
+
+    #[test]
+    fn the_failed_call_is_named_by_its_key() {
+        let calls = [json!([{"key": "a"}, "undefined", "none"]), json!([{"key": "b"}, "undefined", "none"])];
+        let ScriptPhaseError::Failure(failure) = failed_call(&json!({"failed": 1, "error": "Error: x"}), &calls) else {
+            panic!("no failure");
+        };
+        assert_eq!((failure.error.as_str(), failure.input.as_deref()), ("Error: x", Some("\"b\"")));
+    }
+}

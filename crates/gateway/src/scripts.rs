@@ -1,0 +1,78 @@
+//! The port to the JavaScript engine: commit hooks and MapReduce call functions through it.
+//!
+//! The engine runs scripts in processes of its own, so a script that loops or crashes ends its own call alone.
+
+use async_trait::async_trait;
+use serde_json::Value;
+use tokio::time::Instant;
+
+/// The function of a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ScriptFunction {
+    /// A function of the loaded modules or of Riak's helpers, such as `Module.function`.
+    Named(String),
+    /// The source of a function expression, such as `function(value) { return [value.key]; }`.
+    Source(String),
+}
+
+/// One call of a script.
+#[derive(Debug, Clone)]
+pub struct ScriptCall {
+    /// The function.
+    pub function: ScriptFunction,
+    /// Its arguments.
+    pub arguments: Vec<Value>,
+    /// How long the call may wait for a worker. From then on the engine's own limit counts: no deadline of a client kills one.
+    pub deadline: Instant,
+}
+
+/// Runs scripts.
+#[async_trait]
+pub trait Scripts: Send + Sync {
+    /// Calls a function and returns its result as JSON; `undefined` is null.
+    ///
+    /// # Errors
+    /// [`ScriptError`]. No effect remains of a failed call.
+    async fn call(&self, call: ScriptCall) -> Result<Value, ScriptError>;
+
+    /// As [`Self::call`], for work that no client waits for: it leaves a worker to the calls of requests.
+    ///
+    /// # Errors
+    /// As [`Self::call`].
+    async fn call_in_background(&self, call: ScriptCall) -> Result<Value, ScriptError> {
+        self.call(call).await
+    }
+
+    /// Reads the modules again and returns their number. It blocks for seconds at most, so async code calls it on a blocking
+    /// thread. The modules in use stay when it fails.
+    ///
+    /// # Errors
+    /// The file and its fault, as one line.
+    fn reload(&self) -> Result<usize, String>;
+
+    /// Whether the modules or Riak's helpers have this function; `None` while no worker has loaded them.
+    fn has_function(&self, name: &str) -> Option<bool>;
+}
+
+/// A call without a result.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ScriptError {
+    /// No worker is free before the deadline, or none can be started.
+    #[error("no script worker is available")]
+    Unavailable,
+    /// No module has a function of this name.
+    #[error("no script function is named {0}")]
+    NoSuchFunction(String),
+    /// The script threw this, or its source is no function.
+    #[error("the script failed: {0}")]
+    Threw(String),
+    /// The deadline passed; the worker was killed.
+    #[error("the script ran too long")]
+    TimedOut,
+    /// Arguments or result have more bytes than a call may have.
+    #[error("the script's arguments or result are too large")]
+    TooLarge,
+    /// The worker died, such as of its memory limit.
+    #[error("the script's worker died")]
+    Crashed,
+}

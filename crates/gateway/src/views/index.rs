@@ -1,0 +1,271 @@
+//! Queries of secondary indexes, and of keys as an index: an [`IndexReader`] merges the shards of one index page by page.
+//!
+//! ```text
+//! shard 0  a·k3  c·k1 …  ┐
+//! shard 1  a·k2  b·k7 …  ├─> a·k2  a·k3  b·k7  c·k1      one entry of each (term, key), however many siblings have the term
+//! …                      ┘
+//! ```
+//! A reader holds a page of each shard and nothing between its pages but that, so a slow client costs no more.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
+use larder_model::address::Address;
+use larder_model::causality::{ConflictPolicy, KeyVersions};
+use larder_model::codec::{DecodeError, name_after};
+use larder_model::index::{IndexHit, IndexPosition, IndexQuery, IndexScope, indexed_terms};
+use larder_model::limits::INDEX_PAGE_ROWS;
+use larder_model::props::EffectiveProps;
+use larder_model::rows::BucketRow;
+use larder_store::{CallOptions, ConsistencyLevel, Partition, Range, ReadOrder, ReadQuery, Stopped};
+use tokio::time::Instant;
+
+use crate::gateway_core::{GatewayCore, internal_options};
+use crate::kv::Kv;
+use crate::kv::request_plan::conflict_policy;
+use crate::metrics::KvOp;
+use crate::types::CatalogueCopy;
+use crate::{Error, Result};
+
+/// Rows that a page looks at before it ends without hits: a filter may let none of them through.
+const SCANNED_ROWS_MAX: usize = 20_000;
+/// Bytes of terms that a regular expression looks at before other tasks of the thread have their turn.
+const MATCHED_BYTES_AT_ONCE: usize = 4 * 1024;
+/// Objects that a page reads at a time where it checks its hits.
+const CHECKS_AT_ONCE: usize = 32;
+
+/// A query under way.
+pub struct IndexReader {
+    core: Arc<GatewayCore>,
+    catalogue: Arc<CatalogueCopy>,
+    query: Arc<IndexQuery>,
+    after: Option<IndexPosition>,
+    deadline: Option<Duration>,
+    /// The shards, once the first page is read.
+    begun: Option<BegunQuery>,
+}
+
+struct BegunQuery {
+    shards: Vec<IndexShard>,
+    check: Option<HitCheck>,
+}
+
+/// A page of a query.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct IndexPage {
+    /// The hits, in the order of terms, then of keys. There may be none before the end.
+    pub hits: Vec<IndexHit>,
+    /// Whether no page follows.
+    pub is_last: bool,
+}
+
+/// Position of a query in one shard: the hits of its last page, and where the next page begins.
+struct IndexShard {
+    partition: Partition,
+    hits: VecDeque<IndexHit>,
+    /// The last hit that was read: the next row may belong to another sibling with the same term.
+    last: Option<IndexHit>,
+    next: Option<Bytes>,
+    to: Option<Bytes>,
+}
+
+/// Marks a bucket whose index rows may outlive their objects, so that a query checks each hit.
+#[derive(Debug, Clone, Copy)]
+struct HitCheck {
+    consistent: bool,
+    policy: ConflictPolicy,
+}
+
+impl Kv {
+    /// A query of an index, after the hit `after`, which ends within `timeout`. Nothing is read before its first page.
+    #[must_use]
+    pub fn query_index(
+        &self,
+        query: IndexQuery,
+        after: Option<IndexPosition>,
+        timeout: Option<Duration>,
+    ) -> IndexReader {
+        let deadline = timeout.map(|timeout| self.core.monotonic().saturating_add(timeout));
+        let (core, catalogue) = (Arc::clone(&self.core), Arc::clone(&self.catalogue));
+        IndexReader { core, catalogue, query: Arc::new(query), after, deadline, begun: None }
+    }
+}
+
+impl IndexReader {
+    /// The query.
+    #[must_use]
+    pub fn query(&self) -> &IndexQuery {
+        &self.query
+    }
+
+    /// Bytes of memory that it and its next page hold: rows of the usual length, or longer ones once they are read.
+    #[must_use]
+    pub fn memory(&self) -> u64 {
+        const ROW_BYTES: usize = 256;
+        let usual = BucketRow::default().shards().count() * INDEX_PAGE_ROWS * ROW_BYTES;
+        let shards = self.begun.iter().flat_map(|begun| &begun.shards);
+        let held: usize =
+            shards.flat_map(|shard| &shard.hits).map(|hit| ROW_BYTES + hit.term.0.len() + hit.key.len()).sum();
+        usual.max(held) as u64
+    }
+
+    /// The next page of at most `limit` hits.
+    ///
+    /// # Errors
+    /// [`Error::UnknownType`], [`Error::TimedOut`], and the store's.
+    pub async fn next(&mut self, limit: usize) -> Result<IndexPage> {
+        let core = Arc::clone(&self.core);
+        let op = if self.begun.is_none() { KvOp::Index } else { KvOp::IndexPage };
+        core.admit_and_measure(op, self.read_page(limit)).await
+    }
+
+    async fn read_page(&mut self, limit: usize) -> Result<IndexPage> {
+        let options = self.options()?;
+        let mut begun = match self.begun.take() {
+            Some(begun) => begun,
+            None => self.begin().await?,
+        };
+        let mut hits = Vec::with_capacity(limit.min(INDEX_PAGE_ROWS));
+        let (mut scanned, mut matched) = (0, 0);
+        let is_last = loop {
+            let Some(hit) = self.next_hit(&mut begun.shards, limit, &options).await? else { break true };
+            scanned += 1;
+            if self.query.regex.is_some() {
+                matched += hit.term.0.len() + hit.key.len();
+                if matched >= MATCHED_BYTES_AT_ONCE {
+                    // Matching waits for nothing: without this a long term would hold the thread, and no deadline would end it.
+                    matched = 0;
+                    tokio::task::yield_now().await;
+                    self.options()?;
+                }
+            }
+            if self.query.is_wanted(&hit) {
+                hits.push(hit);
+            }
+            if hits.len() >= limit || scanned >= SCANNED_ROWS_MAX {
+                break false;
+            }
+        };
+        if let Some(check) = begun.check {
+            hits = self.check_hits(hits, check, &options).await?;
+        }
+        self.begun = Some(begun);
+        Ok(IndexPage { hits, is_last })
+    }
+
+    /// Options of the reads of a page: a quorum, whose answer has every acknowledged row.
+    fn options(&self) -> Result<CallOptions> {
+        let rest = self.deadline.map(|deadline| deadline.saturating_sub(self.core.monotonic()));
+        if rest == Some(Duration::ZERO) {
+            return Err(Error::TimedOut);
+        }
+        let own = self.core.config.timeout;
+        let timeout = rest.map_or(own, |rest| rest.min(own));
+        Ok(CallOptions { deadline: Instant::now() + timeout, ..internal_options(ConsistencyLevel::Quorum) })
+    }
+
+    async fn begin(&self) -> Result<BegunQuery> {
+        let bucket = &self.query.bucket;
+        let catalogue = self.catalogue.for_type(&bucket.bucket_type).await?;
+        let props = catalogue.effective(bucket).ok_or_else(|| Error::UnknownType(bucket.bucket_type.clone()))?;
+        let (first, to) = self.query.row_names();
+        // A continuation is the client's: it never begins before the range.
+        let first =
+            self.after.as_ref().map(|after| self.query.row_name_after(after)).max(Some(first)).unwrap_or_default();
+        let shard = |(epoch, shard)| {
+            let partition = match &self.query.scope {
+                IndexScope::Field { field, .. } => Partition::index(bucket, field, epoch, shard, props.copies),
+                IndexScope::Keys { .. } | IndexScope::AllKeys => Partition::keys(bucket, epoch, shard, props.copies),
+            };
+            // An empty range begins at its end, or beyond it.
+            let next = Some(first.clone()).filter(|first| to.as_ref().is_none_or(|to| first < to));
+            IndexShard { partition, hits: VecDeque::new(), last: None, next, to: to.clone() }
+        };
+        let shards = BucketRow::default().shards().map(shard).collect();
+        Ok(BegunQuery { shards, check: HitCheck::of(&self.query, &props, self.core.ports.store.limits().replicated) })
+    }
+
+    /// The first hit of all shards.
+    async fn next_hit(
+        &self,
+        shards: &mut [IndexShard],
+        limit: usize,
+        options: &CallOptions,
+    ) -> Result<Option<IndexHit>> {
+        for shard in shards.iter_mut().filter(|shard| shard.hits.is_empty()) {
+            self.read_shard(shard, limit, options).await?;
+        }
+        let first = shards.iter_mut().filter(|shard| !shard.hits.is_empty()).min_by(|a, b| a.hits[0].cmp(&b.hits[0]));
+        Ok(first.and_then(|shard| shard.hits.pop_front()))
+    }
+
+    /// Reads pages until the shard has a hit or ends.
+    async fn read_shard(&self, shard: &mut IndexShard, limit: usize, options: &CallOptions) -> Result<()> {
+        while shard.hits.is_empty() {
+            let Some(from) = shard.next.take() else { return Ok(()) };
+            let range = Range { from: Some(from), to: shard.to.clone() };
+            // A filter may drop the rows of many small pages, each of which would be a read.
+            let limit = if self.query.regex.is_some() { INDEX_PAGE_ROWS } else { limit.clamp(1, INDEX_PAGE_ROWS) };
+            let query = ReadQuery { range, limit, order: ReadOrder::Forward };
+            let page = self.core.ports.store.read(&shard.partition, &query, options).await?;
+            for row in &page.rows {
+                let (hit, _) = self.query.hit(&row.name).map_err(damaged)?;
+                // Siblings with one term have a row each, and the key is one hit.
+                if shard.last.as_ref() != Some(&hit) {
+                    shard.hits.push_back(hit.clone());
+                    shard.last = Some(hit);
+                }
+            }
+            if page.stopped == Stopped::Limit {
+                shard.next = page.rows.last().map(|row| name_after(&row.name));
+            }
+        }
+        Ok(())
+    }
+
+    /// The hits whose objects still have the term.
+    async fn check_hits(&self, hits: Vec<IndexHit>, check: HitCheck, options: &CallOptions) -> Result<Vec<IndexHit>> {
+        let checked = stream::iter(hits).map(|hit| async move {
+            let shown = self.is_shown(&hit, check, options).await?;
+            Ok::<_, Error>(shown.then_some(hit))
+        });
+        let shown: Vec<Option<IndexHit>> = checked.buffered(CHECKS_AT_ONCE).try_collect().await?;
+        Ok(shown.into_iter().flatten().collect())
+    }
+
+    async fn is_shown(&self, hit: &IndexHit, check: HitCheck, options: &CallOptions) -> Result<bool> {
+        let address = Address { bucket: self.query.bucket.clone(), key: hit.key.clone() };
+        let copies = self.catalogue.copies(&address.bucket);
+        let partition = Partition::object(&address, check.consistent, copies);
+        let rows = self.core.read_rows(&partition, options).await?;
+        let versions = KeyVersions::of(rows, check.policy).map_err(damaged)?;
+        Ok(match &self.query.scope {
+            IndexScope::Field { field, .. } => versions
+                .siblings
+                .iter()
+                .any(|sibling| indexed_terms(&sibling.content.terms).contains(&(field, hit.term.clone()))),
+            IndexScope::Keys { .. } | IndexScope::AllKeys => !versions.siblings.is_empty(),
+        })
+    }
+}
+
+impl HitCheck {
+    /// Whether and how a query checks its hits.
+    fn of(query: &IndexQuery, props: &EffectiveProps, replicated: bool) -> Option<Self> {
+        let policy = if props.consistent { ConflictPolicy::Newest } else { conflict_policy(props) };
+        // A blind write of such a bucket does not know the terms that it replaces, and its rows have no slots.
+        let outlives = props.consistent || !policy.has_slots();
+        // Race: two puts replace one version and both rows stay; a term of the hidden one would be a wrong hit [invariant 120].
+        let hides = policy == ConflictPolicy::Newest;
+        // Race: a read at a quorum misses a row that a write at one replica stored; the row goes, its terms stay [invariant 121].
+        let of_field = matches!(query.scope, IndexScope::Field { .. });
+        (outlives || of_field && (hides || replicated)).then_some(Self { consistent: props.consistent, policy })
+    }
+}
+
+fn damaged(error: DecodeError) -> Error {
+    Error::Damaged(error.to_string())
+}

@@ -1,0 +1,298 @@
+//! Commit hooks of a gateway in memory, over scripts and a store that the test controls.
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use larder_gateway::body::{BodyError, ByteStream, PutBody};
+use larder_gateway::datatypes::DatatypeChange;
+use larder_gateway::kv::{KvDelete, KvGet, KvPut, Quorums};
+use larder_gateway::{
+    Config, Error, Feature, Gateway, GatewayPorts, PrecommitRefusal, ScriptCall, ScriptError, ScriptFunction, Scripts,
+};
+use larder_model::ActorId;
+use larder_model::address::{Address, BucketAddress};
+use larder_model::causality::Conditions;
+use larder_model::content::KvContent;
+use larder_model::datatypes::DatatypeUpdate;
+use larder_store::memory::MemoryStore;
+use larder_store::{CallOptions, Clock, Error as StoreError, Kind, Result, Store, Table};
+use larder_testkit::VirtualClock;
+use larder_testkit::hooked::{Hooked, MakeCall, StoreCall, StoreHook};
+use serde_json::{Value, json};
+
+/// A store in memory that counts the writes of objects, and may fail each read after one.
+struct WatchedStore {
+    inner: MemoryStore,
+    writes: AtomicUsize,
+    fails_reads_after_write: AtomicBool,
+}
+
+impl StoreHook for WatchedStore {
+    fn inner(&self) -> &dyn Store {
+        &self.inner
+    }
+
+    async fn around<'a, T: Send>(
+        &'a self,
+        call: StoreCall<'a>,
+        options: CallOptions,
+        make: MakeCall<'a, T>,
+    ) -> Result<T> {
+        let is_object = |table| matches!(table, Table::Objects | Table::Consistent);
+        match call {
+            StoreCall::Apply(batch) if batch.partitions.iter().any(|one| is_object(one.partition.table)) => {
+                self.writes.fetch_add(1, Ordering::SeqCst);
+            }
+            StoreCall::ApplyIf(partition, _) if is_object(partition.table) => {
+                self.writes.fetch_add(1, Ordering::SeqCst);
+            }
+            StoreCall::Read(partition)
+                if is_object(partition.table)
+                    && self.fails_reads_after_write.load(Ordering::SeqCst)
+                    && self.writes.load(Ordering::SeqCst) > 0 =>
+            {
+                return Err(StoreError::new(Kind::TimedOut, "the read after the write fails"));
+            }
+            _ => {}
+        }
+        make(options).await
+    }
+}
+
+/// Scripts by name; those in the background are counted and may never end.
+#[derive(Default)]
+struct FewScripts {
+    store: Option<Arc<WatchedStore>>,
+    after: AtomicUsize,
+    /// Writes of objects that the store had when a script of a request was called.
+    writes_before: AtomicUsize,
+    blocks_after: AtomicBool,
+}
+
+#[async_trait]
+impl Scripts for FewScripts {
+    async fn call(&self, call: ScriptCall) -> std::result::Result<Value, ScriptError> {
+        let ScriptFunction::Named(name) = &call.function else { panic!("a hook is named") };
+        let writes = self.store.as_ref().unwrap().writes.load(Ordering::SeqCst);
+        self.writes_before.fetch_max(writes, Ordering::SeqCst);
+        match &**name {
+            "refuse" => return Ok(json!({"fail": "no"})),
+            "slow" => tokio::time::sleep(Duration::from_secs(2)).await,
+            _ => tokio::task::yield_now().await,
+        }
+        Ok(call.arguments[0].clone())
+    }
+
+    async fn call_in_background(&self, _: ScriptCall) -> std::result::Result<Value, ScriptError> {
+        if self.blocks_after.load(Ordering::SeqCst) {
+            std::future::pending::<()>().await;
+        }
+        let writes = self.store.as_ref().unwrap().writes.load(Ordering::SeqCst);
+        assert!(writes > 0, "after the write");
+        self.after.fetch_add(1, Ordering::SeqCst);
+        Ok(Value::Null)
+    }
+
+    fn reload(&self) -> std::result::Result<usize, String> {
+        Ok(0)
+    }
+
+    fn has_function(&self, _: &str) -> Option<bool> {
+        None
+    }
+}
+
+/// A gateway with its store and its scripts.
+struct HookedGateway {
+    gateway: Arc<Gateway>,
+    store: Arc<WatchedStore>,
+    scripts: Arc<FewScripts>,
+}
+
+impl HookedGateway {
+    async fn start() -> Self {
+        let clock: Arc<dyn Clock> = Arc::new(VirtualClock::start());
+        let store = Arc::new(WatchedStore {
+            inner: MemoryStore::new(clock.clone()),
+            writes: AtomicUsize::new(0),
+            fails_reads_after_write: AtomicBool::new(false),
+        });
+        let scripts = Arc::new(FewScripts { store: Some(store.clone()), ..FewScripts::default() });
+        let ports = GatewayPorts {
+            store: Arc::new(Hooked(store.clone())),
+            blobs: Arc::new(MemoryStore::new(clock.clone())),
+            clock,
+            actor: ActorId(7),
+            random: |bytes| bytes.fill(7),
+            engine: Arc::new("memory"),
+            scripts: Some(scripts.clone()),
+        };
+        let gateway = Gateway::start(ports, Config { durable: false, ..Config::default() }).await.unwrap();
+        Self { gateway, store, scripts }
+    }
+
+    async fn set(&self, address: &Address, props: Value) {
+        self.gateway.types.set_bucket_props(&address.bucket, props.as_object().unwrap()).await.unwrap();
+    }
+
+    async fn has(&self, address: &Address) -> bool {
+        let get = KvGet { address: address.clone(), quorums: Quorums::default(), bodies: true, timeout: None };
+        self.gateway.kv.get(get).await.is_ok_and(|found| !found.versions.siblings.is_empty())
+    }
+
+    /// Waits until so many scripts ran in the background.
+    async fn ran_after(&self, count: usize) {
+        for _ in 0..1000 {
+            if self.scripts.after.load(Ordering::SeqCst) == count {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+        panic!("{} postcommit hooks ran", self.scripts.after.load(Ordering::SeqCst));
+    }
+}
+
+fn address(kind: &'static str, key: &'static str) -> Address {
+    Address::new(BucketAddress::new(kind.into(), "b".into()).unwrap(), key.into()).unwrap()
+}
+
+fn put_of(address: &Address, upload: PutBody) -> KvPut {
+    KvPut {
+        address: address.clone(),
+        context: None,
+        conditions: Conditions::default(),
+        if_not_modified: None,
+        content: KvContent::default(),
+        upload,
+        quorums: Quorums::default(),
+        return_body: false,
+        timeout: None,
+    }
+}
+
+fn delete_of(address: &Address) -> KvDelete {
+    KvDelete {
+        address: address.clone(),
+        context: None,
+        conditions: Conditions::default(),
+        quorums: Quorums::default(),
+        timeout: None,
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_write_reaches_the_store_before_its_precommit_hooks_agreed() {
+    let hooked = HookedGateway::start().await;
+    let kv = &hooked.gateway.kv;
+    let address = address("default", "k");
+    hooked.set(&address, json!({"precommit": ["slow", "accept", "refuse"], "postcommit": ["after"]})).await;
+    let refused = |result: Option<Error>| matches!(result, Some(Error::Precommit(PrecommitRefusal::Reason(text))) if text == "no");
+    assert!(refused(kv.put(put_of(&address, PutBody::Bytes("v".into()))).await.err()));
+    assert!(!hooked.has(&address).await);
+    hooked.set(&address, json!({"precommit": ["slow", "accept"]})).await;
+    kv.put(put_of(&address, PutBody::Bytes("v".into()))).await.unwrap();
+    assert_eq!(hooked.scripts.writes_before.load(Ordering::SeqCst), 0, "the write came after each of its hooks");
+    hooked.ran_after(1).await;
+    let writes = hooked.store.writes.load(Ordering::SeqCst);
+    hooked.set(&address, json!({"precommit": ["slow", "refuse"]})).await;
+    assert!(refused(kv.delete(delete_of(&address)).await.err()));
+    assert!(hooked.has(&address).await);
+    assert_eq!(hooked.store.writes.load(Ordering::SeqCst), writes);
+    hooked.ran_after(1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_put_whose_read_back_failed_runs_its_postcommit_hooks() {
+    for kind in ["default", "strong"] {
+        let hooked = HookedGateway::start().await;
+        if kind == "strong" {
+            let name = Bytes::from(kind);
+            hooked.gateway.types.create(&name, json!({"consistent": true}).as_object().unwrap()).await.unwrap();
+            hooked.gateway.types.activate(&name).await.unwrap();
+        }
+        let address = address(kind, "k");
+        hooked.set(&address, json!({"precommit": ["accept"], "postcommit": ["after"]})).await;
+        hooked.store.fails_reads_after_write.store(true, Ordering::SeqCst);
+        let put = KvPut { return_body: true, ..put_of(&address, PutBody::Bytes("v".into())) };
+        let failed = hooked.gateway.kv.put(put).await;
+        assert!(matches!(failed, Err(Error::TimedOut)), "{kind}: {:?}", failed.err());
+        hooked.ran_after(1).await;
+        hooked.store.fails_reads_after_write.store(false, Ordering::SeqCst);
+        assert!(hooked.has(&address).await, "{kind}: written all the same");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clients_short_timeout_is_no_refusal_of_a_hook() {
+    let hooked = HookedGateway::start().await;
+    let address = address("default", "k");
+    hooked.set(&address, json!({"precommit": ["slow"], "postcommit": ["after"]})).await;
+    let put = KvPut { timeout: Some(Duration::from_millis(1)), ..put_of(&address, PutBody::Bytes("v".into())) };
+    let failed = hooked.gateway.kv.put(put).await;
+    assert!(matches!(failed, Err(Error::TimedOut)), "{:?}", failed.err());
+    assert_eq!(hooked.store.writes.load(Ordering::SeqCst), 0);
+    hooked.ran_after(0).await;
+}
+
+/// A body that takes longer than a request has.
+struct SlowBody {
+    left: u8,
+}
+
+#[async_trait]
+impl ByteStream for SlowBody {
+    async fn next(&mut self) -> Option<std::result::Result<Bytes, BodyError>> {
+        self.left = self.left.checked_sub(1)?;
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        Some(Ok("x".into()))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_arrives_slower_than_the_timeout_is_hooked_and_written() {
+    let hooked = HookedGateway::start().await;
+    let address = address("default", "k");
+    hooked.set(&address, json!({"precommit": ["slow"]})).await;
+    let upload = PutBody::Stream { stream: Box::new(SlowBody { left: 5 }), length: Some(5) };
+    hooked.gateway.kv.put(put_of(&address, upload)).await.unwrap();
+    assert!(hooked.has(&address).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_put_waits_for_postcommit_hooks_of_others() {
+    let hooked = HookedGateway::start().await;
+    let address = address("default", "k");
+    hooked.set(&address, json!({"precommit": ["accept"], "postcommit": ["after"]})).await;
+    hooked.scripts.blocks_after.store(true, Ordering::SeqCst);
+    let begun = tokio::time::Instant::now();
+    for _ in 0..80 {
+        let body = Bytes::from(vec![b'x'; 1 << 20]);
+        hooked.gateway.kv.put(put_of(&address, PutBody::Bytes(body))).await.unwrap();
+    }
+    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delete_of_a_legacy_counter_passes_no_hook_silently() {
+    let hooked = HookedGateway::start().await;
+    let address = address("default", "k");
+    hooked.set(&address, json!({"allow_mult": true})).await;
+    let change = DatatypeChange {
+        address: address.clone(),
+        update: DatatypeUpdate::Counter(5),
+        context: None,
+        request_id: None,
+        quorums: Quorums::default(),
+        timeout: None,
+    };
+    hooked.gateway.kv.update_datatype(change).await.unwrap();
+    hooked.set(&address, json!({"precommit": ["refuse"]})).await;
+    let refused = hooked.gateway.kv.delete(delete_of(&address)).await;
+    assert!(matches!(refused, Err(Error::NotBuilt(Feature::DatatypeHooks))), "{:?}", refused.err());
+    hooked.set(&address, json!({"precommit": []})).await;
+    hooked.gateway.kv.delete(delete_of(&address)).await.unwrap();
+}

@@ -1,0 +1,6 @@
+//! Secondary indexes: random schedules against a full scan, and one schedule per rule.
+
+mod random;
+mod replicas;
+mod rules;
+pub(crate) mod walk;

@@ -1,0 +1,24 @@
+//! Secondary indexes: the terms of objects as rows, and queries over them.
+//!
+//! ```text
+//! table index    partition  type, bucket, field, epoch, shard of the key
+//!                row        ordered(term) · ordered(key) · name of the object's row   @ stamp of the object's row
+//! query          equality or range of terms ──> a range of row names in each shard, merged in the order (term, key)
+//! $key, $bucket  the same over the `$key` view
+//! ```
+//! An index row carries the name and the stamp of the object's row, so a write adds and removes exactly the rows of the
+//! versions that it adds and replaces. `term` is the stored form of a term, whose bytes sort as its values do, `row` the names
+//! of rows and the changes of a write, `query` a query as a range of names, `continuation` the place where a next page
+//! begins, `term_regex` the filter of terms.
+
+mod continuation;
+mod query;
+mod row;
+mod term;
+mod term_regex;
+
+pub use continuation::{ContinuationError, IndexPosition};
+pub use query::{IndexHit, IndexQuery, IndexScope};
+pub use row::{IndexRowName, SupersededTerms, index_bytes, index_changes, indexed_terms};
+pub use term::{StoredTerm, TermKind};
+pub use term_regex::{RegexError, TermRegex};

@@ -1,0 +1,63 @@
+//! The document of a job: its inputs, its phases, its time.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::inputs::JobInputs;
+use super::phase::Phase;
+use super::refusal::JobRefusal;
+
+/// Time of a job that names none, in milliseconds.
+const TIMEOUT_MILLIS: u64 = 60_000;
+/// Longest time of a job, in milliseconds: a longer one counts as this.
+const TIMEOUT_MILLIS_MAX: u64 = 24 * 60 * 60 * 1000;
+
+/// A job that can run.
+#[derive(Debug, Clone)]
+pub struct Job {
+    /// The inputs of its first phase.
+    pub inputs: JobInputs,
+    /// Its phases, perhaps none: the inputs are the result then.
+    pub phases: Vec<Phase>,
+    /// The time after which it ends.
+    pub timeout: Duration,
+}
+
+impl Job {
+    /// Reads a document. Further members are ignored.
+    ///
+    /// # Errors
+    /// [`JobRefusal`], the first reason in Riak's order.
+    pub fn parse(document: &[u8]) -> Result<Self, JobRefusal> {
+        let document: Value =
+            serde_json::from_slice(document).map_err(|error| JobRefusal::NotJson(error.to_string()))?;
+        let Value::Object(mut members) = document else { return Err(JobRefusal::NotObject) };
+        let timeout = timeout(members.get("timeout"));
+        let (Some(inputs), Some(query)) = (members.remove("inputs"), members.remove("query")) else {
+            return Err(JobRefusal::MissingField);
+        };
+        let inputs = super::inputs::parse(inputs)?;
+        let phases = super::phase::parse_query(&query)?;
+        // Riak looks functions up when it builds the pipeline, and filters when it reads the keys.
+        let phases = phases.into_iter().enumerate().map(|(at, phase)| phase.resolve(at)).collect::<Result<_, _>>()?;
+        Ok(Self { inputs: inputs.compile()?, phases, timeout })
+    }
+
+    /// The numbers of the phases that keep their results.
+    #[must_use]
+    pub fn kept(&self) -> Vec<usize> {
+        self.phases.iter().enumerate().filter(|(_, phase)| phase.keep).map(|(at, _)| at).collect()
+    }
+}
+
+/// The time of a job: a value that is no positive number counts as none.
+fn timeout(given: Option<&Value>) -> Duration {
+    let millis = given.and_then(Value::as_f64).filter(|millis| *millis > 0.0);
+    // A float converts to the nearest number in range.
+    let millis = millis.map_or(TIMEOUT_MILLIS, |millis| millis.ceil() as u64);
+    Duration::from_millis(millis.min(TIMEOUT_MILLIS_MAX))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,163 @@
+//! The built-in functions of map phases, and the object that they see.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+
+use super::js_values::is_loosely_equal;
+use super::value::{JobInput, JobValue, PhaseFailure, text};
+use crate::causality::Sibling;
+use crate::content::{KvContent, Term};
+
+/// A built-in function of a map phase.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MapFunction {
+    /// The object.
+    Identity,
+    /// Its value.
+    ObjectValue,
+    /// The elements of its value, a list.
+    ObjectValueList,
+    /// `Riak.mapValues`: its value.
+    JsValues,
+    /// `Riak.mapValuesJson`: its value, which is JSON.
+    JsValuesJson,
+    /// `Riak.mapByFields`: its value, which is JSON, if it has these members.
+    JsByFields,
+}
+
+/// An object as map functions see it.
+#[derive(Debug, Clone)]
+pub struct MapObject {
+    /// Its address, and the datum that came with it.
+    pub input: JobInput,
+    /// The context of its key.
+    pub context: Bytes,
+    /// Its siblings with their values, newest first; none for an object that does not exist.
+    pub values: Vec<(Sibling, Bytes)>,
+}
+
+impl MapFunction {
+    /// The values that the function makes of an object.
+    ///
+    /// # Errors
+    /// The value of the object is not one of the function.
+    pub fn map(self, object: MapObject, arg: Option<&Value>) -> Result<Vec<JobValue>, PhaseFailure> {
+        let Some((_, value)) = object.values.first() else { return self.map_missing(object.input, arg) };
+        let one = |value: Value| vec![JobValue::Json(value)];
+        Ok(match self {
+            Self::Identity => one(object.json()),
+            Self::ObjectValue | Self::JsValues => one(text(value).into()),
+            Self::ObjectValueList => match parsed(value, &object.input)? {
+                Value::Array(list) => list.into_iter().map(JobValue::Json).collect(),
+                _ => return Err(failure("non_list_result: the value is no list", object.input)),
+            },
+            Self::JsValuesJson => one(parsed(value, &object.input)?),
+            Self::JsByFields => match parsed(value, &object.input)? {
+                Value::Null => return Err(failure("TypeError: the value is null", object.input)),
+                value if has_fields(&value, arg) => one(value),
+                _ => Vec::new(),
+            },
+        })
+    }
+
+    /// The values for an object that does not exist. The argument of two functions chooses them.
+    fn map_missing(self, input: JobInput, arg: Option<&Value>) -> Result<Vec<JobValue>, PhaseFailure> {
+        let takes_action = matches!(self, Self::ObjectValue | Self::ObjectValueList);
+        Ok(match arg.filter(|_| takes_action) {
+            Some(Value::String(action)) if action == "filter_notfound" => Vec::new(),
+            Some(Value::String(action)) if action == "include_keydata" => vec![JobValue::Json(input.shown_data())],
+            Some(Value::Object(members)) if members.len() == 1 && members.contains_key("sub") => {
+                match &members["sub"] {
+                    Value::Array(list) => list.iter().cloned().map(JobValue::Json).collect(),
+                    _ => return Err(failure("non_list_result: sub is no list", input)),
+                }
+            }
+            _ if self == Self::JsByFields => Vec::new(),
+            _ => vec![JobValue::NotFound(input)],
+        })
+    }
+}
+
+fn parsed(value: &[u8], input: &JobInput) -> Result<Value, PhaseFailure> {
+    let parsed = serde_json::from_slice(value);
+    parsed.map_err(|error| failure(&format!("SyntaxError: the value is not JSON: {error}"), input.clone()))
+}
+
+fn failure(error: &str, input: JobInput) -> PhaseFailure {
+    PhaseFailure::new(error, &JobValue::Key(input).into_json())
+}
+
+/// Whether a value has all members of `fields`, by the loose equality of JavaScript.
+fn has_fields(value: &Value, fields: Option<&Value>) -> bool {
+    let Some(Value::Object(fields)) = fields else { return true };
+    fields.iter().all(|(name, wanted)| {
+        // A member that is missing is undefined, which equals null.
+        value.get(name).map_or(wanted.is_null(), |member| is_loosely_equal(member, wanted))
+    })
+}
+
+impl MapObject {
+    /// The object in the form in which Riak passes it to JavaScript.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        let address = &self.input.address;
+        let mut object = Map::new();
+        if !address.bucket.is_default_type() {
+            object.insert("bucket_type".into(), text(&address.bucket.bucket_type).into());
+        }
+        object.insert("bucket".into(), text(&address.bucket.bucket).into());
+        object.insert("key".into(), text(&address.key).into());
+        object.insert("vclock".into(), STANDARD.encode(&self.context).into());
+        let value = |(sibling, value): &(Sibling, Bytes)| json!({ "metadata": metadata(sibling), "data": text(value) });
+        object.insert("values".into(), self.values.iter().map(value).collect());
+        Value::Object(object)
+    }
+}
+
+fn metadata(sibling: &Sibling) -> Value {
+    let KvContent { content_type, charset, encoding, meta, links, terms, .. } = &sibling.content;
+    let mut members = Map::new();
+    members.insert("X-Riak-VTag".into(), sibling.vtag().to_string().into());
+    for (name, value) in [("content-type", content_type), ("charset", charset), ("content-encoding", encoding)] {
+        if let Some(value) = value {
+            members.insert(name.into(), text(value).into());
+        }
+    }
+    let links: Vec<Value> =
+        links.iter().map(|link| json!([text(&link.bucket), text(&link.key), text(&link.tag)])).collect();
+    members.insert("Links".into(), links.into());
+    members.insert("index".into(), indexes(terms));
+    members.insert("X-Riak-Last-Modified".into(), http_date(sibling.modified().as_secs()).into());
+    let meta: Map<String, Value> = meta.iter().map(|(name, value)| (text(name), text(value).into())).collect();
+    members.insert("X-Riak-Meta".into(), meta.into());
+    Value::Object(members)
+}
+
+/// Each field once: its term, or the list of its terms.
+fn indexes(terms: &[Term]) -> Value {
+    let mut fields = Map::<String, Value>::new();
+    for Term { field, value } in terms {
+        let number = text(value).parse::<i64>().ok().filter(|_| field.ends_with(b"_int"));
+        let term = number.map_or_else(|| text(value).into(), Value::from);
+        match fields.get_mut(&text(field)) {
+            None => drop(fields.insert(text(field), term)),
+            Some(Value::Array(list)) => list.push(term),
+            Some(first) => *first = json!([first.clone(), term]),
+        }
+    }
+    Value::Object(fields)
+}
+
+/// A time as `Sat, 21 Nov 2026 11:32:21 GMT`.
+fn http_date(seconds: u64) -> String {
+    let form = time::macros::format_description!(
+        "[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] GMT"
+    );
+    let at = i64::try_from(seconds).ok().and_then(|seconds| time::OffsetDateTime::from_unix_timestamp(seconds).ok());
+    at.and_then(|at| at.format(form).ok()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,57 @@
+//! The bounds of scripts, in one place.
+
+use std::time::Duration;
+
+/// Bounds of each call, and of the worker that runs it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ScriptLimits {
+    /// Longest call, from the moment that it has a worker.
+    pub call: Duration,
+    /// Most memory of one JavaScript heap, in bytes. A worker has two: one for modules, one for the source of a call.
+    pub heap: usize,
+    /// Most bytes of the JavaScript stack.
+    pub stack: usize,
+    /// Most bytes of a call's arguments, as JSON.
+    pub arguments: usize,
+    /// Most bytes of a result, as JSON.
+    pub result: usize,
+}
+
+impl Default for ScriptLimits {
+    fn default() -> Self {
+        Self { call: Duration::from_secs(5), heap: 128 << 20, stack: 512 << 10, arguments: 16 << 20, result: 16 << 20 }
+    }
+}
+
+/// Most bytes of the text of an error, such as the message of an exception.
+pub(crate) const ERROR_BYTES_MAX: usize = 4 << 10;
+/// Most lines that one call may log.
+pub(crate) const LOG_LINES_MAX: usize = 100;
+/// Most bytes of a logged line, and of its file name.
+pub(crate) const LOG_LINE_BYTES_MAX: usize = 1 << 10;
+/// Most bytes of all modules together.
+pub(crate) const MODULE_BYTES_MAX: u64 = 16 << 20;
+/// Most modules.
+pub(crate) const MODULES_MAX: usize = 1000;
+/// Most functions that a worker names after it loaded the modules.
+pub(crate) const FUNCTIONS_MAX: usize = 20_000;
+/// Calls with the modules of one context. Global variables that they leave behind then go with it.
+pub(crate) const CALLS_PER_CONTEXT: u32 = 1000;
+/// How long a worker may take to start and to load the modules.
+pub(crate) const START_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a worker may take after a call until it is ready for the next one.
+pub(crate) const READY_TIMEOUT: Duration = Duration::from_secs(5);
+/// Most values of a result: each takes up to a hundred bytes of the server's memory.
+pub(crate) const VALUES_MAX: usize = 1 << 20;
+/// Bytes of arguments that may wait for workers, of all calls together.
+pub(crate) const WAITING_BYTES_MAX: usize = 256 << 20;
+/// Stack of the thread that runs JavaScript: native functions need more than JavaScript may use.
+pub(crate) const THREAD_STACK: usize = 8 << 20;
+/// Address space of a worker beyond its heaps: buffers of frames, stacks, tables of the allocators.
+pub(crate) const ADDRESS_SPACE_EXTRA: u64 = 256 << 20;
+
+/// The beginning of a text, at most `max` bytes of it.
+pub(crate) fn bounded(text: &str, max: usize) -> &str {
+    let end = (0..=max.min(text.len())).rev().find(|&end| text.is_char_boundary(end));
+    &text[..end.unwrap_or(0)]
+}

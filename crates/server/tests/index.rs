@@ -1,0 +1,174 @@
+//! Secondary indexes over the embedded engine: random schedules with restarts, against a scan of all objects; and the repair.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "a test in real time")]
+
+#[path = "../../gateway/tests/simulation/index/walk.rs"]
+mod walk;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use larder_gateway::views::IndexCheck;
+use larder_gateway::{Config, DeleteMode, Gateway, GatewayPorts};
+use larder_model::address::BucketAddress;
+use larder_model::causality::SHARED_SLOT;
+use larder_model::index::{IndexRowName, StoredTerm};
+use larder_model::rows::{Batch, Change, Row};
+use larder_model::{ActorId, Timestamp};
+use larder_store::memory::MemoryStore;
+use larder_store::{CallOptions, ConsistencyLevel, Durability, Partition, ReadQuery, Store as _, SystemClock, Table};
+use larder_store_local::{LocalStore, OpenOptions};
+use tokio::time::Instant;
+
+use walk::{IndexWalk, TYPES};
+
+const STEPS: usize = 12;
+
+/// One run of a server without listeners.
+struct IndexServerRun {
+    gateway: Arc<Gateway>,
+    store: LocalStore,
+    blobs: Arc<MemoryStore>,
+}
+
+impl IndexServerRun {
+    async fn start(dir: &Path, actor: u64, blobs: Option<Arc<MemoryStore>>) -> Self {
+        let clock = Arc::new(SystemClock::default());
+        let options = OpenOptions {
+            dir: dir.to_owned(),
+            cache_bytes: 16 << 20,
+            memtables_bytes: 16 << 20,
+            durable: false,
+            accept_damaged_journal: false,
+            sizes: None,
+            clock: clock.clone(),
+        };
+        let store = LocalStore::open(options).unwrap();
+        let blobs = blobs.unwrap_or_else(|| Arc::new(MemoryStore::new(clock.clone())));
+        let ports = GatewayPorts {
+            store: Arc::new(store.clone()),
+            blobs: blobs.clone(),
+            clock,
+            actor: ActorId(actor),
+            random: |bytes| bytes.fill(7),
+            engine: Arc::new("local"),
+            scripts: None,
+        };
+        let delete_mode = DeleteMode::After(Duration::from_millis(20));
+        let config = Config { durable: false, delete_mode, ..Config::default() };
+        let gateway = Gateway::start(ports, config).await.unwrap();
+        Self { gateway, store, blobs }
+    }
+
+    async fn restart(self, dir: &Path, actor: u64) -> Self {
+        let Self { gateway, store, blobs } = self;
+        gateway.abandon();
+        store.close().await.unwrap();
+        // The last handles release the lock of the directory.
+        drop((gateway, store));
+        Self::start(dir, actor, Some(blobs)).await
+    }
+
+    async fn add_types(&self) {
+        for (name, props) in TYPES {
+            let props: serde_json::Value = serde_json::from_str(props).unwrap();
+            self.gateway.types.create(&name.into(), props.as_object().unwrap()).await.unwrap();
+            self.gateway.types.activate(&name.into()).await.unwrap();
+        }
+    }
+}
+
+fn first() -> u64 {
+    std::env::var("LARDER_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0)
+}
+
+fn schedules() -> u64 {
+    std::env::var("LARDER_SCHEDULES").ok().and_then(|count| count.parse().ok()).unwrap_or(1000)
+}
+
+#[tokio::test]
+async fn random_schedules_with_restarts_leave_indexes_that_show_the_terms_of_the_objects() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut run = IndexServerRun::start(dir.path(), 1, None).await;
+    run.add_types().await;
+    for seed in first()..first() + schedules() {
+        let mut walk = IndexWalk::new(seed, &format!("b{seed}"));
+        for _ in 0..STEPS {
+            walk.step(&run.gateway).await;
+            if walk.dice.below(400) == 0 {
+                run = run.restart(dir.path(), seed + 2).await;
+            }
+        }
+        if let Err(wrong) = walk.check(&run.gateway).await {
+            panic!("seed {seed}: {wrong}");
+        }
+    }
+    let run = run.restart(dir.path(), u64::MAX).await;
+    // Blind writes of buckets without slots leave rows that no query shows.
+    let repaired = run.gateway.kv.check_indexes(true, |_| ()).await.unwrap();
+    assert_eq!(repaired.missing, 0, "{repaired:?}");
+    let checked = run.gateway.kv.check_indexes(false, |_| ()).await.unwrap();
+    assert_eq!((checked.missing, checked.left_over), (0, 0), "{checked:?}");
+    // Failed compare-and-sets leave rows that a repair takes a day later.
+    assert!(checked.terms > 100 && checked.terms <= checked.index_rows, "{checked:?}");
+}
+
+#[tokio::test]
+async fn a_repair_adds_missing_rows_and_removes_those_left_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = IndexServerRun::start(dir.path(), 1, None).await;
+    run.add_types().await;
+    let mut walk = IndexWalk::new(1, "b");
+    for _ in 0..40 {
+        walk.step(&run.gateway).await;
+    }
+    walk.check(&run.gateway).await.unwrap();
+    let kv = &run.gateway.kv;
+    let sound = kv.check_indexes(true, |_| ()).await.unwrap();
+    let options =
+        CallOptions::new(ConsistencyLevel::Quorum, Instant::now() + Duration::from_secs(60), Durability::Buffered);
+    let partitions = run.store.partitions(Table::Index, None, 1000, &options).await.unwrap().partitions;
+    let mut removed = 0;
+    for partition in &partitions {
+        for row in run.store.read(partition, &ReadQuery::all(1000), &options).await.unwrap().rows {
+            let gone = Change::Remove { name: row.name.clone(), stamp: row.stamp };
+            let strange = Row { name: [b"x", &row.name[..]].concat().into(), stamp: Timestamp(1), ..row };
+            let changes = vec![gone, Change::Put(strange)];
+            run.store.apply(Batch::of(partition.clone(), changes), &options).await.unwrap();
+            removed += 1;
+        }
+    }
+    assert!(removed > 0, "{sound:?}");
+    let broken = kv.check_indexes(false, |_| ()).await.unwrap();
+    assert_eq!((broken.missing, broken.left_over), (removed, removed), "{broken:?}");
+    let repaired = kv.check_indexes(true, |_| ()).await.unwrap();
+    assert_eq!((repaired.missing, repaired.left_over), (removed, removed), "{repaired:?}");
+    let again: IndexCheck = kv.check_indexes(false, |_| ()).await.unwrap();
+    assert_eq!((again.missing, again.left_over, again.index_rows), (0, 0, removed), "{again:?}");
+    walk.check(&run.gateway).await.unwrap();
+}
+
+/// A put of a `consistent` type writes its index rows before its head; a repair in between must leave them [invariant 124].
+#[tokio::test]
+async fn a_repair_leaves_the_rows_of_a_put_whose_head_is_still_to_come() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = IndexServerRun::start(dir.path(), 1, None).await;
+    run.add_types().await;
+    let bucket = BucketAddress::new("strong".into(), "b".into()).unwrap();
+    let partition = Partition::index(&bucket, b"t_bin", 0, 0, Partition::DEFAULT_COPIES);
+    let term = StoredTerm("a".into());
+    let name = IndexRowName { term, key: "k".into(), object_row: SHARED_SLOT.row_name() }.encode();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let options = CallOptions::new(ConsistencyLevel::Quorum, deadline, Durability::Buffered);
+    for (stamp, left_over) in [(run.gateway.core.now(), 0), (Timestamp(1), 1)] {
+        let row = Row { name: name.clone(), value: Bytes::new(), stamp, expires: None };
+        run.store.apply(Batch::of(partition.clone(), vec![Change::Put(row)]), &options).await.unwrap();
+        let repaired = run.gateway.kv.check_indexes(true, |_| ()).await.unwrap();
+        assert_eq!(repaired.left_over, left_over, "{repaired:?}");
+        let rows = run.store.read(&partition, &ReadQuery::all(10), &options).await.unwrap().rows;
+        assert_eq!(rows.len(), usize::from(left_over == 0));
+        let gone = Change::Remove { name: name.clone(), stamp };
+        run.store.apply(Batch::of(partition.clone(), vec![gone]), &options).await.unwrap();
+    }
+}

@@ -1,0 +1,87 @@
+//! MapReduce jobs whose clients read slowly, leave, or are cancelled by an operator.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use larder_tests::{HttpRequest, LarderNode, wait};
+
+const WITHIN: Duration = Duration::from_secs(20);
+/// Values that fill the buffers of every socket.
+const VALUES: usize = 40;
+
+fn fill(node: &LarderNode) {
+    let mut client = node.client();
+    for number in 0..VALUES {
+        let put = HttpRequest::put(&format!("/buckets/large/keys/{number}"), "x".repeat(1024 * 1024));
+        client.send(&put.header("Content-Type", "text/plain")).expect(204);
+    }
+}
+
+/// A client that asks for all values in parts, and does not read yet.
+fn ask(node: &LarderNode) -> TcpStream {
+    let document = r#"{"inputs":"large","query":[{"map":{"language":"javascript","name":"Riak.mapValues"}}]}"#;
+    let mut socket = TcpStream::connect(node.http()).unwrap();
+    socket.set_read_timeout(Some(WITHIN)).unwrap();
+    let length = document.len();
+    let request = format!(
+        "POST /mapred?chunked=true HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n\
+         Content-Length: {length}\r\n\r\n{document}"
+    );
+    socket.write_all(request.as_bytes()).unwrap();
+    socket
+}
+
+/// The number of the job that runs, as an operator sees it.
+fn job(node: &LarderNode) -> Option<String> {
+    let listed: serde_json::Value =
+        serde_json::from_str(&node.admin().output(&["mapreduce", "list", "--json"])).unwrap();
+    listed["jobs"].get(0).map(|job| job["id"].to_string())
+}
+
+#[test]
+fn a_client_that_does_not_read_stops_its_job_and_ends_it_when_it_leaves() {
+    let node = LarderNode::buffered();
+    fill(&node);
+    let socket = ask(&node);
+    wait("the job runs", WITHIN, || job(&node).is_some());
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(job(&node).is_some(), "it waits for its client");
+    drop(socket);
+    wait("the job has ended", WITHIN, || job(&node).is_none());
+    let text = node.admin().output(&["mapreduce", "list"]);
+    assert_eq!(text.trim_end(), "No MapReduce jobs run");
+}
+
+#[test]
+fn a_cancelled_job_shows_its_client_the_error() {
+    let node = LarderNode::buffered();
+    fill(&node);
+    let mut socket = ask(&node);
+    wait("the job runs", WITHIN, || job(&node).is_some());
+    let id = job(&node).unwrap();
+    let cancelled = node.admin().output(&["mapreduce", "cancel", &id]);
+    assert!(cancelled.contains("is cancelled"), "{cancelled}");
+    let mut answer = Vec::new();
+    socket.read_to_end(&mut answer).unwrap();
+    let end = String::from_utf8_lossy(&answer[answer.len().saturating_sub(200)..]).into_owned();
+    assert!(end.contains(r#"{"error":"cancelled by an operator"}"#), "{end}");
+    assert!(answer.len() < VALUES * 1024 * 1024, "it ended before its last value");
+    assert_eq!(job(&node), None);
+}
+
+#[test]
+fn documents_of_any_kind_leave_the_server_as_it_was() {
+    let node = LarderNode::buffered();
+    let mut client = node.client();
+    let deep = format!("{{\"inputs\":{}1{},\"query\":[]}}", "[".repeat(5000), "]".repeat(5000));
+    let wide = format!("{{\"inputs\":[{}],\"query\":[]}}", vec!["0"; 400_000].join(","));
+    let long = format!("{{\"inputs\":\"{}\",\"query\":[]}}", "b".repeat(3 * 1024 * 1024));
+    for (document, status) in [(deep, 400), (wide, 400), (long, 413), ("\u{0}".into(), 400), (String::new(), 400)] {
+        let request = HttpRequest::new("POST", "/mapred").header("Content-Type", "application/json").body(document);
+        assert_eq!(client.send(&request).status, status);
+    }
+    client.get("/ping").expect(200);
+}
