@@ -141,6 +141,42 @@ fn hooks_run_in_order_and_the_first_refusal_ends_the_write() {
 }
 
 #[test]
+fn a_hook_that_changes_another_part_rounds_no_integer_term() {
+    let module = "function same(o) { return o; }
+        function tag(o) { o.values[0].metadata.index.a_bin = 'new'; return o; }";
+    let hooked = HookedNode::start(&[("h.js", module)], &[]);
+    let mut client = hooked.client();
+    let terms = "9007199254740993, -9223372036854775807, 1234567890123456789012, 7";
+    for hook in ["same", "tag"] {
+        hooked.set("b", &json!({ "precommit": [hook] }));
+        let put = HttpRequest::put("/buckets/b/keys/k", "v").header("x-riak-index-n_int", terms);
+        client.send(&put).expect(204);
+        let stored = client.get("/buckets/b/keys/k").expect(200);
+        let mut kept: Vec<_> = stored.header("x-riak-index-n_int").unwrap().split(", ").collect();
+        let mut given: Vec<_> = terms.split(", ").collect();
+        kept.sort_unstable();
+        given.sort_unstable();
+        assert_eq!(kept, given, "{hook}");
+    }
+}
+
+#[test]
+fn a_clients_short_timeout_is_answered_as_one_and_counts_no_refusal() {
+    let module = "function slow(o) { for (var i = 0, n = 0; i < 2e6; i++) n += i; return o; }";
+    let hooked = HookedNode::start(&[("h.js", module)], &["--js-timeout", "30s"]);
+    let mut client = hooked.client();
+    hooked.set("b", &json!({"precommit": ["slow"]}));
+    client.put("/buckets/b/keys/warm", "v").expect(204);
+    let workers = hooked.workers();
+    let refused = client.put("/buckets/b/keys/k?timeout=1", "v").expect(503);
+    assert_eq!(refused.text(), "request timed out\n");
+    client.get("/buckets/b/keys/k").expect(404);
+    client.put("/buckets/b/keys/k", "v").expect(204);
+    assert_eq!(hooked.workers(), workers, "no worker was killed");
+    assert_eq!(hooked.metric("larder_precommit_failed_total"), 0);
+}
+
+#[test]
 fn deletes_run_hooks_and_a_delete_of_nothing_runs_none() {
     let hooked = HookedNode::start(&[("h.js", MODULE)], &[]);
     let mut client = hooked.client();

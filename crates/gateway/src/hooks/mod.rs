@@ -31,7 +31,9 @@ pub const HOOKED_BYTES_MAX: u64 = 8 << 20;
 /// Bytes of bodies that precommit hooks hold, of all requests together.
 const HELD_BYTES_MAX: usize = 256 << 20;
 /// Bytes of bodies in the postcommit queue. Apart from the former: no put waits for postcommit hooks of others.
-const POSTCOMMIT_BYTES_MAX: usize = 64 << 20;
+const POSTCOMMIT_BYTES_MAX: usize = 128 << 20;
+/// Copies of a body that waits for its postcommit hooks: the bytes, and the text in JSON.
+const POSTCOMMIT_COPIES: u64 = 2;
 /// Copies of a body while a script sees it: the bytes, the text in JSON, the frame to the worker, and the returned text.
 const HELD_COPIES: u64 = 4;
 /// Bytes of one permit of them.

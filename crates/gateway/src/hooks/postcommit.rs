@@ -9,7 +9,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::precommit::{HookFailure, named, refusal_in};
-use super::{CommitHooks, HookMemory, HookedObject, name_of, units_of};
+use super::{CommitHooks, HookMemory, HookedObject, POSTCOMMIT_COPIES, name_of, units_of};
 use crate::metrics::Event;
 
 /// How long one hook may wait for a worker and run.
@@ -32,7 +32,7 @@ impl CommitHooks {
         if hooks.is_empty() {
             return;
         }
-        let units = units_of(object.body().len() as u64);
+        let units = units_of(POSTCOMMIT_COPIES * object.body().len() as u64);
         let place = Arc::clone(&self.postcommit).try_acquire_owned();
         let memory = Arc::clone(&self.postcommit_bytes).try_acquire_many_owned(units);
         let (Ok(place), Ok(memory)) = (place, memory) else {

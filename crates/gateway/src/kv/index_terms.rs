@@ -1,9 +1,7 @@
 //! The terms that a write replaces: a context says which of its rows have terms, and only those are read.
 
 use larder_model::causality::{ConflictPolicy, KeyWrite};
-use larder_model::content::KvContent;
-use larder_model::index::{SupersededTerms, index_bytes, index_changes};
-use larder_model::limits::INDEX_BYTES_MAX;
+use larder_model::index::{SupersededTerms, index_changes};
 use larder_model::rows::{BucketRow, Change, ObjectRow, PartitionChanges, Row};
 use larder_store::{ConsistencyLevel, Partition};
 
@@ -86,15 +84,6 @@ impl Kv {
 pub(crate) fn index_shard(address: &Address, field: &[u8], copies: u8) -> Partition {
     let (epoch, shard) = BucketRow::default().shard_of(&address.key);
     Partition::index(&address.bucket, field, epoch, shard, copies)
-}
-
-/// Refuses terms that take too much room: those of one object are removed in one batch with it [invariant 125].
-///
-/// # Errors
-/// [`Error::IndexTooLarge`].
-pub(super) fn check_index(content: &KvContent, key: &[u8]) -> Result<()> {
-    let bytes = index_bytes(&content.terms, key);
-    if bytes > INDEX_BYTES_MAX { Err(Error::IndexTooLarge { bytes, max: INDEX_BYTES_MAX }) } else { Ok(()) }
 }
 
 /// Whether a write removes this row: without slots it clears all that are older.

@@ -9,13 +9,13 @@ use larder_model::causality::{
 };
 use larder_model::content::{KvBody, KvContent};
 use larder_model::datatypes::DatatypeContext;
-use larder_model::limits::{CONTEXT_AHEAD_MICROS_MAX, METADATA_BYTES_MAX};
+use larder_model::index::index_bytes;
+use larder_model::limits::{CONTEXT_AHEAD_MICROS_MAX, INDEX_BYTES_MAX, METADATA_BYTES_MAX};
 use larder_model::rows::ObjectRow;
 use larder_store::{ConsistencyLevel, Partition};
 
 use super::body::{KvBlobPlacement, ReceivedValue};
 use super::commit::{ConditionGuard, RowStamps, row_stamps};
-use super::index_terms::check_index;
 use super::request_plan::{ReplicaPlan, RequestPlan};
 use super::{FetchedObject, KvPut, Quorums};
 use crate::blobs::lease::ReferenceLease;
@@ -353,6 +353,15 @@ impl Kv {
             .check(current, false, self.core.now().as_secs())
             .map_err(|failed: FailedCondition| Error::Condition(failed))
     }
+}
+
+/// Refuses terms that take too much room: those of one object are removed in one batch with it [invariant 125].
+///
+/// # Errors
+/// [`Error::IndexTooLarge`].
+fn check_index(content: &KvContent, key: &[u8]) -> Result<()> {
+    let bytes = index_bytes(&content.terms, key);
+    if bytes > INDEX_BYTES_MAX { Err(Error::IndexTooLarge { bytes, max: INDEX_BYTES_MAX }) } else { Ok(()) }
 }
 
 fn check_metadata(content: &KvContent) -> Result<()> {

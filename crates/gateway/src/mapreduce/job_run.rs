@@ -9,7 +9,7 @@ use larder_model::address::{Address, BucketAddress, DEFAULT_TYPE};
 use larder_model::limits::{JOB_CHUNK_BYTES, JOB_CHUNK_INPUTS, JOB_HELD_BYTES_MAX};
 use larder_model::links::LinkFilter;
 use larder_model::mapreduce::inputs::JobInputs;
-use larder_model::mapreduce::phase::{Phase, PhaseFunction, PhaseScript};
+use larder_model::mapreduce::phase::{JobPhase, PhaseFunction, PhaseScript};
 use larder_model::mapreduce::refusal::PhaseRefusal;
 use larder_model::mapreduce::{Job, JobInput, JobValue, MapFunction, MapObject, PhaseFailure, Reducer};
 use serde_json::{Value, json};
@@ -297,8 +297,8 @@ fn linked(link: &larder_model::content::Link) -> JobValue {
 }
 
 impl RunningPhase {
-    async fn of(gateway: &Gateway, at: usize, phase: Phase, deadline: Instant) -> Result<Self, JobError> {
-        let Phase { keep, arg, function } = phase;
+    async fn of(gateway: &Gateway, at: usize, phase: JobPhase, deadline: Instant) -> Result<Self, JobError> {
+        let JobPhase { keep, arg, function } = phase;
         let work = match function {
             PhaseFunction::Map(function) => PhaseWork::Map(function, arg),
             PhaseFunction::Link(filter) => PhaseWork::Link(filter),
@@ -415,7 +415,7 @@ fn summary(job: &Job) -> String {
         }
         JobInputs::Keys(keys) => format!("{} keys", keys.len()),
     };
-    let word = |phase: &Phase| match phase.function {
+    let word = |phase: &JobPhase| match phase.function {
         PhaseFunction::Map(_) | PhaseFunction::MapScript(_) => " map",
         PhaseFunction::Reduce(_) | PhaseFunction::ReduceScript(_) => " reduce",
         PhaseFunction::Link(_) => " link",

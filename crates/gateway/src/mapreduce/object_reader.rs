@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_millis(20);
 const PIECE_BYTES: usize = 256 * 1024;
 
 /// An object whose values may not be in memory yet.
-pub(super) struct FoundObject {
+pub(super) struct StoredInput {
     pub(super) input: JobInput,
     context: Bytes,
     pub(super) siblings: Vec<Sibling>,
@@ -39,23 +39,23 @@ pub(super) async fn should_repeat<T>(result: &Result<T>) -> bool {
 }
 
 /// Reads the object of an input; its siblings are none if it does not exist.
-pub(super) async fn read(kv: &Kv, input: JobInput, bodies: bool, deadline: Instant) -> Result<FoundObject> {
+pub(super) async fn read(kv: &Kv, input: JobInput, bodies: bool, deadline: Instant) -> Result<StoredInput> {
     let timeout = Some(deadline.saturating_duration_since(Instant::now()));
     let request = KvGet { address: input.address.clone(), quorums: Quorums::default(), bodies, timeout };
     // Most objects are one value, which takes no wait.
     if let Some(found) = kv.try_get(&request, usize::MAX) {
         let (siblings, bodies) = (vec![found.sibling], vec![GetBody::Bytes(found.value)]);
-        return Ok(FoundObject { input, context: found.encoded_context, siblings, bodies });
+        return Ok(StoredInput { input, context: found.encoded_context, siblings, bodies });
     }
     let mut found = kv.get(request.clone()).await;
     while should_repeat(&found).await {
         found = kv.get(request.clone()).await;
     }
     let FetchedObject { versions, bodies, context, .. } = found?;
-    Ok(FoundObject { input, context: context.unwrap_or_default(), siblings: versions.siblings, bodies })
+    Ok(StoredInput { input, context: context.unwrap_or_default(), siblings: versions.siblings, bodies })
 }
 
-impl FoundObject {
+impl StoredInput {
     /// The object with its values in memory.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::inputs::JobInputs;
-use super::phase::Phase;
+use super::phase::JobPhase;
 use super::refusal::JobRefusal;
 
 /// Time of a job that names none, in milliseconds.
@@ -19,7 +19,7 @@ pub struct Job {
     /// The inputs of its first phase.
     pub inputs: JobInputs,
     /// Its phases, perhaps none: the inputs are the result then.
-    pub phases: Vec<Phase>,
+    pub phases: Vec<JobPhase>,
     /// The time after which it ends.
     pub timeout: Duration,
 }

@@ -13,7 +13,7 @@ use crate::links::LinkFilter;
 
 /// A phase of a job.
 #[derive(Debug, Clone)]
-pub struct Phase {
+pub struct JobPhase {
     /// Whether its results are in the answer.
     pub keep: bool,
     /// The argument of its function.
@@ -209,7 +209,7 @@ impl ParsedPhase {
     ///
     /// # Errors
     /// [`JobRefusal::Phase`].
-    pub(super) fn resolve(self, phase: usize) -> Result<Phase, JobRefusal> {
+    pub(super) fn resolve(self, phase: usize) -> Result<JobPhase, JobRefusal> {
         let function = match self.step {
             ParsedStep::Link(filter) => Ok(PhaseFunction::Link(filter)),
             ParsedStep::Script { is_map, script } => Ok(builtins::of_script(script, is_map, self.arg.as_ref())),
@@ -221,7 +221,7 @@ impl ParsedPhase {
             }
         };
         let function = function.map_err(|error| JobRefusal::Phase(PhaseRefusal { phase, error }))?;
-        Ok(Phase { keep: self.keep, arg: self.arg, function })
+        Ok(JobPhase { keep: self.keep, arg: self.arg, function })
     }
 }
 

@@ -26,7 +26,7 @@ pub(super) fn close_inherited() -> io::Result<()> {
     Ok(())
 }
 
-/// Blocks the signals that end a service, in all threads that start from here: a server that is told to end lets its requests
+/// Blocks the signals that end a service, in all threads that start from here: a server that ends lets its requests
 /// end first, and they need their scripts. The worker ends with its pipe.
 pub(super) fn ignore_signals() -> io::Result<()> {
     let signals: SigSet = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP].into_iter().collect();
