@@ -230,7 +230,8 @@ async fn a_put_whose_read_back_failed_runs_its_postcommit_hooks() {
 async fn a_clients_short_timeout_is_no_refusal_of_a_hook() {
     let hooked = HookedGateway::start().await;
     let address = address("default", "k");
-    hooked.set(&address, json!({"precommit": ["slow"], "postcommit": ["after"]})).await;
+    hooked.set(&address, json!({"allow_mult": true, "precommit": ["slow"], "postcommit": ["after"]})).await;
+    // With siblings a put reads nothing first: only the deadline of its hooks holds it back.
     let put = KvPut { timeout: Some(Duration::from_millis(1)), ..put_of(&address, PutBody::Bytes("v".into())) };
     let failed = hooked.gateway.kv.put(put).await;
     assert!(matches!(failed, Err(Error::TimedOut)), "{:?}", failed.err());
