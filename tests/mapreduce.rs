@@ -1,4 +1,4 @@
-//! MapReduce jobs whose clients read slowly, leave, or are cancelled by an operator.
+//! MapReduce jobs whose clients read slowly, leave, or are cancelled by an operator, and their JavaScript functions.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -84,4 +84,66 @@ fn documents_of_any_kind_leave_the_server_as_it_was() {
         assert_eq!(client.send(&request).status, status);
     }
     client.get("/ping").expect(200);
+}
+
+/// A server with modules of JavaScript, and three objects: 1, 2 and 3.
+fn scripted() -> (LarderNode, tempfile::TempDir) {
+    let modules = tempfile::tempdir().unwrap();
+    let source =
+        "var Shop = { price: function(object, keydata, arg) { return [JSON.parse(object.values[0].data).n * arg]; } };";
+    std::fs::write(modules.path().join("shop.js"), source).unwrap();
+    let path = modules.path().to_str().unwrap().to_owned();
+    let node = LarderNode::start(&["--durability", "buffered", "--js-dir", &path, "--js-timeout", "1s"]);
+    let mut client = node.client();
+    for number in 1..=3 {
+        client.put_json(&format!("/buckets/numbers/keys/{number}"), &format!("{{\"n\":{number}}}")).expect(204);
+    }
+    let stored = HttpRequest::put(
+        "/buckets/functions/keys/sum",
+        "function(values) { return [values.reduce((a, b) => a + b, 0)]; }",
+    );
+    client.send(&stored.header("Content-Type", "application/javascript")).expect(204);
+    (node, modules)
+}
+
+/// The answer to a job over the numbers with these phases.
+fn run_phases(node: &LarderNode, phases: &str) -> (u16, String) {
+    let document = format!("{{\"inputs\":\"numbers\",\"query\":[{phases}]}}");
+    let request = HttpRequest::new("POST", "/mapred").header("Content-Type", "application/json").body(document);
+    let answer = node.client().send(&request);
+    (answer.status, answer.text())
+}
+
+const STORED_SUM: &str = r#"{"reduce":{"language":"javascript","bucket":"functions","key":"sum"}}"#;
+
+#[test]
+fn functions_by_source_by_name_and_from_an_object_run() {
+    let (node, _modules) = scripted();
+    let source = r#"{"map":{"language":"javascript","source":"function(object) { return [JSON.parse(object.values[0].data).n]; }"}}"#;
+    let named = r#"{"map":{"language":"javascript","name":"Shop.price","arg":10}}"#;
+    for (map, sum) in [(source, "[6]"), (named, "[60]")] {
+        assert_eq!(run_phases(&node, &format!("{map},{STORED_SUM}")), (200, sum.into()));
+    }
+    let nothing = r#"{"map":{"language":"javascript","source":"function() { return []; }"}}"#;
+    assert_eq!(run_phases(&node, &format!("{nothing},{STORED_SUM}")), (200, "[0]".into()));
+}
+
+/// A function that loops, allocates, throws, recurses or returns no list ends its own job, with the reason.
+#[test]
+fn a_hostile_function_ends_its_own_job_alone() {
+    let (node, _modules) = scripted();
+    for (body, reason) in [
+        ("while (true) {}", "the script ran too long"),
+        ("var a = []; while (true) { a.push(new Array(1000).join('x')); }", "script"),
+        ("throw new Error('broken');", "broken"),
+        ("var f = function(n) { return f(n + 1) + 1; }; return f(0);", "stack"),
+        ("return [process.env];", "process is not defined"),
+        ("return 1;", "list"),
+    ] {
+        let map = format!(r#"{{"map":{{"language":"javascript","source":"function() {{ {body} }}"}}}}"#);
+        let (status, text) = run_phases(&node, &map);
+        assert!(status == 500 && text.contains(reason), "{body}: {status} {text}");
+    }
+    let well = r#"{"map":{"language":"javascript","name":"Shop.price","arg":1}}"#;
+    assert_eq!(run_phases(&node, &format!("{well},{STORED_SUM}")), (200, "[6]".into()));
 }
