@@ -41,7 +41,7 @@ impl QueryBenchRun {
         ];
         let sides = numbered_work::measure(&mut self.report, server, &works, self.plan.rounds).await?;
         for (work, side) in works.iter().zip(&sides) {
-            let name = format!("{} of {} results", work.operation.label.name, thousands(work.size as f64));
+            let name = format!("{}: {} results", work.operation.label.name, thousands(work.size as f64));
             let rate = results_per_second(work, side).map_or_else(|| "–".to_owned(), thousands);
             self.report.fact(name, format!("{rate} results/s; queries: {}", side.describe()));
         }

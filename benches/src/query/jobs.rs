@@ -54,7 +54,7 @@ impl QueryBenchRun {
             self.report.targets.push(BenchTarget::new(promise, seconds(side), detail));
         }
         for (work, side) in works.iter().zip(&sides) {
-            let name = format!("{} over {} objects", work.operation.label.name, thousands(count as f64));
+            let name = format!("{}: {} objects", work.operation.label.name, thousands(count as f64));
             let time = seconds(side).map_or_else(|| "–".to_owned(), |seconds| format!("{seconds:.2} s"));
             self.report.fact(name, format!("{time}; {}", job_detail(side)));
         }
@@ -96,7 +96,8 @@ mod tests {
 
     #[test]
     fn a_failed_turn_leaves_no_median() {
-        let mut side = ComparisonSide { rates: vec![2.0, 0.5, 1.0], ..ComparisonSide::default() };
+        let mut side = ComparisonSide::default();
+        side.rates.extend([2.0, 0.5, 1.0]);
         assert_eq!(seconds(&side), Some(1.0));
         side.faults.push("status 500 with 9 B (1 times)".to_owned());
         assert_eq!(seconds(&side), None);

@@ -14,7 +14,8 @@ const NOTES: &str = "\
   own. An overwritten key gets other terms each time; at the end each key must be found once by each field, and the first new key by
   each of its terms. Time is the inverse of the rate.
 - Puts with hooks are of new keys with `dw=0`: with a sync its time would hide that of the hook. The added time is the difference of the
-  medians of the latencies at 1 connection. Before, each kind of hook has refused a put, so both run.
+  medians of the latencies at 1 connection. Before, each kind of hook has refused a put, so both run. The server has its two
+  script processes.
 - Jobs read each object: a native count is `map_object_value` and `reduce_count_inputs`, a native sum `Riak.mapValuesJson` and
   `reduce_plist_sum`, which sums all five members. In JavaScript a named function maps an object to 1, or to one parsed member, and another
   one adds them up. A turn is one job; its time goes from the request to the end of the answer. Count and sums are checked.

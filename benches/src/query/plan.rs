@@ -35,7 +35,7 @@ impl QueryBenchPlan {
             rounds: Rounds { count: if quick { 1 } else { 5 }, length: Duration::from_millis(milliseconds) },
             objects,
             ranges: if quick { [10, 100, 2_000] } else { [10, 1_000, 100_000] },
-            large_queries: if quick { 2 } else { 5 },
+            large_queries: if quick { 2 } else { 3 },
             overwritten: if quick { 1_000 } else { 10_000 },
             jobs: if quick { 1 } else { 3 },
         }
