@@ -6,11 +6,9 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::run::QueryBenchRun;
 use crate::endpoint::Endpoint;
 use crate::keys::{KEY_BYTES, key};
-use crate::numbered_work::{self, ValueServer};
-use crate::report::thousands;
+use crate::numbered_work;
 use crate::value_requests::ValueRequest;
 
 /// Bytes of each object, of as many as have amounts of nine digits.
@@ -62,35 +60,12 @@ fn add_members(out: &mut Vec<u8>, amount: u64, times: u64) {
     out.push(b'}');
 }
 
-impl QueryBenchRun {
-    /// Loads the objects of a section into a bucket.
-    ///
-    /// # Errors
-    ///
-    /// When the server refuses a part of the load.
-    pub(super) async fn load(
-        &mut self,
-        server: &ValueServer,
-        bucket: &'static str,
-        name: &str,
-        has_terms: bool,
-    ) -> Result<()> {
-        let count = thousands(self.plan.objects as f64);
-        eprintln!("loading {count} objects into {bucket}");
-        let elapsed = load(&server.endpoint, bucket, has_terms, self.plan.objects).await?.as_secs_f64();
-        let rate = thousands(self.plan.objects as f64 / elapsed);
-        let name = format!("loading {count} objects into a bucket {name}, `dw=0`");
-        self.report.fact(name, format!("{elapsed:.1} s, {rate}/s"));
-        Ok(())
-    }
-}
-
 /// Loads `count` objects with their terms, or without, into the bucket at this path; returns the time.
 ///
 /// # Errors
 ///
 /// As [`numbered_work::load`].
-async fn load(endpoint: &Endpoint, bucket: &'static str, has_terms: bool, count: u64) -> Result<Duration> {
+pub(super) async fn load(endpoint: &Endpoint, bucket: &'static str, has_terms: bool, count: u64) -> Result<Duration> {
     let build = move |number: u64, request: &mut ValueRequest| {
         request.put(format_args!("{bucket}/keys/"));
         request.add_to_target(&loaded_key(number));

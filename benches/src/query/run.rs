@@ -7,11 +7,12 @@ use anyhow::{Context, Result, bail};
 
 use super::index;
 use super::notes::STYLE;
+use super::objects;
 use super::plan::QueryBenchPlan;
 use crate::bucket_types;
 use crate::common_args::CommonArgs;
 use crate::numbered_work::ValueServer;
-use crate::report::BenchReport;
+use crate::report::{BenchReport, thousands};
 use crate::server::{ServerConfig, ServerProcess, log_end};
 
 /// The file of the server's module in JavaScript, and its text.
@@ -117,6 +118,27 @@ impl QueryBenchRun {
             QueryBenchSection::Jobs => self.jobs(&target).await?,
         }
         server.stop()
+    }
+
+    /// Loads the objects of a section into a bucket.
+    ///
+    /// # Errors
+    ///
+    /// When the server refuses a part of the load.
+    pub(super) async fn load(
+        &mut self,
+        server: &ValueServer,
+        bucket: &'static str,
+        name: &str,
+        has_terms: bool,
+    ) -> Result<()> {
+        let count = thousands(self.plan.objects as f64);
+        eprintln!("loading {count} objects into {bucket}");
+        let elapsed = objects::load(&server.endpoint, bucket, has_terms, self.plan.objects).await?.as_secs_f64();
+        let rate = thousands(self.plan.objects as f64 / elapsed);
+        let name = format!("loading {count} objects into a bucket {name}, `dw=0`");
+        self.report.fact(name, format!("{elapsed:.1} s, {rate}/s"));
+        Ok(())
     }
 
     fn config(&self, options: &QueryBenchArgs, js_dir: &std::path::Path, name: &str) -> Result<ServerConfig> {
