@@ -62,6 +62,7 @@ impl BesideRun<'_> {
                 engine: options.engine.clone(),
                 durability: options.durability.clone(),
                 s3: None,
+                js_dir: None,
                 cluster: None,
                 data: self.scratch.join(format!("{name}-{value_bytes}")),
                 log: self.scratch.join(format!("{name}-log-{value_bytes}")),

@@ -1,4 +1,4 @@
-//! The load generator of `cargo xtask bench kv`, `pb`, `s3` and `datatypes`.
+//! The load generator of `cargo xtask bench kv`, `pb`, `s3`, `datatypes` and `query`.
 //!
 //! One binary in several roles: it drives a server that speaks Riak's HTTP protocol or S3, and it *is* the bare programs that
 //! the server is compared with. So all have the same compiler and flags, and are measured in one run.
@@ -10,7 +10,9 @@
 //!         rows     rows that several commands share   in-process   the gateway, or a bare group commit
 //!         beside   two builds of the server
 //!         report   the results, as Markdown           redis        Debian's redis-server
-//! pb, s3, datatypes  see their modules
+//! pb, s3, datatypes, query  see their modules; the last two share:
+//!   numbered_work    numbered requests, in turns    value_requests  one connection and its requests
+//!   bucket_types     made over the admin socket
 //! kv --engine cassandra   see its module `cassandra`
 //! ```
 //!
@@ -28,6 +30,7 @@ mod bare_file;
 mod bare_http;
 mod bare_pb;
 mod beside;
+mod bucket_types;
 mod cassandra;
 mod cells;
 mod child;
@@ -46,8 +49,10 @@ mod limits;
 mod load;
 mod machine;
 mod metrics;
+mod numbered_work;
 mod pb;
 mod procfs;
+mod query;
 mod redis;
 mod report;
 mod response;
@@ -57,6 +62,7 @@ mod s3;
 mod server;
 mod targets;
 mod turns;
+mod value_requests;
 mod wire;
 mod worker;
 
@@ -86,6 +92,8 @@ enum GeneratorCommand {
     S3(s3::S3BenchArgs),
     /// Measure counters, sets, maps and HyperLogLogs by size and print the report.
     Datatypes(datatypes::DatatypesBenchArgs),
+    /// Measure index queries, puts with terms, commit hooks and MapReduce, and print the report.
+    Query(query::QueryBenchArgs),
     /// Answer with a file by sendfile, until stdin ends.
     #[command(hide = true)]
     BareFile(bare_file::BareFileArgs),
@@ -119,6 +127,7 @@ fn dispatch(command: GeneratorCommand) -> anyhow::Result<ExitCode> {
         GeneratorCommand::Pb(options) => generator()?.block_on(until_signal(pb::run(options))),
         GeneratorCommand::S3(options) => generator()?.block_on(until_signal(s3::run(options))),
         GeneratorCommand::Datatypes(options) => generator()?.block_on(until_signal(datatypes::run(options))),
+        GeneratorCommand::Query(options) => generator()?.block_on(until_signal(query::run(options))),
         GeneratorCommand::BareFile(options) => bare_file::serve(&options).map(|()| ExitCode::SUCCESS),
         GeneratorCommand::BareHttp(options) => bare_http::serve(&options).map(|()| ExitCode::SUCCESS),
         GeneratorCommand::BarePb(options) => bare_pb::serve(&options).map(|()| ExitCode::SUCCESS),

@@ -238,6 +238,8 @@ pub(crate) fn latency(micros: u64) -> String {
 fn with_unit(value: f64, unit: &str) -> String {
     match unit {
         "MB" => format!("{value:.0} MB"),
+        "µs" => format!("{value:.0} µs"),
+        "results/s" => format!("{} results/s", thousands(value)),
         "" => format!("{value:.2}"),
         _ => format!("{value:.2} {unit}"),
     }

@@ -154,6 +154,7 @@ impl KvRun {
             engine: options.engine.clone(),
             durability: options.durability.clone(),
             s3: None,
+            js_dir: None,
             cluster: None,
             data: self.scratch.join(format!("data-{value_bytes}")),
             log: self.scratch.join(format!("log-{value_bytes}")),

@@ -52,6 +52,8 @@ pub(crate) struct ServerConfig {
     pub(crate) durability: Option<String>,
     /// The S3 admin, for a server that also serves S3.
     pub(crate) s3: Option<S3Account>,
+    /// The folder of `--js-dir`, if given.
+    pub(crate) js_dir: Option<PathBuf>,
     /// The cluster of `--engine cassandra`, and the number of this gateway.
     pub(crate) cluster: Option<(GatewayCluster, u8)>,
     /// The data directory.
@@ -135,6 +137,9 @@ impl ServerConfig {
                 .env("LARDER_S3_ADMIN_KEY", &account.key)
                 .env("LARDER_S3_ADMIN_SECRET", &account.secret),
         };
+        if let Some(js_dir) = &self.js_dir {
+            command.arg("--js-dir").arg(js_dir);
+        }
         if let Some((cluster, which)) = &self.cluster {
             command.args(["--cassandra", &cluster.nodes, "--cassandra-keyspace", &cluster.keyspace]);
             command.arg("--node-name").arg(format!("bench{which}@127.0.0.1"));

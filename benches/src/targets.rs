@@ -153,6 +153,30 @@ pub(crate) const HLL_ERROR: TargetPromise =
 pub(crate) const FETCH_MEMORY: TargetPromise =
     ("peak memory above idle, whole fetches of the largest set", TargetBound::AtMost(64.0), "MB");
 
+/// The results of a large range of an index.
+pub(crate) const INDEX_RANGE: TargetPromise =
+    ("index range of all loaded objects, 1 connection", TargetBound::AtLeast(300_000.0), "results/s");
+
+/// A term of a new key.
+pub(crate) const TERM_PUT_NEW: TargetPromise =
+    ("time of a durable put with one term to one without, 64 connections, new keys", TargetBound::AtMost(1.5), "");
+
+/// A term of a key that exists.
+pub(crate) const TERM_PUT_OVERWRITTEN: TargetPromise =
+    ("time of a durable put with one term to one without, 64 connections, existing keys", TargetBound::AtMost(1.5), "");
+
+/// A precommit hook in JavaScript that does nothing.
+pub(crate) const HOOK_SCRIPT: TargetPromise =
+    ("time that a no-op JavaScript hook adds to a put, 1 connection", TargetBound::AtMost(150.0), "µs");
+
+/// A count by native functions.
+pub(crate) const COUNT_NATIVE: TargetPromise =
+    ("MapReduce count of all loaded objects, native", TargetBound::AtMost(1.0), "s");
+
+/// A count by JavaScript.
+pub(crate) const COUNT_SCRIPT: TargetPromise =
+    ("MapReduce count of all loaded objects, JavaScript", TargetBound::AtMost(3.0), "s");
+
 impl BenchTarget {
     /// A target with its result.
     pub(crate) fn new((name, wanted, unit): TargetPromise, measured: Option<f64>, detail: impl Into<String>) -> Self {

@@ -24,6 +24,8 @@ pub(crate) enum BenchCommand {
     S3(BenchArgs),
     /// Counters, sets, maps and HyperLogLogs over HTTP, each beside a smaller value of its kind or plain puts.
     Datatypes(BenchArgs),
+    /// Index queries, puts with terms, commit hooks and MapReduce over HTTP, native and JavaScript.
+    Query(BenchArgs),
 }
 
 /// The options of a run.
@@ -66,6 +68,9 @@ const DATATYPES: LoadCommand = LoadCommand {
     quick_report: ".work/bench-datatypes-quick.md",
 };
 
+const QUERY: LoadCommand =
+    LoadCommand { name: "query", report: "docs/benchmarks-query.md", quick_report: ".work/bench-query-quick.md" };
+
 /// Builds the programs and measures them.
 ///
 /// # Errors
@@ -80,6 +85,10 @@ pub(crate) fn bench(shell: &Shell, what: &BenchCommand) -> Result<()> {
             return Err("data types are not built over Cassandra yet: measure them with the engine local".into());
         }
         BenchCommand::Datatypes(options) => (DATATYPES, options),
+        BenchCommand::Query(options) if options.is_over_cassandra() => {
+            return Err("query measures the embedded engine: it takes no --engine cassandra".into());
+        }
+        BenchCommand::Query(options) => (QUERY, options),
     };
     shell.cargo(&["build", "--release", "-p", "larder-server", "-p", "larder-bench"])?;
     std::fs::create_dir_all(shell.path(".work")).map_err(|error| format!(".work: {error}"))?;
@@ -209,6 +218,8 @@ mod tests {
         let pb = args(&PB, &BenchArgs { quick: false, engine: None, rest: Vec::new() }, "c", "d").join(" ");
         let datatypes =
             args(&DATATYPES, &BenchArgs { quick: false, engine: None, rest: Vec::new() }, "c", "d").join(" ");
+        let query = args(&QUERY, &BenchArgs { quick: true, engine: None, rest: Vec::new() }, "c", "d").join(" ");
+        assert!(query.contains("--out .work/bench-query-quick.md "), "{query}");
         assert!(datatypes.contains("--out docs/benchmarks-datatypes.md "), "{datatypes}");
         assert_eq!(pb, "pb --commit c --date d --out docs/benchmarks-pb.md --larder target/release/larder");
         let quick = args(&S3, &BenchArgs { quick: true, engine: None, rest: Vec::new() }, "c", "d").join(" ");

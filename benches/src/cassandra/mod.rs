@@ -96,6 +96,7 @@ fn config(args: &CommonArgs, cluster: &GatewayCluster, scratch: &Path, which: u8
         engine: args.engine.clone(),
         durability: None,
         s3: None,
+        js_dir: None,
         cluster: Some((cluster.clone(), which)),
         data: scratch.canonicalize()?.join(format!("gateway-{which}")),
         log: scratch.canonicalize()?.join(format!("log-{which}")),

@@ -3,11 +3,11 @@
 use anyhow::Result;
 
 use super::operation::ValueOperation;
-use super::requests::ValueDriver;
 use super::run::DatatypesRun;
-use super::work::{self, NumberedWork, ValueServer};
+use crate::numbered_work::{self, NumberedWork, ValueServer};
 use crate::targets;
 use crate::turns::{BARE_CONNECTIONS, Comparison};
+use crate::value_requests::ValueDriver;
 
 /// The body of a plain put.
 const PUT_BODY: [u8; 100] = [b'7'; 100];
@@ -23,7 +23,7 @@ impl DatatypesRun {
     /// When a connection cannot be made, or the counter is below the answered increments.
     pub(super) async fn counters(&mut self, server: &ValueServer) -> Result<()> {
         let works = [increments(), puts()];
-        let [ours, base] = work::measure(&mut self.report, server, &works, self.plan.rounds).await?;
+        let [ours, base] = numbered_work::measure(&mut self.report, server, &works, self.plan.rounds).await?;
         let comparison = Comparison::of(&ours, &base);
         self.report.rate_target(targets::COUNTER, &comparison, "plain durable puts to 64 keys");
         let mut driver = ValueDriver::connect(&server.endpoint).await?;
@@ -78,7 +78,7 @@ mod tests {
     fn a_connection_keeps_its_key_over_all_turns() {
         let connections = BARE_CONNECTIONS as u64;
         assert_eq!(CELL_OPERATIONS_MAX % connections, 0, "the first number of a turn");
-        let mut request = super::super::requests::ValueRequest::default();
+        let mut request = crate::value_requests::ValueRequest::default();
         for number in [5, 5 + connections, CELL_OPERATIONS_MAX + 5] {
             (puts().build)(number, &mut request);
             assert!(request.shown().starts_with("PUT /buckets/bench/keys/5 777"), "{}", request.shown());

@@ -6,12 +6,12 @@ use anyhow::{Context, Result};
 
 use super::counters::value_of;
 use super::operation::ValueOperation;
-use super::requests::{ValueDriver, ValueRequest};
 use super::run::DatatypesRun;
-use super::work::{self, NumberedWork, ValueServer};
 use crate::keys::key;
+use crate::numbered_work::{self, NumberedWork, ValueServer};
 use crate::report::thousands;
 use crate::targets::{self, BenchTarget};
+use crate::value_requests::{ValueDriver, ValueRequest};
 
 /// The elements of one request of a load.
 const LOADED_AT_ONCE: u64 = 2_000;
@@ -30,7 +30,7 @@ impl DatatypesRun {
             request.post(format_args!("/types/hlls/buckets/bench/datatypes/added"));
             request.add(&[b"{\"add\":\"", &key("made", number), b"\"}"]);
         });
-        work::measure(&mut self.report, server, &[adds], self.plan.rounds).await?;
+        numbered_work::measure(&mut self.report, server, &[adds], self.plan.rounds).await?;
         let mut worst: f64 = 0.0;
         let mut shown = Vec::new();
         for distinct in self.plan.distinct {
@@ -55,7 +55,7 @@ impl DatatypesRun {
         eprintln!("loading {sketches} HyperLogLogs of {} elements", thousands(distinct as f64));
         let requests = sketches * distinct.div_ceil(LOADED_AT_ONCE);
         let build = move |number, request: &mut ValueRequest| load_elements(distinct, number, request);
-        let seconds = work::load(&server.endpoint, requests, Arc::new(build)).await?.as_secs_f64();
+        let seconds = numbered_work::load(&server.endpoint, requests, Arc::new(build)).await?.as_secs_f64();
         let rate = thousands((sketches * distinct) as f64 / seconds);
         let name = format!("adding {} elements to each of {sketches} hlls, `dw=0`", thousands(distinct as f64));
         self.report.fact(name, format!("{seconds:.1} s, {rate} elements/s"));

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use anyhow::Result;
 
 use super::operation::ValueOperation;
-use super::requests::ValueRequest;
 use super::run::DatatypesRun;
-use super::work::{self, NumberedWork, ValueServer};
 use crate::keys::{BenchRandom, key};
+use crate::numbered_work::{self, NumberedWork, ValueServer};
 use crate::report::thousands;
 use crate::turns::Comparison;
+use crate::value_requests::ValueRequest;
 
 /// The fields of one request of a load.
 const LOADED_AT_ONCE: u64 = 1_000;
@@ -36,12 +36,12 @@ impl DatatypesRun {
             eprintln!("loading a map of {} fields", thousands(size as f64));
             let fields = size as u64;
             let build = move |number, request: &mut ValueRequest| load_fields(fields, number, request);
-            work::load(&server.endpoint, fields.div_ceil(LOADED_AT_ONCE), Arc::new(build)).await?;
+            numbered_work::load(&server.endpoint, fields.div_ceil(LOADED_AT_ONCE), Arc::new(build)).await?;
         }
         let [small, large] = self.plan.map_sizes;
         for operation in OPERATIONS {
             let works = [large, small].map(|size| update(operation, size));
-            let [ours, base] = work::measure(&mut self.report, server, &works, self.plan.rounds).await?;
+            let [ours, base] = numbered_work::measure(&mut self.report, server, &works, self.plan.rounds).await?;
             let (large, small) = (thousands(large as f64), thousands(small as f64));
             let name = format!("{}, {large} fields to {small}", operation.name());
             self.report.comparison(name, &Comparison::of(&ours, &base), &format!("{small} fields"));

@@ -1,6 +1,7 @@
 //! The table of operations on data types.
 
 use crate::cells::OperationLabel;
+use crate::numbered_work::NumberedOperation;
 
 /// An operation of a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,13 +46,16 @@ impl ValueOperation {
     }
 
     /// The label of its cells.
-    pub(super) fn label(self) -> OperationLabel {
+    fn label(self) -> OperationLabel {
         let has_size = !matches!(self, Self::Increment | Self::PlainPut | Self::HllAdd);
         OperationLabel { rank: self as u8, name: self.name(), has_size }
     }
+}
 
-    /// The status of its expected answer.
-    pub(super) fn status(self) -> u16 {
-        if matches!(self, Self::SetMember | Self::SetFetch) { 200 } else { 204 }
+impl From<ValueOperation> for NumberedOperation {
+    fn from(operation: ValueOperation) -> Self {
+        let reads = matches!(operation, ValueOperation::SetMember | ValueOperation::SetFetch);
+        let status = if reads { 200 } else { 204 };
+        Self { label: operation.label(), status, moves_body: operation == ValueOperation::SetFetch }
     }
 }

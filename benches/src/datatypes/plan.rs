@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::work::CONNECTIONS;
 use crate::common_args::CommonArgs;
+use crate::numbered_work::CONNECTIONS;
 use crate::turns::Rounds;
 
 /// The amounts of a run.

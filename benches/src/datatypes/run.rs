@@ -7,11 +7,19 @@ use anyhow::{Context, Result, bail};
 
 use super::notes::STYLE;
 use super::plan::DatatypesPlan;
-use super::types;
-use super::work::ValueServer;
+use crate::bucket_types;
 use crate::common_args::CommonArgs;
+use crate::numbered_work::ValueServer;
 use crate::report::BenchReport;
 use crate::server::{ServerConfig, ServerProcess, log_end};
+
+/// The bucket types of a run, and their properties.
+pub(super) const TYPES: [(&str, &str); 4] = [
+    ("sets", r#"{"datatype":"set"}"#),
+    ("counters", r#"{"datatype":"counter"}"#),
+    ("maps", r#"{"datatype":"map"}"#),
+    ("hlls", r#"{"datatype":"hll"}"#),
+];
 
 /// The arguments of `datatypes`.
 #[derive(Debug, clap::Args)]
@@ -107,7 +115,7 @@ impl DatatypesRun {
     async fn section(&mut self, section: DatatypesSection, config: ServerConfig) -> Result<()> {
         let socket = config.data.join("admin.sock");
         let server = ServerProcess::start(config)?;
-        types::make(&socket)?;
+        bucket_types::make(&socket, &TYPES)?;
         let target = ValueServer { endpoint: server.endpoint.clone(), pid: server.pid() };
         match section {
             DatatypesSection::Sets => self.sets(&target).await?,
@@ -124,6 +132,7 @@ impl DatatypesRun {
             engine: options.args.engine.clone(),
             durability: options.args.durability.clone(),
             s3: None,
+            js_dir: None,
             cluster: None,
             data: self.scratch.join(format!("data-{name}")),
             log: self.scratch.join(format!("log-{name}")),

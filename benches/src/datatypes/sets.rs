@@ -5,14 +5,14 @@ use std::sync::Arc;
 use anyhow::{Result, ensure};
 
 use super::operation::ValueOperation;
-use super::requests::{ValueDriver, ValueRequest};
 use super::run::DatatypesRun;
-use super::work::{self, NumberedWork, ValueServer};
 use crate::endpoint::Endpoint;
 use crate::keys::{BenchRandom, key};
+use crate::numbered_work::{self, ExpectedBody, NumberedWork, ValueServer};
 use crate::report::thousands;
 use crate::targets::{self, BenchTarget, TargetPromise};
 use crate::turns::{ComparisonSide, median};
+use crate::value_requests::{ValueDriver, ValueRequest};
 
 /// The elements of one request of a load.
 const LOADED_AT_ONCE: u64 = 2_000;
@@ -52,7 +52,7 @@ impl DatatypesRun {
     }
 
     async fn by_size(&mut self, server: &ValueServer, promise: TargetPromise, works: [NumberedWork; 4]) -> Result<()> {
-        let sides = work::measure(&mut self.report, server, &works, self.plan.rounds).await?;
+        let sides = numbered_work::measure(&mut self.report, server, &works, self.plan.rounds).await?;
         let shown = works
             .iter()
             .zip(&sides)
@@ -117,7 +117,7 @@ impl SetGroup {
             request.add_to_target(&key(LOADED, element));
         };
         let work = NumberedWork::new(ValueOperation::SetMember, size, build);
-        NumberedWork { body_bytes: Some(PRESENT_BYTES), ..work }
+        NumberedWork { body: ExpectedBody::Length(PRESENT_BYTES), ..work }
     }
 
     fn adds(&self, edits: u64) -> NumberedWork {
@@ -145,7 +145,7 @@ impl SetGroup {
 ///
 /// # Errors
 ///
-/// As [`work::load`].
+/// As [`numbered_work::load`].
 pub(super) async fn load_sets(endpoint: &Endpoint, size: usize, count: u64) -> Result<std::time::Duration> {
     let each = (size as u64).div_ceil(LOADED_AT_ONCE);
     let build = move |number: u64, request: &mut ValueRequest| {
@@ -155,7 +155,7 @@ pub(super) async fn load_sets(endpoint: &Endpoint, size: usize, count: u64) -> R
         request.add_names((first..(first + LOADED_AT_ONCE).min(size as u64)).map(|element| key(LOADED, element)));
         request.add(&[b"}"]);
     };
-    work::load(endpoint, count * each, Arc::new(build)).await
+    numbered_work::load(endpoint, count * each, Arc::new(build)).await
 }
 
 /// The path of a set, without an allocation for each request.

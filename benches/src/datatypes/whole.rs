@@ -6,17 +6,17 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use super::operation::ValueOperation;
-use super::requests::ValueDriver;
-use super::run::DatatypesRun;
+use super::run::{DatatypesRun, TYPES};
 use super::sets::{load_sets, path};
-use super::types;
-use super::work::{self, NumberedWork, ValueServer};
+use crate::bucket_types;
 use crate::metrics;
+use crate::numbered_work::{self, ExpectedBody, NumberedWork, ValueServer};
 use crate::procfs;
 use crate::report::{megabytes, thousands};
 use crate::server::{ServerConfig, ServerProcess};
 use crate::targets::{self, BenchTarget};
 use crate::turns::{Rounds, median};
+use crate::value_requests::ValueDriver;
 
 /// The pause between two looks at the data folder.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
@@ -30,7 +30,7 @@ impl DatatypesRun {
     pub(super) async fn whole(&mut self, config: ServerConfig) -> Result<()> {
         let data = config.data.clone();
         let mut server = ServerProcess::start(config)?;
-        types::make(&data.join("admin.sock"))?;
+        bucket_types::make(&data.join("admin.sock"), &TYPES)?;
         let size = self.plan.set_sizes[3];
         let empty = procfs::disk_bytes(&data)?;
         eprintln!("loading a set of {} elements", thousands(size as f64));
@@ -99,9 +99,9 @@ impl DatatypesRun {
         let work = NumberedWork::new(ValueOperation::SetFetch, size, move |_, request| {
             request.get(format_args!("{}", path(size, 0)));
         });
-        let work = NumberedWork { connections: 1, bound: Some(1), body_bytes: Some(body_bytes), ..work };
+        let work = NumberedWork { connections: 1, bound: Some(1), body: ExpectedBody::Length(body_bytes), ..work };
         let rounds = Rounds { count: self.plan.fetches, ..self.plan.rounds };
-        let [side] = work::measure(&mut self.report, &target, &[work], rounds).await?;
+        let [side] = numbered_work::measure(&mut self.report, &target, &[work], rounds).await?;
         let peak = procfs::peak_bytes(server.pid())?;
         let samples = metrics::memory(&metrics::fetch(&server.endpoint).await?);
         let cache = metrics::cache_bytes(&samples).unwrap_or(0);

@@ -134,6 +134,7 @@ impl PbRun {
             engine: options.args.engine.clone(),
             durability: options.args.durability.clone(),
             s3: (name == "s3").then(s3::own_account),
+            js_dir: None,
             cluster: None,
             data: self.scratch.join(format!("data-{name}")),
             log: self.scratch.join(format!("log-{name}")),

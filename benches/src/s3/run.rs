@@ -139,6 +139,7 @@ impl S3Run {
             engine: options.args.engine.clone(),
             durability,
             s3: Some(own_account()),
+            js_dir: None,
             cluster: None,
             data: self.scratch.join(format!("data-{}", section.name())),
             log: self.scratch.join(format!("log-{}", section.name())),

@@ -1,4 +1,4 @@
-//! The requests of data types on one connection.
+//! The requests of `datatypes` and `query` on one connection.
 
 use std::io::Write as _;
 
@@ -12,52 +12,62 @@ const CONTEXT_START: &str = "\"context\":\"";
 
 /// One request, whose buffers serve for the next one, too.
 #[derive(Debug, Default)]
-pub(super) struct ValueRequest {
+pub(crate) struct ValueRequest {
     method: &'static str,
     /// Path and query.
     target: Vec<u8>,
+    /// Header lines, each after a line's end.
+    headers: Vec<u8>,
     /// JSON; empty for none.
-    pub(super) body: Vec<u8>,
+    pub(crate) body: Vec<u8>,
 }
 
 impl ValueRequest {
     /// Begins an update of this path.
-    pub(super) fn post(&mut self, target: std::fmt::Arguments<'_>) {
+    pub(crate) fn post(&mut self, target: std::fmt::Arguments<'_>) {
         self.begin("POST", target);
     }
 
     /// Begins a put of this path.
-    pub(super) fn put(&mut self, target: std::fmt::Arguments<'_>) {
+    pub(crate) fn put(&mut self, target: std::fmt::Arguments<'_>) {
         self.begin("PUT", target);
     }
 
     /// Begins a read of this path.
-    pub(super) fn get(&mut self, target: std::fmt::Arguments<'_>) {
+    pub(crate) fn get(&mut self, target: std::fmt::Arguments<'_>) {
         self.begin("GET", target);
     }
 
     fn begin(&mut self, method: &'static str, target: std::fmt::Arguments<'_>) {
         self.method = method;
         self.target.clear();
+        self.headers.clear();
         self.body.clear();
         // Writing into a vector never fails.
         let _ = self.target.write_fmt(target);
     }
 
     /// Adds a value to the query.
-    pub(super) fn add_to_target(&mut self, text: &[u8]) {
+    pub(crate) fn add_to_target(&mut self, text: &[u8]) {
         self.target.extend_from_slice(text);
     }
 
+    /// Adds a header line.
+    pub(crate) fn add_header(&mut self, line: std::fmt::Arguments<'_>) {
+        self.headers.extend_from_slice(b"\r\n");
+        // Writing into a vector never fails.
+        let _ = self.headers.write_fmt(line);
+    }
+
     /// Adds these parts to the body.
-    pub(super) fn add(&mut self, parts: &[&[u8]]) {
+    pub(crate) fn add(&mut self, parts: &[&[u8]]) {
         for part in parts {
             self.body.extend_from_slice(part);
         }
     }
 
     /// Adds a list of names, `["a","b"]`, to the body.
-    pub(super) fn add_names<T: AsRef<[u8]>>(&mut self, names: impl Iterator<Item = T>) {
+    pub(crate) fn add_names<T: AsRef<[u8]>>(&mut self, names: impl Iterator<Item = T>) {
         self.body.push(b'[');
         for (index, name) in names.enumerate() {
             let comma: &[u8] = if index == 0 { b"" } else { b"," };
@@ -67,19 +77,19 @@ impl ValueRequest {
     }
 
     /// The request line without the version, and the body, for tests and errors.
-    pub(super) fn shown(&self) -> String {
+    pub(crate) fn shown(&self) -> String {
         let (target, body) = (String::from_utf8_lossy(&self.target), String::from_utf8_lossy(&self.body));
         format!("{} {target} {body}", self.method).trim_end().to_owned()
     }
 }
 
 /// One connection and its request buffer.
-pub(super) struct ValueDriver {
+pub(crate) struct ValueDriver {
     client: KeepAliveClient,
     host: String,
     head: Vec<u8>,
     /// The request under way.
-    pub(super) request: ValueRequest,
+    pub(crate) request: ValueRequest,
 }
 
 impl ValueDriver {
@@ -88,7 +98,7 @@ impl ValueDriver {
     /// # Errors
     ///
     /// When no server answers there.
-    pub(super) async fn connect(endpoint: &Endpoint) -> Result<Self> {
+    pub(crate) async fn connect(endpoint: &Endpoint) -> Result<Self> {
         Ok(Self {
             client: KeepAliveClient::connect(endpoint).await?,
             host: endpoint.host.clone(),
@@ -102,7 +112,7 @@ impl ValueDriver {
     /// # Errors
     ///
     /// A broken connection.
-    pub(super) async fn send(&mut self) -> Result<ReplySummary> {
+    pub(crate) async fn send(&mut self) -> Result<ReplySummary> {
         self.exchange(false).await
     }
 
@@ -111,7 +121,7 @@ impl ValueDriver {
     /// # Errors
     ///
     /// A broken connection, or another status.
-    pub(super) async fn send_checked(&mut self, status: u16) -> Result<()> {
+    pub(crate) async fn send_checked(&mut self, status: u16) -> Result<()> {
         let reply = self.exchange(true).await?;
         if reply.status != status {
             let shown: String = self.request.shown().chars().take(120).collect();
@@ -120,12 +130,21 @@ impl ValueDriver {
         Ok(())
     }
 
+    /// Sends the request that was built and keeps the body of its answer for [`ValueDriver::body`].
+    ///
+    /// # Errors
+    ///
+    /// A broken connection.
+    pub(crate) async fn send_keeping(&mut self) -> Result<ReplySummary> {
+        self.exchange(true).await
+    }
+
     /// Reads the context of the value at this path.
     ///
     /// # Errors
     ///
     /// A broken connection, or a value without a context.
-    pub(super) async fn context(&mut self, target: std::fmt::Arguments<'_>) -> Result<Vec<u8>> {
+    pub(crate) async fn context(&mut self, target: std::fmt::Arguments<'_>) -> Result<Vec<u8>> {
         self.request.get(target);
         self.send_checked(200).await?;
         let text = self.text();
@@ -133,7 +152,12 @@ impl ValueDriver {
     }
 
     /// The kept body of the last answer.
-    pub(super) fn text(&self) -> std::borrow::Cow<'_, str> {
+    pub(crate) fn body(&self) -> &[u8] {
+        self.client.body()
+    }
+
+    /// The kept body of the last answer, as text.
+    pub(crate) fn text(&self) -> std::borrow::Cow<'_, str> {
         String::from_utf8_lossy(self.client.body())
     }
 
@@ -143,6 +167,7 @@ impl ValueDriver {
         for part in [request.method.as_bytes(), b" ", &request.target, b" HTTP/1.1\r\nHost: ", host.as_bytes()] {
             head.extend_from_slice(part);
         }
+        head.extend_from_slice(&request.headers);
         if !request.body.is_empty() {
             let length = request.body.len();
             let _ = write!(head, "\r\nContent-Type: application/json\r\nContent-Length: {length}");
@@ -169,9 +194,12 @@ mod tests {
         request.add(&[b"{\"add_all\":"]);
         request.add_names(["x", "y"].iter());
         request.add(&[b"}"]);
+        request.add_header(format_args!("X-Riak-Index-n_int: {}", 7));
+        assert_eq!(request.headers, b"\r\nX-Riak-Index-n_int: 7");
         assert_eq!(request.shown(), r#"POST /a/7 {"add_all":["x","y"]}"#);
         request.get(format_args!("/a/8?element="));
         request.add_to_target(b"x");
+        assert!(request.headers.is_empty());
         assert_eq!(request.shown(), "GET /a/8?element=x");
     }
 

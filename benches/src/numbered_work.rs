@@ -8,18 +8,17 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use tokio::task::JoinSet;
 
-use super::operation::ValueOperation;
-use super::requests::{ValueDriver, ValueRequest};
-use crate::cells::{self, Cell, CellResult};
+use crate::cells::{self, Cell, CellResult, OperationLabel};
 use crate::endpoint::Endpoint;
 use crate::limits::{CELL_OPERATIONS_MAX, LOAD_WAIT_MAX};
 use crate::procfs::Cpu;
 use crate::report::{BenchReport, thousands};
 use crate::turns::{ComparisonSide, Rounds, TurnRunner, in_turns};
+use crate::value_requests::{ValueDriver, ValueRequest};
 use crate::worker::{MeasureWindow, RepeatedOperation, UnexpectedAnswer, expect};
 
 /// Connections of a cell, unless it says otherwise.
-pub(super) const CONNECTIONS: usize = 16;
+pub(crate) const CONNECTIONS: usize = 16;
 
 /// Connections that load a server.
 const LOAD_CONNECTIONS: u64 = 8;
@@ -28,45 +27,74 @@ const LOAD_CONNECTIONS: u64 = 8;
 const BOUNDED_TURN_MAX: Duration = Duration::from_secs(120);
 
 /// Builds the request with a number.
-pub(super) type RequestBuilder = Arc<dyn Fn(u64, &mut ValueRequest) + Send + Sync>;
+pub(crate) type RequestBuilder = Arc<dyn Fn(u64, &mut ValueRequest) + Send + Sync>;
 
 /// A server under test.
 #[derive(Debug, Clone)]
-pub(super) struct ValueServer {
+pub(crate) struct ValueServer {
     /// Its address.
-    pub(super) endpoint: Endpoint,
+    pub(crate) endpoint: Endpoint,
     /// The id of its process.
-    pub(super) pid: u32,
+    pub(crate) pid: u32,
+}
+
+/// The label of an operation, and its expected answer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NumberedOperation {
+    /// The label of its cells.
+    pub(crate) label: OperationLabel,
+    /// The status of its expected answer.
+    pub(crate) status: u16,
+    /// Whether the report shows the bytes of its answers.
+    pub(crate) moves_body: bool,
+}
+
+/// The expected body of an answer.
+#[derive(Debug, Clone)]
+pub(crate) enum ExpectedBody {
+    /// Any body.
+    Any,
+    /// A body of this length.
+    Length(u64),
+    /// This body.
+    Exactly(Arc<Vec<u8>>),
 }
 
 /// The requests of a cell, each with its own number.
 #[derive(Clone)]
-pub(super) struct NumberedWork {
+pub(crate) struct NumberedWork {
     /// The operation.
-    pub(super) operation: ValueOperation,
-    /// Elements or fields of each value.
-    pub(super) size: usize,
+    pub(crate) operation: NumberedOperation,
+    /// Elements or fields of each value, or another size.
+    pub(crate) size: usize,
     /// Connections in a closed loop.
-    pub(super) connections: usize,
+    pub(crate) connections: usize,
     /// Requests of a turn, when they use up something; otherwise a turn lasts as long as its round says.
-    pub(super) bound: Option<u64>,
-    /// The body's length in the expected answer, if it is known.
-    pub(super) body_bytes: Option<u64>,
+    pub(crate) bound: Option<u64>,
+    /// The body of the expected answer.
+    pub(crate) body: ExpectedBody,
     /// Builds the requests.
-    pub(super) build: RequestBuilder,
+    pub(crate) build: RequestBuilder,
     /// The first number that no turn has used.
-    pub(super) next: Arc<AtomicU64>,
+    pub(crate) next: Arc<AtomicU64>,
 }
 
 impl NumberedWork {
     /// Work of [`CONNECTIONS`] connections without a bound.
-    pub(super) fn new(
-        operation: ValueOperation,
+    pub(crate) fn new(
+        operation: impl Into<NumberedOperation>,
         size: usize,
         build: impl Fn(u64, &mut ValueRequest) + Send + Sync + 'static,
     ) -> Self {
-        let next = Arc::default();
-        Self { operation, size, connections: CONNECTIONS, bound: None, body_bytes: None, build: Arc::new(build), next }
+        Self {
+            operation: operation.into(),
+            size,
+            connections: CONNECTIONS,
+            bound: None,
+            body: ExpectedBody::Any,
+            build: Arc::new(build),
+            next: Arc::default(),
+        }
     }
 
     /// Runs one turn.
@@ -84,14 +112,28 @@ impl NumberedWork {
             Some(_) => MeasureWindow::at_once(now, BOUNDED_TURN_MAX),
             None => MeasureWindow::after_warming_up(now, length),
         };
-        let moved_bytes = match self.operation {
-            ValueOperation::SetFetch => usize::try_from(self.body_bytes.unwrap_or(0))?,
+        let moved_bytes = match self.body.length() {
+            Some(bytes) if self.operation.moves_body => usize::try_from(bytes)?,
             _ => 0,
         };
-        let label = self.operation.label();
-        let cell = Cell { operation: label, value_bytes: self.size, connections: self.connections, moved_bytes };
+        let cell = Cell {
+            operation: self.operation.label,
+            value_bytes: self.size,
+            connections: self.connections,
+            moved_bytes,
+        };
         let bound = self.bound.unwrap_or(CELL_OPERATIONS_MAX) / step;
         cells::measure(Some(server.pid), cell, workers, bound, window).await
+    }
+}
+
+impl ExpectedBody {
+    fn length(&self) -> Option<u64> {
+        match self {
+            Self::Any => None,
+            Self::Length(bytes) => Some(*bytes),
+            Self::Exactly(body) => Some(body.len() as u64),
+        }
     }
 }
 
@@ -107,7 +149,13 @@ impl RepeatedOperation for NumberedWorker {
     async fn once(&mut self) -> Result<UnexpectedAnswer> {
         (self.work.build)(self.number, &mut self.driver.request);
         self.number += self.step;
-        Ok(expect(self.work.operation.status(), self.work.body_bytes, self.driver.send().await?))
+        let (status, body) = (self.work.operation.status, &self.work.body);
+        let ExpectedBody::Exactly(exactly) = body else {
+            return Ok(expect(status, body.length(), self.driver.send().await?));
+        };
+        let unexpected = expect(status, body.length(), self.driver.send_keeping().await?);
+        let differs = unexpected.is_none() && self.driver.body() != exactly.as_slice();
+        Ok(if differs { Some(format!("status {status} with another body")) } else { unexpected })
     }
 }
 
@@ -116,7 +164,7 @@ impl RepeatedOperation for NumberedWorker {
 /// # Errors
 ///
 /// When a connection cannot be made. Wrong answers are part of the result.
-pub(super) async fn measure<const N: usize>(
+pub(crate) async fn measure<const N: usize>(
     report: &mut BenchReport,
     server: &ValueServer,
     works: &[NumberedWork; N],
@@ -167,7 +215,7 @@ fn add_turn(all: &mut Option<CellResult>, turn: CellResult) -> Result<()> {
 /// # Errors
 ///
 /// Any answer but 204, a broken connection, or a timeout.
-pub(super) async fn load(endpoint: &Endpoint, count: u64, build: RequestBuilder) -> Result<Duration> {
+pub(crate) async fn load(endpoint: &Endpoint, count: u64, build: RequestBuilder) -> Result<Duration> {
     let started = Instant::now();
     let mut tasks = JoinSet::new();
     for first in 0..LOAD_CONNECTIONS.min(count) {
@@ -198,8 +246,14 @@ mod tests {
     use super::*;
     use crate::bare_http;
 
-    fn work(status_of: ValueOperation, kind: &'static str) -> NumberedWork {
-        NumberedWork::new(status_of, 10, move |number, request| {
+    const READ: NumberedOperation = NumberedOperation {
+        label: OperationLabel { rank: 0, name: "read", has_size: true },
+        status: 200,
+        moves_body: false,
+    };
+
+    fn work(kind: &'static str) -> NumberedWork {
+        NumberedWork::new(READ, 10, move |number, request| {
             request.get(format_args!("/buckets/larder-bench-100/keys/{kind}{number}"));
         })
     }
@@ -207,7 +261,7 @@ mod tests {
     #[tokio::test]
     async fn turns_add_up_to_one_cell() {
         let server = ValueServer { endpoint: bare_http::on_loopback().await.unwrap(), pid: std::process::id() };
-        let bounded = NumberedWork { bound: Some(32), ..work(ValueOperation::SetFetch, "read") };
+        let bounded = NumberedWork { bound: Some(32), ..work("read") };
         let mut report = BenchReport::default();
         let rounds = Rounds { count: 3, length: Duration::from_millis(50) };
         let [side] = measure(&mut report, &server, std::array::from_ref(&bounded), rounds).await.unwrap();
@@ -220,12 +274,16 @@ mod tests {
     async fn a_wrong_answer_in_any_turn_fails_the_cell_and_the_load() {
         let endpoint = bare_http::on_loopback().await.unwrap();
         let server = ValueServer { endpoint, pid: std::process::id() };
-        let missing = NumberedWork { bound: Some(16), ..work(ValueOperation::SetFetch, "miss") };
+        let missing = NumberedWork { bound: Some(16), ..work("miss") };
         let mut report = BenchReport::default();
         let rounds = Rounds { count: 2, length: Duration::from_millis(50) };
         let [side] = measure(&mut report, &server, std::array::from_ref(&missing), rounds).await.unwrap();
         assert_eq!(side.faults.len(), 2);
         assert!(!report.is_sound() && report.cells[0].faults().contains("status 404"), "{}", report.cells[0].faults());
+        let another = ExpectedBody::Exactly(Arc::new(vec![0; 100]));
+        let another = NumberedWork { bound: Some(16), body: another, ..work("read") };
+        let [side] = measure(&mut report, &server, std::array::from_ref(&another), rounds).await.unwrap();
+        assert!(side.faults[0].contains("with another body"), "{:?}", side.faults);
         let error = load(&server.endpoint, 1, missing.build).await.unwrap_err().to_string();
         assert!(error.contains("was answered by status 404"), "{error}");
     }

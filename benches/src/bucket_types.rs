@@ -8,20 +8,17 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use larder_admin_frame::{ANSWER_BYTES_MAX, AdminAnswer, AdminReply, AdminRequest, LENGTH_BYTES, body_length};
 
-/// The bucket types and their data types.
-const TYPES: [(&str, &str); 4] = [("sets", "set"), ("counters", "counter"), ("maps", "map"), ("hlls", "hll")];
-
 /// The longest wait for an answer.
 const ANSWER_WAIT: Duration = Duration::from_secs(30);
 
-/// Creates and activates the bucket types of a run.
+/// Creates and activates bucket types, each with the JSON of its properties.
 ///
 /// # Errors
 ///
 /// When the socket does not answer, or the server refuses a type.
-pub(super) fn make(socket: &Path) -> Result<()> {
-    for (name, datatype) in TYPES {
-        let props = format!(r#"{{"props":{{"datatype":"{datatype}"}}}}"#);
+pub(crate) fn make(socket: &Path, types: &[(&str, &str)]) -> Result<()> {
+    for (name, props) in types {
+        let props = format!(r#"{{"props":{props}}}"#);
         for args in [&["bucket-type", "create", name, &props][..], &["bucket-type", "activate", name]] {
             let answer = ask(socket, args).with_context(|| format!("asking {}", socket.display()))?;
             if answer.exit != 0 {
@@ -66,7 +63,7 @@ mod tests {
             stream.write_all(&AdminReply::Answer(AdminAnswer::failed("no more types")).encode()).unwrap();
             AdminRequest::decode(&body).unwrap().args
         });
-        let error = make(&socket).unwrap_err().to_string();
+        let error = make(&socket, &[("sets", r#"{"datatype":"set"}"#)]).unwrap_err().to_string();
         assert!(error.contains("create sets") && error.contains("no more types"), "{error}");
         assert_eq!(server.join().unwrap()[3], r#"{"props":{"datatype":"set"}}"#);
     }
