@@ -122,8 +122,8 @@ mod tests {
 
     #[test]
     fn a_new_crate_must_be_entered() {
-        let new = manifest("script", "");
-        assert_eq!(new, ["crates/script/Cargo.toml:1: crate script is not in the table of allowed dependencies"]);
+        let new = manifest("console", "");
+        assert_eq!(new, ["crates/console/Cargo.toml:1: crate console is not in the table of allowed dependencies"]);
     }
 
     #[test]
