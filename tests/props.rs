@@ -131,7 +131,7 @@ fn the_old_path_reads_and_sets_them_too() {
 fn hooks_are_kept_in_order_and_shown_as_given() {
     let node = LarderNode::buffered();
     let mut client = node.client();
-    let hooks = json!(["first", {"mod": "m", "fun": "f"}, {"name": "Js.hook"}]);
+    let hooks = json!(["first", {"mod": "larder", "fun": "max_size", "arg": {"bytes": 9}}, {"name": "Js.hook"}]);
     let body = json!({"props": {"precommit": hooks}}).to_string();
     client.put_json("/buckets/b/props", &body).expect(204);
     assert_eq!(prop(&mut client, "/buckets/b/props", "precommit"), hooks);
