@@ -57,17 +57,8 @@ impl BesideRun<'_> {
             if cells.is_empty() {
                 continue;
             }
-            let config = |name: &str, binary: PathBuf| ServerConfig {
-                binary,
-                engine: options.engine.clone(),
-                durability: options.durability.clone(),
-                s3: None,
-                js_dir: None,
-                cluster: None,
-                data: self.scratch.join(format!("{name}-{value_bytes}")),
-                log: self.scratch.join(format!("{name}-log-{value_bytes}")),
-            };
-            let configs = [config("before", before.canonicalize()?), config("after", options.binary()?)];
+            let config = |name: &str| ServerConfig::of(options, &self.scratch, &format!("{name}-{value_bytes}"));
+            let configs = [ServerConfig { binary: before.canonicalize()?, ..config("before")? }, config("after")?];
             let logs = configs.each_ref().map(|config| config.log.clone());
             let pair = self.pair(configs, value_bytes, &cells).await;
             pair.with_context(|| logs.each_ref().map(|log| log_end(log)).join("\n"))?;

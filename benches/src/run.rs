@@ -118,7 +118,7 @@ impl KvRun {
     /// Measures all sizes, each against a fresh server.
     async fn own_servers(&mut self, options: &CommonArgs) -> Result<()> {
         for value_bytes in VALUE_BYTES {
-            let config = self.config(options, value_bytes)?;
+            let config = ServerConfig::of(options, &self.scratch, &value_bytes.to_string())?;
             let log = config.log.clone();
             self.own_server(config, value_bytes).await.with_context(|| log_end(&log))?;
         }
@@ -146,19 +146,6 @@ impl KvRun {
         server.stop()?;
         std::fs::remove_dir_all(&data)?;
         Ok(())
-    }
-
-    fn config(&self, options: &CommonArgs, value_bytes: usize) -> Result<ServerConfig> {
-        Ok(ServerConfig {
-            binary: options.binary()?,
-            engine: options.engine.clone(),
-            durability: options.durability.clone(),
-            s3: None,
-            js_dir: None,
-            cluster: None,
-            data: self.scratch.join(format!("data-{value_bytes}")),
-            log: self.scratch.join(format!("log-{value_bytes}")),
-        })
     }
 
     fn subject(&self, endpoint: &Endpoint, pid: Option<u32>, value_bytes: usize) -> KvSubject {

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use crate::child::ChildProcess;
+use crate::common_args::CommonArgs;
 use crate::endpoint::Endpoint;
 use crate::limits::START_WAIT_MAX;
 use crate::wire::WireProtocol;
@@ -117,6 +118,24 @@ impl ServerProcess {
 }
 
 impl ServerConfig {
+    /// A server without S3, scripts and cluster, as the arguments say, with its data and log in `scratch`.
+    ///
+    /// # Errors
+    ///
+    /// When there is no binary.
+    pub(crate) fn of(args: &CommonArgs, scratch: &Path, name: &str) -> Result<Self> {
+        Ok(Self {
+            binary: args.binary()?,
+            engine: args.engine.clone(),
+            durability: args.durability.clone(),
+            s3: None,
+            js_dir: None,
+            cluster: None,
+            data: scratch.join(format!("data-{name}")),
+            log: scratch.join(format!("log-{name}")),
+        })
+    }
+
     /// Whether its data survives its process.
     pub(crate) fn is_persistent(&self) -> bool {
         self.engine.as_deref() != Some("memory")

@@ -92,14 +92,9 @@ pub(crate) async fn run(args: CommonArgs) -> Result<ExitCode> {
 
 fn config(args: &CommonArgs, cluster: &GatewayCluster, scratch: &Path, which: u8) -> Result<ServerConfig> {
     Ok(ServerConfig {
-        binary: args.binary()?,
-        engine: args.engine.clone(),
         durability: None,
-        s3: None,
-        js_dir: None,
         cluster: Some((cluster.clone(), which)),
-        data: scratch.canonicalize()?.join(format!("gateway-{which}")),
-        log: scratch.canonicalize()?.join(format!("log-{which}")),
+        ..ServerConfig::of(args, &scratch.canonicalize()?, &format!("gateway-{which}"))?
     })
 }
 

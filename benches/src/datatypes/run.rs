@@ -99,7 +99,7 @@ impl DatatypesRun {
             if !options.only.is_empty() && !options.only.contains(&section) {
                 continue;
             }
-            let config = self.config(options, &format!("{section:?}").to_lowercase())?;
+            let config = ServerConfig::of(&options.args, &self.scratch, &format!("{section:?}").to_lowercase())?;
             let (log, data) = (config.log.clone(), config.data.clone());
             let done = match section {
                 DatatypesSection::Whole => self.whole(config).await,
@@ -124,19 +124,6 @@ impl DatatypesRun {
             _ => self.hlls(&target).await?,
         }
         server.stop()
-    }
-
-    fn config(&self, options: &DatatypesBenchArgs, name: &str) -> Result<ServerConfig> {
-        Ok(ServerConfig {
-            binary: options.args.binary()?,
-            engine: options.args.engine.clone(),
-            durability: options.args.durability.clone(),
-            s3: None,
-            js_dir: None,
-            cluster: None,
-            data: self.scratch.join(format!("data-{name}")),
-            log: self.scratch.join(format!("log-{name}")),
-        })
     }
 }
 

@@ -129,16 +129,8 @@ impl PbRun {
     }
 
     fn config(&self, options: &PbBenchArgs, name: &str) -> Result<ServerConfig> {
-        Ok(ServerConfig {
-            binary: options.args.binary()?,
-            engine: options.args.engine.clone(),
-            durability: options.args.durability.clone(),
-            s3: (name == "s3").then(s3::own_account),
-            js_dir: None,
-            cluster: None,
-            data: self.scratch.join(format!("data-{name}")),
-            log: self.scratch.join(format!("log-{name}")),
-        })
+        let s3 = (name == "s3").then(s3::own_account);
+        Ok(ServerConfig { s3, ..ServerConfig::of(&options.args, &self.scratch, name)? })
     }
 
     /// Measures a section on a fresh server, beside a fresh Redis.

@@ -1,6 +1,6 @@
 //! A run of `query`: its sections, their servers, its report.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
@@ -141,17 +141,8 @@ impl QueryBenchRun {
         Ok(())
     }
 
-    fn config(&self, options: &QueryBenchArgs, js_dir: &std::path::Path, name: &str) -> Result<ServerConfig> {
-        Ok(ServerConfig {
-            binary: options.args.binary()?,
-            engine: options.args.engine.clone(),
-            durability: options.args.durability.clone(),
-            s3: None,
-            js_dir: Some(js_dir.to_owned()),
-            cluster: None,
-            data: self.scratch.join(format!("data-{name}")),
-            log: self.scratch.join(format!("log-{name}")),
-        })
+    fn config(&self, options: &QueryBenchArgs, js_dir: &Path, name: &str) -> Result<ServerConfig> {
+        Ok(ServerConfig { js_dir: Some(js_dir.to_owned()), ..ServerConfig::of(&options.args, &self.scratch, name)? })
     }
 }
 

@@ -130,20 +130,12 @@ impl S3Run {
     }
 
     fn config(&self, options: &S3BenchArgs, section: BenchSection) -> Result<ServerConfig> {
+        let config = ServerConfig::of(&options.args, &self.scratch, &section.name())?;
         let durability = match section {
             BenchSection::Listing => Some("buffered".to_owned()),
-            _ => options.args.durability.clone(),
+            _ => config.durability,
         };
-        Ok(ServerConfig {
-            binary: options.args.binary()?,
-            engine: options.args.engine.clone(),
-            durability,
-            s3: Some(own_account()),
-            js_dir: None,
-            cluster: None,
-            data: self.scratch.join(format!("data-{}", section.name())),
-            log: self.scratch.join(format!("log-{}", section.name())),
-        })
+        Ok(ServerConfig { durability, s3: Some(own_account()), ..config })
     }
 
     fn subject(&self, endpoint: Endpoint, account: S3Account, pid: Option<u32>) -> S3Subject {
