@@ -172,7 +172,7 @@ impl Kv {
 
     /// The current stamp of the head.
     async fn read_head_stamp(&self, partition: &Partition, replicas: ReplicaPlan) -> Result<Option<Timestamp>> {
-        Ok(self.read_rows(partition, &replicas.options).await?.first().map(|row| row.stamp))
+        Ok(self.core.read_rows(partition, &replicas.options).await?.first().map(|row| row.stamp))
     }
 
     /// Resolves a lost answer: the head tells whether it holds this write. Readers see the head before its sync, and the

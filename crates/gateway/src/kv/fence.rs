@@ -97,7 +97,7 @@ impl Kv {
     /// Blobs that the rows of a partition name.
     async fn blobs_named_in(&self, partition: &Partition, level: ConsistencyLevel) -> Result<HashSet<BlobId>> {
         let mut named = HashSet::new();
-        for row in self.read_rows(partition, &internal_options(level)).await? {
+        for row in self.core.read_rows(partition, &internal_options(level)).await? {
             // A row that cannot be read may name any blob: the error keeps them all.
             let row = ObjectRow::decode(row.value).map_err(|error| Error::Damaged(error.to_string()))?;
             if let KvBody::Blob(blob) = row.content.body {

@@ -6,7 +6,7 @@ use larder_model::address::Address;
 use larder_model::causality::{ConflictPolicy, KeyVersions, KeyWrite, Sibling};
 use larder_model::content::{BlobRef, KvBody, KvContent};
 use larder_model::rows::Row;
-use larder_store::{CallOptions, ConsistencyLevel, Kind, Partition, ReadQuery, RowPage, Stopped};
+use larder_store::{ConsistencyLevel, Kind, Partition, ReadQuery, RowPage, Stopped};
 
 use super::request_plan::{ReplicaPlan, RequestPlan};
 use super::{FetchedObject, KvDeleteOutcome, KvGet, Quorums};
@@ -187,15 +187,6 @@ impl Kv {
             }
             self.core.metrics.count_event(Event::ReadDowngraded);
         }
-    }
-
-    /// Reads all rows of a key's partition at one level.
-    pub(crate) async fn read_rows(
-        &self,
-        partition: &Partition,
-        options: &CallOptions,
-    ) -> larder_store::Result<Vec<Row>> {
-        self.core.read_rows(partition, options).await
     }
 
     /// Opens the bodies; `None` when the only one was removed after its row was read. Of several, large ones are opened one by

@@ -92,7 +92,7 @@ impl<P: FnMut(&IndexCheck) + Send> CheckRun<'_, P> {
         let Some(address) = partition.object_address() else { return Ok(()) };
         let partition = Partition { copies: self.kv.catalogue.copies(&address.bucket), ..partition };
         self.counts.keys += 1;
-        for row in self.kv.read_rows(&partition, &quorum()).await? {
+        for row in self.kv.core.read_rows(&partition, &quorum()).await? {
             let content = ObjectRow::decode(row.value.clone()).map_err(damaged)?.content;
             for (field, term) in indexed_terms(&content.terms) {
                 self.counts.terms += 1;

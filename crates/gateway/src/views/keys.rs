@@ -136,7 +136,7 @@ impl Kv {
         for key in names {
             let address = Address { bucket: bucket.clone(), key };
             let partition = Partition::object(&address, checked.consistent, self.catalogue.copies(bucket));
-            let rows = self.read_rows(&partition, options).await?;
+            let rows = self.core.read_rows(&partition, options).await?;
             let versions = KeyVersions::of(rows, ConflictPolicy::Newest).map_err(|error| damaged(&error))?;
             if !versions.siblings.is_empty() {
                 existing.push(address.key);
@@ -196,6 +196,7 @@ impl Kv {
         // Race: entries are read before rows, so a row that arrives in between is found and keeps its entry.
         let options = CallOptions { level: options.level.max(ConsistencyLevel::Quorum), ..*options };
         let rows = self
+            .core
             .read_rows(&Partition::object(address, false, self.catalogue.copies(&address.bucket)), &options)
             .await?;
         let stands = |entry: &Row| rows.iter().any(|row| view_row_name(&address.key, &row.name) == entry.name);
