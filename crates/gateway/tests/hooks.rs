@@ -253,6 +253,20 @@ impl ByteStream for SlowBody {
     }
 }
 
+/// A body of large pieces.
+struct LargeBody {
+    left: u8,
+    piece: Bytes,
+}
+
+#[async_trait]
+impl ByteStream for LargeBody {
+    async fn next(&mut self) -> Option<std::result::Result<Bytes, BodyError>> {
+        self.left = self.left.checked_sub(1)?;
+        Some(Ok(self.piece.clone()))
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_body_that_arrives_slower_than_the_timeout_is_hooked_and_written() {
     let hooked = HookedGateway::start().await;
@@ -260,6 +274,41 @@ async fn a_body_that_arrives_slower_than_the_timeout_is_hooked_and_written() {
     hooked.set(&address, json!({"precommit": ["slow"]})).await;
     let upload = PutBody::Stream { stream: Box::new(SlowBody { left: 5 }), length: Some(5) };
     hooked.gateway.kv.put(put_of(&address, upload)).await.unwrap();
+    assert!(hooked.has(&address).await);
+}
+
+/// Bodies of unknown length that stall keep what arrived of them, and not the most that they may have.
+#[tokio::test(start_paused = true)]
+async fn no_put_waits_for_the_stalled_bodies_of_others() {
+    let hooked = HookedGateway::start().await;
+    let address = address("default", "k");
+    hooked.set(&address, json!({"precommit": ["accept"]})).await;
+    let stalled = (0..60).map(|_| {
+        let (gateway, address) = (hooked.gateway.clone(), address.clone());
+        let upload = PutBody::Stream { stream: Box::new(SlowBody { left: 100 }), length: None };
+        tokio::spawn(async move { gateway.kv.put(put_of(&address, upload)).await.map(drop) })
+    });
+    let stalled: Vec<_> = stalled.collect();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let begun = tokio::time::Instant::now();
+    hooked.gateway.kv.put(put_of(&address, PutBody::Bytes("v".into()))).await.unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    stalled.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_without_a_length_that_is_too_large_is_refused() {
+    let hooked = HookedGateway::start().await;
+    let address = address("default", "k");
+    hooked.set(&address, json!({"precommit": ["accept"]})).await;
+    let piece = Bytes::from(vec![b'x'; 1 << 20]);
+    for (pieces, length) in [(9, None), (9, Some(9 << 20))] {
+        let stream = Box::new(LargeBody { left: pieces, piece: piece.clone() });
+        let refused = hooked.gateway.kv.put(put_of(&address, PutBody::Stream { stream, length })).await;
+        assert!(matches!(refused, Err(Error::TooLarge { .. })), "{:?}", refused.err());
+    }
+    let stream = Box::new(LargeBody { left: 8, piece });
+    hooked.gateway.kv.put(put_of(&address, PutBody::Stream { stream, length: None })).await.unwrap();
     assert!(hooked.has(&address).await);
 }
 

@@ -14,11 +14,13 @@ mod precommit;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::{Bytes, BytesMut};
 use larder_model::props::Hook;
 use larder_store::RateLimitedLog;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
+use crate::body::{ByteStream, next};
 use crate::gateway_core::GatewayCore;
 use crate::{Error, Result};
 
@@ -68,27 +70,46 @@ impl CommitHooks {
         Self { core, held, postcommit: Arc::new(Semaphore::new(POSTCOMMIT_MAX)), postcommit_bytes }
     }
 
-    /// Waits for memory for a body; one of unknown length takes the most that it may have.
+    /// Waits for memory for a body of this length.
     ///
     /// # Errors
     /// [`Error::TooLarge`]; [`Error::Overloaded`] when there is none before the deadline.
-    pub(crate) async fn hold(&self, length: Option<u64>, deadline: Instant) -> Result<HookMemory> {
-        let bytes = length.unwrap_or(HOOKED_BYTES_MAX);
-        if bytes > HOOKED_BYTES_MAX {
-            return Err(Error::TooLarge { bytes, max: HOOKED_BYTES_MAX });
-        }
+    pub(crate) async fn hold(&self, bytes: u64, deadline: Instant) -> Result<HookMemory> {
+        check_length(bytes)?;
         let units = units_of(HELD_COPIES * bytes);
         let held = timeout_at(deadline, Arc::clone(&self.held).acquire_many_owned(units)).await;
         held.ok().and_then(std::result::Result::ok).ok_or(Error::Overloaded { retry_after: 1 })
     }
 
-    /// Takes memory for a body that hooks made larger than the copies that were held.
+    /// Receives a body. It takes memory as it arrives, so one that stalls keeps what it sent.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`], [`Error::Overloaded`], and a body that breaks off.
+    pub(crate) async fn receive(
+        &self,
+        stream: &mut dyn ByteStream,
+        length: Option<u64>,
+        deadline: Instant,
+    ) -> Result<(Bytes, HookMemory)> {
+        check_length(length.unwrap_or(0))?;
+        let mut memory = self.hold(0, deadline).await?;
+        let mut body = BytesMut::new();
+        while let Some(piece) = next(stream).await? {
+            body.extend_from_slice(&piece);
+            let bytes = body.len() as u64;
+            check_length(bytes)?;
+            self.hold_more(&mut memory, HELD_COPIES * bytes)?;
+        }
+        Ok((body.freeze(), memory))
+    }
+
+    /// Takes memory up to so many bytes.
     ///
     /// # Errors
     /// [`Error::Overloaded`] at once: a request that holds memory must not wait for more.
-    pub(crate) fn hold_grown(&self, memory: &mut HookMemory, bytes: usize) -> Result<()> {
+    pub(crate) fn hold_more(&self, memory: &mut HookMemory, bytes: u64) -> Result<()> {
         let held = u32::try_from(memory.num_permits()).unwrap_or(u32::MAX);
-        let more = Arc::clone(&self.held).try_acquire_many_owned(units_of(bytes as u64).saturating_sub(held));
+        let more = Arc::clone(&self.held).try_acquire_many_owned(units_of(bytes).saturating_sub(held));
         memory.merge(more.map_err(|_| Error::Overloaded { retry_after: 1 })?);
         Ok(())
     }
@@ -111,6 +132,10 @@ impl CommitHooks {
             tracing::warn!(hook, ?bucket, ?key, failure, left_out, "commit hook failed: {consequence}");
         }
     }
+}
+
+fn check_length(bytes: u64) -> Result<()> {
+    if bytes > HOOKED_BYTES_MAX { Err(Error::TooLarge { bytes, max: HOOKED_BYTES_MAX }) } else { Ok(()) }
 }
 
 /// Permits for this many bytes.

@@ -8,8 +8,8 @@ use tokio::time::Instant;
 
 use super::request_plan::{ReplicaPlan, RequestPlan};
 use super::{FetchedObject, KvDelete, KvPut};
-use crate::body::{PutBody, collect};
-use crate::hooks::{BucketHooks, HOOKED_BYTES_MAX, HookMemory, HookedObject, HookedWrite};
+use crate::body::PutBody;
+use crate::hooks::{BucketHooks, HookMemory, HookedObject, HookedWrite};
 use crate::kv::Kv;
 use crate::{Error, Feature, Result};
 
@@ -29,7 +29,7 @@ impl Kv {
         }
     }
 
-    /// Writes an object between its hooks. The body is in memory meanwhile, [`HOOKED_BYTES_MAX`] at most.
+    /// Writes an object between its hooks. The body is in memory, 8 MiB at most.
     pub(super) async fn put_with_hooks(
         &self,
         request: KvPut,
@@ -50,7 +50,8 @@ impl Kv {
             modified: self.core.now(),
         };
         self.hooks.before(&hooks.precommit, &mut object, plan.deadline).await?;
-        self.hooks.hold_grown(&mut memory, object.body().len())?;
+        // Hooks may have made it larger than the copies that are held.
+        self.hooks.hold_more(&mut memory, object.body().len() as u64)?;
         let put = KvPut {
             address: object.address.clone(),
             context,
@@ -65,7 +66,7 @@ impl Kv {
     /// Runs the precommit hooks of a delete, which see the object with `X-Riak-Deleted`.
     pub(super) async fn hooks_before_delete(&self, request: &KvDelete, plan: &RequestPlan) -> Result<HookedWrite> {
         let hooks = self.hooks_of(&request.address.bucket);
-        let memory = self.hooks.hold(Some(0), plan.deadline).await?;
+        let memory = self.hooks.hold(0, plan.deadline).await?;
         let mut object = HookedObject {
             address: request.address.clone(),
             context: request.context.clone().unwrap_or_default(),
@@ -89,16 +90,10 @@ impl Kv {
     async fn hold_body(&self, upload: PutBody, plan: &RequestPlan) -> Result<(Bytes, HookMemory)> {
         match upload {
             PutBody::Bytes(bytes) => {
-                let memory = self.hooks.hold(Some(bytes.len() as u64), plan.deadline).await?;
+                let memory = self.hooks.hold(bytes.len() as u64, plan.deadline).await?;
                 Ok((bytes, memory))
             }
-            PutBody::Stream { mut stream, length } => {
-                let memory = self.hooks.hold(length, plan.deadline).await?;
-                let max = length.unwrap_or(HOOKED_BYTES_MAX);
-                let body = collect(stream.as_mut(), usize::try_from(max).unwrap_or(usize::MAX)).await?;
-                let bytes = body.len() as u64;
-                if bytes > max { Err(Error::TooLarge { bytes, max: HOOKED_BYTES_MAX }) } else { Ok((body, memory)) }
-            }
+            PutBody::Stream { mut stream, length } => self.hooks.receive(stream.as_mut(), length, plan.deadline).await,
         }
     }
 }
