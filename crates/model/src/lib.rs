@@ -25,6 +25,7 @@ pub mod keyspace;
 pub mod limits;
 pub mod links;
 pub mod mapreduce;
+pub mod object_json;
 pub mod objects;
 pub mod props;
 pub mod rows;

@@ -1,19 +1,18 @@
-//! The object as commit hooks see it: the JSON that Riak gave to its JavaScript hooks.
-//!
-//! ```text
-//! {"bucket":B,"key":K,"vclock":BASE64,"values":[{"metadata":{...},"data":TEXT}]}   and "bucket_type" beside other types than default
-//! metadata: "content-type", "charset", "content-encoding", "Links": [[B,K,TAG]], "index": {FIELD: VALUE or [VALUES]},
-//!           "X-Riak-Meta": {NAME: VALUE}, "X-Riak-Last-Modified", and for deletes "X-Riak-Deleted": "true"
-//! ```
+//! The object as commit hooks see it: the [JSON](larder_model::object_json) that Riak gave to its JavaScript hooks, with
+//! `"X-Riak-Deleted": "true"` among the metadata of a delete.
 
 use bytes::Bytes;
 use larder_model::Timestamp;
 use larder_model::address::Address;
 use larder_model::content::{KvBody, KvContent, Link, Term};
+use larder_model::object_json::{ObjectJson, http_date};
 use larder_model::terms;
 use serde_json::{Map, Value, json};
 
 use super::HOOKED_BYTES_MAX;
+
+/// A hook hands the object back.
+const FORM: ObjectJson = ObjectJson::Exact;
 
 /// An object on its way into the store, or a delete.
 #[derive(Debug, Clone)]
@@ -43,50 +42,23 @@ impl HookedObject {
     /// # Errors
     /// The part that is not UTF-8, which JSON cannot hold.
     pub(crate) fn to_json(&self) -> Result<Value, String> {
-        let bucket = &self.address.bucket;
-        let mut object = Map::new();
-        if !bucket.is_default_type() {
-            object.insert("bucket_type".into(), text("bucket type", &bucket.bucket_type)?);
-        }
-        object.insert("bucket".into(), text("bucket", &bucket.bucket)?);
-        object.insert("key".into(), text("key", &self.address.key)?);
-        object.insert("vclock".into(), base64_of(&self.context).into());
-        let value = json!({ "metadata": self.metadata()?, "data": text("value", self.body())? });
-        object.insert("values".into(), json!([value]));
-        Ok(object.into())
+        let value = json!({ "metadata": self.metadata()?, "data": FORM.text("value", self.body())? });
+        FORM.object(&self.address, &self.context, vec![value])
     }
 
-    fn metadata(&self) -> Result<Map<String, Value>, String> {
+    fn metadata(&self) -> Result<Value, String> {
         let content = &self.content;
         let mut metadata = Map::new();
-        for (name, value) in self.headers() {
-            if let Some(value) = value {
-                metadata.insert(name.into(), text(name, value)?);
-            }
-        }
+        FORM.add_headers(content, &mut metadata)?;
         metadata.insert("X-Riak-Last-Modified".into(), http_date(self.modified).into());
         if self.is_delete {
             metadata.insert("X-Riak-Deleted".into(), "true".into());
-            return Ok(metadata);
+            return Ok(metadata.into());
         }
-        let links: Result<Vec<_>, String> = content.links.iter().map(link_json).collect();
-        metadata.insert("Links".into(), links?.into());
-        let mut index = Map::new();
-        for Term { field, value } in &content.terms {
-            append(&mut index, text_of("index", field)?, term_json(field, value)?);
-        }
-        metadata.insert("index".into(), index.into());
-        let mut meta = Map::new();
-        for (name, value) in &content.meta {
-            meta.insert(text_of("metadata", name)?, text("metadata", value)?);
-        }
-        metadata.insert("X-Riak-Meta".into(), meta.into());
-        Ok(metadata)
-    }
-
-    fn headers(&self) -> [(&'static str, &Option<Bytes>); 3] {
-        let KvContent { content_type, charset, encoding, .. } = &self.content;
-        [("content-type", content_type), ("charset", charset), ("content-encoding", encoding)]
+        metadata.insert("Links".into(), FORM.links(&content.links)?);
+        metadata.insert("index".into(), FORM.index(&content.terms)?);
+        metadata.insert("X-Riak-Meta".into(), FORM.user_metadata(content)?);
+        Ok(metadata.into())
     }
 
     /// Takes over the value that a hook returned. Parts that it left as they were `sent` keep their bytes.
@@ -150,18 +122,6 @@ impl HookedObject {
     }
 }
 
-fn text(what: &str, bytes: &[u8]) -> Result<Value, String> {
-    text_of(what, bytes).map(Value::from)
-}
-
-fn text_of(what: &str, bytes: &[u8]) -> Result<String, String> {
-    std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| format!("the {what} is not UTF-8"))
-}
-
-fn link_json(link: &Link) -> Result<Value, String> {
-    Ok(json!([text("link", &link.bucket)?, text("link", &link.key)?, text("link", &link.tag)?]))
-}
-
 fn link_of(json: &Value) -> Result<Link, String> {
     let parts: Option<Vec<_>> = json.as_array().map(|parts| parts.iter().filter_map(Value::as_str).collect());
     match parts.as_deref() {
@@ -171,16 +131,6 @@ fn link_of(json: &Value) -> Result<Link, String> {
         }
         _ => Err("a link is not [BUCKET, KEY, TAG]".into()),
     }
-}
-
-/// The greatest integer that JavaScript holds exactly.
-const EXACT_MAX: u64 = (1 << 53) - 1;
-
-/// A term as Riak shows it: integers as numbers. Those that JavaScript would round are text, which a hook hands on unchanged.
-fn term_json(field: &[u8], value: &[u8]) -> Result<Value, String> {
-    let value = text_of("index", value)?;
-    let number = value.parse::<i64>().ok().filter(|number| number.unsigned_abs() <= EXACT_MAX);
-    Ok(number.filter(|_| field.ends_with(b"_int")).map_or_else(|| value.into(), Value::from))
 }
 
 fn terms_of(index: Option<&Map<String, Value>>) -> Result<Vec<Term>, String> {
@@ -198,15 +148,6 @@ fn terms_of(index: Option<&Map<String, Value>>) -> Result<Vec<Term>, String> {
         }
     }
     Ok(found)
-}
-
-/// Adds a value to a member: the second makes it a list.
-fn append(object: &mut Map<String, Value>, name: String, value: Value) {
-    match object.get_mut(&name) {
-        None => drop(object.insert(name, value)),
-        Some(Value::Array(values)) => values.push(value),
-        Some(first) => *first = json!([first.take(), value]),
-    }
 }
 
 fn items(json: Option<&Value>) -> Result<&[Value], String> {
@@ -230,14 +171,6 @@ fn members<'a>(json: Option<&'a Value>, name: &str) -> Result<Option<&'a Map<Str
 fn header_of(name: &str, json: &Value) -> Result<Bytes, String> {
     let text = json.as_str().filter(|text| !text.chars().any(char::is_control));
     text.map(|text| Bytes::copy_from_slice(text.as_bytes())).ok_or_else(|| format!("{name} is no text for a header"))
-}
-
-fn http_date(time: Timestamp) -> String {
-    httpdate::fmt_http_date(std::time::UNIX_EPOCH + std::time::Duration::from_secs(time.as_secs()))
-}
-
-fn base64_of(bytes: &[u8]) -> String {
-    base64::Engine::encode(&base64::engine::general_purpose::STANDARD, bytes)
 }
 
 #[cfg(test)]

@@ -1,14 +1,12 @@
 //! The built-in functions of map phases, and the object that they see.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use super::js_values::is_loosely_equal;
 use super::value::{JobInput, JobValue, PhaseFailure, text};
 use crate::causality::Sibling;
-use crate::content::{KvContent, Term};
+use crate::object_json::{ObjectJson, http_date};
 
 /// A built-in function of a map phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,61 +100,28 @@ impl MapObject {
     /// The object in the form in which Riak passes it to JavaScript.
     #[must_use]
     pub fn json(&self) -> Value {
-        let address = &self.input.address;
-        let mut object = Map::new();
-        if !address.bucket.is_default_type() {
-            object.insert("bucket_type".into(), text(&address.bucket.bucket_type).into());
-        }
-        object.insert("bucket".into(), text(&address.bucket.bucket).into());
-        object.insert("key".into(), text(&address.key).into());
-        object.insert("vclock".into(), STANDARD.encode(&self.context).into());
-        let value = |(sibling, value): &(Sibling, Bytes)| json!({ "metadata": metadata(sibling), "data": text(value) });
-        object.insert("values".into(), self.values.iter().map(value).collect());
-        Value::Object(object)
+        let value = |(sibling, value): &(Sibling, Bytes)| {
+            Ok(json!({ "metadata": metadata(sibling)?, "data": FORM.text("value", value)? }))
+        };
+        let values = self.values.iter().map(value).collect::<Result<_, String>>();
+        // The form has no errors.
+        values.and_then(|values| FORM.object(&self.input.address, &self.context, values)).unwrap_or_default()
     }
 }
 
-fn metadata(sibling: &Sibling) -> Value {
-    let KvContent { content_type, charset, encoding, meta, links, terms, .. } = &sibling.content;
+/// Nothing of the object comes back from a job.
+const FORM: ObjectJson = ObjectJson::Shown;
+
+fn metadata(sibling: &Sibling) -> Result<Value, String> {
+    let content = &sibling.content;
     let mut members = Map::new();
     members.insert("X-Riak-VTag".into(), sibling.vtag().to_string().into());
-    for (name, value) in [("content-type", content_type), ("charset", charset), ("content-encoding", encoding)] {
-        if let Some(value) = value {
-            members.insert(name.into(), text(value).into());
-        }
-    }
-    let links: Vec<Value> =
-        links.iter().map(|link| json!([text(&link.bucket), text(&link.key), text(&link.tag)])).collect();
-    members.insert("Links".into(), links.into());
-    members.insert("index".into(), indexes(terms));
-    members.insert("X-Riak-Last-Modified".into(), http_date(sibling.modified().as_secs()).into());
-    let meta: Map<String, Value> = meta.iter().map(|(name, value)| (text(name), text(value).into())).collect();
-    members.insert("X-Riak-Meta".into(), meta.into());
-    Value::Object(members)
-}
-
-/// Each field once: its term, or the list of its terms.
-fn indexes(terms: &[Term]) -> Value {
-    let mut fields = Map::<String, Value>::new();
-    for Term { field, value } in terms {
-        let number = text(value).parse::<i64>().ok().filter(|_| field.ends_with(b"_int"));
-        let term = number.map_or_else(|| text(value).into(), Value::from);
-        match fields.get_mut(&text(field)) {
-            None => drop(fields.insert(text(field), term)),
-            Some(Value::Array(list)) => list.push(term),
-            Some(first) => *first = json!([first.clone(), term]),
-        }
-    }
-    Value::Object(fields)
-}
-
-/// A time as `Sat, 21 Nov 2026 11:32:21 GMT`.
-fn http_date(seconds: u64) -> String {
-    let form = time::macros::format_description!(
-        "[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] GMT"
-    );
-    let at = i64::try_from(seconds).ok().and_then(|seconds| time::OffsetDateTime::from_unix_timestamp(seconds).ok());
-    at.and_then(|at| at.format(form).ok()).unwrap_or_default()
+    FORM.add_headers(content, &mut members)?;
+    members.insert("Links".into(), FORM.links(&content.links)?);
+    members.insert("index".into(), FORM.index(&content.terms)?);
+    members.insert("X-Riak-Last-Modified".into(), http_date(sibling.modified()).into());
+    members.insert("X-Riak-Meta".into(), FORM.user_metadata(content)?);
+    Ok(members.into())
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 use super::*;
 use crate::address::{Address, BucketAddress};
 use crate::causality::{Dot, DotFlags, Slot};
-use crate::content::Link;
+use crate::content::{KvContent, Link, Term};
 use crate::{ActorId, Timestamp};
 
 fn object(values: &[&str]) -> MapObject {
