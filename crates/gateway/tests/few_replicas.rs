@@ -1,6 +1,8 @@
 //! Stores with too few replicas: an answer that is lost and cannot be looked up, and heartbeats that one replica alone takes.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
+mod ports;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
@@ -11,8 +13,7 @@ use larder_gateway::body::{BodyError, ByteStream, PutBody};
 use larder_gateway::kv::{KvPut, Quorums};
 use larder_gateway::objects::acl::AclChoice;
 use larder_gateway::objects::{Caller, Error as ObjectsError, Objects, ObjectsConfig};
-use larder_gateway::{Config, Error, Gateway, GatewayPorts};
-use larder_model::ActorId;
+use larder_gateway::{Config, Error, Gateway};
 use larder_model::address::{Address, BucketAddress};
 use larder_model::causality::Conditions;
 use larder_model::content::KvContent;
@@ -23,6 +24,8 @@ use larder_store::{
 };
 use larder_testkit::VirtualClock;
 use larder_testkit::hooked::{Hooked, MakeCall, StoreCall, StoreHook};
+
+use ports::ports_over;
 
 /// All replicas are up.
 const UP: u8 = 0;
@@ -76,17 +79,8 @@ impl StoreHook for FewReplicas {
 async fn gateway() -> (Arc<Gateway>, Arc<FewReplicas>) {
     let clock: Arc<dyn Clock> = Arc::new(VirtualClock::start());
     let store = Arc::new(FewReplicas { inner: MemoryStore::new(clock.clone()), state: AtomicU8::new(UP) });
-    let ports = GatewayPorts {
-        store: Arc::new(Hooked(store.clone())),
-        blobs: Arc::new(MemoryStore::new(clock.clone())),
-        clock,
-        actor: ActorId(7),
-        random: |bytes| bytes.fill(7),
-        engine: Arc::new("memory"),
-        scripts: None,
-    };
     let config = Config { single_process: false, ..Config::default() };
-    (Gateway::start(ports, config).await.unwrap(), store)
+    (Gateway::start(ports_over(Arc::new(Hooked(store.clone())), clock), config).await.unwrap(), store)
 }
 
 #[tokio::test(start_paused = true)]

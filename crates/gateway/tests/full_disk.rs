@@ -1,7 +1,8 @@
 //! A store that refuses writes like a full disk: first puts, then also deletes. Nothing of a refused write stays.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
-use larder_model::ActorId;
+mod ports;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
@@ -25,6 +26,8 @@ use larder_store::memory::MemoryStore;
 use larder_store::{Blobs, CallOptions, Clock, Error as StoreError, Kind, Purpose, Result, Store};
 use larder_testkit::VirtualClock;
 use larder_testkit::hooked::{Hooked, MakeCall, StoreCall, StoreHook};
+
+use ports::ports_over;
 
 /// Accepts all writes.
 const ROOM: u8 = 0;
@@ -86,15 +89,8 @@ impl FullDiskWorld {
     }
 
     async fn gateway(&self) -> Arc<Gateway> {
-        let ports = GatewayPorts {
-            store: Arc::new(Hooked(self.store.clone())),
-            blobs: self.blobs.clone(),
-            clock: self.clock.clone(),
-            actor: ActorId(7),
-            random: |bytes| bytes.fill(7),
-            engine: Arc::new("memory"),
-            scripts: None,
-        };
+        let ports = ports_over(Arc::new(Hooked(self.store.clone())), self.clock.clone());
+        let ports = GatewayPorts { blobs: self.blobs.clone(), ..ports };
         let config = Config { node: "alone".into(), single_process: true, ..Config::default() };
         Gateway::start(ports, config).await.expect("a gateway starts even on a full disk")
     }

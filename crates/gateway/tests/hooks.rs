@@ -1,6 +1,8 @@
 //! Commit hooks of a gateway in memory, over scripts and a store that the test controls.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
+mod ports;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -13,7 +15,6 @@ use larder_gateway::kv::{KvDelete, KvGet, KvPut, Quorums};
 use larder_gateway::{
     Config, Error, Feature, Gateway, GatewayPorts, PrecommitRefusal, ScriptCall, ScriptError, ScriptFunction, Scripts,
 };
-use larder_model::ActorId;
 use larder_model::address::{Address, BucketAddress};
 use larder_model::causality::Conditions;
 use larder_model::content::KvContent;
@@ -23,6 +24,8 @@ use larder_store::{CallOptions, Clock, Error as StoreError, Kind, Result, Store,
 use larder_testkit::VirtualClock;
 use larder_testkit::hooked::{Hooked, MakeCall, StoreCall, StoreHook};
 use serde_json::{Value, json};
+
+use ports::ports_over;
 
 /// A store in memory that counts the writes of objects, and may fail each read after one.
 struct WatchedStore {
@@ -122,15 +125,8 @@ impl HookedGateway {
             fails_reads_after_write: AtomicBool::new(false),
         });
         let scripts = Arc::new(FewScripts { store: Some(store.clone()), ..FewScripts::default() });
-        let ports = GatewayPorts {
-            store: Arc::new(Hooked(store.clone())),
-            blobs: Arc::new(MemoryStore::new(clock.clone())),
-            clock,
-            actor: ActorId(7),
-            random: |bytes| bytes.fill(7),
-            engine: Arc::new("memory"),
-            scripts: Some(scripts.clone()),
-        };
+        let ports = ports_over(Arc::new(Hooked(store.clone())), clock);
+        let ports = GatewayPorts { scripts: Some(scripts.clone()), ..ports };
         let gateway = Gateway::start(ports, Config { durable: false, ..Config::default() }).await.unwrap();
         Self { gateway, store, scripts }
     }

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
+mod ports;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -12,7 +14,6 @@ use larder_gateway::body::PutBody;
 use larder_gateway::kv::{KvPut, Quorums};
 use larder_gateway::mapreduce::{JobError, JobRun};
 use larder_gateway::{Config, Gateway, GatewayPorts, ScriptCall, ScriptError, ScriptFunction, Scripts};
-use larder_model::ActorId;
 use larder_model::address::{Address, BucketAddress};
 use larder_model::causality::Conditions;
 use larder_model::content::KvContent;
@@ -22,22 +23,16 @@ use larder_store::SystemClock;
 use larder_store::memory::MemoryStore;
 use serde_json::{Value, json};
 
+use ports::ports_over;
+
 const VALUE: &str = r#"{"map":{"language":"erlang","module":"riak_kv_mapreduce","function":"map_object_value"}}"#;
 const COUNT: &str = r#"{"reduce":{"language":"erlang","module":"riak_kv_mapreduce","function":"reduce_count_inputs"}}"#;
 const SORT: &str = r#"{"reduce":{"language":"erlang","module":"riak_kv_mapreduce","function":"reduce_sort"}}"#;
 
 async fn gateway(scripts: Option<Arc<dyn Scripts>>) -> Arc<Gateway> {
     let clock = Arc::new(SystemClock::default());
-    let store = Arc::new(MemoryStore::new(clock.clone()));
-    let ports = GatewayPorts {
-        random: |bytes| bytes.fill(7),
-        store: store.clone(),
-        blobs: store,
-        clock,
-        actor: ActorId(7),
-        engine: Arc::new("memory"),
-        scripts,
-    };
+    let ports = ports_over(Arc::new(MemoryStore::new(clock.clone())), clock);
+    let ports = GatewayPorts { scripts, ..ports };
     Gateway::start(ports, Config { durable: false, ..Config::default() }).await.unwrap()
 }
 
