@@ -30,6 +30,7 @@ pub mod objects;
 pub mod props;
 pub mod rows;
 pub mod terms;
+pub mod text;
 mod timestamp;
 
 pub use timestamp::{ActorId, Timestamp};

@@ -14,6 +14,7 @@ mod module_set;
 mod modules;
 mod pool;
 mod script_log;
+mod script_result;
 mod worker;
 mod worker_process;
 

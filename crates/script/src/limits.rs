@@ -49,9 +49,3 @@ pub(crate) const WAITING_BYTES_MAX: usize = 256 << 20;
 pub(crate) const THREAD_STACK: usize = 8 << 20;
 /// Address space of a worker beyond its heaps: buffers of frames, stacks, tables of the allocators.
 pub(crate) const ADDRESS_SPACE_EXTRA: u64 = 256 << 20;
-
-/// The beginning of a text, at most `max` bytes of it.
-pub(crate) fn bounded(text: &str, max: usize) -> &str {
-    let end = (0..=max.min(text.len())).rev().find(|&end| text.is_char_boundary(end));
-    &text[..end.unwrap_or(0)]
-}

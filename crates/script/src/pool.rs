@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use larder_gateway::{ScriptCall, ScriptError, ScriptFunction, Scripts};
+use larder_model::text::beginning;
 use larder_store::{Clock, RateLimitedLog};
 use parking_lot::{Mutex, RwLock};
 use serde::Serialize;
@@ -21,12 +22,11 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::frame::{self, FrameKind};
-use crate::limits::{
-    ERROR_BYTES_MAX, READY_TIMEOUT, START_TIMEOUT, ScriptLimits, VALUES_MAX, WAITING_BYTES_MAX, bounded,
-};
+use crate::limits::{ERROR_BYTES_MAX, READY_TIMEOUT, START_TIMEOUT, ScriptLimits, WAITING_BYTES_MAX};
 use crate::module_set::ModuleSet;
 use crate::modules::{fingerprint, read_modules};
 use crate::script_log::ScriptLog;
+use crate::script_result::parse_result;
 use crate::worker::CALL_HEAD_MAX;
 use crate::worker_process::{WorkerCommand, WorkerProcess};
 
@@ -34,8 +34,6 @@ use crate::worker_process::{WorkerCommand, WorkerProcess};
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 /// Bytes of one permit of waiting arguments.
 const WAITING_UNIT: usize = 1024;
-/// Most bytes of a result that is parsed on a thread of the runtime.
-const PARSED_AT_ONCE_MAX: usize = 256 << 10;
 /// Most bytes of a worker's first report.
 const REPORT_BYTES_MAX: usize = 16 << 20;
 
@@ -336,58 +334,6 @@ async fn watch(inner: Arc<PoolInner>, mut seen: Option<u64>) {
     }
 }
 
-/// Parses a result. A large one takes long, so it is parsed beside the threads of the runtime.
-async fn parse_result(json: Vec<u8>) -> Result<Value, ScriptError> {
-    let parse = |json: &[u8]| match values_in(json) > VALUES_MAX {
-        true => Err(ScriptError::TooLarge),
-        false => {
-            serde_json::from_slice(json).map_err(|error| ScriptError::Threw(format!("the result is not JSON: {error}")))
-        }
-    };
-    if json.len() <= PARSED_AT_ONCE_MAX {
-        return parse(&json);
-    }
-    tokio::task::spawn_blocking(move || parse(&json)).await.unwrap_or(Err(ScriptError::Crashed))
-}
-
-/// At least the number of values in a JSON text: each takes up to fifty times its text in memory.
-fn values_in(json: &[u8]) -> usize {
-    let (mut count, mut in_text, mut escaped) = (1, false, false);
-    for byte in json {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' => escaped = in_text,
-            b'"' => in_text = !in_text,
-            b',' | b'[' | b'{' | b':' if !in_text => count += 1,
-            _ => {}
-        }
-    }
-    count
-}
-
 fn shown(text: Vec<u8>) -> String {
-    bounded(&String::from_utf8_lossy(&text), ERROR_BYTES_MAX).to_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn values_are_counted_outside_of_texts() {
-        for (json, count) in
-            [("1", 1), ("[1,2,3]", 4), (r#"{"a":{"b":[]}}"#, 6), (r#"",[{:\\\",""#, 1), (r#"["\\",1]"#, 3)]
-        {
-            assert_eq!(values_in(json.as_bytes()), count, "{json}");
-        }
-    }
-
-    #[tokio::test]
-    async fn a_result_of_too_many_values_is_refused_before_it_takes_memory() {
-        let zeros = |count: usize| format!("[{}0]", "0,".repeat(count)).into_bytes();
-        assert_eq!(parse_result(zeros(VALUES_MAX)).await, Err(ScriptError::TooLarge));
-        assert!(parse_result(zeros(1000)).await.is_ok());
-        let text = format!("\"{}\"", ",".repeat(2 * VALUES_MAX)).into_bytes();
-        assert!(parse_result(text).await.is_ok());
-    }
+    beginning(&String::from_utf8_lossy(&text), ERROR_BYTES_MAX).to_owned()
 }

@@ -13,7 +13,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("store-cassandra", &["store", "model"]),
     ("transfer", &["store", "model"]),
     ("gateway", &["store", "model"]),
-    ("script", &["gateway", "store"]),
+    ("script", &["gateway", "model", "store"]),
     ("admission", &[]),
     ("http-edge", &["admission", "store"]),
     ("api-riak", &["admission", "gateway", "model", "http-edge"]),

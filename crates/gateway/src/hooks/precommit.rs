@@ -2,6 +2,7 @@
 
 use larder_model::erlang;
 use larder_model::props::{Hook, NativeHook};
+use larder_model::text::beginning;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -192,10 +193,9 @@ pub(super) fn refusal_in(returned: &Value) -> Option<PrecommitRefusal> {
     }
 }
 
-/// The beginning of a text, [`REASON_BYTES_MAX`] at most: it goes into an answer and into the log.
+/// A text for an answer and the log.
 fn bounded(mut text: String) -> String {
-    let end = (0..=REASON_BYTES_MAX.min(text.len())).rev().find(|&end| text.is_char_boundary(end));
-    text.truncate(end.unwrap_or(0));
+    text.truncate(beginning(&text, REASON_BYTES_MAX).len());
     text
 }
 

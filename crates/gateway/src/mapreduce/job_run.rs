@@ -3,22 +3,20 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
-use larder_model::address::{Address, BucketAddress, DEFAULT_TYPE};
+use larder_model::address::BucketAddress;
 use larder_model::limits::{JOB_CHUNK_BYTES, JOB_CHUNK_INPUTS, JOB_HELD_BYTES_MAX};
-use larder_model::links::LinkFilter;
 use larder_model::mapreduce::inputs::JobInputs;
-use larder_model::mapreduce::phase::{JobPhase, PhaseFunction, PhaseScript};
-use larder_model::mapreduce::refusal::PhaseRefusal;
-use larder_model::mapreduce::{Job, JobInput, JobValue, MapFunction, MapObject, PhaseFailure, Reducer};
-use serde_json::{Value, json};
+use larder_model::mapreduce::phase::{JobPhase, PhaseFunction};
+use larder_model::mapreduce::{Job, JobInput, JobValue, MapObject, PhaseFailure};
+use serde_json::json;
 use tokio::time::{Instant, timeout_at};
 
 use super::error::JobError;
 use super::input_source::InputSource;
 use super::object_reader::{READS_AT_ONCE, read};
 use super::running_jobs::JobTicket;
+use super::running_phase::{PhaseWork, RunningPhase};
 use super::script_phase::LoadedScript;
 use crate::{AdmissionGuard, Gateway, Scripts};
 
@@ -50,25 +48,6 @@ struct WaitingValues {
     phase: usize,
     values: VecDeque<JobValue>,
     bytes: usize,
-}
-
-struct RunningPhase {
-    keep: bool,
-    work: PhaseWork,
-}
-
-enum PhaseWork {
-    Map(MapFunction, Option<Value>),
-    Link(LinkFilter),
-    Reduce(Reducer),
-    MapScript(LoadedScript, Arc<dyn Scripts>),
-    ReduceScript {
-        script: LoadedScript,
-        scripts: Arc<dyn Scripts>,
-        values: Vec<JobValue>,
-        reduced: usize,
-        bytes: usize,
-    },
 }
 
 impl JobRun {
@@ -293,111 +272,6 @@ fn linked(link: &larder_model::content::Link) -> JobValue {
     match crate::links::target_of(link) {
         Some(address) => JobValue::Key(JobInput { address, key_data: Some(text(&link.tag).into()) }),
         None => JobValue::Json(json!([text(&link.bucket), text(&link.key), text(&link.tag)])),
-    }
-}
-
-impl RunningPhase {
-    async fn of(gateway: &Gateway, at: usize, phase: JobPhase, deadline: Instant) -> Result<Self, JobError> {
-        let JobPhase { keep, arg, function } = phase;
-        let work = match function {
-            PhaseFunction::Map(function) => PhaseWork::Map(function, arg),
-            PhaseFunction::Link(filter) => PhaseWork::Link(filter),
-            PhaseFunction::Reduce(function) => PhaseWork::Reduce(Reducer::new(function, arg)),
-            PhaseFunction::MapScript(script) => {
-                let (script, scripts) = load_script(gateway, at, script, arg, deadline).await?;
-                PhaseWork::MapScript(script, scripts)
-            }
-            PhaseFunction::ReduceScript(script) => {
-                let (script, scripts) = load_script(gateway, at, script, arg, deadline).await?;
-                PhaseWork::ReduceScript { script, scripts, values: Vec::new(), reduced: 0, bytes: 0 }
-            }
-        };
-        Ok(Self { keep, work })
-    }
-}
-
-/// The script of a phase, and the engine that runs it.
-async fn load_script(
-    gateway: &Gateway,
-    phase: usize,
-    script: PhaseScript,
-    arg: Option<Value>,
-    deadline: Instant,
-) -> Result<(LoadedScript, Arc<dyn Scripts>), JobError> {
-    let refused = |error: String| JobError::Phase(PhaseRefusal { phase, error });
-    let Some(scripts) = gateway.core.ports.scripts.clone() else {
-        return Err(refused("JavaScript is not available here: only the built-in functions of Riak are".into()));
-    };
-    if let PhaseScript::Named(name) = &script
-        && scripts.has_function(name) == Some(false)
-    {
-        return Err(refused(format!("no script function is named {name}")));
-    }
-    let source = match &script {
-        PhaseScript::Stored(bucket, key) => Some(
-            read_source(gateway, (bucket, key), deadline)
-                .await?
-                .ok_or_else(|| refused(format!("there is no object {bucket}/{key} with the source of the function")))?,
-        ),
-        PhaseScript::Named(_) | PhaseScript::Source(_) => None,
-    };
-    Ok((LoadedScript::of(&script, source, arg).map_err(refused)?, scripts))
-}
-
-/// The value of an object, as source; `None`: there is no such object.
-async fn read_source(
-    gateway: &Gateway,
-    (bucket, key): (&str, &str),
-    deadline: Instant,
-) -> Result<Option<String>, JobError> {
-    let bucket = BucketAddress::new(Bytes::from_static(DEFAULT_TYPE), bucket.to_owned().into());
-    let address = bucket.and_then(|bucket| Address::new(bucket, key.to_owned().into())).map_err(crate::Error::from)?;
-    let object = read(&gateway.kv, JobInput::of(address), true, deadline).await?.load().await?;
-    Ok(object.values.first().map(|(_, value)| String::from_utf8_lossy(value).into_owned()))
-}
-
-impl PhaseWork {
-    /// Bytes of memory that its values take.
-    fn bytes(&self) -> usize {
-        match self {
-            Self::Reduce(reducer) => reducer.bytes(),
-            Self::ReduceScript { bytes, .. } => *bytes,
-            Self::Map(..) | Self::Link(_) | Self::MapScript(..) => 0,
-        }
-    }
-
-    /// Takes more values, and calls the function when they are enough.
-    async fn push_to_script(
-        &mut self,
-        more: Vec<JobValue>,
-        deadline: Instant,
-    ) -> Result<(), super::script_phase::ScriptPhaseError> {
-        let Self::ReduceScript { script, scripts, values, reduced, bytes } = self else { return Ok(()) };
-        for value in more {
-            *bytes += value.bytes();
-            values.push(value);
-            if script.reduce_values().is_some_and(|size| values.len() >= size.saturating_add(*reduced)) {
-                *values = script.reduce(scripts.as_ref(), std::mem::take(values), deadline).await?;
-                *reduced = values.len();
-                *bytes = values.iter().map(JobValue::bytes).sum();
-            }
-        }
-        Ok(())
-    }
-
-    /// The result, at the end of all values.
-    async fn finish_script(
-        &mut self,
-        deadline: Instant,
-    ) -> Result<Vec<JobValue>, super::script_phase::ScriptPhaseError> {
-        let Self::ReduceScript { script, scripts, values, reduced, bytes } = self else { return Ok(Vec::new()) };
-        *bytes = 0;
-        let values = std::mem::take(values);
-        // The function ran after the last value already, or once for none.
-        if *reduced > 0 && values.len() == *reduced {
-            return Ok(values);
-        }
-        script.reduce(scripts.as_ref(), values, deadline).await
     }
 }
 

@@ -14,6 +14,7 @@ mod input_source;
 mod job_run;
 mod object_reader;
 mod running_jobs;
+mod running_phase;
 mod script_phase;
 
 pub use error::JobError;

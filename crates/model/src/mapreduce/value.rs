@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::address::Address;
+use crate::text::beginning;
 
 /// Bytes of memory that a value takes besides its texts.
 const VALUE_BYTES: usize = 96;
@@ -44,8 +45,7 @@ impl PhaseFailure {
     pub fn new(error: impl Into<String>, input: &Value) -> Self {
         let mut text = input.to_string();
         if text.len() > SHOWN_BYTES {
-            let end = (0..=SHOWN_BYTES).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
-            text.truncate(end);
+            text.truncate(beginning(&text, SHOWN_BYTES).len());
             text.push_str("...");
         }
         Self { error: error.into(), input: Some(text) }

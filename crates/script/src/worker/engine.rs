@@ -11,8 +11,9 @@ use rquickjs::{CatchResultExt, CaughtError, Context, Ctx, Function, Object, Pers
 use super::schema::schema_fault;
 use super::{LoadedModules, WorkerSetup};
 use crate::frame::{self, FrameKind};
-use crate::limits::{CALLS_PER_CONTEXT, ERROR_BYTES_MAX, FUNCTIONS_MAX, LOG_LINE_BYTES_MAX, LOG_LINES_MAX, bounded};
+use crate::limits::{CALLS_PER_CONTEXT, ERROR_BYTES_MAX, FUNCTIONS_MAX, LOG_LINE_BYTES_MAX, LOG_LINES_MAX};
 use crate::modules::JsModule;
+use larder_model::text::beginning;
 
 /// Without `Performance`: a script has no clock. Without `DOMException`, which no script for Riak knows.
 type Intrinsics = (
@@ -264,7 +265,7 @@ fn text_of(error: &CaughtError<'_>) -> (String, bool) {
             let text = |name| object.get::<_, Option<String>>(name).ok().flatten().unwrap_or_default();
             let (name, message) = (text("name"), text("message"));
             let line = if message.is_empty() { name.clone() } else { format!("{name}: {message}") };
-            (bounded(&line, ERROR_BYTES_MAX).to_owned(), name == "InternalError")
+            (beginning(&line, ERROR_BYTES_MAX).to_owned(), name == "InternalError")
         }
         CaughtError::Value(value) if value.is_null() => {
             ("null, which the engine throws when its memory is full".into(), true)
@@ -273,7 +274,7 @@ fn text_of(error: &CaughtError<'_>) -> (String, bool) {
             let json = value.ctx().json_stringify(value.clone()).ok().flatten().and_then(|json| json.to_string().ok());
             let text = value.as_string().and_then(|text| text.to_string().ok()).or(json);
             let text = text.unwrap_or_else(|| "a value without a text".into());
-            (bounded(&text, ERROR_BYTES_MAX).to_owned(), false)
+            (beginning(&text, ERROR_BYTES_MAX).to_owned(), false)
         }
     }
 }
@@ -289,7 +290,7 @@ fn script_options(name: &str) -> EvalOptions {
 /// Sends a line of the log; more lines than a call may log are dropped.
 fn log(file: String, text: String) {
     if LOGGED.fetch_add(1, Ordering::Relaxed) < LOG_LINES_MAX {
-        let line = [bounded(&file, LOG_LINE_BYTES_MAX), bounded(&text, LOG_LINE_BYTES_MAX)];
+        let line = [beginning(&file, LOG_LINE_BYTES_MAX), beginning(&text, LOG_LINE_BYTES_MAX)];
         let payload = serde_json::to_vec(&line).unwrap_or_default();
         // A broken pipe ends the process soon.
         let _ = frame::write(io::stdout().lock(), FrameKind::Log, &payload);

@@ -10,9 +10,10 @@ use std::process::ExitCode;
 use serde::{Deserialize, Serialize};
 
 use crate::frame::{self, FrameKind};
-use crate::limits::{ERROR_BYTES_MAX, MODULE_BYTES_MAX, THREAD_STACK, bounded};
+use crate::limits::{ERROR_BYTES_MAX, MODULE_BYTES_MAX, THREAD_STACK};
 use crate::modules::JsModule;
 use engine::{CallOutcome, JsEngine};
+use larder_model::text::beginning;
 
 /// The first frame to a worker.
 #[derive(Debug, Serialize, Deserialize)]
@@ -91,7 +92,7 @@ fn answer_calls(setup: &WorkerSetup) -> io::Result<()> {
         let (kind, payload) = match &outcome {
             CallOutcome::Value(json) if json.len() > setup.result => (FrameKind::TooLarge, ""),
             CallOutcome::Value(json) => (FrameKind::Value, &**json),
-            CallOutcome::Threw(text) => (FrameKind::Threw, bounded(text, ERROR_BYTES_MAX)),
+            CallOutcome::Threw(text) => (FrameKind::Threw, beginning(text, ERROR_BYTES_MAX)),
             CallOutcome::NoSuchFunction => (FrameKind::NoSuchFunction, ""),
         };
         frame::write(io::stdout().lock(), kind, payload.as_bytes())?;

@@ -5,9 +5,8 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use jsonschema::{PatternOptions, Validator};
+use larder_model::text::beginning;
 use serde_json::Value;
-
-use crate::limits::bounded;
 
 /// Schemas that a worker keeps compiled.
 const SCHEMAS_MAX: usize = 64;
@@ -28,7 +27,7 @@ pub(super) fn schema_fault(schema: String, text: String) -> Option<String> {
             format!("the value does not match the schema at \"{}\": {error}", error.instance_path())
         }
     };
-    Some(bounded(&fault, FAULT_BYTES_MAX).to_owned())
+    Some(beginning(&fault, FAULT_BYTES_MAX).to_owned())
 }
 
 fn validator(schema: String) -> Result<Rc<Validator>, String> {

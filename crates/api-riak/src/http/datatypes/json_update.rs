@@ -15,6 +15,7 @@ use larder_model::datatypes::{
     Datatype, DatatypeUpdate, EmbeddedType, EmbeddedUpdate, FieldEdit, FieldName, MapEdits, SetEdit,
 };
 use larder_model::limits::DATATYPE_EDITS_MAX;
+use larder_model::text::beginning;
 
 use crate::http::path::listed_bytes;
 
@@ -148,8 +149,7 @@ fn invalid(datatype: &'static str, operation: &Json) -> JsonRefusal {
 /// The text, or the begin of a long one.
 fn shortened(mut text: String) -> String {
     if text.len() > SHOWN_BYTES_MAX {
-        let end = (0..=SHOWN_BYTES_MAX).rev().find(|at| text.is_char_boundary(*at));
-        text.truncate(end.unwrap_or_default());
+        text.truncate(beginning(&text, SHOWN_BYTES_MAX).len());
         text.push('…');
     }
     text
