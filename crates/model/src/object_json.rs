@@ -17,7 +17,7 @@ use crate::content::{KvContent, Link, Term};
 /// The greatest integer that JavaScript holds exactly.
 const EXACT_MAX: u64 = (1 << 53) - 1;
 
-/// What becomes of the bytes that JSON or JavaScript cannot hold.
+/// The form for the bytes that JSON or JavaScript cannot hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ObjectJson {
     /// For an object that comes back: text that is not UTF-8 is an error, and integers that JavaScript would round are text.
