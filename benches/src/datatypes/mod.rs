@@ -6,7 +6,7 @@
 //! operation  the table of operations                  notes      the notes of the report
 //! sets       add, membership, removal by size         counters   increments of one counter beside plain puts
 //! maps       updates of fields by size                hlls       adds, and the error of estimates
-//! whole      one large set: disk, memory, fetch
+//! whole      one large set: disk, memory, fetch           settled    an engine at rest
 //! ```
 
 mod counters;
@@ -17,6 +17,7 @@ mod operation;
 mod plan;
 mod run;
 mod sets;
+mod settled;
 mod whole;
 
 pub(crate) use run::{DatatypesBenchArgs, run};

@@ -41,7 +41,7 @@ impl DatatypesPlan {
         Self {
             rounds: Rounds { count: if quick { 1 } else { 5 }, length: Duration::from_millis(milliseconds) },
             set_sizes: if quick { [10, 100, 1_000, 10_000] } else { [10, 1_000, 100_000, 1_000_000] },
-            edits: if quick { 160 } else { 2_000 },
+            edits: if quick { 160 } else { 20_000 },
             map_sizes: if quick { [10, 1_000] } else { [10, 10_000] },
             distinct: if quick { [100, 1_000, 10_000] } else { [100, 10_000, 1_000_000] },
             sketches: if quick { 4 } else { 8 },
@@ -56,8 +56,8 @@ impl DatatypesPlan {
         self.edits * self.rounds.count
     }
 
-    /// Sets of this size: so many that all adds, and all removals, change a tenth of each at most. Of each size but the largest
-    /// each connection has one of its own, so that these sizes differ in size alone.
+    /// Sets of this size: so many that all adds, and all removals, change a tenth of each at most. So each size holds about as
+    /// many elements in all, and the engine as many rows. Of each size but the largest each connection has a set of its own.
     pub(super) fn sets(&self, size: usize) -> u64 {
         let least = if size == self.set_sizes[3] { 1 } else { CONNECTIONS as u64 };
         (self.all_edits() * 10).div_ceil(size as u64).max(least)

@@ -113,12 +113,12 @@ impl DatatypesRun {
 
     /// Measures a section on a fresh server.
     async fn section(&mut self, section: DatatypesSection, config: ServerConfig) -> Result<()> {
-        let socket = config.data.join("admin.sock");
+        let data = config.data.clone();
         let server = ServerProcess::start(config)?;
-        bucket_types::make(&socket, &TYPES)?;
+        bucket_types::make(&data.join("admin.sock"), &TYPES)?;
         let target = ValueServer { endpoint: server.endpoint.clone(), pid: server.pid() };
         match section {
-            DatatypesSection::Sets => self.sets(&target).await?,
+            DatatypesSection::Sets => self.sets(&target, &data).await?,
             DatatypesSection::Counters => self.counters(&target).await?,
             DatatypesSection::Maps => self.maps(&target).await?,
             _ => self.hlls(&target).await?,

@@ -1,11 +1,13 @@
 //! Sets by size: add, membership and removal must cost the same at each.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Result, ensure};
 
 use super::operation::ValueOperation;
 use super::run::DatatypesRun;
+use super::settled;
 use crate::endpoint::Endpoint;
 use crate::keys::{BenchRandom, key};
 use crate::numbered_work::{self, ExpectedBody, NumberedWork, ValueServer};
@@ -32,13 +34,17 @@ impl DatatypesRun {
     /// # Errors
     ///
     /// When the server refuses a part of the load, or a connection cannot be made.
-    pub(super) async fn sets(&mut self, server: &ValueServer) -> Result<()> {
+    pub(super) async fn sets(&mut self, server: &ValueServer, data: &Path) -> Result<()> {
         let mut groups = Vec::new();
         for size in self.plan.set_sizes {
             groups.push(SetGroup::load(self, &server.endpoint, size, self.plan.sets(size)).await?);
         }
         let groups: [SetGroup; 4] = groups.try_into().map_err(|_| anyhow::anyhow!("four sizes of sets"))?;
         let edits = self.plan.edits;
+        // A compaction of the load would count for the size whose turn it is.
+        let rest = settled::wait(data, self.plan.settled).await?;
+        let rest = rest.map_or("it still changed".to_owned(), |time| format!("{:.0} s", time.as_secs_f64()));
+        self.report.fact("time from the loads until the data folder kept its size", rest);
         self.by_size(server, targets::SET_MEMBER, groups.each_ref().map(SetGroup::membership)).await?;
         self.by_size(server, targets::SET_ADD, groups.each_ref().map(|group| group.adds(edits))).await?;
         self.by_size(server, targets::SET_REMOVE, groups.each_ref().map(|group| group.removals(edits))).await?;

@@ -1,13 +1,14 @@
 //! One large set: its bytes on disk after compaction, and a fetch of all of it, its rate and its memory.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Result;
 
 use super::operation::ValueOperation;
 use super::run::{DatatypesRun, TYPES};
 use super::sets::{load_sets, path};
+use super::settled;
 use crate::bucket_types;
 use crate::metrics;
 use crate::numbered_work::{self, ExpectedBody, NumberedWork, ValueServer};
@@ -17,9 +18,6 @@ use crate::server::{ServerConfig, ServerProcess};
 use crate::targets::{self, BenchTarget};
 use crate::turns::{Rounds, median};
 use crate::value_requests::ValueDriver;
-
-/// The pause between two looks at the data folder.
-const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
 impl DatatypesRun {
     /// Loads the largest set into a fresh server, and measures it.
@@ -36,31 +34,12 @@ impl DatatypesRun {
         eprintln!("loading a set of {} elements", thousands(size as f64));
         load_sets(&server.endpoint, size, 1).await?;
         let loaded = procfs::disk_bytes(&data)?;
-        let waited = self.wait_until_settled(&data).await?;
+        let waited = settled::wait(&data, self.plan.settled).await?;
         self.disk(size, &data, [("with no data", empty), ("right after loading", loaded)], waited)?;
         // A fresh process: the memory of the load is gone.
         server = server.restart()?;
         self.fetch(&server, size).await?;
         server.stop()
-    }
-
-    /// Waits until the data folder keeps its size; returns the time, or `None` when it did not in time.
-    async fn wait_until_settled(&self, data: &Path) -> Result<Option<Duration>> {
-        let (quiet, longest) = self.plan.settled;
-        let started = Instant::now();
-        let (mut bytes, mut since) = (procfs::disk_bytes(data)?, started);
-        while started.elapsed() < longest {
-            tokio::time::sleep(LOOK_INTERVAL).await;
-            let now = procfs::disk_bytes(data)?;
-            // Heartbeats write a few rows in any case.
-            if now.abs_diff(bytes) > bytes / 100 {
-                (bytes, since) = (now, Instant::now());
-            }
-            if since.elapsed() >= quiet {
-                return Ok(Some(started.elapsed()));
-            }
-        }
-        Ok(None)
     }
 
     fn disk(&mut self, size: usize, data: &Path, before: [(&str, u64); 2], waited: Option<Duration>) -> Result<()> {
