@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use larder_model::codec::name_after;
-use larder_store::{Error, Kind, Purpose, Result};
+use larder_store::{Error, Kind, Purpose, ReadOrder, Result};
 use tokio::time::Instant;
 
 use crate::bulk::BulkRows;
@@ -34,7 +34,7 @@ impl BulkRows for LocalStore {
     async fn keys(&self, after: Option<Bytes>, limit: usize) -> Result<Vec<(Bytes, Bytes)>> {
         let (first, end) = entry::bulk_bounds();
         let from = after.map_or(first, |after| entry::bulk_key(&name_after(&after)));
-        let rows = self.trees().range(TreeId::Bulk, from..end);
+        let rows = self.trees().range(TreeId::Bulk, from, Some(end), ReadOrder::Forward);
         rows.take(limit).map(|row| row.map(|(key, value): (Bytes, Bytes)| (key.slice(1..), value))).collect()
     }
 }

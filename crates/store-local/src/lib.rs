@@ -9,6 +9,7 @@
 //! maintenance  flush, compaction, journal files disk_space    admission of writes by purpose
 //! open         opens everything or nothing      precheck      reads before it opens         version_file  files of a tree
 //! active_memtable  takes writes                 output_sync  tables in parts                retired    freed without a lock
+//! range_scan   memtables and runs as one range  memtable_scan  the newest versions of its keys
 //! archive      container format of lsm-tree     verified_tables  before a compaction
 //! read, cache  pages, cached entries            sweep         expired rows
 //! inspect      check and repair, offline        sizes, descriptors, io_errors
@@ -33,12 +34,14 @@ mod journal;
 mod lanes;
 mod maintenance;
 mod manifest;
+mod memtable_scan;
 mod open;
 mod output_sync;
 mod overlay;
 mod precheck;
 mod queue;
 mod quiet;
+mod range_scan;
 mod read;
 mod retired;
 mod sizes;

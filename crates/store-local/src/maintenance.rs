@@ -150,7 +150,7 @@ impl Maintenance {
         let full = if self.ports.space.is_short() { self.sizes.memtable / 8 } else { self.sizes.memtable };
         let mut sealed = false;
         for tree in self.trees.all() {
-            if tree.is_memtable_full(full) {
+            if tree.active_bytes() >= full {
                 tree.rotate();
                 sealed = true;
             }

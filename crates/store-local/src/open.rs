@@ -331,7 +331,7 @@ fn replay(
             // Before the insert: no new group may get the number of a replayed one.
             trees.advance_seqno_past(frame.seqno);
             trees.insert(&WriteGroup { number: frame.group, seqno: frame.seqno, writes });
-            let full = trees.all().iter().filter(|tree| tree.is_memtable_full(sizes.memtable));
+            let full = trees.all().iter().filter(|tree| tree.active_bytes() >= sizes.memtable);
             // A journal may be longer than the memory for memtables: the flusher takes the full ones after the start.
             full.for_each(EngineTree::rotate);
             Ok::<_, io::Error>(())

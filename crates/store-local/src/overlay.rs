@@ -9,7 +9,9 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use larder_store::{Batch, Change, Error, Kind, Layout, Partition, PartitionChanges, Result, Row, Timestamp};
+use larder_store::{
+    Batch, Change, Error, Kind, Layout, Partition, PartitionChanges, ReadOrder, Result, Row, Timestamp,
+};
 
 use crate::entry;
 use crate::trees::{TreeId, Trees, damaged};
@@ -309,7 +311,7 @@ impl<'a> BatchDraft<'a> {
         let from = entry::partition_key(partition);
         let to = entry::prefix_end(&from);
         let mut rows = BTreeMap::new();
-        for pair in self.trees.range(TreeId::Wide, from.clone()..to.clone()) {
+        for pair in self.trees.range(TreeId::Wide, from.clone(), Some(to.clone()), ReadOrder::Forward) {
             let (key, value) = pair?;
             let row = Row { value: Bytes::new(), ..decode(Bytes::new(), value)? };
             rows.insert(key, row);

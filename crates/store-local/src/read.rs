@@ -70,15 +70,12 @@ fn wide_page(trees: &Trees, partition: &Partition, query: &ReadQuery, now: Times
     if from >= to {
         return Ok(RowPage { rows: Vec::new(), stopped: Stopped::End });
     }
-    let entries = trees.range(TreeId::Wide, from..to);
+    let entries = trees.range(TreeId::Wide, from, Some(to), query.order);
     let row = |entry: Result<_>| {
         let (key, value): (Bytes, Bytes) = entry?;
         entry::decode_wide(key.slice(start.len()..), value).map_err(|error| damaged(TreeId::Wide, error))
     };
-    match query.order {
-        ReadOrder::Forward => first_page(entries.map(row), query.limit, now),
-        ReadOrder::Reverse => first_page(entries.rev().map(row), query.limit, now),
-    }
+    first_page(entries.map(row), query.limit, now)
 }
 
 /// One row, by a point read: Bloom filters skip tables without it, which a range read cannot.
@@ -128,7 +125,7 @@ fn next_partition(trees: &Trees, from: &Bytes, end: &Bytes, now: Timestamp) -> R
     if from >= end {
         return Ok(None);
     }
-    for entry in trees.range(tree_id, from.clone()..end.clone()) {
+    for entry in trees.range(tree_id, from.clone(), Some(end.clone()), ReadOrder::Forward) {
         let (key, value) = entry?;
         let (partition, name) = entry::split_key(&key).map_err(|error| damaged(tree_id, error))?;
         if has_row(tree_id, name, value, |row| row.is_live(now))? {
@@ -162,7 +159,7 @@ pub(crate) fn find_expired(
 ) -> Result<ExpiredEntries> {
     let mut found = ExpiredEntries { keys: Vec::new(), seen: 0, next: None };
     let mut last = from.clone();
-    for entry in trees.range(tree_id, from.clone()..) {
+    for entry in trees.range(tree_id, from.clone(), None, ReadOrder::Forward) {
         let (key, value) = match entry {
             Ok(entry) => entry,
             // The sweep skips the damaged block, or it would never get past it; readers hide expired rows all the same.

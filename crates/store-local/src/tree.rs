@@ -1,6 +1,7 @@
 //! One LSM tree: its lsm-tree options, its memtables, and the bytes of them that are in no table yet.
 
 use std::collections::VecDeque;
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,12 +14,13 @@ use lsm_tree::config::{
 };
 use lsm_tree::{
     AbstractTree, AnyTree, Cache, CompressionType, Config, DescriptorTable, InternalValue, KvSeparationOptions,
-    Memtable, SequenceNumberCounter, UserKey,
+    Memtable, SequenceNumberCounter, Table, UserKey,
 };
 use parking_lot::{Mutex, RwLock};
 
 use crate::active_memtable::ActiveMemtable;
 use crate::output_sync::CompactionSync;
+use crate::range_scan::{RangeScan, ScanBounds, ScannedEntries};
 use crate::retired::RetiredParts;
 use crate::trees::{TreeId, is_damage, read_error};
 use crate::verified_tables::VerifiedTables;
@@ -102,7 +104,40 @@ impl EngineTree {
     /// Inserts an entry into the active memtable, which shares its bytes. Only the committer's thread writes.
     pub(crate) fn insert(&self, key: &Bytes, value: Option<&Bytes>, seqno: u64) {
         // Not through lsm-tree, whose insert waits for its lock of the versions: a compaction holds that while it ends.
-        self.memtables.lock().active.insert(key, value, seqno, self.id == TreeId::Wide);
+        self.memtables.lock().active.insert(key, value, seqno);
+    }
+
+    /// Entries within the bounds.
+    pub(crate) fn scan(&self, bounds: ScanBounds) -> ScannedEntries {
+        if self.id == TreeId::Bulk {
+            // Its values are in other files, which lsm-tree reads. Its rows are written once, and read forward.
+            let to = bounds.to.map_or(Bound::Unbounded, Bound::Excluded);
+            let entries = self.lsm.range((Bound::Included(bounds.from), to), bounds.seqno, None);
+            return Box::new(entries.map(lsm_tree::Guard::into_inner));
+        }
+        let memtables = {
+            let memtables = self.memtables.lock();
+            let sealed = memtables.sealed.iter().map(|sealed| &sealed.entries);
+            sealed.chain([&memtables.active.entries]).cloned().collect()
+        };
+        // Race: after the memtables, so that entries which are flushed now are in one of the two.
+        let runs = self.runs_within(&bounds);
+        match RangeScan::new(memtables, runs, &bounds) {
+            Ok(scan) => Box::new(scan),
+            Err(error) => Box::new(std::iter::once(Err(error))),
+        }
+    }
+
+    /// The tables of each run that overlap the bounds.
+    fn runs_within(&self, bounds: &ScanBounds) -> Vec<Vec<Table>> {
+        let keys = (Bound::Included(&bounds.from), bounds.to.as_ref().map_or(Bound::Unbounded, Bound::Excluded));
+        let version = self.lsm.current_version();
+        let runs = version.iter_levels().flat_map(|level| level.iter());
+        let overlap = runs.filter_map(|run| {
+            let (first, last) = run.range_overlap_indexes::<UserKey, _>(&keys)?;
+            run.get(first..=last).map(<[Table]>::to_vec)
+        });
+        overlap.collect()
     }
 
     /// Bytes of the tables and of the files of large values.
@@ -113,11 +148,6 @@ impl EngineTree {
     /// Bytes of the active memtable.
     pub(crate) fn active_bytes(&self) -> u64 {
         self.memtables.lock().active.bytes
-    }
-
-    /// Whether the active memtable is to become a table; `bytes` is the size of a full one.
-    pub(crate) fn is_memtable_full(&self, bytes: u64) -> bool {
-        self.memtables.lock().active.is_full(bytes)
     }
 
     /// Bytes of all memtables.

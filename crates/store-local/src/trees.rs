@@ -1,17 +1,17 @@
 //! The three LSM trees, and the mapping of their errors to store errors.
 
-use std::ops::RangeBounds;
 use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use larder_store::{Error, Kind, Result, Row};
-use lsm_tree::{AbstractTree, Cache, DescriptorTable, Guard as _, SequenceNumberCounter};
+use larder_store::{Error, Kind, ReadOrder, Result, Row};
+use lsm_tree::{AbstractTree, Cache, DescriptorTable, SequenceNumberCounter};
 
 use crate::cache::EntryCache;
 use crate::descriptors::TABLES_OPEN_MAX;
 use crate::entry;
 use crate::journal::WriteGroup;
+use crate::range_scan::ScanBounds;
 use crate::snapshots::Snapshots;
 use crate::tree::{EngineTree, TreeOptions};
 
@@ -176,18 +176,21 @@ impl Trees {
         Ok(entry.map(Bytes::from))
     }
 
-    /// Entries of published groups, in both directions.
-    pub(crate) fn range<R: RangeBounds<Bytes>>(
+    /// Entries of published groups from a key on, which is not empty, before `to`.
+    pub(crate) fn range(
         &self,
         tree_id: TreeId,
-        range: R,
-    ) -> impl DoubleEndedIterator<Item = Result<(Bytes, Bytes)>> + use<'_, R> {
-        let snapshot = self.snapshots.acquire();
+        from: Bytes,
+        to: Option<Bytes>,
+        order: ReadOrder,
+    ) -> impl Iterator<Item = Result<(Bytes, Bytes)>> + Send + use<'_> {
         let tree = self.tree(tree_id);
+        let snapshot = self.snapshots.acquire();
         // The iterator holds its tables and memtables from here on, so the epoch may be dropped.
-        let entries = tree.lsm.range(range, snapshot.seqno, None);
+        let bounds = ScanBounds { from: from.into(), to: to.map(Into::into), seqno: snapshot.seqno, order };
+        let entries = tree.scan(bounds);
         entries.map(|entry| {
-            let (key, value) = entry.into_inner().map_err(|error| tree.map_read_error(error))?;
+            let (key, value) = entry.map_err(|error| tree.map_read_error(error))?;
             Ok((key.into(), value.into()))
         })
     }

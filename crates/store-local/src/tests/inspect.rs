@@ -1,6 +1,6 @@
 //! `check` and `repair` over damaged stores.
 
-use larder_store::Timestamp;
+use larder_store::{ReadOrder, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::ops::Bound;
@@ -165,8 +165,8 @@ fn entries(dir: &Path) -> (StoreEntries, BTreeSet<String>) {
     let opened = crate::open::open(&small(dir)).unwrap();
     let mut entries = StoreEntries::new();
     for tree_id in TreeId::ALL {
-        let first = Bytes::new();
-        for entry in opened.trees.range(tree_id, first..) {
+        let first = Bytes::from_static(&[0]);
+        for entry in opened.trees.range(tree_id, first, None, ReadOrder::Forward) {
             let (key, value) = entry.unwrap();
             entries.insert((tree_id.name(), Bytes::copy_from_slice(&key)), Bytes::copy_from_slice(&value));
         }

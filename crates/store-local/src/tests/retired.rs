@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use larder_store::{Batch, Change, Durability, Partition, ReadQuery, Row, Store, Table, Timestamp};
+use larder_store::{Batch, Change, Durability, Partition, ReadOrder, ReadQuery, Row, Store, Table, Timestamp};
 use lsm_tree::AbstractTree;
 
 use super::{call, options};
@@ -69,7 +69,7 @@ async fn rows_that_are_written_again_under_a_reader_stay_in_its_page() {
     let names = || (0..5).map(|row| row.to_string());
     put(&store, names(), 1).await;
     let from = Bytes::from_static(&[0]);
-    let mut page = store.trees().range(TreeId::Wide, from..);
+    let mut page = store.trees().range(TreeId::Wide, from, None, ReadOrder::Forward);
     let first = page.next().unwrap().unwrap();
     for stamp in 2..20 {
         put(&store, names(), stamp).await;
