@@ -3,22 +3,19 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use futures_util::{FutureExt as _, StreamExt as _, stream};
 use larder_model::address::BucketAddress;
-use larder_model::limits::{JOB_CHUNK_BYTES, JOB_CHUNK_INPUTS, JOB_HELD_BYTES_MAX};
+use larder_model::limits::{JOB_CHUNK_BYTES, JOB_HELD_BYTES_MAX, LISTING_PAGE_ROWS};
 use larder_model::mapreduce::inputs::JobInputs;
 use larder_model::mapreduce::phase::{JobPhase, PhaseFunction};
-use larder_model::mapreduce::{Job, JobInput, JobValue, MapObject, PhaseFailure};
-use serde_json::json;
+use larder_model::mapreduce::{Job, JobValue};
 use tokio::time::{Instant, timeout_at};
 
 use super::error::JobError;
 use super::input_source::InputSource;
-use super::object_reader::{READS_AT_ONCE, read};
+use super::map_phase::map_inputs;
 use super::running_jobs::JobTicket;
 use super::running_phase::{PhaseWork, RunningPhase};
-use super::script_phase::LoadedScript;
-use crate::{AdmissionGuard, Gateway, Scripts};
+use crate::{AdmissionGuard, Gateway};
 
 /// A job that runs. Dropping it ends it.
 pub struct JobRun {
@@ -182,54 +179,16 @@ impl JobRun {
                 work.push_to_script(values.into(), self.deadline).await.map_err(|error| error.of_phase(phase))
             }
             PhaseWork::Map(..) | PhaseWork::Link(_) | PhaseWork::MapScript(..) => {
-                let chunk = values.iter().take(JOB_CHUNK_INPUTS).cloned();
+                let chunk = values.iter().take(LISTING_PAGE_ROWS).cloned();
                 let inputs = chunk.map(JobValue::into_input).collect::<Result<Vec<_>, _>>().map_err(failed)?;
-                let (taken, results) = self.map_objects(phase, inputs).await?;
-                values.drain(..taken);
+                let mapped =
+                    map_inputs(&self.gateway.kv, &self.phases[phase].work, inputs, (phase, self.deadline)).await?;
+                values.drain(..mapped.count);
                 self.wait_before(phase, values);
-                self.hand_on(phase, results);
+                self.hand_on(phase, mapped.results);
                 Ok(())
             }
         }
-    }
-
-    /// Runs a map or link phase over objects until its results are a chunk. Returns how many it took, and the results.
-    async fn map_objects(&self, phase: usize, inputs: Vec<JobInput>) -> Result<(usize, Vec<JobValue>), JobError> {
-        let work = &self.phases[phase].work;
-        let (kv, deadline, bodies) = (&self.gateway.kv, self.deadline, !matches!(work, PhaseWork::Link(_)));
-        let reads: Vec<_> = inputs.into_iter().map(|input| read(kv, input, bodies, deadline).boxed()).collect();
-        let mut found = stream::iter(reads).buffered(READS_AT_ONCE);
-        let (mut taken, mut bytes) = (0, 0);
-        let (mut results, mut objects) = (Vec::new(), Vec::new());
-        while bytes < JOB_CHUNK_BYTES
-            && let Some(object) = found.next().await
-        {
-            let object = object?;
-            taken += 1;
-            match work {
-                PhaseWork::Link(filter) => {
-                    let bucket = &object.input.address.bucket;
-                    let checked = kv.check_link_function(bucket);
-                    checked.map_err(|refused| failed_link(phase, &refused.to_string()))?;
-                    results.extend(filter.links_of(&object.siblings).into_iter().map(linked));
-                }
-                PhaseWork::Map(function, arg) => {
-                    let values = function.map(object.load().await?, arg.as_ref());
-                    let values = values.map_err(|failure| JobError::Failed { phase, failure })?;
-                    bytes += values.iter().map(JobValue::bytes).sum::<usize>();
-                    results.extend(values);
-                }
-                _ => {
-                    let object = object.load().await?;
-                    bytes += object.values.iter().map(|(_, value)| 1024 + value.len()).sum::<usize>();
-                    objects.push(object);
-                }
-            }
-        }
-        if let PhaseWork::MapScript(script, scripts) = work {
-            results = map_by_script(script, scripts.as_ref(), objects, (phase, deadline)).await?;
-        }
-        Ok((taken, results))
     }
 
     /// Hands on the results of the next reduce phase; `false`: there is none left.
@@ -250,28 +209,6 @@ impl JobRun {
             return Ok(true);
         }
         Ok(false)
-    }
-}
-
-async fn map_by_script(
-    script: &LoadedScript,
-    scripts: &dyn Scripts,
-    objects: Vec<MapObject>,
-    (phase, deadline): (usize, Instant),
-) -> Result<Vec<JobValue>, JobError> {
-    script.map(scripts, objects, deadline).await.map_err(|error| error.of_phase(phase))
-}
-
-fn failed_link(phase: usize, error: &str) -> JobError {
-    JobError::Failed { phase, failure: PhaseFailure { error: error.to_owned(), input: None } }
-}
-
-/// The result of a link phase: the target's key, with the tag as its datum.
-fn linked(link: &larder_model::content::Link) -> JobValue {
-    let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
-    match crate::links::target_of(link) {
-        Some(address) => JobValue::Key(JobInput { address, key_data: Some(text(&link.tag).into()) }),
-        None => JobValue::Json(json!([text(&link.bucket), text(&link.key), text(&link.tag)])),
     }
 }
 

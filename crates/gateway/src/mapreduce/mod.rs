@@ -12,6 +12,7 @@
 mod error;
 mod input_source;
 mod job_run;
+mod map_phase;
 mod object_reader;
 mod running_jobs;
 mod running_phase;

@@ -3,7 +3,7 @@
 use larder_model::limits::JOB_CHUNK_INPUTS;
 use larder_model::mapreduce::phase::PhaseScript;
 use larder_model::mapreduce::{JobValue, MapObject, PhaseFailure};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::time::Instant;
 
 use super::error::JobError;
@@ -37,25 +37,16 @@ impl LoadedScript {
         Ok(Self { expression, arg: arg.unwrap_or_else(|| "none".into()) })
     }
 
-    /// Calls the map function for each object. The results come in the order of the objects.
+    /// Calls the map function for each object. The results come in the order of the objects, those of missing ones first.
     ///
     /// # Errors
     /// The script failed, or returned no list.
     pub(super) async fn map(
         &self,
         scripts: &dyn Scripts,
-        objects: Vec<MapObject>,
+        MapCalls { missing: mut values, calls, keys }: MapCalls,
         deadline: Instant,
     ) -> Result<Vec<JobValue>, ScriptPhaseError> {
-        let (mut values, mut calls) = (Vec::new(), Vec::new());
-        for object in objects {
-            // A function sees existing objects alone; the others go on as they are.
-            if object.values.is_empty() {
-                values.push(JobValue::NotFound(object.input));
-            } else {
-                calls.push(json!([object.json(), object.input.shown_data(), self.arg]));
-            }
-        }
         if calls.is_empty() {
             return Ok(values);
         }
@@ -65,15 +56,13 @@ impl LoadedScript {
              error: String(error) }}; }} }} return results; }}",
             self.expression
         );
-        let result = self.call(scripts, source, vec![calls.clone().into()], deadline).await?;
-        let Value::Array(lists) = result else { return Err(failed_call(&result, &calls)) };
-        for (list, call) in lists.into_iter().zip(&calls) {
+        let result = self.call(scripts, source, vec![calls.into()], deadline).await?;
+        let Value::Array(lists) = result else { return Err(failed_call(&result, &keys)) };
+        for (list, key) in lists.into_iter().zip(&keys) {
             match list {
                 Value::Array(list) => values.extend(list.into_iter().map(JobValue::Json)),
                 _ => {
-                    return Err(
-                        PhaseFailure::new("non_list_result: a map function returns a list", key_of(call)).into()
-                    );
+                    return Err(PhaseFailure::new("non_list_result: a map function returns a list", key).into());
                 }
             }
         }
@@ -119,6 +108,35 @@ impl LoadedScript {
     }
 }
 
+/// Objects for one call of the engine, which calls the map function for each.
+#[derive(Debug, Default)]
+pub(super) struct MapCalls {
+    /// A function sees existing objects alone; the others go on as they are.
+    missing: Vec<JobValue>,
+    /// The arguments for each object.
+    calls: Vec<Value>,
+    /// The key of each object, for errors.
+    keys: Vec<Value>,
+}
+
+impl MapCalls {
+    /// Adds an object; the function gets `arg` with it.
+    pub(super) fn add(&mut self, object: MapObject, arg: &Value) {
+        if object.values.is_empty() {
+            self.missing.push(JobValue::NotFound(object.input));
+        } else {
+            let json = object.json();
+            self.keys.push(json.get("key").cloned().unwrap_or_default());
+            self.calls.push(vec![json, object.input.shown_data(), arg.clone()].into());
+        }
+    }
+
+    /// How many objects it has.
+    pub(super) fn objects(&self) -> usize {
+        self.missing.len() + self.calls.len()
+    }
+}
+
 /// A call of a phase that has no result.
 #[derive(Debug)]
 pub(super) enum ScriptPhaseError {
@@ -160,16 +178,11 @@ fn named(name: &str) -> String {
 }
 
 /// The failure of the call that the wrapped function names.
-fn failed_call(result: &Value, calls: &[Value]) -> ScriptPhaseError {
+fn failed_call(result: &Value, keys: &[Value]) -> ScriptPhaseError {
     let at = result.get("failed").and_then(Value::as_u64).and_then(|at| usize::try_from(at).ok());
     let error = result.get("error").and_then(Value::as_str).unwrap_or("the script returned no list");
-    let key = at.and_then(|at| calls.get(at)).map_or(&Value::Null, key_of);
+    let key = at.and_then(|at| keys.get(at)).unwrap_or(&Value::Null);
     PhaseFailure::new(error, key).into()
-}
-
-/// The key of a call's object.
-fn key_of(call: &Value) -> &Value {
-    call.get(0).and_then(|object| object.get("key")).unwrap_or(&Value::Null)
 }
 
 /// Whether a text is names joined by points, which no script can hide in.
@@ -186,6 +199,8 @@ const _: () = assert!(JOB_CHUNK_INPUTS > 1, "several calls of a map phase are on
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn loaded(script: PhaseScript, arg: Value) -> LoadedScript {
@@ -213,8 +228,8 @@ mod tests {
 
     #[test]
     fn the_failed_call_is_named_by_its_key() {
-        let calls = [json!([{"key": "a"}, "undefined", "none"]), json!([{"key": "b"}, "undefined", "none"])];
-        let ScriptPhaseError::Failure(failure) = failed_call(&json!({"failed": 1, "error": "Error: x"}), &calls) else {
+        let keys = [json!("a"), json!("b")];
+        let ScriptPhaseError::Failure(failure) = failed_call(&json!({"failed": 1, "error": "Error: x"}), &keys) else {
             panic!("no failure");
         };
         assert_eq!((failure.error.as_str(), failure.input.as_deref()), ("Error: x", Some("\"b\"")));

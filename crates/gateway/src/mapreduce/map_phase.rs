@@ -1,0 +1,139 @@
+//! Map and link phases over objects. The objects of a script's next call are read while a worker maps those of this one.
+//!
+//! ```text
+//! gateway   read 1 |  read 2  | wait | read 3 ..
+//! worker           |    map 1        |   map 2 ..
+//! ```
+
+use std::pin::Pin;
+
+use futures_util::{FutureExt as _, Stream, StreamExt as _, stream};
+use larder_model::content::Link;
+use larder_model::limits::{JOB_CHUNK_BYTES, JOB_CHUNK_INPUTS};
+use larder_model::mapreduce::{JobInput, JobValue, PhaseFailure};
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::error::JobError;
+use super::object_reader::{READS_AT_ONCE, StoredInput, read};
+use super::running_phase::PhaseWork;
+use super::script_phase::{LoadedScript, MapCalls};
+use crate::Scripts;
+use crate::kv::Kv;
+
+/// The objects of inputs, in the order of the inputs.
+type FoundObjects<'a> = Pin<&'a mut (dyn Stream<Item = crate::Result<StoredInput>> + Send)>;
+
+/// The inputs of a phase that have their results, and the results.
+#[derive(Default)]
+pub(super) struct MappedInputs {
+    pub(super) count: usize,
+    pub(super) results: Vec<JobValue>,
+    bytes: usize,
+}
+
+impl MappedInputs {
+    fn add(&mut self, count: usize, results: Vec<JobValue>) {
+        self.count += count;
+        self.bytes += results.iter().map(JobValue::bytes).sum::<usize>();
+        self.results.extend(results);
+    }
+
+    fn is_chunk(&self) -> bool {
+        self.bytes >= JOB_CHUNK_BYTES
+    }
+}
+
+/// Runs a map or link phase over inputs until its results are a chunk.
+///
+/// # Errors
+/// The function failed, or an object cannot be read.
+pub(super) async fn map_inputs(
+    kv: &Kv,
+    work: &PhaseWork,
+    inputs: Vec<JobInput>,
+    (phase, deadline): (usize, Instant),
+) -> Result<MappedInputs, JobError> {
+    let bodies = !matches!(work, PhaseWork::Link(_));
+    let reads: Vec<_> = inputs.into_iter().map(|input| read(kv, input, bodies, deadline).boxed()).collect();
+    let found = std::pin::pin!(stream::iter(reads).buffered(READS_AT_ONCE));
+    match work {
+        PhaseWork::MapScript(script, scripts) => {
+            map_by_script(script, scripts.as_ref(), found, (phase, deadline)).await
+        }
+        _ => map_natively(kv, work, found, phase).await,
+    }
+}
+
+async fn map_natively(
+    kv: &Kv,
+    work: &PhaseWork,
+    mut found: FoundObjects<'_>,
+    phase: usize,
+) -> Result<MappedInputs, JobError> {
+    let mut mapped = MappedInputs::default();
+    while !mapped.is_chunk()
+        && let Some(object) = found.next().await
+    {
+        let object = object?;
+        let results = match work {
+            PhaseWork::Link(filter) => {
+                let checked = kv.check_link_function(&object.input.address.bucket);
+                checked.map_err(|refused| failed_link(phase, &refused.to_string()))?;
+                filter.links_of(&object.siblings).into_iter().map(linked).collect()
+            }
+            PhaseWork::Map(function, arg) => {
+                let values = function.map(object.load().await?, arg.as_ref());
+                values.map_err(|failure| JobError::Failed { phase, failure })?
+            }
+            PhaseWork::MapScript(..) | PhaseWork::Reduce(_) | PhaseWork::ReduceScript { .. } => Vec::new(),
+        };
+        mapped.add(1, results);
+    }
+    Ok(mapped)
+}
+
+async fn map_by_script(
+    script: &LoadedScript,
+    scripts: &dyn Scripts,
+    mut found: FoundObjects<'_>,
+    (phase, deadline): (usize, Instant),
+) -> Result<MappedInputs, JobError> {
+    let mut mapped = MappedInputs::default();
+    let mut calls = next_calls(script, found.as_mut()).await?;
+    // Objects that were read after the last call of a chunk are read again in the next step.
+    while !mapped.is_chunk() && calls.objects() > 0 {
+        let count = calls.objects();
+        let (results, next) = tokio::join!(script.map(scripts, calls, deadline), next_calls(script, found.as_mut()));
+        mapped.add(count, results.map_err(|error| error.of_phase(phase))?);
+        calls = next?;
+    }
+    Ok(mapped)
+}
+
+/// Reads the objects of the next call of a worker; none at the end.
+async fn next_calls(script: &LoadedScript, mut found: FoundObjects<'_>) -> Result<MapCalls, JobError> {
+    let (mut calls, mut bytes) = (MapCalls::default(), 0);
+    while bytes < JOB_CHUNK_BYTES
+        && calls.objects() < JOB_CHUNK_INPUTS
+        && let Some(object) = found.next().await
+    {
+        let object = object?.load().await?;
+        bytes += object.values.iter().map(|(_, value)| 1024 + value.len()).sum::<usize>();
+        calls.add(object, &script.arg);
+    }
+    Ok(calls)
+}
+
+fn failed_link(phase: usize, error: &str) -> JobError {
+    JobError::Failed { phase, failure: PhaseFailure { error: error.to_owned(), input: None } }
+}
+
+/// The result of a link phase: the target's key, with the tag as its datum.
+fn linked(link: &Link) -> JobValue {
+    let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
+    match crate::links::target_of(link) {
+        Some(address) => JobValue::Key(JobInput { address, key_data: Some(text(&link.tag).into()) }),
+        None => JobValue::Json(json!([text(&link.bucket), text(&link.key), text(&link.tag)])),
+    }
+}
