@@ -7,6 +7,7 @@ use larder_tests::{Home, HttpClient, HttpRequest, HttpResponse, LarderNode, S3Cl
 
 use crate::ledger::{CutApi, CutBody, CutKey, CutLedger, PossibleAfterCut, WallMicros, shortened};
 use crate::record::args;
+use crate::workload::{INDEX_FIELD, INDEX_HEADER};
 
 /// A promise that a power cut must not break.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,6 +24,8 @@ pub enum Violation {
     OtherBytes,
     /// A listing differs from the keys that can be read.
     Listing,
+    /// An index differs from the terms of the objects that can be read.
+    Index,
     /// The server refuses a write.
     NoWrite,
     /// The server panicked.
@@ -73,11 +76,13 @@ pub fn judge(home: Home, durable: bool, ledger: &CutLedger, bodies: &BodyTable, 
             return vec![CutFinding { violation, text: shortened(ended.stderr.trim(), 400) }];
         }
     };
-    let mut judge = CutJudge { client: node.client(), s3: node.s3_admin(), bodies, findings: &mut findings };
+    let (client, s3, findings_of) = (node.client(), node.s3_admin(), &mut findings);
+    let mut judge = CutJudge { client, s3, bodies, postings: BTreeMap::new(), findings: findings_of };
     let possible = ledger.possible(cut);
     let read: BTreeSet<&CutKey> =
         possible.iter().filter(|(key, possible)| judge.read(key, possible)).map(|(key, _)| *key).collect();
     judge.check_listings(&possible.keys().copied().collect(), &read);
+    judge.check_indexes();
     judge.check_write();
     drop(judge.client);
     if node.log().contains("panicked") {
@@ -87,10 +92,15 @@ pub fn judge(home: Home, durable: bool, ledger: &CutLedger, bodies: &BodyTable, 
     findings
 }
 
+/// A term with the key of its object.
+type Posting = (String, String);
+
 struct CutJudge<'a> {
     client: HttpClient,
     s3: S3Client,
     bodies: &'a BodyTable,
+    /// The keys that can be read, with their terms, by bucket.
+    postings: BTreeMap<String, BTreeSet<Posting>>,
     findings: &'a mut Vec<CutFinding>,
 }
 
@@ -119,6 +129,10 @@ impl CutJudge<'_> {
             return true;
         }
         let is_there = answer.status == 200;
+        if key.api == CutApi::Kv {
+            let postings = self.postings.entry(key.bucket.clone()).or_default();
+            postings.extend(answer.header(INDEX_HEADER).map(|term| (term.to_owned(), key.name.clone())));
+        }
         let (is_possible, found) = match key.api {
             CutApi::Kv | CutApi::S3 => {
                 let found = is_there.then_some(answer.body.as_slice());
@@ -159,6 +173,29 @@ impl CutJudge<'_> {
                     );
                 }
                 Err(why) => self.report(Violation::Listing, format!("{bucket}: {why}")),
+            }
+        }
+    }
+
+    /// Checks that the index of each bucket has the terms of the objects that can be read, and no others.
+    fn check_indexes(&mut self) {
+        for (bucket, expected) in std::mem::take(&mut self.postings) {
+            let answer =
+                self.get(CutApi::Kv, &format!("{bucket}/index/{INDEX_FIELD}/0/{}?return_terms=true", u64::MAX));
+            let results = answer.json()["results"].as_array().cloned().unwrap_or_default();
+            let posting = |result: &serde_json::Value| -> Option<Posting> {
+                let (term, key) = result.as_object()?.iter().next()?;
+                Some((term.clone(), key.as_str()?.to_owned()))
+            };
+            let found: BTreeSet<Posting> = results.iter().filter_map(posting).collect();
+            if answer.status != 200 || found.len() != results.len() || found != expected {
+                let missing: Vec<_> = expected.difference(&found).collect();
+                let besides: Vec<_> = found.difference(&expected).collect();
+                let status = answer.status;
+                self.report(
+                    Violation::Index,
+                    format!("{bucket}: {status}, not found {missing:?}, left over {besides:?}"),
+                );
             }
         }
     }

@@ -27,6 +27,9 @@ const TYPES: &[(&str, &str)] = &[
     ("sets", r#"{"props":{"datatype":"set"}}"#),
     ("maps", r#"{"props":{"datatype":"map"}}"#),
 ];
+/// The header and the field of the term that each object has: the seed of its body.
+pub const INDEX_HEADER: &str = "X-Riak-Index-body_int";
+pub const INDEX_FIELD: &str = "body_int";
 /// The bucket of S3.
 const S3_BUCKET: &str = "/powercut";
 /// Writers of each interface.
@@ -181,6 +184,9 @@ impl WorkloadWriter {
         let target = if buffered { format!("{url}?dw=0") } else { url.clone() };
         let mut request =
             HttpRequest::new(method, &target).header("Content-Type", "application/octet-stream").body(body);
+        if let Some(made) = to {
+            request = request.header(INDEX_HEADER, &made.seed.to_string());
+        }
         if bucket == STRONG
             && let Some(context) = self.client.get(&url).header("X-Riak-Vclock")
         {

@@ -11,6 +11,8 @@ const PAGE_HITS: usize = 1000;
 /// A query under way.
 pub(crate) struct IndexPager {
     reader: IndexReader,
+    /// The queries after it, whose hits follow, the last one first.
+    later: Vec<IndexReader>,
     /// Hits that the client still wants; `None` is all.
     left: Option<usize>,
     /// Whether hits show their terms.
@@ -32,7 +34,29 @@ impl IndexPager {
     /// A query that ends after `max_results` hits.
     pub(crate) fn new(reader: IndexReader, max_results: Option<usize>, return_terms: bool) -> Self {
         let shows_terms = return_terms && reader.query().has_terms();
-        Self { reader, left: max_results, shows_terms }
+        Self { reader, later: Vec::new(), left: max_results, shows_terms }
+    }
+
+    /// Queries one after the other, which end after `max_results` hits together; `None` without queries.
+    pub(crate) fn chain(readers: Vec<IndexReader>, max_results: Option<usize>) -> Option<Self> {
+        let mut later: Vec<IndexReader> = readers.into_iter().rev().collect();
+        let reader = later.pop()?;
+        Some(Self { reader, later, left: max_results, shows_terms: false })
+    }
+
+    /// The number of all hits.
+    ///
+    /// # Errors
+    /// The gateway's.
+    pub(crate) async fn count(mut self) -> Result<u64, Error> {
+        let mut count = 0;
+        loop {
+            let page = self.next().await?;
+            count += page.hits.len() as u64;
+            if page.is_last {
+                return Ok(count);
+            }
+        }
     }
 
     /// Bytes of memory that it holds between its pages.
@@ -57,8 +81,15 @@ impl IndexPager {
             let last = hits.last().filter(|_| *left == 0);
             continuation = last.map(|hit| IndexPosition::of(hit).encode(self.reader.query()));
         }
-        let is_last = is_last || continuation.is_some();
         let hits = hits.into_iter().map(|hit| self.show(hit)).collect::<Result<_, _>>()?;
+        let mut is_last = is_last || continuation.is_some();
+        if is_last
+            && continuation.is_none()
+            && let Some(next) = self.later.pop()
+        {
+            self.reader = next;
+            is_last = false;
+        }
         Ok(ShownHits { hits, continuation, is_last })
     }
 

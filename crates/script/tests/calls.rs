@@ -150,6 +150,8 @@ async fn schemas_are_checked_and_one_without_an_end_costs_its_own_call() {
     ] {
         let fault = fault(schema, text).await.unwrap();
         assert!(fault.as_str().is_some_and(|fault| fault.starts_with(begin)), "{schema}: {fault}");
+        let error = test.named("Larder.schemaError", vec![json!(schema)]).await.unwrap();
+        assert_eq!(error.is_string(), begin == "the schema is not one: ", "{schema}: {error}");
     }
     // Each of these may end in any way; the next call is not harmed by it.
     for endless in

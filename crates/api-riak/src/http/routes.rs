@@ -50,6 +50,8 @@ pub enum Resource {
     Metrics,
     /// A secondary-index query.
     Index,
+    /// A secondary-index query of several conditions.
+    CombinedIndex,
     /// Link walking.
     LinkWalk,
     /// A data type.
@@ -150,6 +152,8 @@ pub static ROUTES: &[Route] = &[
     route(&[Word("stats")], READ, Resource::Stats, "riak_kv_wm_stats"),
     route(&[Word("metrics")], READ, Resource::Metrics, "larder_metrics"),
     route(&[], READ, Resource::Root, ""),
+    route(&[Word("buckets"), Bucket, Word("index")], POST, Resource::CombinedIndex, ""),
+    route(&[Word("types"), Type, Word("buckets"), Bucket, Word("index")], POST, Resource::CombinedIndex, ""),
     route(&[Word("buckets"), Bucket, Word("index"), Any], READ, Resource::Index, INDEX),
     route(&[Word("buckets"), Bucket, Word("index"), Any, Any], READ, Resource::Index, INDEX),
     route(&[Word("buckets"), Bucket, Word("index"), Any, Any, Any], READ, Resource::Index, INDEX),
@@ -285,6 +289,7 @@ mod tests {
         check("GET", "/buckets/b/keys/k/a/b/c/d/e/f", "LinkWalk");
         check("GET", "/buckets/b/index/f_int/1/2", "Index");
         check("GET", "/buckets/b/index/f_int/", "Index");
+        check("POST", "/types/t/buckets/b/index", "CombinedIndex");
         check("GET", "/buckets//keys/k", "none");
         check("GET", "/types", "none");
         check("GET", "/buckets/b", "none");

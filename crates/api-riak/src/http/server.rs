@@ -137,6 +137,7 @@ impl HttpService {
             Resource::Stats => Ok(stats::get(call)),
             Resource::Metrics => Ok(stats::metrics(call)),
             Resource::Index => Box::pin(index::get(call, &self.gateway)).await,
+            Resource::CombinedIndex => Box::pin(index::post(call, &self.gateway, body)).await,
             Resource::LinkWalk => link_walk::answer(call, &self.gateway, body).await,
             Resource::DataType if *call.method == Method::POST => datatypes::post(call, body).await,
             Resource::DataType => datatypes::get(call).await,

@@ -60,7 +60,9 @@ impl JobRun {
         let deadline = Instant::now() + job.timeout;
         let mut phases = Vec::with_capacity(job.phases.len());
         for (at, phase) in job.phases.into_iter().enumerate() {
-            phases.push(RunningPhase::of(gateway, at, phase, deadline).await?);
+            // Bound: the source of a function may be a large object, or one that comes slowly.
+            let begun = timeout_at(deadline, RunningPhase::of(gateway, at, phase, deadline)).await;
+            phases.push(begun.map_err(|_| JobError::TimedOut)??);
         }
         Ok(Self {
             gateway: Arc::clone(gateway),

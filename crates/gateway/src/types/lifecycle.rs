@@ -35,6 +35,7 @@ impl Types {
     pub async fn create(&self, name: &Bytes, props: &Map<String, Value>) -> Result<()> {
         let work = async {
             check_name(name)?;
+            self.check_schemas(props).await?;
             let change = self.catalogue.change::<Error>(|catalogue| {
                 let current = catalogue.types().get(name).map(|found| found.record.as_ref());
                 let record = TypeRecord::create(name, current, &self.core.config.node, props)?;
@@ -80,6 +81,7 @@ impl Types {
     /// [`Error::Refused`] with each reason.
     pub async fn update(&self, name: &Bytes, props: &Map<String, Value>) -> Result<()> {
         let work = async {
+            self.check_schemas(props).await?;
             self.change(|catalogue| {
                 let current = catalogue.types().get(name).map(|found| found.record.as_ref());
                 let record = TypeRecord::update(name, current, props)?;

@@ -36,6 +36,7 @@
 
 mod catalogue;
 mod catalogue_copy;
+mod hook_schemas;
 mod lifecycle;
 mod props;
 mod shared_map;

@@ -16,7 +16,7 @@ use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use larder_model::address::Address;
 use larder_model::causality::{ConflictPolicy, KeyVersions};
 use larder_model::codec::{DecodeError, name_after};
-use larder_model::index::{IndexHit, IndexPosition, IndexQuery, IndexScope, indexed_terms};
+use larder_model::index::{IndexHit, IndexPosition, IndexQuery, indexed_terms};
 use larder_model::limits::INDEX_PAGE_ROWS;
 use larder_model::props::EffectiveProps;
 use larder_model::rows::BucketRow;
@@ -72,7 +72,7 @@ struct IndexShard {
     to: Option<Bytes>,
 }
 
-/// Marks a bucket whose index rows may outlive their objects, so that a query checks each hit.
+/// Marks a query that compares each hit with its object: index rows of the bucket may outlive their objects, or it has a filter.
 #[derive(Debug, Clone, Copy)]
 struct HitCheck {
     consistent: bool,
@@ -171,14 +171,14 @@ impl IndexReader {
         let bucket = &self.query.bucket;
         let catalogue = self.catalogue.for_type(&bucket.bucket_type).await?;
         let props = catalogue.effective(bucket).ok_or_else(|| Error::UnknownType(bucket.bucket_type.clone()))?;
-        let (first, to) = self.query.row_names();
+        let (first, to) = self.query.scope.row_names();
         // A continuation is the client's: it never begins before the range.
         let first =
             self.after.as_ref().map(|after| self.query.row_name_after(after)).max(Some(first)).unwrap_or_default();
         let shard = |(epoch, shard)| {
-            let partition = match &self.query.scope {
-                IndexScope::Field { field, .. } => Partition::index(bucket, field, epoch, shard, props.copies),
-                IndexScope::Keys { .. } | IndexScope::AllKeys => Partition::keys(bucket, epoch, shard, props.copies),
+            let partition = match self.query.scope.field() {
+                Some(field) => Partition::index(bucket, field, epoch, shard, props.copies),
+                None => Partition::keys(bucket, epoch, shard, props.copies),
             };
             // An empty range begins at its end, or beyond it.
             let next = Some(first.clone()).filter(|first| to.as_ref().is_none_or(|to| first < to));
@@ -226,7 +226,7 @@ impl IndexReader {
         Ok(())
     }
 
-    /// The hits whose objects still have the term.
+    /// The hits whose objects have the term, and pass the filter.
     async fn check_hits(&self, hits: Vec<IndexHit>, check: HitCheck, options: &CallOptions) -> Result<Vec<IndexHit>> {
         let checked = stream::iter(hits).map(|hit| async move {
             let shown = self.is_shown(&hit, check, options).await?;
@@ -242,13 +242,12 @@ impl IndexReader {
         let partition = Partition::object(&address, check.consistent, copies);
         let rows = self.core.read_rows(&partition, options).await?;
         let versions = KeyVersions::of(rows, check.policy).map_err(damaged)?;
-        Ok(match &self.query.scope {
-            IndexScope::Field { field, .. } => versions
-                .siblings
-                .iter()
-                .any(|sibling| indexed_terms(&sibling.content.terms).contains(&(field, hit.term.clone()))),
-            IndexScope::Keys { .. } | IndexScope::AllKeys => !versions.siblings.is_empty(),
-        })
+        let terms: Vec<_> = versions.siblings.iter().map(|one| indexed_terms(&one.content.terms)).collect();
+        let is_there = match self.query.scope.field() {
+            Some(field) => terms.iter().any(|terms| terms.contains(&(field, hit.term.clone()))),
+            None => !versions.siblings.is_empty(),
+        };
+        Ok(is_there && self.query.filter.passes(&hit.key, &terms.into_iter().flatten().collect()))
     }
 }
 
@@ -261,8 +260,9 @@ impl HitCheck {
         // Race: two puts replace one version and both rows stay; a term of the hidden one would be a wrong hit [invariant 120].
         let hides = policy == ConflictPolicy::Newest;
         // Race: a read at a quorum misses a row that a write at one replica stored; the row goes, its terms stay [invariant 121].
-        let of_field = matches!(query.scope, IndexScope::Field { .. });
-        (outlives || of_field && (hides || replicated)).then_some(Self { consistent: props.consistent, policy })
+        let of_field = query.scope.field().is_some();
+        let compares = outlives || !query.filter.is_empty() || of_field && (hides || replicated);
+        compares.then_some(Self { consistent: props.consistent, policy })
     }
 }
 

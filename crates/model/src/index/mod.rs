@@ -8,17 +8,21 @@
 //! ```
 //! An index row carries the name and the stamp of the object's row, so a write adds and removes exactly the rows of the
 //! versions that it adds and replaces. `term` is the stored form of a term, whose bytes sort as its values do, `row` the names
-//! of rows and the changes of a write, `query` a query as a range of names, `continuation` the place where a next page
-//! begins, `term_regex` the filter of terms.
+//! of rows and the changes of a write, `scope` a part of an index as a range of names, `query` a query of one, `combined` one of
+//! several conditions, `continuation` the place where a next page begins, `term_regex` the filter of terms.
 
+mod combined;
 mod continuation;
 mod query;
 mod row;
+mod scope;
 mod term;
 mod term_regex;
 
+pub use combined::{IndexCondition, all_of, any_of};
 pub use continuation::{ContinuationError, IndexPosition};
-pub use query::{IndexHit, IndexQuery, IndexScope};
+pub use query::{IndexHit, IndexQuery, ObjectFilter};
 pub use row::{IndexRowName, SupersededTerms, index_bytes, index_changes, indexed_terms};
+pub use scope::IndexScope;
 pub use term::{StoredTerm, TermKind};
 pub use term_regex::{RegexError, TermRegex};

@@ -1,41 +1,19 @@
 //! A query of an index as a range of row names.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 
 use super::continuation::IndexPosition;
 use super::row::{IndexRowName, row_name};
+use super::scope::{IndexScope, name_after_prefix};
 use super::term::{StoredTerm, TermKind};
 use super::term_regex::TermRegex;
 use crate::address::BucketAddress;
-use crate::codec::{DecodeError, put_ordered};
+use crate::codec::DecodeError;
 use crate::hash;
 use crate::rows::{key_of_view_row, view_row_prefix};
-use crate::terms::{TermError, parse};
-
-/// The rows that a query reads. Both ends of a range are included.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum IndexScope {
-    /// Terms of a field.
-    Field {
-        /// The field, in lower case.
-        field: Bytes,
-        /// The kind of its values.
-        kind: TermKind,
-        /// The first term.
-        from: StoredTerm,
-        /// The last term.
-        to: StoredTerm,
-    },
-    /// `$key`: keys.
-    Keys {
-        /// The first key.
-        from: Bytes,
-        /// The last key.
-        to: Bytes,
-    },
-    /// `$bucket`: all keys.
-    AllKeys,
-}
+use crate::terms::TermError;
 
 /// A query of one index of a bucket.
 #[derive(Debug, Clone)]
@@ -48,6 +26,32 @@ pub struct IndexQuery {
     pub is_equality: bool,
     /// The filter of terms, or of keys where there are no terms.
     pub regex: Option<TermRegex>,
+    /// The filter of whole objects.
+    pub filter: ObjectFilter,
+}
+
+/// A filter of objects by all of their terms.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ObjectFilter {
+    /// An object has a term, or a key, in each of these.
+    pub all: Vec<IndexScope>,
+    /// It has none in any of these.
+    pub none: Vec<IndexScope>,
+}
+
+impl ObjectFilter {
+    /// Whether every object passes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty() && self.none.is_empty()
+    }
+
+    /// Whether an object with this key and these terms passes.
+    #[must_use]
+    pub fn passes(&self, key: &Bytes, terms: &BTreeSet<(&Bytes, StoredTerm)>) -> bool {
+        let includes = |scope: &IndexScope| scope.includes(key, terms);
+        self.all.iter().all(includes) && !self.none.iter().any(includes)
+    }
 }
 
 /// One result of a query.
@@ -60,13 +64,18 @@ pub struct IndexHit {
 }
 
 impl IndexQuery {
+    /// The query of these rows.
+    #[must_use]
+    pub fn of(bucket: BucketAddress, scope: IndexScope) -> Self {
+        Self { bucket, scope, is_equality: false, regex: None, filter: ObjectFilter::default() }
+    }
+
     /// The query of one value of a field. The value of `$bucket` means nothing.
     ///
     /// # Errors
     /// [`TermError`]: the field has no known kind, or the value is not of it.
     pub fn equality(bucket: BucketAddress, field: &Bytes, value: &Bytes) -> Result<Self, TermError> {
-        let range = Self::range(bucket, field, value, value)?;
-        Ok(Self { is_equality: true, ..range })
+        Ok(Self { is_equality: true, ..Self::range(bucket, field, value, value)? })
     }
 
     /// The query of all values from `from` to `to`.
@@ -74,17 +83,7 @@ impl IndexQuery {
     /// # Errors
     /// As [`Self::equality`].
     pub fn range(bucket: BucketAddress, field: &Bytes, from: &Bytes, to: &Bytes) -> Result<Self, TermError> {
-        let field = Bytes::from(field.to_ascii_lowercase());
-        let (first, last) = (parse(&field, from)?, parse(&field, to)?);
-        let scope = match (TermKind::of(&field), &field[..]) {
-            (Some(kind), _) => {
-                let (from, to) = (kind.store(&first.value), kind.store(&last.value));
-                IndexScope::Field { field, kind, from, to }
-            }
-            (None, b"$bucket") => IndexScope::AllKeys,
-            (None, _) => IndexScope::Keys { from: from.clone(), to: to.clone() },
-        };
-        Ok(Self { bucket, scope, is_equality: false, regex: None })
+        Ok(Self::of(bucket, IndexScope::range(field, from, to)?))
     }
 
     /// Whether its terms are integers, which no regular expression filters.
@@ -96,7 +95,7 @@ impl IndexQuery {
     /// Whether a client that asks for terms gets them.
     #[must_use]
     pub fn has_terms(&self) -> bool {
-        matches!(self.scope, IndexScope::Field { .. }) && !self.is_equality
+        self.scope.field().is_some() && !self.is_equality
     }
 
     /// The term of a hit as a client sees it.
@@ -106,26 +105,17 @@ impl IndexQuery {
     pub fn show_term(&self, hit: &IndexHit) -> Result<Bytes, DecodeError> {
         match &self.scope {
             IndexScope::Field { kind, .. } => kind.show(&hit.term),
-            IndexScope::Keys { .. } | IndexScope::AllKeys => Ok(Bytes::new()),
-        }
-    }
-
-    /// The names of the rows that it reads in each shard: the first, and the first beyond; `None` is no end.
-    #[must_use]
-    pub fn row_names(&self) -> (Bytes, Option<Bytes>) {
-        match &self.scope {
-            IndexScope::Field { from, to, .. } => (term_prefix(from), Some(name_after_prefix(term_prefix(to)))),
-            IndexScope::Keys { from, to } => (view_row_prefix(from), Some(name_after_prefix(view_row_prefix(to)))),
-            IndexScope::AllKeys => (Bytes::new(), None),
+            IndexScope::FieldPrefix { .. } => TermKind::Binary.show(&hit.term),
+            IndexScope::Keys { .. } | IndexScope::KeyPrefix { .. } | IndexScope::AllKeys => Ok(Bytes::new()),
         }
     }
 
     /// The first row name after all rows of this hit.
     #[must_use]
     pub fn row_name_after(&self, position: &IndexPosition) -> Bytes {
-        name_after_prefix(match &self.scope {
-            IndexScope::Field { .. } => row_name(&position.term, &position.key, &[]),
-            IndexScope::Keys { .. } | IndexScope::AllKeys => view_row_prefix(&position.key),
+        name_after_prefix(match self.scope.field() {
+            Some(_) => row_name(&position.term, &position.key, &[]),
+            None => view_row_prefix(&position.key),
         })
     }
 
@@ -134,12 +124,12 @@ impl IndexQuery {
     /// # Errors
     /// [`DecodeError`] for a name of another form.
     pub fn hit(&self, name: &Bytes) -> Result<(IndexHit, Bytes), DecodeError> {
-        match &self.scope {
-            IndexScope::Field { .. } => {
+        match self.scope.field() {
+            Some(_) => {
                 let IndexRowName { term, key, object_row } = IndexRowName::decode(name)?;
                 Ok((IndexHit { term, key }, object_row))
             }
-            IndexScope::Keys { .. } | IndexScope::AllKeys => {
+            None => {
                 let key = key_of_view_row(name)?;
                 let object_row = name.slice(view_row_prefix(&key).len()..);
                 Ok((IndexHit { term: StoredTerm::default(), key }, object_row))
@@ -151,9 +141,9 @@ impl IndexQuery {
     #[must_use]
     pub fn is_wanted(&self, hit: &IndexHit) -> bool {
         let Some(regex) = &self.regex else { return true };
-        match &self.scope {
-            IndexScope::Field { .. } => regex.is_match(&hit.term.0),
-            IndexScope::Keys { .. } | IndexScope::AllKeys => regex.is_match(&hit.key),
+        match self.scope.field() {
+            Some(_) => regex.is_match(&hit.term.0),
+            None => regex.is_match(&hit.key),
         }
     }
 
@@ -161,29 +151,17 @@ impl IndexQuery {
     #[must_use]
     pub(super) fn id(&self) -> u64 {
         let BucketAddress { bucket_type, bucket } = &self.bucket;
-        let (kind, parts): (&[u8], [&[u8]; 3]) = match &self.scope {
-            IndexScope::Field { field, from, to, .. } => (b"field", [field, &from.0, &to.0]),
-            IndexScope::Keys { from, to } => (b"key", [b"", from, to]),
-            IndexScope::AllKeys => (b"bucket", [b"", b"", b""]),
-        };
+        let (kind, parts) = self.scope.parts();
         let regex = self.regex.as_ref().map_or(&b""[..], |regex| regex.pattern().as_bytes());
-        hash::id64(&[bucket_type, bucket, kind, parts[0], parts[1], parts[2], regex])
+        let mut all = vec![bucket_type, bucket, kind, parts[0], parts[1], parts[2], regex];
+        // Ids of queries without a filter are as they were before there were filters: clients may hold continuations.
+        for (word, scopes) in [(&b"all"[..], &self.filter.all), (b"none", &self.filter.none)] {
+            for (kind, parts) in scopes.iter().map(IndexScope::parts) {
+                all.extend([word, kind, parts[0], parts[1], parts[2]]);
+            }
+        }
+        hash::id64(&all)
     }
-}
-
-fn term_prefix(term: &StoredTerm) -> Bytes {
-    let mut name = Vec::with_capacity(term.0.len() + 2);
-    put_ordered(&mut name, &term.0);
-    name.into()
-}
-
-/// The first name after all that begin with an ordered value: the value ends in 00 01.
-fn name_after_prefix(prefix: Bytes) -> Bytes {
-    let mut name = prefix.to_vec();
-    if let Some(last) = name.last_mut() {
-        *last += 1;
-    }
-    name.into()
 }
 
 #[cfg(test)]
@@ -196,7 +174,7 @@ mod tests {
     }
 
     fn holds(query: &IndexQuery, name: &Bytes) -> bool {
-        let (from, to) = query.row_names();
+        let (from, to) = query.scope.row_names();
         *name >= from && to.is_none_or(|to| *name < to)
     }
 

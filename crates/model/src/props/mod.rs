@@ -33,7 +33,7 @@ pub mod validate;
 pub mod value;
 
 pub use effective::EffectiveProps;
-pub use native_hook::{HookFault, HookStage, NativeHook, check_hook};
+pub use native_hook::{HookFault, HookStage, NativeHook, check_hook, schemas_in};
 pub use quorum::Quorum;
 pub use reason::{InvalidProp, InvalidReason, PropsError, TypeRefusal};
 pub use set::{Overrides, PropsBodyError};

@@ -1,8 +1,11 @@
 //! The commit hooks that Larder has built in, named as Riak names Erlang functions: `{"mod":"larder","fun":F,"arg":A}`.
 
+use std::borrow::Cow;
+
 use serde_json::Value as Json;
 
-use super::value::{Hook, ModFun};
+use super::table::PropKind;
+use super::value::{Hook, ModFun, Value};
 
 /// The module of the built-in hooks.
 pub(super) const NATIVE_HOOK_MODULE: &str = "larder";
@@ -46,7 +49,7 @@ impl<'a> NativeHook<'a> {
 }
 
 /// Why a function may not stand in a list of hooks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HookFault {
     /// No built-in hook has the name.
     NotBuiltIn,
@@ -54,15 +57,18 @@ pub enum HookFault {
     WrongArgument,
     /// It is built in for the list `precommit` alone.
     PrecommitOnly,
+    /// Its argument is no JSON schema, for this reason.
+    NotASchema(String),
 }
 
 impl HookFault {
     /// The end of a sentence that begins with the function.
-    pub(super) const fn text(self) -> &'static str {
+    pub(super) fn text(&self) -> Cow<'static, str> {
         match self {
-            Self::NotBuiltIn => "is not built in",
-            Self::WrongArgument => "has another argument",
-            Self::PrecommitOnly => "is built in for precommit only",
+            Self::NotBuiltIn => "is not built in".into(),
+            Self::WrongArgument => "has another argument".into(),
+            Self::PrecommitOnly => "is built in for precommit only".into(),
+            Self::NotASchema(reason) => format!("has no JSON schema: {reason}").into(),
         }
     }
 }
@@ -88,6 +94,20 @@ pub fn check_hook(hook: &Hook, stage: HookStage) -> Result<(), (String, HookFaul
         HookStage::Precommit => return Ok(()),
     };
     Err((format!("{}:{}", function.module, function.function), fault))
+}
+
+/// The schemas of the hooks `json_schema` in a list that a client sets, as texts.
+#[must_use]
+pub fn schemas_in(hooks: &Json) -> Vec<String> {
+    let Ok(Value::Hooks(hooks)) = PropKind::Hooks.decode(hooks) else { return Vec::new() };
+    let schema = |hook: &Hook| match hook {
+        Hook::WithArgument { function, argument } => match NativeHook::of(function, Some(argument)) {
+            Some(NativeHook::JsonSchema(schema)) => Some(schema.to_string()),
+            _ => None,
+        },
+        Hook::Text(_) | Hook::Named(_) | Hook::ModFun(_) => None,
+    };
+    hooks.iter().filter_map(schema).collect()
 }
 
 /// The value of an object's only member.

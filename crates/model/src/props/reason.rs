@@ -100,6 +100,12 @@ pub enum InvalidReason {
 }
 
 impl InvalidReason {
+    /// A hook `json_schema` has an argument that is no schema, for this reason.
+    #[must_use]
+    pub fn not_a_schema(reason: String) -> Self {
+        Self::UnknownHookFunction { function: "larder:json_schema".into(), fault: HookFault::NotASchema(reason) }
+    }
+
     /// The atom of the reason, if it is one.
     #[must_use]
     pub const fn atom(&self) -> Option<&'static str> {
@@ -137,7 +143,7 @@ impl InvalidReason {
             Self::DatatypeAllowMult => "Data Type buckets must be allow_mult=true",
             Self::HllPrecision(value) => return hll_precision(value).into(),
             Self::UnknownHookFunction { function, fault } => {
-                return format!("unknown_hook_function: {}", fault_of(function, *fault)).into();
+                return format!("unknown_hook_function: {}", fault_of(function, fault)).into();
             }
             Self::ConsistentNVal => "n_val cannot be modified for existing consistent type",
             Self::WriteOnceForever => "Cannot modify write_once property once set to true",
@@ -181,7 +187,7 @@ impl InvalidReason {
             Self::UnknownProperty => format!("{prop} is not a bucket property"),
             Self::NotValidHook => format!("{prop} must be a list of hook names"),
             Self::UnknownHookFunction { function, fault } => {
-                format!("{prop} cannot be run: {}", fault_of(function, *fault))
+                format!("{prop} cannot be run: {}", fault_of(function, fault))
             }
             Self::NotValidFunction => format!("{prop} must be an object with \"mod\" and \"fun\""),
             Self::NotString => format!("{prop} must be a string"),
@@ -196,7 +202,7 @@ impl InvalidReason {
         match (self.atom(), self) {
             (Some(atom), _) => erlang::atom(atom),
             (None, Self::UnknownHookFunction { function, fault }) => {
-                format!("{{unknown_hook_function,{}}}", erlang::string(&fault_of(function, *fault)))
+                format!("{{unknown_hook_function,{}}}", erlang::string(&fault_of(function, fault)))
             }
             (None, _) => erlang::string(&self.text()),
         }
@@ -204,7 +210,7 @@ impl InvalidReason {
 }
 
 /// The sentence about a hook that cannot run; the name is a client's.
-fn fault_of(function: &str, fault: HookFault) -> String {
+fn fault_of(function: &str, fault: &HookFault) -> String {
     let shown: String = function.chars().take(FUNCTION_CHARS_MAX).collect();
     format!("{shown} {}", fault.text())
 }

@@ -8,7 +8,7 @@ use rquickjs::function::Args;
 use rquickjs::promise::PromiseState;
 use rquickjs::{CatchResultExt, CaughtError, Context, Ctx, Function, Object, Persistent, Runtime, Value};
 
-use super::schema::schema_fault;
+use super::schema::{schema_error, schema_fault};
 use super::{LoadedModules, WorkerSetup};
 use crate::frame::{self, FrameKind};
 use crate::limits::{CALLS_PER_CONTEXT, ERROR_BYTES_MAX, FUNCTIONS_MAX, LOG_LINE_BYTES_MAX, LOG_LINES_MAX};
@@ -139,6 +139,7 @@ impl JsHeap {
             let host = Object::new(ctx.clone())?;
             host.set("log", Function::new(ctx.clone(), log)?)?;
             host.set("schemaFault", Function::new(ctx.clone(), schema_fault)?)?;
+            host.set("schemaError", Function::new(ctx.clone(), schema_error)?)?;
             let prelude: Function = ctx.eval_with_options(PRELUDE, script_options("prelude.js"))?;
             let control: Object = prelude.call((host,))?;
             let set_now: Function = control.get("setNow")?;

@@ -24,9 +24,10 @@
 
   define(global, "ejsLog", function ejsLog(file, text) { host.log(String(file), String(text)); });
 
-  // Larder's own helpers: why a text is not JSON that matches a JSON schema, or undefined where it is.
+  // Larder's own helpers: why a text is not JSON that matches a JSON schema, and why a text is no schema; undefined where it is.
   define(global, "Larder", {
-    schemaFault: function (schema, text) { return host.schemaFault(String(schema), String(text)); }
+    schemaFault: function (schema, text) { return host.schemaFault(String(schema), String(text)); },
+    schemaError: function (schema) { return host.schemaError(String(schema)); }
   });
 
   // The helpers that scripts written for Riak use, as functions of map and reduce phases.
@@ -161,7 +162,7 @@
       }
       function isProvided(key) { return provided.indexOf(key) >= 0; }
       ownKeys(Riak).forEach(function (key) { names.push("Riak." + key); });
-      names.push("Larder.schemaFault");
+      ownKeys(Larder).forEach(function (key) { names.push("Larder." + key); });
       visit(global, "", 0);
       return names;
     }

@@ -30,6 +30,12 @@ pub(super) fn schema_fault(schema: String, text: String) -> Option<String> {
     Some(beginning(&fault, FAULT_BYTES_MAX).to_owned())
 }
 
+/// Why a text is no schema; `None` where it is one.
+pub(super) fn schema_error(schema: String) -> Option<String> {
+    let error = validator(schema).err()?;
+    Some(beginning(&error, FAULT_BYTES_MAX).to_owned())
+}
+
 fn validator(schema: String) -> Result<Rc<Validator>, String> {
     if let Some(found) = COMPILED.with_borrow(|compiled| compiled.get(&schema).cloned()) {
         return Ok(found);

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use larder_model::index::{IndexPosition, IndexQuery, TermKind, TermRegex};
+use larder_model::address::BucketAddress;
+use larder_model::index::{IndexPosition, IndexQuery, IndexScope, TermKind, TermRegex};
 use larder_model::terms::TermError;
 
 use crate::http::call::RiakCall;
@@ -25,6 +26,8 @@ pub(super) struct IndexParams {
     pub(super) return_terms: bool,
     /// Whether the answer has a part for each page.
     pub(super) stream: bool,
+    /// Whether the answer is the number of results alone.
+    pub(super) count: bool,
     /// The time of the whole query; `None` is no limit.
     pub(super) timeout: Option<Duration>,
 }
@@ -53,7 +56,14 @@ impl IndexParams {
             _ => None,
         };
         let stream = params.get("stream").is_some_and(|value| value.eq_ignore_ascii_case(b"true"));
-        Ok(Self { query, after, max_results, return_terms, stream, timeout })
+        let count = boolean(params, "count")?;
+        let shapes = [("max_results", max_results.is_some()), ("continuation", after.is_some()), ("stream", stream)];
+        if let Some((name, _)) =
+            shapes.iter().chain(&[("return_terms", return_terms)]).find(|(_, given)| count && *given)
+        {
+            return Err(RiakFault::bad(format!("Invalid \"count\". A number of results takes no \"{name}\"\n")));
+        }
+        Ok(Self { query, after, max_results, return_terms, stream, count, timeout })
     }
 }
 
@@ -64,14 +74,31 @@ fn query(call: &RiakCall<'_>) -> Result<Option<IndexQuery>, RiakFault> {
     let place = call.route.place(PathPart::Bucket).map_or(0, |place| place + 2);
     let value = |number: usize| path::name(call.segments.raw(place + number));
     let field = Bytes::from(value(0).to_ascii_lowercase());
-    let parsed = match call.segments.count().saturating_sub(place + 1) {
+    let values = call.segments.count().saturating_sub(place + 1);
+    if boolean(&call.query, "prefix")? {
+        return prefix(bucket, &field, &value(1), values).map(Some);
+    }
+    let parsed = match values {
         0 if TermKind::of(&field) == Some(TermKind::Integer) => return Ok(None),
         0 => IndexQuery::equality(bucket, &field, &Bytes::new()),
         1 => IndexQuery::equality(bucket, &field, &value(1)),
         _ => IndexQuery::range(bucket, &field, &value(1), &value(2)),
     };
-    let refused = |error: TermError| RiakFault::bad(format!("Invalid query: {}\n", error.erlang()));
     parsed.map(Some).map_err(refused)
+}
+
+/// The query of all values that begin so.
+fn prefix(bucket: BucketAddress, field: &Bytes, begin: &Bytes, values: usize) -> Result<IndexQuery, RiakFault> {
+    let unfit = || RiakFault::bad("Invalid \"prefix\". It is of one value of a _bin field, or of $key\n");
+    if values != 1 {
+        return Err(unfit());
+    }
+    let scope = IndexScope::prefix(field, begin).map_err(refused)?.ok_or_else(unfit)?;
+    Ok(IndexQuery::of(bucket, scope))
+}
+
+fn refused(error: TermError) -> RiakFault {
+    RiakFault::bad(format!("Invalid query: {}\n", error.erlang()))
 }
 
 fn regex(params: &QueryParams<'_>, query: &IndexQuery) -> Result<Option<TermRegex>, RiakFault> {

@@ -19,6 +19,11 @@ pub(super) fn nothing() -> RiakResponse {
     json(StatusCode::OK, r#"{"keys":[]}"#)
 }
 
+/// The number of results.
+pub(super) fn counted(count: u64) -> RiakResponse {
+    json(StatusCode::OK, format!("{{\"count\":{count}}}"))
+}
+
 /// All results in one object. Its array is sent as pages arrive; a short one goes out whole.
 ///
 /// # Errors

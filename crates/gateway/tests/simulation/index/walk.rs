@@ -10,7 +10,7 @@ use larder_gateway::{Error, Gateway};
 use larder_model::address::{Address, BucketAddress};
 use larder_model::causality::Conditions;
 use larder_model::content::{KvContent, Term};
-use larder_model::index::{IndexPosition, IndexQuery, TermRegex};
+use larder_model::index::{IndexCondition, IndexPosition, IndexQuery, IndexScope, TermRegex, all_of, any_of};
 use larder_testkit::SplitMix64;
 
 const KEYS: [&str; 3] = ["k", "k\0", "key"];
@@ -133,6 +133,7 @@ impl IndexWalk {
                 }
             }
         }
+        self.check_combined(gateway, &postings).await?;
         for (field, terms) in [("n_int", &INTEGERS[..]), ("t_bin", &TEXTS[..])] {
             let expected = postings.remove(field).unwrap_or_default();
             self.check_field(gateway, field, terms, &expected).await?;
@@ -140,6 +141,45 @@ impl IndexWalk {
         let listed: Vec<Posting> = keys.iter().map(|key| (Bytes::new(), key.clone())).collect();
         for (field, from, to) in [("$bucket", "x", "x"), ("$key", "k", "kez")] {
             self.expect(gateway, self.query(field, from, to), &listed).await?;
+        }
+        Ok(())
+    }
+
+    /// Compares queries of two conditions with the terms of all objects.
+    async fn check_combined(
+        &mut self,
+        gateway: &Gateway,
+        postings: &BTreeMap<&str, BTreeSet<Posting>>,
+    ) -> Result<(), String> {
+        let (number, text) = (INTEGERS[self.dice.below(INTEGERS.len())], TEXTS[self.dice.below(TEXTS.len())]);
+        let keys_with = |field: &str, is_held: &dyn Fn(&Bytes) -> bool| -> BTreeSet<Bytes> {
+            let held = postings.get(field).into_iter().flatten().filter(|(term, _)| is_held(term));
+            held.map(|(_, key)| key.clone()).collect()
+        };
+        let numbers = keys_with("n_int", &|term| term == number);
+        let texts = keys_with("t_bin", &|term| term.starts_with(text.as_bytes()));
+        let of_number = IndexScope::range(&"n_int".into(), &number.into(), &number.into()).unwrap();
+        let of_text = IndexScope::prefix(&"t_bin".into(), &text.into()).unwrap().unwrap();
+        let conditions = || {
+            [(of_text.clone(), false), (of_number.clone(), true)]
+                .map(|(scope, is_equality)| IndexCondition { scope, is_equality })
+                .to_vec()
+        };
+        let all = all_of(&self.bucket, conditions());
+        let any = any_of(&self.bucket, conditions());
+        for (queries, expected) in [(all, &numbers & &texts), (any, &numbers | &texts)] {
+            let mut found = BTreeSet::new();
+            for query in queries {
+                let hits = hits(gateway, &query, None, usize::MAX).await?;
+                let keys: BTreeSet<Bytes> = hits.into_iter().map(|(_, (_, key))| key).collect();
+                if let Some(again) = keys.intersection(&found).next() {
+                    return Err(format!("{:?} {again:?} twice, with {number} or {text}", self.bucket));
+                }
+                found.extend(keys);
+            }
+            if found != expected {
+                return Err(format!("{:?} {number} {text:?}: {found:?} instead of {expected:?}", self.bucket));
+            }
         }
         Ok(())
     }

@@ -112,6 +112,7 @@ fn a_refused_hook_is_named_with_its_fault() {
         (HookFault::NotBuiltIn, "my:check is not built in"),
         (HookFault::WrongArgument, "my:check has another argument"),
         (HookFault::PrecommitOnly, "my:check is built in for precommit only"),
+        (HookFault::NotASchema("7 is no type".into()), "my:check has no JSON schema: 7 is no type"),
     ] {
         let refused = one("precommit", InvalidReason::UnknownHookFunction { function: "my:check".into(), fault });
         assert_eq!(refused.http_json().to_string(), format!(r#"{{"precommit":"unknown_hook_function: {text}"}}"#));
