@@ -364,6 +364,9 @@ fn access_context(head: &RequestHead, scheme: Option<AuthScheme>) -> AccessConte
         ("s3:x-amz-metadata-directive", amz("x-amz-metadata-directive")),
         ("s3:x-amz-storage-class", amz("x-amz-storage-class")),
         ("s3:x-amz-content-sha256", amz("x-amz-content-sha256")),
+        ("s3:x-amz-server-side-encryption", amz("x-amz-server-side-encryption")),
+        ("s3:x-amz-server-side-encryption-aws-kms-key-id", amz("x-amz-server-side-encryption-aws-kms-key-id")),
+        ("s3:x-amz-server-side-encryption-customer-algorithm", amz("x-amz-server-side-encryption-customer-algorithm")),
         ("s3:authType", auth_type.map(Cow::Borrowed)),
         ("s3:signatureversion", version.map(Cow::Borrowed)),
     ];

@@ -32,6 +32,9 @@ pub(super) async fn put(call: &S3Call) -> Result<S3Response, S3Error> {
     if policy.has_allow_with_not_principal() {
         return Err(malformed("Allow with NotPrincipal is not allowed.".into()).into());
     }
+    if let Some(part) = policy.void_part() {
+        return Err(malformed(format!("No request can meet {part}: the statement would protect nothing.")).into());
+    }
     let policy = Arc::new(policy);
     let change = |bucket: &mut Bucket| {
         if bucket.public_access.is_some_and(|access| access.refuses_policy(&policy)) {

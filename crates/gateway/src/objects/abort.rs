@@ -37,9 +37,7 @@ impl Uploads {
     ) -> Result<()> {
         let bucket = self.buckets.find(bucket).await?;
         let head = self.heads.find_live_upload(&bucket, key, upload).await?;
-        if !head.is_initiated_by(caller) {
-            caller.check(&bucket, &caller.action()?.on_key(key))?;
-        }
+        head.check(caller, &bucket)?;
         if initiated.is_some_and(|initiated| initiated != head.upload.initiated.as_secs()) {
             return Err(Error::OtherInitiationTime);
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use larder_model::objects::access::{AccessContext, AccessRequest, is_allowed};
+use larder_model::objects::access::{AccessContext, AccessRequest, is_allowed, is_denied};
 use larder_model::objects::{Bucket, S3Action, User};
 
 use super::{Error, Result};
@@ -37,6 +37,12 @@ impl Caller {
     pub(super) fn check(&self, bucket: &Bucket, asked: &AccessRequest<'_>) -> Result<()> {
         let allowed = is_allowed(bucket, self.user.as_deref(), asked, &self.access_context);
         if allowed { Ok(()) } else { Err(Error::AccessDenied) }
+    }
+
+    /// As [`Self::check`], for an upload that the caller began: that is permission enough, unless the policy denies it.
+    pub(super) fn check_own(&self, bucket: &Bucket, asked: &AccessRequest<'_>) -> Result<()> {
+        let denied = is_denied(bucket, self.user.as_deref(), asked, &self.access_context);
+        if denied { Err(Error::AccessDenied) } else { Ok(()) }
     }
 
     /// Canonical id; empty for an anonymous caller.

@@ -149,9 +149,7 @@ impl Uploads {
     pub async fn list_parts(&self, caller: &Caller, request: &ListParts) -> Result<ListedParts> {
         let bucket = self.buckets.find(&request.bucket).await?;
         let head = self.heads.find_live_upload(&bucket, &request.key, &request.upload).await?;
-        if !head.is_initiated_by(caller) {
-            caller.check(&bucket, &caller.action()?.on_key(&request.key))?;
-        }
+        head.check(caller, &bucket)?;
         let after = u16::try_from(request.after).unwrap_or(PART_NUMBER_MAX).min(PART_NUMBER_MAX);
         let (parts, _) = self.read_parts(head.id, after, request.max.saturating_add(1)).await?;
         let abort_date = abort_date(&bucket, &head.upload);

@@ -25,9 +25,16 @@ pub(super) struct UploadHead {
 }
 
 impl UploadHead {
-    /// Whether the caller began the upload.
-    pub(super) fn is_initiated_by(&self, caller: &Caller) -> bool {
-        caller.user.as_ref().is_some_and(|user| user.id == self.upload.initiator)
+    /// Refuses a caller who neither began the upload nor has permission for the action of the request.
+    ///
+    /// # Errors
+    /// `AccessDenied`.
+    pub(super) fn check(&self, caller: &Caller, bucket: &Bucket) -> Result<()> {
+        let asked = caller.action()?.on_key(&self.upload.key);
+        match caller.user.as_ref().is_some_and(|user| user.id == self.upload.initiator) {
+            true => caller.check_own(bucket, &asked),
+            false => caller.check(bucket, &asked),
+        }
     }
 
     /// The row with its derived row.

@@ -6,10 +6,35 @@ use std::net::IpAddr;
 use super::acl::{Acl, Permission};
 use super::action::S3Action;
 use super::bucket::Bucket;
-use super::policy::PolicyDecision;
+use super::policy::{BucketPolicy, PolicyDecision};
 use super::tags::Tag;
 use super::user::User;
 use super::version::Version;
+
+/// The condition keys of headers and parameters of a request, and of its signature.
+pub const REQUEST_KEYS: &[&str] = &[
+    "aws:Referer",
+    "aws:UserAgent",
+    "s3:prefix",
+    "s3:delimiter",
+    "s3:max-keys",
+    "s3:VersionId",
+    "s3:x-amz-acl",
+    "s3:x-amz-grant-read",
+    "s3:x-amz-grant-write",
+    "s3:x-amz-grant-read-acp",
+    "s3:x-amz-grant-write-acp",
+    "s3:x-amz-grant-full-control",
+    "s3:x-amz-copy-source",
+    "s3:x-amz-metadata-directive",
+    "s3:x-amz-storage-class",
+    "s3:x-amz-content-sha256",
+    "s3:x-amz-server-side-encryption",
+    "s3:x-amz-server-side-encryption-aws-kms-key-id",
+    "s3:x-amz-server-side-encryption-customer-algorithm",
+    "s3:authType",
+    "s3:signatureversion",
+];
 
 /// The properties of a request that the conditions of a policy test, beside the caller and the action.
 #[derive(Debug, Clone, Default)]
@@ -20,8 +45,7 @@ pub struct AccessContext {
     pub secure: bool,
     /// The time of the request.
     pub now: Timestamp,
-    /// The condition keys that the request has, with their values: `aws:Referer`, `aws:UserAgent`, `s3:prefix`,
-    /// `s3:delimiter`, `s3:max-keys`, `s3:x-amz-acl`, `s3:VersionId` and so on.
+    /// Those of [`REQUEST_KEYS`] that the request has, with their values.
     pub keys: Vec<(&'static str, String)>,
     /// The tags in the request: `s3:RequestObjectTag/…` and `s3:RequestObjectTagKeys`.
     pub request_tags: Vec<Tag>,
@@ -89,6 +113,14 @@ pub fn is_allowed(bucket: &Bucket, user: Option<&User>, request: &AccessRequest<
             is_allowed_as_owner(owner, user, request) || is_granted(bucket, user, request)
         }
     }
+}
+
+/// Whether the policy of the bucket denies the request. An admin is denied nothing.
+#[must_use]
+pub fn is_denied(bucket: &Bucket, user: Option<&User>, request: &AccessRequest<'_>, context: &AccessContext) -> bool {
+    let decision = |policy: &BucketPolicy| policy.evaluate(&bucket.name, user, request, context);
+    !user.is_some_and(|user| user.admin)
+        && bucket.policy.as_deref().is_some_and(|policy| decision(policy) == PolicyDecision::Deny)
 }
 
 /// Whether an allow of the policy counts for the bucket's owner only.

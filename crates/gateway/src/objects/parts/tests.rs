@@ -1,7 +1,10 @@
 //! Parts: put, replaced, copied, and listed in pages.
 
+use std::sync::Arc;
+
 use larder_model::hash::id64;
 use larder_model::objects::checksum::{ChecksumHasher, Md5Hasher};
+use larder_model::objects::policy::BucketPolicy;
 use larder_model::objects::{Checksum, Permission, S3Action, UploadId};
 use larder_store::Table;
 
@@ -277,6 +280,35 @@ fn the_bucket_owner_and_the_initiator_list_parts() {
             let refused = put_part(objects, &caller, &upload, 2, &bytes(1, 10)).await;
             assert!(matches!(refused, Err(Error::AccessDenied)));
         }
+    });
+}
+
+#[test]
+fn a_deny_of_the_policy_was_skipped_for_the_initiator() {
+    run(async {
+        let setup = UploadSetup::new().await;
+        let objects = &setup.fixture.objects;
+        let initiator = new_caller(objects, "initiator").await;
+        let statement = |effect: &str, actions: &str| {
+            format!(
+                r#"{{"Effect":"{effect}","Principal":"*","Action":[{actions}],"Resource":"arn:aws:s3:::{BUCKET}/*"}}"#
+            )
+        };
+        let denied = statement("Deny", r#""s3:ListMultipartUploadParts","s3:AbortMultipartUpload""#);
+        let text = format!(r#"{{"Statement":[{},{denied}]}}"#, statement("Allow", r#""s3:PutObject""#));
+        let policy = Arc::new(BucketPolicy::parse(BUCKET, &text).unwrap());
+        let change = move |bucket: &mut larder_model::objects::Bucket| {
+            bucket.policy = Some(policy.clone());
+            Ok(())
+        };
+        objects.buckets.configure(&setup.fixture.owner, BUCKET, change).await.unwrap();
+        let upload = objects.uploads.create(&initiator, create_of(KEY)).await.unwrap().0.text();
+        let lister = initiator.with_action(S3Action::ListMultipartUploadParts);
+        let listed = objects.uploads.list_parts(&lister, &parts_of(&upload, 0, 10)).await;
+        assert!(matches!(listed, Err(Error::AccessDenied)));
+        let aborter = initiator.with_action(S3Action::AbortMultipartUpload);
+        let aborted = objects.uploads.abort(&aborter, BUCKET, &KEY.into(), &upload, None).await;
+        assert!(matches!(aborted, Err(Error::AccessDenied)));
     });
 }
 

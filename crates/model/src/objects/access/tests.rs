@@ -154,6 +154,7 @@ fn grants_of_the_bucket() {
         (Grantee::AllUsers, Permission::Read, put(), &["owner"]),
         (Grantee::AllUsers, Permission::Write, put(), &everybody),
         (Grantee::AllUsers, Permission::Write, on_key(S3Action::DeleteObject), &everybody),
+        (Grantee::AllUsers, Permission::Write, on_key(S3Action::DeleteObjectVersion), &["owner"]),
         (Grantee::AllUsers, Permission::Write, list(), &["owner"]),
         (Grantee::AllUsers, Permission::FullControl, list(), &everybody),
         (Grantee::AllUsers, Permission::FullControl, S3Action::DeleteBucket.on_bucket(), &["owner"]),

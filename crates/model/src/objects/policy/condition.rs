@@ -153,6 +153,19 @@ impl PolicyCondition {
         Ok(Self { key: lower, operator: comparison, negated, if_exists, quantifier, operands })
     }
 
+    /// The condition key, in lower case.
+    pub(super) fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// The condition keys of the variables in its values.
+    pub(super) fn variables(&self) -> impl Iterator<Item = &str> {
+        self.operands.iter().flat_map(|operand| match operand {
+            Operand::Text(pattern) => pattern.variables().collect(),
+            Operand::Number(_) | Operand::Bool(_) | Operand::Net(_) => Vec::new(),
+        })
+    }
+
     /// Whether the condition holds for this request.
     pub(super) fn holds(&self, context: &ConditionContext<'_>) -> bool {
         let values = context.values(&self.key);

@@ -3,7 +3,7 @@
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::super::access::{AccessContext, AccessRequest};
+use super::super::access::{AccessContext, AccessRequest, REQUEST_KEYS};
 use super::super::tags::Tag;
 use super::super::user::User;
 
@@ -21,6 +21,25 @@ pub(super) struct ConditionContext<'a> {
 /// Prefixes of condition keys that end in the key of a tag.
 const EXISTING_TAG: &str = "s3:existingobjecttag/";
 const REQUEST_TAG: &str = "s3:requestobjecttag/";
+
+/// The keys of every request, beside those of its headers and parameters.
+const OWN_KEYS: &[&str] = &[
+    "aws:sourceip",
+    "aws:securetransport",
+    "aws:currenttime",
+    "aws:epochtime",
+    "aws:username",
+    "aws:userid",
+    "aws:principaltype",
+    "s3:requestobjecttagkeys",
+];
+
+/// Whether requests may have this condition key, in lower case.
+pub(super) fn is_condition_key(key: &str) -> bool {
+    OWN_KEYS.contains(&key)
+        || [EXISTING_TAG, REQUEST_TAG].iter().any(|prefix| key.starts_with(prefix))
+        || REQUEST_KEYS.iter().any(|known| known.eq_ignore_ascii_case(key))
+}
 
 impl ConditionContext<'_> {
     /// The values of a condition key in lower case; empty when the request does not have the key.

@@ -4,12 +4,14 @@
 //! parse       the JSON document into statements        pattern    * and ?, and ${variables}
 //! principal   the callers of a statement               condition  tests of the properties of a request
 //! context     the values of condition keys             distinct   JSON objects without duplicate names
+//! glyphs      the match of a pattern in bounded time
 //! ```
 //! A deny wins over every allow, in any order of the statements.
 
 mod condition;
 mod context;
 mod distinct;
+mod glyphs;
 mod parse;
 mod pattern;
 mod principal;
@@ -21,7 +23,7 @@ use super::action::S3Action;
 use super::user::User;
 
 use condition::PolicyCondition;
-use context::ConditionContext;
+use context::{ConditionContext, is_condition_key};
 use pattern::Pattern;
 use principal::Principals;
 
@@ -108,6 +110,13 @@ impl BucketPolicy {
         self.statements.iter().any(PolicyStatement::has_allow_with_not_principal)
     }
 
+    /// The first part that no request can meet: a condition key or a variable that requests do not have, or an action that there is
+    /// none of. A put of such a policy is refused, since a deny with it would protect nothing; one that is stored stays as it is.
+    #[must_use]
+    pub fn void_part(&self) -> Option<String> {
+        self.statements.iter().find_map(PolicyStatement::void_part)
+    }
+
     /// Whether it allows anything to all callers, without a condition on the caller or the caller's address.
     #[must_use]
     pub fn is_public(&self) -> bool {
@@ -123,6 +132,20 @@ impl PolicyStatement {
     /// Whether it allows all principals but some. Such a statement would let in anonymous callers, which no author intends.
     fn has_allow_with_not_principal(&self) -> bool {
         self.allow && self.principals.is_negated()
+    }
+
+    fn void_part(&self) -> Option<String> {
+        let is_action = |pattern: &&Pattern| {
+            let names = S3Action::ALL.iter().map(|action| action.name()).chain(ALIASES.iter().map(|(_, alias)| *alias));
+            names.into_iter().any(|name| pattern.matches_action(name))
+        };
+        if let Some(pattern) = self.actions.patterns.iter().find(|pattern| !is_action(pattern)) {
+            return Some(format!("the action {pattern}"));
+        }
+        let variables = self.resources.patterns.iter().flat_map(Pattern::variables);
+        let variables = variables.chain(self.conditions.iter().flat_map(PolicyCondition::variables));
+        let keys = self.conditions.iter().map(PolicyCondition::key).chain(variables);
+        keys.into_iter().find(|key| !is_condition_key(key)).map(|key| format!("the condition key {key}"))
     }
 
     fn applies(&self, context: &ConditionContext<'_>, resource: &[u8]) -> bool {

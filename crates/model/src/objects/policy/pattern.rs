@@ -1,16 +1,23 @@
 //! Patterns: `*` for any text, `?` for one character, `${key}` for the value of a condition key.
 
-use super::context::ConditionContext;
+use std::fmt;
 
-/// The glyph for any bytes, none included.
-const ANY: u16 = 256;
-/// The glyph for one character.
-const ONE: u16 = 257;
+use super::context::ConditionContext;
+use super::glyphs::{ANY, glyphs, match_glyphs, text_of};
 
 /// A pattern, in pieces. The values of variables come from the request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Pattern {
     pieces: Vec<PatternPiece>,
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.pieces.iter().try_for_each(|piece| match piece {
+            PatternPiece::Glyphs(glyphs) => out.write_str(&text_of(glyphs)),
+            PatternPiece::Variable(key) => write!(out, "${{{key}}}"),
+        })
+    }
 }
 
 /// A piece of a pattern.
@@ -50,6 +57,14 @@ impl Pattern {
         }
         pieces.push(PatternPiece::Glyphs(glyphs(rest, syntax.wildcards)));
         Some(Self { pieces })
+    }
+
+    /// The condition keys of its variables.
+    pub(super) fn variables(&self) -> impl Iterator<Item = &str> {
+        self.pieces.iter().filter_map(|piece| match piece {
+            PatternPiece::Glyphs(_) => None,
+            PatternPiece::Variable(key) => Some(key.as_str()),
+        })
     }
 
     /// Whether it matches one text only.
@@ -99,52 +114,6 @@ pub(super) fn matches_wildcards(pattern: &str, text: &str, ignore_case: bool) ->
     match_glyphs(&glyphs(pattern, true), text.as_bytes(), ignore_case)
 }
 
-fn glyphs(text: &str, wildcards: bool) -> Vec<u16> {
-    let glyph = |byte| match byte {
-        b'*' if wildcards => ANY,
-        b'?' if wildcards => ONE,
-        byte => u16::from(byte),
-    };
-    text.bytes().map(glyph).collect()
-}
-
-/// Matches without recursion: on a mismatch the last `*` takes one byte more. The cost is at most the product of both lengths.
-fn match_glyphs(pattern: &[u16], text: &[u8], ignore_case: bool) -> bool {
-    let (mut at, mut seen) = (0, 0);
-    let mut retry: Option<(usize, usize)> = None;
-    loop {
-        match pattern.get(at) {
-            Some(&ANY) => {
-                at += 1;
-                retry = Some((at, seen));
-                continue;
-            }
-            None if seen == text.len() => return true,
-            Some(&glyph) if seen < text.len() => {
-                if let Some(taken) = matched_bytes(glyph, &text[seen..], ignore_case) {
-                    at += 1;
-                    seen += taken;
-                    continue;
-                }
-            }
-            _ => {}
-        }
-        // Only the last star is tried again: the time stays within the product of both lengths.
-        let Some((star, from)) = retry.filter(|(_, from)| *from < text.len()) else { return false };
-        (at, seen, retry) = (star, from + 1, Some((star, from + 1)));
-    }
-}
-
-/// The number of bytes at the beginning of `text`, which is not empty, that the glyph matches.
-fn matched_bytes(glyph: u16, text: &[u8], ignore_case: bool) -> Option<usize> {
-    if glyph == ONE {
-        let more = text[1..].iter().take_while(|byte| **byte & 0xc0 == 0x80).count();
-        return Some(1 + more);
-    }
-    let byte = u8::try_from(glyph).ok()?;
-    (byte == text[0] || ignore_case && byte.eq_ignore_ascii_case(&text[0])).then_some(1)
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -180,11 +149,5 @@ mod tests {
     fn case_is_ignored_only_on_request() {
         assert!(matches_wildcards("S3:get*", "s3:GetObject", true));
         assert!(!matches_wildcards("S3:get*", "s3:GetObject", false));
-    }
-
-    #[test]
-    fn a_hostile_pattern_takes_bounded_time() {
-        let (pattern, text) = ("*a".repeat(5_000) + "b", "a".repeat(1_024));
-        assert!(!matches_wildcards(&pattern, &text, false));
     }
 }

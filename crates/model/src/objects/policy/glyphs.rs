@@ -1,0 +1,201 @@
+//! Glyphs of patterns, and their match in bounded time.
+//!
+//! Most patterns are decided by a few steps of a greedy match, in which the last `*` takes one byte more at each mismatch. A hostile
+//! one needs the product of both lengths, so after a budget of steps the rest is decided by sets of states, 64 in a word:
+//!
+//! ```text
+//! pattern  a * b      states 0 1 2 3: before a, before *, before b, at the end
+//! text     a x b      {0} ─a─▶ {1,2} ─x─▶ {1,2} ─b─▶ {1,2,3}: state 3 is the match
+//! ```
+
+/// The glyph for any bytes, none included.
+pub(super) const ANY: u16 = 256;
+/// The glyph for one character.
+pub(super) const ONE: u16 = 257;
+
+/// Steps of the greedy match for each byte of pattern and text.
+const STEPS_PER_BYTE: usize = 4;
+
+/// The glyphs of a text.
+pub(super) fn glyphs(text: &str, wildcards: bool) -> Vec<u16> {
+    let glyph = |byte| match byte {
+        b'*' if wildcards => ANY,
+        b'?' if wildcards => ONE,
+        byte => u16::from(byte),
+    };
+    text.bytes().map(glyph).collect()
+}
+
+/// The text of glyphs.
+pub(super) fn text_of(glyphs: &[u16]) -> String {
+    let byte = |glyph: &u16| match *glyph {
+        ANY => b'*',
+        ONE => b'?',
+        byte => u8::try_from(byte).unwrap_or(b'?'),
+    };
+    String::from_utf8_lossy(&glyphs.iter().map(byte).collect::<Vec<_>>()).into_owned()
+}
+
+/// Whether a text matches. `ignore_case` ignores the case of ASCII letters.
+pub(super) fn match_glyphs(pattern: &[u16], text: &[u8], ignore_case: bool) -> bool {
+    let budget = STEPS_PER_BYTE * (pattern.len() + text.len()) + 64;
+    match_greedily(pattern, text, ignore_case, budget)
+        .unwrap_or_else(|| StateSets::new(pattern, ignore_case).match_text(pattern, text))
+}
+
+/// The greedy match; `None` when it is undecided after so many steps.
+fn match_greedily(pattern: &[u16], text: &[u8], ignore_case: bool, budget: usize) -> Option<bool> {
+    let (mut at, mut seen) = (0, 0);
+    let mut retry: Option<(usize, usize)> = None;
+    for _ in 0..budget {
+        match pattern.get(at) {
+            Some(&ANY) => {
+                at += 1;
+                retry = Some((at, seen));
+                continue;
+            }
+            None if seen == text.len() => return Some(true),
+            Some(&glyph) if seen < text.len() => {
+                if let Some(taken) = matched_bytes(glyph, &text[seen..], ignore_case) {
+                    at += 1;
+                    seen += taken;
+                    continue;
+                }
+            }
+            _ => {}
+        }
+        // Only the last star is tried again: what stands before it matches at its first place already.
+        let Some((star, from)) = retry.filter(|(_, from)| *from < text.len()) else { return Some(false) };
+        (at, seen, retry) = (star, from + 1, Some((star, from + 1)));
+    }
+    None
+}
+
+/// The number of bytes at the beginning of `text`, which is not empty, that the glyph matches.
+fn matched_bytes(glyph: u16, text: &[u8], ignore_case: bool) -> Option<usize> {
+    if glyph == ONE {
+        let more = text[1..].iter().take_while(|byte| is_continuation(**byte)).count();
+        return Some(1 + more);
+    }
+    let byte = u8::try_from(glyph).ok()?;
+    (byte == text[0] || ignore_case && byte.eq_ignore_ascii_case(&text[0])).then_some(1)
+}
+
+/// Whether a byte is part of the character before it.
+fn is_continuation(byte: u8) -> bool {
+    byte & 0xc0 == 0x80
+}
+
+/// The states of a match as sets of bits: state N is before the glyph N.
+struct StateSets {
+    words: usize,
+    /// For each byte the states whose glyph it is.
+    of_byte: Vec<Vec<u64>>,
+    any: Vec<u64>,
+    one: Vec<u64>,
+}
+
+impl StateSets {
+    fn new(pattern: &[u16], ignore_case: bool) -> Self {
+        let words = pattern.len() / 64 + 1;
+        let empty = vec![0; words];
+        let mut sets = Self { words, of_byte: vec![Vec::new(); 256], any: empty.clone(), one: empty.clone() };
+        for (state, glyph) in pattern.iter().enumerate() {
+            match u8::try_from(*glyph) {
+                Err(_) if *glyph == ANY => insert(&mut sets.any, state),
+                Err(_) => insert(&mut sets.one, state),
+                Ok(byte) => {
+                    let cases = [byte, byte.to_ascii_lowercase(), byte.to_ascii_uppercase()];
+                    for byte in if ignore_case { &cases[..] } else { &cases[..1] } {
+                        let of_byte = &mut sets.of_byte[usize::from(*byte)];
+                        of_byte.resize(words, 0);
+                        insert(of_byte, state);
+                    }
+                }
+            }
+        }
+        sets
+    }
+
+    fn match_text(&self, pattern: &[u16], text: &[u8]) -> bool {
+        let (mut states, mut next, mut begun) = (vec![0; self.words], vec![0; self.words], vec![0; self.words]);
+        insert(&mut states, 0);
+        self.pass_stars(&mut states);
+        for (at, byte) in text.iter().enumerate() {
+            let of_byte = &self.of_byte[usize::from(*byte)];
+            let ends_character = text.get(at + 1).is_none_or(|next| !is_continuation(*next));
+            let mut carry = (0, 0);
+            for word in 0..self.words {
+                let taken = states[word] & of_byte.get(word).copied().unwrap_or(0);
+                // A character that a `?` began ends with its last byte.
+                begun[word] |= states[word] & self.one[word];
+                let ended = if ends_character { std::mem::take(&mut begun[word]) } else { 0 };
+                next[word] = (states[word] & self.any[word]) | (taken << 1) | carry.0 | (ended << 1) | carry.1;
+                carry = (taken >> 63, ended >> 63);
+            }
+            std::mem::swap(&mut states, &mut next);
+            self.pass_stars(&mut states);
+        }
+        states[pattern.len() / 64] >> (pattern.len() % 64) & 1 == 1
+    }
+
+    /// Adds the states behind stars: a star takes nothing, too.
+    fn pass_stars(&self, states: &mut [u64]) {
+        let mut carry = 0;
+        for (word, set) in states.iter_mut().enumerate() {
+            *set |= carry;
+            // One addition carries a state over all stars in a row.
+            let stars = *set & self.any[word];
+            let (sum, overflows) = stars.overflowing_add(self.any[word]);
+            *set |= (sum ^ self.any[word]) | stars << 1;
+            carry = u64::from(overflows) | stars >> 63;
+        }
+    }
+}
+
+fn insert(set: &mut [u64], state: usize) {
+    set[state / 64] |= 1 << (state % 64);
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn by_sets(pattern: &str, text: &str, ignore_case: bool) -> bool {
+        let pattern = glyphs(pattern, true);
+        StateSets::new(&pattern, ignore_case).match_text(&pattern, text.as_bytes())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+        #[test]
+        fn both_matches_decide_alike(
+            pattern in "[abé*?]{0,12}", text in "[abAé]{0,12}", long in "[ab*?]{50,140}", stars in 0..140_usize, case: bool,
+        ) {
+            let greedy = |pattern: &str| match_greedily(&glyphs(pattern, true), text.as_bytes(), case, usize::MAX);
+            prop_assert_eq!(Some(by_sets(&pattern, &text, case)), greedy(&pattern));
+            let text = long.replace(['*', '?'], "a");
+            let greedy = |pattern: &str| match_greedily(&glyphs(pattern, true), text.as_bytes(), case, usize::MAX);
+            let starred = "*".repeat(stars) + &long;
+            for pattern in [&long, &starred] {
+                prop_assert_eq!(Some(by_sets(pattern, &text, case)), greedy(pattern), "{} {}", pattern, text);
+            }
+        }
+    }
+
+    #[test]
+    fn a_policy_of_hostile_patterns_made_one_request_take_a_minute() {
+        let text = "a".repeat(1_024);
+        for pattern in ["*".to_owned() + &"a".repeat(499) + "b", "*a".repeat(250) + "b", "*?a".repeat(166) + "b"] {
+            let pattern = glyphs(&pattern, true);
+            let budget = STEPS_PER_BYTE * (pattern.len() + text.len()) + 64;
+            // Beyond the budget the cost is that of the text and the words of the pattern.
+            let greedy = match_greedily(&pattern, text.as_bytes(), false, budget);
+            assert!(greedy.is_none_or(|matches| !matches));
+            assert!(!match_glyphs(&pattern, text.as_bytes(), false));
+            assert!(match_glyphs(&pattern, (text.clone() + "b").as_bytes(), false));
+        }
+    }
+}
