@@ -93,14 +93,14 @@ pub fn judge(home: Home, durable: bool, ledger: &CutLedger, bodies: &BodyTable, 
 }
 
 /// A term with the key of its object.
-type Posting = (String, String);
+type TermOfKey = (String, String);
 
 struct CutJudge<'a> {
     client: HttpClient,
     s3: S3Client,
     bodies: &'a BodyTable,
     /// The keys that can be read, with their terms, by bucket.
-    postings: BTreeMap<String, BTreeSet<Posting>>,
+    postings: BTreeMap<String, BTreeSet<TermOfKey>>,
     findings: &'a mut Vec<CutFinding>,
 }
 
@@ -183,11 +183,11 @@ impl CutJudge<'_> {
             let answer =
                 self.get(CutApi::Kv, &format!("{bucket}/index/{INDEX_FIELD}/0/{}?return_terms=true", u64::MAX));
             let results = answer.json()["results"].as_array().cloned().unwrap_or_default();
-            let posting = |result: &serde_json::Value| -> Option<Posting> {
+            let posting = |result: &serde_json::Value| -> Option<TermOfKey> {
                 let (term, key) = result.as_object()?.iter().next()?;
                 Some((term.clone(), key.as_str()?.to_owned()))
             };
-            let found: BTreeSet<Posting> = results.iter().filter_map(posting).collect();
+            let found: BTreeSet<TermOfKey> = results.iter().filter_map(posting).collect();
             if answer.status != 200 || found.len() != results.len() || found != expected {
                 let missing: Vec<_> = expected.difference(&found).collect();
                 let besides: Vec<_> = found.difference(&expected).collect();

@@ -20,7 +20,7 @@ pub(super) const DOCUMENT_BYTES_MAX: u64 = 256 * 1024;
 /// Most conditions: each object of a page is compared with all of them.
 const CONDITIONS_MAX: usize = 64;
 
-type JsonObject = Map<String, Value>;
+type ConditionJson = Map<String, Value>;
 
 /// A query with its options.
 #[derive(Debug)]
@@ -40,8 +40,8 @@ pub(super) struct IndexDocument {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct DocumentFields {
-    all: Option<Vec<JsonObject>>,
-    any: Option<Vec<JsonObject>>,
+    all: Option<Vec<ConditionJson>>,
+    any: Option<Vec<ConditionJson>>,
     max_results: Option<std::num::NonZeroUsize>,
     continuation: Option<String>,
     #[serde(default)]
@@ -73,7 +73,7 @@ impl IndexDocument {
     /// # Errors
     /// The text of the 400 that names its first fault.
     pub(super) fn of(bucket: BucketAddress, document: &[u8]) -> Result<Self, String> {
-        let document: JsonObject = serde_json::from_slice(document).map_err(|error| invalid(&error.to_string()))?;
+        let document: ConditionJson = serde_json::from_slice(document).map_err(|error| invalid(&error.to_string()))?;
         let DocumentFields { all, any, max_results, continuation, count, timeout } = fields_of(document)?;
         let mut queries = match (all, any) {
             (Some(all), None) => all_of(&bucket, conditions(all)?),
@@ -90,18 +90,18 @@ impl IndexDocument {
 }
 
 /// The fields of an object. An array of values without names, which `serde` would take for one, is none.
-fn fields_of<T: DeserializeOwned>(object: JsonObject) -> Result<T, String> {
+fn fields_of<T: DeserializeOwned>(object: ConditionJson) -> Result<T, String> {
     serde_json::from_value(object.into()).map_err(|error| invalid(&error.to_string()))
 }
 
-fn conditions(fields: Vec<JsonObject>) -> Result<Vec<IndexCondition>, String> {
+fn conditions(fields: Vec<ConditionJson>) -> Result<Vec<IndexCondition>, String> {
     if fields.is_empty() || fields.len() > CONDITIONS_MAX {
         return Err(invalid(&format!("it has 1 to {CONDITIONS_MAX} conditions")));
     }
     fields.into_iter().map(condition).collect()
 }
 
-fn condition(fields: JsonObject) -> Result<IndexCondition, String> {
+fn condition(fields: ConditionJson) -> Result<IndexCondition, String> {
     let ConditionFields { field, value, from, to, prefix } = fields_of(fields)?;
     let field = Bytes::from(field);
     let (scope, is_equality) = match (value, from, to, prefix) {
