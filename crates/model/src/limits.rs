@@ -71,7 +71,7 @@ pub const JOB_PHASES_MAX: usize = 64;
 pub const JOB_HELD_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Bytes of values that a map phase hands on at a time; one object may exceed it.
 pub const JOB_CHUNK_BYTES: usize = 1024 * 1024;
-/// Inputs that a map phase reads at a time.
+/// Inputs of one call of a script.
 pub const JOB_CHUNK_INPUTS: usize = 256;
 /// Most MapReduce jobs of a gateway at a time.
 pub const JOBS_MAX: usize = 64;

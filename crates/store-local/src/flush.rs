@@ -36,7 +36,8 @@ pub(crate) fn flush(tree: &EngineTree, sealed: &SealedMemtable, watermark: u64) 
 fn drop_hidden(entries: impl Iterator<Item = InternalValue>, watermark: u64) -> impl Iterator<Item = InternalValue> {
     let mut last = None;
     entries.filter(move |entry| {
-        // A reader that must not see the newer entry reads an older version of the tree, which keeps this memtable.
+        // A reader that must not see the newer entry took its number before that was published, and reads an older version of
+        // the tree or this memtable.
         let hidden = last.as_ref() == Some(&entry.key.user_key) && entry.key.seqno < watermark;
         if !hidden {
             last = Some(entry.key.user_key.clone());

@@ -28,26 +28,28 @@ pub(crate) struct MemtableScan {
     entries: Arc<Memtable>,
     /// The rest of the range.
     bounds: ScanBounds,
+    /// Entries below this number are visible.
+    seqno: u64,
     ready: VecDeque<InternalValue>,
     keys_at_once: usize,
     ended: bool,
 }
 
 impl MemtableScan {
-    /// A scan within the bounds.
-    pub(crate) fn new(entries: Arc<Memtable>, bounds: ScanBounds) -> Self {
+    /// A scan within the bounds of the entries below `seqno`.
+    pub(crate) fn new(entries: Arc<Memtable>, bounds: ScanBounds, seqno: u64) -> Self {
         let keys_at_once = match bounds.order {
             ReadOrder::Forward => FIRST_KEYS.0,
             ReadOrder::Reverse => FIRST_KEYS.1,
         };
-        Self { entries, bounds, ready: VecDeque::new(), keys_at_once, ended: false }
+        Self { entries, bounds, seqno, ready: VecDeque::new(), keys_at_once, ended: false }
     }
 
     /// Takes keys from the begin of what is left, and returns how many versions it passed over. From more than a few of one key it
     /// seeks the next.
     fn take_first_keys(&mut self) -> usize {
-        let ScanBounds { from, to, seqno, .. } = &self.bounds;
-        let (items, seqno) = (&self.entries.items, *seqno);
+        let ScanBounds { from, to, .. } = &self.bounds;
+        let (items, seqno) = (&self.entries.items, self.seqno);
         let end = to.as_ref().map_or(Bound::Unbounded, |to| Bound::Excluded(version(to, NEWEST).key));
         let mut range = items.range((Bound::Included(version(from, NEWEST).key), end.clone()));
         let (mut steps, mut passed) = (0, 0);
@@ -78,7 +80,7 @@ impl MemtableScan {
     /// Takes keys from the end of what is left.
     fn take_last_keys(&mut self) {
         while self.ready.len() < self.keys_at_once {
-            let ScanBounds { from, to, seqno, .. } = &self.bounds;
+            let ScanBounds { from, to, .. } = &self.bounds;
             let end = to.as_ref().map_or(Bound::Unbounded, |to| Bound::Excluded(version(to, NEWEST).key));
             let Some(last) = self.entries.items.range((Bound::Included(version(from, NEWEST).key), end)).next_back()
             else {
@@ -87,7 +89,7 @@ impl MemtableScan {
             };
             let key = last.key().user_key.clone();
             // The last is the oldest version of its key.
-            self.ready.extend(self.entries.get(&key, *seqno));
+            self.ready.extend(self.entries.get(&key, self.seqno));
             self.bounds.to = Some(key);
         }
     }
@@ -130,9 +132,9 @@ mod tests {
     }
 
     fn scanned(memtable: &Arc<Memtable>, seqno: u64, order: ReadOrder, from: &str, to: Option<&str>) -> Vec<String> {
-        let bounds = ScanBounds { from: from.into(), to: to.map(Into::into), seqno, order };
+        let bounds = ScanBounds { from: from.into(), to: to.map(Into::into), order };
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-        let scan = MemtableScan::new(memtable.clone(), bounds);
+        let scan = MemtableScan::new(memtable.clone(), bounds, seqno);
         scan.map(|entry| text(&entry.key.user_key) + &text(&entry.value)).collect()
     }
 
@@ -163,8 +165,8 @@ mod tests {
     fn a_row_that_was_written_again_and_again_made_its_readers_pass_over_each_version() {
         let memtable = memtable(&[("a", 1), ("hot", 10_000), ("z", 1)]);
         for seqno in [u64::MAX, 5000] {
-            let bounds = ScanBounds { from: "A".into(), to: None, seqno, order: ReadOrder::Forward };
-            let mut scan = MemtableScan::new(memtable.clone(), bounds);
+            let bounds = ScanBounds { from: "A".into(), to: None, order: ReadOrder::Forward };
+            let mut scan = MemtableScan::new(memtable.clone(), bounds, seqno);
             let passed = scan.take_first_keys();
             assert_eq!(scan.ready.len(), 3);
             assert!(passed <= 2 * (STEPS_MAX + 1), "{passed} versions");

@@ -29,8 +29,6 @@ pub(crate) struct ScanBounds {
     pub(crate) from: UserKey,
     /// The key before which it ends; `None`: it goes to the last.
     pub(crate) to: Option<UserKey>,
-    /// Entries below this sequence number are visible.
-    pub(crate) seqno: u64,
     /// The order of the keys.
     pub(crate) order: ReadOrder,
 }
@@ -40,11 +38,12 @@ pub(crate) struct RangeScan {
     /// The sources, each with its next entry.
     sources: Vec<(InternalValue, Entries)>,
     order: ReadOrder,
+    /// An open table knows the path of its file alone: without these a compaction would remove the file under it.
+    _tables: Vec<Vec<Table>>,
 }
 
 impl RangeScan {
-    /// A scan of memtables and of runs of tables. The memtables are those from before the runs: an entry that moved meanwhile is
-    /// in both.
+    /// A scan of the entries below `seqno` in memtables and in runs of tables. An entry may be in both.
     ///
     /// # Errors
     /// Any error of lsm-tree.
@@ -52,18 +51,19 @@ impl RangeScan {
         memtables: Vec<Arc<Memtable>>,
         runs: Vec<Vec<Table>>,
         bounds: &ScanBounds,
+        seqno: u64,
     ) -> lsm_tree::Result<Self> {
         let memtables = memtables.into_iter().filter(|entries| !entries.is_empty());
         let memtables =
-            memtables.map(|entries| -> Entries { Box::new(MemtableScan::new(entries, bounds.clone()).map(Ok)) });
-        let entries = memtables.chain(runs.into_iter().map(|run| run_entries(run, bounds)));
+            memtables.map(|entries| -> Entries { Box::new(MemtableScan::new(entries, bounds.clone(), seqno).map(Ok)) });
+        let entries = memtables.chain(runs.iter().map(|run| run_entries(run.clone(), bounds.clone(), seqno)));
         let mut sources = Vec::new();
         for mut entries in entries {
             if let Some(first) = entries.next().transpose()? {
                 sources.push((first, entries));
             }
         }
-        Ok(Self { sources, order: bounds.order })
+        Ok(Self { sources, order: bounds.order, _tables: runs })
     }
 
     /// The newest entry of the next key.
@@ -112,8 +112,7 @@ impl Iterator for RangeScan {
 }
 
 /// The visible entries of the tables of a run, which do not overlap; a table is opened when the one before has ended.
-fn run_entries(run: Vec<Table>, bounds: &ScanBounds) -> Entries {
-    let ScanBounds { from, to, seqno, order } = bounds.clone();
+fn run_entries(run: Vec<Table>, ScanBounds { from, to, order }: ScanBounds, seqno: u64) -> Entries {
     let range = (Bound::Included(from), to.map_or(Bound::Unbounded, Bound::Excluded));
     let is_visible =
         move |entry: &lsm_tree::Result<InternalValue>| entry.as_ref().map_or(true, |entry| entry.key.seqno < seqno);

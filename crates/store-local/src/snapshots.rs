@@ -1,7 +1,8 @@
 //! Read snapshots: the sequence numbers that readers may still use (epoch-based reclamation).
 //!
-//! A reader takes the sequence number of the last published group, and then the current tables and memtables. In between, the
-//! maintenance threads must not drop versions that this number needs. A reader holds its *epoch* for that long:
+//! A point read takes the sequence number of the last published group, and then the tables and memtables that lsm-tree keeps for
+//! it; a scan takes the tables first, so that its number sees all that flushes had published before. Until a reader has its parts,
+//! the maintenance threads must not drop those that its number needs. It holds its *epoch* for that long:
 //!
 //! ```text
 //! reader       epoch E1 (floor 40) ──> visible 47 ──> tables as of 47 ──> E1 dropped

@@ -22,6 +22,7 @@ use crate::active_memtable::ActiveMemtable;
 use crate::output_sync::CompactionSync;
 use crate::range_scan::{RangeScan, ScanBounds, ScannedEntries};
 use crate::retired::RetiredParts;
+use crate::snapshots::ReadSnapshot;
 use crate::trees::{TreeId, is_damage, read_error};
 use crate::verified_tables::VerifiedTables;
 
@@ -107,37 +108,41 @@ impl EngineTree {
         self.memtables.lock().active.insert(key, value, seqno);
     }
 
-    /// Entries within the bounds.
-    pub(crate) fn scan(&self, bounds: ScanBounds) -> ScannedEntries {
+    /// Entries within the bounds, in a snapshot that `acquire` takes; the scan has its parts when this returns.
+    pub(crate) fn scan(&self, bounds: ScanBounds, acquire: impl Fn() -> ReadSnapshot) -> ScannedEntries {
         if self.id == TreeId::Bulk {
             // Its values are in other files, which lsm-tree reads. Its rows are written once, and read forward.
             let to = bounds.to.map_or(Bound::Unbounded, Bound::Excluded);
-            let entries = self.lsm.range((Bound::Included(bounds.from), to), bounds.seqno, None);
+            let entries = self.lsm.range((Bound::Included(bounds.from), to), acquire().seqno, None);
             return Box::new(entries.map(lsm_tree::Guard::into_inner));
         }
-        let memtables = {
-            let memtables = self.memtables.lock();
-            let sealed = memtables.sealed.iter().map(|sealed| &sealed.entries);
-            sealed.chain([&memtables.active.entries]).cloned().collect()
-        };
-        // Race: after the memtables, so that entries which are flushed now are in one of the two.
-        let runs = self.runs_within(&bounds);
-        match RangeScan::new(memtables, runs, &bounds) {
-            Ok(scan) => Box::new(scan),
-            Err(error) => Box::new(std::iter::once(Err(error))),
+        loop {
+            // Race: before the snapshot. Flushes and compactions drop a version that a newer one hides, and that one was published
+            // before they began: a number that is taken now sees it.
+            let version = self.lsm.current_version();
+            let seqno = acquire().seqno;
+            let memtables = self.memtables();
+            // Race: entries that were flushed since would be neither in the memtables nor in this version.
+            if self.version() == version.id() {
+                let keys =
+                    (Bound::Included(&bounds.from), bounds.to.as_ref().map_or(Bound::Unbounded, Bound::Excluded));
+                let runs = version.iter_levels().flat_map(|level| level.iter()).filter_map(|run| {
+                    let (first, last) = run.range_overlap_indexes::<UserKey, _>(&keys)?;
+                    run.get(first..=last).map(<[Table]>::to_vec)
+                });
+                return match RangeScan::new(memtables, runs.collect(), &bounds, seqno) {
+                    Ok(scan) => Box::new(scan),
+                    Err(error) => Box::new(std::iter::once(Err(error))),
+                };
+            }
         }
     }
 
-    /// The tables of each run that overlap the bounds.
-    fn runs_within(&self, bounds: &ScanBounds) -> Vec<Vec<Table>> {
-        let keys = (Bound::Included(&bounds.from), bounds.to.as_ref().map_or(Bound::Unbounded, Bound::Excluded));
-        let version = self.lsm.current_version();
-        let runs = version.iter_levels().flat_map(|level| level.iter());
-        let overlap = runs.filter_map(|run| {
-            let (first, last) = run.range_overlap_indexes::<UserKey, _>(&keys)?;
-            run.get(first..=last).map(<[Table]>::to_vec)
-        });
-        overlap.collect()
+    /// The entries of all memtables.
+    fn memtables(&self) -> Vec<Arc<Memtable>> {
+        let memtables = self.memtables.lock();
+        let sealed = memtables.sealed.iter().map(|sealed| &sealed.entries);
+        sealed.chain([&memtables.active.entries]).cloned().collect()
     }
 
     /// Bytes of the tables and of the files of large values.

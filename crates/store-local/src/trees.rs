@@ -172,6 +172,10 @@ impl Trees {
 
     fn get_at(&self, tree_id: TreeId, key: &[u8], seqno: u64) -> Result<Option<Bytes>> {
         let tree = self.tree(tree_id);
+        // No entry has a longer key, and lsm-tree takes none: a client may ask for any.
+        if key.len() > entry::KEY_BYTES_MAX {
+            return Ok(None);
+        }
         let entry = tree.lsm.get(key, seqno).map_err(|error| tree.map_read_error(error))?;
         Ok(entry.map(Bytes::from))
     }
@@ -185,10 +189,11 @@ impl Trees {
         order: ReadOrder,
     ) -> impl Iterator<Item = Result<(Bytes, Bytes)>> + Send + use<'_> {
         let tree = self.tree(tree_id);
-        let snapshot = self.snapshots.acquire();
+        // No entry has a longer key, and lsm-tree takes none.
+        let within = |key: Bytes| key.slice(..key.len().min(entry::KEY_BYTES_MAX)).into();
+        let bounds = ScanBounds { from: within(from), to: to.map(within), order };
         // The iterator holds its tables and memtables from here on, so the epoch may be dropped.
-        let bounds = ScanBounds { from: from.into(), to: to.map(Into::into), seqno: snapshot.seqno, order };
-        let entries = tree.scan(bounds);
+        let entries = tree.scan(bounds, || self.snapshots.acquire());
         entries.map(|entry| {
             let (key, value) = entry.map_err(|error| tree.map_read_error(error))?;
             Ok((key.into(), value.into()))

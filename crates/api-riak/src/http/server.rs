@@ -137,6 +137,8 @@ impl HttpService {
             Resource::Stats => Ok(stats::get(call)),
             Resource::Metrics => Ok(stats::metrics(call)),
             Resource::Index => Box::pin(index::get(call, &self.gateway)).await,
+            // As in Riak, where there is no such path.
+            Resource::CombinedIndex if *call.method != Method::POST => Err(RiakFault::page(StatusCode::NOT_FOUND)),
             Resource::CombinedIndex => Box::pin(index::post(call, &self.gateway, body)).await,
             Resource::LinkWalk => link_walk::answer(call, &self.gateway, body).await,
             Resource::DataType if *call.method == Method::POST => datatypes::post(call, body).await,

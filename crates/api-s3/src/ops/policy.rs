@@ -33,7 +33,7 @@ pub(super) async fn put(call: &S3Call) -> Result<S3Response, S3Error> {
         return Err(malformed("Allow with NotPrincipal is not allowed.".into()).into());
     }
     if let Some(part) = policy.void_part() {
-        return Err(malformed(format!("No request can meet {part}: the statement would protect nothing.")).into());
+        return Err(malformed(format!("No request can meet {part}.")).into());
     }
     let policy = Arc::new(policy);
     let change = |bucket: &mut Bucket| {

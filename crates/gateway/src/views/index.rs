@@ -51,6 +51,10 @@ pub struct IndexReader {
 struct BegunQuery {
     shards: Vec<IndexShard>,
     check: Option<HitCheck>,
+    /// Hits that passed the filter beyond the last page.
+    ready: VecDeque<IndexHit>,
+    /// Whether all rows were read.
+    is_read: bool,
 }
 
 /// A page of a query.
@@ -128,10 +132,27 @@ impl IndexReader {
             Some(begun) => begun,
             None => self.begin().await?,
         };
+        if begun.ready.len() < limit && !begun.is_read {
+            let hits = self.read_hits(&mut begun, limit, &options).await?;
+            begun.ready.extend(hits);
+        }
+        let hits = begun.ready.drain(..limit.min(begun.ready.len())).collect();
+        let is_last = begun.is_read && begun.ready.is_empty();
+        self.begun = Some(begun);
+        Ok(IndexPage { hits, is_last })
+    }
+
+    /// The next hits, about as many; with a filter there may be more, fewer or none.
+    async fn read_hits(&self, begun: &mut BegunQuery, limit: usize, options: &CallOptions) -> Result<Vec<IndexHit>> {
+        // A filter may let few through, and checks many objects at a time.
+        let limit = if self.query.filter.is_empty() { limit } else { limit.max(CHECKS_AT_ONCE) };
         let mut hits = Vec::with_capacity(limit.min(INDEX_PAGE_ROWS));
         let (mut scanned, mut matched) = (0, 0);
-        let is_last = loop {
-            let Some(hit) = self.next_hit(&mut begun.shards, limit, &options).await? else { break true };
+        while hits.len() < limit && scanned < SCANNED_ROWS_MAX {
+            let Some(hit) = self.next_hit(&mut begun.shards, limit, options).await? else {
+                begun.is_read = true;
+                break;
+            };
             scanned += 1;
             if self.query.regex.is_some() {
                 matched += hit.term.0.len() + hit.key.len();
@@ -145,15 +166,11 @@ impl IndexReader {
             if self.query.is_wanted(&hit) {
                 hits.push(hit);
             }
-            if hits.len() >= limit || scanned >= SCANNED_ROWS_MAX {
-                break false;
-            }
-        };
-        if let Some(check) = begun.check {
-            hits = self.check_hits(hits, check, &options).await?;
         }
-        self.begun = Some(begun);
-        Ok(IndexPage { hits, is_last })
+        match begun.check {
+            Some(check) => self.check_hits(hits, check, options).await,
+            None => Ok(hits),
+        }
     }
 
     /// Options of the reads of a page: a quorum, whose answer has every acknowledged row.
@@ -185,7 +202,13 @@ impl IndexReader {
             IndexShard { partition, hits: VecDeque::new(), last: None, next, to: to.clone() }
         };
         let shards = BucketRow::default().shards().map(shard).collect();
-        Ok(BegunQuery { shards, check: HitCheck::of(&self.query, &props, self.core.ports.store.limits().replicated) })
+        let (ready, is_read) = (VecDeque::new(), false);
+        Ok(BegunQuery {
+            shards,
+            ready,
+            is_read,
+            check: HitCheck::of(&self.query, &props, self.core.ports.store.limits().replicated),
+        })
     }
 
     /// The first hit of all shards.

@@ -7,6 +7,7 @@ mod inspect;
 mod poison;
 mod restart;
 mod retired;
+mod scan;
 mod space;
 
 use std::path::Path;

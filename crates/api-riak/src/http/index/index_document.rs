@@ -59,7 +59,7 @@ struct ConditionFields {
     prefix: Option<String>,
 }
 
-/// A term: an integer that JSON cannot hold is text.
+/// A term: an integer beyond 64 bits is text.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum ConditionTerm {

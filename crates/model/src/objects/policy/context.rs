@@ -6,6 +6,7 @@ use time::format_description::well_known::Rfc3339;
 use super::super::access::{AccessContext, AccessRequest, REQUEST_KEYS};
 use super::super::tags::Tag;
 use super::super::user::User;
+use super::glyphs::MatchBudget;
 
 /// A request, as conditions and variables read it.
 #[derive(Clone, Copy)]
@@ -16,13 +17,15 @@ pub(super) struct ConditionContext<'a> {
     pub(super) request: &'a AccessRequest<'a>,
     /// The other properties of the request.
     pub(super) context: &'a AccessContext,
+    /// The steps that its patterns may take.
+    pub(super) budget: &'a MatchBudget,
 }
 
 /// Prefixes of condition keys that end in the key of a tag.
 const EXISTING_TAG: &str = "s3:existingobjecttag/";
 const REQUEST_TAG: &str = "s3:requestobjecttag/";
 
-/// The keys of every request, beside those of its headers and parameters.
+/// The keys beside those of headers and parameters: of the request, its caller and its tags.
 const OWN_KEYS: &[&str] = &[
     "aws:sourceip",
     "aws:securetransport",

@@ -1,4 +1,4 @@
-//! Glyphs of patterns, and their match in bounded time.
+//! Glyphs of patterns, and their match in bounded time: an evaluation of a policy has a budget of steps.
 //!
 //! Most patterns are decided by a few steps of a greedy match, in which the last `*` takes one byte more at each mismatch. A hostile
 //! one needs the product of both lengths, so after a budget of steps the rest is decided by sets of states, 64 in a word:
@@ -7,6 +7,8 @@
 //! pattern  a * b      states 0 1 2 3: before a, before *, before b, at the end
 //! text     a x b      {0} ─a─▶ {1,2} ─x─▶ {1,2} ─b─▶ {1,2,3}: state 3 is the match
 //! ```
+
+use std::cell::Cell;
 
 /// The glyph for any bytes, none included.
 pub(super) const ANY: u16 = 256;
@@ -36,11 +38,43 @@ pub(super) fn text_of(glyphs: &[u16]) -> String {
     String::from_utf8_lossy(&glyphs.iter().map(byte).collect::<Vec<_>>()).into_owned()
 }
 
-/// Whether a text matches. `ignore_case` ignores the case of ASCII letters.
-pub(super) fn match_glyphs(pattern: &[u16], text: &[u8], ignore_case: bool) -> bool {
-    let budget = STEPS_PER_BYTE * (pattern.len() + text.len()) + 64;
-    match_greedily(pattern, text, ignore_case, budget)
-        .unwrap_or_else(|| StateSets::new(pattern, ignore_case).match_text(pattern, text))
+/// Steps of one evaluation of a policy: some milliseconds. The patterns of a policy of 20 KiB take a tenth of it for a key.
+const STEPS_MAX: usize = 8_000_000;
+
+/// The steps that an evaluation has left.
+#[derive(Debug)]
+pub(super) struct MatchBudget(Cell<usize>);
+
+impl Default for MatchBudget {
+    fn default() -> Self {
+        Self(Cell::new(STEPS_MAX))
+    }
+}
+
+impl MatchBudget {
+    /// Whether matches were given up: the evaluation has no result.
+    pub(super) fn is_spent(&self) -> bool {
+        self.0.get() == 0
+    }
+
+    fn take(&self, steps: usize) -> bool {
+        let left = self.0.get().checked_sub(steps);
+        self.0.set(left.unwrap_or(0));
+        left.is_some()
+    }
+}
+
+/// Whether a text matches. `ignore_case` ignores the case of ASCII letters. Beyond the budget no text matches.
+pub(super) fn match_glyphs(pattern: &[u16], text: &[u8], ignore_case: bool, budget: &MatchBudget) -> bool {
+    let steps = STEPS_PER_BYTE * (pattern.len() + text.len()) + 64;
+    if !budget.take((pattern.len() + text.len()) / STEPS_PER_BYTE + 1) {
+        return false;
+    }
+    match_greedily(pattern, text, ignore_case, steps).unwrap_or_else(|| {
+        let words = pattern.len() / 64 + 1;
+        budget.take(steps + words * (text.len() + 256))
+            && StateSets::new(pattern, ignore_case).match_text(pattern, text)
+    })
 }
 
 /// The greedy match; `None` when it is undecided after so many steps.
@@ -194,8 +228,10 @@ mod tests {
             // Beyond the budget the cost is that of the text and the words of the pattern.
             let greedy = match_greedily(&pattern, text.as_bytes(), false, budget);
             assert!(greedy.is_none_or(|matches| !matches));
-            assert!(!match_glyphs(&pattern, text.as_bytes(), false));
-            assert!(match_glyphs(&pattern, (text.clone() + "b").as_bytes(), false));
+            let ample = MatchBudget::default();
+            assert!(!match_glyphs(&pattern, text.as_bytes(), false, &ample));
+            assert!(match_glyphs(&pattern, (text.clone() + "b").as_bytes(), false, &ample));
+            assert!(!ample.is_spent());
         }
     }
 }

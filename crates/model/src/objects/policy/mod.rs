@@ -24,6 +24,7 @@ use super::user::User;
 
 use condition::PolicyCondition;
 use context::{ConditionContext, is_condition_key};
+use glyphs::MatchBudget;
 use pattern::Pattern;
 use principal::Principals;
 
@@ -85,7 +86,8 @@ impl BucketPolicy {
         request: &AccessRequest<'_>,
         context: &AccessContext,
     ) -> PolicyDecision {
-        let context = ConditionContext { user, request, context };
+        let budget = MatchBudget::default();
+        let context = ConditionContext { user, request, context, budget: &budget };
         let resource = match request.key {
             None => bucket.as_bytes().to_vec(),
             Some(key) => [bucket.as_bytes(), b"/", key].concat(),
@@ -94,7 +96,12 @@ impl BucketPolicy {
         for statement in &self.statements {
             // After the first allow only a deny can change the decision.
             let can_decide = decision == PolicyDecision::Neutral || !statement.allow;
-            if can_decide && statement.applies(&context, &resource) {
+            let applies = can_decide && statement.applies(&context, &resource);
+            if budget.is_spent() {
+                // A deny may be among the rest.
+                return PolicyDecision::Deny;
+            }
+            if applies {
                 if !statement.allow {
                     return PolicyDecision::Deny;
                 }
@@ -111,7 +118,7 @@ impl BucketPolicy {
     }
 
     /// The first part that no request can meet: a condition key or a variable that requests do not have, or an action that there is
-    /// none of. A put of such a policy is refused, since a deny with it would protect nothing; one that is stored stays as it is.
+    /// none of. A put of such a policy is refused, since its author means something else; one that is stored stays as it is.
     #[must_use]
     pub fn void_part(&self) -> Option<String> {
         self.statements.iter().find_map(PolicyStatement::void_part)

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::context::ConditionContext;
-use super::glyphs::{ANY, glyphs, match_glyphs, text_of};
+use super::glyphs::{ANY, MatchBudget, glyphs, match_glyphs, text_of};
 
 /// A pattern, in pieces. The values of variables come from the request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,33 +77,46 @@ impl Pattern {
 
     /// Whether `text` matches after its variables are filled in. A pattern with a variable without value matches no text.
     pub(super) fn matches(&self, text: &[u8], context: &ConditionContext<'_>) -> bool {
-        self.fill_in(context).is_some_and(|glyphs| match_glyphs(&glyphs, text, false))
+        self.matches_with(text, context, false)
     }
 
     /// As [`Self::matches`], ignoring the case of ASCII letters.
     pub(super) fn matches_ignoring_case(&self, text: &[u8], context: &ConditionContext<'_>) -> bool {
-        self.fill_in(context).is_some_and(|glyphs| match_glyphs(&glyphs, text, true))
+        self.matches_with(text, context, true)
+    }
+
+    fn matches_with(&self, text: &[u8], context: &ConditionContext<'_>, ignore_case: bool) -> bool {
+        let filled = self.fill_in(text.len(), context);
+        filled.is_some_and(|glyphs| match_glyphs(&glyphs, text, ignore_case, context.budget))
     }
 
     /// Whether it matches this action. Actions ignore case and have no variables.
     pub(super) fn matches_action(&self, action: &str) -> bool {
-        matches!(self.pieces.as_slice(), [PatternPiece::Glyphs(glyphs)] if match_glyphs(glyphs, action.as_bytes(), true))
+        matches!(self.pieces.as_slice(), [PatternPiece::Glyphs(glyphs)] if match_glyphs(glyphs, action.as_bytes(), true, &MatchBudget::default()))
     }
 
-    fn fill_in(&self, context: &ConditionContext<'_>) -> Option<std::borrow::Cow<'_, [u16]>> {
+    /// The glyphs with the values of variables; `None` where no text of this length matches them.
+    fn fill_in(&self, length: usize, context: &ConditionContext<'_>) -> Option<std::borrow::Cow<'_, [u16]>> {
         if let [PatternPiece::Glyphs(glyphs)] = self.pieces.as_slice() {
             return Some(glyphs.into());
         }
         let mut filled = Vec::new();
+        let mut taken = 0;
         for piece in &self.pieces {
-            match piece {
-                PatternPiece::Glyphs(glyphs) => filled.extend_from_slice(glyphs),
+            let glyphs = match piece {
+                PatternPiece::Glyphs(glyphs) => std::borrow::Cow::Borrowed(glyphs.as_slice()),
                 PatternPiece::Variable(key) => match context.values(key).as_slice() {
-                    [value] => filled.extend(value.bytes().map(u16::from)),
+                    [value] => value.bytes().map(u16::from).collect::<Vec<_>>().into(),
                     // Without exactly one value the pattern matches nothing: it must not match an empty text.
                     _ => return None,
                 },
+            };
+            // Bound: each glyph but a star takes a byte of the text, so a header that many variables name fills no memory.
+            taken += glyphs.iter().filter(|glyph| **glyph != ANY).count();
+            if taken > length {
+                return None;
             }
+            filled.extend_from_slice(&glyphs);
         }
         Some(filled.into())
     }
@@ -111,7 +124,7 @@ impl Pattern {
 
 /// Whether `text` matches a pattern with `*` and `?` and without variables. `ignore_case` ignores the case of ASCII letters.
 pub(super) fn matches_wildcards(pattern: &str, text: &str, ignore_case: bool) -> bool {
-    match_glyphs(&glyphs(pattern, true), text.as_bytes(), ignore_case)
+    match_glyphs(&glyphs(pattern, true), text.as_bytes(), ignore_case, &MatchBudget::default())
 }
 
 #[cfg(test)]

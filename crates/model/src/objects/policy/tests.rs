@@ -433,3 +433,22 @@ fn a_stored_policy_with_a_void_part_keeps_its_meaning() {
     assert!(typo.void_part().is_some());
     assert_eq!(get(&typo, &at()), PolicyDecision::Allow);
 }
+
+#[test]
+fn a_header_that_many_variables_named_filled_the_memory() {
+    let resource = format!("arn:aws:s3:::tea/*{}", "${aws:Referer}".repeat(1_000));
+    let policy = policy(&[statement(json!({"Resource": resource}))]);
+    let long = AccessContext { keys: vec![("aws:Referer", "a".repeat(60_000))], ..at() };
+    assert_eq!(get(&policy, &long), PolicyDecision::Neutral);
+    let short = AccessContext { keys: vec![("aws:Referer", String::new())], ..at() };
+    assert_eq!(get(&policy, &short), PolicyDecision::Allow);
+}
+
+#[test]
+fn an_evaluation_that_takes_too_long_denies() {
+    let patterns: Vec<String> = (0..40).map(|number| format!("*{}{number}b", "a".repeat(400))).collect();
+    let policy = policy(&[statement(json!({"Condition": {"StringNotLike": {"aws:UserAgent": patterns}}}))]);
+    let agent = |length| AccessContext { keys: vec![("aws:UserAgent", "a".repeat(length))], ..at() };
+    assert_eq!(get(&policy, &agent(1_000)), PolicyDecision::Allow);
+    assert_eq!(get(&policy, &agent(60_000)), PolicyDecision::Deny);
+}

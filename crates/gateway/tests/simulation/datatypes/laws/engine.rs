@@ -65,9 +65,14 @@ impl LawEngine {
     /// Kills the process of the engine, and starts it again on what is on disk. Without one there is nothing to kill.
     pub(super) fn kill(&mut self) {
         if let Self::Embedded(run) = self {
-            let copy = folder();
-            // A killed process leaves the files as they are at this moment.
-            copy_folder(run.folder.path(), copy.path());
+            // A killed process leaves the files as they are at one moment. Its threads still work here, so the copy is made anew when
+            // one of them removed a file under it.
+            let copy = loop {
+                let copy = folder();
+                if copy_folder(run.folder.path(), copy.path()).is_ok() {
+                    break copy;
+                }
+            };
             let clock = Arc::clone(&run.clock);
             *run = EmbeddedRun::start(copy, clock);
         }
@@ -102,17 +107,18 @@ fn folder() -> tempfile::TempDir {
     folder.expect("a folder for the engine")
 }
 
-fn copy_folder(from: &Path, to: &Path) {
-    for entry in std::fs::read_dir(from).expect("the folder of the engine") {
-        let entry = entry.expect("an entry of it");
+fn copy_folder(from: &Path, to: &Path) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
         let target = to.join(entry.file_name());
-        if entry.file_type().expect("its type").is_dir() {
-            std::fs::create_dir_all(&target).expect("a folder of the copy");
-            copy_folder(&entry.path(), &target);
+        if entry.file_type()?.is_dir() {
+            std::fs::create_dir_all(&target)?;
+            copy_folder(&entry.path(), &target)?;
         } else {
-            std::fs::copy(entry.path(), &target).expect("a file of the copy");
+            std::fs::copy(entry.path(), &target)?;
         }
     }
+    Ok(())
 }
 
 /// The embedded engine under virtual time: each call blocks the only thread until the engine's own threads have answered, so that

@@ -95,11 +95,12 @@ impl LawWorld {
         tokio::time::sleep(Duration::from_millis(ms)).await;
     }
 
-    /// Kills a gateway, and starts it again with another clock; `forgets`: as the same actor, which only forgot everything.
+    /// Kills a gateway, and starts it again with another clock; `forgets`: as the same actor, which only forgot everything, where
+    /// a gateway is alone. One of several is a new actor after each start, since no mark keeps its clock from falling.
     pub(super) async fn restart(&self, at: usize, skew: i64, forgets: bool) {
         let old = Arc::clone(&self.nodes.lock()[at]);
         old.end();
-        let actor = if forgets { old.actor } else { self.new_actor() };
+        let actor = if forgets && self.is_lone { old.actor } else { self.new_actor() };
         let node = self.node(at, actor, skew).await;
         node.faulty.set_faults(*self.faults.lock());
         self.nodes.lock()[at] = node;
