@@ -38,7 +38,7 @@ pub(crate) struct RangeScan {
     /// The sources, each with its next entry.
     sources: Vec<(InternalValue, Entries)>,
     order: ReadOrder,
-    /// An open table knows the path of its file alone: without these a compaction would remove the file under it.
+    /// An open table knows the path of its file alone: without these a compaction would remove it [invariant 131].
     _tables: Vec<Vec<Table>>,
 }
 

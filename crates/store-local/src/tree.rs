@@ -122,7 +122,7 @@ impl EngineTree {
             let version = self.lsm.current_version();
             let seqno = acquire().seqno;
             let memtables = self.memtables();
-            // Race: entries that were flushed since would be neither in the memtables nor in this version.
+            // Race: entries that were flushed since would be neither in the memtables nor in this version [invariant 130].
             if self.version() == version.id() {
                 let keys =
                     (Bound::Included(&bounds.from), bounds.to.as_ref().map_or(Bound::Unbounded, Bound::Excluded));
