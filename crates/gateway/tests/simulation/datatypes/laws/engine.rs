@@ -1,8 +1,10 @@
 //! The engines that the laws are tried on: in memory, embedded, and replicas of a simulated cluster.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::SystemTime;
 
 use larder_store::memory::MemoryStore;
 use larder_store::{CallOptions, Clock, EngineLimits, Result, Store};
@@ -65,11 +67,14 @@ impl LawEngine {
     /// Kills the process of the engine, and starts it again on what is on disk. Without one there is nothing to kill.
     pub(super) fn kill(&mut self) {
         if let Self::Embedded(run) = self {
-            // A killed process leaves the files as they are at one moment. Its threads still work here, so the copy is made anew when
-            // one of them removed a file under it.
+            // A killed process leaves the files as they are at one moment. Its threads still work here, so a copy counts when no file
+            // came, went or changed under it.
             let copy = loop {
-                let copy = folder();
-                if copy_folder(run.folder.path(), copy.path()).is_ok() {
+                let (copy, before) = (folder(), file_states(run.folder.path()));
+                let copied = copy_folder(run.folder.path(), copy.path());
+                if copied.is_ok()
+                    && before.is_ok_and(|before| file_states(run.folder.path()).is_ok_and(|now| now == before))
+                {
                     break copy;
                 }
             };
@@ -105,6 +110,21 @@ fn folder() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
     let folder = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
     folder.expect("a folder for the engine")
+}
+
+/// The length and the time of the last change of each file.
+fn file_states(folder: &Path) -> std::io::Result<BTreeMap<PathBuf, (u64, SystemTime)>> {
+    let mut states = BTreeMap::new();
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        let metadata = entry.metadata()?;
+        if metadata.is_dir() {
+            states.extend(file_states(&entry.path())?);
+        } else {
+            states.insert(entry.path(), (metadata.len(), metadata.modified()?));
+        }
+    }
+    Ok(states)
 }
 
 fn copy_folder(from: &Path, to: &Path) -> std::io::Result<()> {
