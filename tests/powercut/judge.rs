@@ -76,8 +76,8 @@ pub fn judge(home: Home, durable: bool, ledger: &CutLedger, bodies: &BodyTable, 
             return vec![CutFinding { violation, text: shortened(ended.stderr.trim(), 400) }];
         }
     };
-    let (client, s3, findings_of) = (node.client(), node.s3_admin(), &mut findings);
-    let mut judge = CutJudge { client, s3, bodies, postings: BTreeMap::new(), findings: findings_of };
+    let (client, s3, postings) = (node.client(), node.s3_admin(), BTreeMap::new());
+    let mut judge = CutJudge { client, s3, bodies, postings, findings: &mut findings };
     let possible = ledger.possible(cut);
     let read: BTreeSet<&CutKey> =
         possible.iter().filter(|(key, possible)| judge.read(key, possible)).map(|(key, _)| *key).collect();

@@ -9,8 +9,9 @@ const NOTES: &str = "\
   of turns. CPU is that of the server alone.
 - Adds are of new elements, removals of loaded ones with the context of a read before. Both change a tenth of a set at most. So
   there are as many sets of a size as that takes, and each size has about as many elements in all; of each size but the largest
-  there are 16 sets at least, so that each connection updates a key of its own. Edits begin when the folder keeps its size. Of the largest there is one, which all connections update: its row has the
-  contention of one key, too. Membership asks for random elements of random sets among the same.
+  there are 16 sets at least, so that each connection updates a key of its own. Of the largest there is one, which all connections
+  update: its row has the contention of one key, too. Membership asks for random elements of random sets among the same. All begins
+  when the data folder keeps its size after the loads.
 - Adds and removals are a bounded number a turn and have no warming up. Each set has its first size again at the end, which is
   checked.
 - Increments are of one counter from 64 connections; plain puts are of 100 B, each connection to a key of its own that it

@@ -20,7 +20,7 @@ pub(super) const DOCUMENT_BYTES_MAX: u64 = 256 * 1024;
 /// Most conditions: each object of a page is compared with all of them.
 const CONDITIONS_MAX: usize = 64;
 
-type ConditionJson = Map<String, Value>;
+type QueryJson = Map<String, Value>;
 
 /// A query with its options.
 #[derive(Debug)]
@@ -40,8 +40,8 @@ pub(super) struct IndexDocument {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct DocumentFields {
-    all: Option<Vec<ConditionJson>>,
-    any: Option<Vec<ConditionJson>>,
+    all: Option<Vec<QueryJson>>,
+    any: Option<Vec<QueryJson>>,
     max_results: Option<std::num::NonZeroUsize>,
     continuation: Option<String>,
     #[serde(default)]
@@ -73,7 +73,7 @@ impl IndexDocument {
     /// # Errors
     /// The text of the 400 that names its first fault.
     pub(super) fn of(bucket: BucketAddress, document: &[u8]) -> Result<Self, String> {
-        let document: ConditionJson = serde_json::from_slice(document).map_err(|error| invalid(&error.to_string()))?;
+        let document: QueryJson = serde_json::from_slice(document).map_err(|error| invalid(&error.to_string()))?;
         let DocumentFields { all, any, max_results, continuation, count, timeout } = fields_of(document)?;
         let mut queries = match (all, any) {
             (Some(all), None) => all_of(&bucket, conditions(all)?),
@@ -90,18 +90,18 @@ impl IndexDocument {
 }
 
 /// The fields of an object. An array of values without names, which `serde` would take for one, is none.
-fn fields_of<T: DeserializeOwned>(object: ConditionJson) -> Result<T, String> {
+fn fields_of<T: DeserializeOwned>(object: QueryJson) -> Result<T, String> {
     serde_json::from_value(object.into()).map_err(|error| invalid(&error.to_string()))
 }
 
-fn conditions(fields: Vec<ConditionJson>) -> Result<Vec<IndexCondition>, String> {
+fn conditions(fields: Vec<QueryJson>) -> Result<Vec<IndexCondition>, String> {
     if fields.is_empty() || fields.len() > CONDITIONS_MAX {
         return Err(invalid(&format!("it has 1 to {CONDITIONS_MAX} conditions")));
     }
     fields.into_iter().map(condition).collect()
 }
 
-fn condition(fields: ConditionJson) -> Result<IndexCondition, String> {
+fn condition(fields: QueryJson) -> Result<IndexCondition, String> {
     let ConditionFields { field, value, from, to, prefix } = fields_of(fields)?;
     let field = Bytes::from(field);
     let (scope, is_equality) = match (value, from, to, prefix) {

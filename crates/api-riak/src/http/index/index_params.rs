@@ -57,10 +57,13 @@ impl IndexParams {
         };
         let stream = params.get("stream").is_some_and(|value| value.eq_ignore_ascii_case(b"true"));
         let count = boolean(params, "count")?;
-        let shapes = [("max_results", max_results.is_some()), ("continuation", after.is_some()), ("stream", stream)];
-        if let Some((name, _)) =
-            shapes.iter().chain(&[("return_terms", return_terms)]).find(|(_, given)| count && *given)
-        {
+        let shapes = [
+            ("max_results", max_results.is_some()),
+            ("continuation", after.is_some()),
+            ("stream", stream),
+            ("return_terms", return_terms),
+        ];
+        if let Some((name, _)) = shapes.iter().find(|(_, is_given)| count && *is_given) {
             return Err(RiakFault::bad(format!("Invalid \"count\". A number of results takes no \"{name}\"\n")));
         }
         Ok(Self { query, after, max_results, return_terms, stream, count, timeout })
