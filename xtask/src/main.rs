@@ -25,6 +25,7 @@ mod run;
 mod shell;
 mod soak;
 mod stages;
+mod test_targets;
 mod tidy;
 
 use std::process::ExitCode;

@@ -6,6 +6,7 @@ use crate::mutants::{self, MutantOptions};
 use crate::product::with_product_paths;
 use crate::report::StageEnd;
 use crate::shell::{Result, Shell};
+use crate::test_targets::{self, PRODUCT, TestTargets};
 use crate::tidy;
 
 /// Mutations of a run; `soak` tries all.
@@ -54,12 +55,8 @@ fn clippy(shell: &Shell) -> Result<StageEnd> {
 }
 
 fn unit(shell: &Shell) -> Result<StageEnd> {
-    let packages = ["--workspace", "--exclude", "larder-tests"];
-    if shell.has_cargo_subcommand("nextest") {
-        shell.cargo(&[&["nextest", "run", "--no-fail-fast"], &packages[..]].concat())?;
-        return passed(shell.cargo(&[&["test", "--doc"], &packages[..]].concat()));
-    }
-    passed(shell.cargo(&[&["test", "--no-fail-fast"], &packages[..]].concat()))
+    test_targets::run(shell, &TestTargets::read(shell)?.of_crates(), &["--lib", "--bins"])?;
+    passed(shell.cargo(&["test", "--workspace", "--doc"]))
 }
 
 /// The commit chooses the sample, so each push tries other rules.
@@ -76,7 +73,7 @@ fn build(shell: &Shell) -> Result<StageEnd> {
 }
 
 fn product(shell: &Shell) -> Result<StageEnd> {
-    passed(with_product_paths(shell.clone()).cargo(&["test", "-p", "larder-tests", "--no-fail-fast"]))
+    passed(test_targets::run(&with_product_paths(shell.clone()), &TestTargets::read(shell)?.of(PRODUCT), &[]))
 }
 
 fn deny(shell: &Shell) -> Result<StageEnd> {

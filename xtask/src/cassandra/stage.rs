@@ -7,6 +7,7 @@ use larder_cassandra_nodes::{CassandraCluster, ClusterOptions, Error};
 use crate::product::with_product_paths;
 use crate::report::StageEnd;
 use crate::shell::{Result, Shell};
+use crate::test_targets::{self, CLUSTERS, PRODUCT, TestTargets};
 
 /// The data folder of the one node, until the run ends.
 const DATA: &str = "target/cassandra/test";
@@ -14,8 +15,6 @@ const DATA: &str = "target/cassandra/test";
 const HEAP_MIB: u32 = 768;
 /// Product tests that run at a time: each has a server of its own, and all share one node.
 const THREADS: &str = "4";
-/// The tests that start clusters of their own.
-const CLUSTERS: &str = "clusters";
 
 /// Runs conformance and the product tests over one node.
 ///
@@ -39,9 +38,10 @@ fn over_one_node(shell: &Shell, dir: &std::path::Path) -> Result<()> {
     cluster.up().map_err(|error| error.to_string())?;
     println!("a node of Cassandra answers on {}", cluster.contact_points());
     let shell = shell.clone().with_variable("LARDER_CASSANDRA", cluster.contact_points());
-    let conformance = shell.cargo(&["test", "-p", "larder-store-cassandra", "--no-fail-fast"]);
+    let targets = TestTargets::read(&shell)?;
+    let conformance = test_targets::run(&shell, &targets.of("larder-store-cassandra"), &[]);
     let shell = with_product_paths(shell).with_variable("LARDER_TEST_ENGINE", "cassandra");
-    let product = shell.cargo(&["test", "-p", "larder-tests", "--no-fail-fast", "--", "--test-threads", THREADS]);
+    let product = test_targets::run(&shell, &targets.of(PRODUCT), &["--", "--test-threads", THREADS]);
     conformance.and(product)
 }
 
@@ -54,7 +54,7 @@ pub(crate) fn clusters(shell: &Shell) -> Result<StageEnd> {
         return Ok(skipped);
     }
     let shell = with_product_paths(shell.clone()).with_variable("LARDER_TEST_CLUSTERS", "1");
-    shell.cargo(&["test", "-p", "larder-tests", "--test", CLUSTERS, "--", "--test-threads", "1"])?;
+    test_targets::run(&shell, &["--test".to_owned(), CLUSTERS.to_owned()], &["--", "--test-threads", "1"])?;
     Ok(StageEnd::Passed)
 }
 

@@ -48,20 +48,22 @@ impl Executable {
     pub(super) fn build(shell: &Shell, tree: &MutatedTree, target: &TestTarget) -> Result<Self> {
         let TestTarget { package, target } = target;
         let manifest = tree.root.join("Cargo.toml").display().to_string();
-        let which = if target == "lib" { vec!["--lib"] } else { vec!["--test", target] };
-        let args = ["test", "--manifest-path", &manifest, "-p", package, "--no-run", "--message-format", "json"];
+        // A test target is built for the whole workspace: with the features of the unit stage, whose dependencies serve then.
+        let which = if target == "lib" { vec!["-p", package, "--lib"] } else { vec!["--workspace", "--test", target] };
+        let args = ["test", "--manifest-path", &manifest, "--no-run", "--message-format", "json"];
         let args = [&args[..], &which].concat();
         println!("$ cargo {}", args.join(" "));
         let shell = shell.clone().with_variable("CARGO_TARGET_DIR", &tree.build);
         let messages = shell.output("cargo", &args)?;
-        let found = messages.lines().rev().find_map(|line| Self::of_message(line, target));
+        let found = messages.lines().rev().find_map(|line| Self::of_message(line, package, target));
         found.ok_or_else(|| format!("cargo names no executable of {package} {target}"))
     }
 
     /// The executable that one message of cargo names.
-    fn of_message(line: &str, target: &str) -> Option<Self> {
+    fn of_message(line: &str, package: &str, target: &str) -> Option<Self> {
         let message: serde_json::Value = serde_json::from_str(line).ok()?;
-        let is_target = message["target"]["name"] == *target || target == "lib";
+        let is_package = message["package_id"].as_str()?.contains(&format!("#{package}@"));
+        let is_target = is_package && (message["target"]["name"] == *target || target == "lib");
         let path = message["executable"].as_str().filter(|_| is_target)?;
         let manifest = Path::new(message["manifest_path"].as_str()?);
         Some(Self { path: path.into(), directory: manifest.parent()?.to_owned() })

@@ -7,9 +7,10 @@ use std::path::Path;
 use super::{MutatedTree, Mutation};
 use crate::shell::{Result, Shell};
 
-/// Where the copy is, and where it is built.
-const COPY: &str = "target/mutants/tree";
-const BUILD: &str = "target/mutants/build";
+/// Where the copy is.
+const COPY: &str = "target/mutants";
+/// Where it is built: beside the sources themselves, whose dependencies are built already.
+const BUILD: &str = "target";
 
 /// Copies the sources with every mutation applied.
 ///
