@@ -75,6 +75,14 @@ impl MemoryBudget {
         ClientAccount(Arc::new(AccountGates { budget: Arc::clone(&self.0), small, large }))
     }
 
+    /// The account of a proxy, which has no share by address.
+    #[must_use]
+    pub fn account_of_proxy(&self, listener: &'static str) -> ClientAccount {
+        let SharedBudget { small, large, .. } = &*self.0;
+        let (small, large) = (small.gates_of_proxy(listener), large.gates_of_proxy(listener));
+        ClientAccount(Arc::new(AccountGates { budget: Arc::clone(&self.0), small, large }))
+    }
+
     /// How much is held now.
     #[must_use]
     pub fn usage(&self) -> MemoryUsage {

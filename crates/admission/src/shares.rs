@@ -33,12 +33,12 @@ struct AddressShares {
 /// The semaphores of one client: its address's share, its listener's, and all. A client takes them in this order: one that
 /// used up its own share waits without holding permits that other clients could use.
 #[derive(Debug, Clone)]
-pub struct ShareGates([Arc<Semaphore>; 3]);
+pub struct ShareGates([Option<Arc<Semaphore>>; 3]);
 
 /// Permits of one client; dropping this gives them back.
 #[derive(Debug)]
 #[must_use = "the permits are given back when this is dropped"]
-pub struct HeldShare(#[expect(dead_code, reason = "held, not read")] [OwnedSemaphorePermit; 3]);
+pub struct HeldShare(#[expect(dead_code, reason = "held, not read")] [Option<OwnedSemaphorePermit>; 3]);
 
 impl SharedPermits {
     /// A set of `max` permits.
@@ -69,11 +69,24 @@ impl SharedPermits {
     /// The gates of a client at this address, for the listener of this name.
     #[must_use]
     pub fn gates(&self, listener: &'static str, address: IpAddr) -> ShareGates {
+        let ShareGates([_, of_listener, all]) = self.gates_of_proxy(listener);
+        ShareGates([Some(self.address_share(address)), of_listener, all])
+    }
+
+    /// The gates of a proxy, for the listener of this name: many clients come through it, so it has no share by address.
+    #[must_use]
+    pub fn gates_of_proxy(&self, listener: &'static str) -> ShareGates {
         // One listener never gets all: the others stay reachable while it is flooded.
         let listener_max = self.max - self.max / 4;
         let of_listener = || Arc::new(Semaphore::new(listener_max));
         let of_listener = Arc::clone(self.listeners.lock().entry(listener).or_insert_with(of_listener));
-        ShareGates([self.address_share(address), of_listener, Arc::clone(&self.all)])
+        ShareGates([None, Some(of_listener), Some(Arc::clone(&self.all))])
+    }
+
+    /// The gate of a client at this address whose proxy holds permits of its own.
+    #[must_use]
+    pub fn gates_behind_proxy(&self, address: IpAddr) -> ShareGates {
+        ShareGates([Some(self.address_share(address)), None, None])
     }
 
     fn address_share(&self, address: IpAddr) -> Arc<Semaphore> {
@@ -112,15 +125,22 @@ impl ShareGates {
     #[must_use]
     pub fn try_acquire(&self, permits: u32) -> Option<HeldShare> {
         // The permits are taken in one order and given back together when a later one fails.
-        let acquire = |gate: &Arc<Semaphore>| Arc::clone(gate).try_acquire_many_owned(permits).ok();
+        let acquire = |gate: &Option<Arc<Semaphore>>| match gate {
+            Some(gate) => Arc::clone(gate).try_acquire_many_owned(permits).ok().map(Some),
+            None => Some(None),
+        };
         let [address, listener, all] = &self.0;
         Some(HeldShare([acquire(address)?, acquire(listener)?, acquire(all)?]))
     }
 
     /// Takes permits, waiting until the deadline for other clients.
     pub async fn acquire(&self, permits: u32, deadline: Instant) -> Option<HeldShare> {
-        let acquire = async |gate: &Arc<Semaphore>| {
-            timeout_at(deadline, Arc::clone(gate).acquire_many_owned(permits)).await.ok().and_then(Result::ok)
+        let acquire = async |gate: &Option<Arc<Semaphore>>| match gate {
+            Some(gate) => {
+                let acquired = timeout_at(deadline, Arc::clone(gate).acquire_many_owned(permits)).await;
+                acquired.ok().and_then(Result::ok).map(Some)
+            }
+            None => Some(None),
         };
         let [address, listener, all] = &self.0;
         // The common permits come last: a wait for the own share must not hold what other clients could use.
@@ -154,6 +174,17 @@ mod tests {
         assert_eq!((third.len(), permits.held()), (12, 48));
         drop((greedy, other, third));
         assert_eq!(permits.held(), 0);
+    }
+
+    #[test]
+    fn clients_behind_a_proxy_have_their_shares_and_the_proxy_has_none() {
+        let permits = SharedPermits::new(48);
+        let proxied = take_all(&permits.gates_of_proxy("http"));
+        assert_eq!((proxied.len(), permits.held()), (36, 36), "bounded by the listener alone");
+        assert_eq!(take_all(&permits.gates_behind_proxy(peer(1))).len(), 24, "half for one address");
+        let behind = take_all(&permits.gates_behind_proxy(peer(1)));
+        assert!(permits.gates("s3", peer(1)).try_acquire(1).is_none(), "one share for all ways to the server");
+        drop(behind);
     }
 
     #[test]

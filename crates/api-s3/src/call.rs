@@ -111,10 +111,12 @@ impl S3Call {
     #[must_use]
     pub fn location(&self) -> String {
         let key = percent_encoding::percent_encode(&self.key, crate::auth::PATH);
+        // Behind a proxy with TLS, a client that follows a plain address would be redirected, or fail.
+        let scheme = if self.caller.access_context.secure { "https" } else { "http" };
         if self.virtual_host {
-            format!("http://{}/{key}", self.host)
+            format!("{scheme}://{}/{key}", self.host)
         } else {
-            format!("http://{}/{}/{key}", self.host, self.bucket)
+            format!("{scheme}://{}/{}/{key}", self.host, self.bucket)
         }
     }
 }

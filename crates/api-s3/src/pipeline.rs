@@ -15,7 +15,7 @@ use hyper::{Method, Request, Version};
 use larder_admission::MemorySpent;
 use larder_gateway::AdmissionGuard;
 use larder_gateway::objects::{Caller, Error, Objects, TrackedRequest};
-use larder_http_edge::{ArrivingBody, Requester};
+use larder_http_edge::{ArrivingBody, RequestSource, Requester};
 use larder_model::objects::Tag;
 use larder_model::objects::access::AccessContext;
 use parking_lot::Mutex;
@@ -25,7 +25,7 @@ use crate::background::BackgroundTasks;
 use crate::body::RequestBody;
 use crate::call::{S3Call, joined};
 use crate::errors::{Code, S3Error, gateway};
-use crate::identity::{self, Identity, RequestSource};
+use crate::identity::{self, Identity};
 use crate::operations::{OperationSpec, RequestBodyKind, S3Operation, Support};
 use crate::response::{self, RequestAccounting, S3Response};
 use crate::target::AddressingStyle;
@@ -106,7 +106,7 @@ impl S3Service {
         let head = RequestHead {
             id: gateway.core.new_request_id(),
             now: gateway.core.now(),
-            source: RequestSource::of(requester.address, &parts.headers, &self.settings.proxies),
+            source: requester.source,
             addressing: AddressingStyle::of_host(Some(&host), &self.settings.roots),
             query,
             host,

@@ -1,7 +1,6 @@
 //! The listener.
 
 use std::future::Future;
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use hyper::Request;
@@ -20,8 +19,6 @@ pub struct S3Settings {
     pub roots: Vec<String>,
     /// The only region accepted in signatures; `None` accepts any.
     pub region: Option<String>,
-    /// Proxies whose `X-Forwarded-For` and `X-Forwarded-Proto` headers are trusted.
-    pub proxies: Vec<IpAddr>,
     /// Whether anonymous clients may create users; Riak CS creates its first administrator this way.
     pub anonymous_user_creation: bool,
     /// The settings that every HTTP listener has.
@@ -33,7 +30,6 @@ impl Default for S3Settings {
         Self {
             roots: vec!["s3.localhost".into(), "localhost".into()],
             region: None,
-            proxies: Vec::new(),
             anonymous_user_creation: false,
             connection: ConnectionSettings::default(),
         }

@@ -1,37 +1,27 @@
 //! The listener: it accepts connections within one bound of the process, refuses those above it, and drains at the end.
 
 use std::future::Future;
-use std::io;
-use std::net::IpAddr;
 use std::pin::pin;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use larder_admission::{ClientAccount, HeldShare, SharedPermits};
-use larder_store::RateLimitedLog;
+use larder_admission::{ClientAccount, HeldMemory};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until};
 
 use crate::ConnectionSettings;
+use crate::acceptor::Acceptor;
+use crate::connection_limit::ConnectionPermit;
+use crate::proxy_header::take_proxy_header;
+use crate::request_source::RequestSource;
 use crate::requester::UNCOUNTED_BYTES;
 
 /// Memory of an idle connection: its task and its first buffers.
 const CONNECTION_BYTES_HELD: u64 = 2 * UNCOUNTED_BYTES;
 /// How long a refused client may take to read the refusal.
 const REFUSAL_MAX: Duration = Duration::from_secs(1);
-/// The default bound of a listener.
-const CONNECTIONS_MAX: usize = 10_000;
-/// Refusals at the same time. Each holds a descriptor until its response is sent, so the process keeps as many in reserve.
-/// Further connections wait in the backlog of their listener, a second at most for each client that does not read.
-pub const REFUSALS_MAX: usize = 32;
-/// The first pause when the system has no descriptor or no memory for a connection; each later one is twice as long.
-const PAUSE_MIN: Duration = Duration::from_millis(50);
-/// The longest pause: a listener sees free descriptors after it at the latest.
-const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// The code that serves the connections of a listener, in any protocol. Each connection takes a clone.
 pub trait ConnectionServer: Clone + Send + 'static {
@@ -56,8 +46,8 @@ pub trait ConnectionServer: Clone + Send + 'static {
 /// The client at the other end of a connection.
 #[derive(Debug)]
 pub struct ConnectedClient {
-    /// Its address.
-    pub address: IpAddr,
+    /// Its address. Of a proxy that named no client it is the proxy's.
+    pub source: RequestSource,
     /// Its account with the memory budget.
     pub account: ClientAccount,
 }
@@ -69,8 +59,10 @@ pub async fn serve_connections<S: ConnectionServer>(
     server: S,
     shutdown: impl Future<Output = ()>,
 ) {
-    let ConnectionSettings { connections: limit, memory, drain_timeout, .. } = server.settings();
+    let settings = server.settings();
+    let drain_timeout = settings.drain_timeout;
     let (end, ending) = watch::channel(());
+    let accepted = AcceptedConnections { server, settings, ending };
     let mut acceptor = Acceptor::new(S::NAME);
     let mut connections = JoinSet::new();
     let mut shutdown = pin!(shutdown);
@@ -81,36 +73,98 @@ pub async fn serve_connections<S: ConnectionServer>(
             Some(_) = connections.join_next(), if !connections.is_empty() => continue,
             accepted = acceptor.next(|| listener.accept()) => accepted,
         };
-        let address = peer.ip();
-        let account = memory.account(S::NAME, address);
-        // Place and memory together: a connection gets both, or the refusal.
-        let place = limit.admit(S::NAME, address).zip(account.try_draw(CONNECTION_BYTES_HELD).ok());
-        if let Some(place) = place {
-            let client = ConnectedClient { address, account };
-            let (server, mut ending) = (server.clone(), ending.clone());
-            if let Err(error) = stream.set_nodelay(true) {
-                tracing::debug!(%error, "failed to set TCP_NODELAY: small packets of this connection may wait");
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "failed to set TCP_NODELAY: small packets of this connection may wait");
+        }
+        let peer = RequestSource::plain(peer.ip());
+        let is_proxy = accepted.settings.proxies.contains(peer.address);
+        let limit = &accepted.settings.connections;
+        match accepted.admit(peer, is_proxy) {
+            Some((place, account)) if is_proxy => {
+                connections.spawn(accepted.clone().serve_proxied(stream, peer, account, place));
             }
-            connections.spawn(async move {
-                // The channel closes when `end` is dropped: each connection then takes its request under way as the last.
-                server.serve(stream, client, async move { while ending.changed().await.is_ok() {} }).await;
-                drop(place);
-            });
-        } else {
-            // The listener waits here when the refusals are taken: they hold descriptors out of a fixed reserve.
-            let permit = limit.refuse(address).await;
-            connections.spawn(async move {
-                send_refusal(stream, &S::refusal()).await;
-                drop(permit);
-            });
+            Some((place, account)) => {
+                let client = ConnectedClient { source: peer, account };
+                connections.spawn(accepted.clone().serve(stream, client, place));
+            }
+            None => {
+                // The listener waits here when the refusals are taken: they hold descriptors out of a fixed reserve.
+                let permit = limit.refuse(peer.address).await;
+                connections.spawn(async move {
+                    send_refusal(stream, &S::refusal()).await;
+                    drop(permit);
+                });
+            }
         }
     }
     // The listener closes first: a client that connects now is refused, not left waiting.
-    drop((listener, end));
+    drop((listener, end, accepted));
     let drained = async { while connections.join_next().await.is_some() {} };
     // Bound: a slow client must not hold up the end of the server.
     if tokio::time::timeout(drain_timeout, drained).await.is_err() {
         tracing::warn!(count = connections.len(), "drain timed out: the connections still open are broken off");
+    }
+}
+
+/// A listener, as each of its connections needs it.
+#[derive(Clone)]
+struct AcceptedConnections<S> {
+    server: S,
+    settings: ConnectionSettings,
+    /// Closed at the end of the server.
+    ending: watch::Receiver<()>,
+}
+
+/// The place of a connection among all, and its memory.
+type ConnectionPlace = (ConnectionPermit, HeldMemory);
+
+impl<S: ConnectionServer> AcceptedConnections<S> {
+    /// Place and memory together: a connection gets both, or the refusal. A proxy's connections are those of many clients, so they
+    /// have no share by address.
+    fn admit(&self, peer: RequestSource, is_proxy: bool) -> Option<(ConnectionPlace, ClientAccount)> {
+        let ConnectionSettings { connections: limit, memory, .. } = &self.settings;
+        let (permit, account) = match is_proxy {
+            false => (limit.admit(S::NAME, peer.address)?, memory.account(S::NAME, peer.address)),
+            true => (limit.admit_proxy(S::NAME)?, memory.account_of_proxy(S::NAME)),
+        };
+        let held = account.try_draw(CONNECTION_BYTES_HELD).ok()?;
+        Some(((permit, held), account))
+    }
+
+    async fn serve(self, stream: TcpStream, client: ConnectedClient, place: impl Send) {
+        let mut ending = self.ending;
+        // The channel closes when its sender is dropped: each connection then takes its request under way as the last.
+        self.server.serve(stream, client, async move { while ending.changed().await.is_ok() {} }).await;
+        drop(place);
+    }
+
+    /// Serves the connection of a trusted proxy, in the name of the client in its PROXY header.
+    async fn serve_proxied(
+        self,
+        mut stream: TcpStream,
+        peer: RequestSource,
+        account: ClientAccount,
+        place: ConnectionPlace,
+    ) {
+        let mut ending = self.ending.clone();
+        let named = tokio::select! {
+            named = take_proxy_header(&mut stream, self.settings.idle_timeout) => named,
+            // A proxy that has sent nothing must not hold up the end of the server.
+            _ = ending.changed() => return,
+        };
+        let source = match named {
+            Ok(Some(source)) => source,
+            Ok(None) => return self.serve(stream, ConnectedClient { source: peer, account }, place).await,
+            Err(error) => return self.settings.connections.log_bad_proxy(peer.address, &error),
+        };
+        let share = self.settings.connections.admit_behind_proxy(source.address);
+        if share.is_none() {
+            let permit = self.settings.connections.refuse(source.address).await;
+            send_refusal(stream, &S::refusal()).await;
+            return drop(permit);
+        }
+        let account = self.settings.memory.account(S::NAME, source.address);
+        self.serve(stream, ConnectedClient { source, account }, (place, share)).await;
     }
 }
 
@@ -122,176 +176,5 @@ async fn send_refusal(mut stream: TcpStream, refusal: &[u8]) {
     };
     if let Ok(Err(error)) = tokio::time::timeout(REFUSAL_MAX, send).await {
         tracing::debug!(%error, "refusal not sent: the client closed the connection first");
-    }
-}
-
-/// The bound that all listeners of a process share. Clones are the same bound.
-#[derive(Debug, Clone)]
-pub struct ConnectionLimit(Arc<SharedConnectionLimit>);
-
-#[derive(Debug)]
-struct SharedConnectionLimit {
-    open: SharedPermits,
-    refusals: Arc<Semaphore>,
-    log: RateLimitedLog,
-    started: Instant,
-}
-
-/// The place of one connection; dropping it frees the place.
-#[derive(Debug)]
-pub(crate) struct ConnectionPermit(#[expect(dead_code, reason = "held, not read")] HeldShare);
-
-impl ConnectionLimit {
-    /// At most `max` connections at a time.
-    #[must_use]
-    pub fn new(max: usize) -> Self {
-        Self(Arc::new(SharedConnectionLimit {
-            open: SharedPermits::new(max),
-            refusals: Arc::new(Semaphore::new(REFUSALS_MAX)),
-            log: RateLimitedLog::new(),
-            started: Instant::now(),
-        }))
-    }
-
-    /// The place of one more connection from this address; `None`: the bound is reached, and the caller refuses it.
-    pub(crate) fn admit(&self, listener: &'static str, address: IpAddr) -> Option<ConnectionPermit> {
-        self.0.open.gates(listener, address).try_acquire(1).map(ConnectionPermit)
-    }
-
-    /// Waits for the place of a refusal, and logs refusals at a bounded rate.
-    pub(crate) async fn refuse(&self, address: IpAddr) -> Option<OwnedSemaphorePermit> {
-        if let Some(line) = self.0.log.admit(self.0.started.elapsed()) {
-            tracing::warn!(
-                max = self.0.open.max(),
-                open = self.0.open.held(),
-                %address,
-                left_out = line.left_out,
-                "connection refused: the server, its listener or its address is at its share of connections or memory"
-            );
-        }
-        self.0.refusals.clone().acquire_owned().await.ok()
-    }
-}
-
-impl Default for ConnectionLimit {
-    fn default() -> Self {
-        Self::new(CONNECTIONS_MAX)
-    }
-}
-
-/// Accepts connections of one listener. After a failure it pauses, longer each time, and logs at a bounded rate.
-#[derive(Debug)]
-pub struct Acceptor {
-    listener: &'static str,
-    started: Instant,
-    not_before: Instant,
-    pause: Duration,
-    log: RateLimitedLog,
-}
-
-impl Acceptor {
-    /// An acceptor for the listener of this name in log lines.
-    #[must_use]
-    pub fn new(listener: &'static str) -> Self {
-        let started = Instant::now();
-        Self { listener, started, not_before: started, pause: PAUSE_MIN, log: RateLimitedLog::new() }
-    }
-
-    /// The next connection, however long it takes. A dropped call loses no connection, and its pause continues in the next
-    /// call.
-    pub async fn next<C, F>(&mut self, mut accept: impl FnMut() -> F) -> C
-    where
-        F: Future<Output = io::Result<C>>,
-    {
-        loop {
-            if self.not_before > Instant::now() {
-                sleep_until(self.not_before).await;
-            }
-            match accept().await {
-                Ok(connection) => {
-                    self.pause = PAUSE_MIN;
-                    return connection;
-                }
-                // The error belongs to that client alone: the next accept needs no pause.
-                Err(error) if is_of_one_connection(&error) => {
-                    tracing::debug!(%error, "connection not accepted: the client closed it first");
-                }
-                Err(error) => self.back_off(&error),
-            }
-        }
-    }
-
-    /// Without descriptors (EMFILE, ENFILE) or memory (ENOBUFS, ENOMEM) the next try fails too, until others release some.
-    fn back_off(&mut self, error: &io::Error) {
-        let now = Instant::now();
-        if let Some(line) = self.log.admit(now - self.started) {
-            tracing::warn!(
-                listener = self.listener,
-                %error,
-                left_out = line.left_out,
-                "connection not accepted: the listener tries again in {} ms",
-                self.pause.as_millis()
-            );
-        }
-        self.not_before = now + self.pause;
-        self.pause = PAUSE_MAX.min(self.pause * 2);
-    }
-}
-
-fn is_of_one_connection(error: &io::Error) -> bool {
-    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
-    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::future::ready;
-
-    use super::*;
-
-    /// "Too many open files", on Linux.
-    const EMFILE: i32 = 24;
-
-    #[tokio::test(start_paused = true)]
-    async fn accept_errors_pause_longer_each_time_and_end_with_a_connection() {
-        let mut acceptor = Acceptor::new("test");
-        let started = Instant::now();
-        let mut tries = Vec::new();
-        let mut accept = || {
-            tries.push(started.elapsed().as_millis());
-            ready(if tries.len() < 9 { Err(io::Error::from_raw_os_error(EMFILE)) } else { Ok(tries.len()) })
-        };
-        assert_eq!(acceptor.next(&mut accept).await, 9);
-        assert_eq!(acceptor.next(&mut accept).await, 10);
-        assert_eq!(tries, [0, 50, 150, 350, 750, 1550, 2550, 3550, 4550, 4550]);
-        assert_eq!(acceptor.pause, PAUSE_MIN, "after a connection the first pause is short again");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_dropped_wait_does_not_shorten_the_pause() {
-        let mut acceptor = Acceptor::new("test");
-        let mut tries = 0;
-        let mut accept = || {
-            tries += 1;
-            ready(Err::<(), _>(io::Error::from_raw_os_error(EMFILE)))
-        };
-        // As if another branch of the listener's loop became ready every millisecond.
-        for _ in 0..1000 {
-            let _ = tokio::time::timeout(Duration::from_millis(1), acceptor.next(&mut accept)).await;
-        }
-        assert!(tries <= 6, "{tries} tries in a second");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn an_aborted_connection_does_not_delay_the_next_one() {
-        let mut acceptor = Acceptor::new("test");
-        let started = Instant::now();
-        let mut tries = 0;
-        let accept = || {
-            tries += 1;
-            ready(if tries == 1 { Err(io::ErrorKind::ConnectionAborted.into()) } else { Ok(()) })
-        };
-        acceptor.next(accept).await;
-        assert_eq!(started.elapsed(), Duration::ZERO);
     }
 }

@@ -69,10 +69,12 @@ async fn serve_connection<F: ConnectionHandler>(
     shutdown: impl Future<Output = ()> + Send,
 ) {
     let settings = handler.settings();
-    let ConnectedClient { address, account } = client;
     let activity = Arc::new(ConnectionActivity::default());
-    let answer = service_fn(|request| answer(&handler, &activity, Requester::new(address, &account), request));
-    let io = TokioIo::new(LingeringSocket::new(stream, Arc::clone(&activity), HeadMemory::new(account.clone())));
+    // A client that a PROXY header names is no proxy, unless it is in the list itself: its headers are not believed.
+    let is_proxy = settings.proxies.contains(client.source.address);
+    let of_headers = |request: &Request<Incoming>| is_proxy.then(|| forwarded::<F>(&client, request, &settings));
+    let answer = service_fn(|request| answer(&handler, &activity, &client, of_headers(&request), request));
+    let io = TokioIo::new(LingeringSocket::new(stream, Arc::clone(&activity), HeadMemory::new(client.account.clone())));
     let connection = http1::Builder::new()
         // Some clients close their writing side after the request and still read the answer.
         .half_close(true)
@@ -89,7 +91,7 @@ async fn serve_connection<F: ConnectionHandler>(
         ConnectionEvent::Shutdown
     });
     watchers.add(async {
-        wait_for_silence(&activity, settings).await;
+        wait_for_silence(&activity, &settings).await;
         ConnectionEvent::TooSlow
     });
     watchers.add(async {
@@ -122,13 +124,28 @@ enum ConnectionEvent {
     TooSlow,
 }
 
+/// The client that the headers of a trusted proxy name. Its memory is drawn from its own account.
+fn forwarded<F: ConnectionHandler>(
+    proxy: &ConnectedClient,
+    request: &Request<Incoming>,
+    settings: &ConnectionSettings,
+) -> ConnectedClient {
+    let source = proxy.source.forwarded(request.headers(), &settings.proxies);
+    let is_proxy = source.address == proxy.source.address;
+    let account = if is_proxy { proxy.account.clone() } else { settings.memory.account(F::DIALECT.name, source.address) };
+    ConnectedClient { source, account }
+}
+
 async fn answer<F: ConnectionHandler>(
     handler: &F,
     activity: &ConnectionActivity,
-    requester: Requester<'_>,
+    peer: &ConnectedClient,
+    forwarded: Option<ConnectedClient>,
     request: Request<Incoming>,
 ) -> Result<Response<MemoryHoldingBody<F::Body>>, Infallible> {
     activity.begin();
+    let client = forwarded.as_ref().unwrap_or(peer);
+    let requester = Requester::new(client.source, &client.account);
     // Read before the handler takes the request: a refusal may leave the body on the wire.
     let with_body = !request.body().is_end_stream();
     let mut reply = handler.respond(&requester, request).await;
@@ -167,7 +184,7 @@ async fn wait_for_slow_reader(activity: &ConnectionActivity) {
 
 /// Returns when a client stops in the middle of a request's headers, or is silent between requests for too long. One timer
 /// serves the whole connection, so the headers of a request get between one and two times their timeout.
-async fn wait_for_silence(activity: &ConnectionActivity, settings: ConnectionSettings) {
+async fn wait_for_silence(activity: &ConnectionActivity, settings: &ConnectionSettings) {
     let mut ticks = tokio::time::interval(settings.header_timeout);
     // A late tick of a busy server must not shorten the time of its clients.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

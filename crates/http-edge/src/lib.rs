@@ -2,7 +2,11 @@
 //! and no gateway.
 //!
 //! ```text
-//! accept           the listener: the next connection, one bound of connections, refusals, draining
+//! accept           the listener: its connections, refusals, draining
+//! acceptor         the next connection, and pauses after failures
+//! connection_limit one bound of connections for all listeners
+//! request_source   the client of a request: the peer, or the client that a trusted proxy names
+//! proxy_header     the PROXY protocol of trusted proxies
 //! connection       one client: requests to the handler, timeouts, its last request
 //! lingering_close  a socket that counts its reads and writes, and drains input before it closes
 //! requester        the client of a request, and the memory held until its response is sent
@@ -11,9 +15,13 @@
 //! ```
 
 mod accept;
+mod acceptor;
 mod arriving_body;
 mod connection;
+mod connection_limit;
 mod lingering_close;
+mod proxy_header;
+mod request_source;
 mod requester;
 mod watchers;
 
@@ -27,13 +35,16 @@ use hyper::header::{AsHeaderName, HeaderMap, HeaderValue};
 use hyper::{Request, Response};
 use larder_admission::MemoryBudget;
 
-pub use accept::{Acceptor, ConnectedClient, ConnectionLimit, ConnectionServer, REFUSALS_MAX, serve_connections};
+pub use accept::{ConnectedClient, ConnectionServer, serve_connections};
+pub use acceptor::Acceptor;
 pub use arriving_body::{
     ArrivingBody, IncomingError, PIECE_BYTES_MAX, Pace, PacedIncoming, parsed_body_memory, response_memory,
     upload_memory,
 };
 pub use connection::serve;
+pub use connection_limit::{ConnectionLimit, REFUSALS_MAX};
 pub use lingering_close::close_lingering;
+pub use request_source::{RequestSource, TrustedProxies};
 pub use requester::{Requester, UNCOUNTED_BYTES};
 pub use watchers::ConnectionWatchers;
 
@@ -44,6 +55,8 @@ pub struct ConnectionSettings {
     pub connections: ConnectionLimit,
     /// The memory budget that clients of all listeners share.
     pub memory: MemoryBudget,
+    /// The proxies that name clients.
+    pub proxies: TrustedProxies,
     /// How long the headers of a request may take once they have begun.
     pub header_timeout: Duration,
     /// How long a connection may stay open with nothing on it.
@@ -60,6 +73,7 @@ impl Default for ConnectionSettings {
         Self {
             connections: ConnectionLimit::default(),
             memory: MemoryBudget::new(MEMORY_BYTES, 0),
+            proxies: TrustedProxies::default(),
             header_timeout: Duration::from_secs(30),
             idle_timeout: Duration::from_secs(300),
             drain_timeout: Duration::from_secs(10),

@@ -1,12 +1,13 @@
 //! The client of a request, and the memory that the request holds until its response is sent.
 
-use std::net::IpAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use hyper::body::{Body, Frame, SizeHint};
 use larder_admission::{ClientAccount, HeldMemory, MemorySpent};
 use parking_lot::Mutex;
+
+use crate::request_source::RequestSource;
 
 /// The draws of a request so far, and their sum in bytes.
 #[derive(Debug, Default)]
@@ -18,8 +19,8 @@ struct RequestDraws {
 /// A request's client. Its draws go back when the response is sent or breaks off.
 #[derive(Debug)]
 pub struct Requester<'a> {
-    /// The client's address.
-    pub address: IpAddr,
+    /// The client's address, and whether it encrypts.
+    pub source: RequestSource,
     account: &'a ClientAccount,
     held: Mutex<RequestDraws>,
 }
@@ -30,8 +31,8 @@ pub const UNCOUNTED_BYTES: u64 = 16 * 1024;
 impl<'a> Requester<'a> {
     /// The client of one request.
     #[must_use]
-    pub fn new(address: IpAddr, account: &'a ClientAccount) -> Self {
-        Self { address, account, held: Mutex::default() }
+    pub fn new(source: RequestSource, account: &'a ClientAccount) -> Self {
+        Self { source, account, held: Mutex::default() }
     }
 
     /// Raises the request's memory to `bytes` in all, and waits some seconds for other clients' memory. A response reuses the

@@ -43,7 +43,7 @@ impl ConnectionHandler for EchoHandler {
     }
 
     async fn respond(&self, requester: &Requester<'_>, request: Request<Incoming>) -> Response<Full<Bytes>> {
-        assert!(requester.address.is_loopback());
+        assert!(requester.source.address.is_loopback());
         let path = request.uri().path().to_owned();
         if path == "/refuse" {
             let mut refusal = Response::new(Full::from("no"));

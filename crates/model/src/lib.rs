@@ -21,6 +21,7 @@ pub mod erlang;
 pub mod erlang_term;
 pub mod hash;
 pub mod index;
+pub mod ip_network;
 pub mod keyspace;
 pub mod limits;
 pub mod links;

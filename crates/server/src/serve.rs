@@ -11,7 +11,7 @@ use larder_admission::MemoryBudget;
 use larder_api_s3::S3Settings;
 use larder_gateway::objects::{Objects, ObjectsConfig};
 use larder_gateway::{Config, Gateway, GatewayPorts, Scripts};
-use larder_http_edge::{ConnectionLimit, ConnectionSettings};
+use larder_http_edge::{ConnectionLimit, ConnectionSettings, TrustedProxies};
 use larder_store::{Clock, SystemClock};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -237,7 +237,8 @@ fn announce(banner: &Banner<'_>) {
 /// The settings of connections, with the limits that all listeners share.
 fn connection_settings(settings: &ServerSettings, connections: usize, memory: MemoryBudget) -> ConnectionSettings {
     let (connections, drain_timeout) = (ConnectionLimit::new(connections), settings.drain_timeout);
-    ConnectionSettings { connections, memory, drain_timeout, ..ConnectionSettings::default() }
+    let proxies = TrustedProxies::new(&settings.proxies);
+    ConnectionSettings { connections, memory, proxies, drain_timeout, ..ConnectionSettings::default() }
 }
 
 fn s3_settings(settings: &ServerSettings, connection: ConnectionSettings, address: SocketAddr) -> S3Settings {

@@ -15,7 +15,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("gateway", &["store", "model"]),
     ("script", &["gateway", "model", "store"]),
     ("admission", &[]),
-    ("http-edge", &["admission", "store"]),
+    ("http-edge", &["admission", "store", "model"]),
     ("api-riak", &["admission", "gateway", "model", "http-edge"]),
     ("api-s3", &["admission", "gateway", "model", "http-edge"]),
     ("progress-bar", &[]),

@@ -48,7 +48,7 @@ impl ConnectionServer for PbServer {
         let _open = gateway.core.begin_pb_connection();
         let connection = PbConnection {
             socket: stream,
-            address: client.address,
+            source: client.source,
             account: client.account,
             gateway: self.gateway,
             idle_timeout: self.settings.idle_timeout,

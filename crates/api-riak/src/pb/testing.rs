@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use larder_admission::MemoryBudget;
 use larder_gateway::{Config, Gateway, GatewayPorts};
+use larder_http_edge::RequestSource;
 use larder_model::ActorId;
 use larder_store::SystemClock;
 use larder_store::memory::MemoryStore;
@@ -53,7 +54,7 @@ pub(super) fn connection(gateway: &Arc<Gateway>, buffered: usize) -> (DuplexStre
     let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let connection = PbConnection {
         socket,
-        address,
+        source: RequestSource::plain(address),
         account: MemoryBudget::new(1 << 30, 0).account("pb", address),
         gateway: Arc::clone(gateway),
         idle_timeout: Duration::from_secs(300),

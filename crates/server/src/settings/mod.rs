@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use larder_gateway::DeleteMode;
+use larder_model::ip_network::IpNetwork;
 
 pub mod cassandra;
 pub mod cli;
@@ -102,6 +103,7 @@ pub struct ServerSettings {
     pub delete_mode: DeleteMode,
     pub request_timeout: Duration,
     pub connections_max: usize,
+    pub proxies: Vec<IpNetwork>,
     /// `None`: no modules.
     pub js_dir: Option<PathBuf>,
     pub js_workers: usize,
@@ -171,6 +173,7 @@ impl ServerSettings {
             delete_mode: raw.value(&table::DELETE_MODE, parse::delete_mode)?,
             request_timeout: raw.value(&table::REQUEST_TIMEOUT, parse::time)?,
             connections_max: count(raw, &table::CONNECTIONS_MAX)?,
+            proxies: raw.value(&table::PROXY, parse::networks)?,
             js_dir: raw.value(&table::JS_DIR, parse::optional_path)?,
             js_workers: count(raw, &table::JS_WORKERS)?,
             js_timeout: raw.value(&table::JS_TIMEOUT, parse::time)?,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use larder_gateway::DeleteMode;
+use larder_model::ip_network::IpNetwork;
 
 use super::{Listener, LogLevel, word_of};
 
@@ -72,6 +73,15 @@ fn is_of_host(c: char) -> bool {
 /// Names with commas between them; an empty text has none.
 pub(super) fn names(text: &str) -> ParseResult<Vec<String>> {
     if text.is_empty() { Ok(Vec::new()) } else { text.split(',').map(|part| name(part.trim())).collect() }
+}
+
+/// Addresses and networks with commas between them; an empty text has none.
+pub(super) fn networks(text: &str) -> ParseResult<Vec<IpNetwork>> {
+    if text.is_empty() {
+        return Ok(Vec::new());
+    }
+    let networks = text.split(',').map(|part| IpNetwork::parse(part.trim())).collect::<Option<Vec<_>>>();
+    networks.ok_or_else(|| "addresses and networks with commas between them, such as 10.0.0.0/8,::1".into())
 }
 
 /// The prefix of a keyspace's name, with room for the suffix.
@@ -300,7 +310,7 @@ mod tests {
         fn arbitrary_text_parses_or_fails_without_a_panic(text: String) {
             let _ = (name(&text), path(&text), listener(&text), size(&text), count(&text, 1, 100));
             let _ = (time(&text), delete_mode(&text), switch(&text), choice::<EngineKind>(&text));
-            let _ = (nodes(&text), names(&text), keyspace(&text), optional_name(&text), optional_path(&text));
+            let _ = (networks(&text), nodes(&text), names(&text), keyspace(&text), optional_name(&text), optional_path(&text));
         }
     }
 }

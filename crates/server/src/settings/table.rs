@@ -27,6 +27,8 @@ pub enum SettingKind {
     Nodes,
     /// Names with commas between them; may be empty.
     Names,
+    /// Addresses and networks with commas between them; may be empty.
+    Networks,
     /// A key or a secret; an empty one is generated.
     Key,
 }
@@ -48,6 +50,7 @@ impl SettingKind {
             Self::Hosts => "HOST,...",
             Self::Nodes => "HOST:PORT,...",
             Self::Names => "NAME,...",
+            Self::Networks => "CIDR,...",
             Self::Key => "KEY",
         }
     }
@@ -165,6 +168,8 @@ settings! {
         "When a request that names no timeout gives up.";
     CONNECTIONS_MAX = "connections-max", SettingKind::Count(1, 1_000_000), "10000",
         "Most connections at a time, of all listeners together; one listener has three quarters of them at most, one address half. One more is answered 503 and closed. Fewer where the limit of open files (ulimit -Hn) leaves room for fewer.";
+    PROXY = "proxy", SettingKind::Networks, "",
+        "Addresses and networks of trusted proxies: their PROXY headers, X-Forwarded-For and X-Forwarded-Proto name the client of a connection or request.";
     JS_DIR = "js-dir", SettingKind::Path, "",
         "The folder of JavaScript modules for commit hooks and MapReduce: its files that end in .js. They are loaded again when one changes, and by `kv-admin js-reload`.";
     JS_WORKERS = "js-workers", SettingKind::Count(1, 64), "2",

@@ -7,6 +7,8 @@ use time::format_description::well_known::Rfc3339;
 use time::macros::format_description;
 use time::{Date, OffsetDateTime, PrimitiveDateTime};
 
+use crate::ip_network::IpNetwork;
+
 use super::context::ConditionContext;
 use super::pattern::{Pattern, PatternSyntax};
 
@@ -66,18 +68,11 @@ enum Operand {
     Text(Pattern),
     Number(Millionths),
     Bool(bool),
-    Net(IpNet),
+    Net(IpNetwork),
 }
 
 /// Exact millionths, of a count or of seconds since 1970.
 type Millionths = i128;
-
-/// A network: the addresses with the same leading bits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct IpNet {
-    address: IpAddr,
-    bits: u32,
-}
 
 /// Operators: name, comparison, and whether it is negated.
 const OPERATORS: &[(&str, ConditionOperator, bool)] = &[
@@ -232,39 +227,6 @@ impl Relation {
     }
 }
 
-impl IpNet {
-    /// `10.0.0.0/8`, `2001:db8::/32`, or one address.
-    fn parse(text: &str) -> Option<Self> {
-        let (address, bits) = text.split_once('/').map_or((text, None), |(address, bits)| (address, Some(bits)));
-        let address: IpAddr = address.parse().ok()?;
-        let most = if address.is_ipv4() { 32 } else { 128 };
-        let bits = match bits {
-            Some(bits) if bits.bytes().all(|byte| byte.is_ascii_digit()) => bits.parse().ok()?,
-            Some(_) => return None,
-            None => most,
-        };
-        (bits <= most).then_some(Self { address, bits })
-    }
-
-    fn contains(self, other: IpAddr) -> bool {
-        // A shift by all bits gives no number in Rust; here it means that no bit may differ.
-        let differ =
-            |left: u128, right: u128, most: u32| (left ^ right).checked_shr(most - self.bits).unwrap_or(0) != 0;
-        match (self.address, other.to_canonical()) {
-            (IpAddr::V4(left), IpAddr::V4(right)) => {
-                !differ(u128::from(left.to_bits()), u128::from(right.to_bits()), 32)
-            }
-            (IpAddr::V6(left), IpAddr::V6(right)) => !differ(left.to_bits(), right.to_bits(), 128),
-            _ => false,
-        }
-    }
-
-    /// Whether it is narrow enough for AWS not to count as public: at least 8 bits of IPv4, or 32 of IPv6.
-    fn is_narrow(self) -> bool {
-        self.bits >= if self.address.is_ipv4() { 8 } else { 32 }
-    }
-}
-
 fn split_quantifier(operator: &str) -> (Quantifier, &str) {
     match operator.split_once(':') {
         Some(("ForAnyValue", name)) => (Quantifier::Any, name),
@@ -286,7 +248,7 @@ fn parse_operand(value: &Json, operator: ConditionOperator, variables: bool) -> 
         ConditionOperator::Number(_) => Operand::Number(parse_number(&text)?),
         ConditionOperator::Date(_) => Operand::Number(parse_date(&text)?),
         ConditionOperator::Bool | ConditionOperator::Null => Operand::Bool(parse_bool(&text)?),
-        ConditionOperator::Address => Operand::Net(IpNet::parse(&text)?),
+        ConditionOperator::Address => Operand::Net(IpNetwork::parse(&text)?),
     })
 }
 
@@ -353,36 +315,6 @@ mod tests {
         assert_eq!(parse_date("2013-06"), parse_date("2013-06-01"));
         for bad in ["", "today", "now", "2013-13-01", "2013-13", "2013-06-30T25:00:00Z"] {
             assert_eq!(parse_date(bad), None, "{bad}");
-        }
-    }
-
-    #[test]
-    fn networks_contain_exactly_their_addresses() {
-        let contains = |net: &str, address: &str| IpNet::parse(net).unwrap().contains(address.parse().unwrap());
-        for (net, address) in [
-            ("10.0.0.0/8", "10.255.0.1"),
-            ("10.1.2.3/8", "10.9.9.9"),
-            ("10.1.2.3", "10.1.2.3"),
-            ("10.1.2.3", "::ffff:10.1.2.3"),
-            ("0.0.0.0/0", "1.2.3.4"),
-            ("::/0", "2001:db8::1"),
-            ("2001:db8::/32", "2001:db8:ffff::"),
-            ("::1", "::1"),
-        ] {
-            assert!(contains(net, address), "{net} {address}");
-        }
-        for (net, address) in [
-            ("10.0.0.0/8", "11.0.0.0"),
-            ("10.1.2.3/32", "10.1.2.2"),
-            ("10.1.2.3/31", "10.1.2.1"),
-            ("0.0.0.0/0", "::1"),
-            ("::/0", "1.2.3.4"),
-            ("2001:db8::/32", "2001:db9::"),
-        ] {
-            assert!(!contains(net, address), "{net} {address}");
-        }
-        for bad in ["", "10.0.0.0/33", "::/129", "10.0.0.0/", "10.0.0.0/+8", "10.0.0/8", "a", "10.0.0.0/8/8"] {
-            assert_eq!(IpNet::parse(bad), None, "{bad}");
         }
     }
 }

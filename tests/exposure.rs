@@ -1,0 +1,109 @@
+//! A server that is exposed: behind proxies.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "a test fails by panicking")]
+
+use std::io::{Read as _, Write as _};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::thread;
+use std::time::Duration;
+
+use larder_tests::{HttpRequest, LarderNode, S3Client, connect};
+
+/// A proxy of the settings, and a client that is none.
+const PROXY: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
+const STRANGER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+const PING: &[u8] = b"GET /ping HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+/// A ping of protocol buffers, and its answer.
+const PB_PING: &[u8] = &[0, 0, 0, 1, 1];
+const PB_PONG: &[u8] = &[0, 0, 0, 1, 2];
+
+/// Sends these pieces with a pause between them, and reads until the server closes or `enough` bytes are there.
+fn talk(server: SocketAddr, from: IpAddr, pieces: &[&[u8]], enough: usize) -> Vec<u8> {
+    let mut stream = connect(server, Some(from)).unwrap();
+    for piece in pieces {
+        let _ = stream.write_all(piece);
+        thread::sleep(Duration::from_millis(20));
+    }
+    let (mut answer, mut space) = (Vec::new(), [0; 4096]);
+    while answer.len() < enough {
+        match stream.read(&mut space) {
+            Ok(count) if count > 0 => answer.extend_from_slice(&space[..count]),
+            _ => break,
+        }
+    }
+    answer
+}
+
+fn header_2(rest: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(rest.len()).unwrap().to_be_bytes();
+    [b"\r\n\r\n\0\r\nQUIT\n\x21\x11", &length[..], rest].concat()
+}
+
+#[test]
+fn only_a_trusted_proxy_names_the_client() {
+    let node = LarderNode::s3(&["--durability", "buffered", "--pb", "127.0.0.1:0", "--proxy", "127.0.0.2,10.0.0.0/8"]);
+    let (pb, s3) = (node.pb(), node.s3_at());
+
+    // A header in pieces, in both versions, and a connection without one.
+    let line = b"PROXY TCP4 203.0.113.9 10.0.0.1 5 80\r\n";
+    let binary = header_2(&[203, 0, 113, 9, 10, 0, 0, 1, 0, 5, 0, 80]);
+    for pieces in [&[&line[..3], &line[3..20], &line[20..], PING][..], &[&binary[..14], &binary[14..], PING], &[PING]] {
+        let answer = talk(node.http(), PROXY, pieces, usize::MAX);
+        assert!(answer.starts_with(b"HTTP/1.1 200 "), "{}", String::from_utf8_lossy(&answer));
+    }
+    for header in [&line[..], &binary, &[]] {
+        assert_eq!(talk(pb, PROXY, &[header, PB_PING], PB_PONG.len()), PB_PONG);
+        let answer = talk(node.http(), STRANGER, &[header, PING], 12);
+        let status = if header.is_empty() { "HTTP/1.1 200" } else { "HTTP/1.1 400" };
+        assert_eq!(String::from_utf8_lossy(&answer[..12]), status);
+        let answer = talk(pb, STRANGER, &[header, PB_PING], PB_PONG.len());
+        assert_eq!(answer == PB_PONG, header.is_empty(), "{answer:?}");
+    }
+    let long = header_2(&[0; 4096]);
+    for bad in [&b"PROXY TCP4 nonsense\r\n"[..], &long] {
+        assert_eq!(talk(node.http(), PROXY, &[bad, PING], usize::MAX), b"");
+    }
+
+    // The policy that is usual: nothing without TLS. Its owner gets in through the proxy alone.
+    let mut admin = node.s3_admin();
+    admin.put("/bucket", "").expect(200);
+    let policy = |effect: &str, action: &str, condition: &str| {
+        format!(
+            r#"{{"Version":"2012-10-17","Statement":[{{"Effect":"{effect}","Principal":"*","Action":"{action}",
+            "Resource":["arn:aws:s3:::bucket","arn:aws:s3:::bucket/*"],"Condition":{condition}}}]}}"#
+        )
+    };
+    let json = [("Content-Type", "application/json")];
+    let deny = policy("Deny", "s3:*Object*", r#"{"Bool":{"aws:SecureTransport":"false"}}"#);
+    admin.call("PUT", "/bucket?policy", &json, deny).expect(204);
+    let https = [("X-Forwarded-Proto", "https"), ("X-Forwarded-For", "198.51.100.1")];
+    admin.call("PUT", "/bucket/key", &https, "x").expect(403);
+    let mut proxied: S3Client = node.s3_admin().from(PROXY, s3);
+    proxied.call("PUT", "/bucket/key", &[("X-Forwarded-Proto", "http")], "x").expect(403);
+    proxied.call("PUT", "/bucket/key", &https, "x").expect(200);
+
+    // The addresses of clients, which come through two proxies.
+    let allow = policy("Allow", "s3:GetObject", r#"{"IpAddress":{"aws:SourceIp":"203.0.113.0/24"}}"#);
+    admin.call("PUT", "/bucket?policy", &json, allow).expect(204);
+    for (from, forwarded, status) in [
+        (PROXY, "203.0.113.9", 200),
+        (PROXY, "6.6.6.6, 203.0.113.9:80, 10.0.0.3", 200),
+        (PROXY, "203.0.113.9, 6.6.6.6", 403),
+        (PROXY, "203.0.113.9, unknown, 10.0.0.3", 403),
+        (STRANGER, "203.0.113.9", 403),
+    ] {
+        let get = HttpRequest::get("/bucket/key").header("Host", "localhost").header("Connection", "close");
+        let answer = talk(s3, from, &[&get.header("X-Forwarded-For", forwarded).bytes()], usize::MAX);
+        let answer = String::from_utf8_lossy(&answer);
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{forwarded}: {answer}");
+    }
+    // A client that a PROXY header names is no proxy.
+    let get = HttpRequest::get("/bucket/key").header("Host", "localhost").header("Connection", "close").bytes();
+    let forged = HttpRequest::get("/bucket/key").header("Host", "localhost").header("Connection", "close");
+    let forged = forged.header("X-Forwarded-For", "203.0.113.9").bytes();
+    let other = b"PROXY TCP4 6.6.6.6 10.0.0.1 5 80\r\n";
+    for (header, request, status) in [(&line[..], &get, "200"), (other, &forged, "403")] {
+        let answer = talk(s3, PROXY, &[header, request], 12);
+        assert_eq!(String::from_utf8_lossy(&answer[9..12]), status);
+    }
+}
