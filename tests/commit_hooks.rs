@@ -338,7 +338,8 @@ fn a_killed_server_leaves_no_worker_that_loops() {
     let mut hooked = HookedNode::start(&[("evil.js", HOSTILE)], &["--js-timeout", "60s"]);
     hooked.set("b", &json!({"precommit": ["Evil.loop"]}));
     let mut request = std::net::TcpStream::connect(hooked.node.http()).unwrap();
-    let put = b"PUT /buckets/b/keys/k HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\nContent-Length: 1\r\n\r\nv";
+    let put =
+        b"PUT /buckets/b/keys/k HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\nContent-Length: 1\r\n\r\nv";
     std::io::Write::write_all(&mut request, put).unwrap();
     wait("a worker runs", Duration::from_secs(20), || !hooked.workers().is_empty());
     std::thread::sleep(Duration::from_millis(300));

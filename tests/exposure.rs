@@ -1,4 +1,4 @@
-//! A server that is exposed: behind proxies.
+//! A server that is exposed: behind proxies, and to the pages of browsers.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "a test fails by panicking")]
 
@@ -106,4 +106,45 @@ fn only_a_trusted_proxy_names_the_client() {
         let answer = talk(s3, PROXY, &[header, request], 12);
         assert_eq!(String::from_utf8_lossy(&answer[9..12]), status);
     }
+}
+
+#[test]
+fn pages_of_other_origins_reach_nothing_through_a_browser() {
+    const APP: &str = "https://app.example.com";
+    let node = LarderNode::start(&["--durability", "buffered", "--http-origins", APP, "--http-hosts", "kv.example.com"]);
+    let mut client = node.client();
+    let target = "/buckets/b/keys/k";
+    let post = |headers: &[(&str, &str)]| HttpRequest::new("POST", target).headers(headers).body("x");
+    for foreign in [
+        &[("Origin", "https://evil.example")][..],
+        // `no-cors` with `no-referrer`: the browser sends these alone.
+        &[("Origin", "null"), ("Content-Type", "text/plain")],
+        &[("Sec-Fetch-Site", "cross-site"), ("Sec-Fetch-Mode", "no-cors"), ("Content-Type", "text/plain")],
+        &[("Origin", "http://evil.example:8098"), ("Host", "evil.example:8098")],
+        &[("Host", "evil.example:8098")],
+    ] {
+        let refused = client.send(&post(foreign)).expect(403).text();
+        let setting = if foreign.iter().any(|(name, _)| *name == "Host") { "http-hosts" } else { "http-origins" };
+        assert!(refused.contains(setting), "{foreign:?}: {refused}");
+    }
+    client.get(target).expect(404);
+    for own in ["localhost", "127.0.0.1:8098", "[::1]", "kv.example.com"] {
+        client.send(&post(&[("Host", own), ("Content-Type", "text/plain")])).expect(204);
+    }
+
+    // An allowed page asks first, then sends, and reads all of the answer.
+    let ask = |origin| {
+        let ask = HttpRequest::new("OPTIONS", target).header("Origin", origin);
+        ask.header("Access-Control-Request-Method", "PUT").header("Access-Control-Request-Headers", "x-riak-vclock")
+    };
+    let allowed = client.send(&ask(APP)).expect(204);
+    assert_eq!(allowed.header("Access-Control-Allow-Origin"), Some(APP));
+    assert_eq!(allowed.header("Access-Control-Allow-Headers"), Some("x-riak-vclock"));
+    assert!(allowed.header("Access-Control-Allow-Methods").unwrap().contains("PUT"));
+    let page = [("Origin", APP), ("Sec-Fetch-Site", "cross-site")];
+    let read = client.send(&HttpRequest::get(target).headers(&page)).expect(200);
+    assert_eq!((read.header("Access-Control-Allow-Origin"), read.header("Access-Control-Expose-Headers")), (Some(APP), Some("*")));
+    let refused = client.send(&ask("https://evil.example")).expect(405);
+    assert_eq!(refused.header("Access-Control-Allow-Origin"), None);
+    assert_eq!(client.get(target).expect(200).header("Access-Control-Allow-Origin"), None);
 }

@@ -40,7 +40,7 @@ fn valid() -> Vec<Vec<u8>> {
         HttpRequest::get("/stats").header("Accept", "application/json"),
         HttpRequest::get("/").header("Accept", "text/html"),
     ];
-    let chunked = "PUT /buckets/b/keys/c HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\n\
+    let chunked = "PUT /buckets/b/keys/c HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\n\
         Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n3\r\nabc\r\n0\r\n\r\n";
     let mut all: Vec<Vec<u8>> = requests.iter().map(HttpRequest::bytes).collect();
     all.push(chunked.as_bytes().to_vec());
@@ -144,7 +144,8 @@ fn endless_heads_and_idle_connections_are_closed() {
     }
     let answer = send(node.http(), &endless);
     assert!(!answer.starts_with(b"HTTP/1.1 200"), "a head of 8 MB was taken");
-    let long = format!("GET /buckets/b/keys/{} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "k".repeat(1 << 20));
+    let long =
+        format!("GET /buckets/b/keys/{} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", "k".repeat(1 << 20));
     let answer = send(node.http(), long.as_bytes());
     assert!(!answer.starts_with(b"HTTP/1.1 200"), "a path of 1 MiB was taken");
     let idle: Vec<_> = (0..200).map(|_| HttpConnection::open(node.http())).collect();

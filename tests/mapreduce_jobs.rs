@@ -27,7 +27,7 @@ fn ask(node: &LarderNode) -> TcpStream {
     socket.set_read_timeout(Some(WITHIN)).unwrap();
     let length = document.len();
     let request = format!(
-        "POST /mapred?chunked=true HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n\
+        "POST /mapred?chunked=true HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n\
          Content-Length: {length}\r\n\r\n{document}"
     );
     socket.write_all(request.as_bytes()).unwrap();

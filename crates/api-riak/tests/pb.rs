@@ -23,6 +23,7 @@ mod replicas;
 use larder_admission::MemoryBudget;
 use larder_api_riak::http::HttpSettings;
 use larder_gateway::Config;
+use larder_http_edge::ConnectionSettings;
 use larder_testkit::SplitMix64;
 use larder_testkit::pb::{PbClient, PbField, PbMessage, frame, message};
 
@@ -342,7 +343,7 @@ fn a_client_that_still_writes_too_large_a_request_sees_the_refusal_and_goes_on()
 fn claimed_lengths_hold_no_memory_that_other_requests_need() {
     let server = RiakServer::start();
     let memory = MemoryBudget::new(64 << 20, 0);
-    let mut client = server.pb_with(HttpSettings { memory: memory.clone(), ..HttpSettings::default() });
+    let mut client = server.pb_with(ConnectionSettings { memory: memory.clone(), ..ConnectionSettings::default() });
     let claims: Vec<_> = (0..20)
         .map(|_| {
             let mut claim = client.beside();

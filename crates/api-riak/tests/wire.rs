@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use larder_api_riak::http::HttpSettings;
 use larder_gateway::Config;
-use larder_http_edge::ConnectionLimit;
+use larder_http_edge::{ConnectionLimit, ConnectionSettings};
 use larder_testkit::http::{HttpClient, HttpRequest, connect};
 use proptest::prelude::*;
 use proptest::test_runner::{Config as Runs, RngSeed, TestRunner};
@@ -237,8 +237,8 @@ fn names_above_their_limit_are_refused() {
 
 #[test]
 fn a_connection_above_the_limit_gets_503() {
-    let settings = HttpSettings { connections: ConnectionLimit::new(1), ..HttpSettings::default() };
-    let server = RiakServer::start_with(Config::default(), settings);
+    let settings = ConnectionSettings { connections: ConnectionLimit::new(1), ..ConnectionSettings::default() };
+    let server = RiakServer::start_with(Config::default(), settings.into());
     let mut first = server.connect();
     assert_eq!(first.exchange(get("/ping", "")).unwrap().status, 200);
     let mut second = server.connect();
@@ -250,12 +250,12 @@ fn a_connection_above_the_limit_gets_503() {
 
 #[test]
 fn headers_that_stop_end_the_connection() {
-    let settings = HttpSettings {
+    let settings = ConnectionSettings {
         header_timeout: Duration::from_millis(50),
         idle_timeout: Duration::from_secs(3600),
-        ..HttpSettings::default()
+        ..ConnectionSettings::default()
     };
-    let server = RiakServer::start_with(Config::default(), settings);
+    let server = RiakServer::start_with(Config::default(), settings.into());
     let mut slow = server.connect();
     slow.write(b"GET /ping HT").unwrap();
     assert!(slow.is_closed());
@@ -268,12 +268,12 @@ fn headers_that_stop_end_the_connection() {
 
 #[test]
 fn idle_connections_are_closed() {
-    let settings = HttpSettings {
+    let settings = ConnectionSettings {
         header_timeout: Duration::from_millis(20),
         idle_timeout: Duration::from_millis(60),
-        ..HttpSettings::default()
+        ..ConnectionSettings::default()
     };
-    let server = RiakServer::start_with(Config::default(), settings);
+    let server = RiakServer::start_with(Config::default(), settings.into());
     let mut client = server.connect();
     assert_eq!(client.exchange(get("/ping", "")).unwrap().status, 200);
     assert!(client.is_closed());

@@ -132,7 +132,8 @@ fn forwarded<F: ConnectionHandler>(
 ) -> ConnectedClient {
     let source = proxy.source.forwarded(request.headers(), &settings.proxies);
     let is_proxy = source.address == proxy.source.address;
-    let account = if is_proxy { proxy.account.clone() } else { settings.memory.account(F::DIALECT.name, source.address) };
+    let account =
+        if is_proxy { proxy.account.clone() } else { settings.memory.account(F::DIALECT.name, source.address) };
     ConnectedClient { source, account }
 }
 

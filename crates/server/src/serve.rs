@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use larder_admission::MemoryBudget;
+use larder_api_riak::http::{BrowserRules, HttpSettings};
 use larder_api_s3::S3Settings;
 use larder_gateway::objects::{Objects, ObjectsConfig};
 use larder_gateway::{Config, Gateway, GatewayPorts, Scripts};
@@ -73,9 +74,9 @@ pub async fn serve(settings: &ServerSettings, files_max: usize) -> Result<(), Se
 
     let connection = connection_settings(settings, budget.connections, memory.clients);
     let mut listeners = JoinSet::new();
-    if let Some((listener, _)) = http {
-        let (gateway, connection) = (gateway.clone(), connection.clone());
-        listeners.spawn(larder_api_riak::http::serve(listener, gateway, connection, ended(shutdown.clone())));
+    if let Some((listener, address)) = http {
+        let (gateway, http) = (gateway.clone(), http_settings(settings, connection.clone(), address));
+        listeners.spawn(larder_api_riak::http::serve(listener, gateway, http, ended(shutdown.clone())));
     }
     if let Some((listener, _)) = pb {
         let (gateway, connection) = (gateway.clone(), connection.clone());
@@ -241,15 +242,25 @@ fn connection_settings(settings: &ServerSettings, connections: usize, memory: Me
     ConnectionSettings { connections, memory, proxies, drain_timeout, ..ConnectionSettings::default() }
 }
 
+fn http_settings(settings: &ServerSettings, connection: ConnectionSettings, address: SocketAddr) -> HttpSettings {
+    let mut hosts = settings.http_hosts.clone();
+    if let Some(hosts) = &mut hosts {
+        hosts.extend(own_names(&settings.http, address));
+    }
+    // A machine's other addresses have names that the server does not know, and no page can reach them through loopback.
+    let hosts = hosts.filter(|_| address.ip().to_canonical().is_loopback());
+    HttpSettings { connection, browsers: BrowserRules { origins: settings.http_origins.clone(), hosts } }
+}
+
 fn s3_settings(settings: &ServerSettings, connection: ConnectionSettings, address: SocketAddr) -> S3Settings {
     let mut roots = settings.s3_hosts.clone();
-    roots.extend(own_names(settings, address));
+    roots.extend(own_names(&settings.s3, address));
     S3Settings { roots, connection, ..S3Settings::default() }
 }
 
 /// The listener's host in the settings, and its address.
-fn own_names(settings: &ServerSettings, address: SocketAddr) -> Vec<String> {
-    let name = match &settings.s3 {
+fn own_names(listener: &Listener, address: SocketAddr) -> Vec<String> {
+    let name = match listener {
         Listener::At(at) => at.rsplit_once(':').map(|(host, _)| host.to_ascii_lowercase()),
         Listener::Off => None,
     };

@@ -1,7 +1,7 @@
 //! A request without its body. Names are decoded on demand.
 
 use hyper::Method;
-use hyper::header::{HeaderMap, HeaderValue, ORIGIN, REFERER};
+use hyper::header::HeaderMap;
 
 use bytes::Bytes;
 use larder_gateway::{Error, Gateway};
@@ -62,20 +62,5 @@ impl RiakCall<'_> {
     /// A name is too long.
     pub(super) fn address(&self) -> Result<Address, Error> {
         Ok(Address::new(self.bucket()?, path::name(self.raw(PathPart::Key)))?)
-    }
-
-    /// Whether a browser sent the request for another site's page (Riak KV HTTP reference §0.3).
-    #[must_use]
-    pub(super) fn is_foreign(&self) -> bool {
-        let null_origin = self.headers.get(ORIGIN).is_some_and(|origin| origin == "null");
-        null_origin || self.headers.get(REFERER).is_some_and(|referer| !self.is_own(referer))
-    }
-
-    fn is_own(&self, referer: &HeaderValue) -> bool {
-        let own = self.headers.get(hyper::header::HOST).map(HeaderValue::as_bytes).unwrap_or_default();
-        let Some(rest) = referer.as_bytes().strip_prefix(b"http://") else { return false };
-        let end = rest.iter().position(|byte| matches!(byte, b'/' | b'?' | b'#')).unwrap_or(rest.len());
-        let bare = |host: &[u8]| host.strip_suffix(b":80").unwrap_or(host).to_ascii_lowercase();
-        bare(&rest[..end]) == bare(own)
     }
 }

@@ -9,6 +9,7 @@
 
 mod accept;
 mod body;
+mod browsers;
 mod buckets;
 mod call;
 mod datatypes;
@@ -38,5 +39,6 @@ mod stats;
 mod type_props;
 
 pub use body::RiakBody;
+pub use browsers::{AllowedOrigins, BrowserRules};
 pub use reply::RiakResponse;
 pub use server::{HttpService, HttpSettings, serve, service};

@@ -7,16 +7,15 @@ use std::sync::Arc;
 use futures_util::FutureExt as _;
 use hyper::body::Incoming;
 use hyper::{Method, Request, StatusCode};
-use larder_http_edge::{ArrivingBody, ConnectionHandler, HttpDialect, Requester};
+use larder_http_edge::{ArrivingBody, ConnectionHandler, ConnectionSettings, HttpDialect, Requester};
 use tokio::net::TcpListener;
 
 use larder_gateway::{Error, Gateway};
 
-pub use larder_http_edge::ConnectionSettings as HttpSettings;
-
 use crate::failure::{log_panic, log_server_error};
 
 use super::body::RiakBody;
+use super::browsers::{self, BrowserRules};
 use super::call::RiakCall;
 use super::errors::{RiakFault, of_error};
 use super::path::{QueryParams, Segments};
@@ -27,17 +26,32 @@ use super::{
     type_props,
 };
 
+/// Settings of the listener of Riak's HTTP API.
+#[derive(Debug, Clone, Default)]
+pub struct HttpSettings {
+    /// The settings that every listener has.
+    pub connection: ConnectionSettings,
+    /// The pages whose requests are refused.
+    pub browsers: BrowserRules,
+}
+
+impl From<ConnectionSettings> for HttpSettings {
+    fn from(connection: ConnectionSettings) -> Self {
+        Self { connection, ..Self::default() }
+    }
+}
+
 /// Answers requests over one gateway.
 #[derive(Clone)]
 pub struct HttpService {
     gateway: Arc<Gateway>,
-    settings: HttpSettings,
+    settings: Arc<HttpSettings>,
 }
 
 /// Riak's HTTP API over `gateway`.
 #[must_use]
 pub fn service(gateway: Arc<Gateway>, settings: HttpSettings) -> HttpService {
-    HttpService { gateway, settings }
+    HttpService { gateway, settings: Arc::new(settings) }
 }
 
 /// Serves `listener` until `shutdown`. After that it accepts nothing new, finishes the requests under way, and breaks off
@@ -64,14 +78,15 @@ impl ConnectionHandler for HttpService {
         overload_response: ("text/plain", "Error:\noverload\n\n"),
     };
 
-    fn settings(&self) -> HttpSettings {
-        self.settings.clone()
+    fn settings(&self) -> ConnectionSettings {
+        self.settings.connection.clone()
     }
 
     /// Answers one request, and turns a panic into a 500.
     async fn respond(&self, requester: &Requester<'_>, request: Request<Incoming>) -> RiakResponse {
+        let reader = self.settings.browsers.reader(request.headers());
         // The connection survives a panic: its client gets a 500 and can go on.
-        match AssertUnwindSafe(self.dispatch(requester, request)).catch_unwind().await {
+        let mut reply = match AssertUnwindSafe(self.dispatch(requester, request)).catch_unwind().await {
             Ok(Ok(reply)) => reply,
             Ok(Err(fault)) => {
                 if let RiakFault::Gateway(error) = &fault {
@@ -83,7 +98,11 @@ impl ConnectionHandler for HttpService {
                 log_panic(&self.gateway, &*panic);
                 page(StatusCode::INTERNAL_SERVER_ERROR)
             }
+        };
+        if let Some(reader) = reader {
+            browsers::show_to(&mut reply, reader);
         }
+        reply
     }
 
     fn memory_of(answer: &RiakBody) -> u64 {
@@ -101,6 +120,10 @@ impl HttpService {
         let (request, body) = request.into_parts();
         let body = ArrivingBody::new(body, requester);
         let segments = Segments::of(request.uri.path());
+        let browsers = &self.settings.browsers;
+        if browsers::is_preflight(&request.method, &request.headers) && browsers.reader(&request.headers).is_some() {
+            return Ok(browsers::preflight(&request.headers));
+        }
         let route = route(&segments, &request.method)?;
         let call = RiakCall {
             gateway: &self.gateway,
@@ -110,9 +133,8 @@ impl HttpService {
             segments,
             query: QueryParams::of(request.uri.query()),
         };
-        // A page of another site could reach this server through its reader's browser.
-        if call.is_foreign() {
-            return Err(RiakFault::page(StatusCode::FORBIDDEN));
+        if let Err(foreign) = browsers.check(call.headers) {
+            return Err(RiakFault::text_of(StatusCode::FORBIDDEN, foreign.text()));
         }
         match (route.resource, call.method) {
             (Resource::Object, &Method::GET | &Method::HEAD) => object::get(&call).await,

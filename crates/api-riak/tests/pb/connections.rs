@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use larder_api_riak::http::HttpSettings;
-use larder_http_edge::ConnectionLimit;
+use larder_http_edge::{ConnectionLimit, ConnectionSettings};
 use larder_testkit::pb::{PbField, PbMessage, frame, message};
 
 use crate::support::RiakServer;
@@ -21,7 +20,7 @@ fn get(name: &str) -> Vec<u8> {
 #[test]
 fn a_connection_above_the_bound_gets_an_error_and_is_closed() {
     let server = RiakServer::start();
-    let settings = HttpSettings { connections: ConnectionLimit::new(10), ..HttpSettings::default() };
+    let settings = ConnectionSettings { connections: ConnectionLimit::new(10), ..ConnectionSettings::default() };
     let first = server.pb_with(settings);
     let mut open = Vec::new();
     let mut refused = loop {
@@ -57,7 +56,8 @@ fn a_connection_above_the_bound_gets_an_error_and_is_closed() {
 #[test]
 fn a_silent_connection_is_closed_and_a_busy_one_is_not() {
     let server = RiakServer::start();
-    let mut busy = server.pb_with(HttpSettings { idle_timeout: Duration::from_millis(400), ..HttpSettings::default() });
+    let mut busy = server
+        .pb_with(ConnectionSettings { idle_timeout: Duration::from_millis(400), ..ConnectionSettings::default() });
     let (mut silent, begun) = (busy.beside(), Instant::now());
     assert_eq!(silent.ask(1, &[]).0, 2);
     while begun.elapsed() < Duration::from_millis(1500) {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use larder_api_riak::http::{HttpSettings, serve};
 use larder_gateway::{Config, Gateway, GatewayPorts};
+use larder_http_edge::ConnectionSettings;
 use larder_store::memory::MemoryStore;
 use larder_store::{Store, SystemClock};
 use larder_testkit::BackgroundServer;
@@ -68,10 +69,10 @@ impl RiakServer {
 
     /// A second listener of the same gateway, for protocol buffers; it lives as long as the server.
     pub(crate) fn pb(&self) -> PbClient {
-        self.pb_with(HttpSettings::default())
+        self.pb_with(ConnectionSettings::default())
     }
 
-    pub(crate) fn pb_with(&self, settings: HttpSettings) -> PbClient {
+    pub(crate) fn pb_with(&self, settings: ConnectionSettings) -> PbClient {
         let gateway = self.gateway.clone();
         let address = self.background.run(async {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use larder_api_riak::http::AllowedOrigins;
 use larder_gateway::DeleteMode;
 use larder_model::ip_network::IpNetwork;
 
@@ -80,6 +81,9 @@ pub enum LogFormat {
 pub struct ServerSettings {
     pub data_dir: PathBuf,
     pub http: Listener,
+    pub http_origins: AllowedOrigins,
+    /// `None`: any.
+    pub http_hosts: Option<Vec<String>>,
     pub pb: Listener,
     pub s3: Listener,
     pub s3_hosts: Vec<String>,
@@ -149,6 +153,8 @@ impl ServerSettings {
         let named = engine != EngineKind::Cassandra || raw.is_given(&table::NODE_NAME);
         Ok(Self {
             http: raw.value(&table::HTTP, parse::listener)?,
+            http_origins: raw.value(&table::HTTP_ORIGINS, parse::origins)?,
+            http_hosts: raw.value(&table::HTTP_HOSTS, parse::other_hosts)?,
             pb: raw.value(&table::PB, parse::listener)?,
             s3: raw.value(&table::S3, parse::listener)?,
             s3_hosts: raw.value(&table::S3_HOST, parse::hosts)?,

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use larder_api_riak::http::AllowedOrigins;
 use larder_gateway::DeleteMode;
 use larder_model::ip_network::IpNetwork;
 
@@ -41,6 +42,34 @@ pub(super) fn hosts(text: &str) -> ParseResult<Vec<String>> {
     } else {
         Err("host names without ports, with commas between them, such as s3.example.com,localhost".into())
     }
+}
+
+/// Host names as [`hosts`]; `*` is any, which gives `None`.
+pub(super) fn other_hosts(text: &str) -> ParseResult<Option<Vec<String>>> {
+    match text {
+        "*" => Ok(None),
+        "" => Ok(Some(Vec::new())),
+        _ => hosts(text).map(Some),
+    }
+}
+
+/// Origins of pages, in lower case; `*` is any.
+pub(super) fn origins(text: &str) -> ParseResult<AllowedOrigins> {
+    let is_origin = |origin: &String| {
+        let authority = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://"));
+        authority.is_some_and(|authority| !authority.is_empty() && authority.chars().all(is_of_authority))
+    };
+    let origins: Vec<String> = text.split(',').map(|origin| origin.trim().to_ascii_lowercase()).collect();
+    match text {
+        "*" => Ok(AllowedOrigins::Any),
+        "" => Ok(AllowedOrigins::Listed(Vec::new())),
+        _ if origins.iter().all(is_origin) => Ok(AllowedOrigins::Listed(origins)),
+        _ => Err("* or origins without paths, with commas between them, such as https://app.example.com".into()),
+    }
+}
+
+fn is_of_authority(c: char) -> bool {
+    is_of_host(c) || matches!(c, ':' | '[' | ']')
 }
 
 /// Nodes of a cluster, each `host:port`; an empty text has none.
@@ -286,6 +315,17 @@ mod tests {
     }
 
     #[test]
+    fn origins_have_a_scheme_and_no_path() {
+        let listed = |names: &[&str]| AllowedOrigins::Listed(names.iter().map(|name| (*name).to_owned()).collect());
+        assert_eq!(origins(""), Ok(listed(&[])));
+        assert_eq!(origins("*"), Ok(AllowedOrigins::Any));
+        assert_eq!(origins("https://A.b:1, http://[::1]:80"), Ok(listed(&["https://a.b:1", "http://[::1]:80"])));
+        for text in ["a.b", "https://", "https://a/", "null", "*,https://a", ",", "ftp://a", "https://a b"] {
+            assert!(origins(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
     fn nodes_without_a_port_get_cassandras_default() {
         let found = nodes("a, B.example.com:19042,[::1],[::1]:1,10.0.0.1");
         let wanted = ["a:9042", "B.example.com:19042", "[::1]:9042", "[::1]:1", "10.0.0.1:9042"];
@@ -310,7 +350,7 @@ mod tests {
         fn arbitrary_text_parses_or_fails_without_a_panic(text: String) {
             let _ = (name(&text), path(&text), listener(&text), size(&text), count(&text, 1, 100));
             let _ = (time(&text), delete_mode(&text), switch(&text), choice::<EngineKind>(&text));
-            let _ = (networks(&text), nodes(&text), names(&text), keyspace(&text), optional_name(&text), optional_path(&text));
+            let _ = (other_hosts(&text), origins(&text), networks(&text), nodes(&text), names(&text), keyspace(&text), optional_name(&text), optional_path(&text));
         }
     }
 }

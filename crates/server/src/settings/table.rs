@@ -27,6 +27,10 @@ pub enum SettingKind {
     Nodes,
     /// Names with commas between them; may be empty.
     Names,
+    /// Host names with commas between them, or `*` for all; may be empty.
+    OtherHosts,
+    /// Origins of pages with commas between them, or `*` for all; may be empty.
+    Origins,
     /// Addresses and networks with commas between them; may be empty.
     Networks,
     /// A key or a secret; an empty one is generated.
@@ -50,6 +54,8 @@ impl SettingKind {
             Self::Hosts => "HOST,...",
             Self::Nodes => "HOST:PORT,...",
             Self::Names => "NAME,...",
+            Self::OtherHosts => "HOST,...",
+            Self::Origins => "ORIGIN,...",
             Self::Networks => "CIDR,...",
             Self::Key => "KEY",
         }
@@ -112,6 +118,10 @@ settings! {
         "Where everything is kept; with the engine cassandra only the admin socket. Created when missing; one server at a time.";
     HTTP = "http", SettingKind::Listener, "127.0.0.1:8098",
         "Where Riak's HTTP interface listens.";
+    HTTP_ORIGINS = "http-origins", SettingKind::Origins, "",
+        "Origins whose pages may use Riak's HTTP interface from a browser, such as https://app.example.com; * allows all. Pages of other origins are refused with 403.";
+    HTTP_HOSTS = "http-hosts", SettingKind::OtherHosts, "",
+        "Hosts that a request may name while Riak's HTTP interface listens on loopback, beside localhost, loopback addresses and the host of --http; * allows all. Others are refused with 403.";
     PB = "pb", SettingKind::Listener, "127.0.0.1:8087",
         "Where Riak's protocol buffers interface listens.";
     S3 = "s3", SettingKind::Listener, "127.0.0.1:8080",

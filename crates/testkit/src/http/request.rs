@@ -67,7 +67,7 @@ impl HttpRequest {
     pub fn head(&self) -> String {
         let mut head = format!("{} {} HTTP/1.1\r\n", self.method, self.target);
         if !self.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
-            head.push_str("Host: larder\r\n");
+            head.push_str("Host: localhost\r\n");
         }
         for (name, value) in &self.headers {
             let _ = write!(head, "{name}: {value}\r\n");
