@@ -1,4 +1,4 @@
-//! A server that is exposed: behind proxies, and to the pages of browsers.
+//! A server that is exposed: behind proxies, to the pages of browsers, and to the probes of orchestrators.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "a test fails by panicking")]
 
@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::thread;
 use std::time::Duration;
 
-use larder_tests::{HttpRequest, LarderNode, S3Client, connect};
+use larder_tests::{HttpClient, HttpRequest, LarderNode, Process, S3Client, connect};
 
 /// A proxy of the settings, and a client that is none.
 const PROXY: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
@@ -147,4 +147,45 @@ fn pages_of_other_origins_reach_nothing_through_a_browser() {
     let refused = client.send(&ask("https://evil.example")).expect(405);
     assert_eq!(refused.header("Access-Control-Allow-Origin"), None);
     assert_eq!(client.get(target).expect(200).header("Access-Control-Allow-Origin"), None);
+}
+
+#[test]
+fn probes_are_answered_without_the_store_and_shadow_no_signed_request() {
+    let mut node = LarderNode::s3(&["--durability", "buffered"]);
+    let (mut riak, mut s3, mut admin) = (node.client(), HttpClient::new(node.s3_at()), node.s3_admin());
+    for path in ["/health/live", "/health/ready"] {
+        assert_eq!(riak.get(path).expect(200).header("Content-Type"), Some("text/plain"));
+        s3.get(path).expect(200);
+        s3.get(&format!("/minio{path}")).expect(200);
+        s3.send(&HttpRequest::new("HEAD", path)).expect(200);
+    }
+    s3.get("/minio/health/cluster").expect(200);
+    riak.send(&HttpRequest::put("/health/live", "x")).expect(405);
+
+    // The buckets of these names are there for those who sign.
+    admin.put("/health", "").expect(200);
+    admin.call("PUT", "/health/live", &[("x-amz-acl", "public-read")], "mine").expect(200);
+    assert_eq!(admin.get("/health/live").expect(200).text(), "mine");
+    assert_eq!(s3.get("/health/live").expect(200).text(), "live\n");
+    let in_host = HttpRequest::get("/live").header("Host", "health.localhost");
+    assert_eq!(s3.send(&in_host).expect(200).text(), "mine");
+    s3.get("/health/live?versionId=null").expect(200);
+    for other in ["/health/lives", "/health/live/", "/health/live?acl", "/health"] {
+        assert_ne!(s3.get(other).text(), "live\n", "{other}");
+    }
+
+    let check = |node: &LarderNode, url: &str| {
+        let args: &[&str] = if url.is_empty() { &["healthcheck"] } else { &["healthcheck", "--url", url] };
+        Process::start(&mut node.home().command(args)).wait_for_end(Duration::from_secs(20))
+    };
+    let url = format!("http://{}", node.http());
+    let ended = check(&node, &url);
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), "ready\n"), "{ended:?}");
+    assert_eq!(check(&node, &format!("http://{}/health/live", node.s3_at())).stdout, "live\n");
+    node.kill();
+    for (url, reason) in [(url.as_str(), "no answer from"), ("ftp://a", "expected http://"), ("", "--url")] {
+        let ended = check(&node, url);
+        assert_eq!(ended.code, Some(1), "{ended:?}");
+        assert!(ended.stderr.contains(reason) && ended.stderr.lines().count() == 1, "{ended:?}");
+    }
 }

@@ -368,6 +368,27 @@ impl SmallDisk {
         }
     }
 
+    /// Waits until the probe of readiness answers this status; the probe of life always succeeds.
+    fn wait_for_probe(&mut self, when: &str, status: u16) {
+        let (begun, mut client) = (Instant::now(), self.node.client());
+        client.get("/health/live").expect(200);
+        loop {
+            let ready = client.get("/health/ready");
+            match ready.status == status {
+                true if status == 503 && !ready.text().contains("disk is full") => {
+                    self.wrong(format!("{when}: {ready:?}"))
+                }
+                true => {}
+                false if begun.elapsed() > HEAL => self.wrong(format!("{when}: {ready:?}")),
+                false => {
+                    thread::sleep(Duration::from_millis(50));
+                    continue;
+                }
+            }
+            return;
+        }
+    }
+
     /// Waits until puts of every size succeed again in the same process.
     fn wait_for_puts(&mut self, when: &str) {
         let begun = Instant::now();
@@ -423,11 +444,13 @@ fn on_a_disk_of(mib: u64, seed: u64) -> Vec<String> {
     disk_test.disk.release();
     disk_test.disk.resize(mib + ROOM_MIB);
     disk_test.wait_for_puts("after the disk was full");
+    disk_test.wait_for_probe("after the disk was full", 200);
     disk_test.bursts(seed);
     disk_test.wait_for_puts("after bursts");
     disk_test.ledger.verify("after bursts", 10);
 
     disk_test.disk.fill_until_free(0);
+    disk_test.wait_for_probe("on a disk without a free byte", 503);
     disk_test.ledger.verify("on a disk without a free byte", 10);
     let mut disk_test = match disk_test.kill_and_start("on a disk without a free byte") {
         Ok(disk_test) => disk_test,

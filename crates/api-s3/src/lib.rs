@@ -15,6 +15,7 @@ pub mod call;
 mod cors;
 pub mod dates;
 pub mod errors;
+mod health;
 mod identity;
 pub mod operations;
 mod ops;

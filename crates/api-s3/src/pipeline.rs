@@ -25,6 +25,7 @@ use crate::background::BackgroundTasks;
 use crate::body::RequestBody;
 use crate::call::{S3Call, joined};
 use crate::errors::{Code, S3Error, gateway};
+use crate::health::HealthProbe;
 use crate::identity::{self, Identity};
 use crate::operations::{OperationSpec, RequestBodyKind, S3Operation, Support};
 use crate::response::{self, RequestAccounting, S3Response};
@@ -38,6 +39,8 @@ const ID_2: HeaderName = HeaderName::from_static("x-amz-id-2");
 const NAME: HeaderValue = HeaderValue::from_static("Larder");
 /// Metrics name of a CORS preflight request.
 const PREFLIGHT: &str = "Preflight";
+/// Metrics name of a health probe.
+const PROBE: &str = "HealthProbe";
 /// Metrics name of a request that matches no operation.
 const UNKNOWN: &str = "Unknown";
 
@@ -113,10 +116,15 @@ impl S3Service {
             parts,
         };
         let mut trace = RequestTrace::default();
-        let target = restored.and_then(|()| ResourcePath::parse(&head.addressing, head.parts.uri.path()));
+        let probe = HealthProbe::of(&head.parts, &head.addressing);
+        let target = match probe {
+            // No bucket is looked up for a probe, not even its rules of CORS.
+            Some(_) => restored.map(|()| ResourcePath::default()),
+            None => restored.and_then(|()| ResourcePath::parse(&head.addressing, head.parts.uri.path())),
+        };
         let body = ArrivingBody::new(body, requester);
         // The connection survives a panic: its client gets a 500 and can go on.
-        let executed = AssertUnwindSafe(self.execute(&head, target.clone(), body, &mut trace)).catch_unwind().await;
+        let executed = AssertUnwindSafe(self.execute(&head, (target.clone(), probe), body, &mut trace)).catch_unwind().await;
         let outcome = executed.unwrap_or_else(|panic| Err(background::report_panic(gateway, &head.id, &*panic)));
         let response = self.finish(&head, target.unwrap_or_default(), outcome, trace).await;
         tracing::debug!(
@@ -135,7 +143,7 @@ impl S3Service {
     async fn execute(
         &self,
         head: &RequestHead,
-        target: Result<ResourcePath, S3Error>,
+        (target, probe): (Result<ResourcePath, S3Error>, Option<HealthProbe>),
         body: ArrivingBody<'_>,
         trace: &mut RequestTrace,
     ) -> Result<S3Response, S3Error> {
@@ -143,6 +151,10 @@ impl S3Service {
         // HTTP/1.1 requires the header; without it a virtual-hosted bucket would be read as path style.
         if head.host.is_empty() && parts.version == Version::HTTP_11 {
             return Err(S3Error::new(Code::BadRequest, "A request needs a Host header."));
+        }
+        if let Some(probe) = probe {
+            trace.tracked = Some(self.objects.track(PROBE));
+            return Ok(probe.answer(&self.objects.gateway));
         }
         if parts.method == Method::OPTIONS {
             trace.tracked = Some(self.objects.track(PREFLIGHT));

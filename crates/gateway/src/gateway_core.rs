@@ -2,7 +2,7 @@
 
 use larder_model::Timestamp;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use larder_store::{Batch, CallOptions, ConsistencyLevel, Durability, Partition, ReadQuery, Row, RowPage, Stopped};
@@ -35,6 +35,7 @@ pub struct GatewayCore {
     pub(crate) replica_timeout: AdaptiveTimeout,
     admission: Arc<Semaphore>,
     names_made: AtomicU64,
+    stopping: AtomicBool,
 }
 
 impl GatewayCore {
@@ -46,6 +47,7 @@ impl GatewayCore {
             replica_timeout: AdaptiveTimeout::default(),
             admission: Arc::new(Semaphore::new(config.requests_max)),
             names_made: AtomicU64::new(0),
+            stopping: AtomicBool::new(false),
             ports,
             config,
         })
@@ -69,6 +71,15 @@ impl GatewayCore {
     /// Counts a connection of protocol buffers as open until the guard is dropped.
     pub fn begin_pb_connection(&self) -> InFlight<'_> {
         self.metrics.begin_pb_connection(self.monotonic())
+    }
+
+    /// Notes that the server ends: probes say so from now on.
+    pub fn begin_stopping(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
     }
 
     /// Wall clock in microseconds since 1970.

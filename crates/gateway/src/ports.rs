@@ -48,6 +48,11 @@ pub trait EngineStatus: Send + Sync {
         None
     }
 
+    /// Whether that disk has no room for writes of data.
+    fn is_full(&self) -> bool {
+        false
+    }
+
     /// Its own metrics.
     fn samples(&self) -> Vec<EngineSample> {
         Vec::new()

@@ -41,6 +41,11 @@ impl EngineStatus for LocalEngineMetrics {
         Some((self.dir.display().to_string(), kib, u8::try_from(percent).unwrap_or(100)))
     }
 
+    fn is_full(&self) -> bool {
+        let space = self.store.disk_space().stats();
+        space.capacity.free <= space.floors[Purpose::Data as usize]
+    }
+
     #[expect(clippy::cast_precision_loss, reason = "a sample is a float")]
     fn samples(&self) -> Vec<EngineSample> {
         let (stats, space) = (self.store.stats(), self.store.disk_space().stats());

@@ -17,6 +17,7 @@ pub mod descriptors;
 mod engine;
 mod engine_metrics;
 mod failure;
+pub mod healthcheck;
 pub mod inspect;
 pub mod log;
 mod memory;

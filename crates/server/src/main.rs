@@ -1,8 +1,10 @@
-//! `larder`: reads its settings and serves until a signal; `check` and `repair` inspect a data directory instead.
+//! `larder`: reads its settings and serves until a signal; `check` and `repair` inspect a data directory instead, `healthcheck` asks a
+//! running server.
 
 use std::io::Write as _;
 use std::process::ExitCode;
 
+use larder_server::healthcheck::HealthUrl;
 use larder_server::inspect::InspectCommand;
 use larder_server::settings::cli::{Invocation, read};
 use larder_server::settings::{EngineKind, ServerSettings};
@@ -31,6 +33,7 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Ok(Invocation::Inspect(command)) => inspect(&command),
+        Ok(Invocation::CheckHealth(url)) => check_health(&url),
         Ok(Invocation::Serve(settings)) => run(&settings),
         Err(error) => fail(&error.message, error.exit),
     }
@@ -63,6 +66,16 @@ fn inspect(command: &InspectCommand) -> ExitCode {
     match larder_server::inspect::run(command, &mut std::io::stdout().lock()) {
         Ok(exit) => ExitCode::from(exit),
         Err(line) => fail(&line, larder_server::inspect::EXIT_FAILED),
+    }
+}
+
+fn check_health(url: &HealthUrl) -> ExitCode {
+    match larder_server::healthcheck::run(url) {
+        Ok(line) => {
+            let _ = writeln!(std::io::stdout(), "{line}");
+            ExitCode::SUCCESS
+        }
+        Err(line) => fail(&line, 1),
     }
 }
 

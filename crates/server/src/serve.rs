@@ -92,6 +92,7 @@ pub async fn serve(settings: &ServerSettings, files_max: usize) -> Result<(), Se
     announce(&Banner { name: &name, at, data: &engine.description, notes: &notes, admin, kv_admin });
 
     wait_for_shutdown(shutdown, &mut listeners).await;
+    gateway.core.begin_stopping();
     // Running requests may still write, so the listeners end before the engine closes.
     drain(&mut listeners, settings.drain_timeout).await;
     // The background tasks end before the engine closes: a sweep of a closed store would log errors.

@@ -79,6 +79,10 @@ impl EngineStatus for StoreMetrics {
         self.inner.disk()
     }
 
+    fn is_full(&self) -> bool {
+        self.inner.is_full()
+    }
+
     fn samples(&self) -> Vec<EngineSample> {
         let (mut samples, counts) = (self.inner.samples(), self.counts());
         for (index, family) in FAMILIES.iter().enumerate() {

@@ -16,6 +16,7 @@ mod datatypes;
 mod delete;
 mod errors;
 mod headers;
+mod health;
 mod index;
 mod keys;
 mod link_walk;

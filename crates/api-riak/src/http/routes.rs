@@ -48,6 +48,10 @@ pub enum Resource {
     Stats,
     /// `/metrics`.
     Metrics,
+    /// `/health/live`.
+    Live,
+    /// `/health/ready`.
+    Ready,
     /// A secondary-index query.
     Index,
     /// A secondary-index query of several conditions.
@@ -151,6 +155,8 @@ pub static ROUTES: &[Route] = &[
     route(&[Word("ping")], READ, Resource::Ping, "riak_kv_wm_ping"),
     route(&[Word("stats")], READ, Resource::Stats, "riak_kv_wm_stats"),
     route(&[Word("metrics")], READ, Resource::Metrics, "larder_metrics"),
+    route(&[Word("health"), Word("live")], READ, Resource::Live, ""),
+    route(&[Word("health"), Word("ready")], READ, Resource::Ready, ""),
     route(&[], READ, Resource::Root, ""),
     route(&[Word("buckets"), Bucket, Word("index")], READ_POST, Resource::CombinedIndex, ""),
     route(&[Word("types"), Type, Word("buckets"), Bucket, Word("index")], READ_POST, Resource::CombinedIndex, ""),

@@ -22,7 +22,7 @@ use super::path::{QueryParams, Segments};
 use super::reply::{self, RiakResponse, page};
 use super::routes::{self, Resource, Route, RouteMatch};
 use super::{
-    buckets, datatypes, delete, index, keys, link_walk, mapred, not_built, object, ping, props, put, root, stats,
+    buckets, datatypes, delete, health, index, keys, link_walk, mapred, not_built, object, ping, props, put, root, stats,
     type_props,
 };
 
@@ -158,6 +158,8 @@ impl HttpService {
             Resource::Root => Ok(root::get(call)),
             Resource::Stats => Ok(stats::get(call)),
             Resource::Metrics => Ok(stats::metrics(call)),
+            Resource::Live => Ok(health::live()),
+            Resource::Ready => Ok(health::ready(call)),
             Resource::Index => Box::pin(index::get(call, &self.gateway)).await,
             // As in Riak, where there is no such path.
             Resource::CombinedIndex if *call.method != Method::POST => Err(RiakFault::page(StatusCode::NOT_FOUND)),

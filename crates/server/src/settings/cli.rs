@@ -9,11 +9,14 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use super::raw::{RawSettings, SettingSource};
 use super::table::{CONFIG_VARIABLE, SETTINGS, Setting, SettingKind};
 use super::{ServerSettings, SettingError, manual};
+use crate::healthcheck::HealthUrl;
 use crate::inspect::InspectCommand;
 
 const CONFIG: &str = "config";
 const CHECK: &str = "check";
 const REPAIR: &str = "repair";
+const HEALTHCHECK: &str = "healthcheck";
+const URL: &str = "url";
 const DATA_DIR: &str = "data-dir";
 const INTO: &str = "into";
 const KEEP_OLDER: &str = "keep-older";
@@ -25,6 +28,8 @@ pub enum Invocation {
     Serve(Box<ServerSettings>),
     /// Inspect a data directory and end.
     Inspect(InspectCommand),
+    /// Ask a running server whether it is ready, and end.
+    CheckHealth(HealthUrl),
     /// Print this text and end.
     Print(String),
 }
@@ -51,6 +56,12 @@ pub fn read(
             let into = words.get_one::<PathBuf>(INTO).cloned();
             return Ok(Invocation::Inspect(inspection(words, into)));
         }
+        // It takes the address from the settings of the server, unless it is given one.
+        Some((HEALTHCHECK, words)) => {
+            if let Some(url) = words.get_one::<String>(URL) {
+                return HealthUrl::parse(url).map(Invocation::CheckHealth).map_err(SettingError::new);
+            }
+        }
         Some(_) => return Ok(Invocation::Print(manual::settings())),
         None => {}
     }
@@ -67,7 +78,11 @@ pub fn read(
             raw.set(setting, text.clone(), SettingSource::Flag);
         }
     }
-    Ok(Invocation::Serve(Box::new(ServerSettings::resolve(&raw)?)))
+    let settings = ServerSettings::resolve(&raw)?;
+    if matches.subcommand().is_some() {
+        return HealthUrl::of_settings(&settings).map(Invocation::CheckHealth).map_err(SettingError::new);
+    }
+    Ok(Invocation::Serve(Box::new(settings)))
 }
 
 fn inspection(words: &ArgMatches, into: Option<PathBuf>) -> InspectCommand {
@@ -109,12 +124,21 @@ pub fn command() -> Command {
         .arg(directory(DATA_DIR, "The data directory; nothing in it is changed"))
         .arg(directory(INTO, "The new one: not there yet, or empty"))
         .arg(Arg::new(KEEP_OLDER).long(KEEP_OLDER).action(ArgAction::SetTrue).help(older));
+    let healthcheck = Command::new(HEALTHCHECK)
+        .about("Ask a running server whether it is ready; for containers without an HTTP client")
+        .after_help("Ends with 0 when it is ready, with 1 otherwise. Settings of the server go before the word healthcheck.")
+        .arg(
+            Arg::new(URL)
+                .long(URL)
+                .value_name("URL")
+                .help("The address to ask; /health/ready at the address of --http, or of --s3, when not given"),
+        );
     Command::new("larder")
         .version(env!("CARGO_PKG_VERSION"))
         .about("A drop-in server for Riak KV, Riak CS and S3. Without arguments it serves, with its data in ./data.")
         .after_help("A flag wins over its environment variable, that over the settings file, that over the default.")
         .disable_help_subcommand(true)
-        .subcommands([check, repair, settings])
+        .subcommands([check, repair, healthcheck, settings])
         .arg(config)
         .args(SETTINGS.iter().map(|setting| argument(setting)))
 }

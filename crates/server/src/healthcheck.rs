@@ -1,0 +1,118 @@
+//! `larder healthcheck`: asks a running server whether it is ready, for containers without an HTTP client.
+
+use std::io::{self, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
+use std::time::Duration;
+
+use crate::settings::{Listener, ServerSettings};
+
+/// The path of the probe, on both HTTP interfaces.
+const PATH: &str = "/health/ready";
+/// How long connecting, writing, and each read of the answer may take.
+const STEP_TIME_MAX: Duration = Duration::from_secs(5);
+/// Most bytes of the answer that are read.
+const ANSWER_BYTES_MAX: u64 = 4096;
+
+/// The address of a probe.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HealthUrl {
+    /// Host and port.
+    authority: String,
+    path: String,
+}
+
+impl HealthUrl {
+    /// Parses `http://HOST[:PORT][/PATH]`; without a path, that of the probe.
+    ///
+    /// # Errors
+    /// The expected form.
+    pub fn parse(url: &str) -> Result<Self, String> {
+        let expected = || format!("the URL is {url:?}: expected http://HOST:PORT or http://HOST:PORT/PATH");
+        let rest = url.strip_prefix("http://").ok_or_else(expected)?;
+        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        let is_plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
+        if authority.is_empty() || !is_plain(authority) || !is_plain(path) {
+            return Err(expected());
+        }
+        let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+        let authority = if has_port { authority.to_owned() } else { format!("{authority}:80") };
+        let path = if matches!(path, "" | "/") { PATH } else { path };
+        Ok(Self { authority, path: path.to_owned() })
+    }
+
+    /// The probe of a server with these settings: of the Riak interface, or of S3 where that one is off.
+    ///
+    /// # Errors
+    /// The server has no such listener, or takes a free port.
+    pub fn of_settings(settings: &ServerSettings) -> Result<Self, String> {
+        let listener = [&settings.http, &settings.s3].into_iter().find(|listener| **listener != Listener::Off);
+        let Some(Listener::At(at)) = listener else {
+            return Err("http and s3 are off: nothing answers a health check".to_owned());
+        };
+        let (host, port) = at.rsplit_once(':').unwrap_or((at, "0"));
+        if port == "0" {
+            return Err("the server takes a free port: name it with --url".to_owned());
+        }
+        // A server on all addresses is on loopback too.
+        let host = match host {
+            "0.0.0.0" => "127.0.0.1",
+            "[::]" => "[::1]",
+            host => host,
+        };
+        Ok(Self { authority: format!("{host}:{port}"), path: PATH.to_owned() })
+    }
+}
+
+/// Asks the server. The text is its answer.
+///
+/// # Errors
+/// A line that says why the server is not ready.
+pub fn run(url: &HealthUrl) -> Result<String, String> {
+    let answer = ask(url).map_err(|error| format!("no answer from {}: {error}", url.authority))?;
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+    let status = head.split(' ').nth(1).unwrap_or_default();
+    let line: String = body.chars().take_while(|c| !c.is_control()).collect();
+    match status {
+        "200" => Ok(line),
+        _ => Err(format!("{} answers {status} {line}", url.authority)),
+    }
+}
+
+fn ask(url: &HealthUrl) -> io::Result<String> {
+    let mut stream = connect(url.authority.to_socket_addrs()?)?;
+    stream.set_read_timeout(Some(STEP_TIME_MAX))?;
+    stream.set_write_timeout(Some(STEP_TIME_MAX))?;
+    write!(stream, "GET {} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", url.path, url.authority)?;
+    let mut answer = Vec::new();
+    stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer)?;
+    Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
+/// Connects to the first address that takes a connection.
+fn connect(addresses: impl Iterator<Item = SocketAddr>) -> io::Result<TcpStream> {
+    let mut last = io::Error::from(io::ErrorKind::NotFound);
+    for address in addresses {
+        match TcpStream::connect_timeout(&address, STEP_TIME_MAX) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_has_a_port_and_a_path() {
+        let parts = |url| HealthUrl::parse(url).map(|url| (url.authority, url.path));
+        let expected = |authority: &str, path: &str| Ok((authority.to_owned(), path.to_owned()));
+        assert_eq!(parts("http://h:1"), expected("h:1", PATH));
+        assert_eq!(parts("http://h/"), expected("h:80", PATH));
+        assert_eq!(parts("http://[::1]/health/live"), expected("[::1]:80", "/health/live"));
+        for bad in ["https://h", "h:1", "http://", "http://h /", "http://h/a b", "http://h\r\nX: y"] {
+            assert!(parts(bad).is_err(), "{bad}");
+        }
+    }
+}
