@@ -1,4 +1,5 @@
-//! A server that is exposed: behind proxies, to the pages of browsers, and to the probes of orchestrators.
+//! A server that is exposed: behind proxies, to the pages of browsers, to the probes of orchestrators, and
+//! watched by its audit log.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "a test fails by panicking")]
 
@@ -7,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::thread;
 use std::time::Duration;
 
-use larder_tests::{HttpClient, HttpRequest, LarderNode, Process, S3Client, connect};
+use larder_tests::{HttpClient, HttpRequest, LarderNode, Process, S3_KEY, S3_SECRET, S3Client, connect};
 
 /// A proxy of the settings, and a client that is none.
 const PROXY: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
@@ -188,4 +189,65 @@ fn probes_are_answered_without_the_store_and_shadow_no_signed_request() {
         assert_eq!(ended.code, Some(1), "{ended:?}");
         assert!(ended.stderr.contains(reason) && ended.stderr.lines().count() == 1, "{ended:?}");
     }
+}
+
+#[test]
+fn changes_and_refusals_are_audited_without_secrets() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("audit.log");
+    let file = path.to_str().unwrap();
+    let mut node = LarderNode::s3(&["--durability", "buffered", "--pb", "127.0.0.1:0", "--audit-log", file]);
+    let (mut riak, mut admin) = (node.client(), node.s3_admin());
+
+    admin.put("/bucket", "").expect(200);
+    admin.put("/bucket/key", "not audited").expect(200);
+    let created = node.admin().run(&["s3", "user", "create", "a@example.com", "A"]);
+    let secret = created.stdout.lines().find_map(|line| line.strip_prefix("key_secret: ")).unwrap().to_owned();
+    let body = r#"{"email":"b@example.com","name":"B"}"#;
+    let json = [("Content-Type", "application/json"), ("Accept", "application/json")];
+    let other = admin.call("POST", "/riak-cs/user", &json, body).expect(201).json();
+    let (other_key, other_secret) = (other["key_id"].as_str().unwrap(), other["key_secret"].as_str().unwrap());
+    S3Client::new(node.s3_at(), other_key, other_secret).get("/bucket/key").expect(403);
+    S3Client::new(node.s3_at(), S3_KEY, "wrong-secret").get("/bucket?policy").expect(403);
+    node.admin().run(&["bucket-type", "create", "t", r#"{"props":{"allow_mult":true}}"#]);
+    riak.put_json("/buckets/b/props", r#"{"props":{"n_val":3}}"#).expect(204);
+    riak.put_json("/types/none/props", r#"{"props":{"n_val":3}}"#);
+    riak.send(&HttpRequest::get("/buckets/b/keys/k?secret=1").header("Origin", "null")).expect(403);
+    let reset = larder_testkit::pb::frame(29, &[0x0a, 1, b'b']);
+    assert_eq!(talk(node.pb(), STRANGER, &[&reset], 5), [0, 0, 0, 1, 30]);
+    assert!(riak.get("/metrics").text().contains("larder_audit_lost_total 0\n"));
+    assert!(node.terminate().code == Some(0));
+
+    let text = std::fs::read_to_string(&path).unwrap();
+    for secret in [S3_SECRET, &secret, other_secret, "not audited", "allow_mult", "wrong-secret", "secret=1"] {
+        assert!(!text.contains(secret), "{secret} is in {text}");
+    }
+    let lines: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let shown: Vec<_> = lines
+        .iter()
+        .map(|line| {
+            let field = |name: &str| line[name].as_str().unwrap_or("-");
+            [field("face"), field("action"), field("target"), field("outcome")].join(" ")
+        })
+        .collect();
+    let user = format!("s3 AdminCreateUser /riak-cs/user/{other_key} done");
+    assert_eq!(
+        shown,
+        [
+            "s3 CreateBucket /bucket done",
+            "kv-admin s3 user create a@example.com done",
+            &user,
+            "s3 GetObject /bucket/key refused",
+            "s3 GetBucketPolicy /bucket refused",
+            "kv-admin bucket-type create t done",
+            "http PUT BucketProps /buckets/b/props done",
+            "http PUT TypeProps /types/none/props failed",
+            "http GET Object /buckets/b/keys/k refused",
+            "pb ResetBucket /types/default/buckets/b done",
+        ]
+    );
+    assert_eq!((lines[0]["who"].as_str(), lines[0]["from"].as_str()), (Some(S3_KEY), Some("127.0.0.1")));
+    assert_eq!((lines[3]["who"].as_str(), lines[4]["who"].as_str()), (Some(other_key), None));
+    assert!(lines[1]["who"].as_str().unwrap().starts_with("uid "));
+    assert!(lines[0]["request"].as_str().is_some_and(|id| id.len() == 22));
 }

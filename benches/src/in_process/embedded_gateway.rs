@@ -59,6 +59,7 @@ impl EmbeddedGateway {
             random: |bytes| bytes.fill(7),
             engine: Arc::new("local"),
             scripts: None,
+            audit: None,
         };
         let gateway = Gateway::start(ports, Config::default()).await?;
         let bucket = BucketAddress::new(Bytes::from_static(b"default"), Bytes::from_static(b"larder-bench"))?;

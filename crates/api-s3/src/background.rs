@@ -85,6 +85,7 @@ mod tests {
             actor: ActorId(7),
             engine: Arc::new("memory"),
             scripts: None,
+            audit: None,
         };
         BackgroundTasks::new(Gateway::start(ports, Config::default()).await.unwrap())
     }

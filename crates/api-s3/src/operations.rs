@@ -52,6 +52,31 @@ impl RequestBodyKind {
     }
 }
 
+impl OperationSpec {
+    /// Whether the audit log has a line for each request: it changes users, keys, buckets, or who may do what.
+    #[must_use]
+    pub fn is_audited(&self) -> bool {
+        use S3Operation as Op;
+        let Implemented(operation) = self.support else { return false };
+        matches!(
+            operation,
+            Op::CreateBucket
+                | Op::DeleteBucket
+                | Op::PutBucketAcl
+                | Op::PutObjectAcl
+                | Op::PutBucketPolicy
+                | Op::DeleteBucketPolicy
+                | Op::PutBucketCors
+                | Op::DeleteBucketCors
+                | Op::PutPublicAccessBlock
+                | Op::DeletePublicAccessBlock
+                | Op::AdminCreateUser
+                | Op::AdminUpdateUser
+                | Op::AdminDeleteUser
+        )
+    }
+}
+
 /// How an operation is supported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Support {

@@ -13,13 +13,14 @@ use hyper::header::{HOST, HeaderMap, HeaderName, HeaderValue, RANGE, REFERER, SE
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Version};
 use larder_admission::MemorySpent;
-use larder_gateway::AdmissionGuard;
+use larder_gateway::{AdmissionGuard, AuditEvent, AuditOutcome};
 use larder_gateway::objects::{Caller, Error, Objects, TrackedRequest};
 use larder_http_edge::{ArrivingBody, RequestSource, Requester};
 use larder_model::objects::Tag;
 use larder_model::objects::access::AccessContext;
 use parking_lot::Mutex;
 
+use crate::admin::ChangedUser;
 use crate::auth::{self, AuthScheme, Payload, SigningKeys};
 use crate::background::BackgroundTasks;
 use crate::body::RequestBody;
@@ -305,6 +306,7 @@ impl S3Service {
         let request = (head.parts.method.as_str(), &head.parts.headers);
         cors::add_headers(&self.objects, &target, request, &mut response).await;
         insert_common_headers(&mut response, &head.id);
+        self.audit(head, &target, &trace, &response);
         let tracked = trace.tracked.unwrap_or_else(|| self.objects.track(UNKNOWN));
         tracked.record_answer(response::outcome_of(response.status()));
         let is_empty = is_head || response.body().length() == Some(0);
@@ -318,6 +320,28 @@ impl S3Service {
             is_complete: is_empty,
         };
         response.map(|body| body.with_accounting(accounting))
+    }
+}
+
+impl S3Service {
+    /// Reports refused requests, and changes of users, buckets and permissions.
+    fn audit(&self, head: &RequestHead, target: &ResourcePath, trace: &RequestTrace, response: &S3Response) {
+        let Some(log) = self.objects.gateway.core.audit() else { return };
+        let status = response.status().as_u16();
+        let outcome = AuditOutcome::of_status(status);
+        if outcome == AuditOutcome::Refused || trace.operation.is_some_and(OperationSpec::is_audited) {
+            let created = response.extensions().get::<ChangedUser>();
+            log.record(&AuditEvent {
+                face: "s3",
+                who: trace.caller.as_deref(),
+                from: Some(head.source.address),
+                action: trace.operation.map_or(head.parts.method.as_str(), |operation| operation.name),
+                target: &created.map_or_else(|| target.resource(), |user| format!("{}/{}", target.resource(), user.0)),
+                outcome,
+                status: Some(status),
+                request: Some(&head.id),
+            });
+        }
     }
 }
 

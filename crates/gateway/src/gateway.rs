@@ -117,6 +117,11 @@ impl Gateway {
 
     fn with_node_info<T>(&self, show: impl FnOnce(&NodeInfo<'_>) -> T) -> T {
         let engine = &self.core.ports.engine;
+        let mut samples = engine.samples();
+        #[expect(clippy::cast_precision_loss, reason = "a sample is a float")]
+        samples.extend(self.core.audit().map(|log| {
+            ("larder_audit_lost_total", log.lost() as f64, "Events that the audit log could not take since the start.")
+        }));
         show(&NodeInfo {
             node: &self.core.config.node,
             version: env!("CARGO_PKG_VERSION"),
@@ -126,7 +131,7 @@ impl Gateway {
             ready: self.is_ready(),
             catalogue: self.catalogue.current().number().0,
             process: ProcessStats::read(),
-            engine_samples: &engine.samples(),
+            engine_samples: &samples,
         })
     }
 }

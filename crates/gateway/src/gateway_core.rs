@@ -10,6 +10,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
 use crate::adaptive_timeout::AdaptiveTimeout;
+use crate::audit::AuditSink;
 use crate::contention::WriterQueues;
 use crate::metrics::{Event, InFlight, KvOp, Metrics, RequestOutcome};
 use crate::ports::GatewayPorts;
@@ -61,6 +62,11 @@ impl GatewayCore {
     /// The engine of scripts.
     pub fn scripts(&self) -> Option<Arc<dyn crate::Scripts>> {
         self.ports.scripts.clone()
+    }
+
+    /// The audit log, if there is one.
+    pub fn audit(&self) -> Option<&dyn AuditSink> {
+        self.ports.audit.as_deref()
     }
 
     /// Counts an event of an edge, such as a caught panic.

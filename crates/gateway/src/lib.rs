@@ -16,6 +16,7 @@
 //! store, so gateways can be started and stopped at will.
 
 mod adaptive_timeout;
+mod audit;
 mod blobs;
 pub mod body;
 mod clock_issuer;
@@ -42,6 +43,7 @@ mod transfer;
 pub mod types;
 pub mod views;
 
+pub use audit::{AuditEvent, AuditOutcome, AuditSink};
 pub use blobs::sweep::BlobSweep;
 pub use clock_issuer::ClockIssuer;
 pub use cluster::{ClusterState, MemberState};

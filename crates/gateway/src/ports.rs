@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use larder_store::{Blobs, Clock, Store};
 
+use crate::audit::AuditSink;
 use crate::scripts::Scripts;
 
 /// Dependencies of a gateway.
@@ -24,6 +25,8 @@ pub struct GatewayPorts {
     pub engine: Arc<dyn EngineStatus>,
     /// JavaScript; `None` where no call can be made.
     pub scripts: Option<Arc<dyn Scripts>>,
+    /// The audit log; `None`: there is none.
+    pub audit: Option<Arc<dyn AuditSink>>,
 }
 
 /// A node of the engine, where it has several.

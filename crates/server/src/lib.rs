@@ -5,12 +5,14 @@
 //!                                        ├─▶ gateway   the product
 //!                                        ├─▶ http      larder-api-riak on a listener
 //!                                        ├─▶ admin     the commands of kv-admin on a Unix socket
+//!                                        ├─▶ audit_log  lines about changes and refused requests
 //!                                        ├─▶ scripts   the pool of script workers
 //!                                        └─▶ node_watch  log lines about the engine's nodes
 //! ```
 //! This crate alone depends on every other one; it holds no logic of the product.
 
 mod admin;
+mod audit_log;
 mod banner;
 mod cassandra;
 pub mod descriptors;

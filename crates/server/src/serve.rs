@@ -11,7 +11,7 @@ use larder_admission::MemoryBudget;
 use larder_api_riak::http::{BrowserRules, HttpSettings};
 use larder_api_s3::S3Settings;
 use larder_gateway::objects::{Objects, ObjectsConfig};
-use larder_gateway::{Config, Gateway, GatewayPorts, Scripts};
+use larder_gateway::{AuditSink, Config, Gateway, GatewayPorts, Scripts};
 use larder_http_edge::{ConnectionLimit, ConnectionSettings, TrustedProxies};
 use larder_store::{Clock, SystemClock};
 use tokio::net::TcpListener;
@@ -19,6 +19,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::admin::socket::{AdminSocket, check_path};
+use crate::audit_log::AuditLog;
 use crate::banner::{AdminKey, Banner, LaunchContext, ListenAddresses};
 use crate::descriptors::ConnectionBudget;
 use crate::engine::OpenEngine;
@@ -45,6 +46,9 @@ pub async fn serve(settings: &ServerSettings, files_max: usize) -> Result<(), Se
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
     // Drawn at each start: a server whose clock was set back must not issue a dot again [invariant 12].
     let actor = actor(&*clock);
+    // The guard is dropped last: it writes the lines that still wait.
+    let audit = settings.audit_log.as_ref().map(|target| AuditLog::open(target, clock.clone())).transpose()?;
+    let (audit, _audit_guard) = audit.map(|(log, guard)| (Arc::new(log) as Arc<dyn AuditSink>, guard)).unzip();
     let engine = tokio::select! {
         biased;
         opened = OpenEngine::open(settings, &memory, clock.clone(), ActorId(actor)) => opened?,
@@ -66,7 +70,8 @@ pub async fn serve(settings: &ServerSettings, files_max: usize) -> Result<(), Se
     let name = node_name(settings, at);
     let config = gateway_config(settings, &name, at.http, budget.connections);
     let scripts = start_scripts(settings, clock.clone())?;
-    let gateway = Gateway::start(gateway_ports(&engine, clock, actor, scripts), config).await;
+    let ports = GatewayPorts { audit, ..gateway_ports(&engine, clock, actor, scripts) };
+    let gateway = Gateway::start(ports, config).await;
     let gateway = gateway.map_err(|error| ServerFailure(format!("cannot start: {error}")))?;
     let objects = Objects::new(gateway.clone(), objects_config(settings));
     let admin = admin_key(settings, &objects).await?;
@@ -168,6 +173,7 @@ fn gateway_ports(engine: &OpenEngine, clock: Arc<dyn Clock>, actor: u64, scripts
         clock,
         engine: view,
         scripts: Some(scripts),
+        audit: None,
     }
 }
 

@@ -43,6 +43,7 @@ impl ServerRun {
             random: |bytes| bytes.fill(7),
             engine: Arc::new("local"),
             scripts: None,
+            audit: None,
         };
         let gateway = Gateway::start(ports, Config { durable, ..Config::default() }).await.unwrap();
         Self { gateway, store }

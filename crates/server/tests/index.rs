@@ -54,6 +54,7 @@ impl IndexServerRun {
             random: |bytes| bytes.fill(7),
             engine: Arc::new("local"),
             scripts: None,
+            audit: None,
         };
         let delete_mode = DeleteMode::After(Duration::from_millis(20));
         let config = Config { durable: false, delete_mode, ..Config::default() };

@@ -33,6 +33,7 @@ mod props;
 mod put;
 mod range;
 mod reply;
+mod request_notes;
 mod root;
 pub mod routes;
 mod server;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 use hyper::body::Incoming;
+use hyper::http::request::Parts;
 use hyper::{Method, Request, StatusCode};
 use larder_http_edge::{ArrivingBody, ConnectionHandler, ConnectionSettings, HttpDialect, Requester};
 use tokio::net::TcpListener;
@@ -20,6 +21,7 @@ use super::call::RiakCall;
 use super::errors::{RiakFault, of_error};
 use super::path::{QueryParams, Segments};
 use super::reply::{self, RiakResponse, page};
+use super::request_notes::take_notes;
 use super::routes::{self, Resource, Route, RouteMatch};
 use super::{
     buckets, datatypes, delete, health, index, keys, link_walk, mapred, not_built, object, ping, props, put, root, stats,
@@ -84,9 +86,11 @@ impl ConnectionHandler for HttpService {
 
     /// Answers one request, and turns a panic into a 500.
     async fn respond(&self, requester: &Requester<'_>, request: Request<Incoming>) -> RiakResponse {
-        let reader = self.settings.browsers.reader(request.headers());
+        let (request, body) = request.into_parts();
+        let body = ArrivingBody::new(body, requester);
+        let reader = self.settings.browsers.reader(&request.headers);
         // The connection survives a panic: its client gets a 500 and can go on.
-        let mut reply = match AssertUnwindSafe(self.dispatch(requester, request)).catch_unwind().await {
+        let mut reply = match AssertUnwindSafe(self.dispatch(&request, body)).catch_unwind().await {
             Ok(Ok(reply)) => reply,
             Ok(Err(fault)) => {
                 if let RiakFault::Gateway(error) = &fault {
@@ -102,6 +106,7 @@ impl ConnectionHandler for HttpService {
         if let Some(reader) = reader {
             browsers::show_to(&mut reply, reader);
         }
+        take_notes(&self.gateway, requester.source, &request, &reply);
         reply
     }
 
@@ -116,9 +121,7 @@ impl ConnectionHandler for HttpService {
 
 impl HttpService {
     /// Answers one request.
-    async fn dispatch(&self, requester: &Requester<'_>, request: Request<Incoming>) -> Result<RiakResponse, RiakFault> {
-        let (request, body) = request.into_parts();
-        let body = ArrivingBody::new(body, requester);
+    async fn dispatch(&self, request: &Parts, body: ArrivingBody<'_>) -> Result<RiakResponse, RiakFault> {
         let segments = Segments::of(request.uri.path());
         let browsers = &self.settings.browsers;
         if browsers::is_preflight(&request.method, &request.headers) && browsers.reader(&request.headers).is_some() {

@@ -20,7 +20,7 @@ use larder_admission::{ClientAccount, MemorySpent};
 use larder_gateway::body::GetBody;
 use larder_gateway::{Error, Gateway};
 use larder_http_edge::{
-    ConnectionWatchers, PIECE_BYTES_MAX, Pace, RequestSource, Requester, UNCOUNTED_BYTES, close_lingering, response_memory,
+    ConnectionWatchers, PIECE_BYTES_MAX, Pace, Requester, UNCOUNTED_BYTES, close_lingering, response_memory,
 };
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::time::{MissedTickBehavior, interval, timeout_at};
@@ -64,7 +64,6 @@ enum PbEnd {
 /// One connection with its buffers.
 pub(super) struct PbConnection<S> {
     pub(super) socket: S,
-    pub(super) source: RequestSource,
     pub(super) account: ClientAccount,
     pub(super) gateway: Arc<Gateway>,
     pub(super) idle_timeout: Duration,
@@ -161,7 +160,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> PbConnection<S> {
             return if self.output.len() >= FLUSH_BYTES { self.flush().await } else { Ok(()) };
         }
         let account = self.account.clone();
-        let requester = Requester::new(self.source, &account);
+        let requester = Requester::new(self.session.source, &account);
         let message = match short {
             Some(message) => message,
             None => match self.receive((head, row), &requester).await? {

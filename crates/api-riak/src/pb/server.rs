@@ -48,13 +48,12 @@ impl ConnectionServer for PbServer {
         let _open = gateway.core.begin_pb_connection();
         let connection = PbConnection {
             socket: stream,
-            source: client.source,
             account: client.account,
             gateway: self.gateway,
             idle_timeout: self.settings.idle_timeout,
             input: BytesMut::new(),
             output: BytesMut::new(),
-            session: PbSession::default(),
+            session: PbSession::new(client.source),
         };
         connection.serve(ending).await;
     }

@@ -8,6 +8,7 @@ use bytes::{Bytes, BytesMut};
 use futures_util::FutureExt as _;
 use larder_gateway::Error;
 use larder_gateway::Gateway;
+use larder_http_edge::RequestSource;
 use larder_model::datatypes::DatatypeError;
 use larder_model::limits::{DATATYPE_EDITS_MAX, METADATA_BYTES_MAX};
 use prost::Message;
@@ -22,17 +23,20 @@ use super::mapred::PbJob;
 use super::messages::RpbPutReq;
 use super::operations::{PUT_BESIDES_VALUE, PbOperation, find, unavailable};
 use super::reply::{PagedReply, PbReply};
-use super::{datatypes, info, object, props, put_scan};
+use super::{changed_props, datatypes, info, object, props, put_scan};
 
 /// The memory of a connection between requests.
 pub(super) struct PbSession {
+    /// The client.
+    pub(super) source: RequestSource,
     /// The id that the client set.
     pub(super) client_id: Bytes,
 }
 
-impl Default for PbSession {
-    fn default() -> Self {
-        Self { client_id: Bytes::from_static(&[0; 4]) }
+impl PbSession {
+    /// The begin of a connection of this client.
+    pub(super) fn new(source: RequestSource) -> Self {
+        Self { source, client_id: Bytes::from_static(&[0; 4]) }
     }
 }
 
@@ -115,17 +119,17 @@ async fn dispatch(
         PbOperation::SetClientId => session.client_id = info::set_client_id(decode(message)?, output),
         PbOperation::GetPreflist => Box::pin(info::preflist(gateway, decode(message)?, output)).await?,
         PbOperation::GetBucket => Box::pin(props::get_bucket(gateway, decode(message)?, output)).await?,
-        PbOperation::SetBucket => Box::pin(props::set_bucket(gateway, decode(message)?, output)).await?,
-        PbOperation::ResetBucket => Box::pin(props::reset_bucket(gateway, decode(message)?, output)).await?,
+        PbOperation::SetBucket | PbOperation::ResetBucket | PbOperation::SetBucketType => {
+            Box::pin(changed_props::change(gateway, session.source, (row.operation, message), output)).await?;
+        }
         PbOperation::GetBucketType => Box::pin(props::get_type(gateway, decode(message)?, output)).await?,
-        PbOperation::SetBucketType => Box::pin(props::set_type(gateway, decode(message)?, output)).await?,
         PbOperation::StartTls => return Err(PbFault::Text("Security not enabled; STARTTLS not allowed.".into())),
         PbOperation::Unavailable(feature) => return Err(PbFault::Text(unavailable(code, feature))),
     }
     Ok(PbReply::Done)
 }
 
-fn decode<M: Message + Default>(message: Bytes) -> Result<M, PbFault> {
+pub(super) fn decode<M: Message + Default>(message: Bytes) -> Result<M, PbFault> {
     M::decode(message).map_err(|error| PbFault::Undecodable(error.to_string()))
 }
 

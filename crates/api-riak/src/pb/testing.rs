@@ -38,6 +38,7 @@ pub(super) async fn gateway() -> Arc<Gateway> {
         actor: ActorId(7),
         engine: Arc::new("memory"),
         scripts: None,
+        audit: None,
     };
     let gateway = Gateway::start(ports, Config::default()).await.unwrap();
     for (name, props) in TYPES {
@@ -54,13 +55,12 @@ pub(super) fn connection(gateway: &Arc<Gateway>, buffered: usize) -> (DuplexStre
     let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let connection = PbConnection {
         socket,
-        source: RequestSource::plain(address),
         account: MemoryBudget::new(1 << 30, 0).account("pb", address),
         gateway: Arc::clone(gateway),
         idle_timeout: Duration::from_secs(300),
         input: BytesMut::new(),
         output: BytesMut::new(),
-        session: PbSession::default(),
+        session: PbSession::new(RequestSource::plain(address)),
     };
     (client, connection)
 }

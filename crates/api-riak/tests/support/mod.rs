@@ -59,6 +59,7 @@ impl RiakServer {
             actor: ActorId(7),
             engine: Arc::new("memory"),
             scripts: None,
+            audit: None,
         };
         let (background, gateway) = BackgroundServer::start(async |listener, stop| {
             let gateway = Gateway::start(ports, config).await.unwrap();

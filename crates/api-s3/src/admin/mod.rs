@@ -26,6 +26,10 @@ enum DocumentFormat {
     Xml,
 }
 
+/// The access key id of a user that a request created, for the audit log. It is beside the response.
+#[derive(Debug, Clone)]
+pub(crate) struct ChangedUser(pub(crate) String);
+
 /// Refuses callers who are not administrators.
 fn admin_only(call: &S3Call) -> Result<(), S3Error> {
     if call.caller.require_user()?.admin { Ok(()) } else { Err(Error::AccessDenied.into()) }

@@ -9,7 +9,7 @@ use larder_gateway::objects::users::UserChange;
 use larder_model::objects::User;
 
 use super::document::user_response;
-use super::{DocumentFormat, accepted_format, admin_only, document, self_or_admin};
+use super::{ChangedUser, DocumentFormat, accepted_format, admin_only, document, self_or_admin};
 use crate::call::S3Call;
 use crate::errors::{Code, S3Error};
 use crate::response::{self, S3Response};
@@ -28,6 +28,7 @@ pub(crate) async fn create(call: &S3Call) -> Result<S3Response, S3Error> {
     let user = call.objects.users.create(&email, &name, false, None).await?;
     let mut response = user_response(StatusCode::CREATED, &user, accepted_format(&call.headers, DocumentFormat::Xml));
     response::set(&mut response, LOCATION, "/riak-cs/user");
+    response.extensions_mut().insert(ChangedUser(user.key_id.clone()));
     Ok(response)
 }
 

@@ -41,8 +41,16 @@ impl S3TestServer {
         config: Config,
         settings: S3Settings,
     ) -> Self {
-        let ports =
-            GatewayPorts { random, store, blobs, clock, actor: ActorId(7), engine: Arc::new("memory"), scripts: None };
+        let ports = GatewayPorts {
+            random,
+            store,
+            blobs,
+            clock,
+            actor: ActorId(7),
+            engine: Arc::new("memory"),
+            scripts: None,
+            audit: None,
+        };
         let (background, gateway) = BackgroundServer::start(async |listener, stop| {
             let gateway = Gateway::start(ports, config).await.unwrap();
             let objects = Objects::new(gateway.clone(), ObjectsConfig::default());

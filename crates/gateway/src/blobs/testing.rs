@@ -78,6 +78,7 @@ impl VolatileStore {
             random: unique,
             engine: Arc::new("memory"),
             scripts: None,
+            audit: None,
         };
         Gateway::start(ports, Config { durable: self.durable, ..Config::default() }).await.unwrap()
     }

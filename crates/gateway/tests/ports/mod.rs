@@ -17,5 +17,6 @@ pub(crate) fn ports_over(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Gatewa
         random: |bytes| bytes.fill(7),
         engine: Arc::new("memory"),
         scripts: None,
+        audit: None,
     }
 }

@@ -37,6 +37,7 @@ impl ReplicaCluster {
             actor: ActorId(seed + 1),
             engine: Arc::new("replicas"),
             scripts: None,
+            audit: None,
         };
         let config = Config { single_process: false, ..Config::default() };
         Self { gateway: Gateway::start(ports, config).await.unwrap(), replicas }

@@ -316,6 +316,7 @@ fn ports(faulty: &Arc<Faulty<MemoryStore>>, clock: &Arc<SimClock>, actor: u64) -
         actor: ActorId(actor),
         engine: Arc::new("memory"),
         scripts: None,
+        audit: None,
     }
 }
 

@@ -64,6 +64,8 @@ pub(super) struct AdminCommand {
     pub(super) json: bool,
     /// Whether it reports progress. Such a command may be broken off at any time and given again.
     pub(super) reports_progress: bool,
+    /// Whether the audit log has a line for each call: it changes users, keys or types.
+    pub(super) audited: bool,
     /// The function that runs it.
     pub(super) handler: for<'a> fn(CommandCall<'a>) -> RunningCommand<'a>,
 }

@@ -8,6 +8,7 @@ use larder_admin_frame::{
     AdminAnswer, AdminReply, AdminRequest, BadFrame, LENGTH_BYTES, REQUEST_BYTES_MAX, body_length,
 };
 use larder_gateway::objects::Objects;
+use larder_gateway::{AuditEvent, AuditOutcome};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::sync::watch;
@@ -32,7 +33,10 @@ pub(super) async fn serve(objects: &Objects, mut stream: UnixStream, shutdown: w
     let is_whole = matches!(request, Ok(Ok(_)));
     let answer = match request {
         Ok(Ok(request)) => match execute(objects, &request, &mut stream, shutdown).await {
-            Some(answer) => answer,
+            Some(answer) => {
+                audit(objects, &request, &stream, &answer);
+                answer
+            }
             None => {
                 let command = request.args.first();
                 return tracing::info!(command, "command given up: kv-admin closed its connection");
@@ -53,6 +57,26 @@ pub(super) async fn serve(objects: &Objects, mut stream: UnixStream, shutdown: w
         Ok(Ok(())) => drop(timeout(REST_TIME_MAX, skip_rest(&mut stream)).await),
         Ok(Err(error)) => tracing::debug!(%error, "answer not written: kv-admin closed its connection"),
         Err(_) => tracing::debug!("answer not written: kv-admin did not read it in time"),
+    }
+}
+
+/// Reports a command that changes something. Of its arguments it names the first alone: later ones are properties.
+fn audit(objects: &Objects, request: &AdminRequest, stream: &UnixStream, answer: &AdminAnswer) {
+    let words = words_of(request);
+    let Some(log) = objects.gateway.core.audit() else { return };
+    let CommandLookup::Command(command, args) = find(&words) else { return };
+    if command.audited {
+        let user = stream.peer_cred().map(|peer| format!("uid {}", peer.uid())).ok();
+        log.record(&AuditEvent {
+            face: "kv-admin",
+            who: user.as_deref(),
+            from: None,
+            action: &command.words().join(" "),
+            target: args.first().unwrap_or(&""),
+            outcome: if answer.exit == 0 { AuditOutcome::Done } else { AuditOutcome::Failed },
+            status: None,
+            request: None,
+        });
     }
 }
 

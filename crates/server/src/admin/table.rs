@@ -17,9 +17,15 @@ macro_rules! command {
             help: $help,
             json: $json,
             reports_progress: false,
+            audited: false,
             handler: |call| Box::pin($handler(call)),
         }
     };
+}
+
+/// A command with a line in the audit log.
+macro_rules! change {
+    ($($command:tt)*) => { AdminCommand { audited: true, ..command!($($command)*) } };
 }
 
 /// All commands, in the order of the help. `kv-admin` answers `version` and a plain `help` itself; it sends the forms with
@@ -33,22 +39,22 @@ pub(super) static COMMANDS: &[AdminCommand] = &[
         "Display the status and properties of a type",
         bucket_type::status
     ),
-    command!("bucket-type activate <type>", (1, 1), false, "Activate a type", bucket_type::activate),
-    command!(
+    change!("bucket-type activate <type>", (1, 1), false, "Activate a type", bucket_type::activate),
+    change!(
         r#"bucket-type create <type> ['{"props": { ... }}']"#,
         (1, ANY),
         false,
         "Create or modify a type before activation",
         bucket_type::create
     ),
-    command!(
+    change!(
         r#"bucket-type update <type> '{"props": { ... }}'"#,
         (2, ANY),
         false,
         "Update a type after activation",
         bucket_type::update
     ),
-    command!(
+    change!(
         "s3 user create <email> <name>",
         (2, 2),
         true,
@@ -57,15 +63,15 @@ pub(super) static COMMANDS: &[AdminCommand] = &[
     ),
     command!("s3 user list", (0, 0), true, "List the S3 users", s3_user::list),
     command!("s3 user show <key or email>", (1, 1), true, "Show an S3 user, without the secret", s3_user::show),
-    command!(
+    change!(
         "s3 user disable <key or email>",
         (1, 1),
         false,
         "Refuse an S3 user's requests from now on",
         s3_user::disable
     ),
-    command!("s3 user enable <key or email>", (1, 1), false, "Take an S3 user's requests again", s3_user::enable),
-    command!(
+    change!("s3 user enable <key or email>", (1, 1), false, "Take an S3 user's requests again", s3_user::enable),
+    change!(
         "s3 user rotate-key <key or email>",
         (1, 1),
         true,
@@ -106,7 +112,7 @@ pub(super) static COMMANDS: &[AdminCommand] = &[
     },
     AdminCommand {
         reports_progress: true,
-        ..command!(
+        ..change!(
             "import <directory>",
             (1, 2),
             false,
@@ -114,7 +120,7 @@ pub(super) static COMMANDS: &[AdminCommand] = &[
             transfer::import
         )
     },
-    command!("js-reload", (0, ANY), false, "Load the JavaScript modules of --js-dir again", js_reload::js_reload),
+    change!("js-reload", (0, ANY), false, "Load the JavaScript modules of --js-dir again", js_reload::js_reload),
     AdminCommand {
         reports_progress: true,
         ..command!("index check", (0, 0), false, "Compare all secondary indexes with all objects", index::check)

@@ -39,6 +39,7 @@ async fn nodes(names: &[&str]) -> Vec<TestNode> {
             actor: ActorId(actor),
             engine: Arc::new("memory"),
             scripts: None,
+            audit: None,
         };
         let config = Config { node: (*name).to_owned(), single_process: false, ..Config::default() };
         let gateway = Gateway::start(ports, config).await.unwrap();

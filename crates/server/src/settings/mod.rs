@@ -75,6 +75,15 @@ pub enum LogFormat {
     Json,
 }
 
+/// The place of the audit log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AuditTarget {
+    /// Standard error.
+    StandardError,
+    /// This file.
+    File(PathBuf),
+}
+
 /// All settings, checked. A field is named as its setting in the table; most sizes end in `bytes`, a list is in the plural.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the table has a sentence on each")]
@@ -118,6 +127,8 @@ pub struct ServerSettings {
     pub threads: usize,
     pub log_level: LogLevel,
     pub log_format: LogFormat,
+    /// `None`: no audit log.
+    pub audit_log: Option<AuditTarget>,
     pub accept_damaged_journal: bool,
     pub drain_timeout: Duration,
 }
@@ -188,6 +199,7 @@ impl ServerSettings {
             threads: count(raw, &table::THREADS)?,
             log_level: raw.value(&table::LOG_LEVEL, parse::log_level)?,
             log_format: raw.value(&table::LOG_FORMAT, parse::choice)?,
+            audit_log: raw.value(&table::AUDIT_LOG, parse::audit_target)?,
             accept_damaged_journal: raw.value(&table::ACCEPT_DAMAGED_JOURNAL, parse::switch)?,
             drain_timeout: raw.value(&table::DRAIN_TIMEOUT, parse::time)?,
         })

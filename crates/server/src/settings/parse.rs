@@ -8,7 +8,7 @@ use larder_api_riak::http::AllowedOrigins;
 use larder_gateway::DeleteMode;
 use larder_model::ip_network::IpNetwork;
 
-use super::{Listener, LogLevel, word_of};
+use super::{AuditTarget, Listener, LogLevel, word_of};
 
 /// Least memory for the server.
 const MEMORY_BYTES_MIN: u64 = 64 << 20;
@@ -132,6 +132,14 @@ pub(super) fn optional_name(text: &str) -> ParseResult<Option<String>> {
 /// A path; an empty text is none.
 pub(super) fn optional_path(text: &str) -> ParseResult<Option<PathBuf>> {
     if text.is_empty() { Ok(None) } else { path(text).map(Some) }
+}
+
+/// The place of the audit log; an empty text is none.
+pub(super) fn audit_target(text: &str) -> ParseResult<Option<AuditTarget>> {
+    match text {
+        "stderr" => Ok(Some(AuditTarget::StandardError)),
+        _ => Ok(optional_path(text)?.map(AuditTarget::File)),
+    }
 }
 
 /// A key or a secret; an empty text is none.

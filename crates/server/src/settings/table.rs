@@ -196,6 +196,8 @@ settings! {
         "How much is logged to standard error.";
     LOG_FORMAT = "log-format", SettingKind::Choice("human|json"), "human",
         "How a log line looks.";
+    AUDIT_LOG = "audit-log", SettingKind::Path, "",
+        "The file of the audit log, or stderr: a line of JSON for each change of users, keys, grants, policies and types, and for each refused request.";
     ACCEPT_DAMAGED_JOURNAL = "accept-damaged-journal", SettingKind::Switch, "false",
         "Start although the journal is damaged, and lose the writes after the damage.";
     DRAIN_TIMEOUT = "drain-timeout", SettingKind::Time, "30s",

@@ -62,6 +62,7 @@ impl S3TestStore {
             random: unique,
             engine: Arc::new("memory"),
             scripts: None,
+            audit: None,
         };
         let config = Config { node: format!("g{actor}"), single_process: false, ..Config::default() };
         Objects::new(Gateway::start(ports, config).await.unwrap(), settings)

@@ -64,6 +64,7 @@ impl UploadSetup {
             random: |bytes| bytes.fill(7),
             engine: Arc::new("memory"),
             scripts: None,
+            audit: None,
         };
         let config = Config { node: "slow".into(), single_process: false, ..Config::default() };
         let slow = Objects::new(Gateway::start(ports, config).await.unwrap(), settings());

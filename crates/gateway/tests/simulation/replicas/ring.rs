@@ -68,6 +68,7 @@ impl SimRing {
             actor: ActorId(self.actors),
             engine: Arc::new("replicas"),
             scripts: None,
+            audit: None,
         };
         let config = Config { node: format!("g{at}"), single_process, ..Config::default() };
         Ok(RingGateway { gateway: Gateway::start(ports, config).await?, clock, side })

@@ -155,6 +155,7 @@ impl LawWorld {
             actor: ActorId(actor),
             engine: Arc::new("laws"),
             scripts: None,
+            audit: None,
         };
         let config = Config { node: format!("g{at}"), single_process: self.is_lone, ..Config::default() };
         let gateway = Gateway::start(ports, config).await.expect("over a healthy engine a gateway starts");
