@@ -1,5 +1,5 @@
 //! A server that is exposed: behind proxies, to the pages of browsers, to the probes of orchestrators, and
-//! watched by its audit log.
+//! watched by its logs.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "a test fails by panicking")]
 
@@ -66,8 +66,11 @@ fn only_a_trusted_proxy_names_the_client() {
     }
 
     // The policy that is usual: nothing without TLS. Its owner gets in through the proxy alone.
-    let mut admin = node.s3_admin();
-    admin.put("/bucket", "").expect(200);
+    let user = node.admin().output(&["s3", "user", "create", "owner@example.com", "Owner", "--json"]);
+    let user: serde_json::Value = serde_json::from_str(&user).unwrap();
+    let owner = || S3Client::new(s3, user["key_id"].as_str().unwrap(), user["key_secret"].as_str().unwrap());
+    let (mut direct, mut proxied) = (owner(), owner().from(PROXY, s3));
+    direct.put("/bucket", "").expect(200);
     let policy = |effect: &str, action: &str, condition: &str| {
         format!(
             r#"{{"Version":"2012-10-17","Statement":[{{"Effect":"{effect}","Principal":"*","Action":"{action}",
@@ -76,16 +79,15 @@ fn only_a_trusted_proxy_names_the_client() {
     };
     let json = [("Content-Type", "application/json")];
     let deny = policy("Deny", "s3:*Object*", r#"{"Bool":{"aws:SecureTransport":"false"}}"#);
-    admin.call("PUT", "/bucket?policy", &json, deny).expect(204);
+    direct.call("PUT", "/bucket?policy", &json, deny).expect(204);
     let https = [("X-Forwarded-Proto", "https"), ("X-Forwarded-For", "198.51.100.1")];
-    admin.call("PUT", "/bucket/key", &https, "x").expect(403);
-    let mut proxied: S3Client = node.s3_admin().from(PROXY, s3);
+    direct.call("PUT", "/bucket/key", &https, "x").expect(403);
     proxied.call("PUT", "/bucket/key", &[("X-Forwarded-Proto", "http")], "x").expect(403);
     proxied.call("PUT", "/bucket/key", &https, "x").expect(200);
 
     // The addresses of clients, which come through two proxies.
     let allow = policy("Allow", "s3:GetObject", r#"{"IpAddress":{"aws:SourceIp":"203.0.113.0/24"}}"#);
-    admin.call("PUT", "/bucket?policy", &json, allow).expect(204);
+    direct.call("PUT", "/bucket?policy", &json, allow).expect(204);
     for (from, forwarded, status) in [
         (PROXY, "203.0.113.9", 200),
         (PROXY, "6.6.6.6, 203.0.113.9:80, 10.0.0.3", 200),
@@ -112,7 +114,8 @@ fn only_a_trusted_proxy_names_the_client() {
 #[test]
 fn pages_of_other_origins_reach_nothing_through_a_browser() {
     const APP: &str = "https://app.example.com";
-    let node = LarderNode::start(&["--durability", "buffered", "--http-origins", APP, "--http-hosts", "kv.example.com"]);
+    let node =
+        LarderNode::start(&["--durability", "buffered", "--http-origins", APP, "--http-hosts", "kv.example.com"]);
     let mut client = node.client();
     let target = "/buckets/b/keys/k";
     let post = |headers: &[(&str, &str)]| HttpRequest::new("POST", target).headers(headers).body("x");
@@ -144,7 +147,10 @@ fn pages_of_other_origins_reach_nothing_through_a_browser() {
     assert!(allowed.header("Access-Control-Allow-Methods").unwrap().contains("PUT"));
     let page = [("Origin", APP), ("Sec-Fetch-Site", "cross-site")];
     let read = client.send(&HttpRequest::get(target).headers(&page)).expect(200);
-    assert_eq!((read.header("Access-Control-Allow-Origin"), read.header("Access-Control-Expose-Headers")), (Some(APP), Some("*")));
+    assert_eq!(
+        (read.header("Access-Control-Allow-Origin"), read.header("Access-Control-Expose-Headers")),
+        (Some(APP), Some("*"))
+    );
     let refused = client.send(&ask("https://evil.example")).expect(405);
     assert_eq!(refused.header("Access-Control-Allow-Origin"), None);
     assert_eq!(client.get(target).expect(200).header("Access-Control-Allow-Origin"), None);
@@ -250,4 +256,29 @@ fn changes_and_refusals_are_audited_without_secrets() {
     assert_eq!((lines[3]["who"].as_str(), lines[4]["who"].as_str()), (Some(other_key), None));
     assert!(lines[1]["who"].as_str().unwrap().starts_with("uid "));
     assert!(lines[0]["request"].as_str().is_some_and(|id| id.len() == 22));
+}
+
+#[test]
+fn slow_and_refused_requests_have_an_id_in_answer_and_log() {
+    // A millisecond is less than a body whose second half comes later, whatever the machine does.
+    let node = LarderNode::s3(&["--durability", "buffered", "--slow-log", "1ms", "--log-format", "json"]);
+    let mut riak = node.client();
+    let get = |id: &str| HttpRequest::get("/buckets/b/keys/k").header("Origin", "null").header("X-Request-Id", id);
+    assert_eq!(riak.send(&get("trace-7")).expect(403).header("X-Request-Id"), Some("trace-7"));
+    for invalid in ["", "a b", &"x".repeat(65)] {
+        let made = riak.send(&get(invalid)).expect(403);
+        assert_eq!(made.header("X-Request-Id").unwrap().len(), 22, "{made:?}");
+    }
+    let key = "personal-name-in-a-key";
+    let put = HttpRequest::put(&format!("/buckets/b/keys/{key}"), "12").header("X-Request-Id", "slow-1").bytes();
+    let put = [&put[..put.len() - 1], &put[put.len() - 1..]];
+    let answer = String::from_utf8_lossy(&talk(node.http(), STRANGER, &put, 17)).to_ascii_lowercase();
+    assert!(answer.starts_with("http/1.1 204 ") && answer.contains("x-request-id: slow-1\r\n"), "{answer}");
+    let log = node.log();
+    let line = log.lines().find(|line| line.contains("slow-1")).unwrap_or_else(|| panic!("{log}"));
+    let line: serde_json::Value = serde_json::from_str(line).unwrap();
+    assert_eq!((line["bucket"].as_str(), line["key"].as_str()), (Some("b"), Some("personal-name-in…")));
+    assert_eq!((line["method"].as_str(), line["client"].as_str()), (Some("PUT"), Some("127.0.0.1")));
+    assert_eq!((line["status"].as_u64(), line["resource"].as_str()), (Some(204), Some("Object")));
+    assert!(!log.contains(key), "{log}");
 }

@@ -5,10 +5,15 @@ use std::any::Any;
 use larder_gateway::metrics::Event;
 use larder_gateway::{Error, Gateway};
 
-/// Logs an error of the server; errors of clients and of the moment have no line.
-pub(crate) fn log_server_error(error: &Error) {
-    if matches!(error, Error::Internal(_) | Error::Damaged(_)) {
-        tracing::error!(%error, "request failed: the client gets an error of the server");
+/// Whether an error is the server's own; errors of clients and of the moment have no line in the log.
+pub(crate) fn is_of_server(error: &Error) -> bool {
+    matches!(error, Error::Internal(_) | Error::Damaged(_))
+}
+
+/// Logs an error of the server; `request` is the id in its answer, if it has one.
+pub(crate) fn log_server_error(error: &Error, request: Option<&str>) {
+    if is_of_server(error) {
+        tracing::error!(request, %error, "request failed: the client gets an error of the server");
     }
 }
 

@@ -25,7 +25,7 @@ use larder_testkit::http::{HttpClient, HttpResponse};
 use support::RiakServer;
 
 /// Headers that a transcript may leave out.
-const OPTIONAL: [&str; 5] = ["date", "content-length", "x-riak-vclock", "etag", "last-modified"];
+const OPTIONAL: [&str; 6] = ["date", "content-length", "x-riak-vclock", "etag", "last-modified", "x-request-id"];
 
 macro_rules! transcripts {
     ($($name:ident),+ $(,)?) => {

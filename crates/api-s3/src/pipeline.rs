@@ -6,18 +6,20 @@ use std::borrow::Cow;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use hyper::body::Incoming;
 use hyper::header::{HOST, HeaderMap, HeaderName, HeaderValue, RANGE, REFERER, SERVER, USER_AGENT};
 use hyper::http::request::Parts;
-use hyper::{Method, Request, Version};
+use hyper::{Method, Request, StatusCode, Version};
 use larder_admission::MemorySpent;
-use larder_gateway::{AdmissionGuard, AuditEvent, AuditOutcome};
 use larder_gateway::objects::{Caller, Error, Objects, TrackedRequest};
+use larder_gateway::{AdmissionGuard, AuditEvent, AuditOutcome};
 use larder_http_edge::{ArrivingBody, RequestSource, Requester};
 use larder_model::objects::Tag;
 use larder_model::objects::access::AccessContext;
+use larder_model::text::beginning;
 use parking_lot::Mutex;
 
 use crate::admin::ChangedUser;
@@ -38,6 +40,8 @@ use crate::{S3Settings, background, cors, ops, route, unsupported_config};
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
 const ID_2: HeaderName = HeaderName::from_static("x-amz-id-2");
 const NAME: HeaderValue = HeaderValue::from_static("Larder");
+/// Bytes of a key in the log.
+const KEY_BYTES_SHOWN: usize = 16;
 /// Metrics name of a CORS preflight request.
 const PREFLIGHT: &str = "Preflight";
 /// Metrics name of a health probe.
@@ -125,9 +129,15 @@ impl S3Service {
         };
         let body = ArrivingBody::new(body, requester);
         // The connection survives a panic: its client gets a 500 and can go on.
-        let executed = AssertUnwindSafe(self.execute(&head, (target.clone(), probe), body, &mut trace)).catch_unwind().await;
+        let executed =
+            AssertUnwindSafe(self.execute(&head, (target.clone(), probe), body, &mut trace)).catch_unwind().await;
         let outcome = executed.unwrap_or_else(|panic| Err(background::report_panic(gateway, &head.id, &*panic)));
-        let response = self.finish(&head, target.unwrap_or_default(), outcome, trace).await;
+        let (target, operation) = (target.unwrap_or_default(), trace.operation);
+        let response = self.finish(&head, &target, outcome, trace).await;
+        let elapsed = requester.elapsed();
+        if self.settings.connection.slow_after.is_some_and(|limit| elapsed > limit) {
+            log_slow(&head, (&target, operation), response.status(), elapsed);
+        }
         tracing::debug!(
             id = head.id,
             from = %head.source.address,
@@ -294,19 +304,19 @@ impl S3Service {
     async fn finish(
         &self,
         head: &RequestHead,
-        target: ResourcePath,
+        target: &ResourcePath,
         outcome: Result<S3Response, S3Error>,
         trace: RequestTrace,
     ) -> S3Response {
         let is_head = head.parts.method == Method::HEAD;
         let mut response = outcome.unwrap_or_else(|error| {
             let range = head.parts.headers.get(RANGE).and_then(|range| range.to_str().ok());
-            error.with_request(&target, &head.query, range).into_response(&target.resource(), &head.id, is_head)
+            error.with_request(target, &head.query, range).into_response(&target.resource(), &head.id, is_head)
         });
         let request = (head.parts.method.as_str(), &head.parts.headers);
-        cors::add_headers(&self.objects, &target, request, &mut response).await;
+        cors::add_headers(&self.objects, target, request, &mut response).await;
         insert_common_headers(&mut response, &head.id);
-        self.audit(head, &target, &trace, &response);
+        self.audit(head, target, &trace, &response);
         let tracked = trace.tracked.unwrap_or_else(|| self.objects.track(UNKNOWN));
         tracked.record_answer(response::outcome_of(response.status()));
         let is_empty = is_head || response.body().length() == Some(0);
@@ -343,6 +353,28 @@ impl S3Service {
             });
         }
     }
+}
+
+fn log_slow(
+    head: &RequestHead,
+    (target, operation): (&ResourcePath, Option<&'static OperationSpec>),
+    status: StatusCode,
+    elapsed: Duration,
+) {
+    // A key may be personal: its beginning tells which one it is to those who know it.
+    let key = String::from_utf8_lossy(&target.key);
+    let cut = beginning(&key, KEY_BYTES_SHOWN);
+    tracing::warn!(
+        request = head.id,
+        client = %head.source.address,
+        method = %head.parts.method,
+        operation = operation.map(|operation| operation.name),
+        bucket = target.bucket,
+        key = if cut.len() < key.len() { format!("{cut}…") } else { cut.to_owned() },
+        status = status.as_u16(),
+        millis = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX),
+        "request slow: it took longer than slow-log allows"
+    );
 }
 
 /// The error of an operation that is not implemented.

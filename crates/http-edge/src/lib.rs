@@ -57,6 +57,8 @@ pub struct ConnectionSettings {
     pub memory: MemoryBudget,
     /// The proxies that name clients.
     pub proxies: TrustedProxies,
+    /// Requests that take longer get a line in the log; `None`: none do.
+    pub slow_after: Option<Duration>,
     /// How long the headers of a request may take once they have begun.
     pub header_timeout: Duration,
     /// How long a connection may stay open with nothing on it.
@@ -74,6 +76,7 @@ impl Default for ConnectionSettings {
             connections: ConnectionLimit::default(),
             memory: MemoryBudget::new(MEMORY_BYTES, 0),
             proxies: TrustedProxies::default(),
+            slow_after: None,
             header_timeout: Duration::from_secs(30),
             idle_timeout: Duration::from_secs(300),
             drain_timeout: Duration::from_secs(10),

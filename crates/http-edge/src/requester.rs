@@ -2,10 +2,12 @@
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use hyper::body::{Body, Frame, SizeHint};
 use larder_admission::{ClientAccount, HeldMemory, MemorySpent};
 use parking_lot::Mutex;
+use rustix::time::{ClockId, Timespec};
 
 use crate::request_source::RequestSource;
 
@@ -23,6 +25,7 @@ pub struct Requester<'a> {
     pub source: RequestSource,
     account: &'a ClientAccount,
     held: Mutex<RequestDraws>,
+    begun: Timespec,
 }
 
 /// Bytes that a request holds without a draw: each connection's own memory covers them, and connections are bounded.
@@ -32,7 +35,13 @@ impl<'a> Requester<'a> {
     /// The client of one request.
     #[must_use]
     pub fn new(source: RequestSource, account: &'a ClientAccount) -> Self {
-        Self { source, account, held: Mutex::default() }
+        Self { source, account, held: Mutex::default(), begun: coarse_now() }
+    }
+
+    /// The time since the request began, some milliseconds off.
+    #[must_use]
+    pub fn elapsed(&self) -> Duration {
+        Duration::try_from(coarse_now() - self.begun).unwrap_or_default()
     }
 
     /// Raises the request's memory to `bytes` in all, and waits some seconds for other clients' memory. A response reuses the
@@ -56,6 +65,11 @@ impl<'a> Requester<'a> {
     pub(crate) fn into_held(self) -> Vec<HeldMemory> {
         self.held.into_inner().draws
     }
+}
+
+/// The clock of the system's timer: a look at it costs a few nanoseconds, a fraction of one at the exact clock.
+fn coarse_now() -> Timespec {
+    rustix::time::clock_gettime(ClockId::MonotonicCoarse)
 }
 
 /// A body that frees its memory when it is sent or breaks off.

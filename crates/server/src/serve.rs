@@ -246,7 +246,8 @@ fn announce(banner: &Banner<'_>) {
 fn connection_settings(settings: &ServerSettings, connections: usize, memory: MemoryBudget) -> ConnectionSettings {
     let (connections, drain_timeout) = (ConnectionLimit::new(connections), settings.drain_timeout);
     let proxies = TrustedProxies::new(&settings.proxies);
-    ConnectionSettings { connections, memory, proxies, drain_timeout, ..ConnectionSettings::default() }
+    let slow_after = settings.slow_log;
+    ConnectionSettings { connections, memory, proxies, slow_after, drain_timeout, ..ConnectionSettings::default() }
 }
 
 fn http_settings(settings: &ServerSettings, connection: ConnectionSettings, address: SocketAddr) -> HttpSettings {

@@ -1,18 +1,102 @@
-//! Notes about a request after its answer is made: its line in the audit log.
+//! Notes about a request after its answer is made: its id, its line in the audit log, and the line of a slow one.
+//!
+//! Most requests get none of them: an id costs as much as a lookup of a small object's headers, so only answers that someone may ask
+//! about have one.
+
+use std::time::Duration;
 
 use hyper::Method;
+use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use larder_gateway::{AuditEvent, AuditOutcome, AuditSink, Gateway};
-use larder_http_edge::RequestSource;
+use larder_http_edge::{RequestSource, Requester};
+use larder_model::text::beginning;
 
 use super::path::Segments;
 use super::reply::RiakResponse;
-use super::routes::{Resource, Route, RouteMatch, find};
+use super::routes::{PathPart, Resource, Route, RouteMatch, find};
+
+/// The id of a request, from its client or made here.
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// Longest id of a client.
+const ID_BYTES_MAX: usize = 64;
+/// Bytes of a name in the log, and of a key: it may be personal.
+const NAME_BYTES_SHOWN: usize = 128;
+const KEY_BYTES_SHOWN: usize = 16;
 
 /// Takes the notes that the settings ask for.
-pub(super) fn take_notes(gateway: &Gateway, source: RequestSource, request: &Parts, reply: &RiakResponse) {
+pub(super) fn take_notes(
+    gateway: &Gateway,
+    slow_after: Option<Duration>,
+    requester: &Requester<'_>,
+    request: &Parts,
+    reply: &mut RiakResponse,
+) {
+    let elapsed = requester.elapsed();
+    let is_slow = slow_after.is_some_and(|limit| elapsed > limit);
+    if is_slow || has_id(reply.status().as_u16()) {
+        let id = reply.headers().get(REQUEST_ID).cloned();
+        let id = id.unwrap_or_else(|| request_id(gateway, &request.headers));
+        if is_slow {
+            log_slow((requester.source, elapsed), request, (&*reply, &id));
+        }
+        reply.headers_mut().insert(REQUEST_ID, id);
+    }
     if let Some(log) = gateway.core.audit() {
-        audit(log, source, request, reply);
+        audit(log, requester.source, request, reply);
+    }
+}
+
+/// Gives a failed request its id, for the answer and the log.
+pub(super) fn set_id(gateway: &Gateway, headers: &HeaderMap, reply: &mut RiakResponse) {
+    reply.headers_mut().insert(REQUEST_ID, request_id(gateway, headers));
+}
+
+/// The id in an answer.
+pub(super) fn id_of(reply: &RiakResponse) -> Option<&str> {
+    reply.headers().get(REQUEST_ID).and_then(|id| id.to_str().ok())
+}
+
+/// Whether answers with this status have an id: refusals and errors. An absent object and a condition that does not hold are none.
+fn has_id(status: u16) -> bool {
+    status >= 400 && !matches!(status, 404 | 412)
+}
+
+/// The client's id, if it is of use in a log line, or a new one.
+fn request_id(gateway: &Gateway, headers: &HeaderMap) -> HeaderValue {
+    let is_valid =
+        |id: &&HeaderValue| (1..=ID_BYTES_MAX).contains(&id.len()) && id.as_bytes().iter().all(u8::is_ascii_graphic);
+    let new = || HeaderValue::from_str(&gateway.core.new_request_id()).ok();
+    headers.get(REQUEST_ID).filter(is_valid).cloned().or_else(new).unwrap_or(HeaderValue::from_static("-"))
+}
+
+fn log_slow((source, elapsed): (RequestSource, Duration), request: &Parts, (reply, id): (&RiakResponse, &HeaderValue)) {
+    let segments = Segments::of(request.uri.path());
+    let route = route_of(request);
+    let part = |part, shown: usize| {
+        let raw = segments.raw(route?.place(part)?);
+        let cut = beginning(raw, shown);
+        Some(if cut.len() < raw.len() { format!("{cut}…") } else { cut.to_owned() })
+    };
+    tracing::warn!(
+        request = id.to_str().ok(),
+        client = %source.address,
+        method = %request.method,
+        resource = route.map(|route| tracing::field::debug(route.resource)),
+        bucket_type = part(PathPart::Type, NAME_BYTES_SHOWN),
+        bucket = part(PathPart::Bucket, NAME_BYTES_SHOWN),
+        key = part(PathPart::Key, KEY_BYTES_SHOWN),
+        status = reply.status().as_u16(),
+        millis = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX),
+        "request slow: it took longer than slow-log allows"
+    );
+}
+
+/// The route of a request, looked up again: most requests have no notes.
+fn route_of(request: &Parts) -> Option<&'static Route> {
+    match find(&Segments::of(request.uri.path()), &request.method) {
+        RouteMatch::Route(route) => Some(route),
+        RouteMatch::NotAllowed(_) | RouteMatch::None => None,
     }
 }
 
@@ -20,11 +104,7 @@ pub(super) fn take_notes(gateway: &Gateway, source: RequestSource, request: &Par
 fn audit(log: &dyn AuditSink, source: RequestSource, request: &Parts, reply: &RiakResponse) {
     let status = reply.status().as_u16();
     let outcome = AuditOutcome::of_status(status);
-    // A second lookup: only the audit log needs the route here.
-    let route = match find(&Segments::of(request.uri.path()), &request.method) {
-        RouteMatch::Route(route) => Some(route),
-        RouteMatch::NotAllowed(_) | RouteMatch::None => None,
-    };
+    let route = route_of(request);
     if outcome == AuditOutcome::Refused || route.is_some_and(|route| is_audited(route, &request.method)) {
         let resource = route.map_or_else(String::new, |route| format!(" {:?}", route.resource));
         log.record(&AuditEvent {
@@ -35,7 +115,7 @@ fn audit(log: &dyn AuditSink, source: RequestSource, request: &Parts, reply: &Ri
             target: request.uri.path(),
             outcome,
             status: Some(status),
-            request: None,
+            request: id_of(reply),
         });
     }
 }
@@ -44,4 +124,18 @@ fn audit(log: &dyn AuditSink, source: RequestSource, request: &Parts, reply: &Ri
 fn is_audited(route: &Route, method: &Method) -> bool {
     let is_props = matches!(route.resource, Resource::TypeProps | Resource::BucketProps | Resource::OldBucket);
     is_props && matches!(*method, Method::PUT | Method::DELETE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_and_errors_have_an_id_and_lookups_have_none() {
+        for (status, expected) in
+            [(200, false), (304, false), (404, false), (412, false), (400, true), (403, true), (503, true)]
+        {
+            assert_eq!(has_id(status), expected, "{status}");
+        }
+    }
 }

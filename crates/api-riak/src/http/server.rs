@@ -13,7 +13,7 @@ use tokio::net::TcpListener;
 
 use larder_gateway::{Error, Gateway};
 
-use crate::failure::{log_panic, log_server_error};
+use crate::failure::{is_of_server, log_panic, log_server_error};
 
 use super::body::RiakBody;
 use super::browsers::{self, BrowserRules};
@@ -21,11 +21,11 @@ use super::call::RiakCall;
 use super::errors::{RiakFault, of_error};
 use super::path::{QueryParams, Segments};
 use super::reply::{self, RiakResponse, page};
-use super::request_notes::take_notes;
+use super::request_notes::{id_of, set_id, take_notes};
 use super::routes::{self, Resource, Route, RouteMatch};
 use super::{
-    buckets, datatypes, delete, health, index, keys, link_walk, mapred, not_built, object, ping, props, put, root, stats,
-    type_props,
+    buckets, datatypes, delete, health, index, keys, link_walk, mapred, not_built, object, ping, props, put, root,
+    stats, type_props,
 };
 
 /// Settings of the listener of Riak's HTTP API.
@@ -92,11 +92,14 @@ impl ConnectionHandler for HttpService {
         // The connection survives a panic: its client gets a 500 and can go on.
         let mut reply = match AssertUnwindSafe(self.dispatch(&request, body)).catch_unwind().await {
             Ok(Ok(reply)) => reply,
-            Ok(Err(fault)) => {
-                if let RiakFault::Gateway(error) = &fault {
-                    log_server_error(error);
+            Ok(Err(RiakFault::Response(reply))) => *reply,
+            Ok(Err(RiakFault::Gateway(error))) => {
+                let mut reply = of_error(&error);
+                if is_of_server(&error) {
+                    set_id(&self.gateway, &request.headers, &mut reply);
+                    log_server_error(&error, id_of(&reply));
                 }
-                fault.into_reply()
+                reply
             }
             Err(panic) => {
                 log_panic(&self.gateway, &*panic);
@@ -106,7 +109,7 @@ impl ConnectionHandler for HttpService {
         if let Some(reader) = reader {
             browsers::show_to(&mut reply, reader);
         }
-        take_notes(&self.gateway, requester.source, &request, &reply);
+        take_notes(&self.gateway, self.settings.connection.slow_after, requester, &request, &mut reply);
         reply
     }
 

@@ -67,6 +67,7 @@ pub(super) struct PbConnection<S> {
     pub(super) account: ClientAccount,
     pub(super) gateway: Arc<Gateway>,
     pub(super) idle_timeout: Duration,
+    pub(super) slow_after: Option<Duration>,
     pub(super) input: BytesMut,
     pub(super) output: BytesMut,
     pub(super) session: PbSession,
@@ -169,13 +170,27 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> PbConnection<S> {
             },
         };
         let answered_before = self.output.len();
-        match answer(&self.gateway, &mut self.session, (head.code, message), &mut self.output).await {
+        let answered = answer(&self.gateway, &mut self.session, (head.code, message), &mut self.output).await;
+        self.log_if_slow(row, &requester);
+        match answered {
             Ok(reply) => self.send(reply, &requester, answered_before).await,
             Err(fault) => {
                 self.output.truncate(answered_before);
                 fault.put(&mut self.output);
                 if fault.is_last() { Err(PbEnd::Broken) } else { Ok(()) }
             }
+        }
+    }
+
+    fn log_if_slow(&self, row: Option<&PbCode>, requester: &Requester<'_>) {
+        let elapsed = requester.elapsed();
+        if self.slow_after.is_some_and(|limit| elapsed > limit) {
+            tracing::warn!(
+                client = %requester.source.address,
+                operation = row.map(|row| tracing::field::debug(row.operation)),
+                millis = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX),
+                "request slow: it took longer than slow-log allows"
+            );
         }
     }
 

@@ -50,6 +50,7 @@ impl ConnectionServer for PbServer {
             socket: stream,
             account: client.account,
             gateway: self.gateway,
+            slow_after: self.settings.slow_after,
             idle_timeout: self.settings.idle_timeout,
             input: BytesMut::new(),
             output: BytesMut::new(),

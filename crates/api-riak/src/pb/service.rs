@@ -54,7 +54,7 @@ pub(super) async fn answer(
     match AssertUnwindSafe(dispatch(gateway, session, (code, message), output)).catch_unwind().await {
         Ok(answered) => {
             if let Err(PbFault::Gateway(error)) = &answered {
-                log_server_error(error);
+                log_server_error(error, None);
             }
             answered
         }

@@ -57,6 +57,7 @@ pub(super) fn connection(gateway: &Arc<Gateway>, buffered: usize) -> (DuplexStre
         socket,
         account: MemoryBudget::new(1 << 30, 0).account("pb", address),
         gateway: Arc::clone(gateway),
+        slow_after: None,
         idle_timeout: Duration::from_secs(300),
         input: BytesMut::new(),
         output: BytesMut::new(),

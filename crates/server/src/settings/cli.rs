@@ -126,7 +126,9 @@ pub fn command() -> Command {
         .arg(Arg::new(KEEP_OLDER).long(KEEP_OLDER).action(ArgAction::SetTrue).help(older));
     let healthcheck = Command::new(HEALTHCHECK)
         .about("Ask a running server whether it is ready; for containers without an HTTP client")
-        .after_help("Ends with 0 when it is ready, with 1 otherwise. Settings of the server go before the word healthcheck.")
+        .after_help(
+            "Ends with 0 when it is ready, with 1 otherwise. Settings of the server go before the word healthcheck.",
+        )
         .arg(
             Arg::new(URL)
                 .long(URL)

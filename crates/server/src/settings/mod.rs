@@ -127,6 +127,8 @@ pub struct ServerSettings {
     pub threads: usize,
     pub log_level: LogLevel,
     pub log_format: LogFormat,
+    /// `None`: off.
+    pub slow_log: Option<Duration>,
     /// `None`: no audit log.
     pub audit_log: Option<AuditTarget>,
     pub accept_damaged_journal: bool,
@@ -199,6 +201,7 @@ impl ServerSettings {
             threads: count(raw, &table::THREADS)?,
             log_level: raw.value(&table::LOG_LEVEL, parse::log_level)?,
             log_format: raw.value(&table::LOG_FORMAT, parse::choice)?,
+            slow_log: raw.value(&table::SLOW_LOG, parse::time_or_off)?,
             audit_log: raw.value(&table::AUDIT_LOG, parse::audit_target)?,
             accept_damaged_journal: raw.value(&table::ACCEPT_DAMAGED_JOURNAL, parse::switch)?,
             drain_timeout: raw.value(&table::DRAIN_TIMEOUT, parse::time)?,

@@ -206,6 +206,11 @@ pub(super) fn time(text: &str) -> ParseResult<Duration> {
     time.ok_or_else(|| "a time with its unit, such as 500ms, 60s, 5m or 1h".into())
 }
 
+/// A time; `off` is none.
+pub(super) fn time_or_off(text: &str) -> ParseResult<Option<Duration>> {
+    if text == "off" { Ok(None) } else { time(text).map(Some).map_err(|expected| format!("off, or {expected}")) }
+}
+
 /// Riak's three modes; a number without unit is milliseconds, as in riak.conf.
 pub(super) fn delete_mode(text: &str) -> ParseResult<DeleteMode> {
     let after = match text {

@@ -15,6 +15,8 @@ pub enum SettingKind {
     Count(u64, u64),
     /// A time, such as `60s`.
     Time,
+    /// A time, or `off`.
+    TimeOrOff,
     /// `keep`, `immediate` or a time.
     Delete,
     /// One of these words, written `one|other`.
@@ -48,6 +50,7 @@ impl SettingKind {
             Self::Size => "BYTES",
             Self::Count(..) => "NUMBER",
             Self::Time => "TIME",
+            Self::TimeOrOff => "TIME|off",
             Self::Delete => "keep|immediate|TIME",
             Self::Choice(words) => words,
             Self::Switch => "=true|false",
@@ -196,6 +199,8 @@ settings! {
         "How much is logged to standard error.";
     LOG_FORMAT = "log-format", SettingKind::Choice("human|json"), "human",
         "How a log line looks.";
+    SLOW_LOG = "slow-log", SettingKind::TimeOrOff, "1s",
+        "Requests that take longer get a line in the log; off logs none.";
     AUDIT_LOG = "audit-log", SettingKind::Path, "",
         "The file of the audit log, or stderr: a line of JSON for each change of users, keys, grants, policies and types, and for each refused request.";
     ACCEPT_DAMAGED_JOURNAL = "accept-damaged-journal", SettingKind::Switch, "false",
