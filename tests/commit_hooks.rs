@@ -7,6 +7,7 @@
     reason = "a test fails by panicking, and runs in real time"
 )]
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -14,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use larder_testkit::pb::{PbClient, PbField, message};
-use larder_tests::{HttpClient, HttpRequest, LarderNode, Process, TestEngine, wait};
+use larder_tests::{HttpClient, HttpRequest, LarderNode, Process, TestEngine, WebhookReceiver, wait};
 use serde_json::json;
 
 const SET_BUCKET: u8 = 21;
@@ -72,7 +73,9 @@ fn blocks<'a>(document: &'a str, language: &str) -> Vec<&'a str> {
 fn the_examples_of_the_page_print_what_it_says() {
     let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/hooks.md")).unwrap();
     let [module] = blocks(&page, "js")[..] else { panic!("the page has one module") };
-    let hooked = HookedNode::start(&[("shop.js", module)], &[]);
+    let receiver = WebhookReceiver::start(204);
+    let host = receiver.address.to_string();
+    let hooked = HookedNode::start(&[("shop.js", module)], &["--webhook-hosts", &host]);
     let mut count = 0;
     for block in blocks(&page, "console") {
         let mut lines = block.lines().peekable();
@@ -84,12 +87,33 @@ fn the_examples_of_the_page_print_what_it_says() {
                 prints.push('\n');
             }
             let script = command.replace("127.0.0.1:8098", &hooked.node.http().to_string());
+            let script = script.replace("127.0.0.1:9000", &host);
             let ended = Process::start(Command::new("sh").args(["-c", &script])).wait_for_end(Duration::from_secs(60));
             assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), prints.as_str()), "{command}\n{}", ended.stderr);
             count += 1;
         }
     }
-    assert!(count >= 9, "{count} examples");
+    assert!(count >= 12, "{count} examples");
+    let [notice] = blocks(&page, "http")[..] else { panic!("the page has one notice") };
+    check_notice(&receiver, notice);
+}
+
+/// The receiver got the notice of the page, but for its id and its time.
+fn check_notice(receiver: &WebhookReceiver, notice: &str) {
+    let (head, body) = notice.split_once("\n\n").unwrap();
+    wait("the notice of the page", Duration::from_secs(30), || !receiver.received().is_empty());
+    let [got] = &receiver.received()[..] else { panic!("one notice") };
+    let mut shown: serde_json::Value = serde_json::from_str(body).unwrap();
+    let shown_id = shown["id"].as_str().unwrap().to_owned();
+    for member in ["id", "time"] {
+        assert_eq!(got.body[member].as_str().unwrap().len(), shown[member].as_str().unwrap().len(), "{member}");
+        shown[member] = got.body[member].clone();
+    }
+    assert_eq!(got.body.to_string(), shown.to_string());
+    let head = head.replace("127.0.0.1:9000", &receiver.address.to_string());
+    let head = head.replace(&shown_id, got.body["id"].as_str().unwrap());
+    let lines = |text: &str| text.lines().map(|line| line.trim().to_owned()).collect::<BTreeSet<_>>();
+    assert_eq!(lines(&got.head), lines(&head));
 }
 
 const MODULE: &str = r#"

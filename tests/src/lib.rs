@@ -8,6 +8,7 @@
 //! Scale         the length of a run: a test or a soak
 //! client_place  the place of a published client
 //! Tmpfs         a small disk
+//! WebhookReceiver   a receiver of webhooks that fails or is down
 //! ```
 //!
 //! Every wait has a deadline, and a child process does not outlive the value that started it.
@@ -30,6 +31,7 @@ mod scale;
 mod test_cluster;
 mod tmpfs;
 mod wait;
+mod webhook_receiver;
 
 pub use admin::KvAdmin;
 pub use client_place::client_place;
@@ -40,6 +42,7 @@ pub use scale::{Scale, figure};
 pub use test_cluster::TestCluster;
 pub use tmpfs::Tmpfs;
 pub use wait::{wait, wait_for};
+pub use webhook_receiver::{ReceivedRequest, WebhookReceiver};
 
 pub use larder_testkit::SplitMix64;
 pub use larder_testkit::http::{HttpClient, HttpConnection, HttpRequest, HttpResponse, connect, element};

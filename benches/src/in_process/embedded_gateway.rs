@@ -60,6 +60,7 @@ impl EmbeddedGateway {
             engine: Arc::new("local"),
             scripts: None,
             audit: None,
+            webhooks: None,
         };
         let gateway = Gateway::start(ports, Config::default()).await?;
         let bucket = BucketAddress::new(Bytes::from_static(b"default"), Bytes::from_static(b"larder-bench"))?;

@@ -86,6 +86,7 @@ mod tests {
             engine: Arc::new("memory"),
             scripts: None,
             audit: None,
+            webhooks: None,
         };
         BackgroundTasks::new(Gateway::start(ports, Config::default()).await.unwrap())
     }

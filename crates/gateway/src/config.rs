@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use larder_model::props::WebhookHost;
+
 /// How long the tombstone of a deleted object stays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeleteMode {
@@ -33,6 +35,8 @@ pub struct Config {
     /// Whether the directory lock proves that no other gateway runs on this store. A lone gateway stores a clock mark and
     /// deletes heartbeats of dead processes; otherwise its node name must be unique among those that run.
     pub single_process: bool,
+    /// The hosts that webhooks may name.
+    pub webhook_hosts: Vec<WebhookHost>,
 }
 
 impl Default for Config {
@@ -47,6 +51,7 @@ impl Default for Config {
             timeout: Duration::from_secs(60),
             requests_max: 4096,
             single_process: true,
+            webhook_hosts: Vec::new(),
         }
     }
 }

@@ -224,6 +224,19 @@ impl Error {
         matches!(self, Self::TimedOut | Self::Internal(_) | Self::NotReady(_))
     }
 
+    /// Whether the store refused the write whole.
+    pub(crate) fn has_written_nothing(&self) -> bool {
+        matches!(
+            self,
+            Self::TooManySiblings { .. }
+                | Self::Superseded
+                | Self::Changed
+                | Self::DiskFull
+                | Self::Condition(_)
+                | Self::Overloaded { .. }
+        )
+    }
+
     /// The outcome that metrics count.
     pub(crate) fn outcome(&self) -> crate::metrics::RequestOutcome {
         use crate::metrics::RequestOutcome;

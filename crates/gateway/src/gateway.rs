@@ -4,16 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 use crate::blobs::BlobCollector;
 use crate::clock_issuer::ClockIssuer;
 use crate::gateway_core::GatewayCore;
 use crate::heartbeats::spawn_heartbeats;
+use crate::hooks::CommitHooks;
 use crate::kv::Kv;
 use crate::mapreduce::RunningJobs;
 use crate::members::Members;
 use crate::metrics::{NodeInfo, ProcessStats};
+use crate::outbox::{Outbox, deliver_notices, take_over_once, watch_for_orphans};
 use crate::ports::GatewayPorts;
 use crate::types::{CatalogueCopy, Types};
 use crate::{Config, Error, Result};
@@ -36,7 +38,10 @@ pub struct Gateway {
     pub(crate) issuer: Arc<ClockIssuer>,
     pub(crate) catalogue: Arc<CatalogueCopy>,
     pub(crate) blobs: Arc<BlobCollector>,
+    outbox: Arc<Outbox>,
     heartbeats: Mutex<Option<JoinHandle<()>>>,
+    /// The delivery of notices.
+    deliveries: Mutex<JoinSet<()>>,
 }
 
 impl Gateway {
@@ -62,15 +67,30 @@ impl Gateway {
         }
         tolerate_full_disk("heartbeat not written", members.write_heartbeat().await)?;
         *gateway.heartbeats.lock() = Some(spawn_heartbeats(members));
+        gateway.start_deliveries().await;
         Ok(gateway)
+    }
+
+    async fn start_deliveries(&self) {
+        let Self { core, members, outbox, .. } = self;
+        if core.config.single_process {
+            // Bound: writes are served after the notices of earlier runs count [invariant 139].
+            take_over_once(outbox, members).await;
+        }
+        let mut deliveries = self.deliveries.lock();
+        deliveries.spawn(deliver_notices(Arc::clone(outbox)));
+        deliveries.spawn(watch_for_orphans(Arc::clone(outbox), Arc::clone(members)));
     }
 
     fn assemble(core: Arc<GatewayCore>, issuer: Arc<ClockIssuer>) -> Self {
         let catalogue = CatalogueCopy::new(Arc::clone(&core));
         let members = Members::new(Arc::clone(&core), Arc::clone(&issuer), Arc::clone(&catalogue));
         let blobs = BlobCollector::new(Arc::clone(&core), Arc::clone(&issuer));
+        let outbox = Outbox::new(Arc::clone(&core), Arc::clone(&issuer));
+        let hooks = Arc::new(CommitHooks::new(Arc::clone(&core), Arc::clone(&outbox)));
+        let (of_kv, of_catalogue, of_blobs) = (Arc::clone(&core), Arc::clone(&catalogue), Arc::clone(&blobs));
         Self {
-            kv: Kv::new(Arc::clone(&core), Arc::clone(&issuer), Arc::clone(&catalogue), Arc::clone(&blobs)),
+            kv: Kv::new(of_kv, Arc::clone(&issuer), of_catalogue, of_blobs, hooks),
             types: Types { core: Arc::clone(&core), catalogue: Arc::clone(&catalogue), members: Arc::clone(&members) },
             core,
             members,
@@ -78,7 +98,9 @@ impl Gateway {
             issuer,
             catalogue,
             blobs,
+            outbox,
             heartbeats: Mutex::new(None),
+            deliveries: Mutex::default(),
         }
     }
 
@@ -97,6 +119,7 @@ impl Gateway {
         if let Some(heartbeats) = self.heartbeats.lock().take() {
             heartbeats.abort();
         }
+        self.deliveries.lock().abort_all();
     }
 
     /// Whether it takes writes.
@@ -130,6 +153,7 @@ impl Gateway {
             disk: engine.disk().as_ref(),
             ready: self.is_ready(),
             catalogue: self.catalogue.current().number().0,
+            webhooks_waiting: self.outbox.waiting(),
             process: ProcessStats::read(),
             engine_samples: &samples,
         })

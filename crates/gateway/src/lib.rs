@@ -11,6 +11,7 @@
 //!     clock_issuer  the clocks of writes          blobs        bytes of large bodies: leases, releases, the sweeper
 //!     contention    writers of one key queue      metrics      counters and distributions
 //!     downgrade     lower levels of calls         gateway_core ports, settings, metrics, admission
+//!     outbox        notices for webhooks
 //! ```
 //! It knows no protocol: edges pass decoded values and match every kind of its errors. It owns no data: everything is in the
 //! store, so gateways can be started and stopped at will.
@@ -36,12 +37,14 @@ pub mod mapreduce;
 mod members;
 pub mod metrics;
 pub mod objects;
+mod outbox;
 mod ports;
 mod readiness;
 mod scripts;
 mod transfer;
 pub mod types;
 pub mod views;
+mod webhooks;
 
 pub use audit::{AuditEvent, AuditOutcome, AuditSink};
 pub use blobs::sweep::BlobSweep;
@@ -53,6 +56,8 @@ pub use gateway::Gateway;
 pub use gateway_core::{AdmissionGuard, GatewayCore};
 pub use hooks::{HOOKED_BYTES_MAX, PrecommitRefusal};
 pub use members::{Member, Members};
+pub use outbox::HOST_DELIVERIES_MAX;
 pub use ports::{EngineNode, EngineSample, EngineStatus, GatewayPorts};
 pub use readiness::NotReadyReason;
 pub use scripts::{ScriptCall, ScriptError, ScriptFunction, Scripts};
+pub use webhooks::Webhooks;

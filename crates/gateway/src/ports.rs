@@ -7,6 +7,7 @@ use larder_store::{Blobs, Clock, Store};
 
 use crate::audit::AuditSink;
 use crate::scripts::Scripts;
+use crate::webhooks::Webhooks;
 
 /// Dependencies of a gateway.
 #[derive(Clone)]
@@ -27,6 +28,8 @@ pub struct GatewayPorts {
     pub scripts: Option<Arc<dyn Scripts>>,
     /// The audit log; `None`: there is none.
     pub audit: Option<Arc<dyn AuditSink>>,
+    /// Receivers of webhooks; `None` where nothing can be sent.
+    pub webhooks: Option<Arc<dyn Webhooks>>,
 }
 
 /// A node of the engine, where it has several.

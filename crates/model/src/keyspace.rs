@@ -20,11 +20,13 @@
 //! usage              access key id                   hour, node, operation
 //! datatypes          type, bucket, key, shard 0      clocks, markers, parts of the value (`datatypes/row_name.rs`)
 //! index              type, bucket, field, epoch, shard   term, key, slot (`index/row.rs`)
+//! outbox             actor                           number of the place
 //! ```
 //! Plain and guarded tables never share rows. Numbers and layouts are part of the format, see `docs/format.md`.
 
 use bytes::Bytes;
 
+use crate::ActorId;
 use crate::address::{Address, BucketAddress};
 use crate::codec::{DecodeError, FieldDecoder, FieldEncoder, coded, varint_len};
 use crate::content::BlobId;
@@ -80,6 +82,8 @@ coded! {
         DataTypes = 17, "datatypes";
         /// Secondary indexes: terms of objects.
         Index = 18, "index";
+        /// Notices that webhooks have not received yet.
+        Outbox = 19, "outbox";
     }
 }
 
@@ -91,7 +95,7 @@ impl Table {
             Self::Objects | Self::Consistent | Self::Marks | Self::Uploads | Self::GcMarks => Layout::Packed,
             Self::Keys | Self::Buckets | Self::Catalogue | Self::Members => Layout::Wide,
             Self::Heads | Self::Entries | Self::UploadEntries | Self::Parts | Self::Manifests => Layout::Wide,
-            Self::Users | Self::Usage | Self::DataTypes | Self::Index => Layout::Wide,
+            Self::Users | Self::Usage | Self::DataTypes | Self::Index | Self::Outbox => Layout::Wide,
         }
     }
 
@@ -297,6 +301,19 @@ impl Partition {
     #[must_use]
     pub fn gc_mark(blob: BlobId) -> Self {
         Self::new(Table::GcMarks, Bytes::copy_from_slice(&blob.0))
+    }
+
+    /// The notices of one run of a gateway.
+    #[must_use]
+    pub fn outbox(actor: ActorId) -> Self {
+        Self::new(Table::Outbox, Bytes::copy_from_slice(&actor.0.to_be_bytes()))
+    }
+
+    /// The run of a partition made by [`Self::outbox`]; `None` for a partition of another table.
+    #[must_use]
+    pub fn outbox_actor(&self) -> Option<ActorId> {
+        let actor = self.key.as_ref().try_into().ok().map(u64::from_be_bytes)?;
+        (self.table == Table::Outbox).then_some(ActorId(actor))
     }
 
     /// The usage records of an S3 user.

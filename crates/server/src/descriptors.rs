@@ -1,8 +1,8 @@
 //! File descriptors: the process's limit, and the shares of the engine and of connections.
 //!
 //! ```text
-//! limit   process | engine | connections, and the blob files that they read and write
-//!         └── reserve ───┘
+//! limit   process | engine | webhooks | connections, and the blob files that they read and write
+//!         └────── reserve ────────────┘
 //! ```
 //! An engine that cannot open a file cannot write. So connections get only the descriptors outside the reserve.
 
@@ -12,6 +12,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use crate::admin::socket::COMMANDS_MAX;
 use crate::failure::ServerFailure;
 use crate::settings::{EngineKind, ServerSettings, table};
+use crate::webhook_client::WEBHOOK_CONNECTIONS_MAX;
 
 /// Descriptors besides those of the engine and of connections: standard streams, the runtime and its signals, listeners,
 /// commands of `kv-admin`, files of an export, refusals.
@@ -81,7 +82,8 @@ impl ConnectionBudget {
     /// # Errors
     /// A line that says that the limit is too low to serve.
     pub(crate) fn new(settings: &ServerSettings, limit: usize) -> Result<Self, ServerFailure> {
-        let (needs, wanted) = (DescriptorNeeds::of(settings.engine), settings.connections_max);
+        let (mut needs, wanted) = (DescriptorNeeds::of(settings.engine), settings.connections_max);
+        needs.reserve += settings.webhook_hosts.len() * WEBHOOK_CONNECTIONS_MAX;
         // Too few descriptors would show as refused connections later; the start says so at once.
         if limit < needs.limit_min() {
             return Err(ServerFailure(format!(
@@ -136,6 +138,7 @@ mod tests {
         assert_eq!(budget("--connections-max 200", 1024), enough);
         assert_eq!(budget("", 40_000), ConnectionBudget { connections: 10_000, note: None });
         assert_eq!(budget("--engine memory", 1024).connections, 928);
+        assert_eq!(budget("--engine memory --webhook-hosts a,b", 1024).connections, 908);
     }
 
     #[test]

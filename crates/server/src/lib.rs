@@ -30,6 +30,7 @@ mod serve;
 pub mod settings;
 mod signals;
 mod store_metrics;
+mod webhook_client;
 
 pub use engine::OpenEngine;
 pub use failure::ServerFailure;

@@ -30,6 +30,7 @@ use crate::scripts::start_scripts;
 use crate::settings::table::{self, Setting};
 use crate::settings::{DurabilitySetting, Listener, ServerSettings};
 use crate::signals;
+use crate::webhook_client::webhook_client;
 
 /// Serves until SIGTERM or SIGINT, then ends in order. At most `files_max` files and sockets may be open at a time.
 ///
@@ -174,6 +175,7 @@ fn gateway_ports(engine: &OpenEngine, clock: Arc<dyn Clock>, actor: u64, scripts
         engine: view,
         scripts: Some(scripts),
         audit: None,
+        webhooks: Some(webhook_client()),
     }
 }
 
@@ -185,6 +187,7 @@ fn gateway_config(settings: &ServerSettings, name: &str, address: Option<SocketA
         object_bytes_max: settings.object_bytes_max,
         siblings_max: settings.siblings_max,
         delete_mode: settings.delete_mode,
+        webhook_hosts: settings.webhook_hosts.clone(),
         timeout: settings.request_timeout,
         single_process: settings.engine.is_single_process(),
         // A connection has one request at a time, so the bound of connections also bounds requests.

@@ -44,6 +44,7 @@ impl ServerRun {
             engine: Arc::new("local"),
             scripts: None,
             audit: None,
+            webhooks: None,
         };
         let gateway = Gateway::start(ports, Config { durable, ..Config::default() }).await.unwrap();
         Self { gateway, store }

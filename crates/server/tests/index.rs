@@ -55,6 +55,7 @@ impl IndexServerRun {
             engine: Arc::new("local"),
             scripts: None,
             audit: None,
+            webhooks: None,
         };
         let delete_mode = DeleteMode::After(Duration::from_millis(20));
         let config = Config { durable: false, delete_mode, ..Config::default() };

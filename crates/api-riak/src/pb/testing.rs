@@ -39,6 +39,7 @@ pub(super) async fn gateway() -> Arc<Gateway> {
         engine: Arc::new("memory"),
         scripts: None,
         audit: None,
+        webhooks: None,
     };
     let gateway = Gateway::start(ports, Config::default()).await.unwrap();
     for (name, props) in TYPES {

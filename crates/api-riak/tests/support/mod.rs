@@ -60,6 +60,7 @@ impl RiakServer {
             engine: Arc::new("memory"),
             scripts: None,
             audit: None,
+            webhooks: None,
         };
         let (background, gateway) = BackgroundServer::start(async |listener, stop| {
             let gateway = Gateway::start(ports, config).await.unwrap();

@@ -50,6 +50,7 @@ impl S3TestServer {
             engine: Arc::new("memory"),
             scripts: None,
             audit: None,
+            webhooks: None,
         };
         let (background, gateway) = BackgroundServer::start(async |listener, stop| {
             let gateway = Gateway::start(ports, config).await.unwrap();

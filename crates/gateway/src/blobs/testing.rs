@@ -79,6 +79,7 @@ impl VolatileStore {
             engine: Arc::new("memory"),
             scripts: None,
             audit: None,
+            webhooks: None,
         };
         Gateway::start(ports, Config { durable: self.durable, ..Config::default() }).await.unwrap()
     }

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! put, delete ──> precommit, in list order: the next hook sees the change, the first refusal ends it ──> write ──> answer
-//!                 JavaScript of --js-dir through the port `Scripts`, or built in                            └──> postcommit queue
+//!                 JavaScript of --js-dir through the port `Scripts`, or built in                            ├──> postcommit queue
+//!                                                                                                         └──> outbox
 //! ```
 //! A put in a bucket without hooks checks two flags and nothing else. Buckets of data types refuse hooks, and `write_once`
 //! ones do not run them, as in Riak.
@@ -15,13 +16,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use larder_model::props::Hook;
+use larder_model::props::{Hook, WebhookUrl};
 use larder_store::RateLimitedLog;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
 use crate::body::{ByteStream, next};
 use crate::gateway_core::GatewayCore;
+use crate::outbox::Outbox;
 use crate::{Error, Result};
 
 pub(crate) use object::HookedObject;
@@ -49,12 +51,16 @@ static HOOK_FAILED: RateLimitedLog = RateLimitedLog::new();
 #[derive(Debug, Clone, Default)]
 pub(crate) struct BucketHooks {
     pub(crate) precommit: Vec<Hook>,
+    /// Scripts.
     pub(crate) postcommit: Vec<Hook>,
+    /// The addresses of the built-in postcommit hooks.
+    pub(crate) webhooks: Vec<WebhookUrl>,
 }
 
 /// Runs the hooks of a gateway.
 pub(crate) struct CommitHooks {
     core: Arc<GatewayCore>,
+    pub(crate) outbox: Arc<Outbox>,
     held: Arc<Semaphore>,
     postcommit: Arc<Semaphore>,
     postcommit_bytes: Arc<Semaphore>,
@@ -64,10 +70,10 @@ pub(crate) struct CommitHooks {
 pub(crate) type HookMemory = OwnedSemaphorePermit;
 
 impl CommitHooks {
-    pub(crate) fn new(core: Arc<GatewayCore>) -> Self {
+    pub(crate) fn new(core: Arc<GatewayCore>, outbox: Arc<Outbox>) -> Self {
         let of_bytes = |bytes: usize| Arc::new(Semaphore::new(bytes / HELD_UNIT as usize));
         let (held, postcommit_bytes) = (of_bytes(HELD_BYTES_MAX), of_bytes(POSTCOMMIT_BYTES_MAX));
-        Self { core, held, postcommit: Arc::new(Semaphore::new(POSTCOMMIT_MAX)), postcommit_bytes }
+        Self { core, outbox, held, postcommit: Arc::new(Semaphore::new(POSTCOMMIT_MAX)), postcommit_bytes }
     }
 
     /// Waits for memory for a body of this length.

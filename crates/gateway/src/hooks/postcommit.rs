@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use super::precommit::{HookFailure, named, refusal_in};
 use super::{CommitHooks, HookMemory, HookedObject, POSTCOMMIT_COPIES, name_of, units_of};
 use crate::metrics::Event;
+use crate::outbox::PendingNotices;
 
 /// How long one hook may wait for a worker and run.
 const HOOK_TIMEOUT: Duration = Duration::from_secs(30);
@@ -21,14 +22,16 @@ pub(crate) struct HookedWrite {
     pub(crate) object: HookedObject,
     /// Of the precommit hooks.
     pub(crate) memory: HookMemory,
+    /// For webhooks; in the batch of the write.
+    pub(crate) notices: PendingNotices,
 }
 
 impl CommitHooks {
     /// Queues the hooks of a written object. A full queue skips them.
     pub(crate) fn after(self: &Arc<Self>, written: HookedWrite) {
-        let HookedWrite { hooks, object, memory } = written;
-        // The next put takes it.
-        drop(memory);
+        let HookedWrite { hooks, object, memory, notices } = written;
+        // The deliverer has them from here on; the next put takes the memory.
+        drop((notices, memory));
         if hooks.is_empty() {
             return;
         }

@@ -114,7 +114,7 @@ impl CommitHooks {
             return Ok(HookDecision::Accept);
         }
         let refusal = match hook {
-            None => return Err(HookFailure::Text("it is not built in".into())),
+            None | Some(NativeHook::Webhook(_)) => return Err(HookFailure::Text("it is not built in".into())),
             Some(NativeHook::MaxSize(bytes)) => {
                 let length = object.body().len() as u64;
                 (length > bytes).then(|| format!("the value has {length} bytes, more than {bytes}"))

@@ -150,7 +150,7 @@ impl Kv {
     /// # Errors
     /// [`Error::Condition`], and the store's.
     async fn recheck_conditions(&self, target: WriteTarget<'_>, guard: &mut ConditionGuard) -> Result<()> {
-        let WriteTarget { address, plan, replicas } = target;
+        let WriteTarget { address, plan, replicas, .. } = target;
         let rows = self.read_object_rows(address, plan, self.plan_read_for_write(plan, replicas)).await?.rows;
         guard.seen = row_stamps(&rows);
         let seen = self.resolve_rows(plan, rows)?;
@@ -199,7 +199,13 @@ impl Kv {
         // Crash: bytes go after this batch; unsynced, a power cut would bring back the row that names them [invariant 94].
         let replicas =
             if blobs.is_empty() { target.replicas } else { target.replicas.raise_to_disk_if(self.core.config.durable) };
-        let level = self.write_with_downgrade(replicas, batch).await?;
+        // Crash: in the batch of its object, so that no object is written whose receivers get no notice [invariant 136].
+        batch.partitions.extend(target.notices.and_then(|notices| notices.changes(write.clock)));
+        let written = self.write_with_downgrade(replicas, batch).await;
+        if let Some(notices) = target.notices {
+            notices.note_result(&written);
+        }
+        let level = written?;
         // A tombstone's clock comes from the rows that it removes, so it may be above this gateway's clock.
         self.issuer.clock.observe(write.clock);
         self.slots.note_acknowledged(partition, write, counted);
@@ -257,15 +263,7 @@ impl Kv {
         if error.is_outcome_unknown() {
             return drop(lease);
         }
-        let is_refused = matches!(
-            error,
-            Error::TooManySiblings { .. }
-                | Error::Superseded
-                | Error::DiskFull
-                | Error::Condition(_)
-                | Error::Overloaded { .. }
-        );
-        if let (true, Some(blob)) = (is_refused, blob) {
+        if let (true, Some(blob)) = (error.has_written_nothing(), blob) {
             self.blobs.releases.remove_unnamed(blob).await;
         }
         lease.end();

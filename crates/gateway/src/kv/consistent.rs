@@ -18,6 +18,7 @@ use super::{FetchedObject, KvDelete, KvDeleteOutcome, KvPut};
 use crate::blobs::lease::ReferenceLease;
 use crate::hooks::HookedWrite;
 use crate::kv::Kv;
+use crate::outbox::PendingNotices;
 use crate::{Error, Result};
 
 impl Kv {
@@ -45,7 +46,8 @@ impl Kv {
         let content = KvContent { body, ..content };
         // From here on the store may carry out the swap even if this future is dropped, so the lease outlives it.
         let lease = ReferenceLease::new(lease);
-        let write = match self.replace(address, &partition, expected, content, replicas).await {
+        let notices = hooked.as_ref().map(|hooked| &hooked.notices);
+        let write = match self.replace((address, &partition), expected, content, (replicas, notices)).await {
             Ok(write) => write,
             Err(error) => {
                 self.clean_up_failed_write(&error, blob, lease).await;
@@ -69,11 +71,10 @@ impl Kv {
     /// Replaces the value by `content` if the head still has the stamp `expected`.
     async fn replace(
         &self,
-        address: &Address,
-        partition: &Partition,
+        (address, partition): (&Address, &Partition),
         expected: Option<Timestamp>,
         content: KvContent,
-        replicas: ReplicaPlan,
+        (replicas, notices): (ReplicaPlan, Option<&PendingNotices>),
     ) -> Result<KeyWrite> {
         // Race: mark after head. A sweeper that marks later rewrites the head, and the swap below fails [invariant 90].
         self.refuse_gc_marked(content.body.blob(), &replicas.options).await?;
@@ -82,8 +83,30 @@ impl Kv {
         let write = KeyWrite::put(ConflictPolicy::LastWriteWins, SHARED_SLOT, clock, &row, Vec::new());
         // Crash: entry before head. A crash in between leaves an entry that listings check and hide [invariant 30].
         self.write_listing_entry(address, &write, replicas).await?;
-        self.compare_and_set(partition, expected, &write, replicas).await?;
+        self.swap_with_notices(partition, expected, &write, (replicas, notices)).await?;
         Ok(write)
+    }
+
+    /// Swaps the head after its notices are stored: a swap has one partition alone.
+    async fn swap_with_notices(
+        &self,
+        partition: &Partition,
+        expected: Option<Timestamp>,
+        write: &KeyWrite,
+        (replicas, notices): (ReplicaPlan, Option<&PendingNotices>),
+    ) -> Result<()> {
+        let rows = notices.and_then(|notices| notices.changes(write.clock));
+        let (Some(notices), Some(rows)) = (notices, rows) else {
+            return self.compare_and_set(partition, expected, write, replicas).await;
+        };
+        // Crash: before the head, so that no swapped head lacks its notice [invariant 136].
+        let stored = self.core.ports.store.apply(Batch { partitions: vec![rows] }, &replicas.options).await;
+        let stored = stored.map_err(|error| replicas.to_client_error(error));
+        notices.note_result(&stored);
+        stored?;
+        let swapped = self.compare_and_set(partition, expected, write, replicas).await;
+        notices.withdraw_if_refused(&swapped);
+        swapped
     }
 
     pub(super) async fn delete_consistent(
@@ -113,7 +136,8 @@ impl Kv {
         let expiry = Some(self.core.now() + DELETED_HEAD_MICROS);
         let (policy, vector) = (ConflictPolicy::LastWriteWins, VersionVector::default());
         let write = KeyWrite::delete(policy, SHARED_SLOT, clock, expiry, vector, Vec::new());
-        self.compare_and_set(&partition, expected, &write, replicas).await?;
+        let notices = hooked.as_ref().map(|hooked| &hooked.notices);
+        self.swap_with_notices(&partition, expected, &write, (replicas, notices)).await?;
         if let Some(hooked) = hooked {
             self.hooks.after(hooked);
         }

@@ -78,8 +78,8 @@ impl Kv {
             true => Some(Box::pin(self.hooks_before_delete(&request, &plan)).await?),
             false => None,
         };
-        let target = WriteTarget { address, plan: &plan, replicas };
-        self.write_tombstone(target, basis, guard).await?;
+        let notices = hooked.as_ref().map(|hooked| &hooked.notices);
+        self.write_tombstone(WriteTarget { address, plan: &plan, replicas, notices }, basis, guard).await?;
         if let Some(hooked) = hooked {
             self.hooks.after(hooked);
         }
@@ -96,7 +96,7 @@ impl Kv {
         basis: CausalBasis,
         guard: Option<ConditionGuard>,
     ) -> Result<()> {
-        let WriteTarget { address, plan, replicas } = target;
+        let WriteTarget { address, plan, replicas, .. } = target;
         let policy = plan.policy;
         let clock = self.issue_tombstone_clock(policy, &basis).await?;
         let partition = Partition::object(address, false, plan.props.copies);

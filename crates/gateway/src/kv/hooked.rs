@@ -4,6 +4,8 @@ use bytes::Bytes;
 use larder_model::address::BucketAddress;
 use larder_model::causality::ConflictPolicy;
 use larder_model::content::{KvBody, KvContent};
+use larder_model::props::webhook_in;
+use larder_model::rows::NoticeEvent;
 use tokio::time::Instant;
 
 use super::request_plan::{ReplicaPlan, RequestPlan};
@@ -11,6 +13,7 @@ use super::{FetchedObject, KvDelete, KvPut};
 use crate::body::PutBody;
 use crate::hooks::{BucketHooks, HookMemory, HookedObject, HookedWrite};
 use crate::kv::Kv;
+use crate::outbox::NoticeSubject;
 use crate::{Error, Feature, Result};
 
 impl RequestPlan {
@@ -59,7 +62,14 @@ impl Kv {
             upload: PutBody::Bytes(object.body().clone()),
             ..request
         };
-        let hooked = HookedWrite { hooks: hooks.postcommit, object, memory };
+        let subject = NoticeSubject {
+            event: NoticeEvent::Put,
+            address: &object.address,
+            content_type: object.content.content_type.as_ref(),
+            bytes: object.body().len() as u64,
+        };
+        let notices = self.hooks.outbox.reserve(&hooks.webhooks, &subject)?;
+        let hooked = HookedWrite { hooks: hooks.postcommit, object, memory, notices };
         self.put_planned(put, plan, replicas, Some(Box::new(hooked))).await
     }
 
@@ -75,16 +85,19 @@ impl Kv {
             modified: self.core.now(),
         };
         self.hooks.before(&hooks.precommit, &mut object, plan.deadline).await?;
-        Ok(HookedWrite { hooks: hooks.postcommit, object, memory })
+        let event = NoticeEvent::Delete;
+        let subject = NoticeSubject { event, address: &object.address, content_type: None, bytes: 0 };
+        let notices = self.hooks.outbox.reserve(&hooks.webhooks, &subject)?;
+        Ok(HookedWrite { hooks: hooks.postcommit, object, memory, notices })
     }
 
     /// The hooks of a bucket, from the catalogue that is current now.
     fn hooks_of(&self, bucket: &BucketAddress) -> BucketHooks {
         let catalogue = self.catalogue.current();
-        BucketHooks {
-            precommit: catalogue.hooks(bucket, "precommit"),
-            postcommit: catalogue.hooks(bucket, "postcommit"),
-        }
+        let (precommit, mut postcommit) = (catalogue.hooks(bucket, "precommit"), catalogue.hooks(bucket, "postcommit"));
+        let webhooks = postcommit.iter().filter_map(webhook_in).collect();
+        postcommit.retain(|hook| webhook_in(hook).is_none());
+        BucketHooks { precommit, postcommit, webhooks }
     }
 
     async fn hold_body(&self, upload: PutBody, plan: &RequestPlan) -> Result<(Bytes, HookMemory)> {

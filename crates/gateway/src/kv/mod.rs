@@ -55,10 +55,10 @@ impl Kv {
         issuer: Arc<ClockIssuer>,
         catalogue: Arc<CatalogueCopy>,
         blobs: Arc<BlobCollector>,
+        hooks: Arc<CommitHooks>,
     ) -> Self {
         let slots = SlotAllocator::for_engine(&core.ports.store.limits(), core.config.siblings_max);
         let datatype_writers = DatatypeWriters::new(Arc::clone(&core), Arc::clone(&issuer));
-        let hooks = Arc::new(CommitHooks::new(Arc::clone(&core)));
         let known_buckets = KnownBuckets::default();
         Self { core, issuer, catalogue, blobs, known_buckets, slots, datatype_writers, hooks }
     }

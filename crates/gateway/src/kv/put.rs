@@ -24,6 +24,7 @@ use crate::datatypes::{may_hold_counter, object_context};
 use crate::hooks::HookedWrite;
 use crate::kv::Kv;
 use crate::metrics::{Event, KvOp, RequestOutcome};
+use crate::outbox::PendingNotices;
 use crate::{Error, Result};
 
 /// Address and plan of a write.
@@ -32,6 +33,8 @@ pub(super) struct WriteTarget<'a> {
     pub(super) address: &'a Address,
     pub(super) plan: &'a RequestPlan,
     pub(super) replicas: ReplicaPlan,
+    /// Its notices for webhooks.
+    pub(super) notices: Option<&'a PendingNotices>,
 }
 
 /// The causal past of a write: the versions of the key that it knows and replaces.
@@ -91,7 +94,8 @@ impl Kv {
         }
         let KvPut { address, context, content, upload, return_body, .. } = request;
         let conditions = self.decode_conditions(request.conditions, request.if_not_modified.as_ref(), &address)?;
-        let target = WriteTarget { address: &address, plan: &plan, replicas };
+        let notices = hooked.as_ref().map(|hooked| &hooked.notices);
+        let target = WriteTarget { address: &address, plan: &plan, replicas, notices };
         let (context, counter) = self.split_context(target, context)?;
         let (basis, seen) = self.causal_basis(target, context.as_ref(), &conditions).await?;
         // Race: engines in this process check these rows again as they write: no condition goes stale [invariant 15].
@@ -107,7 +111,7 @@ impl Kv {
             Box::pin(self.delete_replaced_counter(&address, &plan, replicas, context)).await?;
         }
         match return_body && plan.policy != ConflictPolicy::WriteOnce {
-            true => Box::pin(self.read_back(target, &written)).await.map(Some),
+            true => Box::pin(self.read_back((&address, &plan, replicas), &written)).await.map(Some),
             false => Ok(None),
         }
     }
@@ -135,7 +139,7 @@ impl Kv {
         context: Option<&Bytes>,
         conditions: &Conditions,
     ) -> Result<(CausalBasis, Option<RowStamps>)> {
-        let WriteTarget { address, plan, replicas } = target;
+        let WriteTarget { address, plan, replicas, .. } = target;
         let (context, refused) = match context.map(|bytes| self.decode_context(bytes, address)).transpose() {
             // A context of another key names no version of this one: `if_not_modified` says so first, as in Riak.
             Err(error @ Error::Context(ContextError::OtherAddress)) if conditions.if_not_modified.is_some() => {
@@ -178,7 +182,7 @@ impl Kv {
         content: KvContent,
         upload: PutBody,
     ) -> Result<(KeyWrite, u64)> {
-        let WriteTarget { address, plan, replicas } = target;
+        let WriteTarget { address, plan, replicas, .. } = target;
         let partition = Partition::object(address, false, plan.props.copies);
         let policy = plan.policy;
         // Race: the clock is issued after the read of the basis, so it is above every version that the write replaces.
@@ -287,8 +291,11 @@ impl Kv {
 
     /// Reads the object after the write, at the write's level or above: a context of the own write alone would name none of the
     /// siblings, and the client's next put would leave them.
-    async fn read_back(&self, target: WriteTarget<'_>, written: &KeyWrite) -> Result<FetchedObject> {
-        let WriteTarget { address, plan, replicas } = target;
+    async fn read_back(
+        &self,
+        (address, plan, replicas): (&Address, &RequestPlan, ReplicaPlan),
+        written: &KeyWrite,
+    ) -> Result<FetchedObject> {
         // Race: only a read finds the siblings of other writers, and the client's next put must name them [invariant 16].
         let read = self.plan_read_for_write(plan, replicas);
         self.fetch(address, plan, read, true, Some(written)).await

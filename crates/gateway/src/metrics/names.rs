@@ -109,6 +109,9 @@ table! {
         S3DamagedRead = "larder_s3_damaged_reads_total", "Reads of S3 objects that met damaged or missing bytes.";
         PrecommitFailed = "larder_precommit_failed_total", "Writes refused by a precommit hook, or as one could not be run.";
         PostcommitFailed = "larder_postcommit_failed_total", "Postcommit hooks that failed or were skipped; the object is written.";
+        WebhookDelivered = "larder_webhooks_delivered_total", "Webhook notices that their receivers took.";
+        WebhookRetried = "larder_webhooks_retried_total", "Deliveries of webhook notices that failed and are tried again.";
+        WebhookGivenUp = "larder_webhooks_given_up_total", "Webhook notices that no receiver took within 24 hours.";
         Panicked = "larder_panicked_total", "Requests and tasks that ended in a panic.";
     }
 }

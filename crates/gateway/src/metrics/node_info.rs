@@ -21,6 +21,8 @@ pub struct NodeInfo<'a> {
     pub ready: bool,
     /// Version of the catalogue of types and properties in use.
     pub catalogue: u64,
+    /// Notices for webhooks that are not delivered yet.
+    pub webhooks_waiting: usize,
     /// The process, from [`ProcessStats::read`].
     pub process: ProcessStats,
     /// Metrics of the engine: name, value, help. A name may carry labels, as in `engine_bytes{table="objects"}`; names

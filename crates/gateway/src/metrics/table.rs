@@ -195,6 +195,9 @@ const NODE: &[Stat] = &[
     of("larder_version", "Version of Larder.", |_, info| info.version.into()),
     of("larder_ready", "Whether requests are served.", |_, info| info.ready.into()),
     of("larder_catalogue_version", "Version of the catalogue in use.", |_, info| info.catalogue.into()),
+    of("larder_webhooks_waiting", "Webhook notices of this gateway not delivered yet.", |_, info| {
+        info.webhooks_waiting.into()
+    }),
     row("riak_kv_version", VERSION_HELP, StatSource::Text(PROTOCOL_VERSION)),
     row("riak_core_version", VERSION_HELP, StatSource::Text(PROTOCOL_VERSION)),
     row("riak_api_version", VERSION_HELP, StatSource::Text(PROTOCOL_VERSION)),

@@ -29,6 +29,7 @@ fn node_info(members: &[String]) -> NodeInfo<'_> {
         disk: Some(&DISK),
         ready: true,
         catalogue: 7,
+        webhooks_waiting: 0,
         process: ProcessStats {
             host: HostStats { load: [0.5, 1.0, 2.0], ..HostStats::default() },
             threads: 9,

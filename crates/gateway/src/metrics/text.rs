@@ -41,6 +41,8 @@ impl ExpositionText {
         self.one("larder_ready", "Whether requests are served.", f64::from(u8::from(info.ready)));
         self.one("larder_members", "Members that live, this one included.", info.ring_members().len() as f64);
         self.one("larder_catalogue_version", "Version of the catalogue in use.", info.catalogue as f64);
+        let waiting = info.webhooks_waiting as f64;
+        self.one("larder_webhooks_waiting", "Webhook notices of this gateway that are not delivered yet.", waiting);
     }
 
     fn requests(&mut self, metrics: &Metrics) {

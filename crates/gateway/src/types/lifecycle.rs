@@ -36,6 +36,7 @@ impl Types {
         let work = async {
             check_name(name)?;
             self.check_schemas(props).await?;
+            self.check_webhooks(props)?;
             let change = self.catalogue.change::<Error>(|catalogue| {
                 let current = catalogue.types().get(name).map(|found| found.record.as_ref());
                 let record = TypeRecord::create(name, current, &self.core.config.node, props)?;
@@ -82,6 +83,7 @@ impl Types {
     pub async fn update(&self, name: &Bytes, props: &Map<String, Value>) -> Result<()> {
         let work = async {
             self.check_schemas(props).await?;
+            self.check_webhooks(props)?;
             self.change(|catalogue| {
                 let current = catalogue.types().get(name).map(|found| found.record.as_ref());
                 let record = TypeRecord::update(name, current, props)?;

@@ -40,6 +40,7 @@ mod hook_schemas;
 mod lifecycle;
 mod props;
 mod shared_map;
+mod webhook_hosts;
 
 use std::sync::Arc;
 

@@ -46,6 +46,7 @@ impl Types {
         let work = async {
             self.catalogue.for_type(&bucket.bucket_type).await?;
             self.check_schemas(props).await?;
+            self.check_webhooks(props)?;
             let edit = |catalogue: &Catalogue| {
                 let record = record(catalogue, &bucket.bucket_type)?;
                 let merged = validate::update_bucket(record, &catalogue.own(bucket), props)

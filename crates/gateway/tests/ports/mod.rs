@@ -18,5 +18,6 @@ pub(crate) fn ports_over(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Gatewa
         engine: Arc::new("memory"),
         scripts: None,
         audit: None,
+        webhooks: None,
     }
 }

@@ -38,6 +38,7 @@ impl ReplicaCluster {
             engine: Arc::new("replicas"),
             scripts: None,
             audit: None,
+            webhooks: None,
         };
         let config = Config { single_process: false, ..Config::default() };
         Self { gateway: Gateway::start(ports, config).await.unwrap(), replicas }

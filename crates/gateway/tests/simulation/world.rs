@@ -317,6 +317,7 @@ fn ports(faulty: &Arc<Faulty<MemoryStore>>, clock: &Arc<SimClock>, actor: u64) -
         engine: Arc::new("memory"),
         scripts: None,
         audit: None,
+        webhooks: None,
     }
 }
 

@@ -31,12 +31,14 @@ pub mod table;
 pub mod types;
 pub mod validate;
 pub mod value;
+mod webhook_url;
 
 pub use effective::EffectiveProps;
-pub use native_hook::{HookFault, HookStage, NativeHook, check_hook, schemas_in};
+pub use native_hook::{HookFault, HookStage, NativeHook, check_hooks, schemas_in, webhook_in, webhooks_in};
 pub use quorum::Quorum;
 pub use reason::{InvalidProp, InvalidReason, PropsError, TypeRefusal};
 pub use set::{Overrides, PropsBodyError};
 pub use table::{Defaults, PROPS, Prop, PropKind, PropMutability};
 pub use types::{TypeKind, TypeRecord, TypeRecordError, TypeState};
 pub use value::{Datatype, Hook, LinkFun, ModFun, Repl, SyncOnWrite, Value};
+pub use webhook_url::{WEBHOOK_URL_BYTES_MAX, WebhookHost, WebhookUrl, WebhookUrlFault};

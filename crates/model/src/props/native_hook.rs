@@ -6,9 +6,13 @@ use serde_json::Value as Json;
 
 use super::table::PropKind;
 use super::value::{Hook, ModFun, Value};
+use super::webhook_url::{WebhookHost, WebhookUrl, WebhookUrlFault};
 
 /// The module of the built-in hooks.
 pub(super) const NATIVE_HOOK_MODULE: &str = "larder";
+
+/// Most webhooks in one list: the notices of a write are in its batch.
+const WEBHOOKS_MAX: usize = 8;
 
 /// The list that a hook stands in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,7 +23,7 @@ pub enum HookStage {
     Postcommit,
 }
 
-/// A built-in hook with its argument. All of them are precommit hooks; each lets deletes pass.
+/// A built-in hook with its argument. Each precommit hook lets deletes pass.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum NativeHook<'a> {
     /// `max_size`, `{"bytes":N}`: refuses a larger value.
@@ -28,6 +32,8 @@ pub enum NativeHook<'a> {
     Json,
     /// `json_schema`, `{"schema":S}`: refuses a value that does not match the JSON schema.
     JsonSchema(&'a Json),
+    /// `webhook`, a URL, the only postcommit hook: tells a receiver of the write.
+    Webhook(&'a str),
 }
 
 impl<'a> NativeHook<'a> {
@@ -43,6 +49,7 @@ impl<'a> NativeHook<'a> {
             ("json_schema", Some(argument)) => only(argument, "schema")
                 .filter(|schema| schema.is_object() || schema.is_boolean())
                 .map(Self::JsonSchema),
+            ("webhook", Some(Json::String(url))) => Some(Self::Webhook(url)),
             _ => None,
         }
     }
@@ -57,8 +64,16 @@ pub enum HookFault {
     WrongArgument,
     /// It is built in for the list `precommit` alone.
     PrecommitOnly,
+    /// It is built in for the list `postcommit` alone.
+    PostcommitOnly,
     /// Its argument is no JSON schema, for this reason.
     NotASchema(String),
+    /// Its argument is no address of a webhook.
+    NotAWebhook(WebhookUrlFault),
+    /// It stands in the list more than [`WEBHOOKS_MAX`] times.
+    TooManyWebhooks,
+    /// The server sends nothing to this host.
+    HostNotAllowed(WebhookHost),
 }
 
 impl HookFault {
@@ -68,30 +83,60 @@ impl HookFault {
             Self::NotBuiltIn => "is not built in".into(),
             Self::WrongArgument => "has another argument".into(),
             Self::PrecommitOnly => "is built in for precommit only".into(),
+            Self::PostcommitOnly => "is built in for postcommit only".into(),
             Self::NotASchema(reason) => format!("has no JSON schema: {reason}").into(),
+            Self::NotAWebhook(fault) => fault.text(),
+            Self::TooManyWebhooks => format!("is in the list more than {WEBHOOKS_MAX} times").into(),
+            Self::HostNotAllowed(host) => {
+                format!("names the host {host}, which the setting --webhook-hosts does not allow").into()
+            }
         }
     }
 }
 
-/// The functions of the built-in hooks.
-const NATIVE_HOOKS: [&str; 3] = ["max_size", "json", "json_schema"];
+/// The functions of the built-in hooks, with the list that each may stand in.
+const NATIVE_HOOKS: [(&str, HookStage); 4] = [
+    ("max_size", HookStage::Precommit),
+    ("json", HookStage::Precommit),
+    ("json_schema", HookStage::Precommit),
+    (WEBHOOK, HookStage::Postcommit),
+];
 
-/// Checks that a hook may stand in this list: a name of a script may, a function only where it is built in.
+/// The function of webhooks.
+const WEBHOOK: &str = "webhook";
+
+/// Checks that hooks may stand in this list: a name of a script may, a function only where it is built in.
 ///
 /// # Errors
-/// The function as `module:function`, and its fault.
-pub fn check_hook(hook: &Hook, stage: HookStage) -> Result<(), (String, HookFault)> {
+/// The first function that may not as `module:function`, and its fault.
+pub fn check_hooks(hooks: &[Hook], stage: HookStage) -> Result<(), (String, HookFault)> {
+    hooks.iter().try_for_each(|hook| check_hook(hook, stage))?;
+    match hooks.iter().filter_map(webhook_in).count() > WEBHOOKS_MAX {
+        true => Err((format!("{NATIVE_HOOK_MODULE}:{WEBHOOK}"), HookFault::TooManyWebhooks)),
+        false => Ok(()),
+    }
+}
+
+fn check_hook(hook: &Hook, stage: HookStage) -> Result<(), (String, HookFault)> {
     let (function, argument) = match hook {
         Hook::Text(_) | Hook::Named(_) => return Ok(()),
         Hook::ModFun(function) => (function, None),
         Hook::WithArgument { function, argument } => (function, Some(argument)),
     };
-    let is_built_in = function.module == NATIVE_HOOK_MODULE && NATIVE_HOOKS.contains(&&*function.function);
-    let fault = match stage {
-        _ if !is_built_in => HookFault::NotBuiltIn,
-        HookStage::Postcommit => HookFault::PrecommitOnly,
-        HookStage::Precommit if NativeHook::of(function, argument).is_none() => HookFault::WrongArgument,
-        HookStage::Precommit => return Ok(()),
+    let own = NATIVE_HOOKS.iter().find(|(name, _)| *name == function.function);
+    let own = own.filter(|_| function.module == NATIVE_HOOK_MODULE).map(|(_, stage)| *stage);
+    let fault = match (own, stage) {
+        (None, _) => HookFault::NotBuiltIn,
+        (Some(HookStage::Precommit), HookStage::Postcommit) => HookFault::PrecommitOnly,
+        (Some(HookStage::Postcommit), HookStage::Precommit) => HookFault::PostcommitOnly,
+        _ => match NativeHook::of(function, argument) {
+            None => HookFault::WrongArgument,
+            Some(NativeHook::Webhook(url)) => match WebhookUrl::parse(url) {
+                Ok(_) => return Ok(()),
+                Err(fault) => HookFault::NotAWebhook(fault),
+            },
+            Some(_) => return Ok(()),
+        },
     };
     Err((format!("{}:{}", function.module, function.function), fault))
 }
@@ -99,15 +144,42 @@ pub fn check_hook(hook: &Hook, stage: HookStage) -> Result<(), (String, HookFaul
 /// The schemas of the hooks `json_schema` in a list that a client sets, as texts.
 #[must_use]
 pub fn schemas_in(hooks: &Json) -> Vec<String> {
-    let Ok(Value::Hooks(hooks)) = PropKind::Hooks.decode(hooks) else { return Vec::new() };
-    let schema = |hook: &Hook| match hook {
-        Hook::WithArgument { function, argument } => match NativeHook::of(function, Some(argument)) {
-            Some(NativeHook::JsonSchema(schema)) => Some(schema.to_string()),
-            _ => None,
-        },
-        Hook::Text(_) | Hook::Named(_) | Hook::ModFun(_) => None,
+    let schema = |hook: &Hook| match native(hook) {
+        Some(NativeHook::JsonSchema(schema)) => Some(schema.to_string()),
+        _ => None,
     };
-    hooks.iter().filter_map(schema).collect()
+    hooks_of(hooks).iter().filter_map(schema).collect()
+}
+
+/// The addresses of the webhooks in a list that a client sets.
+#[must_use]
+pub fn webhooks_in(hooks: &Json) -> Vec<WebhookUrl> {
+    hooks_of(hooks).iter().filter_map(webhook_in).collect()
+}
+
+/// The address of this hook, if it is a webhook.
+#[must_use]
+pub fn webhook_in(hook: &Hook) -> Option<WebhookUrl> {
+    match native(hook) {
+        Some(NativeHook::Webhook(url)) => WebhookUrl::parse(url).ok(),
+        _ => None,
+    }
+}
+
+/// The hooks of a list; none of one that is malformed.
+fn hooks_of(hooks: &Json) -> Vec<Hook> {
+    match PropKind::Hooks.decode(hooks) {
+        Ok(Value::Hooks(hooks)) => hooks,
+        _ => Vec::new(),
+    }
+}
+
+fn native(hook: &Hook) -> Option<NativeHook<'_>> {
+    match hook {
+        Hook::Text(_) | Hook::Named(_) => None,
+        Hook::ModFun(function) => NativeHook::of(function, None),
+        Hook::WithArgument { function, argument } => NativeHook::of(function, Some(argument)),
+    }
 }
 
 /// The value of an object's only member.
@@ -149,10 +221,29 @@ mod tests {
         }
         let late = check_hook(&Hook::ModFun(function("json")), HookStage::Postcommit);
         assert_eq!(late, Err(("larder:json".into(), HookFault::PrecommitOnly)));
-        for name in NATIVE_HOOKS {
-            let arguments = [None, Some(json!({"bytes": 1})), Some(json!({"schema": {}}))];
+        for (name, _) in NATIVE_HOOKS {
+            let arguments = [None, Some(json!({"bytes": 1})), Some(json!({"schema": {}})), Some(json!("http://h/"))];
             let is_known = arguments.iter().any(|one| NativeHook::of(&function(name), one.as_ref()).is_some());
             assert!(is_known, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_webhook_stands_after_the_write_with_an_address_and_eight_times_at_most() {
+        let webhook = |argument: Json| Hook::WithArgument {
+            function: ModFun { module: "larder".into(), function: "webhook".into() },
+            argument,
+        };
+        let (known, named) = (webhook(json!("http://h:9/p")), "larder:webhook".to_owned());
+        assert_eq!(check_hooks(&vec![known.clone(); WEBHOOKS_MAX], HookStage::Postcommit), Ok(()));
+        assert_eq!(webhook_in(&known).unwrap().as_str(), "http://h:9/p");
+        for (hooks, stage, fault) in [
+            (vec![known.clone()], HookStage::Precommit, HookFault::PostcommitOnly),
+            (vec![webhook(json!({"url": "http://h/"}))], HookStage::Postcommit, HookFault::WrongArgument),
+            (vec![webhook(json!("https://h/"))], HookStage::Postcommit, HookFault::NotAWebhook(WebhookUrlFault::Https)),
+            (vec![known; WEBHOOKS_MAX + 1], HookStage::Postcommit, HookFault::TooManyWebhooks),
+        ] {
+            assert_eq!(check_hooks(&hooks, stage), Err((named.clone(), fault)), "{hooks:?}");
         }
     }
 }

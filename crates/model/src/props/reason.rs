@@ -9,6 +9,7 @@ use std::fmt;
 use serde_json::{Map, Value as Json, json};
 
 use super::native_hook::HookFault;
+use super::webhook_url::WebhookHost;
 use crate::erlang;
 
 /// Most characters of a client's function in a reason.
@@ -104,6 +105,12 @@ impl InvalidReason {
     #[must_use]
     pub fn not_a_schema(reason: String) -> Self {
         Self::UnknownHookFunction { function: "larder:json_schema".into(), fault: HookFault::NotASchema(reason) }
+    }
+
+    /// A webhook names a host that the server sends nothing to.
+    #[must_use]
+    pub fn host_not_allowed(host: WebhookHost) -> Self {
+        Self::UnknownHookFunction { function: "larder:webhook".into(), fault: HookFault::HostNotAllowed(host) }
     }
 
     /// The atom of the reason, if it is one.

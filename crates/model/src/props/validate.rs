@@ -15,7 +15,7 @@ use serde_json::{Map, Value as Json};
 
 use super::decode::{flag, quoted_in_error};
 use super::effective::EffectiveProps;
-use super::native_hook::{HookStage, check_hook};
+use super::native_hook::{HookStage, check_hooks};
 use super::reason::{InvalidProp, InvalidReason};
 use super::set::Overrides;
 use super::table::{Defaults, Prop};
@@ -276,8 +276,8 @@ impl<'a> PropsRequest<'a> {
 fn hooks(prop: &'static Prop, json: &Json, stage: HookStage) -> PropDecision {
     let value = prop.kind.decode(json)?;
     if let Value::Hooks(hooks) = &value {
-        let checked = hooks.iter().try_for_each(|hook| check_hook(hook, stage));
-        checked.map_err(|(function, fault)| InvalidReason::UnknownHookFunction { function, fault })?;
+        check_hooks(hooks, stage)
+            .map_err(|(function, fault)| InvalidReason::UnknownHookFunction { function, fault })?;
     }
     Ok(Some(value))
 }

@@ -7,12 +7,14 @@ mod buckets;
 mod catalogue;
 mod mark;
 mod member;
+mod notice;
 mod object;
 
 pub use buckets::BucketRow;
 pub use catalogue::{CatalogueKey, CatalogueRow};
 pub use mark::MarkRow;
 pub use member::MemberRow;
+pub use notice::{NoticeEvent, NoticeRow};
 pub use object::{ObjectRow, key_of_view_row, view_row_name, view_row_prefix};
 
 use bytes::Bytes;

@@ -40,6 +40,7 @@ async fn nodes(names: &[&str]) -> Vec<TestNode> {
             engine: Arc::new("memory"),
             scripts: None,
             audit: None,
+            webhooks: None,
         };
         let config = Config { node: (*name).to_owned(), single_process: false, ..Config::default() };
         let gateway = Gateway::start(ports, config).await.unwrap();

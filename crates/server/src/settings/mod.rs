@@ -12,6 +12,7 @@ use clap::ValueEnum;
 use larder_api_riak::http::AllowedOrigins;
 use larder_gateway::DeleteMode;
 use larder_model::ip_network::IpNetwork;
+use larder_model::props::WebhookHost;
 
 pub mod cassandra;
 pub mod cli;
@@ -122,6 +123,7 @@ pub struct ServerSettings {
     pub js_workers: usize,
     pub js_timeout: Duration,
     pub js_memory: u64,
+    pub webhook_hosts: Vec<WebhookHost>,
     pub sweep_interval: Duration,
     /// 0: one for each core, and four at least with an engine of its own.
     pub threads: usize,
@@ -197,6 +199,7 @@ impl ServerSettings {
             js_workers: count(raw, &table::JS_WORKERS)?,
             js_timeout: raw.value(&table::JS_TIMEOUT, parse::time)?,
             js_memory: raw.value(&table::JS_MEMORY, parse::size)?,
+            webhook_hosts: raw.value(&table::WEBHOOK_HOSTS, parse::webhook_hosts)?,
             sweep_interval: raw.value(&table::SWEEP_INTERVAL, parse::time)?,
             threads: count(raw, &table::THREADS)?,
             log_level: raw.value(&table::LOG_LEVEL, parse::log_level)?,

@@ -7,6 +7,7 @@ use clap::ValueEnum;
 use larder_api_riak::http::AllowedOrigins;
 use larder_gateway::DeleteMode;
 use larder_model::ip_network::IpNetwork;
+use larder_model::props::WebhookHost;
 
 use super::{AuditTarget, Listener, LogLevel, word_of};
 
@@ -92,6 +93,16 @@ pub(super) fn nodes(text: &str) -> ParseResult<Vec<String>> {
         _ if text.is_empty() => Ok(Vec::new()),
         Some(nodes) => Ok(nodes),
         None => Err("HOST:PORT with commas between them, such as 10.0.0.1:9042,10.0.0.2".into()),
+    }
+}
+
+/// Hosts of webhooks, each with its port; an empty text has none.
+pub(super) fn webhook_hosts(text: &str) -> ParseResult<Vec<WebhookHost>> {
+    let hosts = text.split(',').map(|part| WebhookHost::parse(part.trim())).collect::<Option<Vec<_>>>();
+    match hosts {
+        _ if text.is_empty() => Ok(Vec::new()),
+        Some(hosts) => Ok(hosts),
+        None => Err("HOST or HOST:PORT with commas between them, such as hooks.example.com:8080,10.0.0.2".into()),
     }
 }
 

@@ -191,6 +191,8 @@ settings! {
         "When a call of a script is ended, with its process.";
     JS_MEMORY = "js-memory", SettingKind::Size, "128MiB",
         "Most memory of the values of one script.";
+    WEBHOOK_HOSTS = "webhook-hosts", SettingKind::Nodes, "",
+        "The hosts that webhooks may name, port 80 unless said; none when not given, so that no client makes the server call another machine.";
     SWEEP_INTERVAL = "sweep-interval", SettingKind::Time, "15m",
         "How often the remains of failures are removed; the first time a minute after the start at the latest.";
     THREADS = "threads", SettingKind::Count(0, 1024), "0",

@@ -63,6 +63,7 @@ impl S3TestStore {
             engine: Arc::new("memory"),
             scripts: None,
             audit: None,
+            webhooks: None,
         };
         let config = Config { node: format!("g{actor}"), single_process: false, ..Config::default() };
         Objects::new(Gateway::start(ports, config).await.unwrap(), settings)

@@ -65,6 +65,7 @@ impl UploadSetup {
             engine: Arc::new("memory"),
             scripts: None,
             audit: None,
+            webhooks: None,
         };
         let config = Config { node: "slow".into(), single_process: false, ..Config::default() };
         let slow = Objects::new(Gateway::start(ports, config).await.unwrap(), settings());

@@ -69,6 +69,7 @@ impl SimRing {
             engine: Arc::new("replicas"),
             scripts: None,
             audit: None,
+            webhooks: None,
         };
         let config = Config { node: format!("g{at}"), single_process, ..Config::default() };
         Ok(RingGateway { gateway: Gateway::start(ports, config).await?, clock, side })

@@ -84,6 +84,7 @@ impl S3Cluster {
             engine: Arc::new("memory"),
             scripts: None,
             audit: None,
+            webhooks: None,
         };
         let config = Config { node: format!("g{at}"), single_process: false, ..Config::default() };
         let gateway = Gateway::start(ports, config).await.expect("a gateway starts over a store without faults");

@@ -1,6 +1,7 @@
 //! The wording of every reason, as Riak writes it.
 
 use super::*;
+use crate::props::webhook_url::{WebhookHost, WebhookUrlFault};
 
 fn one(prop: &str, reason: InvalidReason) -> PropsError {
     PropsError::Props(vec![InvalidProp { prop: prop.into(), reason }])
@@ -112,7 +113,17 @@ fn a_refused_hook_is_named_with_its_fault() {
         (HookFault::NotBuiltIn, "my:check is not built in"),
         (HookFault::WrongArgument, "my:check has another argument"),
         (HookFault::PrecommitOnly, "my:check is built in for precommit only"),
+        (HookFault::PostcommitOnly, "my:check is built in for postcommit only"),
         (HookFault::NotASchema("7 is no type".into()), "my:check has no JSON schema: 7 is no type"),
+        (
+            HookFault::NotAWebhook(WebhookUrlFault::Https),
+            "my:check has a URL with https, which is not supported yet: use http",
+        ),
+        (HookFault::TooManyWebhooks, "my:check is in the list more than 8 times"),
+        (
+            HookFault::HostNotAllowed(WebhookHost::parse("h").unwrap()),
+            "my:check names the host h:80, which the setting --webhook-hosts does not allow",
+        ),
     ] {
         let refused = one("precommit", InvalidReason::UnknownHookFunction { function: "my:check".into(), fault });
         assert_eq!(refused.http_json().to_string(), format!(r#"{{"precommit":"unknown_hook_function: {text}"}}"#));

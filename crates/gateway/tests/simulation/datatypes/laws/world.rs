@@ -156,6 +156,7 @@ impl LawWorld {
             engine: Arc::new("laws"),
             scripts: None,
             audit: None,
+            webhooks: None,
         };
         let config = Config { node: format!("g{at}"), single_process: self.is_lone, ..Config::default() };
         let gateway = Gateway::start(ports, config).await.expect("over a healthy engine a gateway starts");

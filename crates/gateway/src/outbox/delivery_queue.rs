@@ -1,0 +1,72 @@
+//! The order of deliveries: a lane for each host, so that a host that does not answer holds up no other, and the notices whose
+//! next try is later.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use larder_model::props::WebhookHost;
+use tokio::time::Instant;
+
+use super::WaitingNotice;
+
+/// Most deliveries to one host at a time.
+pub const HOST_DELIVERIES_MAX: usize = 8;
+
+/// Waiting notices that are not under way.
+#[derive(Debug, Default)]
+pub(super) struct DeliveryQueue {
+    lanes: HashMap<Option<WebhookHost>, HostLane>,
+    later: BTreeMap<(Instant, u64), WaitingNotice>,
+    /// Distinguishes notices of one moment.
+    sequence: u64,
+}
+
+#[derive(Debug, Default)]
+struct HostLane {
+    ready: VecDeque<WaitingNotice>,
+    under_way: usize,
+}
+
+impl DeliveryQueue {
+    /// Adds a notice that is due now.
+    pub(super) fn add(&mut self, waiting: WaitingNotice) {
+        self.lanes.entry(lane_of(&waiting)).or_default().ready.push_back(waiting);
+    }
+
+    /// Adds a notice for a later moment.
+    pub(super) fn add_later(&mut self, waiting: WaitingNotice, due: Instant) {
+        self.sequence += 1;
+        self.later.insert((due, self.sequence), waiting);
+    }
+
+    /// The notices to deliver now, as far as their hosts have room for more, and when the next one is due. Each one ends with
+    /// [`Self::end`].
+    pub(super) fn begin_due(&mut self, now: Instant) -> (Vec<WaitingNotice>, Option<Instant>) {
+        while let Some(first) = self.later.first_entry().filter(|first| first.key().0 <= now) {
+            let waiting = first.remove();
+            self.add(waiting);
+        }
+        let mut due = Vec::new();
+        for lane in self.lanes.values_mut() {
+            let room = HOST_DELIVERIES_MAX - lane.under_way;
+            let begun = lane.ready.drain(..room.min(lane.ready.len()));
+            lane.under_way += begun.len();
+            due.extend(begun);
+        }
+        (due, self.later.first_key_value().map(|((at, _), _)| *at))
+    }
+
+    /// Notes that a delivery is not under way any more.
+    pub(super) fn end(&mut self, waiting: &WaitingNotice) {
+        let lane = lane_of(waiting);
+        if let Some(found) = self.lanes.get_mut(&lane) {
+            found.under_way -= 1;
+            if found.under_way == 0 && found.ready.is_empty() {
+                self.lanes.remove(&lane);
+            }
+        }
+    }
+}
+
+fn lane_of(waiting: &WaitingNotice) -> Option<WebhookHost> {
+    waiting.url.as_ref().map(|url| url.host().clone())
+}

@@ -1,0 +1,135 @@
+//! The HTTP client of webhooks: it connects to the host of an address and to nothing else.
+
+use std::error::Error as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::header::{CONTENT_TYPE, USER_AGENT};
+use hyper::{Request, Response};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use larder_gateway::{HOST_DELIVERIES_MAX, Webhooks};
+use larder_model::props::WebhookUrl;
+
+/// The name of this program to receivers.
+const AGENT: &str = concat!("larder/", env!("CARGO_PKG_VERSION"));
+/// The header with the id of the notice.
+const EVENT_ID: &str = "x-larder-event-id";
+/// Most bytes of an answer's body that are read, so that its connection can be used again.
+const ANSWER_BYTES_MAX: usize = 64 << 10;
+/// Most bytes of an answer's head.
+const HEAD_BYTES_MAX: usize = 32 << 10;
+/// Connections to one host that stay open.
+const IDLE_CONNECTIONS_MAX: usize = 2;
+/// Most connections to one host.
+pub(crate) const WEBHOOK_CONNECTIONS_MAX: usize = HOST_DELIVERIES_MAX + IDLE_CONNECTIONS_MAX;
+/// How long an unused connection stays open.
+const IDLE_TIME: Duration = Duration::from_secs(20);
+
+/// Sends notices. It follows no redirection, and obeys no proxy of the environment.
+struct WebhookClient {
+    client: Client<HttpConnector, Full<Bytes>>,
+}
+
+/// The client of this server.
+pub(crate) fn webhook_client() -> Arc<dyn Webhooks> {
+    let mut builder = Client::builder(TokioExecutor::new());
+    builder.pool_timer(TokioTimer::new()).pool_max_idle_per_host(IDLE_CONNECTIONS_MAX).pool_idle_timeout(IDLE_TIME);
+    builder.http1_max_buf_size(HEAD_BYTES_MAX);
+    Arc::new(WebhookClient { client: builder.build_http() })
+}
+
+#[async_trait]
+impl Webhooks for WebhookClient {
+    async fn post(&self, url: &WebhookUrl, id: &str, body: Bytes) -> Result<(), String> {
+        let request = Request::post(url.as_str())
+            .header(CONTENT_TYPE, "application/json")
+            .header(USER_AGENT, AGENT)
+            .header(EVENT_ID, id)
+            .body(Full::new(body))
+            .map_err(|error| format!("no request can be made: {error}"))?;
+        let answer = self.client.request(request).await.map_err(|error| match error.source() {
+            Some(cause) => format!("{error}: {cause}"),
+            None => error.to_string(),
+        })?;
+        let status = answer.status();
+        discard(answer).await;
+        if status.is_success() { Ok(()) } else { Err(format!("the answer is {status}")) }
+    }
+}
+
+/// Reads the rest of an answer. A longer one, or one that breaks off, costs its connection alone.
+async fn discard(mut answer: Response<Incoming>) {
+    let mut bytes = 0;
+    while let Some(Ok(frame)) = answer.frame().await {
+        bytes += frame.data_ref().map_or(0, Bytes::len);
+        if bytes > ANSWER_BYTES_MAX {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
+    use std::thread;
+
+    use super::*;
+
+    /// Answers one request with these bytes; returns the request.
+    fn receiver(answer: Vec<u8>) -> (WebhookUrl, thread::JoinHandle<String>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/a?b=c", listener.local_addr().unwrap());
+        let thread = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut request = Vec::new();
+            while !request.ends_with(b"{}") {
+                let mut piece = [0; 1024];
+                let count = stream.read(&mut piece).unwrap();
+                request.extend_from_slice(&piece[..count]);
+            }
+            // The client may close before it has all of it.
+            let _ = stream.write_all(&answer);
+            String::from_utf8(request).unwrap()
+        });
+        (WebhookUrl::parse(&url).unwrap(), thread)
+    }
+
+    async fn post(answer: impl Into<Vec<u8>>) -> (Result<(), String>, String) {
+        let (url, receiver) = receiver(answer.into());
+        let sent = webhook_client().post(&url, "the-id", Bytes::from_static(b"{}")).await;
+        (sent, receiver.join().unwrap())
+    }
+
+    #[tokio::test]
+    async fn only_a_2xx_is_a_success_and_a_redirection_is_not_followed() {
+        let (sent, request) = post("HTTP/1.1 204 No Content\r\n\r\n").await;
+        assert_eq!(sent, Ok(()));
+        let head = request.to_ascii_lowercase();
+        for line in ["post /a?b=c http/1.1", "content-type: application/json", EVENT_ID, AGENT, "content-length: 2"] {
+            assert!(head.contains(line), "{line}: {request}");
+        }
+        let elsewhere = "HTTP/1.1 307 Temporary Redirect\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n";
+        assert_eq!(post(elsewhere).await.0, Err("the answer is 307 Temporary Redirect".into()));
+        assert_eq!(
+            post("HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n").await.0,
+            Err("the answer is 500 Internal Server Error".into())
+        );
+    }
+
+    #[tokio::test]
+    async fn a_hostile_answer_is_read_with_a_bound_and_is_no_success_without_a_status() {
+        let endless = [b"HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n".to_vec(), vec![b'x'; 1 << 20]].concat();
+        assert_eq!(post(endless).await.0, Ok(()));
+        let long_head = format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "x".repeat(1 << 20));
+        for answer in [long_head, "HTTP/1.1 200".into(), "nonsense\r\n\r\n".into(), String::new()] {
+            assert!(post(answer.clone()).await.0.is_err(), "{}", answer.len());
+        }
+    }
+}
