@@ -284,7 +284,7 @@ async fn a_crash_between_the_answer_and_the_removal_delivers_twice_and_none_deli
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_receiver_that_fails_is_tried_again_and_holds_up_no_other_host() {
+async fn a_receiver_that_fails_is_tried_again_after_pauses_that_grow() {
     let world = HookWorld::new();
     let (gateway, _) = world.start_hooked(1, "default").await;
     world.receiver.refuses.store(true, Ordering::SeqCst);

@@ -70,3 +70,45 @@ impl DeliveryQueue {
 fn lane_of(waiting: &WaitingNotice) -> Option<WebhookHost> {
     waiting.url.as_ref().map(|url| url.host().clone())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use bytes::Bytes;
+    use larder_model::Timestamp;
+    use larder_model::address::{Address, BucketAddress};
+    use larder_model::rows::{NoticeEvent, NoticeRow};
+
+    use super::*;
+
+    fn waiting(host: &str) -> WaitingNotice {
+        let bucket = BucketAddress { bucket_type: Bytes::new(), bucket: Bytes::new() };
+        let notice = NoticeRow {
+            id: String::new(),
+            url: format!("http://{host}/"),
+            event: NoticeEvent::Put,
+            address: Address { bucket, key: Bytes::new() },
+            time: Timestamp::ZERO,
+            content_type: None,
+            bytes: 0,
+        };
+        WaitingNotice::new(0, Timestamp(1), notice)
+    }
+
+    #[test]
+    fn a_host_that_does_not_answer_holds_up_no_other() {
+        let (mut queue, now) = (DeliveryQueue::default(), Instant::now());
+        (0..20).for_each(|_| queue.add(waiting("dead")));
+        let (dead, _) = queue.begin_due(now);
+        assert_eq!(dead.len(), HOST_DELIVERIES_MAX);
+        queue.add(waiting("live"));
+        queue.add_later(waiting("live"), now + Duration::from_secs(1));
+        let (due, next) = queue.begin_due(now);
+        assert_eq!((due.len(), next), (1, Some(now + Duration::from_secs(1))));
+        assert_eq!(due[0].notice.url, "http://live/");
+        assert_eq!(queue.begin_due(now + Duration::from_secs(1)).0.len(), 1);
+        queue.end(&dead[0]);
+        assert_eq!(queue.begin_due(now).0.len(), 1, "one more to the dead host");
+    }
+}
