@@ -62,7 +62,7 @@ impl Outbox {
                 self.core.metrics.count_event(Event::WebhookDelivered);
             }
             // Crash: the row goes after the answer; a crash in between sends the notice again [invariant 137].
-            waiting = waiting.to_remove();
+            waiting = waiting.into_removal();
         }
         match self.remove_row(&waiting).await {
             Ok(()) => {

@@ -143,7 +143,7 @@ impl WaitingNotice {
     }
 
     /// Its next step is the removal of its row.
-    fn to_remove(self) -> Self {
+    fn into_removal(self) -> Self {
         Self { step: DeliveryStep::Remove, failures: 0, ..self }
     }
 }

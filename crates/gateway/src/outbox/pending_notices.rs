@@ -94,7 +94,7 @@ impl Drop for PendingNotices {
         let is_withdrawn = self.is_withdrawn.load(Ordering::Acquire);
         let waiting = notices.into_iter().map(|(place, notice)| {
             let waiting = WaitingNotice::new(place, stamp, NoticeRow { time: stamp, ..notice });
-            if is_withdrawn { waiting.to_remove() } else { waiting }
+            if is_withdrawn { waiting.into_removal() } else { waiting }
         });
         self.outbox.enqueue(waiting.collect());
     }
