@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use larder_model::props::WebhookHost;
+use crate::epochs::IndexSplitting;
 
 /// How long the tombstone of a deleted object stays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +38,8 @@ pub struct Config {
     pub single_process: bool,
     /// The hosts that webhooks may name.
     pub webhook_hosts: Vec<WebhookHost>,
+    /// When the indexes of a bucket are split.
+    pub index_splitting: IndexSplitting,
 }
 
 impl Default for Config {
@@ -52,6 +55,7 @@ impl Default for Config {
             requests_max: 4096,
             single_process: true,
             webhook_hosts: Vec::new(),
+            index_splitting: IndexSplitting::default(),
         }
     }
 }

@@ -8,6 +8,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::blobs::BlobCollector;
 use crate::clock_issuer::ClockIssuer;
+use crate::epochs::spawn_epoch_opener;
 use crate::gateway_core::GatewayCore;
 use crate::heartbeats::spawn_heartbeats;
 use crate::hooks::CommitHooks;
@@ -39,7 +40,8 @@ pub struct Gateway {
     pub(crate) catalogue: Arc<CatalogueCopy>,
     pub(crate) blobs: Arc<BlobCollector>,
     outbox: Arc<Outbox>,
-    heartbeats: Mutex<Option<JoinHandle<()>>>,
+    /// The tasks that write heartbeats and open epochs.
+    tasks: Mutex<Vec<JoinHandle<()>>>,
     /// The delivery of notices.
     deliveries: Mutex<JoinSet<()>>,
 }
@@ -66,7 +68,7 @@ impl Gateway {
             members.claim_name().await?;
         }
         tolerate_full_disk("heartbeat not written", members.write_heartbeat().await)?;
-        *gateway.heartbeats.lock() = Some(spawn_heartbeats(members));
+        *gateway.tasks.lock() = vec![spawn_heartbeats(members), spawn_epoch_opener(members)];
         gateway.start_deliveries().await;
         Ok(gateway)
     }
@@ -99,7 +101,7 @@ impl Gateway {
             catalogue,
             blobs,
             outbox,
-            heartbeats: Mutex::new(None),
+            tasks: Mutex::default(),
             deliveries: Mutex::default(),
         }
     }
@@ -116,9 +118,7 @@ impl Gateway {
 
     /// Stops at once like a killed process: the heartbeat stays until it expires.
     pub fn abandon(&self) {
-        if let Some(heartbeats) = self.heartbeats.lock().take() {
-            heartbeats.abort();
-        }
+        self.tasks.lock().drain(..).for_each(|task| task.abort());
         self.deliveries.lock().abort_all();
     }
 

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use crate::adaptive_timeout::AdaptiveTimeout;
 use crate::audit::AuditSink;
 use crate::contention::WriterQueues;
+use crate::epochs::IndexGrowth;
 use crate::metrics::{Event, InFlight, KvOp, Metrics, RequestOutcome};
 use crate::ports::GatewayPorts;
 use crate::{Config, Error, Result};
@@ -34,6 +35,7 @@ pub struct GatewayCore {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) writer_queues: WriterQueues,
     pub(crate) replica_timeout: AdaptiveTimeout,
+    pub(crate) index_growth: Arc<IndexGrowth>,
     admission: Arc<Semaphore>,
     names_made: AtomicU64,
     stopping: AtomicBool,
@@ -46,6 +48,7 @@ impl GatewayCore {
             metrics: Arc::new(Metrics::default()),
             writer_queues: WriterQueues::new(ports.random),
             replica_timeout: AdaptiveTimeout::default(),
+            index_growth: Arc::new(IndexGrowth::new(config.index_splitting, &ports.store.limits())),
             admission: Arc::new(Semaphore::new(config.requests_max)),
             names_made: AtomicU64::new(0),
             stopping: AtomicBool::new(false),

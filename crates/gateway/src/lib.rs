@@ -12,6 +12,7 @@
 //!     contention    writers of one key queue      metrics      counters and distributions
 //!     downgrade     lower levels of calls         gateway_core ports, settings, metrics, admission
 //!     outbox        notices for webhooks
+//!     epochs        splits indexes of large buckets
 //! ```
 //! It knows no protocol: edges pass decoded values and match every kind of its errors. It owns no data: everything is in the
 //! store, so gateways can be started and stopped at will.
@@ -26,6 +27,7 @@ mod config;
 mod contention;
 pub mod datatypes;
 mod downgrade;
+mod epochs;
 mod error;
 mod gateway;
 mod gateway_core;
@@ -51,6 +53,7 @@ pub use blobs::sweep::BlobSweep;
 pub use clock_issuer::ClockIssuer;
 pub use cluster::{ClusterState, MemberState};
 pub use config::{Config, DeleteMode};
+pub use epochs::IndexSplitting;
 pub use error::{Error, Feature, QuorumParam, Result};
 pub use gateway::Gateway;
 pub use gateway_core::{AdmissionGuard, GatewayCore};

@@ -4,7 +4,7 @@
 //! table              partition                       row
 //! objects            type, bucket, key               slot, or SHA-1 of the content (write_once)
 //! consistent         type, bucket, key               the head alone
-//! keys   ($key)      type, bucket, epoch, shard      key, slot
+//! keys   ($key)      type, bucket, epoch, shard      key, slot (`rows/epochs.rs`)
 //! buckets ($bucket)  type                            bucket
 //! catalogue          "catalogue"                     kind, type[, bucket]; the head is its version
 //! members            "members"                       actor

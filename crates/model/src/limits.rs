@@ -31,6 +31,14 @@ pub const OBJECT_BYTES_MAX: u64 = 50 * 1024 * 1024;
 pub const BATCH_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Shards of a key view in its first epoch.
 pub const KEY_VIEW_SHARDS: u8 = 4;
+/// A new epoch of a bucket has this many times the shards of the one before it.
+pub const EPOCH_GROWTH: u8 = 4;
+/// Rows of a shard of an index or a key view above which its bucket opens an epoch, where large partitions are a burden.
+pub const SHARD_ROWS_MAX: u64 = 1_000_000;
+/// Bytes of a row of such a shard, with [`SHARD_ROW_OVERHEAD`], up to which the rows count; above it the bytes do.
+pub const SHARD_ROW_BYTES: u64 = 64;
+/// Bytes that an engine keeps with a row beside its name: stamp, lengths, flags.
+pub const SHARD_ROW_OVERHEAD: u64 = 24;
 /// Keys that a listing reads from the store at a time.
 pub const LISTING_PAGE_ROWS: usize = 1000;
 /// Longest element of a set and longest name of a field, in bytes.

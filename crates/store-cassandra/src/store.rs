@@ -131,6 +131,7 @@ impl Store for ClusterClient {
             replicated: true,
             syncs: self.syncs,
             tombstones_slow_reads: true,
+            large_partitions_burden: true,
         }
     }
 

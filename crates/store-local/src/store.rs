@@ -369,6 +369,7 @@ impl Store for LocalStore {
             replicated: false,
             syncs,
             tombstones_slow_reads: false,
+            large_partitions_burden: false,
         }
     }
 

@@ -246,6 +246,9 @@ pub struct EngineLimits {
     /// Whether tombstones slow reads down until compaction, and a row limit costs a read. Writers then overwrite their
     /// own rows instead of removing them, and set a row limit only where they expect to reach it.
     pub tombstones_slow_reads: bool,
+    /// Whether a partition lies whole on each of its nodes, so that one of very many rows is a burden. An engine with one tree
+    /// for all partitions has no such bound.
+    pub large_partitions_burden: bool,
 }
 
 impl Range {

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use super::delete::check_conditions;
 use super::reader::read_head;
 use super::writers::{DatatypeKey, DatatypeOutcome, DatatypeWork, DatatypeWriters, WaitingUpdate};
+use crate::kv::key_shards::key_view_changes;
 use crate::{Error, Result};
 
 /// Time in which the engine has said whether a batch is stored. Clients wait as long as they asked for.
@@ -45,6 +46,8 @@ impl DatatypeWriters {
         let needs = self.needs_of(key, &group);
         let begun = async {
             let found = self.read_rows_for_batch(key, needs, &options).await?;
+            // Race: an entry that the batch removes may be in an epoch that opened before these reads [invariant 135].
+            self.catalogue.await_fresh().await?;
             // Race: after the reads, so that the batch is newer than every row that it was decided on [invariant 5].
             Ok((found, self.issuer.issue().await?))
         };
@@ -199,7 +202,10 @@ impl DatatypeWriters {
             vec![Change::Put(Row { name: entry(self.actor()), value, stamp: clock, expires: None })]
         };
         let mut batch = Batch::of(key.partition.clone(), changes);
-        batch.add(key.key_view.clone(), entries);
+        if deleted.is_none() && !head.exists() {
+            self.core.index_growth.note_rows(&key.address.bucket, None, 1);
+        }
+        batch.partitions.extend(key_view_changes(&self.catalogue, &key.address, entries, false));
         let listing = applied.iter().find_map(|(one, _)| one.joined.listing.clone());
         batch.add(key.bucket_view.clone(), listing.into_iter().collect());
         batch

@@ -179,7 +179,6 @@ impl Kv {
     fn datatype_key(&self, address: &Address, plan: &RequestPlan) -> DatatypeKey {
         DatatypeKey {
             partition: Partition::datatype(address, plan.props.copies),
-            key_view: self.key_view(address),
             bucket_view: Partition::buckets(&address.bucket.bucket_type, plan.props.copies),
             precision: plan.props.hll_precision,
             address: address.clone(),

@@ -16,6 +16,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::clock_issuer::ClockIssuer;
 use crate::gateway_core::GatewayCore;
+use crate::types::CatalogueCopy;
 use crate::{Error, Result};
 
 /// Most requests that wait for the next batch of one key.
@@ -29,7 +30,6 @@ const LONE_ACTOR: ActorId = ActorId(u64::MAX);
 pub(crate) struct DatatypeKey {
     pub(crate) partition: Partition,
     pub(crate) address: Address,
-    pub(crate) key_view: Partition,
     pub(crate) bucket_view: Partition,
     /// The precision of a HyperLogLog there.
     pub(crate) precision: u8,
@@ -72,6 +72,7 @@ pub(super) struct WaitingUpdate {
 pub(crate) struct DatatypeWriters {
     pub(super) core: Arc<GatewayCore>,
     pub(super) issuer: Arc<ClockIssuer>,
+    pub(super) catalogue: Arc<CatalogueCopy>,
     /// Keys with a running task, and what waits for it.
     queues: Mutex<HashMap<Partition, Vec<WaitingUpdate>>>,
 }
@@ -94,8 +95,8 @@ impl WaitingUpdate {
 
 impl DatatypeWriters {
     /// The writers of a gateway.
-    pub(crate) fn new(core: Arc<GatewayCore>, issuer: Arc<ClockIssuer>) -> Arc<Self> {
-        Arc::new(Self { core, issuer, queues: Mutex::default() })
+    pub(crate) fn new(core: Arc<GatewayCore>, issuer: Arc<ClockIssuer>, catalogue: Arc<CatalogueCopy>) -> Arc<Self> {
+        Arc::new(Self { core, issuer, catalogue, queues: Mutex::default() })
     }
 
     /// The actor whose rows these writers write. A lone gateway keeps one for good, so that a key has one row for it.
@@ -239,7 +240,6 @@ mod tests {
         let address = Address { bucket, key: "k".into() };
         let key = DatatypeKey {
             partition: Partition::datatype(&address, 1),
-            key_view: gateway.kv.key_view(&address),
             bucket_view: Partition::buckets(&address.bucket.bucket_type, 1),
             address,
             precision: 14,

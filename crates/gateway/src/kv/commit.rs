@@ -5,13 +5,14 @@ use std::collections::HashSet;
 
 use bytes::Bytes;
 use larder_model::Timestamp;
-use larder_model::address::{Address, BucketAddress};
+use larder_model::address::BucketAddress;
 use larder_model::causality::{Conditions, ConflictPolicy, KeyWrite, SupersededRow};
 use larder_model::content::BlobId;
 use larder_model::rows::{Batch, BucketRow, Change, PartitionChanges, Row};
 use larder_store::{ConsistencyLevel, Partition};
 use parking_lot::RwLock;
 
+use super::key_shards::key_view_changes;
 use super::put::WriteTarget;
 use super::request_plan::ReplicaPlan;
 use crate::blobs::lease::ReferenceLease;
@@ -26,7 +27,7 @@ const GUARDED_TRIES_MAX: usize = 16;
 const KNOWN_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Bytes of a remembered bucket beside its names.
 const KNOWN_OVERHEAD_BYTES: usize = 128;
-/// Every gateway writes the same row at this stamp, below every clock: a row that adds shards to the bucket always wins.
+/// Every gateway writes the same row at this stamp, below every clock.
 const ROW_STAMP: Timestamp = Timestamp(1);
 
 /// Names and stamps of rows.
@@ -60,7 +61,7 @@ impl KnownBuckets {
         if self.known.read().buckets.contains(bucket) {
             return None;
         }
-        let value = BucketRow::default().encode();
+        let value = BucketRow.encode();
         Some(Change::Put(Row { name: bucket.bucket.clone(), value, stamp: ROW_STAMP, expires: None }))
     }
 
@@ -179,10 +180,12 @@ impl Kv {
         // Race: an entry has its row's slot and clock, so a newer delete that missed the row leaves it [invariant 29].
         let mut in_view = write.key_view_changes(&address.key);
         in_view.extend(entry_removals);
-        if !in_view.is_empty() {
-            let fresh = self.slots.are_names_fresh(write.policy);
-            batch.partitions.push(PartitionChanges { fresh, ..PartitionChanges::new(self.key_view(address), in_view) });
-        }
+        // Race: a row that this write removes may be in an epoch that opened since its plan; so the epochs are taken here, after
+        // all that it knows of the key, and from a catalogue that is not stale [invariant 135].
+        self.catalogue.await_fresh().await?;
+        self.core.index_growth.note(&address.bucket, None, write, &in_view);
+        let fresh = self.slots.are_names_fresh(write.policy);
+        batch.partitions.extend(key_view_changes(&self.catalogue, address, in_view, fresh));
         let (before, within) = self.split_index_partitions(address, write);
         if !before.is_empty() {
             self.write_with_downgrade(target.replicas, Batch { partitions: before }).await?;
@@ -242,12 +245,6 @@ impl Kv {
         let written = self.core.ports.store.apply(batch, &call.options).await;
         written.map_err(|error| replicas.to_client_error(call.final_error(error)))?;
         Ok(call.options.level)
-    }
-
-    /// The shard of the `$key` view that holds an object's entries.
-    pub(crate) fn key_view(&self, address: &Address) -> Partition {
-        let (epoch, shard) = BucketRow::default().shard_of(&address.key);
-        Partition::keys(&address.bucket, epoch, shard, self.catalogue.copies(&address.bucket))
     }
 
     /// Whether the write adds a row that counts: one that stays until a later write removes it.

@@ -13,6 +13,7 @@ use larder_store::{CasResult, ConsistencyLevel, Kind, Partition, ReadQuery};
 
 use super::body::{KvBlobPlacement, ReceivedValue};
 use super::delete::nothing_to_delete;
+use super::key_shards::key_view_changes;
 use super::request_plan::{ReplicaPlan, RequestPlan};
 use super::{FetchedObject, KvDelete, KvDeleteOutcome, KvPut};
 use crate::blobs::lease::ReferenceLease;
@@ -144,7 +145,9 @@ impl Kv {
         // Crash: entry after head. A crash in between leaves an entry that listings check and hide [invariant 30].
         self.remove_replaced_terms(address, write, &seen, replicas).await;
         let gone = Change::Remove { name: view_row_name(&address.key, &SHARED_SLOT.row_name()), stamp: clock };
-        self.core.ports.store.apply(Batch::of(self.key_view(address), vec![gone]), &replicas.options).await?;
+        self.catalogue.await_fresh().await?;
+        let partitions = key_view_changes(&self.catalogue, address, vec![gone], false);
+        self.core.ports.store.apply(Batch { partitions }, &replicas.options).await?;
         self.blobs.releases.release_replaced(blobs_of(&seen)).await;
         Ok(KvDeleteOutcome::Done)
     }
@@ -222,6 +225,9 @@ impl Kv {
     ) {
         let replaced = seen.siblings.iter().filter(|sibling| sibling.dot.flags.terms);
         write.superseded_terms = replaced.map(SupersededTerms::of).collect();
+        if self.catalogue.await_fresh().await.is_err() {
+            return;
+        }
         let mut partitions = self.index_partitions(address, &write);
         // The swap is done: its own rows were written before it.
         partitions.iter_mut().for_each(|one| one.changes.retain(|change| matches!(change, Change::Remove { .. })));
@@ -235,7 +241,10 @@ impl Kv {
     }
 
     async fn write_listing_entry(&self, address: &Address, write: &KeyWrite, replicas: ReplicaPlan) -> Result<()> {
-        let mut batch = Batch::of(self.key_view(address), write.key_view_changes(&address.key));
+        self.catalogue.await_fresh().await?;
+        let entries = write.key_view_changes(&address.key);
+        self.core.index_growth.note(&address.bucket, None, write, &entries);
+        let mut batch = Batch { partitions: key_view_changes(&self.catalogue, address, entries, false) };
         batch.partitions.extend(self.index_partitions(address, write));
         let listed = self.known_buckets.bucket_row_change(&address.bucket);
         batch.add(

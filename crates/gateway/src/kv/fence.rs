@@ -22,6 +22,7 @@ use larder_model::limits::DELETED_HEAD_MICROS;
 use larder_model::rows::{Batch, Change, ObjectRow, Row, view_row_name};
 use larder_store::{CallOptions, CasResult, ConsistencyLevel, Kind, Partition, ReadQuery, Table};
 
+use super::key_shards::key_view_changes;
 use super::put::WriteTarget;
 use crate::blobs::sweep::{BlobReferences, OwnedBlob, SweepPhase};
 use crate::gateway_core::internal_options;
@@ -173,7 +174,9 @@ impl Kv {
         let Some(row) = &write.row else { return Ok(()) };
         let mut batch = Batch::of(partition.clone(), vec![Change::Remove { name: row.name.clone(), stamp: row.stamp }]);
         let entry = view_row_name(&address.key, &row.name);
-        batch.add(self.key_view(address), vec![Change::Remove { name: entry, stamp: row.stamp }]);
+        let entry = vec![Change::Remove { name: entry, stamp: row.stamp }];
+        self.catalogue.await_fresh().await?;
+        batch.partitions.extend(key_view_changes(&self.catalogue, address, entry, false));
         batch.partitions.extend(self.undone_index_partitions(address, write));
         Ok(self.core.ports.store.apply(batch, options).await?)
     }

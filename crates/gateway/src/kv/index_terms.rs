@@ -2,11 +2,12 @@
 
 use larder_model::causality::{ConflictPolicy, KeyWrite};
 use larder_model::index::{SupersededTerms, index_changes};
-use larder_model::rows::{BucketRow, Change, ObjectRow, PartitionChanges, Row};
+use larder_model::rows::{BucketEpochs, Change, EpochShard, ObjectRow, PartitionChanges, Row};
 use larder_store::{ConsistencyLevel, Partition};
 
 use larder_model::address::Address;
 
+use super::key_shards::key_shards;
 use super::put::WriteTarget;
 use crate::kv::Kv;
 use crate::{Error, Result};
@@ -35,12 +36,18 @@ impl Kv {
 
     /// The changes to the indexes of a bucket, one of each shard that a write touches.
     pub(super) fn index_partitions(&self, address: &Address, write: &KeyWrite) -> Vec<PartitionChanges> {
+        let changes = index_changes(write, &address.key);
+        if changes.is_empty() {
+            return Vec::new();
+        }
         let fresh = self.slots.are_names_fresh(write.policy);
-        let changes = index_changes(write, &address.key).into_iter();
-        let partition = |field: &[u8]| index_shard(address, field, self.catalogue.copies(&address.bucket));
-        changes
-            .map(|(field, changes)| PartitionChanges { fresh, ..PartitionChanges::new(partition(&field), changes) })
-            .collect()
+        let (copies, epochs) = (self.catalogue.copies(&address.bucket), self.catalogue.epochs(&address.bucket));
+        let of_field = |(field, changes): (bytes::Bytes, Vec<Change>)| {
+            self.core.index_growth.note(&address.bucket, Some(&field), write, &changes);
+            let shard = |epoch, shard| Partition::index(&address.bucket, &field, epoch, shard, copies);
+            key_shards(epochs, &address.key, changes, fresh, shard)
+        };
+        changes.into_iter().flat_map(of_field).collect()
     }
 
     /// The same as two batches: one before the object, one with it. Where a batch with removals is limited, the additions go
@@ -80,10 +87,10 @@ impl Kv {
     }
 }
 
-/// The shard of the index of `field` that has the rows of this object.
-pub(crate) fn index_shard(address: &Address, field: &[u8], copies: u8) -> Partition {
-    let (epoch, shard) = BucketRow::default().shard_of(&address.key);
-    Partition::index(&address.bucket, field, epoch, shard, copies)
+/// The shards of the index of `field` that have, or may have, the rows of this object, the oldest epoch first.
+pub(crate) fn index_shards(epochs: BucketEpochs, address: &Address, field: &[u8], copies: u8) -> Vec<Partition> {
+    let shard = |one: EpochShard| Partition::index(&address.bucket, field, one.epoch, one.shard, copies);
+    epochs.shards_of(&address.key).map(shard).collect()
 }
 
 /// Whether a write removes this row: without slots it clears all that are older.

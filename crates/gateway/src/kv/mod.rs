@@ -8,6 +8,7 @@ mod fence;
 mod get;
 mod hooked;
 pub(crate) mod index_terms;
+pub(crate) mod key_shards;
 mod lone;
 mod put;
 pub(crate) mod request_plan;
@@ -58,7 +59,7 @@ impl Kv {
         hooks: Arc<CommitHooks>,
     ) -> Self {
         let slots = SlotAllocator::for_engine(&core.ports.store.limits(), core.config.siblings_max);
-        let datatype_writers = DatatypeWriters::new(Arc::clone(&core), Arc::clone(&issuer));
+        let datatype_writers = DatatypeWriters::new(Arc::clone(&core), Arc::clone(&issuer), Arc::clone(&catalogue));
         let known_buckets = KnownBuckets::default();
         Self { core, issuer, catalogue, blobs, known_buckets, slots, datatype_writers, hooks }
     }

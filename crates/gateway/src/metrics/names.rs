@@ -104,6 +104,7 @@ table! {
         BlobRemoved = "larder_blob_removed_total", "Large bodies removed as their object went.";
         BlobSwept = "larder_blob_swept_total", "Large bodies without an owner, removed by the sweeper.";
         CatalogueRefreshed = "larder_catalogue_refreshed_total", "Newer catalogues of types and properties taken over.";
+        EpochOpened = "larder_epochs_opened_total", "Epochs with more shards opened for the indexes of large buckets.";
         HeartbeatMissed = "larder_heartbeat_missed_total", "Heartbeats of this member that could not be written.";
         ClockSkew = "larder_clock_skew_total", "Times seen from elsewhere that were too far ahead of the own clock.";
         S3DamagedRead = "larder_s3_damaged_reads_total", "Reads of S3 objects that met damaged or missing bytes.";

@@ -1,4 +1,4 @@
-//! One state of the catalogue: types, own properties of buckets, S3 buckets. Pure: a change makes another state.
+//! One state of the catalogue: types, own properties and epochs of buckets, S3 buckets. Pure: a change makes another state.
 
 use larder_model::Timestamp;
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use larder_model::address::BucketAddress;
 use larder_model::objects::{Bucket, BucketState};
 use larder_model::props::value::Value as PropValue;
 use larder_model::props::{EffectiveProps, Hook, Overrides, TypeRecord, TypeState};
-use larder_model::rows::{CatalogueKey, CatalogueRow, Row};
+use larder_model::rows::{BucketEpochs, CatalogueKey, CatalogueRow, Row};
 use serde_json::Value;
 
 use super::shared_map::SharedMap;
@@ -31,6 +31,8 @@ pub(crate) struct Catalogue {
     number: Timestamp,
     types: SharedMap<Bytes, CatalogueType>,
     buckets: SharedMap<BucketAddress, BucketOverrides>,
+    /// Of buckets with more than one.
+    epochs: SharedMap<BucketAddress, BucketEpochs>,
     s3_buckets: SharedMap<String, S3Bucket>,
     /// S3 buckets that are being deleted, each with the number of the change that closed it.
     s3_closing: BTreeMap<String, Timestamp>,
@@ -71,6 +73,7 @@ impl Catalogue {
             number: Timestamp::ZERO,
             types: SharedMap::default(),
             buckets: SharedMap::default(),
+            epochs: SharedMap::default(),
             s3_buckets: SharedMap::default(),
             s3_closing: BTreeMap::new(),
             s3_owned: SharedMap::default(),
@@ -128,6 +131,16 @@ impl Catalogue {
         self.buckets.get(bucket).map_or_else(|| Arc::new(Overrides::EMPTY), |own| Arc::clone(&own.overrides))
     }
 
+    /// The epochs of a bucket.
+    pub(crate) fn epochs(&self, bucket: &BucketAddress) -> BucketEpochs {
+        self.epochs.get(bucket).copied().unwrap_or_default()
+    }
+
+    /// The buckets with more than one epoch, by name.
+    pub(crate) fn split_buckets(&self) -> impl Iterator<Item = (&BucketAddress, &BucketEpochs)> {
+        self.epochs.iter()
+    }
+
     /// An S3 bucket in any state.
     pub(crate) fn s3_bucket(&self, name: &str) -> Option<&Arc<Bucket>> {
         self.s3_buckets.get(name).map(|found| &found.bucket)
@@ -157,7 +170,7 @@ impl Catalogue {
     /// rules of many buckets is expensive.
     pub(super) fn of(rows: Vec<Row>, before: &Self) -> Result<Self> {
         let mut catalogue = Self::empty();
-        let (mut types, mut buckets, mut s3_buckets) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut types, mut buckets, mut epochs, mut s3_buckets) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for row in rows {
             if row.name.is_empty() {
                 catalogue.number = row.stamp;
@@ -181,9 +194,11 @@ impl Catalogue {
                     let found = found.map_or_else(|| S3Bucket::of(&name, &json_of(row.value)?, number), Ok)?;
                     s3_buckets.push((name, found));
                 }
+                CatalogueKey::Epochs(bucket) => epochs.push((bucket, epochs_of(&json_of(row.value)?)?)),
             }
         }
         catalogue.types = types.into_iter().collect();
+        catalogue.epochs = epochs.into_iter().collect();
         catalogue.buckets =
             buckets.into_iter().map(|(bucket, own)| (bucket.clone(), own.within(&catalogue.types, &bucket))).collect();
         catalogue.add_s3_buckets(s3_buckets);
@@ -212,6 +227,9 @@ impl Catalogue {
                 let name = s3_name(name.clone())?;
                 let bucket = json.map(|json| S3Bucket::of(&name, json, number)).transpose()?;
                 after.set_s3_bucket(name, bucket);
+            }
+            CatalogueKey::Epochs(bucket) => {
+                after.epochs.set(bucket.clone(), json.map(epochs_of).transpose()?);
             }
         }
         Ok(after)
@@ -304,6 +322,10 @@ fn s3_name(name: Bytes) -> Result<String> {
 
 fn json_of(value: Bytes) -> Result<Value> {
     CatalogueRow::decode(value).map(|CatalogueRow(json)| json).map_err(|error| damaged(&error))
+}
+
+fn epochs_of(json: &Value) -> Result<BucketEpochs> {
+    BucketEpochs::from_json(json).map_err(|error| damaged(&error))
 }
 
 fn damaged(error: &dyn std::fmt::Display) -> Error {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use larder_model::address::BucketAddress;
-use larder_model::rows::{CatalogueRow, Change, Row};
+use larder_model::rows::{BucketEpochs, CatalogueRow, Change, Row};
 use larder_store::leases::HolderCounts;
 use larder_store::{
     CallOptions, CasResult, ConsistencyLevel, Durability, Partition, RateLimitedLog, ReadQuery, RowPage, micros_of,
@@ -109,6 +109,23 @@ impl CatalogueCopy {
     /// Number of copies of a bucket's data. It never changes, so any catalogue that knows the type will do.
     pub(crate) fn copies(&self, bucket: &BucketAddress) -> u8 {
         self.copies_of_type(&bucket.bucket_type)
+    }
+
+    /// The epochs of a bucket. Await [`Self::await_fresh`] before, and after everything that a write relies on.
+    pub(crate) fn epochs(&self, bucket: &BucketAddress) -> BucketEpochs {
+        self.current.load().epochs(bucket)
+    }
+
+    /// Returns once the copy was checked within the last five seconds. A lone gateway changes the catalogue itself.
+    ///
+    /// # Errors
+    /// As [`Self::fresh`].
+    pub(crate) async fn await_fresh(&self) -> Result<()> {
+        if self.core.config.single_process || self.is_fresh(self.core.monotonic()) {
+            return Ok(());
+        }
+        // Boxed: it is rare, and the future of every write would carry the room for it.
+        Box::pin(self.fresh()).await.map(drop)
     }
 
     /// Number of copies of a type's data.

@@ -1,4 +1,4 @@
-//! The catalogue: bucket types, bucket properties and S3 buckets, of which every gateway holds a copy.
+//! The catalogue: bucket types, bucket properties, epochs of buckets and S3 buckets, of which every gateway holds a copy.
 //!
 //! ```text
 //! gateway A, which makes a change         store                              gateway B

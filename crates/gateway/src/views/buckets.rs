@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use larder_model::address::BucketAddress;
 use larder_model::limits::LISTING_PAGE_ROWS;
-use larder_model::rows::{BucketRow, Row};
+use larder_model::rows::{BucketEpochs, BucketRow, Row};
 use larder_store::{CallOptions, Partition, ReadQuery, Stopped};
 
 use super::Listing;
@@ -48,20 +48,38 @@ impl Kv {
         self.core.admit_and_measure(super::listing_op(KvOp::ListBuckets, after.as_ref()), work).await
     }
 
+    /// The buckets whose indexes have more than one epoch, by name.
+    ///
+    /// # Errors
+    /// [`Error::NotReady`] when the catalogue cannot be checked.
+    pub async fn split_buckets(&self) -> Result<Vec<(BucketAddress, BucketEpochs)>> {
+        let catalogue = self.catalogue.fresh().await?;
+        Ok(catalogue.split_buckets().map(|(bucket, epochs)| (bucket.clone(), *epochs)).collect())
+    }
+
     async fn has_key(&self, bucket_type: &Bytes, row: &Row, options: &CallOptions) -> Result<bool> {
-        let epochs = BucketRow::decode(row.value.clone()).map_err(|error| Error::Damaged(error.to_string()))?;
+        BucketRow::decode(row.value.clone()).map_err(|error| Error::Damaged(error.to_string()))?;
         let bucket = BucketAddress { bucket_type: bucket_type.clone(), bucket: row.name.clone() };
         let props = self.catalogue.current().effective(&bucket);
         if let Some(checked) = props.and_then(|props| ExistenceCheck::of(&props)) {
             return self.has_object(&bucket, checked, options).await;
         }
-        for (epoch, shard) in epochs.shards() {
-            let partition = Partition::keys(&bucket, epoch, shard, self.catalogue.copies(&bucket));
-            if !self.core.ports.store.read(&partition, &ReadQuery::all(1), options).await?.rows.is_empty() {
-                return Ok(true);
+        let mut looked_at = 0;
+        loop {
+            self.catalogue.await_fresh().await?;
+            let epochs = self.catalogue.epochs(&bucket);
+            // The oldest first, and the new ones once more: a key that is written again meanwhile is in a newer one.
+            for place in epochs.shards().filter(|place| usize::from(place.epoch) >= looked_at) {
+                let partition = Partition::keys(&bucket, place.epoch, place.shard, self.catalogue.copies(&bucket));
+                if !self.core.ports.store.read(&partition, &ReadQuery::all(1), options).await?.rows.is_empty() {
+                    return Ok(true);
+                }
             }
+            if epochs.counts().len() == looked_at {
+                return Ok(false);
+            }
+            looked_at = epochs.counts().len();
         }
-        Ok(false)
     }
 
     async fn has_object(&self, bucket: &BucketAddress, checked: ExistenceCheck, options: &CallOptions) -> Result<bool> {

@@ -1,28 +1,23 @@
-//! Queries of secondary indexes, and of keys as an index: an [`IndexReader`] merges the shards of one index page by page.
+//! Queries of secondary indexes, and of keys as an index: an [`IndexReader`] merges the shards of one index page by page
+//! ([`super::shard_merge`]), filters the hits, and compares them with their objects where that is needed.
 //!
-//! ```text
-//! shard 0  a·k3  c·k1 …  ┐
-//! shard 1  a·k2  b·k7 …  ├─> a·k2  a·k3  b·k7  c·k1      one entry of each (term, key), however many siblings have the term
-//! …                      ┘
-//! ```
 //! A reader holds a page of each shard and nothing between its pages but that, so a slow client costs no more.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use larder_model::address::Address;
 use larder_model::causality::{ConflictPolicy, KeyVersions};
-use larder_model::codec::{DecodeError, name_after};
+use larder_model::codec::DecodeError;
 use larder_model::index::{IndexHit, IndexPosition, IndexQuery, indexed_terms};
 use larder_model::limits::INDEX_PAGE_ROWS;
 use larder_model::props::EffectiveProps;
-use larder_model::rows::BucketRow;
-use larder_store::{CallOptions, ConsistencyLevel, Partition, Range, ReadOrder, ReadQuery, Stopped};
+use larder_store::{CallOptions, ConsistencyLevel, Partition};
 use tokio::time::Instant;
 
+use super::shard_merge::ShardMerge;
 use crate::gateway_core::{GatewayCore, internal_options};
 use crate::kv::Kv;
 use crate::kv::request_plan::conflict_policy;
@@ -49,7 +44,7 @@ pub struct IndexReader {
 }
 
 struct BegunQuery {
-    shards: Vec<IndexShard>,
+    merge: ShardMerge,
     check: Option<HitCheck>,
     /// Hits that passed the filter beyond the last page.
     ready: VecDeque<IndexHit>,
@@ -64,16 +59,6 @@ pub struct IndexPage {
     pub hits: Vec<IndexHit>,
     /// Whether no page follows.
     pub is_last: bool,
-}
-
-/// Position of a query in one shard: the hits of its last page, and where the next page begins.
-struct IndexShard {
-    partition: Partition,
-    hits: VecDeque<IndexHit>,
-    /// The last hit that was read: the next row may belong to another sibling with the same term.
-    last: Option<IndexHit>,
-    next: Option<Bytes>,
-    to: Option<Bytes>,
 }
 
 /// Marks a query that compares each hit with its object: index rows of the bucket may outlive their objects, or it has a filter.
@@ -108,12 +93,8 @@ impl IndexReader {
     /// Bytes of memory that it and its next page hold: rows of the usual length, or longer ones once they are read.
     #[must_use]
     pub fn memory(&self) -> u64 {
-        const ROW_BYTES: usize = 256;
-        let usual = BucketRow::default().shards().count() * INDEX_PAGE_ROWS * ROW_BYTES;
-        let shards = self.begun.iter().flat_map(|begun| &begun.shards);
-        let held: usize =
-            shards.flat_map(|shard| &shard.hits).map(|hit| ROW_BYTES + hit.term.0.len() + hit.key.len()).sum();
-        usual.max(held) as u64
+        let held = self.begun.as_ref().map_or(0, |begun| begun.merge.bytes());
+        held.max(ShardMerge::usual_bytes(INDEX_PAGE_ROWS)) as u64
     }
 
     /// The next page of at most `limit` hits.
@@ -148,8 +129,10 @@ impl IndexReader {
         let limit = if self.query.filter.is_empty() { limit } else { limit.max(CHECKS_AT_ONCE) };
         let mut hits = Vec::with_capacity(limit.min(INDEX_PAGE_ROWS));
         let (mut scanned, mut matched) = (0, 0);
+        // A filter may drop the rows of many small pages, each of which would be a read.
+        let page = if self.query.regex.is_some() { INDEX_PAGE_ROWS } else { limit.clamp(1, INDEX_PAGE_ROWS) };
         while hits.len() < limit && scanned < SCANNED_ROWS_MAX {
-            let Some(hit) = self.next_hit(&mut begun.shards, limit, options).await? else {
+            let Some(hit) = begun.merge.next(page, options).await? else {
                 begun.is_read = true;
                 break;
             };
@@ -188,65 +171,13 @@ impl IndexReader {
         let bucket = &self.query.bucket;
         let catalogue = self.catalogue.for_type(&bucket.bucket_type).await?;
         let props = catalogue.effective(bucket).ok_or_else(|| Error::UnknownType(bucket.bucket_type.clone()))?;
-        let (first, to) = self.query.scope.row_names();
-        // A continuation is the client's: it never begins before the range.
-        let first =
-            self.after.as_ref().map(|after| self.query.row_name_after(after)).max(Some(first)).unwrap_or_default();
-        let shard = |(epoch, shard)| {
-            let partition = match self.query.scope.field() {
-                Some(field) => Partition::index(bucket, field, epoch, shard, props.copies),
-                None => Partition::keys(bucket, epoch, shard, props.copies),
-            };
-            // An empty range begins at its end, or beyond it.
-            let next = Some(first.clone()).filter(|first| to.as_ref().is_none_or(|to| first < to));
-            IndexShard { partition, hits: VecDeque::new(), last: None, next, to: to.clone() }
-        };
-        let shards = BucketRow::default().shards().map(shard).collect();
-        let (ready, is_read) = (VecDeque::new(), false);
+        let (core, copy, query) = (Arc::clone(&self.core), Arc::clone(&self.catalogue), Arc::clone(&self.query));
         Ok(BegunQuery {
-            shards,
-            ready,
-            is_read,
+            merge: ShardMerge::new(core, copy, query, self.after.as_ref()),
+            ready: VecDeque::new(),
+            is_read: false,
             check: HitCheck::of(&self.query, &props, self.core.ports.store.limits().replicated),
         })
-    }
-
-    /// The first hit of all shards.
-    async fn next_hit(
-        &self,
-        shards: &mut [IndexShard],
-        limit: usize,
-        options: &CallOptions,
-    ) -> Result<Option<IndexHit>> {
-        for shard in shards.iter_mut().filter(|shard| shard.hits.is_empty()) {
-            self.read_shard(shard, limit, options).await?;
-        }
-        let first = shards.iter_mut().filter(|shard| !shard.hits.is_empty()).min_by(|a, b| a.hits[0].cmp(&b.hits[0]));
-        Ok(first.and_then(|shard| shard.hits.pop_front()))
-    }
-
-    /// Reads pages until the shard has a hit or ends.
-    async fn read_shard(&self, shard: &mut IndexShard, limit: usize, options: &CallOptions) -> Result<()> {
-        while shard.hits.is_empty() {
-            let Some(from) = shard.next.take() else { return Ok(()) };
-            let range = Range { from: Some(from), to: shard.to.clone() };
-            // A filter may drop the rows of many small pages, each of which would be a read.
-            let limit = if self.query.regex.is_some() { INDEX_PAGE_ROWS } else { limit.clamp(1, INDEX_PAGE_ROWS) };
-            let query = ReadQuery { range, limit, order: ReadOrder::Forward };
-            let page = self.core.ports.store.read(&shard.partition, &query, options).await?;
-            for row in &page.rows {
-                let (hit, _) = self.query.hit(&row.name).map_err(damaged)?;
-                // Siblings with one term have a row each, and the key is one hit.
-                if shard.last.as_ref() != Some(&hit) {
-                    shard.hits.push_back(hit.clone());
-                    shard.last = Some(hit);
-                }
-            }
-            if page.stopped == Stopped::Limit {
-                shard.next = page.rows.last().map(|row| name_after(&row.name));
-            }
-        }
-        Ok(())
     }
 
     /// The hits whose objects have the term, and pass the filter.

@@ -8,12 +8,12 @@
 
 use larder_model::address::Address;
 use larder_model::index::{IndexRowName, StoredTerm, indexed_terms};
-use larder_model::rows::{Batch, Change, ObjectRow, Row};
+use larder_model::rows::{Batch, Change, EpochShard, ObjectRow, Row};
 use larder_store::{CallOptions, ConsistencyLevel, Partition, ReadQuery, Stopped, Table};
 
 use crate::gateway_core::{PAGE_ROWS, internal_options};
 use crate::kv::Kv;
-use crate::kv::index_terms::index_shard;
+use crate::kv::index_terms::index_shards;
 use crate::kv::slots::is_settled;
 use crate::{Error, Result};
 
@@ -96,10 +96,8 @@ impl<P: FnMut(&IndexCheck) + Send> CheckRun<'_, P> {
             let content = ObjectRow::decode(row.value.clone()).map_err(damaged)?.content;
             for (field, term) in indexed_terms(&content.terms) {
                 self.counts.terms += 1;
-                let shard = index_shard(&address, field, partition.copies);
                 let name = IndexRowName { term, key: address.key.clone(), object_row: row.name.clone() }.encode();
-                let found = self.kv.row_named(&shard, &name, &quorum()).await?;
-                if found.is_some_and(|found| found.stamp >= row.stamp) {
+                if self.is_indexed(&address, field, &name, &row).await? {
                     continue;
                 }
                 // Race: an overwrite in between removed both. One that comes after this look removes a row that is not yet there;
@@ -110,10 +108,34 @@ impl<P: FnMut(&IndexCheck) + Send> CheckRun<'_, P> {
                 }
                 self.counts.missing += 1;
                 let added = Row { name, value: bytes::Bytes::new(), stamp: row.stamp, expires: row.expires };
-                self.repair(shard, Change::Put(added)).await?;
+                let epochs = self.kv.catalogue.epochs(&address.bucket);
+                for place in epochs.shards_of(&address.key).filter(|place| epochs.is_written(place.epoch)) {
+                    let EpochShard { epoch, shard, .. } = place;
+                    let shard = Partition::index(&address.bucket, field, epoch, shard, partition.copies);
+                    self.repair(shard, Change::Put(added.clone())).await?;
+                }
             }
         }
         Ok(())
+    }
+
+    /// Whether some epoch has the index row of a term.
+    async fn is_indexed(
+        &self,
+        address: &Address,
+        field: &bytes::Bytes,
+        name: &bytes::Bytes,
+        row: &Row,
+    ) -> Result<bool> {
+        self.kv.catalogue.await_fresh().await?;
+        let epochs = self.kv.catalogue.epochs(&address.bucket);
+        // The oldest first: a row that is written again meanwhile is in a newer one.
+        for shard in index_shards(epochs, address, field, self.kv.catalogue.copies(&address.bucket)) {
+            if self.kv.row_named(&shard, name, &quorum()).await?.is_some_and(|found| found.stamp >= row.stamp) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Looks up the object of each row of a shard of an index.

@@ -1,19 +1,22 @@
 //! The `$key` view: one entry per key and slot, written and removed with the object's rows. A listing merges its shards.
 
 use larder_model::Timestamp;
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use larder_model::address::{Address, BucketAddress};
 use larder_model::causality::{ConflictPolicy, KeyVersions, KeyWrite, SHARED_SLOT};
+use larder_model::index::{IndexPosition, IndexQuery, IndexScope};
 use larder_model::limits::LISTING_PAGE_ROWS;
 use larder_model::props::EffectiveProps;
-use larder_model::rows::{BucketRow, Change, Row, key_of_view_row, view_row_name, view_row_prefix};
-use larder_store::{CallOptions, ConsistencyLevel, Partition, Range, ReadQuery, Stopped};
+use larder_model::rows::{Change, Row, view_row_name, view_row_prefix};
+use larder_store::{CallOptions, ConsistencyLevel, Partition, ReadQuery};
 use tokio::time::Instant;
 
 use super::Listing;
+use super::shard_merge::ShardMerge;
 use crate::gateway_core::internal_options;
 use crate::kv::Kv;
 use crate::metrics::KvOp;
@@ -38,13 +41,6 @@ impl ExistenceCheck {
         let checked = props.consistent || props.last_write_wins || props.write_once;
         checked.then_some(Self { consistent: props.consistent })
     }
-}
-
-/// Position of a listing in one shard: the distinct keys of its last page, and where the next page begins.
-struct ShardCursor {
-    partition: Partition,
-    keys: VecDeque<Bytes>,
-    next: Option<Bytes>,
 }
 
 impl Kv {
@@ -77,51 +73,23 @@ impl Kv {
         after: Option<Bytes>,
         options: &CallOptions,
     ) -> Result<Listing> {
-        let epochs = BucketRow::default();
-        let start = after.map(|after| first_name_after(&after));
-        let copies = self.catalogue.copies(bucket);
-        let mut shards = Vec::new();
-        for (epoch, shard) in epochs.shards() {
-            let partition = Partition::keys(bucket, epoch, shard, copies);
-            let mut shard =
-                ShardCursor { partition, keys: VecDeque::new(), next: Some(start.clone().unwrap_or_default()) };
-            self.read_next_keys(&mut shard, options).await?;
-            shards.push(shard);
-        }
+        let mut merge = self.merge_keys(bucket, after);
         let mut names: Vec<Bytes> = Vec::with_capacity(LISTING_PAGE_ROWS);
         while names.len() < LISTING_PAGE_ROWS {
-            let first = shards.iter_mut().filter(|shard| !shard.keys.is_empty()).min_by_key(|one| one.keys[0].clone());
-            let Some(shard) = first else {
+            let Some(hit) = merge.next(LISTING_PAGE_ROWS, options).await? else {
                 return Ok(Listing { names, next: None });
             };
-            if let Some(key) = shard.keys.pop_front() {
-                names.push(key);
-            }
-            self.read_next_keys(shard, options).await?;
+            names.push(hit.key);
         }
         let next = names.last().cloned();
         Ok(Listing { names, next })
     }
 
-    /// Reads pages until the shard has a key or ends.
-    async fn read_next_keys(&self, shard: &mut ShardCursor, options: &CallOptions) -> Result<()> {
-        while shard.keys.is_empty() {
-            let Some(from) = shard.next.take() else { return Ok(()) };
-            let range = Range { from: Some(from), to: None };
-            let query = ReadQuery { range, limit: LISTING_PAGE_ROWS, order: larder_store::ReadOrder::Forward };
-            let page = self.core.ports.store.read(&shard.partition, &query, options).await?;
-            for row in &page.rows {
-                let key = key_of_view_row(&row.name).map_err(|error| damaged(&error))?;
-                if shard.keys.back() != Some(&key) {
-                    shard.keys.push_back(key);
-                }
-            }
-            if page.stopped == Stopped::Limit {
-                // The next page begins after the key, so entries of its other slots are not read.
-                shard.next = shard.keys.back().map(|key| first_name_after(key));
-            }
-        }
-        Ok(())
+    /// The keys of a bucket from the shards of its `$key` view.
+    pub(super) fn merge_keys(&self, bucket: &BucketAddress, after: Option<Bytes>) -> ShardMerge {
+        let after = after.map(|key| IndexPosition { key, ..IndexPosition::default() });
+        let query = IndexQuery::of(bucket.clone(), IndexScope::AllKeys);
+        ShardMerge::new(Arc::clone(&self.core), Arc::clone(&self.catalogue), Arc::new(query), after.as_ref())
     }
 
     /// Filters `names` for keys with a live value.
@@ -207,10 +175,19 @@ impl Kv {
 
     async fn entries(&self, address: &Address, options: &CallOptions) -> Result<Vec<Row>> {
         let query = ReadQuery::prefix(view_row_prefix(&address.key), ROWS_OF_KEY_MAX);
-        let mut rows = self.core.ports.store.read(&self.key_view(address), &query, options).await?.rows;
-        // An entry of a legacy counter ends in an actor alone: it goes with the counter.
-        rows.retain(|row| row.name.len() != view_row_prefix(&address.key).len() + DATATYPE_ENTRY_BYTES);
-        Ok(rows)
+        let mut entries = BTreeMap::<Bytes, Row>::new();
+        self.catalogue.await_fresh().await?;
+        for shard in self.key_view_shards(address) {
+            for row in self.core.ports.store.read(&shard, &query, options).await?.rows {
+                // An entry that was written again may be in two epochs: a removal at its last stamp takes both.
+                let is_newer = entries.get(&row.name).is_none_or(|known| known.stamp < row.stamp);
+                // An entry of a legacy counter ends in an actor alone: it goes with the counter.
+                if is_newer && row.name.len() != view_row_prefix(&address.key).len() + DATATYPE_ENTRY_BYTES {
+                    entries.insert(row.name.clone(), row);
+                }
+            }
+        }
+        Ok(entries.into_values().collect())
     }
 
     /// Options of a listing's reads.
@@ -229,14 +206,4 @@ fn removed_name(change: Change) -> Option<Bytes> {
 
 fn damaged(error: &dyn std::fmt::Display) -> Error {
     Error::Damaged(error.to_string())
-}
-
-/// The first row name after all rows of `key`.
-fn first_name_after(key: &[u8]) -> Bytes {
-    let mut name = view_row_prefix(key).to_vec();
-    // The prefix ends in 00 01: all rows of the key sort before 00 02.
-    if let Some(last) = name.last_mut() {
-        *last += 1;
-    }
-    name.into()
 }

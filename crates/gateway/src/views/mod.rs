@@ -4,6 +4,7 @@ mod buckets;
 mod index;
 mod index_check;
 mod keys;
+mod shard_merge;
 
 pub use index::{IndexPage, IndexReader};
 pub use index_check::IndexCheck;

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use larder_model::ActorId;
 use larder_model::causality::Slot;
 use larder_model::keyspace::Partition;
-use larder_model::rows::{Batch, BucketRow, Change, ObjectRow, Row, view_row_name};
+use larder_model::rows::{Batch, BucketEpochs, Change, EpochShard, ObjectRow, Row, view_row_name};
 use larder_store::{CallOptions, ConsistencyLevel, Durability, ReadQuery, Store, Table};
 use larder_testkit::faulty::StoreFaults;
 use tokio::time::Instant;
@@ -62,7 +62,7 @@ fn object() -> Partition {
 
 fn entries() -> Partition {
     let address = address("sib", "k");
-    let (epoch, shard) = BucketRow::default().shard_of(&address.key);
+    let EpochShard { epoch, shard, .. } = BucketEpochs::ONE.newest_shard_of(&address.key);
     Partition::keys(&address.bucket, epoch, shard, Partition::DEFAULT_COPIES)
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use larder_gateway::body::{GetBody, PutBody};
 use larder_gateway::kv::{FetchedObject, KvDelete, KvDeleteOutcome, KvGet, KvPut, Quorums};
-use larder_gateway::{Config, Error, Gateway, GatewayPorts};
+use larder_gateway::{Config, Error, Gateway, GatewayPorts, IndexSplitting};
 use larder_model::address::{Address, BucketAddress};
 use larder_model::causality::Conditions;
 use larder_model::content::KvContent;
@@ -82,6 +82,8 @@ pub(crate) struct SimWorld {
     actors: u64,
     /// Whether the only gateway knows that it is alone.
     lone: bool,
+    /// When indexes are split.
+    splitting: IndexSplitting,
 }
 
 /// A key as a client reads it.
@@ -92,6 +94,11 @@ pub(crate) struct ShownObject {
     pub(crate) deleted: bool,
 }
 
+/// Indexes are split above so many rows of a shard, as fast as gateways show the stages.
+pub(crate) fn split_above(rows: u64) -> IndexSplitting {
+    IndexSplitting { shard_rows: Some(rows), stage: Duration::from_millis(1), pause: Duration::from_millis(1) }
+}
+
 /// Runs one schedule under virtual time.
 pub(crate) fn run<T>(work: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(work)
@@ -100,17 +107,22 @@ pub(crate) fn run<T>(work: impl Future<Output = T>) -> T {
 impl SimWorld {
     /// `count` gateways over an empty store.
     pub(crate) async fn new(seed: u64, count: usize) -> Self {
-        Self::build(seed, count, None, false).await
+        Self::build(seed, count, None, false, IndexSplitting::default()).await
     }
 
     /// `count` gateways over an empty store where tombstones slow reads, so that they reuse slots.
     pub(crate) async fn keeping_tombstones(seed: u64, count: usize) -> Self {
-        Self::build(seed, count, Some(Arc::default()), false).await
+        Self::build(seed, count, Some(Arc::default()), false, IndexSplitting::default()).await
     }
 
     /// One gateway that has the store for itself.
     pub(crate) async fn alone(seed: u64) -> Self {
-        Self::build(seed, 1, None, true).await
+        Self::build(seed, 1, None, true, IndexSplitting::default()).await
+    }
+
+    /// `count` gateways over an empty store that split indexes above so many rows of a shard.
+    pub(crate) async fn splitting(seed: u64, count: usize, rows: u64) -> Self {
+        Self::build(seed, count, None, false, split_above(rows)).await
     }
 
     /// This world with batches of data types whose fates the schedule sets. Its gateways start again.
@@ -123,11 +135,18 @@ impl SimWorld {
         (self, fates)
     }
 
-    async fn build(seed: u64, count: usize, traffic: Option<Arc<Mutex<StoreTraffic>>>, lone: bool) -> Self {
+    async fn build(
+        seed: u64,
+        count: usize,
+        traffic: Option<Arc<Mutex<StoreTraffic>>>,
+        lone: bool,
+        splitting: IndexSplitting,
+    ) -> Self {
         let start = Instant::now();
         let store = Arc::new(MemoryStore::new(SimClock::new(start)));
         let history = StoreHistory::new(Duration::from_secs(1));
-        let mut world = Self { nodes: Vec::new(), store, traffic, fates: None, history, start, seed, actors: 0, lone };
+        let nodes = Vec::new();
+        let mut world = Self { nodes, store, traffic, fates: None, history, start, seed, actors: 0, lone, splitting };
         for at in 0..count {
             let actor = world.new_actor();
             let node = world.node(at, actor, 0).await;
@@ -137,7 +156,8 @@ impl SimWorld {
     }
 
     fn config(&self, at: usize) -> Config {
-        Config { node: format!("g{at}"), single_process: self.lone, ..Config::default() }
+        let (single_process, index_splitting) = (self.lone, self.splitting);
+        Config { node: format!("g{at}"), single_process, index_splitting, ..Config::default() }
     }
 
     fn new_actor(&mut self) -> u64 {
@@ -176,6 +196,12 @@ impl SimWorld {
         self.nodes[at].gateway.abandon();
         let actor = self.new_actor();
         self.nodes[at] = self.node(at, actor, skew).await;
+    }
+
+    /// Restarts a gateway that splits indexes above so many rows of a shard.
+    pub(crate) async fn split_above(&mut self, at: usize, rows: u64) {
+        self.splitting = split_above(rows);
+        self.restart(at, 0).await;
     }
 
     /// Makes a gateway forget its slots of all keys, as eviction does key by key: it starts again as the same actor.

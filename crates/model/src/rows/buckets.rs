@@ -1,4 +1,4 @@
-//! Rows of the `$bucket` index: one per bucket that has or had keys, with the shard counts of its `$key` index.
+//! Rows of the `$bucket` index: one per bucket that has or had keys.
 
 use bytes::Bytes;
 
@@ -6,27 +6,18 @@ use crate::codec::{DecodeError, FieldDecoder, FieldEncoder};
 use crate::limits::KEY_VIEW_SHARDS;
 
 const VERSION: u8 = 1;
-const EPOCHS_MAX: usize = 16;
 
-/// The value of a row of the `$bucket` index.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BucketRow {
-    /// Shard count of the `$key` index in each epoch. Readers merge all epochs, writers use the last.
-    pub epochs: Vec<u8>,
-}
-
-impl Default for BucketRow {
-    fn default() -> Self {
-        Self { epochs: vec![KEY_VIEW_SHARDS] }
-    }
-}
+/// The value of a row of the `$bucket` index: the shards of the bucket's first epoch. The catalogue has those that opened since
+/// ([`super::BucketEpochs`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BucketRow;
 
 impl BucketRow {
     /// The stored form.
     #[must_use]
-    pub fn encode(&self) -> Bytes {
-        let mut out = FieldEncoder::versioned(VERSION, 2 + self.epochs.len());
-        out.bytes(&self.epochs);
+    pub fn encode(self) -> Bytes {
+        let mut out = FieldEncoder::versioned(VERSION, 3);
+        out.bytes(&[KEY_VIEW_SHARDS]);
         out.finish()
     }
 
@@ -36,25 +27,9 @@ impl BucketRow {
     /// [`DecodeError`] as for every row.
     pub fn decode(value: Bytes) -> Result<Self, DecodeError> {
         let mut rest = FieldDecoder::versioned(value, VERSION)?;
-        let epochs = rest.bytes()?;
+        let shards = rest.bytes()?;
         rest.finish()?;
-        if epochs.is_empty() || epochs.len() > EPOCHS_MAX || epochs.contains(&0) {
-            return Err(DecodeError::Invalid("epochs"));
-        }
-        Ok(Self { epochs: epochs.into() })
-    }
-
-    /// The epoch and shard for new index rows of `key`.
-    #[must_use]
-    pub fn shard_of(&self, key: &[u8]) -> (u8, u8) {
-        let epoch = self.epochs.len() - 1;
-        let shards = u64::from(self.epochs[epoch]);
-        (epoch as u8, (crate::hash::id64(&[key]) % shards) as u8)
-    }
-
-    /// Every (epoch, shard) that a reader has to merge.
-    pub fn shards(&self) -> impl Iterator<Item = (u8, u8)> + '_ {
-        self.epochs.iter().enumerate().flat_map(|(epoch, &shards)| (0..shards).map(move |shard| (epoch as u8, shard)))
+        if shards[..] == [KEY_VIEW_SHARDS] { Ok(Self) } else { Err(DecodeError::Invalid("shards")) }
     }
 }
 
@@ -65,18 +40,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn random_bytes_decode_or_fail_without_panic(bytes: Vec<u8>, key: Vec<u8>) {
-            if let Ok(row) = BucketRow::decode(bytes.into()) {
-                prop_assert!(row.shards().any(|shard| shard == row.shard_of(&key)));
-            }
+        fn random_bytes_decode_or_fail_without_panic(bytes: Vec<u8>) {
+            let _ = BucketRow::decode(bytes.into());
         }
     }
 
     #[test]
     fn the_golden_bucket_row_still_decodes() {
         let golden = Bytes::from_static(b"\x01\x01\x04");
-        assert_eq!(BucketRow::default().encode(), golden);
-        assert_eq!(BucketRow::decode(golden), Ok(BucketRow::default()));
-        assert_eq!(BucketRow::default().shards().count(), 4);
+        assert_eq!(BucketRow.encode(), golden);
+        assert_eq!(BucketRow::decode(golden), Ok(BucketRow));
     }
 }

@@ -1,4 +1,4 @@
-//! Rows of the catalogue: bucket types, properties set on buckets, and S3 buckets. The values are JSON after a version byte:
+//! Rows of the catalogue: bucket types, properties set on buckets, epochs of buckets, and S3 buckets. The values are JSON after a version byte:
 //! they are few and read whole, and an operator who restores a store can read them.
 
 use bytes::Bytes;
@@ -10,6 +10,7 @@ const VERSION: u8 = 1;
 const TYPE: u8 = 1;
 const BUCKET: u8 = 2;
 const S3_BUCKET: u8 = 3;
+const EPOCHS: u8 = 4;
 
 /// Name of a row of the catalogue. The head has the empty name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,6 +21,8 @@ pub enum CatalogueKey {
     Bucket(BucketAddress),
     /// The S3 bucket of this name.
     S3Bucket(Bytes),
+    /// The epochs of this bucket, where it has more than one.
+    Epochs(BucketAddress),
 }
 
 impl CatalogueKey {
@@ -32,8 +35,8 @@ impl CatalogueKey {
                 name.push(TYPE);
                 put_ordered(&mut name, bucket_type);
             }
-            Self::Bucket(address) => {
-                name.push(BUCKET);
+            Self::Bucket(address) | Self::Epochs(address) => {
+                name.push(if matches!(self, Self::Bucket(_)) { BUCKET } else { EPOCHS });
                 put_ordered(&mut name, &address.bucket_type);
                 put_ordered(&mut name, &address.bucket);
             }
@@ -55,12 +58,13 @@ impl CatalogueKey {
         match kind {
             TYPE if rest.is_empty() => Ok(Self::Type(first.into())),
             S3_BUCKET if rest.is_empty() => Ok(Self::S3Bucket(first.into())),
-            BUCKET => {
+            BUCKET | EPOCHS => {
                 let (bucket, rest) = take_ordered(rest)?;
                 if !rest.is_empty() {
                     return Err(DecodeError::Trailing);
                 }
-                Ok(Self::Bucket(BucketAddress { bucket_type: first.into(), bucket: bucket.into() }))
+                let address = BucketAddress { bucket_type: first.into(), bucket: bucket.into() };
+                Ok(if kind == BUCKET { Self::Bucket(address) } else { Self::Epochs(address) })
             }
             _ => Err(DecodeError::Invalid("catalogue row")),
         }
@@ -102,8 +106,10 @@ mod tests {
             prop_assert_eq!(CatalogueKey::decode(&key.encode()), Ok(key));
             let key = CatalogueKey::S3Bucket(bucket.clone().into());
             prop_assert_eq!(CatalogueKey::decode(&key.encode()), Ok(key));
-            let key = CatalogueKey::Bucket(BucketAddress { bucket_type: bucket_type.into(), bucket: bucket.into() });
-            prop_assert_eq!(CatalogueKey::decode(&key.encode()), Ok(key));
+            let address = BucketAddress { bucket_type: bucket_type.into(), bucket: bucket.into() };
+            for key in [CatalogueKey::Bucket(address.clone()), CatalogueKey::Epochs(address)] {
+                prop_assert_eq!(CatalogueKey::decode(&key.encode()), Ok(key));
+            }
         }
 
         #[test]

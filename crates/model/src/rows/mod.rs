@@ -5,6 +5,7 @@
 
 mod buckets;
 mod catalogue;
+mod epochs;
 mod mark;
 mod member;
 mod notice;
@@ -12,6 +13,7 @@ mod object;
 
 pub use buckets::BucketRow;
 pub use catalogue::{CatalogueKey, CatalogueRow};
+pub use epochs::{BucketEpochs, EpochShard, EpochStage};
 pub use mark::MarkRow;
 pub use member::MemberRow;
 pub use notice::{NoticeEvent, NoticeRow};

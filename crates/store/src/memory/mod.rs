@@ -211,6 +211,7 @@ impl Store for MemoryStore {
             replicated: false,
             syncs: false,
             tombstones_slow_reads: false,
+            large_partitions_burden: false,
         }
     }
 

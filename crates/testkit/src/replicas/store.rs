@@ -123,6 +123,7 @@ impl Store for Replicas {
             replicated: true,
             syncs,
             tombstones_slow_reads: true,
+            large_partitions_burden: true,
         }
     }
 

@@ -1,6 +1,6 @@
 //! Data types through several gateways: a schedule for each rule, and schedules drawn from seeds.
 
-mod client;
+pub(crate) mod client;
 mod conditions;
 mod growth;
 mod laws;

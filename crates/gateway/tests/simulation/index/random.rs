@@ -19,21 +19,28 @@ fn random_schedules_leave_indexes_that_show_the_terms_of_the_objects() {
     while begin < end {
         let seeds = begin..end.min(begin + TOGETHER);
         run(async {
-            let mut world = SimWorld::new(begin, 2).await;
+            // One of twenty worlds splits indexes in the midst of the schedules.
+            let splits = begin / TOGETHER % 20 == 0;
+            let mut world = match splits {
+                true => SimWorld::splitting(begin, 2, 1).await,
+                false => SimWorld::new(begin, 2).await,
+            };
             for (name, props) in TYPES {
                 world.add_type(name, props).await;
             }
             for seed in seeds.clone() {
-                if let Err(wrong) = schedule(&mut world, seed).await {
+                if let Err(wrong) = schedule(&mut world, seed, splits).await {
                     panic!("seed {seed}: {wrong}");
                 }
             }
+            let split = world.nodes[0].gateway.kv.split_buckets().await.unwrap();
+            assert_eq!(split.len() > 10, splits && seeds.end - begin == TOGETHER, "{} buckets split", split.len());
         });
         begin = seeds.end;
     }
 }
 
-async fn schedule(world: &mut SimWorld, seed: u64) -> Result<(), String> {
+async fn schedule(world: &mut SimWorld, seed: u64, splits: bool) -> Result<(), String> {
     let mut walk = IndexWalk::new(seed, &format!("b{seed}"));
     let is_faulty = walk.dice.below(2) == 0;
     world.set_faults(StoreFaults {
@@ -56,6 +63,9 @@ async fn schedule(world: &mut SimWorld, seed: u64) -> Result<(), String> {
             _ => {
                 let at = walk.dice.below(2);
                 walk.step(&world.nodes[at].gateway).await;
+                if splits {
+                    world.advance(walk.dice.below(500) as u64).await;
+                }
             }
         }
     }

@@ -72,7 +72,9 @@ fn the_terms_of_one_object_are_replaced_in_one_batch() {
 fn random_schedules_over_replicas_leave_indexes_that_show_the_terms_of_the_objects() {
     for begin in (0..SCHEDULES).step_by(TOGETHER) {
         run(async {
-            let ring = SimRing::new(begin, ClusterSetup::default(), &[0, 0]).await;
+            // Every other cluster splits indexes in the midst of the schedules.
+            let rows = begin / TOGETHER as u64 % 2;
+            let ring = SimRing::splitting(begin, ClusterSetup::default(), &[0, 0], rows).await;
             for (name, props) in TYPES {
                 ring.add_type(name, props).await;
             }
@@ -81,12 +83,17 @@ fn random_schedules_over_replicas_leave_indexes_that_show_the_terms_of_the_objec
                 for _ in 0..STEPS {
                     let at = walk.dice.below(2);
                     walk.step(&ring.members[at].gateway).await;
+                    if rows > 0 {
+                        ring.advance(walk.dice.below(500) as u64).await;
+                    }
                 }
                 // A repair of the cluster brings late copies.
                 ring.advance(1_000).await;
                 let wrong = walk.check(&ring.members[0].gateway).await;
                 assert_eq!(wrong, Ok(()), "seed {seed}");
             }
+            let split = ring.members[1].gateway.kv.split_buckets().await.unwrap();
+            assert_eq!(split.is_empty(), rows == 0);
         });
     }
 }

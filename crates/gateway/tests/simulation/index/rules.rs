@@ -8,7 +8,7 @@ use larder_model::causality::Conditions;
 use larder_model::content::{KvContent, Term};
 use larder_model::index::IndexQuery;
 use larder_model::limits::INDEX_BYTES_MAX;
-use larder_model::rows::{Batch, BucketRow, Change};
+use larder_model::rows::{Batch, BucketEpochs, Change, EpochShard};
 use larder_store::{CallOptions, ConsistencyLevel, Durability, Partition, ReadQuery, Store};
 use larder_testkit::faulty::StoreFaults;
 
@@ -65,7 +65,7 @@ fn of_two_puts_that_replace_one_version_only_the_shown_one_is_found() {
 }
 
 fn index_shard(kind: &'static str, key: &str) -> Partition {
-    let (epoch, shard) = BucketRow::default().shard_of(key.as_bytes());
+    let EpochShard { epoch, shard, .. } = BucketEpochs::ONE.newest_shard_of(key.as_bytes());
     Partition::index(&bucket(kind), b"t_bin", epoch, shard, Partition::DEFAULT_COPIES)
 }
 

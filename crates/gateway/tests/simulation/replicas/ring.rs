@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use larder_gateway::body::PutBody;
 use larder_gateway::kv::{KvDeleteOutcome, KvPut, Quorums};
-use larder_gateway::{Config, Error, Gateway, GatewayPorts};
+use larder_gateway::{Config, Error, Gateway, GatewayPorts, IndexSplitting};
 use larder_model::causality::Conditions;
 use larder_model::content::KvContent;
 use larder_model::props::Quorum;
@@ -15,7 +15,7 @@ use larder_store::memory::MemoryStore;
 use larder_testkit::replicas::{ClusterSetup, Replicas};
 use tokio::time::Instant;
 
-use crate::world::{ShownObject, SimClock, address, bucket, delete_of, get_of, padded, shown};
+use crate::world::{ShownObject, SimClock, address, bucket, delete_of, get_of, padded, shown, split_above};
 
 /// One gateway.
 pub(crate) struct RingGateway {
@@ -31,6 +31,7 @@ pub(crate) struct SimRing {
     blobs: Arc<MemoryStore>,
     start: Instant,
     actors: u64,
+    splitting: IndexSplitting,
 }
 
 /// Replica counts of a write.
@@ -45,10 +46,16 @@ pub(crate) enum WriteStrictness {
 impl SimRing {
     /// A gateway for each of `sides` over an empty cluster.
     pub(crate) async fn new(seed: u64, setup: ClusterSetup, sides: &[usize]) -> Self {
+        Self::splitting(seed, setup, sides, 0).await
+    }
+
+    /// The same, with indexes that are split above so many rows of a shard; 0: never.
+    pub(crate) async fn splitting(seed: u64, setup: ClusterSetup, sides: &[usize], rows: u64) -> Self {
         let start = Instant::now();
         let replicas = Replicas::new(SimClock::new(start), setup, seed);
         let blobs = Arc::new(MemoryStore::new(SimClock::new(start)));
-        let mut ring = Self { members: Vec::new(), replicas, blobs, start, actors: 0 };
+        let splitting = split_above(rows);
+        let mut ring = Self { members: Vec::new(), replicas, blobs, start, actors: 0, splitting };
         for side in sides {
             let gate = ring.gate(ring.members.len(), *side, 0, false).await;
             ring.members.push(gate.expect("a gateway starts over a healthy cluster"));
@@ -71,7 +78,8 @@ impl SimRing {
             audit: None,
             webhooks: None,
         };
-        let config = Config { node: format!("g{at}"), single_process, ..Config::default() };
+        let index_splitting = self.splitting;
+        let config = Config { node: format!("g{at}"), single_process, index_splitting, ..Config::default() };
         Ok(RingGateway { gateway: Gateway::start(ports, config).await?, clock, side })
     }
 
