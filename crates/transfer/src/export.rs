@@ -11,7 +11,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
 
-use crate::catalogue::TypeCatalogue;
+use crate::catalogue::{TypeCatalogue, bucket_split_since};
 use crate::cursor::ScanCursor;
 use crate::folder::{ExportContents, ExportFolder, ExportManifest, TypeCopies};
 use crate::progress::{Phase, TransferProgress};
@@ -84,10 +84,21 @@ pub async fn export(
         let writer = run_blocking(move || SegmentWriter::create(of, number, &id)).await?;
         write_segment(&mut scan, writer, options.segment_bytes, &|scan| report(progress_of(scan, &counted))).await?;
     }
+    refuse_new_epochs(stores, &folder, manifest.begun).await?;
     let complete = ExportContents { types: types(scan.copies()), totals: scan.totals().clone(), segments: Vec::new() };
     let totals = complete.totals.clone();
     run_blocking(move || end(&folder, manifest, complete, (number, id))).await?;
     Ok(Exported { id: String::from_utf8_lossy(&id).into_owned(), totals, resumed, segments: number })
+}
+
+/// Refuses an export during which the indexes of a bucket were split: its catalogue may lack the epoch of rows that follow, and no
+/// query of the target would read them.
+async fn refuse_new_epochs(stores: &StorePair, folder: &ExportFolder, begun: Timestamp) -> Result<()> {
+    let Some(bucket) = bucket_split_since(stores, begun).await? else { return Ok(()) };
+    let (of, name, dir) = (bucket.bucket_type.escape_ascii(), bucket.bucket.escape_ascii(), folder.dir.display());
+    Err(Error::Refused(format!(
+        "the indexes of bucket {of}/{name} were split during the export: remove {dir} and export anew, while no client writes"
+    )))
 }
 
 /// The manifest of a new export, or of the interrupted one in the folder.
