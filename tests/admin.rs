@@ -105,6 +105,7 @@ fn indexes_are_checked_and_repaired() {
     let sound = "2 keys with 2 terms, 2 index rows: 0 terms without an index row, 0 index rows without their term\n";
     node.admin().check(&["index", "check"], sound);
     node.admin().check(&["index", "repair"], sound);
+    node.admin().check(&["index", "status"], "Every bucket has one epoch of 4 shards\n");
     usage(&node.admin().run(&["index"]), "Usage: kv-admin index check");
     usage(&node.admin().run(&["index", "check", "b"]), "Usage: kv-admin index check");
 }

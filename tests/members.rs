@@ -9,6 +9,7 @@
     reason = "a test fails by panicking, runs in real time, and prints its measurements"
 )]
 
+use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -172,4 +173,46 @@ fn every_gateway_refuses_a_disabled_key() {
         assert!(denied || answer.status == 200, "{}", answer.text());
         denied
     });
+}
+
+/// Rows of the `$key` shards of a bucket, by shard.
+fn rows_of_shards(cluster: SocketAddr, keyspace: &str) -> Vec<i64> {
+    let mut cql = CqlConnection::connect(cluster, EXPIRED_MAX).unwrap();
+    let found = cql.query(&format!("SELECT p, COUNT(*) FROM {keyspace}.keys GROUP BY p")).unwrap();
+    let count = |row: &Vec<Option<Vec<u8>>>| i64::from_be_bytes(row[1].as_deref().unwrap().try_into().unwrap());
+    found.iter().map(count).collect()
+}
+
+#[test]
+fn a_large_bucket_gets_more_shards_and_every_gateway_shows_all_of_its_keys() {
+    const KEYS: usize = 600;
+    let Some(cluster) = TestEngine::cluster() else { return };
+    let keyspaces = NamedKeyspaces::new(cluster, "split");
+    let gateway = |name: &str| keyspaces.start(Home::new(), &["--node-name", name, "--index-shard-rows", "30"]);
+    let nodes = [gateway("one@h"), gateway("two@h")];
+    let mut clients = [nodes[0].client(), nodes[1].client()];
+    let mut put = |numbers: std::ops::Range<usize>| {
+        for number in numbers {
+            let put = HttpRequest::put(&format!("/buckets/b/keys/{number:04}"), "v");
+            clients[number % 2].send(&put.header("X-Riak-Index-n_int", &number.to_string())).expect(204);
+        }
+    };
+    let status = || nodes[1].admin().output(&["index", "status"]);
+    assert_eq!(status(), "Every bucket has one epoch of 4 shards\n");
+    // As many as four shards hold; the gateways open the next epoch beside the writes that follow.
+    put(0..200);
+    wait("an epoch of 16 shards", EXPIRED_MAX, || status().contains("epochs of 4, 16 shards, the newest is open"));
+    put(200..KEYS);
+    nodes[0].client().delete("/buckets/b/keys/0000").expect(204);
+    for node in &nodes {
+        let found = node.client().get("/buckets/b/index/n_int/0/9999?count=true").expect(200).text();
+        assert_eq!(found.trim(), format!("{{\"count\":{}}}", KEYS - 1));
+        let listed = node.client().get("/buckets/b/keys?keys=true").expect(200).json();
+        assert_eq!(listed["keys"].as_array().unwrap().len(), KEYS - 1);
+    }
+    let checked = nodes[0].admin().output(&["index", "check"]);
+    assert!(checked.contains("0 terms without an index row, 0 index rows without their term"), "{checked}");
+    // In one epoch each of four shards would have 150.
+    let rows = rows_of_shards(cluster, &keyspaces.of(3));
+    assert!(rows.len() > 16 && rows.iter().all(|rows| *rows <= 100), "{rows:?}");
 }

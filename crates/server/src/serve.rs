@@ -11,7 +11,7 @@ use larder_admission::MemoryBudget;
 use larder_api_riak::http::{BrowserRules, HttpSettings};
 use larder_api_s3::S3Settings;
 use larder_gateway::objects::{Objects, ObjectsConfig};
-use larder_gateway::{AuditSink, Config, Gateway, GatewayPorts, Scripts};
+use larder_gateway::{AuditSink, Config, Gateway, GatewayPorts, IndexSplitting, Scripts};
 use larder_http_edge::{ConnectionLimit, ConnectionSettings, TrustedProxies};
 use larder_store::{Clock, SystemClock};
 use tokio::net::TcpListener;
@@ -186,6 +186,7 @@ fn gateway_config(settings: &ServerSettings, name: &str, address: Option<SocketA
         durable: settings.durability == DurabilitySetting::Disk,
         object_bytes_max: settings.object_bytes_max,
         siblings_max: settings.siblings_max,
+        index_splitting: IndexSplitting { shard_rows: settings.index_shard_rows, ..IndexSplitting::default() },
         delete_mode: settings.delete_mode,
         webhook_hosts: settings.webhook_hosts.clone(),
         timeout: settings.request_timeout,

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use larder_gateway::views::IndexCheck;
-use larder_gateway::{Config, DeleteMode, Gateway, GatewayPorts};
+use larder_gateway::{Config, DeleteMode, Gateway, GatewayPorts, IndexSplitting};
 use larder_model::address::BucketAddress;
 use larder_model::causality::SHARED_SLOT;
 use larder_model::index::{IndexRowName, StoredTerm};
@@ -30,10 +30,12 @@ struct IndexServerRun {
     gateway: Arc<Gateway>,
     store: LocalStore,
     blobs: Arc<MemoryStore>,
+    shard_rows: u64,
 }
 
 impl IndexServerRun {
-    async fn start(dir: &Path, actor: u64, blobs: Option<Arc<MemoryStore>>) -> Self {
+    /// Indexes are split above `shard_rows` rows of a shard; 0: never.
+    async fn start(dir: &Path, actor: u64, blobs: Option<Arc<MemoryStore>>, shard_rows: u64) -> Self {
         let clock = Arc::new(SystemClock::default());
         let options = OpenOptions {
             dir: dir.to_owned(),
@@ -58,18 +60,19 @@ impl IndexServerRun {
             webhooks: None,
         };
         let delete_mode = DeleteMode::After(Duration::from_millis(20));
-        let config = Config { durable: false, delete_mode, ..Config::default() };
+        let index_splitting = IndexSplitting { shard_rows: Some(shard_rows), ..IndexSplitting::default() };
+        let config = Config { durable: false, delete_mode, index_splitting, ..Config::default() };
         let gateway = Gateway::start(ports, config).await.unwrap();
-        Self { gateway, store, blobs }
+        Self { gateway, store, blobs, shard_rows }
     }
 
     async fn restart(self, dir: &Path, actor: u64) -> Self {
-        let Self { gateway, store, blobs } = self;
+        let Self { gateway, store, blobs, shard_rows } = self;
         gateway.abandon();
         store.close().await.unwrap();
         // The last handles release the lock of the directory.
         drop((gateway, store));
-        Self::start(dir, actor, Some(blobs)).await
+        Self::start(dir, actor, Some(blobs), shard_rows).await
     }
 
     async fn add_types(&self) {
@@ -92,7 +95,8 @@ fn schedules() -> u64 {
 #[tokio::test]
 async fn random_schedules_with_restarts_leave_indexes_that_show_the_terms_of_the_objects() {
     let dir = tempfile::tempdir().unwrap();
-    let mut run = IndexServerRun::start(dir.path(), 1, None).await;
+    // Nearly every bucket is split, in the midst of its schedule.
+    let mut run = IndexServerRun::start(dir.path(), 1, None, 1).await;
     run.add_types().await;
     for seed in first()..first() + schedules() {
         let mut walk = IndexWalk::new(seed, &format!("b{seed}"));
@@ -112,6 +116,8 @@ async fn random_schedules_with_restarts_leave_indexes_that_show_the_terms_of_the
     assert_eq!(repaired.missing, 0, "{repaired:?}");
     let checked = run.gateway.kv.check_indexes(false, |_| ()).await.unwrap();
     assert_eq!((checked.missing, checked.left_over), (0, 0), "{checked:?}");
+    let split = run.gateway.kv.split_buckets().await.unwrap();
+    assert!(split.len() as u64 > schedules() / 4, "{} buckets were split", split.len());
     // Failed compare-and-sets leave rows that a repair takes a day later.
     assert!(checked.terms > 100 && checked.terms <= checked.index_rows, "{checked:?}");
 }
@@ -119,7 +125,7 @@ async fn random_schedules_with_restarts_leave_indexes_that_show_the_terms_of_the
 #[tokio::test]
 async fn a_repair_adds_missing_rows_and_removes_those_left_over() {
     let dir = tempfile::tempdir().unwrap();
-    let run = IndexServerRun::start(dir.path(), 1, None).await;
+    let run = IndexServerRun::start(dir.path(), 1, None, 0).await;
     run.add_types().await;
     let mut walk = IndexWalk::new(1, "b");
     for _ in 0..40 {
@@ -155,7 +161,7 @@ async fn a_repair_adds_missing_rows_and_removes_those_left_over() {
 #[tokio::test]
 async fn a_repair_leaves_the_rows_of_a_put_whose_head_is_still_to_come() {
     let dir = tempfile::tempdir().unwrap();
-    let run = IndexServerRun::start(dir.path(), 1, None).await;
+    let run = IndexServerRun::start(dir.path(), 1, None, 0).await;
     run.add_types().await;
     let bucket = BucketAddress::new("strong".into(), "b".into()).unwrap();
     let partition = Partition::index(&bucket, b"t_bin", 0, 0, Partition::DEFAULT_COPIES);

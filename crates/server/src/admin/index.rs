@@ -1,12 +1,16 @@
-//! `index check` and `index repair`: all indexes against all objects.
+//! `index check` and `index repair`: all indexes against all objects. `index status`: the epochs of large buckets.
 
 use larder_admin_frame::AdminAnswer;
 use larder_gateway::views::IndexCheck;
+use larder_model::address::BucketAddress;
+use larder_model::limits::KEY_VIEW_SHARDS;
+use larder_model::rows::BucketEpochs;
 use larder_progress_bar::Progress;
+use serde_json::json;
 use tokio::sync::Semaphore;
 
 use super::command::{CommandCall, CommandResult};
-use super::text::reasons;
+use super::text::{reasons, shown};
 
 /// One check at a time.
 static RUNNING: Semaphore = Semaphore::const_new(1);
@@ -39,4 +43,30 @@ async fn run(call: CommandCall<'_>, repairs: bool) -> CommandResult {
         (_, true) => Ok(AdminAnswer::done(format!("{text}; all repaired"))),
         (_, false) => Err(AdminAnswer::failed(format!("{text}; `kv-admin index repair` repairs them"))),
     }
+}
+
+/// The shards of each epoch of the buckets that have more than one, and the stage of the newest.
+pub(super) async fn status(call: CommandCall<'_>) -> CommandResult {
+    let split = call.gateway().kv.split_buckets().await;
+    let split = split.map_err(|error| AdminAnswer::failed(reasons(&error)))?;
+    if call.json {
+        let row = |(bucket, epochs): &(BucketAddress, BucketEpochs)| {
+            json!({ "type": shown(&bucket.bucket_type), "bucket": shown(&bucket.bucket), "shards": epochs.counts(),
+                "stage": epochs.stage().name() })
+        };
+        return Ok(AdminAnswer::json(&json!({ "buckets": split.iter().map(row).collect::<Vec<_>>() })));
+    }
+    if split.is_empty() {
+        return Ok(AdminAnswer::done(format!("Every bucket has one epoch of {KEY_VIEW_SHARDS} shards")));
+    }
+    let line = |(bucket, epochs): &(BucketAddress, BucketEpochs)| {
+        let counts: Vec<String> = epochs.counts().iter().map(u8::to_string).collect();
+        let (name, stage) = (shown(&bucket.bucket), epochs.stage().name());
+        format!(
+            "{}/{name}: epochs of {} shards, the newest is {stage}\n",
+            shown(&bucket.bucket_type),
+            counts.join(", ")
+        )
+    };
+    Ok(AdminAnswer::done(split.iter().map(line).collect::<String>()))
 }

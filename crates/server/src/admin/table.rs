@@ -129,6 +129,7 @@ pub(super) static COMMANDS: &[AdminCommand] = &[
         reports_progress: true,
         ..command!("index repair", (0, 0), false, "The same, and repair what differs", index::repair)
     },
+    command!("index status", (0, 0), true, "The buckets whose indexes have more shards", index::status),
     command!("test", (0, 0), false, "Write, read and delete an object and data types", self_test::test),
     command!("ping", (0, 0), false, "Whether the server answers", services::ping),
     command!("version", (0, 0), false, "The version", services::version),
@@ -168,7 +169,7 @@ pub(super) fn find<'a>(words: &'a [&'a str]) -> CommandLookup<'a> {
         "bucket-type" => AdminAnswer::failed(help::bucket_type(COMMANDS)),
         "s3" => AdminAnswer::failed(help::s3_user(COMMANDS)),
         "cluster" => cluster::refuse_membership_change(words),
-        "index" => AdminAnswer::usage("index check | index repair"),
+        "index" => AdminAnswer::usage("index check | index repair | index status"),
         "--help" | "-h" => AdminAnswer::done(help_text()),
         "--version" => AdminAnswer::done(env!("CARGO_PKG_VERSION")),
         _ => unsupported::refuse(&verb, words),

@@ -114,6 +114,8 @@ pub struct ServerSettings {
     pub cache_bytes: u64,
     pub object_bytes_max: u64,
     pub siblings_max: usize,
+    /// `None`: as the engine needs it.
+    pub index_shard_rows: Option<u64>,
     pub delete_mode: DeleteMode,
     pub request_timeout: Duration,
     pub connections_max: usize,
@@ -191,6 +193,10 @@ impl ServerSettings {
             cache_bytes: raw.value(&table::CACHE_SIZE, parse::size)?,
             object_bytes_max: raw.value(&table::OBJECT_SIZE_MAX, parse::size)?,
             siblings_max: count(raw, &table::SIBLINGS_MAX)?,
+            index_shard_rows: match raw.is_given(&table::INDEX_SHARD_ROWS) {
+                true => Some(count(raw, &table::INDEX_SHARD_ROWS)? as u64),
+                false => None,
+            },
             delete_mode: raw.value(&table::DELETE_MODE, parse::delete_mode)?,
             request_timeout: raw.value(&table::REQUEST_TIMEOUT, parse::time)?,
             connections_max: count(raw, &table::CONNECTIONS_MAX)?,
