@@ -62,5 +62,5 @@ pub use members::{Member, Members};
 pub use outbox::HOST_DELIVERIES_MAX;
 pub use ports::{EngineNode, EngineSample, EngineStatus, GatewayPorts};
 pub use readiness::NotReadyReason;
-pub use scripts::{ScriptCall, ScriptError, ScriptFunction, Scripts};
+pub use scripts::{ScriptArguments, ScriptCall, ScriptError, ScriptFunction, Scripts};
 pub use webhooks::Webhooks;

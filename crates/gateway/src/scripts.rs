@@ -21,9 +21,34 @@ pub struct ScriptCall {
     /// The function.
     pub function: ScriptFunction,
     /// Its arguments.
-    pub arguments: Vec<Value>,
+    pub arguments: ScriptArguments,
     /// How long the call may wait for a worker. From then on the engine's own limit counts: no deadline of a client kills one.
     pub deadline: Instant,
+}
+
+/// The arguments of a call, as the text of a JSON array: the engine parses it, and this process makes no tree of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScriptArguments(Vec<u8>);
+
+impl ScriptArguments {
+    /// These arguments.
+    #[must_use]
+    pub fn of(arguments: &[Value]) -> Self {
+        // Values in memory are written to memory, which does not fail.
+        Self(serde_json::to_vec(arguments).unwrap_or_default())
+    }
+
+    /// Arguments that are the text of a JSON array already.
+    #[must_use]
+    pub fn of_json(text: Vec<u8>) -> Self {
+        Self(text)
+    }
+
+    /// The text of the array.
+    #[must_use]
+    pub fn json(&self) -> &[u8] {
+        &self.0
+    }
 }
 
 /// Runs scripts.

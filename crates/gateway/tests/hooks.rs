@@ -87,7 +87,8 @@ impl Scripts for FewScripts {
             "slow" => tokio::time::sleep(Duration::from_secs(2)).await,
             _ => tokio::task::yield_now().await,
         }
-        Ok(call.arguments[0].clone())
+        let mut arguments: Vec<Value> = serde_json::from_slice(call.arguments.json()).unwrap();
+        Ok(arguments.swap_remove(0))
     }
 
     async fn call_in_background(&self, _: ScriptCall) -> std::result::Result<Value, ScriptError> {

@@ -163,7 +163,8 @@ impl Scripts for FewFunctions {
     async fn call(&self, call: ScriptCall) -> Result<Value, ScriptError> {
         self.calls.fetch_add(1, Ordering::Relaxed);
         let ScriptFunction::Source(source) = call.function else { panic!("{:?}", call.function) };
-        let first = call.arguments[0].as_array().unwrap();
+        let arguments: Vec<Value> = serde_json::from_slice(call.arguments.json()).unwrap();
+        let first = arguments[0].as_array().unwrap();
         if source.contains("(KEYS\n)") || source.contains("Mod.keys.apply(Mod, arguments)") {
             let of = |one: &Value| json!([one[0]["key"]]);
             return Ok(first.iter().map(of).collect());

@@ -6,12 +6,18 @@
 //!           "X-Riak-Meta": {NAME: VALUE}, "X-Riak-Last-Modified"
 //! ```
 
+use std::borrow::Cow;
+use std::collections::HashMap;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::{Map, Value, json};
+use bytes::Bytes;
+use serde::ser::{Error as _, SerializeMap as _};
+use serde::{Serialize, Serializer};
 
 use crate::Timestamp;
 use crate::address::Address;
+use crate::causality::Vtag;
 use crate::content::{KvContent, Link, Term};
 
 /// The greatest integer that JavaScript holds exactly.
@@ -20,97 +26,189 @@ const EXACT_MAX: u64 = (1 << 53) - 1;
 /// The form for the bytes that JSON or JavaScript cannot hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ObjectJson {
-    /// For an object that comes back: text that is not UTF-8 is an error, and integers that JavaScript would round are text.
+    /// For an object that comes back from a hook: text that is not UTF-8 is an error, and integers that JavaScript would round
+    /// are text.
     Exact,
-    /// For one that is only read: text that is not UTF-8 has replacement characters.
+    /// For one that a job only reads: text that is not UTF-8 has replacement characters.
     Shown,
 }
 
+/// An object as JSON. Serialization writes its text, or makes its tree where a reader needs one.
+///
+/// Its only error is the part that is not UTF-8, in the form [`ObjectJson::Exact`].
+#[derive(Debug)]
+pub struct ObjectDocument<'a> {
+    /// The form of its texts.
+    pub form: ObjectJson,
+    /// Its address.
+    pub address: &'a Address,
+    /// The context of its key.
+    pub context: &'a [u8],
+    /// Its values.
+    pub values: Vec<ValueDocument<'a>>,
+}
+
+/// A value of an [`ObjectDocument`].
+#[derive(Debug)]
+pub struct ValueDocument<'a> {
+    /// Its entity tag, if it has one.
+    pub vtag: Option<Vtag>,
+    /// Its metadata.
+    pub content: &'a KvContent,
+    /// Its last modification.
+    pub modified: Timestamp,
+    /// Whether it is the end of the object: it then has no metadata but this.
+    pub is_delete: bool,
+    /// The bytes of the value.
+    pub data: &'a [u8],
+}
+
+/// A part of an object with the form of its texts.
+struct InForm<'a, T: ?Sized>(ObjectJson, &'a T);
+
+/// Bytes as text; the name of their part is for the error.
+struct PartText<'a>(ObjectJson, &'static str, &'a [u8]);
+
 impl ObjectJson {
-    /// Text; `part` names it in the error.
-    ///
-    /// # Errors
-    /// `part` is not UTF-8.
-    pub fn text(self, part: &str, bytes: &[u8]) -> Result<String, String> {
+    fn text<'a>(self, part: &str, bytes: &'a [u8]) -> Result<Cow<'a, str>, String> {
         match self {
-            Self::Shown => Ok(String::from_utf8_lossy(bytes).into_owned()),
+            Self::Shown => Ok(String::from_utf8_lossy(bytes)),
             Self::Exact => {
-                std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| format!("the {part} is not UTF-8"))
+                std::str::from_utf8(bytes).map(Cow::Borrowed).map_err(|_| format!("the {part} is not UTF-8"))
             }
         }
     }
 
-    /// The object with its address and context, and these `values`.
-    ///
-    /// # Errors
-    /// The part that is not UTF-8.
-    pub fn object(self, address: &Address, context: &[u8], values: Vec<Value>) -> Result<Value, String> {
-        let bucket = &address.bucket;
-        let mut object = Map::new();
-        if !bucket.is_default_type() {
-            object.insert("bucket_type".into(), self.text("bucket type", &bucket.bucket_type)?.into());
-        }
-        object.insert("bucket".into(), self.text("bucket", &bucket.bucket)?.into());
-        object.insert("key".into(), self.text("key", &address.key)?.into());
-        object.insert("vclock".into(), STANDARD.encode(context).into());
-        object.insert("values".into(), values.into());
-        Ok(object.into())
-    }
-
-    /// Adds the content type, charset and encoding that the content has.
-    ///
-    /// # Errors
-    /// The part that is not UTF-8.
-    pub fn add_headers(self, content: &KvContent, metadata: &mut Map<String, Value>) -> Result<(), String> {
-        let KvContent { content_type, charset, encoding, .. } = content;
-        for (name, value) in [("content-type", content_type), ("charset", charset), ("content-encoding", encoding)] {
-            if let Some(value) = value {
-                metadata.insert(name.into(), self.text(name, value)?.into());
-            }
-        }
-        Ok(())
-    }
-
-    /// The links, each as `[BUCKET, KEY, TAG]`.
-    ///
-    /// # Errors
-    /// The part that is not UTF-8.
-    pub fn links(self, links: &[Link]) -> Result<Value, String> {
-        let text = |bytes: &[u8]| self.text("link", bytes);
-        links.iter().map(|link| Ok(json!([text(&link.bucket)?, text(&link.key)?, text(&link.tag)?]))).collect()
-    }
-
-    /// The index fields, each with its term or the list of its terms. Integers are numbers, as Riak shows them.
-    ///
-    /// # Errors
-    /// The part that is not UTF-8.
-    pub fn index(self, terms: &[Term]) -> Result<Value, String> {
-        let mut fields = Map::new();
-        for Term { field, value } in terms {
-            let (field, value) = (self.text("index", field)?, self.text("index", value)?);
-            let number = value.parse::<i64>().ok().filter(|number| self.is_held(*number) && field.ends_with("_int"));
-            let term = number.map_or_else(|| value.into(), Value::from);
-            match fields.get_mut(&field) {
-                None => drop(fields.insert(field, term)),
-                Some(Value::Array(terms)) => terms.push(term),
-                Some(first) => *first = json!([first.take(), term]),
-            }
-        }
-        Ok(fields.into())
+    /// A term: integers are numbers, as Riak shows them.
+    fn term<'a>(self, field: &str, value: &'a Bytes) -> Result<TermJson<'a>, String> {
+        let value = self.text("index", value)?;
+        let number = value.parse::<i64>().ok().filter(|number| self.is_held(*number) && field.ends_with("_int"));
+        Ok(number.map_or_else(|| TermJson::Text(value), TermJson::Number))
     }
 
     fn is_held(self, number: i64) -> bool {
         self == Self::Shown || number.unsigned_abs() <= EXACT_MAX
     }
+}
 
-    /// The user's metadata.
-    ///
-    /// # Errors
-    /// The part that is not UTF-8.
-    pub fn user_metadata(self, content: &KvContent) -> Result<Value, String> {
-        let text = |bytes: &[u8]| self.text("metadata", bytes);
-        let meta = content.meta.iter().map(|(name, value)| Ok((text(name)?, text(value)?.into())));
-        meta.collect::<Result<Map<_, _>, String>>().map(Value::Object)
+#[derive(Serialize)]
+#[serde(untagged)]
+enum TermJson<'a> {
+    Number(i64),
+    Text(Cow<'a, str>),
+}
+
+impl Serialize for PartText<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let Self(form, part, bytes) = self;
+        to.serialize_str(&form.text(part, bytes).map_err(S::Error::custom)?)
+    }
+}
+
+impl Serialize for ObjectDocument<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let Self { form, address, context, values } = self;
+        let (bucket, text) = (&address.bucket, |part, bytes| PartText(*form, part, bytes));
+        let mut object = to.serialize_map(None)?;
+        if !bucket.is_default_type() {
+            object.serialize_entry("bucket_type", &text("bucket type", &bucket.bucket_type))?;
+        }
+        object.serialize_entry("bucket", &text("bucket", &bucket.bucket))?;
+        object.serialize_entry("key", &text("key", &address.key))?;
+        object.serialize_entry("vclock", &STANDARD.encode(context))?;
+        object.serialize_entry("values", &InForm(*form, &**values))?;
+        object.end()
+    }
+}
+
+impl Serialize for InForm<'_, [ValueDocument<'_>]> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(self.1.iter().map(|value| InForm(self.0, value)))
+    }
+}
+
+impl Serialize for InForm<'_, ValueDocument<'_>> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut value = to.serialize_map(Some(2))?;
+        value.serialize_entry("metadata", &ValueMetadata(self.0, self.1))?;
+        value.serialize_entry("data", &PartText(self.0, "value", self.1.data))?;
+        value.end()
+    }
+}
+
+/// The metadata of a value.
+struct ValueMetadata<'a>(ObjectJson, &'a ValueDocument<'a>);
+
+impl Serialize for ValueMetadata<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let Self(form, ValueDocument { vtag, content, modified, is_delete, .. }) = *self;
+        let KvContent { content_type, charset, encoding, .. } = content;
+        let mut metadata = to.serialize_map(None)?;
+        if let Some(vtag) = vtag {
+            metadata.serialize_entry("X-Riak-VTag", &**vtag)?;
+        }
+        for (name, value) in [("content-type", content_type), ("charset", charset), ("content-encoding", encoding)] {
+            if let Some(value) = value {
+                metadata.serialize_entry(name, &PartText(form, name, value))?;
+            }
+        }
+        // The order of the members is that of Riak: hooks and jobs differ.
+        if form == ObjectJson::Exact {
+            metadata.serialize_entry("X-Riak-Last-Modified", &http_date(*modified))?;
+        }
+        if *is_delete {
+            metadata.serialize_entry("X-Riak-Deleted", "true")?;
+            return metadata.end();
+        }
+        metadata.serialize_entry("Links", &InForm(form, &*content.links))?;
+        metadata.serialize_entry("index", &InForm(form, &*content.terms))?;
+        if form == ObjectJson::Shown {
+            metadata.serialize_entry("X-Riak-Last-Modified", &http_date(*modified))?;
+        }
+        metadata.serialize_entry("X-Riak-Meta", &InForm(form, &*content.meta))?;
+        metadata.end()
+    }
+}
+
+/// The links, each as `[BUCKET, KEY, TAG]`.
+impl Serialize for InForm<'_, [Link]> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let text = |bytes| PartText(self.0, "link", bytes);
+        to.collect_seq(self.1.iter().map(|link| [text(&link.bucket), text(&link.key), text(&link.tag)]))
+    }
+}
+
+/// The index fields, each with its term or the list of its terms, in the order of their first terms.
+impl Serialize for InForm<'_, [Term]> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let Self(form, terms) = *self;
+        let mut fields: Vec<(Cow<'_, str>, Vec<TermJson<'_>>)> = Vec::new();
+        let mut places = HashMap::new();
+        for Term { field, value } in terms {
+            let field = form.text("index", field).map_err(S::Error::custom)?;
+            let term = form.term(&field, value).map_err(S::Error::custom)?;
+            let place = *places.entry(field.clone()).or_insert_with(|| {
+                fields.push((field, Vec::new()));
+                fields.len() - 1
+            });
+            fields[place].1.push(term);
+        }
+        let mut index = to.serialize_map(Some(fields.len()))?;
+        for (field, terms) in &fields {
+            match terms.as_slice() {
+                [one] => index.serialize_entry(field, one)?,
+                several => index.serialize_entry(field, several)?,
+            }
+        }
+        index.end()
+    }
+}
+
+/// The user's metadata.
+impl Serialize for InForm<'_, [(Bytes, Bytes)]> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let text = |bytes| PartText(self.0, "metadata", bytes);
+        to.collect_map(self.1.iter().map(|(name, value)| (text(name), text(value))))
     }
 }
 
@@ -133,7 +231,7 @@ mod tests {
     fn an_object_that_comes_back_is_exact_and_one_that_is_read_has_a_form_for_all_bytes() {
         let terms = [("n_int", "9007199254740993"), ("n_int", "1"), ("t_bin", "2")];
         let terms = terms.map(|(field, value)| Term { field: field.into(), value: value.into() });
-        let index = |form: ObjectJson| form.index(&terms).unwrap().to_string();
+        let index = |form: ObjectJson| serde_json::to_string(&InForm(form, &terms[..])).unwrap();
         assert_eq!(index(ObjectJson::Exact), r#"{"n_int":["9007199254740993",1],"t_bin":"2"}"#);
         assert_eq!(index(ObjectJson::Shown), r#"{"n_int":[9007199254740993,1],"t_bin":"2"}"#);
         assert_eq!(ObjectJson::Exact.text("value", b"\xff"), Err("the value is not UTF-8".into()));

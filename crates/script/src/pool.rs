@@ -10,11 +10,11 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use larder_gateway::{ScriptCall, ScriptError, ScriptFunction, Scripts};
+use larder_gateway::{ScriptArguments, ScriptCall, ScriptError, ScriptFunction, Scripts};
+use larder_model::Timestamp;
 use larder_model::text::beginning;
 use larder_store::{Clock, RateLimitedLog};
 use parking_lot::{Mutex, RwLock};
-use serde::Serialize;
 use serde_json::Value;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -90,14 +90,6 @@ impl Lane {
     }
 }
 
-/// The payload of a call.
-#[derive(Serialize)]
-struct CallPayload<'a> {
-    function: &'a str,
-    now: u64,
-    arguments: &'a [Value],
-}
-
 impl ScriptPool {
     /// Reads the modules, starts the first worker, and looks at the folder each second from then on.
     ///
@@ -170,28 +162,30 @@ impl Scripts for ScriptPool {
 
 impl PoolInner {
     async fn call(&self, lane: &Lane, call: ScriptCall) -> Result<Value, ScriptError> {
-        let (kind, function) = match &call.function {
+        let ScriptCall { function, arguments, deadline } = call;
+        let (kind, function) = match function {
             ScriptFunction::Named(name) => (FrameKind::CallNamed, name),
             ScriptFunction::Source(source) => (FrameKind::CallSource, source),
         };
-        let now = self.clock.now().0 / 1000;
-        let payload = serde_json::to_vec(&CallPayload { function, now, arguments: &call.arguments });
-        let frame = payload.ok().and_then(|payload| frame::encode(kind, &payload).ok()).ok_or(ScriptError::TooLarge)?;
+        let payload = call_payload(&function, self.clock.now(), &arguments);
+        drop(arguments);
+        let frame = frame::encode(kind, &payload).map_err(|_| ScriptError::TooLarge)?;
+        drop(payload);
         if frame.len() > self.settings.limits.arguments || function.len() > CALL_HEAD_MAX / 8 {
             return Err(ScriptError::TooLarge);
         }
         let units = u32::try_from(frame.len().div_ceil(WAITING_UNIT)).unwrap_or(u32::MAX);
         let waiting = self.waiting_bytes.try_acquire_many(units).map_err(|_| ScriptError::Unavailable)?;
-        let permit = timeout_at(call.deadline, lane.permits.acquire()).await;
+        let permit = timeout_at(deadline, lane.permits.acquire()).await;
         let permit = permit.ok().and_then(Result::ok).ok_or(ScriptError::Unavailable)?;
-        if Instant::now() >= call.deadline {
+        if Instant::now() >= deadline {
             return Err(ScriptError::Unavailable);
         }
         let worker = self.worker(lane).await.ok_or(ScriptError::Unavailable)?;
         let result = self.run(lane, worker, &frame, permit).await;
         drop(waiting);
         match result {
-            Err(ScriptError::NoSuchFunction(_)) => Err(ScriptError::NoSuchFunction(function.clone())),
+            Err(ScriptError::NoSuchFunction(_)) => Err(ScriptError::NoSuchFunction(function)),
             result => result,
         }
     }
@@ -210,7 +204,7 @@ impl PoolInner {
                 }
                 None => (self.start_worker(&modules).await?, true),
             };
-            // Race: after a reload returned, no call runs the code before it: the modules may have changed since.
+            // Race: after a reload returned, no call runs the code before it: the modules may have changed since [invariant 132].
             if is_ready && worker.generation == self.modules.read().generation {
                 return Some(worker);
             }
@@ -332,6 +326,19 @@ async fn watch(inner: Arc<PoolInner>, mut seen: Option<u64>) {
             None => {}
         }
     }
+}
+
+/// The payload of a call; the arguments are JSON already.
+fn call_payload(function: &str, now: Timestamp, arguments: &ScriptArguments) -> Vec<u8> {
+    let arguments = arguments.json();
+    let mut payload = Vec::with_capacity(arguments.len() + function.len() + 64);
+    payload.extend_from_slice(b"{\"function\":");
+    // Written to memory, which does not fail.
+    let _ = serde_json::to_writer(&mut payload, function);
+    payload.extend_from_slice(format!(",\"now\":{},\"arguments\":", now.0 / 1000).as_bytes());
+    payload.extend_from_slice(arguments);
+    payload.push(b'}');
+    payload
 }
 
 fn shown(text: Vec<u8>) -> String {

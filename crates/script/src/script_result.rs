@@ -1,6 +1,7 @@
 //! The result of a script, JSON that the server parses within bounds of memory and time.
 
 use larder_gateway::ScriptError;
+use larder_model::mapreduce::value::values_in;
 use serde_json::Value;
 
 use crate::limits::VALUES_MAX;
@@ -22,33 +23,9 @@ pub(crate) async fn parse_result(json: Vec<u8>) -> Result<Value, ScriptError> {
     tokio::task::spawn_blocking(move || parse(&json)).await.unwrap_or(Err(ScriptError::Crashed))
 }
 
-/// At least the number of values in a JSON text: each takes up to fifty times its text in memory.
-fn values_in(json: &[u8]) -> usize {
-    let (mut count, mut in_text, mut escaped) = (1, false, false);
-    for byte in json {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' => escaped = in_text,
-            b'"' => in_text = !in_text,
-            b',' | b'[' | b'{' | b':' if !in_text => count += 1,
-            _ => {}
-        }
-    }
-    count
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn values_are_counted_outside_of_texts() {
-        for (json, count) in
-            [("1", 1), ("[1,2,3]", 4), (r#"{"a":{"b":[]}}"#, 6), (r#"",[{:\\\",""#, 1), (r#"["\\",1]"#, 3)]
-        {
-            assert_eq!(values_in(json.as_bytes()), count, "{json}");
-        }
-    }
 
     #[tokio::test]
     async fn a_result_of_too_many_values_is_refused_before_it_takes_memory() {

@@ -5,14 +5,11 @@ use bytes::Bytes;
 use larder_model::Timestamp;
 use larder_model::address::Address;
 use larder_model::content::{KvBody, KvContent, Link, Term};
-use larder_model::object_json::{ObjectJson, http_date};
+use larder_model::object_json::{ObjectDocument, ObjectJson, ValueDocument};
 use larder_model::terms;
 use serde_json::{Map, Value, json};
 
 use super::HOOKED_BYTES_MAX;
-
-/// A hook hands the object back.
-const FORM: ObjectJson = ObjectJson::Exact;
 
 /// An object on its way into the store, or a delete.
 #[derive(Debug, Clone)]
@@ -42,23 +39,12 @@ impl HookedObject {
     /// # Errors
     /// The part that is not UTF-8, which JSON cannot hold.
     pub(crate) fn to_json(&self) -> Result<Value, String> {
-        let value = json!({ "metadata": self.metadata()?, "data": FORM.text("value", self.body())? });
-        FORM.object(&self.address, &self.context, vec![value])
-    }
-
-    fn metadata(&self) -> Result<Value, String> {
-        let content = &self.content;
-        let mut metadata = Map::new();
-        FORM.add_headers(content, &mut metadata)?;
-        metadata.insert("X-Riak-Last-Modified".into(), http_date(self.modified).into());
-        if self.is_delete {
-            metadata.insert("X-Riak-Deleted".into(), "true".into());
-            return Ok(metadata.into());
-        }
-        metadata.insert("Links".into(), FORM.links(&content.links)?);
-        metadata.insert("index".into(), FORM.index(&content.terms)?);
-        metadata.insert("X-Riak-Meta".into(), FORM.user_metadata(content)?);
-        Ok(metadata.into())
+        let Self { address, context, content, is_delete, modified } = self;
+        let value =
+            ValueDocument { vtag: None, content, modified: *modified, is_delete: *is_delete, data: self.body() };
+        // A hook hands the object back.
+        let document = ObjectDocument { form: ObjectJson::Exact, address, context, values: vec![value] };
+        serde_json::to_value(document).map_err(|error| error.to_string())
     }
 
     /// Takes over the value that a hook returned. Parts that it left as they were `sent` keep their bytes.

@@ -71,7 +71,7 @@ impl CommitHooks {
     /// Calls a script behind the calls of requests: a worker is left for precommit hooks, however long this one takes.
     async fn call_after(&self, name: &str, object: &HookedObject) -> Result<Value, HookFailure> {
         let deadline = Instant::now() + HOOK_TIMEOUT;
-        let called = self.scripts()?.call_in_background(named(name, vec![object.to_json()?], deadline)).await;
+        let called = self.scripts()?.call_in_background(named(name, &[object.to_json()?], deadline)).await;
         called.map_err(|error| HookFailure::of(&error, deadline))
     }
 

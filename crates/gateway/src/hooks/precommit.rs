@@ -1,5 +1,7 @@
 //! Runs precommit hooks: each sees what the one before it returned, and the first refusal ends the write.
 
+use std::slice;
+
 use larder_model::erlang;
 use larder_model::props::{Hook, NativeHook};
 use larder_model::text::beginning;
@@ -8,7 +10,7 @@ use tokio::time::Instant;
 
 use super::{CommitHooks, HookedObject, name_of};
 use crate::metrics::Event;
-use crate::{Error, Result, ScriptCall, ScriptError, ScriptFunction, Scripts};
+use crate::{Error, Result, ScriptArguments, ScriptCall, ScriptError, ScriptFunction, Scripts};
 
 /// Why a precommit hook refused a write.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,7 +89,7 @@ impl CommitHooks {
         deadline: Instant,
     ) -> std::result::Result<HookDecision, HookFailure> {
         let sent = object.to_json()?;
-        let returned = self.call(named(name, vec![sent.clone()], deadline)).await?;
+        let returned = self.call(named(name, slice::from_ref(&sent), deadline)).await?;
         if let Some(refusal) = refusal_in(&returned) {
             return Ok(HookDecision::Refuse(refusal));
         }
@@ -127,8 +129,8 @@ impl CommitHooks {
                 let Ok(text) = std::str::from_utf8(object.body()) else {
                     return Ok(HookDecision::Refuse(PrecommitRefusal::Reason("the value is not JSON".into())));
                 };
-                let arguments = vec![json!(schema.to_string()), json!(text)];
-                match self.call(named(SCHEMA_FUNCTION, arguments, deadline)).await? {
+                let arguments = [json!(schema.to_string()), json!(text)];
+                match self.call(named(SCHEMA_FUNCTION, &arguments, deadline)).await? {
                     Value::String(fault) => Some(fault),
                     _ => None,
                 }
@@ -150,8 +152,9 @@ impl CommitHooks {
 }
 
 /// The call of a function of the modules.
-pub(super) fn named(name: &str, arguments: Vec<Value>, deadline: Instant) -> ScriptCall {
-    ScriptCall { function: ScriptFunction::Named(name.to_owned()), arguments, deadline }
+pub(super) fn named(name: &str, arguments: &[Value], deadline: Instant) -> ScriptCall {
+    let function = ScriptFunction::Named(name.to_owned());
+    ScriptCall { function, arguments: ScriptArguments::of(arguments), deadline }
 }
 
 /// Why a hook made no decision.

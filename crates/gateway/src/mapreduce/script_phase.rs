@@ -1,13 +1,15 @@
 //! Phases whose functions are JavaScript: many calls of a phase are one call of the engine.
 
+use bytes::Bytes;
 use larder_model::limits::JOB_CHUNK_INPUTS;
 use larder_model::mapreduce::phase::PhaseScript;
 use larder_model::mapreduce::{JobValue, MapObject, PhaseFailure};
+use serde::Serialize;
 use serde_json::Value;
 use tokio::time::Instant;
 
 use super::error::JobError;
-use crate::{ScriptCall, ScriptError, ScriptFunction, Scripts};
+use crate::{ScriptArguments, ScriptCall, ScriptError, ScriptFunction, Scripts};
 
 /// Values that a reduce function gets at a time, unless its argument says otherwise.
 const REDUCE_VALUES: usize = 1000;
@@ -44,10 +46,11 @@ impl LoadedScript {
     pub(super) async fn map(
         &self,
         scripts: &dyn Scripts,
-        MapCalls { missing: mut values, calls, keys }: MapCalls,
+        calls: MapCalls,
         deadline: Instant,
     ) -> Result<Vec<JobValue>, ScriptPhaseError> {
-        if calls.is_empty() {
+        let (mut values, arguments, keys) = calls.into_parts();
+        if keys.is_empty() {
             return Ok(values);
         }
         let source = format!(
@@ -56,13 +59,14 @@ impl LoadedScript {
              error: String(error) }}; }} }} return results; }}",
             self.expression
         );
-        let result = self.call(scripts, source, vec![calls.into()], deadline).await?;
+        let result = self.call(scripts, source, arguments, deadline).await?;
         let Value::Array(lists) = result else { return Err(failed_call(&result, &keys)) };
         for (list, key) in lists.into_iter().zip(&keys) {
             match list {
                 Value::Array(list) => values.extend(list.into_iter().map(JobValue::Json)),
                 _ => {
-                    return Err(PhaseFailure::new("non_list_result: a map function returns a list", key).into());
+                    let error = "non_list_result: a map function returns a list";
+                    return Err(PhaseFailure::new(error, &shown(key)).into());
                 }
             }
         }
@@ -79,9 +83,9 @@ impl LoadedScript {
         values: Vec<JobValue>,
         deadline: Instant,
     ) -> Result<Vec<JobValue>, ScriptPhaseError> {
-        let values: Vec<Value> = values.into_iter().map(JobValue::into_json).collect();
         let source = format!("function(values, arg) {{ return {}(values, arg); }}", self.expression);
-        let arguments = vec![values.into(), self.arg.clone()];
+        let arguments = ScriptArguments::of_json(text_of(&(&values, &self.arg)));
+        drop(values);
         match self.call(scripts, source, arguments, deadline).await? {
             Value::Array(list) => Ok(list.into_iter().map(JobValue::Json).collect()),
             other => Err(PhaseFailure::new("non_list_result: a reduce function returns a list", &other).into()),
@@ -92,7 +96,7 @@ impl LoadedScript {
         &self,
         scripts: &dyn Scripts,
         source: String,
-        arguments: Vec<Value>,
+        arguments: ScriptArguments,
         deadline: Instant,
     ) -> Result<Value, ScriptError> {
         scripts.call(ScriptCall { function: ScriptFunction::Source(source), arguments, deadline }).await
@@ -113,10 +117,10 @@ impl LoadedScript {
 pub(super) struct MapCalls {
     /// A function sees existing objects alone; the others go on as they are.
     missing: Vec<JobValue>,
-    /// The arguments for each object.
-    calls: Vec<Value>,
+    /// The arguments for each object, `[OBJECT,DATUM,ARG]`, separated by commas.
+    text: Vec<u8>,
     /// The key of each object, for errors.
-    keys: Vec<Value>,
+    keys: Vec<Bytes>,
 }
 
 impl MapCalls {
@@ -124,17 +128,44 @@ impl MapCalls {
     pub(super) fn add(&mut self, object: MapObject, arg: &Value) {
         if object.values.is_empty() {
             self.missing.push(JobValue::NotFound(object.input));
-        } else {
-            let json = object.json();
-            self.keys.push(json.get("key").cloned().unwrap_or_default());
-            self.calls.push(vec![json, object.input.shown_data(), arg.clone()].into());
+            return;
         }
+        self.text.extend_from_slice(if self.keys.is_empty() { b"[[" } else { b"," });
+        write_text(&(object.document(), object.input.shown_data(), arg), &mut self.text);
+        self.keys.push(object.input.address.key);
     }
 
     /// How many objects it has.
     pub(super) fn objects(&self) -> usize {
-        self.missing.len() + self.calls.len()
+        self.missing.len() + self.keys.len()
     }
+
+    /// Bytes of its arguments.
+    pub(super) fn bytes(&self) -> usize {
+        self.text.len()
+    }
+
+    /// The objects that do not exist, the arguments of the call, and the key of each object in it.
+    fn into_parts(self) -> (Vec<JobValue>, ScriptArguments, Vec<Bytes>) {
+        let Self { missing, mut text, keys } = self;
+        text.extend_from_slice(b"]]");
+        (missing, ScriptArguments::of_json(text), keys)
+    }
+}
+
+fn text_of(value: &impl Serialize) -> Vec<u8> {
+    let mut text = Vec::new();
+    write_text(value, &mut text);
+    text
+}
+
+fn write_text(value: &impl Serialize, out: &mut Vec<u8>) {
+    // Values of a job are written to memory, which does not fail.
+    let _ = serde_json::to_writer(out, value);
+}
+
+fn shown(key: &Bytes) -> Value {
+    String::from_utf8_lossy(key).into()
 }
 
 /// A call of a phase that has no result.
@@ -178,11 +209,11 @@ fn named(name: &str) -> String {
 }
 
 /// The failure of the call that the wrapped function names.
-fn failed_call(result: &Value, keys: &[Value]) -> ScriptPhaseError {
+fn failed_call(result: &Value, keys: &[Bytes]) -> ScriptPhaseError {
     let at = result.get("failed").and_then(Value::as_u64).and_then(|at| usize::try_from(at).ok());
     let error = result.get("error").and_then(Value::as_str).unwrap_or("the script returned no list");
-    let key = at.and_then(|at| keys.get(at)).unwrap_or(&Value::Null);
-    PhaseFailure::new(error, key).into()
+    let key = at.and_then(|at| keys.get(at)).map_or(Value::Null, shown);
+    PhaseFailure::new(error, &key).into()
 }
 
 /// Whether a text is names joined by points, which no script can hide in.
@@ -228,7 +259,7 @@ mod tests {
 
     #[test]
     fn the_failed_call_is_named_by_its_key() {
-        let keys = [json!("a"), json!("b")];
+        let keys = ["a".into(), "b".into()];
         let ScriptPhaseError::Failure(failure) = failed_call(&json!({"failed": 1, "error": "Error: x"}), &keys) else {
             panic!("no failure");
         };

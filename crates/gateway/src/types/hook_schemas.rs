@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use super::Types;
-use crate::{Error, Result, ScriptCall, ScriptError, ScriptFunction};
+use crate::{Error, Result, ScriptArguments, ScriptCall, ScriptError, ScriptFunction};
 
 /// The property with the hooks that have schemas.
 const PROP: &str = "precommit";
@@ -29,7 +29,8 @@ impl Types {
         for schema in props.get(PROP).map(schemas_in).unwrap_or_default() {
             let function = ScriptFunction::Named(SCHEMA_FUNCTION.into());
             let deadline = Instant::now() + WORKER_TIMEOUT;
-            let reason = match scripts.call(ScriptCall { function, arguments: vec![schema.into()], deadline }).await {
+            let arguments = ScriptArguments::of(&[schema.into()]);
+            let reason = match scripts.call(ScriptCall { function, arguments, deadline }).await {
                 Ok(Value::String(reason)) => reason,
                 Ok(_) => continue,
                 Err(ScriptError::Unavailable) => return Err(Error::Overloaded { retry_after: 1 }),

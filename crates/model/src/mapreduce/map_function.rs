@@ -1,12 +1,13 @@
 //! The built-in functions of map phases, and the object that they see.
 
 use bytes::Bytes;
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use super::js_values::is_loosely_equal;
-use super::value::{JobInput, JobValue, PhaseFailure, text};
+use super::value::{JobInput, JobValue, PhaseFailure, parsed_bytes};
 use crate::causality::Sibling;
-use crate::object_json::{ObjectJson, http_date};
+use crate::limits::JOB_HELD_BYTES_MAX;
+use crate::object_json::{ObjectDocument, ObjectJson, ValueDocument};
 
 /// A built-in function of a map phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +38,19 @@ pub struct MapObject {
 }
 
 impl MapFunction {
+    /// Bytes of memory that an object with values of `length` bytes takes until its results are counted as values.
+    #[must_use]
+    pub fn object_memory(self, length: u64) -> u64 {
+        match self {
+            // The value, and its text as a result and in the answer.
+            Self::Identity | Self::ObjectValue | Self::JsValues => length.saturating_mul(3),
+            // The value, and its tree within its bound.
+            Self::ObjectValueList | Self::JsValuesJson | Self::JsByFields => {
+                length.saturating_add(length.saturating_mul(50).min(JOB_HELD_BYTES_MAX as u64))
+            }
+        }
+    }
+
     /// The values that the function makes of an object.
     ///
     /// # Errors
@@ -46,7 +60,7 @@ impl MapFunction {
         let one = |value: Value| vec![JobValue::Json(value)];
         Ok(match self {
             Self::Identity => one(object.json()),
-            Self::ObjectValue | Self::JsValues => one(text(value).into()),
+            Self::ObjectValue | Self::JsValues => vec![JobValue::of_bytes(value)],
             Self::ObjectValueList => match parsed(value, &object.input)? {
                 Value::Array(list) => list.into_iter().map(JobValue::Json).collect(),
                 _ => return Err(failure("non_list_result: the value is no list", object.input)),
@@ -78,7 +92,12 @@ impl MapFunction {
     }
 }
 
+/// The JSON of a value. Its tree may take fifty times its text, so its size is looked at first.
 fn parsed(value: &[u8], input: &JobInput) -> Result<Value, PhaseFailure> {
+    if parsed_bytes(value) > JOB_HELD_BYTES_MAX {
+        let error = format!("the JSON of the value takes more than {JOB_HELD_BYTES_MAX} bytes of memory");
+        return Err(failure(&error, input.clone()));
+    }
     let parsed = serde_json::from_slice(value);
     parsed.map_err(|error| failure(&format!("SyntaxError: the value is not JSON: {error}"), input.clone()))
 }
@@ -99,29 +118,23 @@ fn has_fields(value: &Value, fields: Option<&Value>) -> bool {
 impl MapObject {
     /// The object in the form in which Riak passes it to JavaScript.
     #[must_use]
-    pub fn json(&self) -> Value {
-        let value = |(sibling, value): &(Sibling, Bytes)| {
-            Ok(json!({ "metadata": metadata(sibling)?, "data": FORM.text("value", value)? }))
-        };
-        let values = self.values.iter().map(value).collect::<Result<_, String>>();
-        // The form has no errors.
-        values.and_then(|values| FORM.object(&self.input.address, &self.context, values)).unwrap_or_default()
+    pub fn document(&self) -> ObjectDocument<'_> {
+        let values = self.values.iter().map(|(sibling, data)| ValueDocument {
+            vtag: Some(sibling.vtag()),
+            content: &sibling.content,
+            modified: sibling.modified(),
+            is_delete: false,
+            data,
+        });
+        // Nothing of the object comes back from a job.
+        let (form, values) = (ObjectJson::Shown, values.collect());
+        ObjectDocument { form, address: &self.input.address, context: &self.context, values }
     }
-}
 
-/// Nothing of the object comes back from a job.
-const FORM: ObjectJson = ObjectJson::Shown;
-
-fn metadata(sibling: &Sibling) -> Result<Value, String> {
-    let content = &sibling.content;
-    let mut members = Map::new();
-    members.insert("X-Riak-VTag".into(), sibling.vtag().to_string().into());
-    FORM.add_headers(content, &mut members)?;
-    members.insert("Links".into(), FORM.links(&content.links)?);
-    members.insert("index".into(), FORM.index(&content.terms)?);
-    members.insert("X-Riak-Last-Modified".into(), http_date(sibling.modified()).into());
-    members.insert("X-Riak-Meta".into(), FORM.user_metadata(content)?);
-    Ok(members.into())
+    fn json(&self) -> Value {
+        // The form has no errors.
+        serde_json::to_value(self.document()).unwrap_or_default()
+    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! The values between phases.
 
+use bytes::Bytes;
+use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use crate::address::Address;
@@ -26,6 +28,8 @@ pub enum JobValue {
     NotFound(JobInput),
     /// A value of a function.
     Json(Value),
+    /// The value of an object that is no text: terms have its bytes, JSON has replacement characters.
+    Binary(Bytes),
 }
 
 /// A function that failed on its input: the job ends.
@@ -59,6 +63,13 @@ impl JobInput {
         Self { address, key_data: None }
     }
 
+    /// Bytes of memory that it takes, about.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let data = self.key_data.as_ref().map_or(0, json_bytes);
+        2 * VALUE_BYTES + self.address.bucket.bucket.len() + self.address.key.len() + data
+    }
+
     /// The datum as functions see it.
     #[must_use]
     pub fn shown_data(&self) -> Value {
@@ -88,7 +99,27 @@ impl JobInput {
     }
 }
 
+impl Serialize for JobValue {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Json(value) => value.serialize(to),
+            Self::Key(input) => input.json().serialize(to),
+            Self::NotFound(input) => input.not_found().serialize(to),
+            Self::Binary(bytes) => String::from_utf8_lossy(bytes).serialize(to),
+        }
+    }
+}
+
 impl JobValue {
+    /// The value of an object: text if it is one.
+    #[must_use]
+    pub fn of_bytes(bytes: &Bytes) -> Self {
+        match std::str::from_utf8(bytes) {
+            Ok(text) => Self::Json(text.into()),
+            Err(_) => Self::Binary(bytes.clone()),
+        }
+    }
+
     /// The value as JSON.
     #[must_use]
     pub fn into_json(self) -> Value {
@@ -96,6 +127,7 @@ impl JobValue {
             Self::Json(value) => value,
             Self::Key(input) => input.json(),
             Self::NotFound(input) => input.not_found(),
+            Self::Binary(bytes) => text(&bytes).into(),
         }
     }
 
@@ -108,6 +140,7 @@ impl JobValue {
         match self {
             Self::Key(input) => Ok(input),
             Self::NotFound(input) => Err(refused(&input.not_found())),
+            Self::Binary(bytes) => Err(refused(&text(&bytes).into())),
             Self::Json(value) => match JobInput::of_json(&value) {
                 Some(Ok(input)) => Ok(input),
                 Some(Err(_)) | None => Err(refused(&value)),
@@ -119,7 +152,7 @@ impl JobValue {
     #[must_use]
     pub fn is_not_found(&self) -> bool {
         match self {
-            Self::Key(_) => false,
+            Self::Key(_) | Self::Binary(_) => false,
             Self::NotFound(_) => true,
             Self::Json(value) => value.get("not_found").is_some(),
         }
@@ -130,10 +163,8 @@ impl JobValue {
     pub fn bytes(&self) -> usize {
         match self {
             Self::Json(value) => json_bytes(value),
-            Self::Key(input) | Self::NotFound(input) => {
-                let data = input.key_data.as_ref().map_or(0, json_bytes);
-                2 * VALUE_BYTES + input.address.bucket.bucket.len() + input.address.key.len() + data
-            }
+            Self::Binary(bytes) => VALUE_BYTES + bytes.len(),
+            Self::Key(input) | Self::NotFound(input) => input.bytes(),
         }
     }
 }
@@ -149,6 +180,28 @@ pub fn json_bytes(value: &Value) -> usize {
         Value::Object(members) => members.iter().map(|(name, value)| 32 + name.len() + json_bytes(value)).sum(),
     };
     VALUE_BYTES + inner
+}
+
+/// The values in a JSON text, or a few more: each takes up to fifty times its text in memory once it is parsed.
+#[must_use]
+pub fn values_in(json: &[u8]) -> usize {
+    let (mut count, mut in_text, mut escaped) = (1, false, false);
+    for byte in json {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = in_text,
+            b'"' => in_text = !in_text,
+            b',' | b'[' | b'{' | b':' if !in_text => count += 1,
+            _ => {}
+        }
+    }
+    count
+}
+
+/// Bytes of memory that a JSON text takes at most once it is parsed, about.
+#[must_use]
+pub fn parsed_bytes(json: &[u8]) -> usize {
+    json.len().saturating_add(values_in(json).saturating_mul(VALUE_BYTES))
 }
 
 /// Bytes as the text of a document: JSON holds text only.
@@ -189,6 +242,15 @@ mod tests {
             r#"{"not_found":{"bucket_type":"t","bucket":"b","key":"k","keydata":5}}"#
         );
         assert!(JobValue::Json(JobValue::NotFound(input("t", None)).into_json()).is_not_found());
+    }
+
+    #[test]
+    fn values_are_counted_outside_of_texts() {
+        for (json, count) in
+            [("1", 1), ("[1,2,3]", 4), (r#"{"a":{"b":[]}}"#, 6), (r#"",[{:\\\",""#, 1), (r#"["\\",1]"#, 3)]
+        {
+            assert_eq!(values_in(json.as_bytes()), count, "{json}");
+        }
     }
 
     #[test]

@@ -122,15 +122,15 @@ impl JsEngine {
     }
 
     fn new_source_heap(&self) -> Result<JsHeap, rquickjs::Error> {
-        let heap = JsHeap::new(self.heap_bytes, self.stack_bytes)?;
+        let heap = JsHeap::new(self.heap_bytes, self.stack_bytes, false)?;
         heap.load(&self.modules);
         Ok(heap)
     }
 }
 
 impl JsHeap {
-    /// A heap with the helpers.
-    fn new(heap: usize, stack: usize) -> Result<Self, rquickjs::Error> {
+    /// A heap with the helpers; a shared one can be hardened.
+    fn new(heap: usize, stack: usize, is_shared: bool) -> Result<Self, rquickjs::Error> {
         let runtime = Runtime::new()?;
         runtime.set_memory_limit(heap);
         runtime.set_max_stack_size(stack);
@@ -141,7 +141,7 @@ impl JsHeap {
             host.set("schemaFault", Function::new(ctx.clone(), schema_fault)?)?;
             host.set("schemaError", Function::new(ctx.clone(), schema_error)?)?;
             let prelude: Function = ctx.eval_with_options(PRELUDE, script_options("prelude.js"))?;
-            let control: Object = prelude.call((host,))?;
+            let control: Object = prelude.call((host, is_shared))?;
             let set_now: Function = control.get("setNow")?;
             Ok::<_, rquickjs::Error>((Persistent::save(&ctx, set_now), Persistent::save(&ctx, control)))
         })?;
@@ -150,7 +150,7 @@ impl JsHeap {
 
     /// A heap with the modules, in which nothing that the engine provides can be changed.
     fn hardened(heap: usize, stack: usize, modules: &[JsModule]) -> Result<(Self, LoadedModules), rquickjs::Error> {
-        let heap = Self::new(heap, stack)?;
+        let heap = Self::new(heap, stack, true)?;
         let faults = heap.load(modules);
         let functions = heap.context.with(|ctx| {
             let control = heap.control.clone().restore(&ctx)?;

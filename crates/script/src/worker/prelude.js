@@ -1,6 +1,6 @@
 // Runs first in each context, in sloppy mode. `host.log(file, text)` writes a line to the server's log. The result is what the
-// engine keeps: `setNow` before each call, `harden` and `functionNames` once after the modules.
-(function (host) {
+// engine keeps: `setNow` before each call, `harden` and `functionNames` once after the modules where the context `isShared`.
+(function (host, isShared) {
   var global = globalThis;
   var now = 0;
 
@@ -59,9 +59,13 @@
     reduceSum: function (values) {
       var present = Riak.filterNotFound(values);
       if (present.length === 0) return [0];
-      var sum = present[0];
-      for (var i = 1; i < present.length; i++) sum = sum + present[i];
-      return [sum];
+      var sum = present[0], i = 1;
+      while (i < present.length && typeof sum !== "string") sum = sum + present[i++];
+      if (typeof sum !== "string") return [sum];
+      // All that follows is text. Joined at the end, each is copied once; added one by one, the sum is copied for each.
+      var texts = [sum];
+      while (i < present.length) texts.push("" + present[i++]);
+      return [texts.join("")];
     },
     reduceMin: best(function (value, chosen) { return value < chosen; }),
     reduceMax: best(function (value, chosen) { return value > chosen; }),
@@ -102,9 +106,12 @@
       });
     }
   }
-  provided.forEach(function (key) { collect(describe(global, key).value); });
-  [function* () {}, async function () {}, async function* () {}, [][Symbol.iterator](), new Map().entries(),
-    new Set().values(), "".matchAll(/x/g), ""[Symbol.iterator](), prototypeOf(Uint8Array)].forEach(collect);
+  // A context of one call goes with it: only a shared one is hardened, and collecting takes longer than most calls.
+  if (isShared) {
+    provided.forEach(function (key) { collect(describe(global, key).value); });
+    [function* () {}, async function () {}, async function* () {}, [][Symbol.iterator](), new Map().entries(),
+      new Set().values(), "".matchAll(/x/g), ""[Symbol.iterator](), prototypeOf(Uint8Array)].forEach(collect);
+  }
 
   // Assigning to an inherited property that is frozen fails. These are the ones that scripts assign on their own objects.
   var ASSIGNED = { constructor: 1, toString: 1, toLocaleString: 1, valueOf: 1, toJSON: 1, name: 1, message: 1, stack: 1,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use larder_gateway::{ScriptCall, ScriptError, ScriptFunction, Scripts as _};
+use larder_gateway::{ScriptArguments, ScriptCall, ScriptError, ScriptFunction, Scripts as _};
 use larder_script::{ScriptLimits, ScriptPool, ScriptSettings, WorkerCommand};
 use larder_store::SystemClock;
 use serde_json::Value;
@@ -44,7 +44,8 @@ pub(crate) async fn call(
     function: ScriptFunction,
     arguments: Vec<Value>,
 ) -> Result<Value, ScriptError> {
-    pool.call(ScriptCall { function, arguments, deadline: Instant::now() + Duration::from_secs(30) }).await
+    let (arguments, deadline) = (ScriptArguments::of(&arguments), Instant::now() + Duration::from_secs(30));
+    pool.call(ScriptCall { function, arguments, deadline }).await
 }
 
 static ALONE: Mutex<()> = Mutex::const_new(());

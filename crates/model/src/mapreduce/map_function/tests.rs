@@ -1,3 +1,5 @@
+use serde_json::json;
+
 use super::*;
 use crate::address::{Address, BucketAddress};
 use crate::causality::{Dot, DotFlags, Slot};
@@ -45,6 +47,13 @@ fn values_are_texts_and_lists() {
         Value::Null,
         "SyntaxError: the value is not JSON: EOF while parsing an object at line 1 column 1",
     );
+}
+
+#[test]
+fn json_that_would_fill_the_memory_is_not_parsed() {
+    let zeros = format!("[{}0]", "0,".repeat(JOB_HELD_BYTES_MAX / 90));
+    let failed = MapFunction::JsValuesJson.map(object(&[&zeros]), None).unwrap_err();
+    assert_eq!(failed.error, "the JSON of the value takes more than 67108864 bytes of memory");
 }
 
 #[test]
