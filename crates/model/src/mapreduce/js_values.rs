@@ -91,13 +91,15 @@ pub(super) fn js_text(value: &Value) -> String {
     }
 }
 
-/// `a + b`.
-pub(super) fn js_sum(a: &Value, b: &Value) -> Value {
+/// `a + b`. A text `a` grows in place: a sum of many texts copies each of them once.
+pub(super) fn js_sum(a: Value, b: &Value) -> Value {
     let is_text = |value: &Value| matches!(value, Value::String(_) | Value::Array(_) | Value::Object(_));
-    if is_text(a) || is_text(b) {
-        return (js_text(a) + &js_text(b)).into();
+    match a {
+        Value::String(text) => return (text + &js_text(b)).into(),
+        a if is_text(&a) || is_text(b) => return (js_text(&a) + &js_text(b)).into(),
+        _ => {}
     }
-    match (js_number(a), js_number(b)) {
+    match (js_number(&a), js_number(b)) {
         (Some(a), Some(b)) => a.plus(b).js_value(),
         _ => Value::Null,
     }
@@ -150,7 +152,7 @@ mod tests {
             (json!(null), json!(true), json!(1)),
             (json!([1, 2]), json!({}), json!("1,2[object Object]")),
         ] {
-            assert_eq!(js_sum(&a, &b).to_string(), sum.to_string());
+            assert_eq!(js_sum(a, &b).to_string(), sum.to_string());
         }
     }
 

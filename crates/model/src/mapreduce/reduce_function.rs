@@ -87,7 +87,7 @@ impl ReduceFunction {
                 values.sort_by(term_order);
                 Ok(values)
             }
-            Self::JsSum => Ok(vec![values.into_iter().reduce(|sum, value| js_sum(&sum, &value)).unwrap_or(0.into())]),
+            Self::JsSum => Ok(vec![values.into_iter().reduce(|sum, value| js_sum(sum, &value)).unwrap_or(0.into())]),
             Self::JsMin => Ok(best(values, |next, best| !js_less(best, next))),
             Self::JsMax => Ok(best(values, |next, best| !js_less(next, best))),
             Self::JsSort => {

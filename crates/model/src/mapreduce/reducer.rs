@@ -100,6 +100,17 @@ mod tests {
         assert_eq!(reducer.finish().unwrap(), [JobValue::Json(99_900.into())]);
     }
 
+    #[test]
+    fn a_sum_of_many_texts_does_not_take_the_square_of_their_bytes() {
+        let mut reducer = Reducer::new(ReduceFunction::JsSum, None);
+        // Copied for each text, the sum would be a terabyte.
+        for _ in 0..200 {
+            reducer.push(vec![JobValue::Json("x".repeat(50).into()); 1000]).unwrap();
+        }
+        let sum = reducer.finish().unwrap().remove(0).into_json();
+        assert_eq!(sum.as_str().map(str::len), Some(200 * 1000 * 50));
+    }
+
     proptest! {
         #[test]
         fn pages_of_any_size_give_the_result_of_one(numbers in proptest::collection::vec(-50..50i64, 0..3000), page in 1..1500usize) {
