@@ -80,41 +80,43 @@ impl Kv {
         steps: &[LinkStep],
         deadline: Instant,
     ) -> Result<LinkWalk, LinkWalkError> {
-        let found = self.read_linked(start.clone(), deadline).await?;
-        let Some(mut level) = found.map(|found| vec![found]) else { return Err(LinkWalkError::NoStart) };
-        let (mut kept, mut bytes) = (Vec::new(), 0);
-        for step in steps {
-            let targets = self.targets_of(&level, step)?;
-            level = self.read_level(targets, deadline).await?;
-            if step.keep {
-                let addresses: Vec<_> = level.iter().map(|(address, _)| address.clone()).collect();
-                bytes += addresses.iter().map(address_bytes).sum::<usize>();
-                check_bytes(bytes)?;
-                kept.push(addresses);
+        let Some(found) = self.read_linked(start.clone(), deadline).await? else { return Err(LinkWalkError::NoStart) };
+        let (mut kept, mut kept_addresses, mut targets) = (Vec::new(), AddressBytes(0), LinkTargets::default());
+        if let Some(first) = steps.first() {
+            self.add_targets(&mut targets, found, first)?;
+        }
+        for (at, step) in steps.iter().enumerate() {
+            let (mut level, mut next) = (Vec::new(), LinkTargets::default());
+            let reads = targets.addresses.into_iter().map(|target| self.read_linked(target, deadline).boxed());
+            let mut found = stream::iter(reads).buffered(READS_AT_ONCE);
+            while let Some(found) = found.try_next().await? {
+                let Some(found) = found else { continue };
+                if step.keep {
+                    kept_addresses.add(&found.0)?;
+                    level.push(found.0.clone());
+                }
+                // Bound: an object goes as soon as its links are found. A step may reach thousands, each with many links.
+                if let Some(step) = steps.get(at + 1) {
+                    self.add_targets(&mut next, found, step)?;
+                }
             }
+            if step.keep {
+                kept.push(level);
+            }
+            targets = next;
         }
         Ok(LinkWalk { kept })
     }
 
-    /// The addresses that the links of these objects lead to, each once.
-    fn targets_of(
+    /// Adds the addresses that the links of an object lead to.
+    fn add_targets(
         &self,
-        level: &[(Address, KeyVersions)],
+        targets: &mut LinkTargets,
+        (address, versions): (Address, KeyVersions),
         step: &LinkStep,
-    ) -> Result<BTreeSet<Address>, LinkWalkError> {
-        let (mut targets, mut bytes) = (BTreeSet::new(), 0);
-        for (address, versions) in level {
-            self.check_link_function(&address.bucket)?;
-            for link in step.filter.links_of(&versions.siblings) {
-                let Some(target) = target_of(link) else { continue };
-                let length = address_bytes(&target);
-                if targets.insert(target) {
-                    bytes += length;
-                    check_bytes(bytes)?;
-                }
-            }
-        }
-        Ok(targets)
+    ) -> Result<(), LinkWalkError> {
+        self.check_link_function(&address.bucket)?;
+        step.filter.links_of(&versions.siblings).into_iter().filter_map(target_of).try_for_each(|one| targets.add(one))
     }
 
     /// Checks that the bucket's links are found by the standard function.
@@ -129,30 +131,13 @@ impl Kv {
         }
     }
 
-    /// The objects at these addresses, without those that do not exist.
-    async fn read_level(
-        &self,
-        targets: BTreeSet<Address>,
-        deadline: Instant,
-    ) -> Result<Vec<(Address, KeyVersions)>, Error> {
-        let reads: Vec<_> = targets.into_iter().map(|target| self.read_linked(target, deadline).boxed()).collect();
-        let found = stream::iter(reads).buffered(READS_AT_ONCE);
-        found.try_filter_map(|found| std::future::ready(Ok(found))).try_collect().await
-    }
-
+    /// The object at an address; `None`: it does not exist.
     async fn read_linked(&self, address: Address, deadline: Instant) -> Result<Option<(Address, KeyVersions)>, Error> {
         let timeout = Some(deadline.saturating_duration_since(Instant::now()));
         let quorums = Quorums::default();
-        let mut versions =
-            self.get(KvGet { address: address.clone(), quorums, bodies: false, timeout }).await?.versions;
-        // The walk needs the links alone, and holds all objects of a step.
-        versions.siblings.iter_mut().for_each(|one| one.content = links_alone(std::mem::take(&mut one.content)));
+        let versions = self.get(KvGet { address: address.clone(), quorums, bodies: false, timeout }).await?.versions;
         Ok((!versions.siblings.is_empty()).then_some((address, versions)))
     }
-}
-
-fn links_alone(content: larder_model::content::KvContent) -> larder_model::content::KvContent {
-    larder_model::content::KvContent { links: content.links, ..Default::default() }
 }
 
 /// The address of a link's target; `None`: no object can have it.
@@ -161,10 +146,30 @@ pub(crate) fn target_of(link: &Link) -> Option<Address> {
     Address::new(bucket, link.key.clone()).ok()
 }
 
-fn address_bytes(address: &Address) -> usize {
-    ADDRESS_BYTES + address.bucket.bucket.len() + address.key.len()
+/// The addresses that a step of a walk reaches, each once.
+#[derive(Default)]
+struct LinkTargets {
+    addresses: BTreeSet<Address>,
+    bytes: AddressBytes,
 }
 
-fn check_bytes(bytes: usize) -> Result<(), LinkWalkError> {
-    if bytes > LINK_WALK_BYTES_MAX { Err(LinkWalkError::TooMany) } else { Ok(()) }
+impl LinkTargets {
+    fn add(&mut self, target: Address) -> Result<(), LinkWalkError> {
+        if !self.addresses.contains(&target) {
+            self.bytes.add(&target)?;
+            self.addresses.insert(target);
+        }
+        Ok(())
+    }
+}
+
+/// Bytes of addresses, within the bound of a walk.
+#[derive(Default)]
+struct AddressBytes(usize);
+
+impl AddressBytes {
+    fn add(&mut self, address: &Address) -> Result<(), LinkWalkError> {
+        self.0 += ADDRESS_BYTES + address.bucket.bucket.len() + address.key.len();
+        if self.0 > LINK_WALK_BYTES_MAX { Err(LinkWalkError::TooMany) } else { Ok(()) }
+    }
 }

@@ -45,7 +45,7 @@ pub use connection::serve;
 pub use connection_limit::{ConnectionLimit, REFUSALS_MAX};
 pub use lingering_close::close_lingering;
 pub use request_source::{RequestSource, TrustedProxies};
-pub use requester::{Requester, UNCOUNTED_BYTES};
+pub use requester::{GrowingMemory, Requester, UNCOUNTED_BYTES};
 pub use watchers::ConnectionWatchers;
 
 /// Settings of a listener.

@@ -18,6 +18,40 @@ struct RequestDraws {
     bytes: u64,
 }
 
+impl RequestDraws {
+    /// The bytes that a memory of `bytes` in all lacks.
+    fn missing(&self, bytes: u64) -> u64 {
+        bytes.saturating_sub(self.bytes.max(UNCOUNTED_BYTES))
+    }
+
+    fn add(&mut self, draw: HeldMemory, bytes: u64) {
+        self.draws.push(draw);
+        self.bytes = bytes;
+    }
+}
+
+/// The memory of a response that grows while it is sent, beyond that of its request. It goes back when this is dropped.
+#[derive(Debug)]
+pub struct GrowingMemory {
+    account: ClientAccount,
+    held: RequestDraws,
+}
+
+impl GrowingMemory {
+    /// Raises the memory to `bytes` in all, those of the request included, as [`Requester::hold`] does.
+    ///
+    /// # Errors
+    /// [`MemorySpent`]: the response breaks off.
+    pub async fn hold(&mut self, bytes: u64) -> Result<(), MemorySpent> {
+        let missing = self.held.missing(bytes);
+        if missing > 0 {
+            let draw = self.account.draw(missing).await?;
+            self.held.add(draw, bytes);
+        }
+        Ok(())
+    }
+}
+
 /// A request's client. Its draws go back when the response is sent or breaks off.
 #[derive(Debug)]
 pub struct Requester<'a> {
@@ -51,14 +85,19 @@ impl<'a> Requester<'a> {
     /// [`MemorySpent`]: the caller answers that the server is busy.
     pub async fn hold(&self, bytes: u64) -> Result<(), MemorySpent> {
         // The lock is free during the wait: a guard across `await` would block a thread of the runtime.
-        let missing = bytes.saturating_sub(self.held.lock().bytes.max(UNCOUNTED_BYTES));
+        let missing = self.held.lock().missing(bytes);
         if missing > 0 {
             let draw = self.account.draw(missing).await?;
-            let mut held = self.held.lock();
-            held.draws.push(draw);
-            held.bytes = bytes;
+            self.held.lock().add(draw, bytes);
         }
         Ok(())
+    }
+
+    /// Memory for a response that grows while it is sent.
+    #[must_use]
+    pub fn growing_memory(&self) -> GrowingMemory {
+        let held = RequestDraws { draws: Vec::new(), bytes: self.held.lock().bytes };
+        GrowingMemory { account: self.account.clone(), held }
     }
 
     /// The draws, to be held until the response is sent.

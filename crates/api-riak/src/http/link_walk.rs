@@ -52,6 +52,9 @@ const EXPIRES_SECONDS: u64 = 600;
 /// An answer of fewer bytes goes out with its length.
 const SHORT_BYTES: usize = 64 * 1024;
 
+/// Bytes of memory of a walk: the addresses of its answer, of a step and of the next one, and the objects that are read at once.
+const WALK_MEMORY: u64 = 4 * LINK_WALK_BYTES_MAX as u64;
+
 /// GET, HEAD and POST of a link walk. A POST does nothing: it makes browsers drop what they keep.
 ///
 /// # Errors
@@ -66,7 +69,7 @@ pub(super) async fn answer(
         return Ok(empty(StatusCode::NO_CONTENT));
     }
     accept::require(call.headers, &["multipart/mixed"])?;
-    arriving.admit(2 * LINK_WALK_BYTES_MAX as u64).await.map_err(body::busy)?;
+    arriving.admit(WALK_MEMORY).await.map_err(body::busy)?;
     let walk = match gateway.kv.walk_links(&call.address()?, &steps, None).await {
         Ok(walk) => walk,
         Err(LinkWalkError::NoStart) => return Ok(not_found_page()),

@@ -17,7 +17,7 @@ use hyper::header::CONTENT_TYPE;
 use hyper::{Method, StatusCode};
 use larder_gateway::Gateway;
 use larder_gateway::mapreduce::{JobError, JobRun, KeptValues};
-use larder_http_edge::{ArrivingBody, Requester};
+use larder_http_edge::{ArrivingBody, GrowingMemory, Requester};
 use larder_model::limits::{JOB_BYTES_MAX, JOB_HELD_BYTES_MAX};
 use larder_model::mapreduce::Job;
 use larder_model::mapreduce::refusal::JobRefusal;
@@ -60,6 +60,7 @@ pub(super) async fn answer(
     let kept = job.kept();
     let run = JobRun::start(gateway, job).await.map_err(failed)?;
     if chunked {
+        let run = StreamedJob { memory: requester.growing_memory(), run };
         return Ok(stream_parts(run, &gateway.core.new_request_id()));
     }
     respond_whole(run, &kept, requester).await
@@ -154,7 +155,7 @@ async fn respond_whole(mut run: JobRun, kept: &[usize], requester: &Requester<'_
             None => return Ok(typed(StatusCode::OK, JSON, answer.finish())),
         }
         if kept.len() < 2 && answer.bytes > COLLECTED_BYTES {
-            return Ok(stream_whole(run, answer));
+            return Ok(stream_whole(StreamedJob { memory: requester.growing_memory(), run }, answer));
         }
         if answer.bytes > JOB_HELD_BYTES_MAX {
             return Err(failed(JobError::TooLarge));
@@ -162,9 +163,23 @@ async fn respond_whole(mut run: JobRun, kept: &[usize], requester: &Requester<'_
     }
 }
 
+/// A job whose answer is sent while it runs.
+struct StreamedJob {
+    run: JobRun,
+    memory: GrowingMemory,
+}
+
+impl StreamedJob {
+    /// Holds the memory of the next step, and runs it.
+    async fn step(&mut self) -> Result<Option<Vec<KeptValues>>, JobError> {
+        let held = self.memory.hold(self.run.memory() + 2 * COLLECTED_BYTES as u64).await;
+        held.map_err(|spent| JobError::Gateway(busy(spent)))?;
+        self.run.step().await
+    }
+}
+
 /// Sends the collected items, and the others as they come.
-fn stream_whole(run: JobRun, answer: WholeAnswer) -> RiakResponse {
-    let memory = run.memory_max() + 2 * COLLECTED_BYTES as u64;
+fn stream_whole(run: StreamedJob, answer: WholeAnswer) -> RiakResponse {
     let mut begin = vec![b'['];
     answer.phases.into_iter().for_each(|(_, items)| begin.extend(items));
     let rest = stream::unfold(Some(run), |state| async move {
@@ -183,18 +198,17 @@ fn stream_whole(run: JobRun, answer: WholeAnswer) -> RiakResponse {
         }
     });
     let begin = stream::once(async { Ok(Bytes::from(begin)) });
-    let body = RiakBody::pieces(Box::pin(begin.chain(rest)), None).with_extra_memory(memory);
+    let body = RiakBody::pieces(Box::pin(begin.chain(rest)), None);
     let mut reply = with_body(StatusCode::OK, body);
     reply.headers_mut().insert(CONTENT_TYPE, JSON);
     reply
 }
 
 /// Sends a part for the results of each step. An error is the last text, without a part.
-fn stream_parts(run: JobRun, boundary: &str) -> RiakResponse {
+fn stream_parts(run: StreamedJob, boundary: &str) -> RiakResponse {
     let media = format!("multipart/mixed;boundary={boundary}");
     let head = format!("\r\n--{boundary}\r\nContent-Type: application/json\r\n\r\n");
     let end = format!("\r\n--{boundary}--\r\n");
-    let memory = run.memory_max();
     let pieces = stream::unfold(Some((run, head, end)), |state| async move {
         let (mut run, head, end) = state?;
         match run.step().await {
@@ -210,7 +224,7 @@ fn stream_parts(run: JobRun, boundary: &str) -> RiakResponse {
             Err(error) => Some((Ok(Bytes::from(error.json().to_string())), None)),
         }
     });
-    let mut reply = with_body(StatusCode::OK, RiakBody::pieces(Box::pin(pieces), None).with_extra_memory(memory));
+    let mut reply = with_body(StatusCode::OK, RiakBody::pieces(Box::pin(pieces), None));
     insert(reply.headers_mut(), CONTENT_TYPE, media);
     reply
 }

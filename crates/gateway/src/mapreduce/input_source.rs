@@ -22,8 +22,8 @@ const FILTERED_AT_ONCE: usize = 16;
 
 /// The inputs that are left.
 pub(super) enum InputSource {
-    /// Keys of the document.
-    Listed(IntoIter<JobInput>),
+    /// Keys of the document, and the bytes of memory of all of them: their list goes as a whole.
+    Listed(IntoIter<JobInput>, usize),
     /// Keys of a bucket.
     Bucket(KeyPages),
     /// Keys of an index query.
@@ -47,7 +47,10 @@ impl InputSource {
     pub(super) fn of(kv: &Kv, inputs: JobInputs, timeout: Duration) -> Result<Self, Error> {
         let pages = |bucket, filter| Self::Bucket(KeyPages { bucket, after: None, filter });
         Ok(match inputs {
-            JobInputs::Keys(keys) => Self::Listed(keys.into_iter()),
+            JobInputs::Keys(keys) => {
+                let bytes = keys.iter().map(JobInput::bytes).sum();
+                Self::Listed(keys.into_iter(), bytes)
+            }
             JobInputs::Bucket(bucket) => pages(bucket, None),
             JobInputs::Filtered(bucket, filter) => pages(bucket, Some(filter)),
             JobInputs::Index(IndexInputs { bucket, field, start, end }) => {
@@ -59,6 +62,14 @@ impl InputSource {
         })
     }
 
+    /// Bytes of memory that it takes besides a page.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Self::Listed(_, bytes) => *bytes,
+            Self::Bucket(_) | Self::Index(_) | Self::Ended => 0,
+        }
+    }
+
     /// The next page, perhaps empty; `None` at the end.
     ///
     /// # Errors
@@ -66,9 +77,12 @@ impl InputSource {
     pub(super) async fn next_page(&mut self, kv: &Kv, deadline: Instant) -> Result<Option<Vec<JobValue>>, Error> {
         match self {
             Self::Ended => Ok(None),
-            Self::Listed(keys) => {
+            Self::Listed(keys, _) => {
                 let page: Vec<JobValue> = keys.take(LISTING_PAGE_ROWS).map(JobValue::Key).collect();
-                Ok((!page.is_empty()).then_some(page))
+                if keys.len() == 0 {
+                    *self = Self::Ended;
+                }
+                Ok(Some(page))
             }
             Self::Index(reader) => {
                 let mut page = reader.next(LISTING_PAGE_ROWS).await;

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use larder_model::address::BucketAddress;
-use larder_model::limits::{JOB_CHUNK_BYTES, JOB_HELD_BYTES_MAX, LISTING_PAGE_ROWS};
+use larder_model::limits::{JOB_HELD_BYTES_MAX, LISTING_PAGE_ROWS};
 use larder_model::mapreduce::inputs::JobInputs;
 use larder_model::mapreduce::phase::{JobPhase, PhaseFunction};
 use larder_model::mapreduce::{Job, JobValue};
@@ -27,6 +27,8 @@ pub struct JobRun {
     /// The reduce phases before this number have given their results.
     finished: usize,
     kept: Vec<KeptValues>,
+    /// Bytes of memory for the next object.
+    wanted: u64,
     deadline: Instant,
     ticket: JobTicket,
     _admitted: AdmissionGuard,
@@ -71,29 +73,18 @@ impl JobRun {
             waiting: Vec::new(),
             finished: 0,
             kept: Vec::new(),
+            wanted: 0,
             deadline,
             ticket,
             _admitted: admitted,
         })
     }
 
-    /// Bytes of memory that the values between phases take.
+    /// Bytes of memory that the job needs for its next step, besides a page of inputs and a chunk of results: the inputs of its
+    /// document, the values between phases, and an object of more bytes than a chunk. The caller holds them before each step.
     #[must_use]
     pub fn memory(&self) -> u64 {
-        self.held_bytes() as u64
-    }
-
-    /// The most that [`Self::memory`] becomes, for a caller that holds it once.
-    #[must_use]
-    pub fn memory_max(&self) -> u64 {
-        let accumulates = |phase: &RunningPhase| match &phase.work {
-            PhaseWork::Reduce(reducer) => !reducer.folds(),
-            PhaseWork::ReduceScript { .. } => true,
-            PhaseWork::Map(..) | PhaseWork::Link(_) | PhaseWork::MapScript(..) => false,
-        };
-        let chunks = (1 + self.phases.len()) * 2 * JOB_CHUNK_BYTES;
-        let max = if self.phases.iter().any(accumulates) { JOB_HELD_BYTES_MAX } else { chunks.min(JOB_HELD_BYTES_MAX) };
-        max as u64
+        (self.source.bytes() + self.held_bytes()) as u64 + self.wanted
     }
 
     /// Whether it has no phases: its results are its inputs.
@@ -183,8 +174,9 @@ impl JobRun {
             PhaseWork::Map(..) | PhaseWork::Link(_) | PhaseWork::MapScript(..) => {
                 let chunk = values.iter().take(LISTING_PAGE_ROWS).cloned();
                 let inputs = chunk.map(JobValue::into_input).collect::<Result<Vec<_>, _>>().map_err(failed)?;
-                let mapped =
-                    map_inputs(&self.gateway.kv, &self.phases[phase].work, inputs, (phase, self.deadline)).await?;
+                let (work, held) = (&self.phases[phase].work, std::mem::take(&mut self.wanted));
+                let mapped = map_inputs(&self.gateway.kv, work, inputs, held, (phase, self.deadline)).await?;
+                self.wanted = mapped.wanted;
                 values.drain(..mapped.count);
                 self.wait_before(phase, values);
                 self.hand_on(phase, mapped.results);

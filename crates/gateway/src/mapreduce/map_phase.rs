@@ -1,5 +1,7 @@
 //! Map and link phases over objects. The objects of a script's next call are read while a worker maps those of this one.
 //!
+//! An object of more memory than a chunk is loaded as the first of a step, after the step before it asked for its memory.
+//!
 //! ```text
 //! gateway   read 1 |  read 2  | wait | read 3 ..
 //! worker           |    map 1        |   map 2 ..
@@ -30,6 +32,8 @@ pub(super) struct MappedInputs {
     pub(super) count: usize,
     pub(super) results: Vec<JobValue>,
     bytes: usize,
+    /// Bytes of memory that the next object needs before it is loaded; 0: it needs none of its own.
+    pub(super) wanted: u64,
 }
 
 impl MappedInputs {
@@ -44,7 +48,8 @@ impl MappedInputs {
     }
 }
 
-/// Runs a map or link phase over inputs until its results are a chunk.
+/// Runs a map or link phase over inputs until its results are a chunk, or an object needs memory that the job does not hold.
+/// `held` are the bytes that it holds for the first object.
 ///
 /// # Errors
 /// The function failed, or an object cannot be read.
@@ -52,23 +57,41 @@ pub(super) async fn map_inputs(
     kv: &Kv,
     work: &PhaseWork,
     inputs: Vec<JobInput>,
+    held: u64,
     (phase, deadline): (usize, Instant),
 ) -> Result<MappedInputs, JobError> {
     let bodies = !matches!(work, PhaseWork::Link(_));
-    let reads: Vec<_> = inputs.into_iter().map(|input| read(kv, input, bodies, deadline).boxed()).collect();
+    let reads = inputs.into_iter().map(|input| read(kv, input, bodies, deadline).boxed());
     let found = std::pin::pin!(stream::iter(reads).buffered(READS_AT_ONCE));
+    let mut allowance = ObjectAllowance { work, bytes: held };
     match work {
         PhaseWork::MapScript(script, scripts) => {
-            map_by_script(script, scripts.as_ref(), found, (phase, deadline)).await
+            map_by_script(script, scripts.as_ref(), found, &mut allowance, (phase, deadline)).await
         }
-        _ => map_natively(kv, work, found, phase).await,
+        _ => map_natively(kv, found, &mut allowance, phase).await,
+    }
+}
+
+/// Memory for the next object of a step.
+struct ObjectAllowance<'a> {
+    work: &'a PhaseWork,
+    /// Bytes that the job holds for the first object of the step.
+    bytes: u64,
+}
+
+impl ObjectAllowance<'_> {
+    /// Takes the memory of an object; `Err`: the bytes that the job has to hold first.
+    fn take(&mut self, object: &StoredInput) -> Result<(), u64> {
+        let needed = self.work.object_memory(object.length());
+        let allowed = std::mem::take(&mut self.bytes).max(JOB_CHUNK_BYTES as u64);
+        if needed <= allowed { Ok(()) } else { Err(needed) }
     }
 }
 
 async fn map_natively(
     kv: &Kv,
-    work: &PhaseWork,
     mut found: FoundObjects<'_>,
+    allowance: &mut ObjectAllowance<'_>,
     phase: usize,
 ) -> Result<MappedInputs, JobError> {
     let mut mapped = MappedInputs::default();
@@ -76,7 +99,11 @@ async fn map_natively(
         && let Some(object) = found.next().await
     {
         let object = object?;
-        let results = match work {
+        if let Err(wanted) = allowance.take(&object) {
+            mapped.wanted = wanted;
+            break;
+        }
+        let results = match allowance.work {
             PhaseWork::Link(filter) => {
                 let checked = kv.check_link_function(&object.input.address.bucket);
                 checked.map_err(|refused| failed_link(phase, &refused.to_string()))?;
@@ -97,32 +124,49 @@ async fn map_by_script(
     script: &LoadedScript,
     scripts: &dyn Scripts,
     mut found: FoundObjects<'_>,
+    allowance: &mut ObjectAllowance<'_>,
     (phase, deadline): (usize, Instant),
 ) -> Result<MappedInputs, JobError> {
     let mut mapped = MappedInputs::default();
-    let mut calls = next_calls(script, found.as_mut()).await?;
+    let (mut calls, mut wanted) = next_calls(script, found.as_mut(), allowance).await?;
     // Objects that were read after the last call of a chunk are read again in the next step.
     while !mapped.is_chunk() && calls.objects() > 0 {
         let count = calls.objects();
-        let (results, next) = tokio::join!(script.map(scripts, calls, deadline), next_calls(script, found.as_mut()));
+        let next = async {
+            // The object that the job has to hold memory for first is the next one.
+            if wanted > 0 {
+                Ok((MapCalls::default(), wanted))
+            } else {
+                next_calls(script, found.as_mut(), allowance).await
+            }
+        };
+        let (results, next) = tokio::join!(script.map(scripts, calls, deadline), next);
         mapped.add(count, results.map_err(|error| error.of_phase(phase))?);
-        calls = next?;
+        (calls, wanted) = next?;
     }
+    // Another chunk of results comes between, where this one ended with objects that are read again.
+    mapped.wanted = if calls.objects() == 0 { wanted } else { 0 };
     Ok(mapped)
 }
 
-/// Reads the objects of the next call of a worker; none at the end.
-async fn next_calls(script: &LoadedScript, mut found: FoundObjects<'_>) -> Result<MapCalls, JobError> {
-    let (mut calls, mut bytes) = (MapCalls::default(), 0);
-    while bytes < JOB_CHUNK_BYTES
+/// Reads the objects of the next call of a worker; none at the end. With it, the memory that the object after them needs.
+async fn next_calls(
+    script: &LoadedScript,
+    mut found: FoundObjects<'_>,
+    allowance: &mut ObjectAllowance<'_>,
+) -> Result<(MapCalls, u64), JobError> {
+    let mut calls = MapCalls::default();
+    while calls.bytes() < JOB_CHUNK_BYTES
         && calls.objects() < JOB_CHUNK_INPUTS
         && let Some(object) = found.next().await
     {
-        let object = object?.load().await?;
-        bytes += object.values.iter().map(|(_, value)| 1024 + value.len()).sum::<usize>();
-        calls.add(object, &script.arg);
+        let object = object?;
+        if let Err(wanted) = allowance.take(&object) {
+            return Ok((calls, wanted));
+        }
+        calls.add(object.load().await?, &script.arg);
     }
-    Ok(calls)
+    Ok((calls, 0))
 }
 
 fn failed_link(phase: usize, error: &str) -> JobError {

@@ -56,13 +56,17 @@ pub(super) async fn read(kv: &Kv, input: JobInput, bodies: bool, deadline: Insta
 }
 
 impl StoredInput {
+    /// Bytes of its values.
+    pub(super) fn length(&self) -> u64 {
+        self.bodies.iter().map(GetBody::length).sum()
+    }
+
     /// The object with its values in memory.
     ///
     /// # Errors
     /// [`JobError::TooLarge`], and damage of a value.
     pub(super) async fn load(self) -> std::result::Result<MapObject, JobError> {
-        let length: u64 = self.bodies.iter().map(GetBody::length).sum();
-        if length > JOB_HELD_BYTES_MAX as u64 {
+        if self.length() > JOB_HELD_BYTES_MAX as u64 {
             return Err(JobError::TooLarge);
         }
         let mut values = Vec::with_capacity(self.siblings.len());

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use larder_model::address::{Address, BucketAddress, DEFAULT_TYPE};
+use larder_model::limits::JOB_BYTES_MAX;
 use larder_model::links::LinkFilter;
 use larder_model::mapreduce::phase::{JobPhase, PhaseFunction, PhaseScript};
 use larder_model::mapreduce::refusal::PhaseRefusal;
@@ -77,26 +78,31 @@ async fn load_script(
         return Err(refused(format!("no script function is named {name}")));
     }
     let source = match &script {
-        PhaseScript::Stored(bucket, key) => Some(
-            read_source(gateway, (bucket, key), deadline)
-                .await?
-                .ok_or_else(|| refused(format!("there is no object {bucket}/{key} with the source of the function")))?,
-        ),
+        PhaseScript::Stored(bucket, key) => {
+            let source = read_source(gateway, (bucket, key), deadline).await?;
+            Some(source.map_err(|reason| refused(format!("the object {bucket}/{key} {reason}")))?)
+        }
         PhaseScript::Named(_) | PhaseScript::Source(_) => None,
     };
     Ok((LoadedScript::of(&script, source, arg).map_err(refused)?, scripts))
 }
 
-/// The value of an object, as source; `None`: there is no such object.
+/// The value of an object, as source; or the reason why it is none.
 async fn read_source(
     gateway: &Gateway,
     (bucket, key): (&str, &str),
     deadline: Instant,
-) -> Result<Option<String>, JobError> {
+) -> Result<Result<String, String>, JobError> {
     let bucket = BucketAddress::new(Bytes::from_static(DEFAULT_TYPE), bucket.to_owned().into());
     let address = bucket.and_then(|bucket| Address::new(bucket, key.to_owned().into())).map_err(crate::Error::from)?;
-    let object = read(&gateway.kv, JobInput::of(address), true, deadline).await?.load().await?;
-    Ok(object.values.first().map(|(_, value)| String::from_utf8_lossy(value).into_owned()))
+    let object = read(&gateway.kv, JobInput::of(address), true, deadline).await?;
+    // Bound: looked at before a byte of it is read. A source in a document has no more.
+    if object.length() > JOB_BYTES_MAX as u64 {
+        return Ok(Err(format!("has more than {JOB_BYTES_MAX} bytes")));
+    }
+    let values = object.load().await?.values;
+    let source = values.first().map(|(_, value)| String::from_utf8_lossy(value).into_owned());
+    Ok(source.ok_or_else(|| "with the source of the function does not exist".into()))
 }
 
 impl PhaseWork {
@@ -106,6 +112,16 @@ impl PhaseWork {
             Self::Reduce(reducer) => reducer.bytes(),
             Self::ReduceScript { bytes, .. } => *bytes,
             Self::Map(..) | Self::Link(_) | Self::MapScript(..) => 0,
+        }
+    }
+
+    /// Bytes of memory that an object with values of `length` bytes takes until its results are counted as values.
+    pub(super) fn object_memory(&self, length: u64) -> u64 {
+        match self {
+            Self::Map(function, _) => function.object_memory(length),
+            // The value, its JSON for the worker, and the frame of the call.
+            Self::MapScript(..) => length.saturating_mul(4),
+            Self::Link(_) | Self::Reduce(_) | Self::ReduceScript { .. } => 0,
         }
     }
 
