@@ -35,13 +35,17 @@ impl ModuleSet {
         Ok(Self { generation, count, setup, loaded: OnceLock::new() })
     }
 
-    /// Notes what a worker reported. The first report logs a line for each module that failed.
+    /// Notes what a worker reported. The first report logs a line for each module that failed, and for a worker without a
+    /// filter of system calls.
     pub(crate) fn note(&self, report: &[u8]) {
         let report: LoadedModules = serde_json::from_slice(report).unwrap_or_default();
         let loaded = (report.functions.into_iter().collect(), report.faults);
         if self.loaded.set(loaded).is_ok() {
             for fault in self.faults() {
                 tracing::warn!(%fault, "module of --js-dir failed to load: hooks that need it refuse writes");
+            }
+            if let Some(cause) = report.unfiltered {
+                tracing::warn!(cause, "system calls of script workers not filtered: limits alone confine them");
             }
         }
     }

@@ -159,7 +159,7 @@ impl JsHeap {
             let json = ctx.json_stringify(names)?.map_or_else(|| Ok(String::new()), |json| json.to_string())?;
             Ok::<_, rquickjs::Error>(serde_json::from_str(&json).unwrap_or_default())
         })?;
-        Ok((heap, LoadedModules { functions, faults }))
+        Ok((heap, LoadedModules { functions, faults, unfiltered: None }))
     }
 
     /// Runs the modules in their order; returns the errors of those that failed.
