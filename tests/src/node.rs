@@ -181,8 +181,11 @@ pub struct LarderNode {
 #[derive(Debug, Clone, Copy)]
 struct NodeAddresses {
     http: Option<SocketAddr>,
+    https: Option<SocketAddr>,
     pb: Option<SocketAddr>,
+    pb_tls: Option<SocketAddr>,
     s3: Option<SocketAddr>,
+    s3_https: Option<SocketAddr>,
 }
 
 impl LarderNode {
@@ -251,6 +254,24 @@ impl LarderNode {
     #[must_use]
     pub fn http(&self) -> SocketAddr {
         self.at.http.expect("it serves HTTP")
+    }
+
+    /// Its address for HTTP with TLS.
+    #[must_use]
+    pub fn https(&self) -> SocketAddr {
+        self.at.https.expect("it serves HTTP with TLS")
+    }
+
+    /// Its address for protocol buffers with TLS.
+    #[must_use]
+    pub fn pb_tls(&self) -> SocketAddr {
+        self.at.pb_tls.expect("it serves protocol buffers with TLS")
+    }
+
+    /// Its address for S3 with TLS.
+    #[must_use]
+    pub fn s3_https(&self) -> SocketAddr {
+        self.at.s3_https.expect("it serves S3 with TLS")
     }
 
     /// Its address for protocol buffers.
@@ -407,11 +428,16 @@ fn copy_directory(from: &Path, to: &Path) -> std::io::Result<()> {
 /// The addresses in the banner, when their lines are complete.
 fn announced(stdout: &str) -> Option<NodeAddresses> {
     let line = |name: &str| stdout.split_once(name)?.1.split_once('\n').map(|(line, _)| line);
-    let address = |line: &str| line.trim().trim_start_matches("http://").parse().ok();
+    let (http, pb, s3) = (line(HTTP_BANNER)?, line(PB_BANNER)?, line(S3_BANNER)?);
+    let address =
+        |line: &str, before: &str| line.split(", ").find_map(|place| place.strip_prefix(before)?.parse().ok());
     Some(NodeAddresses {
-        http: address(line(HTTP_BANNER)?),
-        pb: address(line(PB_BANNER)?),
-        s3: address(line(S3_BANNER)?),
+        http: address(http, "http://"),
+        https: address(http, "https://"),
+        pb: address(pb, ""),
+        pb_tls: address(pb, "TLS "),
+        s3: address(s3, "http://"),
+        s3_https: address(s3, "https://"),
     })
 }
 

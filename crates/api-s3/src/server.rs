@@ -3,11 +3,12 @@
 use std::future::Future;
 use std::sync::Arc;
 
+use futures_util::FutureExt as _;
+use futures_util::future::join_all;
 use hyper::Request;
 use hyper::body::Incoming;
 use larder_gateway::objects::Objects;
-use larder_http_edge::{ConnectionHandler, ConnectionSettings, HttpDialect, Requester};
-use tokio::net::TcpListener;
+use larder_http_edge::{ClientListener, ConnectionHandler, ConnectionSettings, HttpDialect, Requester};
 
 use crate::pipeline::S3Service;
 use crate::response::{S3Body, S3Response};
@@ -69,15 +70,17 @@ impl ConnectionHandler for S3Service {
     }
 }
 
-/// Serves `listener` until `shutdown` completes. The server then accepts nothing new and lets running requests finish;
+/// Serves the listeners until `shutdown` completes. The server then accepts nothing new and lets running requests finish;
 /// at `drain_timeout` it cancels the rest.
 pub async fn serve(
-    listener: TcpListener,
+    listeners: Vec<ClientListener>,
     objects: Arc<Objects>,
     settings: S3Settings,
     shutdown: impl Future<Output = ()>,
 ) {
     let service = S3Service::new(objects, settings);
-    larder_http_edge::serve(listener, service.clone(), shutdown).await;
+    let shutdown = shutdown.shared();
+    let serve = |listener| larder_http_edge::serve(listener, service.clone(), shutdown.clone());
+    join_all(listeners.into_iter().map(serve)).await;
     service.background().drain(service.settings().connection.drain_timeout).await;
 }

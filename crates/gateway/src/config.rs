@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use larder_model::props::WebhookHost;
 use crate::epochs::IndexSplitting;
+use larder_model::props::WebhookHost;
 
 /// How long the tombstone of a deleted object stays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,19 +7,23 @@ use std::time::Duration;
 use bytes::Bytes;
 use larder_admission::{ClientAccount, HeldMemory};
 use tokio::io::AsyncWriteExt as _;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::ConnectionSettings;
 use crate::acceptor::Acceptor;
+use crate::client_socket::{ClientListener, ClientSocket};
 use crate::connection_limit::ConnectionPermit;
 use crate::proxy_header::take_proxy_header;
 use crate::request_source::RequestSource;
 use crate::requester::UNCOUNTED_BYTES;
+use crate::server_tls::ServerTls;
 
 /// Memory of an idle connection: its task and its first buffers.
 const CONNECTION_BYTES_HELD: u64 = 2 * UNCOUNTED_BYTES;
+/// The same of an encrypted one: a record of each direction, what waits to be sent, and the keys.
+const ENCRYPTED_BYTES_HELD: u64 = CONNECTION_BYTES_HELD + 96 * 1024;
 /// How long a refused client may take to read the refusal.
 const REFUSAL_MAX: Duration = Duration::from_secs(1);
 
@@ -37,7 +41,7 @@ pub trait ConnectionServer: Clone + Send + 'static {
     /// Serves one connection to its end. After `ending` the request under way is its last.
     fn serve(
         self,
-        stream: TcpStream,
+        socket: ClientSocket,
         client: ConnectedClient,
         ending: impl Future<Output = ()> + Send,
     ) -> impl Future<Output = ()> + Send;
@@ -55,14 +59,15 @@ pub struct ConnectedClient {
 /// Serves `listener` until `shutdown`. After that it accepts nothing new, finishes the requests under way, and breaks off
 /// those that run past `drain_timeout`. A connection above the limit gets the server's refusal and is closed.
 pub async fn serve_connections<S: ConnectionServer>(
-    listener: TcpListener,
+    listener: impl Into<ClientListener>,
     server: S,
     shutdown: impl Future<Output = ()>,
 ) {
+    let ClientListener { tcp: listener, tls } = listener.into();
     let settings = server.settings();
     let drain_timeout = settings.drain_timeout;
     let (end, ending) = watch::channel(());
-    let accepted = AcceptedConnections { server, settings, ending };
+    let accepted = AcceptedConnections { server, settings, tls, ending };
     let mut acceptor = Acceptor::new(S::NAME);
     let mut connections = JoinSet::new();
     let mut shutdown = pin!(shutdown);
@@ -90,8 +95,9 @@ pub async fn serve_connections<S: ConnectionServer>(
             None => {
                 // The listener waits here when the refusals are taken: they hold descriptors out of a fixed reserve.
                 let permit = limit.refuse(peer.address).await;
+                let is_encrypted = accepted.tls.is_some();
                 connections.spawn(async move {
-                    send_refusal(stream, &S::refusal()).await;
+                    send_refusal::<S>(stream, is_encrypted).await;
                     drop(permit);
                 });
             }
@@ -111,6 +117,7 @@ pub async fn serve_connections<S: ConnectionServer>(
 struct AcceptedConnections<S> {
     server: S,
     settings: ConnectionSettings,
+    tls: Option<ServerTls>,
     /// Closed at the end of the server.
     ending: watch::Receiver<()>,
 }
@@ -127,14 +134,32 @@ impl<S: ConnectionServer> AcceptedConnections<S> {
             false => (limit.admit(S::NAME, peer.address)?, memory.account(S::NAME, peer.address)),
             true => (limit.admit_proxy(S::NAME)?, memory.account_of_proxy(S::NAME)),
         };
-        let held = account.try_draw(CONNECTION_BYTES_HELD).ok()?;
+        let bytes = if self.tls.is_some() { ENCRYPTED_BYTES_HELD } else { CONNECTION_BYTES_HELD };
+        let held = account.try_draw(bytes).ok()?;
         Some(((permit, held), account))
     }
 
-    async fn serve(self, stream: TcpStream, client: ConnectedClient, place: impl Send) {
+    async fn serve(self, stream: TcpStream, mut client: ConnectedClient, place: impl Send) {
         let mut ending = self.ending;
+        let socket = match &self.tls {
+            None => ClientSocket::Plain(stream),
+            Some(tls) => {
+                let accepted = tokio::select! {
+                    accepted = tls.accept(stream) => accepted,
+                    // A client in the midst of its handshake must not hold up the end of the server.
+                    _ = ending.changed() => return,
+                };
+                match accepted {
+                    Ok(socket) => socket,
+                    Err(error) => {
+                        return tracing::debug!(%error, address = %client.source.address, "no TLS with this client");
+                    }
+                }
+            }
+        };
+        client.source.secure |= socket.is_encrypted();
         // The channel closes when its sender is dropped: each connection then takes its request under way as the last.
-        self.server.serve(stream, client, async move { while ending.changed().await.is_ok() {} }).await;
+        self.server.serve(socket, client, async move { while ending.changed().await.is_ok() {} }).await;
         drop(place);
     }
 
@@ -160,7 +185,7 @@ impl<S: ConnectionServer> AcceptedConnections<S> {
         let share = self.settings.connections.admit_behind_proxy(source.address);
         if share.is_none() {
             let permit = self.settings.connections.refuse(source.address).await;
-            send_refusal(stream, &S::refusal()).await;
+            send_refusal::<S>(stream, self.tls.is_some()).await;
             return drop(permit);
         }
         let account = self.settings.memory.account(S::NAME, source.address);
@@ -168,10 +193,12 @@ impl<S: ConnectionServer> AcceptedConnections<S> {
     }
 }
 
-/// Sends the refusal of a connection too many, and closes.
-async fn send_refusal(mut stream: TcpStream, refusal: &[u8]) {
+/// Sends the refusal of a connection too many, and closes. A client that waits for a handshake could not read it.
+async fn send_refusal<S: ConnectionServer>(mut stream: TcpStream, is_encrypted: bool) {
     let send = async {
-        stream.write_all(refusal).await?;
+        if !is_encrypted {
+            stream.write_all(&S::refusal()).await?;
+        }
         stream.shutdown().await
     };
     if let Ok(Err(error)) = tokio::time::timeout(REFUSAL_MAX, send).await {

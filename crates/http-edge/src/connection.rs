@@ -12,11 +12,11 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
-use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::accept::{ConnectedClient, ConnectionServer, serve_connections};
 use crate::arriving_body::Pace;
+use crate::client_socket::{ClientListener, ClientSocket};
 use crate::lingering_close::{ActivityCounts, ConnectionActivity, HeadMemory, LingeringSocket};
 use crate::requester::{MemoryHoldingBody, Requester};
 use crate::watchers::ConnectionWatchers;
@@ -29,7 +29,11 @@ const CHECK_EVERY: Duration = Duration::from_secs(5);
 struct HttpServer<F>(F);
 
 /// Serves HTTP on `listener` until `shutdown`, as [`serve_connections`] does; a connection above the limit is answered 503.
-pub async fn serve<F: ConnectionHandler>(listener: TcpListener, handler: F, shutdown: impl Future<Output = ()>) {
+pub async fn serve<F: ConnectionHandler>(
+    listener: impl Into<ClientListener>,
+    handler: F,
+    shutdown: impl Future<Output = ()>,
+) {
     serve_connections(listener, HttpServer(handler), shutdown).await;
 }
 
@@ -56,14 +60,14 @@ impl<F: ConnectionHandler> ConnectionServer for HttpServer<F> {
         answer.into()
     }
 
-    async fn serve(self, stream: TcpStream, client: ConnectedClient, ending: impl Future<Output = ()> + Send) {
-        serve_connection(stream, client, self.0, ending).await;
+    async fn serve(self, socket: ClientSocket, client: ConnectedClient, ending: impl Future<Output = ()> + Send) {
+        serve_connection(socket, client, self.0, ending).await;
     }
 }
 
 /// Serves one connection to its end. After `shutdown` the request under way is its last.
 async fn serve_connection<F: ConnectionHandler>(
-    stream: TcpStream,
+    socket: ClientSocket,
     client: ConnectedClient,
     handler: F,
     shutdown: impl Future<Output = ()> + Send,
@@ -74,7 +78,7 @@ async fn serve_connection<F: ConnectionHandler>(
     let is_proxy = settings.proxies.contains(client.source.address);
     let of_headers = |request: &Request<Incoming>| is_proxy.then(|| forwarded::<F>(&client, request, &settings));
     let answer = service_fn(|request| answer(&handler, &activity, &client, of_headers(&request), request));
-    let io = TokioIo::new(LingeringSocket::new(stream, Arc::clone(&activity), HeadMemory::new(client.account.clone())));
+    let io = TokioIo::new(LingeringSocket::new(socket, Arc::clone(&activity), HeadMemory::new(client.account.clone())));
     let connection = http1::Builder::new()
         // Some clients close their writing side after the request and still read the answer.
         .half_close(true)

@@ -5,6 +5,8 @@
 //! accept           the listener: its connections, refusals, draining
 //! acceptor         the next connection, and pauses after failures
 //! connection_limit one bound of connections for all listeners
+//! client_socket    its socket, encrypted or not
+//! server_tls       the certificate of a listener, and its replacement
 //! request_source   the client of a request: the peer, or the client that a trusted proxy names
 //! proxy_header     the PROXY protocol of trusted proxies
 //! connection       one client: requests to the handler, timeouts, its last request
@@ -17,12 +19,14 @@
 mod accept;
 mod acceptor;
 mod arriving_body;
+mod client_socket;
 mod connection;
 mod connection_limit;
 mod lingering_close;
 mod proxy_header;
 mod request_source;
 mod requester;
+mod server_tls;
 mod watchers;
 
 use std::error::Error;
@@ -41,11 +45,13 @@ pub use arriving_body::{
     ArrivingBody, IncomingError, PIECE_BYTES_MAX, Pace, PacedIncoming, parsed_body_memory, response_memory,
     upload_memory,
 };
+pub use client_socket::{ClientListener, ClientSocket};
 pub use connection::serve;
 pub use connection_limit::{ConnectionLimit, REFUSALS_MAX};
 pub use lingering_close::close_lingering;
 pub use request_source::{RequestSource, TrustedProxies};
 pub use requester::{GrowingMemory, Requester, UNCOUNTED_BYTES};
+pub use server_tls::{ServerTls, TlsFiles};
 pub use watchers::ConnectionWatchers;
 
 /// Settings of a listener.

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use larder_admission::{ClientAccount, HeldMemory, MemorySpent};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
+use crate::client_socket::ClientSocket;
 use crate::requester::UNCOUNTED_BYTES;
 
 /// How long the socket drains input before it closes.
@@ -125,7 +125,7 @@ impl ConnectionActivity {
 
 /// A client's socket, with its counters and its lingering close.
 pub(crate) struct LingeringSocket {
-    stream: TcpStream,
+    stream: ClientSocket,
     activity: Arc<ConnectionActivity>,
     head: HeadMemory,
     linger_deadline: Option<Pin<Box<Sleep>>>,
@@ -167,7 +167,7 @@ impl HeadMemory {
 impl LingeringSocket {
     /// Wraps a socket.
     #[must_use]
-    pub(crate) fn new(stream: TcpStream, activity: Arc<ConnectionActivity>, head: HeadMemory) -> Self {
+    pub(crate) fn new(stream: ClientSocket, activity: Arc<ConnectionActivity>, head: HeadMemory) -> Self {
         Self { stream, activity, head, linger_deadline: None }
     }
 

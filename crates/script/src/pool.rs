@@ -204,7 +204,7 @@ impl PoolInner {
                 }
                 None => (self.start_worker(&modules).await?, true),
             };
-            // Race: after a reload returned, no call runs the code before it: the modules may have changed since [invariant 132].
+            // Race: after a reload returned, no call runs the code before it: the modules may have changed since [invariant 140].
             if is_ready && worker.generation == self.modules.read().generation {
                 return Some(worker);
             }

@@ -73,10 +73,16 @@ fn export_lines(key: &str, secret: &str) -> String {
 pub(crate) struct ListenAddresses<'a> {
     /// Riak's HTTP.
     pub(crate) http: Option<SocketAddr>,
+    /// The same with TLS.
+    pub(crate) https: Option<SocketAddr>,
     /// Riak's protocol buffers.
     pub(crate) pb: Option<SocketAddr>,
+    /// The same with TLS.
+    pub(crate) pb_tls: Option<SocketAddr>,
     /// S3.
     pub(crate) s3: Option<SocketAddr>,
+    /// The same with TLS.
+    pub(crate) s3_https: Option<SocketAddr>,
     /// The socket of `kv-admin`.
     pub(crate) admin: &'a Path,
 }
@@ -85,11 +91,10 @@ impl Banner<'_> {
     /// The banner as text.
     pub(crate) fn text(&self) -> String {
         let mut out = format!("Larder {} is ready as {}\n\n", env!("CARGO_PKG_VERSION"), self.name);
-        let url = |at: Option<SocketAddr>| at.map_or_else(|| "off".to_owned(), |at| format!("http://{at}"));
-        let _ = writeln!(out, "  Riak HTTP   {}", url(self.at.http));
-        let pb = self.at.pb.map_or_else(|| "off".to_owned(), |at| at.to_string());
-        let _ = writeln!(out, "  Riak PB     {pb}");
-        let _ = writeln!(out, "  S3          {}", url(self.at.s3));
+        let ListenAddresses { http, https, pb, pb_tls, s3, s3_https, .. } = self.at;
+        let _ = writeln!(out, "  Riak HTTP   {}", places(("http://", http), ("https://", https)));
+        let _ = writeln!(out, "  Riak PB     {}", places(("", pb), ("TLS ", pb_tls)));
+        let _ = writeln!(out, "  S3          {}", places(("http://", s3), ("https://", s3_https)));
         let _ = writeln!(out, "  kv-admin    {}", self.at.admin.display());
         let _ = writeln!(out, "  data        {}", self.data);
         for note in self.notes {
@@ -139,6 +144,15 @@ impl Banner<'_> {
         let _ = writeln!(out, "  aws {endpoint} s3 mb s3://cellar");
         let _ = writeln!(out, "  aws {endpoint} s3 cp README.md s3://cellar/");
         out
+    }
+}
+
+/// The places of a protocol, plain and encrypted.
+fn places(plain: (&str, Option<SocketAddr>), encrypted: (&str, Option<SocketAddr>)) -> String {
+    let place = |(scheme, at): (&str, Option<SocketAddr>)| at.map(|at| format!("{scheme}{at}"));
+    match (place(plain), place(encrypted)) {
+        (Some(plain), Some(encrypted)) => format!("{plain}, {encrypted}"),
+        (one, other) => one.or(other).unwrap_or_else(|| "off".to_owned()),
     }
 }
 
@@ -225,7 +239,16 @@ mod tests {
         let notes = ["one copy until there are more nodes".to_owned()];
         let at = |port| Some(SocketAddr::from(([0, 0, 0, 0], port)));
         let admin = Some(AdminKey::Shown { key: "KEY".to_owned(), secret: "SECRET".to_owned() });
-        let both = ListenAddresses { http: at(1234), pb: at(2345), s3: at(5678), admin: socket };
+        let off = ListenAddresses {
+            http: None,
+            https: None,
+            pb: None,
+            pb_tls: None,
+            s3: None,
+            s3_https: None,
+            admin: socket,
+        };
+        let both = ListenAddresses { http: at(1234), pb: at(2345), s3: at(5678), ..off };
         let banner = |at, admin| Banner { name, at, data, notes: &notes, admin, kv_admin: "kv-admin".into() }.text();
         let text = banner(both, admin);
         for line in [
@@ -250,7 +273,11 @@ mod tests {
         assert!(in_file.contains("  . '/my data/s3-admin-key'\n") && !in_file.contains("user create"), "{in_file}");
         let lost = banner(both, Some(AdminKey::Lost { key: "KEY".into(), why: "/d: full".into() }));
         assert!(lost.contains("not written: /d: full\n") && lost.contains("rotate-key KEY\n"), "{lost}");
-        let off = banner(ListenAddresses { http: None, pb: None, s3: None, admin: socket }, None);
+        let encrypted = banner(ListenAddresses { https: at(8443), pb_tls: at(8487), pb: at(2345), ..off }, None);
+        assert!(
+            encrypted.contains("  Riak HTTP   https://0.0.0.0:8443\n  Riak PB     0.0.0.0:2345, TLS 0.0.0.0:8487\n")
+        );
+        let off = banner(off, None);
         assert!(off.contains("  Riak HTTP   off\n  Riak PB     off\n  S3          off\n"), "{off}");
         assert!(!off.contains("curl") && !off.contains("aws"), "{off}");
     }

@@ -21,6 +21,7 @@ mod engine_metrics;
 mod failure;
 pub mod healthcheck;
 pub mod inspect;
+mod listeners;
 pub mod log;
 mod memory;
 mod node_watch;
@@ -30,6 +31,7 @@ mod serve;
 pub mod settings;
 mod signals;
 mod store_metrics;
+mod tls;
 mod webhook_client;
 
 pub use engine::OpenEngine;

@@ -14,7 +14,6 @@ use larder_gateway::objects::{Objects, ObjectsConfig};
 use larder_gateway::{AuditSink, Config, Gateway, GatewayPorts, IndexSplitting, Scripts};
 use larder_http_edge::{ConnectionLimit, ConnectionSettings, TrustedProxies};
 use larder_store::{Clock, SystemClock};
-use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -24,12 +23,13 @@ use crate::banner::{AdminKey, Banner, LaunchContext, ListenAddresses};
 use crate::descriptors::ConnectionBudget;
 use crate::engine::OpenEngine;
 use crate::failure::ServerFailure;
+use crate::listeners::{BoundListener, BoundListeners};
 use crate::memory::MemoryPlan;
 use crate::private::check_private;
 use crate::scripts::start_scripts;
-use crate::settings::table::{self, Setting};
-use crate::settings::{DurabilitySetting, Listener, ServerSettings};
-use crate::signals;
+use crate::settings::{DurabilitySetting, ServerSettings};
+use crate::signals::{self, ProcessSignals};
+use crate::tls;
 use crate::webhook_client::webhook_client;
 
 /// Serves until SIGTERM or SIGINT, then ends in order. At most `files_max` files and sockets may be open at a time.
@@ -39,11 +39,12 @@ use crate::webhook_client::webhook_client;
 pub async fn serve(settings: &ServerSettings, files_max: usize) -> Result<(), ServerFailure> {
     let budget = ConnectionBudget::new(settings, files_max)?;
     let memory = MemoryPlan::new(settings);
-    let mut shutdown =
-        signals::watch().map_err(|error| ServerFailure(format!("cannot listen for signals: {error}")))?;
+    let signals = signals::watch().map_err(|error| ServerFailure(format!("cannot listen for signals: {error}")))?;
+    let ProcessSignals { stop: mut shutdown, hangups } = signals;
     check_path(&settings.admin_socket).map_err(|error| ServerFailure(error.to_string()))?;
     // Before the engine opens: it would put data into a directory that others may read.
     check_private(&settings.data_dir)?;
+    let tls = tls::load(settings.tls.as_ref())?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
     // Drawn at each start: a server whose clock was set back must not issue a dot again [invariant 12].
     let actor = actor(&*clock);
@@ -57,15 +58,8 @@ pub async fn serve(settings: &ServerSettings, files_max: usize) -> Result<(), Se
         _ = shutdown.wait_for(|down| *down) => return Ok(()),
     };
     // A member that cannot listen would hold up the others: the ports are bound before the gateway starts.
-    let http = bind(&settings.http, &table::HTTP).await?;
-    let pb = bind(&settings.pb, &table::PB).await?;
-    let s3 = bind(&settings.s3, &table::S3).await?;
-    let at = ListenAddresses {
-        http: http.as_ref().map(|(_, at)| *at),
-        pb: pb.as_ref().map(|(_, at)| *at),
-        s3: s3.as_ref().map(|(_, at)| *at),
-        admin: &settings.admin_socket,
-    };
+    let bound = BoundListeners::bind(settings, tls.as_ref()).await?;
+    let at = bound.addresses(&settings.admin_socket);
     // Before the first heartbeat: other gateways would wait for one that then fails to start.
     let socket = bind_admin(settings).await?;
     let name = node_name(settings, at);
@@ -80,18 +74,20 @@ pub async fn serve(settings: &ServerSettings, files_max: usize) -> Result<(), Se
 
     let connection = connection_settings(settings, budget.connections, memory.clients);
     let mut listeners = JoinSet::new();
-    if let Some((listener, address)) = http {
-        let (gateway, http) = (gateway.clone(), http_settings(settings, connection.clone(), address));
-        listeners.spawn(larder_api_riak::http::serve(listener, gateway, http, ended(shutdown.clone())));
+    for bound in bound.http {
+        let (gateway, http) = (gateway.clone(), http_settings(settings, connection.clone(), &bound));
+        listeners.spawn(larder_api_riak::http::serve(bound.listener, gateway, http, ended(shutdown.clone())));
     }
-    if let Some((listener, _)) = pb {
+    for bound in bound.pb {
         let (gateway, connection) = (gateway.clone(), connection.clone());
-        listeners.spawn(larder_api_riak::pb::serve(listener, gateway, connection, ended(shutdown.clone())));
+        listeners.spawn(larder_api_riak::pb::serve(bound.listener, gateway, connection, ended(shutdown.clone())));
     }
-    if let Some((listener, address)) = s3 {
-        let s3 = s3_settings(settings, connection, address);
-        listeners.spawn(larder_api_s3::serve(listener, objects.clone(), s3, ended(shutdown.clone())));
+    if !bound.s3.is_empty() {
+        let s3 = s3_settings(settings, connection, &bound.s3);
+        let bound = bound.s3.into_iter().map(|bound| bound.listener).collect();
+        listeners.spawn(larder_api_s3::serve(bound, objects.clone(), s3, ended(shutdown.clone())));
     }
+    let certificate = tls.map(|tls| tls::keep_current(tls, hangups));
     listeners.spawn(socket.serve(objects.clone(), shutdown.clone()));
     let kv_admin = LaunchContext::current().kv_admin(&settings.admin_socket);
     let notes: Vec<_> = engine.notes.iter().cloned().chain(budget.note).chain(memory.note).collect();
@@ -102,7 +98,7 @@ pub async fn serve(settings: &ServerSettings, files_max: usize) -> Result<(), Se
     // Running requests may still write, so the listeners end before the engine closes.
     drain(&mut listeners, settings.drain_timeout).await;
     // The background tasks end before the engine closes: a sweep of a closed store would log errors.
-    drop(background);
+    drop((background, certificate));
     if let Err(error) = objects.usage.flush().await {
         tracing::warn!(%error, "usage of S3 users not written: the last minute is lost");
     }
@@ -138,15 +134,6 @@ async fn drain(listeners: &mut JoinSet<()>, deadline: Duration) {
     }
 }
 
-async fn bind(listener: &Listener, setting: &Setting) -> Result<Option<(TcpListener, SocketAddr)>, ServerFailure> {
-    let Listener::At(at) = listener else { return Ok(None) };
-    let failed = |error| ServerFailure(format!("cannot listen on {at} ({}): {error}", setting.flag()));
-    // tokio sets SO_REUSEADDR: a restart does not wait for old connections.
-    let listener = TcpListener::bind(at).await.map_err(failed)?;
-    let address = listener.local_addr().map_err(failed)?;
-    Ok(Some((listener, address)))
-}
-
 async fn bind_admin(settings: &ServerSettings) -> Result<AdminSocket, ServerFailure> {
     if let Some(dir) = settings.admin_socket.parent().filter(|dir| !dir.as_os_str().is_empty()) {
         std::fs::create_dir_all(dir)
@@ -159,7 +146,8 @@ async fn bind_admin(settings: &ServerSettings) -> Result<AdminSocket, ServerFail
 fn node_name(settings: &ServerSettings, at: ListenAddresses<'_>) -> String {
     settings.node_name.clone().unwrap_or_else(|| {
         let machine = rustix::system::uname();
-        let port = at.http.or(at.s3).map_or_else(String::new, |at| format!(":{}", at.port()));
+        let port =
+            at.http.or(at.https).or(at.s3).or(at.s3_https).map_or_else(String::new, |at| format!(":{}", at.port()));
         format!("larder@{}{port}", machine.nodename().to_string_lossy())
     })
 }
@@ -218,7 +206,7 @@ fn objects_config(settings: &ServerSettings) -> ObjectsConfig {
 
 /// Ensures that an S3 admin exists; returns the key if this start created it.
 async fn admin_key(settings: &ServerSettings, objects: &Objects) -> Result<Option<AdminKey>, ServerFailure> {
-    if settings.s3 == Listener::Off {
+    if !settings.serves_s3() {
         return Ok(None);
     }
     let failed = |error| ServerFailure(format!("cannot start: the S3 admin: {error}"));
@@ -238,9 +226,10 @@ fn announce(banner: &Banner<'_>) {
     let mut out = std::io::stdout().lock();
     // A closed standard output does not stop the server.
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    let ListenAddresses { http, pb, s3, .. } = banner.at;
+    let ListenAddresses { http, https, pb, pb_tls, s3, s3_https, .. } = banner.at;
     let shown = |at: Option<SocketAddr>| at.map(tracing::field::display);
-    tracing::info!(node = banner.name, http = shown(http), pb = shown(pb), s3 = shown(s3), "ready");
+    let (http, https, pb, pb_tls) = (shown(http), shown(https), shown(pb), shown(pb_tls));
+    tracing::info!(node = banner.name, http, https, pb, pb_tls, s3 = shown(s3), s3_https = shown(s3_https), "ready");
     for note in banner.notes {
         tracing::warn!("{note}");
     }
@@ -254,29 +243,20 @@ fn connection_settings(settings: &ServerSettings, connections: usize, memory: Me
     ConnectionSettings { connections, memory, proxies, slow_after, drain_timeout, ..ConnectionSettings::default() }
 }
 
-fn http_settings(settings: &ServerSettings, connection: ConnectionSettings, address: SocketAddr) -> HttpSettings {
+fn http_settings(settings: &ServerSettings, connection: ConnectionSettings, bound: &BoundListener) -> HttpSettings {
     let mut hosts = settings.http_hosts.clone();
     if let Some(hosts) = &mut hosts {
-        hosts.extend(own_names(&settings.http, address));
+        hosts.extend(bound.names());
     }
     // A machine's other addresses have names that the server does not know, and no page can reach them through loopback.
-    let hosts = hosts.filter(|_| address.ip().to_canonical().is_loopback());
+    let hosts = hosts.filter(|_| bound.address.ip().to_canonical().is_loopback());
     HttpSettings { connection, browsers: BrowserRules { origins: settings.http_origins.clone(), hosts } }
 }
 
-fn s3_settings(settings: &ServerSettings, connection: ConnectionSettings, address: SocketAddr) -> S3Settings {
+fn s3_settings(settings: &ServerSettings, connection: ConnectionSettings, bound: &[BoundListener]) -> S3Settings {
     let mut roots = settings.s3_hosts.clone();
-    roots.extend(own_names(&settings.s3, address));
+    roots.extend(bound.iter().flat_map(BoundListener::names));
     S3Settings { roots, connection, ..S3Settings::default() }
-}
-
-/// The listener's host in the settings, and its address.
-fn own_names(listener: &Listener, address: SocketAddr) -> Vec<String> {
-    let name = match listener {
-        Listener::At(at) => at.rsplit_once(':').map(|(host, _)| host.to_ascii_lowercase()),
-        Listener::Off => None,
-    };
-    name.into_iter().chain([address.ip().to_string()]).collect()
 }
 
 /// Waits until the server is to end.

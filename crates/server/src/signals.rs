@@ -1,6 +1,7 @@
-//! SIGTERM, SIGINT and SIGHUP: the first ends the server in order, the second at once.
+//! SIGTERM, SIGINT and SIGHUP. The first that stops ends the server in order, the second at once. SIGHUP stops a server that
+//! was started on a terminal, which closes; any other reads its certificate again.
 
-use std::io;
+use std::io::{self, IsTerminal as _};
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -12,17 +13,27 @@ const REPEATED_SIGNAL: Duration = Duration::from_millis(500);
 /// Exit code after a second signal.
 const EXIT_AT_ONCE: i32 = 130;
 
-/// Listens for signals from now on. The receiver turns true at the first signal.
+/// The signals as the server sees them.
+pub(crate) struct ProcessSignals {
+    /// Turns true at the first signal that stops.
+    pub(crate) stop: watch::Receiver<bool>,
+    /// Changes at each signal that asks to read files again.
+    pub(crate) hangups: watch::Receiver<()>,
+}
+
+/// Listens for signals from now on.
 ///
 /// # Errors
 /// An error of the system.
-pub(crate) fn watch() -> io::Result<watch::Receiver<bool>> {
+pub(crate) fn watch() -> io::Result<ProcessSignals> {
     let kinds = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()];
     let [terminate, interrupt, hangup] = kinds.map(signal);
-    let signals = StopSignals { terminate: terminate?, interrupt: interrupt?, hangup: hangup? };
-    let (down, receiver) = watch::channel(false);
+    let (asked, hangups) = watch::channel(());
+    let asked = (!io::stdin().is_terminal()).then_some(asked);
+    let signals = StopSignals { terminate: terminate?, interrupt: interrupt?, hangup: hangup?, asked };
+    let (down, stop) = watch::channel(false);
     tokio::spawn(await_signals(signals, down));
-    Ok(receiver)
+    Ok(ProcessSignals { stop, hangups })
 }
 
 async fn await_signals(mut signals: StopSignals, down: watch::Sender<bool>) {
@@ -43,14 +54,22 @@ struct StopSignals {
     terminate: Signal,
     interrupt: Signal,
     hangup: Signal,
+    /// Hears of hangups that do not stop; `None`: each stops.
+    asked: Option<watch::Sender<()>>,
 }
 
 impl StopSignals {
+    /// Waits for a signal that stops.
     async fn next(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-            _ = self.hangup.recv() => {}
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => return,
+                _ = self.interrupt.recv() => return,
+                _ = self.hangup.recv() => match &self.asked {
+                    Some(asked) => { asked.send_replace(()); }
+                    None => return,
+                },
+            }
         }
     }
 }

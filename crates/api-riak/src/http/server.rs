@@ -8,8 +8,7 @@ use futures_util::FutureExt as _;
 use hyper::body::Incoming;
 use hyper::http::request::Parts;
 use hyper::{Method, Request, StatusCode};
-use larder_http_edge::{ArrivingBody, ConnectionHandler, ConnectionSettings, HttpDialect, Requester};
-use tokio::net::TcpListener;
+use larder_http_edge::{ArrivingBody, ClientListener, ConnectionHandler, ConnectionSettings, HttpDialect, Requester};
 
 use larder_gateway::{Error, Gateway};
 
@@ -59,7 +58,7 @@ pub fn service(gateway: Arc<Gateway>, settings: HttpSettings) -> HttpService {
 /// Serves `listener` until `shutdown`. After that it accepts nothing new, finishes the requests under way, and breaks off
 /// those that run past the deadline.
 pub async fn serve(
-    listener: TcpListener,
+    listener: impl Into<ClientListener>,
     gateway: Arc<Gateway>,
     settings: HttpSettings,
     shutdown: impl Future<Output = ()>,

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use larder_gateway::{Error, Gateway};
-use larder_http_edge::{ConnectedClient, ConnectionServer, ConnectionSettings, serve_connections};
-use tokio::net::{TcpListener, TcpStream};
+use larder_http_edge::{
+    ClientListener, ClientSocket, ConnectedClient, ConnectionServer, ConnectionSettings, serve_connections,
+};
 
 use super::connection::PbConnection;
 use super::fault::PbFault;
@@ -22,7 +23,7 @@ struct PbServer {
 /// Serves `listener` until `shutdown`. After that it accepts nothing new, finishes the requests under way, and breaks off
 /// those that run past the deadline.
 pub async fn serve(
-    listener: TcpListener,
+    listener: impl Into<ClientListener>,
     gateway: Arc<Gateway>,
     settings: ConnectionSettings,
     shutdown: impl Future<Output = ()>,
@@ -43,11 +44,11 @@ impl ConnectionServer for PbServer {
         output.freeze()
     }
 
-    async fn serve(self, stream: TcpStream, client: ConnectedClient, ending: impl Future<Output = ()> + Send) {
+    async fn serve(self, socket: ClientSocket, client: ConnectedClient, ending: impl Future<Output = ()> + Send) {
         let gateway = Arc::clone(&self.gateway);
         let _open = gateway.core.begin_pb_connection();
         let connection = PbConnection {
-            socket: stream,
+            socket,
             account: client.account,
             gateway: self.gateway,
             slow_after: self.settings.slow_after,

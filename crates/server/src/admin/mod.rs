@@ -23,6 +23,7 @@ pub(crate) mod socket;
 mod stats;
 mod table;
 mod text;
+mod tls;
 mod transfer;
 mod unsupported;
 

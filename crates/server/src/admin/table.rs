@@ -4,7 +4,8 @@ use larder_admin_frame::AdminAnswer;
 
 use super::command::{AdminCommand, CommandCall, CommandResult};
 use super::{
-    bucket_type, cluster, help, index, js_reload, mapreduce, s3_user, self_test, services, stats, transfer, unsupported,
+    bucket_type, cluster, help, index, js_reload, mapreduce, s3_user, self_test, services, stats, tls, transfer,
+    unsupported,
 };
 
 const ANY: usize = usize::MAX;
@@ -130,6 +131,13 @@ pub(super) static COMMANDS: &[AdminCommand] = &[
         ..command!("index repair", (0, 0), false, "The same, and repair what differs", index::repair)
     },
     command!("index status", (0, 0), true, "The buckets whose indexes have more shards", index::status),
+    command!(
+        "tls self-signed <directory> [host ...]",
+        (1, ANY),
+        false,
+        "Make a certificate for trying listeners with TLS",
+        tls::self_signed
+    ),
     command!("test", (0, 0), false, "Write, read and delete an object and data types", self_test::test),
     command!("ping", (0, 0), false, "Whether the server answers", services::ping),
     command!("version", (0, 0), false, "The version", services::version),

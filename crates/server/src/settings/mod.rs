@@ -20,8 +20,10 @@ pub mod manual;
 mod parse;
 pub mod raw;
 pub mod table;
+mod tls;
 
 pub use cassandra::CassandraSettings;
+pub use tls::TlsSettings;
 pub use tracing::level_filters::LevelFilter as LogLevel;
 
 use raw::RawSettings;
@@ -96,6 +98,8 @@ pub struct ServerSettings {
     pub http_hosts: Option<Vec<String>>,
     pub pb: Listener,
     pub s3: Listener,
+    /// The encrypted listeners; `None`: there are none.
+    pub tls: Option<TlsSettings>,
     pub s3_hosts: Vec<String>,
     pub s3_region: String,
     /// Access key and secret of the S3 admin, if they were given.
@@ -174,6 +178,7 @@ impl ServerSettings {
             http_hosts: raw.value(&table::HTTP_HOSTS, parse::other_hosts)?,
             pb: raw.value(&table::PB, parse::listener)?,
             s3: raw.value(&table::S3, parse::listener)?,
+            tls: TlsSettings::resolve(raw)?,
             s3_hosts: raw.value(&table::S3_HOST, parse::hosts)?,
             s3_region: raw.value(&table::S3_REGION, parse::name)?,
             s3_admin: s3_admin(raw)?,
@@ -215,6 +220,12 @@ impl ServerSettings {
             accept_damaged_journal: raw.value(&table::ACCEPT_DAMAGED_JOURNAL, parse::switch)?,
             drain_timeout: raw.value(&table::DRAIN_TIMEOUT, parse::time)?,
         })
+    }
+
+    /// Whether any S3 listener is on.
+    pub(crate) fn serves_s3(&self) -> bool {
+        let encrypted = self.tls.as_ref().map(|tls| &tls.s3_https);
+        std::iter::once(&self.s3).chain(encrypted).any(|listener| *listener != Listener::Off)
     }
 }
 

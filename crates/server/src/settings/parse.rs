@@ -180,6 +180,15 @@ pub(super) fn listener(text: &str) -> ParseResult<Listener> {
     }
 }
 
+/// The oldest version of TLS: whether it is 1.3.
+pub(super) fn is_tls13(text: &str) -> ParseResult<bool> {
+    match text {
+        "1.2" => Ok(false),
+        "1.3" => Ok(true),
+        _ => Err("1.2 or 1.3".into()),
+    }
+}
+
 /// Bytes. `KB`, `MB` and `GB` count by 1024 too, as in riak.conf.
 pub(super) fn size(text: &str) -> ParseResult<u64> {
     let (number, unit) = split_unit(text);

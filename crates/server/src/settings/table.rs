@@ -129,6 +129,20 @@ settings! {
         "Where Riak's protocol buffers interface listens.";
     S3 = "s3", SettingKind::Listener, "127.0.0.1:8080",
         "Where the S3 interface listens.";
+    HTTPS = "https", SettingKind::Listener, "off",
+        "Where Riak's HTTP interface listens with TLS.";
+    PB_TLS = "pb-tls", SettingKind::Listener, "off",
+        "Where Riak's protocol buffers interface listens with TLS from the first byte.";
+    S3_HTTPS = "s3-https", SettingKind::Listener, "off",
+        "Where the S3 interface listens with TLS.";
+    TLS_CERT = "tls-cert", SettingKind::Path, "",
+        "The certificate (PEM, with its chain) of the listeners with TLS. It is read again when the file changes, and at SIGHUP.";
+    TLS_KEY = "tls-key", SettingKind::Path, "",
+        "The key of that certificate (PEM).";
+    TLS_CLIENT_CA = "tls-client-ca", SettingKind::Path, "",
+        "Certificates (PEM) of authorities; when given, clients of the listeners with TLS need a certificate of one of them.";
+    TLS_MIN = "tls-min", SettingKind::Choice("1.2|1.3"), "1.2",
+        "The oldest version of TLS that clients may speak.";
     S3_HOST = "s3-host", SettingKind::Hosts, "s3.localhost,localhost,s3.amazonaws.com",
         "Hosts of the S3 interface: in front of one, a bucket may be named. The host that it listens on is always one.";
     S3_REGION = "s3-region", SettingKind::Name, "us-east-1",

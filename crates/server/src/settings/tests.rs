@@ -150,6 +150,16 @@ fn settings_of_a_cluster_are_checked_against_each_other() {
             "",
             "the engine is cassandra, but nobody says where the cluster is: give a node or more, such as --cassandra 127.0.0.1:9042",
         ),
+        (
+            "--https 127.0.0.1:8443",
+            "LARDER_TLS_CERT=c",
+            "https needs tls-key, which is missing; `kv-admin tls self-signed <directory>` makes a certificate for trying",
+        ),
+        (
+            "",
+            "LARDER_TLS_CLIENT_CA=c",
+            "LARDER_TLS_CLIENT_CA is given, but no listener is encrypted: it goes with --https, --pb-tls or --s3-https",
+        ),
         (CASSANDRA, "LARDER_CASSANDRA_USER=u", "cassandra-user needs cassandra-password-file, which is missing"),
         (
             CASSANDRA,

@@ -1,0 +1,148 @@
+//! Encryption of a listener: the certificate that clients see, and its replacement while connections run.
+//!
+//! Tools that renew certificates write the files one after the other. A pair that does not fit is refused, so the old one
+//! serves until both files are there.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion, version};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+
+use crate::ClientSocket;
+
+/// How long a handshake may take.
+const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
+/// The protocol of the HTTP listeners, by its name in the handshake. Clients of protocol buffers ask for none.
+const HTTP1: &[u8] = b"http/1.1";
+static ALL_VERSIONS: &[&SupportedProtocolVersion] = &[&version::TLS13, &version::TLS12];
+static NEW_VERSIONS: &[&SupportedProtocolVersion] = &[&version::TLS13];
+
+/// The files and rules of an encrypted listener.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The certificate and its chain (PEM).
+    pub certificate: PathBuf,
+    /// The key of the certificate (PEM).
+    pub key: PathBuf,
+    /// Authorities (PEM): a client needs a certificate of one of them. `None`: clients need none.
+    pub client_ca: Option<PathBuf>,
+    /// Whether TLS 1.2 is refused.
+    pub requires_tls13: bool,
+}
+
+/// The bytes of the files.
+#[derive(PartialEq, Eq)]
+struct TlsMaterial {
+    certificate: Vec<u8>,
+    key: Vec<u8>,
+    client_ca: Option<Vec<u8>>,
+}
+
+/// The encryption of listeners. Clones are the same.
+#[derive(Clone)]
+pub struct ServerTls(Arc<SharedTls>);
+
+struct SharedTls {
+    files: TlsFiles,
+    loaded: Mutex<LoadedTls>,
+}
+
+struct LoadedTls {
+    /// The files as they were last read, whether they fit or not.
+    read: TlsMaterial,
+    config: Arc<ServerConfig>,
+}
+
+impl ServerTls {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// A line that names the file and what is wrong with it.
+    pub fn load(files: TlsFiles) -> Result<Self, String> {
+        let read = TlsMaterial::read(&files)?;
+        let config = read.config(&files)?;
+        Ok(Self(Arc::new(SharedTls { files, loaded: Mutex::new(LoadedTls { read, config }) })))
+    }
+
+    /// Reads the files again, and takes what they hold for new connections if it changed; `false`: it did not.
+    ///
+    /// # Errors
+    /// A line as from [`Self::load`]; the old certificate stays in use. The same files give their error once.
+    pub fn reload(&self) -> Result<bool, String> {
+        let SharedTls { files, loaded } = &*self.0;
+        let read = TlsMaterial::read(files)?;
+        if loaded.lock().read == read {
+            return Ok(false);
+        }
+        let config = read.config(files);
+        let mut loaded = loaded.lock();
+        loaded.read = read;
+        loaded.config = config?;
+        Ok(true)
+    }
+
+    /// Makes a connection encrypted, as its server.
+    ///
+    /// # Errors
+    /// The client offers nothing that fits, shows no certificate where it needs one, or takes too long.
+    pub(crate) async fn accept(&self, stream: TcpStream) -> io::Result<ClientSocket> {
+        let config = Arc::clone(&self.0.loaded.lock().config);
+        let handshake = TlsAcceptor::from(config).accept(stream);
+        // Bound: a client that never ends its handshake holds a place among the connections.
+        let stream = tokio::time::timeout(HANDSHAKE_MAX, handshake).await.map_err(|_| io::ErrorKind::TimedOut)??;
+        Ok(ClientSocket::Encrypted(Box::new(stream)))
+    }
+}
+
+impl TlsMaterial {
+    fn read(files: &TlsFiles) -> Result<Self, String> {
+        let read = |path: &Path| fs::read(path).map_err(|error| format!("{}: {error}", path.display()));
+        Ok(Self {
+            certificate: read(&files.certificate)?,
+            key: read(&files.key)?,
+            client_ca: files.client_ca.as_deref().map(read).transpose()?,
+        })
+    }
+
+    fn config(&self, files: &TlsFiles) -> Result<Arc<ServerConfig>, String> {
+        let wrong = |path: &Path, error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let versions = if files.requires_tls13 { NEW_VERSIONS } else { ALL_VERSIONS };
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider)).with_protocol_versions(versions);
+        let builder = builder.map_err(|error| error.to_string())?;
+        let builder = match (&files.client_ca, &self.client_ca) {
+            (Some(path), Some(bytes)) => {
+                let mut roots = RootCertStore::empty();
+                for authority in certificates(path, bytes)? {
+                    roots.add(authority).map_err(|error| wrong(path, &error))?;
+                }
+                let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
+                builder.with_client_cert_verifier(verifier.map_err(|error| wrong(path, &error))?)
+            }
+            _ => builder.with_no_client_auth(),
+        };
+        let chain = certificates(&files.certificate, &self.certificate)?;
+        let key = PrivateKeyDer::from_pem_slice(&self.key).map_err(|error| wrong(&files.key, &error))?;
+        let mut config = builder.with_single_cert(chain, key).map_err(|error| wrong(&files.certificate, &error))?;
+        config.alpn_protocols = vec![HTTP1.to_vec()];
+        Ok(Arc::new(config))
+    }
+}
+
+fn certificates(path: &Path, bytes: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(bytes).collect();
+    match all {
+        Ok(all) if all.is_empty() => Err(format!("{}: there is no certificate in it", path.display())),
+        Ok(all) => Ok(all),
+        Err(error) => Err(format!("{}: {error}", path.display())),
+    }
+}

@@ -1,0 +1,94 @@
+//! The bound listeners of the settings: one or two of each protocol, plain and encrypted.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use larder_http_edge::{ClientListener, ServerTls};
+use tokio::net::TcpListener;
+
+use crate::banner::ListenAddresses;
+use crate::failure::ServerFailure;
+use crate::settings::table::{self, Setting};
+use crate::settings::{Listener, ServerSettings};
+
+/// A listener and its address.
+pub(crate) struct BoundListener {
+    /// The address that it has.
+    pub(crate) address: SocketAddr,
+    /// The listener to serve.
+    pub(crate) listener: ClientListener,
+    /// Its host in the settings, in lower case.
+    host: String,
+}
+
+/// The listeners by protocol, the plain one first.
+pub(crate) struct BoundListeners {
+    /// Riak's HTTP.
+    pub(crate) http: Vec<BoundListener>,
+    /// Riak's protocol buffers.
+    pub(crate) pb: Vec<BoundListener>,
+    /// S3.
+    pub(crate) s3: Vec<BoundListener>,
+}
+
+impl BoundListeners {
+    /// Binds every listener that is not off.
+    ///
+    /// # Errors
+    /// A line that names the setting whose address cannot be had.
+    pub(crate) async fn bind(settings: &ServerSettings, tls: Option<&ServerTls>) -> Result<Self, ServerFailure> {
+        let encrypted = settings.tls.as_ref();
+        let off = &Listener::Off;
+        let pair = async |plain: (&Listener, &Setting), secure: (&Listener, &Setting)| {
+            let mut bound = Vec::new();
+            bound.extend(BoundListener::bind(plain, None).await?);
+            bound.extend(BoundListener::bind(secure, tls).await?);
+            Ok::<_, ServerFailure>(bound)
+        };
+        let https = encrypted.map_or(off, |tls| &tls.https);
+        let pb_tls = encrypted.map_or(off, |tls| &tls.pb_tls);
+        let s3_https = encrypted.map_or(off, |tls| &tls.s3_https);
+        Ok(Self {
+            http: pair((&settings.http, &table::HTTP), (https, &table::HTTPS)).await?,
+            pb: pair((&settings.pb, &table::PB), (pb_tls, &table::PB_TLS)).await?,
+            s3: pair((&settings.s3, &table::S3), (s3_https, &table::S3_HTTPS)).await?,
+        })
+    }
+
+    /// Their addresses, and the socket of `kv-admin`.
+    pub(crate) fn addresses<'a>(&self, admin: &'a Path) -> ListenAddresses<'a> {
+        let of = |bound: &[BoundListener], is_encrypted: bool| {
+            let mut found = bound.iter().filter(|one| one.listener.tls.is_some() == is_encrypted);
+            found.next().map(|one| one.address)
+        };
+        ListenAddresses {
+            http: of(&self.http, false),
+            https: of(&self.http, true),
+            pb: of(&self.pb, false),
+            pb_tls: of(&self.pb, true),
+            s3: of(&self.s3, false),
+            s3_https: of(&self.s3, true),
+            admin,
+        }
+    }
+}
+
+impl BoundListener {
+    async fn bind(
+        (listener, setting): (&Listener, &Setting),
+        tls: Option<&ServerTls>,
+    ) -> Result<Option<Self>, ServerFailure> {
+        let Listener::At(at) = listener else { return Ok(None) };
+        let failed = |error| ServerFailure(format!("cannot listen on {at} ({}): {error}", setting.flag()));
+        // tokio sets SO_REUSEADDR: a restart does not wait for old connections.
+        let tcp = TcpListener::bind(at).await.map_err(failed)?;
+        let address = tcp.local_addr().map_err(failed)?;
+        let host = at.rsplit_once(':').map_or_else(String::new, |(host, _)| host.to_ascii_lowercase());
+        Ok(Some(Self { address, listener: ClientListener { tcp, tls: tls.cloned() }, host }))
+    }
+
+    /// The hosts that its clients may name: the one in the settings, and its address.
+    pub(crate) fn names(&self) -> [String; 2] {
+        [self.host.clone(), self.address.ip().to_string()]
+    }
+}

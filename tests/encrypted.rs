@@ -1,0 +1,222 @@
+//! Listeners with TLS, as clients of them see them: the three protocols, new certificates, certificates of clients, and clients
+//! that break off or speak something else.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use larder_tests::{Home, KvAdmin, LarderNode, connect, wait};
+use rustix::process::{Pid, Signal, kill_process};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+
+/// The longest wait for the server to read a certificate again.
+const RELOAD: Duration = Duration::from_secs(30);
+
+/// A certificate and its key, made by `kv-admin`.
+struct TestPair(PathBuf);
+
+impl TestPair {
+    fn make(admin: &KvAdmin, directory: PathBuf) -> Self {
+        let printed = admin.output(&["tls", "self-signed", directory.to_str().unwrap()]);
+        assert!(printed.contains("--tls-cert"), "{printed}");
+        Self(directory)
+    }
+
+    fn certificate(&self) -> PathBuf {
+        self.0.join("cert.pem")
+    }
+
+    fn key(&self) -> PathBuf {
+        self.0.join("key.pem")
+    }
+
+    fn der(&self) -> CertificateDer<'static> {
+        CertificateDer::from_pem_file(self.certificate()).unwrap()
+    }
+
+    /// The settings of a client that trusts this certificate, and shows that of `own`.
+    fn client(&self, own: Option<&Self>) -> Arc<ClientConfig> {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.der()).unwrap();
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+        let config = config.with_root_certificates(roots);
+        Arc::new(match own {
+            None => config.with_no_client_auth(),
+            Some(own) => {
+                let key = PrivateKeyDer::from_pem_file(own.key()).unwrap();
+                config.with_client_auth_cert(vec![own.der()], key).unwrap()
+            }
+        })
+    }
+}
+
+/// An encrypted connection.
+struct TlsConnection(StreamOwned<ClientConnection, TcpStream>);
+
+impl TlsConnection {
+    /// Connects and ends the handshake.
+    fn open(at: SocketAddr, config: &Arc<ClientConfig>) -> io::Result<Self> {
+        let mut stream = connect(at);
+        let mut client = ClientConnection::new(Arc::clone(config), ServerName::IpAddress(at.ip().into())).unwrap();
+        while client.is_handshaking() {
+            client.complete_io(&mut stream)?;
+        }
+        Ok(Self(StreamOwned::new(client, stream)))
+    }
+
+    /// The certificate that the server showed.
+    fn shown(&self) -> CertificateDer<'static> {
+        self.0.conn.peer_certificates().unwrap()[0].clone().into_owned()
+    }
+
+    /// Sends a request of HTTP, and returns the status line and the body of its answer.
+    fn http(&mut self, request: &str, body: &str) -> io::Result<(String, String)> {
+        write!(self.0, "{request} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{body}", body.len())?;
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            self.0.read_exact(&mut byte)?;
+            head.push(byte[0]);
+        }
+        let head = String::from_utf8(head).unwrap();
+        let length =
+            head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
+        let mut body = vec![0; length.unwrap_or(0)];
+        self.0.read_exact(&mut body)?;
+        Ok((head.lines().next().unwrap().to_owned(), String::from_utf8_lossy(&body).into_owned()))
+    }
+}
+
+/// The pair that a first server makes, and a home for the server that uses it.
+fn pair() -> (TestPair, Home) {
+    let first = LarderNode::buffered();
+    let pair = TestPair::make(&first.admin(), first.home().path().join("tls"));
+    (pair, first.into_home())
+}
+
+fn start(home: Home, pair: &TestPair, more: &[&str]) -> LarderNode {
+    let (certificate, key) = (pair.certificate(), pair.key());
+    let files = ["--tls-cert", certificate.to_str().unwrap(), "--tls-key", key.to_str().unwrap()];
+    LarderNode::start_in(home, &[&["--durability", "buffered", "--https", "127.0.0.1:0"][..], &files, more].concat())
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::write(to, fs::read(from).unwrap()).unwrap();
+}
+
+#[test]
+fn every_protocol_is_served_with_tls() {
+    let (pair, home) = pair();
+    let listeners = ["--s3", "127.0.0.1:0", "--s3-https", "127.0.0.1:0", "--pb-tls", "127.0.0.1:0"];
+    let node = start(home, &pair, &listeners);
+    let client = pair.client(None);
+    let mut http = TlsConnection::open(node.https(), &client).unwrap();
+    let large = "x".repeat(3 << 20);
+    assert_eq!(http.http("PUT /buckets/b/keys/k", &large).unwrap().0, "HTTP/1.1 204 No Content");
+    assert_eq!(http.http("GET /buckets/b/keys/k", "").unwrap(), ("HTTP/1.1 200 OK".to_owned(), large));
+    assert_eq!(node.client().get("/buckets/b/keys/k").expect(200).body.len(), 3 << 20);
+    let mut pb = TlsConnection::open(node.pb_tls(), &client).unwrap();
+    pb.0.write_all(&[0, 0, 0, 1, 1]).unwrap();
+    let mut pong = [0; 5];
+    pb.0.read_exact(&mut pong).unwrap();
+    assert_eq!(pong, [0, 0, 0, 1, 2]);
+    // The usual policy of a bucket: nothing without TLS.
+    let mut admin = node.s3_admin();
+    admin.put("/vault", "").expect(200);
+    admin.put("/vault/k", "secret").expect(200);
+    let policy = r#"{"Version":"2012-10-17","Statement":[
+        {"Effect":"Allow","Principal":"*","Action":"s3:GetObject","Resource":"arn:aws:s3:::vault/*"},
+        {"Effect":"Deny","Principal":"*","Action":"s3:GetObject","Resource":"arn:aws:s3:::vault/*",
+         "Condition":{"Bool":{"aws:SecureTransport":"false"}}}]}"#;
+    admin.put("/vault?policy", policy).expect(204);
+    admin.get("/vault/k").expect(403);
+    let mut s3 = TlsConnection::open(node.s3_https(), &client).unwrap();
+    assert_eq!(s3.http("GET /vault/k", "").unwrap(), ("HTTP/1.1 200 OK".to_owned(), "secret".to_owned()));
+}
+
+#[test]
+fn a_new_certificate_serves_new_clients_and_cuts_off_none() {
+    let (old, home) = pair();
+    let node = start(home, &old, &[]);
+    let new = TestPair::make(&node.admin(), node.home().path().join("new"));
+    let mut running = TlsConnection::open(node.https(), &old.client(None)).unwrap();
+    assert_eq!(running.shown(), old.der());
+    // A tool replaces one file after the other: the pair between does not fit, and must harm nothing.
+    copy(&new.certificate(), &old.certificate());
+    let pid = Pid::from_raw(node.id().cast_signed()).unwrap();
+    kill_process(pid, Signal::HUP).unwrap();
+    wait("the warning about half a pair", RELOAD, || node.log().contains("certificate not read again"));
+    running.http("GET /ping", "").unwrap();
+    copy(&new.key(), &old.key());
+    kill_process(pid, Signal::HUP).unwrap();
+    wait("the new certificate", RELOAD, || {
+        TlsConnection::open(node.https(), &new.client(None)).is_ok_and(|connection| connection.shown() == new.der())
+    });
+    assert_eq!(running.http("GET /ping", "").unwrap().1, "OK");
+    assert_eq!(node.log().matches("certificate not read again").count(), 1, "{}", node.log());
+}
+
+#[test]
+fn clients_without_a_certificate_are_refused_where_one_is_needed() {
+    let (pair, home) = pair();
+    let certificate = pair.certificate();
+    let node = start(home, &pair, &["--tls-client-ca", certificate.to_str().unwrap(), "--tls-min", "1.3"]);
+    let ping = |client: &Arc<ClientConfig>| TlsConnection::open(node.https(), client)?.http("GET /ping", "");
+    // A client of TLS 1.3 ends its handshake before the server judges it: the refusal comes with the answer.
+    let refused = ping(&pair.client(None)).unwrap_err();
+    assert!(refused.to_string().contains("CertificateRequired"), "{refused}");
+    let stranger = TestPair::make(&node.admin(), node.home().path().join("stranger"));
+    ping(&pair.client(Some(&stranger))).unwrap_err();
+    assert_eq!(ping(&pair.client(Some(&pair))).unwrap().1, "OK");
+}
+
+#[test]
+fn clients_that_speak_no_tls_or_never_end_their_handshake_harm_no_other() {
+    let (pair, home) = pair();
+    let node = start(home, &pair, &[]);
+    let client = pair.client(None);
+    let mut silent = Vec::new();
+    for _ in 0..100 {
+        let mut stream = connect(node.https());
+        // The begin of a record that announces more.
+        stream.write_all(&[22, 3, 1, 2, 0, 1]).unwrap();
+        silent.push(stream);
+    }
+    for nonsense in [&b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"[..], &[0xff; 4096], &[22, 3, 1, 0xff, 0xff, 1, 0xff]] {
+        let mut stream = connect(node.https());
+        stream.write_all(nonsense).unwrap();
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        assert!(answer.len() < 64, "an alert at most: {answer:?}");
+        assert_eq!(TlsConnection::open(node.https(), &client).unwrap().http("GET /ping", "").unwrap().1, "OK");
+    }
+    let mut last = silent.pop().unwrap();
+    assert_eq!(last.read(&mut [0]).unwrap_or(0), 0, "a handshake without an end is broken off");
+    assert!(!node.log().contains("panicked"), "{}", node.log());
+}
+
+#[test]
+fn files_that_do_not_serve_are_named_at_the_start() {
+    let (pair, home) = pair();
+    let [certificate, key] = [pair.certificate(), pair.key()].map(|path| path.to_str().unwrap().to_owned());
+    let absent = home.path().join("absent.pem").to_str().unwrap().to_owned();
+    for (certificate, key, named) in
+        [(&absent, &key, &absent), (&certificate, &absent, &absent), (&certificate, &certificate, &certificate)]
+    {
+        let args = ["--https", "127.0.0.1:0", "--tls-cert", certificate, "--tls-key", key];
+        let ended = home.fails_to_start(&args);
+        assert!(ended.stderr.contains(named.as_str()) && !ended.stderr.contains("panicked"), "{}", ended.stderr);
+    }
+    let refused = pair.0.to_str().unwrap().to_owned();
+    let node = LarderNode::start_in(home, &["--durability", "buffered"]);
+    let again = node.admin().run(&["tls", "self-signed", &refused]);
+    assert!(again.code != Some(0) && again.stderr.contains("key.pem: File exists"), "{again:?}");
+}
