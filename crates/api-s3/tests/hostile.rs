@@ -213,7 +213,7 @@ fn a_user_disabled_during_its_own_request_stays_disabled() {
         |name: &str| made.text().split_once(&format!("\"{name}\":\"")).unwrap().1.split('"').next().unwrap().to_owned();
     let path = format!("/riak-cs/user/{}", field("key_id"));
     let signed = presigned_by(&field("key_id"), &field("key_secret"), "PUT", &format!("\n\n4000000000\n{path}"));
-    let enable = br#"{"status":"enabled","name":"Eve"}"#;
+    let enable = br#"{"status":"enabled","name":"eve"}"#;
     let mut eve = server.connect();
     let head = plain("PUT", &format!("{path}?{signed}"), "Expect: 100-continue\r\n", enable.len());
     eve.write(head).unwrap();
@@ -234,6 +234,75 @@ fn a_user_disabled_during_its_own_request_stays_disabled() {
         let response = server.ask_text(&plain("GET", target, "", 0), b"");
         assert!(response.status == 403 && !response.text().contains(SECRET), "{target} {response:?}");
     }
+    server.stop();
+}
+
+/// Puts a policy that lets the user called alice read her folder, by name and by address.
+fn allow_alice(server: &S3TestServer) {
+    let policy = r#"{"Version":"2012-10-17","Statement":[
+        {"Effect":"Allow","Principal":"*","Action":"s3:GetObject","Resource":"arn:aws:s3:::box/home/${aws:username}/*"},
+        {"Effect":"Allow","Principal":{"AWS":"arn:aws:iam:::user/alice@x.org"},"Action":"s3:GetObject",
+         "Resource":"arn:aws:s3:::box/mail/*"}]}"#;
+    assert_eq!(server.ask("PUT", "/box?policy", NOTHING, policy.as_bytes()).status, 204);
+    for key in ["/box/home/alice/k", "/box/mail/k"] {
+        assert_eq!(server.ask("PUT", key, NOTHING, b"hers").status, 200);
+    }
+}
+
+/// The statuses of a GET of what the policy of [`allow_alice`] is about.
+fn reads_as_alice(server: &S3TestServer, user: &S3Signer) -> [u16; 2] {
+    let get = |path| server.ask_text(&user.v2("GET", path, NOTHING).head(), b"").status;
+    ["/box/home/alice/k", "/box/mail/k"].map(get)
+}
+
+#[test]
+fn a_user_who_takes_the_name_or_address_of_another_gains_nothing() {
+    let server = with_bucket();
+    allow_alice(&server);
+    let json = [("content-type", "application/json"), ("accept", "application/json")];
+    let made = server.ask("POST", "/riak-cs/user", &json, br#"{"email":"eve@x.org","name":"eve"}"#).json();
+    let text = |name: &str| made[name].as_str().unwrap().to_owned();
+    let eve = S3Signer::new(&text("key_id"), &text("key_secret"));
+    let change = |body: &str| {
+        let head = eve.v2("PUT", "/riak-cs/user", &json).header("Content-Length", &body.len().to_string()).head();
+        server.ask_text(&head, body.as_bytes())
+    };
+    for body in [r#"{"name":"alice"}"#, r#"{"email":"alice@x.org"}"#, r#"{"name":"alice","new_key_secret":true}"#] {
+        let refused = change(body);
+        assert_eq!((refused.status, refused.element("Code")), (403, Some("AccessDenied")), "{body} {refused:?}");
+    }
+    assert_eq!(reads_as_alice(&server, &eve), [403; 2]);
+    // Her own document, sent back as she read it, is no change; the administrator may rename her.
+    let same = change(r#"{"email":"eve@x.org","name":"eve","status":"enabled","new_key_secret":false}"#);
+    assert_eq!(same.status, 200, "{same:?}");
+    let path = format!("/riak-cs/user/{}", text("key_id"));
+    let renamed = server.ask("PUT", &path, &json, br#"{"name":"alice","email":"alice@x.org"}"#);
+    assert_eq!((renamed.status, reads_as_alice(&server, &eve)), (200, [200; 2]));
+    server.stop();
+}
+
+#[test]
+fn a_stranger_who_registers_under_a_name_of_a_policy_gains_nothing() {
+    let settings = S3Settings { anonymous_user_creation: true, ..S3Settings::default() };
+    let server = S3TestServer::start_with(Config::default(), settings);
+    assert_eq!(server.ask("PUT", "/box", NOTHING, b"").status, 200);
+    allow_alice(&server);
+    let body = r#"{"email":"alice@x.org","name":"alice"}"#;
+    let media = "Content-Type: application/json\r\nAccept: application/json\r\n";
+    let made = server.ask_text(&plain("POST", "/riak-cs/user", media, body.len()), body.as_bytes());
+    let made = made.json();
+    let text = |name: &str| made[name].as_str().unwrap();
+    let stranger = S3Signer::new(text("key_id"), text("key_secret"));
+    assert_eq!(reads_as_alice(&server, &stranger), [403; 2]);
+    let grant = server.ask("PUT", "/box/mail/k?acl", &[("x-amz-grant-read", "emailAddress=alice@x.org")], b"");
+    assert_eq!(grant.element("Code"), Some("UnresolvableGrantByEmailAddress"), "{grant:?}");
+    // By her id she is who she is.
+    let policy = format!(
+        r#"{{"Statement":{{"Effect":"Allow","Principal":{{"AWS":"{}"}},"Action":"s3:GetObject","Resource":"*"}}}}"#,
+        text("id")
+    );
+    assert_eq!(server.ask("PUT", "/box?policy", NOTHING, policy.as_bytes()).status, 204);
+    assert_eq!(reads_as_alice(&server, &stranger), [200; 2]);
     server.stop();
 }
 

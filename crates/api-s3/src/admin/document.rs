@@ -138,6 +138,7 @@ pub(super) mod tests {
             enabled: true,
             admin: false,
             created: Timestamp::ZERO,
+            ..User::default()
         }
     }
 

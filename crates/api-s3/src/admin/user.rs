@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hyper::StatusCode;
 use hyper::header::LOCATION;
 use larder_gateway::objects::Error;
-use larder_gateway::objects::users::UserChange;
+use larder_gateway::objects::users::{NewUser, UserChange};
 use larder_model::objects::User;
 
 use super::document::user_response;
@@ -25,7 +25,8 @@ pub(crate) async fn create(call: &S3Call) -> Result<S3Response, S3Error> {
     };
     let email = fields.email.ok_or_else(|| missing("email"))?;
     let name = fields.name.ok_or_else(|| missing("name"))?;
-    let user = call.objects.users.create(&email, &name, false, None).await?;
+    let new = NewUser { email, name, self_registered: is_open_to_all, ..NewUser::default() };
+    let user = call.objects.users.create_user(new).await?;
     let mut response = user_response(StatusCode::CREATED, &user, accepted_format(&call.headers, DocumentFormat::Xml));
     response::set(&mut response, LOCATION, "/riak-cs/user");
     response.extensions_mut().insert(ChangedUser(user.key_id.clone()));
@@ -40,16 +41,30 @@ pub(crate) async fn read(call: &S3Call) -> Result<S3Response, S3Error> {
 pub(crate) async fn update(call: &S3Call) -> Result<S3Response, S3Error> {
     let user = requested_user(call).await.map_err(no_such_user)?;
     let mut fields = read_fields(call).await?;
-    if fields.enabled == Some(true) && !call.caller.require_user()?.admin {
-        // The caller was enabled when its signature was verified. An administrator may have disabled it while the body
-        // arrived; a stale request must not enable it again.
-        if !user.enabled {
-            return Err(Error::AccessDenied.into());
-        }
-        fields.enabled = None;
+    if !call.caller.require_user()?.admin {
+        fields = own_change(&user, fields)?;
     }
     let user = call.objects.users.update(&user.key_id, fields).await.map_err(|error| no_such_user(error.into()))?;
     Ok(user_response(StatusCode::OK, &user, accepted_format(&call.headers, DocumentFormat::Xml)))
+}
+
+/// The part of `asked` that a user may change of itself: its secret, and whether it is enabled, which it can only end.
+///
+/// # Errors
+/// `AccessDenied` for another name or address: policies and grants name users by them.
+fn own_change(user: &User, asked: UserChange) -> Result<UserChange, S3Error> {
+    let differs = |new: &Option<String>, old: &str| new.as_deref().is_some_and(|new| new != old);
+    if differs(&asked.name, &user.name) || differs(&asked.email, &user.email) {
+        let message = "The name and the e-mail address of a user are changed by an administrator.";
+        return Err(S3Error::new(Code::AccessDenied, message));
+    }
+    // The caller was enabled when its signature was verified. An administrator may have disabled it while the body
+    // arrived; a stale request must not enable it again.
+    if asked.enabled == Some(true) && !user.enabled {
+        return Err(Error::AccessDenied.into());
+    }
+    // Race: a name that an administrator has just changed must not come back with the old document.
+    Ok(UserChange { name: None, email: None, enabled: asked.enabled.filter(|enabled| !enabled), ..asked })
 }
 
 pub(crate) async fn delete(call: &S3Call) -> Result<S3Response, S3Error> {
@@ -84,7 +99,28 @@ fn no_such_user(error: S3Error) -> S3Error {
 
 #[cfg(test)]
 mod tests {
+    use super::super::document::tests::user;
     use super::*;
+
+    #[test]
+    fn a_user_sends_its_own_document_back_but_takes_no_other_name() {
+        let asked = |name: &str, email: &str| UserChange {
+            name: Some(name.into()),
+            email: Some(email.into()),
+            enabled: Some(true),
+            new_secret: true,
+        };
+        let same = own_change(&user(), asked("Foo & Bar", "foo@b")).unwrap();
+        assert_eq!(same, UserChange { new_secret: true, ..UserChange::default() });
+        for other in [asked("Foo", "foo@b"), asked("Foo & Bar", "bar@b")] {
+            assert_eq!(own_change(&user(), other).unwrap_err().code, Code::AccessDenied);
+        }
+        let off = UserChange { enabled: Some(false), ..UserChange::default() };
+        assert_eq!(own_change(&user(), off.clone()).unwrap(), off);
+        let disabled = User { enabled: false, ..user() };
+        let on = UserChange { enabled: Some(true), ..UserChange::default() };
+        assert_eq!(own_change(&disabled, on).unwrap_err().code, Code::AccessDenied);
+    }
 
     #[test]
     fn the_path_names_a_user_or_the_caller() {

@@ -116,6 +116,7 @@ mod tests {
             enabled: true,
             admin: false,
             created: Timestamp::ZERO,
+            ..User::default()
         };
         let bucket = Arc::new(Bucket::new("b1", BucketId([0; 16]), "u", Timestamp(1_289_422_114_123_456)));
         let page = BucketsPage { buckets: vec![bucket], next: Some("b1".into()) };

@@ -86,7 +86,8 @@ impl GranteeRef {
                 Some(user) => Grantee::User(user.id.clone()),
                 None => return Err(invalid_argument(RequestArgument::GranteeId, id, "No user has this id.")),
             },
-            Self::Email(email) => match users.of_email(email).await? {
+            // A stranger may have registered the address of the one that the grant means.
+            Self::Email(email) => match users.of_email(email).await?.filter(|user| !user.self_registered) {
                 Some(user) => Grantee::User(user.id.clone()),
                 None => return Err(Error::UnknownEmail(email.clone())),
             },

@@ -48,6 +48,21 @@ pub struct UserChange {
     pub new_secret: bool,
 }
 
+/// A user to be created.
+#[derive(Debug, Clone, Default)]
+pub struct NewUser {
+    /// E-mail address.
+    pub email: String,
+    /// Free text.
+    pub name: String,
+    /// Whether it administers users and is allowed everything.
+    pub admin: bool,
+    /// Access key id and secret; random ones without.
+    pub key: Option<(String, String)>,
+    /// Whether its creator is anonymous: no right follows from its name and address.
+    pub self_registered: bool,
+}
+
 /// The users of the S3 interface.
 pub struct Users {
     core: Arc<GatewayCore>,
@@ -65,7 +80,7 @@ impl Users {
     /// Creates a user with a new key. `key`: access key id and secret to use instead of random ones.
     ///
     /// # Errors
-    /// `UserExists`, `InvalidUser`.
+    /// As [`Self::create_user`].
     pub async fn create(
         &self,
         email: &str,
@@ -73,17 +88,26 @@ impl Users {
         admin: bool,
         key: Option<(String, String)>,
     ) -> Result<Arc<User>> {
-        check_email(email)?;
-        check_name(name)?;
-        check_key(key.as_ref())?;
+        let (email, name) = (email.to_owned(), name.to_owned());
+        self.create_user(NewUser { email, name, admin, key, ..NewUser::default() }).await
+    }
+
+    /// Creates a user.
+    ///
+    /// # Errors
+    /// `UserExists`, `InvalidUser`.
+    pub async fn create_user(&self, new: NewUser) -> Result<Arc<User>> {
+        check_email(&new.email)?;
+        check_name(&new.name)?;
+        check_key(new.key.as_ref())?;
         for _ in 0..ATTEMPTS_MAX {
             let mut transaction = UsersTransaction::begin(self).await?;
-            if self.find(EMAIL, email).await?.is_some() {
+            if self.find(EMAIL, &new.email).await?.is_some() {
                 return Err(Error::UserExists);
             }
-            let user = self.new_user(email, name, admin, key.clone());
+            let user = self.new_user(&new);
             if self.find(KEY, &user.key_id).await?.is_some() {
-                if key.is_some() {
+                if new.key.is_some() {
                     return Err(key_taken());
                 }
                 // A random key id that is taken: the next round draws another.
@@ -213,7 +237,9 @@ impl Users {
                 }
                 (Some(before), None) => before.clone(),
                 (None, key) => {
-                    let mut user = self.new_user(ADMIN_EMAIL, ADMIN_NAME, true, key);
+                    let (email, name) = (ADMIN_EMAIL.to_owned(), ADMIN_NAME.to_owned());
+                    let new = NewUser { email, name, admin: true, key, ..NewUser::default() };
+                    let mut user = self.new_user(&new);
                     if self.find(EMAIL, ADMIN_EMAIL).await?.is_some() {
                         user.email = format!("{ADMIN_NAME}@{}", user.id);
                     }
@@ -258,18 +284,19 @@ impl Users {
         }
     }
 
-    fn new_user(&self, email: &str, name: &str, admin: bool, key: Option<(String, String)>) -> User {
-        let (key_id, secret) = key.unwrap_or_else(|| (key_id_of(&self.random()), self.new_secret()));
+    fn new_user(&self, new: &NewUser) -> User {
+        let (key_id, secret) = new.key.clone().unwrap_or_else(|| (key_id_of(&self.random()), self.new_secret()));
         User {
             id: canonical_id_of(&key_id, &self.random::<16>()),
             key_id,
             secret,
-            name: name.to_owned(),
-            email: email.to_owned(),
-            display_name: display_name_of(email).to_owned(),
+            name: new.name.clone(),
+            email: new.email.clone(),
+            display_name: display_name_of(&new.email).to_owned(),
             enabled: true,
-            admin,
+            admin: new.admin,
             created: self.core.now(),
+            self_registered: new.self_registered,
         }
     }
 

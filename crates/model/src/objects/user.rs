@@ -9,7 +9,7 @@ use md5::{Digest as _, Md5};
 use serde::{Deserialize, Serialize};
 
 /// An S3 user.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct User {
     /// Canonical id, 64 hexadecimal digits. Grants and owners refer to it.
     pub id: String,
@@ -17,9 +17,9 @@ pub struct User {
     pub key_id: String,
     /// Secret access key. It is not hashed: the server computes signatures with it.
     pub secret: String,
-    /// Free text chosen by the user.
+    /// Free text, set by the admin.
     pub name: String,
-    /// E-mail address, unique among users.
+    /// E-mail address, unique among users, set by the admin.
     pub email: String,
     /// The part of the e-mail address before the at sign.
     pub display_name: String,
@@ -29,6 +29,23 @@ pub struct User {
     pub admin: bool,
     /// The time of its creation.
     pub created: Timestamp,
+    /// Whether the user registered itself, and so chose its name and its address: no right follows from them.
+    #[serde(default)]
+    pub self_registered: bool,
+}
+
+impl User {
+    /// The name that policies know the user by; `None` for a name that the user chose.
+    #[must_use]
+    pub fn trusted_name(&self) -> Option<&str> {
+        (!self.self_registered).then_some(&*self.name)
+    }
+
+    /// The e-mail address that policies and grants know the user by; `None` for one that the user chose.
+    #[must_use]
+    pub fn trusted_email(&self) -> Option<&str> {
+        (!self.self_registered).then_some(&*self.email)
+    }
 }
 
 /// Shows all fields but the secret, which must not get into a log.
@@ -127,9 +144,12 @@ mod tests {
             enabled: true,
             admin: false,
             created: Timestamp(5),
+            self_registered: true,
         };
         let text = serde_json::to_string(&user).unwrap();
         assert_eq!(serde_json::from_str::<User>(&text).unwrap(), user);
+        let older = text.replace(",\"self_registered\":true", "");
+        assert_eq!(serde_json::from_str::<User>(&older).unwrap(), User { self_registered: false, ..user.clone() });
         assert!(!format!("{user:?}").contains("hush"));
     }
 }

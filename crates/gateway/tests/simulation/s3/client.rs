@@ -77,6 +77,7 @@ fn owner() -> Caller {
         enabled: true,
         admin: false,
         created: Timestamp::ZERO,
+        ..User::default()
     };
     // Any action: an owner may do everything.
     Caller { user: Some(Arc::new(user)), ..Caller::default() }.with_action(S3Action::PutObject)

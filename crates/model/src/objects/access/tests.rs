@@ -24,6 +24,7 @@ fn user(name: &str) -> Option<User> {
         enabled: true,
         admin: name == "admin",
         created: Timestamp::ZERO,
+        ..User::default()
     };
     (name != "anonymous").then_some(user)
 }

@@ -59,7 +59,7 @@ impl ConditionContext<'_> {
             "aws:securetransport" => Some(at.secure.to_string()),
             "aws:currenttime" => time_text(at.now.0),
             "aws:epochtime" => Some((at.now.0 / 1_000_000).to_string()),
-            "aws:username" => self.user.map(|user| user.name.clone()),
+            "aws:username" => self.user.and_then(User::trusted_name).map(str::to_owned),
             "aws:userid" => self.user.map(|user| user.id.clone()),
             "aws:principaltype" => Some(if self.user.is_some() { "User" } else { "Anonymous" }.to_owned()),
             "s3:requestobjecttagkeys" => return at.request_tags.iter().map(|tag| tag.key.clone()).collect(),

@@ -59,8 +59,10 @@ impl Principal {
             (Self::Everybody, _) => true,
             (_, None) => false,
             (Self::Id(id), Some(user)) => *id == user.id || *id == user.key_id,
-            // Never by the user's name: users choose and change theirs, so they could take the name of another.
-            (Self::User(name), Some(user)) => [&user.id, &user.key_id, &user.email].contains(&name),
+            // Never by the user's name: names are not unique, so two users would share a right.
+            (Self::User(name), Some(user)) => {
+                *name == user.id || *name == user.key_id || user.trusted_email() == Some(name)
+            }
         }
     }
 }

@@ -16,6 +16,7 @@ fn user(name: &str) -> User {
         enabled: true,
         admin: false,
         created: Timestamp::ZERO,
+        ..User::default()
     }
 }
 
