@@ -29,11 +29,8 @@ pub(super) async fn put(call: &S3Call) -> Result<S3Response, S3Error> {
     let malformed = |message: String| Error::MalformedPolicy(message);
     let text = std::str::from_utf8(&document).map_err(|_| malformed("Policies must be valid JSON".into()))?;
     let policy = BucketPolicy::parse(&call.bucket, text).map_err(|error| malformed(error.message))?;
-    if policy.has_allow_with_not_principal() {
-        return Err(malformed("Allow with NotPrincipal is not allowed.".into()).into());
-    }
-    if let Some(part) = policy.void_part() {
-        return Err(malformed(format!("No request can meet {part}.")).into());
+    if let Some((_, part)) = policy.void_parts(&call.bucket).next() {
+        return Err(malformed(part.to_string()).into());
     }
     let policy = Arc::new(policy);
     let change = |bucket: &mut Bucket| {

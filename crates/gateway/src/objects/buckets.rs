@@ -105,6 +105,15 @@ impl Buckets {
         timeout(self.gateway.core.config.timeout, found).await.map_err(|_| crate::Error::TimedOut)?
     }
 
+    /// All active buckets, by name.
+    ///
+    /// # Errors
+    /// Any error of the store.
+    pub async fn all(&self) -> Result<Vec<Arc<Bucket>>> {
+        let catalogue = self.gateway.catalogue.refreshed().await?;
+        Ok(catalogue.s3_buckets().filter(|bucket| bucket.state == BucketState::Active).cloned().collect())
+    }
+
     /// The bucket, if the caller has permission for its action on it.
     ///
     /// # Errors

@@ -11,31 +11,6 @@ use super::tags::Tag;
 use super::user::User;
 use super::version::Version;
 
-/// The condition keys of headers and parameters of a request, and of its signature.
-pub const REQUEST_KEYS: &[&str] = &[
-    "aws:Referer",
-    "aws:UserAgent",
-    "s3:prefix",
-    "s3:delimiter",
-    "s3:max-keys",
-    "s3:VersionId",
-    "s3:x-amz-acl",
-    "s3:x-amz-grant-read",
-    "s3:x-amz-grant-write",
-    "s3:x-amz-grant-read-acp",
-    "s3:x-amz-grant-write-acp",
-    "s3:x-amz-grant-full-control",
-    "s3:x-amz-copy-source",
-    "s3:x-amz-metadata-directive",
-    "s3:x-amz-storage-class",
-    "s3:x-amz-content-sha256",
-    "s3:x-amz-server-side-encryption",
-    "s3:x-amz-server-side-encryption-aws-kms-key-id",
-    "s3:x-amz-server-side-encryption-customer-algorithm",
-    "s3:authType",
-    "s3:signatureversion",
-];
-
 /// The properties of a request that the conditions of a policy test, beside the caller and the action.
 #[derive(Debug, Clone, Default)]
 pub struct AccessContext {
@@ -45,7 +20,7 @@ pub struct AccessContext {
     pub secure: bool,
     /// The time of the request.
     pub now: Timestamp,
-    /// Those of [`REQUEST_KEYS`] that the request has, with their values.
+    /// The condition keys of headers and parameters that the request has, with their values.
     pub keys: Vec<(&'static str, String)>,
     /// The tags in the request: `s3:RequestObjectTag/…` and `s3:RequestObjectTagKeys`.
     pub request_tags: Vec<Tag>,

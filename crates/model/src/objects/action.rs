@@ -2,30 +2,48 @@
 
 use super::acl::Permission;
 
+/// The kind of resource that an action is on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ActionScope {
+    /// A user's buckets: no policy of a bucket can name the action.
+    Account,
+    /// A bucket.
+    Bucket,
+    /// An object, or an upload of one.
+    Object,
+}
+
 macro_rules! actions {
-    ($($action:ident $($permission:ident)? $(/ $versioned:ident)? $(= $name:literal)?;)*) => {
+    ($($scope:ident { $($action:ident $($permission:ident)? $(/ $versioned:ident)? $(= $name:literal)?;)* })*) => {
         /// An action for which a caller needs permission.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum S3Action {
-            $(
+            $($(
                 #[doc = concat!("`", actions!(@name $action $($name)?), "`")]
                 $action,
                 $(#[doc = concat!("`", actions!(@name $versioned), "`")] $versioned,)?
-            )*
+            )*)*
         }
 
         impl S3Action {
             /// All actions, in the order of the table.
-            pub(super) const ALL: &[Self] = &[$(Self::$action, $(Self::$versioned,)?)*];
+            pub(super) const ALL: &[Self] = &[$($(Self::$action, $(Self::$versioned,)?)*)*];
 
             /// The name in policies.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self {
-                    $(
+                    $($(
                         Self::$action => actions!(@name $action $($name)?),
                         $(Self::$versioned => actions!(@name $versioned),)?
-                    )*
+                    )*)*
+                }
+            }
+
+            /// The kind of resource that it is on.
+            pub(super) fn scope(self) -> ActionScope {
+                match self {
+                    $($(Self::$action $(| Self::$versioned)? => ActionScope::$scope,)*)*
                 }
             }
 
@@ -37,7 +55,7 @@ macro_rules! actions {
                     return None;
                 }
                 match self {
-                    $(Self::$action $(| Self::$versioned)? => actions!(@permission $($permission)?),)*
+                    $($(Self::$action $(| Self::$versioned)? => actions!(@permission $($permission)?),)*)*
                 }
             }
 
@@ -45,7 +63,7 @@ macro_rules! actions {
             #[must_use]
             pub fn versioned(self) -> Self {
                 match self {
-                    $($(Self::$action => Self::$versioned,)?)*
+                    $($($(Self::$action => Self::$versioned,)?)*)*
                     other => other,
                 }
             }
@@ -59,71 +77,77 @@ macro_rules! actions {
 
 // Action, the permission that grants it / the action on a version by its id = the name in policies, if it is another.
 actions! {
-    ListAllMyBuckets;
+    Account {
+        ListAllMyBuckets;
+        CreateBucket;
+    }
 
-    CreateBucket;
-    DeleteBucket;
-    ListBucket Read;
-    ListBucketVersions Read;
-    ListBucketMultipartUploads Read;
-    GetBucketLocation;
-    GetBucketVersioning;
-    PutBucketVersioning;
-    GetBucketAcl ReadAcp;
-    PutBucketAcl WriteAcp;
-    GetBucketPolicy;
-    PutBucketPolicy;
-    DeleteBucketPolicy;
-    GetBucketPolicyStatus;
-    GetBucketCORS;
-    PutBucketCORS;
-    GetLifecycleConfiguration;
-    PutLifecycleConfiguration;
-    GetBucketTagging;
-    PutBucketTagging;
-    GetBucketPublicAccessBlock;
-    PutBucketPublicAccessBlock;
-    GetBucketLogging;
-    PutBucketLogging;
-    GetBucketNotification;
-    PutBucketNotification;
-    GetBucketRequestPayment;
-    PutBucketRequestPayment;
-    GetAccelerateConfiguration;
-    PutAccelerateConfiguration;
-    GetBucketWebsite;
-    PutBucketWebsite;
-    DeleteBucketWebsite;
-    GetReplicationConfiguration;
-    PutReplicationConfiguration;
-    GetEncryptionConfiguration;
-    PutEncryptionConfiguration;
-    GetBucketOwnershipControls;
-    PutBucketOwnershipControls;
-    GetBucketObjectLockConfiguration;
-    PutBucketObjectLockConfiguration;
-    CreateSession;
+    Bucket {
+        DeleteBucket;
+        ListBucket Read;
+        ListBucketVersions Read;
+        ListBucketMultipartUploads Read;
+        GetBucketLocation;
+        GetBucketVersioning;
+        PutBucketVersioning;
+        GetBucketAcl ReadAcp;
+        PutBucketAcl WriteAcp;
+        GetBucketPolicy;
+        PutBucketPolicy;
+        DeleteBucketPolicy;
+        GetBucketPolicyStatus;
+        GetBucketCORS;
+        PutBucketCORS;
+        GetLifecycleConfiguration;
+        PutLifecycleConfiguration;
+        GetBucketTagging;
+        PutBucketTagging;
+        GetBucketPublicAccessBlock;
+        PutBucketPublicAccessBlock;
+        GetBucketLogging;
+        PutBucketLogging;
+        GetBucketNotification;
+        PutBucketNotification;
+        GetBucketRequestPayment;
+        PutBucketRequestPayment;
+        GetAccelerateConfiguration;
+        PutAccelerateConfiguration;
+        GetBucketWebsite;
+        PutBucketWebsite;
+        DeleteBucketWebsite;
+        GetReplicationConfiguration;
+        PutReplicationConfiguration;
+        GetEncryptionConfiguration;
+        PutEncryptionConfiguration;
+        GetBucketOwnershipControls;
+        PutBucketOwnershipControls;
+        GetBucketObjectLockConfiguration;
+        PutBucketObjectLockConfiguration;
+        CreateSession;
+    }
 
-    GetObject Read / GetObjectVersion;
-    GetObjectAttributes Read / GetObjectVersionAttributes;
-    PutObject Write;
-    // The tags and the ACL of an object that the same request puts: permission to write the object includes them.
-    NewObjectTags Write = "s3:PutObjectTagging";
-    NewObjectAcl Write = "s3:PutObjectAcl";
-    DeleteObject Write / DeleteObjectVersion;
-    GetObjectAcl ReadAcp / GetObjectVersionAcl;
-    PutObjectAcl WriteAcp / PutObjectVersionAcl;
-    GetObjectTagging / GetObjectVersionTagging;
-    PutObjectTagging / PutObjectVersionTagging;
-    DeleteObjectTagging / DeleteObjectVersionTagging;
-    ListMultipartUploadParts;
-    AbortMultipartUpload;
-    GetObjectRetention;
-    PutObjectRetention;
-    GetObjectLegalHold;
-    PutObjectLegalHold;
-    GetObjectTorrent;
-    RestoreObject;
+    Object {
+        GetObject Read / GetObjectVersion;
+        GetObjectAttributes Read / GetObjectVersionAttributes;
+        PutObject Write;
+        // The tags and the ACL of an object that the same request puts: permission to write the object includes them.
+        NewObjectTags Write = "s3:PutObjectTagging";
+        NewObjectAcl Write = "s3:PutObjectAcl";
+        DeleteObject Write / DeleteObjectVersion;
+        GetObjectAcl ReadAcp / GetObjectVersionAcl;
+        PutObjectAcl WriteAcp / PutObjectVersionAcl;
+        GetObjectTagging / GetObjectVersionTagging;
+        PutObjectTagging / PutObjectVersionTagging;
+        DeleteObjectTagging / DeleteObjectVersionTagging;
+        ListMultipartUploadParts;
+        AbortMultipartUpload;
+        GetObjectRetention;
+        PutObjectRetention;
+        GetObjectLegalHold;
+        PutObjectLegalHold;
+        GetObjectTorrent;
+        RestoreObject;
+    }
 }
 
 #[cfg(test)]

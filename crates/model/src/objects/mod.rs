@@ -8,7 +8,7 @@
 //! part        a part, its pages, and the manifest       checksum    the five algorithms, composite and whole
 //! acl policy public_access   permissions                cors lifecycle tags   the other configurations
 //! listing     pages of keys and common prefixes         action      the actions that need permission
-//! access      the decision whether a request is allowed
+//! access      the decision whether a request is allowed   condition_keys   the condition keys of requests
 //! ```
 //! A row begins with a version byte, and an unknown version is an error. Configurations are JSON: they are few, and an operator
 //! who restores a store can read them.
@@ -18,6 +18,7 @@ pub mod acl;
 pub mod action;
 pub mod bucket;
 pub mod checksum;
+mod condition_keys;
 pub mod cors;
 pub mod entry;
 pub mod head;

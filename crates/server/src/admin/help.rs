@@ -37,9 +37,9 @@ pub(super) fn bucket_type(commands: &[AdminCommand]) -> String {
 }
 
 /// The text of `kv-admin s3` without a command.
-pub(super) fn s3_user(commands: &[AdminCommand]) -> String {
-    let commands = family(commands, "s3 user ");
-    format!("Usage: kv-admin s3 user <command>\n\nThe users of the S3 interface:\n\n{commands}")
+pub(super) fn s3(commands: &[AdminCommand]) -> String {
+    let commands = family(commands, "s3 ");
+    format!("Usage: kv-admin s3 <command>\n\nThe users and the policies of the S3 interface:\n\n{commands}")
 }
 
 /// The lines of the commands that begin with these words.

@@ -16,6 +16,7 @@ mod help;
 mod index;
 mod js_reload;
 mod mapreduce;
+mod s3_policy;
 mod s3_user;
 mod self_test;
 mod services;

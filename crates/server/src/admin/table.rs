@@ -4,7 +4,8 @@ use larder_admin_frame::AdminAnswer;
 
 use super::command::{AdminCommand, CommandCall, CommandResult};
 use super::{
-    bucket_type, cluster, help, index, js_reload, mapreduce, s3_user, self_test, services, stats, tls, transfer,
+    bucket_type, cluster, help, index, js_reload, mapreduce, s3_policy, s3_user, self_test, services, stats, tls,
+    transfer,
     unsupported,
 };
 
@@ -78,6 +79,13 @@ pub(super) static COMMANDS: &[AdminCommand] = &[
         true,
         "Replace the secret of an S3 user; prints the new one",
         s3_user::rotate_key
+    ),
+    command!(
+        "s3 policy check [bucket]",
+        (0, 1),
+        false,
+        "Report parts of policies that no request can meet",
+        s3_policy::check
     ),
     command!("status", (0, 0), true, "Statistics of the last minute", stats::status),
     command!("cluster status", (0, 0), true, "The running nodes as a table", cluster::status),
@@ -175,7 +183,7 @@ pub(super) fn find<'a>(words: &'a [&'a str]) -> CommandLookup<'a> {
     }
     CommandLookup::Other(match verb.as_str() {
         "bucket-type" => AdminAnswer::failed(help::bucket_type(COMMANDS)),
-        "s3" => AdminAnswer::failed(help::s3_user(COMMANDS)),
+        "s3" => AdminAnswer::failed(help::s3(COMMANDS)),
         "cluster" => cluster::refuse_membership_change(words),
         "index" => AdminAnswer::usage("index check | index repair | index status"),
         "--help" | "-h" => AdminAnswer::done(help_text()),
@@ -213,7 +221,8 @@ mod tests {
             ("bucket-type", "Usage: kv-admin bucket-type <command>"),
             ("bucket-type nonsense", "Usage: kv-admin bucket-type <command>"),
             ("s3 user create a@b A", "s3 user create + a@b,A"),
-            ("s3 user", "Usage: kv-admin s3 user <command>"),
+            ("s3 user", "Usage: kv-admin s3 <command>"),
+            ("s3 policy check tea", "s3 policy check + tea"),
             ("cluster status", "cluster status + "),
             ("cluster", "Usage: kv-admin cluster status"),
             (

@@ -3,7 +3,8 @@
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::super::access::{AccessContext, AccessRequest, REQUEST_KEYS};
+use super::super::access::{AccessContext, AccessRequest};
+use super::super::condition_keys::{EXISTING_TAG, REQUEST_TAG};
 use super::super::tags::Tag;
 use super::super::user::User;
 use super::glyphs::MatchBudget;
@@ -21,36 +22,13 @@ pub(super) struct ConditionContext<'a> {
     pub(super) budget: &'a MatchBudget,
 }
 
-/// Prefixes of condition keys that end in the key of a tag.
-const EXISTING_TAG: &str = "s3:existingobjecttag/";
-const REQUEST_TAG: &str = "s3:requestobjecttag/";
-
-/// The keys beside those of headers and parameters: of the request, its caller and its tags.
-const OWN_KEYS: &[&str] = &[
-    "aws:sourceip",
-    "aws:securetransport",
-    "aws:currenttime",
-    "aws:epochtime",
-    "aws:username",
-    "aws:userid",
-    "aws:principaltype",
-    "s3:requestobjecttagkeys",
-];
-
-/// Whether requests may have this condition key, in lower case.
-pub(super) fn is_condition_key(key: &str) -> bool {
-    OWN_KEYS.contains(&key)
-        || [EXISTING_TAG, REQUEST_TAG].iter().any(|prefix| key.starts_with(prefix))
-        || REQUEST_KEYS.iter().any(|known| known.eq_ignore_ascii_case(key))
-}
-
 impl ConditionContext<'_> {
     /// The values of a condition key in lower case; empty when the request does not have the key.
     pub(super) fn values(&self, key: &str) -> Vec<String> {
-        if let Some(tag) = key.strip_prefix(EXISTING_TAG) {
+        if let Some(tag) = tag_key(key, EXISTING_TAG) {
             return tag_values(self.existing_tags(), tag);
         }
-        if let Some(tag) = key.strip_prefix(REQUEST_TAG) {
+        if let Some(tag) = tag_key(key, REQUEST_TAG) {
             return tag_values(&self.context.request_tags, tag);
         }
         let at = &self.context;
@@ -76,6 +54,11 @@ impl ConditionContext<'_> {
     fn existing_tags(&self) -> &[Tag] {
         self.request.version.and_then(|version| version.object.as_ref()).map_or(&[], |object| &object.tags)
     }
+}
+
+/// The key of a tag at the end of a condition key with this prefix.
+fn tag_key<'a>(key: &'a str, prefix: &str) -> Option<&'a str> {
+    key.split_at_checked(prefix.len()).filter(|(begin, _)| begin.eq_ignore_ascii_case(prefix)).map(|(_, tag)| tag)
 }
 
 /// The values of the tags with this key. Condition keys ignore case, so keys of tags do as well.

@@ -4,7 +4,7 @@
 //! parse       the JSON document into statements        pattern    * and ?, and ${variables}
 //! principal   the callers of a statement               condition  tests of the properties of a request
 //! context     the values of condition keys             distinct   JSON objects without duplicate names
-//! glyphs      the match of a pattern in bounded time
+//! glyphs      the match of a pattern in bounded time      void       the parts of a statement that no request can meet
 //! ```
 //! A deny wins over every allow, in any order of the statements.
 
@@ -17,16 +17,18 @@ mod pattern;
 mod principal;
 #[cfg(test)]
 mod tests;
+mod void;
 
 use super::access::{AccessContext, AccessRequest};
 use super::action::S3Action;
 use super::user::User;
 
 use condition::PolicyCondition;
-use context::{ConditionContext, is_condition_key};
+use context::ConditionContext;
 use glyphs::MatchBudget;
 use pattern::Pattern;
 use principal::Principals;
+pub use void::VoidPart;
 
 /// A policy: its text and its parsed statements.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -111,17 +113,12 @@ impl BucketPolicy {
         decision
     }
 
-    /// Whether a statement allows with `NotPrincipal`. Such a statement never applies, and a put of such a policy is refused.
-    #[must_use]
-    pub fn has_allow_with_not_principal(&self) -> bool {
-        self.statements.iter().any(PolicyStatement::has_allow_with_not_principal)
-    }
-
-    /// The first part that no request can meet: a condition key or a variable that requests do not have, or an action that there is
-    /// none of. A put of such a policy is refused, since its author means something else; one that is stored stays as it is.
-    #[must_use]
-    pub fn void_part(&self) -> Option<String> {
-        self.statements.iter().find_map(PolicyStatement::void_part)
+    /// The parts that no request can meet, by statement from 1 on. A put of such a policy is refused, since its author means
+    /// something else; one that is stored keeps its meaning.
+    pub fn void_parts(&self, bucket: &str) -> impl Iterator<Item = (usize, VoidPart)> {
+        (1..).zip(&self.statements).flat_map(|(number, statement)| {
+            statement.void_parts(bucket).into_iter().map(move |part| (number, part))
+        })
     }
 
     /// Whether it allows anything to all callers, without a condition on the caller or the caller's address.
@@ -141,20 +138,6 @@ impl PolicyStatement {
         self.allow && self.principals.is_negated()
     }
 
-    fn void_part(&self) -> Option<String> {
-        let is_action = |pattern: &&Pattern| {
-            let names = S3Action::ALL.iter().map(|action| action.name()).chain(ALIASES.iter().map(|(_, alias)| *alias));
-            names.into_iter().any(|name| pattern.matches_action(name))
-        };
-        if let Some(pattern) = self.actions.patterns.iter().find(|pattern| !is_action(pattern)) {
-            return Some(format!("the action {pattern}"));
-        }
-        let variables = self.resources.patterns.iter().flat_map(Pattern::variables);
-        let variables = variables.chain(self.conditions.iter().flat_map(PolicyCondition::variables));
-        let keys = self.conditions.iter().map(PolicyCondition::key).chain(variables);
-        keys.into_iter().find(|key| !is_condition_key(key)).map(|key| format!("the condition key {key}"))
-    }
-
     fn applies(&self, context: &ConditionContext<'_>, resource: &[u8]) -> bool {
         !self.has_allow_with_not_principal()
             && self.has_action(context.request.action)
@@ -164,11 +147,14 @@ impl PolicyStatement {
     }
 
     fn has_action(&self, action: S3Action) -> bool {
-        let matches = |action: &str| self.actions.patterns.iter().any(|pattern| pattern.matches_action(action));
-        let aliases = ALIASES.iter().filter(|(name, _)| *name == action).map(|(_, alias)| *alias);
-        let is_named = std::iter::once(action.name()).chain(aliases).any(matches);
-        is_named != self.actions.negated
+        self.actions.has_match(|pattern| names_action(pattern, action))
     }
+}
+
+/// Whether the pattern matches a name of the action.
+fn names_action(pattern: &Pattern, action: S3Action) -> bool {
+    let aliases = ALIASES.iter().filter(|(name, _)| *name == action).map(|(_, alias)| *alias);
+    std::iter::once(action.name()).chain(aliases).any(|name| pattern.matches_action(name))
 }
 
 impl PatternSet {

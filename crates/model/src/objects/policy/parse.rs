@@ -4,7 +4,7 @@ use serde_json::{Map, Value as Json};
 
 use crate::limits::POLICY_BYTES_MAX;
 
-use super::super::action::S3Action;
+use super::super::action::{ActionScope, S3Action};
 use super::condition::PolicyCondition;
 use super::distinct::DistinctNames;
 use super::pattern::{Pattern, PatternSyntax, matches_wildcards};
@@ -17,9 +17,6 @@ const DOCUMENT_NAMES: &[&str] = &["Version", "Id", "Statement"];
 /// The names that a statement may have.
 const STATEMENT_NAMES: &[&str] =
     &["Sid", "Effect", "Principal", "NotPrincipal", "Action", "NotAction", "Resource", "NotResource", "Condition"];
-
-/// Actions on no bucket, which no policy of a bucket can name.
-const FOREIGN_ACTIONS: &[S3Action] = &[S3Action::CreateBucket, S3Action::ListAllMyBuckets];
 
 type JsonObject = Map<String, Json>;
 type PolicyResult<T> = Result<T, PolicyError>;
@@ -125,7 +122,9 @@ fn s3_path(arn: &str) -> Option<&str> {
 
 /// An action: `s3:` with letters or wildcards, or `*`.
 fn action(text: &str) -> Option<Pattern> {
-    let foreign = FOREIGN_ACTIONS.iter().any(|action| action.name().eq_ignore_ascii_case(text));
+    let is_foreign =
+        |action: &S3Action| action.scope() == ActionScope::Account && action.name().eq_ignore_ascii_case(text);
+    let foreign = S3Action::ALL.iter().any(is_foreign);
     let is_name = |name: &str| {
         !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'*' | b'?'))
     };

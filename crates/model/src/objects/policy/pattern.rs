@@ -95,6 +95,22 @@ impl Pattern {
         matches!(self.pieces.as_slice(), [PatternPiece::Glyphs(glyphs)] if match_glyphs(glyphs, action.as_bytes(), true, &MatchBudget::default()))
     }
 
+    /// Whether it can match this text, whatever the values of its variables are.
+    pub(super) fn can_match(&self, text: &str) -> bool {
+        match self.pieces.as_slice() {
+            [PatternPiece::Glyphs(glyphs)] => match_glyphs(glyphs, text.as_bytes(), false, &MatchBudget::default()),
+            _ => true,
+        }
+    }
+
+    /// Whether it can match a text with a slash: only a slash, a star or a variable does.
+    pub(super) fn can_match_path(&self) -> bool {
+        self.pieces.iter().any(|piece| match piece {
+            PatternPiece::Glyphs(glyphs) => glyphs.iter().any(|glyph| *glyph == ANY || *glyph == u16::from(b'/')),
+            PatternPiece::Variable(_) => true,
+        })
+    }
+
     /// The glyphs with the values of variables; `None` where no text of this length matches them.
     fn fill_in(&self, length: usize, context: &ConditionContext<'_>) -> Option<std::borrow::Cow<'_, [u16]>> {
         if let [PatternPiece::Glyphs(glyphs)] = self.pieces.as_slice() {
