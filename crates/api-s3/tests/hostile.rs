@@ -7,12 +7,15 @@ mod support;
 
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use larder_admission::MemoryBudget;
 use larder_api_s3::S3Settings;
 use larder_api_s3::operations::{OPERATIONS, OperationScope};
 use larder_gateway::Config;
 use larder_http_edge::ConnectionSettings;
 use larder_testkit::s3::S3Signer;
+use sha2::{Digest as _, Sha256};
 use support::{KEY, S3TestServer, SECRET, signed_v2, signed_v4};
 
 const NOTHING: &[(&str, &str)] = &[];
@@ -303,6 +306,44 @@ fn a_stranger_who_registers_under_a_name_of_a_policy_gains_nothing() {
     );
     assert_eq!(server.ask("PUT", "/box?policy", NOTHING, policy.as_bytes()).status, 204);
     assert_eq!(reads_as_alice(&server, &stranger), [200; 2]);
+    server.stop();
+}
+
+#[test]
+fn a_parameter_that_means_nothing_to_a_request_met_the_condition_of_a_policy() {
+    let server = with_bucket();
+    let versioning = "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>";
+    assert_eq!(server.ask("PUT", "/box?versioning", NOTHING, versioning.as_bytes()).status, 200);
+    let put = |body: &[u8]| server.ask("PUT", "/box/k", NOTHING, body).header("x-amz-version-id").unwrap().to_owned();
+    let (shared, hidden) = (put(b"shared"), put(b"hidden"));
+    let policy = format!(
+        r#"{{"Statement":[
+        {{"Effect":"Allow","Principal":"*","Action":["s3:GetObjectVersion","s3:DeleteObjectVersion"],
+          "Resource":"arn:aws:s3:::box/*","Condition":{{"StringEquals":{{"s3:VersionId":"{shared}"}}}}}},
+        {{"Effect":"Allow","Principal":"*","Action":["s3:PutObject","s3:GetObject"],"Resource":"arn:aws:s3:::box/*"}},
+        {{"Effect":"Allow","Principal":"*","Action":"s3:ListBucket","Resource":"arn:aws:s3:::box",
+          "Condition":{{"StringLike":{{"s3:prefix":"open/*"}}}}}}]}}"#
+    );
+    let put = server.ask("PUT", "/box?policy", NOTHING, policy.as_bytes());
+    assert_eq!(put.status, 204, "{put:?}");
+    let ask = |method: &str, target: &str, headers: &str, body: &str| {
+        server.ask_text(&plain(method, target, headers, body.len()), body.as_bytes())
+    };
+    for (version, status) in [(&hidden, 403), (&shared, 200)] {
+        let source = format!("x-amz-copy-source: /box/k?versionId={version}\r\n");
+        let copied = ask("PUT", &format!("/box/copy?versionId={shared}"), &source, "");
+        assert_eq!(copied.status, status, "{copied:?}");
+    }
+    let delete = |version: &str| {
+        let body = format!("<Delete><Object><Key>k</Key><VersionId>{version}</VersionId></Object></Delete>");
+        let digest = format!("x-amz-checksum-sha256: {}\r\n", STANDARD.encode(Sha256::digest(body.as_bytes())));
+        ask("POST", &format!("/box?delete&versionId={shared}"), &digest, &body).element("Code").map(str::to_owned)
+    };
+    assert_eq!((delete(&hidden).as_deref(), delete(&shared)), (Some("AccessDenied"), None));
+    // Whether a key is missing is told to those who may list it.
+    for (target, status) in [("/box/open/none", 404), ("/box/none", 403), ("/box/none?prefix=open/", 403)] {
+        assert_eq!(ask("GET", target, "", "").status, status, "{target}");
+    }
     server.stop();
 }
 

@@ -5,7 +5,13 @@ use std::sync::Arc;
 use larder_model::objects::access::{AccessContext, AccessRequest, is_allowed, is_denied};
 use larder_model::objects::{Bucket, S3Action, User};
 
+use super::get::VersionSpec;
 use super::{Error, Result};
+
+const VERSION_ID: &str = "s3:VersionId";
+const PREFIX: &str = "s3:prefix";
+const DELIMITER: &str = "s3:delimiter";
+const MAX_KEYS: &str = "s3:max-keys";
 
 /// The caller of a request.
 #[derive(Debug, Clone, Default)]
@@ -23,6 +29,32 @@ impl Caller {
     #[must_use]
     pub fn with_action(&self, action: S3Action) -> Self {
         Self { action: Some(action), ..self.clone() }
+    }
+
+    /// The same caller for this version, whatever version the parameters of its request name: a copy and a DeleteObjects
+    /// name theirs elsewhere.
+    pub(super) fn with_version(&self, version: &VersionSpec) -> Self {
+        let id = match version {
+            VersionSpec::Current => None,
+            VersionSpec::Id(id) => Some(id.clone()),
+        };
+        self.with_keys(&[(VERSION_ID, id)])
+    }
+
+    /// Refuses a caller who may not learn that a key is missing: one who may not list the keys that begin with it.
+    pub(super) fn check_listing(&self, bucket: &Bucket, key: &[u8]) -> Result<()> {
+        let prefix = Some(String::from_utf8_lossy(key).into_owned());
+        let caller = self.with_keys(&[(PREFIX, prefix), (DELIMITER, None), (MAX_KEYS, None)]);
+        caller.check(bucket, &S3Action::ListBucket.on_bucket())
+    }
+
+    /// The same caller with these values of condition keys; `None`: without the key.
+    fn with_keys(&self, values: &[(&'static str, Option<String>)]) -> Self {
+        let mut caller = self.clone();
+        let keys = &mut caller.access_context.keys;
+        keys.retain(|(name, _)| !values.iter().any(|(other, _)| other == name));
+        keys.extend(values.iter().filter_map(|(name, value)| Some((*name, value.clone()?))));
+        caller
     }
 
     /// The action of the request.

@@ -113,7 +113,8 @@ impl Objects {
         }
         let GetObject { bucket, key, version, .. } = &request.source;
         let read = version.action(S3Action::GetObjectTagging);
-        caller.check(&*self.buckets.find(bucket).await?, &read.on_version(key, Some(&found.version)))?;
+        let reader = caller.with_version(version);
+        reader.check(&*self.buckets.find(bucket).await?, &read.on_version(key, Some(&found.version)))?;
         caller.check(to, &S3Action::NewObjectTags.on_key(&request.key))
     }
 
@@ -127,7 +128,8 @@ impl Objects {
         mut source: GetObject,
     ) -> Result<(FoundObject, ObjectReader)> {
         source.conditions.always_precondition = true;
-        self.get(&caller.with_action(S3Action::GetObject), &source).await.map_err(|error| match error {
+        let reader = caller.with_action(S3Action::GetObject).with_version(&source.version);
+        self.get(&reader, &source).await.map_err(|error| match error {
             Error::DeleteMarker { current: true, .. } => Error::NoSuchKey,
             Error::DeleteMarker { .. } => Error::InvalidRequest("The source of a copy is a delete marker.".into()),
             other => other,

@@ -35,7 +35,8 @@ impl Objects {
         if_match: Option<Vec<String>>,
     ) -> Result<DeletedObject> {
         let bucket = self.buckets.find(bucket).await?;
-        caller.check(&bucket, &version.action(caller.action()?).on_key(key))?;
+        let asked = version.action(caller.action()?);
+        caller.with_version(version).check(&bucket, &asked.on_key(key))?;
         version.check()?;
         let location = ObjectLocation::of(&bucket, key);
         let owner = owner_of(caller, &bucket);

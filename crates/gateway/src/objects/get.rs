@@ -339,7 +339,7 @@ fn check_access(
     if found.is_some_and(|version| version.object.is_some()) {
         return Ok(());
     }
-    caller.check(bucket, &S3Action::ListBucket.on_bucket())
+    caller.check_listing(bucket, key)
 }
 
 pub(super) fn missing_bytes() -> Error {
