@@ -2,22 +2,35 @@
 
 use std::sync::Arc;
 
+use larder_gateway::objects::users::KeyHolder;
 use larder_gateway::objects::{Error, Objects};
+use larder_model::Timestamp;
 use larder_model::objects::User;
+use larder_model::objects::policy::KeyPolicy;
 
 use crate::auth::{self, AuthRequest, AuthScheme, RequestSignature, SigningKeys, VerifiedSignature};
-use crate::errors::{S3Error, gateway};
+use crate::errors::{Code, S3Error, gateway};
 
 /// The authenticated identity of a request.
 #[derive(Debug, Default)]
 pub(crate) struct Identity {
-    /// The user; `None` if anonymous.
-    pub user: Option<Arc<User>>,
+    /// The user, as the holder of the key that signed; `None` if anonymous.
+    pub holder: Option<KeyHolder>,
     /// The verified signature; `None` if anonymous.
     pub signature: Option<VerifiedSignature>,
 }
 
 impl Identity {
+    /// The user; `None` if anonymous.
+    pub(crate) fn user(&self) -> Option<&Arc<User>> {
+        self.holder.as_ref().map(|holder| &holder.user)
+    }
+
+    /// The policy of the key that signed; `None` for a user's first key.
+    pub(crate) fn key_policy(&self) -> Option<Arc<KeyPolicy>> {
+        self.holder.as_ref().and_then(KeyHolder::policy)
+    }
+
     /// How the request was signed.
     pub(crate) fn scheme(&self) -> Option<AuthScheme> {
         self.signature.as_ref().map(|signature| signature.scheme)
@@ -27,36 +40,42 @@ impl Identity {
 /// Verifies the signature of a request.
 ///
 /// # Errors
-/// The errors of a bad signature; `InvalidAccessKeyId`; `AccessDenied` for a disabled user.
+/// The errors of a bad signature; `InvalidAccessKeyId`; `AccessDenied` for a disabled user or an expired key.
 pub(crate) async fn authenticate(
     objects: &Objects,
     keys: &SigningKeys,
     request: &AuthRequest<'_>,
 ) -> Result<Identity, S3Error> {
     let Some(signature) = RequestSignature::of(request)? else { return Ok(Identity::default()) };
-    let user = user_of_key(objects, signature.access_key()).await?;
-    let signature = signature.verify(request, &user.secret, keys)?;
+    let holder = holder_of_key(objects, signature.access_key()).await?;
+    let signature = signature.verify(request, holder.secret(), keys)?;
     // Only the holder of the secret learns that the user is disabled.
-    let user = require_enabled(user)?;
-    Ok(Identity { user: Some(user), signature: Some(signature) })
+    let holder = require_usable(holder, request.now)?;
+    Ok(Identity { holder: Some(holder), signature: Some(signature) })
 }
 
-/// The user of an access key id, enabled or not. Callers verify the signature before [`require_enabled`].
+/// The holder of an access key id, usable or not. Callers verify the signature before [`require_usable`].
 ///
 /// # Errors
 /// `InvalidAccessKeyId`, and errors of the store.
-pub(crate) async fn user_of_key(objects: &Objects, access_key: &str) -> Result<Arc<User>, S3Error> {
-    match objects.users.of_key(access_key).await {
-        Ok(user) => Ok(user),
+pub(crate) async fn holder_of_key(objects: &Objects, access_key: &str) -> Result<KeyHolder, S3Error> {
+    match objects.users.holder_of(access_key).await {
+        Ok(holder) => Ok(holder),
         Err(Error::UnknownKey(_)) => Err(auth::unknown_key(access_key)),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Refuses a disabled user.
+/// Refuses a disabled user, and a key that has expired.
 ///
 /// # Errors
 /// `AccessDenied`.
-pub(crate) fn require_enabled(user: Arc<User>) -> Result<Arc<User>, S3Error> {
-    if user.enabled { Ok(user) } else { Err(gateway::user_disabled()) }
+pub(crate) fn require_usable(holder: KeyHolder, now: Timestamp) -> Result<KeyHolder, S3Error> {
+    if !holder.user.enabled {
+        return Err(gateway::user_disabled());
+    }
+    if holder.is_expired(now) {
+        return Err(S3Error::new(Code::AccessDenied, "The access key has expired"));
+    }
+    Ok(holder)
 }

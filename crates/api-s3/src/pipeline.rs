@@ -30,7 +30,7 @@ use crate::call::{S3Call, joined};
 use crate::errors::{Code, S3Error, gateway};
 use crate::health::HealthProbe;
 use crate::identity::{self, Identity};
-use crate::operations::{OperationSpec, RequestBodyKind, S3Operation, Support};
+use crate::operations::{OperationScope, OperationSpec, RequestBodyKind, S3Operation, Support};
 use crate::response::{self, RequestAccounting, S3Response};
 use crate::target::AddressingStyle;
 use crate::target::ResourcePath;
@@ -184,7 +184,11 @@ impl S3Service {
         };
         // The admission slot is taken before the user is looked up, so that lookups are bounded under load.
         let identity = identity::authenticate(&self.objects, &self.keys, &self.auth_request(head)).await?;
-        trace.caller = identity.user.as_ref().map(|user| user.key_id.clone());
+        trace.caller = identity.user().map(|user| user.key_id.clone());
+        // The documents of users show the first secret, which has no limits.
+        if matches!(operation.scope, OperationScope::Admin(_)) && identity.key_policy().is_some() {
+            return Err(S3Error::new(Code::AccessDenied, "Only the first key of a user administers it."));
+        }
         if let Some(response) = self.read_at_once(head, operation, &target, &identity) {
             return Ok(response);
         }
@@ -192,7 +196,7 @@ impl S3Service {
         // requests.
         let body = self.body(operation, body, &parts.headers, &identity).await?;
         trace.received = body.byte_counter();
-        let call = S3Call { admitted: admitted.map(Arc::new), ..self.call(head, operation, target, identity, body) };
+        let call = S3Call { admitted: admitted.map(Arc::new), ..self.call(head, operation, target, &identity, body) };
         match operation.support {
             Support::NotImplemented => Err(not_offered(operation)),
             Support::ConfigStub(stub) => unsupported_config::respond(&call, stub).await,
@@ -217,7 +221,8 @@ impl S3Service {
         if !matches!(Payload::of(&head.parts.headers), Ok(Payload::Unsigned | Payload::Sha256(_))) {
             return None;
         }
-        let caller = Caller { user: identity.user.clone(), action: operation.action, ..Caller::default() };
+        let (user, key_policy) = (identity.user().cloned(), identity.key_policy());
+        let caller = Caller { user, key_policy, action: operation.action, ..Caller::default() };
         let (parts, scheme) = (&head.parts, identity.scheme());
         let request = ((&parts.method, target), (&head.query, &parts.headers));
         ops::at_once(&self.objects, request.0, request.1, caller, || access_context(head, scheme))
@@ -275,11 +280,12 @@ impl S3Service {
         head: &RequestHead,
         operation: &'static OperationSpec,
         target: ResourcePath,
-        identity: Identity,
+        identity: &Identity,
         body: RequestBody,
     ) -> S3Call {
         let scheme = identity.scheme();
         let access_context = access_context(head, scheme);
+        let (user, key_policy) = (identity.user().cloned(), identity.key_policy());
         S3Call {
             objects: Arc::clone(&self.objects),
             settings: Arc::clone(&self.settings),
@@ -288,7 +294,7 @@ impl S3Service {
             key: target.key,
             query: head.query.clone(),
             headers: head.parts.headers.clone(),
-            caller: Caller { user: identity.user, action: operation.action, access_context },
+            caller: Caller { user, key_policy, action: operation.action, access_context },
             scheme,
             host: head.host.clone(),
             virtual_host: matches!(head.addressing, AddressingStyle::VirtualHosted(_)),

@@ -85,17 +85,34 @@ fn read_arguments(
     }
 }
 
-/// The request with the files of its arguments `@FILE`: the server knows which of them name files.
+/// The request with the files of its arguments `@FILE` and `--…-file FILE`: the server knows which of them name files.
 fn request(args: Vec<String>) -> AdminRequest {
     let (mut files, mut unreadable) = (BTreeMap::new(), BTreeMap::new());
-    for arg in &args {
-        let Some(file) = arg.strip_prefix('@') else { continue };
+    for (arg, file) in named_files(&args) {
         match std::fs::read_to_string(file) {
-            Ok(text) => files.insert(arg.clone(), text),
-            Err(error) => unreadable.insert(arg.clone(), format!("cannot read {file}: {error}")),
+            Ok(text) => files.insert(arg.to_owned(), text),
+            Err(error) => unreadable.insert(arg.to_owned(), format!("cannot read {file}: {error}")),
         };
     }
     AdminRequest { args, files, unreadable, progress: true }
+}
+
+/// The files that arguments may name, each with the text by which the server asks for it.
+fn named_files(args: &[String]) -> Vec<(&str, &str)> {
+    let mut named = Vec::new();
+    let mut is_value = false;
+    for arg in args {
+        if std::mem::take(&mut is_value) {
+            named.push((arg.as_str(), arg.as_str()));
+        } else if let Some(file) = arg.strip_prefix('@') {
+            named.push((arg, file));
+        } else if let Some((_, file)) = arg.split_once("-file=").filter(|_| arg.starts_with("--")) {
+            named.push((file, file));
+        } else {
+            is_value = arg.starts_with("--") && arg.ends_with("-file");
+        }
+    }
+    named
 }
 
 #[cfg(test)]
@@ -142,6 +159,11 @@ mod tests {
         };
         assert_eq!(request.args, ["bucket-type", "create", "@t", &word]);
         assert_eq!(request.files, BTreeMap::from([(word, "{\"props\": {}}\n".to_owned())]));
+        for line in [format!("s3 key --secret-file {}", file.display()), format!("s3 --secret-file={}", file.display())]
+        {
+            let Ok(AdminInvocation::Command { request, .. }) = read_line(&line, None) else { panic!("{line}") };
+            assert_eq!(request.files.into_values().collect::<Vec<_>>(), ["{\"props\": {}}\n"], "{line}");
+        }
         let missing = &request.unreadable["@t"];
         assert!(missing.starts_with("cannot read t: No such file"), "{missing}");
         assert_eq!(request.unreadable.len(), 1);

@@ -98,10 +98,11 @@ async fn signer(call: &S3Call, fields: &FormFields) -> Result<(Caller, Option<Po
         let message = format!("the region '{theirs}' is wrong; expecting '{ours}'");
         return Err(S3Error::new(Code::AuthorizationHeaderMalformed, message).with("Region", ours));
     }
-    let user = identity::user_of_key(&call.objects, &signature.access_key).await?;
-    signature.verify(&user.secret)?;
-    let user = Some(identity::require_enabled(user)?);
-    let mut caller = Caller { user, ..call.caller.clone() };
+    let holder = identity::holder_of_key(&call.objects, &signature.access_key).await?;
+    signature.verify(holder.secret())?;
+    let holder = identity::require_usable(holder, call.now)?;
+    let key_policy = holder.policy();
+    let mut caller = Caller { user: Some(holder.user), key_policy, ..call.caller.clone() };
     let keys = &mut caller.access_context.keys;
     // The form's signature counts now, not the request's missing one.
     keys.retain(|(name, _)| !matches!(*name, "s3:authType" | "s3:signatureversion"));

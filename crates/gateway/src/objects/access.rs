@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use larder_model::objects::access::{AccessContext, AccessRequest, is_allowed, is_denied};
+use larder_model::objects::policy::KeyPolicy;
 use larder_model::objects::{Bucket, S3Action, User};
 
 use super::get::VersionSpec;
@@ -20,6 +21,8 @@ pub struct Caller {
     pub user: Option<Arc<User>>,
     /// The action of the request, which the caller needs permission for; `None` has permission for nothing in a bucket.
     pub action: Option<S3Action>,
+    /// The policy of the key that signed, unless it is its user's first one: it narrows what the user may do.
+    pub key_policy: Option<Arc<KeyPolicy>>,
     /// The request attributes that policy conditions test.
     pub access_context: AccessContext,
 }
@@ -68,13 +71,20 @@ impl Caller {
     /// Refuses an action the caller has no permission for: that of the request, or another one that it needs.
     pub(super) fn check(&self, bucket: &Bucket, asked: &AccessRequest<'_>) -> Result<()> {
         let allowed = is_allowed(bucket, self.user.as_deref(), asked, &self.access_context);
-        if allowed { Ok(()) } else { Err(Error::AccessDenied) }
+        if allowed && self.key_permits(&bucket.name, asked) { Ok(()) } else { Err(Error::AccessDenied) }
     }
 
     /// As [`Self::check`], for an upload that the caller began: that is permission enough, unless the policy denies it.
     pub(super) fn check_own(&self, bucket: &Bucket, asked: &AccessRequest<'_>) -> Result<()> {
         let denied = is_denied(bucket, self.user.as_deref(), asked, &self.access_context);
-        if denied { Err(Error::AccessDenied) } else { Ok(()) }
+        if denied || !self.key_permits(&bucket.name, asked) { Err(Error::AccessDenied) } else { Ok(()) }
+    }
+
+    /// Whether the limits of the caller's key permit the request, an administrator's too.
+    pub(super) fn key_permits(&self, bucket: &str, asked: &AccessRequest<'_>) -> bool {
+        let permits =
+            |policy: &Arc<KeyPolicy>| policy.permits(bucket, self.user.as_deref(), asked, &self.access_context);
+        self.key_policy.as_ref().is_none_or(permits)
     }
 
     /// Canonical id; empty for an anonymous caller.

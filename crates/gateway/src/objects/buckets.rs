@@ -49,6 +49,9 @@ impl Buckets {
     /// `OperationAborted` while a bucket of this name is being deleted, and the refusals of an ACL choice.
     pub async fn create(&self, caller: &Caller, name: &str, acl: AclChoice, location: Option<String>) -> Result<()> {
         let user = caller.require_user()?;
+        if !caller.key_permits(name, &S3Action::CreateBucket.on_bucket()) {
+            return Err(Error::AccessDenied);
+        }
         if !is_valid_bucket_name(name) {
             return Err(Error::InvalidBucketName(name.to_owned()));
         }
@@ -156,7 +159,8 @@ impl Buckets {
         let catalogue = self.gateway.catalogue.refreshed().await?;
         let following = catalogue.s3_buckets_from(prefix.max(after)).filter(|bucket| bucket.name.as_str() > after);
         let named = following.take_while(|bucket| bucket.name.starts_with(prefix));
-        let mut own = named.filter(|bucket| bucket.owner == user.id && bucket.state == BucketState::Active);
+        let own = named.filter(|bucket| bucket.owner == user.id && bucket.state == BucketState::Active);
+        let mut own = own.filter(|bucket| caller.key_permits(&bucket.name, &S3Action::ListAllMyBuckets.on_bucket()));
         let buckets: Vec<_> = own.by_ref().take(max).map(Arc::clone).collect();
         let next = own.next().and(buckets.last()).map(|last| last.name.clone());
         Ok(BucketsPage { buckets, next })

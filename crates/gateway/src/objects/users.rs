@@ -2,11 +2,12 @@
 //!
 //! ```text
 //! ""            the head: every change of users rewrites it, so a compare-and-set on it detects concurrent changes
-//! u <id>        a user            k <access key id>  e <e-mail>    the canonical id of its user
+//! u <id>        a user with all its keys    k <access key id>  e <e-mail>    the canonical id of its user
 //! a             the canonical id of the admin created at the first start
 //! ```
 
 mod cache;
+mod keys;
 #[cfg(test)]
 mod tests;
 mod transaction;
@@ -19,6 +20,7 @@ use larder_model::objects::user::{canonical_id_of, display_name_of, is_valid_ema
 use larder_store::{Partition, Range, ReadOrder, ReadQuery, Stopped};
 
 use cache::UserCache;
+pub use keys::{KeyHolder, NewKey};
 use transaction::{ADMIN, EMAIL, KEY, USER, UsersTransaction, row_name, user_of};
 
 use super::{Error, Result};
@@ -59,6 +61,8 @@ pub struct NewUser {
     pub admin: bool,
     /// Access key id and secret; random ones without.
     pub key: Option<(String, String)>,
+    /// Canonical id, 64 hexadecimal digits; a random one without.
+    pub id: Option<String>,
     /// Whether its creator is anonymous: no right follows from its name and address.
     pub self_registered: bool,
 }
@@ -100,13 +104,20 @@ impl Users {
         check_email(&new.email)?;
         check_name(&new.name)?;
         check_key(new.key.as_ref())?;
+        new.id.as_deref().map_or(Ok(()), check_id)?;
         for _ in 0..ATTEMPTS_MAX {
             let mut transaction = UsersTransaction::begin(self).await?;
             if self.find(EMAIL, &new.email).await?.is_some() {
                 return Err(Error::UserExists);
             }
             let user = self.new_user(&new);
-            if self.find(KEY, &user.key_id).await?.is_some() {
+            // A policy names users by key id and by canonical id: neither may be one of the other kind.
+            if new.id.is_some()
+                && (self.find(USER, &user.id).await?.is_some() || self.find(KEY, &user.id).await?.is_some())
+            {
+                return Err(invalid("The canonical id is taken."));
+            }
+            if self.find(KEY, &user.key_id).await?.is_some() || self.find(USER, &user.key_id).await?.is_some() {
                 if new.key.is_some() {
                     return Err(key_taken());
                 }
@@ -126,13 +137,7 @@ impl Users {
     /// # Errors
     /// `UnknownKey`.
     pub async fn of_key(&self, key_id: &str) -> Result<Arc<User>> {
-        let miss = match self.cache.keys.get(key_id, self.core.monotonic()) {
-            Ok(user) => return Ok(user),
-            Err(miss) => miss,
-        };
-        let user = Arc::new(user_with_key(self.find(KEY, key_id).await?, key_id)?);
-        self.cache.keys.insert(key_id, miss, Arc::clone(&user));
-        Ok(user)
+        Ok(self.holder_of(key_id).await?.user)
     }
 
     /// The user of a canonical id.
@@ -233,7 +238,9 @@ impl Users {
             let user = match (&before, fixed.clone()) {
                 (Some(before), Some((key_id, secret))) => {
                     // The operator who sets the key needs access, even if the user was disabled.
-                    User { key_id, secret, enabled: true, admin: true, ..before.clone() }
+                    let mut user = User { key_id, secret, enabled: true, admin: true, ..before.clone() };
+                    user.further_keys.retain(|key| key.id != user.key_id);
+                    user
                 }
                 (Some(before), None) => before.clone(),
                 (None, key) => {
@@ -287,7 +294,7 @@ impl Users {
     fn new_user(&self, new: &NewUser) -> User {
         let (key_id, secret) = new.key.clone().unwrap_or_else(|| (key_id_of(&self.random()), self.new_secret()));
         User {
-            id: canonical_id_of(&key_id, &self.random::<16>()),
+            id: new.id.clone().unwrap_or_else(|| canonical_id_of(&key_id, &self.random::<16>())),
             key_id,
             secret,
             name: new.name.clone(),
@@ -297,6 +304,7 @@ impl Users {
             admin: new.admin,
             created: self.core.now(),
             self_registered: new.self_registered,
+            further_keys: Vec::new(),
         }
     }
 
@@ -328,7 +336,7 @@ impl Users {
 
 /// Checks a user found by key. Race: the key row and the user row may be from before and after a change of the key.
 fn user_with_key(found: Option<User>, key_id: &str) -> Result<User> {
-    found.filter(|user| user.key_id == key_id).ok_or_else(|| Error::UnknownKey(key_id.to_owned()))
+    found.filter(|user| user.key_ids().any(|own| own == key_id)).ok_or_else(|| Error::UnknownKey(key_id.to_owned()))
 }
 
 fn check_email(email: &str) -> Result<()> {
@@ -340,6 +348,14 @@ fn check_name(name: &str) -> Result<()> {
         return Err(invalid("The name of a user has 1 to 1024 bytes."));
     }
     Ok(())
+}
+
+/// A given canonical id has the form of a generated one.
+fn check_id(id: &str) -> Result<()> {
+    if id.len() == 64 && id.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')) {
+        return Ok(());
+    }
+    Err(invalid("A canonical id has 64 hexadecimal digits in lower case."))
 }
 
 /// Given keys may have any form that fits a header.
@@ -354,7 +370,7 @@ fn check_key(key: Option<&(String, String)>) -> Result<()> {
 }
 
 fn key_taken() -> Error {
-    invalid("The access key id is another user's.")
+    invalid("The access key id is taken.")
 }
 
 fn invalid(text: &str) -> Error {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! ids         bucket, version and upload ids, and their text forms
-//! bucket      a bucket and its configuration            user        an S3 user and its keys
+//! bucket      a bucket and its configuration            user        an S3 user, and access_key: its further keys
 //! version     one version of an object                  head        the head of a key: its current version
 //! entry       listing entries of keys and uploads       upload      a multipart upload and its states
 //! part        a part, its pages, and the manifest       checksum    the five algorithms, composite and whole
@@ -14,6 +14,7 @@
 //! who restores a store can read them.
 
 pub mod access;
+pub mod access_key;
 pub mod acl;
 pub mod action;
 pub mod bucket;
@@ -33,6 +34,7 @@ pub mod upload;
 pub mod user;
 pub mod version;
 
+pub use access_key::{AccessKey, KeyLimits};
 pub use acl::{Acl, Grant, Grantee, Permission};
 pub use action::S3Action;
 pub use bucket::{Bucket, BucketState, Versioning};

@@ -8,6 +8,8 @@ use base64::engine::general_purpose::URL_SAFE;
 use md5::{Digest as _, Md5};
 use serde::{Deserialize, Serialize};
 
+use super::access_key::AccessKey;
+
 /// An S3 user.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct User {
@@ -32,9 +34,17 @@ pub struct User {
     /// Whether the user registered itself, and so chose its name and its address: no right follows from them.
     #[serde(default)]
     pub self_registered: bool,
+    /// Its keys beside the first one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub further_keys: Vec<AccessKey>,
 }
 
 impl User {
+    /// The ids of all its access keys.
+    pub fn key_ids(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(&*self.key_id).chain(self.further_keys.iter().map(|key| &*key.id))
+    }
+
     /// The name that policies know the user by; `None` for a name that the user chose.
     #[must_use]
     pub fn trusted_name(&self) -> Option<&str> {
@@ -84,16 +94,11 @@ pub fn canonical_id_of(key_id: &str, random: &[u8]) -> String {
     hex(key_id.as_bytes()) + &hex(random)
 }
 
-/// A new access key id: 20 characters of `A-Z0-9-_`. Upper-casing loses some randomness, but enough remains for an id that is
-/// no secret.
+/// A new access key id: 20 characters of `A-Z2-7`, so that no command takes it for an option.
 #[must_use]
-pub fn key_id_of(random: &[u8; 15]) -> String {
-    let id = URL_SAFE.encode(random).to_ascii_uppercase();
-    // Command-line tools take an argument with a leading hyphen for a flag.
-    match id.strip_prefix(['-', '_']) {
-        Some(rest) => format!("K{rest}"),
-        None => id,
-    }
+pub fn key_id_of(random: &[u8; 20]) -> String {
+    const DIGITS: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
+    random.iter().map(|byte| char::from(DIGITS[usize::from(byte % 32)])).collect()
 }
 
 /// A new secret access key as Riak CS makes it: 40 characters, of which the last two are `==`.
@@ -104,6 +109,7 @@ pub fn secret_of(random: &[u8; 28]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::access_key::KeyLimits;
     use super::*;
 
     #[test]
@@ -121,8 +127,8 @@ mod tests {
 
     #[test]
     fn keys_have_the_form_of_riak_cs() {
-        let key = key_id_of(&[0xfb; 15]);
-        assert_eq!((key.as_str(), key.len()), ("K_V7-_V7-_V7-_V7-_V7", 20));
+        let random: [u8; 20] = std::array::from_fn(|at| u8::try_from(at * 13).unwrap());
+        assert_eq!(key_id_of(&random), "AN2HUBO3IVCP4JWDQ5KX");
         let secret = secret_of(&[0xff; 28]);
         assert_eq!(secret, format!("{}w==", "_".repeat(37)));
         assert_eq!((secret.len(), secret.ends_with("==")), (40, true));
@@ -145,6 +151,12 @@ mod tests {
             admin: false,
             created: Timestamp(5),
             self_registered: true,
+            further_keys: vec![AccessKey {
+                id: "L".into(),
+                secret: "hush".into(),
+                created: Timestamp(6),
+                limits: KeyLimits::default(),
+            }],
         };
         let text = serde_json::to_string(&user).unwrap();
         assert_eq!(serde_json::from_str::<User>(&text).unwrap(), user);

@@ -15,6 +15,10 @@ Options:
     --socket PATH                  Socket of the server; also LARDER_ADMIN_SOCKET. Default: ./data/admin.sock
     --json                         Answer as JSON: list, show, create, rotate-key, status, cluster status,
                                    member-status
+    --key KEY --secret-file FILE   s3 user create, s3 key create: a key and a secret that are in use elsewhere
+    --id ID                        s3 user create: the canonical id
+    --read-only, --bucket BUCKET, --prefix PREFIX, --expires TIME
+                                   s3 key create: limits of the key; several buckets and prefixes may be named
     --verify                       export, import: only compare what is there with the directory
 
 Exit code 0: done. Exit code 1: not done, standard error says why.
@@ -39,7 +43,7 @@ pub(super) fn bucket_type(commands: &[AdminCommand]) -> String {
 /// The text of `kv-admin s3` without a command.
 pub(super) fn s3(commands: &[AdminCommand]) -> String {
     let commands = family(commands, "s3 ");
-    format!("Usage: kv-admin s3 <command>\n\nThe users and the policies of the S3 interface:\n\n{commands}")
+    format!("Usage: kv-admin s3 <command>\n\nUsers, keys and policies of the S3 interface:\n\n{commands}")
 }
 
 /// The lines of the commands that begin with these words.
@@ -78,7 +82,8 @@ mod tests {
     #[test]
     fn the_help_names_every_command_with_a_json_form() {
         let with: Vec<_> = COMMANDS.iter().filter(|command| command.json).map(|c| c.words().join(" ")).collect();
-        let s3 = ["s3 user create", "s3 user list", "s3 user show", "s3 user rotate-key"];
+        let s3 =
+            ["s3 user create", "s3 user list", "s3 user show", "s3 user rotate-key", "s3 key create", "s3 key list"];
         assert_eq!(
             with,
             [

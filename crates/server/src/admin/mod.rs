@@ -16,6 +16,8 @@ mod help;
 mod index;
 mod js_reload;
 mod mapreduce;
+mod options;
+mod s3_key;
 mod s3_policy;
 mod s3_user;
 mod self_test;

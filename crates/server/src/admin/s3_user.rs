@@ -3,20 +3,40 @@
 use std::sync::Arc;
 
 use larder_admin_frame::AdminAnswer;
-use larder_gateway::objects::users::UserChange;
+use larder_gateway::objects::users::{NewUser, UserChange};
 use larder_gateway::objects::{Error, Objects};
 use larder_model::objects::User;
 use serde_json::json;
 
 use super::command::{CommandCall, CommandResult};
+use super::options::{CommandOption, OptionKind, ParsedArgs};
+use super::s3_key::given_secret;
 use super::text::shown;
+
+/// A key and a canonical id that a user brings.
+const OPTIONS: &[CommandOption] = &[
+    CommandOption { name: "--key", kind: OptionKind::Value },
+    CommandOption { name: "--secret-file", kind: OptionKind::Value },
+    CommandOption { name: "--id", kind: OptionKind::Value },
+];
 
 /// Users per page.
 const PAGE_USERS: usize = 1000;
 
 pub(super) async fn create(call: CommandCall<'_>) -> CommandResult {
-    let user = call.objects.users.create(call.args[0], call.args[1], false, None).await;
-    let user = user.map_err(|error| failed("creating", call.args[0], &error))?;
+    let args = ParsedArgs::parse(call.args, OPTIONS).map_err(AdminAnswer::failed)?;
+    let [email, name] = args.plain[..] else { return Err(AdminAnswer::usage("s3 user create <email> <name> [key]")) };
+    let key = match (args.value("--key"), given_secret(&call, &args)?) {
+        (Some(id), Some(secret)) => Some((id.to_owned(), secret)),
+        (None, None) => None,
+        _ => return Err(AdminAnswer::failed("--key and --secret-file go together")),
+    };
+    let (is_given, id) = (key.is_some(), args.value("--id").map(str::to_owned));
+    let new = NewUser { email: email.to_owned(), name: name.to_owned(), key, id, ..NewUser::default() };
+    let user = call.objects.users.create_user(new).await.map_err(|error| failed("creating", email, &error))?;
+    if is_given {
+        return Ok(if call.json { AdminAnswer::json(&user_json(&user)) } else { AdminAnswer::done(text(&user)) });
+    }
     Ok(with_secret(&user, call.json))
 }
 
@@ -80,7 +100,7 @@ async fn change(call: &CommandCall<'_>, change: UserChange) -> Result<Arc<User>,
 }
 
 /// The user with this access key or e-mail address.
-async fn find(objects: &Objects, word: &str) -> Result<Arc<User>, Error> {
+pub(super) async fn find(objects: &Objects, word: &str) -> Result<Arc<User>, Error> {
     match objects.users.of_email(word).await? {
         Some(user) => Ok(user),
         None => objects.users.of_key(word).await,
@@ -124,9 +144,12 @@ fn status(user: &User) -> &'static str {
     if user.enabled { "enabled" } else { "disabled" }
 }
 
-fn failed(doing: &str, who: &str, error: &Error) -> AdminAnswer {
+pub(super) fn failed(doing: &str, who: &str, error: &Error) -> AdminAnswer {
     let who = shown(who.as_bytes());
     match error {
+        Error::InvalidBucketName(name) => {
+            AdminAnswer::failed(format!("{} is no name of a bucket", shown(name.as_bytes())))
+        }
         Error::UnknownKey(_) => {
             AdminAnswer::failed(format!("{who} is no S3 user: neither an access key nor an e-mail address"))
         }

@@ -4,9 +4,8 @@ use larder_admin_frame::AdminAnswer;
 
 use super::command::{AdminCommand, CommandCall, CommandResult};
 use super::{
-    bucket_type, cluster, help, index, js_reload, mapreduce, s3_policy, s3_user, self_test, services, stats, tls,
-    transfer,
-    unsupported,
+    bucket_type, cluster, help, index, js_reload, mapreduce, s3_key, s3_policy, s3_user, self_test, services, stats, tls,
+    transfer, unsupported,
 };
 
 const ANY: usize = usize::MAX;
@@ -57,8 +56,8 @@ pub(super) static COMMANDS: &[AdminCommand] = &[
         bucket_type::update
     ),
     change!(
-        "s3 user create <email> <name>",
-        (2, 2),
+        "s3 user create <email> <name> [key]",
+        (2, ANY),
         true,
         "Create an S3 user; prints the key and its secret",
         s3_user::create
@@ -80,6 +79,15 @@ pub(super) static COMMANDS: &[AdminCommand] = &[
         "Replace the secret of an S3 user; prints the new one",
         s3_user::rotate_key
     ),
+    command!(
+        "s3 key create <key or email> [limits]",
+        (1, ANY),
+        true,
+        "Give an S3 user a further key; prints its secret",
+        s3_key::create
+    ),
+    command!("s3 key list <key or email>", (1, 1), true, "List the keys of an S3 user with their limits", s3_key::list),
+    command!("s3 key revoke <key>", (1, 1), false, "Refuse a further key from now on", s3_key::revoke),
     command!(
         "s3 policy check [bucket]",
         (0, 1),
@@ -223,6 +231,7 @@ mod tests {
             ("s3 user create a@b A", "s3 user create + a@b,A"),
             ("s3 user", "Usage: kv-admin s3 <command>"),
             ("s3 policy check tea", "s3 policy check + tea"),
+            ("s3 key create K --read-only", "s3 key create + K,--read-only"),
             ("cluster status", "cluster status + "),
             ("cluster", "Usage: kv-admin cluster status"),
             (

@@ -61,7 +61,11 @@ impl Objects {
     }
 }
 
-/// Only a policy looks at the context, which costs as much as the read to collect.
+/// Only a policy, of the bucket or of the key, looks at the context, which costs as much as the read to collect.
 fn with_context(caller: Caller, bucket: &Arc<Bucket>, context: impl FnOnce() -> AccessContext) -> Caller {
-    if bucket.policy.is_some() { Caller { access_context: context(), ..caller } } else { caller }
+    if bucket.policy.is_some() || caller.key_policy.is_some() {
+        Caller { access_context: context(), ..caller }
+    } else {
+        caller
+    }
 }

@@ -1,11 +1,11 @@
 //! A cache of recently read users.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::Duration;
 
-use larder_model::objects::User;
 use parking_lot::Mutex;
+
+use super::KeyHolder;
 
 /// Lifetime of an entry.
 const TTL: Duration = Duration::from_secs(2);
@@ -15,7 +15,7 @@ const ENTRIES_MAX: usize = 10_000;
 /// Users by access key id and their names by canonical id, each with the time of the lookup.
 #[derive(Debug, Default)]
 pub(super) struct UserCache {
-    pub(super) keys: TimedCache<Arc<User>>,
+    pub(super) keys: TimedCache<KeyHolder>,
     pub(super) names: TimedCache<String>,
 }
 

@@ -1,5 +1,7 @@
 //! Users, over a memory store.
 
+use larder_model::objects::KeyLimits;
+
 use super::super::buckets::testing::{S3TestStore, caller};
 use super::*;
 use crate::objects::acl::AclChoice;
@@ -175,4 +177,67 @@ async fn overlong_names_find_no_user() {
     assert!(matches!(objects.users.of_key(&long).await, Err(Error::UnknownKey(_))));
     assert_eq!(objects.users.of_id(&long).await.unwrap(), None);
     assert_eq!(objects.users.of_email(&long).await.unwrap(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn further_keys_find_their_user_until_they_are_revoked() {
+    let stores = S3TestStore::new();
+    let (one, two) = (stores.gateway().await, stores.gateway().await);
+    let user = one.users.create("foo@example.com", "Foo", false, None).await.unwrap();
+    let given = NewKey { id: Some("GIVEN".into()), secret: Some("s".into()), ..NewKey::default() };
+    let (_, key) = one.users.add_key(&user.key_id, given).await.unwrap();
+    let (with_both, random) = one.users.add_key("GIVEN", NewKey::default()).await.unwrap();
+    assert_eq!((key.secret.as_str(), with_both.further_keys.len()), ("s", 2));
+    assert!(random.id.len() == 20 && random.id.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit()));
+    let holder = two.users.holder_of(&random.id).await.unwrap();
+    assert_eq!((&holder.user.id, holder.secret(), holder.policy().is_some()), (&user.id, &*random.secret, true));
+    let first = two.users.holder_of(&user.key_id).await.unwrap();
+    assert_eq!((first.secret(), first.policy().is_some()), (&*user.secret, false));
+    // A change of the user keeps its keys.
+    let change = UserChange { new_secret: true, ..UserChange::default() };
+    assert_eq!(one.users.update(&user.key_id, change).await.unwrap().further_keys.len(), 2);
+    one.users.revoke_key("GIVEN").await.unwrap();
+    assert!(matches!(one.users.holder_of("GIVEN").await, Err(Error::UnknownKey(_))), "at once here");
+    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+    assert!(matches!(two.users.holder_of("GIVEN").await, Err(Error::UnknownKey(_))), "in two seconds elsewhere");
+    assert!(matches!(one.users.revoke_key(&user.key_id).await, Err(Error::InvalidUser(_))));
+    one.users.delete(&user.key_id).await.unwrap();
+    assert!(matches!(one.users.holder_of(&random.id).await, Err(Error::UnknownKey(_))), "no key outlives its user");
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_and_ids_that_are_taken_or_no_limits_are_refused() {
+    let objects = S3TestStore::new().gateway().await;
+    let id = "0123456789abcdef".repeat(4);
+    let new = NewUser { email: "a@b".into(), name: "A".into(), id: Some(id.clone()), ..NewUser::default() };
+    let user = objects.users.create_user(new.clone()).await.unwrap();
+    assert_eq!(user.id, id);
+    for taken in [id.as_str(), "F", &id.to_uppercase()] {
+        let refused = NewUser { email: "c@d".into(), id: Some(taken.to_owned()), ..new.clone() };
+        assert!(matches!(objects.users.create_user(refused).await, Err(Error::InvalidUser(_))), "{taken}");
+    }
+    let bucket = || vec!["tea".to_owned()];
+    for refused in [
+        NewKey { id: Some(user.key_id.clone()), ..NewKey::default() },
+        NewKey { id: Some(id.clone()), ..NewKey::default() },
+        NewKey { secret: Some(String::new()), ..NewKey::default() },
+        NewKey { limits: KeyLimits { prefixes: vec!["a".into()], ..KeyLimits::default() }, ..NewKey::default() },
+        NewKey {
+            limits: KeyLimits { buckets: bucket(), prefixes: vec![String::new()], ..KeyLimits::default() },
+            ..NewKey::default()
+        },
+        NewKey {
+            limits: KeyLimits { expires: Some(larder_model::Timestamp(1)), ..KeyLimits::default() },
+            ..NewKey::default()
+        },
+    ] {
+        assert!(matches!(objects.users.add_key(&user.key_id, refused).await, Err(Error::InvalidUser(_))));
+    }
+    let wildcard =
+        NewKey { limits: KeyLimits { buckets: vec!["*".into()], ..KeyLimits::default() }, ..NewKey::default() };
+    assert!(matches!(objects.users.add_key(&user.key_id, wildcard).await, Err(Error::InvalidBucketName(_))));
+    for _ in 0..20 {
+        objects.users.add_key(&user.key_id, NewKey::default()).await.unwrap();
+    }
+    assert!(matches!(objects.users.add_key(&user.key_id, NewKey::default()).await, Err(Error::InvalidUser(_))));
 }

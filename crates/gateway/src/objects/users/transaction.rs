@@ -29,6 +29,11 @@ pub(super) fn row_name(kind: u8, of: &str) -> Bytes {
     [&[kind], of.as_bytes()].concat().into()
 }
 
+/// The names of the rows by which a user is found: its keys and its address.
+fn index_rows(user: &User) -> impl Iterator<Item = Bytes> {
+    user.key_ids().map(|key| row_name(KEY, key)).chain([row_name(EMAIL, &user.email)])
+}
+
 /// The content of a row after its version byte.
 pub(super) fn content(value: &Bytes) -> Result<Bytes> {
     match value.split_first() {
@@ -69,14 +74,12 @@ impl<'a> UsersTransaction<'a> {
 
     /// Writes a user and its index rows; `before`: the old version.
     pub(super) fn put_user(&mut self, before: Option<&User>, user: &User) {
-        for (kind, name) in [(KEY, &user.key_id), (EMAIL, &user.email)] {
-            self.put(row_name(kind, name), user.id.as_bytes());
+        for row in index_rows(user) {
+            self.put(row, user.id.as_bytes());
         }
-        if let Some(before) = before.filter(|before| before.key_id != user.key_id) {
-            self.remove(row_name(KEY, &before.key_id));
-        }
-        if let Some(before) = before.filter(|before| before.email != user.email) {
-            self.remove(row_name(EMAIL, &before.email));
+        let rows: Vec<Bytes> = index_rows(user).collect();
+        for gone in before.into_iter().flat_map(index_rows).filter(|row| !rows.contains(row)) {
+            self.remove(gone);
         }
         // JSON can represent every field.
         self.put(row_name(USER, &user.id), &serde_json::to_vec(user).unwrap_or_default());
@@ -84,9 +87,7 @@ impl<'a> UsersTransaction<'a> {
 
     /// Removes a user and its index rows.
     pub(super) fn remove_user(&mut self, user: &User) {
-        for (kind, name) in [(USER, &user.id), (KEY, &user.key_id), (EMAIL, &user.email)] {
-            self.remove(row_name(kind, name));
-        }
+        index_rows(user).chain([row_name(USER, &user.id)]).for_each(|row| self.remove(row));
     }
 
     /// Makes a user the admin.

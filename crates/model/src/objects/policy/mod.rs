@@ -5,6 +5,7 @@
 //! principal   the callers of a statement               condition  tests of the properties of a request
 //! context     the values of condition keys             distinct   JSON objects without duplicate names
 //! glyphs      the match of a pattern in bounded time      void       the parts of a statement that no request can meet
+//! key_policy  the limits of an access key as statements
 //! ```
 //! A deny wins over every allow, in any order of the statements.
 
@@ -12,6 +13,7 @@ mod condition;
 mod context;
 mod distinct;
 mod glyphs;
+mod key_policy;
 mod parse;
 mod pattern;
 mod principal;
@@ -26,6 +28,7 @@ use super::user::User;
 use condition::PolicyCondition;
 use context::ConditionContext;
 use glyphs::MatchBudget;
+pub use key_policy::KeyPolicy;
 use pattern::Pattern;
 use principal::Principals;
 pub use void::VoidPart;
@@ -76,7 +79,10 @@ impl BucketPolicy {
     /// [`PolicyError`] for more than [`POLICY_BYTES_MAX`](crate::limits::POLICY_BYTES_MAX) bytes, for text that is no JSON, and
     /// for a statement that is unknown or about another bucket: ignoring it would hide the mistake from the client.
     pub fn parse(bucket: &str, text: &str) -> Result<Self, PolicyError> {
-        Ok(Self { text: text.to_owned(), statements: parse::parse_statements(bucket, text)? })
+        Ok(Self {
+            text: text.to_owned(),
+            statements: parse::parse_statements(parse::PolicySubject::Bucket(bucket), text)?,
+        })
     }
 
     /// The decision on `request` of `user` (`None`: anonymous) in `bucket`.
@@ -88,37 +94,15 @@ impl BucketPolicy {
         request: &AccessRequest<'_>,
         context: &AccessContext,
     ) -> PolicyDecision {
-        let budget = MatchBudget::default();
-        let context = ConditionContext { user, request, context, budget: &budget };
-        let resource = match request.key {
-            None => bucket.as_bytes().to_vec(),
-            Some(key) => [bucket.as_bytes(), b"/", key].concat(),
-        };
-        let mut decision = PolicyDecision::Neutral;
-        for statement in &self.statements {
-            // After the first allow only a deny can change the decision.
-            let can_decide = decision == PolicyDecision::Neutral || !statement.allow;
-            let applies = can_decide && statement.applies(&context, &resource);
-            if budget.is_spent() {
-                // A deny may be among the rest.
-                return PolicyDecision::Deny;
-            }
-            if applies {
-                if !statement.allow {
-                    return PolicyDecision::Deny;
-                }
-                decision = PolicyDecision::Allow;
-            }
-        }
-        decision
+        decide(&self.statements, bucket, user, request, context)
     }
 
     /// The parts that no request can meet, by statement from 1 on. A put of such a policy is refused, since its author means
     /// something else; one that is stored keeps its meaning.
     pub fn void_parts(&self, bucket: &str) -> impl Iterator<Item = (usize, VoidPart)> {
-        (1..).zip(&self.statements).flat_map(|(number, statement)| {
-            statement.void_parts(bucket).into_iter().map(move |part| (number, part))
-        })
+        (1..)
+            .zip(&self.statements)
+            .flat_map(|(number, statement)| statement.void_parts(bucket).into_iter().map(move |part| (number, part)))
     }
 
     /// Whether it allows anything to all callers, without a condition on the caller or the caller's address.
@@ -130,6 +114,39 @@ impl BucketPolicy {
                 && !statement.conditions.iter().any(PolicyCondition::narrows_callers)
         })
     }
+}
+
+/// The decision of these statements.
+fn decide(
+    statements: &[PolicyStatement],
+    bucket: &str,
+    user: Option<&User>,
+    request: &AccessRequest<'_>,
+    context: &AccessContext,
+) -> PolicyDecision {
+    let budget = MatchBudget::default();
+    let context = ConditionContext { user, request, context, budget: &budget };
+    let resource = match request.key {
+        None => bucket.as_bytes().to_vec(),
+        Some(key) => [bucket.as_bytes(), b"/", key].concat(),
+    };
+    let mut decision = PolicyDecision::Neutral;
+    for statement in statements {
+        // After the first allow only a deny can change the decision.
+        let can_decide = decision == PolicyDecision::Neutral || !statement.allow;
+        let applies = can_decide && statement.applies(&context, &resource);
+        if budget.is_spent() {
+            // A deny may be among the rest.
+            return PolicyDecision::Deny;
+        }
+        if applies {
+            if !statement.allow {
+                return PolicyDecision::Deny;
+            }
+            decision = PolicyDecision::Allow;
+        }
+    }
+    decision
 }
 
 impl PolicyStatement {

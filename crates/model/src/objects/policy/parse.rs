@@ -21,8 +21,17 @@ const STATEMENT_NAMES: &[&str] =
 type JsonObject = Map<String, Json>;
 type PolicyResult<T> = Result<T, PolicyError>;
 
-/// Parses the statements of a policy for `bucket`.
-pub(super) fn parse_statements(bucket: &str, text: &str) -> PolicyResult<Vec<PolicyStatement>> {
+/// The things that a policy is about.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum PolicySubject<'a> {
+    /// The bucket of this name, and the principals of each statement.
+    Bucket(&'a str),
+    /// The requests by one access key, in all buckets. Statements have no principals.
+    Key,
+}
+
+/// Parses the statements of a policy.
+pub(super) fn parse_statements(subject: PolicySubject<'_>, text: &str) -> PolicyResult<Vec<PolicyStatement>> {
     // Bound: every request to the bucket evaluates the policy.
     if text.len() > POLICY_BYTES_MAX {
         return refuse(format!("A policy may have at most {POLICY_BYTES_MAX} bytes."));
@@ -50,14 +59,14 @@ pub(super) fn parse_statements(bucket: &str, text: &str) -> PolicyResult<Vec<Pol
         _ => return refuse("A policy needs a Statement, or a list of some."),
     };
     check_sids(list)?;
-    let parser = StatementParser { bucket, variables };
+    let parser = StatementParser { subject, variables };
     list.iter().map(|statement| parser.statement(statement)).collect()
 }
 
 /// Parses the statements of one document.
 #[derive(Clone, Copy)]
 struct StatementParser<'a> {
-    bucket: &'a str,
+    subject: PolicySubject<'a>,
     /// Whether `${…}` is a variable in this version of the language.
     variables: bool,
 }
@@ -71,16 +80,37 @@ impl StatementParser<'_> {
             Some("Deny") => false,
             _ => return refuse("A Statement needs an Effect, Allow or Deny."),
         };
-        let (principal, negated) = either(json, "Principal", "NotPrincipal")?;
-        let Some(principals) = Principals::parse(principal, negated) else {
-            return refuse("A Principal of the policy is not valid.");
-        };
+        let principals = self.principals(json)?;
         let (actions, negated) = either(json, "Action", "NotAction")?;
-        let actions = PatternSet { patterns: each(actions, "Action", action)?, negated };
+        let actions = PatternSet { patterns: each(actions, "Action", |text| self.action(text))?, negated };
         let (resources, negated) = either(json, "Resource", "NotResource")?;
         let resources = PatternSet { patterns: each(resources, "Resource", |text| self.resource(text))?, negated };
         let conditions = self.conditions(json.get("Condition"))?;
         Ok(PolicyStatement { allow, principals, actions, resources, conditions })
+    }
+
+    fn principals(self, json: &JsonObject) -> PolicyResult<Principals> {
+        match self.subject {
+            PolicySubject::Key => Ok(Principals::everybody()),
+            PolicySubject::Bucket(_) => {
+                let (principal, negated) = either(json, "Principal", "NotPrincipal")?;
+                let refused = || PolicyError { message: "A Principal of the policy is not valid.".to_owned() };
+                Principals::parse(principal, negated).ok_or_else(refused)
+            }
+        }
+    }
+
+    /// An action: `s3:` with letters or wildcards, or `*`. The policy of a bucket cannot name one on no bucket.
+    fn action(self, text: &str) -> Option<Pattern> {
+        let is_foreign =
+            |action: &S3Action| action.scope() == ActionScope::Account && action.name().eq_ignore_ascii_case(text);
+        let foreign = matches!(self.subject, PolicySubject::Bucket(_)) && S3Action::ALL.iter().any(is_foreign);
+        let is_name = |name: &str| {
+            !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'*' | b'?'))
+        };
+        let ours = text.get(..3).is_some_and(|service| service.eq_ignore_ascii_case("s3:")) && is_name(&text[3..]);
+        let syntax = PatternSyntax { wildcards: true, variables: false };
+        (!foreign && (text == "*" || ours)).then(|| Pattern::parse(text, syntax)).flatten()
     }
 
     /// `arn:aws:s3:::bucket`, `arn:aws:s3:::bucket/key`, or `*`. The pattern follows the fifth colon.
@@ -88,7 +118,10 @@ impl StatementParser<'_> {
         let path = if text == "*" { text } else { s3_path(text)? };
         let name = path.split_once('/').map_or(path, |(name, _)| name);
         // A policy of one bucket must not speak of others.
-        let is_ours = name == self.bucket || matches_wildcards(name, self.bucket, false);
+        let is_ours = match self.subject {
+            PolicySubject::Bucket(bucket) => name == bucket || matches_wildcards(name, bucket, false),
+            PolicySubject::Key => true,
+        };
         let syntax = PatternSyntax { wildcards: true, variables: self.variables };
         is_ours.then(|| Pattern::parse(path, syntax)).flatten()
     }
@@ -118,19 +151,6 @@ fn s3_path(arn: &str) -> Option<&str> {
     let (arn, partition, service) = (fields.next()?, fields.next()?, fields.next()?);
     let path = fields.nth(2)?;
     (arn == "arn" && partition.starts_with("aws") && service == "s3").then_some(path)
-}
-
-/// An action: `s3:` with letters or wildcards, or `*`.
-fn action(text: &str) -> Option<Pattern> {
-    let is_foreign =
-        |action: &S3Action| action.scope() == ActionScope::Account && action.name().eq_ignore_ascii_case(text);
-    let foreign = S3Action::ALL.iter().any(is_foreign);
-    let is_name = |name: &str| {
-        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'*' | b'?'))
-    };
-    let ours = text.get(..3).is_some_and(|service| service.eq_ignore_ascii_case("s3:")) && is_name(&text[3..]);
-    let syntax = PatternSyntax { wildcards: true, variables: false };
-    (!foreign && (text == "*" || ours)).then(|| Pattern::parse(text, syntax)).flatten()
 }
 
 /// The patterns of a string or a list of strings, each parsed by `read`.

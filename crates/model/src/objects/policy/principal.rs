@@ -37,6 +37,11 @@ impl Principals {
         Some(Self { named, negated })
     }
 
+    /// All callers, anonymous ones included.
+    pub(super) fn everybody() -> Self {
+        Self { named: vec![Principal::Everybody], negated: false }
+    }
+
     /// Whether the statement applies to `user` (`None`: anonymous).
     pub(super) fn include(&self, user: Option<&User>) -> bool {
         self.named.iter().any(|principal| principal.is(user)) != self.negated
@@ -58,10 +63,10 @@ impl Principal {
         match (self, user) {
             (Self::Everybody, _) => true,
             (_, None) => false,
-            (Self::Id(id), Some(user)) => *id == user.id || *id == user.key_id,
+            (Self::Id(id), Some(user)) => *id == user.id || user.key_ids().any(|own| own == id),
             // Never by the user's name: names are not unique, so two users would share a right.
             (Self::User(name), Some(user)) => {
-                *name == user.id || *name == user.key_id || user.trusted_email() == Some(name)
+                *name == user.id || user.key_ids().any(|own| own == name) || user.trusted_email() == Some(name)
             }
         }
     }
