@@ -4,8 +4,8 @@ use larder_admin_frame::AdminAnswer;
 
 use super::command::{AdminCommand, CommandCall, CommandResult};
 use super::{
-    bucket_type, cluster, help, index, js_reload, mapreduce, s3_key, s3_policy, s3_user, self_test, services, stats, tls,
-    transfer, unsupported,
+    bucket_type, cluster, help, index, js_reload, mapreduce, s3_key, s3_policy, s3_user, self_test, services, stats,
+    tls, transfer, unsupported,
 };
 
 const ANY: usize = usize::MAX;
@@ -79,7 +79,7 @@ pub(super) static COMMANDS: &[AdminCommand] = &[
         "Replace the secret of an S3 user; prints the new one",
         s3_user::rotate_key
     ),
-    command!(
+    change!(
         "s3 key create <key or email> [limits]",
         (1, ANY),
         true,
@@ -87,7 +87,7 @@ pub(super) static COMMANDS: &[AdminCommand] = &[
         s3_key::create
     ),
     command!("s3 key list <key or email>", (1, 1), true, "List the keys of an S3 user with their limits", s3_key::list),
-    command!("s3 key revoke <key>", (1, 1), false, "Refuse a further key from now on", s3_key::revoke),
+    change!("s3 key revoke <key>", (1, 1), false, "Refuse a further key from now on", s3_key::revoke),
     command!(
         "s3 policy check [bucket]",
         (0, 1),
