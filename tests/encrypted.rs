@@ -64,7 +64,7 @@ struct TlsConnection(StreamOwned<ClientConnection, TcpStream>);
 impl TlsConnection {
     /// Connects and ends the handshake.
     fn open(at: SocketAddr, config: &Arc<ClientConfig>) -> io::Result<Self> {
-        let mut stream = connect(at);
+        let mut stream = connect(at, None)?;
         let mut client = ClientConnection::new(Arc::clone(config), ServerName::IpAddress(at.ip().into())).unwrap();
         while client.is_handshaking() {
             client.complete_io(&mut stream)?;
@@ -185,13 +185,13 @@ fn clients_that_speak_no_tls_or_never_end_their_handshake_harm_no_other() {
     let client = pair.client(None);
     let mut silent = Vec::new();
     for _ in 0..100 {
-        let mut stream = connect(node.https());
+        let mut stream = connect(node.https(), None).unwrap();
         // The begin of a record that announces more.
         stream.write_all(&[22, 3, 1, 2, 0, 1]).unwrap();
         silent.push(stream);
     }
     for nonsense in [&b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"[..], &[0xff; 4096], &[22, 3, 1, 0xff, 0xff, 1, 0xff]] {
-        let mut stream = connect(node.https());
+        let mut stream = connect(node.https(), None).unwrap();
         stream.write_all(nonsense).unwrap();
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer);

@@ -42,7 +42,14 @@ fn header_2(rest: &[u8]) -> Vec<u8> {
 
 #[test]
 fn only_a_trusted_proxy_names_the_client() {
-    let node = LarderNode::s3(&["--durability", "buffered", "--pb", "127.0.0.1:0", "--proxy", "127.0.0.2,10.0.0.0/8"]);
+    let node = LarderNode::s3(&[
+        "--durability",
+        "buffered",
+        "--pb",
+        "127.0.0.1:0",
+        "--proxy",
+        "127.0.0.2,10.0.0.1/32,10.0.0.3",
+    ]);
     let (pb, s3) = (node.pb(), node.s3_at());
 
     // A header in pieces, in both versions, and a connection without one.

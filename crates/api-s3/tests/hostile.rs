@@ -340,7 +340,7 @@ fn a_parameter_that_means_nothing_to_a_request_met_the_condition_of_a_policy() {
         ask("POST", &format!("/box?delete&versionId={shared}"), &digest, &body).element("Code").map(str::to_owned)
     };
     assert_eq!((delete(&hidden).as_deref(), delete(&shared)), (Some("AccessDenied"), None));
-    // Whether a key is missing is told to those who may list it.
+    // Those who may list a key learn that it is missing.
     for (target, status) in [("/box/open/none", 404), ("/box/none", 403), ("/box/none?prefix=open/", 403)] {
         assert_eq!(ask("GET", target, "", "").status, status, "{target}");
     }

@@ -3,6 +3,7 @@
 //! A policy and its requests follow from a number, which a failed test prints. `LARDER_TEST_SCALE=soak` tries 1,000,000 policies.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test says what it expects by failing")]
+#![allow(clippy::disallowed_methods, reason = "a variable chooses the length")]
 #![allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "numbers of tests are small")]
 
 use std::collections::BTreeMap;
@@ -198,7 +199,7 @@ fn condition(dice: &mut Dice) -> (String, String, Json) {
 }
 
 /// A request, as the product sees it.
-struct TestRequest {
+struct PolicyRequest {
     user: Option<User>,
     action: S3Action,
     key: Option<&'static str>,
@@ -229,7 +230,7 @@ fn user(name: &str) -> User {
     }
 }
 
-fn request(dice: &mut Dice) -> TestRequest {
+fn request(dice: &mut Dice) -> PolicyRequest {
     let user = dice.pick(&[None, Some("alice"), Some("bob"), Some("al*")]).map(user);
     let on_key = dice.roll(4) > 0;
     let action = dice.pick(if on_key { OBJECT_ACTIONS } else { BUCKET_ACTIONS });
@@ -241,9 +242,12 @@ fn request(dice: &mut Dice) -> TestRequest {
         ("s3:x-amz-acl", &["public-read", "private"]),
         ("s3:VersionId", &["red", "blue"]),
     ];
-    let keys =
-        values.iter().filter_map(|(key, values)| (dice.roll(2) == 0).then(|| (*key, dice.pick(values).to_owned())));
-    let keys = keys.collect();
+    let mut keys = Vec::new();
+    for (key, values) in &values {
+        if dice.roll(2) == 0 {
+            keys.push((*key, dice.pick(values).to_owned()));
+        }
+    }
     let tags = |dice: &mut Dice| -> Vec<Tag> {
         let all = [("team", dice.pick(&["red", "blue", "a*"])), ("stage", "test")];
         let some = dice.roll(3);
@@ -255,7 +259,7 @@ fn request(dice: &mut Dice) -> TestRequest {
     let now = Timestamp(dice.pick(&[1_372_550_400_u64, 1_372_550_399, 1_330_473_600, 1_400_000_000]) * 1_000_000);
     let context =
         AccessContext { source: Some(source.parse().unwrap()), secure: dice.roll(2) == 0, now, keys, request_tags };
-    TestRequest { user, action, key: on_key.then(|| dice.pick(KEYS)), version, context }
+    PolicyRequest { user, action, key: on_key.then(|| dice.pick(KEYS)), version, context }
 }
 
 fn version(tags: Vec<Tag>) -> Version {
@@ -273,7 +277,7 @@ fn version(tags: Vec<Tag>) -> Version {
     Version { id, null: true, modified, owner: "id-owner".to_owned(), object: Some(object) }
 }
 
-impl TestRequest {
+impl PolicyRequest {
     fn decision(&self, policy: &BucketPolicy) -> PolicyDecision {
         let request =
             AccessRequest { action: self.action, key: self.key.map(str::as_bytes), version: self.version.as_ref() };

@@ -6,12 +6,11 @@ use bytes::{Bytes, BytesMut};
 use larder_gateway::{AuditEvent, AuditOutcome, Gateway};
 use larder_http_edge::RequestSource;
 
-use super::fault::PbFault;
+use super::fault::{PbFault, decode};
 use super::fields::type_of;
 use super::messages::{RpbBucketReq, RpbSetBucketReq, RpbSetBucketTypeReq};
 use super::operations::PbOperation;
 use super::props;
-use super::service::decode;
 
 /// Carries out `SetBucket`, `ResetBucket` or `SetBucketType`, and reports it.
 ///

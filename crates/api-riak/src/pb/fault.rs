@@ -1,11 +1,12 @@
 //! The answer to a request that was not carried out: Riak's error message, and whether the connection goes on.
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use larder_gateway::types::TypeStateError;
 use larder_gateway::{Error, QuorumParam};
 use larder_model::address::AddressError;
 use larder_model::causality::FailedCondition;
 use larder_model::datatypes::DatatypeError;
+use prost::Message;
 
 use super::frame::put_message;
 use super::messages::RpbErrorResp;
@@ -46,6 +47,14 @@ impl PbFault {
             error => Self::Gateway(error),
         }
     }
+}
+
+/// The message in these bytes.
+///
+/// # Errors
+/// [`PbFault::Undecodable`].
+pub(super) fn decode<M: Message + Default>(message: Bytes) -> Result<M, PbFault> {
+    M::decode(message).map_err(|error| PbFault::Undecodable(error.to_string()))
 }
 
 impl From<Error> for PbFault {

@@ -11,12 +11,11 @@ use larder_gateway::Gateway;
 use larder_http_edge::RequestSource;
 use larder_model::datatypes::DatatypeError;
 use larder_model::limits::{DATATYPE_EDITS_MAX, METADATA_BYTES_MAX};
-use prost::Message;
 
 use crate::failure::{log_panic, log_server_error};
 
 use super::datatypes::{DtUpdateReq, PbValueAnswer, count_edits};
-use super::fault::PbFault;
+use super::fault::{PbFault, decode};
 use super::index::PbIndexAnswer;
 use super::listing::PbListing;
 use super::mapred::PbJob;
@@ -127,10 +126,6 @@ async fn dispatch(
         PbOperation::Unavailable(feature) => return Err(PbFault::Text(unavailable(code, feature))),
     }
     Ok(PbReply::Done)
-}
-
-pub(super) fn decode<M: Message + Default>(message: Bytes) -> Result<M, PbFault> {
-    M::decode(message).map_err(|error| PbFault::Undecodable(error.to_string()))
 }
 
 fn paged(listing: PbListing) -> PbReply {

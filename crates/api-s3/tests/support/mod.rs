@@ -56,7 +56,7 @@ impl S3TestServer {
             let gateway = Gateway::start(ports, config).await.unwrap();
             let objects = Objects::new(gateway.clone(), ObjectsConfig::default());
             objects.users.ensure_admin(Some((KEY.into(), SECRET.into()))).await.unwrap();
-            (gateway, serve(listener, objects, settings, stop))
+            (gateway, serve(vec![listener.into()], objects, settings, stop))
         });
         Self { background, gateway }
     }

@@ -1,6 +1,6 @@
 //! The filter of system calls: machine code that a defect of the engine lets run can compute, answer and end, and nothing else.
 //!
-//! Limits of the kernel bind scripts already. What they leave to machine code, such as `execve`, `unlink`, `kill`, `ptrace` or
+//! Limits of the kernel bind scripts already. The calls that they leave to machine code, such as `execve`, `unlink`, `kill`, `ptrace` or
 //! executable memory, fails here with `EPERM`.
 
 use std::collections::BTreeMap;

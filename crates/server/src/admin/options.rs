@@ -2,6 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use larder_admin_frame::AdminAnswer;
+
+use super::command::CommandCall;
+
 /// An option that a command takes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CommandOption {
@@ -74,6 +78,19 @@ impl<'a> ParsedArgs<'a> {
     /// All values of an option.
     pub(super) fn values(&self, name: &str) -> Vec<String> {
         self.options.get(name).into_iter().flatten().map(|value| (*value).to_owned()).collect()
+    }
+
+    /// The secret in the file that `--secret-file` names, without the end of its line.
+    ///
+    /// # Errors
+    /// The reason why it cannot be read.
+    pub(super) fn secret(&self, call: &CommandCall<'_>) -> Result<Option<String>, AdminAnswer> {
+        let Some(file) = self.value("--secret-file") else { return Ok(None) };
+        match (call.request.files.get(file), call.request.unreadable.get(file)) {
+            (Some(secret), _) => Ok(Some(secret.trim_end_matches(['\n', '\r']).to_owned())),
+            (None, Some(reason)) => Err(AdminAnswer::failed(reason)),
+            (None, None) => Err(AdminAnswer::failed("--secret-file needs the path of a file")),
+        }
     }
 }
 

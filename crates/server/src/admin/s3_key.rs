@@ -24,7 +24,7 @@ const OPTIONS: &[CommandOption] = &[
 pub(super) async fn create(call: CommandCall<'_>) -> CommandResult {
     let args = ParsedArgs::parse(call.args, OPTIONS).map_err(AdminAnswer::failed)?;
     let [user] = args.plain[..] else { return Err(AdminAnswer::usage("s3 key create <key or email> [limits]")) };
-    let given = given_secret(&call, &args)?;
+    let given = args.secret(&call)?;
     let new = NewKey { id: args.value("--key").map(str::to_owned), secret: given, limits: limits_of(&args)? };
     let is_given = new.secret.is_some();
     let created = async {
@@ -47,19 +47,6 @@ pub(super) async fn revoke(call: CommandCall<'_>) -> CommandResult {
         Ok(_) => Ok(AdminAnswer::done(format!("{} revoked", shown(key.as_bytes())))),
         Err(Error::UnknownKey(_)) => Err(AdminAnswer::failed(format!("There is no S3 key {}", shown(key.as_bytes())))),
         Err(error) => Err(AdminAnswer::failed(format!("Error revoking S3 key {}:\n{error}", shown(key.as_bytes())))),
-    }
-}
-
-/// The secret in the file that `--secret-file` names, without the end of its line.
-///
-/// # Errors
-/// The reason why it cannot be read.
-pub(super) fn given_secret(call: &CommandCall<'_>, args: &ParsedArgs<'_>) -> Result<Option<String>, AdminAnswer> {
-    let Some(file) = args.value("--secret-file") else { return Ok(None) };
-    match (call.request.files.get(file), call.request.unreadable.get(file)) {
-        (Some(secret), _) => Ok(Some(secret.trim_end_matches(['\n', '\r']).to_owned())),
-        (None, Some(reason)) => Err(AdminAnswer::failed(reason)),
-        (None, None) => Err(AdminAnswer::failed("--secret-file needs the path of a file")),
     }
 }
 

@@ -10,7 +10,6 @@ use serde_json::json;
 
 use super::command::{CommandCall, CommandResult};
 use super::options::{CommandOption, OptionKind, ParsedArgs};
-use super::s3_key::given_secret;
 use super::text::shown;
 
 /// A key and a canonical id that a user brings.
@@ -26,7 +25,7 @@ const PAGE_USERS: usize = 1000;
 pub(super) async fn create(call: CommandCall<'_>) -> CommandResult {
     let args = ParsedArgs::parse(call.args, OPTIONS).map_err(AdminAnswer::failed)?;
     let [email, name] = args.plain[..] else { return Err(AdminAnswer::usage("s3 user create <email> <name> [key]")) };
-    let key = match (args.value("--key"), given_secret(&call, &args)?) {
+    let key = match (args.value("--key"), args.secret(&call)?) {
         (Some(id), Some(secret)) => Some((id.to_owned(), secret)),
         (None, None) => None,
         _ => return Err(AdminAnswer::failed("--key and --secret-file go together")),

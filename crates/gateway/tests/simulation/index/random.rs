@@ -20,7 +20,7 @@ fn random_schedules_leave_indexes_that_show_the_terms_of_the_objects() {
         let seeds = begin..end.min(begin + TOGETHER);
         run(async {
             // One of twenty worlds splits indexes in the midst of the schedules.
-            let splits = begin / TOGETHER % 20 == 0;
+            let splits = (begin / TOGETHER).is_multiple_of(20);
             let mut world = match splits {
                 true => SimWorld::splitting(begin, 2, 1).await,
                 false => SimWorld::new(begin, 2).await,
