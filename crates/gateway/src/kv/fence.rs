@@ -175,7 +175,7 @@ impl Kv {
         let mut batch = Batch::of(partition.clone(), vec![Change::Remove { name: row.name.clone(), stamp: row.stamp }]);
         let entry = view_row_name(&address.key, &row.name);
         let entry = vec![Change::Remove { name: entry, stamp: row.stamp }];
-        self.catalogue.await_fresh().await?;
+        // Its epochs are those that the write itself was made for, or more.
         batch.partitions.extend(key_view_changes(&self.catalogue, address, entry, false));
         batch.partitions.extend(self.undone_index_partitions(address, write));
         Ok(self.core.ports.store.apply(batch, options).await?)

@@ -119,13 +119,13 @@ impl CatalogueCopy {
     /// Returns once the copy was checked within the last five seconds. A lone gateway changes the catalogue itself.
     ///
     /// # Errors
-    /// As [`Self::fresh`].
+    /// [`Error::Overloaded`]: a write that waits for it has sent nothing yet, so that its blob need not outlive it.
     pub(crate) async fn await_fresh(&self) -> Result<()> {
         if self.core.config.single_process || self.is_fresh(self.core.monotonic()) {
             return Ok(());
         }
         // Boxed: it is rare, and the future of every write would carry the room for it.
-        Box::pin(self.fresh()).await.map(drop)
+        Box::pin(self.fresh()).await.map(drop).map_err(|_| Error::Overloaded { retry_after: 1 })
     }
 
     /// Number of copies of a type's data.

@@ -89,7 +89,7 @@ impl ShardMerge {
     /// The next hit. Pages of shards have `limit` rows, or fewer where there are many shards.
     ///
     /// # Errors
-    /// [`Error::NotReady`] when the catalogue cannot be checked, and the store's.
+    /// [`Error::Overloaded`] when the catalogue cannot be checked, and the store's.
     pub(super) async fn next(&mut self, limit: usize, options: &CallOptions) -> Result<Option<IndexHit>> {
         loop {
             // Race: an epoch may open while pages are read, and hits move there; its shards are added before a hit that they
