@@ -14,7 +14,7 @@ Properties are a JSON object with the member props, given as one word or as @FIL
 Options:
     --socket PATH                  Socket of the server; also LARDER_ADMIN_SOCKET. Default: ./data/admin.sock
     --json                         Answer as JSON: list, show, create, rotate-key, status, cluster status,
-                                   member-status
+                                   member-status, mapreduce list, index status
     --key KEY --secret-file FILE   s3 user create, s3 key create: a key and a secret that are in use elsewhere
     --id ID                        s3 user create: the canonical id
     --read-only, --bucket BUCKET, --prefix PREFIX, --expires TIME
@@ -89,7 +89,7 @@ mod tests {
             [
                 &["bucket-type list", "bucket-type status"],
                 &s3[..],
-                &["status", "cluster status", "member-status", "mapreduce list"]
+                &["status", "cluster status", "member-status", "mapreduce list", "index status"]
             ]
             .concat()
         );
