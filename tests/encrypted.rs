@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use larder_tests::{Home, KvAdmin, LarderNode, connect, wait};
+use larder_tests::{Home, HttpClient, KvAdmin, LarderNode, connect, wait};
 use rustix::process::{Pid, Signal, kill_process};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -141,7 +141,7 @@ fn every_protocol_is_served_with_tls() {
         {"Effect":"Deny","Principal":"*","Action":"s3:GetObject","Resource":"arn:aws:s3:::vault/*",
          "Condition":{"Bool":{"aws:SecureTransport":"false"}}}]}"#;
     admin.put("/vault?policy", policy).expect(204);
-    admin.get("/vault/k").expect(403);
+    HttpClient::new(node.s3_at()).get("/vault/k").expect(403);
     let mut s3 = TlsConnection::open(node.s3_https(), &client).unwrap();
     assert_eq!(s3.http("GET /vault/k", "").unwrap(), ("HTTP/1.1 200 OK".to_owned(), "secret".to_owned()));
 }
