@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use larder_testkit::pb::{PbClient, PbField, message};
-use larder_tests::{LarderNode, WebhookReceiver, wait};
+use larder_tests::{LarderNode, TestEngine, WebhookReceiver, wait};
 use serde_json::json;
 
 const SET_BUCKET: u8 = 21;
@@ -26,6 +26,10 @@ fn props_of(url: &str) -> String {
 
 #[test]
 fn every_acknowledged_write_is_received_though_the_receiver_was_down_and_the_server_killed() {
+    // Over a cluster another member takes the notices of a killed gateway over, once its heartbeat has expired.
+    if !TestEngine::is_local_for("notices of a killed server are taken over before it serves again") {
+        return;
+    }
     let receiver = WebhookReceiver::start(500);
     let address = receiver.address;
     let host = address.to_string();
