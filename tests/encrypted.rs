@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use larder_testkit::pb::{PbField, frame, message};
 use larder_tests::{Home, HttpClient, KvAdmin, LarderNode, connect, wait};
 use rustix::process::{Pid, Signal, kill_process};
 use rustls::pki_types::pem::PemObject as _;
@@ -132,6 +133,17 @@ fn every_protocol_is_served_with_tls() {
     let mut pong = [0; 5];
     pb.0.read_exact(&mut pong).unwrap();
     assert_eq!(pong, [0, 0, 0, 1, 2]);
+    // Answers larger than the buffers of both sides, short ones behind them, to a client that reads late.
+    let get = frame(9, &message(&[PbField::Bytes(1, b"b"), PbField::Bytes(2, b"k")]));
+    pb.0.write_all(&[get.repeat(4), frame(1, b"").repeat(20_000)].concat()).unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    let mut answers = vec![0; 4 * (3 << 20)];
+    pb.0.read_exact(&mut answers).unwrap();
+    while !answers.ends_with(&frame(2, b"").repeat(20_000)) {
+        let mut piece = [0; 4096];
+        let read = pb.0.read(&mut piece).unwrap();
+        answers.extend_from_slice(&piece[..read]);
+    }
     // The usual policy of a bucket: nothing without TLS.
     let mut admin = node.s3_admin();
     admin.put("/vault", "").expect(200);
@@ -218,6 +230,8 @@ fn files_that_do_not_serve_are_named_at_the_start() {
         let ended = home.fails_to_start(&args);
         assert!(ended.stderr.contains(named.as_str()) && !ended.stderr.contains("panicked"), "{}", ended.stderr);
     }
+    let ended = home.fails_to_start(&["--tls-min", "1.3"]);
+    assert!(ended.stderr.contains("--tls-min is given, but no listener is encrypted"), "{}", ended.stderr);
     let refused = pair.0.to_str().unwrap().to_owned();
     let node = LarderNode::start_in(home, &["--durability", "buffered"]);
     let again = node.admin().run(&["tls", "self-signed", &refused]);

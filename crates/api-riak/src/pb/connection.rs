@@ -23,7 +23,7 @@ use larder_http_edge::{
     ConnectionWatchers, PIECE_BYTES_MAX, Pace, Requester, UNCOUNTED_BYTES, close_lingering, response_memory,
 };
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
-use tokio::time::{MissedTickBehavior, interval, timeout_at};
+use tokio::time::{MissedTickBehavior, interval, timeout, timeout_at};
 
 use super::fault::PbFault;
 use super::frame::{FrameHead, LENGTH_BYTES};
@@ -41,6 +41,8 @@ const SKIPPED_BYTES_MAX: usize = 1024 * 1024 * 1024;
 const READ_BYTES: usize = 16 * 1024;
 /// Buffers that grew beyond this are given back before a wait: a silent connection holds no memory of its largest request.
 const KEPT_BYTES: usize = 2 * READ_BYTES;
+/// How long an orderly end may wait for a client that does not read.
+const GOODBYE_MAX: Duration = Duration::from_secs(2);
 /// Looks at the silence of a client within its timeout.
 const TICKS_PER_SILENCE: u32 = 2;
 
@@ -105,8 +107,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> PbConnection<S> {
         match ended {
             // An immediate close would reset the connection under a client that still sends, and lose the error.
             PbEnd::Broken => close_lingering(&mut self.socket).await,
+            // Bound: an encrypted socket says good-bye, which a client that reads nothing would hold up for ever.
             PbEnd::Io(_) | PbEnd::TooSlow | PbEnd::Idle => {
-                let _ = self.socket.shutdown().await;
+                let _ = timeout(GOODBYE_MAX, self.socket.shutdown()).await;
             }
         }
         tracing::debug!(reason = %ended, "connection of protocol buffers ended");
@@ -316,16 +319,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> PbConnection<S> {
         if self.output.is_empty() {
             return Ok(());
         }
-        let written = match write_now(&mut self.socket, &self.output).await {
-            // Only a client that does not read fast enough needs a pace, which looks at the clock.
-            Ok(sent) if sent < self.output.len() => {
-                write_all(&mut self.socket, &self.output[sent..], &mut Pace::begin()).await
-            }
-            written => written.map(drop).map_err(PbEnd::from),
-        };
+        let written = self.send_output().await;
         // Also after a failure: a part may have gone out, and must not go out again.
         self.output.clear();
         written
+    }
+
+    async fn send_output(&mut self) -> Result<(), PbEnd> {
+        let sent = write_now(&mut self.socket, &self.output).await?;
+        // Only a client that does not read fast enough needs a pace, which looks at the clock.
+        if sent == self.output.len() && flush_now(&mut self.socket).await? {
+            return Ok(());
+        }
+        write_all(&mut self.socket, &self.output[sent..], &mut Pace::begin()).await
     }
 
     /// Reads until `bytes` are in the input.
@@ -410,7 +416,17 @@ async fn write_now(socket: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> io::
     write.await
 }
 
-/// Writes all bytes, at the pace of a transfer.
+/// Whether everything written has left the socket; an encrypted one may hold records back.
+async fn flush_now(socket: &mut (impl AsyncWrite + Unpin)) -> io::Result<bool> {
+    let mut socket = Pin::new(socket);
+    poll_fn(|context| match socket.as_mut().poll_flush(context) {
+        Poll::Pending => Poll::Ready(Ok(false)),
+        Poll::Ready(flushed) => Poll::Ready(flushed.map(|()| true)),
+    })
+    .await
+}
+
+/// Writes all bytes, at the pace of a transfer, until they have left the socket.
 async fn write_all(socket: &mut (impl AsyncWrite + Unpin), mut bytes: &[u8], pace: &mut Pace) -> Result<(), PbEnd> {
     while !bytes.is_empty() {
         let written = timeout_at(pace.deadline(), socket.write(bytes)).await.map_err(|_| PbEnd::TooSlow)??;
@@ -420,7 +436,8 @@ async fn write_all(socket: &mut (impl AsyncWrite + Unpin), mut bytes: &[u8], pac
         bytes = &bytes[written..];
         pace.count(written as u64);
     }
-    Ok(())
+    // An encrypted socket takes bytes into its records first: without this the last of them wait for the next answer.
+    timeout_at(pace.deadline(), socket.flush()).await.map_err(|_| PbEnd::TooSlow)?.map_err(PbEnd::from)
 }
 
 #[cfg(test)]

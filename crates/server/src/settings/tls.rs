@@ -33,7 +33,7 @@ impl TlsSettings {
         let (certificate, key) = (path(&table::TLS_CERT)?, path(&table::TLS_KEY)?);
         let (client_ca, requires_tls13) = (path(&table::TLS_CLIENT_CA)?, raw.value(&table::TLS_MIN, parse::is_tls13)?);
         let Some((first, _)) = listeners.iter().find(|(_, at)| **at != Listener::Off) else {
-            let own = [&table::TLS_CERT, &table::TLS_KEY, &table::TLS_CLIENT_CA];
+            let own = [&table::TLS_CERT, &table::TLS_KEY, &table::TLS_CLIENT_CA, &table::TLS_MIN];
             return match own.iter().find_map(|setting| raw.given_as(setting)) {
                 None => Ok(None),
                 Some(given) => Err(SettingError::new(format!(
