@@ -29,8 +29,8 @@ pub(crate) fn watch() -> io::Result<ProcessSignals> {
     let kinds = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()];
     let [terminate, interrupt, hangup] = kinds.map(signal);
     let (asked, hangups) = watch::channel(());
-    let asked = (!io::stdin().is_terminal()).then_some(asked);
-    let signals = StopSignals { terminate: terminate?, interrupt: interrupt?, hangup: hangup?, asked };
+    let stops_at_hangup = io::stdin().is_terminal();
+    let signals = StopSignals { terminate: terminate?, interrupt: interrupt?, hangup: hangup?, stops_at_hangup, asked };
     let (down, stop) = watch::channel(false);
     tokio::spawn(await_signals(signals, down));
     Ok(ProcessSignals { stop, hangups })
@@ -54,8 +54,10 @@ struct StopSignals {
     terminate: Signal,
     interrupt: Signal,
     hangup: Signal,
-    /// Hears of hangups that do not stop; `None`: each stops.
-    asked: Option<watch::Sender<()>>,
+    /// The terminal of the server closes with a hangup.
+    stops_at_hangup: bool,
+    /// Hears of hangups that do not stop. It lives as long as the process: its end would end the watch of the certificate.
+    asked: watch::Sender<()>,
 }
 
 impl StopSignals {
@@ -65,11 +67,12 @@ impl StopSignals {
             tokio::select! {
                 _ = self.terminate.recv() => return,
                 _ = self.interrupt.recv() => return,
-                _ = self.hangup.recv() => match &self.asked {
-                    Some(asked) => { asked.send_replace(()); }
-                    None => return,
-                },
+                _ = self.hangup.recv() => {}
             }
+            if self.stops_at_hangup {
+                return;
+            }
+            self.asked.send_replace(());
         }
     }
 }
