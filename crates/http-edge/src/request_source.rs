@@ -64,7 +64,12 @@ impl RequestSource {
         // As above, the last entry counts: the nearest proxy wrote it.
         let proto = headers.get_all(FORWARDED_PROTO).iter().next_back();
         let proto = proto.and_then(|line| line.as_bytes().rsplit(|byte| *byte == b',').next());
-        Self { address, secure: proto.map_or(self.secure, |proto| proto.trim_ascii().eq_ignore_ascii_case(b"https")) }
+        let secure = match proto {
+            Some(proto) => proto.trim_ascii().eq_ignore_ascii_case(b"https"),
+            // Attack: a proxy that encrypts its own connection to here says nothing of a client that does not.
+            None => self.secure && address == self.address,
+        };
+        Self { address, secure }
     }
 }
 
@@ -124,5 +129,17 @@ mod tests {
         };
         assert!(is_secure(&[b"https"]) && is_secure(&[b"http, HTTPS"]) && is_secure(&[b"http", b"https"]));
         assert!(!is_secure(&[]) && !is_secure(&[b"https, http"]) && !is_secure(&[b"https", b"junk"]));
+    }
+
+    #[test]
+    fn a_proxy_that_encrypts_its_own_connection_does_not_make_its_client_secure() {
+        let encrypted = RequestSource { secure: true, ..RequestSource::plain([10, 0, 0, 1].into()) };
+        let is_secure = |headers: &[(&'static str, &'static str)]| {
+            let pair =
+                |(name, value): &(&'static str, &'static str)| (name.parse().unwrap(), HeaderValue::from_static(value));
+            encrypted.forwarded(&headers.iter().map(pair).collect(), &proxies()).secure
+        };
+        assert!(is_secure(&[]) && !is_secure(&[(FORWARDED_FOR, "1.2.3.4")]));
+        assert!(is_secure(&[(FORWARDED_FOR, "1.2.3.4"), (FORWARDED_PROTO, "https")]));
     }
 }
