@@ -2,16 +2,47 @@
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use larder_admin_frame::{AdminReply, AdminRequest, LENGTH_BYTES};
 
 use crate::settings::{Listener, ServerSettings};
 
+/// The command that the admin socket is asked, and its answer when the server is ready.
+const SERVICES: &str = "services";
+const NO_SERVICES: &str = "[]";
 /// The path of the probe, on both HTTP interfaces.
 const PATH: &str = "/health/ready";
 /// How long connecting, writing, and each read of the answer may take.
 const STEP_TIME_MAX: Duration = Duration::from_secs(5);
 /// Most bytes of the answer that are read.
 const ANSWER_BYTES_MAX: u64 = 4096;
+
+/// The place that answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HealthTarget {
+    /// The probe over HTTP.
+    Url(HealthUrl),
+    /// The admin socket.
+    Socket(PathBuf),
+}
+
+impl HealthTarget {
+    /// The probe of a server with these settings: of the Riak interface, of S3 where that one is off, or its admin socket where
+    /// neither is offered without TLS. A certificate may be for names that this machine cannot check.
+    ///
+    /// # Errors
+    /// The server takes a free port.
+    pub fn of_settings(settings: &ServerSettings) -> Result<Self, String> {
+        let listener = [&settings.http, &settings.s3].into_iter().find(|listener| **listener != Listener::Off);
+        match listener {
+            Some(Listener::At(at)) => HealthUrl::of_listener(at).map(Self::Url),
+            _ => Ok(Self::Socket(settings.admin_socket.clone())),
+        }
+    }
+}
 
 /// The address of a probe.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,15 +71,8 @@ impl HealthUrl {
         Ok(Self { authority, path: path.to_owned() })
     }
 
-    /// The probe of a server with these settings: of the Riak interface, or of S3 where that one is off.
-    ///
-    /// # Errors
-    /// The server has no such listener, or takes a free port.
-    pub fn of_settings(settings: &ServerSettings) -> Result<Self, String> {
-        let listener = [&settings.http, &settings.s3].into_iter().find(|listener| **listener != Listener::Off);
-        let Some(Listener::At(at)) = listener else {
-            return Err("http and s3 are off: nothing answers a health check".to_owned());
-        };
+    /// The probe of a listener at `HOST:PORT`.
+    fn of_listener(at: &str) -> Result<Self, String> {
         let (host, port) = at.rsplit_once(':').unwrap_or((at, "0"));
         if port == "0" {
             return Err("the server takes a free port: name it with --url".to_owned());
@@ -67,7 +91,14 @@ impl HealthUrl {
 ///
 /// # Errors
 /// A line that says why the server is not ready.
-pub fn run(url: &HealthUrl) -> Result<String, String> {
+pub fn run(target: &HealthTarget) -> Result<String, String> {
+    match target {
+        HealthTarget::Url(url) => ask_url(url),
+        HealthTarget::Socket(path) => ask_socket(path),
+    }
+}
+
+fn ask_url(url: &HealthUrl) -> Result<String, String> {
     let answer = ask(url).map_err(|error| format!("no answer from {}: {error}", url.authority))?;
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
     let status = head.split(' ').nth(1).unwrap_or_default();
@@ -86,6 +117,30 @@ fn ask(url: &HealthUrl) -> io::Result<String> {
     let mut answer = Vec::new();
     stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer)?;
     Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
+fn ask_socket(path: &Path) -> Result<String, String> {
+    let answer = services(path).map_err(|error| format!("no answer on {}: {error}", path.display()))?;
+    match answer.as_str() {
+        NO_SERVICES => Err(format!("the server on {} is not ready", path.display())),
+        _ => Ok("ready".to_owned()),
+    }
+}
+
+/// The services that run, as the admin socket names them.
+fn services(path: &Path) -> io::Result<String> {
+    let request = AdminRequest { args: vec![SERVICES.to_owned()], ..AdminRequest::default() };
+    let request = request.encode().map_err(io::Error::other)?;
+    let mut stream = UnixStream::connect(path)?;
+    stream.set_read_timeout(Some(STEP_TIME_MAX))?;
+    stream.set_write_timeout(Some(STEP_TIME_MAX))?;
+    stream.write_all(&request)?;
+    let mut answer = Vec::new();
+    stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer)?;
+    match AdminReply::decode(answer.get(LENGTH_BYTES..).unwrap_or_default()) {
+        Ok(AdminReply::Answer(answer)) if answer.exit == 0 => Ok(answer.stdout.trim().to_owned()),
+        other => Err(io::Error::other(format!("unexpected answer {other:?}"))),
+    }
 }
 
 /// Connects to the first address that takes a connection.

@@ -4,7 +4,7 @@
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use larder_server::healthcheck::HealthUrl;
+use larder_server::healthcheck::HealthTarget;
 use larder_server::inspect::InspectCommand;
 use larder_server::settings::cli::{Invocation, read};
 use larder_server::settings::{EngineKind, ServerSettings};
@@ -33,7 +33,7 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Ok(Invocation::Inspect(command)) => inspect(&command),
-        Ok(Invocation::CheckHealth(url)) => check_health(&url),
+        Ok(Invocation::CheckHealth(target)) => check_health(&target),
         Ok(Invocation::Serve(settings)) => run(&settings),
         Err(error) => fail(&error.message, error.exit),
     }
@@ -69,8 +69,8 @@ fn inspect(command: &InspectCommand) -> ExitCode {
     }
 }
 
-fn check_health(url: &HealthUrl) -> ExitCode {
-    match larder_server::healthcheck::run(url) {
+fn check_health(target: &HealthTarget) -> ExitCode {
+    match larder_server::healthcheck::run(target) {
         Ok(line) => {
             let _ = writeln!(std::io::stdout(), "{line}");
             ExitCode::SUCCESS

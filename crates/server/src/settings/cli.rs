@@ -9,7 +9,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use super::raw::{RawSettings, SettingSource};
 use super::table::{CONFIG_VARIABLE, SETTINGS, Setting, SettingKind};
 use super::{ServerSettings, SettingError, manual};
-use crate::healthcheck::HealthUrl;
+use crate::healthcheck::{HealthTarget, HealthUrl};
 use crate::inspect::InspectCommand;
 
 const CONFIG: &str = "config";
@@ -29,7 +29,7 @@ pub enum Invocation {
     /// Inspect a data directory and end.
     Inspect(InspectCommand),
     /// Ask a running server whether it is ready, and end.
-    CheckHealth(HealthUrl),
+    CheckHealth(HealthTarget),
     /// Print this text and end.
     Print(String),
 }
@@ -59,7 +59,8 @@ pub fn read(
         // It takes the address from the settings of the server, unless it is given one.
         Some((HEALTHCHECK, words)) => {
             if let Some(url) = words.get_one::<String>(URL) {
-                return HealthUrl::parse(url).map(Invocation::CheckHealth).map_err(SettingError::new);
+                let target = HealthUrl::parse(url).map(HealthTarget::Url);
+                return target.map(Invocation::CheckHealth).map_err(SettingError::new);
             }
         }
         Some(_) => return Ok(Invocation::Print(manual::settings())),
@@ -80,7 +81,7 @@ pub fn read(
     }
     let settings = ServerSettings::resolve(&raw)?;
     if matches.subcommand().is_some() {
-        return HealthUrl::of_settings(&settings).map(Invocation::CheckHealth).map_err(SettingError::new);
+        return HealthTarget::of_settings(&settings).map(Invocation::CheckHealth).map_err(SettingError::new);
     }
     Ok(Invocation::Serve(Box::new(settings)))
 }
