@@ -196,7 +196,15 @@ fn probes_are_answered_without_the_store_and_shadow_no_signed_request() {
     let ended = check(&node, &url);
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), "ready\n"), "{ended:?}");
     assert_eq!(check(&node, &format!("http://{}/health/live", node.s3_at())).stdout, "live\n");
+    // Without plain HTTP the admin socket is asked.
+    let over_socket = |node: &LarderNode| {
+        let mut command = node.home().command(&["--http", "off", "--s3", "off", "healthcheck"]);
+        Process::start(&mut command).wait_for_end(Duration::from_secs(20))
+    };
+    assert_eq!(over_socket(&node).stdout, "ready\n");
     node.kill();
+    let ended = over_socket(&node);
+    assert!(ended.code == Some(1) && ended.stderr.contains("no answer on"), "{ended:?}");
     for (url, reason) in [(url.as_str(), "no answer from"), ("ftp://a", "expected http://"), ("", "--url")] {
         let ended = check(&node, url);
         assert_eq!(ended.code, Some(1), "{ended:?}");
@@ -221,6 +229,10 @@ fn changes_and_refusals_are_audited_without_secrets() {
     let other = admin.call("POST", "/riak-cs/user", &json, body).expect(201).json();
     let (other_key, other_secret) = (other["key_id"].as_str().unwrap(), other["key_secret"].as_str().unwrap());
     S3Client::new(node.s3_at(), other_key, other_secret).get("/bucket/key").expect(403);
+    let limited = node.admin().run(&["s3", "key", "create", "--read-only", "a@example.com"]);
+    let limited = |name: &str| limited.stdout.lines().find_map(|line| line.strip_prefix(name)).unwrap().to_owned();
+    let (limited_key, limited_secret) = (limited("key_id: "), limited("key_secret: "));
+    S3Client::new(node.s3_at(), &limited_key, &limited_secret).get("/bucket/key").expect(403);
     S3Client::new(node.s3_at(), S3_KEY, "wrong-secret").get("/bucket?policy").expect(403);
     node.admin().run(&["bucket-type", "create", "t", r#"{"props":{"allow_mult":true}}"#]);
     riak.put_json("/buckets/b/props", r#"{"props":{"n_val":3}}"#).expect(204);
@@ -232,7 +244,9 @@ fn changes_and_refusals_are_audited_without_secrets() {
     assert!(node.terminate().code == Some(0));
 
     let text = std::fs::read_to_string(&path).unwrap();
-    for secret in [S3_SECRET, &secret, other_secret, "not audited", "allow_mult", "wrong-secret", "secret=1"] {
+    for secret in
+        [S3_SECRET, &secret, &limited_secret, other_secret, "not audited", "allow_mult", "wrong-secret", "secret=1"]
+    {
         assert!(!text.contains(secret), "{secret} is in {text}");
     }
     let lines: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -251,6 +265,8 @@ fn changes_and_refusals_are_audited_without_secrets() {
             "kv-admin s3 user create a@example.com done",
             &user,
             "s3 GetObject /bucket/key refused",
+            "kv-admin s3 key create a@example.com done",
+            "s3 GetObject /bucket/key refused",
             "s3 GetBucketPolicy /bucket refused",
             "kv-admin bucket-type create t done",
             "http PUT BucketProps /buckets/b/props done",
@@ -260,7 +276,8 @@ fn changes_and_refusals_are_audited_without_secrets() {
         ]
     );
     assert_eq!((lines[0]["who"].as_str(), lines[0]["from"].as_str()), (Some(S3_KEY), Some("127.0.0.1")));
-    assert_eq!((lines[3]["who"].as_str(), lines[4]["who"].as_str()), (Some(other_key), None));
+    assert_eq!(lines[5]["who"].as_str(), Some(limited_key.as_str()), "the key that signed, not its user's first one");
+    assert_eq!((lines[3]["who"].as_str(), lines[6]["who"].as_str()), (Some(other_key), None));
     assert!(lines[1]["who"].as_str().unwrap().starts_with("uid "));
     assert!(lines[0]["request"].as_str().is_some_and(|id| id.len() == 22));
 }

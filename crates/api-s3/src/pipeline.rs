@@ -14,6 +14,7 @@ use hyper::header::{HOST, HeaderMap, HeaderName, HeaderValue, RANGE, REFERER, SE
 use hyper::http::request::Parts;
 use hyper::{Method, Request, StatusCode, Version};
 use larder_admission::MemorySpent;
+use larder_gateway::objects::users::KeyHolder;
 use larder_gateway::objects::{Caller, Error, Objects, TrackedRequest};
 use larder_gateway::{AdmissionGuard, AuditEvent, AuditOutcome};
 use larder_http_edge::{ArrivingBody, RequestSource, Requester};
@@ -74,7 +75,7 @@ struct RequestHead {
 struct RequestTrace {
     tracked: Option<TrackedRequest>,
     operation: Option<&'static OperationSpec>,
-    caller: Option<String>,
+    signer: Option<KeyHolder>,
     received: Arc<AtomicU64>,
 }
 
@@ -184,7 +185,7 @@ impl S3Service {
         };
         // The admission slot is taken before the user is looked up, so that lookups are bounded under load.
         let identity = identity::authenticate(&self.objects, &self.keys, &self.auth_request(head)).await?;
-        trace.caller = identity.user().map(|user| user.key_id.clone());
+        trace.signer = identity.holder.clone();
         // The documents of users show the first secret, which has no limits.
         if matches!(operation.scope, OperationScope::Admin(_)) && identity.key_policy().is_some() {
             return Err(S3Error::new(Code::AccessDenied, "Only the first key of a user administers it."));
@@ -325,11 +326,13 @@ impl S3Service {
         self.audit(head, target, &trace, &response);
         let tracked = trace.tracked.unwrap_or_else(|| self.objects.track(UNKNOWN));
         tracked.record_answer(response::outcome_of(response.status()));
+        // Reports of usage name a user by the first key, whichever signed.
+        let signer = trace.signer.map(|signer| signer.user.key_id.clone());
         let is_empty = is_head || response.body().length() == Some(0);
         let accounting = RequestAccounting {
             objects: Arc::clone(&self.objects),
             tracked,
-            user: trace.caller.zip(trace.operation.map(|operation| operation.usage_report_name)),
+            user: signer.zip(trace.operation.map(|operation| operation.usage_report_name)),
             received: trace.received,
             status: response.status(),
             sent: 0,
@@ -349,7 +352,7 @@ impl S3Service {
             let created = response.extensions().get::<ChangedUser>();
             log.record(&AuditEvent {
                 face: "s3",
-                who: trace.caller.as_deref(),
+                who: trace.signer.as_ref().map(KeyHolder::key_id),
                 from: Some(head.source.address),
                 action: trace.operation.map_or(head.parts.method.as_str(), |operation| operation.name),
                 target: &created.map_or_else(|| target.resource(), |user| format!("{}/{}", target.resource(), user.0)),

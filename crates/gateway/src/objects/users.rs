@@ -189,6 +189,9 @@ impl Users {
         for _ in 0..ATTEMPTS_MAX {
             let mut transaction = UsersTransaction::begin(self).await?;
             let before = user_with_key(self.find(KEY, key_id).await?, key_id)?;
+            if change.new_secret && before.key_id != key_id {
+                return Err(invalid("This is a further key of its user: revoke it, and create another."));
+            }
             let user = self.apply_change(before.clone(), &change);
             if user.email != before.email && self.find(EMAIL, &user.email).await?.is_some() {
                 return Err(Error::UserExists);

@@ -12,6 +12,8 @@ use larder_progress_bar::Progress;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::options::{CommandOption, ParsedArgs};
+
 /// Shortest time between two reports.
 const REPORT_PAUSE: Duration = Duration::from_millis(250);
 
@@ -66,6 +68,8 @@ pub(super) struct AdminCommand {
     pub(super) reports_progress: bool,
     /// Whether the audit log has a line for each call: it changes users, keys or types.
     pub(super) audited: bool,
+    /// The options among its arguments.
+    pub(super) options: &'static [CommandOption],
     /// The function that runs it.
     pub(super) handler: for<'a> fn(CommandCall<'a>) -> RunningCommand<'a>,
 }
@@ -81,6 +85,12 @@ impl AdminCommand {
     pub(super) fn words(&self) -> Vec<&'static str> {
         let is_word = |part: &&str| part.starts_with(|first: char| first.is_ascii_lowercase());
         self.usage.split(' ').take_while(is_word).collect()
+    }
+
+    /// The first of these arguments that is no option; empty if there is none.
+    pub(super) fn target<'a>(&self, args: &[&'a str]) -> &'a str {
+        let parsed = ParsedArgs::parse(args, self.options).unwrap_or_default();
+        parsed.plain.first().copied().unwrap_or_default()
     }
 
     /// Runs the command, if the number of arguments fits.

@@ -38,6 +38,8 @@ pub(super) async fn serve(objects: &Objects, mut stream: UnixStream, shutdown: w
                 answer
             }
             None => {
+                let given_up = AdminAnswer::failed("command given up: kv-admin closed its connection");
+                audit(objects, &request, &stream, &given_up);
                 let command = request.args.first();
                 return tracing::info!(command, "command given up: kv-admin closed its connection");
             }
@@ -60,7 +62,8 @@ pub(super) async fn serve(objects: &Objects, mut stream: UnixStream, shutdown: w
     }
 }
 
-/// Reports a command that changes something. Of its arguments it names the first alone: later ones are properties.
+/// Reports a command that changes something. Of its arguments it names the first that is no option: later
+/// ones are properties.
 fn audit(objects: &Objects, request: &AdminRequest, stream: &UnixStream, answer: &AdminAnswer) {
     let words = words_of(request);
     let Some(log) = objects.gateway.core.audit() else { return };
@@ -72,7 +75,7 @@ fn audit(objects: &Objects, request: &AdminRequest, stream: &UnixStream, answer:
             who: user.as_deref(),
             from: None,
             action: &command.words().join(" "),
-            target: args.first().unwrap_or(&""),
+            target: command.target(args),
             outcome: if answer.exit == 0 { AuditOutcome::Done } else { AuditOutcome::Failed },
             status: None,
             request: None,

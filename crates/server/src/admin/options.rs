@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use larder_admin_frame::AdminAnswer;
-
-use super::command::CommandCall;
+use larder_admin_frame::{AdminAnswer, AdminRequest};
 
 /// An option that a command takes.
 #[derive(Debug, Clone, Copy)]
@@ -84,9 +82,9 @@ impl<'a> ParsedArgs<'a> {
     ///
     /// # Errors
     /// The reason why it cannot be read.
-    pub(super) fn secret(&self, call: &CommandCall<'_>) -> Result<Option<String>, AdminAnswer> {
+    pub(super) fn secret(&self, request: &AdminRequest) -> Result<Option<String>, AdminAnswer> {
         let Some(file) = self.value("--secret-file") else { return Ok(None) };
-        match (call.request.files.get(file), call.request.unreadable.get(file)) {
+        match (request.files.get(file), request.unreadable.get(file)) {
             (Some(secret), _) => Ok(Some(secret.trim_end_matches(['\n', '\r']).to_owned())),
             (None, Some(reason)) => Err(AdminAnswer::failed(reason)),
             (None, None) => Err(AdminAnswer::failed("--secret-file needs the path of a file")),

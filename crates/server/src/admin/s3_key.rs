@@ -12,7 +12,7 @@ use super::options::{CommandOption, OptionKind, ParsedArgs};
 use super::s3_user::{failed, find};
 use super::text::shown;
 
-const OPTIONS: &[CommandOption] = &[
+pub(super) const OPTIONS: &[CommandOption] = &[
     CommandOption { name: "--key", kind: OptionKind::Value },
     CommandOption { name: "--secret-file", kind: OptionKind::Value },
     CommandOption { name: "--read-only", kind: OptionKind::Flag },
@@ -24,7 +24,7 @@ const OPTIONS: &[CommandOption] = &[
 pub(super) async fn create(call: CommandCall<'_>) -> CommandResult {
     let args = ParsedArgs::parse(call.args, OPTIONS).map_err(AdminAnswer::failed)?;
     let [user] = args.plain[..] else { return Err(AdminAnswer::usage("s3 key create <key or email> [limits]")) };
-    let given = args.secret(&call)?;
+    let given = args.secret(call.request)?;
     let new = NewKey { id: args.value("--key").map(str::to_owned), secret: given, limits: limits_of(&args)? };
     let is_given = new.secret.is_some();
     let created = async {

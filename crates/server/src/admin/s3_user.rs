@@ -13,7 +13,7 @@ use super::options::{CommandOption, OptionKind, ParsedArgs};
 use super::text::shown;
 
 /// A key and a canonical id that a user brings.
-const OPTIONS: &[CommandOption] = &[
+pub(super) const OPTIONS: &[CommandOption] = &[
     CommandOption { name: "--key", kind: OptionKind::Value },
     CommandOption { name: "--secret-file", kind: OptionKind::Value },
     CommandOption { name: "--id", kind: OptionKind::Value },
@@ -25,7 +25,7 @@ const PAGE_USERS: usize = 1000;
 pub(super) async fn create(call: CommandCall<'_>) -> CommandResult {
     let args = ParsedArgs::parse(call.args, OPTIONS).map_err(AdminAnswer::failed)?;
     let [email, name] = args.plain[..] else { return Err(AdminAnswer::usage("s3 user create <email> <name> [key]")) };
-    let key = match (args.value("--key"), args.secret(&call)?) {
+    let key = match (args.value("--key"), args.secret(call.request)?) {
         (Some(id), Some(secret)) => Some((id.to_owned(), secret)),
         (None, None) => None,
         _ => return Err(AdminAnswer::failed("--key and --secret-file go together")),
@@ -92,8 +92,9 @@ async fn apply_change(call: &CommandCall<'_>, asked: UserChange, done: &str) -> 
 
 async fn change(call: &CommandCall<'_>, change: UserChange) -> Result<Arc<User>, AdminAnswer> {
     let changed = async {
-        let user = find(call.objects, call.args[0]).await?;
-        call.objects.users.update(&user.key_id, change).await
+        let word = call.args[0];
+        let of_email = call.objects.users.of_email(word).await?;
+        call.objects.users.update(of_email.as_ref().map_or(word, |user| &user.key_id), change).await
     };
     changed.await.map_err(|error| failed("changing", call.args[0], &error))
 }

@@ -19,6 +19,7 @@ macro_rules! command {
             json: $json,
             reports_progress: false,
             audited: false,
+            options: &[],
             handler: |call| Box::pin($handler(call)),
         }
     };
@@ -55,13 +56,16 @@ pub(super) static COMMANDS: &[AdminCommand] = &[
         "Update a type after activation",
         bucket_type::update
     ),
-    change!(
-        "s3 user create <email> <name> [key]",
-        (2, ANY),
-        true,
-        "Create an S3 user; prints the key and its secret",
-        s3_user::create
-    ),
+    AdminCommand {
+        options: s3_user::OPTIONS,
+        ..change!(
+            "s3 user create <email> <name> [key]",
+            (2, ANY),
+            true,
+            "Create an S3 user; prints the key and its secret",
+            s3_user::create
+        )
+    },
     command!("s3 user list", (0, 0), true, "List the S3 users", s3_user::list),
     command!("s3 user show <key or email>", (1, 1), true, "Show an S3 user, without the secret", s3_user::show),
     change!(
@@ -79,13 +83,16 @@ pub(super) static COMMANDS: &[AdminCommand] = &[
         "Replace the secret of an S3 user; prints the new one",
         s3_user::rotate_key
     ),
-    change!(
-        "s3 key create <key or email> [limits]",
-        (1, ANY),
-        true,
-        "Give an S3 user a further key; prints its secret",
-        s3_key::create
-    ),
+    AdminCommand {
+        options: s3_key::OPTIONS,
+        ..change!(
+            "s3 key create <key or email> [limits]",
+            (1, ANY),
+            true,
+            "Give an S3 user a further key; prints its secret",
+            s3_key::create
+        )
+    },
     command!("s3 key list <key or email>", (1, 1), true, "List the keys of an S3 user with their limits", s3_key::list),
     change!("s3 key revoke <key>", (1, 1), false, "Refuse a further key from now on", s3_key::revoke),
     command!(

@@ -60,6 +60,12 @@ impl KeyHolder {
         self.further.as_ref().map_or(&self.user.secret, |further| &further.key.secret)
     }
 
+    /// The id of the key.
+    #[must_use]
+    pub fn key_id(&self) -> &str {
+        self.further.as_ref().map_or(&self.user.key_id, |further| &further.key.id)
+    }
+
     /// The policy that narrows the requests by the key; `None` for the user's first key.
     #[must_use]
     pub fn policy(&self) -> Option<Arc<KeyPolicy>> {

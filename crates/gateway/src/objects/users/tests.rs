@@ -196,6 +196,8 @@ async fn further_keys_find_their_user_until_they_are_revoked() {
     // A change of the user keeps its keys.
     let change = UserChange { new_secret: true, ..UserChange::default() };
     assert_eq!(one.users.update(&user.key_id, change).await.unwrap().further_keys.len(), 2);
+    let refused = one.users.update("GIVEN", UserChange { new_secret: true, ..UserChange::default() }).await;
+    assert!(matches!(refused, Err(Error::InvalidUser(_))), "the secret of the first key is another key's: {refused:?}");
     one.users.revoke_key("GIVEN").await.unwrap();
     assert!(matches!(one.users.holder_of("GIVEN").await, Err(Error::UnknownKey(_))), "at once here");
     tokio::time::sleep(std::time::Duration::from_secs(2)).await;
