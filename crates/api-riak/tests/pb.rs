@@ -102,6 +102,51 @@ fn a_put_without_a_key_returns_one() {
 }
 
 #[test]
+fn the_objects_of_a_range_of_keys_come_in_order_and_page_by_page() {
+    const SCAN: u8 = 40;
+    let server = RiakServer::start();
+    let mut client = server.pb();
+    for name in ["a", "b", "c", "d", "e"] {
+        put(&mut client, key("b", name), &name.repeat(70_000), &[]);
+    }
+    client.ask(DELETE, &key("b", "c"));
+    // The keys of a scan, with whether all its values are right, and its continuation.
+    let mut scan = |more: &[PbField<'_>]| {
+        client.send(&frame(SCAN, &message(&[&[Bytes(1, b"b")], more].concat()))).unwrap();
+        let mut keys = Vec::new();
+        loop {
+            let (code, answer) = client.receive().unwrap();
+            assert_eq!(code, 41, "{answer:?}");
+            if answer.number(3) == Some(1) {
+                return (keys.join(""), answer.bytes(2).map(<[u8]>::to_vec));
+            }
+            for object in answer.all(1).map(PbMessage::decode) {
+                let found = PbMessage::decode(object.bytes(2).unwrap());
+                assert_eq!(values(&found), [object.text(1).repeat(70_000)]);
+                assert!(found.bytes(2).is_some(), "an object has a context");
+                keys.push(object.text(1));
+            }
+        }
+    };
+    assert_eq!(scan(&[Bytes(2, b"")]), ("abde".into(), None));
+    assert_eq!(
+        scan(&[Bytes(2, b"b"), Bytes(3, b"e")]),
+        ("bd".into(), None),
+        "the first key is in, the last one is not"
+    );
+    assert_eq!(scan(&[Bytes(2, b"b"), Bytes(3, b"e"), Number(4, 0), Number(5, 1)]), ("de".into(), None));
+    let (first, continuation) = scan(&[Bytes(2, b"a"), Number(7, 3)]);
+    assert_eq!((first.as_str(), continuation.is_some()), ("abd", true));
+    let rest = scan(&[Bytes(2, b"a"), Number(7, 3), Bytes(6, &continuation.unwrap())]);
+    assert_eq!(rest, ("e".into(), None));
+    assert_eq!(scan(&[Bytes(2, b"x")]).0, "");
+    assert_eq!(scan(&[Number(7, 0)]), (String::new(), None));
+    let (code, refused) = client.ask(SCAN, &[Bytes(1, b"b"), Bytes(6, b"junk")]);
+    assert_eq!((code, refused.text(1).contains("continuation")), (0, true), "{refused:?}");
+    server.stop();
+}
+
+#[test]
 fn the_texts_of_errors_are_riaks() {
     let server = RiakServer::start();
     server.make_type("inactive", "{}", false);

@@ -36,8 +36,6 @@ pub enum Feature {
     DatatypeHooks,
     /// Data types, and the counters of Riak 1.4.
     DataTypes,
-    /// Secondary-index queries.
-    SecondaryIndexes,
     /// Search.
     Search,
     /// Users, grants, sources.
@@ -55,7 +53,6 @@ impl Feature {
         match self {
             Self::DatatypeHooks => "commit hooks of data types",
             Self::DataTypes => "data types",
-            Self::SecondaryIndexes => "secondary index queries",
             Self::Search => "search",
             Self::Security => "security",
             Self::ClusterChanges => "cluster changes",

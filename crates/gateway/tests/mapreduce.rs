@@ -16,11 +16,13 @@ use larder_gateway::mapreduce::{JobError, JobRun};
 use larder_gateway::{Config, Gateway, GatewayPorts, ScriptCall, ScriptError, ScriptFunction, Scripts};
 use larder_model::address::{Address, BucketAddress};
 use larder_model::causality::Conditions;
-use larder_model::content::KvContent;
-use larder_model::limits::JOBS_MAX;
+use larder_model::content::{KvContent, Term};
+use larder_model::index::{IndexCondition, IndexScope, all_of};
+use larder_model::limits::{JOB_BYTES_MAX, JOBS_MAX};
 use larder_model::mapreduce::Job;
-use larder_store::SystemClock;
 use larder_store::memory::MemoryStore;
+use larder_store::{CallOptions, Store, SystemClock};
+use larder_testkit::hooked::{Hooked, MakeCall, StoreCall, StoreHook};
 use serde_json::{Value, json};
 
 use ports::ports_over;
@@ -37,13 +39,17 @@ async fn gateway(scripts: Option<Arc<dyn Scripts>>) -> Arc<Gateway> {
 }
 
 async fn put(gateway: &Gateway, bucket: &str, key: &str, value: impl Into<Bytes>) {
+    put_with(gateway, bucket, key, KvContent::default(), value).await;
+}
+
+async fn put_with(gateway: &Gateway, bucket: &str, key: &str, content: KvContent, value: impl Into<Bytes>) {
     let bucket = BucketAddress::new(Bytes::from_static(b"default"), Bytes::copy_from_slice(bucket.as_bytes())).unwrap();
     let put = KvPut {
         address: Address::new(bucket, Bytes::copy_from_slice(key.as_bytes())).unwrap(),
         context: None,
         conditions: Conditions::default(),
         if_not_modified: None,
-        content: KvContent::default(),
+        content,
         upload: PutBody::Bytes(value.into()),
         quorums: Quorums::default(),
         return_body: false,
@@ -137,6 +143,50 @@ async fn values_beyond_the_bound_end_a_job() {
 }
 
 #[tokio::test]
+async fn a_large_object_is_read_once_its_job_holds_its_memory() {
+    const LARGE: usize = 8 * 1024 * 1024;
+    let gateway = gateway(Some(Arc::new(FewFunctions::default()))).await;
+    put(&gateway, "b", "a", "small").await;
+    put(&gateway, "b", "l", vec![b'x'; LARGE]).await;
+    put(&gateway, "b", "m", vec![b'x'; LARGE]).await;
+    for phase in [VALUE, &script("map", "source", "TEXTS")] {
+        let mut run = JobRun::start(&gateway, job("\"b\"", &[phase])).await.unwrap();
+        let (mut before, mut lengths) = (run.memory(), Vec::new());
+        while let Some(kept) = run.step().await.unwrap() {
+            let values = kept.into_iter().flat_map(|kept| kept.values);
+            let found: Vec<usize> = values.map(|value| value.into_json().as_str().unwrap().len()).collect();
+            let large = found.iter().filter(|length| **length == LARGE).count();
+            assert!(large == 0 || large == 1 && before >= 3 * LARGE as u64, "{large} with {before}: {phase}");
+            lengths.extend(found);
+            before = run.memory();
+        }
+        assert_eq!((lengths, run.memory()), (vec![5, LARGE, LARGE], 0));
+    }
+}
+
+#[tokio::test]
+async fn the_inputs_of_a_document_count_until_they_are_taken() {
+    let gateway = gateway(None).await;
+    let keys: Vec<String> = (0..3000).map(|number| format!(r#"["b","k{number}"]"#)).collect();
+    let mut run = JobRun::start(&gateway, job(&format!("[{}]", keys.join(",")), &[COUNT])).await.unwrap();
+    assert!(run.memory() > 3000 * 192, "{}", run.memory());
+    while run.step().await.unwrap().is_some() {}
+    assert_eq!(run.memory(), 0);
+}
+
+#[tokio::test]
+async fn a_stored_function_longer_than_a_document_is_not_read() {
+    let gateway = gateway(Some(Arc::new(FewFunctions::default()))).await;
+    put(&gateway, "code", "keys", vec![b' '; JOB_BYTES_MAX + 1]).await;
+    let stored = r#"{"map":{"language":"javascript","bucket":"code","key":"keys"}}"#;
+    let refused = results(&gateway, job("\"b\"", &[stored])).await.unwrap_err();
+    assert!(
+        matches!(&refused, JobError::Phase(refusal) if refusal.error.ends_with("has more than 2097152 bytes")),
+        "{refused:?}"
+    );
+}
+
+#[tokio::test]
 async fn a_full_gateway_delays_a_job_and_does_not_fail_it() {
     let gateway = gateway(None).await;
     fill(&gateway, "b", 50).await;
@@ -150,6 +200,81 @@ async fn a_full_gateway_delays_a_job_and_does_not_fail_it() {
     assert!(!running.is_finished());
     drop(held);
     assert_eq!(running.await.unwrap().unwrap().0, json!([50]));
+}
+
+/// A store in memory whose reads of one bucket never end; of objects that are read at a time, it keeps the most.
+struct SlowStore {
+    inner: MemoryStore,
+    stuck: &'static str,
+    reads: AtomicUsize,
+    most_reads: AtomicUsize,
+}
+
+impl StoreHook for SlowStore {
+    fn inner(&self) -> &dyn Store {
+        &self.inner
+    }
+
+    async fn around<'a, T: Send>(
+        &'a self,
+        call: StoreCall<'a>,
+        options: CallOptions,
+        make: MakeCall<'a, T>,
+    ) -> larder_store::Result<T> {
+        let StoreCall::Read(partition) = call else { return make(options).await };
+        let Some(address) = partition.object_address() else { return make(options).await };
+        if address.bucket.bucket == self.stuck {
+            std::future::pending::<()>().await;
+        }
+        let reads = self.reads.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most_reads.fetch_max(reads, Ordering::SeqCst);
+        tokio::task::yield_now().await;
+        let made = make(options).await;
+        self.reads.fetch_sub(1, Ordering::SeqCst);
+        made
+    }
+}
+
+async fn slow_gateway(stuck: &'static str, scripts: Option<Arc<dyn Scripts>>) -> (Arc<SlowStore>, Arc<Gateway>) {
+    let clock = Arc::new(SystemClock::default());
+    let (inner, reads, most_reads) = (MemoryStore::new(clock.clone()), AtomicUsize::new(0), AtomicUsize::new(0));
+    let store = Arc::new(SlowStore { inner, stuck, reads, most_reads });
+    let ports = GatewayPorts { scripts, ..ports_over(Arc::new(Hooked(Arc::clone(&store))), clock) };
+    (store, Gateway::start(ports, Config { durable: false, ..Config::default() }).await.unwrap())
+}
+
+#[tokio::test]
+async fn a_job_whose_stored_function_does_not_come_ends_in_its_time() {
+    let (_, gateway) = slow_gateway("code", Some(Arc::new(FewFunctions::default()))).await;
+    let stored = r#"{"map":{"language":"javascript","bucket":"code","key":"keys"}}"#;
+    let job = Job { timeout: Duration::from_millis(50), ..job("\"b\"", &[stored]) };
+    let started = tokio::time::timeout(Duration::from_secs(20), JobRun::start(&gateway, job)).await;
+    assert!(matches!(started, Ok(Err(JobError::TimedOut))));
+    assert_eq!(gateway.jobs.list(), [], "its place is free again");
+}
+
+#[tokio::test]
+async fn a_filtered_query_reads_thirty_two_objects_at_a_time() {
+    let (store, gateway) = slow_gateway("", None).await;
+    for number in 0..200 {
+        let terms = [("f_int", number.to_string()), ("g_bin", "x".into())];
+        let terms = terms.map(|(field, value)| Term { field: field.into(), value: value.into() }).into();
+        put_with(&gateway, "b", &format!("k{number:05}"), KvContent { terms, ..KvContent::default() }, "v").await;
+    }
+    store.most_reads.store(0, Ordering::SeqCst);
+    let bucket = BucketAddress::new("default".into(), "b".into()).unwrap();
+    let condition = |field: &'static str, from: &'static str, to: &'static str| {
+        let scope = IndexScope::range(&field.into(), &from.into(), &to.into()).unwrap();
+        IndexCondition { scope, is_equality: false }
+    };
+    let query = all_of(&bucket, vec![condition("f_int", "0", "1000"), condition("g_bin", "x", "x")]).remove(0);
+    let mut reader = gateway.kv.query_index(query, None, None);
+    let (mut hits, mut is_last) = (0, false);
+    while !is_last {
+        let page = reader.next(1000).await.unwrap();
+        (hits, is_last) = (hits + page.hits.len(), page.is_last);
+    }
+    assert_eq!((hits, store.most_reads.load(Ordering::SeqCst)), (200, 32));
 }
 
 /// An engine that knows three functions by their sources.
@@ -175,6 +300,9 @@ impl Scripts for FewFunctions {
         if source.contains("(COUNTS\n)") {
             let counted: u64 = first.iter().map(|one| one.as_u64().unwrap_or(1)).sum();
             return Ok(json!([counted]));
+        }
+        if source.contains("(TEXTS\n)") {
+            return Ok(first.iter().map(|one| json!([one[0]["values"][0]["data"]])).collect());
         }
         if source.contains("(TEXT\n)") {
             return Ok(first.iter().map(|_| json!("text")).collect());

@@ -19,6 +19,7 @@ pub mod content;
 pub mod datatypes;
 pub mod erlang;
 pub mod erlang_term;
+pub mod external_term;
 pub mod hash;
 pub mod index;
 pub mod ip_network;

@@ -76,6 +76,7 @@ fn refused(refusal: &JobRefusal) -> RiakFault {
         JobRefusal::BadFilter(bad) => typed(StatusCode::INTERNAL_SERVER_ERROR, JSON, bad.json().to_string()).into(),
         JobRefusal::Search => larder_gateway::Error::NotBuilt(larder_gateway::Feature::Search).into(),
         JobRefusal::NotJson(_)
+        | JobRefusal::NotTerm(_)
         | JobRefusal::NotObject
         | JobRefusal::MissingField
         | JobRefusal::Inputs(_)

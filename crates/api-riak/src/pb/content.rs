@@ -11,6 +11,7 @@ use bytes::{Bytes, BytesMut};
 use larder_gateway::Error;
 use larder_gateway::body::GetBody;
 use larder_gateway::kv::{FetchedObject, LoneObject};
+use larder_http_edge::PIECE_BYTES_MAX;
 use larder_model::causality::Sibling;
 use larder_model::content::{KvContent, Link};
 use larder_model::terms;
@@ -98,6 +99,35 @@ pub(super) fn put_object(
     }
     put_fields_after(last_bytes(output, &mut pieces), context, new_key);
     Ok(if pieces.is_empty() { PbReply::Done } else { PbReply::Pieces(pieces) })
+}
+
+/// Bytes of a message with all siblings of an object.
+pub(super) fn object_len(found: &FetchedObject) -> u64 {
+    let contents = found.versions.siblings.iter().map(|one| EncodedContent::of(one, false).field_len());
+    contents.sum::<u64>() + fields_len(found.context.as_deref(), None) as u64
+}
+
+/// Appends the message of [`object_len`], with the values that are read now.
+///
+/// # Errors
+/// A value cannot be read: the output ends within the message.
+pub(super) async fn put_read_object(output: &mut BytesMut, found: FetchedObject) -> Result<(), Error> {
+    for (sibling, mut body) in found.versions.siblings.iter().zip(found.bodies) {
+        let content = EncodedContent::of(sibling, false);
+        content.put_head(output);
+        let mut offset = 0;
+        while offset < content.value_len {
+            let piece = body.piece(offset, PIECE_BYTES_MAX).await?;
+            if piece.is_empty() {
+                return Err(Error::Damaged("a value is shorter than its row says".into()));
+            }
+            output.extend_from_slice(&piece);
+            offset += piece.len() as u64;
+        }
+        content.metadata.put(output);
+    }
+    put_fields_after(output, found.context.as_deref(), None);
+    Ok(())
 }
 
 /// Appends a message with an object of one value, without the value if `blank`: as [`put_object`], the value copied once.

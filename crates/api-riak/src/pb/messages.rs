@@ -275,6 +275,40 @@ pub(super) struct RpbIndexReq {
     pub(super) pagination_sort: Option<bool>,
 }
 
+/// Code 40.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct RpbCSBucketReq {
+    #[prost(bytes = "bytes", optional, tag = "1")]
+    pub(super) bucket: Option<Bytes>,
+    #[prost(bytes = "bytes", optional, tag = "2")]
+    pub(super) start_key: Option<Bytes>,
+    #[prost(bytes = "bytes", optional, tag = "3")]
+    pub(super) end_key: Option<Bytes>,
+    /// Whether the first key is part of the range; so it is where nothing is said.
+    #[prost(bool, optional, tag = "4")]
+    pub(super) start_incl: Option<bool>,
+    /// Whether the last key is.
+    #[prost(bool, optional, tag = "5")]
+    pub(super) end_incl: Option<bool>,
+    #[prost(bytes = "bytes", optional, tag = "6")]
+    pub(super) continuation: Option<Bytes>,
+    #[prost(uint32, optional, tag = "7")]
+    pub(super) max_results: Option<u32>,
+    #[prost(uint32, optional, tag = "8")]
+    pub(super) timeout: Option<u32>,
+    #[prost(bytes = "bytes", optional, tag = "9")]
+    pub(super) r#type: Option<Bytes>,
+}
+
+/// Code 41 without objects, which are written field by field.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct RpbCSBucketEnd {
+    #[prost(bytes = "bytes", optional, tag = "2")]
+    pub(super) continuation: Option<Bytes>,
+    #[prost(bool, optional, tag = "3")]
+    pub(super) done: Option<bool>,
+}
+
 /// Code 26.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct RpbIndexResp {

@@ -6,6 +6,7 @@
 //! ```
 //! Frames hold arbitrary bytes. The answers of a connection stand in the order of its requests, which clients may pipeline.
 
+mod bucket_scan;
 mod changed_props;
 mod connection;
 mod content;

@@ -1,6 +1,5 @@
 //! The table of message codes: what each request means, and how long its message may be.
 
-use larder_gateway::Feature;
 use larder_model::limits::{DATATYPE_EDITS_MAX, JOB_BYTES_MAX, METADATA_BYTES_MAX};
 
 use crate::mapred::DOCUMENT_DECODED_PER_BYTE;
@@ -38,6 +37,8 @@ pub(super) enum PbOperation {
     SetBucketType,
     /// A query of a secondary index.
     Index,
+    /// The objects of a range of keys.
+    ScanBucket,
     /// The nodes that hold a key.
     GetPreflist,
     /// Updates a counter of Riak 1.4.
@@ -52,8 +53,6 @@ pub(super) enum PbOperation {
     MapReduce,
     /// Encryption, which is not switched on.
     StartTls,
-    /// A request of Riak that is refused by name.
-    Unavailable(Feature),
 }
 
 /// One message code.
@@ -108,7 +107,7 @@ pub(super) const CODES: &[PbCode] = &[
     code(31, PbOperation::GetBucketType, NAMES),
     props(32, PbOperation::SetBucketType),
     code(33, PbOperation::GetPreflist, NAMES),
-    code(40, PbOperation::Unavailable(Feature::SecondaryIndexes), QUERY),
+    code(40, PbOperation::ScanBucket, QUERY),
     code(50, PbOperation::UpdateCounter, NAMES),
     code(52, PbOperation::GetCounter, NAMES),
     code(80, PbOperation::FetchDatatype, NAMES),
@@ -143,15 +142,6 @@ pub(super) fn find(code: u8) -> Option<&'static PbCode> {
 
 /// The longest message of an unknown code. It is read and dropped, so that the connection goes on.
 pub(super) const UNKNOWN_BYTES_MAX: usize = QUERY;
-
-/// Riak's text for a request whose part of the server is switched off.
-pub(super) fn unavailable(code: u8, feature: Feature) -> String {
-    let job = match feature {
-        Feature::SecondaryIndexes => "secondary_index",
-        _ => return format!("Unknown message code: {code}"),
-    };
-    format!("Operation '{{riak_kv,{job}}}' is not enabled")
-}
 
 #[cfg(test)]
 mod tests {

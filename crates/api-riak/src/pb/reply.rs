@@ -3,6 +3,7 @@
 use bytes::BytesMut;
 use larder_gateway::body::GetBody;
 
+use super::bucket_scan::PbBucketScan;
 use super::datatypes::PbValueAnswer;
 use super::fault::PbFault;
 use super::index::PbIndexAnswer;
@@ -47,6 +48,8 @@ pub(super) enum PagedReply {
     Value(Box<PbValueAnswer>),
     /// The results of a query.
     Index(Box<PbIndexAnswer>),
+    /// A frame for each object of a range.
+    Scan(Box<PbBucketScan>),
 }
 
 impl PagedReply {
@@ -57,6 +60,7 @@ impl PagedReply {
             Self::Job(job) => job.memory(),
             Self::Value(value) => value.memory(),
             Self::Index(index) => index.memory(),
+            Self::Scan(scan) => scan.memory(),
         }
     }
 
@@ -70,6 +74,7 @@ impl PagedReply {
             Self::Job(job) => job.next(output).await,
             Self::Value(value) => value.next(output).await,
             Self::Index(index) => index.next(output).await,
+            Self::Scan(scan) => scan.next(output).await,
         }
     }
 }

@@ -14,13 +14,14 @@ use larder_model::limits::{DATATYPE_EDITS_MAX, METADATA_BYTES_MAX};
 
 use crate::failure::{log_panic, log_server_error};
 
+use super::bucket_scan::PbBucketScan;
 use super::datatypes::{DtUpdateReq, PbValueAnswer, count_edits};
 use super::fault::{PbFault, decode};
 use super::index::PbIndexAnswer;
 use super::listing::PbListing;
 use super::mapred::PbJob;
 use super::messages::RpbPutReq;
-use super::operations::{PUT_BESIDES_VALUE, PbOperation, find, unavailable};
+use super::operations::{PUT_BESIDES_VALUE, PbOperation, find};
 use super::reply::{PagedReply, PbReply};
 use super::{changed_props, datatypes, info, object, props, put_scan};
 
@@ -106,6 +107,10 @@ async fn dispatch(
             let answer = PbIndexAnswer::of(gateway, decode(message)?)?;
             return Ok(PbReply::Paged(PagedReply::Index(answer.into())));
         }
+        PbOperation::ScanBucket => {
+            let scan = PbBucketScan::of(gateway, decode(message)?)?;
+            return Ok(PbReply::Paged(PagedReply::Scan(scan.into())));
+        }
         PbOperation::MapReduce => {
             let job = Box::pin(PbJob::start(gateway, decode(message)?)).await?;
             return Ok(PbReply::Paged(PagedReply::Job(job.into())));
@@ -123,7 +128,6 @@ async fn dispatch(
         }
         PbOperation::GetBucketType => Box::pin(props::get_type(gateway, decode(message)?, output)).await?,
         PbOperation::StartTls => return Err(PbFault::Text("Security not enabled; STARTTLS not allowed.".into())),
-        PbOperation::Unavailable(feature) => return Err(PbFault::Text(unavailable(code, feature))),
     }
     Ok(PbReply::Done)
 }

@@ -123,15 +123,15 @@ fn index(bucket: &BucketAddress, members: &Map<String, Value>) -> Result<Option<
             Value::Number(number) => number.to_string(),
             _ => return Err(refused()),
         };
-        check_term(&field, text.into())
+        check_term(&field.clone().into(), text.into())
     };
     let (start, end) = (term(range.0)?, term(range.1)?);
     Ok(Some(IndexInputs { bucket: bucket.clone(), field: field.clone().into(), start, end }))
 }
 
 /// A term in the form in which the field stores it.
-fn check_term(field: &str, term: Bytes) -> Result<Bytes, JobRefusal> {
-    match crate::terms::parse(&Bytes::copy_from_slice(field.as_bytes()), &term) {
+pub(super) fn check_term(field: &Bytes, term: Bytes) -> Result<Bytes, JobRefusal> {
+    match crate::terms::parse(field, &term) {
         Ok(term) => Ok(term.value),
         Err(error) => Err(JobRefusal::Inputs(ErlangTerm::List(vec![ErlangTerm::Verbatim(error.erlang())]))),
     }

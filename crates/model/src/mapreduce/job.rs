@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::inputs::JobInputs;
-use super::phase::JobPhase;
+use super::inputs::{JobInputs, UncompiledInputs};
+use super::phase::{JobPhase, ParsedPhase};
 use super::refusal::JobRefusal;
 
 /// Time of a job that names none, in milliseconds.
@@ -33,15 +33,13 @@ impl Job {
         let document: Value =
             serde_json::from_slice(document).map_err(|error| JobRefusal::NotJson(error.to_string()))?;
         let Value::Object(mut members) = document else { return Err(JobRefusal::NotObject) };
-        let timeout = timeout(members.get("timeout"));
+        let timeout = members.remove("timeout");
         let (Some(inputs), Some(query)) = (members.remove("inputs"), members.remove("query")) else {
             return Err(JobRefusal::MissingField);
         };
         let inputs = super::inputs::parse(inputs)?;
         let phases = super::phase::parse_query(&query)?;
-        // Riak looks functions up when it builds the pipeline, and filters when it reads the keys.
-        let phases = phases.into_iter().enumerate().map(|(at, phase)| phase.resolve(at)).collect::<Result<_, _>>()?;
-        Ok(Self { inputs: inputs.compile()?, phases, timeout })
+        finish(inputs, phases, timeout.as_ref())
     }
 
     /// The numbers of the phases that keep their results.
@@ -49,6 +47,20 @@ impl Job {
     pub fn kept(&self) -> Vec<usize> {
         self.phases.iter().enumerate().filter(|(_, phase)| phase.keep).map(|(at, _)| at).collect()
     }
+}
+
+/// The job of a document of either form.
+///
+/// # Errors
+/// [`JobRefusal::Phase`], [`JobRefusal::BadFilter`].
+pub(super) fn finish(
+    inputs: UncompiledInputs,
+    phases: Vec<ParsedPhase>,
+    given_timeout: Option<&Value>,
+) -> Result<Job, JobRefusal> {
+    // Riak looks functions up when it builds the pipeline, and filters when it reads the keys.
+    let phases = phases.into_iter().enumerate().map(|(at, phase)| phase.resolve(at)).collect::<Result<_, _>>()?;
+    Ok(Job { inputs: inputs.compile()?, phases, timeout: timeout(given_timeout) })
 }
 
 /// The time of a job: a value that is no positive number counts as none.

@@ -18,11 +18,14 @@ pub mod phase;
 mod reduce_function;
 mod reducer;
 pub mod refusal;
+mod term_job;
 mod term_order;
+mod term_results;
 pub mod value;
 
 pub use job::Job;
 pub use map_function::{MapFunction, MapObject};
 pub use reduce_function::ReduceFunction;
 pub use reducer::Reducer;
+pub use term_results::term_of_results;
 pub use value::{JobInput, JobValue, PhaseFailure};

@@ -51,23 +51,25 @@ pub enum PhaseScript {
 /// A phase whose function is not looked up.
 #[derive(Debug)]
 pub(super) struct ParsedPhase {
-    keep: bool,
-    arg: Option<Value>,
-    step: ParsedStep,
+    pub(super) keep: bool,
+    pub(super) arg: Option<Value>,
+    pub(super) step: ParsedStep,
 }
 
 #[derive(Debug)]
-enum ParsedStep {
+pub(super) enum ParsedStep {
     Link(LinkFilter),
     Erlang { is_map: bool, function: ErlangFunction },
     Script { is_map: bool, script: PhaseScript },
 }
 
 #[derive(Debug)]
-enum ErlangFunction {
+pub(super) enum ErlangFunction {
     Module(String, String),
     /// Source, which only an Erlang compiler understands.
     Source,
+    /// A function of the client's own code.
+    Fun,
 }
 
 /// Reads the member `query`.
@@ -83,15 +85,19 @@ pub(super) fn parse_query(query: &Value) -> Result<Vec<ParsedPhase>, JobRefusal>
         return Err(JobRefusal::Query(ErlangTerm::string(text)));
     }
     let last = steps.len().saturating_sub(1);
-    let mut phases =
-        steps.iter().enumerate().map(|(at, step)| parse_phase(step, at == last)).collect::<Result<Vec<_>, _>>()?;
+    let phases = steps.iter().enumerate().map(|(at, step)| parse_phase(step, at == last));
+    phases.collect::<Result<Vec<_>, _>>().map(keep_last)
+}
+
+/// The phases, of which one keeps its results at least.
+pub(super) fn keep_last(mut phases: Vec<ParsedPhase>) -> Vec<ParsedPhase> {
     // A job has a result: where no phase keeps its own, the last one does.
     if phases.iter().all(|phase| !phase.keep)
         && let Some(last) = phases.last_mut()
     {
         last.keep = true;
     }
-    Ok(phases)
+    phases
 }
 
 fn parse_phase(step: &Value, is_last: bool) -> Result<ParsedPhase, JobRefusal> {
@@ -215,6 +221,9 @@ impl ParsedPhase {
             ParsedStep::Script { is_map, script } => Ok(builtins::of_script(script, is_map, self.arg.as_ref())),
             ParsedStep::Erlang { function: ErlangFunction::Source, .. } => {
                 Err("Erlang source is not allowed: {strfun,not_allowed}".to_owned())
+            }
+            ParsedStep::Erlang { function: ErlangFunction::Fun, .. } => {
+                Err("Erlang funs are not available: {qfun,not_allowed}".to_owned())
             }
             ParsedStep::Erlang { is_map, function: ErlangFunction::Module(module, function) } => {
                 builtins::of_erlang(&module, &function, is_map)

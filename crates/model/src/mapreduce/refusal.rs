@@ -7,6 +7,8 @@ use crate::erlang_term::ErlangTerm;
 pub enum JobRefusal {
     /// The document is not JSON, for this reason.
     NotJson(String),
+    /// The document is no Erlang term of a job; Riak's reason.
+    NotTerm(&'static str),
     /// The document is JSON, but no object.
     NotObject,
     /// `inputs` or `query` is missing.
@@ -49,6 +51,7 @@ impl JobRefusal {
             Self::NotJson(reason) => {
                 format!("The POST body was not valid JSON.\nThe error from the parser was:\n{reason}\n")
             }
+            Self::NotTerm(reason) => format!("{reason}\n"),
             Self::NotObject => "The POST body was not a JSON object.\n".into(),
             Self::MissingField => "The post body was missing the \"inputs\" or \"query\" field.\n".into(),
             Self::Inputs(reason) => {
@@ -69,6 +72,7 @@ impl JobRefusal {
         };
         match self {
             Self::NotJson(reason) => pair("invalid_json", &ErlangTerm::string(reason.as_str())),
+            Self::NotTerm(reason) => (*reason).into(),
             Self::NotObject => "not_json".into(),
             Self::MissingField => "missing_field".into(),
             Self::Inputs(reason) => pair("inputs", reason),

@@ -45,7 +45,7 @@ pub(super) const SHAPES: &[(u8, &[(u32, FieldKind)])] = &[
     (31, &[(1, Name)]),
     (32, &[(1, Name), (2, Within(PROPS))]),
     (33, &[(1, Name), (2, Name), (3, Name)]),
-    (40, &[(1, Name), (2, Name)]),
+    (40, &[(1, Name), (2, Name), (3, Name), (4, Flag), (5, Flag), (6, Name), (7, Number), (8, Number), (9, Name)]),
     (50, &[(1, Name), (2, Name), (3, Number), (4, Number), (6, Number), (7, Flag), (8, Number), (1000, Name)]),
     (52, &[(1, Name), (2, Name), (3, Number), (4, Number), (5, Flag), (6, Flag), (7, Number)]),
     (80, DT_FETCH),
