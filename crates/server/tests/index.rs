@@ -112,9 +112,9 @@ async fn random_schedules_with_restarts_leave_indexes_that_show_the_terms_of_the
     }
     let run = run.restart(dir.path(), u64::MAX).await;
     // Blind writes of buckets without slots leave rows that no query shows.
-    let repaired = run.gateway.kv.check_indexes(true, |_| ()).await.unwrap();
+    let repaired = run.gateway.kv.check_indexes(true, |_, _| ()).await.unwrap();
     assert_eq!(repaired.missing, 0, "{repaired:?}");
-    let checked = run.gateway.kv.check_indexes(false, |_| ()).await.unwrap();
+    let checked = run.gateway.kv.check_indexes(false, |_, _| ()).await.unwrap();
     assert_eq!((checked.missing, checked.left_over), (0, 0), "{checked:?}");
     let split = run.gateway.kv.split_buckets().await.unwrap();
     assert!(!split.is_empty(), "nothing was split");
@@ -133,7 +133,7 @@ async fn a_repair_adds_missing_rows_and_removes_those_left_over() {
     }
     walk.check(&run.gateway).await.unwrap();
     let kv = &run.gateway.kv;
-    let sound = kv.check_indexes(true, |_| ()).await.unwrap();
+    let sound = kv.check_indexes(true, |_, _| ()).await.unwrap();
     let options =
         CallOptions::new(ConsistencyLevel::Quorum, Instant::now() + Duration::from_secs(60), Durability::Buffered);
     let partitions = run.store.partitions(Table::Index, None, 1000, &options).await.unwrap().partitions;
@@ -148,11 +148,13 @@ async fn a_repair_adds_missing_rows_and_removes_those_left_over() {
         }
     }
     assert!(removed > 0, "{sound:?}");
-    let broken = kv.check_indexes(false, |_| ()).await.unwrap();
+    let mut shown = Vec::new();
+    let broken = kv.check_indexes(false, |_, done| shown.push(done)).await.unwrap();
+    assert!(shown.is_sorted() && shown.iter().any(|done| (0.1..0.9).contains(done)), "{shown:?}");
     assert_eq!((broken.missing, broken.left_over), (removed, removed), "{broken:?}");
-    let repaired = kv.check_indexes(true, |_| ()).await.unwrap();
+    let repaired = kv.check_indexes(true, |_, _| ()).await.unwrap();
     assert_eq!((repaired.missing, repaired.left_over), (removed, removed), "{repaired:?}");
-    let again: IndexCheck = kv.check_indexes(false, |_| ()).await.unwrap();
+    let again: IndexCheck = kv.check_indexes(false, |_, _| ()).await.unwrap();
     assert_eq!((again.missing, again.left_over, again.index_rows), (0, 0, removed), "{again:?}");
     walk.check(&run.gateway).await.unwrap();
 }
@@ -172,7 +174,7 @@ async fn a_repair_leaves_the_rows_of_a_put_whose_head_is_still_to_come() {
     for (stamp, left_over) in [(run.gateway.core.now(), 0), (Timestamp(1), 1)] {
         let row = Row { name: name.clone(), value: Bytes::new(), stamp, expires: None };
         run.store.apply(Batch::of(partition.clone(), vec![Change::Put(row)]), &options).await.unwrap();
-        let repaired = run.gateway.kv.check_indexes(true, |_| ()).await.unwrap();
+        let repaired = run.gateway.kv.check_indexes(true, |_, _| ()).await.unwrap();
         assert_eq!(repaired.left_over, left_over, "{repaired:?}");
         let rows = run.store.read(&partition, &ReadQuery::all(10), &options).await.unwrap().rows;
         assert_eq!(rows.len(), usize::from(left_over == 0));

@@ -35,22 +35,35 @@ pub struct IndexCheck {
     pub left_over: u64,
 }
 
-/// One way of a check.
+/// The tables of objects.
+const OBJECTS: [Table; 2] = [Table::Objects, Table::Consistent];
+
+/// A check under way.
 struct CheckRun<'a, P> {
     kv: &'a Kv,
     repairs: bool,
     counts: IndexCheck,
+    /// Partitions of objects: all, as counted at the begin, and those that were read.
+    objects: (u64, u64),
     report: P,
 }
 
 impl Kv {
-    /// Checks all indexes, and repairs what differs if `repairs`. `report` gets the counts so far.
+    /// Checks all indexes, and repairs what differs if `repairs`. `report` gets the counts so far, and the done
+    /// part of the whole, from 0 to 1.
     ///
     /// # Errors
     /// The store's, and damaged rows; repairs made before stay.
-    pub async fn check_indexes(&self, repairs: bool, report: impl FnMut(&IndexCheck) + Send) -> Result<IndexCheck> {
-        let mut run = CheckRun { kv: self, repairs, counts: IndexCheck::default(), report };
-        for table in [Table::Objects, Table::Consistent] {
+    pub async fn check_indexes(
+        &self,
+        repairs: bool,
+        report: impl FnMut(&IndexCheck, f64) + Send,
+    ) -> Result<IndexCheck> {
+        let mut run = CheckRun { kv: self, repairs, counts: IndexCheck::default(), objects: (0, 0), report };
+        for table in OBJECTS {
+            run.count_objects(table).await?;
+        }
+        for table in OBJECTS {
             run.check_table(table).await?;
         }
         run.check_table(Table::Index).await?;
@@ -67,7 +80,29 @@ impl Kv {
     }
 }
 
-impl<P: FnMut(&IndexCheck) + Send> CheckRun<'_, P> {
+impl<P: FnMut(&IndexCheck, f64) + Send> CheckRun<'_, P> {
+    async fn count_objects(&mut self, table: Table) -> Result<()> {
+        let mut after = None;
+        loop {
+            let page = self.kv.core.ports.store.partitions(table, after, PAGE_PARTITIONS, &quorum()).await?;
+            self.objects.0 += page.partitions.len() as u64;
+            (self.report)(&self.counts, 0.0);
+            match page.next {
+                Some(next) => after = Some(next),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// The objects are one half of the work, the rows of indexes the other: there is about one for each term.
+    fn report(&mut self) {
+        let part = |done: u64, all: u64| if all == 0 { 1.0 } else { (done as f64 / all as f64).min(1.0) };
+        let rows = part(self.counts.index_rows, self.counts.terms);
+        let read = part(self.objects.1, self.objects.0);
+        let done = if read < 1.0 { read / 2.0 } else { f64::midpoint(1.0, rows) };
+        (self.report)(&self.counts, done);
+    }
+
     async fn check_table(&mut self, table: Table) -> Result<()> {
         let mut after = None;
         loop {
@@ -76,9 +111,12 @@ impl<P: FnMut(&IndexCheck) + Send> CheckRun<'_, P> {
             for partition in page.partitions {
                 match table {
                     Table::Index => self.check_index(&partition).await?,
-                    _ => self.check_object(partition).await?,
+                    _ => {
+                        self.objects.1 += 1;
+                        self.check_object(partition).await?;
+                    }
                 }
-                (self.report)(&self.counts);
+                self.report();
             }
             match page.next {
                 Some(next) => after = Some(next),
@@ -155,7 +193,7 @@ impl<P: FnMut(&IndexCheck) + Send> CheckRun<'_, P> {
                     self.repair(shard.clone(), gone).await?;
                 }
             }
-            (self.report)(&self.counts);
+            self.report();
             let Some(last) = page.rows.last().filter(|_| page.stopped == Stopped::Limit) else { return Ok(()) };
             query.continue_after(&last.name);
         }

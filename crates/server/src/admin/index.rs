@@ -27,9 +27,9 @@ async fn run(call: CommandCall<'_>, repairs: bool) -> CommandResult {
     let Ok(_turn) = RUNNING.try_acquire() else {
         return Err(AdminAnswer::failed("another check or repair of indexes is running"));
     };
-    let report = |counts: &IndexCheck| {
+    let report = |counts: &IndexCheck, done: f64| {
         let text = format!("{} keys, {} terms, {} index rows", counts.keys, counts.terms, counts.index_rows);
-        call.reporter.report(|seconds| Progress { seconds, percent: None, text });
+        call.reporter.report(|seconds| Progress { seconds, percent: Some((done * 100.0) as u8), text });
     };
     let counts = call.gateway().kv.check_indexes(repairs, report).await;
     let counts = counts.map_err(|error| AdminAnswer::failed(reasons(&error)))?;

@@ -89,7 +89,7 @@ fn a_repair_beside_overwrites_adds_no_term_of_a_replaced_value() {
             world.store.apply(Batch::of(shard, vec![gone]), &options()).await.unwrap();
             world.set_faults(StoreFaults { pause_ms_max: 20, pause_per_mille: 700, ..StoreFaults::none() });
             let (repaired, put) = tokio::join!(
-                world.nodes[1].gateway.kv.check_indexes(true, |_| {}),
+                world.nodes[1].gateway.kv.check_indexes(true, |_, _| {}),
                 kv.put(put_of("sib", "k", &["b"], first.context.as_ref())),
             );
             assert!(repaired.is_ok() && put.is_ok(), "seed {seed}: {repaired:?}");
