@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 use larder_gateway::mapreduce::{JobError, JobRun};
 use larder_gateway::{Error, Gateway};
 use larder_model::erlang::binary;
-use larder_model::mapreduce::Job;
+use larder_model::mapreduce::{Job, term_of_results};
 
 use super::fault::PbFault;
 use super::frame::put_message;
@@ -15,27 +15,51 @@ use crate::mapred::array;
 
 const RESP: u8 = 24;
 
+/// The form of a job's document and of its results.
+#[derive(Debug, Clone, Copy)]
+enum JobForm {
+    /// JSON.
+    Json,
+    /// Terms of Erlang, as its client sends them.
+    Term,
+}
+
+impl JobForm {
+    fn of(content_type: &[u8]) -> Option<Self> {
+        match content_type {
+            b"application/json" => Some(Self::Json),
+            b"application/x-erlang-binary" => Some(Self::Term),
+            _ => None,
+        }
+    }
+}
+
 /// A job under way.
 pub(super) struct PbJob {
     run: JobRun,
+    form: JobForm,
     ended: bool,
 }
 
 impl PbJob {
-    /// Code 23. A document of Erlang terms is refused as one of any other form.
+    /// Code 23.
     ///
     /// # Errors
     /// The document is no job, or the job cannot run.
     pub(super) async fn start(gateway: &Arc<Gateway>, request: RpbMapRedReq) -> Result<Self, PbFault> {
-        let form = request.content_type.unwrap_or_default();
-        if &form[..] != b"application/json" {
-            return Err(PbFault::Text(format!("{{unknown_content_type,{}}}", binary(&form))));
-        }
+        let content_type = request.content_type.unwrap_or_default();
+        let Some(form) = JobForm::of(&content_type) else {
+            return Err(PbFault::Text(format!("{{unknown_content_type,{}}}", binary(&content_type))));
+        };
         let document = request.request.unwrap_or_default();
-        let job = Job::parse(&document).map_err(|refusal| PbFault::Text(refusal.pb_text()))?;
+        let job = match form {
+            JobForm::Json => Job::parse(&document),
+            JobForm::Term => Job::parse_term(&document),
+        };
+        let job = job.map_err(|refusal| PbFault::Text(refusal.pb_text()))?;
         drop(document);
         let run = JobRun::start(gateway, job).await.map_err(failed)?;
-        Ok(Self { run, ended: false })
+        Ok(Self { run, form, ended: false })
     }
 
     /// Bytes of memory that the job holds, besides a step.
@@ -58,7 +82,11 @@ impl PbJob {
         };
         for kept in results {
             let phase = u32::try_from(kept.phase).ok();
-            let response = Some(Bytes::from(array(kept.values)));
+            let results = match self.form {
+                JobForm::Json => array(kept.values),
+                JobForm::Term => term_of_results(&kept.values, self.run.is_bare()),
+            };
+            let response = Some(Bytes::from(results));
             put_message(output, RESP, &RpbMapRedResp { phase, response, done: None });
         }
         Ok(true)
