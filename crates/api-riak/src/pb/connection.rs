@@ -28,7 +28,8 @@ use tokio::time::{MissedTickBehavior, interval, timeout, timeout_at};
 use super::fault::PbFault;
 use super::frame::{FrameHead, LENGTH_BYTES};
 use super::operations::{PbCode, PbOperation, UNKNOWN_BYTES_MAX, find};
-use super::reply::{PagedReply, PbReply, ReplyPiece};
+use super::reply::{PagedReply, PbReply};
+use super::reply_piece::ReplyPiece;
 use super::service::{PbSession, answer, try_answer};
 
 /// Answers that wait are sent when they exceed this many bytes.

@@ -21,7 +21,7 @@ use super::fault::PbFault;
 use super::frame::put_head;
 use super::messages::{RpbContent, RpbLink, RpbPair};
 use super::metadata::{ShownMetadata, put_field};
-use super::reply::{PbReply, ReplyPiece};
+use super::reply_piece::ReplyPiece;
 
 const CONTENT: u32 = 1;
 const VCLOCK: u32 = 2;
@@ -67,6 +67,7 @@ pub(super) fn put_fields(output: &mut BytesMut, code: u8, context: Option<&[u8]>
 }
 
 /// Appends a message with all siblings of an object, without their values if `blank`. `new_key` as in [`put_fields`].
+/// Returns what follows the output: none where all values are in memory.
 ///
 /// # Errors
 /// `TooLarge`: all values together exceed a frame.
@@ -75,7 +76,7 @@ pub(super) fn put_object(
     code: u8,
     found: FetchedObject,
     (blank, new_key): (bool, Option<Bytes>),
-) -> Result<PbReply, PbFault> {
+) -> Result<Vec<ReplyPiece>, PbFault> {
     let content = |one| EncodedContent::of(one, blank);
     let contents: Vec<_> = found.versions.siblings.iter().map(content).collect();
     let (context, new_key) = (found.context.as_deref(), new_key.as_deref());
@@ -98,7 +99,7 @@ pub(super) fn put_object(
         content.metadata.put(last_bytes(output, &mut pieces));
     }
     put_fields_after(last_bytes(output, &mut pieces), context, new_key);
-    Ok(if pieces.is_empty() { PbReply::Done } else { PbReply::Pieces(pieces) })
+    Ok(pieces)
 }
 
 /// Bytes of a message with all siblings of an object.

@@ -27,6 +27,7 @@ mod operations;
 mod props;
 mod put_scan;
 mod reply;
+mod reply_piece;
 mod server;
 mod service;
 #[cfg(test)]

@@ -43,7 +43,7 @@ pub(super) async fn get(gateway: &Arc<Gateway>, request: RpbGetReq, output: &mut
         put_unchanged(output);
         return Ok(PbReply::Done);
     }
-    put_object(output, GET_RESP, found, (blank, None))
+    put_object(output, GET_RESP, found, (blank, None)).map(PbReply::from)
 }
 
 /// As [`get`], at once: appends the whole answer, if the gateway has the object without a wait. `false`: nothing was appended,
@@ -145,7 +145,7 @@ pub(super) async fn put(gateway: &Arc<Gateway>, request: RpbPutReq, output: &mut
     };
     let written = gateway.kv.put(put).await?;
     match written.filter(|found| !found.versions.siblings.is_empty()) {
-        Some(found) => put_object(output, PUT_RESP, found, (blank, new_key)),
+        Some(found) => put_object(output, PUT_RESP, found, (blank, new_key)).map(PbReply::from),
         None => {
             put_fields(output, PUT_RESP, None, new_key.as_deref());
             Ok(PbReply::Done)

@@ -1,7 +1,6 @@
 //! The rest of an answer after its handler: nothing, large values, or what is read page by page.
 
 use bytes::BytesMut;
-use larder_gateway::body::GetBody;
 
 use super::bucket_scan::PbBucketScan;
 use super::datatypes::PbValueAnswer;
@@ -9,6 +8,7 @@ use super::fault::PbFault;
 use super::index::PbIndexAnswer;
 use super::listing::PbListing;
 use super::mapred::PbJob;
+use super::reply_piece::ReplyPiece;
 
 /// The rest of an answer, beyond the bytes that its handler appended to the output.
 pub(super) enum PbReply {
@@ -20,22 +20,10 @@ pub(super) enum PbReply {
     Paged(PagedReply),
 }
 
-impl ReplyPiece {
-    /// Bytes of memory that it holds, besides the piece of a value that is being sent.
-    pub(super) fn memory(&self) -> u64 {
-        match self {
-            Self::Bytes(bytes) => bytes.len() as u64,
-            Self::Body(_) => 0,
-        }
+impl From<Vec<ReplyPiece>> for PbReply {
+    fn from(pieces: Vec<ReplyPiece>) -> Self {
+        if pieces.is_empty() { Self::Done } else { Self::Pieces(pieces) }
     }
-}
-
-/// A part of a frame.
-pub(super) enum ReplyPiece {
-    /// Bytes in memory.
-    Bytes(BytesMut),
-    /// A value of known length, read while it is sent.
-    Body(GetBody),
 }
 
 /// An answer that is read page by page.
