@@ -7,11 +7,12 @@ use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
 use larder_testkit::pb::{PbField, frame, message};
-use larder_tests::{Home, HttpClient, KvAdmin, LarderNode, connect, wait};
+use larder_tests::{Home, HttpClient, KvAdmin, LarderNode, S3_KEY, S3_SECRET, connect, wait};
 use rustix::process::{Pid, Signal, kill_process};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -156,6 +157,48 @@ fn every_protocol_is_served_with_tls() {
     HttpClient::new(node.s3_at()).get("/vault/k").expect(403);
     let mut s3 = TlsConnection::open(node.s3_https(), &client).unwrap();
     assert_eq!(s3.http("GET /vault/k", "").unwrap(), ("HTTP/1.1 200 OK".to_owned(), "secret".to_owned()));
+}
+
+/// Runs curl against an address with this certificate; `None` where curl is missing or knows no HTTP/2.
+fn curl(pair: &TestPair, args: &[&str]) -> Option<String> {
+    let version = Command::new("curl").arg("--version").output().ok()?;
+    if !String::from_utf8_lossy(&version.stdout).contains("HTTP2") {
+        eprintln!("skipped: curl here knows no HTTP/2");
+        return None;
+    }
+    let certificate = pair.certificate();
+    let fixed = ["--silent", "--show-error", "--max-time", "60", "--http2", "--cacert", certificate.to_str().unwrap()];
+    let ended = Command::new("curl").args(fixed).args(args).output().unwrap();
+    assert!(ended.status.success(), "curl {args:?}: {ended:?}");
+    Some(String::from_utf8(ended.stdout).unwrap())
+}
+
+#[test]
+fn clients_that_ask_for_http2_get_it() {
+    let (pair, home) = pair();
+    let node = start(home, &pair, &["--s3", "127.0.0.1:0", "--s3-https", "127.0.0.1:0"]);
+    let large = node.home().path().join("large");
+    fs::write(&large, "x".repeat(3 << 20)).unwrap();
+    let (upload, show) = (format!("@{}", large.display()), "%{http_version} %{http_code} %{size_download}");
+    let url = format!("https://{}/buckets/b/keys/k", node.https());
+    let put = ["-X", "PUT", "-H", "Content-Type: text/plain", "--data-binary", &upload, "-w", show, &url];
+    let Some(stored) = curl(&pair, &put) else { return };
+    assert_eq!(stored, "2 204 0");
+    assert_eq!(node.client().get("/buckets/b/keys/k").expect(200).body.len(), 3 << 20);
+    // More requests than a connection takes at a time, all at once.
+    let urls = format!("{url}?n=[1-100]");
+    let mixed = ["--parallel", "--parallel-max", "100", "-o", "/dev/null", "-w", "%{http_version} %{size_download}\n"];
+    let all = curl(&pair, &[&mixed[..], &[&urls]].concat()).unwrap();
+    assert_eq!(all, "2 3145728\n".repeat(100));
+    let refused = curl(&pair, &["-o", "/dev/null", "-w", show, &format!("https://{}/nosuch", node.https())]).unwrap();
+    assert!(refused.starts_with("2 404"), "{refused}");
+    // A signature covers the host, which HTTP/2 names elsewhere.
+    let (user, bucket) = (format!("{S3_KEY}:{S3_SECRET}"), format!("https://{}/bucket", node.s3_https()));
+    let signed = ["--aws-sigv4", "aws:amz:us-east-1:s3", "--user", &user, "-w", show];
+    assert_eq!(curl(&pair, &[&signed[..], &["-X", "PUT", &bucket]].concat()).unwrap(), "2 200 0");
+    let listed = curl(&pair, &[&signed[..], &[&format!("{bucket}?list-type=2")]].concat()).unwrap();
+    assert!(listed.contains("<KeyCount>0</KeyCount>") && listed.contains("2 200"), "{listed}");
+    assert!(!node.log().contains("panicked"), "{}", node.log());
 }
 
 #[test]

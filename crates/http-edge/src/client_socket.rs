@@ -10,6 +10,9 @@ use tokio_rustls::server::TlsStream;
 
 use crate::ServerTls;
 
+/// HTTP/2, by its name in the handshake.
+pub(crate) const HTTP2: &[u8] = b"h2";
+
 /// The socket of a client.
 #[derive(Debug)]
 pub enum ClientSocket {
@@ -24,6 +27,11 @@ impl ClientSocket {
     #[must_use]
     pub fn is_encrypted(&self) -> bool {
         matches!(self, Self::Encrypted(_))
+    }
+
+    /// Whether the handshake chose HTTP/2.
+    pub(crate) fn speaks_http2(&self) -> bool {
+        matches!(self, Self::Encrypted(stream) if stream.get_ref().1.alpn_protocol() == Some(HTTP2))
     }
 }
 

@@ -1,29 +1,26 @@
 //! One connection, from its first byte to its close.
 
-use std::convert::Infallible;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use hyper::body::{Body as _, Incoming};
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
-use tokio::time::{Instant, MissedTickBehavior};
+use tokio::time::MissedTickBehavior;
 
 use crate::accept::{ConnectedClient, ConnectionServer, serve_connections};
-use crate::arriving_body::Pace;
 use crate::client_socket::{ClientListener, ClientSocket};
+use crate::http2;
 use crate::lingering_close::{ActivityCounts, ConnectionActivity, HeadMemory, LingeringSocket};
-use crate::requester::{MemoryHoldingBody, Requester};
+use crate::request_answer::{answer, forwarded};
+use crate::slow_reader::wait_for_slow_reader;
 use crate::watchers::ConnectionWatchers;
 use crate::{ConnectionHandler, ConnectionSettings};
-
-/// How often the check for slow readers runs.
-const CHECK_EVERY: Duration = Duration::from_secs(5);
 
 /// A listener of HTTP over its handler.
 struct HttpServer<F>(F);
@@ -72,6 +69,9 @@ async fn serve_connection<F: ConnectionHandler>(
     handler: F,
     shutdown: impl Future<Output = ()> + Send,
 ) {
+    if socket.speaks_http2() {
+        return http2::serve(socket, client, handler, shutdown).await;
+    }
     let settings = handler.settings();
     let activity = Arc::new(ConnectionActivity::default());
     // A client that a PROXY header names is no proxy, unless it is in the list itself: its headers are not believed.
@@ -99,7 +99,7 @@ async fn serve_connection<F: ConnectionHandler>(
         ConnectionEvent::TooSlow
     });
     watchers.add(async {
-        wait_for_slow_reader(&activity).await;
+        wait_for_slow_reader(|| (activity.is_blocked(), activity.sent())).await;
         ConnectionEvent::TooSlow
     });
     loop {
@@ -126,65 +126,6 @@ enum ConnectionEvent {
     Shutdown,
     /// The client is silent for too long, or reads below the least rate.
     TooSlow,
-}
-
-/// The client that the headers of a trusted proxy name. Its memory is drawn from its own account.
-fn forwarded<F: ConnectionHandler>(
-    proxy: &ConnectedClient,
-    request: &Request<Incoming>,
-    settings: &ConnectionSettings,
-) -> ConnectedClient {
-    let source = proxy.source.forwarded(request.headers(), &settings.proxies);
-    let is_proxy = source.address == proxy.source.address;
-    let account =
-        if is_proxy { proxy.account.clone() } else { settings.memory.account(F::DIALECT.name, source.address) };
-    ConnectedClient { source, account }
-}
-
-async fn answer<F: ConnectionHandler>(
-    handler: &F,
-    activity: &ConnectionActivity,
-    peer: &ConnectedClient,
-    forwarded: Option<ConnectedClient>,
-    request: Request<Incoming>,
-) -> Result<Response<MemoryHoldingBody<F::Body>>, Infallible> {
-    activity.begin();
-    let client = forwarded.as_ref().unwrap_or(peer);
-    let requester = Requester::new(client.source, &client.account);
-    // Read before the handler takes the request: a refusal may leave the body on the wire.
-    let with_body = !request.body().is_end_stream();
-    let mut reply = handler.respond(&requester, request).await;
-    // The response is in memory already; this hold keeps a slow reader within its client's share.
-    if requester.hold(F::memory_of(reply.body())).await.is_err() {
-        reply = handler.busy();
-    }
-    // A refused request may have an unread body: the socket drains it before it closes.
-    let refused = reply.status().as_u16() >= StatusCode::BAD_REQUEST.as_u16();
-    activity.answered(with_body && refused);
-    Ok(reply.map(|body| MemoryHoldingBody::new(body, requester.into_held())))
-}
-
-/// Returns when a client takes a response below the least rate for too long.
-async fn wait_for_slow_reader(activity: &ConnectionActivity) {
-    let mut ticks = tokio::time::interval(CHECK_EVERY);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut since: Option<(Pace, u64)> = None;
-    loop {
-        ticks.tick().await;
-        if !activity.is_blocked() {
-            since = None;
-            continue;
-        }
-        let sent = activity.sent();
-        let (pace, before) = since.get_or_insert_with(|| (Pace::begin(), sent));
-        pace.count(sent.saturating_sub(*before));
-        *before = sent;
-        // Bound: a client that reads almost nothing would hold the memory of its response for ever.
-        if Instant::now() > pace.deadline() {
-            tracing::debug!("response too slow: the client reads below the least rate, so the connection is closed");
-            return;
-        }
-    }
 }
 
 /// Returns when a client stops in the middle of a request's headers, or is silent between requests for too long. One timer

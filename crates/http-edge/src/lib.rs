@@ -10,6 +10,9 @@
 //! request_source   the client of a request: the peer, or the client that a trusted proxy names
 //! proxy_header     the PROXY protocol of trusted proxies
 //! connection       one client: requests to the handler, timeouts, its last request
+//! http2            the same, of several requests at a time
+//! request_answer   one request of a connection: its client, its memory, its answer
+//! slow_reader      clients that do not read their responses
 //! lingering_close  a socket that counts its reads and writes, and drains input before it closes
 //! requester        the client of a request, and the memory held until its response is sent
 //! watchers         what a connection waits for besides its client: the end of the server, its timers
@@ -22,11 +25,14 @@ mod arriving_body;
 mod client_socket;
 mod connection;
 mod connection_limit;
+mod http2;
 mod lingering_close;
 mod proxy_header;
+mod request_answer;
 mod request_source;
 mod requester;
 mod server_tls;
+mod slow_reader;
 mod watchers;
 
 use std::error::Error;

@@ -17,11 +17,11 @@ use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion, version};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
-use crate::ClientSocket;
+use crate::client_socket::{ClientSocket, HTTP2};
 
 /// How long a handshake may take.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
-/// The protocol of the HTTP listeners, by its name in the handshake. Clients of protocol buffers ask for none.
+/// The older protocol of the HTTP listeners, by its name in the handshake. Clients of protocol buffers ask for none.
 const HTTP1: &[u8] = b"http/1.1";
 static ALL_VERSIONS: &[&SupportedProtocolVersion] = &[&version::TLS13, &version::TLS12];
 static NEW_VERSIONS: &[&SupportedProtocolVersion] = &[&version::TLS13];
@@ -133,7 +133,7 @@ impl TlsMaterial {
         let chain = certificates(&files.certificate, &self.certificate)?;
         let key = PrivateKeyDer::from_pem_slice(&self.key).map_err(|error| wrong(&files.key, &error))?;
         let mut config = builder.with_single_cert(chain, key).map_err(|error| wrong(&files.certificate, &error))?;
-        config.alpn_protocols = vec![HTTP1.to_vec()];
+        config.alpn_protocols = vec![HTTP2.to_vec(), HTTP1.to_vec()];
         Ok(Arc::new(config))
     }
 }

@@ -1,0 +1,224 @@
+//! A connection of HTTP/2, which a client asks for in its handshake: several requests at a time, each a stream.
+//!
+//! The handler sees each request as one of HTTP/1.1: with a `Host` header, and a path without authority. Streams end with their
+//! connection, as a request does.
+
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::header::{HOST, HeaderValue};
+use hyper::rt::Executor;
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper::{Request, Uri};
+use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
+use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
+
+use crate::accept::ConnectedClient;
+use crate::client_socket::ClientSocket;
+use crate::lingering_close::{ConnectionActivity, HeadMemory, LingeringSocket};
+use crate::request_answer::{answer, forwarded};
+use crate::slow_reader::wait_for_slow_reader;
+use crate::watchers::ConnectionWatchers;
+use crate::{ConnectionHandler, ConnectionSettings};
+
+/// Most requests at a time.
+const STREAMS_MAX: u32 = 32;
+/// Bytes that a client may send before its request reads them: of one stream, and of all.
+const STREAM_WINDOW: u32 = 256 * 1024;
+const CONNECTION_WINDOW: u32 = 512 * 1024;
+/// Bytes of a response that wait for the socket.
+const SEND_BYTES_MAX: usize = 16 * 1024;
+/// Streams that a client may open and reset before they were accepted.
+const RESETS_MAX: usize = 20;
+/// Memory of a connection besides that of one of HTTP/1.1.
+const BYTES_HELD: u64 = CONNECTION_WINDOW as u64 + STREAMS_MAX as u64 * SEND_BYTES_MAX as u64;
+
+/// The streams of a connection, as its timers see them.
+#[derive(Debug, Default)]
+struct StreamActivity {
+    /// Responses that are not sent to their end.
+    sending: AtomicUsize,
+    /// Those of them whose client has not taken what it has got.
+    untaken: AtomicUsize,
+}
+
+/// Serves one connection to its end. After `shutdown` the requests under way are its last.
+pub(crate) async fn serve<F: ConnectionHandler>(
+    socket: ClientSocket,
+    client: ConnectedClient,
+    handler: F,
+    shutdown: impl Future<Output = ()> + Send,
+) {
+    let settings = handler.settings();
+    // The windows are promises to the client: their memory is drawn before they are made.
+    let Ok(_held) = client.account.try_draw(BYTES_HELD) else {
+        return tracing::debug!(address = %client.source.address, "no memory for a connection of HTTP/2: it is closed");
+    };
+    let (activity, streams) = (Arc::new(ConnectionActivity::default()), Arc::new(StreamActivity::default()));
+    let head = HeadMemory::new(client.account.clone());
+    let io = TokioIo::new(LingeringSocket::new(socket, Arc::clone(&activity), head));
+    let is_proxy = settings.proxies.contains(client.source.address);
+    let of_stream = Arc::new((handler, client, Arc::clone(&activity), Arc::clone(&streams), settings.clone()));
+    let answer = service_fn(move |request| {
+        let of_stream = Arc::clone(&of_stream);
+        async move {
+            let (handler, client, activity, streams, settings) = &*of_stream;
+            let request = as_of_http1(request);
+            let named = is_proxy.then(|| forwarded::<F>(client, &request, settings));
+            let answered = answer(handler, activity, client, named, request).await;
+            answered.map(|response| response.map(|body| StreamBody::new(body, Arc::clone(streams))))
+        }
+    });
+    let tasks = StreamTasks::default();
+    let _end = EndOfStreams(tasks.clone());
+    let connection = http2::Builder::new(tasks)
+        .max_concurrent_streams(STREAMS_MAX)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_send_buf_size(SEND_BYTES_MAX)
+        .max_pending_accept_reset_streams(RESETS_MAX)
+        .max_header_list_size(u32::try_from(F::DIALECT.header_bytes_max).unwrap_or(u32::MAX))
+        .serve_connection(io, answer);
+    let mut connection = pin!(connection);
+    let mut watchers = ConnectionWatchers::new();
+    watchers.add(async {
+        shutdown.await;
+        true
+    });
+    watchers.add(async {
+        wait_for_silence(&activity, &streams, &settings).await;
+        false
+    });
+    watchers.add(async {
+        let is_blocked = || activity.is_blocked() || streams.untaken.load(Ordering::Relaxed) > 0;
+        wait_for_slow_reader(|| (is_blocked(), activity.sent())).await;
+        false
+    });
+    loop {
+        tokio::select! {
+            biased;
+            result = connection.as_mut() => {
+                if let Err(error) = result {
+                    tracing::debug!(%error, "connection of HTTP/2 broke off");
+                }
+                return;
+            }
+            is_shutdown = watchers.next() => match is_shutdown {
+                // The client hears which requests are still answered.
+                true => connection.as_mut().graceful_shutdown(),
+                false => return,
+            },
+        }
+    }
+}
+
+/// The request with what HTTP/1.1 has: its authority as the `Host` header, and no authority in its target.
+fn as_of_http1(request: Request<Incoming>) -> Request<Incoming> {
+    let (mut parts, body) = request.into_parts();
+    if let Some(host) = parts.uri.authority().and_then(|host| HeaderValue::from_str(host.as_str()).ok()) {
+        // The authority is what the client connects to: a header beside it that says otherwise does not count.
+        parts.headers.insert(HOST, host);
+        let target = parts.uri.path_and_query().cloned();
+        parts.uri = target.map_or_else(Uri::default, Uri::from);
+    }
+    Request::from_parts(parts, body)
+}
+
+/// Returns when the client asks for nothing, for too long. Frames that are no requests do not count.
+async fn wait_for_silence(activity: &ConnectionActivity, streams: &StreamActivity, settings: &ConnectionSettings) {
+    let mut ticks = tokio::time::interval(settings.header_timeout);
+    // A late tick of a busy server must not shorten the time of its clients.
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let (mut before, mut idle) = (0, Duration::ZERO);
+    loop {
+        ticks.tick().await;
+        let now = activity.counts();
+        let is_quiet = now.begun == now.answered && streams.sending.load(Ordering::Relaxed) == 0 && now.begun == before;
+        idle = if is_quiet { idle + settings.header_timeout } else { Duration::ZERO };
+        if idle > settings.idle_timeout {
+            return;
+        }
+        before = now.begun;
+    }
+}
+
+/// The tasks of a connection's streams.
+#[derive(Clone, Default)]
+struct StreamTasks(Arc<Mutex<JoinSet<()>>>);
+
+impl<T: Future<Output = ()> + Send + 'static> Executor<T> for StreamTasks {
+    fn execute(&self, task: T) {
+        let mut tasks = self.0.lock();
+        // Ended tasks leave the set here: it would grow with each request otherwise.
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(task);
+    }
+}
+
+/// Ends the streams when their connection is dropped. They hold the set that they are in, so it is not dropped by itself.
+struct EndOfStreams(StreamTasks);
+
+impl Drop for EndOfStreams {
+    fn drop(&mut self) {
+        self.0.0.lock().abort_all();
+    }
+}
+
+/// A response of a stream. HTTP/2 takes its next piece when the client has room for it.
+struct StreamBody<B> {
+    body: B,
+    streams: Arc<StreamActivity>,
+    /// Whether the last piece may still wait for the client.
+    is_untaken: bool,
+}
+
+impl<B> StreamBody<B> {
+    fn new(body: B, streams: Arc<StreamActivity>) -> Self {
+        streams.sending.fetch_add(1, Ordering::Relaxed);
+        Self { body, streams, is_untaken: false }
+    }
+
+    fn set_untaken(&mut self, is_untaken: bool) {
+        match (self.is_untaken, is_untaken) {
+            (false, true) => self.streams.untaken.fetch_add(1, Ordering::Relaxed),
+            (true, false) => self.streams.untaken.fetch_sub(1, Ordering::Relaxed),
+            _ => return,
+        };
+        self.is_untaken = is_untaken;
+    }
+}
+
+impl<B> Drop for StreamBody<B> {
+    fn drop(&mut self) {
+        self.set_untaken(false);
+        self.streams.sending.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl<B: Body + Unpin> Body for StreamBody<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        let is_piece = matches!(polled, Poll::Ready(Some(Ok(_))));
+        self.set_untaken(is_piece);
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

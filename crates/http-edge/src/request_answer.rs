@@ -1,0 +1,48 @@
+//! One request of a connection: its client, its memory, and its answer.
+
+use std::convert::Infallible;
+
+use hyper::body::{Body as _, Incoming};
+use hyper::{Request, Response, StatusCode};
+
+use crate::accept::ConnectedClient;
+use crate::lingering_close::ConnectionActivity;
+use crate::requester::{MemoryHoldingBody, Requester};
+use crate::{ConnectionHandler, ConnectionSettings};
+
+/// The client that the headers of a trusted proxy name. Its memory is drawn from its own account.
+pub(crate) fn forwarded<F: ConnectionHandler>(
+    proxy: &ConnectedClient,
+    request: &Request<Incoming>,
+    settings: &ConnectionSettings,
+) -> ConnectedClient {
+    let source = proxy.source.forwarded(request.headers(), &settings.proxies);
+    let is_proxy = source.address == proxy.source.address;
+    let account =
+        if is_proxy { proxy.account.clone() } else { settings.memory.account(F::DIALECT.name, source.address) };
+    ConnectedClient { source, account }
+}
+
+/// The answer of the handler, which holds the memory of its request until it is sent.
+pub(crate) async fn answer<F: ConnectionHandler>(
+    handler: &F,
+    activity: &ConnectionActivity,
+    peer: &ConnectedClient,
+    forwarded: Option<ConnectedClient>,
+    request: Request<Incoming>,
+) -> Result<Response<MemoryHoldingBody<F::Body>>, Infallible> {
+    activity.begin();
+    let client = forwarded.as_ref().unwrap_or(peer);
+    let requester = Requester::new(client.source, &client.account);
+    // Read before the handler takes the request: a refusal may leave the body on the wire.
+    let with_body = !request.body().is_end_stream();
+    let mut reply = handler.respond(&requester, request).await;
+    // The response is in memory already; this hold keeps a slow reader within its client's share.
+    if requester.hold(F::memory_of(reply.body())).await.is_err() {
+        reply = handler.busy();
+    }
+    // A refused request may have an unread body: the socket drains it before it closes.
+    let refused = reply.status().as_u16() >= StatusCode::BAD_REQUEST.as_u16();
+    activity.answered(with_body && refused);
+    Ok(reply.map(|body| MemoryHoldingBody::new(body, requester.into_held())))
+}
