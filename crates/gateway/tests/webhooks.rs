@@ -36,6 +36,8 @@ struct DyingStore {
     /// Writes until the connection is dead.
     writes_left: AtomicUsize,
     keeps_notices: AtomicBool,
+    /// The failure that the next writes report although they are carried out.
+    reports: Mutex<Option<Kind>>,
 }
 
 impl StoreHook for DyingStore {
@@ -63,7 +65,12 @@ impl StoreHook for DyingStore {
             let left = self.writes_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
             left.map_err(|_| dead())?;
         }
-        make(options).await
+        let made = make(options).await;
+        let reported = self.reports.lock().clone().filter(|_| call.is_write());
+        match (made, reported) {
+            (Ok(_), Some(kind)) => Err(StoreError::new(kind, "reported although it is done")),
+            (made, _) => made,
+        }
     }
 }
 
@@ -139,6 +146,7 @@ impl HookWorld {
             inner: self.store.clone(),
             writes_left: AtomicUsize::new(usize::MAX),
             keeps_notices: AtomicBool::new(false),
+            reports: Mutex::new(None),
         });
         let ports = ports_over(Arc::new(Hooked(store.clone())), self.clock.clone());
         let ports = GatewayPorts { actor: ActorId(actor), webhooks: Some(self.receiver.clone()), ..ports };
@@ -335,6 +343,37 @@ async fn notices_of_a_dead_gateway_are_taken_over_into_places_that_were_used() {
     assert_eq!(world.receiver.ids().len(), 5);
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(waiting(&last), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn notices_whose_move_failed_and_was_carried_out_all_the_same_are_sent() {
+    let world = HookWorld::new();
+    let (first, _) = world.start_hooked(1, "default").await;
+    world.receiver.refuses.store(true, Ordering::SeqCst);
+    put(&first, "default", "k").await.unwrap();
+    first.abandon();
+    let (second, store) = world.start(2).await;
+    // The batch log carries out what a replica refused: the old rows are gone, the copies stand.
+    *store.reports.lock() = Some(Kind::Unavailable { alive: 1, required: 2 });
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    *store.reports.lock() = None;
+    world.receiver.refuses.store(false, Ordering::SeqCst);
+    world.receiver.has(1).await;
+    assert_eq!(world.receiver.events(), ["put k"]);
+    drop(second);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_notice_of_a_write_that_may_still_come_waits_for_it() {
+    let world = HookWorld::new();
+    let (gateway, store) = world.start_hooked(1, "default").await;
+    *store.reports.lock() = Some(Kind::TimedOut);
+    let late = put(&gateway, "default", "k").await;
+    *store.reports.lock() = None;
+    assert!(matches!(late, Err(Error::TimedOut)), "{late:?}");
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert_eq!(world.receiver.events(), Vec::<String>::new(), "its receiver could read the value before it");
+    world.receiver.has(1).await;
 }
 
 #[tokio::test(start_paused = true)]

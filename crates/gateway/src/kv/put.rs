@@ -244,6 +244,9 @@ impl Kv {
             Ok(write) => {
                 // Race: after the row, before the answer: a sweeper that missed the row has set its mark [invariant 90].
                 let kept = self.confirm_blob(target, partition, &write, blob).await;
+                if let Some(notices) = target.notices {
+                    notices.withdraw_if_refused(&kept);
+                }
                 lease.end();
                 kept.map(|()| (write, length))
             }

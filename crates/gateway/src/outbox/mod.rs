@@ -20,6 +20,7 @@ mod places;
 mod takeover;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use larder_model::props::WebhookUrl;
@@ -28,6 +29,7 @@ use larder_model::{ActorId, Timestamp};
 use larder_store::Partition;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::clock_issuer::ClockIssuer;
 use crate::gateway_core::GatewayCore;
@@ -113,6 +115,15 @@ impl Outbox {
         {
             let mut state = self.state.lock();
             notices.into_iter().for_each(|waiting| state.queue.add(waiting));
+        }
+        self.wake.notify_one();
+    }
+
+    /// The same, for notices whose write may still take effect: their receivers would read the value before it.
+    fn enqueue_later(&self, notices: Vec<WaitingNotice>, pause: Duration) {
+        {
+            let (mut state, due) = (self.state.lock(), Instant::now() + pause);
+            notices.into_iter().for_each(|waiting| state.queue.add_later(waiting, due));
         }
         self.wake.notify_one();
     }

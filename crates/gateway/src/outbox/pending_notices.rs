@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use larder_model::Timestamp;
@@ -50,11 +51,22 @@ pub(crate) struct PendingNotices {
     stamp: AtomicU64,
     /// Whether the write was refused although their rows are stored.
     is_withdrawn: AtomicBool,
+    /// Whether the write succeeded or was refused; otherwise it may take effect later.
+    is_settled: AtomicBool,
 }
+
+/// How long the notices of a write of unknown outcome wait: a store has carried it out by then, or does not.
+const UNSETTLED_PAUSE: Duration = Duration::from_secs(60);
 
 impl PendingNotices {
     pub(super) fn new(outbox: Arc<Outbox>, notices: Vec<(u32, NoticeRow)>) -> Self {
-        Self { outbox, notices, stamp: AtomicU64::new(0), is_withdrawn: AtomicBool::new(false) }
+        Self {
+            outbox,
+            notices,
+            stamp: AtomicU64::new(0),
+            is_withdrawn: AtomicBool::new(false),
+            is_settled: AtomicBool::new(false),
+        }
     }
 
     /// The rows, for the batch of a write with this clock; `None` where the bucket has no webhook. From here on they count as
@@ -72,15 +84,17 @@ impl PendingNotices {
 
     /// Notes the result of the batch that had the rows.
     pub(crate) fn note_result<T>(&self, written: &Result<T>) {
+        self.is_settled.store(written.is_ok(), Ordering::Release);
         if written.as_ref().is_err_and(Error::has_written_nothing) {
             self.stamp.store(0, Ordering::Release);
         }
     }
 
-    /// Notes the result of a write whose notices were stored before it: of a refused one nothing is sent.
+    /// Notes the result of a write whose notices are stored: of a refused or undone one nothing is sent.
     pub(crate) fn withdraw_if_refused<T>(&self, written: &Result<T>) {
         let is_refused = written.as_ref().is_err_and(Error::has_written_nothing);
         self.is_withdrawn.store(is_refused, Ordering::Release);
+        self.is_settled.store(is_refused || written.is_ok(), Ordering::Release);
     }
 }
 
@@ -96,6 +110,9 @@ impl Drop for PendingNotices {
             let waiting = WaitingNotice::new(place, stamp, NoticeRow { time: stamp, ..notice });
             if is_withdrawn { waiting.into_removal() } else { waiting }
         });
-        self.outbox.enqueue(waiting.collect());
+        match self.is_settled.load(Ordering::Acquire) {
+            true => self.outbox.enqueue(waiting.collect()),
+            false => self.outbox.enqueue_later(waiting.collect(), UNSETTLED_PAUSE),
+        }
     }
 }
