@@ -8,7 +8,7 @@ use larder_model::address::BucketAddress;
 use larder_model::rows::{BucketEpochs, CatalogueKey};
 use larder_store::{ConsistencyLevel, Partition, RateLimitedLog, ReadQuery, Stopped, micros_of};
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::growth::{IndexGrowth, IndexName};
 use super::shard_size::ShardSize;
@@ -32,9 +32,16 @@ pub(crate) fn spawn_epoch_opener(members: &Arc<Members>) -> JoinHandle<()> {
     let growth = Arc::clone(&members.core.index_growth);
     let members = Arc::downgrade(members);
     tokio::spawn(async move {
-        let log = RateLimitedLog::new();
+        let (log, mut looked) = (RateLimitedLog::new(), Instant::now());
         loop {
-            let due = timeout(LOOK_INTERVAL, growth.next_due()).await.ok();
+            // Where some index is always due, stopped openings still get their turn.
+            let due = match looked.elapsed() < LOOK_INTERVAL {
+                true => timeout_at(looked + LOOK_INTERVAL, growth.next_due()).await.ok(),
+                false => None,
+            };
+            if due.is_none() {
+                looked = Instant::now();
+            }
             let Some(members) = Weak::upgrade(&members) else { return };
             let opener = EpochOpener { members: &members, growth: &growth };
             if let Err(error) = opener.look(due.as_ref()).await {

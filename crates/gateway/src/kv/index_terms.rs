@@ -1,5 +1,8 @@
 //! The terms that a write replaces: a context says which of its rows have terms, and only those are read.
 
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
 use larder_model::causality::{ConflictPolicy, KeyWrite};
 use larder_model::index::{SupersededTerms, index_changes};
 use larder_model::rows::{BucketEpochs, Change, EpochShard, ObjectRow, PartitionChanges, Row};
@@ -37,13 +40,23 @@ impl Kv {
     /// The changes to the indexes of a bucket, one of each shard that a write touches.
     pub(super) fn index_partitions(&self, address: &Address, write: &KeyWrite) -> Vec<PartitionChanges> {
         let changes = index_changes(write, &address.key);
+        for (field, changes) in &changes {
+            self.core.index_growth.note(&address.bucket, Some(field), write, changes);
+        }
+        self.spread_over_shards(address, changes, self.slots.are_names_fresh(write.policy))
+    }
+
+    fn spread_over_shards(
+        &self,
+        address: &Address,
+        changes: BTreeMap<Bytes, Vec<Change>>,
+        fresh: bool,
+    ) -> Vec<PartitionChanges> {
         if changes.is_empty() {
             return Vec::new();
         }
-        let fresh = self.slots.are_names_fresh(write.policy);
         let (copies, epochs) = (self.catalogue.copies(&address.bucket), self.catalogue.epochs(&address.bucket));
-        let of_field = |(field, changes): (bytes::Bytes, Vec<Change>)| {
-            self.core.index_growth.note(&address.bucket, Some(&field), write, &changes);
+        let of_field = |(field, changes): (Bytes, Vec<Change>)| {
             let shard = |epoch, shard| Partition::index(&address.bucket, &field, epoch, shard, copies);
             key_shards(epochs, &address.key, changes, fresh, shard)
         };
@@ -77,13 +90,13 @@ impl Kv {
             Change::Put(row) => Some(Change::Remove { name: row.name, stamp: row.stamp }),
             Change::Remove { .. } | Change::Clear { .. } => None,
         };
-        let mut partitions = self.index_partitions(address, write);
-        for one in &mut partitions {
-            one.changes = std::mem::take(&mut one.changes).into_iter().filter_map(undo).collect();
-            one.fresh = false;
+        let mut changes = index_changes(write, &address.key);
+        for of_field in changes.values_mut() {
+            *of_field = std::mem::take(of_field).into_iter().filter_map(undo).collect();
         }
-        partitions.retain(|one| !one.changes.is_empty());
-        partitions
+        changes.retain(|_, of_field| !of_field.is_empty());
+        // Race: as removals they reach every epoch; those that are written may have changed since the write.
+        self.spread_over_shards(address, changes, false)
     }
 }
 

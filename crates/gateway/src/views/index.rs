@@ -94,7 +94,8 @@ impl IndexReader {
     #[must_use]
     pub fn memory(&self) -> u64 {
         let held = self.begun.as_ref().map_or(0, |begun| begun.merge.bytes());
-        held.max(ShardMerge::usual_bytes(INDEX_PAGE_ROWS)) as u64
+        let epochs = self.catalogue.current().epochs(&self.query.bucket);
+        held.max(ShardMerge::usual_bytes(INDEX_PAGE_ROWS, epochs)) as u64
     }
 
     /// The next page of at most `limit` hits.

@@ -75,9 +75,10 @@ impl ShardMerge {
         merge
     }
 
-    /// Bytes that a merge of the usual number of shards holds, with pages of `limit` rows.
-    pub(super) fn usual_bytes(limit: usize) -> usize {
-        usize::from(KEY_VIEW_SHARDS) * limit * HIT_BYTES
+    /// Bytes that a merge of a bucket with these epochs holds, with pages of `limit` rows.
+    pub(super) fn usual_bytes(limit: usize, epochs: BucketEpochs) -> usize {
+        let shards = epochs.shards().count();
+        shards * page_rows(limit, shards) * HIT_BYTES
     }
 
     /// Bytes that it holds.
@@ -171,7 +172,8 @@ impl ShardMerge {
     }
 }
 
-/// Rows of a page of one shard among so many: together they have about as many as those of a bucket with one epoch.
+/// Rows of a page of one shard among so many: together they have about as many as those of a bucket with one epoch, or the
+/// fewest that are worth a read.
 fn page_rows(limit: usize, shards: usize) -> usize {
     let share = usize::from(KEY_VIEW_SHARDS) * limit / shards.max(1);
     share.max(SHARD_PAGE_ROWS_MIN).min(limit)
