@@ -30,6 +30,7 @@ pub mod scripts;
 mod serve;
 pub mod settings;
 mod signals;
+mod start_buckets;
 mod store_metrics;
 mod tls;
 mod webhook_client;

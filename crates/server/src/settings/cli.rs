@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use clap::error::{ContextKind, ErrorKind};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
+use super::flag::flag;
 use super::raw::{RawSettings, SettingSource};
-use super::table::{CONFIG_VARIABLE, SETTINGS, Setting, SettingKind};
-use super::{ServerSettings, SettingError, manual};
+use super::table::{CONFIG_VARIABLE, SETTINGS};
+use super::{ServerSettings, SettingError, manual, minio};
 use crate::healthcheck::HealthUrl;
 use crate::inspect::InspectCommand;
 
@@ -62,8 +63,8 @@ pub fn read(
                 return HealthUrl::parse(url).map(Invocation::CheckHealth).map_err(SettingError::new);
             }
         }
+        Some((minio::SERVER, _)) | None => {}
         Some(_) => return Ok(Invocation::Print(manual::settings())),
-        None => {}
     }
     let mut raw = RawSettings::default();
     let file = matches.get_one::<String>(CONFIG).map(PathBuf::from).or_else(|| config_variable(variables));
@@ -73,16 +74,27 @@ pub fn read(
         raw.set_file(&file, &text)?;
     }
     raw.set_variables(variables.iter().cloned())?;
-    for &setting in SETTINGS {
-        if let Some(text) = matches.get_one::<String>(setting.name) {
-            raw.set(setting, text.clone(), SettingSource::Flag);
-        }
+    minio::set_aliases(&mut raw, variables)?;
+    set_flags(&mut raw, &matches);
+    let server = matches.subcommand_matches(minio::SERVER);
+    if let Some(words) = server {
+        set_flags(&mut raw, words);
+        minio::set_server(&mut raw, words, variables)?;
     }
-    let settings = ServerSettings::resolve(&raw)?;
-    if matches.subcommand().is_some() {
+    let settings = ServerSettings { is_minio_server: server.is_some(), ..ServerSettings::resolve(&raw)? };
+    if matches.subcommand_matches(HEALTHCHECK).is_some() {
         return HealthUrl::of_settings(&settings).map(Invocation::CheckHealth).map_err(SettingError::new);
     }
     Ok(Invocation::Serve(Box::new(settings)))
+}
+
+fn set_flags(raw: &mut RawSettings, words: &ArgMatches) {
+    for &setting in SETTINGS {
+        // The data directory is no flag of every command.
+        if let Ok(Some(text)) = words.try_get_one::<String>(setting.name) {
+            raw.set(setting, text.clone(), SettingSource::Flag);
+        }
+    }
 }
 
 fn inspection(words: &ArgMatches, into: Option<PathBuf>) -> InspectCommand {
@@ -140,19 +152,9 @@ pub fn command() -> Command {
         .about("A drop-in server for Riak KV, Riak CS and S3. Without arguments it serves, with its data in ./data.")
         .after_help("A flag wins over its environment variable, that over the settings file, that over the default.")
         .disable_help_subcommand(true)
-        .subcommands([check, repair, healthcheck, settings])
+        .subcommands([minio::command(), check, repair, healthcheck, settings])
         .arg(config)
-        .args(SETTINGS.iter().map(|setting| argument(setting)))
-}
-
-fn argument(setting: &'static Setting) -> Arg {
-    let default = setting.shown_default().map_or_else(String::new, |default| format!("; default {default}"));
-    let help = format!("{} [{}{default}]", setting.help, setting.variable());
-    let argument = Arg::new(setting.name).long(setting.name).value_name(setting.kind.placeholder()).help(help);
-    match setting.kind {
-        SettingKind::Switch => argument.num_args(0..=1).require_equals(true).default_missing_value("true"),
-        _ => argument.num_args(1),
-    }
+        .args(SETTINGS.iter().map(|setting| flag(setting)))
 }
 
 /// The first paragraph of clap's error, with its suggestion.
