@@ -25,6 +25,7 @@ mod listeners;
 pub mod log;
 mod memory;
 mod node_watch;
+pub mod observability;
 pub mod private;
 pub mod scripts;
 mod serve;
