@@ -12,6 +12,7 @@ mod expiry;
 mod kill9;
 mod list_parts;
 mod malformed;
+mod minio;
 mod sdk;
 mod startup;
 mod streams;

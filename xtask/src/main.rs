@@ -1,4 +1,4 @@
-//! Everything a developer or CI runs: `cargo xtask test | soak | bench | cassandra | mutants | tidy`.
+//! Everything a developer or CI runs: `cargo xtask test | soak | bench | cassandra | mutants | metrics | package | tidy`.
 //!
 //! ```text
 //! test       the stages of `stages`, in order, timed, with a table at the end and one last line for CI
@@ -6,6 +6,8 @@
 //! bench      release binaries and the load generator; reports go to docs/benchmarks*.md
 //! cassandra  a cluster of Apache Cassandra on this machine, for trying
 //! mutants    rules of the design, each taken out of a copy of the sources: its test has to fail
+//! metrics    the dashboard, the alerts and the manual's table, from the server's table of metrics
+//! package    a package for Debian and an archive, from the release programs
 //! tidy       rules of this repository that no other tool knows
 //! ```
 
@@ -18,7 +20,9 @@
 mod bench;
 mod cassandra;
 mod clients;
+mod metrics_files;
 mod mutants;
+mod package;
 mod product;
 mod report;
 mod run;
@@ -59,6 +63,10 @@ enum XtaskCommand {
     },
     /// Take rules out of a copy of the sources, and see their tests fail.
     Mutants(mutants::MutantOptions),
+    /// Write the files that are made from the table of metrics.
+    Metrics,
+    /// Make a package for Debian and an archive, below target/package.
+    Package(package::PackageOptions),
     /// Check the rules of this repository.
     Tidy,
 }
@@ -71,6 +79,8 @@ fn main() -> ExitCode {
         XtaskCommand::Bench { what } => bench::bench(&shell, &what),
         XtaskCommand::Cassandra { what } => cassandra::cassandra(&what),
         XtaskCommand::Mutants(options) => mutants::mutants(&shell, &options),
+        XtaskCommand::Metrics => metrics_files::metrics(&shell),
+        XtaskCommand::Package(options) => package::package(&shell, &options),
         XtaskCommand::Tidy => tidy::tidy(&shell),
     };
     match done {

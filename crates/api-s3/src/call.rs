@@ -115,6 +115,8 @@ impl S3Call {
         let scheme = if self.caller.access_context.secure { "https" } else { "http" };
         if self.virtual_host {
             format!("{scheme}://{}/{key}", self.host)
+        } else if let Some(url) = &self.settings.public_url {
+            format!("{url}/{}/{key}", self.bucket)
         } else {
             format!("{scheme}://{}/{}/{key}", self.host, self.bucket)
         }

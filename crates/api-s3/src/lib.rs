@@ -20,6 +20,7 @@ mod identity;
 pub mod operations;
 mod ops;
 mod pipeline;
+mod public_url;
 pub mod response;
 pub mod route;
 mod server;
@@ -28,4 +29,5 @@ mod unsupported_config;
 pub mod xml;
 
 pub use pipeline::S3Service;
+pub use public_url::PublicUrl;
 pub use server::{S3Settings, serve};

@@ -32,6 +32,7 @@ use crate::errors::{Code, S3Error, gateway};
 use crate::health::HealthProbe;
 use crate::identity::{self, Identity};
 use crate::operations::{OperationScope, OperationSpec, RequestBodyKind, S3Operation, Support};
+use crate::public_url::PublicUrl;
 use crate::response::{self, RequestAccounting, S3Response};
 use crate::target::AddressingStyle;
 use crate::target::ResourcePath;
@@ -40,6 +41,9 @@ use crate::{S3Settings, background, cors, ops, route, unsupported_config};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
 const ID_2: HeaderName = HeaderName::from_static("x-amz-id-2");
+const FORWARDED_HOST: &str = "x-forwarded-host";
+/// Longest host that is taken from a proxy, in bytes.
+const FORWARDED_HOST_BYTES_MAX: usize = 512;
 const NAME: HeaderValue = HeaderValue::from_static("Larder");
 /// Bytes of a key in the log.
 const KEY_BYTES_SHOWN: usize = 16;
@@ -66,6 +70,8 @@ struct RequestHead {
     now: Timestamp,
     source: RequestSource,
     host: String,
+    /// The host that the client named to a trusted proxy.
+    forwarded_host: Option<String>,
     addressing: AddressingStyle,
     query: S3Query,
 }
@@ -110,15 +116,18 @@ impl S3Service {
         let begun = tracing::enabled!(tracing::Level::DEBUG).then(|| gateway.core.monotonic());
         let (mut parts, body) = request.into_parts();
         let host = host_of(&parts);
+        let forwarded_host = requester.is_forwarded.then(|| forwarded_host(&parts.headers)).flatten();
+        let asked_host = forwarded_host.as_deref().unwrap_or(&host);
         let query = S3Query::parse(parts.uri.query());
         let restored = auth::restore_headers(&query, &mut parts.headers);
         let head = RequestHead {
             id: gateway.core.new_request_id(),
             now: gateway.core.now(),
             source: requester.source,
-            addressing: AddressingStyle::of_host(Some(&host), &self.settings.roots),
+            addressing: AddressingStyle::of_host(Some(asked_host), &self.settings.roots),
             query,
             host,
+            forwarded_host,
             parts,
         };
         let mut trace = RequestTrace::default();
@@ -242,6 +251,7 @@ impl S3Service {
             query: &head.query,
             headers: &head.parts.headers,
             host: Some(&head.host),
+            other_hosts: [head.forwarded_host.as_deref(), self.settings.public_url.as_ref().map(PublicUrl::authority)],
             host_bucket: match &head.addressing {
                 AddressingStyle::VirtualHosted(bucket) => Some(bucket),
                 AddressingStyle::PathStyle => None,
@@ -297,7 +307,7 @@ impl S3Service {
             headers: head.parts.headers.clone(),
             caller: Caller { user, key_policy, action: operation.action, access_context },
             scheme,
-            host: head.host.clone(),
+            host: head.forwarded_host.as_ref().unwrap_or(&head.host).clone(),
             virtual_host: matches!(head.addressing, AddressingStyle::VirtualHosted(_)),
             request_id: head.id.clone(),
             now: head.now,
@@ -406,6 +416,15 @@ fn insert_common_headers(response: &mut S3Response, id: &str) {
 fn host_of(parts: &Parts) -> String {
     let named = parts.headers.get(HOST).and_then(|host| host.to_str().ok());
     named.or_else(|| parts.uri.authority().map(|authority| authority.as_str())).unwrap_or_default().to_owned()
+}
+
+/// The host that the client of a trusted proxy named: the first one, since each further proxy adds the host that it was asked
+/// for. A client may forge it, as it may any `Host`: a signature holds for the host alone that was signed.
+fn forwarded_host(headers: &HeaderMap) -> Option<String> {
+    let line = headers.get(FORWARDED_HOST)?.to_str().ok()?;
+    let host = line.split(',').next().unwrap_or_default().trim();
+    let fits = !host.is_empty() && host.len() <= FORWARDED_HOST_BYTES_MAX && !host.contains(char::is_whitespace);
+    fits.then(|| host.to_owned())
 }
 
 /// The condition keys that bucket policies can test. Values that are not UTF-8 are included with replacement

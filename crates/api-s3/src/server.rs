@@ -11,6 +11,7 @@ use larder_gateway::objects::Objects;
 use larder_http_edge::{ClientListener, ConnectionHandler, ConnectionSettings, HttpDialect, Requester};
 
 use crate::pipeline::S3Service;
+use crate::public_url::PublicUrl;
 use crate::response::{S3Body, S3Response};
 
 /// Settings of the S3 listener.
@@ -18,6 +19,8 @@ use crate::response::{S3Body, S3Response};
 pub struct S3Settings {
     /// Root hosts. A label in front of a root host names a bucket.
     pub roots: Vec<String>,
+    /// The address at which clients reach this interface, where it is another than its own; its host is a root, too.
+    pub public_url: Option<PublicUrl>,
     /// The only region accepted in signatures; `None` accepts any.
     pub region: Option<String>,
     /// Whether anonymous clients may create users; Riak CS creates its first administrator this way.
@@ -30,6 +33,7 @@ impl Default for S3Settings {
     fn default() -> Self {
         Self {
             roots: vec!["s3.localhost".into(), "localhost".into()],
+            public_url: None,
             region: None,
             anonymous_user_creation: false,
             connection: ConnectionSettings::default(),

@@ -61,7 +61,7 @@ fn regional(name: &str) -> Option<usize> {
 
 /// A host without its port.
 #[must_use]
-fn without_port(host: &str) -> &str {
+pub(crate) fn without_port(host: &str) -> &str {
     match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) && !name.ends_with(':') => name,
         _ => host,

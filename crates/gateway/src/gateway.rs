@@ -142,9 +142,7 @@ impl Gateway {
         let engine = &self.core.ports.engine;
         let mut samples = engine.samples();
         #[expect(clippy::cast_precision_loss, reason = "a sample is a float")]
-        samples.extend(self.core.audit().map(|log| {
-            ("larder_audit_lost_total", log.lost() as f64, "Events that the audit log could not take since the start.")
-        }));
+        samples.extend(self.core.audit().map(|log| ("larder_audit_lost_total", log.lost() as f64)));
         show(&NodeInfo {
             node: &self.core.config.node,
             version: env!("CARGO_PKG_VERSION"),

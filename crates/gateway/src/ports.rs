@@ -41,8 +41,8 @@ pub struct EngineNode {
     pub up: bool,
 }
 
-/// A metric of the engine: name, value, help.
-pub type EngineSample = (&'static str, f64, &'static str);
+/// A metric of the engine: its name, which the table of families has, and its value.
+pub type EngineSample = (&'static str, f64);
 
 /// The engine as operators see it.
 pub trait EngineStatus: Send + Sync {

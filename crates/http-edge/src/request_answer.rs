@@ -33,7 +33,7 @@ pub(crate) async fn answer<F: ConnectionHandler>(
 ) -> Result<Response<MemoryHoldingBody<F::Body>>, Infallible> {
     activity.begin();
     let client = forwarded.as_ref().unwrap_or(peer);
-    let requester = Requester::new(client.source, &client.account);
+    let requester = Requester::new(client.source, &client.account).with_forwarded(forwarded.is_some());
     // Read before the handler takes the request: a refusal may leave the body on the wire.
     let with_body = !request.body().is_end_stream();
     let mut reply = handler.respond(&requester, request).await;

@@ -57,6 +57,8 @@ impl GrowingMemory {
 pub struct Requester<'a> {
     /// The client's address, and whether it encrypts.
     pub source: RequestSource,
+    /// Whether a trusted proxy sent the request: the headers in which it forwards things are believed.
+    pub is_forwarded: bool,
     account: &'a ClientAccount,
     held: Mutex<RequestDraws>,
     begun: Timespec,
@@ -69,7 +71,13 @@ impl<'a> Requester<'a> {
     /// The client of one request.
     #[must_use]
     pub fn new(source: RequestSource, account: &'a ClientAccount) -> Self {
-        Self { source, account, held: Mutex::default(), begun: coarse_now() }
+        Self { source, is_forwarded: false, account, held: Mutex::default(), begun: coarse_now() }
+    }
+
+    /// The same, of a request that a trusted proxy sent or did not.
+    #[must_use]
+    pub(crate) fn with_forwarded(self, is_forwarded: bool) -> Self {
+        Self { is_forwarded, ..self }
     }
 
     /// The time since the request began, some milliseconds off.

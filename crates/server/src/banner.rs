@@ -12,6 +12,9 @@ use crate::settings::table;
 /// The file in the data directory that holds the S3 admin's new key.
 const ADMIN_KEY_FILE: &str = "s3-admin-key";
 
+/// The line of a MinIO server with one disk that is ready.
+const MINIO_STATUS: &str = "Status:         1 Online, 0 Offline. ";
+
 /// The content of the banner.
 pub(crate) struct Banner<'a> {
     /// The node's name.
@@ -26,6 +29,8 @@ pub(crate) struct Banner<'a> {
     pub(crate) admin: Option<AdminKey>,
     /// The command that runs `kv-admin`.
     pub(crate) kv_admin: String,
+    /// Whether the server was started as MinIO is.
+    pub(crate) is_minio_server: bool,
 }
 
 /// The key that a first start creates for the S3 admin.
@@ -100,10 +105,15 @@ impl Banner<'_> {
         for note in self.notes {
             let _ = writeln!(out, "  note        {note}");
         }
-        let _ = writeln!(out, "\nTry a bucket type, and an object in it:");
-        let _ = writeln!(out, "  {} bucket-type create drinks", self.kv_admin);
-        let _ = writeln!(out, "  {} bucket-type activate drinks", self.kv_admin);
-        if let Some(at) = self.at.http {
+        if self.is_minio_server {
+            // Programs that start MinIO in tests wait for this line, to the blank.
+            let _ = writeln!(out, "\n{MINIO_STATUS}");
+        } else {
+            let _ = writeln!(out, "\nTry a bucket type, and an object in it:");
+            let _ = writeln!(out, "  {} bucket-type create drinks", self.kv_admin);
+            let _ = writeln!(out, "  {} bucket-type activate drinks", self.kv_admin);
+        }
+        if let Some(at) = self.at.http.filter(|_| !self.is_minio_server) {
             let url = format!("http://{}/types/drinks/buckets/teas/keys/sencha", reachable(at));
             let _ = writeln!(out, "  curl -X PUT {url} -H 'Content-Type: text/plain' -d 'green'");
             let _ = writeln!(out, "  curl {url}");
@@ -249,7 +259,10 @@ mod tests {
             admin: socket,
         };
         let both = ListenAddresses { http: at(1234), pb: at(2345), s3: at(5678), ..off };
-        let banner = |at, admin| Banner { name, at, data, notes: &notes, admin, kv_admin: "kv-admin".into() }.text();
+        let banner = |at, admin| {
+            let kv_admin = "kv-admin".to_owned();
+            Banner { name, at, data, notes: &notes, admin, kv_admin, is_minio_server: false }.text()
+        };
         let text = banner(both, admin);
         for line in [
             "  Riak HTTP   http://0.0.0.0:1234",

@@ -50,36 +50,28 @@ impl EngineStatus for LocalEngineMetrics {
     fn samples(&self) -> Vec<EngineSample> {
         let (stats, space) = (self.store.stats(), self.store.disk_space().stats());
         let mut samples = vec![
-            ("larder_engine_groups_total", stats.groups as f64, "Groups of writes committed since the start."),
-            ("larder_engine_batches_total", stats.batches as f64, "Writes in these groups."),
-            ("larder_engine_syncs_total", stats.syncs as f64, "Syncs of the journal since the start."),
-            ("larder_engine_queued", stats.queued as f64, "Writes waiting for the committer."),
-            ("larder_engine_disk_bytes", self.store.disk_bytes() as f64, "Bytes of tables and journals on disk."),
-            ("larder_engine_writable", f64::from(u8::from(self.store.is_ready())), "1 while writes are taken."),
-            ("larder_disk_free_bytes", space.capacity.free as f64, "Bytes free on the disk of the data directory."),
-            ("larder_disk_held_bytes", space.held as f64, "Free bytes promised to writes under way."),
+            ("larder_engine_groups_total", stats.groups as f64),
+            ("larder_engine_batches_total", stats.batches as f64),
+            ("larder_engine_syncs_total", stats.syncs as f64),
+            ("larder_engine_queued", stats.queued as f64),
+            ("larder_engine_disk_bytes", self.store.disk_bytes() as f64),
+            ("larder_engine_writable", f64::from(u8::from(self.store.is_ready()))),
+            ("larder_disk_free_bytes", space.capacity.free as f64),
+            ("larder_disk_held_bytes", space.held as f64),
         ];
         let memory = self.store.memory();
         samples.extend([
-            ("larder_engine_memtable_bytes", memory.memtables as f64, "Memory of rows that are in no table yet."),
-            (
-                "larder_engine_retired_bytes",
-                memory.retired as f64,
-                "Memory of flushed rows that a reader may still use.",
-            ),
-            (
-                "larder_engine_table_index_bytes",
-                memory.table_indexes as f64,
-                "Memory of indexes and filters of tables.",
-            ),
-            (CACHES[0], memory.entry_cache as f64, "Memory of the engine's caches."),
-            (CACHES[1], memory.block_cache as f64, "Memory of the engine's caches."),
+            ("larder_engine_memtable_bytes", memory.memtables as f64),
+            ("larder_engine_retired_bytes", memory.retired as f64),
+            ("larder_engine_table_index_bytes", memory.table_indexes as f64),
+            (CACHES[0], memory.entry_cache as f64),
+            (CACHES[1], memory.block_cache as f64),
         ]);
-        let rows = |names: [&'static str; 2], values: [u64; 2], help| {
-            names.into_iter().zip(values).map(move |(name, value)| (name, value as f64, help))
+        let rows = |names: [&'static str; 2], values: [u64; 2]| {
+            names.into_iter().zip(values).map(move |(name, value)| (name, value as f64))
         };
-        samples.extend(rows(FLOORS, space.floors, "Bytes that a write for this purpose leaves free."));
-        samples.extend(rows(REFUSED, space.refused, "Writes refused since the start because the disk is full."));
+        samples.extend(rows(FLOORS, space.floors));
+        samples.extend(rows(REFUSED, space.refused));
         samples
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use larder_admin_frame::{AdminReply, AdminRequest, LENGTH_BYTES};
 
+use crate::settings::table::MINIO_PORT;
 use crate::settings::{Listener, ServerSettings};
 
 /// The command that the admin socket is asked, and its answer when the server is ready.
@@ -38,8 +39,8 @@ impl HealthTarget {
     pub fn of_settings(settings: &ServerSettings) -> Result<Self, String> {
         let listener = [&settings.http, &settings.s3].into_iter().find(|listener| **listener != Listener::Off);
         match listener {
-            Some(Listener::At(at)) => HealthUrl::of_listener(at).map(Self::Url),
-            _ => Ok(Self::Socket(settings.admin_socket.clone())),
+            Some(_) => HealthUrl::of_settings(settings).map(Self::Url),
+            None => Ok(Self::Socket(settings.admin_socket.clone())),
         }
     }
 }
@@ -47,8 +48,8 @@ impl HealthTarget {
 /// The address of a probe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HealthUrl {
-    /// Host and port.
-    authority: String,
+    /// Hosts with their ports: the first that takes a connection is asked.
+    authorities: Vec<String>,
     path: String,
 }
 
@@ -68,23 +69,36 @@ impl HealthUrl {
         let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
         let authority = if has_port { authority.to_owned() } else { format!("{authority}:80") };
         let path = if matches!(path, "" | "/") { PATH } else { path };
-        Ok(Self { authority, path: path.to_owned() })
+        Ok(Self { authorities: vec![authority], path: path.to_owned() })
     }
 
-    /// The probe of a listener at `HOST:PORT`.
-    fn of_listener(at: &str) -> Result<Self, String> {
-        let (host, port) = at.rsplit_once(':').unwrap_or((at, "0"));
-        if port == "0" {
-            return Err("the server takes a free port: name it with --url".to_owned());
+    /// The probe of a server with these settings: of the Riak interface, of S3, or of S3 at the port of `larder server`. The words
+    /// of that command are not in the environment of a container, so all of them are tried.
+    ///
+    /// # Errors
+    /// The server takes a free port.
+    fn of_settings(settings: &ServerSettings) -> Result<Self, String> {
+        let mut authorities = Vec::new();
+        for listener in [&settings.http, &settings.s3] {
+            if let Listener::At(at) = listener {
+                authorities.push(reachable(at).ok_or("the server takes a free port: name it with --url")?);
+            }
         }
-        // A server on all addresses is on loopback too.
-        let host = match host {
-            "0.0.0.0" => "127.0.0.1",
-            "[::]" => "[::1]",
-            host => host,
-        };
-        Ok(Self { authority: format!("{host}:{port}"), path: PATH.to_owned() })
+        authorities.push(format!("127.0.0.1:{MINIO_PORT}"));
+        Ok(Self { authorities, path: PATH.to_owned() })
     }
+}
+
+/// The address at which this machine reaches a listener; `None` for a free port.
+fn reachable(at: &str) -> Option<String> {
+    let (host, port) = at.rsplit_once(':').filter(|(_, port)| *port != "0")?;
+    // A server on all addresses is on loopback too.
+    let host = match host {
+        "0.0.0.0" => "127.0.0.1",
+        "[::]" => "[::1]",
+        host => host,
+    };
+    Some(format!("{host}:{port}"))
 }
 
 /// Asks the server. The text is its answer.
@@ -99,21 +113,22 @@ pub fn run(target: &HealthTarget) -> Result<String, String> {
 }
 
 fn ask_url(url: &HealthUrl) -> Result<String, String> {
-    let answer = ask(url).map_err(|error| format!("no answer from {}: {error}", url.authority))?;
+    let failed = |error: io::Error| format!("no answer from {}: {error}", url.authorities.join(" or "));
+    let (authority, stream) = connect(&url.authorities).map_err(failed)?;
+    let answer = ask(stream, authority, &url.path).map_err(failed)?;
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
     let status = head.split(' ').nth(1).unwrap_or_default();
     let line: String = body.chars().take_while(|c| !c.is_control()).collect();
     match status {
         "200" => Ok(line),
-        _ => Err(format!("{} answers {status} {line}", url.authority)),
+        _ => Err(format!("{authority} answers {status} {line}")),
     }
 }
 
-fn ask(url: &HealthUrl) -> io::Result<String> {
-    let mut stream = connect(url.authority.to_socket_addrs()?)?;
+fn ask(mut stream: TcpStream, authority: &str, path: &str) -> io::Result<String> {
     stream.set_read_timeout(Some(STEP_TIME_MAX))?;
     stream.set_write_timeout(Some(STEP_TIME_MAX))?;
-    write!(stream, "GET {} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", url.path, url.authority)?;
+    write!(stream, "GET {} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", path, authority)?;
     let mut answer = Vec::new();
     stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer)?;
     Ok(String::from_utf8_lossy(&answer).into_owned())
@@ -143,11 +158,23 @@ fn services(path: &Path) -> io::Result<String> {
     }
 }
 
-/// Connects to the first address that takes a connection.
-fn connect(addresses: impl Iterator<Item = SocketAddr>) -> io::Result<TcpStream> {
+/// Connects to the first host that takes a connection, at the first of its addresses. The error is the first one.
+fn connect(authorities: &[String]) -> io::Result<(&str, TcpStream)> {
+    let mut first = None;
+    for authority in authorities {
+        let addresses: io::Result<Vec<SocketAddr>> = authority.to_socket_addrs().map(Iterator::collect);
+        match addresses.and_then(|addresses| first_of(&addresses)) {
+            Ok(stream) => return Ok((authority, stream)),
+            Err(error) => first = first.or(Some(error)),
+        }
+    }
+    Err(first.unwrap_or_else(|| io::ErrorKind::NotFound.into()))
+}
+
+fn first_of(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
     let mut last = io::Error::from(io::ErrorKind::NotFound);
     for address in addresses {
-        match TcpStream::connect_timeout(&address, STEP_TIME_MAX) {
+        match TcpStream::connect_timeout(address, STEP_TIME_MAX) {
             Ok(stream) => return Ok(stream),
             Err(error) => last = error,
         }
@@ -161,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_url_has_a_port_and_a_path() {
-        let parts = |url| HealthUrl::parse(url).map(|url| (url.authority, url.path));
+        let parts = |url| HealthUrl::parse(url).map(|url| (url.authorities.concat(), url.path));
         let expected = |authority: &str, path: &str| Ok((authority.to_owned(), path.to_owned()));
         assert_eq!(parts("http://h:1"), expected("h:1", PATH));
         assert_eq!(parts("http://h/"), expected("h:80", PATH));

@@ -66,15 +66,13 @@ impl MemoryPlan {
 #[expect(clippy::cast_precision_loss, reason = "a sample is a float")]
 pub(crate) fn samples_of(budget: &MemoryBudget) -> Vec<EngineSample> {
     let usage = budget.usage();
-    let held = "Bytes of memory that clients' connections and requests hold, by size of what was drawn.";
-    let max = "Bytes of memory that they may hold.";
     vec![
-        ("larder_memory_held_bytes{draws=\"small\"}", usage.small as f64, held),
-        ("larder_memory_held_bytes{draws=\"large\"}", usage.large as f64, held),
-        ("larder_memory_max_bytes{draws=\"small\"}", usage.small_max as f64, max),
-        ("larder_memory_max_bytes{draws=\"large\"}", usage.large_max as f64, max),
-        ("larder_memory_waiting", usage.waiting as f64, "Requests that wait for memory."),
-        ("larder_memory_refused_total", usage.refused as f64, "Requests and connections refused for want of memory."),
+        ("larder_memory_held_bytes{draws=\"small\"}", usage.small as f64),
+        ("larder_memory_held_bytes{draws=\"large\"}", usage.large as f64),
+        ("larder_memory_max_bytes{draws=\"small\"}", usage.small_max as f64),
+        ("larder_memory_max_bytes{draws=\"large\"}", usage.large_max as f64),
+        ("larder_memory_waiting", usage.waiting as f64),
+        ("larder_memory_refused_total", usage.refused as f64),
     ]
 }
 

@@ -13,6 +13,7 @@ use larder_api_s3::S3Settings;
 use larder_gateway::objects::{Objects, ObjectsConfig};
 use larder_gateway::{AuditSink, Config, Gateway, GatewayPorts, IndexSplitting, Scripts};
 use larder_http_edge::{ConnectionLimit, ConnectionSettings, TrustedProxies};
+use larder_model::objects::User;
 use larder_store::{Clock, SystemClock};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -29,6 +30,7 @@ use crate::private::check_private;
 use crate::scripts::start_scripts;
 use crate::settings::{DurabilitySetting, ServerSettings};
 use crate::signals::{self, ProcessSignals};
+use crate::start_buckets::make_buckets;
 use crate::tls;
 use crate::webhook_client::webhook_client;
 
@@ -69,7 +71,9 @@ pub async fn serve(settings: &ServerSettings, files_max: usize) -> Result<(), Se
     let gateway = Gateway::start(ports, config).await;
     let gateway = gateway.map_err(|error| ServerFailure(format!("cannot start: {error}")))?;
     let objects = Objects::new(gateway.clone(), objects_config(settings));
-    let admin = admin_key(settings, &objects).await?;
+    let s3_admin = s3_admin(settings, &objects).await?;
+    make_buckets(&settings.s3_buckets, s3_admin.as_ref().map(|(user, _)| user), &objects).await?;
+    let admin = s3_admin.and_then(|(user, is_new)| new_key(settings, &user, is_new));
     let background = engine.start_background(&objects, settings);
 
     let connection = connection_settings(settings, budget.connections, memory.clients);
@@ -91,7 +95,8 @@ pub async fn serve(settings: &ServerSettings, files_max: usize) -> Result<(), Se
     listeners.spawn(socket.serve(objects.clone(), shutdown.clone()));
     let kv_admin = LaunchContext::current().kv_admin(&settings.admin_socket);
     let notes: Vec<_> = engine.notes.iter().cloned().chain(budget.note).chain(memory.note).collect();
-    announce(&Banner { name: &name, at, data: &engine.description, notes: &notes, admin, kv_admin });
+    let is_minio_server = settings.is_minio_server;
+    announce(&Banner { name: &name, at, data: &engine.description, notes: &notes, admin, kv_admin, is_minio_server });
 
     wait_for_shutdown(shutdown, &mut listeners).await;
     gateway.core.begin_stopping();
@@ -204,21 +209,25 @@ fn objects_config(settings: &ServerSettings) -> ObjectsConfig {
     }
 }
 
-/// Ensures that an S3 admin exists; returns the key if this start created it.
-async fn admin_key(settings: &ServerSettings, objects: &Objects) -> Result<Option<AdminKey>, ServerFailure> {
+/// Ensures that an S3 admin exists; returns it, and whether this start created it.
+async fn s3_admin(settings: &ServerSettings, objects: &Objects) -> Result<Option<(Arc<User>, bool)>, ServerFailure> {
     if !settings.serves_s3() {
         return Ok(None);
     }
     let failed = |error| ServerFailure(format!("cannot start: the S3 admin: {error}"));
-    let (admin, made) = match objects.users.ensure_admin(settings.s3_admin.clone()).await {
+    match objects.users.ensure_admin(settings.s3_admin.clone()).await {
         Err(larder_gateway::objects::Error::Gateway(larder_gateway::Error::DiskFull)) => {
             tracing::warn!("S3 admin not written: the disk is full; the next start writes it");
-            return Ok(None);
+            Ok(None)
         }
-        ensured => ensured.map_err(failed)?,
-    };
-    let shown = made && settings.s3_admin.is_none();
-    Ok(shown.then(|| AdminKey::hand_over(admin.key_id.clone(), admin.secret.clone(), &settings.data_dir)))
+        ensured => ensured.map(Some).map_err(failed),
+    }
+}
+
+/// The key of the S3 admin, if this start created it.
+fn new_key(settings: &ServerSettings, admin: &User, is_new: bool) -> Option<AdminKey> {
+    let shown = is_new && settings.s3_admin.is_none();
+    shown.then(|| AdminKey::hand_over(admin.key_id.clone(), admin.secret.clone(), &settings.data_dir))
 }
 
 fn announce(banner: &Banner<'_>) {
@@ -256,7 +265,9 @@ fn http_settings(settings: &ServerSettings, connection: ConnectionSettings, boun
 fn s3_settings(settings: &ServerSettings, connection: ConnectionSettings, bound: &[BoundListener]) -> S3Settings {
     let mut roots = settings.s3_hosts.clone();
     roots.extend(bound.iter().flat_map(BoundListener::names));
-    S3Settings { roots, connection, ..S3Settings::default() }
+    let public_url = settings.s3_public_url.clone();
+    roots.extend(public_url.as_ref().map(|url| url.host().to_owned()));
+    S3Settings { roots, public_url, connection, ..S3Settings::default() }
 }
 
 /// Waits until the server is to end.

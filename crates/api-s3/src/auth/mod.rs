@@ -43,6 +43,8 @@ pub struct AuthRequest<'a> {
     pub headers: &'a HeaderMap,
     /// The host with its port, for requests without a `Host` header.
     pub host: Option<&'a str>,
+    /// Further hosts that the client may have signed: a proxy may have replaced the header `Host`.
+    pub other_hosts: [Option<&'a str>; 2],
     /// The bucket of a virtual-hosted request.
     pub host_bucket: Option<&'a str>,
     /// Arrival time.

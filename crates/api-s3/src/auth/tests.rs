@@ -13,6 +13,7 @@ struct TestRequest {
     query: Option<String>,
     headers: HeaderMap,
     bucket: Option<&'static str>,
+    public_host: Option<&'static str>,
     now: Timestamp,
     region: Option<&'static str>,
 }
@@ -29,7 +30,7 @@ impl TestRequest {
         }
         let now = crate::dates::parse_any(now).unwrap();
         let (method, path) = (method.to_owned(), path.to_owned());
-        Self { method, path, query, headers: map, bucket: None, now, region: None }
+        Self { method, path, query, headers: map, bucket: None, public_host: None, now, region: None }
     }
 
     fn at_bucket(mut self, bucket: &'static str) -> Self {
@@ -51,6 +52,7 @@ impl TestRequest {
             query: &query,
             headers: &self.headers,
             host: None,
+            other_hosts: [self.public_host, None],
             host_bucket: self.bucket,
             now: self.now,
             region: self.region,
@@ -79,6 +81,18 @@ fn v2(method: &str, target: &str, date: &str, signature: &str) -> TestRequest {
 fn puppy() -> TestRequest {
     v2("GET", "/photos/puppy.jpg", "Tue, 27 Mar 2007 19:36:42 +0000", "xXjDGYUmKxnwqr5KXNPGldn5LbA=")
         .at_bucket("johnsmith")
+}
+
+#[test]
+fn a_signature_holds_for_the_host_of_the_client_behind_a_proxy_and_for_no_other() {
+    let signature =
+        sign_v4("/k", "", &[("host", "s3.example.com"), ("x-amz-content-sha256", EMPTY), ("x-amz-date", NOW)], EMPTY);
+    let sent = v4("GET", "/k", &[("x-amz-content-sha256", EMPTY)], "host;x-amz-content-sha256;x-amz-date", &signature);
+    let arrived =
+        |host: &str, public| TestRequest { public_host: public, ..sent.clone().with("host", host) }.holds(V4_SECRET);
+    assert!(arrived("s3.example.com", None) && arrived("s3.example.com", Some("other")));
+    assert!(arrived("10.1.2.3:8080", Some("s3.example.com")));
+    assert!(!arrived("10.1.2.3:8080", None) && !arrived("10.1.2.3:8080", Some("s3.example.com:1")));
 }
 
 #[test]

@@ -202,8 +202,10 @@ impl SignatureV4 {
         // Some clients sign the path exactly as sent, without escaping reserved characters.
         let as_sent = (encoded != request.path).then_some(request.path);
         for path in [Some(&*encoded), as_sent].into_iter().flatten() {
-            for payload in &self.payloads {
-                let text = self.string_to_sign(&self.canonical_request(request, path, payload));
+            for (host, payload) in
+                signed_hosts(request).flat_map(|host| self.payloads.iter().map(move |text| (host, text)))
+            {
+                let text = self.string_to_sign(&self.canonical_request(request, path, host, payload));
                 // In constant time: the time of a comparison would tell how many bytes are right.
                 if given.is_some_and(|given| hmac_sha256(&key, text.as_bytes()).ct_eq(&given).into()) {
                     let body = unhex(payload);
@@ -214,7 +216,7 @@ impl SignatureV4 {
                 }
             }
         }
-        let canonical = self.canonical_request(request, &encoded, &self.payloads[0]);
+        let canonical = self.canonical_request(request, &encoded, None, &self.payloads[0]);
         let text = self.string_to_sign(&canonical);
         Err(mismatch(&self.credential.access_key, text.as_bytes(), &self.signature)
             .with("CanonicalRequest", String::from_utf8_lossy(&canonical))
@@ -257,7 +259,8 @@ impl SignatureV4 {
         self.signed_headers.split(';').filter(|name| !name.is_empty())
     }
 
-    fn canonical_request(&self, request: &AuthRequest<'_>, path: &str, payload: &str) -> Vec<u8> {
+    /// The signed text. `host` stands for the header `Host`, where it is given.
+    fn canonical_request(&self, request: &AuthRequest<'_>, path: &str, host: Option<&str>, payload: &str) -> Vec<u8> {
         let mut text = Vec::with_capacity(CANONICAL_BYTES);
         for line in [request.method, path, &canonical_query(request.raw_query)] {
             text.extend_from_slice(line.as_bytes());
@@ -266,8 +269,9 @@ impl SignatureV4 {
         for name in self.signed_names() {
             text.extend_from_slice(name.as_bytes());
             text.push(b':');
-            match request.host {
-                Some(host) if name == "host" && !request.headers.contains_key("host") => {
+            let absent = || request.host.filter(|_| !request.headers.contains_key("host"));
+            match host.or_else(absent) {
+                Some(host) if name == "host" => {
                     text.extend_from_slice(host.as_bytes());
                 }
                 _ => append_joined(&mut text, request.headers, name, fold),
@@ -284,6 +288,13 @@ impl SignatureV4 {
     fn string_to_sign(&self, canonical: &[u8]) -> String {
         [ALGORITHM, "\n", &self.date, "\n", &self.credential.scope(), "\n", &sha256_hex(canonical)].concat()
     }
+}
+
+/// The hosts that the client may have signed: the one of the request, as `None`, then those that proxies and settings name.
+fn signed_hosts<'a>(request: &AuthRequest<'a>) -> impl Iterator<Item = Option<&'a str>> + use<'a> {
+    let asked = request.host;
+    let others = request.other_hosts.into_iter().flatten().filter(move |host| asked != Some(*host));
+    std::iter::once(None).chain(others.map(Some))
 }
 
 /// The time of a header-signed request, and its text.

@@ -9,10 +9,11 @@
 //! - Callers pass the time, so the simulation owns it. All must measure from the same moment.
 //! - Refused requests are counted without their time: answers without work would make a node look fast.
 //! - A new counter is a row of `names::Event`: both outputs follow. A new distribution is a variant of `distribution::Series`, a new
-//!   stat of Riak a row of [`table`], a new family of Prometheus a line of `text`. Engines and the server pass samples of their
+//!   stat of Riak a row of [`table`], a new family of Prometheus a row of [`families`] and a line of `text`. Engines and the server pass samples of their
 //!   own through [`EngineStatus`](crate::EngineStatus).
 
 mod distribution;
+mod families;
 mod names;
 mod node_info;
 mod operations;
@@ -28,6 +29,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+pub use families::{MetricFamily, MetricKind, MetricUnit, family_of, metric_families};
 pub use names::{Event, KvOp, RequestOutcome};
 pub use node_info::{HostStats, NodeInfo, ProcessStats};
 pub use table::{PROTOCOL_VERSION, RING_PARTITIONS, Stat, table};

@@ -25,9 +25,8 @@ pub struct NodeInfo<'a> {
     pub webhooks_waiting: usize,
     /// The process, from [`ProcessStats::read`].
     pub process: ProcessStats,
-    /// Metrics of the engine: name, value, help. A name may carry labels, as in `engine_bytes{table="objects"}`; names
-    /// alike but for labels must be neighbours. A name ending in `_total` is a counter. `larder_` is put before each
-    /// name that lacks it. They are in the Prometheus text alone.
+    /// Metrics of the engine: name and value. A name may carry labels, as in `larder_engine_cache_bytes{of="blocks"}`; names
+    /// alike but for labels must be neighbours. The table of families has a row for each. They are in the Prometheus text alone.
     pub engine_samples: &'a [EngineSample],
 }
 

@@ -36,9 +36,9 @@ fn node_info(members: &[String]) -> NodeInfo<'_> {
             ..ProcessStats::default()
         },
         engine_samples: &[
-            ("engine_bytes{table=\"objects\"}", 1.5, "Bytes of \\ tables.\nReally."),
-            ("engine_bytes{table=\"views\"}", f64::INFINITY, "Bytes of tables."),
-            ("larder_engine_flushed_total", 3.0, "Flushes."),
+            ("larder_engine_cache_bytes{of=\"entries\"}", 1.5),
+            ("larder_engine_cache_bytes{of=\"blocks\"}", f64::INFINITY),
+            ("larder_engine_syncs_total", 3.0),
         ],
     }
 }
@@ -305,9 +305,9 @@ fn text_is_prometheus_line_by_line() {
     metrics.count_event(Event::Panicked);
     let text = metrics.text(&NodeInfo { node: "a\"b\\c\nd", ..node_info(&[]) }, at(3));
     assert!(text.contains(r#"larder_info{node="a\"b\\c\nd",version="0.1.0",engine="local"} 1"#), "{text}");
-    assert!(
-        text.contains("# HELP larder_engine_bytes Bytes of \\\\ tables.\\nReally.\n# TYPE larder_engine_bytes gauge\n")
-    );
+    assert!(text.contains(
+        "larder_engine_cache_bytes Memory of the engine's caches.\n# TYPE larder_engine_cache_bytes gauge\n"
+    ));
     let samples = parse(&text);
     for (name, value) in [
         ("larder_requests_total{op=\"get\",outcome=\"ok\"}", 1.0),
@@ -317,8 +317,8 @@ fn text_is_prometheus_line_by_line() {
         ("larder_request_seconds_sum{op=\"get\"}", 0.0007),
         ("larder_request_recent_seconds{op=\"get\",percentile=\"100\"}", 0.0007),
         ("larder_panicked_total", 1.0),
-        ("larder_engine_bytes{table=\"views\"}", f64::INFINITY),
-        ("larder_engine_flushed_total", 3.0),
+        ("larder_engine_cache_bytes{of=\"blocks\"}", f64::INFINITY),
+        ("larder_engine_syncs_total", 3.0),
         ("larder_members", 1.0),
     ] {
         assert_eq!(samples[name], value, "{name}");

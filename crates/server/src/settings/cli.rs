@@ -6,11 +6,13 @@ use std::path::{Path, PathBuf};
 use clap::error::{ContextKind, ErrorKind};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
+use super::flag::flag;
 use super::raw::{RawSettings, SettingSource};
-use super::table::{CONFIG_VARIABLE, SETTINGS, Setting, SettingKind};
-use super::{ServerSettings, SettingError, manual};
+use super::table::{CONFIG_VARIABLE, SETTINGS};
+use super::{ServerSettings, SettingError, manual, minio};
 use crate::healthcheck::{HealthTarget, HealthUrl};
 use crate::inspect::InspectCommand;
+use crate::observability::{MetricsForm, metrics_in};
 
 const CONFIG: &str = "config";
 const CHECK: &str = "check";
@@ -19,6 +21,8 @@ const HEALTHCHECK: &str = "healthcheck";
 const URL: &str = "url";
 const DATA_DIR: &str = "data-dir";
 const INTO: &str = "into";
+const METRICS: &str = "metrics";
+const FORM: &str = "form";
 const KEEP_OLDER: &str = "keep-older";
 
 /// The action that the command line asks for.
@@ -63,8 +67,12 @@ pub fn read(
                 return target.map(Invocation::CheckHealth).map_err(SettingError::new);
             }
         }
+        Some((minio::SERVER, _)) | None => {}
+        Some((METRICS, words)) => {
+            let form = words.get_one::<MetricsForm>(FORM).copied().unwrap_or(MetricsForm::Markdown);
+            return Ok(Invocation::Print(metrics_in(form)));
+        }
         Some(_) => return Ok(Invocation::Print(manual::settings())),
-        None => {}
     }
     let mut raw = RawSettings::default();
     let file = matches.get_one::<String>(CONFIG).map(PathBuf::from).or_else(|| config_variable(variables));
@@ -74,16 +82,27 @@ pub fn read(
         raw.set_file(&file, &text)?;
     }
     raw.set_variables(variables.iter().cloned())?;
-    for &setting in SETTINGS {
-        if let Some(text) = matches.get_one::<String>(setting.name) {
-            raw.set(setting, text.clone(), SettingSource::Flag);
-        }
+    minio::set_aliases(&mut raw, variables)?;
+    set_flags(&mut raw, &matches);
+    let server = matches.subcommand_matches(minio::SERVER);
+    if let Some(words) = server {
+        set_flags(&mut raw, words);
+        minio::set_server(&mut raw, words, variables)?;
     }
-    let settings = ServerSettings::resolve(&raw)?;
-    if matches.subcommand().is_some() {
+    let settings = ServerSettings { is_minio_server: server.is_some(), ..ServerSettings::resolve(&raw)? };
+    if matches.subcommand_matches(HEALTHCHECK).is_some() {
         return HealthTarget::of_settings(&settings).map(Invocation::CheckHealth).map_err(SettingError::new);
     }
     Ok(Invocation::Serve(Box::new(settings)))
+}
+
+fn set_flags(raw: &mut RawSettings, words: &ArgMatches) {
+    for &setting in SETTINGS {
+        // The data directory is no flag of every command.
+        if let Ok(Some(text)) = words.try_get_one::<String>(setting.name) {
+            raw.set(setting, text.clone(), SettingSource::Flag);
+        }
+    }
 }
 
 fn inspection(words: &ArgMatches, into: Option<PathBuf>) -> InspectCommand {
@@ -136,24 +155,21 @@ pub fn command() -> Command {
                 .value_name("URL")
                 .help("The address to ask; /health/ready at the address of --http, or of --s3, when not given"),
         );
+    let metrics = Command::new(METRICS).about("Print the table of metrics, or files made from it").arg(
+        Arg::new(FORM)
+            .long(FORM)
+            .value_parser(clap::value_parser!(MetricsForm))
+            .default_value("markdown")
+            .help("The form: the manual's table, a dashboard for Grafana, or alerts for Prometheus"),
+    );
     Command::new("larder")
         .version(env!("CARGO_PKG_VERSION"))
         .about("A drop-in server for Riak KV, Riak CS and S3. Without arguments it serves, with its data in ./data.")
         .after_help("A flag wins over its environment variable, that over the settings file, that over the default.")
         .disable_help_subcommand(true)
-        .subcommands([check, repair, healthcheck, settings])
+        .subcommands([minio::command(), check, repair, healthcheck, settings, metrics])
         .arg(config)
-        .args(SETTINGS.iter().map(|setting| argument(setting)))
-}
-
-fn argument(setting: &'static Setting) -> Arg {
-    let default = setting.shown_default().map_or_else(String::new, |default| format!("; default {default}"));
-    let help = format!("{} [{}{default}]", setting.help, setting.variable());
-    let argument = Arg::new(setting.name).long(setting.name).value_name(setting.kind.placeholder()).help(help);
-    match setting.kind {
-        SettingKind::Switch => argument.num_args(0..=1).require_equals(true).default_missing_value("true"),
-        _ => argument.num_args(1),
-    }
+        .args(SETTINGS.iter().map(|setting| flag(setting)))
 }
 
 /// The first paragraph of clap's error, with its suggestion.

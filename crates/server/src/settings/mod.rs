@@ -10,13 +10,16 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use larder_api_riak::http::AllowedOrigins;
+use larder_api_s3::PublicUrl;
 use larder_gateway::DeleteMode;
 use larder_model::ip_network::IpNetwork;
 use larder_model::props::WebhookHost;
 
 pub mod cassandra;
 pub mod cli;
+mod flag;
 pub mod manual;
+pub mod minio;
 mod parse;
 pub mod raw;
 pub mod table;
@@ -104,6 +107,10 @@ pub struct ServerSettings {
     pub s3_region: String,
     /// Access key and secret of the S3 admin, if they were given.
     pub s3_admin: Option<(String, String)>,
+    /// Buckets that the start makes.
+    pub s3_buckets: Vec<StartBucket>,
+    /// `None`: the hosts of the listeners.
+    pub s3_public_url: Option<PublicUrl>,
     pub s3_buckets_max: usize,
     pub s3_lifecycle_interval: Duration,
     pub admin_socket: PathBuf,
@@ -141,6 +148,17 @@ pub struct ServerSettings {
     pub audit_log: Option<AuditTarget>,
     pub accept_damaged_journal: bool,
     pub drain_timeout: Duration,
+    /// Whether the command is MinIO's `server DIR`; no setting.
+    pub is_minio_server: bool,
+}
+
+/// A bucket that the start makes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StartBucket {
+    /// Its name.
+    pub name: String,
+    /// Whether everyone may list and read it.
+    pub is_public: bool,
 }
 
 /// An invalid setting: one line with its name and its source.
@@ -182,6 +200,8 @@ impl ServerSettings {
             s3_hosts: raw.value(&table::S3_HOST, parse::hosts)?,
             s3_region: raw.value(&table::S3_REGION, parse::name)?,
             s3_admin: s3_admin(raw)?,
+            s3_buckets: raw.value(&table::S3_BUCKETS, parse::start_buckets)?,
+            s3_public_url: raw.value(&table::S3_PUBLIC_URL, parse::public_url)?,
             s3_buckets_max: count(raw, &table::S3_BUCKETS_MAX)?,
             s3_lifecycle_interval: raw.value(&table::S3_LIFECYCLE_INTERVAL, parse::time)?,
             admin_socket: if raw.is_given(&table::ADMIN_SOCKET) {
@@ -219,6 +239,7 @@ impl ServerSettings {
             audit_log: raw.value(&table::AUDIT_LOG, parse::audit_target)?,
             accept_damaged_journal: raw.value(&table::ACCEPT_DAMAGED_JOURNAL, parse::switch)?,
             drain_timeout: raw.value(&table::DRAIN_TIMEOUT, parse::time)?,
+            is_minio_server: false,
         })
     }
 

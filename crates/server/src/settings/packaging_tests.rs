@@ -67,7 +67,7 @@ fn every_flag_in_the_packaging_exists() {
     let flags: BTreeSet<_> =
         command.get_arguments().chain(settings.get_arguments()).filter_map(clap::Arg::get_long).collect();
     let mut seen = 0;
-    for name in ["compose.yaml", "larder.service", "larder.toml"] {
+    for name in ["compose.yaml", "larder.service", "larder.toml", "deb/larder.toml"] {
         let text = text(name);
         for word in text.split(|letter: char| letter.is_whitespace() || "\"`[](),=".contains(letter)) {
             let Some(flag) = word.strip_prefix("--") else { continue };

@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use larder_api_riak::http::AllowedOrigins;
+use larder_api_s3::PublicUrl;
 use larder_gateway::DeleteMode;
 use larder_model::ip_network::IpNetwork;
+use larder_model::objects::bucket::is_valid_bucket_name;
 use larder_model::props::WebhookHost;
 
-use super::{AuditTarget, Listener, LogLevel, word_of};
+use super::{AuditTarget, Listener, LogLevel, StartBucket, word_of};
 
 /// Least memory for the server.
 const MEMORY_BYTES_MIN: u64 = 64 << 20;
@@ -122,6 +124,32 @@ pub(super) fn networks(text: &str) -> ParseResult<Vec<IpNetwork>> {
     }
     let networks = text.split(',').map(|part| IpNetwork::parse(part.trim())).collect::<Option<Vec<_>>>();
     networks.ok_or_else(|| "addresses and networks with commas between them, such as 10.0.0.0/8,::1".into())
+}
+
+/// Buckets that the start makes; an empty text has none.
+pub(super) fn start_buckets(text: &str) -> ParseResult<Vec<StartBucket>> {
+    let bucket = |part: &str| {
+        let (name, rule) = part.split_once(':').map_or((part, None), |(name, rule)| (name, Some(rule)));
+        let is_public = match rule {
+            None => false,
+            Some("public") => true,
+            Some(_) => return None,
+        };
+        is_valid_bucket_name(name).then(|| StartBucket { name: name.to_owned(), is_public })
+    };
+    let buckets = text.split(',').map(|part| bucket(part.trim())).collect::<Option<Vec<_>>>();
+    match buckets {
+        _ if text.is_empty() => Ok(Vec::new()),
+        Some(buckets) => Ok(buckets),
+        None => {
+            Err("names of buckets with commas between them, :public behind some, such as teas,leaflets:public".into())
+        }
+    }
+}
+
+/// The address of S3 for clients; an empty text is none.
+pub(super) fn public_url(text: &str) -> ParseResult<Option<PublicUrl>> {
+    if text.is_empty() { Ok(None) } else { PublicUrl::parse(text).map(Some) }
 }
 
 /// The prefix of a keyspace's name, with room for the suffix.
@@ -370,6 +398,16 @@ mod tests {
     }
 
     #[test]
+    fn buckets_of_the_start_are_names_and_some_are_public() {
+        let bucket = |name: &str, is_public| StartBucket { name: name.into(), is_public };
+        assert_eq!(start_buckets(""), Ok(vec![]));
+        assert_eq!(start_buckets("teas, cups:public"), Ok(vec![bucket("teas", false), bucket("cups", true)]));
+        for text in [",", "teas,", "teas:", "teas:rw", ":public", "no/slash", "teas:public:public"] {
+            assert!(start_buckets(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
     fn keyspaces_need_no_quotes_in_cql() {
         for (text, holds) in [("larder", true), ("a_1", true), ("", false), ("1a", false), ("A", false), ("a-b", false)]
         {
@@ -384,6 +422,7 @@ mod tests {
             let _ = (name(&text), path(&text), listener(&text), size(&text), count(&text, 1, 100));
             let _ = (time(&text), delete_mode(&text), switch(&text), choice::<EngineKind>(&text));
             let _ = (other_hosts(&text), origins(&text), networks(&text), nodes(&text), names(&text), keyspace(&text), optional_name(&text), optional_path(&text));
+            let _ = (start_buckets(&text), public_url(&text));
         }
     }
 }

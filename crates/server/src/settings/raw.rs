@@ -15,6 +15,8 @@ pub enum SettingSource {
     Flag,
     /// The environment.
     Variable,
+    /// A name that another server has for the setting: a variable, or a flag of its command.
+    Alias(&'static str),
     /// This settings file.
     File(PathBuf),
     /// No source: the default.
@@ -27,6 +29,7 @@ impl SettingSource {
         match self {
             Self::Flag => setting.flag(),
             Self::Variable => setting.variable(),
+            Self::Alias(name) => (*name).to_owned(),
             Self::File(file) => format!("{} in {}", setting.name, file.display()),
             Self::Default => format!("the default of {}", setting.name),
         }
@@ -49,6 +52,17 @@ impl RawSettings {
     #[must_use]
     pub fn is_given(&self, setting: &Setting) -> bool {
         self.given.contains_key(setting.name)
+    }
+
+    /// Whether a flag of the command line gives the setting.
+    pub(super) fn is_flag(&self, setting: &Setting) -> bool {
+        self.given.get(setting.name).is_some_and(|(_, source)| *source == SettingSource::Flag)
+    }
+
+    /// The value of the setting's own variable, if it gives the setting.
+    pub(super) fn variable(&self, setting: &Setting) -> Option<&str> {
+        let given = self.given.get(setting.name).filter(|(_, source)| *source == SettingSource::Variable);
+        given.map(|(text, _)| text.as_str())
     }
 
     /// The setting's name in its source, if one gives it.

@@ -35,6 +35,10 @@ pub enum SettingKind {
     Origins,
     /// Addresses and networks with commas between them; may be empty.
     Networks,
+    /// Names of buckets with commas between them, `:public` behind some; may be empty.
+    Buckets,
+    /// `http://HOST:PORT` or with `https`; may be empty.
+    Url,
     /// A key or a secret; an empty one is generated.
     Key,
 }
@@ -60,6 +64,8 @@ impl SettingKind {
             Self::OtherHosts => "HOST,...",
             Self::Origins => "ORIGIN,...",
             Self::Networks => "CIDR,...",
+            Self::Buckets => "NAME[:public],...",
+            Self::Url => "URL",
             Self::Key => "KEY",
         }
     }
@@ -104,6 +110,9 @@ pub const VARIABLE_PREFIX: &str = "LARDER_";
 /// The variable that names the settings file, as `--config` does.
 pub const CONFIG_VARIABLE: &str = "LARDER_CONFIG";
 
+/// The port at which MinIO listens when no address is given, and so does `larder server`.
+pub const MINIO_PORT: u16 = 9000;
+
 /// Name of the admin socket inside the data directory.
 pub const ADMIN_SOCKET_NAME: &str = "admin.sock";
 
@@ -146,11 +155,15 @@ settings! {
     S3_HOST = "s3-host", SettingKind::Hosts, "s3.localhost,localhost,s3.amazonaws.com",
         "Hosts of the S3 interface: in front of one, a bucket may be named. The host that it listens on is always one.";
     S3_REGION = "s3-region", SettingKind::Name, "us-east-1",
-        "The region that S3 clients see; they may sign for any.";
+        "The region that S3 clients see, such as auto; they may sign for any.";
     S3_ADMIN_KEY = "s3-admin-key", SettingKind::Key, "",
         "Access key of the S3 admin; made at the first start when not given. Better in the environment than as a flag.";
     S3_ADMIN_SECRET = "s3-admin-secret", SettingKind::Key, "",
         "Secret of the S3 admin's access key; given with it.";
+    S3_BUCKETS = "s3-buckets", SettingKind::Buckets, "",
+        "Buckets of the S3 admin that the start makes where they are missing; a start that cannot make them fails. With :public behind its name, a bucket without a policy gets one that lets everyone list and read it.";
+    S3_PUBLIC_URL = "s3-public-url", SettingKind::Url, "",
+        "The address at which clients reach the S3 interface where it is another than this server's, such as https://s3.example.com: signatures made for its host hold behind a proxy that changes the host, and answers name it.";
     S3_BUCKETS_MAX = "s3-buckets-max", SettingKind::Count(1, 1_000_000), "100",
         "Most S3 buckets of a user; the admin may have any number.";
     S3_LIFECYCLE_INTERVAL = "s3-lifecycle-interval", SettingKind::Time, "1h",
@@ -198,7 +211,7 @@ settings! {
     CONNECTIONS_MAX = "connections-max", SettingKind::Count(1, 1_000_000), "10000",
         "Most connections at a time, of all listeners together; one listener has three quarters of them at most, one address half. One more is answered 503 and closed. Fewer where the limit of open files (ulimit -Hn) leaves room for fewer.";
     PROXY = "proxy", SettingKind::Networks, "",
-        "Addresses and networks of trusted proxies: their PROXY headers, X-Forwarded-For and X-Forwarded-Proto name the client of a connection or request.";
+        "Addresses and networks of trusted proxies: their PROXY headers, X-Forwarded-For and X-Forwarded-Proto name the client of a connection or request, and X-Forwarded-Host the host that it asked S3 for.";
     JS_DIR = "js-dir", SettingKind::Path, "",
         "The folder of JavaScript modules for commit hooks and MapReduce: its files that end in .js. They are loaded again when one changes, and by `kv-admin js-reload`.";
     JS_WORKERS = "js-workers", SettingKind::Count(1, 64), "2",

@@ -1,0 +1,64 @@
+//! `/metrics` and the alerts as Prometheus reads them: `promtool`, of Debian's package `prometheus`, checks both.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    reason = "a test fails by panicking, and looks for promtool on this machine"
+)]
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use larder_tests::{LarderNode, Process, figure};
+
+const TIME: Duration = Duration::from_secs(60);
+
+/// Runs promtool; `None` where it is not installed. `LARDER_PROMTOOL` names another one than that of the path.
+fn promtool(args: &[&str], stdin: Option<&Path>) -> Option<()> {
+    let program = std::env::var_os("LARDER_PROMTOOL").unwrap_or_else(|| "promtool".into());
+    if Command::new(&program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err() {
+        figure("promtool", "skipped: not installed");
+        return None;
+    }
+    // A file as standard input: the harness gives its processes none.
+    let mut command = Command::new("sh");
+    let input = stdin.unwrap_or(Path::new("/dev/null"));
+    command.args(["-c", "input=$1; shift; exec \"$@\" < \"$input\"", "sh"]).arg(input).arg(&program).args(args);
+    let ended = Process::start(&mut command).wait_for_end(TIME);
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{args:?} {ended:?}");
+    Some(())
+}
+
+#[test]
+fn every_metric_of_a_used_server_passes_the_lint_of_prometheus() {
+    let node = LarderNode::s3(&["--durability", "buffered"]);
+    node.client().put("/buckets/teas/keys/sencha", "green").expect(204);
+    node.client().get("/buckets/teas/keys/sencha").expect(200);
+    node.s3_admin().put("/teas", "").expect(200);
+    let page = node.client().get("/metrics").expect(200).text();
+    for sample in ["larder_requests_total{op=\"get\",outcome=\"ok\"} 1", "larder_s3_requests_total{op=\"CreateBucket\""]
+    {
+        assert!(page.contains(sample), "{sample} in\n{page}");
+    }
+    let families = page.lines().filter(|line| line.starts_with("# TYPE ")).count();
+    let samples = page.lines().filter(|line| !line.starts_with('#'));
+    let known: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
+    for sample in samples {
+        let name = sample.split(['{', ' ']).next().unwrap();
+        let bare = ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end));
+        assert!(known.contains(&name) || bare.is_some_and(|bare| known.contains(&bare)), "{name} has no type");
+    }
+    assert!(families > 40, "{families}");
+    let file = node.home().path().join("metrics");
+    fs::write(&file, page).unwrap();
+    let _ = promtool(&["check", "metrics"], Some(&file));
+}
+
+#[test]
+fn the_alerts_are_rules_of_prometheus() {
+    let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/alerts.yaml");
+    let _ = promtool(&["check", "rules", rules.to_str().unwrap()], None);
+}

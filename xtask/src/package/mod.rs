@@ -1,0 +1,119 @@
+//! `cargo xtask package`: a package for Debian, and an archive for every other Linux.
+//!
+//! ```text
+//! target/release/{larder, kv-admin} ─┬─> symbols cut off, kept in a file beside each program
+//!  └─ settings, help ─> man pages ───┼─> one tree, as it is installed ─┬─> larder_VERSION_ARCH.deb  (and its -dbg archive)
+//!                       completions ─┘                                 └─> larder-VERSION-ARCH.tar.gz
+//! ```
+//! The tree is laid out here and `dpkg-deb` packs it: a tool of its own for packages would not make it smaller.
+
+mod completions;
+mod manual_pages;
+mod program;
+mod tree;
+mod trial;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use crate::shell::{Result, Shell};
+use manual_pages::ProgramTables;
+use tree::PackageTree;
+
+/// Largest program after its symbols are cut off, in bytes.
+const PROGRAM_BYTES_MAX: u64 = 25_000_000;
+const OUTPUT: &str = "target/package";
+const PROGRAMS: [&str; 2] = ["larder", "kv-admin"];
+
+/// The words of `cargo xtask package`.
+#[derive(Args)]
+pub(crate) struct PackageOptions {
+    /// The folder of the programs; they are built when it is not given.
+    #[arg(long)]
+    binaries: Option<PathBuf>,
+    /// Install the package on this machine, remove and purge it; needs root.
+    #[arg(long)]
+    trial: bool,
+}
+
+/// Makes the packages, and prints their names and sizes.
+///
+/// # Errors
+/// A program cannot be built, run or packed.
+pub(crate) fn package(shell: &Shell, options: &PackageOptions) -> Result<()> {
+    let binaries = match &options.binaries {
+        Some(folder) => folder.clone(),
+        None => {
+            shell.cargo(&["build", "--release", "-p", "larder-server", "-p", "larder-kv-admin"])?;
+            shell.path("target/release")
+        }
+    };
+    let output = shell.path(OUTPUT);
+    remove_folder(&output)?;
+    let (root, debug) = (output.join("root"), output.join("debug"));
+    let tree = PackageTree::new(root.clone());
+    for name in PROGRAMS {
+        let placed = tree.folder("usr/bin")?.join(name);
+        program::split(shell, &binaries.join(name), &placed, &debug.join(format!("{name}.debug")))?;
+        report_size(name, &placed)?;
+    }
+    let tables = ProgramTables::read(shell, &binaries)?;
+    tree.lay_out(shell, &tables)?;
+    let architecture =
+        shell.output("dpkg", &["--print-architecture"]).unwrap_or_else(|_| std::env::consts::ARCH.into());
+    let version = env!("CARGO_PKG_VERSION");
+    let archive = output.join(format!("larder-{version}-{architecture}.tar.gz"));
+    pack(shell, &root, &archive)?;
+    pack(shell, &debug, &output.join(format!("larder-{version}-{architecture}-symbols.tar.gz")))?;
+    if shell.output("dpkg-deb", &["--version"]).is_err() {
+        println!("no package for Debian: dpkg-deb is not installed");
+        return Ok(());
+    }
+    tree.add_control(shell, version, &architecture)?;
+    let package = output.join(format!("larder_{version}_{architecture}.deb"));
+    shell.run(Path::new("dpkg-deb"), &["--root-owner-group", "--build", text(&root)?, text(&package)?])?;
+    println!("{} ({} bytes)", package.display(), bytes_of(&package)?);
+    if options.trial { trial::run(shell, &package) } else { Ok(()) }
+}
+
+fn remove_folder(folder: &Path) -> Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(format!("{}: {error}", folder.display())),
+        _ => Ok(()),
+    }
+}
+
+/// Packs a folder, with its files owned by root, in the order of their names.
+fn pack(shell: &Shell, folder: &Path, archive: &Path) -> Result<()> {
+    let words = [
+        "--create",
+        "--gzip",
+        "--sort=name",
+        "--owner=0",
+        "--group=0",
+        "--file",
+        text(archive)?,
+        "--directory",
+        text(folder)?,
+        ".",
+    ];
+    shell.run(Path::new("tar"), &words)
+}
+
+fn report_size(name: &str, file: &Path) -> Result<()> {
+    let bytes = bytes_of(file)?;
+    let judged = if bytes > PROGRAM_BYTES_MAX { ": MISSED, more than 25 MB" } else { "" };
+    println!("{name}: {bytes} bytes without symbols{judged}");
+    Ok(())
+}
+
+fn bytes_of(file: &Path) -> Result<u64> {
+    fs::metadata(file).map(|found| found.len()).map_err(|error| format!("{}: {error}", file.display()))
+}
+
+/// A path as an argument.
+fn text(path: &Path) -> Result<&str> {
+    path.to_str().ok_or_else(|| format!("{} is not UTF-8", path.display()))
+}
