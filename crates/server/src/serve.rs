@@ -178,6 +178,7 @@ fn gateway_config(settings: &ServerSettings, name: &str, address: Option<SocketA
         delete_mode: settings.delete_mode,
         webhook_hosts: settings.webhook_hosts.clone(),
         timeout: settings.request_timeout,
+        offers_tls: settings.tls.is_some() || !settings.proxies.is_empty(),
         single_process: settings.engine.is_single_process(),
         // A connection has one request at a time, so the bound of connections also bounds requests.
         requests_max: connections,

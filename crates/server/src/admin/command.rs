@@ -83,6 +83,11 @@ impl AdminCommand {
         self.usage.split(' ').take_while(is_word).collect()
     }
 
+    /// Whether all its arguments are names that the audit log may show: permissions, users and networks.
+    pub(super) fn args_are_names(&self) -> bool {
+        matches!(self.words()[..], ["security", "grant" | "revoke" | "del-source"])
+    }
+
     /// Runs the command, if the number of arguments fits.
     pub(super) async fn run(&self, call: CommandCall<'_>) -> AdminAnswer {
         if call.args.len() < self.args.0 || call.args.len() > self.args.1 {

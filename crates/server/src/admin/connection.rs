@@ -60,7 +60,8 @@ pub(super) async fn serve(objects: &Objects, mut stream: UnixStream, shutdown: w
     }
 }
 
-/// Reports a command that changes something. Of its arguments it names the first alone: later ones are properties.
+/// Reports a command that changes something. Of its arguments it names the first alone, as later ones are properties, or all of a
+/// command whose arguments are names.
 fn audit(objects: &Objects, request: &AdminRequest, stream: &UnixStream, answer: &AdminAnswer) {
     let words = words_of(request);
     let Some(log) = objects.gateway.core.audit() else { return };
@@ -72,7 +73,7 @@ fn audit(objects: &Objects, request: &AdminRequest, stream: &UnixStream, answer:
             who: user.as_deref(),
             from: None,
             action: &command.words().join(" "),
-            target: args.first().unwrap_or(&""),
+            target: &if command.args_are_names() { args.join(" ") } else { (*args.first().unwrap_or(&"")).to_owned() },
             outcome: if answer.exit == 0 { AuditOutcome::Done } else { AuditOutcome::Failed },
             status: None,
             request: None,
