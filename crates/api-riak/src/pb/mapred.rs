@@ -12,6 +12,7 @@ use super::fault::PbFault;
 use super::frame::put_message;
 use super::messages::{RpbMapRedReq, RpbMapRedResp};
 use crate::mapred::array;
+use crate::security::check_job;
 
 const RESP: u8 = 24;
 
@@ -22,11 +23,15 @@ pub(super) struct PbJob {
 }
 
 impl PbJob {
-    /// Code 23. A document of Erlang terms is refused as one of any other form.
+    /// Code 23; `user` is the client's, where security is on. A document of Erlang terms is refused as one of any other form.
     ///
     /// # Errors
     /// The document is no job, or the job cannot run.
-    pub(super) async fn start(gateway: &Arc<Gateway>, request: RpbMapRedReq) -> Result<Self, PbFault> {
+    pub(super) async fn start(
+        gateway: &Arc<Gateway>,
+        user: Option<&str>,
+        request: RpbMapRedReq,
+    ) -> Result<Self, PbFault> {
         let form = request.content_type.unwrap_or_default();
         if &form[..] != b"application/json" {
             return Err(PbFault::Text(format!("{{unknown_content_type,{}}}", binary(&form))));
@@ -34,6 +39,10 @@ impl PbJob {
         let document = request.request.unwrap_or_default();
         let job = Job::parse(&document).map_err(|refusal| PbFault::Text(refusal.pb_text()))?;
         drop(document);
+        if let Some(user) = user {
+            let rules = gateway.security.rules().await?;
+            check_job(&rules, user, &job).map_err(|denied| PbFault::Text(denied.to_string()))?;
+        }
         let run = JobRun::start(gateway, job).await.map_err(failed)?;
         Ok(Self { run, ended: false })
     }

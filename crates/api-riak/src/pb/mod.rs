@@ -6,6 +6,7 @@
 //! ```
 //! Frames hold arbitrary bytes. The answers of a connection stand in the order of its requests, which clients may pipeline.
 
+mod access;
 mod changed_props;
 mod connection;
 mod content;
@@ -31,4 +32,4 @@ mod service;
 #[cfg(test)]
 mod testing;
 
-pub use server::serve;
+pub use server::{PbSettings, serve};

@@ -38,7 +38,7 @@ impl SecurityKey {
     /// [`DecodeError`] for another kind, or a name that is no text.
     pub fn of_parts(kind: &[u8], name: &[u8]) -> Result<Self, DecodeError> {
         let invalid = DecodeError::Invalid("security row");
-        let name = String::from_utf8(name.to_vec()).map_err(|_| invalid.clone())?;
+        let name = String::from_utf8(name.to_vec()).map_err(|_| invalid)?;
         match kind {
             b"s" if name.is_empty() => Ok(Self::Settings),
             b"a" if name.is_empty() => Ok(Self::All),
