@@ -9,6 +9,7 @@
 //! listing  pages of keys and buckets, for both
 //! index    pages of index queries, for both
 //! mapred   results of MapReduce jobs as JSON, for both
+//! security rights that MapReduce jobs need, for both
 //! failure  log lines about failed requests, for both
 //! ```
 
@@ -18,3 +19,4 @@ mod index;
 mod listing;
 mod mapred;
 pub mod pb;
+mod security;

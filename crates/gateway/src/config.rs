@@ -33,6 +33,8 @@ pub struct Config {
     pub timeout: Duration,
     /// Most requests at once; further ones are refused as overload.
     pub requests_max: usize,
+    /// Whether clients of Riak's protocols can encrypt: security refuses all others.
+    pub offers_tls: bool,
     /// Whether the directory lock proves that no other gateway runs on this store. A lone gateway stores a clock mark and
     /// deletes heartbeats of dead processes; otherwise its node name must be unique among those that run.
     pub single_process: bool,
@@ -53,6 +55,7 @@ impl Default for Config {
             delete_mode: DeleteMode::After(Duration::from_secs(3)),
             timeout: Duration::from_secs(60),
             requests_max: 4096,
+            offers_tls: false,
             single_process: true,
             webhook_hosts: Vec::new(),
             index_splitting: IndexSplitting::default(),

@@ -18,6 +18,7 @@ use crate::members::Members;
 use crate::metrics::{NodeInfo, ProcessStats};
 use crate::outbox::{Outbox, deliver_notices, take_over_once, watch_for_orphans};
 use crate::ports::GatewayPorts;
+use crate::security::Security;
 use crate::types::{CatalogueCopy, Types};
 use crate::{Config, Error, Result};
 
@@ -34,6 +35,8 @@ pub struct Gateway {
     pub types: Types,
     /// The gateways that run.
     pub members: Arc<Members>,
+    /// Users, grants and sources of Riak's protocols.
+    pub security: Security,
     /// The MapReduce jobs that run here.
     pub jobs: Arc<RunningJobs>,
     pub(crate) issuer: Arc<ClockIssuer>,
@@ -93,6 +96,7 @@ impl Gateway {
         let (of_kv, of_catalogue, of_blobs) = (Arc::clone(&core), Arc::clone(&catalogue), Arc::clone(&blobs));
         Self {
             kv: Kv::new(of_kv, Arc::clone(&issuer), of_catalogue, of_blobs, hooks),
+            security: Security::new(Arc::clone(&core), Arc::clone(&catalogue), Arc::clone(&members)),
             types: Types { core: Arc::clone(&core), catalogue: Arc::clone(&catalogue), members: Arc::clone(&members) },
             core,
             members,

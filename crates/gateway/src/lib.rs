@@ -43,6 +43,7 @@ mod outbox;
 mod ports;
 mod readiness;
 mod scripts;
+pub mod security;
 mod transfer;
 pub mod types;
 pub mod views;

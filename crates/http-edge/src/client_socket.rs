@@ -33,6 +33,18 @@ impl ClientSocket {
     pub(crate) fn speaks_http2(&self) -> bool {
         matches!(self, Self::Encrypted(stream) if stream.get_ref().1.alpn_protocol() == Some(HTTP2))
     }
+
+    /// The common name in the client's certificate, which one of the listener's authorities signed; `None`: it showed none.
+    #[must_use]
+    pub fn common_name(&self) -> Option<String> {
+        let Self::Encrypted(stream) = self else { return None };
+        let certificate = stream.get_ref().1.peer_certificates()?.first()?;
+        let (_, parsed) = x509_parser::parse_x509_certificate(certificate).ok()?;
+        let mut names = parsed.subject().iter_common_name();
+        // Two names would be two users.
+        let name = names.next()?.as_str().ok()?.to_owned();
+        names.next().is_none().then_some(name)
+    }
 }
 
 /// Calls a method of the socket inside.

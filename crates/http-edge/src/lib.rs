@@ -5,6 +5,7 @@
 //! accept           the listener: its connections, refusals, draining
 //! acceptor         the next connection, and pauses after failures
 //! connection_limit one bound of connections for all listeners
+//! cipher_list      the ciphers of TLS by OpenSSL's names
 //! client_socket    its socket, encrypted or not
 //! server_tls       the certificate of a listener, and its replacement
 //! request_source   the client of a request: the peer, or the client that a trusted proxy names
@@ -22,6 +23,7 @@
 mod accept;
 mod acceptor;
 mod arriving_body;
+mod cipher_list;
 mod client_socket;
 mod connection;
 mod connection_limit;
@@ -51,6 +53,7 @@ pub use arriving_body::{
     ArrivingBody, IncomingError, PIECE_BYTES_MAX, Pace, PacedIncoming, parsed_body_memory, response_memory,
     upload_memory,
 };
+pub use cipher_list::{CIPHER_NAMES, CipherList};
 pub use client_socket::{ClientListener, ClientSocket};
 pub use connection::serve;
 pub use connection_limit::{ConnectionLimit, REFUSALS_MAX};

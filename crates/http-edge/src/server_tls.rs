@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use larder_admission::{ClientAccount, HeldMemory};
 use parking_lot::Mutex;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -17,6 +18,7 @@ use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion, version};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
+use crate::accept::ENCRYPTION_BYTES_HELD;
 use crate::client_socket::{ClientSocket, HTTP2};
 
 /// How long a handshake may take.
@@ -60,6 +62,8 @@ struct LoadedTls {
     /// The files as they were last read, whether they fit or not.
     read: TlsMaterial,
     config: Arc<ServerConfig>,
+    /// The same for clients that began in clear: they may show a certificate, and need none.
+    started: Arc<ServerConfig>,
 }
 
 impl ServerTls {
@@ -69,8 +73,8 @@ impl ServerTls {
     /// A line that names the file and what is wrong with it.
     pub fn load(files: TlsFiles) -> Result<Self, String> {
         let read = TlsMaterial::read(&files)?;
-        let config = read.config(&files)?;
-        Ok(Self(Arc::new(SharedTls { files, loaded: Mutex::new(LoadedTls { read, config }) })))
+        let (config, started) = (read.config(&files, true)?, read.config(&files, false)?);
+        Ok(Self(Arc::new(SharedTls { files, loaded: Mutex::new(LoadedTls { read, config, started }) })))
     }
 
     /// Reads the files again, and takes what they hold for new connections if it changed; `false`: it did not.
@@ -83,10 +87,10 @@ impl ServerTls {
         if loaded.lock().read == read {
             return Ok(false);
         }
-        let config = read.config(files);
+        let configs = read.config(files, true).and_then(|config| Ok((config, read.config(files, false)?)));
         let mut loaded = loaded.lock();
         loaded.read = read;
-        loaded.config = config?;
+        (loaded.config, loaded.started) = configs?;
         Ok(true)
     }
 
@@ -96,11 +100,27 @@ impl ServerTls {
     /// The client offers nothing that fits, shows no certificate where it needs one, or takes too long.
     pub(crate) async fn accept(&self, stream: TcpStream) -> io::Result<ClientSocket> {
         let config = Arc::clone(&self.0.loaded.lock().config);
-        let handshake = TlsAcceptor::from(config).accept(stream);
-        // Bound: a client that never ends its handshake holds a place among the connections.
-        let stream = tokio::time::timeout(HANDSHAKE_MAX, handshake).await.map_err(|_| io::ErrorKind::TimedOut)??;
-        Ok(ClientSocket::Encrypted(Box::new(stream)))
+        handshake(config, stream).await
     }
+
+    /// Makes a connection encrypted that began in clear. It draws the memory of an encrypted one from the client's account.
+    ///
+    /// # Errors
+    /// As for a connection that begins encrypted, but the client needs no certificate; or its memory is spent, or it is encrypted
+    /// already.
+    pub async fn start(&self, socket: ClientSocket, account: &ClientAccount) -> io::Result<(ClientSocket, HeldMemory)> {
+        let ClientSocket::Plain(stream) = socket else { return Err(io::ErrorKind::InvalidInput.into()) };
+        let held = account.try_draw(ENCRYPTION_BYTES_HELD).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        let config = Arc::clone(&self.0.loaded.lock().started);
+        Ok((handshake(config, stream).await?, held))
+    }
+}
+
+async fn handshake(config: Arc<ServerConfig>, stream: TcpStream) -> io::Result<ClientSocket> {
+    let handshake = TlsAcceptor::from(config).accept(stream);
+    // Bound: a client that never ends its handshake holds a place among the connections.
+    let stream = tokio::time::timeout(HANDSHAKE_MAX, handshake).await.map_err(|_| io::ErrorKind::TimedOut)??;
+    Ok(ClientSocket::Encrypted(Box::new(stream)))
 }
 
 impl TlsMaterial {
@@ -113,7 +133,8 @@ impl TlsMaterial {
         })
     }
 
-    fn config(&self, files: &TlsFiles) -> Result<Arc<ServerConfig>, String> {
+    /// The settings in these bytes; `needs_certificate`: clients need one, where there are authorities.
+    fn config(&self, files: &TlsFiles, needs_certificate: bool) -> Result<Arc<ServerConfig>, String> {
         let wrong = |path: &Path, error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let versions = if files.requires_tls13 { NEW_VERSIONS } else { ALL_VERSIONS };
@@ -125,7 +146,8 @@ impl TlsMaterial {
                 for authority in certificates(path, bytes)? {
                     roots.add(authority).map_err(|error| wrong(path, &error))?;
                 }
-                let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
+                let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+                let verifier = if needs_certificate { verifier } else { verifier.allow_unauthenticated() }.build();
                 builder.with_client_cert_verifier(verifier.map_err(|error| wrong(path, &error))?)
             }
             _ => builder.with_no_client_auth(),

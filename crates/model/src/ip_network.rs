@@ -1,6 +1,7 @@
 //! A network of addresses, as settings and policies write it.
 
-use std::net::IpAddr;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// A network: the addresses with the same leading bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -10,7 +11,7 @@ pub struct IpNetwork {
 }
 
 impl IpNetwork {
-    /// `10.0.0.0/8`, `2001:db8::/32`, or one address. Bits after the prefix count for nothing.
+    /// `10.0.0.0/8`, `2001:db8::/32`, or one address. Bits after the prefix count for nothing, and are not kept.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (address, bits) = text.split_once('/').map_or((text, None), |(address, bits)| (address, Some(bits)));
@@ -21,7 +22,13 @@ impl IpNetwork {
             Some(_) => return None,
             None => most,
         };
-        (bits <= most).then_some(Self { address, bits })
+        (bits <= most).then(|| Self { address: first_address(address, most - bits), bits })
+    }
+
+    /// The number of leading bits that its addresses share.
+    #[must_use]
+    pub fn bits(self) -> u32 {
+        self.bits
     }
 
     /// Whether the address is one of them; an IPv4 address may be written as IPv6.
@@ -42,6 +49,26 @@ impl IpNetwork {
     /// Whether it is narrow enough for AWS not to count as public: at least 8 bits of IPv4, or 32 of IPv6.
     pub(crate) fn is_narrow(self) -> bool {
         self.bits >= if self.address.is_ipv4() { 8 } else { 32 }
+    }
+}
+
+/// The address with its last `free` bits cleared.
+fn first_address(address: IpAddr, free: u32) -> IpAddr {
+    match address {
+        IpAddr::V4(address) => {
+            let kept = u32::MAX.checked_shl(free).unwrap_or(0);
+            Ipv4Addr::from_bits(address.to_bits() & kept).into()
+        }
+        IpAddr::V6(address) => {
+            let kept = u128::MAX.checked_shl(free).unwrap_or(0);
+            Ipv6Addr::from_bits(address.to_bits() & kept).into()
+        }
+    }
+}
+
+impl fmt::Display for IpNetwork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.bits)
     }
 }
 

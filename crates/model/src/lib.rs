@@ -10,6 +10,7 @@
 //! objects   S3: buckets, versions, users  limits     bounds of the product
 //! datatypes counters, sets, maps, HyperLogLogs             index      rows and queries of secondary indexes
 //! links     which links a step follows     mapreduce the job document, key filters, built-in functions
+//! security  users, grants and sources of Riak's protocols
 //! ```
 
 pub mod address;
@@ -31,6 +32,7 @@ pub mod object_json;
 pub mod objects;
 pub mod props;
 pub mod rows;
+pub mod security;
 pub mod terms;
 pub mod text;
 mod timestamp;

@@ -91,6 +91,14 @@ pub const KEY_REGEXES_MAX: usize = 20;
 pub const REGEX_TEXT_MAX: usize = 4 * 1024;
 /// Most bytes of memory of one compiled regular expression of a key filter, and of its cache.
 pub const KEY_REGEX_BYTES_MAX: usize = 256 * 1024;
+/// Most users and groups of Riak's security.
+pub const ROLES_MAX: usize = 10_000;
+/// Most groups, options, sources or grants of one of them.
+pub const ROLE_LIST_MAX: usize = 1000;
+/// Longest name of one of them, in bytes.
+pub const ROLE_NAME_BYTES_MAX: usize = 256;
+/// Longest option of one of them, and longest password, in bytes.
+pub const ROLE_OPTION_BYTES_MAX: usize = 1024;
 /// Longest key of an S3 object, in bytes.
 pub const S3_KEY_BYTES_MAX: usize = 1024;
 /// Most bytes of user metadata of an S3 object: names after the prefix, and values.

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use larder_admission::MemoryBudget;
 use larder_api_riak::http::{BrowserRules, HttpSettings};
+use larder_api_riak::pb::PbSettings;
 use larder_api_s3::S3Settings;
 use larder_gateway::objects::{Objects, ObjectsConfig};
 use larder_gateway::{AuditSink, Config, Gateway, GatewayPorts, IndexSplitting, Scripts};
@@ -83,8 +84,8 @@ pub async fn serve(settings: &ServerSettings, files_max: usize) -> Result<(), Se
         listeners.spawn(larder_api_riak::http::serve(bound.listener, gateway, http, ended(shutdown.clone())));
     }
     for bound in bound.pb {
-        let (gateway, connection) = (gateway.clone(), connection.clone());
-        listeners.spawn(larder_api_riak::pb::serve(bound.listener, gateway, connection, ended(shutdown.clone())));
+        let (gateway, pb) = (gateway.clone(), PbSettings { connection: connection.clone(), tls: tls.clone() });
+        listeners.spawn(larder_api_riak::pb::serve(bound.listener, gateway, pb, ended(shutdown.clone())));
     }
     if !bound.s3.is_empty() {
         let s3 = s3_settings(settings, connection, &bound.s3);
@@ -183,6 +184,7 @@ fn gateway_config(settings: &ServerSettings, name: &str, address: Option<SocketA
         delete_mode: settings.delete_mode,
         webhook_hosts: settings.webhook_hosts.clone(),
         timeout: settings.request_timeout,
+        offers_tls: settings.tls.is_some() || !settings.proxies.is_empty(),
         single_process: settings.engine.is_single_process(),
         // A connection has one request at a time, so the bound of connections also bounds requests.
         requests_max: connections,

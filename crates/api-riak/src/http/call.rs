@@ -1,5 +1,7 @@
 //! A request without its body. Names are decoded on demand.
 
+use std::sync::Arc;
+
 use hyper::Method;
 use hyper::header::HeaderMap;
 
@@ -24,6 +26,8 @@ pub(super) struct RiakCall<'a> {
     pub segments: Segments<'a>,
     /// Its parameters.
     pub query: QueryParams<'a>,
+    /// Its user; `None`: security is off, or the route is for everybody.
+    pub user: Option<Arc<str>>,
 }
 
 impl RiakCall<'_> {

@@ -81,6 +81,14 @@ pub(super) async fn answer(
     respond(gateway, walk, LinkContext::of(call).style).await
 }
 
+/// Checks the steps of a walk.
+///
+/// # Errors
+/// 400: a segment is no step.
+pub(super) fn check_form(call: &RiakCall<'_>) -> Result<(), RiakFault> {
+    steps(call).map(drop).ok_or_else(|| RiakFault::bad(INVALID))
+}
+
 const INVALID: &str = "Invalid link walk query submitted. Valid link walk query format is: \
                        /riak/some_bucket/some_key/<bucket>,<riaktag>,0|1/...";
 

@@ -22,13 +22,13 @@ use larder_model::limits::{JOB_BYTES_MAX, JOB_HELD_BYTES_MAX};
 use larder_model::mapreduce::Job;
 use larder_model::mapreduce::refusal::JobRefusal;
 
-use super::accept;
 use super::body::{RiakBody, busy, collect_admitted};
 use super::call::RiakCall;
 use super::errors::RiakFault;
 use super::headers::insert;
 use super::props::is_json;
 use super::reply::{JSON, RiakResponse, typed, with_body};
+use super::{accept, access};
 use crate::mapred::{DOCUMENT_DECODED_PER_BYTE, item, write_items};
 
 /// Bytes of a whole answer that are collected before it begins.
@@ -54,6 +54,7 @@ pub(super) async fn answer(
     let document = collect_admitted(incoming, requester, JOB_BYTES_MAX as u64, memory).await?;
     super::body::check_md5(call.headers, &document)?;
     let job = Job::parse(&document).map_err(|refusal| refused(&refusal))?;
+    access::authorize_job(call, &job).await?;
     let chunked = call.query.is("chunked", "true");
     let media: &[&str] = if chunked { &["application/json", "multipart/mixed"] } else { &["application/json"] };
     accept::require(call.headers, media)?;

@@ -8,6 +8,7 @@
 //! §0.1). No request ends the server: a panic becomes a 500 and a log line.
 
 mod accept;
+mod access;
 mod body;
 mod browsers;
 mod buckets;

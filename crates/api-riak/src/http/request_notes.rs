@@ -28,7 +28,7 @@ const KEY_BYTES_SHOWN: usize = 16;
 pub(super) fn take_notes(
     gateway: &Gateway,
     slow_after: Option<Duration>,
-    requester: &Requester<'_>,
+    (requester, user): (&Requester<'_>, Option<&str>),
     request: &Parts,
     reply: &mut RiakResponse,
 ) {
@@ -43,7 +43,7 @@ pub(super) fn take_notes(
         reply.headers_mut().insert(REQUEST_ID, id);
     }
     if let Some(log) = gateway.core.audit() {
-        audit(log, requester.source, request, reply);
+        audit(log, (requester.source, user), request, reply);
     }
 }
 
@@ -101,7 +101,7 @@ fn route_of(request: &Parts) -> Option<&'static Route> {
 }
 
 /// Reports refused requests, and changes of types and buckets.
-fn audit(log: &dyn AuditSink, source: RequestSource, request: &Parts, reply: &RiakResponse) {
+fn audit(log: &dyn AuditSink, (source, user): (RequestSource, Option<&str>), request: &Parts, reply: &RiakResponse) {
     let status = reply.status().as_u16();
     let outcome = AuditOutcome::of_status(status);
     let route = route_of(request);
@@ -109,7 +109,7 @@ fn audit(log: &dyn AuditSink, source: RequestSource, request: &Parts, reply: &Ri
         let resource = route.map_or_else(String::new, |route| format!(" {:?}", route.resource));
         log.record(&AuditEvent {
             face: "http",
-            who: None,
+            who: user,
             from: Some(source.address),
             action: &format!("{}{resource}", request.method),
             target: request.uri.path(),

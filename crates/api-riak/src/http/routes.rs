@@ -3,6 +3,7 @@
 use hyper::Method;
 
 use larder_gateway::Feature;
+use larder_model::security::KvPermission;
 
 use super::path::Segments;
 
@@ -68,6 +69,46 @@ pub enum Resource {
     NotBuilt(Feature),
 }
 
+/// The right that a route needs while security is on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RouteAccess {
+    /// None: probes and statistics are for everybody, also without TLS.
+    Open,
+    /// Any user may use it.
+    LoggedIn,
+    /// A permission on its bucket, else on its type, else on everything.
+    Needs(MethodPermissions),
+    /// That to read properties, and that to list keys if the request lists them.
+    PropsAndKeys,
+    /// Those that the inputs of a job need.
+    Job,
+    /// None is enough: the resource does not go with security.
+    NotWithSecurity,
+}
+
+/// The permission that each method needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MethodPermissions {
+    /// GET and HEAD.
+    pub read: KvPermission,
+    /// PUT and POST.
+    pub write: KvPermission,
+    /// DELETE.
+    pub delete: KvPermission,
+}
+
+impl MethodPermissions {
+    /// The permission of a method.
+    #[must_use]
+    pub fn of(self, method: &Method) -> KvPermission {
+        match *method {
+            Method::GET | Method::HEAD => self.read,
+            Method::DELETE => self.delete,
+            _ => self.write,
+        }
+    }
+}
+
 /// One line of the table.
 #[derive(Debug)]
 pub struct Route {
@@ -77,6 +118,8 @@ pub struct Route {
     pub methods: &'static [Method],
     /// Its resource.
     pub resource: Resource,
+    /// The right that it needs while security is on.
+    pub access: RouteAccess,
     /// Riak's name of the resource at `/`; empty for one that `/` does not list.
     pub name: &'static str,
 }
@@ -106,25 +149,44 @@ const SEARCH: &[Method] = &[Method::GET, Method::HEAD, Method::POST];
 const SEARCH_INDEX: &[Method] = &[Method::GET, Method::HEAD, Method::PUT, Method::DELETE];
 const SEARCH_SCHEMA: &[Method] = &[Method::GET, Method::HEAD, Method::PUT];
 
+const fn needs(read: KvPermission, write: KvPermission, delete: KvPermission) -> RouteAccess {
+    RouteAccess::Needs(MethodPermissions { read, write, delete })
+}
+
+const fn always(permission: KvPermission) -> RouteAccess {
+    needs(permission, permission, permission)
+}
+
+const DATA: RouteAccess = needs(KvPermission::Get, KvPermission::Put, KvPermission::Delete);
+const OF_BUCKET: RouteAccess = needs(KvPermission::GetBucket, KvPermission::SetBucket, KvPermission::SetBucket);
+const OF_TYPE: RouteAccess =
+    needs(KvPermission::GetBucketType, KvPermission::SetBucketType, KvPermission::SetBucketType);
+const LIST_KEYS: RouteAccess = always(KvPermission::ListKeys);
+const LIST_BUCKETS: RouteAccess = always(KvPermission::ListBuckets);
+const QUERY: RouteAccess = always(KvPermission::Index);
+const SEARCHES: RouteAccess = always(KvPermission::SearchQuery);
+const ADMINISTERS_SEARCH: RouteAccess = always(KvPermission::SearchAdmin);
+
 const fn route(
     parts: &'static [PathPart],
     methods: &'static [Method],
     resource: Resource,
+    access: RouteAccess,
     name: &'static str,
 ) -> Route {
-    Route { parts, methods, resource, name }
+    Route { parts, methods, resource, access, name }
 }
 
 const fn fold(parts: &'static [PathPart]) -> Route {
-    route(parts, READ, Resource::NotBuilt(Feature::Folds), "riak_kv_wm_aaefold")
+    route(parts, READ, Resource::NotBuilt(Feature::Folds), RouteAccess::LoggedIn, "riak_kv_wm_aaefold")
 }
 
 const fn queue(parts: &'static [PathPart]) -> Route {
-    route(parts, READ, Resource::NotBuilt(Feature::Folds), "riak_kv_wm_queue")
+    route(parts, READ, Resource::NotBuilt(Feature::Folds), RouteAccess::LoggedIn, "riak_kv_wm_queue")
 }
 
-const fn search(parts: &'static [PathPart], methods: &'static [Method]) -> Route {
-    route(parts, methods, Resource::NotBuilt(Feature::Search), "")
+const fn search(parts: &'static [PathPart], methods: &'static [Method], access: RouteAccess) -> Route {
+    route(parts, methods, Resource::NotBuilt(Feature::Search), access, "")
 }
 
 const OBJECTS: &str = "riak_kv_wm_object";
@@ -137,58 +199,96 @@ const DATA_TYPES: &str = "riak_kv_wm_crdt";
 
 /// All routes. The first one that matches path and method answers.
 pub static ROUTES: &[Route] = &[
-    route(&[Word("buckets"), Bucket, Word("keys"), Key], OBJECT, Resource::Object, OBJECTS),
-    route(&[Word("types"), Type, Word("buckets"), Bucket, Word("keys"), Key], OBJECT, Resource::Object, OBJECTS),
-    route(&[Word("riak"), Bucket, Key], OBJECT, Resource::Object, OBJECTS),
-    route(&[Word("buckets"), Bucket, Word("keys")], READ, Resource::Keys, KEYS),
-    route(&[Word("types"), Type, Word("buckets"), Bucket, Word("keys")], READ, Resource::Keys, KEYS),
-    route(&[Word("buckets"), Bucket, Word("keys")], POST, Resource::NewObject, OBJECTS),
-    route(&[Word("types"), Type, Word("buckets"), Bucket, Word("keys")], POST, Resource::NewObject, OBJECTS),
-    route(&[Word("riak"), Bucket], OLD_BUCKET, Resource::OldBucket, BUCKETS),
-    route(&[Word("riak"), Bucket], POST, Resource::NewObject, OBJECTS),
-    route(&[Word("buckets")], READ, Resource::Buckets, BUCKETS),
-    route(&[Word("types"), Type, Word("buckets")], READ, Resource::Buckets, BUCKETS),
-    route(&[Word("riak")], READ, Resource::Buckets, BUCKETS),
-    route(&[Word("buckets"), Bucket, Word("props")], PROPS, Resource::BucketProps, BUCKET_PROPS),
-    route(&[Word("types"), Type, Word("buckets"), Bucket, Word("props")], PROPS, Resource::BucketProps, BUCKET_PROPS),
-    route(&[Word("types"), Type, Word("props")], TYPE_PROPS, Resource::TypeProps, "riak_kv_wm_bucket_type"),
-    route(&[Word("ping")], READ, Resource::Ping, "riak_kv_wm_ping"),
-    route(&[Word("stats")], READ, Resource::Stats, "riak_kv_wm_stats"),
-    route(&[Word("metrics")], READ, Resource::Metrics, "larder_metrics"),
-    route(&[Word("health"), Word("live")], READ, Resource::Live, ""),
-    route(&[Word("health"), Word("ready")], READ, Resource::Ready, ""),
-    route(&[], READ, Resource::Root, ""),
-    route(&[Word("buckets"), Bucket, Word("index")], READ_POST, Resource::CombinedIndex, ""),
-    route(&[Word("types"), Type, Word("buckets"), Bucket, Word("index")], READ_POST, Resource::CombinedIndex, ""),
-    route(&[Word("buckets"), Bucket, Word("index"), Any], READ, Resource::Index, INDEX),
-    route(&[Word("buckets"), Bucket, Word("index"), Any, Any], READ, Resource::Index, INDEX),
-    route(&[Word("buckets"), Bucket, Word("index"), Any, Any, Any], READ, Resource::Index, INDEX),
-    route(&[Word("types"), Type, Word("buckets"), Bucket, Word("index"), Any], READ, Resource::Index, INDEX),
-    route(&[Word("types"), Type, Word("buckets"), Bucket, Word("index"), Any, Any], READ, Resource::Index, INDEX),
-    route(&[Word("types"), Type, Word("buckets"), Bucket, Word("index"), Any, Any, Any], READ, Resource::Index, INDEX),
-    route(&[Word("buckets"), Bucket, Word("keys"), Key, Rest], READ_POST, Resource::LinkWalk, LINKS),
+    route(&[Word("buckets"), Bucket, Word("keys"), Key], OBJECT, Resource::Object, DATA, OBJECTS),
+    route(&[Word("types"), Type, Word("buckets"), Bucket, Word("keys"), Key], OBJECT, Resource::Object, DATA, OBJECTS),
+    route(&[Word("riak"), Bucket, Key], OBJECT, Resource::Object, DATA, OBJECTS),
+    route(&[Word("buckets"), Bucket, Word("keys")], READ, Resource::Keys, LIST_KEYS, KEYS),
+    route(&[Word("types"), Type, Word("buckets"), Bucket, Word("keys")], READ, Resource::Keys, LIST_KEYS, KEYS),
+    route(&[Word("buckets"), Bucket, Word("keys")], POST, Resource::NewObject, DATA, OBJECTS),
+    route(&[Word("types"), Type, Word("buckets"), Bucket, Word("keys")], POST, Resource::NewObject, DATA, OBJECTS),
+    route(&[Word("riak"), Bucket], OLD_BUCKET, Resource::OldBucket, RouteAccess::PropsAndKeys, BUCKETS),
+    route(&[Word("riak"), Bucket], POST, Resource::NewObject, DATA, OBJECTS),
+    route(&[Word("buckets")], READ, Resource::Buckets, LIST_BUCKETS, BUCKETS),
+    route(&[Word("types"), Type, Word("buckets")], READ, Resource::Buckets, LIST_BUCKETS, BUCKETS),
+    route(&[Word("riak")], READ, Resource::Buckets, LIST_BUCKETS, BUCKETS),
+    route(&[Word("buckets"), Bucket, Word("props")], PROPS, Resource::BucketProps, OF_BUCKET, BUCKET_PROPS),
+    route(
+        &[Word("types"), Type, Word("buckets"), Bucket, Word("props")],
+        PROPS,
+        Resource::BucketProps,
+        OF_BUCKET,
+        BUCKET_PROPS,
+    ),
+    route(&[Word("types"), Type, Word("props")], TYPE_PROPS, Resource::TypeProps, OF_TYPE, "riak_kv_wm_bucket_type"),
+    route(&[Word("ping")], READ, Resource::Ping, RouteAccess::LoggedIn, "riak_kv_wm_ping"),
+    route(&[Word("stats")], READ, Resource::Stats, RouteAccess::Open, "riak_kv_wm_stats"),
+    route(&[Word("metrics")], READ, Resource::Metrics, RouteAccess::Open, "larder_metrics"),
+    route(&[Word("health"), Word("live")], READ, Resource::Live, RouteAccess::Open, ""),
+    route(&[Word("health"), Word("ready")], READ, Resource::Ready, RouteAccess::Open, ""),
+    route(&[], READ, Resource::Root, RouteAccess::LoggedIn, ""),
+    route(&[Word("buckets"), Bucket, Word("index")], READ_POST, Resource::CombinedIndex, QUERY, ""),
+    route(
+        &[Word("types"), Type, Word("buckets"), Bucket, Word("index")],
+        READ_POST,
+        Resource::CombinedIndex,
+        QUERY,
+        "",
+    ),
+    route(&[Word("buckets"), Bucket, Word("index"), Any], READ, Resource::Index, QUERY, INDEX),
+    route(&[Word("buckets"), Bucket, Word("index"), Any, Any], READ, Resource::Index, QUERY, INDEX),
+    route(&[Word("buckets"), Bucket, Word("index"), Any, Any, Any], READ, Resource::Index, QUERY, INDEX),
+    route(&[Word("types"), Type, Word("buckets"), Bucket, Word("index"), Any], READ, Resource::Index, QUERY, INDEX),
+    route(
+        &[Word("types"), Type, Word("buckets"), Bucket, Word("index"), Any, Any],
+        READ,
+        Resource::Index,
+        QUERY,
+        INDEX,
+    ),
+    route(
+        &[Word("types"), Type, Word("buckets"), Bucket, Word("index"), Any, Any, Any],
+        READ,
+        Resource::Index,
+        QUERY,
+        INDEX,
+    ),
+    route(
+        &[Word("buckets"), Bucket, Word("keys"), Key, Rest],
+        READ_POST,
+        Resource::LinkWalk,
+        RouteAccess::NotWithSecurity,
+        LINKS,
+    ),
     route(
         &[Word("types"), Type, Word("buckets"), Bucket, Word("keys"), Key, Rest],
         READ_POST,
         Resource::LinkWalk,
+        RouteAccess::NotWithSecurity,
         LINKS,
     ),
-    route(&[Word("riak"), Bucket, Key, Rest], READ_POST, Resource::LinkWalk, LINKS),
-    route(&[Word("buckets"), Bucket, Word("counters"), Key], GET_POST, Resource::Counter, "riak_kv_wm_counter"),
-    route(&[Word("types"), Type, Word("buckets"), Bucket, Word("datatypes")], POST, Resource::DataType, DATA_TYPES),
+    route(&[Word("riak"), Bucket, Key, Rest], READ_POST, Resource::LinkWalk, RouteAccess::NotWithSecurity, LINKS),
+    route(&[Word("buckets"), Bucket, Word("counters"), Key], GET_POST, Resource::Counter, DATA, "riak_kv_wm_counter"),
+    route(
+        &[Word("types"), Type, Word("buckets"), Bucket, Word("datatypes")],
+        POST,
+        Resource::DataType,
+        DATA,
+        DATA_TYPES,
+    ),
     route(
         &[Word("types"), Type, Word("buckets"), Bucket, Word("datatypes"), Key],
         READ_POST,
         Resource::DataType,
+        DATA,
         DATA_TYPES,
     ),
-    route(&[Word("mapred")], READ_POST, Resource::MapReduce, "riak_kv_wm_mapred"),
-    search(&[Word("search"), Word("query"), Any], SEARCH),
-    search(&[Word("solr"), Any, Word("select")], SEARCH),
-    search(&[Word("search"), Word("index")], READ),
-    search(&[Word("search"), Word("index"), Any], SEARCH_INDEX),
-    search(&[Word("search"), Word("schema"), Any], SEARCH_SCHEMA),
-    search(&[Word("search"), Word("extract")], SEARCH),
+    route(&[Word("mapred")], READ_POST, Resource::MapReduce, RouteAccess::Job, "riak_kv_wm_mapred"),
+    search(&[Word("search"), Word("query"), Any], SEARCH, SEARCHES),
+    search(&[Word("solr"), Any, Word("select")], SEARCH, SEARCHES),
+    search(&[Word("search"), Word("index")], READ, ADMINISTERS_SEARCH),
+    search(&[Word("search"), Word("index"), Any], SEARCH_INDEX, ADMINISTERS_SEARCH),
+    search(&[Word("search"), Word("schema"), Any], SEARCH_SCHEMA, ADMINISTERS_SEARCH),
+    search(&[Word("search"), Word("extract")], SEARCH, SEARCHES),
     fold(&[Word("aaebucketlist")]),
     fold(&[Word("cachedtrees"), Rest]),
     fold(&[Word("erase"), Rest]),

@@ -14,6 +14,7 @@ use larder_gateway::{Error, Gateway};
 
 use crate::failure::{is_of_server, log_panic, log_server_error};
 
+use super::access;
 use super::body::RiakBody;
 use super::browsers::{self, BrowserRules};
 use super::call::RiakCall;
@@ -21,7 +22,7 @@ use super::errors::{RiakFault, of_error};
 use super::path::{QueryParams, Segments};
 use super::reply::{self, RiakResponse, page};
 use super::request_notes::{id_of, set_id, take_notes};
-use super::routes::{self, Resource, Route, RouteMatch};
+use super::routes::{self, Resource, Route, RouteAccess, RouteMatch};
 use super::{
     buckets, datatypes, delete, health, index, keys, link_walk, mapred, not_built, object, ping, props, put, root,
     stats, type_props,
@@ -89,7 +90,9 @@ impl ConnectionHandler for HttpService {
         let body = ArrivingBody::new(body, requester);
         let reader = self.settings.browsers.reader(&request.headers);
         // The connection survives a panic: its client gets a 500 and can go on.
-        let mut reply = match AssertUnwindSafe(self.dispatch(&request, body)).catch_unwind().await {
+        let mut user = None;
+        let dispatched = self.dispatch(requester, &request, body, &mut user);
+        let mut reply = match AssertUnwindSafe(dispatched).catch_unwind().await {
             Ok(Ok(reply)) => reply,
             Ok(Err(RiakFault::Response(reply))) => *reply,
             Ok(Err(RiakFault::Gateway(error))) => {
@@ -108,7 +111,8 @@ impl ConnectionHandler for HttpService {
         if let Some(reader) = reader {
             browsers::show_to(&mut reply, reader);
         }
-        take_notes(&self.gateway, self.settings.connection.slow_after, requester, &request, &mut reply);
+        let user = user.as_deref();
+        take_notes(&self.gateway, self.settings.connection.slow_after, (requester, user), &request, &mut reply);
         reply
     }
 
@@ -123,23 +127,35 @@ impl ConnectionHandler for HttpService {
 
 impl HttpService {
     /// Answers one request.
-    async fn dispatch(&self, request: &Parts, body: ArrivingBody<'_>) -> Result<RiakResponse, RiakFault> {
+    async fn dispatch(
+        &self,
+        requester: &Requester<'_>,
+        request: &Parts,
+        body: ArrivingBody<'_>,
+        user: &mut Option<Arc<str>>,
+    ) -> Result<RiakResponse, RiakFault> {
         let segments = Segments::of(request.uri.path());
         let browsers = &self.settings.browsers;
         if browsers::is_preflight(&request.method, &request.headers) && browsers.reader(&request.headers).is_some() {
             return Ok(browsers::preflight(&request.headers));
         }
         let route = route(&segments, &request.method)?;
-        let call = RiakCall {
+        let mut call = RiakCall {
             gateway: &self.gateway,
             route,
             method: &request.method,
             headers: &request.headers,
             segments,
             query: QueryParams::of(request.uri.query()),
+            user: None,
         };
         if let Err(foreign) = browsers.check(call.headers) {
             return Err(RiakFault::text_of(StatusCode::FORBIDDEN, foreign.text()));
+        }
+        if route.access != RouteAccess::Open && !self.gateway.security.is_surely_off() {
+            // A box: most servers run without security, and need no room for it.
+            Box::pin(access::authorize(&call, requester.source, user)).await?;
+            call.user.clone_from(user);
         }
         match (route.resource, call.method) {
             (Resource::Object, &Method::GET | &Method::HEAD) => object::get(&call).await,

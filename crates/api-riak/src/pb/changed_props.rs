@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use larder_gateway::{AuditEvent, AuditOutcome, Gateway};
-use larder_http_edge::RequestSource;
 
 use super::fault::{PbFault, decode};
 use super::fields::type_of;
 use super::messages::{RpbBucketReq, RpbSetBucketReq, RpbSetBucketTypeReq};
 use super::operations::PbOperation;
 use super::props;
+use super::service::PbSession;
 
 /// Carries out `SetBucket`, `ResetBucket` or `SetBucketType`, and reports it.
 ///
@@ -18,7 +18,7 @@ use super::props;
 /// The request was not carried out.
 pub(super) async fn change(
     gateway: &Arc<Gateway>,
-    source: RequestSource,
+    session: &PbSession,
     (operation, message): (PbOperation, Bytes),
     output: &mut BytesMut,
 ) -> Result<(), PbFault> {
@@ -42,8 +42,8 @@ pub(super) async fn change(
     if let Some(log) = gateway.core.audit() {
         log.record(&AuditEvent {
             face: "pb",
-            who: None,
-            from: Some(source.address),
+            who: session.user.as_deref(),
+            from: Some(session.source.address),
             action: &format!("{operation:?}"),
             target: &target,
             outcome: if done.is_ok() { AuditOutcome::Done } else { AuditOutcome::Failed },

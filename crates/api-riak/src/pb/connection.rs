@@ -59,6 +59,9 @@ enum PbEnd {
     /// The connection was silent for too long, or the server ends.
     #[error("the connection is idle")]
     Idle,
+    /// The client begins a TLS handshake.
+    #[error("the client starts TLS")]
+    StartTls,
     /// The rest of the input means nothing, or an answer broke off.
     #[error("the stream of frames cannot go on")]
     Broken,
@@ -77,8 +80,9 @@ pub(super) struct PbConnection<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> PbConnection<S> {
-    /// Serves the connection to its end. After `shutdown` it answers the requests that have arrived.
-    pub(super) async fn serve(mut self, shutdown: impl Future<Output = ()> + Send) {
+    /// Serves the connection to its end, or to the begin of a TLS handshake: `true`. After `shutdown` it answers the requests that
+    /// have arrived.
+    pub(super) async fn serve(&mut self, shutdown: impl Future<Output = ()> + Send) -> bool {
         let waits = AtomicU64::new(0);
         let mut watchers = ConnectionWatchers::new();
         watchers.add(shutdown);
@@ -112,8 +116,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> PbConnection<S> {
             PbEnd::Io(_) | PbEnd::TooSlow | PbEnd::Idle => {
                 let _ = timeout(GOODBYE_MAX, self.socket.shutdown()).await;
             }
+            PbEnd::StartTls => return true,
         }
         tracing::debug!(reason = %ended, "connection of protocol buffers ended");
+        false
     }
 
     /// Sends what waits, then waits for more bytes of a request whose head is not here yet.
@@ -160,6 +166,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> PbConnection<S> {
         let is_short = read_and_decoded(row, head.length) <= UNCOUNTED_BYTES;
         let short = if is_short { head.take(&mut self.input) } else { None };
         if let Some(message) = &short
+            && self.gateway.security.is_surely_off()
             && try_answer(&self.gateway, (head.code, message), &mut self.output)
         {
             return if self.output.len() >= FLUSH_BYTES { self.flush().await } else { Ok(()) };
@@ -235,7 +242,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> PbConnection<S> {
     async fn send(&mut self, reply: PbReply, requester: &Requester<'_>, answered_before: usize) -> Result<(), PbEnd> {
         let bytes = (self.output.len() - answered_before) as u64;
         let held = match &reply {
-            PbReply::Done => bytes,
+            PbReply::Done | PbReply::StartTls => bytes,
             PbReply::Pieces(pieces) => {
                 bytes + pieces.iter().map(ReplyPiece::memory).sum::<u64>() + response_memory(None)
             }
@@ -248,6 +255,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> PbConnection<S> {
         }
         match reply {
             PbReply::Done => {}
+            // Attack: requests after this one came in clear, and must not count as encrypted ones.
+            PbReply::StartTls if !self.input.is_empty() => return Err(PbEnd::Broken),
+            PbReply::StartTls => return Err(PbEnd::StartTls),
             PbReply::Pieces(pieces) => {
                 for piece in pieces {
                     match piece {

@@ -18,6 +18,8 @@ pub(super) enum PbFault {
     Gateway(Error),
     /// An error of this protocol alone.
     Text(String),
+    /// As [`Self::Text`], and the connection ends after it.
+    Last(String),
     /// The message cannot be decoded: as in Riak, the connection ends after the error.
     Undecodable(String),
 }
@@ -27,7 +29,7 @@ impl PbFault {
     pub(super) fn put(&self, output: &mut BytesMut) {
         let errmsg = match self {
             Self::Gateway(error) => text(error),
-            Self::Text(text) => text.clone(),
+            Self::Text(text) | Self::Last(text) => text.clone(),
             Self::Undecodable(reason) => format!("Error processing incoming message: {reason}"),
         };
         put_message(output, 0, &RpbErrorResp { errmsg: errmsg.into(), errcode: 0 });
@@ -35,7 +37,7 @@ impl PbFault {
 
     /// Whether the connection ends after the error.
     pub(super) fn is_last(&self) -> bool {
-        matches!(self, Self::Undecodable(_))
+        matches!(self, Self::Undecodable(_) | Self::Last(_))
     }
 
     /// The same, with this protocol's text for an unknown type in requests about buckets and types.

@@ -12,6 +12,7 @@ use super::fault::PbFault;
 use super::frame::put_message;
 use super::messages::{RpbMapRedReq, RpbMapRedResp};
 use crate::mapred::array;
+use crate::security::check_job;
 
 const RESP: u8 = 24;
 
@@ -42,11 +43,15 @@ pub(super) struct PbJob {
 }
 
 impl PbJob {
-    /// Code 23.
+    /// Code 23; `user` is the client's, where security is on.
     ///
     /// # Errors
     /// The document is no job, or the job cannot run.
-    pub(super) async fn start(gateway: &Arc<Gateway>, request: RpbMapRedReq) -> Result<Self, PbFault> {
+    pub(super) async fn start(
+        gateway: &Arc<Gateway>,
+        user: Option<&str>,
+        request: RpbMapRedReq,
+    ) -> Result<Self, PbFault> {
         let content_type = request.content_type.unwrap_or_default();
         let Some(form) = JobForm::of(&content_type) else {
             return Err(PbFault::Text(format!("{{unknown_content_type,{}}}", binary(&content_type))));
@@ -58,6 +63,10 @@ impl PbJob {
         };
         let job = job.map_err(|refusal| PbFault::Text(refusal.pb_text()))?;
         drop(document);
+        if let Some(user) = user {
+            let rules = gateway.security.rules().await?;
+            check_job(&rules, user, &job).map_err(|denied| PbFault::Text(denied.to_string()))?;
+        }
         let run = JobRun::start(gateway, job).await.map_err(failed)?;
         Ok(Self { run, form, ended: false })
     }

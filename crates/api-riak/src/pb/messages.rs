@@ -79,6 +79,15 @@ pub(super) struct RpbContent {
     pub(super) deleted: Option<bool>,
 }
 
+/// Makes the client a user.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct RpbAuthReq {
+    #[prost(bytes = "bytes", optional, tag = "1")]
+    pub(super) user: Option<Bytes>,
+    #[prost(bytes = "bytes", optional, tag = "2")]
+    pub(super) password: Option<Bytes>,
+}
+
 /// Code 9.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct RpbGetReq {

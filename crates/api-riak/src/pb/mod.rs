@@ -6,6 +6,7 @@
 //! ```
 //! Frames hold arbitrary bytes. The answers of a connection stand in the order of its requests, which clients may pipeline.
 
+mod access;
 mod bucket_scan;
 mod changed_props;
 mod connection;
@@ -33,4 +34,4 @@ mod service;
 #[cfg(test)]
 mod testing;
 
-pub use server::serve;
+pub use server::{PbSettings, serve};

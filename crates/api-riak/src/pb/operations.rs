@@ -2,6 +2,15 @@
 
 use larder_model::limits::{DATATYPE_EDITS_MAX, JOB_BYTES_MAX, METADATA_BYTES_MAX};
 
+use larder_model::security::KvPermission;
+use larder_model::security::KvPermission::{
+    Delete, Get, GetBucket, GetBucketType, GetPreflist, Index, ListBuckets, ListKeys, Put, SetBucket, SetBucketType,
+};
+
+use super::access::{
+    PbAccess, ScopeDecoder, bucket_type_at_2, bucket_type_at_3, bucket_type_at_9, bucket_type_at_12, bucket_type_at_13,
+    bucket_type_at_16, default_bucket, type_at_1, type_at_3,
+};
 use crate::mapred::DOCUMENT_DECODED_PER_BYTE;
 
 /// A request that clients can send.
@@ -51,8 +60,10 @@ pub(super) enum PbOperation {
     UpdateDatatype,
     /// Runs a MapReduce job.
     MapReduce,
-    /// Encryption, which is not switched on.
+    /// Encryption of the connection, where security is on.
     StartTls,
+    /// The user of the connection, where security is on.
+    Authenticate,
 }
 
 /// One message code.
@@ -62,6 +73,8 @@ pub(super) struct PbCode {
     pub(super) code: u8,
     /// Its request.
     pub(super) operation: PbOperation,
+    /// The right that it needs while security is on.
+    pub(super) access: PbAccess,
     /// Longest message in bytes, besides the value of a put.
     pub(super) bytes_max: usize,
     /// Bytes of memory that one byte of a decoded message may take.
@@ -90,33 +103,37 @@ pub(super) const PUT_BESIDES_VALUE: usize = NAMES + METADATA_BYTES_MAX + 16 * 10
 
 /// Every request that is answered in its own way; any other code is unknown, as in a Riak without that part.
 pub(super) const CODES: &[PbCode] = &[
-    code(1, PbOperation::Ping, 0),
-    code(3, PbOperation::GetClientId, 0),
-    code(5, PbOperation::SetClientId, CLIENT_ID),
-    code(7, PbOperation::GetServerInfo, 0),
-    code(9, PbOperation::Get, NAMES),
-    code(11, PbOperation::Put, PUT_BESIDES_VALUE),
-    code(13, PbOperation::Delete, NAMES),
-    code(15, PbOperation::ListBuckets, NAMES),
-    code(17, PbOperation::ListKeys, NAMES),
-    code(19, PbOperation::GetBucket, NAMES),
-    props(21, PbOperation::SetBucket),
-    PbCode { decoded_per_byte: DOCUMENT_DECODED_PER_BYTE, ..code(23, PbOperation::MapReduce, JOB_BYTES_MAX) },
-    code(25, PbOperation::Index, QUERY),
-    code(29, PbOperation::ResetBucket, NAMES),
-    code(31, PbOperation::GetBucketType, NAMES),
-    props(32, PbOperation::SetBucketType),
-    code(33, PbOperation::GetPreflist, NAMES),
-    code(40, PbOperation::ScanBucket, QUERY),
-    code(50, PbOperation::UpdateCounter, NAMES),
-    code(52, PbOperation::GetCounter, NAMES),
-    code(80, PbOperation::FetchDatatype, NAMES),
+    code(1, PbOperation::Ping, PbAccess::LoggedIn, 0),
+    code(3, PbOperation::GetClientId, PbAccess::LoggedIn, 0),
+    code(5, PbOperation::SetClientId, PbAccess::LoggedIn, CLIENT_ID),
+    code(7, PbOperation::GetServerInfo, PbAccess::LoggedIn, 0),
+    code(9, PbOperation::Get, needs(Get, bucket_type_at_13), NAMES),
+    code(11, PbOperation::Put, needs(Put, bucket_type_at_16), PUT_BESIDES_VALUE),
+    code(13, PbOperation::Delete, needs(Delete, bucket_type_at_13), NAMES),
+    code(15, PbOperation::ListBuckets, needs(ListBuckets, type_at_3), NAMES),
+    code(17, PbOperation::ListKeys, needs(ListKeys, bucket_type_at_3), NAMES),
+    code(19, PbOperation::GetBucket, needs(GetBucket, bucket_type_at_2), NAMES),
+    props(21, PbOperation::SetBucket, needs(SetBucket, bucket_type_at_3)),
+    PbCode {
+        decoded_per_byte: DOCUMENT_DECODED_PER_BYTE,
+        ..code(23, PbOperation::MapReduce, PbAccess::Job, JOB_BYTES_MAX)
+    },
+    code(25, PbOperation::Index, needs(Index, bucket_type_at_12), QUERY),
+    code(29, PbOperation::ResetBucket, needs(SetBucket, bucket_type_at_2), NAMES),
+    code(31, PbOperation::GetBucketType, needs(GetBucketType, type_at_1), NAMES),
+    props(32, PbOperation::SetBucketType, needs(SetBucketType, type_at_1)),
+    code(33, PbOperation::GetPreflist, needs(GetPreflist, bucket_type_at_3), NAMES),
+    code(40, PbOperation::ScanBucket, needs(ListKeys, bucket_type_at_9), QUERY),
+    code(50, PbOperation::UpdateCounter, needs(Put, default_bucket), NAMES),
+    code(52, PbOperation::GetCounter, needs(Get, default_bucket), NAMES),
+    code(80, PbOperation::FetchDatatype, needs(Get, bucket_type_at_3), NAMES),
     PbCode {
         decoded_per_byte: EDIT_DECODED_BYTES / 2,
         decoded_extra_max: EDIT_DECODED_BYTES * DATATYPE_EDITS_MAX as u64,
-        ..code(82, PbOperation::UpdateDatatype, NAMES + UPDATE)
+        ..code(82, PbOperation::UpdateDatatype, needs(Put, bucket_type_at_3), NAMES + UPDATE)
     },
-    code(255, PbOperation::StartTls, 0),
+    code(253, PbOperation::Authenticate, PbAccess::Login, NAMES),
+    code(255, PbOperation::StartTls, PbAccess::Login, 0),
 ];
 
 /// A query.
@@ -126,13 +143,17 @@ const UPDATE: usize = 2 * 1024 * 1024;
 /// Bytes of memory of one decoded edit of a map, which two bytes of a message can be. Its message and its update count.
 const EDIT_DECODED_BYTES: u64 = 600;
 
-const fn code(code: u8, operation: PbOperation, bytes_max: usize) -> PbCode {
+const fn code(code: u8, operation: PbOperation, access: PbAccess, bytes_max: usize) -> PbCode {
     // Clients of a newer version may add fields.
-    PbCode { code, operation, bytes_max: bytes_max + 1024, decoded_per_byte: 1, decoded_extra_max: u64::MAX }
+    PbCode { code, operation, access, bytes_max: bytes_max + 1024, decoded_per_byte: 1, decoded_extra_max: u64::MAX }
 }
 
-const fn props(number: u8, operation: PbOperation) -> PbCode {
-    PbCode { decoded_per_byte: PROPS_DECODED_PER_BYTE, ..code(number, operation, NAMES + PROPS) }
+const fn needs(permission: KvPermission, scope: ScopeDecoder) -> PbAccess {
+    PbAccess::Needs(permission, scope)
+}
+
+const fn props(number: u8, operation: PbOperation, access: PbAccess) -> PbCode {
+    PbCode { decoded_per_byte: PROPS_DECODED_PER_BYTE, ..code(number, operation, access, NAMES + PROPS) }
 }
 
 /// The row of a code; `None`: the code is unknown.

@@ -16,6 +16,8 @@ pub(super) enum PbReply {
     Done,
     /// The rest of a frame whose head and first bytes are in the output.
     Pieces(Vec<ReplyPiece>),
+    /// Nothing remains, and the client begins a TLS handshake after it.
+    StartTls,
     /// An answer whose pages are read one after the other.
     Paged(PagedReply),
 }

@@ -1,23 +1,40 @@
 //! The listener of protocol buffers.
 
 use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use larder_admission::ClientAccount;
 use larder_gateway::{Error, Gateway};
 use larder_http_edge::{
-    ClientListener, ClientSocket, ConnectedClient, ConnectionServer, ConnectionSettings, serve_connections,
+    ClientListener, ClientSocket, ConnectedClient, ConnectionServer, ConnectionSettings, ServerTls, serve_connections,
 };
 
 use super::connection::PbConnection;
 use super::fault::PbFault;
 use super::service::PbSession;
 
+/// Settings of the listener of protocol buffers.
+#[derive(Clone, Default)]
+pub struct PbSettings {
+    /// The settings that every listener has.
+    pub connection: ConnectionSettings,
+    /// The encryption of connections that begin in clear, while security is on; `None`: they cannot be encrypted.
+    pub tls: Option<ServerTls>,
+}
+
+impl From<ConnectionSettings> for PbSettings {
+    fn from(connection: ConnectionSettings) -> Self {
+        Self { connection, tls: None }
+    }
+}
+
 /// Answers the connections of protocol buffers over one gateway.
 #[derive(Clone)]
 struct PbServer {
     gateway: Arc<Gateway>,
-    settings: ConnectionSettings,
+    settings: PbSettings,
 }
 
 /// Serves `listener` until `shutdown`. After that it accepts nothing new, finishes the requests under way, and breaks off
@@ -25,17 +42,17 @@ struct PbServer {
 pub async fn serve(
     listener: impl Into<ClientListener>,
     gateway: Arc<Gateway>,
-    settings: ConnectionSettings,
+    settings: impl Into<PbSettings>,
     shutdown: impl Future<Output = ()>,
 ) {
-    serve_connections(listener, PbServer { gateway, settings }, shutdown).await;
+    serve_connections(listener, PbServer { gateway, settings: settings.into() }, shutdown).await;
 }
 
 impl ConnectionServer for PbServer {
     const NAME: &'static str = "pb";
 
     fn settings(&self) -> ConnectionSettings {
-        self.settings.clone()
+        self.settings.connection.clone()
     }
 
     fn refusal() -> Bytes {
@@ -47,16 +64,49 @@ impl ConnectionServer for PbServer {
     async fn serve(self, socket: ClientSocket, client: ConnectedClient, ending: impl Future<Output = ()> + Send) {
         let gateway = Arc::clone(&self.gateway);
         let _open = gateway.core.begin_pb_connection();
-        let connection = PbConnection {
+        let ConnectedClient { source, account } = client;
+        let mut session = PbSession::new(source);
+        session.offers_tls = self.settings.tls.is_some();
+        session.common_name = socket.common_name();
+        let mut connection = self.connection(socket, account, session);
+        let mut ending = pin!(ending);
+        if !connection.serve(ending.as_mut()).await {
+            return;
+        }
+        let (Some(tls), PbConnection { socket, account, mut session, .. }) = (&self.settings.tls, connection) else {
+            return;
+        };
+        let started = tokio::select! {
+            started = tls.start(socket, &account) => started,
+            // A client in the midst of its handshake must not hold up the end of the server.
+            () = ending.as_mut() => return,
+        };
+        let (socket, _held) = match started {
+            Ok(started) => started,
+            Err(error) => return tracing::debug!(%error, address = %source.address, "no TLS with this client"),
+        };
+        session.source.secure = true;
+        session.common_name = socket.common_name();
+        self.connection(socket, account, session).serve(ending).await;
+    }
+}
+
+impl PbServer {
+    fn connection(
+        &self,
+        socket: ClientSocket,
+        account: ClientAccount,
+        session: PbSession,
+    ) -> PbConnection<ClientSocket> {
+        PbConnection {
             socket,
-            account: client.account,
-            gateway: self.gateway,
-            slow_after: self.settings.slow_after,
-            idle_timeout: self.settings.idle_timeout,
+            account,
+            gateway: Arc::clone(&self.gateway),
+            slow_after: self.settings.connection.slow_after,
+            idle_timeout: self.settings.connection.idle_timeout,
             input: BytesMut::new(),
             output: BytesMut::new(),
-            session: PbSession::new(client.source),
-        };
-        connection.serve(ending).await;
+            session,
+        }
     }
 }

@@ -14,6 +14,7 @@ use larder_model::limits::{DATATYPE_EDITS_MAX, METADATA_BYTES_MAX};
 
 use crate::failure::{log_panic, log_server_error};
 
+use super::access::{self, PbUser};
 use super::bucket_scan::PbBucketScan;
 use super::datatypes::{DtUpdateReq, PbValueAnswer, count_edits};
 use super::fault::{PbFault, decode};
@@ -31,12 +32,27 @@ pub(super) struct PbSession {
     pub(super) source: RequestSource,
     /// The id that the client set.
     pub(super) client_id: Bytes,
+    /// Whether the connection can be encrypted later.
+    pub(super) offers_tls: bool,
+    /// The common name in the client's certificate.
+    pub(super) common_name: Option<String>,
+    /// The user that the client has proved to be.
+    pub(super) user: Option<Arc<str>>,
+    /// Log-ins that failed.
+    pub(super) failed_logins: u32,
 }
 
 impl PbSession {
     /// The begin of a connection of this client.
     pub(super) fn new(source: RequestSource) -> Self {
-        Self { source, client_id: Bytes::from_static(&[0; 4]) }
+        Self {
+            source,
+            client_id: Bytes::from_static(&[0; 4]),
+            offers_tls: false,
+            common_name: None,
+            user: None,
+            failed_logins: 0,
+        }
     }
 }
 
@@ -89,7 +105,13 @@ async fn dispatch(
     (code, message): (u8, Bytes),
     output: &mut BytesMut,
 ) -> Result<PbReply, PbFault> {
-    let Some(row) = find(code) else { return Err(PbFault::Text(format!("Unknown message code: {code}"))) };
+    let row = find(code);
+    let user = match gateway.security.is_surely_off() {
+        true => PbUser::NotNeeded,
+        // A box: most servers run without security, and need no room for it.
+        false => Box::pin(access::admit(gateway, session, row, &message)).await?,
+    };
+    let Some(row) = row else { return Err(PbFault::Text(format!("Unknown message code: {code}"))) };
     match row.operation {
         PbOperation::Get => return object::get(gateway, decode(message)?, output).await,
         // Boxes keep the future small that every request moves: a get needs far less room than these.
@@ -108,11 +130,11 @@ async fn dispatch(
             return Ok(PbReply::Paged(PagedReply::Index(answer.into())));
         }
         PbOperation::ScanBucket => {
-            let scan = PbBucketScan::of(gateway, decode(message)?)?;
+            let scan = Box::pin(PbBucketScan::start(gateway, user.name(), decode(message)?)).await?;
             return Ok(PbReply::Paged(PagedReply::Scan(scan.into())));
         }
         PbOperation::MapReduce => {
-            let job = Box::pin(PbJob::start(gateway, decode(message)?)).await?;
+            let job = Box::pin(PbJob::start(gateway, user.name(), decode(message)?)).await?;
             return Ok(PbReply::Paged(PagedReply::Job(job.into())));
         }
         PbOperation::GetCounter => Box::pin(datatypes::get_counter(gateway, decode(message)?, output)).await?,
@@ -124,10 +146,13 @@ async fn dispatch(
         PbOperation::GetPreflist => Box::pin(info::preflist(gateway, decode(message)?, output)).await?,
         PbOperation::GetBucket => Box::pin(props::get_bucket(gateway, decode(message)?, output)).await?,
         PbOperation::SetBucket | PbOperation::ResetBucket | PbOperation::SetBucketType => {
-            Box::pin(changed_props::change(gateway, session.source, (row.operation, message), output)).await?;
+            Box::pin(changed_props::change(gateway, session, (row.operation, message), output)).await?;
         }
         PbOperation::GetBucketType => Box::pin(props::get_type(gateway, decode(message)?, output)).await?,
-        PbOperation::StartTls => return Err(PbFault::Text("Security not enabled; STARTTLS not allowed.".into())),
+        PbOperation::StartTls => return access::start_tls(session, &user, output),
+        PbOperation::Authenticate => {
+            Box::pin(access::log_in(gateway, session, &user, decode(message)?, output)).await?
+        }
     }
     Ok(PbReply::Done)
 }

@@ -1,4 +1,4 @@
-//! One state of the catalogue: types, own properties and epochs of buckets, S3 buckets. Pure: a change makes another state.
+//! One state of the catalogue: types, own properties and epochs of buckets, S3 buckets, security. Pure: a change makes another state.
 
 use larder_model::Timestamp;
 use std::collections::BTreeMap;
@@ -10,6 +10,7 @@ use larder_model::objects::{Bucket, BucketState};
 use larder_model::props::value::Value as PropValue;
 use larder_model::props::{EffectiveProps, Hook, Overrides, TypeRecord, TypeState};
 use larder_model::rows::{BucketEpochs, CatalogueKey, CatalogueRow, Row};
+use larder_model::security::{AccessRules, SecurityEdit, SecurityKey};
 use serde_json::Value;
 
 use super::shared_map::SharedMap;
@@ -21,6 +22,8 @@ pub(crate) enum CatalogueEdit {
     Write(CatalogueKey, Value),
     /// Removes it.
     Remove(CatalogueKey),
+    /// Changes rows of security, all at once.
+    Security(SecurityEdit),
     /// None: the wanted state holds already.
     Nothing,
 }
@@ -38,6 +41,7 @@ pub(crate) struct Catalogue {
     s3_closing: BTreeMap<String, Timestamp>,
     /// Number of S3 buckets of each user.
     s3_owned: SharedMap<String, usize>,
+    security: Arc<AccessRules>,
     default: EffectiveProps,
 }
 
@@ -77,6 +81,7 @@ impl Catalogue {
             s3_buckets: SharedMap::default(),
             s3_closing: BTreeMap::new(),
             s3_owned: SharedMap::default(),
+            security: Arc::default(),
             default: TypeRecord::effective(None, &Overrides::EMPTY),
         }
     }
@@ -166,11 +171,17 @@ impl Catalogue {
         &self.s3_closing
     }
 
+    /// The rules of security.
+    pub(crate) fn security(&self) -> &Arc<AccessRules> {
+        &self.security
+    }
+
     /// The state in these rows. Entries unchanged since `before` are taken from there: parsing the properties, policies and
     /// rules of many buckets is expensive.
     pub(super) fn of(rows: Vec<Row>, before: &Self) -> Result<Self> {
         let mut catalogue = Self::empty();
         let (mut types, mut buckets, mut epochs, mut s3_buckets) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut security = Vec::new();
         for row in rows {
             if row.name.is_empty() {
                 catalogue.number = row.stamp;
@@ -195,8 +206,10 @@ impl Catalogue {
                     s3_buckets.push((name, found));
                 }
                 CatalogueKey::Epochs(bucket) => epochs.push((bucket, epochs_of(&json_of(row.value)?)?)),
+                CatalogueKey::Security(key) => security.push((key, number, row.value)),
             }
         }
+        catalogue.security = security_of(security, &before.security)?;
         catalogue.types = types.into_iter().collect();
         catalogue.epochs = epochs.into_iter().collect();
         catalogue.buckets =
@@ -212,6 +225,11 @@ impl Catalogue {
         let (key, json) = match edit {
             CatalogueEdit::Write(key, json) => (key, Some(json)),
             CatalogueEdit::Remove(key) => (key, None),
+            CatalogueEdit::Security(edit) => {
+                let rules = after.security.changed(number, edit.iter().cloned()).map_err(|error| damaged(&error))?;
+                after.security = Arc::new(rules);
+                return Ok(after);
+            }
             CatalogueEdit::Nothing => return Ok(after),
         };
         match key {
@@ -230,6 +248,11 @@ impl Catalogue {
             }
             CatalogueKey::Epochs(bucket) => {
                 after.epochs.set(bucket.clone(), json.map(epochs_of).transpose()?);
+            }
+            CatalogueKey::Security(key) => {
+                let edit = [(key.clone(), json.cloned())];
+                let rules = after.security.changed(number, edit).map_err(|error| damaged(&error))?;
+                after.security = Arc::new(rules);
             }
         }
         Ok(after)
@@ -310,6 +333,16 @@ impl S3Bucket {
     fn is_closing(&self) -> bool {
         self.bucket.state == BucketState::Closing
     }
+}
+
+/// The rules in these rows; those of before, if no row changed.
+fn security_of(rows: Vec<(SecurityKey, Timestamp, Bytes)>, before: &Arc<AccessRules>) -> Result<Arc<AccessRules>> {
+    if before.is_of(rows.iter().map(|(key, number, _)| (key, *number))) {
+        return Ok(Arc::clone(before));
+    }
+    let parsed: Result<Vec<_>> =
+        rows.into_iter().map(|(key, number, value)| Ok((key, number, json_of(value)?))).collect();
+    AccessRules::of(parsed?).map(Arc::new).map_err(|error| damaged(&error))
 }
 
 fn key_of(name: &[u8]) -> Result<CatalogueKey> {

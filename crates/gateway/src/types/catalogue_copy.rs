@@ -3,18 +3,19 @@
 
 use larder_model::Timestamp;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use larder_model::address::BucketAddress;
-use larder_model::rows::{BucketEpochs, CatalogueRow, Change, Row};
+use larder_model::rows::{BucketEpochs, CatalogueKey, CatalogueRow, Change, Row};
 use larder_store::leases::HolderCounts;
 use larder_store::{
     CallOptions, CasResult, ConsistencyLevel, Durability, Partition, RateLimitedLog, ReadQuery, RowPage, micros_of,
 };
 use parking_lot::Mutex;
+use serde_json::Value;
 use tokio::time::Instant;
 
 use super::catalogue::{Catalogue, CatalogueEdit};
@@ -72,6 +73,8 @@ impl CatalogueGuards {
 pub struct CatalogueCopy {
     core: Arc<GatewayCore>,
     current: ArcSwap<Catalogue>,
+    /// Whether the current catalogue switches security on.
+    has_security: AtomicBool,
     /// Begin of the last catalogue check, in microseconds of the monotonic clock; 0: none yet.
     checked_at: AtomicU64,
     refresh_lock: tokio::sync::Mutex<LastCheck>,
@@ -86,6 +89,7 @@ impl CatalogueCopy {
         Arc::new(Self {
             core,
             current: ArcSwap::from_pointee(Catalogue::empty()),
+            has_security: AtomicBool::new(false),
             checked_at: AtomicU64::new(0),
             refresh_lock: tokio::sync::Mutex::default(),
             stale_log: RateLimitedLog::new(),
@@ -96,6 +100,19 @@ impl CatalogueCopy {
     /// The catalogue as last read, however old.
     pub(crate) fn current(&self) -> Arc<Catalogue> {
         self.current.load_full()
+    }
+
+    /// Whether the copy switches security on, however old it is.
+    pub(crate) fn has_security(&self) -> bool {
+        self.has_security.load(Ordering::Acquire)
+    }
+
+    /// Serves from this state from now on.
+    fn install(&self, catalogue: Catalogue) {
+        let has_security = catalogue.security().settings().enabled;
+        self.current.store(Arc::new(catalogue));
+        // After the rules: a request that sees security on finds its users.
+        self.has_security.store(has_security, Ordering::Release);
     }
 
     /// The catalogue number that a heartbeat may show: that of the copy, or of the oldest guard. Every guarded write relies on
@@ -223,14 +240,14 @@ impl CatalogueCopy {
             let rows = self.read_catalogue(number).await?;
             let read = Catalogue::of(rows, &self.current.load())?;
             self.core.metrics.count_event(Event::CatalogueRefreshed);
-            self.current.store(Arc::new(read));
+            self.install(read);
         }
         // Race: the begin counts; a process suspended in between must not take the copy for fresh [invariant 68].
         self.checked_at.store(begun, Ordering::Release);
         Ok(())
     }
 
-    /// Changes one row of the catalogue by compare-and-set; returns the number of the catalogue with the change.
+    /// Changes a row of the catalogue, or several of security, by compare-and-set; returns the number of the catalogue with the change.
     pub(crate) async fn change<E: From<Error>>(
         &self,
         edit: impl Fn(&Catalogue) -> std::result::Result<CatalogueEdit, E>,
@@ -244,12 +261,15 @@ impl CatalogueCopy {
             let number = self.core.now().max(catalogue.number() + 2);
             // Race: the compare-and-set below fails if another gateway changed this state in between [invariant 103].
             let edit = edit(&catalogue)?;
-            let change = match &edit {
+            let changes = match &edit {
                 CatalogueEdit::Nothing => return Ok(catalogue.number()),
-                CatalogueEdit::Remove(key) => Change::Remove { name: key.encode(), stamp: number },
-                CatalogueEdit::Write(key, json) => {
-                    let value = CatalogueRow::encode(json);
-                    Change::Put(Row { name: key.encode(), value, stamp: number, expires: None })
+                CatalogueEdit::Remove(key) => vec![row_change(key, None, number)],
+                CatalogueEdit::Write(key, json) => vec![row_change(key, Some(json), number)],
+                CatalogueEdit::Security(edit) => {
+                    let change = |(key, json): &(_, Option<Value>)| {
+                        row_change(&CatalogueKey::Security(Clone::clone(key)), json.as_ref(), number)
+                    };
+                    edit.iter().map(change).collect()
                 }
             };
             let head = Row { name: Bytes::new(), value: Bytes::from_static(FORMAT), stamp: number, expires: None };
@@ -257,8 +277,7 @@ impl CatalogueCopy {
             let expected = Some(catalogue.number()).filter(|&number| number != Timestamp::ZERO);
             // Crash: other gateways act on the change at once, and a power cut must not take it back.
             let options = CallOptions { durability: Durability::Disk, ..internal_options(ConsistencyLevel::Quorum) };
-            let swapped =
-                self.core.ports.store.apply_if(&partition, expected, head.into(), vec![change], &options).await;
+            let swapped = self.core.ports.store.apply_if(&partition, expected, head.into(), changes, &options).await;
             match swapped.map_err(Error::from)? {
                 CasResult::Applied => {
                     // Installed before the answer, so that the next request through this gateway sees the change.
@@ -278,7 +297,7 @@ impl CatalogueCopy {
         let _one = self.refresh_lock.lock().await;
         // Race: a refresh may have installed this state or a newer one in between.
         if self.current.load().number() == before.number() {
-            self.current.store(Arc::new(before.changed(number, edit)?));
+            self.install(before.changed(number, edit)?);
         }
         Ok(())
     }
@@ -317,6 +336,16 @@ impl CatalogueCopy {
             number = after;
         }
         Err(Error::NotReady("the catalogue of bucket types changes faster than it can be read".into()))
+    }
+}
+
+fn row_change(key: &CatalogueKey, json: Option<&Value>, number: Timestamp) -> Change {
+    match json {
+        None => Change::Remove { name: key.encode(), stamp: number },
+        Some(json) => {
+            let value = CatalogueRow::encode(json);
+            Change::Put(Row { name: key.encode(), value, stamp: number, expires: None })
+        }
     }
 }
 

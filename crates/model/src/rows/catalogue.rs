@@ -1,16 +1,18 @@
-//! Rows of the catalogue: bucket types, properties set on buckets, epochs of buckets, and S3 buckets. The values are JSON after a version byte:
+//! Rows of the catalogue: bucket types, properties set on buckets, epochs of buckets, S3 buckets, and security. The values are JSON after a version byte:
 //! they are few and read whole, and an operator who restores a store can read them.
 
 use bytes::Bytes;
 
 use crate::address::BucketAddress;
 use crate::codec::{DecodeError, FieldDecoder, FieldEncoder, put_ordered, take_ordered};
+use crate::security::SecurityKey;
 
 const VERSION: u8 = 1;
 const TYPE: u8 = 1;
 const BUCKET: u8 = 2;
 const S3_BUCKET: u8 = 3;
 const EPOCHS: u8 = 4;
+const SECURITY: u8 = 5;
 
 /// Name of a row of the catalogue. The head has the empty name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +25,8 @@ pub enum CatalogueKey {
     S3Bucket(Bytes),
     /// The epochs of this bucket, where it has more than one.
     Epochs(BucketAddress),
+    /// A user, a group or the settings of security.
+    Security(SecurityKey),
 }
 
 impl CatalogueKey {
@@ -44,6 +48,12 @@ impl CatalogueKey {
                 name.push(S3_BUCKET);
                 put_ordered(&mut name, bucket);
             }
+            Self::Security(key) => {
+                let (kind, of) = key.parts();
+                name.push(SECURITY);
+                put_ordered(&mut name, &[kind]);
+                put_ordered(&mut name, of.as_bytes());
+            }
         }
         name.into()
     }
@@ -58,10 +68,13 @@ impl CatalogueKey {
         match kind {
             TYPE if rest.is_empty() => Ok(Self::Type(first.into())),
             S3_BUCKET if rest.is_empty() => Ok(Self::S3Bucket(first.into())),
-            BUCKET | EPOCHS => {
+            BUCKET | EPOCHS | SECURITY => {
                 let (bucket, rest) = take_ordered(rest)?;
                 if !rest.is_empty() {
                     return Err(DecodeError::Trailing);
+                }
+                if kind == SECURITY {
+                    return SecurityKey::of_parts(&first, &bucket).map(Self::Security);
                 }
                 let address = BucketAddress { bucket_type: first.into(), bucket: bucket.into() };
                 Ok(if kind == BUCKET { Self::Bucket(address) } else { Self::Epochs(address) })
@@ -113,6 +126,15 @@ mod tests {
         }
 
         #[test]
+        fn names_of_security_decode_to_their_keys(name: String) {
+            let keys =
+                [SecurityKey::Settings, SecurityKey::All, SecurityKey::User(name.clone()), SecurityKey::Group(name)];
+            for key in keys.map(CatalogueKey::Security) {
+                prop_assert_eq!(CatalogueKey::decode(&key.encode()), Ok(key));
+            }
+        }
+
+        #[test]
         fn random_bytes_decode_or_fail_without_panic(bytes: Vec<u8>) {
             let _ = CatalogueKey::decode(&bytes);
             let _ = CatalogueRow::decode(bytes.into());
@@ -126,5 +148,7 @@ mod tests {
         assert_eq!(CatalogueRow::encode(&row.0), golden);
         assert_eq!(CatalogueRow::decode(golden), Ok(row));
         assert_eq!(CatalogueKey::Type(Bytes::from_static(b"t")).encode().as_ref(), b"\x01t\x00\x01");
+        let user = CatalogueKey::Security(SecurityKey::User("u".into()));
+        assert_eq!(user.encode().as_ref(), b"\x05u\x00\x01u\x00\x01");
     }
 }

@@ -87,10 +87,14 @@ impl AdminCommand {
         self.usage.split(' ').take_while(is_word).collect()
     }
 
-    /// The first of these arguments that is no option; empty if there is none.
-    pub(super) fn target<'a>(&self, args: &[&'a str]) -> &'a str {
+    /// The text of the audit log for these arguments: all of them where they are names, else the first that is no option. Later
+    /// ones are properties.
+    pub(super) fn target(&self, args: &[&str]) -> String {
+        if matches!(self.words()[..], ["security", "grant" | "revoke" | "del-source"]) {
+            return args.join(" ");
+        }
         let parsed = ParsedArgs::parse(args, self.options).unwrap_or_default();
-        parsed.plain.first().copied().unwrap_or_default()
+        parsed.plain.first().copied().unwrap_or_default().to_owned()
     }
 
     /// Runs the command, if the number of arguments fits.

@@ -62,8 +62,7 @@ pub(super) async fn serve(objects: &Objects, mut stream: UnixStream, shutdown: w
     }
 }
 
-/// Reports a command that changes something. Of its arguments it names the first that is no option: later
-/// ones are properties.
+/// Reports a command that changes something.
 fn audit(objects: &Objects, request: &AdminRequest, stream: &UnixStream, answer: &AdminAnswer) {
     let words = words_of(request);
     let Some(log) = objects.gateway.core.audit() else { return };
@@ -75,7 +74,7 @@ fn audit(objects: &Objects, request: &AdminRequest, stream: &UnixStream, answer:
             who: user.as_deref(),
             from: None,
             action: &command.words().join(" "),
-            target: command.target(args),
+            target: &command.target(args),
             outcome: if answer.exit == 0 { AuditOutcome::Done } else { AuditOutcome::Failed },
             status: None,
             request: None,

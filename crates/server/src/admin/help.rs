@@ -14,7 +14,8 @@ Properties are a JSON object with the member props, given as one word or as @FIL
 Options:
     --socket PATH                  Socket of the server; also LARDER_ADMIN_SOCKET. Default: ./data/admin.sock
     --json                         Answer as JSON: list, show, create, rotate-key, status, cluster status,
-                                   member-status, mapreduce list, index status
+                                   member-status, mapreduce list, index status, security but for del-, -source,
+                                   grant and revoke
     --key KEY --secret-file FILE   s3 user create, s3 key create: a key and a secret that are in use elsewhere
     --id ID                        s3 user create: the canonical id
     --read-only, --bucket BUCKET, --prefix PREFIX, --expires TIME
@@ -44,6 +45,12 @@ pub(super) fn bucket_type(commands: &[AdminCommand]) -> String {
 pub(super) fn s3(commands: &[AdminCommand]) -> String {
     let commands = family(commands, "s3 ");
     format!("Usage: kv-admin s3 <command>\n\nUsers, keys and policies of the S3 interface:\n\n{commands}")
+}
+
+/// The text of `kv-admin security` without a command.
+pub(super) fn security(commands: &[AdminCommand]) -> String {
+    let commands = family(commands, "security ");
+    format!("Usage: kv-admin security <command>\n\nUsers, sources and grants of Riak's protocols:\n\n{commands}")
 }
 
 /// The lines of the commands that begin with these words.
@@ -84,11 +91,30 @@ mod tests {
         let with: Vec<_> = COMMANDS.iter().filter(|command| command.json).map(|c| c.words().join(" ")).collect();
         let s3 =
             ["s3 user create", "s3 user list", "s3 user show", "s3 user rotate-key", "s3 key create", "s3 key list"];
+        let security = [
+            "status",
+            "enable",
+            "disable",
+            "add-user",
+            "alter-user",
+            "add-group",
+            "alter-group",
+            "print-users",
+            "print-user",
+            "print-groups",
+            "print-group",
+            "print-sources",
+            "print-grants",
+            "ciphers",
+        ]
+        .map(|word| format!("security {word}"));
+        let security: Vec<&str> = security.iter().map(String::as_str).collect();
         assert_eq!(
             with,
             [
                 &["bucket-type list", "bucket-type status"],
                 &s3[..],
+                &security[..],
                 &["status", "cluster status", "member-status", "mapreduce list", "index status"]
             ]
             .concat()

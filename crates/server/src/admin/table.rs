@@ -4,8 +4,8 @@ use larder_admin_frame::AdminAnswer;
 
 use super::command::{AdminCommand, CommandCall, CommandResult};
 use super::{
-    bucket_type, cluster, help, index, js_reload, mapreduce, s3_key, s3_policy, s3_user, self_test, services, stats,
-    tls, transfer, unsupported,
+    bucket_type, cluster, help, index, js_reload, mapreduce, s3_key, s3_policy, s3_user, security, self_test, services,
+    stats, tls, transfer, unsupported,
 };
 
 const ANY: usize = usize::MAX;
@@ -102,6 +102,74 @@ pub(super) static COMMANDS: &[AdminCommand] = &[
         "Report parts of policies that no request can meet",
         s3_policy::check
     ),
+    command!("security status", (0, 0), true, "Whether Riak's protocols need a user", security::status),
+    change!("security enable", (0, 0), true, "Refuse requests without a user and its permission", security::enable),
+    change!("security disable", (0, 0), true, "Take requests without a user again", security::disable),
+    change!(
+        "security add-user <user> [key=value ...]",
+        (1, ANY),
+        true,
+        "Add a user: password=, groups=",
+        security::add_user
+    ),
+    change!(
+        "security alter-user <user> key=value ...",
+        (1, ANY),
+        true,
+        "Change options of a user",
+        security::alter_user
+    ),
+    change!("security del-user <user>", (1, 1), false, "Remove a user with its grants and sources", security::del_user),
+    change!("security add-group <group> [key=value ...]", (1, ANY), true, "Add a group: groups=", security::add_group),
+    change!(
+        "security alter-group <group> key=value ...",
+        (1, ANY),
+        true,
+        "Change options of a group",
+        security::alter_group
+    ),
+    change!("security del-group <group>", (1, 1), false, "Remove a group with its grants", security::del_group),
+    change!(
+        "security add-source <users> <CIDR> <source> [key=value ...]",
+        (3, ANY),
+        false,
+        "Let users, or all, come from a network",
+        security::add_source
+    ),
+    change!("security del-source <users> <CIDR>", (2, 2), false, "Let them come from it no more", security::del_source),
+    change!(
+        "security grant <permissions> on (<type> [bucket]|any) to <users>",
+        (0, ANY),
+        false,
+        "Give users or groups permissions",
+        security::grant
+    ),
+    change!(
+        "security revoke <permissions> on (<type> [bucket]|any) from <users>",
+        (0, ANY),
+        false,
+        "Take permissions from users or groups",
+        security::revoke
+    ),
+    command!("security print-users", (0, 0), true, "The users", security::print_users),
+    command!("security print-user <user>", (1, 1), true, "One user", security::print_user),
+    command!("security print-groups", (0, 0), true, "The groups", security::print_groups),
+    command!("security print-group <group>", (1, 1), true, "One group", security::print_group),
+    command!(
+        "security print-sources",
+        (0, 0),
+        true,
+        "The sources, in the order of their choice",
+        security::print_sources
+    ),
+    command!(
+        "security print-grants <user or group>",
+        (1, 1),
+        true,
+        "The grants of a user or group",
+        security::print_grants
+    ),
+    change!("security ciphers [list]", (0, 1), true, "Show or set the list of ciphers", security::ciphers),
     command!("status", (0, 0), true, "Statistics of the last minute", stats::status),
     command!("cluster status", (0, 0), true, "The running nodes as a table", cluster::status),
     command!("member-status", (0, 0), true, "The running nodes", cluster::member_status),
@@ -199,6 +267,7 @@ pub(super) fn find<'a>(words: &'a [&'a str]) -> CommandLookup<'a> {
     CommandLookup::Other(match verb.as_str() {
         "bucket-type" => AdminAnswer::failed(help::bucket_type(COMMANDS)),
         "s3" => AdminAnswer::failed(help::s3(COMMANDS)),
+        "security" => AdminAnswer::failed(help::security(COMMANDS)),
         "cluster" => cluster::refuse_membership_change(words),
         "index" => AdminAnswer::usage("index check | index repair | index status"),
         "--help" | "-h" => AdminAnswer::done(help_text()),
@@ -245,7 +314,9 @@ mod tests {
                 "cluster join a@b",
                 "cluster join is not supported: gateways over one Cassandra are members while they run; start or stop one",
             ),
-            ("security add-user u", "security is not available yet: users, grants and sources"),
+            ("security add-user u password=p", "security add-user + u,password=p"),
+            ("security grant a on any to u", "security grant + a,on,any,to,u"),
+            ("security pam", "Usage: kv-admin security <command>"),
             ("nonsense", "nonsense is not a command; `kv-admin help` lists them"),
         ] {
             assert_eq!(found(line), to, "{line}");

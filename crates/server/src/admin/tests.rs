@@ -380,3 +380,139 @@ async fn the_commands_of_monitoring_and_scripts_answer() {
     assert_eq!(text("nodename").as_deref(), Some("'larder@127.0.0.1'"), "{status}");
     assert_eq!(text("node_gets_total").as_deref(), Some("1"), "the one of `test`\n{status}");
 }
+
+#[tokio::test]
+async fn users_and_grants_are_made_as_on_riaks_console() {
+    let node = node().await;
+    node.check(
+        r#"
+    $ security status
+    Disabled
+    $ security print-users
+    $ security add-group test
+    
+    +----------+---------------+------------------------------+
+    |  group   |   member of   |           options            |
+    +----------+---------------+------------------------------+
+    |   test   |               |              []              |
+    +----------+---------------+------------------------------+
+    
+    $ security add-user RiakUser groups=test
+    
+    +----------+---------------+----------------------------------------+------------------------------+
+    | username |   member of   |                password                |           options            |
+    +----------+---------------+----------------------------------------+------------------------------+
+    | riakuser |     test      |                                        |              []              |
+    +----------+---------------+----------------------------------------+------------------------------+
+    
+    $ security add-user riakuser
+    ! This name is already in use
+    $ security add-user all
+    ! This name is reserved for system use
+    $ security add-user a,b
+    ! Illegal character(s) in name
+    $ security add-user other x
+    ! Invalid option "x", options are of the form key=value
+    $ security add-user other groups=none
+    ! Group(s) not recognized: none
+    $ security alter-user other x=y
+    ! User not recognized: other
+    $ security add-source riakuser 127.0.0.1/32 certificate
+    Successfully added source
+    $ security add-source all 127.0.0.0/8 password
+    Successfully added source
+    $ security add-source all ::1/128 pam service=login
+    ! The source pam is not supported: sources are trust, password and certificate
+    $ security print-sources
+    
+    +--------------------+------------+-----------+----------+
+    |       users        |    cidr    |  source   | options  |
+    +--------------------+------------+-----------+----------+
+    |      riakuser      |127.0.0.1/32|certificate|    []    |
+    |        all         |127.0.0.0/8 | password  |    []    |
+    +--------------------+------------+-----------+----------+
+    
+    $ security del-source all 127.0.0.0/8
+    Deleted source
+    $ security grant riak_kv.get,riak_kv.put,riak_kv.delete,riak_kv.index on any to riakuser
+    Successfully granted
+    $ security grant riak_kv.get on t b to test
+    Successfully granted
+    $ security grant riak_kv.nothing on any to riakuser
+    ! Permission not recognized: riak_kv.nothing
+    $ security grant riak_kv.get on any to none
+    ! Name(s) not recognized: none
+    $ security grant riak_kv.get any riakuser
+    ! Usage: grant <permissions> on (<type> [bucket]|any) to <users>
+    $ security revoke riak_kv.get to riakuser
+    ! Usage: revoke <permissions> on <type> [bucket] from <users>
+    $ security revoke riak_kv.index on any from riakuser
+    Successfully revoked
+    $ security print-grants user/riakuser
+    
+    Inherited permissions (user/riakuser)
+    
+    +--------------------+----------+----------+----------------------------------------+
+    |       group        |   type   |  bucket  |                 grants                 |
+    +--------------------+----------+----------+----------------------------------------+
+    |        test        |    t     |    b     |              riak_kv.get               |
+    +--------------------+----------+----------+----------------------------------------+
+    
+    
+    Dedicated permissions (user/riakuser)
+    
+    +----------+----------+----------------------------------------+
+    |   type   |  bucket  |                 grants                 |
+    +----------+----------+----------------------------------------+
+    |    *     |    *     |riak_kv.get, riak_kv.put, riak_kv.delete|
+    +----------+----------+----------------------------------------+
+    
+    
+    Cumulative permissions (user/riakuser)
+    
+    +----------+----------+----------------------------------------+
+    |   type   |  bucket  |                 grants                 |
+    +----------+----------+----------------------------------------+
+    |    *     |    *     |riak_kv.get, riak_kv.put, riak_kv.delete|
+    |    t     |    b     |              riak_kv.get               |
+    +----------+----------+----------------------------------------+
+    
+    $ security print-grants none
+    ! Name not recognized: none
+    $ security del-user riakuser
+    Successfully deleted riakuser
+    $ security del-group none
+    ! Group not recognized: none
+    $ security disable
+    Disabled
+    $ security ciphers RC4-SHA
+    ! No known or supported ciphers in list."#,
+    )
+    .await;
+    let enabled = node.run("security enable").await;
+    assert_eq!((enabled.exit, enabled.stdout.as_str()), (0, "Enabled\n"));
+    assert!(enabled.stderr.starts_with("Warning: no listener of this gateway offers TLS"), "{enabled:?}");
+    let ciphers = node.run("security ciphers RC4-SHA:ECDHE-RSA-AES256-GCM-SHA384").await.stdout;
+    assert!(
+        ciphers
+            .contains("Valid ciphers(1)\n\nECDHE-RSA-AES256-GCM-SHA384\n\nUnknown/Unsupported ciphers(1)\n\nRC4-SHA\n"),
+        "{ciphers}"
+    );
+}
+
+#[tokio::test]
+async fn users_are_printed_as_json_without_their_passwords() {
+    let node = node().await;
+    let added = node.run("security add-user u password=geheim note=x --json").await;
+    assert_eq!(added.stdout, "{\"username\":\"u\",\"groups\":[],\"password\":true,\"options\":{\"note\":\"x\"}}\n");
+    node.run("security grant riak_kv.get on t to u").await;
+    let grants: serde_json::Value =
+        serde_json::from_str(&node.run("security print-grants u --json").await.stdout).unwrap();
+    assert_eq!(grants["cumulative"][0]["permissions"][0], "riak_kv.get");
+    let table = node.run("security print-users").await.stdout;
+    let (hash, other) = (table.lines().nth(4).unwrap().split('|').nth(3).unwrap().trim(), "geheim");
+    assert!(
+        hash.len() == 40 && hash.bytes().all(|digit| digit.is_ascii_hexdigit()) && !table.contains(other),
+        "{table}"
+    );
+}

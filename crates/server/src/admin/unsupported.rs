@@ -22,7 +22,6 @@ static UNSUPPORTED: &[(&str, UnsupportedReason)] = &[
     ("remove", Never(MEMBERS)),
     ("force-remove", Never(MEMBERS)),
     ("down", Never(MEMBERS)),
-    ("security", NotYet("users, grants and sources")),
     ("search", NotYet("search")),
     ("repair-2i", Never("`kv-admin index repair` repairs all secondary indexes")),
     ("tictacaae", NotYet("folds over keys and objects")),

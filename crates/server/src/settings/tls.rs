@@ -20,7 +20,7 @@ pub struct TlsSettings {
 }
 
 impl TlsSettings {
-    /// Resolves the settings; `None` without an encrypted listener.
+    /// Resolves the settings; `None` without an encrypted listener, and without a certificate for clients that begin in clear.
     ///
     /// # Errors
     /// A setting is invalid or missing, or is given and has no listener to apply to.
@@ -32,7 +32,10 @@ impl TlsSettings {
         let path = |setting| raw.value(setting, parse::optional_path);
         let (certificate, key) = (path(&table::TLS_CERT)?, path(&table::TLS_KEY)?);
         let (client_ca, requires_tls13) = (path(&table::TLS_CLIENT_CA)?, raw.value(&table::TLS_MIN, parse::is_tls13)?);
-        let Some((first, _)) = listeners.iter().find(|(_, at)| **at != Listener::Off) else {
+        // Clients of a plain listener of protocol buffers begin TLS while security is on.
+        let starts_tls = listener(&table::PB)? != Listener::Off && certificate.is_some() && key.is_some();
+        let first = listeners.iter().find(|(_, at)| **at != Listener::Off).map(|(setting, _)| *setting);
+        let Some(first) = first.or(starts_tls.then_some(&table::PB)) else {
             let own = [&table::TLS_CERT, &table::TLS_KEY, &table::TLS_CLIENT_CA, &table::TLS_MIN];
             return match own.iter().find_map(|setting| raw.given_as(setting)) {
                 None => Ok(None),

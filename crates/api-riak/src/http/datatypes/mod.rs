@@ -64,6 +64,14 @@ pub(super) async fn get(call: &RiakCall<'_>) -> Result<RiakResponse, RiakFault> 
     show(call, datatype, address, params, absent).await.map_err(RiakFault::after_checks)
 }
 
+/// Checks the parameters of a request.
+///
+/// # Errors
+/// 400 with Riak's text.
+pub(super) fn check_form(call: &RiakCall<'_>) -> Result<(), RiakFault> {
+    DatatypeParams::of(&call.query).map(drop)
+}
+
 /// POST of `/types/T/buckets/B/datatypes` and `/types/T/buckets/B/datatypes/K`.
 ///
 /// # Errors

@@ -54,6 +54,14 @@ pub(super) async fn get(call: &RiakCall<'_>, gateway: &Arc<Gateway>) -> Result<R
     }
 }
 
+/// Checks the parameters of a query.
+///
+/// # Errors
+/// 400 with Riak's text.
+pub(super) fn check_form(call: &RiakCall<'_>) -> Result<(), RiakFault> {
+    IndexParams::of(call).map(drop)
+}
+
 /// POST of `/…/index`: a query of several conditions.
 ///
 /// # Errors

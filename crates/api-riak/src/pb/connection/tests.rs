@@ -22,7 +22,7 @@ fn get() -> Vec<u8> {
 
 /// Sends all of `requests`, closes, and returns all answers.
 async fn ask(gateway: &Arc<Gateway>, requests: &[u8]) -> Vec<u8> {
-    let (client, connection) = connection(gateway, 1 << 20);
+    let (client, mut connection) = connection(gateway, 1 << 20);
     let (mut reading, mut writing) = tokio::io::split(client);
     let mut answers = Vec::new();
     let write = async {
@@ -30,7 +30,7 @@ async fn ask(gateway: &Arc<Gateway>, requests: &[u8]) -> Vec<u8> {
         writing.shutdown().await.unwrap();
     };
     let serve = connection.serve(std::future::pending());
-    let (_, read, ()) = tokio::join!(write, reading.read_to_end(&mut answers), serve);
+    let (_, read, _) = tokio::join!(write, reading.read_to_end(&mut answers), serve);
     read.unwrap();
     answers
 }
@@ -43,7 +43,7 @@ async fn a_client_that_reads_late_gets_no_byte_twice() {
     let requests = get().repeat(150);
     let whole = ask(&gateway, &requests).await;
     assert!(whole.len() > 150_000);
-    let (mut client, connection) = connection(&gateway, 10_000);
+    let (mut client, mut connection) = connection(&gateway, 10_000);
     let late = async {
         client.write_all(&requests).await.unwrap();
         // Longer than a client may be silent in the middle of an answer.
@@ -53,7 +53,7 @@ async fn a_client_that_reads_late_gets_no_byte_twice() {
         answers
     };
     let begun = Instant::now();
-    let (answers, ()) = tokio::join!(late, connection.serve(std::future::pending()));
+    let (answers, _) = tokio::join!(late, connection.serve(std::future::pending()));
     assert!(whole.starts_with(&answers), "{} bytes are the first of the answers", answers.len());
     assert!(answers.len() < whole.len() && begun.elapsed() < Duration::from_secs(60), "the connection was closed");
 }
@@ -62,7 +62,7 @@ async fn a_client_that_reads_late_gets_no_byte_twice() {
 async fn a_request_that_comes_byte_by_byte_is_given_up() {
     let gateway = gateway().await;
     for sent in [&put(100)[..3], &put(100)[..40]] {
-        let (mut client, connection) = connection(&gateway, 10_000);
+        let (mut client, mut connection) = connection(&gateway, 10_000);
         let trickle = async {
             for byte in sent {
                 // It may be given up before the last byte.

@@ -185,7 +185,7 @@ fn requests_are_answered_in_order_with_their_answer_or_an_error() {
 
 /// Sends all requests at once, and reads the answers until the server closes or all are answered.
 async fn converse(gateway: &Arc<Gateway>, requests: &[(u8, Vec<u8>)], random: &mut SplitMix64) {
-    let (client, connection) = testing::connection(gateway, 1 << 20);
+    let (client, mut connection) = testing::connection(gateway, 1 << 20);
     let (mut reading, mut writing) = tokio::io::split(client);
     let stream: Vec<u8> = requests.iter().flat_map(|(code, message)| frame(*code, message)).collect();
     let piece = 1 + random.below(stream.len().min(20_000));

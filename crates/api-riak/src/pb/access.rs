@@ -1,0 +1,260 @@
+//! Riak's security over protocol buffers: a connection is encrypted, then it has a user, then each request needs a permission (Riak
+//! KV protocol buffers reference §9).
+//!
+//! ```text
+//! in clear ──255──> encrypted ──253──> has a user ──> any request, with its permission
+//! ```
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use larder_gateway::security::{Login, LoginError, check_permission};
+use larder_gateway::{AuditEvent, AuditOutcome, Error, Gateway};
+use larder_model::address::{BucketAddress, DEFAULT_TYPE};
+use larder_model::security::{AccessScope, KvPermission};
+use prost::Message;
+
+use super::fault::{PbFault, decode};
+use super::fields::type_of;
+use super::frame::put_head;
+use super::messages::RpbAuthReq;
+use super::operations::PbCode;
+use super::reply::PbReply;
+use super::service::PbSession;
+
+const AUTH_RESP: u8 = 254;
+const START_TLS: u8 = 255;
+/// A connection ends with its last failed log-in.
+const FAILED_LOGINS_MAX: u32 = 3;
+
+/// The right that a request needs while security is on.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum PbAccess {
+    /// None: the request makes a client a user.
+    Login,
+    /// Any user may make it.
+    LoggedIn,
+    /// A permission on the scope that its message names.
+    Needs(KvPermission, ScopeDecoder),
+    /// Those that the inputs of a job need.
+    Job,
+}
+
+/// Reads the scope of a message.
+pub(super) type ScopeDecoder = fn(Bytes) -> Result<PbScope, PbFault>;
+
+/// The scope of a message.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum PbScope {
+    /// A bucket type.
+    Type(Bytes),
+    /// A bucket. Its names need not be valid.
+    Bucket(BucketAddress),
+}
+
+/// Whether a request has a user.
+#[derive(Debug)]
+pub(super) enum PbUser {
+    /// Security is off.
+    NotNeeded,
+    /// Security is on, and the client is no user yet.
+    Unknown,
+    /// This one.
+    Named(Arc<str>),
+}
+
+impl PbUser {
+    /// Its name, where security is on.
+    pub(super) fn name(&self) -> Option<&str> {
+        match self {
+            Self::Named(name) => Some(name),
+            Self::NotNeeded | Self::Unknown => None,
+        }
+    }
+}
+
+/// Admits a request: its user has the right that the table of codes asks for. `row` is `None` for an unknown code.
+///
+/// # Errors
+/// Riak's text for the step that is missing, or for the permission.
+pub(super) async fn admit(
+    gateway: &Gateway,
+    session: &PbSession,
+    row: Option<&PbCode>,
+    message: &Bytes,
+) -> Result<PbUser, PbFault> {
+    let needs_catalogue = matches!(row.map(|row| row.access), Some(PbAccess::Needs(..) | PbAccess::Job));
+    if !needs_catalogue && !gateway.security.is_enabled() {
+        // Such requests are answered while the catalogue cannot be checked.
+        return Ok(PbUser::NotNeeded);
+    }
+    let rules = gateway.security.rules().await?;
+    if !rules.settings().enabled {
+        return Ok(PbUser::NotNeeded);
+    }
+    let access = row.map_or(PbAccess::LoggedIn, |row| row.access);
+    if let PbAccess::Login = access {
+        return Ok(session.user.clone().map_or(PbUser::Unknown, PbUser::Named));
+    }
+    let user = match &session.user {
+        _ if !session.source.secure => return Err(text("Security is enabled, please STARTTLS first")),
+        None => return Err(text("Security is enabled, please authenticate first")),
+        Some(user) => Arc::clone(user),
+    };
+    if let PbAccess::Needs(permission, scope_of) = access {
+        let scope = scope_of(message.clone())?;
+        let asked = match &scope {
+            PbScope::Type(of_type) => AccessScope::Type(of_type),
+            PbScope::Bucket(bucket) => AccessScope::Bucket(bucket),
+        };
+        if let Err(denied) = check_permission(&rules, &user, permission, asked) {
+            report(gateway, session, (permission.name(), &asked.to_string()), Some(&user));
+            return Err(PbFault::Text(denied.to_string()));
+        }
+    }
+    Ok(PbUser::Named(user))
+}
+
+/// Code 255: the handshake follows the answer.
+///
+/// # Errors
+/// Security is off, the connection is encrypted already, or the server has no certificate.
+pub(super) fn start_tls(session: &PbSession, user: &PbUser, output: &mut BytesMut) -> Result<PbReply, PbFault> {
+    match user {
+        PbUser::NotNeeded => Err(text("Security not enabled; STARTTLS not allowed.")),
+        PbUser::Unknown if session.source.secure => Err(text("Security is enabled, please authenticate first")),
+        PbUser::Named(_) => Err(text("The connection is encrypted; STARTTLS not allowed.")),
+        PbUser::Unknown if !session.offers_tls => {
+            Err(text("STARTTLS is not available: the server has no certificate."))
+        }
+        PbUser::Unknown => {
+            put_head(output, START_TLS, 0);
+            Ok(PbReply::StartTls)
+        }
+    }
+}
+
+/// Code 253: makes the client a user.
+///
+/// # Errors
+/// The connection is in clear, or the client did not prove to be the user; the third such error ends the connection.
+pub(super) async fn log_in(
+    gateway: &Gateway,
+    session: &mut PbSession,
+    user: &PbUser,
+    request: RpbAuthReq,
+    output: &mut BytesMut,
+) -> Result<(), PbFault> {
+    if let PbUser::NotNeeded = user {
+        return Err(PbFault::Text("Unknown message code: 253".into()));
+    }
+    if !session.source.secure {
+        return Err(text("Security is enabled, please STARTTLS first"));
+    }
+    let (name, password) = (request.user.unwrap_or_default(), request.password.unwrap_or_default());
+    let address = session.source.address;
+    let login = Login { user: &name, password: &password, common_name: session.common_name.as_deref(), address };
+    match gateway.security.log_in(&login).await {
+        Ok(user) => {
+            session.user = Some(user);
+            put_head(output, AUTH_RESP, 0);
+            Ok(())
+        }
+        Err(LoginError::Failed) => {
+            session.failed_logins += 1;
+            report(gateway, session, ("Authenticate", &String::from_utf8_lossy(&name)), None);
+            let failed = "Authentication failed".to_owned();
+            let is_last = session.failed_logins >= FAILED_LOGINS_MAX;
+            Err(if is_last { PbFault::Last(failed) } else { PbFault::Text(failed) })
+        }
+        Err(LoginError::Busy) => Err(Error::Overloaded { retry_after: 1 }.into()),
+        Err(LoginError::Gateway(error)) => Err(error.into()),
+    }
+}
+
+/// Reports a refusal.
+fn report(gateway: &Gateway, session: &PbSession, (action, target): (&str, &str), user: Option<&str>) {
+    if let Some(log) = gateway.core.audit() {
+        log.record(&AuditEvent {
+            face: "pb",
+            who: user,
+            from: Some(session.source.address),
+            action,
+            target,
+            outcome: AuditOutcome::Refused,
+            status: None,
+            request: None,
+        });
+    }
+}
+
+fn text(text: &str) -> PbFault {
+    PbFault::Text(text.to_owned())
+}
+
+/// Messages with the fields of a scope alone: a bucket in field 1 and a type in another one. They decode as the whole messages do,
+/// so the scope that is checked is the one that is served.
+macro_rules! scope_decoders {
+    ($($decoder:ident, $message:ident, $tag:literal;)*) => {
+        $(
+            #[derive(Clone, PartialEq, Message)]
+            struct $message {
+                #[prost(bytes = "bytes", optional, tag = "1")]
+                bucket: Option<Bytes>,
+                #[prost(bytes = "bytes", optional, tag = $tag)]
+                bucket_type: Option<Bytes>,
+            }
+
+            pub(super) fn $decoder(message: Bytes) -> Result<PbScope, PbFault> {
+                let $message { bucket, bucket_type } = decode(message)?;
+                Ok(PbScope::Bucket(BucketAddress {
+                    bucket_type: type_of(bucket_type),
+                    bucket: bucket.unwrap_or_default(),
+                }))
+            }
+        )*
+    };
+}
+
+scope_decoders! {
+    bucket_type_at_2, BucketTypeAt2, "2";
+    bucket_type_at_3, BucketTypeAt3, "3";
+    bucket_type_at_9, BucketTypeAt9, "9";
+    bucket_type_at_12, BucketTypeAt12, "12";
+    bucket_type_at_13, BucketTypeAt13, "13";
+    bucket_type_at_16, BucketTypeAt16, "16";
+}
+
+/// A bucket in field 1, of type `default`.
+#[derive(Clone, PartialEq, Message)]
+struct DefaultBucket {
+    #[prost(bytes = "bytes", optional, tag = "1")]
+    bucket: Option<Bytes>,
+}
+
+/// A type in field 1.
+#[derive(Clone, PartialEq, Message)]
+struct TypeAt1 {
+    #[prost(bytes = "bytes", optional, tag = "1")]
+    bucket_type: Option<Bytes>,
+}
+
+/// A type in field 3.
+#[derive(Clone, PartialEq, Message)]
+struct TypeAt3 {
+    #[prost(bytes = "bytes", optional, tag = "3")]
+    bucket_type: Option<Bytes>,
+}
+
+pub(super) fn default_bucket(message: Bytes) -> Result<PbScope, PbFault> {
+    let bucket = decode::<DefaultBucket>(message)?.bucket.unwrap_or_default();
+    Ok(PbScope::Bucket(BucketAddress { bucket_type: Bytes::from_static(DEFAULT_TYPE), bucket }))
+}
+
+pub(super) fn type_at_1(message: Bytes) -> Result<PbScope, PbFault> {
+    Ok(PbScope::Type(type_of(decode::<TypeAt1>(message)?.bucket_type)))
+}
+
+pub(super) fn type_at_3(message: Bytes) -> Result<PbScope, PbFault> {
+    Ok(PbScope::Type(type_of(decode::<TypeAt3>(message)?.bucket_type)))
+}

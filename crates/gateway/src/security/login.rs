@@ -1,0 +1,134 @@
+//! Log-ins: a user proves to be it by the method of the source that it comes from.
+//!
+//! Passwords are hashed beside the threads of requests, few at a time, and a right one is cached. A failure is answered after five
+//! seconds whatever its reason, so that guesses are slow and tell nothing; [`super::failed_logins`] bounds them by address.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use larder_model::security::{RoleKind, RoleOptions, SourceMethod};
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::Security;
+use super::password::{SALT_BYTES, hashed, is_password};
+use super::verified_passwords::LoginTag;
+use crate::Error;
+
+/// The time from the begin of a log-in to the answer that it failed.
+const FAILURE_PAUSE: Duration = Duration::from_secs(5);
+/// Longest wait of a password for its turn to be hashed.
+const HASH_WAIT: Duration = Duration::from_secs(10);
+/// A longer password is wrong: an operator can set none.
+const PASSWORD_BYTES_MAX: usize = larder_model::limits::ROLE_OPTION_BYTES_MAX;
+
+/// A client that wants to be a user.
+#[derive(Clone, Copy)]
+pub struct Login<'a> {
+    /// The user's name, compared byte by byte.
+    pub user: &'a [u8],
+    /// The password.
+    pub password: &'a [u8],
+    /// The common name in the client's certificate, if the protocol passes one on.
+    pub common_name: Option<&'a str>,
+    /// The client's address.
+    pub address: IpAddr,
+}
+
+/// The reason why a client is not the user.
+#[derive(Debug, Clone)]
+pub enum LoginError {
+    /// The user, its source or its proof is wrong: which one, is not said.
+    Failed,
+    /// Too many log-ins of this address fail, or too many passwords wait. It may be tried again.
+    Busy,
+    /// The rules cannot be read.
+    Gateway(Error),
+}
+
+impl From<Error> for LoginError {
+    fn from(error: Error) -> Self {
+        Self::Gateway(error)
+    }
+}
+
+impl Security {
+    /// The user that this client is.
+    ///
+    /// # Errors
+    /// [`LoginError`]; a failure takes five seconds.
+    pub async fn log_in(&self, login: &Login<'_>) -> Result<Arc<str>, LoginError> {
+        let begun = Instant::now();
+        let rules = self.rules().await?;
+        let user = std::str::from_utf8(login.user).ok().and_then(|name| rules.users().get_key_value(name));
+        let source = user.and_then(|(_, entry)| rules.source_of(entry, login.address));
+        let stored = match (user, source.map(|source| source.method)) {
+            (Some((name, _)), Some(SourceMethod::Trust)) => return Ok(name.as_str().into()),
+            (Some((name, _)), Some(SourceMethod::Certificate)) => {
+                if login.common_name.is_some_and(|shown| shown.to_lowercase() == *name) {
+                    return Ok(name.as_str().into());
+                }
+                None
+            }
+            (Some((name, entry)), Some(SourceMethod::Password)) => Some((name, entry)),
+            _ => None,
+        };
+        // Without a user, the hash of some password takes the time that a wrong one would.
+        let (name, entry) = stored.unzip();
+        let tag = self.verified.tag(name.map_or("", String::as_str), login.password);
+        let number = entry.map(|entry| entry.number);
+        if number.is_some_and(|number| self.verified.has(&tag, number)) {
+            return name.map(|name| name.as_str().into()).ok_or(LoginError::Failed);
+        }
+        let stored = entry.and_then(|entry| entry.record.password.clone());
+        let is_right = self.verify(login, &tag, number, stored).await?;
+        if let (true, Some(name), Some(number)) = (is_right, name, number) {
+            self.verified.insert(tag, number);
+            return Ok(name.as_str().into());
+        }
+        let _counted = self.failed.begin(login.address);
+        sleep_until(begun + FAILURE_PAUSE).await;
+        Err(LoginError::Failed)
+    }
+
+    /// Whether the password is the stored one.
+    async fn verify(
+        &self,
+        login: &Login<'_>,
+        tag: &LoginTag,
+        number: Option<larder_model::Timestamp>,
+        stored: Option<String>,
+    ) -> Result<bool, LoginError> {
+        let turn = timeout(HASH_WAIT, Arc::clone(&self.hashes).acquire_owned()).await;
+        // The semaphore is never closed.
+        let Ok(Ok(turn)) = turn else { return Err(LoginError::Busy) };
+        // Another connection of the same client may have been right while this one waited.
+        if number.is_some_and(|number| self.verified.has(tag, number)) {
+            return Ok(true);
+        }
+        // Attack: guesses must not take the processors from those who know their password.
+        if !self.failed.may_try(login.address) {
+            return Err(LoginError::Busy);
+        }
+        if login.password.len() > PASSWORD_BYTES_MAX {
+            return Ok(false);
+        }
+        let password = login.password.to_vec();
+        let hashed = spawn_blocking(move || {
+            let is_right = is_password(stored.as_deref(), &password);
+            drop(turn);
+            is_right
+        });
+        hashed.await.map_err(|error| Error::Internal(error.to_string()).into())
+    }
+
+    /// The stored form of the password in these options, if a user has one.
+    pub(super) async fn hash(&self, kind: RoleKind, options: &RoleOptions) -> Result<Option<String>, Error> {
+        let Some(password) = options.password.clone().filter(|_| kind == RoleKind::User) else { return Ok(None) };
+        let mut salt = [0; SALT_BYTES];
+        (self.core.ports.random)(&mut salt);
+        let hashed = spawn_blocking(move || hashed(password.as_bytes(), salt)).await;
+        hashed.map(Some).map_err(|error| Error::Internal(error.to_string()))
+    }
+}

@@ -1,0 +1,196 @@
+//! The rules of requests: who may come from where, and may do what. They are made from the stored rows, and change whole.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::grants::{AccessScope, GrantLookup};
+use super::permission::KvPermission;
+use super::record::{RoleRecord, SecurityKey, SecuritySettings};
+use super::source::AccessSource;
+use crate::Timestamp;
+use crate::codec::DecodeError;
+
+/// Whether a role is a user or a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RoleKind {
+    /// A user.
+    User,
+    /// A group.
+    Group,
+}
+
+/// A user or group, with the number of the change that last wrote it.
+#[derive(Debug, Clone)]
+pub struct RoleEntry {
+    /// Its record.
+    pub record: Arc<RoleRecord>,
+    /// The number.
+    pub number: Timestamp,
+}
+
+/// The rules of requests.
+#[derive(Debug, Default)]
+pub struct AccessRules {
+    settings: (Timestamp, SecuritySettings),
+    all: Option<RoleEntry>,
+    users: BTreeMap<String, RoleEntry>,
+    groups: BTreeMap<String, RoleEntry>,
+    lookups: HashMap<String, UserLookups>,
+}
+
+/// The lookups of a user: of its own grants, of its groups' and of `all`.
+type UserLookups = Vec<Arc<GrantLookup>>;
+
+impl AccessRules {
+    /// The rules in these rows, each with the number of the change that wrote it.
+    ///
+    /// # Errors
+    /// [`DecodeError`] for a row that does not hold what it should.
+    pub fn of(rows: Vec<(SecurityKey, Timestamp, Value)>) -> Result<Self, DecodeError> {
+        let mut rules = Self::default();
+        for (key, number, json) in rows {
+            rules.put(key, number, json)?;
+        }
+        rules.lookups = rules.make_lookups();
+        Ok(rules)
+    }
+
+    /// The rules after a change of this number.
+    ///
+    /// # Errors
+    /// As [`Self::of`].
+    pub fn changed(
+        &self,
+        number: Timestamp,
+        edits: impl IntoIterator<Item = (SecurityKey, Option<Value>)>,
+    ) -> Result<Self, DecodeError> {
+        let mut rules = Self {
+            settings: self.settings.clone(),
+            all: self.all.clone(),
+            users: self.users.clone(),
+            groups: self.groups.clone(),
+            lookups: HashMap::new(),
+        };
+        for (key, json) in edits {
+            match (key, json) {
+                (key, Some(json)) => rules.put(key, number, json)?,
+                (SecurityKey::Settings, None) => rules.settings = Default::default(),
+                (SecurityKey::All, None) => rules.all = None,
+                (SecurityKey::User(name), None) => drop(rules.users.remove(&name)),
+                (SecurityKey::Group(name), None) => drop(rules.groups.remove(&name)),
+            }
+        }
+        rules.lookups = rules.make_lookups();
+        Ok(rules)
+    }
+
+    /// Whether these rows, by key and number, are the ones that the rules were made of.
+    #[must_use]
+    pub fn is_of<'a>(&self, rows: impl ExactSizeIterator<Item = (&'a SecurityKey, Timestamp)>) -> bool {
+        let (number, settings) = &self.settings;
+        let own = usize::from(*number != Timestamp::ZERO) + usize::from(self.all.is_some());
+        let of = |entry: Option<&RoleEntry>| entry.map(|entry| entry.number);
+        debug_assert!(*number != Timestamp::ZERO || *settings == SecuritySettings::default());
+        own + self.users.len() + self.groups.len() == rows.len()
+            && rows.into_iter().all(|(key, stamp)| {
+                Some(stamp)
+                    == match key {
+                        SecurityKey::Settings => Some(*number),
+                        SecurityKey::All => of(self.all.as_ref()),
+                        SecurityKey::User(name) => of(self.users.get(name)),
+                        SecurityKey::Group(name) => of(self.groups.get(name)),
+                    }
+            })
+    }
+
+    /// The settings.
+    #[must_use]
+    pub fn settings(&self) -> &SecuritySettings {
+        &self.settings.1
+    }
+
+    /// The grants and sources of every user.
+    #[must_use]
+    pub fn all(&self) -> Arc<RoleRecord> {
+        self.all.as_ref().map(|entry| Arc::clone(&entry.record)).unwrap_or_default()
+    }
+
+    /// The users by name, in order.
+    #[must_use]
+    pub fn users(&self) -> &BTreeMap<String, RoleEntry> {
+        &self.users
+    }
+
+    /// The groups by name, in order.
+    #[must_use]
+    pub fn groups(&self) -> &BTreeMap<String, RoleEntry> {
+        &self.groups
+    }
+
+    /// The source that decides about a user who comes from this address: of the longest mask, and a user's own before that of
+    /// all. `None`: the user may not come from there.
+    #[must_use]
+    pub fn source_of(&self, user: &RoleEntry, address: IpAddr) -> Option<AccessSource> {
+        let all = self.all.as_ref().map(|entry| entry.record.sources.as_slice()).unwrap_or_default();
+        let own = user.record.sources.iter().map(|source| (source, true));
+        let sources = own.chain(all.iter().map(|source| (source, false)));
+        let here = sources.filter(|(source, _)| source.network.contains(address));
+        here.max_by_key(|(source, is_own)| (source.network.bits(), *is_own)).map(|(source, _)| source.clone())
+    }
+
+    /// Whether a user has the permission on this scope. A user that does not exist has none.
+    #[must_use]
+    pub fn is_permitted(&self, user: &str, permission: KvPermission, scope: AccessScope<'_>) -> bool {
+        self.lookups.get(user).is_some_and(|lookups| lookups.iter().any(|lookup| lookup.has(permission, scope)))
+    }
+
+    /// The groups that a role is in, also through other groups, in the order in which they are found.
+    #[must_use]
+    pub fn groups_of(&self, record: &RoleRecord) -> Vec<&str> {
+        let (mut found, mut seen) = (Vec::new(), HashSet::new());
+        let mut next: Vec<&String> = record.groups.iter().rev().collect();
+        while let Some(name) = next.pop() {
+            // A group that is in itself through others ends here.
+            if let Some((name, group)) = self.groups.get_key_value(name)
+                && seen.insert(name.as_str())
+            {
+                found.push(name.as_str());
+                next.extend(group.record.groups.iter().rev());
+            }
+        }
+        found
+    }
+
+    fn put(&mut self, key: SecurityKey, number: Timestamp, json: Value) -> Result<(), DecodeError> {
+        let record = |json| serde_json::from_value(json).map_err(|_| DecodeError::Invalid("security row"));
+        let entry = |json| Ok(RoleEntry { record: Arc::new(record(json)?), number });
+        match key {
+            SecurityKey::Settings => {
+                let settings = serde_json::from_value(json).map_err(|_| DecodeError::Invalid("security settings"))?;
+                self.settings = (number, settings);
+            }
+            SecurityKey::All => self.all = Some(entry(json)?),
+            SecurityKey::User(name) => drop(self.users.insert(name, entry(json)?)),
+            SecurityKey::Group(name) => drop(self.groups.insert(name, entry(json)?)),
+        }
+        Ok(())
+    }
+
+    fn make_lookups(&self) -> HashMap<String, UserLookups> {
+        let of = |entry: &RoleEntry| Arc::new(GrantLookup::of(&entry.record.grants));
+        let groups: HashMap<&str, Arc<GrantLookup>> =
+            self.groups.iter().map(|(name, one)| (&**name, of(one))).collect();
+        let all = self.all.as_ref().map(of);
+        let of_user = |(name, user): (&String, &RoleEntry)| {
+            let inherited = self.groups_of(&user.record).into_iter().filter_map(|group| groups.get(group).cloned());
+            (name.clone(), std::iter::once(of(user)).chain(inherited).chain(all.clone()).collect())
+        };
+        self.users.iter().map(of_user).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;
