@@ -8,14 +8,16 @@ use futures_util::FutureExt as _;
 use hyper::body::Incoming;
 use hyper::http::request::Parts;
 use hyper::{Method, Request, StatusCode};
-use larder_http_edge::{ArrivingBody, ClientListener, ConnectionHandler, ConnectionSettings, HttpDialect, Requester};
+use larder_http_edge::{
+    ArrivingBody, BrowserRules, ClientListener, ConnectionHandler, ConnectionSettings, HttpDialect, Requester,
+};
 
 use larder_gateway::{Error, Gateway};
 
 use crate::failure::{is_of_server, log_panic, log_server_error};
 
 use super::body::RiakBody;
-use super::browsers::{self, BrowserRules};
+use super::browsers;
 use super::call::RiakCall;
 use super::errors::{RiakFault, of_error};
 use super::path::{QueryParams, Segments};
@@ -139,7 +141,7 @@ impl HttpService {
             query: QueryParams::of(request.uri.query()),
         };
         if let Err(foreign) = browsers.check(call.headers) {
-            return Err(RiakFault::text_of(StatusCode::FORBIDDEN, foreign.text()));
+            return Err(RiakFault::text_of(StatusCode::FORBIDDEN, browsers::refusal(foreign)));
         }
         match (route.resource, call.method) {
             (Resource::Object, &Method::GET | &Method::HEAD) => object::get(&call).await,
