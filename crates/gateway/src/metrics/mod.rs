@@ -19,6 +19,7 @@ mod operations;
 mod stats;
 mod table;
 mod text;
+mod traffic;
 
 #[cfg(test)]
 mod tests;
@@ -31,6 +32,7 @@ use parking_lot::Mutex;
 pub use names::{Event, KvOp, RequestOutcome};
 pub use node_info::{HostStats, NodeInfo, ProcessStats};
 pub use table::{PROTOCOL_VERSION, RING_PARTITIONS, Stat, table};
+pub use traffic::{RequestTotals, TrafficSummary};
 
 use distribution::{Distribution, LastMinute, Series, SinceStart};
 use operations::Operations;
