@@ -148,6 +148,7 @@ impl ServerConfig {
         let mut command = Command::new(&self.binary);
         command.env_clear().arg("--data-dir").arg(&self.data);
         command.arg("--http").arg(endpoint.address.to_string()).arg("--pb").arg(pb.address.to_string());
+        command.args(["--console", "off"]);
         match &self.s3 {
             None => command.args(["--s3", "off"]),
             Some(account) => command

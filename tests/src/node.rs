@@ -116,7 +116,7 @@ impl Home {
         if !args.contains(&"--http") {
             command.args(["--http", "127.0.0.1:0"]);
         }
-        for listener in ["--pb", "--s3"] {
+        for listener in ["--pb", "--s3", "--console"] {
             if !args.contains(&listener) {
                 command.args([listener, "off"]);
             }

@@ -39,7 +39,7 @@ impl AuditOutcome {
 /// One event. No field is ever a secret: a field that a client fills is a name, an address or a method.
 #[derive(Debug, Clone, Copy)]
 pub struct AuditEvent<'a> {
-    /// The interface: `http`, `pb`, `s3` or `kv-admin`.
+    /// The interface: `http`, `pb`, `s3`, `console` or `kv-admin`.
     pub face: &'static str,
     /// The user; `None`: anonymous.
     pub who: Option<&'a str>,

@@ -15,9 +15,9 @@ use crate::hooks::CommitHooks;
 use crate::kv::Kv;
 use crate::mapreduce::RunningJobs;
 use crate::members::Members;
-use crate::metrics::{NodeInfo, ProcessStats};
+use crate::metrics::{NodeInfo, ProcessStats, TrafficSummary};
 use crate::outbox::{Outbox, deliver_notices, take_over_once, watch_for_orphans};
-use crate::ports::GatewayPorts;
+use crate::ports::{EngineStatus, GatewayPorts};
 use crate::security::Security;
 use crate::types::{CatalogueCopy, Types};
 use crate::{Config, Error, Result};
@@ -130,6 +130,16 @@ impl Gateway {
     pub fn is_ready(&self) -> bool {
         let ports = &self.core.ports;
         ports.store.is_ready() && ports.blobs.is_ready() && !self.issuer.is_skewed()
+    }
+
+    /// The traffic until now in a few figures.
+    pub fn traffic(&self) -> TrafficSummary {
+        self.core.metrics.traffic(self.core.monotonic())
+    }
+
+    /// The engine as operators see it.
+    pub fn engine(&self) -> &dyn EngineStatus {
+        &*self.core.ports.engine
     }
 
     /// Riak's statistics by their names, sorted.

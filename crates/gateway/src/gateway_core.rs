@@ -87,7 +87,8 @@ impl GatewayCore {
         self.stopping.store(true, Ordering::Relaxed);
     }
 
-    pub(crate) fn is_stopping(&self) -> bool {
+    /// Whether the server ends: answers that run without an end break off.
+    pub fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
     }
 

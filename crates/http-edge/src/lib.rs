@@ -17,12 +17,14 @@
 //! lingering_close  a socket that counts its reads and writes, and drains input before it closes
 //! requester        the client of a request, and the memory held until its response is sent
 //! watchers         what a connection waits for besides its client: the end of the server, its timers
+//! browser_rules    the pages whose requests are refused, by host and origin
 //! arriving_body    the body of a request: its memory, and the least rate of a transfer
 //! ```
 
 mod accept;
 mod acceptor;
 mod arriving_body;
+mod browser_rules;
 mod cipher_list;
 mod client_socket;
 mod connection;
@@ -53,6 +55,7 @@ pub use arriving_body::{
     ArrivingBody, IncomingError, PIECE_BYTES_MAX, Pace, PacedIncoming, parsed_body_memory, response_memory,
     upload_memory,
 };
+pub use browser_rules::{AllowedOrigins, BrowserRules, ForeignRequest};
 pub use cipher_list::{CIPHER_NAMES, CipherList};
 pub use client_socket::{ClientListener, ClientSocket};
 pub use connection::serve;

@@ -31,6 +31,8 @@ pub(crate) struct Banner<'a> {
     pub(crate) kv_admin: String,
     /// Whether the server was started as MinIO is.
     pub(crate) is_minio_server: bool,
+    /// A link that signs in to the console, for a terminal; elsewhere it might be stored and read by others.
+    pub(crate) console_link: Option<String>,
 }
 
 /// The key that a first start creates for the S3 admin.
@@ -88,6 +90,8 @@ pub(crate) struct ListenAddresses<'a> {
     pub(crate) s3: Option<SocketAddr>,
     /// The same with TLS.
     pub(crate) s3_https: Option<SocketAddr>,
+    /// The console.
+    pub(crate) console: Option<SocketAddr>,
     /// The socket of `kv-admin`.
     pub(crate) admin: &'a Path,
 }
@@ -100,10 +104,16 @@ impl Banner<'_> {
         let _ = writeln!(out, "  Riak HTTP   {}", places(("http://", http), ("https://", https)));
         let _ = writeln!(out, "  Riak PB     {}", places(("", pb), ("TLS ", pb_tls)));
         let _ = writeln!(out, "  S3          {}", places(("http://", s3), ("https://", s3_https)));
+        let _ = writeln!(out, "  console     {}", places(("http://", self.at.console), ("", None)));
         let _ = writeln!(out, "  kv-admin    {}", self.at.admin.display());
         let _ = writeln!(out, "  data        {}", self.data);
         for note in self.notes {
             let _ = writeln!(out, "  note        {note}");
+        }
+        if let Some(link) = &self.console_link {
+            let _ = writeln!(out, "\nThe console, with a link that signs in once within 15 minutes:\n  {link}");
+        } else if self.at.console.is_some() {
+            let _ = writeln!(out, "\nA link that signs in to the console:\n  {} console link", self.kv_admin);
         }
         if self.is_minio_server {
             // Programs that start MinIO in tests wait for this line, to the blank.
@@ -167,7 +177,7 @@ fn places(plain: (&str, Option<SocketAddr>), encrypted: (&str, Option<SocketAddr
 }
 
 /// The address for a client on this machine, where the listener has the unspecified address.
-fn reachable(at: SocketAddr) -> SocketAddr {
+pub(crate) fn reachable(at: SocketAddr) -> SocketAddr {
     match at {
         SocketAddr::V4(v4) if v4.ip().is_unspecified() => SocketAddr::from(([127, 0, 0, 1], v4.port())),
         SocketAddr::V6(v6) if v6.ip().is_unspecified() => SocketAddr::from((std::net::Ipv6Addr::LOCALHOST, v6.port())),
@@ -256,18 +266,21 @@ mod tests {
             pb_tls: None,
             s3: None,
             s3_https: None,
+            console: None,
             admin: socket,
         };
-        let both = ListenAddresses { http: at(1234), pb: at(2345), s3: at(5678), ..off };
+        let both = ListenAddresses { http: at(1234), pb: at(2345), s3: at(5678), console: at(8099), ..off };
         let banner = |at, admin| {
             let kv_admin = "kv-admin".to_owned();
-            Banner { name, at, data, notes: &notes, admin, kv_admin, is_minio_server: false }.text()
+            Banner { name, at, data, notes: &notes, admin, kv_admin, is_minio_server: false, console_link: None }.text()
         };
         let text = banner(both, admin);
         for line in [
             "  Riak HTTP   http://0.0.0.0:1234",
             "  Riak PB     0.0.0.0:2345",
             "  data        ./data (engine local)",
+            "  console     http://0.0.0.0:8099",
+            "  kv-admin console link",
             "  note        one copy until there are more nodes",
             "  kv-admin bucket-type activate drinks",
             "  curl http://127.0.0.1:1234/types/drinks/buckets/teas/keys/sencha",
@@ -291,7 +304,8 @@ mod tests {
             encrypted.contains("  Riak HTTP   https://0.0.0.0:8443\n  Riak PB     0.0.0.0:2345, TLS 0.0.0.0:8487\n")
         );
         let off = banner(off, None);
-        assert!(off.contains("  Riak HTTP   off\n  Riak PB     off\n  S3          off\n"), "{off}");
+        assert!(off.contains("  Riak HTTP   off\n  Riak PB     off\n  S3          off\n  console     off\n"), "{off}");
+        assert!(!off.contains("console link"), "{off}");
         assert!(!off.contains("curl") && !off.contains("aws"), "{off}");
     }
 }

@@ -15,6 +15,7 @@ mod admin;
 mod audit_log;
 mod banner;
 mod cassandra;
+mod console;
 pub mod descriptors;
 mod engine;
 mod engine_metrics;

@@ -29,6 +29,8 @@ pub(crate) struct BoundListeners {
     pub(crate) pb: Vec<BoundListener>,
     /// S3.
     pub(crate) s3: Vec<BoundListener>,
+    /// The console.
+    pub(crate) console: Option<BoundListener>,
 }
 
 impl BoundListeners {
@@ -52,6 +54,7 @@ impl BoundListeners {
             http: pair((&settings.http, &table::HTTP), (https, &table::HTTPS)).await?,
             pb: pair((&settings.pb, &table::PB), (pb_tls, &table::PB_TLS)).await?,
             s3: pair((&settings.s3, &table::S3), (s3_https, &table::S3_HTTPS)).await?,
+            console: BoundListener::bind((&settings.console, &table::CONSOLE), None).await?,
         })
     }
 
@@ -68,6 +71,7 @@ impl BoundListeners {
             pb_tls: of(&self.pb, true),
             s3: of(&self.s3, false),
             s3_https: of(&self.s3, true),
+            console: self.console.as_ref().map(|one| one.address),
             admin,
         }
     }

@@ -2,26 +2,29 @@
 
 use larder_model::ActorId;
 use std::hash::{BuildHasher as _, RandomState};
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use larder_admission::MemoryBudget;
-use larder_api_riak::http::{BrowserRules, HttpSettings};
+use larder_api_riak::http::HttpSettings;
 use larder_api_riak::pb::PbSettings;
 use larder_api_s3::S3Settings;
+use larder_console::{ConsoleAccess, ConsoleSettings};
 use larder_gateway::objects::{Objects, ObjectsConfig};
 use larder_gateway::{AuditSink, Config, Gateway, GatewayPorts, IndexSplitting, Scripts};
-use larder_http_edge::{ConnectionLimit, ConnectionSettings, TrustedProxies};
+use larder_http_edge::{BrowserRules, ConnectionLimit, ConnectionSettings, TrustedProxies};
 use larder_model::objects::User;
 use larder_store::{Clock, SystemClock};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::admin::command::AdminContext;
 use crate::admin::socket::{AdminSocket, check_path};
 use crate::audit_log::AuditLog;
 use crate::banner::{AdminKey, Banner, LaunchContext, ListenAddresses};
+use crate::console::ConsoleLinks;
 use crate::descriptors::ConnectionBudget;
 use crate::engine::OpenEngine;
 use crate::failure::ServerFailure;
@@ -88,16 +91,26 @@ pub async fn serve(settings: &ServerSettings, files_max: usize) -> Result<(), Se
         listeners.spawn(larder_api_riak::pb::serve(bound.listener, gateway, pb, ended(shutdown.clone())));
     }
     if !bound.s3.is_empty() {
-        let s3 = s3_settings(settings, connection, &bound.s3);
+        let s3 = s3_settings(settings, connection.clone(), &bound.s3);
         let bound = bound.s3.into_iter().map(|bound| bound.listener).collect();
         listeners.spawn(larder_api_s3::serve(bound, objects.clone(), s3, ended(shutdown.clone())));
     }
+    let console = bound.console.map(|bound| {
+        let console = console_settings(settings, connection.clone(), &bound);
+        let links = ConsoleLinks::new(console.access.clone(), bound.address);
+        listeners.spawn(larder_console::serve(bound.listener, objects.clone(), console, ended(shutdown.clone())));
+        links
+    });
     let certificate = tls.map(|tls| tls::keep_current(tls, hangups));
-    listeners.spawn(socket.serve(objects.clone(), shutdown.clone()));
+    let console_link = console.as_ref().filter(|_| std::io::stdout().is_terminal());
+    let console_link = console_link.map(|links| links.issue(gateway.core.monotonic()));
+    let context = AdminContext { objects: objects.clone(), console };
+    listeners.spawn(socket.serve(context, shutdown.clone()));
     let kv_admin = LaunchContext::current().kv_admin(&settings.admin_socket);
     let notes: Vec<_> = engine.notes.iter().cloned().chain(budget.note).chain(memory.note).collect();
     let is_minio_server = settings.is_minio_server;
-    announce(&Banner { name: &name, at, data: &engine.description, notes: &notes, admin, kv_admin, is_minio_server });
+    let data = &engine.description;
+    announce(&Banner { name: &name, at, data, notes: &notes, admin, kv_admin, is_minio_server, console_link });
 
     wait_for_shutdown(shutdown, &mut listeners).await;
     gateway.core.begin_stopping();
@@ -237,10 +250,20 @@ fn announce(banner: &Banner<'_>) {
     let mut out = std::io::stdout().lock();
     // A closed standard output does not stop the server.
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    let ListenAddresses { http, https, pb, pb_tls, s3, s3_https, .. } = banner.at;
+    let ListenAddresses { http, https, pb, pb_tls, s3, s3_https, console, .. } = banner.at;
     let shown = |at: Option<SocketAddr>| at.map(tracing::field::display);
     let (http, https, pb, pb_tls) = (shown(http), shown(https), shown(pb), shown(pb_tls));
-    tracing::info!(node = banner.name, http, https, pb, pb_tls, s3 = shown(s3), s3_https = shown(s3_https), "ready");
+    tracing::info!(
+        node = banner.name,
+        http,
+        https,
+        pb,
+        pb_tls,
+        s3 = shown(s3),
+        s3_https = shown(s3_https),
+        console = shown(console),
+        "ready"
+    );
     for note in banner.notes {
         tracing::warn!("{note}");
     }
@@ -255,13 +278,31 @@ fn connection_settings(settings: &ServerSettings, connections: usize, memory: Me
 }
 
 fn http_settings(settings: &ServerSettings, connection: ConnectionSettings, bound: &BoundListener) -> HttpSettings {
-    let mut hosts = settings.http_hosts.clone();
+    let hosts = hosts_of(bound, settings.http_hosts.clone());
+    HttpSettings { connection, browsers: BrowserRules { origins: settings.http_origins.clone(), hosts } }
+}
+
+fn console_settings(
+    settings: &ServerSettings,
+    connection: ConnectionSettings,
+    bound: &BoundListener,
+) -> ConsoleSettings {
+    ConsoleSettings {
+        connection,
+        browsers: BrowserRules { hosts: hosts_of(bound, settings.console_hosts.clone()), ..BrowserRules::default() },
+        access: Arc::new(ConsoleAccess::new(fill_random)),
+        port: bound.address.port(),
+        read_only: settings.console_read_only,
+    }
+}
+
+/// The hosts that requests of a listener may name, beside loopback; `None`: any.
+fn hosts_of(bound: &BoundListener, mut hosts: Option<Vec<String>>) -> Option<Vec<String>> {
     if let Some(hosts) = &mut hosts {
         hosts.extend(bound.names());
     }
     // A machine's other addresses have names that the server does not know, and no page can reach them through loopback.
-    let hosts = hosts.filter(|_| bound.address.ip().to_canonical().is_loopback());
-    HttpSettings { connection, browsers: BrowserRules { origins: settings.http_origins.clone(), hosts } }
+    hosts.filter(|_| bound.address.ip().to_canonical().is_loopback())
 }
 
 fn s3_settings(settings: &ServerSettings, connection: ConnectionSettings, bound: &[BoundListener]) -> S3Settings {

@@ -18,6 +18,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("http-edge", &["admission", "store", "model"]),
     ("api-riak", &["admission", "gateway", "model", "http-edge"]),
     ("api-s3", &["admission", "gateway", "model", "http-edge"]),
+    ("console", &["admission", "gateway", "model", "http-edge"]),
     ("progress-bar", &[]),
     ("admin-frame", &["progress-bar"]),
     (
@@ -25,6 +26,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "api-riak",
             "api-s3",
+            "console",
             "admission",
             "http-edge",
             "gateway",

@@ -42,6 +42,5 @@ mod stats;
 mod type_props;
 
 pub use body::RiakBody;
-pub use browsers::{AllowedOrigins, BrowserRules};
 pub use reply::RiakResponse;
 pub use server::{HttpService, HttpSettings, serve, service};

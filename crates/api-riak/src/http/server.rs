@@ -8,7 +8,9 @@ use futures_util::FutureExt as _;
 use hyper::body::Incoming;
 use hyper::http::request::Parts;
 use hyper::{Method, Request, StatusCode};
-use larder_http_edge::{ArrivingBody, ClientListener, ConnectionHandler, ConnectionSettings, HttpDialect, Requester};
+use larder_http_edge::{
+    ArrivingBody, BrowserRules, ClientListener, ConnectionHandler, ConnectionSettings, HttpDialect, Requester,
+};
 
 use larder_gateway::{Error, Gateway};
 
@@ -16,7 +18,7 @@ use crate::failure::{is_of_server, log_panic, log_server_error};
 
 use super::access;
 use super::body::RiakBody;
-use super::browsers::{self, BrowserRules};
+use super::browsers;
 use super::call::RiakCall;
 use super::errors::{RiakFault, of_error};
 use super::path::{QueryParams, Segments};
@@ -150,7 +152,7 @@ impl HttpService {
             user: None,
         };
         if let Err(foreign) = browsers.check(call.headers) {
-            return Err(RiakFault::text_of(StatusCode::FORBIDDEN, foreign.text()));
+            return Err(RiakFault::text_of(StatusCode::FORBIDDEN, browsers::refusal(foreign)));
         }
         if route.access != RouteAccess::Open && !self.gateway.security.is_surely_off() {
             // A box: most servers run without security, and need no room for it.

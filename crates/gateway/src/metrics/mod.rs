@@ -20,6 +20,7 @@ mod operations;
 mod stats;
 mod table;
 mod text;
+mod traffic;
 
 #[cfg(test)]
 mod tests;
@@ -33,6 +34,7 @@ pub use families::{MetricFamily, MetricKind, MetricUnit, family_of, metric_famil
 pub use names::{Event, KvOp, RequestOutcome};
 pub use node_info::{HostStats, NodeInfo, ProcessStats};
 pub use table::{PROTOCOL_VERSION, RING_PARTITIONS, Stat, table};
+pub use traffic::{RequestTotals, TrafficSummary};
 
 use distribution::{Distribution, LastMinute, Series, SinceStart};
 use operations::Operations;

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::options::{CommandOption, ParsedArgs};
+use crate::console::ConsoleLinks;
 
 /// Shortest time between two reports.
 const REPORT_PAUSE: Duration = Duration::from_millis(250);
@@ -22,10 +24,19 @@ pub(super) type CommandResult = Result<AdminAnswer, AdminAnswer>;
 /// A running command.
 pub(super) type RunningCommand<'a> = Pin<Box<dyn Future<Output = CommandResult> + Send + 'a>>;
 
+/// The parts of the server that commands act on.
+#[derive(Clone)]
+pub(crate) struct AdminContext {
+    /// The S3 side of the gateway, and through it the gateway.
+    pub(crate) objects: Arc<Objects>,
+    /// Links to the console; `None`: it is off.
+    pub(crate) console: Option<ConsoleLinks>,
+}
+
 /// The arguments of a handler.
 pub(super) struct CommandCall<'a> {
-    /// The S3 side of the gateway.
-    pub(super) objects: &'a Objects,
+    /// The parts of the server that commands act on.
+    pub(super) context: &'a AdminContext,
     /// The arguments after the command's own words.
     pub(super) args: &'a [&'a str],
     /// The whole request.
@@ -39,7 +50,12 @@ pub(super) struct CommandCall<'a> {
 impl<'a> CommandCall<'a> {
     /// The gateway.
     pub(super) fn gateway(&self) -> &'a Gateway {
-        &self.objects.gateway
+        &self.context.objects.gateway
+    }
+
+    /// The S3 side of the gateway.
+    pub(super) fn objects(&self) -> &'a Objects {
+        &self.context.objects
     }
 
     /// The content of FILE for an argument `@FILE`, the argument itself otherwise.

@@ -7,14 +7,13 @@ use std::time::Duration;
 use larder_admin_frame::{
     AdminAnswer, AdminReply, AdminRequest, BadFrame, LENGTH_BYTES, REQUEST_BYTES_MAX, body_length,
 };
-use larder_gateway::objects::Objects;
 use larder_gateway::{AuditEvent, AuditOutcome};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::command::{CommandCall, ProgressReporter};
+use super::command::{AdminContext, CommandCall, ProgressReporter};
 use super::table::{CommandLookup, find};
 
 /// The argument that asks for JSON, at any position.
@@ -27,14 +26,14 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
 const REST_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// Reads the command of a connection, runs it and answers. Each step has a deadline.
-pub(super) async fn serve(objects: &Objects, mut stream: UnixStream, shutdown: watch::Receiver<bool>) {
+pub(super) async fn serve(context: &AdminContext, mut stream: UnixStream, shutdown: watch::Receiver<bool>) {
     // Bound: a client that connects and sends nothing holds one of few places.
     let request = timeout(REQUEST_TIME_MAX, read_request(&mut stream)).await;
     let is_whole = matches!(request, Ok(Ok(_)));
     let answer = match request {
-        Ok(Ok(request)) => match execute(objects, &request, &mut stream, shutdown).await {
+        Ok(Ok(request)) => match execute(context, &request, &mut stream, shutdown).await {
             Some(answer) => {
-                audit(objects, &request, &stream, &answer);
+                audit(context, &request, &stream, &answer);
                 answer
             }
             None => {
@@ -63,9 +62,9 @@ pub(super) async fn serve(objects: &Objects, mut stream: UnixStream, shutdown: w
 }
 
 /// Reports a command that changes something.
-fn audit(objects: &Objects, request: &AdminRequest, stream: &UnixStream, answer: &AdminAnswer) {
+fn audit(context: &AdminContext, request: &AdminRequest, stream: &UnixStream, answer: &AdminAnswer) {
     let words = words_of(request);
-    let Some(log) = objects.gateway.core.audit() else { return };
+    let Some(log) = context.objects.gateway.core.audit() else { return };
     let CommandLookup::Command(command, args) = find(&words) else { return };
     if command.audited {
         let user = stream.peer_cred().map(|peer| format!("uid {}", peer.uid())).ok();
@@ -84,14 +83,14 @@ fn audit(objects: &Objects, request: &AdminRequest, stream: &UnixStream, answer:
 
 /// Runs a command and sends its progress, if the client shows it; `None` if that client hung up.
 async fn execute(
-    objects: &Objects,
+    context: &AdminContext,
     request: &AdminRequest,
     stream: &mut UnixStream,
     mut shutdown: watch::Receiver<bool>,
 ) -> Option<AdminAnswer> {
     let shown = request.progress && reports_progress(request);
     let (reporter, mut reports) = ProgressReporter::new();
-    let mut doing = pin!(run(objects, request, &reporter));
+    let mut doing = pin!(run(context, request, &reporter));
     let (mut from, mut to) = stream.split();
     let mut wait_for_hangup = pin!(wait_for_hangup(&mut from));
     let mut moved = Instant::now();
@@ -120,12 +119,12 @@ async fn execute(
 }
 
 /// Runs one command.
-pub(super) async fn run(objects: &Objects, request: &AdminRequest, reporter: &ProgressReporter) -> AdminAnswer {
+pub(super) async fn run(context: &AdminContext, request: &AdminRequest, reporter: &ProgressReporter) -> AdminAnswer {
     let words = words_of(request);
     match find(&words) {
         CommandLookup::Command(command, args) => {
             let json = words.len() < request.args.len();
-            command.run(CommandCall { objects, args, request, json, reporter }).await
+            command.run(CommandCall { context, args, request, json, reporter }).await
         }
         CommandLookup::Other(answer) => answer,
     }

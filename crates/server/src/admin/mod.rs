@@ -9,8 +9,9 @@
 
 mod bucket_type;
 mod cluster;
-mod command;
+pub(crate) mod command;
 mod connection;
+mod console;
 mod console_table;
 mod erlang;
 mod help;

@@ -28,22 +28,22 @@ pub(super) async fn create(call: CommandCall<'_>) -> CommandResult {
     let new = NewKey { id: args.value("--key").map(str::to_owned), secret: given, limits: limits_of(&args)? };
     let is_given = new.secret.is_some();
     let created = async {
-        let user = find(call.objects, user).await?;
-        call.objects.users.add_key(&user.key_id, new).await
+        let user = find(call.objects(), user).await?;
+        call.objects().users.add_key(&user.key_id, new).await
     };
     let (_, key) = created.await.map_err(|error| failed("creating a key of", user, &error))?;
     Ok(created_key(&key, !is_given, call.json))
 }
 
 pub(super) async fn list(call: CommandCall<'_>) -> CommandResult {
-    let user = find(call.objects, call.args[0]).await;
+    let user = find(call.objects(), call.args[0]).await;
     let user = user.map_err(|error| failed("listing the keys of", call.args[0], &error))?;
     Ok(if call.json { AdminAnswer::json(&list_json(&user)) } else { AdminAnswer::done(list_text(&user)) })
 }
 
 pub(super) async fn revoke(call: CommandCall<'_>) -> CommandResult {
     let key = call.args[0];
-    match call.objects.users.revoke_key(key).await {
+    match call.objects().users.revoke_key(key).await {
         Ok(_) => Ok(AdminAnswer::done(format!("{} revoked", shown(key.as_bytes())))),
         Err(Error::UnknownKey(_)) => Err(AdminAnswer::failed(format!("There is no S3 key {}", shown(key.as_bytes())))),
         Err(error) => Err(AdminAnswer::failed(format!("Error revoking S3 key {}:\n{error}", shown(key.as_bytes())))),

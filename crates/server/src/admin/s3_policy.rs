@@ -10,7 +10,7 @@ use super::command::{CommandCall, CommandResult};
 use super::text::shown;
 
 pub(super) async fn check(call: CommandCall<'_>) -> CommandResult {
-    let buckets = buckets(call.objects, call.args.first().copied()).await.map_err(|error| failed(&error))?;
+    let buckets = buckets(call.objects(), call.args.first().copied()).await.map_err(|error| failed(&error))?;
     let lines: String = buckets.iter().flat_map(|bucket| findings(bucket)).collect();
     if lines.is_empty() { Ok(AdminAnswer::done("")) } else { Ok(AdminAnswer::negative(lines)) }
 }

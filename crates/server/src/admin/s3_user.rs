@@ -32,7 +32,7 @@ pub(super) async fn create(call: CommandCall<'_>) -> CommandResult {
     };
     let (is_given, id) = (key.is_some(), args.value("--id").map(str::to_owned));
     let new = NewUser { email: email.to_owned(), name: name.to_owned(), key, id, ..NewUser::default() };
-    let user = call.objects.users.create_user(new).await.map_err(|error| failed("creating", email, &error))?;
+    let user = call.objects().users.create_user(new).await.map_err(|error| failed("creating", email, &error))?;
     if is_given {
         return Ok(if call.json { AdminAnswer::json(&user_json(&user)) } else { AdminAnswer::done(text(&user)) });
     }
@@ -43,7 +43,7 @@ pub(super) async fn list(call: CommandCall<'_>) -> CommandResult {
     let mut users = Vec::new();
     loop {
         let after = users.last().map_or("", |user: &Arc<User>| &user.id).to_owned();
-        let page = call.objects.users.list(&after, PAGE_USERS).await;
+        let page = call.objects().users.list(&after, PAGE_USERS).await;
         let page = page.map_err(|error| AdminAnswer::failed(format!("Error listing S3 users:\n{error}")))?;
         if page.is_empty() {
             break;
@@ -65,7 +65,7 @@ pub(super) async fn list(call: CommandCall<'_>) -> CommandResult {
 }
 
 pub(super) async fn show(call: CommandCall<'_>) -> CommandResult {
-    let user = find(call.objects, call.args[0]).await;
+    let user = find(call.objects(), call.args[0]).await;
     let user = user.map_err(|error| failed("showing", call.args[0], &error))?;
     Ok(if call.json { AdminAnswer::json(&user_json(&user)) } else { AdminAnswer::done(text(&user)) })
 }
@@ -93,8 +93,8 @@ async fn apply_change(call: &CommandCall<'_>, asked: UserChange, done: &str) -> 
 async fn change(call: &CommandCall<'_>, change: UserChange) -> Result<Arc<User>, AdminAnswer> {
     let changed = async {
         let word = call.args[0];
-        let of_email = call.objects.users.of_email(word).await?;
-        call.objects.users.update(of_email.as_ref().map_or(word, |user| &user.key_id), change).await
+        let of_email = call.objects().users.of_email(word).await?;
+        call.objects().users.update(of_email.as_ref().map_or(word, |user| &user.key_id), change).await
     };
     changed.await.map_err(|error| failed("changing", call.args[0], &error))
 }

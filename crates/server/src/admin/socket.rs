@@ -7,12 +7,12 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _}
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use larder_gateway::objects::Objects;
 use larder_http_edge::Acceptor;
 use tokio::net::{UnixListener, UnixSocket, UnixStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
+use super::command::AdminContext;
 use super::connection;
 
 /// Longest path a Unix socket can have, in bytes.
@@ -90,7 +90,7 @@ impl AdminSocket {
     }
 
     /// Answers commands until `shutdown` turns true, then finishes the running ones.
-    pub(crate) async fn serve(self, objects: Arc<Objects>, mut shutdown: watch::Receiver<bool>) {
+    pub(crate) async fn serve(self, context: AdminContext, mut shutdown: watch::Receiver<bool>) {
         let permits = Arc::new(Semaphore::new(COMMANDS_MAX));
         let mut acceptor = Acceptor::new("admin socket");
         let mut commands = JoinSet::new();
@@ -101,9 +101,9 @@ impl AdminSocket {
             };
             // Finished commands are dropped here: the set would grow with each command otherwise.
             while commands.try_join_next().is_some() {}
-            let (objects, shutdown) = (objects.clone(), shutdown.clone());
+            let (context, shutdown) = (context.clone(), shutdown.clone());
             commands.spawn(async move {
-                connection::serve(&objects, stream, shutdown).await;
+                connection::serve(&context, stream, shutdown).await;
                 drop(permit);
             });
         }

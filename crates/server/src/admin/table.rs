@@ -4,8 +4,8 @@ use larder_admin_frame::AdminAnswer;
 
 use super::command::{AdminCommand, CommandCall, CommandResult};
 use super::{
-    bucket_type, cluster, help, index, js_reload, mapreduce, s3_key, s3_policy, s3_user, security, self_test, services,
-    stats, tls, transfer, unsupported,
+    bucket_type, cluster, console, help, index, js_reload, mapreduce, s3_key, s3_policy, s3_user, security, self_test,
+    services, stats, tls, transfer, unsupported,
 };
 
 const ANY: usize = usize::MAX;
@@ -184,6 +184,7 @@ pub(super) static COMMANDS: &[AdminCommand] = &[
         "End a MapReduce job; its client gets an error",
         mapreduce::cancel
     ),
+    change!("console link", (0, 0), false, "Print a link that signs in to the web console once", console::link),
     command!("services", (0, 0), false, "The services that run", services::services),
     command!(
         "wait-for-service <service>",
@@ -269,6 +270,7 @@ pub(super) fn find<'a>(words: &'a [&'a str]) -> CommandLookup<'a> {
         "s3" => AdminAnswer::failed(help::s3(COMMANDS)),
         "security" => AdminAnswer::failed(help::security(COMMANDS)),
         "cluster" => cluster::refuse_membership_change(words),
+        "console" => AdminAnswer::usage("console link"),
         "index" => AdminAnswer::usage("index check | index repair | index status"),
         "--help" | "-h" => AdminAnswer::done(help_text()),
         "--version" => AdminAnswer::done(env!("CARGO_PKG_VERSION")),

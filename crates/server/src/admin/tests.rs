@@ -14,7 +14,7 @@ use larder_store::SystemClock;
 use larder_store::memory::MemoryStore;
 use larder_testkit::faulty::{Faulty, StoreHistory};
 
-use super::command::ProgressReporter;
+use super::command::{AdminContext, ProgressReporter};
 use super::connection::run;
 
 /// A gateway and its faulty connection to the shared store.
@@ -55,6 +55,10 @@ async fn node() -> TestNode {
 }
 
 impl TestNode {
+    fn context(&self) -> AdminContext {
+        AdminContext { objects: self.objects.clone(), console: None }
+    }
+
     /// Runs a command given as one line; an argument in single quotes may hold blanks.
     async fn run(&self, line: &str) -> AdminAnswer {
         let words = line.split('\'').enumerate().flat_map(|(at, part)| match at % 2 {
@@ -65,7 +69,7 @@ impl TestNode {
     }
 
     async fn run_request(&self, request: &AdminRequest) -> AdminAnswer {
-        run(&self.objects, request, &ProgressReporter::new().0).await
+        run(&self.context(), request, &ProgressReporter::new().0).await
     }
 
     /// Checks a transcript: lines with `$` are commands, the others their output. A line with `! ` is standard error of a

@@ -9,9 +9,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use larder_api_riak::http::AllowedOrigins;
 use larder_api_s3::PublicUrl;
 use larder_gateway::DeleteMode;
+use larder_http_edge::AllowedOrigins;
 use larder_model::ip_network::IpNetwork;
 use larder_model::props::WebhookHost;
 
@@ -101,6 +101,10 @@ pub struct ServerSettings {
     pub http_hosts: Option<Vec<String>>,
     pub pb: Listener,
     pub s3: Listener,
+    pub console: Listener,
+    /// `None`: any.
+    pub console_hosts: Option<Vec<String>>,
+    pub console_read_only: bool,
     /// The encrypted listeners; `None`: there are none.
     pub tls: Option<TlsSettings>,
     pub s3_hosts: Vec<String>,
@@ -196,6 +200,9 @@ impl ServerSettings {
             http_hosts: raw.value(&table::HTTP_HOSTS, parse::other_hosts)?,
             pb: raw.value(&table::PB, parse::listener)?,
             s3: raw.value(&table::S3, parse::listener)?,
+            console: raw.value(&table::CONSOLE, parse::listener)?,
+            console_hosts: raw.value(&table::CONSOLE_HOSTS, parse::other_hosts)?,
+            console_read_only: raw.value(&table::CONSOLE_READ_ONLY, parse::switch)?,
             tls: TlsSettings::resolve(raw)?,
             s3_hosts: raw.value(&table::S3_HOST, parse::hosts)?,
             s3_region: raw.value(&table::S3_REGION, parse::name)?,

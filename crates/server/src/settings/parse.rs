@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use larder_api_riak::http::AllowedOrigins;
 use larder_api_s3::PublicUrl;
 use larder_gateway::DeleteMode;
+use larder_http_edge::AllowedOrigins;
 use larder_model::ip_network::IpNetwork;
 use larder_model::objects::bucket::is_valid_bucket_name;
 use larder_model::props::WebhookHost;

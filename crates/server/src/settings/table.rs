@@ -152,6 +152,12 @@ settings! {
         "Certificates (PEM) of authorities; when given, clients of the listeners with TLS need a certificate of one of them.";
     TLS_MIN = "tls-min", SettingKind::Choice("1.2|1.3"), "1.2",
         "The oldest version of TLS that clients may speak.";
+    CONSOLE = "console", SettingKind::Listener, "127.0.0.1:8099",
+        "Where the web console listens. A link with a one-time token signs in; the server prints it on a terminal, and kv-admin console link makes others.";
+    CONSOLE_HOSTS = "console-hosts", SettingKind::OtherHosts, "",
+        "Hosts that a request may name while the console listens on loopback, beside localhost, loopback addresses and the host of --console; * allows all. Others are refused with 403.";
+    CONSOLE_READ_ONLY = "console-read-only", SettingKind::Switch, "false",
+        "The console shows everything and changes nothing.";
     S3_HOST = "s3-host", SettingKind::Hosts, "s3.localhost,localhost,s3.amazonaws.com",
         "Hosts of the S3 interface: in front of one, a bucket may be named. The host that it listens on is always one.";
     S3_REGION = "s3-region", SettingKind::Name, "us-east-1",

@@ -61,7 +61,7 @@ async fn a_hangup_ends_an_export_and_lets_another_begin() {
     let path = dir.path().join("admin.sock");
     let socket = AdminSocket::bind(&path).await.unwrap();
     let (down, shutdown) = watch::channel(false);
-    let serving = tokio::spawn(socket.serve(node.objects.clone(), shutdown));
+    let serving = tokio::spawn(socket.serve(node.context(), shutdown));
     let target = dir.path().join("export");
     // The test holds the folder's lock, so the command waits for it.
     std::fs::create_dir(&target).unwrap();

@@ -37,7 +37,7 @@ async fn every_malformed_request_gets_an_answer() {
     let path = dir.path().join("admin.sock");
     let socket = AdminSocket::bind(&path).await.unwrap();
     let (down, shutdown) = watch::channel(false);
-    let serving = tokio::spawn(socket.serve(node().await.objects, shutdown));
+    let serving = tokio::spawn(socket.serve(node().await.context(), shutdown));
 
     let silent = UnixStream::connect(&path).await.unwrap();
     for (bytes, stderr) in [

@@ -1,0 +1,164 @@
+//! The frame of every page: head, navigation, notices; and the parts that several pages have.
+
+use hyper::StatusCode;
+use maud::{DOCTYPE, Markup, html};
+
+use crate::access::ConsoleSession;
+use crate::call::ConsoleCall;
+use crate::faults::ConsoleFault;
+use crate::href::Href;
+
+/// A section of the navigation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ConsoleSection {
+    /// The state of the server.
+    Overview,
+    /// Bucket types.
+    Types,
+    /// Buckets, keys and objects.
+    Keys,
+    /// The S3 side.
+    S3,
+    /// Jobs that run.
+    Jobs,
+}
+
+const SECTIONS: &[(ConsoleSection, &str, &str)] = &[
+    (ConsoleSection::Overview, "/", "Overview"),
+    (ConsoleSection::Types, "/types", "Types"),
+    (ConsoleSection::Keys, "/keys", "Keys"),
+    (ConsoleSection::S3, "/s3", "S3"),
+    (ConsoleSection::Jobs, "/jobs", "Jobs"),
+];
+
+/// The notices after a change: the value of the parameter `done`, and the sentence that it shows. Others show nothing, so a link
+/// cannot put words into the console's mouth.
+const NOTICES: &[(&str, &str)] = &[
+    ("created", "The type is created. Activate it once every node has it."),
+    ("activated", "The type is active."),
+    ("updated", "The properties are changed."),
+    ("resolved", "The key has one value now."),
+    ("edited", "The value is stored."),
+    ("deleted", "The object is deleted."),
+    ("aborted", "The upload is aborted, and its parts are removed."),
+    ("cancelled", "The job is cancelled. Its client gets an error."),
+];
+
+/// A page within the frame.
+pub(crate) fn framed(call: &ConsoleCall<'_>, section: ConsoleSection, title: &str, body: &Markup) -> Markup {
+    let notice = call.query.given("done");
+    let notice = NOTICES.iter().find(|(name, _)| notice.as_deref() == Some(name.as_bytes())).map(|(_, text)| *text);
+    let node = call.gateway().core.config().node.as_str();
+    document(
+        title,
+        &html! {
+            header.top {
+                a.skip href="#content" { "Skip to the content" }
+                div.bar {
+                    a.brand href="/" { "Larder" }
+                    nav aria-label="Sections" {
+                        @for (one, path, name) in SECTIONS {
+                            a href=(path) aria-current=[(*one == section).then_some("page")] { (name) }
+                        }
+                    }
+                    div.session {
+                        span.node title="This node" { (node) }
+                        @if !call.may_change() { span.tag { "read-only" } }
+                        form method="post" action="/logout" {
+                            (csrf(call.session))
+                            button.plain type="submit" { "Sign out" }
+                        }
+                    }
+                }
+            }
+            main id="content" tabindex="-1" {
+                @if let Some(notice) = notice { p.notice role="status" { (notice) } }
+                (body)
+            }
+        },
+    )
+}
+
+/// The page of a failure.
+pub(crate) fn failure(call: &ConsoleCall<'_>, section: ConsoleSection, fault: &ConsoleFault) -> Markup {
+    let title = heading(fault.status);
+    framed(
+        call,
+        section,
+        title,
+        &html! {
+            h1 { (title) }
+            div.problem role="alert" { @for reason in &fault.reasons { p { (reason) } } }
+            p { "Use your browser's Back to return to the page before." }
+        },
+    )
+}
+
+/// A page for a client without a session.
+pub(crate) fn outside(title: &str, body: &Markup) -> Markup {
+    document(title, &html! { main.narrow id="content" { p.brand { "Larder" } h1 { (title) } (body) } })
+}
+
+/// A page that sends its reader on to the overview. The cookie of a session is strict: a browser that came by a link from
+/// elsewhere sends it only with a request of this page.
+pub(crate) fn welcome() -> Markup {
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta http-equiv="refresh" content="0; url=/";
+                title { "Signed in – Larder" }
+                link rel="stylesheet" href="/console.css";
+            }
+            body { main.narrow { p.brand { "Larder" } p { "You are signed in. " a href="/" { "Open the console" } } } }
+        }
+    }
+}
+
+fn document(title: &str, body: &Markup) -> Markup {
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { (title) " – Larder" }
+                link rel="icon" href="/icon.svg" type="image/svg+xml";
+                link rel="stylesheet" href="/console.css";
+                script type="module" src="/console.js" {}
+            }
+            body { (body) }
+        }
+    }
+}
+
+/// The hidden field that proves that a form came from a page of this session.
+pub(crate) fn csrf(session: &ConsoleSession) -> Markup {
+    html! { input type="hidden" name="csrf" value=(session.csrf); }
+}
+
+/// The path to a page: links to the pages above it, and its own name.
+pub(crate) fn trail(steps: &[(Href, String)], here: &str) -> Markup {
+    html! {
+        nav.trail aria-label="Path" {
+            ol {
+                @for (href, name) in steps { li { a href=(href.clone().text()) { (name) } } }
+                li aria-current="page" { (here) }
+            }
+        }
+    }
+}
+
+fn heading(status: StatusCode) -> &'static str {
+    match status.as_u16() {
+        403 => "Not allowed",
+        404 => "Not found",
+        409 => "Not done: something changed",
+        503 => "Not available now",
+        507 => "The disk is full",
+        400..=499 => "Not done",
+        _ => "Failed",
+    }
+}

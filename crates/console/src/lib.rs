@@ -1,0 +1,31 @@
+//! The web console: pages for operators, over a gateway and its S3 side.
+//!
+//! ```text
+//! browser ──> server: host ─> route ─> session ─> CSRF ─> pages/<page> ─> gateway
+//!             browser_rules   routes   access     access   frame  faults
+//!                                       ▲
+//! banner, kv-admin ── a link with a one-time token
+//! ```
+//! `routes` is the table of pages and changes: routing, rights and the audit log read it. The server makes every page, and
+//! each works without JavaScript; a script of our own only updates live figures. Nothing is loaded from another host. Names and
+//! values are arbitrary bytes: `escaped` shows them, `href` puts them into links.
+
+mod access;
+mod audit;
+mod call;
+mod escaped;
+mod faults;
+mod fields;
+mod frame;
+mod href;
+mod live;
+mod pages;
+mod reply;
+mod routes;
+mod server;
+mod settings;
+mod units;
+
+pub use access::ConsoleAccess;
+pub use server::serve;
+pub use settings::ConsoleSettings;

@@ -1,0 +1,175 @@
+//! The overview: problems, requests, disk, memory and members.
+
+use std::time::Duration;
+
+use hyper::StatusCode;
+use larder_gateway::ClusterState;
+use maud::{Markup, html};
+use tokio::time::timeout;
+
+use super::findings::{self, HealthFinding};
+use crate::call::ConsoleCall;
+use crate::escaped::shown;
+use crate::faults::ConsoleFault;
+use crate::frame::{ConsoleSection, framed};
+use crate::live::{LINE_HEIGHT, LINE_WIDTH, LiveFigures};
+use crate::reply::{ConsoleReply, page};
+
+/// How long the page waits for the members: it has to show the problem of a store that does not answer.
+const MEMBERS_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// `GET /`.
+pub(super) async fn overview(call: &ConsoleCall<'_>) -> Result<ConsoleReply, ConsoleFault> {
+    let gateway = call.gateway();
+    let figures = LiveFigures::of(&call.feed.history());
+    let cluster = timeout(MEMBERS_TIMEOUT, gateway.members.cluster()).await.ok().and_then(Result::ok);
+    let of_node = findings::of_node(gateway, &figures);
+    let digest = findings::digest(&of_node);
+    let problems = [of_node, cluster.as_ref().map(findings::of_cluster).unwrap_or_default()].concat();
+    let body = html! {
+        div data-live-page data-findings=(digest) {
+            div.head {
+                h1 { "Overview" }
+                span.live data-live-state role="status" { "not live" }
+            }
+            (problem_list(&problems))
+            (tiles(&figures))
+            (charts(&figures))
+            (stores(call, &figures))
+            (members(cluster.as_ref()))
+        }
+    };
+    Ok(page(StatusCode::OK, framed(call, ConsoleSection::Overview, "Overview", &body)))
+}
+
+fn problem_list(problems: &[HealthFinding]) -> Markup {
+    html! {
+        section aria-labelledby="problems" {
+            h2.quiet id="problems" { "Problems now" }
+            @if problems.is_empty() {
+                p.well { "Nothing is wrong." }
+            }
+            @for one in problems {
+                div.problem.severe[one.is_severe] { p { strong { (one.problem) } } p { (one.advice) } }
+            }
+        }
+    }
+}
+
+fn tiles(figures: &LiveFigures) -> Markup {
+    let tiles = [
+        ("Key-value", "kv-rate", "requests a second"),
+        ("S3", "s3-rate", "requests a second"),
+        ("p50", "median", "key-value, last minute"),
+        ("p99", "p99", "key-value, last minute"),
+        ("Running", "active", "requests now"),
+        ("Failed", "failed", "last minute"),
+        ("Refused", "refused", "last minute"),
+    ];
+    let texts = figures.texts();
+    let text = |name: &str| texts.iter().find(|(one, _)| *one == name).map_or("", |(_, text)| text);
+    html! {
+        section aria-labelledby="requests" {
+            h2.quiet id="requests" { "Requests" }
+            dl.tiles {
+                @for (title, name, unit) in tiles {
+                    div { dt { (title) } dd { span.figure data-live=(name) { (text(name)) } span.unit { (unit) } } }
+                }
+            }
+        }
+    }
+}
+
+fn charts(figures: &LiveFigures) -> Markup {
+    html! {
+        div.charts {
+            (chart("Requests a second, two minutes", "rate", &figures.rate_line))
+            (chart("p99 of key-value requests, two minutes", "p99", &figures.p99_line))
+        }
+    }
+}
+
+fn chart(title: &str, name: &str, points: &str) -> Markup {
+    html! {
+        figure {
+            figcaption {
+                (title)
+                @if name == "rate" { span.unit { " · peak " span data-live="rate-peak" {} } }
+            }
+            svg role="img" aria-label=(title) preserveAspectRatio="none" viewBox={ "0 0 " (LINE_WIDTH) " " (LINE_HEIGHT) } {
+                line.base x1="0" x2=(LINE_WIDTH) y1=(LINE_HEIGHT - 4) y2=(LINE_HEIGHT - 4) {}
+                polyline points=(points) data-live-line=(name) {}
+            }
+        }
+    }
+}
+
+fn stores(call: &ConsoleCall<'_>, figures: &LiveFigures) -> Markup {
+    let engine = call.gateway().engine().name().to_owned();
+    html! {
+        section aria-labelledby="resources" {
+            h2.quiet id="resources" { "Disk and memory" }
+            dl.rows {
+                div { dt { "Engine" } dd { (engine) } }
+                div {
+                    dt { "Disk" }
+                    dd {
+                        span data-live="disk" { (figures.disk) }
+                        @if let Some(percent) = figures.disk_percent {
+                            meter data-live-meter="disk" min="0" max="100" low="70" high="85" optimum="0" value=(percent)
+                                aria-label="Disk in use" {}
+                        }
+                    }
+                }
+                div {
+                    dt { "Memory of requests" }
+                    dd {
+                        span data-live="memory" { (figures.memory) }
+                        meter data-live-meter="memory" min="0" max="100" low="70" high="85" optimum="0"
+                            value=(figures.memory_percent) aria-label="Memory budget in use" {}
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn members(cluster: Option<&ClusterState>) -> Markup {
+    html! {
+        section aria-labelledby="members" {
+            h2.quiet id="members" { "Members" }
+            @match cluster {
+                None => { div.problem.severe { p { "The store did not name the members within two seconds." } } }
+                Some(cluster) => {
+                    div.scroll {
+                        table {
+                            thead { tr { th { "Gateway" } th { "Address" } th { "Version" } th { "State" } } }
+                            tbody {
+                                @for state in &cluster.members {
+                                    tr {
+                                        td { (shown(state.member.row.node.as_bytes())) }
+                                        td { (shown(state.member.row.address.as_bytes())) }
+                                        td { (shown(state.member.row.version.as_bytes())) }
+                                        td { (state_tag(state.up)) }
+                                    }
+                                }
+                                @for node in &cluster.nodes {
+                                    tr {
+                                        td { "Node of the store" }
+                                        td { (shown(node.address.as_bytes())) }
+                                        td {}
+                                        td { (state_tag(node.up)) }
+                                    }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn state_tag(is_up: bool) -> Markup {
+    html! { @if is_up { span.tag.good { "up" } } @else { span.tag.bad { "down" } } }
+}

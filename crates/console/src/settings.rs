@@ -1,0 +1,22 @@
+//! The settings of the console.
+
+use std::sync::Arc;
+
+use larder_http_edge::{BrowserRules, ConnectionSettings};
+
+use crate::access::ConsoleAccess;
+
+/// Settings of the console.
+#[derive(Clone)]
+pub struct ConsoleSettings {
+    /// The settings that every listener has.
+    pub connection: ConnectionSettings,
+    /// The pages whose requests are refused.
+    pub browsers: BrowserRules,
+    /// Links and sessions.
+    pub access: Arc<ConsoleAccess>,
+    /// The port of the listener: browsers share cookies between the ports of a host, so the cookie's name has it.
+    pub port: u16,
+    /// Whether nothing can be changed.
+    pub read_only: bool,
+}
