@@ -41,6 +41,8 @@ impl FileContent {
     pub fn set_length(&mut self, length: u64) {
         if length < self.length {
             self.zero(length, self.length - length);
+            // The last page was not full: zeroed in part it is still there, behind the end.
+            self.pages.split_off(&length.div_ceil(PAGE as u64));
         }
         self.length = length;
     }
@@ -130,5 +132,16 @@ mod tests {
         content.set_length(30_000);
         content.store(&path).unwrap();
         assert_eq!(std::fs::read(&path).unwrap()[20_000..20_004], *b"en\0\0");
+    }
+
+    #[test]
+    fn a_file_cut_below_a_last_page_that_is_not_full_is_stored() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let mut content = FileContent::default();
+        content.write(0, &[7; 10_000]);
+        content.set_length(100);
+        content.store(&path).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), [7; 100]);
     }
 }

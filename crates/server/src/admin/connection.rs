@@ -38,7 +38,7 @@ pub(super) async fn serve(context: &AdminContext, mut stream: UnixStream, shutdo
             }
             None => {
                 let given_up = AdminAnswer::failed("command given up: kv-admin closed its connection");
-                audit(objects, &request, &stream, &given_up);
+                audit(context, &request, &stream, &given_up);
                 let command = request.args.first();
                 return tracing::info!(command, "command given up: kv-admin closed its connection");
             }
