@@ -1,5 +1,6 @@
 //! `larder server` in place of MinIO: its command, its variables, its probes and its line of a server that is ready.
 
+use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
@@ -27,13 +28,15 @@ fn command(home: &Home, words: &[&str]) -> Command {
     command
 }
 
+/// The address in the output of a server that is ready.
+fn address(out: &str) -> Option<SocketAddr> {
+    out.contains("Status:         1 Online, 0 Offline. \n").then_some(())?;
+    out.lines().find_map(|line| line.strip_prefix("  S3          http://")?.parse().ok())
+}
+
 /// A server on a free port, and its address.
 fn start(home: &Home, words: &[&str]) -> (Process, SocketAddr) {
     let mut process = Process::start(&mut command(home, &[&["--address", "127.0.0.1:0"], words].concat()));
-    let address = |out: &str| {
-        out.contains("Status:         1 Online, 0 Offline. \n").then_some(())?;
-        out.lines().find_map(|line| line.strip_prefix("  S3          http://")?.parse().ok())
-    };
     let at = process.wait_for(TIME, address).unwrap_or_else(|| panic!("{}{}", process.stdout(), process.stderr()));
     (process, at)
 }
@@ -78,8 +81,7 @@ fn a_policy_of_its_owner_is_kept_by_the_next_start() {
 fn a_start_that_cannot_be_what_it_was_asked_for_is_refused_by_name() {
     let home = Home::new();
     for (words, variable, named) in [
-        (&["--console-address", ":9001"][..], ("A", "b"), "--console-address"),
-        (&["/another"], ("A", "b"), "name one DIR"),
+        (&["/another"][..], ("A", "b"), "name one DIR"),
         (&["--address", "127.0.0.1:0"], ("MINIO_KMS_SECRET_KEY", "k"), "MINIO_KMS_SECRET_KEY"),
         (&["--address", "127.0.0.1:0"], ("LARDER_S3_REGION", "eu"), "MINIO_REGION and LARDER_S3_REGION differ"),
         (&["--s3", "off"], ("A", "b"), "the bucket teas of s3-buckets"),
@@ -89,6 +91,61 @@ fn a_start_that_cannot_be_what_it_was_asked_for_is_refused_by_name() {
         assert!(ended.code.is_some_and(|code| code != 0) && ended.stderr.contains(named), "{words:?} {ended:?}");
         assert!(!ended.stdout.contains("Online"), "{ended:?}");
     }
+}
+
+/// The commands of `aws` in the page's table, and its JSON documents.
+fn page() -> (Vec<String>, Vec<String>) {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/from-minio.md");
+    let page = fs::read_to_string(page).unwrap();
+    let (_, table) = page.split_once("| mc | aws, or kv-admin |").unwrap();
+    let rows = table.lines().take_while(|line| line.is_empty() || line.starts_with('|'));
+    let cells = rows.filter_map(|row| row.split(" | ").nth(1).map(|cell| cell.trim_end_matches(" |").to_owned()));
+    let commands = cells.flat_map(|cell| match cell.strip_prefix("``") {
+        Some(quoted) => vec![quoted.trim_end_matches("``").to_owned()],
+        None => cell.split("`, `").map(|command| command.trim_matches('`').to_owned()).collect(),
+    });
+    let documents = page.split("```json\n").skip(1).filter_map(|rest| rest.split("```").next()).map(str::to_owned);
+    (commands.filter(|command| command.starts_with("aws ")).collect(), documents.collect())
+}
+
+#[test]
+fn the_commands_for_users_of_mc_do_as_the_page_says() {
+    let (commands, documents) = page();
+    assert!(commands.len() >= 20 && documents.len() == 2, "{commands:?}");
+    let Some(bin) = client_place("LARDER_S3_PYTHON", "aws") else { return };
+    let home = Home::new();
+    let mut command = command(&home, &["--address", "127.0.0.1:0"]);
+    let mut process = Process::start(command.env("MINIO_DEFAULT_BUCKETS", "cups"));
+    let at = process.wait_for(TIME, address).unwrap_or_else(|| panic!("{}{}", process.stdout(), process.stderr()));
+    let work = home.path().join("work");
+    fs::create_dir_all(work.join("dir")).unwrap();
+    for (name, content) in [
+        ("file", "f"),
+        ("dir/one", "1"),
+        ("dir/a.txt", "a"),
+        ("read.json", &documents[0]),
+        ("rules.json", &documents[1]),
+    ] {
+        fs::write(work.join(name), content).unwrap();
+    }
+    for command in commands {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &command.replacen("aws", "\"$AWS\"", 1)]).current_dir(&work).env("AWS", bin.join("aws"));
+        for name in ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"] {
+            shell.env_remove(name);
+        }
+        let endpoint = format!("http://{at}");
+        shell.env("AWS_ACCESS_KEY_ID", KEY).env("AWS_SECRET_ACCESS_KEY", SECRET).env("AWS_DEFAULT_REGION", "us-east-1");
+        let ended = Process::start(shell.env("AWS_ENDPOINT_URL", endpoint).env("HOME", &work)).wait_for_end(TIME);
+        assert_eq!(ended.code, Some(0), "{command}\n{}\n{}", ended.stdout, ended.stderr);
+        match command.as_str() {
+            "aws s3 ls s3://teas/dir/" => assert!(ended.stdout.contains(" file\n"), "{}", ended.stdout),
+            command if command.contains("ends_with") => assert!(ended.stdout.contains("\"a.txt\""), "{}", ended.stdout),
+            _ => {}
+        }
+    }
+    let left = S3Client::new(at, KEY, SECRET).get("/").expect(200).text();
+    assert!(left.contains("<Name>cups</Name>") && !left.contains("<Name>teas</Name>"), "{left}");
 }
 
 #[test]

@@ -78,19 +78,19 @@ impl HealthUrl {
     /// # Errors
     /// The server takes a free port.
     fn of_settings(settings: &ServerSettings) -> Result<Self, String> {
-        let mut authorities = Vec::new();
-        for listener in [&settings.http, &settings.s3] {
-            if let Listener::At(at) = listener {
-                authorities.push(reachable(at).ok_or("the server takes a free port: name it with --url")?);
-            }
+        let listeners = [&settings.http, &settings.s3];
+        let mut authorities: Vec<String> = listeners.into_iter().filter_map(reachable).collect();
+        if authorities.is_empty() {
+            return Err("the server takes a free port: name it with --url".to_owned());
         }
         authorities.push(format!("127.0.0.1:{MINIO_PORT}"));
         Ok(Self { authorities, path: PATH.to_owned() })
     }
 }
 
-/// The address at which this machine reaches a listener; `None` for a free port.
-fn reachable(at: &str) -> Option<String> {
+/// The address at which this machine reaches a listener; `None` for one that is off or takes a free port.
+fn reachable(listener: &Listener) -> Option<String> {
+    let Listener::At(at) = listener else { return None };
     let (host, port) = at.rsplit_once(':').filter(|(_, port)| *port != "0")?;
     // A server on all addresses is on loopback too.
     let host = match host {
@@ -196,5 +196,22 @@ mod tests {
         for bad in ["https://h", "h:1", "http://", "http://h /", "http://h/a b", "http://h\r\nX: y"] {
             assert!(parts(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_probe_tries_each_listener_with_a_fixed_port_and_that_of_minio() {
+        let probe = |http: &str, s3: &str| {
+            let variables = [("LARDER_HTTP", http), ("LARDER_S3", s3)].map(|(name, text)| (name.into(), text.into()));
+            let words = ["larder", "healthcheck"].map(std::ffi::OsString::from);
+            match crate::settings::cli::read(words, &variables, |_| unreachable!("no file is named")) {
+                Ok(crate::settings::cli::Invocation::CheckHealth(url)) => Ok(url.authorities.join(" ")),
+                Ok(other) => panic!("{other:?}"),
+                Err(error) => Err(error.message),
+            }
+        };
+        assert_eq!(probe("h:1", "127.0.0.1:2").unwrap(), "h:1 127.0.0.1:2 127.0.0.1:9000");
+        assert_eq!(probe("h:1", "127.0.0.1:0").unwrap(), "h:1 127.0.0.1:9000");
+        assert!(probe("h:0", "off").unwrap_err().contains("--url"));
+        assert!(probe("off", "off").unwrap_err().contains("are off"));
     }
 }

@@ -37,7 +37,14 @@ pub(crate) fn check_private(dir: &Path) -> Result<(), ServerFailure> {
     }
     // Nothing in an empty directory can have been read yet.
     if fs::read_dir(dir).map_err(failed)?.next().is_none() {
-        return fs::set_permissions(dir, Permissions::from_mode(DIR_MODE)).map_err(failed);
+        let closed = fs::set_permissions(dir, Permissions::from_mode(DIR_MODE));
+        // A volume that another user mounted: only its owner may change its mode.
+        return closed.map_err(|error| {
+            let dir = dir.display();
+            ServerFailure(format!(
+                "cannot close {dir} to other users: {error}; name a folder below it as the data directory"
+            ))
+        });
     }
     let dir = dir.display();
     Err(ServerFailure(format!(

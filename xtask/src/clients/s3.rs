@@ -1,5 +1,5 @@
 //! The published S3 clients: a Python environment in `.work/s3-venv`, Debian's packages unpacked in `.work/deb`; also
-//! strace, which records the file operations of a server, where the machine has none.
+//! strace, which records the file operations of a server, where the machine has none, and Prometheus's `promtool`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,8 +16,12 @@ const VENV: &str = ".work/s3-venv";
 const DEB: &str = ".work/deb";
 /// The packages that pip installs.
 const PYTHON: &[&str] = &["boto3==1.44.5", "awscli==1.46.3", "s3cmd==2.4.0", "minio==7.2.20"];
-/// Debian's packages, each a program without libraries of its own, and the variable that holds its path for the tests.
-const DEBIAN: &[(&str, &str)] = &[("rclone", "LARDER_RCLONE"), ("restic", "LARDER_RESTIC")];
+/// Debian's packages, a program of each that needs no libraries of its own, and the variable that holds its path for the tests.
+const DEBIAN: &[(&str, &str, &str)] = &[
+    ("rclone", "rclone", "LARDER_RCLONE"),
+    ("restic", "restic", "LARDER_RESTIC"),
+    ("prometheus", "promtool", "LARDER_PROMTOOL"),
+];
 /// The tracer, the variable that holds its path for the tests, and its library.
 const TRACER: (&str, &str, &str) = ("strace", "LARDER_STRACE", "libunwind8");
 /// Debian's packages of `redis-server`, which the benchmark compares with: its libraries, its programs, and its name.
@@ -38,11 +42,11 @@ fn install(shell: &Shell) -> Result<Vec<String>> {
             Err(why) => missing.push(format!("no Python clients of S3 ({why})")),
         }
     }
-    for (package, _) in DEBIAN {
-        if !program(shell, package).is_file()
+    for (package, name, _) in DEBIAN {
+        if !program(shell, name).is_file()
             && let Err(why) = unpack(shell, package)
         {
-            missing.push(format!("no {package} ({why})"));
+            missing.push(format!("no {name} ({why})"));
         }
     }
     let (tracer, _, library) = TRACER;
@@ -60,8 +64,8 @@ fn places(shell: &Shell) -> Vec<(&'static str, PathBuf)> {
     let venv = venv();
     let python = venv.is_current(shell).then(|| (PYTHON_VARIABLE, venv.bin(shell)));
     let (tracer, variable, _) = TRACER;
-    let programs = DEBIAN.iter().copied().chain([(tracer, variable)]);
-    let programs = programs.map(|(package, variable)| (variable, program(shell, package)));
+    let programs = DEBIAN.iter().map(|(_, name, variable)| (*name, *variable)).chain([(tracer, variable)]);
+    let programs = programs.map(|(name, variable)| (variable, program(shell, name)));
     python.into_iter().chain(programs.filter(|(_, program)| program.is_file())).collect()
 }
 

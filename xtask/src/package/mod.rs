@@ -25,6 +25,8 @@ use tree::PackageTree;
 /// Largest program after its symbols are cut off, in bytes.
 const PROGRAM_BYTES_MAX: u64 = 25_000_000;
 const OUTPUT: &str = "target/package";
+/// The place in which debuggers and backtraces look for the symbols of a program in `/usr/bin`.
+const SYMBOLS: &str = "usr/lib/debug/usr/bin";
 const PROGRAMS: [&str; 2] = ["larder", "kv-admin"];
 
 /// The words of `cargo xtask package`.
@@ -56,7 +58,7 @@ pub(crate) fn package(shell: &Shell, options: &PackageOptions) -> Result<()> {
     let tree = PackageTree::new(root.clone());
     for name in PROGRAMS {
         let placed = tree.folder("usr/bin")?.join(name);
-        program::split(shell, &binaries.join(name), &placed, &debug.join(format!("{name}.debug")))?;
+        program::split(shell, &binaries.join(name), &placed, &debug.join(format!("{SYMBOLS}/{name}.debug")))?;
         report_size(name, &placed)?;
     }
     let tables = ProgramTables::read(shell, &binaries)?;

@@ -133,9 +133,10 @@ pub(super) fn set_server(
     if !raw.is_flag(&table::S3) && !words.contains_id(ADDRESS) {
         raw.set(&table::S3, everywhere(&format!(":{MINIO_PORT}")), SettingSource::Default);
     }
-    for riak in [&table::HTTP, &table::PB] {
-        if !raw.is_flag(riak) {
-            raw.set(riak, LISTENER_OFF.to_owned(), SettingSource::Default);
+    let console = table::named(CONSOLE).filter(|_| words.get_one::<String>(CONSOLE_ADDRESS).is_none());
+    for other in [&table::HTTP, &table::PB].into_iter().chain(console) {
+        if !raw.is_flag(other) {
+            raw.set(other, LISTENER_OFF.to_owned(), SettingSource::Default);
         }
     }
     Ok(())

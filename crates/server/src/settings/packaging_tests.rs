@@ -61,6 +61,18 @@ fn the_gateways_of_compose_start_with_existing_settings() {
 }
 
 #[test]
+fn each_example_in_the_settings_file_of_the_package_is_valid() {
+    let examples = text("deb/larder.toml");
+    let examples: Vec<&str> =
+        examples.lines().filter_map(|line| line.strip_prefix('#')?.split_once(" = ").map(|_| &line[1..])).collect();
+    let words = ["larder", "--config", INSTALLED].map(OsString::from);
+    match read(words, &[], |_| Ok(examples.join("\n"))) {
+        Ok(Invocation::Serve(loaded)) => assert_eq!((examples.len(), loaded.cassandra.unwrap().nodes.len()), (5, 3)),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
 fn every_flag_in_the_packaging_exists() {
     let command = command();
     let settings = command.find_subcommand("settings").unwrap();
