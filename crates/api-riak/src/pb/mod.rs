@@ -27,8 +27,10 @@ mod operations;
 mod props;
 mod put_scan;
 mod reply;
+mod scope;
 mod server;
 mod service;
+mod session;
 #[cfg(test)]
 mod testing;
 
