@@ -18,14 +18,12 @@ use crate::connection_limit::ConnectionPermit;
 use crate::proxy_header::take_proxy_header;
 use crate::request_source::RequestSource;
 use crate::requester::UNCOUNTED_BYTES;
-use crate::server_tls::ServerTls;
+use crate::server_tls::{ENCRYPTION_BYTES_HELD, ServerTls};
 
 /// Memory of an idle connection: its task and its first buffers.
 const CONNECTION_BYTES_HELD: u64 = 2 * UNCOUNTED_BYTES;
 /// The same of an encrypted one: a record of each direction, what waits to be sent, and the keys.
 const ENCRYPTED_BYTES_HELD: u64 = CONNECTION_BYTES_HELD + ENCRYPTION_BYTES_HELD;
-/// The part of it that a plain one does not have.
-pub(crate) const ENCRYPTION_BYTES_HELD: u64 = 96 * 1024;
 /// How long a refused client may take to read the refusal.
 const REFUSAL_MAX: Duration = Duration::from_secs(1);
 

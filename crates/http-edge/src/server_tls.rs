@@ -18,9 +18,10 @@ use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion, version};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
-use crate::accept::ENCRYPTION_BYTES_HELD;
 use crate::client_socket::{ClientSocket, HTTP2};
 
+/// Memory of an encrypted connection beyond that of a plain one.
+pub(crate) const ENCRYPTION_BYTES_HELD: u64 = 96 * 1024;
 /// How long a handshake may take.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 /// The older protocol of the HTTP listeners, by its name in the handshake. Clients of protocol buffers ask for none.

@@ -32,6 +32,23 @@ collections.namedtuple = _namedtuple_verbose
 if not hasattr(inspect, "getargspec"):
     inspect.getargspec = lambda function: inspect.getfullargspec(function)[:4]
 
+# Closed in 3.7: the constructor that took the settings of a context.
+_new_socket = ssl.SSLSocket.__new__
+
+
+def _new_ssl_socket(cls, *args, ca_certs=None, **named):
+    if ca_certs is None:
+        return _new_socket(cls, *args, **named)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(ca_certs)
+    if named["certfile"]:
+        context.load_cert_chain(named["certfile"], named["keyfile"])
+    return context.wrap_socket(named["sock"], server_hostname=named["server_hostname"])
+
+
+ssl.SSLSocket.__new__ = _new_ssl_socket
+ssl.SSLSocket.__init__ = lambda *_, **__: None
+
 # Removed in 3.12.
 if not hasattr(ssl, "match_hostname"):
     ssl.match_hostname = lambda *_: None

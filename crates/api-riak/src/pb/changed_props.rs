@@ -10,7 +10,7 @@ use super::fields::type_of;
 use super::messages::{RpbBucketReq, RpbSetBucketReq, RpbSetBucketTypeReq};
 use super::operations::PbOperation;
 use super::props;
-use super::service::PbSession;
+use super::session::PbSession;
 
 /// Carries out `SetBucket`, `ResetBucket` or `SetBucketType`, and reports it.
 ///

@@ -30,7 +30,8 @@ use super::frame::{FrameHead, LENGTH_BYTES};
 use super::operations::{PbCode, PbOperation, UNKNOWN_BYTES_MAX, find};
 use super::reply::{PagedReply, PbReply};
 use super::reply_piece::ReplyPiece;
-use super::service::{PbSession, answer, try_answer};
+use super::service::{answer, try_answer};
+use super::session::PbSession;
 
 /// Answers that wait are sent when they exceed this many bytes.
 const FLUSH_BYTES: usize = 64 * 1024;

@@ -29,8 +29,10 @@ mod props;
 mod put_scan;
 mod reply;
 mod reply_piece;
+mod scope;
 mod server;
 mod service;
+mod session;
 #[cfg(test)]
 mod testing;
 

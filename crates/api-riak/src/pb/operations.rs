@@ -7,7 +7,7 @@ use larder_model::security::KvPermission::{
     Delete, Get, GetBucket, GetBucketType, GetPreflist, Index, ListBuckets, ListKeys, Put, SetBucket, SetBucketType,
 };
 
-use super::access::{
+use super::scope::{
     PbAccess, ScopeDecoder, bucket_type_at_2, bucket_type_at_3, bucket_type_at_9, bucket_type_at_12, bucket_type_at_13,
     bucket_type_at_16, default_bucket, type_at_1, type_at_3,
 };

@@ -13,7 +13,7 @@ use larder_http_edge::{
 
 use super::connection::PbConnection;
 use super::fault::PbFault;
-use super::service::PbSession;
+use super::session::PbSession;
 
 /// Settings of the listener of protocol buffers.
 #[derive(Clone, Default)]

@@ -8,7 +8,6 @@ use bytes::{Bytes, BytesMut};
 use futures_util::FutureExt as _;
 use larder_gateway::Error;
 use larder_gateway::Gateway;
-use larder_http_edge::RequestSource;
 use larder_model::datatypes::DatatypeError;
 use larder_model::limits::{DATATYPE_EDITS_MAX, METADATA_BYTES_MAX};
 
@@ -24,37 +23,8 @@ use super::mapred::PbJob;
 use super::messages::RpbPutReq;
 use super::operations::{PUT_BESIDES_VALUE, PbOperation, find};
 use super::reply::{PagedReply, PbReply};
+use super::session::PbSession;
 use super::{changed_props, datatypes, info, object, props, put_scan};
-
-/// The memory of a connection between requests.
-pub(super) struct PbSession {
-    /// The client.
-    pub(super) source: RequestSource,
-    /// The id that the client set.
-    pub(super) client_id: Bytes,
-    /// Whether the connection can be encrypted later.
-    pub(super) offers_tls: bool,
-    /// The common name in the client's certificate.
-    pub(super) common_name: Option<String>,
-    /// The user that the client has proved to be.
-    pub(super) user: Option<Arc<str>>,
-    /// Log-ins that failed.
-    pub(super) failed_logins: u32,
-}
-
-impl PbSession {
-    /// The begin of a connection of this client.
-    pub(super) fn new(source: RequestSource) -> Self {
-        Self {
-            source,
-            client_id: Bytes::from_static(&[0; 4]),
-            offers_tls: false,
-            common_name: None,
-            user: None,
-            failed_logins: 0,
-        }
-    }
-}
 
 /// Answers the request with this code and message: appends to `output`, and returns the rest of the answer. A panic becomes an
 /// error and a log line.

@@ -14,7 +14,7 @@ use larder_store::memory::MemoryStore;
 use tokio::io::DuplexStream;
 
 use super::connection::PbConnection;
-use super::service::PbSession;
+use super::session::PbSession;
 
 /// Active types: one whose buckets keep siblings, and one for each data type.
 const TYPES: [(&str, &str); 6] = [

@@ -69,6 +69,10 @@ impl RiakServer {
         Self { background, gateway }
     }
 
+    pub(crate) fn gateway(&self) -> &Gateway {
+        &self.gateway
+    }
+
     /// A second listener of the same gateway, for protocol buffers; it lives as long as the server.
     pub(crate) fn pb(&self) -> PbClient {
         self.pb_with(ConnectionSettings::default())

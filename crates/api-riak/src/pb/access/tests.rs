@@ -1,0 +1,163 @@
+//! Every code of the table: in clear, encrypted without a user, with a user that has no permission, and with one that has.
+
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use larder_model::security::{GrantChange, GrantTarget, RoleKind, RoleOptions};
+use larder_testkit::pb::{PbField, message};
+
+use super::super::operations::{CODES, PbOperation};
+use super::super::service::answer;
+use super::*;
+use crate::pb::testing::gateway;
+use bytes::Bytes;
+use larder_http_edge::RequestSource;
+use larder_model::security::KvPermission;
+
+/// A gateway with security on and the user `u`, who may come from anywhere on this machine.
+async fn secured() -> Arc<Gateway> {
+    let gateway = gateway().await;
+    let security = &gateway.security;
+    security.add_role(RoleKind::User, "u", RoleOptions::parse(&["password=p"]).unwrap()).await.unwrap();
+    security.add_source("u", "127.0.0.0/8", "trust", &[]).await.unwrap();
+    security.set_enabled(true).await.unwrap();
+    gateway
+}
+
+fn session(is_secure: bool, user: Option<&str>) -> PbSession {
+    let mut session = PbSession::new(RequestSource::plain([127, 0, 0, 1].into()));
+    session.source.secure = is_secure;
+    session.user = user.map(Arc::from);
+    session
+}
+
+/// A message with bucket `b`, a key and type `many`, where this operation has them.
+fn sample(operation: PbOperation) -> Vec<u8> {
+    let type_field = match operation {
+        PbOperation::Get | PbOperation::Delete => 13,
+        PbOperation::Put => 16,
+        PbOperation::Index => 12,
+        PbOperation::GetBucket | PbOperation::ResetBucket => 2,
+        PbOperation::GetBucketType | PbOperation::SetBucketType => return message(&[PbField::Bytes(1, b"many")]),
+        PbOperation::ListBuckets => return message(&[PbField::Bytes(3, b"many")]),
+        PbOperation::GetCounter | PbOperation::UpdateCounter => {
+            return message(&[PbField::Bytes(1, b"b"), PbField::Bytes(2, b"k")]);
+        }
+        PbOperation::ListKeys | PbOperation::SetBucket => 3,
+        PbOperation::GetPreflist | PbOperation::FetchDatatype | PbOperation::UpdateDatatype => 3,
+        PbOperation::Ping
+        | PbOperation::GetClientId
+        | PbOperation::SetClientId
+        | PbOperation::GetServerInfo
+        | PbOperation::MapReduce
+        | PbOperation::StartTls
+        | PbOperation::Authenticate
+        | PbOperation::Unavailable(_) => return Vec::new(),
+    };
+    let has_key = !matches!(
+        operation,
+        PbOperation::Index
+            | PbOperation::GetBucket
+            | PbOperation::ResetBucket
+            | PbOperation::ListKeys
+            | PbOperation::SetBucket
+    );
+    let mut fields = vec![PbField::Bytes(1, b"b"), PbField::Bytes(type_field, b"many")];
+    if has_key {
+        fields.push(PbField::Bytes(2, b"k"));
+    }
+    message(&fields)
+}
+
+/// The error of a request, or nothing.
+async fn refusal(gateway: &Arc<Gateway>, session: &mut PbSession, code: u8, message: Vec<u8>) -> Option<String> {
+    let mut output = BytesMut::new();
+    let error = answer(gateway, session, (code, message.into()), &mut output).await.err()?;
+    let mut frame = BytesMut::new();
+    error.put(&mut frame);
+    // The code and the two numbers before the text.
+    Some(String::from_utf8_lossy(&frame[5..]).trim_matches(|mark: char| mark.is_control()).to_owned())
+}
+
+fn has(refusal: Option<&String>, text: &str) -> bool {
+    refusal.is_some_and(|refusal| refusal.contains(text))
+}
+
+#[tokio::test]
+async fn every_code_needs_encryption_then_a_user_then_its_permission() {
+    let gateway = secured().await;
+    for row in CODES.iter().filter(|row| !matches!(row.access, PbAccess::Login)) {
+        let (code, sample) = (row.code, sample(row.operation));
+        let clear = refusal(&gateway, &mut session(false, None), code, sample.clone()).await;
+        assert!(has(clear.as_ref(), "Security is enabled, please STARTTLS first"), "{row:?}: {clear:?}");
+        let nobody = refusal(&gateway, &mut session(true, None), code, sample.clone()).await;
+        assert!(has(nobody.as_ref(), "Security is enabled, please authenticate first"), "{row:?}: {nobody:?}");
+        let mut of_user = session(true, Some("u"));
+        let user = refusal(&gateway, &mut of_user, code, sample.clone()).await;
+        let PbAccess::Needs(permission, _) = row.access else {
+            assert!(!has(user.as_ref(), "Permission denied"), "{row:?}: {user:?}");
+            continue;
+        };
+        let scope = match row.operation {
+            PbOperation::GetBucketType | PbOperation::SetBucketType | PbOperation::ListBuckets => "many",
+            PbOperation::GetCounter | PbOperation::UpdateCounter => "default/b",
+            _ => "many/b",
+        };
+        let text = format!("Permission denied: User 'u' does not have '{}' on {scope}", permission.name());
+        assert!(has(user.as_ref(), &text), "{row:?}: {user:?}");
+        for other in KvPermission::ALL {
+            let grant = |change| gateway.security.change_grants(change, other.name(), &GrantTarget::Any, "u");
+            grant(GrantChange::Grant).await.unwrap();
+            let user = refusal(&gateway, &mut of_user, code, sample.clone()).await;
+            assert_eq!(has(user.as_ref(), "Permission denied"), *other != permission, "{row:?}, {other:?}: {user:?}");
+            grant(GrantChange::Revoke).await.unwrap();
+        }
+    }
+    let unknown = refusal(&gateway, &mut session(false, None), 99, Vec::new()).await;
+    assert!(has(unknown.as_ref(), "please STARTTLS first"), "{unknown:?}");
+    let unknown = refusal(&gateway, &mut session(true, Some("u")), 99, Vec::new()).await;
+    assert!(has(unknown.as_ref(), "Unknown message code: 99"), "{unknown:?}");
+}
+
+#[tokio::test]
+async fn a_field_given_twice_is_checked_as_it_is_served() {
+    let gateway = secured().await;
+    let target = GrantTarget::Bucket("default".into(), "open".into());
+    gateway.security.change_grants(GrantChange::Grant, "riak_kv.get", &target, "u").await.unwrap();
+    let twice = message(&[PbField::Bytes(1, b"open"), PbField::Bytes(2, b"k"), PbField::Bytes(1, b"shut")]);
+    let refused = refusal(&gateway, &mut session(true, Some("u")), 9, twice).await;
+    assert!(has(refused.as_ref(), "'riak_kv.get' on default/shut"), "{refused:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_third_failed_log_in_ends_the_connection() {
+    let gateway = secured().await;
+    gateway.security.add_source("u", "127.0.0.0/8", "password", &[]).await.unwrap();
+    let login =
+        |password: &[u8]| RpbAuthReq { user: Some("u".into()), password: Some(Bytes::copy_from_slice(password)) };
+    let mut session = session(true, None);
+    let mut output = BytesMut::new();
+    for is_last in [false, false, true] {
+        let begun = tokio::time::Instant::now();
+        let failed = log_in(&gateway, &mut session, &PbUser::Unknown, login(b"wrong"), &mut output).await.unwrap_err();
+        assert_eq!(failed.is_last(), is_last);
+        assert!(begun.elapsed().as_secs() >= 5, "{:?}", begun.elapsed());
+    }
+    log_in(&gateway, &mut session, &PbUser::Unknown, login(b"p"), &mut output).await.unwrap();
+    assert_eq!((session.user.as_deref(), &output[..]), (Some("u"), &[0, 0, 0, 1, AUTH_RESP][..]));
+}
+
+#[tokio::test]
+async fn a_certificate_makes_its_common_name_a_user_and_no_other() {
+    let gateway = secured().await;
+    gateway.security.add_source("u", "127.0.0.0/8", "certificate", &[]).await.unwrap();
+    for (common_name, is_user) in [(Some("U"), true), (Some("u"), true), (None, false), (Some("v"), false)] {
+        tokio::time::pause();
+        let mut session = session(true, None);
+        session.common_name = common_name.map(str::to_owned);
+        let request = RpbAuthReq { user: Some("u".into()), password: None };
+        let admitted = log_in(&gateway, &mut session, &PbUser::Unknown, request, &mut BytesMut::new()).await;
+        assert_eq!(admitted.is_ok(), is_user, "{common_name:?}");
+        tokio::time::resume();
+    }
+}

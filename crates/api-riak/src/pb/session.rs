@@ -1,0 +1,36 @@
+//! The memory of a connection between requests.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use larder_http_edge::RequestSource;
+
+/// The memory of a connection between requests.
+pub(super) struct PbSession {
+    /// The client.
+    pub(super) source: RequestSource,
+    /// The id that the client set.
+    pub(super) client_id: Bytes,
+    /// Whether the connection can be encrypted later.
+    pub(super) offers_tls: bool,
+    /// The common name in the client's certificate.
+    pub(super) common_name: Option<String>,
+    /// The user that the client has proved to be.
+    pub(super) user: Option<Arc<str>>,
+    /// Log-ins that failed.
+    pub(super) failed_logins: u32,
+}
+
+impl PbSession {
+    /// The begin of a connection of this client.
+    pub(super) fn new(source: RequestSource) -> Self {
+        Self {
+            source,
+            client_id: Bytes::from_static(&[0; 4]),
+            offers_tls: false,
+            common_name: None,
+            user: None,
+            failed_logins: 0,
+        }
+    }
+}
