@@ -3,13 +3,18 @@
 use std::sync::Arc;
 
 use larder_gateway::Gateway;
-use larder_gateway::objects::Objects;
+use larder_gateway::objects::{Caller, Objects};
+use larder_model::objects::{S3Action, User};
 
 use crate::access::ConsoleSession;
+use crate::faults::ConsoleFault;
 use crate::fields::ConsoleFields;
 use crate::live::LiveFeed;
 use crate::routes::ConsoleRoute;
 use crate::settings::ConsoleSettings;
+
+/// Users of a page of the search for the administrator.
+const USERS_READ: usize = 100;
 
 /// The arguments of a page.
 pub(crate) struct ConsoleCall<'a> {
@@ -40,5 +45,29 @@ impl ConsoleCall<'_> {
     /// Whether pages have forms that change something.
     pub(crate) fn may_change(&self) -> bool {
         !self.settings.read_only
+    }
+
+    /// The S3 administrator as a caller: an operator sees what that user sees.
+    ///
+    /// # Errors
+    /// There is none before the S3 interface was first served.
+    pub(crate) async fn s3_caller(&self, action: S3Action) -> Result<Caller, ConsoleFault> {
+        let user = self.s3_admin().await?;
+        Ok(Caller { user: Some(user), action: Some(action), ..Caller::default() })
+    }
+
+    async fn s3_admin(&self) -> Result<Arc<User>, ConsoleFault> {
+        let mut after = String::new();
+        loop {
+            let page = self.objects.users.list(&after, USERS_READ).await?;
+            if let Some(admin) = page.iter().find(|user| user.admin && user.enabled) {
+                return Ok(Arc::clone(admin));
+            }
+            match page.last() {
+                Some(last) if page.len() == USERS_READ => after.clone_from(&last.id),
+                _ => break,
+            }
+        }
+        Err(ConsoleFault::not_found("There is no S3 administrator: the S3 interface was never served from this store."))
     }
 }

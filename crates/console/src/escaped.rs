@@ -13,6 +13,11 @@ pub(crate) fn shown(name: &[u8]) -> String {
     if name.len() > NAME_BYTES_SHOWN { format!("{whole}… ({} bytes)", name.len()) } else { whole }
 }
 
+/// A value of several lines, as [`shown`]; line ends and tabs stay.
+pub(crate) fn shown_lines(value: &[u8]) -> String {
+    escape(value, |c| matches!(c, '\n' | '\t') || !c.is_control() && !reorders(c))
+}
+
 /// A label cut to `max` bytes.
 pub(crate) fn label(text: &str, max: usize) -> String {
     if text.len() <= max { text.to_owned() } else { format!("{}…", beginning(text, max)) }
@@ -50,6 +55,7 @@ mod tests {
         ] {
             assert_eq!(shown(name), text);
         }
+        assert_eq!(shown_lines(b"a\n\tb\r"), "a\n\tb\\x{D}");
         assert!(shown(&[b'x'; 600]).ends_with("x… (600 bytes)"));
     }
 }

@@ -5,6 +5,7 @@ use maud::{DOCTYPE, Markup, html};
 
 use crate::access::ConsoleSession;
 use crate::call::ConsoleCall;
+use crate::escaped::shown_lines;
 use crate::faults::ConsoleFault;
 use crate::href::Href;
 
@@ -88,7 +89,7 @@ pub(crate) fn failure(call: &ConsoleCall<'_>, section: ConsoleSection, fault: &C
         title,
         &html! {
             h1 { (title) }
-            div.problem role="alert" { @for reason in &fault.reasons { p { (reason) } } }
+            div.problem role="alert" { @for reason in &fault.reasons { p { (shown_lines(reason.as_bytes())) } } }
             p { "Use your browser's Back to return to the page before." }
         },
     )
@@ -146,6 +147,18 @@ pub(crate) fn trail(steps: &[(Href, String)], here: &str) -> Markup {
             ol {
                 @for (href, name) in steps { li { a href=(href.clone().text()) { (name) } } }
                 li aria-current="page" { (here) }
+            }
+        }
+    }
+}
+
+/// The link to the next page, and to the first one.
+pub(crate) fn pager(first: Option<Href>, next: Option<Href>) -> Markup {
+    html! {
+        @if first.is_some() || next.is_some() {
+            nav.pager aria-label="Pages" {
+                @if let Some(first) = first { a href=(first.text()) { "First page" } }
+                @if let Some(next) = next { a href=(next.text()) rel="next" { "Next page" } }
             }
         }
     }

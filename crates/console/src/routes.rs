@@ -17,6 +17,20 @@ pub(crate) enum ConsoleAction {
     CreateType,
     ActivateType,
     UpdateType,
+    Keys,
+    Object,
+    ResolveObject,
+    EditObject,
+    DeleteObject,
+    S3Buckets,
+    S3Bucket,
+    S3Object,
+    S3Uploads,
+    S3Upload,
+    AbortUpload,
+    S3Users,
+    Jobs,
+    CancelJob,
 }
 
 /// The right that a route needs.
@@ -66,6 +80,20 @@ routes! {
     "/types/create" CreateType Change("CreateType");
     "/type/activate" ActivateType Change("ActivateType");
     "/type/update" UpdateType Change("UpdateType");
+    "/keys" Keys Read;
+    "/object" Object Read;
+    "/object/resolve" ResolveObject Change("ResolveObject");
+    "/object/edit" EditObject Change("EditObject");
+    "/object/delete" DeleteObject Change("DeleteObject");
+    "/s3" S3Buckets Read;
+    "/s3/bucket" S3Bucket Read;
+    "/s3/object" S3Object Read;
+    "/s3/uploads" S3Uploads Read;
+    "/s3/upload" S3Upload Read;
+    "/s3/upload/abort" AbortUpload Change("AbortUpload");
+    "/s3/users" S3Users Read;
+    "/jobs" Jobs Read;
+    "/jobs/cancel" CancelJob Change("CancelJob");
 }
 
 impl ConsoleRoute {

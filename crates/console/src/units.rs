@@ -1,5 +1,12 @@
 //! Figures as text for people: bytes, times, dates, counts.
 
+use larder_model::Timestamp;
+use time::OffsetDateTime;
+use time::format_description::BorrowedFormatItem;
+use time::macros::format_description;
+
+const MOMENT: &[BorrowedFormatItem<'_>] = format_description!("[year]-[month]-[day] [hour]:[minute]:[second]");
+
 /// Bytes with a unit, such as `1.5 MiB`.
 pub(crate) fn bytes(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
@@ -44,6 +51,23 @@ pub(crate) fn count(number: u64) -> String {
     out
 }
 
+/// A duration in seconds, such as `3 h 12 min`.
+pub(crate) fn seconds(seconds: u64) -> String {
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7_200 => format!("{} min", seconds / 60),
+        7_200..172_800 => format!("{} h {} min", seconds / 3_600, seconds % 3_600 / 60),
+        _ => format!("{} d {} h", seconds / 86_400, seconds % 86_400 / 3_600),
+    }
+}
+
+/// A moment in UTC, such as `2026-01-31 13:05:09`.
+pub(crate) fn moment(at: Timestamp) -> String {
+    let seconds = i64::try_from(at.as_secs()).unwrap_or(i64::MAX);
+    let moment = OffsetDateTime::from_unix_timestamp(seconds).unwrap_or(OffsetDateTime::UNIX_EPOCH);
+    moment.format(MOMENT).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -66,5 +90,21 @@ mod tests {
             assert_eq!(micros(time), text);
         }
         assert_eq!((count(7).as_str(), count(1_234_567).as_str()), ("7", "1\u{202f}234\u{202f}567"));
+        assert_eq!(
+            (seconds(59), seconds(11_520), seconds(200_000)),
+            ("59 s".into(), "3 h 12 min".into(), "2 d 7 h".into())
+        );
+    }
+
+    #[test]
+    fn moments_are_utc() {
+        for (seconds, text) in [
+            (0, "1970-01-01 00:00:00"),
+            (951_782_400, "2000-02-29 00:00:00"),
+            (1_767_225_599, "2025-12-31 23:59:59"),
+            (4_107_542_400, "2100-03-01 00:00:00"),
+        ] {
+            assert_eq!(moment(Timestamp(seconds * 1_000_000)), text);
+        }
     }
 }

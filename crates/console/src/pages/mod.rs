@@ -1,8 +1,15 @@
 //! The pages and the changes, by the rows of the table of routes.
 
+mod datatype;
 mod findings;
+mod jobs;
+mod keys;
 mod live;
+mod object;
+mod object_change;
 mod overview;
+mod s3;
+mod s3_uploads;
 mod types;
 
 use std::sync::Arc;
@@ -28,6 +35,20 @@ pub(crate) async fn answer(call: &ConsoleCall<'_>) -> Result<ConsoleReply, Conso
         A::CreateType => types::create(call).await,
         A::ActivateType => types::activate(call).await,
         A::UpdateType => types::update(call).await,
+        A::Keys => keys::keys(call).await,
+        A::Object => object::object(call).await,
+        A::ResolveObject => object_change::resolve(call).await,
+        A::EditObject => object_change::edit(call).await,
+        A::DeleteObject => object_change::delete(call).await,
+        A::S3Buckets => s3::buckets(call).await,
+        A::S3Bucket => s3::bucket(call).await,
+        A::S3Object => s3::versions(call).await,
+        A::S3Users => s3::users(call).await,
+        A::S3Uploads => s3_uploads::uploads(call).await,
+        A::S3Upload => s3_uploads::upload(call).await,
+        A::AbortUpload => s3_uploads::abort(call).await,
+        A::Jobs => jobs::jobs(call).await,
+        A::CancelJob => jobs::cancel(call),
         // The server answers these before it looks for a session.
         A::Style | A::Script | A::Icon | A::SignIn => Err(ConsoleFault::not_found("The console has no such page.")),
     }
@@ -38,6 +59,11 @@ pub(crate) fn section_of(action: ConsoleAction) -> ConsoleSection {
     use ConsoleAction as A;
     match action {
         A::Types | A::Type | A::CreateType | A::ActivateType | A::UpdateType => ConsoleSection::Types,
+        A::Keys | A::Object | A::ResolveObject | A::EditObject | A::DeleteObject => ConsoleSection::Keys,
+        A::S3Buckets | A::S3Bucket | A::S3Object | A::S3Users | A::S3Uploads | A::S3Upload | A::AbortUpload => {
+            ConsoleSection::S3
+        }
+        A::Jobs | A::CancelJob => ConsoleSection::Jobs,
         A::Style | A::Script | A::Icon | A::SignIn | A::SignOut | A::Overview | A::Live => ConsoleSection::Overview,
     }
 }

@@ -60,8 +60,8 @@ fn tiles(figures: &LiveFigures) -> Markup {
     let tiles = [
         ("Key-value", "kv-rate", "requests a second"),
         ("S3", "s3-rate", "requests a second"),
-        ("p50", "median", "key-value, last minute"),
-        ("p99", "p99", "key-value, last minute"),
+        ("p50", "median", "key-value, 1 min"),
+        ("p99", "p99", "key-value, 1 min"),
         ("Running", "active", "requests now"),
         ("Failed", "failed", "last minute"),
         ("Refused", "refused", "last minute"),
@@ -83,18 +83,18 @@ fn tiles(figures: &LiveFigures) -> Markup {
 fn charts(figures: &LiveFigures) -> Markup {
     html! {
         div.charts {
-            (chart("Requests a second, two minutes", "rate", &figures.rate_line))
-            (chart("p99 of key-value requests, two minutes", "p99", &figures.p99_line))
+            (chart("Requests a second, two minutes", ("rate", &figures.rate_line), Some(&figures.rate_peak)))
+            (chart("p99 of key-value requests, two minutes", ("p99", &figures.p99_line), None))
         }
     }
 }
 
-fn chart(title: &str, name: &str, points: &str) -> Markup {
+fn chart(title: &str, (name, points): (&str, &str), peak: Option<&str>) -> Markup {
     html! {
         figure {
             figcaption {
                 (title)
-                @if name == "rate" { span.unit { " · peak " span data-live="rate-peak" {} } }
+                @if let Some(peak) = peak { span.unit { " · peak " span data-live="rate-peak" { (peak) } } }
             }
             svg role="img" aria-label=(title) preserveAspectRatio="none" viewBox={ "0 0 " (LINE_WIDTH) " " (LINE_HEIGHT) } {
                 line.base x1="0" x2=(LINE_WIDTH) y1=(LINE_HEIGHT - 4) y2=(LINE_HEIGHT - 4) {}

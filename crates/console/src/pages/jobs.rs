@@ -1,0 +1,75 @@
+//! The MapReduce jobs that run on this node, and the indexes that are being split.
+
+use hyper::StatusCode;
+use maud::html;
+
+use crate::call::ConsoleCall;
+use crate::escaped::shown;
+use crate::faults::ConsoleFault;
+use crate::frame::{ConsoleSection, csrf, framed};
+use crate::href::Href;
+use crate::reply::{ConsoleReply, page, redirect};
+use crate::units;
+
+/// `GET /jobs`.
+pub(super) async fn jobs(call: &ConsoleCall<'_>) -> Result<ConsoleReply, ConsoleFault> {
+    let gateway = call.gateway();
+    let (jobs, now) = (gateway.jobs.list(), gateway.core.now());
+    let split = gateway.kv.split_buckets().await?;
+    let body = html! {
+        h1 { "Jobs" }
+        section aria-labelledby="mapreduce" {
+            h2 id="mapreduce" { "MapReduce on this node" }
+            div.scroll {
+                @if jobs.is_empty() { p.empty { "No job runs." } }
+                @else {
+                    table {
+                        thead { tr { th.number { "Id" } th.number { "Runs for" } th.number { "Inputs" } th { "Inputs and phases" } th {} } }
+                        tbody {
+                            @for job in &jobs {
+                                tr {
+                                    td.number { (job.id) }
+                                    td.number { (units::seconds(now.since(job.begun) / 1_000_000)) }
+                                    td.number { (units::count(job.inputs)) }
+                                    td { (shown(job.summary.as_bytes())) }
+                                    td {
+                                        @if call.may_change() {
+                                            form method="post" action="/jobs/cancel" {
+                                                (csrf(call.session))
+                                                input type="hidden" name="id" value=(job.id);
+                                                button.danger type="submit" { "Cancel" }
+                                            }
+                                        }
+                                    }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        section aria-labelledby="indexes" {
+            h2 id="indexes" { "Buckets whose indexes have more shards" }
+            div.scroll {
+                @if split.is_empty() { p.empty { "None." } }
+                @else {
+                    table {
+                        thead { tr { th { "Type" } th { "Bucket" } } }
+                        tbody { @for (bucket, _) in &split { tr { td { (shown(&bucket.bucket_type)) } td { (shown(&bucket.bucket)) } } } }
+                    }
+                }
+            }
+        }
+        p.unit { "Exports, imports and index checks report to the kv-admin that began them." }
+    };
+    Ok(page(StatusCode::OK, framed(call, ConsoleSection::Jobs, "Jobs", &body)))
+}
+
+/// `POST /jobs/cancel`.
+pub(super) fn cancel(call: &ConsoleCall<'_>) -> Result<ConsoleReply, ConsoleFault> {
+    let id = call.form.text("id").parse().map_err(|_| ConsoleFault::bad("The form names no job."))?;
+    if !call.gateway().jobs.cancel(id) {
+        return Err(ConsoleFault::not_found("No such job runs here any more."));
+    }
+    Ok(redirect(Href::to("/jobs").with("done", b"cancelled")))
+}

@@ -1,0 +1,266 @@
+//! The console over HTTP: access, and each page and change.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use bytes::Bytes;
+use larder_gateway::body::PutBody;
+use larder_gateway::kv::{KvPut, Quorums};
+use larder_gateway::objects::acl::AclChoice;
+use larder_gateway::objects::put::ObjectMetadata;
+use larder_gateway::objects::uploads::CreateUpload;
+use larder_model::address::{Address, BucketAddress};
+use larder_model::causality::Conditions;
+use larder_model::content::KvContent;
+use larder_model::objects::S3Action;
+use larder_testkit::http::HttpRequest;
+use support::{TestConsole, encoded, field};
+
+/// Names and values that would run or hide if they were not escaped.
+const HOSTILE: &[&str] = &[
+    "<script>alert(1)</script>",
+    "\"><img src=x onerror=alert(1)>",
+    "'><svg/onload=alert(1)>",
+    "</title><script>alert(1)</script>",
+    "</textarea><script>alert(1)</script>",
+    "javascript:alert(1)",
+    "&lt;script&gt;",
+    "..",
+    "a\u{202e}b",
+];
+
+fn put(console: &TestConsole, bucket_type: &str, key: &[u8], value: &[u8], content: KvContent) {
+    let bucket = BucketAddress::new(Bytes::copy_from_slice(bucket_type.as_bytes()), "b".into()).unwrap();
+    let request = KvPut {
+        address: Address::new(bucket, Bytes::copy_from_slice(key)).unwrap(),
+        context: None,
+        conditions: Conditions::default(),
+        if_not_modified: None,
+        content,
+        upload: PutBody::Bytes(Bytes::copy_from_slice(value)),
+        quorums: Quorums::default(),
+        return_body: false,
+        timeout: None,
+    };
+    console.background.run(console.objects.gateway.kv.put(request)).unwrap();
+}
+
+#[test]
+fn a_client_without_a_session_sees_nothing() {
+    let console = TestConsole::start(false);
+    let mut client = console.client();
+    for path in ["/", "/types", "/keys", "/s3", "/s3/users", "/jobs", "/live", "/nonsense"] {
+        client.get(path).expect(401);
+    }
+    client.get("/login?token=").expect(403);
+    client.get("/login?token=0101").expect(403);
+    client.get("/console.css").expect(200);
+    let mut browser = console.browser();
+    browser.get("/nonsense").expect(404);
+    browser.post("/logout", &[]).expect(200);
+    browser.get("/").expect(401);
+    console.stop();
+}
+
+#[test]
+fn each_page_forbids_frames_and_inline_scripts() {
+    let console = TestConsole::start(false);
+    let mut browser = console.browser();
+    for path in ["/", "/types", "/type?type=default", "/keys", "/keys?type=default", "/s3", "/s3/users", "/jobs", "/x"]
+    {
+        let answer = browser.get(path);
+        let policy = answer.header("content-security-policy").unwrap();
+        assert!(policy.contains("frame-ancestors 'none'") && policy.contains("script-src 'self'"), "{path}");
+        assert!(!policy.contains("unsafe"), "{path}");
+        assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
+        assert_eq!(answer.header("referrer-policy"), Some("no-referrer"));
+        let page = answer.text();
+        assert!(!page.contains(" style=") && !page.contains("<style") && !page.contains("onclick"), "{path}");
+        assert_eq!(page.matches("<script").count(), 1, "{path}: the module alone");
+    }
+    let cookie = console.access.issue_token(console.objects.gateway.core.monotonic());
+    let answer = console.client().get(&format!("/login?token={cookie}"));
+    let cookie = answer.header("set-cookie").unwrap();
+    assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict") && cookie.contains("Max-Age=43200"));
+    console.stop();
+}
+
+#[test]
+fn requests_of_other_sites_and_hosts_are_refused() {
+    let console = TestConsole::start(false);
+    let mut browser = console.browser();
+    for (name, value) in [
+        ("Origin", "http://evil.example"),
+        ("Referer", "http://evil.example/page"),
+        ("Sec-Fetch-Site", "cross-site"),
+        ("Host", "evil.example:8099"),
+    ] {
+        let request = HttpRequest::get("/").header("Cookie", &browser.cookie).header(name, value);
+        browser.client.send(&request).expect(403);
+    }
+    for csrf in [&b""[..], b"0", browser.csrf.to_uppercase().repeat(2).as_bytes()] {
+        browser.post_with("/types/create", csrf, &[("type", b"t"), ("kind", b"objects")]).expect(403);
+    }
+    let other = console.browser().csrf;
+    browser.post_with("/types/create", other.as_bytes(), &[("type", b"t"), ("kind", b"objects")]).expect(403);
+    browser.get("/type?type=t").expect(404);
+    browser.get("/types/create").expect(405);
+    assert!(console.audit_lines().iter().any(|line| line == "console CreateType t refused"));
+    console.stop();
+}
+
+#[test]
+fn a_read_only_console_has_no_forms_and_refuses_changes() {
+    let console = TestConsole::start(true);
+    let mut browser = console.browser();
+    let types = browser.page("/types");
+    assert!(!types.contains("New type") && types.contains("read-only"));
+    browser.post("/types/create", &[("type", b"t"), ("kind", b"objects")]).expect(403);
+    browser.get("/type?type=t").expect(404);
+    console.stop();
+}
+
+#[test]
+fn a_type_is_created_activated_and_updated() {
+    let console = TestConsole::start(false);
+    let mut browser = console.browser();
+    let created = browser.post("/types/create", &[("type", b"teas"), ("kind", b"set"), ("props", b"{\"n_val\": 2}")]);
+    assert_eq!(created.expect(303).header("location"), Some("/type?type=teas&done=created"));
+    let page = browser.page("/type?type=teas&done=created");
+    assert!(page.contains("Activate") && page.contains("The type is created."), "{page}");
+    browser.post("/type/activate?type=teas", &[]).expect(303);
+    let page = browser.page("/type?type=teas");
+    assert!(page.contains(">active<") && page.contains("&quot;set&quot;"), "{page}");
+    browser.post("/type/update?type=teas", &[("props", b"{\"props\":{\"r\":1}}")]).expect(303);
+    assert!(browser.page("/type?type=teas").contains("differ from the defaults"));
+    let refused = browser.post("/type/update?type=teas", &[("props", b"{\"datatype\": \"map\"}")]);
+    assert!(refused.expect(400).text().contains("datatype"));
+    browser.post("/type/update?type=teas", &[("props", b"nonsense")]).expect(400);
+    let lines = console.audit_lines();
+    for line in ["CreateType teas done", "ActivateType teas done", "UpdateType teas done", "UpdateType teas failed"] {
+        assert!(lines.iter().any(|found| *found == format!("console {line}")), "{line} in {lines:?}");
+    }
+    console.stop();
+}
+
+#[test]
+fn siblings_are_resolved_edited_and_deleted() {
+    let console = TestConsole::start(false);
+    let mut browser = console.browser();
+    browser.post("/types/create", &[("type", b"t"), ("kind", b"objects")]).expect(303);
+    browser.post("/type/activate?type=t", &[]).expect(303);
+    let content = KvContent { content_type: Some("text/plain".into()), ..KvContent::default() };
+    put(&console, "t", b"k", b"older", content.clone());
+    put(&console, "t", b"k", b"newer", content);
+    let page = browser.page("/object?type=t&bucket=b&key=k");
+    assert!(page.contains("2 siblings.") && page.contains("older") && page.contains("newer"), "{page}");
+    let stale = (field(&page, "context"), field(&page, "vtag"));
+    let form = |(context, vtag): &(String, String)| {
+        [("context", context.clone().into_bytes()), ("vtag", vtag.clone().into_bytes())]
+    };
+    let fields = form(&stale);
+    let fields: Vec<(&str, &[u8])> = fields.iter().map(|(name, value)| (*name, &value[..])).collect();
+    browser.post("/object/resolve?type=t&bucket=b&key=k", &fields).expect(303);
+    let page = browser.page("/object?type=t&bucket=b&key=k");
+    assert!(!page.contains("siblings.") && page.contains("newer") && !page.contains("older"), "{page}");
+    assert!(page.contains("text/plain"), "metadata stays");
+    browser.post("/object/resolve?type=t&bucket=b&key=k", &fields).expect(409);
+
+    let (context, vtag) = (field(&page, "context"), field(&page, "vtag"));
+    let edited: [(&str, &[u8]); 3] =
+        [("context", context.as_bytes()), ("vtag", vtag.as_bytes()), ("value", b"two\r\nlines")];
+    browser.post("/object/edit?type=t&bucket=b&key=k", &edited).expect(303);
+    let page = browser.page("/object?type=t&bucket=b&key=k");
+    assert!(page.contains("two\nlines"), "{page}");
+    browser.post("/object/delete?type=t&bucket=b&key=k", &[("context", b"")]).expect(400);
+    let context = field(&page, "context");
+    browser.post("/object/delete?type=t&bucket=b&key=k", &[("context", context.as_bytes())]).expect(303);
+    assert!(browser.page("/object?type=t&bucket=b&key=k").contains("deleted"));
+    assert!(console.audit_lines().iter().any(|line| line == "console ResolveObject t/b/k done"));
+    console.stop();
+}
+
+#[test]
+fn hostile_names_and_values_are_text() {
+    let console = TestConsole::start(false);
+    let mut browser = console.browser();
+    for hostile in HOSTILE {
+        let text = Bytes::copy_from_slice(hostile.as_bytes());
+        let meta = vec![("X-Riak-Meta-a".into(), text.clone())];
+        let content = KvContent { content_type: Some(text.clone()), meta, ..KvContent::default() };
+        put(&console, "default", hostile.as_bytes(), hostile.as_bytes(), content);
+        let key = encoded(hostile.as_bytes());
+        for path in [
+            format!("/object?type=default&bucket=b&key={key}"),
+            format!("/keys?type=default&bucket=b&prefix={key}"),
+            format!("/keys?type=default&bucket={key}"),
+            format!("/type?type={key}"),
+            format!("/s3/bucket?bucket={key}&prefix={key}"),
+            format!("/s3/upload?bucket={key}&key={key}&upload={key}"),
+            format!("/types?done={key}"),
+        ] {
+            let page = browser.get(&path).text();
+            assert_eq!(page.matches("<script").count(), 1, "{path}\n{page}");
+            assert_eq!(page.matches("</title>").count(), 1, "{path}\n{page}");
+            assert_eq!(page.matches("<textarea").count(), page.matches("</textarea>").count(), "{path}\n{page}");
+            for tag in ["<img", "<svg/", "href=\"javascript"] {
+                assert!(!page.contains(tag), "{path}: {tag}\n{page}");
+            }
+            assert!(!page.contains('\u{202e}'), "{path}");
+        }
+        let page = browser.page(&format!("/object?type=default&bucket=b&key={key}"));
+        assert!(page.contains("Size"), "the object is found by its name: {hostile:?}");
+    }
+    let keys = browser.page("/keys?type=default&bucket=b");
+    assert_eq!(keys.matches("/object?type=default").count(), HOSTILE.len(), "{keys}");
+    console.stop();
+}
+
+#[test]
+fn keys_have_stable_pages() {
+    let console = TestConsole::start(false);
+    let mut browser = console.browser();
+    for key in 0..250 {
+        put(&console, "default", format!("key{key:03}").as_bytes(), b"v", KvContent::default());
+    }
+    assert!(browser.page("/keys?type=default").contains(">b<"));
+    let (mut target, mut pages, mut seen) = ("/keys?type=default&bucket=b&prefix=key".to_owned(), 0, 0);
+    loop {
+        let page = browser.page(&target);
+        (pages, seen) = (pages + 1, seen + page.matches("href=\"/object?").count());
+        let Some((before, _)) = page.split_once("\" rel=\"next\"") else { break };
+        target = before.rsplit_once("href=\"").unwrap().1.replace("&amp;", "&");
+    }
+    assert_eq!((pages, seen), (3, 250));
+    console.stop();
+}
+
+#[test]
+fn an_upload_is_aborted_and_users_show_no_secrets() {
+    let console = TestConsole::start(false);
+    let mut browser = console.browser();
+    let objects = &console.objects;
+    let caller = console.admin(S3Action::CreateBucket);
+    console.background.run(objects.buckets.create(&caller, "cellar", AclChoice::default(), None)).unwrap();
+    let request = CreateUpload {
+        bucket: "cellar".into(),
+        key: "casks/<b>".into(),
+        metadata: ObjectMetadata::default(),
+        checksum: None,
+    };
+    let caller = console.admin(S3Action::PutObject);
+    let (id, _) = console.background.run(objects.uploads.create(&caller, request)).unwrap();
+    assert!(browser.page("/s3").contains("cellar"));
+    let uploads = browser.page("/s3/uploads?bucket=cellar");
+    assert!(uploads.contains("casks/&lt;b&gt;") && uploads.contains(&id.text()), "{uploads}");
+    let address = format!("bucket=cellar&key={}&upload={}", encoded(b"casks/<b>"), encoded(id.text().as_bytes()));
+    let page = browser.page(&format!("/s3/upload?{address}"));
+    assert!(page.contains("Bytes held") && page.contains("Abort the upload"), "{page}");
+    browser.post(&format!("/s3/upload/abort?{address}"), &[]).expect(303);
+    browser.get(&format!("/s3/upload?{address}")).expect(404);
+    browser.post(&format!("/s3/upload/abort?{address}"), &[]).expect(404);
+    let users = browser.page("/s3/users");
+    assert!(users.contains("ADMIN-KEY") && !users.contains("the-secret"), "{users}");
+    console.stop();
+}

@@ -1,0 +1,154 @@
+//! A console over an in-process gateway, and its browser: a client that keeps its cookie and its form token.
+
+use std::sync::Arc;
+
+use larder_console::{ConsoleAccess, ConsoleSettings, serve};
+use larder_gateway::objects::{Caller, Objects, ObjectsConfig};
+use larder_gateway::{AuditEvent, AuditSink, Config, Gateway, GatewayPorts};
+use larder_http_edge::{BrowserRules, ConnectionSettings};
+use larder_model::ActorId;
+use larder_store::SystemClock;
+use larder_store::memory::MemoryStore;
+use larder_testkit::BackgroundServer;
+use larder_testkit::http::{HttpClient, HttpRequest, HttpResponse};
+use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
+
+/// A running console.
+pub(crate) struct TestConsole {
+    pub(crate) background: BackgroundServer,
+    pub(crate) objects: Arc<Objects>,
+    pub(crate) access: Arc<ConsoleAccess>,
+    audit: Arc<AuditLines>,
+}
+
+/// The lines that the audit log would have.
+#[derive(Default)]
+struct AuditLines(std::sync::Mutex<Vec<String>>);
+
+impl AuditSink for AuditLines {
+    fn record(&self, event: &AuditEvent<'_>) {
+        let line = format!("{} {} {} {}", event.face, event.action, event.target, event.outcome.word());
+        self.0.lock().unwrap().push(line);
+    }
+
+    fn lost(&self) -> u64 {
+        0
+    }
+}
+
+impl TestConsole {
+    pub(crate) fn start(read_only: bool) -> Self {
+        let clock = Arc::new(SystemClock::default());
+        let store = Arc::new(MemoryStore::new(clock.clone()));
+        let audit = Arc::new(AuditLines::default());
+        let ports = GatewayPorts {
+            random: |bytes| bytes.fill(7),
+            store: store.clone(),
+            blobs: store,
+            clock,
+            actor: ActorId(7),
+            engine: Arc::new("memory"),
+            scripts: None,
+            audit: Some(audit.clone()),
+            webhooks: None,
+        };
+        let access = Arc::new(ConsoleAccess::new(counted));
+        let settings = ConsoleSettings {
+            connection: ConnectionSettings::default(),
+            browsers: BrowserRules { hosts: Some(Vec::new()), ..BrowserRules::default() },
+            access: access.clone(),
+            port: 8099,
+            read_only,
+        };
+        let (background, objects) = BackgroundServer::start(async |listener, stop| {
+            let gateway = Gateway::start(ports, Config::default()).await.unwrap();
+            let objects = Objects::new(gateway, ObjectsConfig::default());
+            objects.users.ensure_admin(Some(("ADMIN-KEY".into(), "the-secret".into()))).await.unwrap();
+            (objects.clone(), serve(listener, objects, settings, stop))
+        });
+        Self { background, objects, access, audit }
+    }
+
+    pub(crate) fn client(&self) -> HttpClient {
+        HttpClient::new(self.background.address)
+    }
+
+    /// A browser that has signed in.
+    pub(crate) fn browser(&self) -> TestBrowser {
+        let token = self.access.issue_token(self.objects.gateway.core.monotonic());
+        let mut client = self.client();
+        let answer = client.get(&format!("/login?token={token}")).expect(200);
+        let cookie = answer.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
+        let mut browser = TestBrowser { client, cookie, csrf: String::new() };
+        browser.csrf = field(&browser.page("/"), "csrf");
+        browser
+    }
+
+    /// The S3 administrator, for this action.
+    pub(crate) fn admin(&self, action: larder_model::objects::S3Action) -> Caller {
+        let user = self.background.run(self.objects.users.of_key("ADMIN-KEY")).unwrap();
+        Caller { user: Some(user), action: Some(action), ..Caller::default() }
+    }
+
+    pub(crate) fn audit_lines(&self) -> Vec<String> {
+        self.audit.0.lock().unwrap().clone()
+    }
+
+    pub(crate) fn stop(self) {
+        self.background.stop(self.objects.gateway.shutdown());
+    }
+}
+
+/// A client with a session.
+pub(crate) struct TestBrowser {
+    pub(crate) client: HttpClient,
+    pub(crate) cookie: String,
+    pub(crate) csrf: String,
+}
+
+impl TestBrowser {
+    pub(crate) fn get(&mut self, target: &str) -> HttpResponse {
+        let request = HttpRequest::get(target).header("Cookie", &self.cookie);
+        self.client.send(&request)
+    }
+
+    /// The text of a page.
+    #[track_caller]
+    pub(crate) fn page(&mut self, target: &str) -> String {
+        self.get(target).expect(200).text()
+    }
+
+    /// Sends a form with the token of this session.
+    pub(crate) fn post(&mut self, target: &str, fields: &[(&str, &[u8])]) -> HttpResponse {
+        let csrf = self.csrf.clone();
+        self.post_with(target, csrf.as_bytes(), fields)
+    }
+
+    pub(crate) fn post_with(&mut self, target: &str, csrf: &[u8], fields: &[(&str, &[u8])]) -> HttpResponse {
+        let token = [("csrf", csrf)];
+        let all = token.iter().chain(fields).map(|(name, value)| format!("{name}={}", encoded(value)));
+        let request = HttpRequest::new("POST", target)
+            .header("Cookie", &self.cookie)
+            .header("Content-Type", "application/x-www-form-urlencoded")
+            .body(all.collect::<Vec<_>>().join("&"));
+        self.client.send(&request)
+    }
+}
+
+/// The value of the first field of this name in a page.
+#[track_caller]
+pub(crate) fn field(page: &str, name: &str) -> String {
+    let start = format!("name=\"{name}\" value=\"");
+    let at = page.find(&start).unwrap_or_else(|| panic!("no field {name} in\n{page}"));
+    page[at + start.len()..].split('"').next().unwrap().to_owned()
+}
+
+pub(crate) fn encoded(value: &[u8]) -> String {
+    percent_encode(value, NON_ALPHANUMERIC).to_string()
+}
+
+fn counted(bytes: &mut [u8]) {
+    use std::sync::atomic::{AtomicU8, Ordering};
+    static NEXT: AtomicU8 = AtomicU8::new(1);
+    bytes.fill(NEXT.fetch_add(1, Ordering::Relaxed));
+}
