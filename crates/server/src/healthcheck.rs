@@ -204,7 +204,10 @@ mod tests {
             let variables = [("LARDER_HTTP", http), ("LARDER_S3", s3)].map(|(name, text)| (name.into(), text.into()));
             let words = ["larder", "healthcheck"].map(std::ffi::OsString::from);
             match crate::settings::cli::read(words, &variables, |_| unreachable!("no file is named")) {
-                Ok(crate::settings::cli::Invocation::CheckHealth(url)) => Ok(url.authorities.join(" ")),
+                Ok(crate::settings::cli::Invocation::CheckHealth(target)) => Ok(match target {
+                    HealthTarget::Url(url) => url.authorities.join(" "),
+                    HealthTarget::Socket(path) => path.display().to_string(),
+                }),
                 Ok(other) => panic!("{other:?}"),
                 Err(error) => Err(error.message),
             }
@@ -212,6 +215,6 @@ mod tests {
         assert_eq!(probe("h:1", "127.0.0.1:2").unwrap(), "h:1 127.0.0.1:2 127.0.0.1:9000");
         assert_eq!(probe("h:1", "127.0.0.1:0").unwrap(), "h:1 127.0.0.1:9000");
         assert!(probe("h:0", "off").unwrap_err().contains("--url"));
-        assert!(probe("off", "off").unwrap_err().contains("are off"));
+        assert_eq!(probe("off", "off").unwrap(), "./data/admin.sock");
     }
 }
