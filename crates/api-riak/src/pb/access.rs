@@ -74,15 +74,17 @@ pub(super) async fn admit(
         None => return Err(text("Security is enabled, please authenticate first")),
         Some(user) => Arc::clone(user),
     };
-    if let PbAccess::Needs(permission, scope_of) = access {
+    if let PbAccess::Needs(permissions, scope_of) = access {
         let scope = scope_of(message.clone())?;
         let asked = match &scope {
             PbScope::Type(of_type) => AccessScope::Type(of_type),
             PbScope::Bucket(bucket) => AccessScope::Bucket(bucket),
         };
-        if let Err(denied) = check_permission(&rules, &user, permission, asked) {
-            report(gateway, session, (permission.name(), &asked.to_string()), Some(&user));
-            return Err(PbFault::Text(denied.to_string()));
+        for permission in permissions {
+            if let Err(denied) = check_permission(&rules, &user, *permission, asked) {
+                report(gateway, session, (permission.name(), &asked.to_string()), Some(&user));
+                return Err(PbFault::Text(denied.to_string()));
+            }
         }
     }
     Ok(PbUser::Named(user))

@@ -11,13 +11,11 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use larder_gateway::kv::{FetchedObject, KvGet, Quorums};
-use larder_gateway::security::check_permission;
 use larder_gateway::views::IndexReader;
 use larder_gateway::{Error, Gateway};
 use larder_model::address::{Address, BucketAddress};
 use larder_model::index::{IndexHit, IndexPosition, IndexQuery, IndexScope};
 use larder_model::limits::KEY_BYTES_MAX;
-use larder_model::security::{AccessScope, KvPermission};
 use prost::encoding::encoded_len_varint;
 
 use super::content::{object_len, put_read_object};
@@ -53,21 +51,12 @@ pub(super) struct PbBucketScan {
 }
 
 impl PbBucketScan {
-    /// Code 40; `user` is the client's, where security is on. Besides the keys it shows the objects, which is a right of its own.
+    /// Code 40.
     ///
     /// # Errors
-    /// The bucket or the continuation is invalid, or the user may not read its objects.
-    pub(super) async fn start(
-        gateway: &Arc<Gateway>,
-        user: Option<&str>,
-        request: RpbCSBucketReq,
-    ) -> Result<Self, PbFault> {
+    /// The bucket or the continuation is invalid.
+    pub(super) fn of(gateway: &Arc<Gateway>, request: RpbCSBucketReq) -> Result<Self, PbFault> {
         let bucket = BucketAddress::new(type_of(request.r#type.clone()), request.bucket.clone().unwrap_or_default())?;
-        if let Some(user) = user {
-            let rules = gateway.security.rules().await?;
-            let may_read = check_permission(&rules, user, KvPermission::Get, AccessScope::Bucket(&bucket));
-            may_read.map_err(|denied| PbFault::Text(denied.to_string()))?;
-        }
         let from = request.start_key.clone().unwrap_or_default();
         // Without an end: no key is longer, and none is greater.
         let to = request.end_key.clone().unwrap_or_else(|| vec![u8::MAX; KEY_BYTES_MAX].into());

@@ -107,30 +107,30 @@ pub(super) const CODES: &[PbCode] = &[
     code(3, PbOperation::GetClientId, PbAccess::LoggedIn, 0),
     code(5, PbOperation::SetClientId, PbAccess::LoggedIn, CLIENT_ID),
     code(7, PbOperation::GetServerInfo, PbAccess::LoggedIn, 0),
-    code(9, PbOperation::Get, needs(Get, bucket_type_at_13), NAMES),
-    code(11, PbOperation::Put, needs(Put, bucket_type_at_16), PUT_BESIDES_VALUE),
-    code(13, PbOperation::Delete, needs(Delete, bucket_type_at_13), NAMES),
-    code(15, PbOperation::ListBuckets, needs(ListBuckets, type_at_3), NAMES),
-    code(17, PbOperation::ListKeys, needs(ListKeys, bucket_type_at_3), NAMES),
-    code(19, PbOperation::GetBucket, needs(GetBucket, bucket_type_at_2), NAMES),
-    props(21, PbOperation::SetBucket, needs(SetBucket, bucket_type_at_3)),
+    code(9, PbOperation::Get, needs(&[Get], bucket_type_at_13), NAMES),
+    code(11, PbOperation::Put, needs(&[Put], bucket_type_at_16), PUT_BESIDES_VALUE),
+    code(13, PbOperation::Delete, needs(&[Delete], bucket_type_at_13), NAMES),
+    code(15, PbOperation::ListBuckets, needs(&[ListBuckets], type_at_3), NAMES),
+    code(17, PbOperation::ListKeys, needs(&[ListKeys], bucket_type_at_3), NAMES),
+    code(19, PbOperation::GetBucket, needs(&[GetBucket], bucket_type_at_2), NAMES),
+    props(21, PbOperation::SetBucket, needs(&[SetBucket], bucket_type_at_3)),
     PbCode {
         decoded_per_byte: DOCUMENT_DECODED_PER_BYTE,
         ..code(23, PbOperation::MapReduce, PbAccess::Job, JOB_BYTES_MAX)
     },
-    code(25, PbOperation::Index, needs(Index, bucket_type_at_12), QUERY),
-    code(29, PbOperation::ResetBucket, needs(SetBucket, bucket_type_at_2), NAMES),
-    code(31, PbOperation::GetBucketType, needs(GetBucketType, type_at_1), NAMES),
-    props(32, PbOperation::SetBucketType, needs(SetBucketType, type_at_1)),
-    code(33, PbOperation::GetPreflist, needs(GetPreflist, bucket_type_at_3), NAMES),
-    code(40, PbOperation::ScanBucket, needs(ListKeys, bucket_type_at_9), QUERY),
-    code(50, PbOperation::UpdateCounter, needs(Put, default_bucket), NAMES),
-    code(52, PbOperation::GetCounter, needs(Get, default_bucket), NAMES),
-    code(80, PbOperation::FetchDatatype, needs(Get, bucket_type_at_3), NAMES),
+    code(25, PbOperation::Index, needs(&[Index], bucket_type_at_12), QUERY),
+    code(29, PbOperation::ResetBucket, needs(&[SetBucket], bucket_type_at_2), NAMES),
+    code(31, PbOperation::GetBucketType, needs(&[GetBucketType], type_at_1), NAMES),
+    props(32, PbOperation::SetBucketType, needs(&[SetBucketType], type_at_1)),
+    code(33, PbOperation::GetPreflist, needs(&[GetPreflist], bucket_type_at_3), NAMES),
+    code(40, PbOperation::ScanBucket, needs(&[ListKeys, Get], bucket_type_at_9), QUERY),
+    code(50, PbOperation::UpdateCounter, needs(&[Put], default_bucket), NAMES),
+    code(52, PbOperation::GetCounter, needs(&[Get], default_bucket), NAMES),
+    code(80, PbOperation::FetchDatatype, needs(&[Get], bucket_type_at_3), NAMES),
     PbCode {
         decoded_per_byte: EDIT_DECODED_BYTES / 2,
         decoded_extra_max: EDIT_DECODED_BYTES * DATATYPE_EDITS_MAX as u64,
-        ..code(82, PbOperation::UpdateDatatype, needs(Put, bucket_type_at_3), NAMES + UPDATE)
+        ..code(82, PbOperation::UpdateDatatype, needs(&[Put], bucket_type_at_3), NAMES + UPDATE)
     },
     code(253, PbOperation::Authenticate, PbAccess::Login, NAMES),
     code(255, PbOperation::StartTls, PbAccess::Login, 0),
@@ -148,8 +148,8 @@ const fn code(code: u8, operation: PbOperation, access: PbAccess, bytes_max: usi
     PbCode { code, operation, access, bytes_max: bytes_max + 1024, decoded_per_byte: 1, decoded_extra_max: u64::MAX }
 }
 
-const fn needs(permission: KvPermission, scope: ScopeDecoder) -> PbAccess {
-    PbAccess::Needs(permission, scope)
+const fn needs(permissions: &'static [KvPermission], scope: ScopeDecoder) -> PbAccess {
+    PbAccess::Needs(permissions, scope)
 }
 
 const fn props(number: u8, operation: PbOperation, access: PbAccess) -> PbCode {

@@ -15,8 +15,8 @@ pub(super) enum PbAccess {
     Login,
     /// Any user may make it.
     LoggedIn,
-    /// A permission on the scope that its message names.
-    Needs(KvPermission, ScopeDecoder),
+    /// All these permissions on the scope that its message names.
+    Needs(&'static [KvPermission], ScopeDecoder),
     /// Those that the inputs of a job need.
     Job,
 }

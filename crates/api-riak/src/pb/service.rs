@@ -100,7 +100,7 @@ async fn dispatch(
             return Ok(PbReply::Paged(PagedReply::Index(answer.into())));
         }
         PbOperation::ScanBucket => {
-            let scan = Box::pin(PbBucketScan::start(gateway, user.name(), decode(message)?)).await?;
+            let scan = PbBucketScan::of(gateway, decode(message)?)?;
             return Ok(PbReply::Paged(PagedReply::Scan(scan.into())));
         }
         PbOperation::MapReduce => {

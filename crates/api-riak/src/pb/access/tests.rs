@@ -37,6 +37,7 @@ fn sample(operation: PbOperation) -> Vec<u8> {
         PbOperation::Get | PbOperation::Delete => 13,
         PbOperation::Put => 16,
         PbOperation::Index => 12,
+        PbOperation::ScanBucket => 9,
         PbOperation::GetBucket | PbOperation::ResetBucket => 2,
         PbOperation::GetBucketType | PbOperation::SetBucketType => return message(&[PbField::Bytes(1, b"many")]),
         PbOperation::ListBuckets => return message(&[PbField::Bytes(3, b"many")]),
@@ -51,12 +52,12 @@ fn sample(operation: PbOperation) -> Vec<u8> {
         | PbOperation::GetServerInfo
         | PbOperation::MapReduce
         | PbOperation::StartTls
-        | PbOperation::Authenticate
-        | PbOperation::Unavailable(_) => return Vec::new(),
+        | PbOperation::Authenticate => return Vec::new(),
     };
     let has_key = !matches!(
         operation,
         PbOperation::Index
+            | PbOperation::ScanBucket
             | PbOperation::GetBucket
             | PbOperation::ResetBucket
             | PbOperation::ListKeys
@@ -94,7 +95,7 @@ async fn every_code_needs_encryption_then_a_user_then_its_permission() {
         assert!(has(nobody.as_ref(), "Security is enabled, please authenticate first"), "{row:?}: {nobody:?}");
         let mut of_user = session(true, Some("u"));
         let user = refusal(&gateway, &mut of_user, code, sample.clone()).await;
-        let PbAccess::Needs(permission, _) = row.access else {
+        let PbAccess::Needs(permissions, _) = row.access else {
             assert!(!has(user.as_ref(), "Permission denied"), "{row:?}: {user:?}");
             continue;
         };
@@ -103,13 +104,14 @@ async fn every_code_needs_encryption_then_a_user_then_its_permission() {
             PbOperation::GetCounter | PbOperation::UpdateCounter => "default/b",
             _ => "many/b",
         };
-        let text = format!("Permission denied: User 'u' does not have '{}' on {scope}", permission.name());
+        let text = format!("Permission denied: User 'u' does not have '{}' on {scope}", permissions[0].name());
         assert!(has(user.as_ref(), &text), "{row:?}: {user:?}");
-        for other in KvPermission::ALL {
-            let grant = |change| gateway.security.change_grants(change, other.name(), &GrantTarget::Any, "u");
+        let all = permissions.iter().map(|permission| permission.name()).collect::<Vec<_>>().join(",");
+        for names in KvPermission::ALL.iter().map(|other| other.name()).chain([&*all]) {
+            let grant = |change| gateway.security.change_grants(change, names, &GrantTarget::Any, "u");
             grant(GrantChange::Grant).await.unwrap();
             let user = refusal(&gateway, &mut of_user, code, sample.clone()).await;
-            assert_eq!(has(user.as_ref(), "Permission denied"), *other != permission, "{row:?}, {other:?}: {user:?}");
+            assert_eq!(has(user.as_ref(), "Permission denied"), names != all, "{row:?}, {names}: {user:?}");
             grant(GrantChange::Revoke).await.unwrap();
         }
     }
