@@ -66,7 +66,7 @@ impl StoreHook for DyingStore {
             left.map_err(|_| dead())?;
         }
         let made = make(options).await;
-        let reported = self.reports.lock().clone().filter(|_| call.is_write());
+        let reported = self.reports.lock().filter(|_| call.is_write());
         match (made, reported) {
             (Ok(_), Some(kind)) => Err(StoreError::new(kind, "reported although it is done")),
             (made, _) => made,
