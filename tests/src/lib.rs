@@ -31,6 +31,7 @@ mod scale;
 mod test_cluster;
 mod tmpfs;
 mod wait;
+mod web_browser;
 mod webhook_receiver;
 
 pub use admin::KvAdmin;
@@ -42,6 +43,7 @@ pub use scale::{Scale, figure};
 pub use test_cluster::TestCluster;
 pub use tmpfs::Tmpfs;
 pub use wait::{wait, wait_for};
+pub use web_browser::WebBrowser;
 pub use webhook_receiver::{ReceivedRequest, WebhookReceiver};
 
 pub use larder_testkit::SplitMix64;

@@ -111,6 +111,19 @@ fn requests_of_other_sites_and_hosts_are_refused() {
 }
 
 #[test]
+fn a_form_of_an_own_page_hides_its_origin() {
+    let console = TestConsole::start(false);
+    let mut browser = console.browser();
+    for (site, status) in [(Some("same-origin"), 200), (Some("cross-site"), 403), (Some("same-site"), 403), (None, 403)]
+    {
+        let request = HttpRequest::get("/").header("Cookie", &browser.cookie).header("Origin", "null");
+        let request = site.into_iter().fold(request, |request, site| request.header("Sec-Fetch-Site", site));
+        browser.client.send(&request).expect(status);
+    }
+    console.stop();
+}
+
+#[test]
 fn a_read_only_console_has_no_forms_and_refuses_changes() {
     let console = TestConsole::start(true);
     let mut browser = console.browser();
