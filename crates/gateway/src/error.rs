@@ -40,8 +40,6 @@ pub enum Feature {
     SecondaryIndexes,
     /// Search.
     Search,
-    /// Users, grants, sources.
-    Security,
     /// Joining and leaving clusters.
     ClusterChanges,
     /// Anti-entropy folds and replication queues.
@@ -57,7 +55,6 @@ impl Feature {
             Self::DataTypes => "data types",
             Self::SecondaryIndexes => "secondary index queries",
             Self::Search => "search",
-            Self::Security => "security",
             Self::ClusterChanges => "cluster changes",
             Self::Folds => "anti-entropy folds and replication queues",
         }

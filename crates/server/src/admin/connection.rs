@@ -14,7 +14,7 @@ use tokio::net::UnixStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::command::{CommandCall, ProgressReporter};
+use super::command::{AdminCommand, CommandCall, ProgressReporter};
 use super::table::{CommandLookup, find};
 
 /// The argument that asks for JSON, at any position.
@@ -73,12 +73,18 @@ fn audit(objects: &Objects, request: &AdminRequest, stream: &UnixStream, answer:
             who: user.as_deref(),
             from: None,
             action: &command.words().join(" "),
-            target: &if command.args_are_names() { args.join(" ") } else { (*args.first().unwrap_or(&"")).to_owned() },
+            target: &target_of(command, args),
             outcome: if answer.exit == 0 { AuditOutcome::Done } else { AuditOutcome::Failed },
             status: None,
             request: None,
         });
     }
+}
+
+/// The arguments that the log may show. A password that stands in the place of a name is none of them.
+fn target_of(command: &AdminCommand, args: &[&str]) -> String {
+    let named = if command.args_are_names() { args } else { &args[..args.len().min(1)] };
+    named.iter().filter(|arg| !arg.starts_with("password=")).copied().collect::<Vec<_>>().join(" ")
 }
 
 /// Runs a command and sends its progress, if the client shows it; `None` if that client hung up.
