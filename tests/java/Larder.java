@@ -10,8 +10,13 @@ import com.basho.riak.client.core.query.Location;
 import com.basho.riak.client.core.query.Namespace;
 import com.basho.riak.client.core.query.RiakObject;
 import com.basho.riak.client.core.util.BinaryValue;
+import java.io.InputStream;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.security.KeyStore;
+import java.security.cert.CertificateFactory;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Comparator;
@@ -34,10 +39,23 @@ final class Larder {
     static RiakClient connect(int connections) throws Exception {
         int port = Integer.parseInt(System.getenv("LARDER_PB_PORT"));
         RiakNode.Builder node = new RiakNode.Builder().withRemoteAddress("127.0.0.1").withRemotePort(port);
+        if (System.getenv("LARDER_CA") != null) {
+            node.withAuth("clients", "Test1234", trusted(Path.of(System.getenv("LARDER_CA"))));
+        }
         node.withMinConnections(1).withMaxConnections(connections).withBlockOnMaxConnections(true);
         RiakCluster cluster = RiakCluster.builder(node.build()).withExecutionAttempts(1).build();
         cluster.start();
         return new RiakClient(cluster);
+    }
+
+    /** A store that trusts the certificate of this file. */
+    private static KeyStore trusted(Path certificate) throws Exception {
+        KeyStore store = KeyStore.getInstance(KeyStore.getDefaultType());
+        store.load(null, null);
+        try (InputStream file = Files.newInputStream(certificate)) {
+            store.setCertificateEntry("larder", CertificateFactory.getInstance("X.509").generateCertificate(file));
+        }
+        return store;
     }
 
     static void stop(RiakClient client) throws Exception {

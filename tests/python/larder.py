@@ -8,13 +8,16 @@ import warnings
 warnings.simplefilter("ignore")
 
 import riak  # noqa: E402
+from riak.security import SecurityCreds  # noqa: E402
 
 
 def client():
     """A client over the protocol under test, as any program makes one."""
+    authority = os.environ.get("LARDER_CA")
     return riak.RiakClient(
         protocol=os.environ["LARDER_PROTOCOL"],
-        host="127.0.0.1",
+        host="localhost" if authority else "127.0.0.1",
+        credentials=SecurityCreds("clients", "Test1234", cacert_file=authority) if authority else None,
         http_port=int(os.environ["LARDER_HTTP_PORT"]),
         pb_port=int(os.environ["LARDER_PB_PORT"]),
     )

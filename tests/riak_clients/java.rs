@@ -17,11 +17,17 @@ const SHORT: &[&str] = &["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dfile.
 /// Runs one of the programs of `tests/java`.
 #[track_caller]
 fn check(program: &str) {
+    check_with(crate::check, program);
+}
+
+/// Runs one of the programs with this function.
+#[track_caller]
+fn check_with(run: fn(&str, &mut Command), program: &str) {
     let Some(jars) = client_place("LARDER_JAVA_CLIENT", "Java client of Riak") else { return };
     let mut command = Command::new("java");
     let classes = format!("{}:{}/*", classes(&jars).display(), jars.display());
     command.args(OPEN).args(SHORT).args(["-classpath", &classes, program]);
-    crate::check(program, &mut command);
+    run(program, &mut command);
 }
 
 /// The folder of the compiled programs: the first test compiles them all.
@@ -84,6 +90,11 @@ fn it_queries_indexes() {
 #[test]
 fn it_runs_map_reduce_jobs() {
     check("MapReduceTest");
+}
+
+#[test]
+fn it_logs_in_with_a_password() {
+    check_with(crate::check_secured, "SecurityTest");
 }
 
 #[test]

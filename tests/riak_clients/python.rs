@@ -9,6 +9,12 @@ use crate::scripts;
 /// Runs one script over both protocols.
 #[track_caller]
 fn check(script: &str) {
+    check_with(crate::check, script);
+}
+
+/// Runs one script over both protocols with this function.
+#[track_caller]
+fn check_with(run: fn(&str, &mut Command), script: &str) {
     let Some(python) = client_place("LARDER_PYTHON", "Python client of Riak") else { return };
     let folder = scripts("python");
     for protocol in ["http", "pbc"] {
@@ -21,7 +27,7 @@ fn check(script: &str) {
             .env("PYTHONDONTWRITEBYTECODE", "1")
             .env("PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION", "python")
             .env("LARDER_PROTOCOL", protocol);
-        crate::check(&format!("{script} over {protocol}"), &mut command);
+        run(&format!("{script} over {protocol}"), &mut command);
     }
 }
 
@@ -58,6 +64,11 @@ fn it_queries_indexes() {
 #[test]
 fn it_runs_map_reduce_jobs() {
     check("mapreduce.py");
+}
+
+#[test]
+fn it_logs_in_with_a_password() {
+    check_with(crate::check_secured, "security.py");
 }
 
 #[test]

@@ -38,8 +38,6 @@ pub enum Feature {
     DataTypes,
     /// Search.
     Search,
-    /// Users, grants, sources.
-    Security,
     /// Joining and leaving clusters.
     ClusterChanges,
     /// Anti-entropy folds and replication queues.
@@ -54,7 +52,6 @@ impl Feature {
             Self::DatatypeHooks => "commit hooks of data types",
             Self::DataTypes => "data types",
             Self::Search => "search",
-            Self::Security => "security",
             Self::ClusterChanges => "cluster changes",
             Self::Folds => "anti-entropy folds and replication queues",
         }

@@ -106,10 +106,12 @@ impl AdminCommand {
     /// The text of the audit log for these arguments: all of them where they are names, else the first that is no option. Later
     /// ones are properties.
     pub(super) fn target(&self, args: &[&str]) -> String {
+        // A password that stands in the place of a name is none.
+        let args: Vec<&str> = args.iter().copied().filter(|arg| !arg.starts_with("password=")).collect();
         if matches!(self.words()[..], ["security", "grant" | "revoke" | "del-source"]) {
             return args.join(" ");
         }
-        let parsed = ParsedArgs::parse(args, self.options).unwrap_or_default();
+        let parsed = ParsedArgs::parse(&args, self.options).unwrap_or_default();
         parsed.plain.first().copied().unwrap_or_default().to_owned()
     }
 

@@ -97,3 +97,14 @@ async fn caught_up(node: &TestNode) {
     }
     panic!("a node does not catch up");
 }
+
+#[tokio::test]
+async fn security_is_on_everywhere_when_the_command_returns() {
+    let nodes = nodes(&["a@h", "b@h"]).await;
+    for enabled in [true, false] {
+        let command = if enabled { "security enable" } else { "security disable" };
+        assert_eq!(nodes[0].run(command).await.exit, 0);
+        let seen: Vec<bool> = nodes.iter().map(|node| node.objects.gateway.security.is_enabled()).collect();
+        assert_eq!(seen, [enabled; 2], "{command}");
+    }
+}
