@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::thread;
 use std::time::Duration;
 
-use larder_tests::{HttpClient, HttpRequest, LarderNode, Process, S3_KEY, S3_SECRET, S3Client, connect};
+use larder_tests::{HttpClient, HttpRequest, LarderNode, Process, S3_KEY, S3_SECRET, S3Client, connect, wait};
 
 /// A proxy of the settings, and a client that is none.
 const PROXY: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
@@ -298,6 +298,8 @@ fn slow_and_refused_requests_have_an_id_in_answer_and_log() {
     let put = [&put[..put.len() - 1], &put[put.len() - 1..]];
     let answer = String::from_utf8_lossy(&talk(node.http(), STRANGER, &put, 17)).to_ascii_lowercase();
     assert!(answer.starts_with("http/1.1 204 ") && answer.contains("x-request-id: slow-1\r\n"), "{answer}");
+    // The line may come after the answer.
+    wait("the line of the slow request", Duration::from_secs(20), || node.log().contains("slow-1"));
     let log = node.log();
     let line = log.lines().find(|line| line.contains("slow-1")).unwrap_or_else(|| panic!("{log}"));
     let line: serde_json::Value = serde_json::from_str(line).unwrap();
