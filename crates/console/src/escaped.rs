@@ -36,7 +36,7 @@ fn escape(bytes: &[u8], is_plain: impl Fn(char) -> bool) -> String {
 
 /// Characters that change the order or the visibility of others: a name could show as another one.
 fn reorders(c: char) -> bool {
-    matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+    matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
 
 #[cfg(test)]

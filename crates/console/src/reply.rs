@@ -121,7 +121,8 @@ pub(crate) fn protect(headers: &mut HeaderMap) {
     headers.insert(CONTENT_SECURITY_POLICY, POLICY);
     headers.insert(X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    // Browsers send the origin of a form then, also in clear, where they say nothing of its site.
+    headers.insert(REFERRER_POLICY, SAME_ORIGIN);
     headers.insert(CROSS_ORIGIN_OPENER, SAME_ORIGIN);
     headers.insert(CROSS_ORIGIN_RESOURCE, SAME_ORIGIN);
     // A page has data that a shared computer must not keep.

@@ -1,13 +1,12 @@
 //! The listener of the console: it checks host, route, session and form token of a request, and calls the page.
 
-use std::borrow::Cow;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::FutureExt as _;
 use hyper::body::Incoming;
-use hyper::header::{ALLOW, COOKIE, HeaderMap, HeaderName, HeaderValue, ORIGIN, RETRY_AFTER, SET_COOKIE};
+use hyper::header::{ALLOW, COOKIE, HeaderMap, HeaderValue, RETRY_AFTER, SET_COOKIE};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, StatusCode};
 use larder_gateway::metrics::Event;
@@ -28,7 +27,6 @@ use crate::routes::{ConsoleAction, ConsoleRight, ConsoleRoute};
 use crate::settings::ConsoleSettings;
 use crate::{frame, pages};
 
-const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// Most bytes of a form: a value of 64 KiB, percent-encoded, and its other fields.
 const FORM_BYTES_MAX: u64 = 256 * 1024;
 /// Most bytes of a path in the audit log.
@@ -123,7 +121,7 @@ impl ConsoleService {
 
     /// The route of a request that a page of the console may send.
     fn check(&self, request: &Parts, session: Option<&ConsoleSession>) -> Result<&'static ConsoleRoute, ConsoleFault> {
-        if self.settings.browsers.check(&without_hidden_origin(&request.headers)).is_err() {
+        if self.settings.browsers.check(&request.headers).is_err() {
             let reason = "The host or the origin of this request is not the console's. \
                           The setting console-hosts adds a host.";
             return Err(ConsoleFault::new(StatusCode::FORBIDDEN, reason));
@@ -277,23 +275,14 @@ fn refusal(fault: &ConsoleFault) -> ConsoleReply {
     reply
 }
 
-/// The headers without an origin that the console's own pages hide: with `no-referrer` a browser sends their forms with the origin
-/// `null`. The site of a request tells such a form from one of a page elsewhere, and no page can write that header.
-fn without_hidden_origin(headers: &HeaderMap) -> Cow<'_, HeaderMap> {
-    let is = |name: HeaderName, value: &str| headers.get(name).is_some_and(|given| given == value);
-    if !is(ORIGIN, "null") || !is(SEC_FETCH_SITE, "same-origin") {
-        return Cow::Borrowed(headers);
-    }
-    let mut headers = headers.clone();
-    headers.remove(ORIGIN);
-    Cow::Owned(headers)
-}
-
 /// Refuses a form that no page of this session has made, and every change of a read-only console.
 fn check_form(call: &ConsoleCall<'_>) -> Result<(), ConsoleFault> {
     if call.route.is_post() && !call.session.has_csrf(&call.form.bytes("csrf")) {
         let reason = "The form was not made by this session. Load the page again.";
         return Err(ConsoleFault::new(StatusCode::FORBIDDEN, reason));
+    }
+    if pages::is_named_twice(call) {
+        return Err(ConsoleFault::bad("A name stands in the link and in the form."));
     }
     if matches!(call.route.right, ConsoleRight::Change(_)) && !call.may_change() {
         let reason = "The console is read-only: the server runs with the setting console-read-only.";

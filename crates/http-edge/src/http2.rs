@@ -7,9 +7,10 @@ use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use bytes::{Buf, Bytes};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::header::{HOST, HeaderValue};
 use hyper::rt::Executor;
@@ -17,6 +18,7 @@ use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper::{Request, Uri};
 use hyper_util::rt::TokioIo;
+use larder_admission::MemorySpent;
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
@@ -25,6 +27,7 @@ use crate::accept::ConnectedClient;
 use crate::client_socket::ClientSocket;
 use crate::lingering_close::{ConnectionActivity, HeadMemory, LingeringSocket};
 use crate::request_answer::{answer, forwarded};
+use crate::requester::{MemoryHoldingBody, UNCOUNTED_BYTES};
 use crate::slow_reader::wait_for_slow_reader;
 use crate::watchers::ConnectionWatchers;
 use crate::{ConnectionHandler, ConnectionSettings};
@@ -39,7 +42,7 @@ const SEND_BYTES_MAX: usize = 16 * 1024;
 /// Streams that a client may open and reset before they were accepted.
 const RESETS_MAX: usize = 20;
 /// Memory of a connection besides that of one of HTTP/1.1.
-const BYTES_HELD: u64 = CONNECTION_WINDOW as u64 + STREAMS_MAX as u64 * SEND_BYTES_MAX as u64;
+const BYTES_HELD: u64 = CONNECTION_WINDOW as u64 + STREAMS_MAX as u64 * (SEND_BYTES_MAX as u64 + UNCOUNTED_BYTES);
 
 /// The streams of a connection, as its timers see them.
 #[derive(Debug, Default)]
@@ -63,7 +66,7 @@ pub(crate) async fn serve<F: ConnectionHandler>(
         return tracing::debug!(address = %client.source.address, "no memory for a connection of HTTP/2: it is closed");
     };
     let (activity, streams) = (Arc::new(ConnectionActivity::default()), Arc::new(StreamActivity::default()));
-    let head = HeadMemory::new(client.account.clone());
+    let head = HeadMemory::uncounted(client.account.clone());
     let io = TokioIo::new(LingeringSocket::new(socket, Arc::clone(&activity), head));
     let is_proxy = settings.proxies.contains(client.source.address);
     let of_stream = Arc::new((handler, client, Arc::clone(&activity), Arc::clone(&streams), settings.clone()));
@@ -72,9 +75,21 @@ pub(crate) async fn serve<F: ConnectionHandler>(
         async move {
             let (handler, client, activity, streams, settings) = &*of_stream;
             let request = as_of_http1(request);
+            // Bound: many heads may wait at a time, and each may be long.
+            let head = head_bytes(&request);
+            let _head = match head > UNCOUNTED_BYTES {
+                true => match client.account.draw(head).await {
+                    Ok(held) => Some(held),
+                    Err(MemorySpent) => {
+                        let busy = handler.busy().map(|body| MemoryHoldingBody::new(body, Vec::new()));
+                        return Ok(busy.map(|body| StreamBody::of(body, streams)));
+                    }
+                },
+                false => None,
+            };
             let named = is_proxy.then(|| forwarded::<F>(client, &request, settings));
             let answered = answer(handler, activity, client, named, request).await;
-            answered.map(|response| response.map(|body| StreamBody::new(body, Arc::clone(streams))))
+            answered.map(|response| response.map(|body| StreamBody::of(body, streams)))
         }
     });
     let tasks = StreamTasks::default();
@@ -172,18 +187,28 @@ impl Drop for EndOfStreams {
     }
 }
 
-/// A response of a stream. HTTP/2 takes its next piece when the client has room for it.
-struct StreamBody<B> {
+/// Bytes of the names and values of a request's headers, and of its target.
+fn head_bytes(request: &Request<Incoming>) -> u64 {
+    let headers = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len());
+    let target = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
+    (headers.sum::<usize>() + target) as u64
+}
+
+/// A response of a stream. HTTP/2 takes its next piece when the client has room for a byte of it, and keeps the rest: pieces are
+/// small, so that what it keeps is little, and the response holds its memory until the last of them.
+struct StreamBody<B: Body> {
     body: B,
+    /// The rest of a piece of the body.
+    rest: Option<B::Data>,
     streams: Arc<StreamActivity>,
     /// Whether the last piece may still wait for the client.
     is_untaken: bool,
 }
 
-impl<B> StreamBody<B> {
-    fn new(body: B, streams: Arc<StreamActivity>) -> Self {
+impl<B: Body> StreamBody<B> {
+    fn of(body: B, streams: &Arc<StreamActivity>) -> Self {
         streams.sending.fetch_add(1, Ordering::Relaxed);
-        Self { body, streams, is_untaken: false }
+        Self { body, rest: None, streams: Arc::clone(streams), is_untaken: false }
     }
 
     fn set_untaken(&mut self, is_untaken: bool) {
@@ -196,29 +221,53 @@ impl<B> StreamBody<B> {
     }
 }
 
-impl<B> Drop for StreamBody<B> {
+impl<B: Body> Drop for StreamBody<B> {
     fn drop(&mut self) {
         self.set_untaken(false);
         self.streams.sending.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl<B: Body + Unpin> Body for StreamBody<B> {
-    type Data = B::Data;
+impl<B: Body<Data: Unpin> + Unpin> Body for StreamBody<B> {
+    type Data = Bytes;
     type Error = B::Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
-        let polled = Pin::new(&mut self.body).poll_frame(cx);
-        let is_piece = matches!(polled, Poll::Ready(Some(Ok(_))));
-        self.set_untaken(is_piece);
-        polled
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        if self.rest.is_none() {
+            let polled = Pin::new(&mut self.body).poll_frame(cx);
+            let is_piece = matches!(polled, Poll::Ready(Some(Ok(_))));
+            self.set_untaken(is_piece);
+            match ready!(polled) {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => self.rest = Some(data),
+                    Err(frame) => {
+                        return Poll::Ready(frame.into_trailers().ok().map(|trailers| Ok(Frame::trailers(trailers))));
+                    }
+                },
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                None => return Poll::Ready(None),
+            }
+        }
+        let Some(rest) = &mut self.rest else { return Poll::Ready(None) };
+        let piece = rest.copy_to_bytes(rest.remaining().min(SEND_BYTES_MAX));
+        if !rest.has_remaining() {
+            self.rest = None;
+        }
+        Poll::Ready(Some(Ok(Frame::data(piece))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.rest.is_none() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        let rest = self.rest.as_ref().map_or(0, Buf::remaining) as u64;
+        let of_body = self.body.size_hint();
+        let mut hint = SizeHint::new();
+        if let Some(upper) = of_body.upper() {
+            hint.set_upper(upper + rest);
+        }
+        hint.set_lower(of_body.lower() + rest);
+        hint
     }
 }

@@ -120,7 +120,7 @@ pub struct HttpDialect {
 /// The code that answers the requests of a listener. Each connection takes a clone.
 pub trait ConnectionHandler: Clone + Send + Sync + 'static {
     /// The body of its responses.
-    type Body: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send + Unpin + 'static;
+    type Body: Body<Data: Send + Unpin, Error: Into<Box<dyn Error + Send + Sync>>> + Send + Unpin + 'static;
 
     /// How it speaks HTTP.
     const DIALECT: HttpDialect;

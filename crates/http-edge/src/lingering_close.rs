@@ -138,11 +138,18 @@ pub(crate) struct HeadMemory {
     requests_before: u64,
     bytes: u64,
     held: Option<HeldMemory>,
+    /// Whether bytes between requests are a head.
+    is_counted: bool,
 }
 
 impl HeadMemory {
     pub(crate) fn new(account: ClientAccount) -> Self {
-        Self { account, requests_before: 0, bytes: 0, held: None }
+        Self { account, requests_before: 0, bytes: 0, held: None, is_counted: true }
+    }
+
+    /// Of a connection whose heads are drawn by the request: other bytes come between its requests, too.
+    pub(crate) fn uncounted(account: ClientAccount) -> Self {
+        Self { is_counted: false, ..Self::new(account) }
     }
 
     /// Counts bytes of the head after `begun` requests.
@@ -154,7 +161,7 @@ impl HeadMemory {
             // The previous head became a request: its memory goes back.
             (self.requests_before, self.bytes, self.held) = (begun, 0, None);
         }
-        self.bytes += bytes;
+        self.bytes += if self.is_counted { bytes } else { 0 };
         // Bound: a client could otherwise send a long head slowly on many connections and fill the memory.
         if self.held.is_none() && self.bytes > UNCOUNTED_BYTES {
             let held = self.account.try_draw(HEAD_BYTES_HELD);

@@ -31,7 +31,7 @@ pub(crate) async fn answer<F: ConnectionHandler>(
     forwarded: Option<ConnectedClient>,
     request: Request<Incoming>,
 ) -> Result<Response<MemoryHoldingBody<F::Body>>, Infallible> {
-    activity.begin();
+    let begun = BegunRequest::new(activity);
     let client = forwarded.as_ref().unwrap_or(peer);
     let requester = Requester::new(client.source, &client.account).with_forwarded(forwarded.is_some());
     // Read before the handler takes the request: a refusal may leave the body on the wire.
@@ -43,6 +43,33 @@ pub(crate) async fn answer<F: ConnectionHandler>(
     }
     // A refused request may have an unread body: the socket drains it before it closes.
     let refused = reply.status().as_u16() >= StatusCode::BAD_REQUEST.as_u16();
-    activity.answered(with_body && refused);
+    begun.answered(with_body && refused);
     Ok(reply.map(|body| MemoryHoldingBody::new(body, requester.into_held())))
+}
+
+/// A request that counts as unanswered while it lives. One that its client gives up counts as answered: its connection would never
+/// be idle otherwise.
+struct BegunRequest<'a> {
+    activity: &'a ConnectionActivity,
+    is_answered: bool,
+}
+
+impl<'a> BegunRequest<'a> {
+    fn new(activity: &'a ConnectionActivity) -> Self {
+        activity.begin();
+        Self { activity, is_answered: false }
+    }
+
+    fn answered(mut self, unread: bool) {
+        self.is_answered = true;
+        self.activity.answered(unread);
+    }
+}
+
+impl Drop for BegunRequest<'_> {
+    fn drop(&mut self) {
+        if !self.is_answered {
+            self.activity.answered(false);
+        }
+    }
 }

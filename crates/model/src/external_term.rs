@@ -37,6 +37,9 @@ pub enum ExternalTerm<'a> {
     Fun,
 }
 
+/// Terms of a list that have their place before they are there.
+const RESERVED_MAX: usize = 16;
+
 /// The document is no term, or one that is not decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NotATerm;
@@ -203,7 +206,7 @@ impl<'a> TermReader<'a> {
         if count > self.0.len() {
             return Err(NotATerm);
         }
-        let mut terms = Vec::with_capacity(count);
+        let mut terms = Vec::with_capacity(count.min(RESERVED_MAX));
         for _ in 0..count {
             terms.push(self.term(depth)?);
         }

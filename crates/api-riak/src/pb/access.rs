@@ -148,7 +148,7 @@ pub(super) async fn log_in(
 }
 
 /// Reports a refusal.
-fn report(gateway: &Gateway, session: &PbSession, (action, target): (&str, &str), user: Option<&str>) {
+pub(super) fn report(gateway: &Gateway, session: &PbSession, (action, target): (&str, &str), user: Option<&str>) {
     if let Some(log) = gateway.core.audit() {
         log.record(&AuditEvent {
             face: "pb",

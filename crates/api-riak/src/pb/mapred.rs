@@ -8,9 +8,11 @@ use larder_gateway::{Error, Gateway};
 use larder_model::erlang::binary;
 use larder_model::mapreduce::{Job, term_of_results};
 
+use super::access::report;
 use super::fault::PbFault;
 use super::frame::put_message;
 use super::messages::{RpbMapRedReq, RpbMapRedResp};
+use super::session::PbSession;
 use crate::mapred::array;
 use crate::security::check_job;
 
@@ -49,6 +51,7 @@ impl PbJob {
     /// The document is no job, or the job cannot run.
     pub(super) async fn start(
         gateway: &Arc<Gateway>,
+        session: &PbSession,
         user: Option<&str>,
         request: RpbMapRedReq,
     ) -> Result<Self, PbFault> {
@@ -65,7 +68,10 @@ impl PbJob {
         drop(document);
         if let Some(user) = user {
             let rules = gateway.security.rules().await?;
-            check_job(&rules, user, &job).map_err(|denied| PbFault::Text(denied.to_string()))?;
+            if let Err(denied) = check_job(&rules, user, &job) {
+                report(gateway, session, ("MapReduce", ""), Some(user));
+                return Err(PbFault::Text(denied.to_string()));
+            }
         }
         let run = JobRun::start(gateway, job).await.map_err(failed)?;
         Ok(Self { run, form, ended: false })

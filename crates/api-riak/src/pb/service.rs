@@ -104,7 +104,7 @@ async fn dispatch(
             return Ok(PbReply::Paged(PagedReply::Scan(scan.into())));
         }
         PbOperation::MapReduce => {
-            let job = Box::pin(PbJob::start(gateway, user.name(), decode(message)?)).await?;
+            let job = Box::pin(PbJob::start(gateway, session, user.name(), decode(message)?)).await?;
             return Ok(PbReply::Paged(PagedReply::Job(job.into())));
         }
         PbOperation::GetCounter => Box::pin(datatypes::get_counter(gateway, decode(message)?, output)).await?,

@@ -68,9 +68,16 @@ pub(crate) fn section_of(action: ConsoleAction) -> ConsoleSection {
     }
 }
 
+/// The names of the things that changes are about.
+const NAMES: [&str; 5] = ["type", "bucket", "key", "upload", "id"];
+
+/// Whether a name stands both in the link and in the form: a change would take one, and the audit log the other.
+pub(crate) fn is_named_twice(call: &ConsoleCall<'_>) -> bool {
+    NAMES.iter().any(|name| call.query.given(name).is_some() && call.form.given(name).is_some())
+}
+
 /// The thing that a change is about, for the audit log: the names in its link or its form.
 pub(crate) fn target_of(call: &ConsoleCall<'_>) -> String {
-    const NAMES: [&str; 5] = ["type", "bucket", "key", "upload", "id"];
     let given = |name: &&str| call.query.given(name).or_else(|| call.form.given(name));
     let parts: Vec<String> = NAMES.iter().filter_map(given).map(|name| crate::escaped::shown(&name)).collect();
     parts.join("/")

@@ -104,6 +104,10 @@ impl Kv {
         let stored = self.core.ports.store.apply(Batch { partitions: vec![rows] }, &replicas.options).await;
         let stored = stored.map_err(|error| replicas.to_client_error(error));
         notices.note_result(&stored);
+        if stored.is_err() {
+            // The head is not swapped: rows that are stored later, all the same, tell of nothing.
+            notices.withdraw();
+        }
         stored?;
         let swapped = self.compare_and_set(partition, expected, write, replicas).await;
         notices.withdraw_if_refused(&swapped);

@@ -90,6 +90,12 @@ impl PendingNotices {
         }
     }
 
+    /// Notes that the write is not made, whether or not the rows are stored.
+    pub(crate) fn withdraw(&self) {
+        self.is_withdrawn.store(true, Ordering::Release);
+        self.is_settled.store(true, Ordering::Release);
+    }
+
     /// Notes the result of a write whose notices are stored: of a refused or undone one nothing is sent.
     pub(crate) fn withdraw_if_refused<T>(&self, written: &Result<T>) {
         let is_refused = written.as_ref().is_err_and(Error::has_written_nothing);

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 
@@ -23,21 +24,21 @@ impl FailedLogins {
     }
 
     /// Counts a failure until the guard is dropped.
-    pub(super) fn begin(&self, address: IpAddr) -> FailureGuard<'_> {
+    pub(super) fn begin(self: &Arc<Self>, address: IpAddr) -> FailureGuard {
         let address = network_of(address);
         *self.0.lock().entry(address).or_default() += 1;
-        FailureGuard { failed: self, address }
+        FailureGuard { failed: Arc::clone(self), address }
     }
 }
 
 /// A failure that counts.
 #[must_use = "a failure counts as long as this lives"]
-pub(super) struct FailureGuard<'a> {
-    failed: &'a FailedLogins,
+pub(super) struct FailureGuard {
+    failed: Arc<FailedLogins>,
     address: IpAddr,
 }
 
-impl Drop for FailureGuard<'_> {
+impl Drop for FailureGuard {
     fn drop(&mut self) {
         let mut failed = self.failed.0.lock();
         if let Some(count) = failed.get_mut(&self.address) {
@@ -63,7 +64,7 @@ mod tests {
 
     #[test]
     fn an_address_has_few_failures_at_a_time() {
-        let failed = FailedLogins::default();
+        let failed = Arc::new(FailedLogins::default());
         let [one, near, far, v4]: [IpAddr; 4] =
             ["2001:db8::1", "2001:db8::2", "2001:db8:1::1", "127.0.0.1"].map(|address| address.parse().unwrap());
         let guards: Vec<_> = (0..PER_ADDRESS_MAX).map(|_| failed.begin(one)).collect();
@@ -74,7 +75,7 @@ mod tests {
 
     #[test]
     fn the_number_of_addresses_is_bounded() {
-        let failed = FailedLogins::default();
+        let failed = Arc::new(FailedLogins::default());
         let address = |at: usize| IpAddr::V4(u32::try_from(at).unwrap().into());
         let guards: Vec<_> = (0..ALL_MAX).map(|at| failed.begin(address(at))).collect();
         assert!(!failed.may_try(address(ALL_MAX)));

@@ -7,7 +7,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use larder_model::security::{RoleKind, RoleOptions, SourceMethod};
+use larder_model::Timestamp;
+use larder_model::security::{RoleKind, RoleOptions, SourceMethod, folded};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -66,7 +67,7 @@ impl Security {
         let stored = match (user, source.map(|source| source.method)) {
             (Some((name, _)), Some(SourceMethod::Trust)) => return Ok(name.as_str().into()),
             (Some((name, _)), Some(SourceMethod::Certificate)) => {
-                if login.common_name.is_some_and(|shown| shown.to_lowercase() == *name) {
+                if login.common_name.is_some_and(|shown| folded(shown) == *name) {
                     return Ok(name.as_str().into());
                 }
                 None
@@ -82,23 +83,21 @@ impl Security {
             return name.map(|name| name.as_str().into()).ok_or(LoginError::Failed);
         }
         let stored = entry.and_then(|entry| entry.record.password.clone());
-        let is_right = self.verify(login, &tag, number, stored).await?;
+        let is_right = self.verify(login, (&tag, number), stored, begun + FAILURE_PAUSE).await?;
         if let (true, Some(name), Some(number)) = (is_right, name, number) {
             self.verified.insert(tag, number);
             return Ok(name.as_str().into());
         }
-        let _counted = self.failed.begin(login.address);
-        sleep_until(begun + FAILURE_PAUSE).await;
         Err(LoginError::Failed)
     }
 
-    /// Whether the password is the stored one.
+    /// Whether the password is the stored one; a wrong one takes until `failure_ends`.
     async fn verify(
         &self,
         login: &Login<'_>,
-        tag: &LoginTag,
-        number: Option<larder_model::Timestamp>,
+        (tag, number): (&LoginTag, Option<Timestamp>),
         stored: Option<String>,
+        failure_ends: Instant,
     ) -> Result<bool, LoginError> {
         let turn = timeout(HASH_WAIT, Arc::clone(&self.hashes).acquire_owned()).await;
         // The semaphore is never closed.
@@ -111,16 +110,25 @@ impl Security {
         if !self.failed.may_try(login.address) {
             return Err(LoginError::Busy);
         }
-        if login.password.len() > PASSWORD_BYTES_MAX {
-            return Ok(false);
-        }
-        let password = login.password.to_vec();
-        let hashed = spawn_blocking(move || {
-            let is_right = is_password(stored.as_deref(), &password);
-            drop(turn);
-            is_right
+        // A password that is too long costs its client a hash, as any other wrong one.
+        let stored = stored.filter(|_| login.password.len() <= PASSWORD_BYTES_MAX);
+        let password = login.password[..login.password.len().min(PASSWORD_BYTES_MAX)].to_vec();
+        let (failed, address) = (Arc::clone(&self.failed), login.address);
+        // Attack: a client that gives its request up must not end the count and the pause of its failure.
+        let verified = tokio::spawn(async move {
+            let hashed = spawn_blocking(move || {
+                let is_right = is_password(stored.as_deref(), &password);
+                drop(turn);
+                is_right
+            });
+            let is_right = hashed.await.map_err(|error| Error::Internal(error.to_string()))?;
+            if !is_right {
+                let _counted = failed.begin(address);
+                sleep_until(failure_ends).await;
+            }
+            Ok::<_, LoginError>(is_right)
         });
-        hashed.await.map_err(|error| Error::Internal(error.to_string()).into())
+        verified.await.map_err(|error| Error::Internal(error.to_string()))?
     }
 
     /// The stored form of the password in these options, if a user has one.

@@ -36,7 +36,7 @@ pub struct Security {
     catalogue: Arc<CatalogueCopy>,
     members: Arc<Members>,
     verified: VerifiedPasswords,
-    failed: FailedLogins,
+    failed: Arc<FailedLogins>,
     /// A place for each password that is hashed at a time.
     hashes: Arc<Semaphore>,
 }
@@ -66,7 +66,7 @@ impl Security {
     pub(crate) fn new(core: Arc<GatewayCore>, catalogue: Arc<CatalogueCopy>, members: Arc<Members>) -> Self {
         let verified = VerifiedPasswords::new(core.ports.random);
         let hashes = Arc::new(Semaphore::new(hashes_at_once()));
-        Self { core, catalogue, members, verified, failed: FailedLogins::default(), hashes }
+        Self { core, catalogue, members, verified, failed: Arc::default(), hashes }
     }
 
     /// Whether requests of Riak's protocols need a user, by the catalogue as last read.
@@ -78,7 +78,9 @@ impl Security {
     /// Whether requests need no user for certain: security is off in a catalogue that is fresh, or that no other gateway changes.
     #[must_use]
     pub fn is_surely_off(&self) -> bool {
-        !self.is_enabled() && (self.core.config.single_process || self.catalogue.peek(self.core.monotonic()).is_some())
+        // The check first: a switch that was read before it could be older than the check that makes it fresh.
+        let is_fresh = self.core.config.single_process || self.catalogue.is_fresh(self.core.monotonic());
+        is_fresh && !self.is_enabled()
     }
 
     /// The rules to serve from.

@@ -170,7 +170,8 @@ impl CatalogueCopy {
         self.is_fresh(now).then(|| self.current.load())
     }
 
-    fn is_fresh(&self, now: Duration) -> bool {
+    /// Whether it was checked a moment ago.
+    pub(crate) fn is_fresh(&self, now: Duration) -> bool {
         // Race: a gateway suspended for an hour would serve from what the others changed since [invariant 68].
         now.saturating_sub(self.checked_at()) < FRESH
     }

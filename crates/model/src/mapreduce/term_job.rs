@@ -259,7 +259,9 @@ fn is_pair(term: &Term<'_>) -> bool {
 fn object<'a>(members: impl Iterator<Item = [Term<'a>; 2]>) -> Value {
     let name = |name: Term<'_>| match name {
         Term::Atom(bytes) | Term::Binary(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-        other => json(other).to_string(),
+        // Attack: the text of a map as a name in a map doubles with each level.
+        other @ (Term::Integer(_) | Term::Big(..) | Term::Float(_)) => json(other).to_string(),
+        _ => "#Term".to_owned(),
     };
     Value::Object(members.map(|[key, value]| (name(key), json(value))).collect::<Map<_, _>>())
 }
