@@ -15,7 +15,11 @@ const END_TIME_MAX: Duration = Duration::from_secs(20);
 fn larder(dir: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
     // Servers of other tests run at the same time, so these listeners take a free port unless a flag names one.
-    command.env_clear().envs([("LARDER_PB", "127.0.0.1:0"), ("LARDER_S3", "127.0.0.1:0")]);
+    command.env_clear().envs([
+        ("LARDER_PB", "127.0.0.1:0"),
+        ("LARDER_S3", "127.0.0.1:0"),
+        ("LARDER_CONSOLE", "127.0.0.1:0"),
+    ]);
     command.current_dir(dir).args(arguments);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command

@@ -124,8 +124,8 @@ mod tests {
 
     #[test]
     fn a_new_crate_must_be_entered() {
-        let new = manifest("console", "");
-        assert_eq!(new, ["crates/console/Cargo.toml:1: crate console is not in the table of allowed dependencies"]);
+        let new = manifest("novelty", "");
+        assert_eq!(new, ["crates/novelty/Cargo.toml:1: crate novelty is not in the table of allowed dependencies"]);
     }
 
     #[test]
