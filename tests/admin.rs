@@ -88,7 +88,7 @@ fn json_is_printed_where_an_answer_has_structure() {
 #[test]
 fn commands_that_are_not_supported_are_named() {
     let node = LarderNode::buffered();
-    for (words, name) in [(["security", "status"], "security"), (["cluster", "plan"], "cluster")] {
+    for (words, name) in [(["cluster", "join"], "cluster"), (["cluster", "plan"], "cluster")] {
         let ended = node.admin().run(&words);
         assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""), "{words:?}");
         assert!(ended.stderr.contains(name), "{}", ended.stderr);

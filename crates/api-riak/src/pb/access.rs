@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use larder_gateway::security::{Login, LoginError, check_permission};
-use larder_gateway::{AuditEvent, AuditOutcome, Error, Gateway};
+use larder_gateway::{Error, Gateway};
 use larder_model::security::AccessScope;
 
 use super::fault::PbFault;
@@ -82,7 +82,7 @@ pub(super) async fn admit(
         };
         for permission in permissions {
             if let Err(denied) = check_permission(&rules, &user, *permission, asked) {
-                report(gateway, session, (permission.name(), &asked.to_string()), Some(&user));
+                session.report(gateway, (permission.name(), &asked.to_string()), Some(&user));
                 return Err(PbFault::Text(denied.to_string()));
             }
         }
@@ -137,29 +137,13 @@ pub(super) async fn log_in(
         }
         Err(LoginError::Failed) => {
             session.failed_logins += 1;
-            report(gateway, session, ("Authenticate", &String::from_utf8_lossy(&name)), None);
+            session.report(gateway, ("Authenticate", &String::from_utf8_lossy(&name)), None);
             let failed = "Authentication failed".to_owned();
             let is_last = session.failed_logins >= FAILED_LOGINS_MAX;
             Err(if is_last { PbFault::Last(failed) } else { PbFault::Text(failed) })
         }
         Err(LoginError::Busy) => Err(Error::Overloaded { retry_after: 1 }.into()),
         Err(LoginError::Gateway(error)) => Err(error.into()),
-    }
-}
-
-/// Reports a refusal.
-pub(super) fn report(gateway: &Gateway, session: &PbSession, (action, target): (&str, &str), user: Option<&str>) {
-    if let Some(log) = gateway.core.audit() {
-        log.record(&AuditEvent {
-            face: "pb",
-            who: user,
-            from: Some(session.source.address),
-            action,
-            target,
-            outcome: AuditOutcome::Refused,
-            status: None,
-            request: None,
-        });
     }
 }
 

@@ -8,7 +8,6 @@ use larder_gateway::{Error, Gateway};
 use larder_model::erlang::binary;
 use larder_model::mapreduce::{Job, term_of_results};
 
-use super::access::report;
 use super::fault::PbFault;
 use super::frame::put_message;
 use super::messages::{RpbMapRedReq, RpbMapRedResp};
@@ -69,7 +68,7 @@ impl PbJob {
         if let Some(user) = user {
             let rules = gateway.security.rules().await?;
             if let Err(denied) = check_job(&rules, user, &job) {
-                report(gateway, session, ("MapReduce", ""), Some(user));
+                session.report(gateway, ("MapReduce", ""), Some(user));
                 return Err(PbFault::Text(denied.to_string()));
             }
         }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use larder_gateway::{AuditEvent, AuditOutcome, Gateway};
 use larder_http_edge::RequestSource;
 
 /// The memory of a connection between requests.
@@ -31,6 +32,22 @@ impl PbSession {
             common_name: None,
             user: None,
             failed_logins: 0,
+        }
+    }
+
+    /// Reports a refusal to the audit log.
+    pub(super) fn report(&self, gateway: &Gateway, (action, target): (&str, &str), user: Option<&str>) {
+        if let Some(log) = gateway.core.audit() {
+            log.record(&AuditEvent {
+                face: "pb",
+                who: user,
+                from: Some(self.source.address),
+                action,
+                target,
+                outcome: AuditOutcome::Refused,
+                status: None,
+                request: None,
+            });
         }
     }
 }
