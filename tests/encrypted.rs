@@ -2,6 +2,7 @@
 //! that break off or speak something else.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "a test fails by panicking")]
+#![allow(clippy::print_stderr, reason = "a test says that it is skipped")]
 
 use std::fs;
 use std::io::{self, Read, Write};
