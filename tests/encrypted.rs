@@ -193,6 +193,12 @@ fn clients_that_ask_for_http2_get_it() {
     assert_eq!(all, "2 3145728\n".repeat(100));
     let refused = curl(&pair, &["-o", "/dev/null", "-w", show, &format!("https://{}/nosuch", node.https())]).unwrap();
     assert!(refused.starts_with("2 404"), "{refused}");
+    // A client that still sends its body gets the text of the refusal.
+    for _ in 0..5 {
+        let put = ["-X", "PUT", "-H", "Content-Type: text/plain", "-d", "1", "-w", " %{http_version} %{http_code}"];
+        let refused = curl(&pair, &[&put[..], &[&format!("https://{}/nosuch", node.https())]].concat()).unwrap();
+        assert!(refused.ends_with(" 2 404") && refused.len() > 20, "{refused}");
+    }
     // A signature covers the host, which HTTP/2 names elsewhere.
     let (user, bucket) = (format!("{S3_KEY}:{S3_SECRET}"), format!("https://{}/bucket", node.s3_https()));
     let empty = "x-amz-content-sha256: e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";

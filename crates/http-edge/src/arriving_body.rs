@@ -10,6 +10,7 @@ use larder_admission::MemorySpent;
 use tokio::time::{Instant, timeout_at};
 
 use crate::Requester;
+use crate::unread_body::UnreadBody;
 
 /// Longest piece of a response that goes out in pieces.
 pub const PIECE_BYTES_MAX: usize = 256 * 1024;
@@ -33,7 +34,7 @@ impl<'a> ArrivingBody<'a> {
     /// The body that this client sends.
     #[must_use]
     pub fn new(body: Incoming, requester: &'a Requester<'a>) -> Self {
-        Self { incoming: PacedIncoming { body, pace: None }, requester }
+        Self { incoming: PacedIncoming { body: Some(body), pace: None, unread: requester.unread() }, requester }
     }
 
     /// Bytes in all, where the client states them.
@@ -60,9 +61,12 @@ impl<'a> ArrivingBody<'a> {
 
 /// The bytes of a request's body, in order.
 pub struct PacedIncoming {
-    body: Incoming,
+    /// There until this is dropped.
+    body: Option<Incoming>,
     /// Begun by the first read: time before it counts against the server, not the client.
     pace: Option<Pace>,
+    /// The place for the rest, where somebody wants it.
+    unread: Option<UnreadBody>,
 }
 
 /// The reason why a body ends early.
@@ -84,13 +88,13 @@ impl PacedIncoming {
     /// Bytes in all, where the client states them.
     #[must_use]
     pub fn length(&self) -> Option<u64> {
-        self.body.size_hint().exact()
+        self.body.as_ref()?.size_hint().exact()
     }
 
     /// Whether the whole body was read.
     #[must_use]
     pub fn is_at_end(&self) -> bool {
-        self.body.is_end_stream()
+        self.body.as_ref().is_none_or(Incoming::is_end_stream)
     }
 
     /// The next bytes, never empty; `None` at the end.
@@ -98,9 +102,10 @@ impl PacedIncoming {
     /// # Errors
     /// [`IncomingError`]; no bytes come after it.
     pub async fn next(&mut self) -> Result<Option<Bytes>, IncomingError> {
+        let Some(body) = &mut self.body else { return Ok(None) };
         let pace = self.pace.get_or_insert_with(Pace::begin);
         loop {
-            let frame = timeout_at(pace.deadline(), self.body.frame()).await;
+            let frame = timeout_at(pace.deadline(), body.frame()).await;
             match frame.map_err(|_| IncomingError::TooSlow)? {
                 None => return Ok(None),
                 Some(Err(error)) => return Err(IncomingError::BrokenOff(error)),
@@ -113,6 +118,14 @@ impl PacedIncoming {
                     _ => {}
                 },
             }
+        }
+    }
+}
+
+impl Drop for PacedIncoming {
+    fn drop(&mut self) {
+        if let (Some(unread), Some(body)) = (&self.unread, self.body.take()) {
+            unread.put(body);
         }
     }
 }

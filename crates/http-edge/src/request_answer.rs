@@ -8,6 +8,7 @@ use hyper::{Request, Response, StatusCode};
 use crate::accept::ConnectedClient;
 use crate::lingering_close::ConnectionActivity;
 use crate::requester::{MemoryHoldingBody, Requester};
+use crate::unread_body::UnreadBody;
 use crate::{ConnectionHandler, ConnectionSettings};
 
 /// The client that the headers of a trusted proxy name. Its memory is drawn from its own account.
@@ -23,17 +24,19 @@ pub(crate) fn forwarded<F: ConnectionHandler>(
     ConnectedClient { source, account }
 }
 
-/// The answer of the handler, which holds the memory of its request until it is sent.
+/// The answer of the handler, which holds the memory of its request until it is sent. `unread`: the rest of a refused request's
+/// body is read first.
 pub(crate) async fn answer<F: ConnectionHandler>(
     handler: &F,
     activity: &ConnectionActivity,
-    peer: &ConnectedClient,
-    forwarded: Option<ConnectedClient>,
+    (peer, forwarded): (&ConnectedClient, Option<ConnectedClient>),
     request: Request<Incoming>,
+    unread: Option<UnreadBody>,
 ) -> Result<Response<MemoryHoldingBody<F::Body>>, Infallible> {
     let begun = BegunRequest::new(activity);
     let client = forwarded.as_ref().unwrap_or(peer);
     let requester = Requester::new(client.source, &client.account).with_forwarded(forwarded.is_some());
+    let requester = requester.with_unread(unread.clone());
     // Read before the handler takes the request: a refusal may leave the body on the wire.
     let with_body = !request.body().is_end_stream();
     let mut reply = handler.respond(&requester, request).await;
@@ -43,6 +46,9 @@ pub(crate) async fn answer<F: ConnectionHandler>(
     }
     // A refused request may have an unread body: the socket drains it before it closes.
     let refused = reply.status().as_u16() >= StatusCode::BAD_REQUEST.as_u16();
+    if let Some(unread) = unread.filter(|_| with_body && refused) {
+        unread.read_rest().await;
+    }
     begun.answered(with_body && refused);
     Ok(reply.map(|body| MemoryHoldingBody::new(body, requester.into_held())))
 }

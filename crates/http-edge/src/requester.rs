@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use rustix::time::{ClockId, Timespec};
 
 use crate::request_source::RequestSource;
+use crate::unread_body::UnreadBody;
 
 /// The draws of a request so far, and their sum in bytes.
 #[derive(Debug, Default)]
@@ -62,6 +63,8 @@ pub struct Requester<'a> {
     account: &'a ClientAccount,
     held: Mutex<RequestDraws>,
     begun: Timespec,
+    /// The place for a body that its handler leaves unread; `None`: it is dropped.
+    unread: Option<UnreadBody>,
 }
 
 /// Bytes that a request holds without a draw: each connection's own memory covers them, and connections are bounded.
@@ -71,13 +74,24 @@ impl<'a> Requester<'a> {
     /// The client of one request.
     #[must_use]
     pub fn new(source: RequestSource, account: &'a ClientAccount) -> Self {
-        Self { source, is_forwarded: false, account, held: Mutex::default(), begun: coarse_now() }
+        Self { source, is_forwarded: false, account, held: Mutex::default(), begun: coarse_now(), unread: None }
     }
 
     /// The same, of a request that a trusted proxy sent or did not.
     #[must_use]
     pub(crate) fn with_forwarded(self, is_forwarded: bool) -> Self {
         Self { is_forwarded, ..self }
+    }
+
+    /// The same, with a place for a body that is left unread.
+    #[must_use]
+    pub(crate) fn with_unread(self, unread: Option<UnreadBody>) -> Self {
+        Self { unread, ..self }
+    }
+
+    /// The place for a body that is left unread.
+    pub(crate) fn unread(&self) -> Option<UnreadBody> {
+        self.unread.clone()
     }
 
     /// The time since the request began, some milliseconds off.
