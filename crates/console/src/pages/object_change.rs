@@ -1,5 +1,6 @@
-//! The changes of an object: a sibling is chosen, a value edited, the object deleted. Each carries the context of its page, so
-//! a value that was written since then stays beside the new one.
+//! The changes of an object: a sibling is chosen, a value edited, the object deleted. Each carries the context of its page: where
+//! the bucket keeps siblings, a value that was written since then stays beside the new one. A bucket that keeps the newest alone
+//! refuses a changed value or choice, and deletes whatever is there.
 
 use async_trait::async_trait;
 use base64::Engine as _;
