@@ -1,7 +1,7 @@
 //! Names and values as text for people. The templates escape HTML; this makes the characters visible that would hide or reorder
 //! others.
 
-use larder_model::text::beginning;
+use larder_model::text::{beginning, escaped};
 
 /// Bytes of a name that a page shows.
 const NAME_BYTES_SHOWN: usize = 512;
@@ -9,29 +9,18 @@ const NAME_BYTES_SHOWN: usize = 512;
 /// A name on one line: text of any script stays, other bytes and invisible characters become `\x{..}`. A long name is cut.
 pub(crate) fn shown(name: &[u8]) -> String {
     let is_plain = |c: char| !c.is_control() && !reorders(c);
-    let whole = escape(&name[..name.len().min(NAME_BYTES_SHOWN)], is_plain);
+    let whole = escaped(&name[..name.len().min(NAME_BYTES_SHOWN)], is_plain);
     if name.len() > NAME_BYTES_SHOWN { format!("{whole}… ({} bytes)", name.len()) } else { whole }
 }
 
 /// A value of several lines, as [`shown`]; line ends and tabs stay.
 pub(crate) fn shown_lines(value: &[u8]) -> String {
-    escape(value, |c| matches!(c, '\n' | '\t') || !c.is_control() && !reorders(c))
+    escaped(value, |c| matches!(c, '\n' | '\t') || !c.is_control() && !reorders(c))
 }
 
 /// A label cut to `max` bytes.
 pub(crate) fn label(text: &str, max: usize) -> String {
     if text.len() <= max { text.to_owned() } else { format!("{}…", beginning(text, max)) }
-}
-
-fn escape(bytes: &[u8], is_plain: impl Fn(char) -> bool) -> String {
-    let mut out = String::with_capacity(bytes.len());
-    for chunk in bytes.utf8_chunks() {
-        for c in chunk.valid().chars() {
-            if is_plain(c) { out.push(c) } else { out.push_str(&format!("\\x{{{:X}}}", u32::from(c))) }
-        }
-        chunk.invalid().iter().for_each(|byte| out.push_str(&format!("\\x{{{byte:X}}}")));
-    }
-    out
 }
 
 /// Characters that change the order or the visibility of others: a name could show as another one.

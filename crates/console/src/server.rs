@@ -15,7 +15,7 @@ use larder_http_edge::{
     ArrivingBody, ClientListener, ConnectionHandler, ConnectionSettings, HttpDialect, Requester, joined,
 };
 
-use crate::access::{ConsoleAccess, ConsoleSession, SESSION_LIFETIME};
+use crate::access::{ConsoleSession, SESSION_LIFETIME};
 use crate::audit::AuditedRequest;
 use crate::call::ConsoleCall;
 use crate::escaped::label;
@@ -100,6 +100,7 @@ impl ConsoleService {
         let cookie = self.cookie(&request.headers);
         let now = self.objects.gateway.core.monotonic();
         let session = cookie.as_deref().and_then(|cookie| self.settings.access.session(cookie, now));
+        let number = session.as_ref().map(|session| session.number);
         let checked = self.check(request, session.as_ref());
         let refused = match checked {
             Ok(route) if route.right == ConsoleRight::Open => return self.open(route, request, requester),
@@ -113,8 +114,7 @@ impl ConsoleService {
             Err(fault) => refusal(&fault),
         };
         if matches!(refused.status(), StatusCode::FORBIDDEN | StatusCode::UNAUTHORIZED) {
-            let session = session_number(&self.settings.access, self.cookie(&request.headers), now);
-            self.audit_refusal(request, requester, session, refused.status());
+            self.audit_refusal(request, requester, number, refused.status());
         }
         refused
     }
@@ -255,10 +255,6 @@ const SIGN_IN: &str = "Sign in with a link: the command `kv-admin console link` 
                        starts on a terminal.";
 const USED_LINK: &str =
     "This link was used or is older than 15 minutes. The command `kv-admin console link` prints another one.";
-
-fn session_number(access: &ConsoleAccess, cookie: Option<Bytes>, now: std::time::Duration) -> Option<u64> {
-    access.session(&cookie?, now).map(|session| session.number)
-}
 
 fn sign_in_first() -> ConsoleReply {
     refusal(&ConsoleFault::new(StatusCode::UNAUTHORIZED, SIGN_IN))

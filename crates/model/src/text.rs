@@ -1,10 +1,23 @@
-//! Text of any length for answers and logs, which are bounded.
+//! Text for answers, pages and logs: cut to a bound, and escaped.
 
 /// The beginning of a text, at most `max` bytes of it, which ends between two characters.
 #[must_use]
 pub fn beginning(text: &str, max: usize) -> &str {
     let end = (0..=max.min(text.len())).rev().find(|&end| text.is_char_boundary(end));
     &text[..end.unwrap_or(0)]
+}
+
+/// Bytes as text: characters that are not plain, and bytes that are no text, become `\x{..}`.
+#[must_use]
+pub fn escaped(bytes: &[u8], is_plain: impl Fn(char) -> bool) -> String {
+    let mut out = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            if is_plain(c) { out.push(c) } else { out.push_str(&format!("\\x{{{:X}}}", u32::from(c))) }
+        }
+        chunk.invalid().iter().for_each(|byte| out.push_str(&format!("\\x{{{byte:X}}}")));
+    }
+    out
 }
 
 #[cfg(test)]

@@ -37,10 +37,9 @@ impl HealthTarget {
     /// # Errors
     /// The server takes a free port.
     pub fn of_settings(settings: &ServerSettings) -> Result<Self, String> {
-        let listener = [&settings.http, &settings.s3].into_iter().find(|listener| **listener != Listener::Off);
-        match listener {
-            Some(_) => HealthUrl::of_settings(settings).map(Self::Url),
-            None => Ok(Self::Socket(settings.admin_socket.clone())),
+        match (&settings.http, &settings.s3) {
+            (Listener::Off, Listener::Off) => Ok(Self::Socket(settings.admin_socket.clone())),
+            _ => HealthUrl::of_settings(settings).map(Self::Url),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Texts of several commands: the reasons of errors, and names.
 
 use larder_gateway::Error;
+use larder_model::text::escaped;
 
 /// The gateway's reasons for an error, one per line.
 pub(super) fn reasons(error: &Error) -> String {
@@ -39,14 +40,7 @@ pub(super) fn reasons(error: &Error) -> String {
 /// A name for the console. Text of any script stays readable; control characters and bytes that are no text become `\x{..}`,
 /// so that a line stays a line.
 pub(super) fn shown(name: &[u8]) -> String {
-    let mut out = String::with_capacity(name.len());
-    for chunk in name.utf8_chunks() {
-        for c in chunk.valid().chars() {
-            if c.is_control() { out.push_str(&format!("\\x{{{:X}}}", u32::from(c))) } else { out.push(c) }
-        }
-        chunk.invalid().iter().for_each(|byte| out.push_str(&format!("\\x{{{byte:X}}}")));
-    }
-    out
+    escaped(name, |c| !c.is_control())
 }
 
 #[cfg(test)]

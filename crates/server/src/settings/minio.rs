@@ -20,8 +20,6 @@ pub(super) const SERVER: &str = "server";
 const DIR: &str = "dir";
 const ADDRESS: &str = "address";
 const CONSOLE_ADDRESS: &str = "console-address";
-/// The setting that `--console-address` sets, where there is one.
-const CONSOLE: &str = "console";
 const LISTENER_OFF: &str = "off";
 
 /// A variable of MinIO's that sets a setting of ours.
@@ -65,7 +63,7 @@ pub(super) fn command() -> Command {
     let console = Arg::new(CONSOLE_ADDRESS)
         .long(CONSOLE_ADDRESS)
         .value_name("[HOST]:PORT")
-        .help(if table::named(CONSOLE).is_some() { "As --console" } else { "Refused: there is no web console" });
+        .help("Where the web console listens, as --console; off when not given");
     let own = SETTINGS.iter().filter(|setting| setting.name != table::DATA_DIR.name);
     Command::new(SERVER)
         .about("Serve as `minio server DIR` does: S3 at --address; the Riak interface is off unless --http or --pb is given")
@@ -123,17 +121,11 @@ pub(super) fn set_server(
         }
     }
     set_address(raw, words, ADDRESS, &table::S3)?;
-    if words.contains_id(CONSOLE_ADDRESS) {
-        let Some(console) = table::named(CONSOLE) else {
-            let message = "--console-address: there is no web console; leave the flag out, and use kv-admin";
-            return Err(SettingError::usage(message.to_owned()));
-        };
-        set_address(raw, words, CONSOLE_ADDRESS, console)?;
-    }
+    set_address(raw, words, CONSOLE_ADDRESS, &table::CONSOLE)?;
     if !raw.is_flag(&table::S3) && !words.contains_id(ADDRESS) {
         raw.set(&table::S3, everywhere(&format!(":{MINIO_PORT}")), SettingSource::Default);
     }
-    let console = table::named(CONSOLE).filter(|_| words.get_one::<String>(CONSOLE_ADDRESS).is_none());
+    let console = Some(&table::CONSOLE).filter(|_| !words.contains_id(CONSOLE_ADDRESS));
     for other in [&table::HTTP, &table::PB].into_iter().chain(console) {
         if !raw.is_flag(other) {
             raw.set(other, LISTENER_OFF.to_owned(), SettingSource::Default);
@@ -238,8 +230,9 @@ mod tests {
             let message = run(arguments, variables).unwrap_err();
             assert!(message.contains(named) && !message.contains('\n'), "{arguments} {variables}: {message}");
         }
-        let console = run("server /a --console-address :9001", "");
-        assert_eq!(console.is_err(), table::named(CONSOLE).is_none(), "{console:?}");
+        let console = run("server /a --console-address :9001", "").unwrap().console;
+        assert!(matches!(&console, Listener::At(at) if at.ends_with(":9001")), "{console:?}");
+        assert_eq!(run("server /a", "").unwrap().console, Listener::Off);
         assert!(run("", "MINIO_KMS_SECRET_KEY=k").is_ok(), "it may be meant for another program");
     }
 
