@@ -272,3 +272,31 @@ impl<B: Body<Data: Unpin> + Unpin> Body for StreamBody<B> {
         hint
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::{BodyExt as _, Full};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_large_piece_goes_out_in_small_ones_so_that_little_waits_undrawn() {
+        let streams = Arc::new(StreamActivity::default());
+        let whole: Vec<u8> = (0..100_000_u32).map(|at| at as u8).collect();
+        let mut body = StreamBody::of(Full::new(Bytes::from(whole.clone())), &streams);
+        let mut got = Vec::new();
+        while let Some(frame) = body.frame().await {
+            let piece = frame.unwrap().into_data().unwrap();
+            assert!(piece.len() <= SEND_BYTES_MAX);
+            assert_eq!(body.size_hint().exact(), Some((whole.len() - got.len() - piece.len()) as u64));
+            got.extend_from_slice(&piece);
+            assert_eq!(body.is_end_stream(), got.len() == whole.len());
+            // Until it is polled again, the client has not taken the piece.
+            assert_eq!(streams.untaken.load(Ordering::Relaxed), 1);
+        }
+        assert_eq!(got, whole);
+        drop(body);
+        let left = [&streams.sending, &streams.untaken].map(|count| count.load(Ordering::Relaxed));
+        assert_eq!(left, [0, 0]);
+    }
+}

@@ -79,3 +79,17 @@ impl Drop for BegunRequest<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_that_is_given_up_does_not_keep_its_connection_busy() {
+        let activity = ConnectionActivity::default();
+        drop(BegunRequest::new(&activity));
+        BegunRequest::new(&activity).answered(true);
+        let counts = activity.counts();
+        assert_eq!((counts.begun, counts.answered), (2, 2));
+    }
+}

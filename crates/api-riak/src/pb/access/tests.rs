@@ -1,6 +1,7 @@
 //! Every code of the table: in clear, encrypted without a user, with a user that has no permission, and with one that has.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::BytesMut;
 use larder_model::security::{GrantChange, GrantTarget, RoleKind, RoleOptions};
@@ -162,4 +163,41 @@ async fn a_certificate_makes_its_common_name_a_user_and_no_other() {
         assert_eq!(admitted.is_ok(), is_user, "{common_name:?}");
         tokio::time::resume();
     }
+}
+
+#[tokio::test]
+async fn a_job_without_inputs_needs_its_permission_on_everything() {
+    let gateway = secured().await;
+    // {inputs,[]}, and a reduce that would return the key of any object.
+    let name = |text: &[u8]| [&[119, text.len() as u8][..], text].concat();
+    let tuple = |parts: &[Vec<u8>]| [&[104, parts.len() as u8][..], &parts.concat()].concat();
+    let list = |parts: &[Vec<u8>]| [&[108, 0, 0, 0, parts.len() as u8][..], &parts.concat(), &[106]].concat();
+    let function = tuple(&[name(b"modfun"), name(b"riak_kv_mapreduce"), name(b"reduce_identity")]);
+    let reduce = tuple(&[name(b"reduce"), function, name(b"none"), name(b"true")]);
+    let document = list(&[tuple(&[name(b"inputs"), vec![106]]), tuple(&[name(b"query"), list(&[reduce])])]);
+    let document = [&[131][..], &document].concat();
+    let job = message(&[PbField::Bytes(1, &document), PbField::Bytes(2, b"application/x-erlang-binary")]);
+    let mut user = session(true, Some("u"));
+    let refused = refusal(&gateway, &mut user, 23, job.clone()).await;
+    assert!(has(refused.as_ref(), "'riak_kv.mapreduce' on any"), "{refused:?}");
+    let grant = gateway.security.change_grants(GrantChange::Grant, "riak_kv.mapreduce", &GrantTarget::Any, "u");
+    grant.await.unwrap();
+    assert_eq!(refusal(&gateway, &mut user, 23, job).await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_log_in_that_its_client_gives_up_still_counts_as_a_failure() {
+    let gateway = secured().await;
+    gateway.security.add_source("u", "192.0.2.0/24", "password", &[]).await.unwrap();
+    let address = [192, 0, 2, 1].into();
+    let login = Login { user: b"u", password: b"wrong", common_name: None, address };
+    // All at once, and given up before their pauses end.
+    let given_up = (0..8).map(|_| tokio::time::timeout(Duration::from_secs(4), gateway.security.log_in(&login)));
+    let ended = futures_util::future::join_all(given_up).await;
+    assert!(ended.iter().all(Result::is_err), "a failure takes five seconds");
+    let next = gateway.security.log_in(&login).await;
+    assert!(matches!(next, Err(LoginError::Busy)), "{next:?}");
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let next = gateway.security.log_in(&login).await;
+    assert!(matches!(next, Err(LoginError::Failed)), "the failures have ended: {next:?}");
 }

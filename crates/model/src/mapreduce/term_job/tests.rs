@@ -119,3 +119,13 @@ fn functions_without_code_here_and_bytes_that_are_no_job_are_refused() {
     let many = list(&vec![binary("x"); 1000]);
     assert!(parse(many, &[]).unwrap_err().len() < 1000);
 }
+
+#[test]
+fn a_map_as_the_name_in_a_map_does_not_double_with_each_level() {
+    let depth = 40;
+    // A map of one member whose name is a map of one member, and so on.
+    let map = [[116, 0, 0, 0, 1].repeat(depth), vec![116, 0, 0, 0, 0], [106].repeat(depth)].concat();
+    let job = parse(binary("b"), &[phase("map", modfun("map_object_value"), map, "true")]).unwrap();
+    let shown = format!("{:?}", job.phases);
+    assert!(shown.len() < 4096, "{} bytes", shown.len());
+}
