@@ -34,7 +34,7 @@ const MARK: char = '\u{1e}';
 const PROLOGUE: &str = r#"
 kv-admin() { "$KV_ADMIN" --socket "$SOCKET" "$@" 2>&1; }
 cargo() { shift; kv-admin "$@"; }
-python3() { "$PYTHON" "$@"; }
+python3() { command "$PYTHON" "$@"; }
 aws() { "$AWS" "$@"; }
 "#;
 
