@@ -1,4 +1,4 @@
-//! Pauses a gateway at a chosen step: before a call to its store, or before the answer.
+//! Pauses a gateway at a chosen step: before a call to its store, or before the answer. Or refuses its batches to a table.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use larder_model::content::BlobId;
 use larder_store::{
-    BlobOwner, BlobReader, BlobWriter, Blobs, CallOptions, Durability, ListedBlob, Partition, Result, Store, Table,
+    BlobOwner, BlobReader, BlobWriter, Blobs, CallOptions, Durability, Error, Kind, ListedBlob, Partition, Result,
+    Store, Table,
 };
 use larder_testkit::hooked::{MakeCall, StoreCall, StoreHook};
 use parking_lot::Mutex;
@@ -36,6 +37,7 @@ pub(crate) enum StoreStep {
 /// A gateway's store with pauses.
 pub(crate) struct GatedStore<S> {
     armed: Arc<Mutex<Vec<ArmedStop>>>,
+    refused: Mutex<Option<Table>>,
     inner: Arc<S>,
 }
 
@@ -69,7 +71,7 @@ impl Stop {
 
 impl<S> GatedStore<S> {
     pub(crate) fn new(inner: Arc<S>) -> Arc<Self> {
-        Arc::new(Self { armed: Arc::default(), inner })
+        Arc::new(Self { armed: Arc::default(), refused: Mutex::default(), inner })
     }
 
     /// Pauses the next call at this step.
@@ -78,6 +80,17 @@ impl<S> GatedStore<S> {
         let (go, may_go) = oneshot::channel();
         self.armed.lock().push(ArmedStop { step, reached, go: may_go });
         Stop { step, reached: is_reached, go }
+    }
+
+    /// From now on, batches whose first partition is in this table fail and are not made.
+    pub(crate) fn refuse(&self, table: Table) {
+        *self.refused.lock() = Some(table);
+    }
+
+    fn refuses(&self, call: StoreCall<'_>) -> bool {
+        let StoreCall::Apply(batch) = call else { return false };
+        let refused = *self.refused.lock();
+        refused.is_some() && batch.partitions.first().map(|first| first.partition.table) == refused
     }
 
     async fn stop_at(&self, step: Option<StoreStep>) {
@@ -110,6 +123,9 @@ impl<S: Store> StoreHook for GatedStore<S> {
         mut options: CallOptions,
         make: MakeCall<'a, T>,
     ) -> Result<T> {
+        if self.refuses(call) {
+            return Err(Error::new(Kind::Unavailable { alive: 0, required: 1 }, "the table is refused"));
+        }
         let (before, after) = steps(call);
         self.stop_at(before).await;
         if let StoreCall::ApplyIf(..) = call {

@@ -43,11 +43,6 @@ fn random_schedules_tear_lose_and_resurrect_no_object() {
     }
 }
 
-#[test]
-fn a_gateway_whose_heartbeat_had_expired_once_put_an_object_into_a_deleted_bucket() {
-    assert_eq!(run(LocalSet::new().run_until(schedule(37_280))).map(drop), Ok(()));
-}
-
 async fn schedule(seed: u64) -> Result<BTreeMap<&'static str, usize>, String> {
     let mut dice = SplitMix64::new(seed);
     let start = Instant::now();

@@ -242,7 +242,7 @@ fn bytes_under_a_reader_are_not_removed() {
     });
 }
 
-/// Runs a put during the deletion of its bucket: one of the two must fail.
+/// Runs a put during the deletion of its bucket.
 async fn put_beside_delete_bucket(cluster: S3Cluster) -> S3ScheduleResult {
     let stop = cluster.stop(0, StoreStep::BeforeSwap(Table::Heads));
     let put = spawn(cluster.client(0), async |client| client.put("k", "v").await.is_ok());
@@ -250,6 +250,15 @@ async fn put_beside_delete_bucket(cluster: S3Cluster) -> S3ScheduleResult {
     let deleted = spawn(cluster.client(1), async |client| client.delete_bucket().await.is_ok());
     cluster.advance(5_000).await;
     let _ = go.send(());
+    put_or_deletion_fails(&cluster, put, deleted).await
+}
+
+/// Checks that one of a put and the deletion of its bucket failed.
+async fn put_or_deletion_fails(
+    cluster: &S3Cluster,
+    put: JoinHandle<bool>,
+    deleted: JoinHandle<bool>,
+) -> S3ScheduleResult {
     let put = put.await.map_err(|error| error.to_string())?;
     let deleted = deleted.await.map_err(|error| error.to_string())?;
     match (put, deleted) {
@@ -269,6 +278,23 @@ fn a_bucket_deletion_waits_until_every_gateway_closed_it() {
 #[test]
 fn no_heartbeat_advertises_a_closed_bucket_during_a_write() {
     holds(put_beside_delete_bucket);
+}
+
+/// [invariant 81]
+#[test]
+fn a_gateway_whose_heartbeat_expired_puts_no_object_into_a_deleted_bucket() {
+    holds(async |cluster| {
+        cluster.nodes[0].gate.refuse(Table::Members);
+        cluster.advance(12_000).await;
+        let stop = cluster.stop(0, StoreStep::BeforeSwap(Table::Heads));
+        let put = spawn(cluster.client(0), async |client| client.put("k", "v").await.is_ok());
+        // The put is refused by then, or waits at its swap.
+        cluster.advance(6_000).await;
+        let deleted = spawn(cluster.client(1), async |client| client.delete_bucket().await.is_ok());
+        cluster.advance(5_000).await;
+        drop(stop);
+        put_or_deletion_fails(&cluster, put, deleted).await
+    });
 }
 
 /// [invariant 65]
