@@ -13,6 +13,8 @@ use crate::test_targets::{self, CLUSTERS, PRODUCT, TestTargets};
 const DATA: &str = "target/cassandra/test";
 /// Its heap in MiB.
 const HEAP_MIB: u32 = 768;
+/// The tests of the indexes of gateways over a node.
+const INDEXES: &str = "cassandra_index";
 /// Product tests that run at a time: each has a server of its own, and all share one node.
 const THREADS: &str = "4";
 
@@ -39,7 +41,8 @@ fn over_one_node(shell: &Shell, dir: &std::path::Path) -> Result<()> {
     println!("a node of Cassandra answers on {}", cluster.contact_points());
     let shell = shell.clone().with_variable("LARDER_CASSANDRA", cluster.contact_points());
     let targets = TestTargets::read(&shell)?;
-    let conformance = test_targets::run(&shell, &targets.of("larder-store-cassandra"), &[]);
+    let conformance = [targets.of("larder-store-cassandra"), vec!["--test".to_owned(), INDEXES.to_owned()]].concat();
+    let conformance = test_targets::run(&shell, &conformance, &[]);
     let shell = with_product_paths(shell).with_variable("LARDER_TEST_ENGINE", "cassandra");
     let product = test_targets::run(&shell, &targets.of(PRODUCT), &["--", "--test-threads", THREADS]);
     conformance.and(product)
