@@ -9,13 +9,16 @@
     reason = "a test fails by panicking, runs in real time, and prints its measurements"
 )]
 
+use std::collections::BTreeSet;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use larder_cassandra_nodes::CqlConnection;
 use larder_tests::{
-    Home, HttpClient, HttpRequest, HttpResponse, LarderNode, NamedKeyspaces, S3Client, TestEngine, wait,
+    Home, HttpClient, HttpRequest, HttpResponse, LarderNode, NamedKeyspaces, S3Client, TestEngine, WebhookReceiver,
+    wait,
 };
+use serde_json::json;
 
 /// The longest time until other gateways show a change, on any machine; two seconds are usual.
 const SEEN_MAX: Duration = Duration::from_secs(10);
@@ -171,6 +174,39 @@ fn every_gateway_refuses_a_disabled_key() {
         let denied = answer.element("Code") == Some("AccessDenied");
         assert!(denied || answer.status == 200, "{}", answer.text());
         denied
+    });
+}
+
+/// Decision 30 on a real node: a notice stands in the batch of its object, so another gateway finds it.
+#[test]
+fn the_notices_of_a_killed_gateway_are_sent_by_another() {
+    const KEYS: usize = 24;
+    /// A notice is tried again half a minute later at most.
+    const DELIVERY: Duration = Duration::from_secs(120);
+    let Some(cluster) = TestEngine::cluster() else { return };
+    let keyspaces = NamedKeyspaces::new(cluster, "notices");
+    let receiver = WebhookReceiver::start(500);
+    let host = receiver.address.to_string();
+    let gateway = |name: &str| keyspaces.start(Home::new(), &["--node-name", name, "--webhook-hosts", &host]);
+    let (mut one, two) = (gateway("one@h"), gateway("two@h"));
+    let hook = json!({"mod": "larder", "fun": "webhook", "arg": format!("http://{host}/hook")});
+    let props = json!({"props": {"postcommit": [hook]}}).to_string();
+    one.client().put_json("/buckets/b/props", &props).expect(204);
+    for number in 0..KEYS {
+        one.client().put(&format!("/buckets/b/keys/{number}"), "value").expect(204);
+    }
+    one.kill();
+    assert!(receiver.received().is_empty());
+    receiver.answer(200);
+    let killed = Instant::now();
+    let keys = || {
+        let received = receiver.received();
+        received.iter().map(|one| one.body["key"].as_str().unwrap().to_owned()).collect::<BTreeSet<_>>()
+    };
+    wait("the other gateway sends all notices", EXPIRED_MAX + DELIVERY, || keys().len() == KEYS);
+    eprintln!("from the kill to the last notice: {} ms", killed.elapsed().as_millis());
+    wait("no notice waits", DELIVERY, || {
+        two.client().get("/metrics").expect(200).text().contains("\nlarder_webhooks_waiting 0\n")
     });
 }
 
