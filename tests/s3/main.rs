@@ -13,6 +13,7 @@ mod kill9;
 mod list_parts;
 mod malformed;
 mod minio;
+mod quotas;
 mod sdk;
 mod startup;
 mod streams;

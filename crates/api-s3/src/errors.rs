@@ -112,6 +112,7 @@ codes! {
     OperationAborted CONFLICT "A conflicting operation is in progress against this resource. Try again.";
     OwnershipControlsNotFoundError NOT_FOUND "The bucket ownership controls were not found";
     PreconditionFailed PRECONDITION_FAILED "At least one of the pre-conditions you specified did not hold";
+    QuotaExceeded FORBIDDEN "The quota of the bucket or of its owner is used up.";
     ReplicationConfigurationNotFoundError NOT_FOUND "The replication configuration was not found";
     RequestTimeTooSkewed FORBIDDEN "The difference between the request time and the current time is too large.";
     RequestTimeout BAD_REQUEST

@@ -82,7 +82,7 @@ impl From<objects::Error> for ConsoleFault {
         use objects::Error as E;
         let status = match &error {
             E::Gateway(error) => return error.clone().into(),
-            E::AccessDenied | E::UserDisabled => StatusCode::FORBIDDEN,
+            E::AccessDenied | E::UserDisabled | E::QuotaExceeded(_) => StatusCode::FORBIDDEN,
             E::NoSuchBucket(_)
             | E::NoSuchKey
             | E::NoSuchVersion(_)

@@ -32,6 +32,7 @@ impl From<Error> for S3Error {
             Error::TooManyBuckets { current, allowed } => Self::from(Code::TooManyBuckets)
                 .with("CurrentNumberOfBuckets", current.to_string())
                 .with("AllowedNumberOfBuckets", allowed.to_string()),
+            Error::QuotaExceeded(message) => Self::new(Code::QuotaExceeded, message),
             Error::NoConfiguration(what) => not_configured(what).into(),
             Error::NoSuchKey => Code::NoSuchKey.into(),
             Error::NoSuchVersion(id) => Self::from(Code::NoSuchVersion).with("VersionId", id),

@@ -203,7 +203,7 @@ fn edit_of(before: &Bucket, bucket: &Bucket) -> Result<CatalogueEdit> {
 }
 
 /// The catalogue key of a bucket.
-fn key_of(name: &str) -> CatalogueKey {
+pub(super) fn key_of(name: &str) -> CatalogueKey {
     CatalogueKey::S3Bucket(name.to_owned().into())
 }
 

@@ -10,11 +10,13 @@
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use larder_model::limits::BATCH_BYTES_MAX;
 use larder_model::objects::part::manifest_rows;
 use larder_model::objects::{
-    Bucket, Checksum, Etag, ManifestOwner, ManifestPart, Object, ObjectBody, UploadState, Version, VersionId,
+    Bucket, Checksum, Etag, ManifestOwner, ManifestPart, Object, ObjectBody, Storage, UploadState, Version, VersionId,
     Versioning,
 };
 use larder_model::rows::{Batch, Change, Row, changes_bytes};
@@ -75,7 +77,7 @@ impl Uploads {
     ///
     /// # Errors
     /// `NoSuchBucket`, `AccessDenied`, `NoSuchUpload`, `InvalidPartOrder`, `InvalidPart`, `EntityTooSmall`, `EntityTooLarge`,
-    /// `BadChecksum`, `InvalidRequest` (length, checksums), `PreconditionFailed`, `NoSuchKey` (`If-Match` without an object),
+    /// `QuotaExceeded`, `BadChecksum`, `InvalidRequest` (length, checksums), `PreconditionFailed`, `NoSuchKey` (`If-Match` without an object),
     /// `ConditionalConflict`: the upload stays open. `OperationAborted` while another completion runs until the deadline.
     pub async fn complete(&self, caller: &Caller, request: CompleteUpload) -> Result<CompletedUpload> {
         let bucket = self.buckets.find_for_put(caller, &request.bucket, &request.key, &[]).await?;
@@ -102,22 +104,27 @@ impl Uploads {
     /// Completes an upload read as open, and returns its end state; `None`: another request changed the upload first.
     async fn complete_open(
         &self,
-        bucket: &Bucket,
+        bucket: &Arc<Bucket>,
         open: UploadHead,
         request: &CompleteUpload,
         list: [u8; 20],
     ) -> Result<Option<UploadState>> {
-        let stored = self.all_parts(open.id).await?;
+        let stored = self.heads.all_parts(open.id).await?;
         let assembly = assemble(request, &stored, open.upload.checksum, &self.config)?;
         // Bound: up to 10,000 parts; the commit below needs only those of the list.
         drop(stored);
+        // The bytes are those of the parts, which have their room.
+        let admission = self.quotas.admit(bucket, &request.key, Storage::object(0)).await?;
         let version = VersionId::new(self.gateway.issuer.issue().await?, self.gateway.core.ports.actor);
         let begun = UploadState::Completing { version, list, since: self.gateway.core.now() };
         // Crash: from here on the upload names its version, so a recovery can look for it.
         let Some(completing) = self.heads.cas_upload_state(&open, begun).await? else { return Ok(None) };
         let location = ObjectLocation::of(bucket, &request.key);
         match self.commit_upload(&location, &completing, version, &assembly, &request.conditions).await {
-            Ok(Some(made)) => Ok(Some(self.finish_upload(&completing, done_state(&made, list)).await)),
+            Ok(Some(made)) => {
+                admission.written();
+                Ok(Some(self.finish_upload(&completing, done_state(&made, list)).await))
+            }
             Ok(None) => self.resolve_failed_completion(&completing, version).await,
             Err(error) => {
                 // Race: the commit may have happened in spite of the error. The fence finds out.

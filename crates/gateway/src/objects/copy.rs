@@ -8,7 +8,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use larder_model::limits::PART_BYTES_MAX;
-use larder_model::objects::{Acl, Algorithm, Bucket, Etag, Object, S3Action, SystemHeader, Tag, Version};
+use larder_model::objects::{Acl, Algorithm, Bucket, Etag, Object, S3Action, Storage, SystemHeader, Tag, Version};
 use parking_lot::Mutex;
 
 use super::acl::{AclChoice, refuse_public};
@@ -90,6 +90,8 @@ impl Objects {
             refuse_large(&found)?;
             self.check_tags(caller, &request, &bucket, &found).await?;
             let source_version = found.version_id.clone();
+            let length = found.version.object.as_ref().map_or(0, Object::length);
+            let admission = self.quotas.admit(&bucket, &request.key, Storage::object(length)).await?;
             let stored = if shares(&request, &target, &found) {
                 // A shared copy reads no bytes, so a removal need not wait for this reader.
                 drop(reader);
@@ -99,6 +101,7 @@ impl Objects {
             };
             // Race: the source was removed before the commit; the next round looks for it again.
             if let Some(stored) = stored {
+                admission.written();
                 return Ok(CopiedObject { stored, source_version });
             }
         }

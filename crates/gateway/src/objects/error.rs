@@ -71,6 +71,9 @@ pub enum Error {
         /// The limit.
         allowed: usize,
     },
+    /// The quota of the bucket, or of its owner, is used up; a text for the client.
+    #[error("{0}")]
+    QuotaExceeded(String),
     /// The bucket has no such configuration.
     #[error("no such configuration: {0:?}")]
     NoConfiguration(Configuration),

@@ -8,11 +8,12 @@ mod versions;
 use bytes::Bytes;
 pub use larder_model::objects::listing::KeyOrPrefix;
 use larder_model::objects::listing::{KeyPage, KeyPageStep, KeyQuery};
-use larder_model::objects::{ListingEntry, Version};
+use larder_model::objects::{BucketId, ListingEntry, Version};
 
 use merged::MergedEntries;
-use versions::VersionMarker;
+pub(super) use versions::VersionMarker;
 
+use super::commit::HeadStore;
 use super::{Caller, Objects, Result};
 
 /// A request to list keys.
@@ -108,13 +109,28 @@ impl Objects {
         let ListVersions { objects, version } = request;
         let marker = VersionMarker::parse(version.as_deref(), &objects.after)?;
         let bucket = self.buckets.find_for(caller, &objects.bucket).await?;
+        self.heads.versions_page(bucket.id, objects, marker).await
+    }
+}
+
+impl HeadStore {
+    /// A page of the versions and delete markers of a bucket, whoever asks.
+    ///
+    /// # Errors
+    /// Any error of the store.
+    pub(super) async fn versions_page(
+        &self,
+        bucket: BucketId,
+        objects: &ListObjects,
+        marker: Option<VersionMarker>,
+    ) -> Result<VersionsPage> {
         let mut page = KeyPage::new(objects.query(marker.is_some()));
-        let mut rows = MergedEntries::new(&self.heads, bucket.id, page.read_range(), objects.max);
+        let mut rows = MergedEntries::new(self, bucket, page.read_range(), objects.max);
         while let Some(row) = rows.next().await? {
             let key = row.name;
             let step = if page.is_listed_alone(&key) {
                 let after_version = marker.filter(|_| key == objects.after);
-                self.heads.push_versions(&mut page, bucket.id, &key, after_version).await?
+                self.push_versions(&mut page, bucket, &key, after_version).await?
             } else {
                 page.roll_up(&key)
             };

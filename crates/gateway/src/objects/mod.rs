@@ -6,6 +6,7 @@
 //! Uploads    create, list   parts  put, list   complete   abort   reopen
 //! HeadStore  commit, upload_head   the only way a key or an upload changes     release  removing unreferenced bytes
 //! BodyReceiver  receive  reading request bodies                 ObjectSweeper  garbage collection
+//! Quotas  most objects and bytes of a bucket or user
 //! LifecycleWorker  expiry by rule                               TrackedRequest  metrics of one request
 //! ```
 //! A key changes by one compare-and-set on its head ([`commit`]), under a *catalogue guard* ([`catalogue_guard`]): while the guard
@@ -32,6 +33,7 @@ pub mod list;
 mod part_rows;
 pub mod parts;
 pub mod put;
+pub mod quotas;
 mod receive;
 mod release;
 mod reopen;
@@ -53,6 +55,7 @@ use crate::Gateway;
 use buckets::Buckets;
 use commit::HeadStore;
 use lifecycle::LifecycleWorker;
+use quotas::Quotas;
 use receive::BodyReceiver;
 use release::Pins;
 use sweep::ObjectSweeper;
@@ -70,6 +73,8 @@ pub struct Objects {
     pub users: Arc<Users>,
     /// The usage of the users.
     pub usage: Usage,
+    /// The quotas of buckets and users.
+    pub quotas: Arc<Quotas>,
     /// The buckets.
     pub buckets: Arc<Buckets>,
     /// The multipart uploads.
@@ -89,6 +94,7 @@ impl Objects {
         let (users, usage, config) = (Arc::new(Users::new(&gateway)), Usage::new(&gateway), Arc::new(config));
         let share = || Arc::clone(&gateway);
         let heads = Arc::new(HeadStore { gateway: share(), pins: Pins::default() });
+        let quotas = Arc::new(Quotas::new(&heads));
         let receiver = Arc::new(BodyReceiver { gateway: share(), bytes_max: config.put_bytes_max });
         let buckets = Arc::new(Buckets { gateway: share(), users: Arc::clone(&users), config: Arc::clone(&config) });
         let uploads = Arc::new(Uploads {
@@ -97,6 +103,7 @@ impl Objects {
             buckets: Arc::clone(&buckets),
             heads: Arc::clone(&heads),
             receiver: Arc::clone(&receiver),
+            quotas: Arc::clone(&quotas),
         });
         let sweeper = ObjectSweeper {
             gateway: share(),
@@ -105,6 +112,6 @@ impl Objects {
             uploads: Arc::clone(&uploads),
         };
         let lifecycle = LifecycleWorker { gateway: share(), heads: Arc::clone(&heads), uploads: Arc::clone(&uploads) };
-        Arc::new(Self { gateway, config, users, usage, buckets, uploads, sweeper, lifecycle, heads, receiver })
+        Arc::new(Self { gateway, config, users, usage, quotas, buckets, uploads, sweeper, lifecycle, heads, receiver })
     }
 }

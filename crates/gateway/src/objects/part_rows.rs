@@ -19,6 +19,7 @@ use larder_model::rows::{Batch, Change, Row};
 use larder_store::{Partition, Range, ReadOrder, ReadQuery, Stopped};
 
 use super::Result;
+use super::commit::HeadStore;
 use super::uploads::Uploads;
 
 /// Prefix of the names of blob rows: after all numbers.
@@ -51,11 +52,11 @@ fn blob_row_name(blob: BlobId) -> Bytes {
     [&BLOB_ROW[..], &blob.0].concat().into()
 }
 
-impl Uploads {
+impl HeadStore {
     /// Parts with numbers above `after`, at most `limit`, in one read.
     pub(super) async fn read_parts(&self, upload: UploadId, after: u16, limit: usize) -> Result<(Vec<Part>, Stopped)> {
         let (partition, query) = (Partition::parts(upload), part_rows(after, limit));
-        let page = self.gateway.core.ports.store.read(&partition, &query, &self.heads.options()).await?;
+        let page = self.gateway.core.ports.store.read(&partition, &query, &self.options()).await?;
         let parts = page.rows.into_iter().map(|row| Part::decode(&row.name, row.value));
         Ok((parts.collect::<std::result::Result<_, _>>()?, page.stopped))
     }
@@ -73,7 +74,9 @@ impl Uploads {
         }
         Ok(all)
     }
+}
 
+impl Uploads {
     /// Writes a part: it replaces the part of its number, unless that one has a greater stamp.
     pub(super) async fn write_part(&self, upload: UploadId, part: &Part, stamp: Timestamp) -> Result<()> {
         let put = |name, value| Change::Put(Row { name, value, stamp, expires: None });

@@ -3,11 +3,13 @@
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use larder_model::Timestamp;
 use larder_model::objects::part::PART_NUMBER_MAX;
 use larder_model::objects::part::{PartsPage, parts_page};
-use larder_model::objects::{Algorithm, Checksum, ChecksumKind, Part, Upload, UploadState};
+use larder_model::objects::{Algorithm, Bucket, Checksum, ChecksumKind, Part, Storage, Upload, UploadState};
 
 use super::commit::ObjectLocation;
 use super::get::{GetObject, ReadWindow};
@@ -69,23 +71,31 @@ impl Uploads {
     /// Stores a part. Of several with one number the part finished last wins.
     ///
     /// # Errors
-    /// `NoSuchBucket`, `AccessDenied`, `NoSuchUpload`, `EntityTooLarge`, `BadDigest`, `BadChecksum`, `BrokenBody`,
+    /// `NoSuchBucket`, `AccessDenied`, `NoSuchUpload`, `QuotaExceeded`, `EntityTooLarge`, `BadDigest`, `BadChecksum`, `BrokenBody`,
     /// `InvalidRequest` for a checksum of another algorithm than the upload's, or none where it must be given.
     pub async fn put_part(&self, caller: &Caller, at: &PartAddress, upload_body: UploadBody) -> Result<StoredPart> {
-        let (head, to) = self.upload_for_part(caller, at).await?;
+        let (bucket, head, to) = self.upload_for_part(caller, at).await?;
         let checksum = part_checksum(head.upload.checksum, upload_body.checksum)?;
+        let room = Storage::part(upload_body.length.unwrap_or(0));
+        let admission = self.quotas.admit(&bucket, &at.key, room).await?;
         let is_named = checksum != ChecksumWanted::Default;
         let received = self.receiver.receive(UploadBody { checksum, ..upload_body }, to).await?;
         let checksum = Some(received.checksum.clone()).filter(|_| is_named);
-        Ok(StoredPart { part: self.store_part(&head, at.number, received).await?, checksum })
+        let part = self.store_part(&head, at.number, received).await?;
+        admission.written();
+        Ok(StoredPart { part, checksum })
     }
 
     /// The upload of a part, if the caller may put it there, and the destination of its bytes.
-    async fn upload_for_part(&self, caller: &Caller, at: &PartAddress) -> Result<(UploadHead, BlobDestination)> {
+    async fn upload_for_part(
+        &self,
+        caller: &Caller,
+        at: &PartAddress,
+    ) -> Result<(Arc<Bucket>, UploadHead, BlobDestination)> {
         let bucket = self.buckets.find_for_put(caller, &at.bucket, &at.key, &[]).await?;
         let head = self.heads.find_live_upload(&bucket, &at.key, &at.upload).await?;
         let to = self.receiver.part_destination(&ObjectLocation::of(&bucket, &at.key), head.id, at.number).await?;
-        Ok((head, to))
+        Ok((bucket, head, to))
     }
 
     /// Makes a received body a part, if the upload is alive.
@@ -151,7 +161,7 @@ impl Uploads {
         let head = self.heads.find_live_upload(&bucket, &request.key, &request.upload).await?;
         head.check(caller, &bucket)?;
         let after = u16::try_from(request.after).unwrap_or(PART_NUMBER_MAX).min(PART_NUMBER_MAX);
-        let (parts, _) = self.read_parts(head.id, after, request.max.saturating_add(1)).await?;
+        let (parts, _) = self.heads.read_parts(head.id, after, request.max.saturating_add(1)).await?;
         let abort_date = abort_date(&bucket, &head.upload);
         Ok(ListedParts { upload: head.upload, page: parts_page(parts, request.max), abort_date })
     }
@@ -170,7 +180,7 @@ impl Objects {
         source: &GetObject,
         at: &PartAddress,
     ) -> Result<(StoredPart, Option<String>)> {
-        let (head, to) = self.uploads.upload_for_part(caller, at).await?;
+        let (bucket, head, to) = self.uploads.upload_for_part(caller, at).await?;
         let (found, reader) = self.open_source(caller, source.clone()).await.map_err(|error| match error {
             Error::InvalidRange { length } => outside_source(&source.window, length),
             other => other,
@@ -186,11 +196,13 @@ impl Objects {
             let max = self.config.put_bytes_max;
             return Err(Error::InvalidRequest(format!("A part may be copied from {max} bytes at most, not {length}.")));
         }
+        let admission = self.quotas.admit(&bucket, &at.key, Storage::part(length)).await?;
         let checksum =
             head.upload.checksum.map_or(ChecksumWanted::Default, |(algorithm, _)| ChecksumWanted::Compute(algorithm));
         let received = self.receiver.receive_copy(reader, checksum, to).await?;
         let checksum = Some(received.checksum.clone()).filter(|_| head.upload.checksum.is_some());
         let part = self.uploads.store_part(&head, at.number, received).await?;
+        admission.written();
         Ok((StoredPart { part, checksum }, found.version_id))
     }
 }

@@ -3,14 +3,17 @@
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use larder_model::content::BlobId;
-use larder_model::objects::{Algorithm, Bucket, Checksum, Etag, Object, SystemHeader, Tag, Version};
+use larder_model::objects::{Algorithm, Bucket, Checksum, Etag, Object, Storage, SystemHeader, Tag, Version};
 
 use crate::body::ByteStream;
 
 use super::acl::{AclChoice, refuse_public};
 use super::commit::{ObjectLocation, client_version_id};
+use super::quotas::Admission;
 use super::receive::VerifiedBody;
 use super::{Caller, Error, Objects, Result};
 
@@ -88,7 +91,7 @@ impl Objects {
     /// Puts an object, atomically.
     ///
     /// # Errors
-    /// `NoSuchBucket`, `AccessDenied`, `KeyTooLong`, `EntityTooLarge`, `BadDigest`, `BadChecksum`, `BrokenBody`,
+    /// `NoSuchBucket`, `AccessDenied`, `KeyTooLong`, `QuotaExceeded`, `EntityTooLarge`, `BadDigest`, `BadChecksum`, `BrokenBody`,
     /// `PreconditionFailed`, `NoSuchKey` (`If-Match` without an object), `ConditionalConflict`; no bytes remain then.
     pub async fn put(&self, caller: &Caller, request: PutObject) -> Result<StoredVersion> {
         let PutObject { bucket, key, metadata, upload_body, conditions } = request;
@@ -98,8 +101,11 @@ impl Objects {
         let location = ObjectLocation::of(&bucket, &key);
         // A failed condition is cheap to find before the body; the commit checks it again.
         self.precheck_conditions(&location, &conditions).await?;
+        let announced = upload_body.length;
+        let admission = self.quotas.admit(&bucket, &key, Storage::object(announced.unwrap_or(0))).await?;
         let to = self.receiver.object_destination(&location).await?;
         let received = self.receiver.receive(upload_body, to).await?;
+        let admission = self.admit_received(admission, &bucket, &key, announced, &received).await?;
         let object = Object {
             body: received.body.clone(),
             etag: Etag::of_md5(received.md5),
@@ -110,7 +116,29 @@ impl Objects {
             checksum: Some(received.checksum.clone()),
             upload: None,
         };
-        self.commit_object(&location, owner, object, received, &conditions).await
+        let stored = self.commit_object(&location, owner, object, received, &conditions).await?;
+        admission.written();
+        Ok(stored)
+    }
+
+    /// The admission of a received body: that of its announced length, or one of the length that came.
+    async fn admit_received<'a>(
+        &'a self,
+        admission: Admission<'a>,
+        bucket: &Arc<Bucket>,
+        key: &Bytes,
+        announced: Option<u64>,
+        received: &VerifiedBody,
+    ) -> Result<Admission<'a>> {
+        if announced.is_some() {
+            return Ok(admission);
+        }
+        drop(admission);
+        let admitted = self.quotas.admit(bucket, key, Storage::object(received.length)).await;
+        if let Err(error) = &admitted {
+            self.receiver.discard(error, received.blob()).await;
+        }
+        admitted
     }
 
     /// Checks conditions before the body is received.

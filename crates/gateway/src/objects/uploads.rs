@@ -21,6 +21,7 @@ use super::catalogue_guard::CatalogueGuard;
 use super::commit::HeadStore;
 use super::list::{KeyOrPrefix, ListObjects, ListingPage};
 use super::put::ObjectMetadata;
+use super::quotas::Quotas;
 use super::receive::BodyReceiver;
 use super::upload_head::UploadHead;
 use super::{Caller, ObjectsConfig, Result};
@@ -58,6 +59,7 @@ pub struct Uploads {
     pub(super) buckets: Arc<Buckets>,
     pub(super) heads: Arc<HeadStore>,
     pub(super) receiver: Arc<BodyReceiver>,
+    pub(super) quotas: Arc<Quotas>,
 }
 
 impl Uploads {

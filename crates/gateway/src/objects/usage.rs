@@ -14,13 +14,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use larder_model::codec::{DecodeError, put_ordered, take_ordered};
-use larder_model::limits::{KEY_VIEW_SHARDS, LISTING_PAGE_ROWS};
-use larder_model::objects::{Bucket, ListingEntry};
+use larder_model::limits::LISTING_PAGE_ROWS;
+use larder_model::objects::Storage;
 use larder_model::rows::{Batch, Change, Row};
 use larder_store::{Partition, Range, ReadOrder, ReadQuery, Stopped};
 use serde::{Deserialize, Serialize};
 
 use super::Result;
+use super::quotas::current_storage;
 use crate::Gateway;
 use crate::clock_issuer::ClockIssuer;
 use crate::gateway_core::GatewayCore;
@@ -73,15 +74,6 @@ pub struct UsageSample {
     pub start: Timestamp,
     /// Counts by operation.
     pub operations: BTreeMap<String, UsageCounts>,
-}
-
-/// Objects and bytes in a bucket.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Storage {
-    /// Objects.
-    pub objects: u64,
-    /// Their bytes.
-    pub bytes: u64,
 }
 
 /// The key of a usage row. Its name sorts by the hour first.
@@ -190,32 +182,9 @@ impl Usage {
         let catalogue = self.catalogue.refreshed().await?;
         let mut all = BTreeMap::new();
         for bucket in catalogue.s3_buckets().filter(|bucket| bucket.owner == user_id) {
-            all.insert(bucket.name.clone(), self.storage_in(bucket).await?);
+            all.insert(bucket.name.clone(), current_storage(&self.core, bucket.id).await?);
         }
         Ok(all)
-    }
-
-    async fn storage_in(&self, bucket: &Bucket) -> Result<Storage> {
-        let mut storage = Storage::default();
-        for shard in 0..KEY_VIEW_SHARDS {
-            let mut last = None;
-            loop {
-                let query = ReadQuery::after(last.as_ref(), LISTING_PAGE_ROWS);
-                let page = self.core.read_at_quorum(&Partition::entries(bucket.id, shard), &query).await?;
-                last = page.rows.last().map(|row| row.name.clone());
-                for row in page.rows {
-                    if let Some(object) = ListingEntry::decode(row.value)?.object {
-                        storage.objects += 1;
-                        storage.bytes += object.length;
-                    }
-                }
-                if page.stopped == Stopped::End {
-                    break;
-                }
-                tokio::task::yield_now().await; // Lets other requests run.
-            }
-        }
-        Ok(storage)
     }
 
     /// The rows of a user from one hour to another, both included.

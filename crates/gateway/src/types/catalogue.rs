@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use larder_model::address::BucketAddress;
-use larder_model::objects::{Bucket, BucketState};
+use larder_model::objects::{Bucket, BucketState, StorageQuota};
 use larder_model::props::value::Value as PropValue;
 use larder_model::props::{EffectiveProps, Hook, Overrides, TypeRecord, TypeState};
 use larder_model::rows::{BucketEpochs, CatalogueKey, CatalogueRow, Row};
 use larder_model::security::{AccessRules, SecurityEdit, SecurityKey};
+use serde::Deserialize as _;
 use serde_json::Value;
 
 use super::shared_map::SharedMap;
@@ -41,6 +42,8 @@ pub(crate) struct Catalogue {
     s3_closing: BTreeMap<String, Timestamp>,
     /// Number of S3 buckets of each user.
     s3_owned: SharedMap<String, usize>,
+    /// Quotas of S3 users, by canonical id.
+    s3_quotas: SharedMap<String, StorageQuota>,
     security: Arc<AccessRules>,
     default: EffectiveProps,
 }
@@ -81,6 +84,7 @@ impl Catalogue {
             s3_buckets: SharedMap::default(),
             s3_closing: BTreeMap::new(),
             s3_owned: SharedMap::default(),
+            s3_quotas: SharedMap::default(),
             security: Arc::default(),
             default: TypeRecord::effective(None, &Overrides::EMPTY),
         }
@@ -166,6 +170,16 @@ impl Catalogue {
         self.s3_owned.get(owner).copied().unwrap_or(0)
     }
 
+    /// The quota of all S3 buckets of a user; the default without one.
+    pub(crate) fn s3_quota(&self, owner: &str) -> StorageQuota {
+        self.s3_quotas.get(owner).copied().unwrap_or_default()
+    }
+
+    /// The S3 users with a quota, by canonical id.
+    pub(crate) fn s3_quotas(&self) -> impl Iterator<Item = (&String, &StorageQuota)> {
+        self.s3_quotas.iter()
+    }
+
     /// S3 buckets that are being deleted, by name, each with the number of the change that closed it.
     pub(crate) fn s3_closing(&self) -> &BTreeMap<String, Timestamp> {
         &self.s3_closing
@@ -181,7 +195,7 @@ impl Catalogue {
     pub(super) fn of(rows: Vec<Row>, before: &Self) -> Result<Self> {
         let mut catalogue = Self::empty();
         let (mut types, mut buckets, mut epochs, mut s3_buckets) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let mut security = Vec::new();
+        let (mut s3_quotas, mut security) = (Vec::new(), Vec::new());
         for row in rows {
             if row.name.is_empty() {
                 catalogue.number = row.stamp;
@@ -206,12 +220,14 @@ impl Catalogue {
                     s3_buckets.push((name, found));
                 }
                 CatalogueKey::Epochs(bucket) => epochs.push((bucket, epochs_of(&json_of(row.value)?)?)),
+                CatalogueKey::S3UserQuota(user) => s3_quotas.push((user, quota_of(&json_of(row.value)?)?)),
                 CatalogueKey::Security(key) => security.push((key, number, row.value)),
             }
         }
         catalogue.security = security_of(security, &before.security)?;
         catalogue.types = types.into_iter().collect();
         catalogue.epochs = epochs.into_iter().collect();
+        catalogue.s3_quotas = s3_quotas.into_iter().collect();
         catalogue.buckets =
             buckets.into_iter().map(|(bucket, own)| (bucket.clone(), own.within(&catalogue.types, &bucket))).collect();
         catalogue.add_s3_buckets(s3_buckets);
@@ -248,6 +264,9 @@ impl Catalogue {
             }
             CatalogueKey::Epochs(bucket) => {
                 after.epochs.set(bucket.clone(), json.map(epochs_of).transpose()?);
+            }
+            CatalogueKey::S3UserQuota(user) => {
+                after.s3_quotas.set(user.clone(), json.map(quota_of).transpose()?);
             }
             CatalogueKey::Security(key) => {
                 let edit = [(key.clone(), json.cloned())];
@@ -359,6 +378,10 @@ fn json_of(value: Bytes) -> Result<Value> {
 
 fn epochs_of(json: &Value) -> Result<BucketEpochs> {
     BucketEpochs::from_json(json).map_err(|error| damaged(&error))
+}
+
+fn quota_of(json: &Value) -> Result<StorageQuota> {
+    StorageQuota::deserialize(json).map_err(|error| damaged(&error))
 }
 
 fn damaged(error: &dyn std::fmt::Display) -> Error {

@@ -13,6 +13,7 @@ use super::ids::BucketId;
 use super::lifecycle::Lifecycle;
 use super::policy::BucketPolicy;
 use super::public_access::PublicAccessBlock;
+use super::quota::StorageQuota;
 use super::tags::Tag;
 
 /// Version of the stored form.
@@ -54,6 +55,8 @@ pub struct Bucket {
     pub public_access: Option<PublicAccessBlock>,
     /// The region that its creator asked for, when it is not the server's own.
     pub location: Option<String>,
+    /// Most that it may hold.
+    pub quota: StorageQuota,
 }
 
 /// Whether a bucket takes requests.
@@ -96,6 +99,7 @@ impl Bucket {
             tags: Vec::new(),
             public_access: None,
             location: None,
+            quota: StorageQuota::default(),
         }
     }
 
@@ -116,6 +120,7 @@ impl Bucket {
             tags: self.tags.clone(),
             public_access: self.public_access,
             location: self.location.clone(),
+            quota: Some(self.quota).filter(|quota| *quota != StorageQuota::default()),
         };
         // This cannot fail: there are only strings, numbers and lists, and no map with keys of another type.
         serde_json::to_value(row).unwrap_or_default()
@@ -146,6 +151,7 @@ impl Bucket {
             tags: row.tags,
             public_access: row.public_access,
             location: row.location,
+            quota: row.quota.unwrap_or_default(),
             ..Self::new(name, id, &row.owner, row.created)
         })
     }
@@ -224,6 +230,8 @@ struct StoredBucket {
     public_access: Option<PublicAccessBlock>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     location: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    quota: Option<StorageQuota>,
 }
 
 #[cfg(test)]
@@ -252,6 +260,7 @@ mod tests {
             lifecycle: Some(Lifecycle { rules: vec![rule] }),
             tags: vec![Tag { key: "k".into(), value: "v".into() }],
             public_access: Some(PublicAccessBlock { ignore_acls: true, ..PublicAccessBlock::default() }),
+            quota: StorageQuota { objects: Some(5), bytes: None },
             ..Bucket::new("tea", BucketId([9; 16]), "owner", Timestamp(1_700_000_000_000_001))
         }
     }

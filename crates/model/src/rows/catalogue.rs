@@ -1,5 +1,5 @@
-//! Rows of the catalogue: bucket types, properties set on buckets, epochs of buckets, S3 buckets, and security. The values are JSON after a version byte:
-//! they are few and read whole, and an operator who restores a store can read them.
+//! Rows of the catalogue: bucket types, properties set on buckets, epochs of buckets, S3 buckets, quotas of S3 users, and security. The values are JSON after a
+//! version byte: they are few and read whole, and an operator who restores a store can read them.
 
 use bytes::Bytes;
 
@@ -13,6 +13,7 @@ const BUCKET: u8 = 2;
 const S3_BUCKET: u8 = 3;
 const EPOCHS: u8 = 4;
 const SECURITY: u8 = 5;
+const S3_USER_QUOTA: u8 = 6;
 
 /// Name of a row of the catalogue. The head has the empty name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,6 +28,8 @@ pub enum CatalogueKey {
     Epochs(BucketAddress),
     /// A user, a group or the settings of security.
     Security(SecurityKey),
+    /// The quota of all S3 buckets of the user with this canonical id.
+    S3UserQuota(String),
 }
 
 impl CatalogueKey {
@@ -48,6 +51,10 @@ impl CatalogueKey {
                 name.push(S3_BUCKET);
                 put_ordered(&mut name, bucket);
             }
+            Self::S3UserQuota(user) => {
+                name.push(S3_USER_QUOTA);
+                put_ordered(&mut name, user.as_bytes());
+            }
             Self::Security(key) => {
                 let (kind, of) = key.parts();
                 name.push(SECURITY);
@@ -68,6 +75,9 @@ impl CatalogueKey {
         match kind {
             TYPE if rest.is_empty() => Ok(Self::Type(first.into())),
             S3_BUCKET if rest.is_empty() => Ok(Self::S3Bucket(first.into())),
+            S3_USER_QUOTA if rest.is_empty() => {
+                String::from_utf8(first).map(Self::S3UserQuota).map_err(|_| DecodeError::Invalid("canonical id"))
+            }
             BUCKET | EPOCHS | SECURITY => {
                 let (bucket, rest) = take_ordered(rest)?;
                 if !rest.is_empty() {
@@ -118,6 +128,8 @@ mod tests {
             let key = CatalogueKey::Type(bucket_type.clone().into());
             prop_assert_eq!(CatalogueKey::decode(&key.encode()), Ok(key));
             let key = CatalogueKey::S3Bucket(bucket.clone().into());
+            prop_assert_eq!(CatalogueKey::decode(&key.encode()), Ok(key));
+            let key = CatalogueKey::S3UserQuota(String::from_utf8_lossy(&bucket).into_owned());
             prop_assert_eq!(CatalogueKey::decode(&key.encode()), Ok(key));
             let address = BucketAddress { bucket_type: bucket_type.into(), bucket: bucket.into() };
             for key in [CatalogueKey::Bucket(address.clone()), CatalogueKey::Epochs(address)] {

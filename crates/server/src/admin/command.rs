@@ -108,7 +108,7 @@ impl AdminCommand {
     pub(super) fn target(&self, args: &[&str]) -> String {
         // A password that stands in the place of a name is none.
         let args: Vec<&str> = args.iter().copied().filter(|arg| !arg.starts_with("password=")).collect();
-        if matches!(self.words()[..], ["security", "grant" | "revoke" | "del-source"]) {
+        if matches!(self.words()[..], ["security", "grant" | "revoke" | "del-source"] | ["s3", "quota", ..]) {
             return args.join(" ");
         }
         let parsed = ParsedArgs::parse(&args, self.options).unwrap_or_default();

@@ -18,6 +18,7 @@ Options:
                                    grant and revoke
     --key KEY --secret-file FILE   s3 user create, s3 key create: a key and a secret that are in use elsewhere
     --id ID                        s3 user create: the canonical id
+    --objects N, --bytes SIZE      s3 quota set: most objects, and most bytes, such as 10GiB
     --read-only, --bucket BUCKET, --prefix PREFIX, --expires TIME
                                    s3 key create: limits of the key; several buckets and prefixes may be named
     --verify                       export, import: only compare what is there with the directory
@@ -44,7 +45,7 @@ pub(super) fn bucket_type(commands: &[AdminCommand]) -> String {
 /// The text of `kv-admin s3` without a command.
 pub(super) fn s3(commands: &[AdminCommand]) -> String {
     let commands = family(commands, "s3 ");
-    format!("Usage: kv-admin s3 <command>\n\nUsers, keys and policies of the S3 interface:\n\n{commands}")
+    format!("Usage: kv-admin s3 <command>\n\nUsers, keys, policies and quotas of the S3 interface:\n\n{commands}")
 }
 
 /// The text of `kv-admin security` without a command.
@@ -89,8 +90,16 @@ mod tests {
     #[test]
     fn the_help_names_every_command_with_a_json_form() {
         let with: Vec<_> = COMMANDS.iter().filter(|command| command.json).map(|c| c.words().join(" ")).collect();
-        let s3 =
-            ["s3 user create", "s3 user list", "s3 user show", "s3 user rotate-key", "s3 key create", "s3 key list"];
+        let s3 = [
+            "s3 user create",
+            "s3 user list",
+            "s3 user show",
+            "s3 user rotate-key",
+            "s3 key create",
+            "s3 key list",
+            "s3 quota show",
+            "s3 quota list",
+        ];
         let security = [
             "status",
             "enable",

@@ -21,6 +21,7 @@ mod mapreduce;
 mod options;
 mod s3_key;
 mod s3_policy;
+mod s3_quota;
 mod s3_user;
 mod security;
 mod self_test;

@@ -4,8 +4,8 @@ use larder_admin_frame::AdminAnswer;
 
 use super::command::{AdminCommand, CommandCall, CommandResult};
 use super::{
-    bucket_type, cluster, console, help, index, js_reload, mapreduce, s3_key, s3_policy, s3_user, security, self_test,
-    services, stats, tls, transfer, unsupported,
+    bucket_type, cluster, console, help, index, js_reload, mapreduce, s3_key, s3_policy, s3_quota, s3_user, security,
+    self_test, services, stats, tls, transfer, unsupported,
 };
 
 const ANY: usize = usize::MAX;
@@ -102,6 +102,19 @@ pub(super) static COMMANDS: &[AdminCommand] = &[
         "Report parts of policies that no request can meet",
         s3_policy::check
     ),
+    AdminCommand {
+        options: s3_quota::OPTIONS,
+        ..change!(
+            "s3 quota set <bucket|user> <name> <limits>",
+            (2, ANY),
+            false,
+            "Limit what a bucket, or all buckets of a user, may hold",
+            s3_quota::set
+        )
+    },
+    change!("s3 quota clear <bucket|user> <name>", (2, 2), false, "Remove a quota", s3_quota::clear),
+    command!("s3 quota show <bucket|user> <name>", (2, 2), true, "Show a quota and what is stored now", s3_quota::show),
+    command!("s3 quota list", (0, 0), true, "List the quotas", s3_quota::list),
     command!("security status", (0, 0), true, "Whether Riak's protocols need a user", security::status),
     change!("security enable", (0, 0), true, "Refuse requests without a user and its permission", security::enable),
     change!("security disable", (0, 0), true, "Take requests without a user again", security::disable),
@@ -310,6 +323,7 @@ mod tests {
             ("s3 user", "Usage: kv-admin s3 <command>"),
             ("s3 policy check tea", "s3 policy check + tea"),
             ("s3 key create K --read-only", "s3 key create + K,--read-only"),
+            ("s3 quota set bucket tea --bytes 1g", "s3 quota set + bucket,tea,--bytes,1g"),
             ("cluster status", "cluster status + "),
             ("cluster", "Usage: kv-admin cluster status"),
             (

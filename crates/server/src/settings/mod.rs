@@ -26,6 +26,7 @@ pub mod table;
 mod tls;
 
 pub use cassandra::CassandraSettings;
+pub(crate) use parse::size as parse_size;
 pub use tls::TlsSettings;
 pub use tracing::level_filters::LevelFilter as LogLevel;
 

@@ -218,13 +218,14 @@ pub(super) fn is_tls13(text: &str) -> ParseResult<bool> {
 }
 
 /// Bytes. `KB`, `MB` and `GB` count by 1024 too, as in riak.conf.
-pub(super) fn size(text: &str) -> ParseResult<u64> {
+pub(crate) fn size(text: &str) -> ParseResult<u64> {
     let (number, unit) = split_unit(text);
     let factor: u64 = match unit.to_ascii_lowercase().as_str() {
         "" | "b" => 1,
         "k" | "kb" | "kib" => 1 << 10,
         "m" | "mb" | "mib" => 1 << 20,
         "g" | "gb" | "gib" => 1 << 30,
+        "t" | "tb" | "tib" => 1 << 40,
         _ => return Err(size_expected()),
     };
     let bytes = number.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
@@ -326,6 +327,7 @@ mod tests {
             ("50MB", Some(50 << 20)),
             ("256 MiB", Some(256 << 20)),
             ("1g", Some(1 << 30)),
+            ("2TiB", Some(2 << 40)),
             ("0", None),
             ("", None),
             ("MiB", None),

@@ -4,7 +4,8 @@ use larder_model::Timestamp;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use larder_gateway::objects::usage::{Storage, UsageCounts, UsageSample};
+use larder_gateway::objects::usage::{UsageCounts, UsageSample};
+use larder_model::objects::Storage;
 use serde_json::{Map, Value as Json, json};
 
 use crate::dates;

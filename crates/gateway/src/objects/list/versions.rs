@@ -17,7 +17,7 @@ const ATTEMPTS_MAX: usize = 20;
 
 /// The version after which a page begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum VersionMarker {
+pub(in crate::objects) enum VersionMarker {
     /// The version whose id for clients is `null`.
     Null,
     /// The version of this id, or its place in the order.
@@ -26,7 +26,7 @@ pub(super) enum VersionMarker {
 
 impl VersionMarker {
     /// Parses the marker of a request whose key marker is `after`.
-    pub(super) fn parse(text: Option<&str>, after: &[u8]) -> Result<Option<Self>> {
+    pub(in crate::objects) fn parse(text: Option<&str>, after: &[u8]) -> Result<Option<Self>> {
         let bad = |text: &str, message: &str| Error::InvalidArgument {
             argument: RequestArgument::VersionMarker,
             value: text.to_owned(),

@@ -94,7 +94,7 @@ impl ObjectSweeper {
     async fn blob_use(&self, upload: UploadId) -> Result<BlobUse> {
         Ok(match self.heads.read_upload(upload).await?.map(|head| head.upload.state) {
             Some(UploadState::Open) => BlobUse::OfParts {
-                parts: self.uploads.all_parts(upload).await?,
+                parts: self.heads.all_parts(upload).await?,
                 // Race: a completion that read the parts before a replacement may still use the old bytes [invariant 58].
                 replaced_before: self.gateway.core.now().saturating_sub(REPLACED_MICROS),
             },
