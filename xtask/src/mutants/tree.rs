@@ -11,6 +11,9 @@ use crate::shell::{Result, Shell};
 const COPY: &str = "target/mutants";
 /// Where it is built: beside the sources themselves, whose dependencies are built already.
 const BUILD: &str = "target";
+/// The end of the version of the copy's packages: cargo holds packages of one version for the same, and would link mutated
+/// ones into programs that are built from the sources.
+const VERSION_END: &str = "-mutated";
 
 /// Copies the sources with every mutation applied.
 ///
@@ -26,6 +29,10 @@ pub(super) fn copy(shell: &Shell, mutations: &[Mutation]) -> Result<MutatedTree>
             let text = String::from_utf8(bytes).map_err(|error| format!("{path}: {error}"))?;
             bytes = mutation.applied(path, text)?.into_bytes();
         }
+        if matches!(*path, "Cargo.toml" | "Cargo.lock") {
+            let text = String::from_utf8(bytes).map_err(|error| format!("{path}: {error}"))?;
+            bytes = with_own_version(&text).into_bytes();
+        }
         write_if_changed(&root.join(path), &bytes)?;
     }
     if let Some((mutation, file)) = missing(mutations, &files) {
@@ -33,6 +40,21 @@ pub(super) fn copy(shell: &Shell, mutations: &[Mutation]) -> Result<MutatedTree>
     }
     remove_others(&root, &root, &files)?;
     Ok(MutatedTree { root, build: shell.path(BUILD) })
+}
+
+/// The manifest or the lock of the workspace, whose packages have a version of their own.
+fn with_own_version(text: &str) -> String {
+    let (mut owned, mut is_ours) = (String::with_capacity(text.len()), false);
+    for line in text.lines() {
+        // A version follows the name of its package, or the head of the table that all packages inherit.
+        match line.strip_prefix("version = \"").and_then(|rest| rest.strip_suffix('"')) {
+            Some(version) if is_ours => owned.push_str(&format!("version = \"{version}{VERSION_END}\"")),
+            _ => owned.push_str(line),
+        }
+        owned.push('\n');
+        is_ours = line == "[workspace.package]" || line.starts_with("name = \"larder-") || line == "name = \"xtask\"";
+    }
+    owned
 }
 
 fn missing<'a>(mutations: &'a [Mutation], files: &BTreeSet<&str>) -> Option<(&'a str, &'a str)> {
