@@ -10,13 +10,8 @@ import com.basho.riak.client.core.query.Location;
 import com.basho.riak.client.core.query.Namespace;
 import com.basho.riak.client.core.query.RiakObject;
 import com.basho.riak.client.core.util.BinaryValue;
-import java.io.InputStream;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
-import java.nio.file.Files;
-import java.nio.file.Path;
-import java.security.KeyStore;
-import java.security.cert.CertificateFactory;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Comparator;
@@ -37,25 +32,20 @@ final class Larder {
 
     /** A client with at most this many connections; 0 is no limit. */
     static RiakClient connect(int connections) throws Exception {
+        return connect(connections, "clients");
+    }
+
+    /** A client of this user where security is on; null logs nobody in. */
+    static RiakClient connect(int connections, String user) throws Exception {
         int port = Integer.parseInt(System.getenv("LARDER_PB_PORT"));
         RiakNode.Builder node = new RiakNode.Builder().withRemoteAddress("127.0.0.1").withRemotePort(port);
-        if (System.getenv("LARDER_CA") != null) {
-            node.withAuth("clients", "Test1234", trusted(Path.of(System.getenv("LARDER_CA"))));
+        if (System.getenv("LARDER_CA") != null && user != null) {
+            Credentials.add(node, user);
         }
         node.withMinConnections(1).withMaxConnections(connections).withBlockOnMaxConnections(true);
         RiakCluster cluster = RiakCluster.builder(node.build()).withExecutionAttempts(1).build();
         cluster.start();
         return new RiakClient(cluster);
-    }
-
-    /** A store that trusts the certificate of this file. */
-    private static KeyStore trusted(Path certificate) throws Exception {
-        KeyStore store = KeyStore.getInstance(KeyStore.getDefaultType());
-        store.load(null, null);
-        try (InputStream file = Files.newInputStream(certificate)) {
-            store.setCertificateEntry("larder", CertificateFactory.getInstance("X.509").generateCertificate(file));
-        }
-        return store;
     }
 
     static void stop(RiakClient client) throws Exception {

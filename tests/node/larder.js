@@ -2,6 +2,7 @@
 // What the scripts share: clients of the server under test, promises of their calls, and a runner.
 
 const assert = require('assert');
+const fs = require('fs');
 const Riak = require('basho-riak-client');
 
 /** The longest time of one test in milliseconds: a call without an answer fails it. */
@@ -9,14 +10,21 @@ const DEADLINE = 20000;
 
 /** A client with these options of its one node; `queued` lets calls wait for a free connection. */
 function connect(options, queued) {
-  const node = new Riak.Node(
-    Object.assign({ remoteAddress: '127.0.0.1', remotePort: Number(process.env.LARDER_PB_PORT) }, options)
-  );
+  const place = { remoteAddress: '127.0.0.1', remotePort: Number(process.env.LARDER_PB_PORT) };
+  const secured = process.env.LARDER_CA ? { auth: credentials('clients') } : {};
+  const node = new Riak.Node(Object.assign(place, secured, options));
   const queue = queued ? { queueCommands: true, queueSubmitInterval: 1 } : {};
   const cluster = new Riak.Cluster(Object.assign({ nodes: [node], executionAttempts: 1 }, queue));
   return new Promise((resolve, reject) => {
     new Riak.Client(cluster, (error, client) => (error ? reject(problem(error)) : resolve(client)));
   });
+}
+
+/** The name with the proof of the user `clients`: its certificate where it has one, else its password. */
+function credentials(user) {
+  const { LARDER_CA: authority, LARDER_CERT: cert, LARDER_KEY: key } = process.env;
+  const proof = cert ? { cert: fs.readFileSync(cert), key: fs.readFileSync(key) } : { password: 'Test1234' };
+  return Object.assign({ user, ca: [fs.readFileSync(authority)] }, proof);
 }
 
 /** Ends a client. */
@@ -91,4 +99,4 @@ async function run(tests) {
   process.exit(failed === 0 ? 0 : 1);
 }
 
-module.exports = { Riak, assert, call, connect, parts, refused, run, stop };
+module.exports = { Riak, assert, call, connect, credentials, parts, refused, run, stop };

@@ -11,16 +11,26 @@ import riak  # noqa: E402
 from riak.security import SecurityCreds  # noqa: E402
 
 
-def client():
-    """A client over the protocol under test, as any program makes one."""
-    authority = os.environ.get("LARDER_CA")
+def client(user="clients"):
+    """A client over the protocol under test, as any program makes one; this user where security is on."""
+    proof = credentials(user)
     return riak.RiakClient(
         protocol=os.environ["LARDER_PROTOCOL"],
-        host="localhost" if authority else "127.0.0.1",
-        credentials=SecurityCreds("clients", "Test1234", cacert_file=authority) if authority else None,
+        host="localhost" if proof else "127.0.0.1",
+        credentials=proof,
         http_port=int(os.environ["LARDER_HTTP_PORT"]),
         pb_port=int(os.environ["LARDER_PB_PORT"]),
     )
+
+
+def credentials(user):
+    """The name with the proof of the user `clients`: its certificate where it has one, else its password."""
+    authority, certificate = os.environ.get("LARDER_CA"), os.environ.get("LARDER_CERT")
+    if not authority or not user:
+        return None
+    if certificate:
+        return SecurityCreds(user, cacert_file=authority, cert_file=certificate, pkey_file=os.environ["LARDER_KEY"])
+    return SecurityCreds(user, "Test1234", cacert_file=authority)
 
 
 def refused(client, call, http, pbc):

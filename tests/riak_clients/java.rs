@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 
 use larder_tests::{Process, client_place};
 
+use crate::secured::{check_with_certificate, check_with_password};
 use crate::{TIME, scripts};
 
 /// Flags for a client that is older than Java's modules.
@@ -94,7 +95,12 @@ fn it_runs_map_reduce_jobs() {
 
 #[test]
 fn it_logs_in_with_a_password() {
-    check_with(crate::check_secured, "SecurityTest");
+    check_with(check_with_password, "SecurityTest");
+}
+
+#[test]
+fn it_logs_in_with_a_certificate() {
+    check_with(check_with_certificate, "SecurityTest");
 }
 
 #[test]

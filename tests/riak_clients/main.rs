@@ -12,6 +12,7 @@
 mod java;
 mod node;
 mod python;
+mod secured;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -50,29 +51,6 @@ fn check(script: &str, command: &mut Command) {
     }
     admin.check(&["bucket-type", "create", "sleeping"], "sleeping created\n");
     command.env("LARDER_HTTP_PORT", node.http().port().to_string());
-    check_over(&node, script, command);
-}
-
-/// Runs a script, which must succeed, as the user `clients` of a server with security on and TLS.
-#[track_caller]
-fn check_secured(script: &str, command: &mut Command) {
-    let first = LarderNode::buffered();
-    let directory = first.home().path().join("tls");
-    first.admin().output(&["tls", "self-signed", directory.to_str().unwrap()]);
-    let [certificate, key] = ["cert.pem", "key.pem"].map(|name| directory.join(name).to_str().unwrap().to_owned());
-    let listeners = ["--durability", "buffered", "--pb", "127.0.0.1:0", "--https", "127.0.0.1:0"];
-    let files = ["--tls-cert", &certificate, "--tls-key", &key];
-    let node = LarderNode::start_in(first.into_home(), &[&listeners[..], &files].concat());
-    for line in [
-        "add-user clients password=Test1234",
-        "add-source all 127.0.0.1/32 password",
-        "add-source all ::1/128 password",
-        "grant riak_kv.get,riak_kv.put,riak_kv.list_keys on any to clients",
-        "enable",
-    ] {
-        node.admin().output(&[&["security"][..], &line.split(' ').collect::<Vec<_>>()].concat());
-    }
-    command.env("LARDER_HTTP_PORT", node.https().port().to_string()).env("LARDER_CA", &certificate);
     check_over(&node, script, command);
 }
 

@@ -5,13 +5,21 @@ use std::process::Command;
 use larder_tests::client_place;
 
 use crate::scripts;
+use crate::secured::{check_with_certificate, check_with_password};
 
+/// Runs one of the scripts of `tests/node`.
 #[track_caller]
 fn check(script: &str) {
+    check_with(crate::check, script);
+}
+
+/// Runs one of the scripts with this function.
+#[track_caller]
+fn check_with(run: fn(&str, &mut Command), script: &str) {
     let Some(packages) = client_place("LARDER_NODE_CLIENT", "Node client of Riak") else { return };
     let mut command = Command::new("node");
     command.arg("--no-warnings").arg(scripts("node").join(script)).env("NODE_PATH", packages);
-    crate::check(script, &mut command);
+    run(script, &mut command);
 }
 
 #[test]
@@ -52,6 +60,16 @@ fn it_queries_indexes() {
 #[test]
 fn it_runs_map_reduce_jobs() {
     check("mapreduce.js");
+}
+
+#[test]
+fn it_logs_in_with_a_password() {
+    check_with(check_with_password, "security.js");
+}
+
+#[test]
+fn it_logs_in_with_a_certificate() {
+    check_with(check_with_certificate, "security.js");
 }
 
 #[test]

@@ -5,19 +5,23 @@ use std::process::Command;
 use larder_tests::client_place;
 
 use crate::scripts;
+use crate::secured::{check_with_certificate, check_with_password};
+
+/// The protocols, as the client names them.
+const BOTH: &[&str] = &["http", "pbc"];
 
 /// Runs one script over both protocols.
 #[track_caller]
 fn check(script: &str) {
-    check_with(crate::check, script);
+    check_with(crate::check, script, BOTH);
 }
 
-/// Runs one script over both protocols with this function.
+/// Runs one script over these protocols with this function.
 #[track_caller]
-fn check_with(run: fn(&str, &mut Command), script: &str) {
+fn check_with(run: fn(&str, &mut Command), script: &str, protocols: &[&str]) {
     let Some(python) = client_place("LARDER_PYTHON", "Python client of Riak") else { return };
     let folder = scripts("python");
-    for protocol in ["http", "pbc"] {
+    for protocol in protocols {
         let mut command = Command::new(&python);
         command
             .arg("-W")
@@ -68,7 +72,13 @@ fn it_runs_map_reduce_jobs() {
 
 #[test]
 fn it_logs_in_with_a_password() {
-    check_with(crate::check_secured, "security.py");
+    check_with(check_with_password, "security.py", BOTH);
+}
+
+#[test]
+fn it_logs_in_with_a_certificate() {
+    // Certificates prove users over protocol buffers alone.
+    check_with(check_with_certificate, "security.py", &["pbc"]);
 }
 
 #[test]
