@@ -296,6 +296,7 @@ mod tests {
             "public_access": {
                 "block_acls": false, "ignore_acls": true, "block_policy": false, "restrict_buckets": false,
             },
+            "quota": {"objects": 5},
         });
         assert_eq!(full().to_json(), golden);
         assert_eq!(Bucket::from_json("tea", &golden), Ok(full()));
