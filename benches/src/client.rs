@@ -1,16 +1,15 @@
 //! A keep-alive connection that sends prepared bytes and reads complete answers.
 
 use anyhow::{Context, Result, bail};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 
+use crate::connection::Connection;
 use crate::endpoint::Endpoint;
 use crate::limits::{HEAD_BYTES_MAX, JOINED_BYTES_MAX, KEPT_BYTES_MAX};
 use crate::response::{BodyFraming, ChunkedReader, ResponseHead};
 
 /// A connection in a closed loop: one request, then one answer.
 pub(crate) struct KeepAliveClient {
-    stream: TcpStream,
+    stream: Connection,
     input: Vec<u8>,
     filled: usize,
     head: Vec<u8>,
@@ -37,10 +36,7 @@ impl KeepAliveClient {
     ///
     /// When no server answers there.
     pub(crate) async fn connect(endpoint: &Endpoint) -> Result<Self> {
-        let stream = TcpStream::connect(endpoint.address)
-            .await
-            .with_context(|| format!("connecting to {}", endpoint.address))?;
-        stream.set_nodelay(true)?;
+        let stream = Connection::open(endpoint).await?;
         let input = vec![0; HEAD_BYTES_MAX];
         Ok(Self {
             stream,

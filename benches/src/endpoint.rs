@@ -1,16 +1,20 @@
 //! The address of a server.
 
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
+use rustls::ClientConfig;
 
 /// A server's address, and its name in requests.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) struct Endpoint {
     /// The address to connect to.
     pub(crate) address: SocketAddr,
     /// The value of the `Host` header.
     pub(crate) host: String,
+    /// The settings of TLS, if it is spoken there.
+    pub(crate) tls: Option<Arc<ClientConfig>>,
 }
 
 impl Endpoint {
@@ -28,12 +32,12 @@ impl Endpoint {
         let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
         let host = if has_port { host.to_owned() } else { format!("{host}:{port}") };
         let address = host.to_socket_addrs()?.next().with_context(|| format!("{host}: no address"))?;
-        Ok(Self { address, host })
+        Ok(Self { address, host, tls: None })
     }
 
     /// The endpoint of an address.
     pub(crate) fn at(address: SocketAddr) -> Self {
-        Self { address, host: address.to_string() }
+        Self { address, host: address.to_string(), tls: None }
     }
 
     /// A loopback address with a free port.

@@ -37,6 +37,7 @@ mod child;
 mod client;
 mod commit_queue;
 mod common_args;
+mod connection;
 mod datatypes;
 mod driver;
 mod endpoint;
@@ -61,6 +62,7 @@ mod run;
 mod s3;
 mod server;
 mod targets;
+mod tls;
 mod turns;
 mod value_requests;
 mod wire;
@@ -94,6 +96,8 @@ enum GeneratorCommand {
     Datatypes(datatypes::DatatypesBenchArgs),
     /// Measure index queries, puts with terms, commit hooks and MapReduce, and print the report.
     Query(query::QueryBenchArgs),
+    /// Measure HTTPS beside HTTP and print the report.
+    Tls(tls::TlsBenchArgs),
     /// Answer with a file by sendfile, until stdin ends.
     #[command(hide = true)]
     BareFile(bare_file::BareFileArgs),
@@ -128,6 +132,7 @@ fn dispatch(command: GeneratorCommand) -> anyhow::Result<ExitCode> {
         GeneratorCommand::S3(options) => generator()?.block_on(until_signal(s3::run(options))),
         GeneratorCommand::Datatypes(options) => generator()?.block_on(until_signal(datatypes::run(options))),
         GeneratorCommand::Query(options) => generator()?.block_on(until_signal(query::run(options))),
+        GeneratorCommand::Tls(options) => generator()?.block_on(until_signal(tls::run(options))),
         GeneratorCommand::BareFile(options) => bare_file::serve(&options).map(|()| ExitCode::SUCCESS),
         GeneratorCommand::BareHttp(options) => bare_http::serve(&options).map(|()| ExitCode::SUCCESS),
         GeneratorCommand::BarePb(options) => bare_pb::serve(&options).map(|()| ExitCode::SUCCESS),

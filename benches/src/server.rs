@@ -42,6 +42,15 @@ pub(crate) struct GatewayCluster {
     pub(crate) keyspace: String,
 }
 
+/// The files of a server's certificate.
+#[derive(Debug, Clone)]
+pub(crate) struct TlsPair {
+    /// The certificate, in PEM.
+    pub(crate) certificate: PathBuf,
+    /// Its key, in PEM.
+    pub(crate) key: PathBuf,
+}
+
 /// The program, the flags and the folders of a server.
 #[derive(Debug, Clone)]
 pub(crate) struct ServerConfig {
@@ -53,6 +62,8 @@ pub(crate) struct ServerConfig {
     pub(crate) durability: Option<String>,
     /// The S3 admin, for a server that also serves S3.
     pub(crate) s3: Option<S3Account>,
+    /// The certificate, for a server that also serves HTTPS.
+    pub(crate) tls: Option<TlsPair>,
     /// The folder of `--js-dir`, if given.
     pub(crate) js_dir: Option<PathBuf>,
     /// The cluster of `--engine cassandra`, and the number of this gateway.
@@ -73,6 +84,8 @@ pub(crate) struct ServerProcess {
     pub(crate) pb: Endpoint,
     /// Its address for S3, if it serves S3.
     pub(crate) s3: Endpoint,
+    /// Its address for HTTPS, if it has a certificate.
+    pub(crate) https: Endpoint,
     /// The time from its start to its first answer.
     pub(crate) started_in: Duration,
 }
@@ -84,11 +97,11 @@ impl ServerProcess {
     ///
     /// When it ends, or does not answer in time.
     pub(crate) fn start(config: ServerConfig) -> Result<Self> {
-        let [endpoint, pb, s3] = [Endpoint::free()?, Endpoint::free()?, Endpoint::free()?];
+        let [endpoint, pb, s3, https] = [Endpoint::free()?, Endpoint::free()?, Endpoint::free()?, Endpoint::free()?];
         let started = Instant::now();
-        let mut child = ChildProcess::start(&mut config.command([&endpoint, &pb, &s3])?)?;
+        let mut child = ChildProcess::start(&mut config.command([&endpoint, &pb, &s3, &https])?)?;
         wait_for_answer(&mut child, &endpoint)?;
-        Ok(Self { child, config, endpoint, pb, s3, started_in: started.elapsed() })
+        Ok(Self { child, config, endpoint, pb, s3, https, started_in: started.elapsed() })
     }
 
     /// Its process id.
@@ -129,6 +142,7 @@ impl ServerConfig {
             engine: args.engine.clone(),
             durability: args.durability.clone(),
             s3: None,
+            tls: None,
             js_dir: None,
             cluster: None,
             data: scratch.join(format!("data-{name}")),
@@ -142,7 +156,7 @@ impl ServerConfig {
     }
 
     /// The command line. The environment is empty: a `LARDER_` variable of the caller would change the measurement.
-    fn command(&self, [endpoint, pb, s3]: [&Endpoint; 3]) -> Result<Command> {
+    fn command(&self, [endpoint, pb, s3, https]: [&Endpoint; 4]) -> Result<Command> {
         fs::create_dir_all(&self.data)?;
         let log = File::options().create(true).append(true).open(&self.log)?;
         let mut command = Command::new(&self.binary);
@@ -157,6 +171,10 @@ impl ServerConfig {
                 .env("LARDER_S3_ADMIN_KEY", &account.key)
                 .env("LARDER_S3_ADMIN_SECRET", &account.secret),
         };
+        if let Some(TlsPair { certificate, key }) = &self.tls {
+            command.arg("--https").arg(https.address.to_string());
+            command.arg("--tls-cert").arg(certificate).arg("--tls-key").arg(key);
+        }
         if let Some(js_dir) = &self.js_dir {
             command.arg("--js-dir").arg(js_dir);
         }

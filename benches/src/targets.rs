@@ -177,6 +177,9 @@ pub(crate) const COUNT_NATIVE: TargetPromise =
 pub(crate) const COUNT_SCRIPT: TargetPromise =
     ("MapReduce count of all loaded objects, JavaScript", TargetBound::AtMost(3.0), "s");
 
+/// GET over HTTPS against one over HTTP.
+pub(crate) const TLS_GET: TargetPromise = ("GET 1 KB, 64 connections, HTTPS to HTTP", TargetBound::AtLeast(0.75), "");
+
 impl BenchTarget {
     /// A target with its result.
     pub(crate) fn new((name, wanted, unit): TargetPromise, measured: Option<f64>, detail: impl Into<String>) -> Self {

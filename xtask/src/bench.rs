@@ -26,6 +26,8 @@ pub(crate) enum BenchCommand {
     Datatypes(BenchArgs),
     /// Index queries, puts with terms, commit hooks and MapReduce over HTTP, native and JavaScript.
     Query(BenchArgs),
+    /// HTTPS beside HTTP: requests and new connections.
+    Tls(BenchArgs),
 }
 
 /// The options of a run.
@@ -71,6 +73,9 @@ const DATATYPES: LoadCommand = LoadCommand {
 const QUERY: LoadCommand =
     LoadCommand { name: "query", report: "docs/benchmarks-query.md", quick_report: ".work/bench-query-quick.md" };
 
+const TLS: LoadCommand =
+    LoadCommand { name: "tls", report: "docs/benchmarks-tls.md", quick_report: ".work/bench-tls-quick.md" };
+
 /// Builds the programs and measures them.
 ///
 /// # Errors
@@ -89,6 +94,7 @@ pub(crate) fn bench(shell: &Shell, what: &BenchCommand) -> Result<()> {
             return Err("query measures the embedded engine: it takes no --engine cassandra".into());
         }
         BenchCommand::Query(options) => (QUERY, options),
+        BenchCommand::Tls(options) => (TLS, options),
     };
     shell.cargo(&["build", "--release", "-p", "larder-server", "-p", "larder-bench"])?;
     std::fs::create_dir_all(shell.path(".work")).map_err(|error| format!(".work: {error}"))?;
@@ -219,6 +225,8 @@ mod tests {
         let datatypes =
             args(&DATATYPES, &BenchArgs { quick: false, engine: None, rest: Vec::new() }, "c", "d").join(" ");
         let query = args(&QUERY, &BenchArgs { quick: true, engine: None, rest: Vec::new() }, "c", "d").join(" ");
+        let tls = args(&TLS, &BenchArgs { quick: true, engine: None, rest: Vec::new() }, "c", "d").join(" ");
+        assert!(tls.contains("--out .work/bench-tls-quick.md "), "{tls}");
         assert!(query.contains("--out .work/bench-query-quick.md "), "{query}");
         assert!(datatypes.contains("--out docs/benchmarks-datatypes.md "), "{datatypes}");
         assert_eq!(pb, "pb --commit c --date d --out docs/benchmarks-pb.md --larder target/release/larder");
