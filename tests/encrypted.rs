@@ -8,7 +8,7 @@ use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -172,6 +172,24 @@ fn curl(pair: &TestPair, args: &[&str]) -> Option<String> {
     let ended = Command::new("curl").args(fixed).args(args).output().unwrap();
     assert!(ended.status.success(), "curl {args:?}: {ended:?}");
     Some(String::from_utf8(ended.stdout).unwrap())
+}
+
+#[test]
+fn openssl_trusts_every_encrypted_listener() {
+    let (pair, home) = pair();
+    let node = start(home, &pair, &["--s3", "127.0.0.1:0", "--s3-https", "127.0.0.1:0", "--pb-tls", "127.0.0.1:0"]);
+    let certificate = pair.certificate();
+    for (at, version) in [(node.https(), "-tls1_2"), (node.s3_https(), "-tls1_3"), (node.pb_tls(), "-tls1_3")] {
+        let mut command = Command::new("openssl");
+        command.args(["s_client", "-connect", &at.to_string(), "-brief", "-verify_return_error", version, "-CAfile"]);
+        // The end of its input ends the connection.
+        let Ok(ended) = command.arg(&certificate).stdin(Stdio::null()).output() else {
+            eprintln!("skipped: openssl is missing");
+            return;
+        };
+        let shown = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert!(ended.status.success() && shown.contains("Verification: OK"), "{at}: {shown}");
+    }
 }
 
 #[test]

@@ -13,13 +13,13 @@ const TIME: Duration = Duration::from_secs(300);
 const MIB: usize = 1024 * 1024;
 
 /// A program of the Python environment.
-fn python_program(name: &str) -> Option<PathBuf> {
+pub(super) fn python_program(name: &str) -> Option<PathBuf> {
     client_place("LARDER_S3_PYTHON", name).map(|bin| bin.join(name))
 }
 
 /// Runs a command, which must succeed, and returns its stdout.
 #[track_caller]
-fn run(node: &LarderNode, program: &Path, args: &[&str], environment: &[(&str, &str)]) -> String {
+pub(super) fn run(node: &LarderNode, program: &Path, args: &[&str], environment: &[(&str, &str)]) -> String {
     let mut command = Command::new(program);
     command.args(args).current_dir(node.home().path());
     // Variables of this machine that name other servers must not reach the client.
@@ -61,14 +61,14 @@ fn minio_py() {
 }
 
 /// A file of random bytes beside the data.
-fn file(node: &LarderNode, name: &str, length: usize) -> String {
+pub(super) fn file(node: &LarderNode, name: &str, length: usize) -> String {
     let path = node.home().path().join(name);
     fs::write(&path, SplitMix64::new(length as u64).bytes(length)).expect("a file can be written");
     path.to_str().expect("a path in UTF-8").to_owned()
 }
 
 #[track_caller]
-fn same(one: &str, other: &str) {
+pub(super) fn same(one: &str, other: &str) {
     assert!(fs::read(one).expect("it is there") == fs::read(other).expect("it is there"), "{one} and {other} differ");
 }
 

@@ -8,6 +8,7 @@
 )]
 
 mod clients;
+mod encrypted;
 mod expiry;
 mod kill9;
 mod list_parts;
