@@ -3,7 +3,8 @@
 use std::convert::Infallible;
 
 use hyper::body::{Body as _, Incoming};
-use hyper::{Request, Response, StatusCode};
+use hyper::header::{CONNECTION, EXPECT, HeaderValue};
+use hyper::{Request, Response, StatusCode, Version};
 
 use crate::accept::ConnectedClient;
 use crate::lingering_close::ConnectionActivity;
@@ -39,6 +40,7 @@ pub(crate) async fn answer<F: ConnectionHandler>(
     let requester = requester.with_unread(unread.clone());
     // Read before the handler takes the request: a refusal may leave the body on the wire.
     let with_body = !request.body().is_end_stream();
+    let waits_to_send = request.headers().contains_key(EXPECT) && request.version() < Version::HTTP_2;
     let mut reply = handler.respond(&requester, request).await;
     // The response is in memory already; this hold keeps a slow reader within its client's share.
     if requester.hold(F::memory_of(reply.body())).await.is_err() {
@@ -48,6 +50,10 @@ pub(crate) async fn answer<F: ConnectionHandler>(
     let refused = reply.status().as_u16() >= StatusCode::BAD_REQUEST.as_u16();
     if let Some(unread) = unread.filter(|_| with_body && refused) {
         unread.read_rest().await;
+    }
+    // Race: a refused client that has not sent its body may keep the connection, on which hyper awaits that body and closes.
+    if refused && with_body && waits_to_send {
+        reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     begun.answered(with_body && refused);
     Ok(reply.map(|body| MemoryHoldingBody::new(body, requester.into_held())))

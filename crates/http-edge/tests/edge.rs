@@ -157,6 +157,28 @@ fn a_client_that_still_sends_gets_its_refusal() {
     assert!(answer.starts_with("HTTP/1.1 403 ") && answer.ends_with("\r\n\r\nno"), "{answer}");
 }
 
+/// Such a client sends no body after a refusal. It took the connection for its next request while the server closed it.
+#[test]
+fn a_refusal_of_a_client_that_waits_to_send_says_that_the_connection_ends() {
+    let server = EchoServer::start(ConnectionSettings::default());
+    let ask = |path: &str| {
+        let mut client = server.connect();
+        let head = format!("PUT {path} HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n");
+        client.write(head).unwrap();
+        let answer = client.receive().unwrap();
+        (answer.status, answer.header("connection").map(str::to_owned), client)
+    };
+    let (status, connection, mut refused) = ask("/refuse");
+    assert_eq!((status, connection.as_deref()), (403, Some("close")));
+    assert_eq!(refused.read_to_close().unwrap(), "");
+    let (status, _, mut taken) = ask("/");
+    assert_eq!(status, 100);
+    taken.write(b"hello").unwrap();
+    let answer = taken.receive().unwrap();
+    assert_eq!((answer.status, answer.header("connection")), (200, None));
+    exchange_hello(&mut taken);
+}
+
 #[test]
 fn a_client_that_stops_in_the_headers_is_disconnected() {
     let hour = Duration::from_secs(3600);
