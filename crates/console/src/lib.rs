@@ -22,10 +22,12 @@ mod live;
 mod pages;
 mod reply;
 mod routes;
+mod running_commands;
 mod server;
 mod settings;
 mod units;
 
 pub use access::ConsoleAccess;
+pub use running_commands::{CommandProgress, CommandRun, RunningCommands};
 pub use server::serve;
 pub use settings::ConsoleSettings;

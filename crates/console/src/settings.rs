@@ -5,6 +5,7 @@ use std::sync::Arc;
 use larder_http_edge::{BrowserRules, ConnectionSettings};
 
 use crate::access::ConsoleAccess;
+use crate::running_commands::RunningCommands;
 
 /// Settings of the console.
 #[derive(Clone)]
@@ -19,4 +20,6 @@ pub struct ConsoleSettings {
     pub port: u16,
     /// Whether nothing can be changed.
     pub read_only: bool,
+    /// The commands of `kv-admin` that run.
+    pub commands: RunningCommands,
 }

@@ -5,6 +5,7 @@
 mod support;
 
 use bytes::Bytes;
+use larder_console::CommandProgress;
 use larder_gateway::body::PutBody;
 use larder_gateway::kv::{KvPut, Quorums};
 use larder_gateway::objects::acl::AclChoice;
@@ -60,6 +61,24 @@ fn a_client_without_a_session_sees_nothing() {
     browser.get("/nonsense").expect(404);
     browser.post("/logout", &[]).expect(200);
     browser.get("/").expect(401);
+    console.stop();
+}
+
+#[test]
+fn commands_show_their_progress_and_the_time_that_is_left() {
+    let console = TestConsole::start(false);
+    let mut browser = console.browser();
+    assert!(browser.page("/jobs").contains("No export, import or check of indexes runs."));
+    let running = console.commands.begin("export /backups/<b>".to_owned());
+    running.report(CommandProgress { seconds: 300.0, percent: Some(25), text: "rows of <keys>".to_owned() });
+    let page = browser.page("/jobs");
+    for text in
+        ["export /backups/&lt;b&gt;", "<td class=\"number\">5 min</td>", "25 %", ">15 min<", "rows of &lt;keys&gt;"]
+    {
+        assert!(page.contains(text), "{text}: {page}");
+    }
+    drop(running);
+    assert!(!browser.page("/jobs").contains("/backups"));
     console.stop();
 }
 

@@ -11,7 +11,7 @@ use larder_admission::MemoryBudget;
 use larder_api_riak::http::HttpSettings;
 use larder_api_riak::pb::PbSettings;
 use larder_api_s3::S3Settings;
-use larder_console::{ConsoleAccess, ConsoleSettings};
+use larder_console::{ConsoleAccess, ConsoleSettings, RunningCommands};
 use larder_gateway::objects::{Objects, ObjectsConfig};
 use larder_gateway::{AuditSink, Config, Gateway, GatewayPorts, IndexSplitting, Scripts};
 use larder_http_edge::{BrowserRules, ConnectionLimit, ConnectionSettings, TrustedProxies};
@@ -95,8 +95,9 @@ pub async fn serve(settings: &ServerSettings, files_max: usize) -> Result<(), Se
         let bound = bound.s3.into_iter().map(|bound| bound.listener).collect();
         listeners.spawn(larder_api_s3::serve(bound, objects.clone(), s3, ended(shutdown.clone())));
     }
+    let commands = RunningCommands::default();
     let console = bound.console.map(|bound| {
-        let console = console_settings(settings, connection.clone(), &bound);
+        let console = console_settings(settings, connection.clone(), &bound, &commands);
         let links = ConsoleLinks::new(console.access.clone(), bound.address);
         listeners.spawn(larder_console::serve(bound.listener, objects.clone(), console, ended(shutdown.clone())));
         links
@@ -104,7 +105,7 @@ pub async fn serve(settings: &ServerSettings, files_max: usize) -> Result<(), Se
     let certificate = tls.map(|tls| tls::keep_current(tls, hangups));
     let console_link = console.as_ref().filter(|_| std::io::stdout().is_terminal());
     let console_link = console_link.map(|links| links.issue(gateway.core.monotonic()));
-    let context = AdminContext { objects: objects.clone(), console };
+    let context = AdminContext { objects: objects.clone(), console, commands };
     listeners.spawn(socket.serve(context, shutdown.clone()));
     let kv_admin = LaunchContext::current().kv_admin(&settings.admin_socket);
     let notes: Vec<_> = engine.notes.iter().cloned().chain(budget.note).chain(memory.note).collect();
@@ -286,6 +287,7 @@ fn console_settings(
     settings: &ServerSettings,
     connection: ConnectionSettings,
     bound: &BoundListener,
+    commands: &RunningCommands,
 ) -> ConsoleSettings {
     ConsoleSettings {
         connection,
@@ -293,6 +295,7 @@ fn console_settings(
         access: Arc::new(ConsoleAccess::new(fill_random)),
         port: bound.address.port(),
         read_only: settings.console_read_only,
+        commands: commands.clone(),
     }
 }
 

@@ -1,7 +1,7 @@
-//! The MapReduce jobs that run on this node, and the indexes that are being split.
+//! The MapReduce jobs and the commands of `kv-admin` that run on this node, and the indexes that are being split.
 
 use hyper::StatusCode;
-use maud::html;
+use maud::{Markup, html};
 
 use crate::call::ConsoleCall;
 use crate::escaped::shown;
@@ -9,6 +9,7 @@ use crate::faults::ConsoleFault;
 use crate::frame::{ConsoleSection, csrf, framed};
 use crate::href::Href;
 use crate::reply::{ConsoleReply, page, redirect};
+use crate::running_commands::ListedCommand;
 use crate::units;
 
 /// `GET /jobs`.
@@ -48,6 +49,7 @@ pub(super) async fn jobs(call: &ConsoleCall<'_>) -> Result<ConsoleReply, Console
                 }
             }
         }
+        (commands(&call.settings.commands.list()))
         section aria-labelledby="indexes" {
             h2 id="indexes" { "Buckets whose indexes have more shards" }
             div.scroll {
@@ -60,9 +62,41 @@ pub(super) async fn jobs(call: &ConsoleCall<'_>) -> Result<ConsoleReply, Console
                 }
             }
         }
-        p.unit { "Exports, imports and index checks report to the kv-admin that began them." }
     };
     Ok(page(StatusCode::OK, framed(call, ConsoleSection::Jobs, "Jobs", &body)))
+}
+
+/// The exports, imports and checks that run, each with its last report.
+fn commands(running: &[ListedCommand]) -> Markup {
+    html! {
+        section aria-labelledby="commands" {
+            h2 id="commands" { "Commands of kv-admin on this node" }
+            div.scroll {
+                @if running.is_empty() { p.empty { "No export, import or check of indexes runs." } }
+                @else {
+                    table {
+                        thead { tr { th { "Command" } th.number { "Runs for" } th { "Done" } th.number { "Left, about" } th { "Step" } } }
+                        tbody {
+                            @for listed in running {
+                                tr {
+                                    td { (shown(listed.command.as_bytes())) }
+                                    td.number { (units::seconds(listed.progress.seconds as u64)) }
+                                    td {
+                                        @if let Some(percent) = listed.progress.percent {
+                                            (percent) " %"
+                                            meter min="0" max="100" value=(percent) aria-label="Done" {}
+                                        } @else { "–" }
+                                    }
+                                    td.number { (listed.seconds_left().map_or_else(|| "–".to_owned(), units::seconds)) }
+                                    td { (shown(listed.progress.text.as_bytes())) }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
 }
 
 /// `POST /jobs/cancel`.

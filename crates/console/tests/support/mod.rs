@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use larder_console::{ConsoleAccess, ConsoleSettings, serve};
+use larder_console::{ConsoleAccess, ConsoleSettings, RunningCommands, serve};
 use larder_gateway::objects::{Caller, Objects, ObjectsConfig};
 use larder_gateway::{AuditEvent, AuditSink, Config, Gateway, GatewayPorts};
 use larder_http_edge::{BrowserRules, ConnectionSettings};
@@ -18,6 +18,7 @@ pub(crate) struct TestConsole {
     pub(crate) background: BackgroundServer,
     pub(crate) objects: Arc<Objects>,
     pub(crate) access: Arc<ConsoleAccess>,
+    pub(crate) commands: RunningCommands,
     audit: Arc<AuditLines>,
 }
 
@@ -53,12 +54,14 @@ impl TestConsole {
             webhooks: None,
         };
         let access = Arc::new(ConsoleAccess::new(counted));
+        let commands = RunningCommands::default();
         let settings = ConsoleSettings {
             connection: ConnectionSettings::default(),
             browsers: BrowserRules { hosts: Some(Vec::new()), ..BrowserRules::default() },
             access: access.clone(),
             port: 8099,
             read_only,
+            commands: commands.clone(),
         };
         let (background, objects) = BackgroundServer::start(async |listener, stop| {
             let gateway = Gateway::start(ports, Config::default()).await.unwrap();
@@ -66,7 +69,7 @@ impl TestConsole {
             objects.users.ensure_admin(Some(("ADMIN-KEY".into(), "the-secret".into()))).await.unwrap();
             (objects.clone(), serve(listener, objects, settings, stop))
         });
-        Self { background, objects, access, audit }
+        Self { background, objects, access, commands, audit }
     }
 
     pub(crate) fn client(&self) -> HttpClient {

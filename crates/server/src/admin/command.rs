@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use larder_admin_frame::{AdminAnswer, AdminRequest};
+use larder_console::RunningCommands;
 use larder_gateway::Gateway;
 use larder_gateway::objects::Objects;
 use larder_progress_bar::Progress;
@@ -31,6 +32,8 @@ pub(crate) struct AdminContext {
     pub(crate) objects: Arc<Objects>,
     /// Links to the console; `None`: it is off.
     pub(crate) console: Option<ConsoleLinks>,
+    /// The commands that run and report progress, for the console.
+    pub(crate) commands: RunningCommands,
 }
 
 /// The arguments of a handler.

@@ -7,7 +7,9 @@ use std::time::Duration;
 use larder_admin_frame::{
     AdminAnswer, AdminReply, AdminRequest, BadFrame, LENGTH_BYTES, REQUEST_BYTES_MAX, body_length,
 };
+use larder_console::CommandProgress;
 use larder_gateway::{AuditEvent, AuditOutcome};
+use larder_progress_bar::Progress;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::sync::watch;
@@ -88,7 +90,9 @@ async fn execute(
     stream: &mut UnixStream,
     mut shutdown: watch::Receiver<bool>,
 ) -> Option<AdminAnswer> {
-    let shown = request.progress && reports_progress(request);
+    let reports_progress = reports_progress(request);
+    let shown = request.progress && reports_progress;
+    let listed = reports_progress.then(|| context.commands.begin(words_of(request).join(" ")));
     let (reporter, mut reports) = ProgressReporter::new();
     let mut doing = pin!(run(context, request, &reporter));
     let (mut from, mut to) = stream.split();
@@ -105,7 +109,12 @@ async fn execute(
             () = &mut wait_for_hangup, if shown => return None,
             _ = reports.changed() => {
                 moved = Instant::now();
-                let progress = AdminReply::Progress(reports.borrow_and_update().clone()).encode();
+                let progress = reports.borrow_and_update().clone();
+                if let Some(listed) = &listed {
+                    let Progress { seconds, percent, text } = progress.clone();
+                    listed.report(CommandProgress { seconds, percent, text });
+                }
+                let progress = AdminReply::Progress(progress).encode();
                 if shown && !matches!(timeout(ANSWER_TIME_MAX, to.write_all(&progress)).await, Ok(Ok(()))) {
                     return None;
                 }

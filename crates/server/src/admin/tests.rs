@@ -8,6 +8,7 @@ use larder_model::ActorId;
 use std::sync::Arc;
 
 use larder_admin_frame::{AdminAnswer, AdminRequest};
+use larder_console::RunningCommands;
 use larder_gateway::objects::{Objects, ObjectsConfig};
 use larder_gateway::{Config, Gateway, GatewayPorts};
 use larder_store::SystemClock;
@@ -56,7 +57,7 @@ async fn node() -> TestNode {
 
 impl TestNode {
     fn context(&self) -> AdminContext {
-        AdminContext { objects: self.objects.clone(), console: None }
+        AdminContext { objects: self.objects.clone(), console: None, commands: RunningCommands::default() }
     }
 
     /// Runs a command given as one line; an argument in single quotes may hold blanks.
