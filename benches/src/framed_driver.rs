@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 
 use crate::client::ReplySummary;
+use crate::connection::Connection;
 use crate::keys::{BenchRandom, KEY_BYTES, ValuePool};
 use crate::kv_location::KvLocation;
 use crate::limits::KEPT_BYTES_MAX;
@@ -18,7 +17,7 @@ const INPUT_BYTES: usize = 64 * 1_024;
 /// One connection and its buffers.
 pub(crate) struct FramedDriver {
     protocol: WireProtocol,
-    stream: TcpStream,
+    stream: Connection,
     bucket: Vec<u8>,
     request: Vec<u8>,
     input: Vec<u8>,
@@ -44,9 +43,7 @@ impl FramedDriver {
         values: Arc<ValuePool>,
         seed: u64,
     ) -> Result<Self> {
-        let address = place.endpoint.address;
-        let stream = TcpStream::connect(address).await.with_context(|| format!("connecting to {address}"))?;
-        stream.set_nodelay(true)?;
+        let stream = Connection::open(&place.endpoint).await?;
         Ok(Self {
             protocol,
             stream,

@@ -149,6 +149,22 @@ fn s3cmd_with_both_signatures() {
     }
 }
 
+/// The settings of rclone for a remote `L` at this address, and one more. Bodies above 10 MiB go in parts.
+pub(super) fn rclone_environment<'a>(endpoint: &'a str, more: (&'a str, &'a str)) -> [(&'a str, &'a str); 10] {
+    [
+        ("RCLONE_CONFIG", "/dev/null"),
+        ("RCLONE_CONFIG_L_TYPE", "s3"),
+        ("RCLONE_CONFIG_L_PROVIDER", "Other"),
+        ("RCLONE_CONFIG_L_ENDPOINT", endpoint),
+        ("RCLONE_CONFIG_L_ACCESS_KEY_ID", S3_KEY),
+        ("RCLONE_CONFIG_L_SECRET_ACCESS_KEY", S3_SECRET),
+        ("RCLONE_CONFIG_L_FORCE_PATH_STYLE", "true"),
+        ("RCLONE_S3_UPLOAD_CUTOFF", "10M"),
+        ("RCLONE_S3_CHUNK_SIZE", "5M"),
+        more,
+    ]
+}
+
 #[test]
 fn rclone_with_both_signatures() {
     let Some(rclone) = client_place("LARDER_RCLONE", "rclone") else { return };
@@ -161,18 +177,7 @@ fn rclone_with_both_signatures() {
     }
     let tree = tree.to_str().unwrap();
     for v2 in ["false", "true"] {
-        let environment = [
-            ("RCLONE_CONFIG", "/dev/null"),
-            ("RCLONE_CONFIG_L_TYPE", "s3"),
-            ("RCLONE_CONFIG_L_PROVIDER", "Other"),
-            ("RCLONE_CONFIG_L_ENDPOINT", endpoint.as_str()),
-            ("RCLONE_CONFIG_L_ACCESS_KEY_ID", S3_KEY),
-            ("RCLONE_CONFIG_L_SECRET_ACCESS_KEY", S3_SECRET),
-            ("RCLONE_CONFIG_L_FORCE_PATH_STYLE", "true"),
-            ("RCLONE_CONFIG_L_V2_AUTH", v2),
-            ("RCLONE_S3_UPLOAD_CUTOFF", "10M"),
-            ("RCLONE_S3_CHUNK_SIZE", "5M"),
-        ];
+        let environment = rclone_environment(&endpoint, ("RCLONE_CONFIG_L_V2_AUTH", v2));
         let rclone = |args: &[&str]| run(&node, &rclone, args, &environment);
         let bucket = format!("L:clone-{v2}");
         rclone(&["mkdir", &bucket]);

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use larder_tests::{LarderNode, S3_KEY, S3_SECRET, client_place};
 
-use super::clients::{file, python_program, run, same};
+use super::clients::{file, python_program, rclone_environment, run, same};
 
 /// Bytes of an object that clients send in parts.
 const LARGE: usize = 20 << 20;
@@ -65,18 +65,7 @@ fn rclone_over_https() {
     let Some(rclone) = client_place("LARDER_RCLONE", "rclone") else { return };
     let (node, certificate) = encrypted();
     let endpoint = format!("https://{}", node.s3_https());
-    let environment = [
-        ("RCLONE_CONFIG", "/dev/null"),
-        ("RCLONE_CONFIG_L_TYPE", "s3"),
-        ("RCLONE_CONFIG_L_PROVIDER", "Other"),
-        ("RCLONE_CONFIG_L_ENDPOINT", endpoint.as_str()),
-        ("RCLONE_CONFIG_L_ACCESS_KEY_ID", S3_KEY),
-        ("RCLONE_CONFIG_L_SECRET_ACCESS_KEY", S3_SECRET),
-        ("RCLONE_CONFIG_L_FORCE_PATH_STYLE", "true"),
-        ("RCLONE_S3_UPLOAD_CUTOFF", "10M"),
-        ("RCLONE_S3_CHUNK_SIZE", "5M"),
-        ("RCLONE_CA_CERT", &certificate),
-    ];
+    let environment = rclone_environment(&endpoint, ("RCLONE_CA_CERT", &certificate));
     let rclone = |args: &[&str]| run(&node, &rclone, args, &environment);
     let tree = node.home().path().join("tree");
     fs::create_dir_all(&tree).expect("a folder can be made");

@@ -196,14 +196,14 @@ pub(super) fn active<'a>(catalogue: &'a Catalogue, name: &str) -> Option<&'a Arc
 }
 
 /// The change of a bucket, if its public access block allows it.
-fn edit_of(before: &Bucket, bucket: &Bucket) -> Result<CatalogueEdit> {
+pub(super) fn edit_of(before: &Bucket, bucket: &Bucket) -> Result<CatalogueEdit> {
     refuse_public(before, bucket)?;
     let write = || CatalogueEdit::Write(key_of(&bucket.name), bucket.to_json());
     Ok(if bucket == before { CatalogueEdit::Nothing } else { write() })
 }
 
 /// The catalogue key of a bucket.
-pub(super) fn key_of(name: &str) -> CatalogueKey {
+fn key_of(name: &str) -> CatalogueKey {
     CatalogueKey::S3Bucket(name.to_owned().into())
 }
 

@@ -77,8 +77,8 @@ impl Uploads {
     ///
     /// # Errors
     /// `NoSuchBucket`, `AccessDenied`, `NoSuchUpload`, `InvalidPartOrder`, `InvalidPart`, `EntityTooSmall`, `EntityTooLarge`,
-    /// `QuotaExceeded`, `BadChecksum`, `InvalidRequest` (length, checksums), `PreconditionFailed`, `NoSuchKey` (`If-Match` without an object),
-    /// `ConditionalConflict`: the upload stays open. `OperationAborted` while another completion runs until the deadline.
+    /// `QuotaExceeded`, `BadChecksum`, `InvalidRequest` (length, checksums), `PreconditionFailed`, `NoSuchKey` (`If-Match` without an
+    /// object), `ConditionalConflict`: the upload stays open. `OperationAborted` while another completion runs until the deadline.
     pub async fn complete(&self, caller: &Caller, request: CompleteUpload) -> Result<CompletedUpload> {
         let bucket = self.buckets.find_for_put(caller, &request.bucket, &request.key, &[]).await?;
         let mut head = self.heads.find_upload(&bucket, &request.key, &request.upload).await?;

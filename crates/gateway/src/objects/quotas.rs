@@ -130,8 +130,7 @@ impl Quotas {
             QuotaHolder::Bucket(name) => {
                 let found = super::buckets::active(catalogue, name);
                 let before = found.ok_or_else(|| Error::NoSuchBucket(name.clone()))?;
-                let after = Bucket { quota, ..Bucket::clone(before) };
-                Ok(CatalogueEdit::Write(super::buckets::key_of(name), after.to_json()))
+                super::buckets::edit_of(before, &Bucket { quota, ..Bucket::clone(before) })
             }
             QuotaHolder::User(id) if quota == StorageQuota::default() => {
                 Ok(CatalogueEdit::Remove(CatalogueKey::S3UserQuota(id.clone())))
