@@ -1,4 +1,4 @@
-//! Test harnesses that several crates share. No product code uses this crate: it is a dev-dependency only.
+//! Test harnesses that several crates share. No product code uses this crate.
 //!
 //! ```text
 //! conformance       every promise of an engine, one check each
@@ -7,6 +7,7 @@
 //! at_once           a store in memory whose reads at once are counted, or left out
 //! hooked            a wrapper of a store that runs code of a test around its calls
 //! linear            checks that a history of one register is linearizable
+//! hostile_scripts   JavaScript that attacks its server
 //! http              a client of HTTP/1.1 that may send any bytes
 //! pb                a client of Riak's protocol buffers that may send any bytes
 //! s3                a client of S3 over it that signs
@@ -19,6 +20,7 @@ pub mod at_once;
 pub mod conformance;
 pub mod faulty;
 pub mod hooked;
+pub mod hostile_scripts;
 pub mod http;
 pub mod pb;
 pub mod replicas;

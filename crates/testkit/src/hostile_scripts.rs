@@ -1,8 +1,8 @@
-//! The hostile scripts: name, source, how the call ends.
+//! Scripts that attack: loops inside native functions, bombs of memory and of patterns, broken intrinsics.
 
 /// How a call of a hostile script ends.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Ends {
+pub enum HostileEnd {
     /// With this result, as JSON: the attack does nothing.
     InValue(&'static str),
     /// With an exception.
@@ -17,10 +17,10 @@ pub(crate) enum Ends {
     Unharmed,
 }
 
-use Ends::{ByKill, InError, InThrow, InValue, TooLarge, Unharmed};
+use HostileEnd::{ByKill, InError, InThrow, InValue, TooLarge, Unharmed};
 
-/// The corpus.
-pub(crate) const HOSTILE: &[(&str, &str, Ends)] = &[
+/// The scripts: name, source, how the call ends.
+pub const HOSTILE: &[(&str, &str, HostileEnd)] = &[
     ("endless loop", "function() { for (;;) {} }", ByKill),
     ("endless loop in a getter of the result", "function() { return { get a() { for (;;) {} } }; }", ByKill),
     ("endless loop in toJSON", "function() { return { toJSON: function() { while (true) {} } }; }", ByKill),
