@@ -15,6 +15,7 @@ mod modules;
 mod pool;
 mod script_log;
 mod script_result;
+mod time_slices;
 mod worker;
 mod worker_process;
 

@@ -49,3 +49,14 @@ pub(crate) const WAITING_BYTES_MAX: usize = 256 << 20;
 pub(crate) const THREAD_STACK: usize = 8 << 20;
 /// Address space of a worker beyond its heaps: buffers of frames, stacks, tables of the allocators.
 pub(crate) const ADDRESS_SPACE_EXTRA: u64 = 256 << 20;
+/// Processor time after which a call runs long. A call of 256 map functions needs some 4 ms.
+pub(crate) const FREE_RUN: Duration = Duration::from_millis(10);
+/// One turn of a call that runs long, while the server serves requests.
+pub(crate) const TIME_SLICE: Duration = Duration::from_micros(250);
+/// From one turn to the next, whichever worker has it, on a machine with one processor; with more it is as many times shorter. Slices
+/// delay requests: this is 0.6 % of the processors, so that fewer than one request in a hundred meets one.
+pub(crate) const SLICE_PERIOD: Duration = Duration::from_millis(40);
+/// From one look at an idle server to the next, while long calls run freely.
+pub(crate) const IDLE_LOOK: Duration = Duration::from_millis(2);
+/// Most processor time of an idle server between two looks; one durable put needs more.
+pub(crate) const IDLE_SERVER_CPU: Duration = Duration::from_micros(30);

@@ -27,6 +27,7 @@ use crate::module_set::ModuleSet;
 use crate::modules::{fingerprint, read_modules};
 use crate::script_log::ScriptLog;
 use crate::script_result::parse_result;
+use crate::time_slices::TimeSlices;
 use crate::worker::CALL_HEAD_MAX;
 use crate::worker_process::{WorkerCommand, WorkerProcess};
 
@@ -73,6 +74,7 @@ struct PoolInner {
     /// Calls in the background that may have a worker or wait in a lane.
     background_calls: Semaphore,
     waiting_bytes: Semaphore,
+    slices: TimeSlices,
     log: ScriptLog,
 }
 
@@ -99,6 +101,7 @@ impl ScriptPool {
         let seen = settings.dir.as_deref().and_then(fingerprint);
         let modules = read_modules(settings.dir.as_deref())?;
         let modules = ModuleSet::new(1, modules, &settings.limits).map_err(|error| error.to_string())?;
+        let slices = TimeSlices::start().map_err(|error| error.to_string())?;
         let inner = Arc::new(PoolInner {
             handle: Handle::current(),
             modules: RwLock::new(Arc::new(modules)),
@@ -108,6 +111,7 @@ impl ScriptPool {
             background: Lane::new(1),
             background_calls: Semaphore::new(settings.workers.saturating_sub(1).max(1)),
             waiting_bytes: Semaphore::new(WAITING_BYTES_MAX / WAITING_UNIT),
+            slices,
             log: ScriptLog::default(),
             settings,
             clock,
@@ -234,7 +238,8 @@ impl PoolInner {
         permit: SemaphorePermit<'_>,
     ) -> Result<Value, ScriptError> {
         let log = |line: &[u8]| self.log.write(line, self.clock.monotonic());
-        let answer = timeout(self.settings.limits.call, worker.call(frame, log)).await;
+        let call = self.slices.share(worker.id(), worker.call(frame, log));
+        let answer = timeout(self.settings.limits.call, call).await;
         let result = match answer {
             Ok(Ok((FrameKind::Value, json))) => parse_result(json).await,
             Ok(Ok((FrameKind::Threw, text))) => Err(ScriptError::Threw(shown(text))),

@@ -5,6 +5,7 @@ use std::io;
 use std::path::PathBuf;
 use std::process::Stdio;
 
+use nix::unistd::Pid;
 use tokio::io::BufReader;
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
@@ -22,6 +23,7 @@ pub struct WorkerCommand {
 /// A worker. Dropping it kills the process.
 pub(crate) struct WorkerProcess {
     child: Child,
+    id: Pid,
     calls: ChildStdin,
     answers: BufReader<ChildStdout>,
     /// The generation of the modules that it has.
@@ -55,10 +57,17 @@ impl WorkerProcess {
         let (Some(calls), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(io::Error::other("the worker has no pipes"));
         };
+        let id = child.id().and_then(|id| i32::try_from(id).ok()).ok_or(io::ErrorKind::BrokenPipe)?;
         let answers = BufReader::new(answers);
-        let mut worker = Self { child, calls, answers, generation, answer_max, is_resting: true };
+        let mut worker =
+            Self { child, id: Pid::from_raw(id), calls, answers, generation, answer_max, is_resting: true };
         frame::send(&mut worker.calls, setup).await?;
         Ok(worker)
+    }
+
+    /// The number of the process.
+    pub(crate) fn id(&self) -> Pid {
+        self.id
     }
 
     /// Waits until it is ready for a call; returns the payload of the frame that says so.

@@ -15,6 +15,13 @@ use crate::limits::ADDRESS_SPACE_EXTRA;
 /// Seconds of CPU beyond a call's own before the kernel ends the process.
 const CPU_GRACE: u64 = 2;
 
+/// Has the kernel kill this process when the server ends: a stopped process cannot end by itself.
+///
+/// The kernel watches the thread of the server that started the process. The threads of its runtime end with it.
+pub(super) fn end_with_server() -> io::Result<()> {
+    Ok(nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?)
+}
+
 /// Closes what the process inherited besides its pipes and standard error. The server's own descriptors close by themselves;
 /// these are of the program that started the server.
 pub(super) fn close_inherited() -> io::Result<()> {

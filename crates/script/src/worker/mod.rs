@@ -47,7 +47,10 @@ const SETUP_BYTES_MAX: usize = 6 * MODULE_BYTES_MAX as usize + (1 << 20);
 /// Runs this process as a worker: frames on standard input and output, until the input ends.
 pub fn run_worker() -> ExitCode {
     // Before anything else is open.
-    if confinement::close_inherited().is_err() || confinement::ignore_signals().is_err() {
+    if confinement::end_with_server().is_err()
+        || confinement::close_inherited().is_err()
+        || confinement::ignore_signals().is_err()
+    {
         return ExitCode::FAILURE;
     }
     // The first frame comes before the confinement, which depends on it.
