@@ -177,6 +177,13 @@ pub(crate) const COUNT_NATIVE: TargetPromise =
 pub(crate) const COUNT_SCRIPT: TargetPromise =
     ("MapReduce count of all loaded objects, JavaScript", TargetBound::AtMost(3.0), "s");
 
+/// The latency of requests while hostile scripts run.
+pub(crate) const HOSTILE: TargetPromise = (
+    "p99 of other requests while hostile scripts run to p99 without, worst of GET and durable PUT",
+    TargetBound::AtMost(2.0),
+    "",
+);
+
 /// GET over HTTPS against one over HTTP.
 pub(crate) const TLS_GET: TargetPromise = ("GET 1 KB, 64 connections, HTTPS to HTTP", TargetBound::AtLeast(0.75), "");
 

@@ -5,10 +5,12 @@
 //! operation  the table of operations                  objects    the objects that are loaded
 //! index      ranges by size                           puts       puts with terms beside puts without
 //! hooks      puts with a precommit hook               jobs       MapReduce, native and JavaScript
+//! hostile    other requests while hostile scripts run
 //! bench.js   the module of the server                 notes      the notes of the report
 //! ```
 
 mod hooks;
+mod hostile;
 mod index;
 mod jobs;
 mod notes;

@@ -19,6 +19,9 @@ const NOTES: &str = "\
 - Jobs read each object: a native count is `map_object_value` and `reduce_count_inputs`, a native sum `Riak.mapValuesJson` and
   `reduce_plist_sum`, which sums all five members. In JavaScript a named function maps an object to 1, or to one parsed member, and another
   one adds them up. A turn is one job; its time goes from the request to the end of the answer. Count and sums are checked.
+- Hostile scripts come from 4 connections that put them into a bucket whose precommit hook runs the value, and from 4 that send them as
+  map functions, without a pause. Values have 1 KB; puts are of new keys. A calm turn begins when all workers are quiet. The p99 of a side is
+  the median of those of its turns.
 ";
 
 /// The style of the report of `query`.

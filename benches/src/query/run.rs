@@ -39,11 +39,13 @@ enum QueryBenchSection {
     Hooks,
     /// MapReduce, native and JavaScript.
     Jobs,
+    /// Other requests while hostile scripts run.
+    Hostile,
 }
 
 impl QueryBenchSection {
     /// All sections, in the order of the run.
-    const ALL: [Self; 4] = [Self::Index, Self::Puts, Self::Hooks, Self::Jobs];
+    const ALL: [Self; 5] = [Self::Index, Self::Puts, Self::Hooks, Self::Jobs, Self::Hostile];
 }
 
 /// Runs all measurements, prints the report and writes it to the file of `--out`.
@@ -116,6 +118,7 @@ impl QueryBenchRun {
             QueryBenchSection::Puts => self.puts(&target).await?,
             QueryBenchSection::Hooks => self.hooks(&target).await?,
             QueryBenchSection::Jobs => self.jobs(&target).await?,
+            QueryBenchSection::Hostile => self.hostile(&target).await?,
         }
         server.stop()
     }
