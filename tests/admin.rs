@@ -4,7 +4,7 @@
 
 use std::process::Command;
 
-use larder_tests::{Home, HttpRequest, KvAdmin, LarderNode, ProcessEnd, TestEngine};
+use crate::harness::{Home, HttpRequest, KvAdmin, LarderNode, ProcessEnd, TestEngine};
 
 #[track_caller]
 fn usage(ended: &ProcessEnd, text: &str) {

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use larder_tests::{HttpClient, HttpRequest, LarderNode, Scale, TestEngine, connect, figure, raise_own_limit, wait};
+use crate::harness::{HttpClient, HttpRequest, LarderNode, Scale, TestEngine, connect, figure, raise_own_limit, wait};
 
 /// So little memory that the attackers of one address reach its limit.
 const MEMORY: &str = "256MiB";

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use larder_tests::{HttpClient, HttpRequest, LarderNode, SplitMix64, TestEngine, figure};
+use crate::harness::{HttpClient, HttpRequest, LarderNode, SplitMix64, TestEngine, figure};
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;

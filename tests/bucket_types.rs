@@ -5,7 +5,7 @@
 use std::fs;
 use std::process::Command;
 
-use larder_tests::{Home, KvAdmin, LarderNode, TestEngine};
+use crate::harness::{Home, KvAdmin, LarderNode, TestEngine};
 use serde_json::Value;
 
 /// The output of `status` for a type without properties of its own, after its first line and the blank one.

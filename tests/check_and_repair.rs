@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use larder_tests::{Home, LarderNode, SplitMix64, TestEngine};
+use crate::harness::{Home, LarderNode, SplitMix64, TestEngine};
 
 const KEYS: usize = 400;
 const LARGE: usize = 3;

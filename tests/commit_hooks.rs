@@ -14,8 +14,8 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::harness::{HttpClient, HttpRequest, LarderNode, Process, TestEngine, WebhookReceiver, wait};
 use larder_testkit::pb::{PbClient, PbField, message};
-use larder_tests::{HttpClient, HttpRequest, LarderNode, Process, TestEngine, WebhookReceiver, wait};
 use serde_json::json;
 
 const SET_BUCKET: u8 = 21;

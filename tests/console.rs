@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use larder_tests::{HttpRequest, LarderNode, TestEngine, WebBrowser, wait_for};
+use crate::harness::{HttpRequest, LarderNode, TestEngine, WebBrowser, wait_for};
 
 /// Time until the figures of a page change.
 const LIVE: Duration = Duration::from_secs(30);

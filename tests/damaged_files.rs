@@ -29,11 +29,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use dir_snapshot::DirSnapshot;
-use file_corruption::class_of;
-use larder_tests::{
+use crate::harness::{
     Home, HttpClient, HttpRequest, KvAdmin, LarderNode, Process, ProcessEnd, Scale, SplitMix64, TestEngine, figure,
 };
+use dir_snapshot::DirSnapshot;
+use file_corruption::class_of;
 
 /// The subject of these tests, for runs over Cassandra that skip them.
 const FILES: &str = "files of its own";

@@ -5,7 +5,7 @@
 use std::thread;
 use std::time::Duration;
 
-use larder_tests::{
+use crate::harness::{
     Home, HttpClient, HttpConnection, HttpRequest, LarderNode, SplitMix64, TestEngine, figure, raise_own_limit,
     wait_for,
 };

@@ -12,8 +12,8 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::harness::{Home, HttpClient, KvAdmin, LarderNode, S3_KEY, S3_SECRET, connect, wait};
 use larder_testkit::pb::{PbField, frame, message};
-use larder_tests::{Home, HttpClient, KvAdmin, LarderNode, S3_KEY, S3_SECRET, connect, wait};
 use rustix::process::{Pid, Signal, kill_process};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};

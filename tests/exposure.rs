@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::thread;
 use std::time::Duration;
 
-use larder_tests::{HttpClient, HttpRequest, LarderNode, Process, S3_KEY, S3_SECRET, S3Client, connect, wait};
+use crate::harness::{HttpClient, HttpRequest, LarderNode, Process, S3_KEY, S3_SECRET, S3Client, connect, wait};
 
 /// A proxy of the settings, and a client that is none.
 const PROXY: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));

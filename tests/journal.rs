@@ -8,7 +8,7 @@ use std::fs::{self, OpenOptions};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
-use larder_tests::{Home, LarderNode, ProcessEnd, Scale, SplitMix64, TestEngine, figure};
+use crate::harness::{Home, LarderNode, ProcessEnd, Scale, SplitMix64, TestEngine, figure};
 
 const KEYS: usize = 60;
 /// The subject of these tests, for runs over Cassandra that skip them.

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use larder_tests::{HttpClient, HttpRequest, LarderNode, Scale, SplitMix64, figure};
+use crate::harness::{HttpClient, HttpRequest, LarderNode, Scale, SplitMix64, figure};
 
 const WRITERS: u64 = 4;
 const OVERWRITTEN_KEYS: usize = 12;

@@ -18,7 +18,7 @@ use std::fmt::Debug;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use larder_tests::{HttpClient, HttpRequest, LarderNode, Scale, SplitMix64, TestEngine, figure};
+use crate::harness::{HttpClient, HttpRequest, LarderNode, Scale, SplitMix64, TestEngine, figure};
 use serde_json::Value;
 
 const WRITERS: usize = 4;

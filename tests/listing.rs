@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use larder_tests::{HttpClient, HttpResponse, LarderNode};
+use crate::harness::{HttpClient, HttpResponse, LarderNode};
 use serde_json::Value;
 
 /// The names under `field` in a plain or a streamed answer.

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use larder_tests::{Home, HttpClient, HttpConnection, HttpRequest, KvAdmin, LarderNode, Scale, SplitMix64, figure};
+use crate::harness::{Home, HttpClient, HttpConnection, HttpRequest, KvAdmin, LarderNode, Scale, SplitMix64, figure};
 
 const THREADS: usize = 4;
 

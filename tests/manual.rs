@@ -11,6 +11,7 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::disallowed_methods,
+    clippy::print_stderr,
     reason = "a test fails by panicking, and reads the places of clients from the environment"
 )]
 
@@ -19,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use larder_tests::{KvAdmin, LarderNode, Process, S3_KEY, S3_SECRET, TestEngine, figure};
+use crate::harness::{KvAdmin, LarderNode, Process, S3_KEY, S3_SECRET, TestEngine};
 
 /// Pages with examples that another test runs, or that none can run, with the reason.
 const ELSEWHERE: &[(&str, &str)] = &[
@@ -129,7 +130,7 @@ fn is_runnable(example: &ManualExample) -> bool {
     let needs = [("import riak", "LARDER_PYTHON"), ("aws ", "LARDER_S3_PYTHON")];
     let missing = needs.iter().find(|(word, place)| example.command.contains(word) && client(place).is_none());
     if let Some((_, place)) = missing {
-        figure("example of the manual", &format!("skipped: {place} names no client"));
+        eprintln!("skipped: {place} names no client");
     }
     missing.is_none()
 }

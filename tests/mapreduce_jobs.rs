@@ -6,7 +6,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use larder_tests::{HttpRequest, LarderNode, wait};
+use crate::harness::{HttpRequest, LarderNode, wait};
 
 const WITHIN: Duration = Duration::from_secs(20);
 /// Values that fill the buffers of every socket.

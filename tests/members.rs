@@ -13,11 +13,11 @@ use std::collections::BTreeSet;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use larder_cassandra_nodes::CqlConnection;
-use larder_tests::{
+use crate::harness::{
     Home, HttpClient, HttpRequest, HttpResponse, LarderNode, NamedKeyspaces, S3Client, TestEngine, WebhookReceiver,
     wait,
 };
+use larder_cassandra_nodes::CqlConnection;
 use serde_json::json;
 
 /// The longest time until other gateways show a change, on any machine; two seconds are usual.

@@ -4,6 +4,7 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::disallowed_methods,
+    clippy::print_stderr,
     reason = "a test fails by panicking, and looks for promtool on this machine"
 )]
 
@@ -12,7 +13,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use larder_tests::{LarderNode, Process, figure};
+use crate::harness::{LarderNode, Process};
 
 const TIME: Duration = Duration::from_secs(60);
 
@@ -20,7 +21,7 @@ const TIME: Duration = Duration::from_secs(60);
 fn promtool(args: &[&str], stdin: Option<&Path>) -> Option<()> {
     let program = std::env::var_os("LARDER_PROMTOOL").unwrap_or_else(|| "promtool".into());
     if Command::new(&program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err() {
-        figure("promtool", "skipped: not installed");
+        eprintln!("skipped: promtool is not installed");
         return None;
     }
     // A file as standard input: the harness gives its processes none.

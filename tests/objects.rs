@@ -4,7 +4,7 @@
 
 use std::thread;
 
-use larder_tests::{HttpClient, HttpRequest, LarderNode, TestEngine};
+use crate::harness::{HttpClient, HttpRequest, LarderNode, TestEngine};
 
 const K: &str = "/buckets/b/keys/k";
 

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
-use larder_tests::{HttpClient, HttpRequest, LarderNode, TestEngine};
+use crate::harness::{HttpClient, HttpRequest, LarderNode, TestEngine};
 use serde_json::{Value, json};
 
 const FORM: &str = "PUT must be a JSON object of the form:\n{\"props\":{...bucket properties...}}";

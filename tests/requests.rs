@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "a test fails by panicking")]
 
-use larder_tests::{HttpClient, HttpRequest, LarderNode, S3Client, TestEngine};
+use crate::harness::{HttpClient, HttpRequest, LarderNode, S3Client, TestEngine};
 
 /// Repetitions of each operation: beside so many, the few requests of heartbeats and sweeps are noise.
 const TIMES: u64 = 150;

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
-use larder_tests::{HttpClient, HttpRequest, HttpResponse, LarderNode};
+use crate::harness::{HttpClient, HttpRequest, HttpResponse, LarderNode};
 
 const K: &str = "/types/t/buckets/b/keys/k";
 

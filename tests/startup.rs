@@ -10,7 +10,7 @@ use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use larder_tests::{Home, HttpClient, HttpConnection, HttpRequest, LarderNode, Process, ProcessEnd, TestEngine};
+use crate::harness::{Home, HttpClient, HttpConnection, HttpRequest, LarderNode, Process, ProcessEnd, TestEngine};
 
 /// Fails the test unless the start was refused with one line that has these words.
 ///

@@ -17,7 +17,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use larder_tests::{
+use crate::harness::{
     Home, HttpRequest, KvAdmin, LarderNode, NamedKeyspaces, Process, ProcessEnd, Scale, SplitMix64, figure,
 };
 
@@ -121,7 +121,7 @@ fn fill(node: &LarderNode, keys: usize) -> ClientContexts {
 fn answers(node: &LarderNode, keys: usize, held: &ClientContexts) -> BTreeMap<String, (u16, Vec<u8>)> {
     let (mut client, mut s3) = (node.client(), node.s3_admin());
     let mut answers = BTreeMap::new();
-    let listing = |client: &mut larder_tests::HttpClient, target: &str| {
+    let listing = |client: &mut crate::harness::HttpClient, target: &str| {
         let mut json = client.get(target).expect(200).json();
         for list in ["keys", "buckets"] {
             if let Some(names) = json.get_mut(list).and_then(serde_json::Value::as_array_mut) {

@@ -12,7 +12,7 @@
 
 use std::collections::BTreeMap;
 
-use larder_tests::{Home, HttpClient, HttpRequest, KvAdmin, LarderNode, NamedKeyspaces, TestEngine};
+use crate::harness::{Home, HttpClient, HttpRequest, KvAdmin, LarderNode, NamedKeyspaces, TestEngine};
 use serde_json::{Value, json};
 
 /// Elements of a set that takes several pages.

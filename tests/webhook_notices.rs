@@ -10,8 +10,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use crate::harness::{LarderNode, TestEngine, WebhookReceiver, wait};
 use larder_testkit::pb::{PbClient, PbField, message};
-use larder_tests::{LarderNode, TestEngine, WebhookReceiver, wait};
 use serde_json::json;
 
 const SET_BUCKET: u8 = 21;

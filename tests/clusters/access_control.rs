@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::harness::{LarderNode, TestCluster, wait, wait_for};
 use larder_cassandra_nodes::{ClientAuth, ClusterOptions};
-use larder_tests::{LarderNode, TestCluster, wait, wait_for};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};

@@ -4,7 +4,7 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use larder_tests::{HttpClient, HttpRequest, LarderNode, Scale, figure};
+use crate::harness::{HttpClient, HttpRequest, LarderNode, Scale, figure};
 
 /// Writers of a key.
 const WRITERS: usize = 30;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use crate::harness::{HttpRequest, LarderNode, TestCluster, wait};
 use larder_cassandra_nodes::ClusterOptions;
-use larder_tests::{HttpRequest, LarderNode, TestCluster, wait};
 
 const BUCKET: &str = "/types/sides/buckets/b/keys";
 const STRONG: &str = "/types/strong/buckets/b/keys/k";

@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use larder_tests::{HttpRequest, LarderNode, Scale, TestCluster, figure, wait};
+use crate::harness::{HttpRequest, LarderNode, Scale, TestCluster, figure, wait};
 
-use crate::contention;
-use crate::load::{BUCKET, Load, LoadOperation, LoadSample};
-use crate::plot::{self, PlotEvent, quantile_of};
+use crate::clusters::contention;
+use crate::clusters::load::{BUCKET, Load, LoadOperation, LoadSample};
+use crate::clusters::plot::{self, PlotEvent, quantile_of};
 
 /// How long requests may fail after a node or a gateway went down or came back.
 const FAIL_OVER: Duration = Duration::from_secs(20);

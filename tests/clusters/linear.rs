@@ -6,8 +6,8 @@ use std::sync::{Mutex, RwLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::harness::{HttpClient, HttpRequest, HttpResponse, LarderNode, Scale, SplitMix64, TestCluster, figure};
 use larder_testkit::{RegisterAction, RegisterOperation, RegisterValue, is_linearizable};
-use larder_tests::{HttpClient, HttpRequest, HttpResponse, LarderNode, Scale, SplitMix64, TestCluster, figure};
 
 /// Clients of each key.
 const CLIENTS: usize = 5;

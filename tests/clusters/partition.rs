@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use larder_tests::{HttpRequest, LarderNode, Scale, TestCluster};
+use crate::harness::{HttpRequest, LarderNode, Scale, TestCluster};
 
 const BUCKET: &str = "/types/sides/buckets/cut/keys";
 /// Keys of each kind.

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::load::{LoadOperation, LoadSample};
+use crate::clusters::load::{LoadOperation, LoadSample};
 
 const WIDTH: f64 = 1200.0;
 const HEIGHT: f64 = 520.0;

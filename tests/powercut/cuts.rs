@@ -4,14 +4,14 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use larder_tests::{Home, SplitMix64};
+use crate::harness::{Home, SplitMix64};
 
-use crate::disk::KeptShare;
-use crate::image::DirImage;
-use crate::judge::{BodyTable, CutFinding, judge};
-use crate::ledger::{CutLedger, WallMicros};
-use crate::record::ServerRecord;
-use crate::replay::{ReplayStep, steps};
+use crate::powercut::disk::KeptShare;
+use crate::powercut::image::DirImage;
+use crate::powercut::judge::{BodyTable, CutFinding, judge};
+use crate::powercut::ledger::{CutLedger, WallMicros};
+use crate::powercut::record::ServerRecord;
+use crate::powercut::replay::{ReplayStep, steps};
 
 /// Calls before a cut that a report shows.
 const CALLS_SHOWN: usize = 14;
@@ -180,7 +180,7 @@ fn weight(call: &str) -> usize {
     }
 }
 
-fn lose(disk: &crate::disk::DiskModel, cut: PowerCut) -> (KeptShare, DirImage) {
+fn lose(disk: &crate::powercut::disk::DiskModel, cut: PowerCut) -> (KeptShare, DirImage) {
     let mut random = SplitMix64::new(cut.seed);
     let share = KeptShare::any(&mut random);
     (share, disk.cut(share, &mut random))

@@ -8,11 +8,11 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
-use larder_tests::{HttpClient, HttpRequest, SplitMix64};
+use crate::harness::{HttpClient, HttpRequest, SplitMix64};
 use serde_json::Value;
 
-use crate::ledger::{CutApi, CutBody, CutKey, SentChange};
-use crate::workload::{PAUSE_MAX, WorkloadPlan, now};
+use crate::powercut::ledger::{CutApi, CutBody, CutKey, SentChange};
+use crate::powercut::workload::{PAUSE_MAX, WorkloadPlan, now};
 
 /// Keys of each type.
 const KEYS: usize = 3;

@@ -11,11 +11,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use larder_tests::SplitMix64;
+use crate::harness::SplitMix64;
 
-use crate::content::FileContent;
-use crate::image::DirImage;
-use crate::trace::TraceLine;
+use crate::powercut::content::FileContent;
+use crate::powercut::image::DirImage;
+use crate::powercut::trace::TraceLine;
 
 /// A file or directory, independent of its names.
 pub type InodeNumber = usize;

@@ -8,8 +8,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::content::FileContent;
-use crate::disk::EntryName;
+use crate::powercut::content::FileContent;
+use crate::powercut::disk::EntryName;
 
 /// A file or a directory with all below it.
 #[derive(Debug, Clone)]

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use larder_tests::{Home, HttpClient, HttpRequest, HttpResponse, LarderNode, S3Client, element};
+use crate::harness::{Home, HttpClient, HttpRequest, HttpResponse, LarderNode, S3Client, element};
 
-use crate::ledger::{CutApi, CutBody, CutKey, CutLedger, PossibleAfterCut, WallMicros, shortened};
-use crate::record::args;
-use crate::workload::{INDEX_FIELD, INDEX_HEADER};
+use crate::powercut::ledger::{CutApi, CutBody, CutKey, CutLedger, PossibleAfterCut, WallMicros, shortened};
+use crate::powercut::record::args;
+use crate::powercut::workload::{INDEX_FIELD, INDEX_HEADER};
 
 /// A promise that a power cut must not break.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Display, Write as _};
 use std::str::FromStr;
 
-use larder_tests::SplitMix64;
+use crate::harness::SplitMix64;
 
 /// Microseconds of the wall clock.
 pub type WallMicros = u64;

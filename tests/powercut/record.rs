@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use larder_tests::{Home, LarderNode, SplitMix64, wait};
+use crate::harness::{Home, LarderNode, SplitMix64, wait};
 
-use crate::image::DirImage;
-use crate::ledger::CutLedger;
-use crate::replay::{DiskReplay, EXIT, steps};
-use crate::trace::{self, CALLS, STRING_MAX, Syscall, TraceLine};
-use crate::workload::{self, WorkloadPlan};
+use crate::powercut::image::DirImage;
+use crate::powercut::ledger::CutLedger;
+use crate::powercut::replay::{DiskReplay, EXIT, steps};
+use crate::powercut::trace::{self, CALLS, STRING_MAX, Syscall, TraceLine};
+use crate::powercut::workload::{self, WorkloadPlan};
 
 /// The end of a life of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

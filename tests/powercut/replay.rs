@@ -8,9 +8,9 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::disk::{DiskModel, EntryName, FileWrite, InodeNumber};
-use crate::image::DirImage;
-use crate::trace::{Syscall, TraceLine};
+use crate::powercut::disk::{DiskModel, EntryName, FileWrite, InodeNumber};
+use crate::powercut::image::DirImage;
+use crate::powercut::trace::{Syscall, TraceLine};
 
 /// A step of a replay: the beginning or the end of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -324,8 +324,8 @@ impl DiskReplay {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disk::KeptShare;
-    use larder_tests::SplitMix64;
+    use crate::harness::SplitMix64;
+    use crate::powercut::disk::KeptShare;
 
     fn call(name: &str, args: &str, strings: &[&str], result: u64, lines: (TraceLine, TraceLine)) -> Syscall {
         Syscall {

@@ -5,10 +5,10 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use larder_tests::{HttpClient, HttpRequest, LarderNode, S3Client, SplitMix64, wait};
+use crate::harness::{HttpClient, HttpRequest, LarderNode, S3Client, SplitMix64, wait};
 
-use crate::datatypes::DatatypeWriter;
-use crate::ledger::{CutApi, CutBody, CutKey, CutLedger, SentChange, WallMicros};
+use crate::powercut::datatypes::DatatypeWriter;
+use crate::powercut::ledger::{CutApi, CutBody, CutKey, CutLedger, SentChange, WallMicros};
 
 /// The buckets of the key-value interface, and how many of ten keys each has.
 const KV_BUCKETS: &[(&str, usize)] = &[(PLAIN, 3), (LWW, 4), (STRONG, 2), (ONCE, 1)];

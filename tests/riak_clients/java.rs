@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use larder_tests::{Process, client_place};
+use crate::harness::{Process, client_place};
 
-use crate::secured::{check_with_certificate, check_with_password};
-use crate::{TIME, scripts};
+use crate::riak_clients::secured::{check_with_certificate, check_with_password};
+use crate::riak_clients::{TIME, scripts};
 
 /// Flags for a client that is older than Java's modules.
 const OPEN: &[&str] = &["--add-opens=java.base/java.nio=ALL-UNNAMED", "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED"];
@@ -18,7 +18,7 @@ const SHORT: &[&str] = &["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dfile.
 /// Runs one of the programs of `tests/java`.
 #[track_caller]
 fn check(program: &str) {
-    check_with(crate::check, program);
+    check_with(crate::riak_clients::check, program);
 }
 
 /// Runs one of the programs with this function.
@@ -80,7 +80,7 @@ fn it_shares_a_pool_of_connections() {
 
 #[test]
 fn it_updates_and_reads_data_types() {
-    crate::check_datatypes(check, "DatatypesTest");
+    crate::riak_clients::check_datatypes(check, "DatatypesTest");
 }
 
 #[test]

@@ -2,15 +2,15 @@
 
 use std::process::Command;
 
-use larder_tests::client_place;
+use crate::harness::client_place;
 
-use crate::scripts;
-use crate::secured::{check_with_certificate, check_with_password};
+use crate::riak_clients::scripts;
+use crate::riak_clients::secured::{check_with_certificate, check_with_password};
 
 /// Runs one of the scripts of `tests/node`.
 #[track_caller]
 fn check(script: &str) {
-    check_with(crate::check, script);
+    check_with(crate::riak_clients::check, script);
 }
 
 /// Runs one of the scripts with this function.
@@ -49,7 +49,7 @@ fn it_shares_a_pool_of_connections() {
 
 #[test]
 fn it_updates_and_reads_data_types() {
-    crate::check_datatypes(check, "datatypes.js");
+    crate::riak_clients::check_datatypes(check, "datatypes.js");
 }
 
 #[test]

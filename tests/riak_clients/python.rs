@@ -2,10 +2,10 @@
 
 use std::process::Command;
 
-use larder_tests::client_place;
+use crate::harness::client_place;
 
-use crate::scripts;
-use crate::secured::{check_with_certificate, check_with_password};
+use crate::riak_clients::scripts;
+use crate::riak_clients::secured::{check_with_certificate, check_with_password};
 
 /// The protocols, as the client names them.
 const BOTH: &[&str] = &["http", "pbc"];
@@ -13,7 +13,7 @@ const BOTH: &[&str] = &["http", "pbc"];
 /// Runs one script over both protocols.
 #[track_caller]
 fn check(script: &str) {
-    check_with(crate::check, script, BOTH);
+    check_with(crate::riak_clients::check, script, BOTH);
 }
 
 /// Runs one script over these protocols with this function.
@@ -57,7 +57,7 @@ fn it_lists_keys_and_buckets() {
 
 #[test]
 fn it_updates_and_reads_data_types() {
-    crate::check_datatypes(check, "datatypes.py");
+    crate::riak_clients::check_datatypes(check, "datatypes.py");
 }
 
 #[test]

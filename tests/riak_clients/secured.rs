@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use larder_tests::{Home, LarderNode};
+use crate::harness::{Home, LarderNode};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
 /// Listeners for both protocols, with TLS.
@@ -49,7 +49,7 @@ fn check(home: Home, args: &[&str], source: &str, script: &str, command: &mut Co
         node.admin().output(&[&["security"][..], &line.split(' ').collect::<Vec<_>>()].concat());
     }
     command.env("LARDER_HTTP_PORT", node.https().port().to_string());
-    crate::check_over(&node, script, command);
+    crate::riak_clients::check_over(&node, script, command);
 }
 
 /// A certificate and its key, as PEM.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use larder_tests::{LarderNode, Process, S3_KEY, S3_SECRET, SplitMix64, client_place};
+use crate::harness::{LarderNode, Process, S3_KEY, S3_SECRET, SplitMix64, client_place};
 
 const TIME: Duration = Duration::from_secs(300);
 const MIB: usize = 1024 * 1024;

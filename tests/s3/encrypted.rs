@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use larder_tests::{LarderNode, S3_KEY, S3_SECRET, client_place};
+use crate::harness::{LarderNode, S3_KEY, S3_SECRET, client_place};
 
 use super::clients::{file, python_program, rclone_environment, run, same};
 

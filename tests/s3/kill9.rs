@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use larder_tests::{HttpResponse, LarderNode, S3Client, Scale, SplitMix64, TestEngine, element, figure};
+use crate::harness::{HttpResponse, LarderNode, S3Client, Scale, SplitMix64, TestEngine, element, figure};
 
 const WRITERS: u64 = 4;
 const KEYS: usize = 6;
@@ -84,7 +84,7 @@ impl S3Writer {
         }
         parts.sort();
         let target = format!("{key}?uploadId={upload}");
-        ok(self.s3.try_call("POST", &target, larder_tests::complete_body(&parts))).map(drop)
+        ok(self.s3.try_call("POST", &target, crate::harness::complete_body(&parts))).map(drop)
     }
 
     /// Reads every key back and keeps the object that it holds.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
-use larder_tests::{HttpClient, LarderNode, S3_KEY, S3Client, SplitMix64, element};
+use crate::harness::{HttpClient, LarderNode, S3_KEY, S3Client, SplitMix64, element};
 
 /// One element: its name, and its text or its children.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use larder_tests::{HttpClient, HttpRequest, LarderNode, S3Client, Scale, SplitMix64, figure};
+use crate::harness::{HttpClient, HttpRequest, LarderNode, S3Client, Scale, SplitMix64, figure};
 
 const THREADS: u64 = 4;
 
@@ -17,7 +17,7 @@ fn valid(s3: &S3Client, upload: &str) -> Vec<Vec<u8>> {
         s3.signed("GET", "/bucket?list-type=2&prefix=a&delimiter=/&max-keys=3&continuation-token=x", &[], ""),
         s3.signed("GET", "/bucket?versions&key-marker=a&version-id-marker=b", &[], ""),
         s3.signed("POST", "/bucket?delete", &[("Content-Type", "application/xml")], xml),
-        s3.signed("POST", &format!("/bucket/key?uploadId={upload}"), &[], larder_tests::complete_body(&[(1, "e".into())])),
+        s3.signed("POST", &format!("/bucket/key?uploadId={upload}"), &[], crate::harness::complete_body(&[(1, "e".into())])),
         s3.signed("PUT", &format!("/bucket/key?partNumber=1&uploadId={upload}"), &[], "part"),
         s3.signed("GET", &format!("/bucket/key?uploadId={upload}&max-parts=1&part-number-marker=0"), &[], ""),
         s3.signed("PUT", "/bucket?lifecycle", &[], "<LifecycleConfiguration><Rule><Status>Enabled</Status></Rule></LifecycleConfiguration>"),

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use larder_tests::{Home, HttpClient, Process, S3Client, client_place};
+use crate::harness::{Home, HttpClient, Process, S3Client, client_place};
 
 const TIME: Duration = Duration::from_secs(120);
 const KEY: &str = "minioadmin";

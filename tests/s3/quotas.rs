@@ -1,6 +1,6 @@
 //! Quotas from outside: `kv-admin` sets them, clients are refused by them, a restart keeps them.
 
-use larder_tests::{KvAdmin, LarderNode};
+use crate::harness::{KvAdmin, LarderNode};
 
 fn quota(admin: &KvAdmin, words: &str) -> String {
     admin.output(&[&["s3", "quota"][..], &words.split(' ').collect::<Vec<_>>()].concat())
@@ -25,7 +25,7 @@ fn a_full_bucket_refuses_clients_until_there_is_room_also_after_a_restart() {
     client.put("/teas/three", "").expect(403);
     client.get("/teas/one").expect(200);
     client.delete("/teas/one").expect(204);
-    larder_tests::wait("the room of the deleted object is free", std::time::Duration::from_secs(30), || {
+    crate::harness::wait("the room of the deleted object is free", std::time::Duration::from_secs(30), || {
         client.put("/teas/three", "").status == 200
     });
     assert_eq!(quota(&admin, "clear bucket teas"), "bucket teas has no quota\n");

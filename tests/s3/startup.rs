@@ -1,6 +1,6 @@
 //! The first start: the banner, the admin's key, users.
 
-use larder_tests::{Home, KvAdmin, LarderNode, Process, S3_KEY, S3_SECRET, S3Client};
+use crate::harness::{Home, KvAdmin, LarderNode, Process, S3_KEY, S3_SECRET, S3Client};
 use std::time::Duration;
 
 /// Starts a server without keys in its environment, stops it, and returns its banner.
@@ -86,7 +86,7 @@ fn requests_through_a_proxy_name_the_whole_url() {
         "GET http://proxied.s3.amazonaws.com/key HTTP/1.1\r\nHost: proxied.s3.amazonaws.com\r\nDate: {date}\r\n\
          Authorization: AWS {S3_KEY}:{signature}\r\nConnection: close\r\n\r\n"
     );
-    let answer = larder_tests::HttpClient::raw(node.s3_at(), request.as_bytes()).unwrap();
+    let answer = crate::harness::HttpClient::raw(node.s3_at(), request.as_bytes()).unwrap();
     let answer = String::from_utf8(answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("\r\n\r\nbody"), "{answer}");
 }
@@ -95,8 +95,8 @@ fn requests_through_a_proxy_name_the_whole_url() {
 fn the_admin_api_of_riak_cs_answers() {
     let node = LarderNode::s3(&["--durability", "buffered"]);
     let mut s3 = node.s3_admin();
-    assert_eq!(larder_tests::HttpClient::new(node.s3_at()).get("/riak-cs/ping").expect(200).text(), "OK");
-    larder_tests::HttpClient::new(node.s3_at()).get("/riak-cs/users").expect(403);
+    assert_eq!(crate::harness::HttpClient::new(node.s3_at()).get("/riak-cs/ping").expect(200).text(), "OK");
+    crate::harness::HttpClient::new(node.s3_at()).get("/riak-cs/users").expect(403);
     let json = [("Content-Type", "application/json"), ("Accept", "application/json")];
     let body = r#"{"email":"bob@example.com","name":"Bob"}"#;
     let made = s3.call("POST", "/riak-cs/user", &json, body).expect(201).json();

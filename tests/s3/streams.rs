@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use md5::{Digest as _, Md5};
 
-use larder_tests::{HttpClient, HttpConnection, LarderNode, S3Client, Scale, SplitMix64, TestEngine, figure};
+use crate::harness::{HttpClient, HttpConnection, LarderNode, S3Client, Scale, SplitMix64, TestEngine, figure};
 
 const MIB: u64 = 1024 * 1024;
 

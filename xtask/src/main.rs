@@ -1,7 +1,8 @@
-//! Everything a developer or CI runs: `cargo xtask test | soak | bench | cassandra | mutants | metrics | package | tidy`.
+//! Everything a developer or CI runs: `cargo xtask test | unit | soak | bench | cassandra | mutants | metrics | package | tidy`.
 //!
 //! ```text
 //! test       the stages of `stages`, in order, timed, with a table at the end and one last line for CI
+//! unit       the tests of one crate, for a change in it
 //! soak       the same checks at full length; figures go to .work/soak.md
 //! bench      release binaries and the load generator; reports go to docs/benchmarks*.md
 //! cassandra  a cluster of Apache Cassandra on this machine, for trying
@@ -20,6 +21,7 @@
 mod bench;
 mod cassandra;
 mod clients;
+mod deny;
 mod metrics_files;
 mod mutants;
 mod package;
@@ -29,7 +31,10 @@ mod run;
 mod shell;
 mod soak;
 mod stages;
-mod test_targets;
+mod test_order;
+mod test_programs;
+mod test_runner;
+mod test_summary;
 mod tidy;
 
 use std::process::ExitCode;
@@ -49,6 +54,14 @@ struct XtaskArgs {
 enum XtaskCommand {
     /// Run everything CI runs.
     Test(run::StageOptions),
+    /// Run the tests of one crate, with the lints.
+    Unit {
+        /// Its name without the prefix, such as `gateway`.
+        krate: String,
+        /// Run the tests whose names contain this.
+        #[arg(default_value = "")]
+        filter: String,
+    },
     /// Run the same checks at full length: hours.
     Soak(run::StageOptions),
     /// Measure.
@@ -75,6 +88,7 @@ fn main() -> ExitCode {
     let shell = Shell::at_root();
     let done = match XtaskArgs::parse().command {
         XtaskCommand::Test(options) => run::test(&shell, &options),
+        XtaskCommand::Unit { krate, filter } => stages::unit_of(&shell, &krate, &filter),
         XtaskCommand::Soak(options) => soak::soak(&shell, &options),
         XtaskCommand::Bench { what } => bench::bench(&shell, &what),
         XtaskCommand::Cassandra { what } => cassandra::cassandra(&what),

@@ -1,10 +1,106 @@
-//! The environment of the product tests: the paths of the programs and of the clients.
+//! The tests of the programs from outside: which of them a run takes, and the paths of programs and clients.
+
+use std::path::Path;
+use std::time::Duration;
 
 use crate::clients;
-use crate::shell::Shell;
+use crate::package;
+use crate::shell::{Result, Shell};
+use crate::test_programs::{PRODUCT, TestBuild};
+use crate::test_runner::{self, TestCase, TestPace};
+use crate::test_summary::TestSummary;
 
-/// The shell with a variable for the path of each program and of each installed client.
-pub(crate) fn with_product_paths(shell: Shell) -> Shell {
-    let (larder, admin) = (shell.path("target/release/larder"), shell.path("target/release/kv-admin"));
-    clients::with_places(shell).with_variable("LARDER_BIN", larder).with_variable("LARDER_KV_ADMIN_BIN", admin)
+/// Tests at a time: most of them wait for a disk, a timer or another process.
+const EMBEDDED_PACE: TestPace = TestPace { at_a_time: 5, deadline: Duration::from_secs(600) };
+/// The same over Cassandra: each has a server of its own, and all share one node.
+const CASSANDRA_PACE: TestPace = TestPace { at_a_time: 4, deadline: Duration::from_secs(600) };
+/// Each test of a cluster has three nodes.
+const CLUSTER_PACE: TestPace = TestPace { at_a_time: 1, deadline: Duration::from_secs(1200) };
+
+/// Product tests of one kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ProductTests {
+    /// All over the embedded engine.
+    Embedded,
+    /// One client for each protocol, and a server that is killed: a first look, and the look at the programs that ship.
+    FirstLook,
+    /// Those whose answers can differ by the engine.
+    OverCassandra,
+    /// Those that start clusters: failover and linearizable histories always, of the others one that the commit chooses.
+    Clusters,
+}
+
+/// The modules of tests that start clusters.
+const CLUSTERS: &str = "clusters::";
+/// Of these, the ones that every run has.
+const ALWAYS: &[&str] = &["clusters::failover::", "clusters::linear::"];
+/// The modules of a first look.
+const FIRST_LOOK: &[&str] = &["riak_clients::python::objects", "s3::sdk::", "startup::", "kill9::", "props::"];
+/// The modules whose answers can differ by the engine.
+const OVER_CASSANDRA: &[&str] = &[""];
+
+impl ProductTests {
+    fn has(self, test: &str) -> bool {
+        let is_of = |parts| is_of(test, parts);
+        let is_cluster = test.starts_with(CLUSTERS);
+        match self {
+            Self::Embedded => !is_cluster,
+            Self::FirstLook => is_of(FIRST_LOOK),
+            Self::OverCassandra => !is_cluster && is_of(OVER_CASSANDRA),
+            Self::Clusters => is_cluster,
+        }
+    }
+
+    fn pace(self) -> TestPace {
+        match self {
+            Self::Embedded | Self::FirstLook => EMBEDDED_PACE,
+            Self::OverCassandra => CASSANDRA_PACE,
+            Self::Clusters => CLUSTER_PACE,
+        }
+    }
+}
+
+/// Runs product tests with the programs of the tests' profile.
+///
+/// # Errors
+/// A test fails, or the programs do not compile.
+pub(crate) fn run(shell: &Shell, tests: ProductTests) -> Result<TestSummary> {
+    run_in(shell, tests, &shell.path("target/debug"))
+}
+
+/// Builds the programs as they ship, checks their size, and runs a first look at them.
+///
+/// # Errors
+/// A program does not compile, is too large, or fails.
+pub(crate) fn release(shell: &Shell) -> Result<TestSummary> {
+    package::build(shell)?;
+    package::check_sizes(shell)?;
+    run_in(shell, ProductTests::FirstLook, &shell.path("target/release"))
+}
+
+fn run_in(shell: &Shell, tests: ProductTests, programs: &Path) -> Result<TestSummary> {
+    let mut build = TestBuild::of_workspace(shell)?;
+    build.tests.retain(|program| program.package == PRODUCT);
+    let mut cases = TestCase::of_programs(shell, &build.tests)?;
+    cases.retain(|case| tests.has(&case.name));
+    if tests == ProductTests::Clusters && !shell.is_soak() {
+        cases = sample_clusters(cases, shell.commit_number().unwrap_or_default());
+    }
+    let shell = clients::with_places(shell.with_seed_of_commit())
+        .with_variable("LARDER_BIN", programs.join("larder"))
+        .with_variable("LARDER_KV_ADMIN_BIN", programs.join("kv-admin"));
+    test_runner::run(&shell, cases, tests.pace())
+}
+
+/// The tests that every run has, and one other; `number` chooses it.
+fn sample_clusters(cases: Vec<TestCase>, number: u64) -> Vec<TestCase> {
+    let (mut chosen, mut others): (Vec<_>, Vec<_>) = cases.into_iter().partition(|case| is_of(&case.name, ALWAYS));
+    if !others.is_empty() {
+        chosen.push(others.swap_remove(number as usize % others.len()));
+    }
+    chosen
+}
+
+fn is_of(test: &str, parts: &[&str]) -> bool {
+    parts.iter().any(|part| test.starts_with(part))
 }

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use crate::test_summary::TestSummary;
+
 /// How a stage ended, when it did not fail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum StageEnd {
-    /// Everything that it checks holds.
-    Passed,
+    /// Everything that it checks holds; its tests, if it has some.
+    Passed(TestSummary),
     /// It was not run; the cause.
     Skipped(String),
 }

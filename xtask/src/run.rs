@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 use crate::report::{StageEnd, StageOutcome, StageReport, last_line, table};
 use crate::shell::{Result, Shell};
 use crate::stages::{STAGES, Stage, named};
+use crate::test_summary::TestSummary;
 
 /// The longest time of a cold run on two cores.
-const BUDGET: Duration = Duration::from_secs(40 * 60);
+const BUDGET: Duration = Duration::from_secs(30 * 60);
 /// Free bytes that a stage needs: stores refuse writes on a full disk, so tests would fail for a cause that they do not name.
 const FREE_MIN: u64 = 3 << 30;
 
@@ -24,6 +25,9 @@ pub(crate) struct StageOptions {
     /// Go on after a failed stage.
     #[arg(long)]
     keep_going: bool,
+    /// A first look, in minutes: unit tests, the programs, one client of each protocol.
+    #[arg(long)]
+    quick: bool,
 }
 
 impl StageOptions {
@@ -36,7 +40,8 @@ impl StageOptions {
 
     fn wants(&self, stage: &Stage) -> bool {
         let listed = |names: &[String]| names.iter().any(|name| name == stage.name);
-        !listed(&self.skip) && (self.only.is_empty() || listed(&self.only))
+        let is_of_run = if self.only.is_empty() { stage.is_quick || !self.quick } else { listed(&self.only) };
+        is_of_run && !listed(&self.skip)
     }
 }
 
@@ -56,9 +61,10 @@ fn stage(name: &str) -> std::result::Result<String, String> {
 /// The last line, when a stage failed.
 pub(crate) fn test(shell: &Shell, options: &StageOptions) -> Result<()> {
     let start = Instant::now();
-    let lines = stages(shell, options);
+    let shell = if options.quick { shell.clone().for_first_look() } else { shell.clone() };
+    let (lines, tests) = stages(&shell, options);
     let took = start.elapsed();
-    println!("\n{}", table(&lines));
+    println!("\nthe slowest tests:\n{}\n{}", tests.slowest(), table(&lines));
     if took > BUDGET {
         println!("this run took longer than its budget of {} minutes", BUDGET.as_secs() / 60);
     }
@@ -66,28 +72,35 @@ pub(crate) fn test(shell: &Shell, options: &StageOptions) -> Result<()> {
     if !good {
         return Err(line);
     }
-    println!("{line}");
+    println!("{line}\n{}", tests.line());
     Ok(())
 }
 
 /// Runs the wanted stages. After a failure the rest are not run, unless `--keep-going` is given.
-pub(crate) fn stages(shell: &Shell, options: &StageOptions) -> Vec<StageReport> {
-    let mut lines = Vec::new();
+pub(crate) fn stages(shell: &Shell, options: &StageOptions) -> (Vec<StageReport>, TestSummary) {
+    let (mut lines, mut tests) = (Vec::new(), TestSummary::default());
     let mut failed = false;
     for stage in STAGES.iter().filter(|stage| options.wants(stage)) {
-        let (outcome, took) =
-            if failed && !options.keep_going { (StageOutcome::NotRun, Duration::ZERO) } else { timed(stage, shell) };
+        let (outcome, took) = if failed && !options.keep_going {
+            (StageOutcome::NotRun, Duration::ZERO)
+        } else {
+            timed(stage, shell, &mut tests)
+        };
+        println!("== {}: {:.1} s", stage.name, took.as_secs_f64());
         failed |= matches!(outcome, StageOutcome::Failed(_));
         lines.push(StageReport { name: stage.name, shows: stage.shows, outcome, took });
     }
-    lines
+    (lines, tests)
 }
 
-fn timed(stage: &Stage, shell: &Shell) -> (StageOutcome, Duration) {
+fn timed(stage: &Stage, shell: &Shell, tests: &mut TestSummary) -> (StageOutcome, Duration) {
     println!("\n== {}: {}", stage.name, stage.shows);
     let start = Instant::now();
     let outcome = match require_free_disk(shell.root()).and_then(|()| (stage.run)(shell)) {
-        Ok(StageEnd::Passed) => StageOutcome::Passed,
+        Ok(StageEnd::Passed(of_stage)) => {
+            tests.merge(of_stage);
+            StageOutcome::Passed
+        }
         Ok(StageEnd::Skipped(why)) => {
             println!("SKIPPED: {why}");
             StageOutcome::Skipped(why)
@@ -120,7 +133,7 @@ mod tests {
 
     fn wanted(only: &[&str], skip: &[&str]) -> Vec<&'static str> {
         let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-        let options = StageOptions { only: owned(only), skip: owned(skip), keep_going: false };
+        let options = StageOptions { only: owned(only), skip: owned(skip), ..StageOptions::default() };
         STAGES.iter().filter(|stage| options.wants(stage)).map(|stage| stage.name).collect()
     }
 
@@ -134,7 +147,7 @@ mod tests {
 
     #[test]
     fn the_error_of_an_unknown_stage_lists_the_known_ones() {
-        assert!(stage("nosuch").is_err_and(|text| text.contains("clippy")));
+        assert!(stage("nosuch").is_err_and(|text| text.contains("build")));
         assert_eq!(stage("unit").as_deref(), Ok("unit"));
     }
 }

@@ -1,16 +1,23 @@
 //! The stages of a test run, as one table.
 
+use std::time::Duration;
+
 use crate::cassandra::stage as cassandra;
 use crate::clients;
+use crate::deny;
 use crate::mutants::{self, MutantOptions};
-use crate::product::with_product_paths;
+use crate::product::{self, ProductTests};
 use crate::report::StageEnd;
 use crate::shell::{Result, Shell};
-use crate::test_targets::{self, PRODUCT, TestTargets};
+use crate::test_programs::{PRODUCT, TestBuild};
+use crate::test_runner::{self, TestCase, TestPace};
+use crate::test_summary::TestSummary;
 use crate::tidy;
 
 /// Mutations of a run; `soak` tries all.
 const MUTANTS: usize = 6;
+/// The longest time of a test within its own process.
+const UNIT_TEST_MAX: Duration = Duration::from_secs(300);
 
 /// One stage.
 pub(crate) struct Stage {
@@ -18,27 +25,83 @@ pub(crate) struct Stage {
     pub(crate) name: &'static str,
     /// The property that it shows when it passes.
     pub(crate) shows: &'static str,
+    /// Whether a first look, `--quick`, has it.
+    pub(crate) is_quick: bool,
     /// Runs it.
     pub(crate) run: fn(&Shell) -> Result<StageEnd>,
 }
 
 /// All stages in order: those that are cheap and fail often come first.
 pub(crate) static STAGES: &[Stage] = &[
-    Stage { name: "tidy", shows: "the rules of this repository", run: |shell| passed(tidy::tidy(shell)) },
-    Stage { name: "fmt", shows: "formatting", run: |shell| passed(shell.cargo(&["fmt", "--all", "--check"])) },
-    Stage { name: "clippy", shows: "lints, no warning", run: clippy },
-    Stage { name: "unit", shows: "unit, property, conformance and simulation tests", run: unit },
-    Stage { name: "mutants", shows: "rules of the design: a test fails without each of a sample", run: sample_mutants },
-    Stage { name: "build", shows: "the product, as it ships", run: build },
-    Stage { name: "clients", shows: "clients of Riak and of S3, as they are published", run: clients::prepare },
-    Stage { name: "product", shows: "the two programs, from outside", run: product },
+    Stage {
+        name: "tidy",
+        shows: "the rules of this repository",
+        is_quick: true,
+        run: |shell| passed(tidy::tidy(shell)),
+    },
+    Stage {
+        name: "fmt",
+        shows: "formatting",
+        is_quick: true,
+        run: |shell| passed(shell.cargo(&["fmt", "--all", "--check"])),
+    },
+    Stage {
+        name: "deny",
+        shows: "licences, sources and bans of dependencies",
+        is_quick: true,
+        run: |shell| passed(deny::deny(shell)),
+    },
+    Stage {
+        name: "build",
+        shows: "programs and tests compile, no warning and no lint",
+        is_quick: true,
+        run: |shell| passed(TestBuild::of_workspace(shell).map(drop)),
+    },
+    Stage {
+        name: "unit",
+        shows: "unit, property, conformance and simulation tests",
+        is_quick: true,
+        run: |shell| tested(unit(shell)),
+    },
+    Stage {
+        name: "mutants",
+        shows: "rules of the design: a test fails without each of a sample",
+        is_quick: false,
+        run: sample_mutants,
+    },
+    Stage {
+        name: "clients",
+        shows: "clients of Riak and of S3, as they are published",
+        is_quick: true,
+        run: clients::prepare,
+    },
+    Stage {
+        name: "product",
+        shows: "the two programs, from outside",
+        is_quick: true,
+        run: |shell| {
+            let tests = if shell.is_first_look() { ProductTests::FirstLook } else { ProductTests::Embedded };
+            tested(product::run(shell, tests))
+        },
+    },
     Stage {
         name: "cassandra",
-        shows: "conformance and the product, over a node of Cassandra",
+        shows: "conformance and answers that depend on the engine, over a node of Cassandra",
+        is_quick: false,
         run: cassandra::one_node,
     },
-    Stage { name: "clusters", shows: "nodes and gateways that fail, over three nodes", run: cassandra::clusters },
-    Stage { name: "deny", shows: "licences and sources of dependencies", run: deny },
+    Stage {
+        name: "clusters",
+        shows: "nodes and gateways that fail, over three nodes",
+        is_quick: false,
+        run: cassandra::clusters,
+    },
+    Stage {
+        name: "release",
+        shows: "the programs as they ship: their size, and one look at each protocol",
+        is_quick: false,
+        run: |shell| tested(product::release(shell)),
+    },
 ];
 
 /// The stage of this name.
@@ -47,40 +110,42 @@ pub(crate) fn named(name: &str) -> Option<&'static Stage> {
 }
 
 fn passed(done: Result<()>) -> Result<StageEnd> {
-    done.map(|()| StageEnd::Passed)
+    tested(done.map(|()| TestSummary::default()))
 }
 
-fn clippy(shell: &Shell) -> Result<StageEnd> {
-    passed(shell.cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
+fn tested(done: Result<TestSummary>) -> Result<StageEnd> {
+    done.map(StageEnd::Passed)
 }
 
-fn unit(shell: &Shell) -> Result<StageEnd> {
-    test_targets::run(shell, &TestTargets::read(shell)?.of_crates(), &["--lib", "--bins"])?;
-    passed(shell.cargo(&["test", "--workspace", "--doc"]))
+/// Every test that needs no running product. Most of them compute: one for each core.
+fn unit(shell: &Shell) -> Result<TestSummary> {
+    let mut build = TestBuild::of_workspace(shell)?;
+    build.tests.retain(|program| program.package != PRODUCT);
+    run_units(shell, &build, |_| true)
+}
+
+/// The tests of one crate, or those of them whose names contain a text.
+///
+/// # Errors
+/// A test fails, or something does not compile.
+pub(crate) fn unit_of(shell: &Shell, krate: &str, filter: &str) -> Result<()> {
+    let build = TestBuild::of_crate(shell, krate)?;
+    run_units(shell, &build, |name| name.contains(filter)).map(drop)
+}
+
+fn run_units(shell: &Shell, build: &TestBuild, is_wanted: impl Fn(&str) -> bool) -> Result<TestSummary> {
+    let mut cases = TestCase::of_programs(shell, &build.tests)?;
+    cases.retain(|case| is_wanted(&case.name));
+    let at_a_time = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
+    test_runner::run(&shell.with_seed_of_commit(), cases, TestPace { at_a_time, deadline: UNIT_TEST_MAX })
 }
 
 /// The commit chooses the sample, so each push tries other rules.
 fn sample_mutants(shell: &Shell) -> Result<StageEnd> {
-    let Ok(commit) = shell.output("git", &["rev-parse", "HEAD"]) else {
-        return Ok(StageEnd::Skipped("the copy of the sources needs git and its history".to_owned()));
-    };
-    let seed = commit.get(..8).and_then(|digits| u64::from_str_radix(digits, 16).ok()).unwrap_or_default();
-    passed(mutants::mutants(shell, &MutantOptions::sample(MUTANTS, seed)))
-}
-
-fn build(shell: &Shell) -> Result<StageEnd> {
-    passed(shell.cargo(&["build", "--release", "-p", "larder-server", "-p", "larder-kv-admin"]))
-}
-
-fn product(shell: &Shell) -> Result<StageEnd> {
-    passed(test_targets::run(&with_product_paths(shell.clone()), &TestTargets::read(shell)?.of(PRODUCT), &[]))
-}
-
-fn deny(shell: &Shell) -> Result<StageEnd> {
-    if !shell.has_cargo_subcommand("deny") {
-        return Ok(StageEnd::Skipped("cargo-deny is not installed".to_owned()));
+    match shell.commit_number() {
+        Some(seed) => passed(mutants::mutants(shell, &MutantOptions::sample(MUTANTS, seed))),
+        None => Ok(StageEnd::Skipped("the copy of the sources needs git and its history".to_owned())),
     }
-    passed(shell.cargo(&["deny", "--workspace", "check", "bans", "licenses", "sources"]))
 }
 
 #[cfg(test)]
@@ -97,9 +162,10 @@ mod tests {
     }
 
     #[test]
-    fn the_programs_are_built_before_they_are_tested() {
+    fn clients_are_installed_before_they_are_used() {
         let at = |name: &str| STAGES.iter().position(|stage| stage.name == name);
-        assert!(at("product") < at("cassandra") && at("product") < at("clusters"));
-        assert!(at("build") < at("product") && at("clients") < at("product"));
+        for stage in ["product", "cassandra", "release"] {
+            assert!(at("clients") < at(stage), "{stage}");
+        }
     }
 }

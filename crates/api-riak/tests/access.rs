@@ -4,8 +4,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 #![allow(clippy::disallowed_methods, reason = "a failed log-in takes real time")]
 
-mod support;
-
 use std::time::{Duration, Instant};
 
 use hyper::Method;
@@ -17,7 +15,7 @@ use larder_model::ip_network::IpNetwork;
 use larder_model::security::{GrantChange, GrantTarget, KvPermission, RoleKind, RoleOptions};
 use larder_testkit::http::{HttpClient, HttpRequest, HttpResponse};
 
-use support::RiakServer;
+use crate::support::RiakServer;
 
 /// The address of the client, as its proxy names it.
 const CLIENT: &str = "203.0.113.9";

@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -17,7 +15,7 @@ use larder_testkit::hooked::Hooked;
 use larder_testkit::http::{HttpClient, HttpRequest, HttpResponse};
 use larder_testkit::pb::{PbClient, PbField, PbMessage};
 
-use support::RiakServer;
+use crate::support::RiakServer;
 
 /// A server over `memory`; with `reads` it reads at once, and counts that.
 fn server(memory: &Arc<MemoryStore>, clock: &Arc<SystemClock>, reads: Option<Arc<AtomicUsize>>) -> RiakServer {

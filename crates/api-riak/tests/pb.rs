@@ -3,21 +3,12 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 #![allow(clippy::disallowed_methods, reason = "connections are closed in real time")]
 
-mod support;
-
-#[path = "pb/connections.rs"]
 mod connections;
-#[path = "pb/corpus.rs"]
 mod corpus;
-#[path = "pb/datatypes.rs"]
 mod datatypes;
-#[path = "pb/faces.rs"]
 mod faces;
-#[path = "pb/observed.rs"]
 mod observed;
-#[path = "pb/outcomes.rs"]
 mod outcomes;
-#[path = "pb/replicas.rs"]
 mod replicas;
 
 use larder_admission::MemoryBudget;
@@ -27,8 +18,8 @@ use larder_http_edge::ConnectionSettings;
 use larder_testkit::SplitMix64;
 use larder_testkit::pb::{PbClient, PbField, PbMessage, frame, message};
 
+use crate::support::RiakServer;
 use PbField::{Bytes, Number};
-use support::RiakServer;
 
 const GET: u8 = 9;
 const PUT: u8 = 11;

@@ -2,11 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
-mod support;
-
 use larder_testkit::http::HttpClient;
 
-use support::RiakServer;
+use crate::support::RiakServer;
 
 fn ask(client: &mut HttpClient, method: &str, query: &str) -> (u16, String) {
     let body = if method == "PUT" { "x" } else { "" };

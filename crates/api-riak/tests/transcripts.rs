@@ -17,12 +17,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
-mod support;
-
 use std::collections::HashMap;
 
+use crate::support::RiakServer;
 use larder_testkit::http::{HttpClient, HttpResponse};
-use support::RiakServer;
 
 /// Headers that a transcript may leave out.
 const OPTIONAL: [&str; 6] = ["date", "content-length", "x-riak-vclock", "etag", "last-modified", "x-request-id"];

@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
-mod support;
-
 use std::thread;
 use std::time::Duration;
 
@@ -14,7 +12,7 @@ use larder_testkit::http::{HttpClient, HttpRequest, connect};
 use proptest::prelude::*;
 use proptest::test_runner::{Config as Runs, RngSeed, TestRunner};
 
-use support::RiakServer;
+use crate::support::RiakServer;
 
 /// Length of a value that must be streamed and stored as a blob.
 const LARGE: usize = 3 * 1024 * 1024 + 17;

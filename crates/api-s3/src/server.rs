@@ -1,6 +1,5 @@
 //! The listener.
 
-use std::future::Future;
 use std::sync::Arc;
 
 use futures_util::FutureExt as _;
@@ -8,7 +7,9 @@ use futures_util::future::join_all;
 use hyper::Request;
 use hyper::body::Incoming;
 use larder_gateway::objects::Objects;
-use larder_http_edge::{ClientListener, ConnectionHandler, ConnectionSettings, HttpDialect, Requester};
+use larder_http_edge::{
+    ClientListener, ConnectionHandler, ConnectionSettings, HttpDialect, ListenerWork, Requester, ShutdownRequest,
+};
 
 use crate::pipeline::S3Service;
 use crate::public_url::PublicUrl;
@@ -76,15 +77,18 @@ impl ConnectionHandler for S3Service {
 
 /// Serves the listeners until `shutdown` completes. The server then accepts nothing new and lets running requests finish;
 /// at `drain_timeout` it cancels the rest.
-pub async fn serve(
+#[must_use]
+pub fn serve(
     listeners: Vec<ClientListener>,
     objects: Arc<Objects>,
     settings: S3Settings,
-    shutdown: impl Future<Output = ()>,
-) {
+    shutdown: ShutdownRequest,
+) -> ListenerWork {
     let service = S3Service::new(objects, settings);
-    let shutdown = shutdown.shared();
-    let serve = |listener| larder_http_edge::serve(listener, service.clone(), shutdown.clone());
-    join_all(listeners.into_iter().map(serve)).await;
-    service.background().drain(service.settings().connection.drain_timeout).await;
+    Box::pin(async move {
+        let shutdown = shutdown.shared();
+        let serve = |listener| larder_http_edge::serve(listener, service.clone(), Box::pin(shutdown.clone()));
+        join_all(listeners.into_iter().map(serve)).await;
+        service.background().drain(service.settings().connection.drain_timeout).await;
+    })
 }

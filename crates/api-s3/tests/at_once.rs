@@ -3,9 +3,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
-#[allow(dead_code, reason = "each test binary uses a part")]
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
@@ -18,7 +15,7 @@ use larder_testkit::hooked::Hooked;
 use larder_testkit::http::{HttpConnection, HttpResponse, element};
 use larder_testkit::s3::{S3Signer, complete_body};
 
-use support::{S3TestServer, admin};
+use crate::support::{S3TestServer, admin};
 
 const NOTHING: &[(&str, &str)] = &[];
 /// The SHA-256 of no bytes.

@@ -2,11 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
-#[allow(dead_code, reason = "each test binary uses a part")]
-mod support;
-
 use std::time::Duration;
 
+use crate::support::{KEY, S3TestServer, SECRET, signed_v2, signed_v4};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use larder_admission::MemoryBudget;
@@ -16,7 +14,6 @@ use larder_gateway::Config;
 use larder_http_edge::ConnectionSettings;
 use larder_testkit::s3::S3Signer;
 use sha2::{Digest as _, Sha256};
-use support::{KEY, S3TestServer, SECRET, signed_v2, signed_v4};
 
 const NOTHING: &[(&str, &str)] = &[];
 /// The longest time until the server closes a connection whose next request it does not wait for.

@@ -2,18 +2,15 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
-#[allow(dead_code, reason = "each test binary uses a part")]
-mod support;
-
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::support::{KEY, S3TestServer};
 use larder_gateway::objects::users::{NewKey, NewUser, Users};
 use larder_gateway::objects::{Objects, ObjectsConfig};
 use larder_model::objects::KeyLimits;
 use larder_testkit::http::HttpResponse;
 use larder_testkit::s3::S3Signer;
-use support::{KEY, S3TestServer};
 
 const NOTHING: &[(&str, &str)] = &[];
 /// How long another gateway may serve a user as it was.

@@ -2,13 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
-#[allow(dead_code, reason = "each test binary uses a part")]
-mod support;
-
+use crate::support::{KEY, S3TestServer, admin, signed_v2};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use larder_testkit::SplitMix64;
-use support::{KEY, S3TestServer, admin, signed_v2};
 
 const NOTHING: &[(&str, &str)] = &[];
 

@@ -2,16 +2,13 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
-#[allow(dead_code, reason = "each test binary uses a part")]
-mod support;
-
+use crate::support::S3TestServer;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use larder_api_s3::operations::{OPERATIONS, OperationScope, Support};
 use larder_testkit::http::HttpResponse;
 use larder_testkit::s3::S3Signer;
 use sha1::{Digest as _, Sha1};
-use support::S3TestServer;
 
 const NOTHING: &[(&str, &str)] = &[];
 

@@ -2,14 +2,11 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
-#[allow(dead_code, reason = "each test binary uses a part")]
-mod support;
-
+use crate::support::{S3TestServer, signed_v2, signed_v4};
 use larder_api_s3::S3Settings;
 use larder_gateway::Config;
 use larder_http_edge::{ConnectionLimit, ConnectionSettings};
 use larder_testkit::SplitMix64;
-use support::{S3TestServer, signed_v2, signed_v4};
 
 const NOTHING: &[(&str, &str)] = &[];
 

@@ -12,7 +12,8 @@ use hyper::{Method, Request, StatusCode};
 use larder_gateway::metrics::Event;
 use larder_gateway::objects::Objects;
 use larder_http_edge::{
-    ArrivingBody, ClientListener, ConnectionHandler, ConnectionSettings, HttpDialect, Requester, joined,
+    ArrivingBody, ClientListener, ConnectionHandler, ConnectionSettings, HttpDialect, ListenerWork, Requester,
+    ShutdownRequest, joined,
 };
 
 use crate::access::{ConsoleSession, SESSION_LIFETIME};
@@ -41,17 +42,20 @@ struct ConsoleService {
 }
 
 /// Serves `listener` until `shutdown`; after that it finishes the requests under way.
-pub async fn serve(
-    listener: impl Into<ClientListener>,
+#[must_use]
+pub fn serve(
+    listener: ClientListener,
     objects: Arc<Objects>,
     settings: ConsoleSettings,
-    shutdown: impl Future<Output = ()>,
-) {
-    let feed = Arc::new(LiveFeed::default());
-    let sampler = tokio::spawn(Arc::clone(&feed).sample(Arc::clone(&objects), settings.connection.memory.clone()));
-    let service = ConsoleService { objects, settings: Arc::new(settings), feed };
-    larder_http_edge::serve(listener, service, shutdown).await;
-    sampler.abort();
+    shutdown: ShutdownRequest,
+) -> ListenerWork {
+    Box::pin(async move {
+        let feed = Arc::new(LiveFeed::default());
+        let sampler = tokio::spawn(Arc::clone(&feed).sample(Arc::clone(&objects), settings.connection.memory.clone()));
+        let service = ConsoleService { objects, settings: Arc::new(settings), feed };
+        larder_http_edge::serve(listener, service, shutdown).await;
+        sampler.abort();
+    })
 }
 
 impl ConnectionHandler for ConsoleService {

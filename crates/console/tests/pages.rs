@@ -2,8 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
-mod support;
-
+use crate::support::{TestConsole, encoded, field};
 use bytes::Bytes;
 use larder_console::CommandProgress;
 use larder_gateway::body::PutBody;
@@ -16,7 +15,6 @@ use larder_model::causality::Conditions;
 use larder_model::content::KvContent;
 use larder_model::objects::S3Action;
 use larder_testkit::http::HttpRequest;
-use support::{TestConsole, encoded, field};
 
 /// Names and values that would run or hide if they were not escaped.
 const HOSTILE: &[&str] = &[

@@ -1,8 +1,6 @@
 //! Stores with too few replicas: an answer that is lost and cannot be looked up, and heartbeats that one replica alone takes.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
-mod ports;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
@@ -25,7 +23,7 @@ use larder_store::{
 use larder_testkit::VirtualClock;
 use larder_testkit::hooked::{Hooked, MakeCall, StoreCall, StoreHook};
 
-use ports::ports_over;
+use crate::ports::ports_over;
 
 /// All replicas are up.
 const UP: u8 = 0;

@@ -1,8 +1,6 @@
 //! A store that refuses writes like a full disk: first puts, then also deletes. Nothing of a refused write stays.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
-mod ports;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
@@ -27,7 +25,7 @@ use larder_store::{Blobs, CallOptions, Clock, Error as StoreError, Kind, Purpose
 use larder_testkit::VirtualClock;
 use larder_testkit::hooked::{Hooked, MakeCall, StoreCall, StoreHook};
 
-use ports::ports_over;
+use crate::ports::ports_over;
 
 /// Accepts all writes.
 const ROOM: u8 = 0;

@@ -1,8 +1,6 @@
 //! Commit hooks of a gateway in memory, over scripts and a store that the test controls.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
-mod ports;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -25,7 +23,7 @@ use larder_testkit::VirtualClock;
 use larder_testkit::hooked::{Hooked, MakeCall, StoreCall, StoreHook};
 use serde_json::{Value, json};
 
-use ports::ports_over;
+use crate::ports::ports_over;
 
 /// A store in memory that counts the writes of objects, and may fail each read after one.
 struct WatchedStore {

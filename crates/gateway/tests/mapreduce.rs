@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
-mod ports;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -25,7 +23,7 @@ use larder_store::{CallOptions, Store, SystemClock};
 use larder_testkit::hooked::{Hooked, MakeCall, StoreCall, StoreHook};
 use serde_json::{Value, json};
 
-use ports::ports_over;
+use crate::ports::ports_over;
 
 const VALUE: &str = r#"{"map":{"language":"erlang","module":"riak_kv_mapreduce","function":"map_object_value"}}"#;
 const COUNT: &str = r#"{"reduce":{"language":"erlang","module":"riak_kv_mapreduce","function":"reduce_count_inputs"}}"#;

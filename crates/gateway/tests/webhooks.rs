@@ -1,8 +1,6 @@
 //! Notices for webhooks, over a store that dies and receivers that fail.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
-mod ports;
-
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -26,7 +24,7 @@ use larder_testkit::replicas::{ClusterSetup, Replicas};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use ports::ports_over;
+use crate::ports::ports_over;
 
 const URL: &str = "http://h/hook";
 

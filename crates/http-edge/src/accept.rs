@@ -1,10 +1,10 @@
 //! The listener: it accepts connections within one bound of the process, refuses those above it, and drains at the end.
 
 use std::future::Future;
-use std::pin::pin;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use larder_admission::{ClientAccount, HeldMemory};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
@@ -56,21 +56,31 @@ pub struct ConnectedClient {
     pub account: ClientAccount,
 }
 
+/// Completes when a listener has to end.
+pub type ShutdownRequest = BoxFuture<'static, ()>;
+
+/// The work of a listener until its end. It is boxed: the compiler then builds the futures of a protocol once, in the crate of the
+/// protocol, and not again in each crate that starts a listener.
+pub type ListenerWork = BoxFuture<'static, ()>;
+
 /// Serves `listener` until `shutdown`. After that it accepts nothing new, finishes the requests under way, and breaks off
 /// those that run past `drain_timeout`. A connection above the limit gets the server's refusal and is closed.
-pub async fn serve_connections<S: ConnectionServer>(
-    listener: impl Into<ClientListener>,
+pub fn serve_connections<S: ConnectionServer>(
+    listener: ClientListener,
     server: S,
-    shutdown: impl Future<Output = ()>,
-) {
-    let ClientListener { tcp: listener, tls } = listener.into();
+    shutdown: ShutdownRequest,
+) -> ListenerWork {
+    Box::pin(accept_until(listener, server, shutdown))
+}
+
+async fn accept_until<S: ConnectionServer>(listener: ClientListener, server: S, mut shutdown: ShutdownRequest) {
+    let ClientListener { tcp: listener, tls } = listener;
     let settings = server.settings();
     let drain_timeout = settings.drain_timeout;
     let (end, ending) = watch::channel(());
     let accepted = AcceptedConnections { server, settings, tls, ending };
     let mut acceptor = Acceptor::new(S::NAME);
     let mut connections = JoinSet::new();
-    let mut shutdown = pin!(shutdown);
     loop {
         let (stream, peer) = tokio::select! {
             () = &mut shutdown => break,

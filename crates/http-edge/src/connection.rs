@@ -13,7 +13,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::time::MissedTickBehavior;
 
-use crate::accept::{ConnectedClient, ConnectionServer, serve_connections};
+use crate::accept::{ConnectedClient, ConnectionServer, ListenerWork, ShutdownRequest, serve_connections};
 use crate::client_socket::{ClientListener, ClientSocket};
 use crate::http2;
 use crate::lingering_close::{ActivityCounts, ConnectionActivity, HeadMemory, LingeringSocket};
@@ -26,12 +26,8 @@ use crate::{ConnectionHandler, ConnectionSettings};
 struct HttpServer<F>(F);
 
 /// Serves HTTP on `listener` until `shutdown`, as [`serve_connections`] does; a connection above the limit is answered 503.
-pub async fn serve<F: ConnectionHandler>(
-    listener: impl Into<ClientListener>,
-    handler: F,
-    shutdown: impl Future<Output = ()>,
-) {
-    serve_connections(listener, HttpServer(handler), shutdown).await;
+pub fn serve<F: ConnectionHandler>(listener: ClientListener, handler: F, shutdown: ShutdownRequest) -> ListenerWork {
+    serve_connections(listener, HttpServer(handler), shutdown)
 }
 
 impl<F: ConnectionHandler> Clone for HttpServer<F> {

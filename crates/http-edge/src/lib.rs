@@ -51,7 +51,7 @@ use hyper::header::{AsHeaderName, HeaderMap, HeaderValue};
 use hyper::{Request, Response};
 use larder_admission::MemoryBudget;
 
-pub use accept::{ConnectedClient, ConnectionServer, serve_connections};
+pub use accept::{ConnectedClient, ConnectionServer, ListenerWork, ShutdownRequest, serve_connections};
 pub use acceptor::Acceptor;
 pub use arriving_body::{
     ArrivingBody, IncomingError, PIECE_BYTES_MAX, Pace, PacedIncoming, parsed_body_memory, response_memory,

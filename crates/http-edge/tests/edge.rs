@@ -77,7 +77,7 @@ impl EchoServer {
     fn start(settings: ConnectionSettings) -> Self {
         let handler = EchoHandler { settings, waiting: Arc::default(), let_go: Arc::default() };
         let work = handler.clone();
-        let (background, ()) = BackgroundServer::start(async |listener, stop| ((), serve(listener, work, stop)));
+        let (background, ()) = BackgroundServer::start(async |listener, stop| ((), serve(listener.into(), work, stop)));
         Self { background, handler }
     }
 

@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails where an expectation does not hold")]
 
-mod key;
-
-use key::{KeyRows, delete, put, texts, via_client};
+use crate::key::{KeyRows, delete, put, texts, via_client};
 use larder_model::causality::{ConflictPolicy, Context, KeyWrite};
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -9,11 +9,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails where an expectation does not hold")]
 
-mod key;
-
 use std::collections::HashMap;
 
-use key::{KeyRows, delete, put, texts, via_client};
+use crate::key::{KeyRows, delete, put, texts, via_client};
 use larder_model::causality::{ConflictPolicy, Context, KeyVersions};
 
 #[test]

@@ -3,7 +3,6 @@
 //! A policy and its requests follow from a number, which a failed test prints. `LARDER_TEST_SCALE=soak` tries 1,000,000 policies.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test says what it expects by failing")]
-#![allow(clippy::disallowed_methods, reason = "a variable chooses the length")]
 #![allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "numbers of tests are small")]
 
 use std::collections::BTreeMap;
@@ -13,6 +12,7 @@ use larder_model::Timestamp;
 use larder_model::objects::access::{AccessContext, AccessRequest};
 use larder_model::objects::policy::{BucketPolicy, PolicyDecision};
 use larder_model::objects::{Etag, Object, ObjectBody, S3Action, Tag, User, Version, VersionId};
+use larder_testkit::case_seeds;
 use serde_json::{Map, Value as Json, json};
 
 #[path = "policy/evaluator.rs"]
@@ -317,9 +317,8 @@ impl PolicyRequest {
 
 #[test]
 fn random_policies_decide_as_the_published_rules_do() {
-    let is_soak = std::env::var("LARDER_TEST_SCALE").is_ok_and(|scale| scale == "soak");
     let mut verdicts = [0_usize; 3];
-    for number in 0..if is_soak { 1_000_000 } else { 10_000 } {
+    for number in case_seeds(3_300, 1_000_000) {
         let dice = &mut Dice(number);
         let json = policy(dice);
         let policy = BucketPolicy::parse(BUCKET, &json.to_string()).expect("a policy");

@@ -2,14 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[allow(dead_code, reason = "each file of tests uses a part of it")]
-mod support;
-
 use std::time::Duration;
 
+use crate::support::{self, TestPool, call, children, eventually};
 use larder_gateway::{ScriptArguments, ScriptCall, ScriptError, ScriptFunction, Scripts as _};
 use serde_json::json;
-use support::{TestPool, call, children, eventually};
 
 const LIMIT: Duration = Duration::from_secs(5);
 

@@ -2,17 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[allow(dead_code, reason = "each file of tests uses a part of it")]
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crate::support::{self, TestPool, children, descriptors};
 use larder_gateway::{ScriptError, ScriptFunction};
 use larder_testkit::hostile_scripts::{HOSTILE, HostileEnd};
 use serde_json::json;
-use support::{TestPool, children, descriptors};
 use tokio::time::Instant;
 
 const LIMIT: Duration = Duration::from_secs(1);

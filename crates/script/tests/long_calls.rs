@@ -2,17 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[allow(dead_code, reason = "each file of tests uses a part of it")]
-mod support;
-
 use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::support::{self, TestPool, children, eventually};
 use larder_gateway::{ScriptError, ScriptFunction};
 use serde_json::json;
-use support::{TestPool, children, eventually};
 
 const LOOP: &str = "function() { for (;;) {} }";
 /// Some tens of milliseconds, and the same result each time.

@@ -1,13 +1,13 @@
 //! The server: settings, composition, listeners, shutdown, and the commands of `kv-admin`.
 //!
 //! ```text
-//! main ─▶ settings (one table) ─▶ serve ─┬─▶ engine    stores the data; with its background tasks
-//!                                        ├─▶ gateway   the product
-//!                                        ├─▶ http      larder-api-riak on a listener
-//!                                        ├─▶ admin     the commands of kv-admin on a Unix socket
-//!                                        ├─▶ audit_log  lines about changes and refused requests
-//!                                        ├─▶ scripts   the pool of script workers
-//!                                        └─▶ node_watch  log lines about the engine's nodes
+//! program ─▶ settings (one table) ─▶ serve ─┬─▶ engine    stores the data; with its background tasks
+//!                                           ├─▶ gateway   the product
+//!                                           ├─▶ http      larder-api-riak on a listener
+//!                                           ├─▶ admin     the commands of kv-admin on a Unix socket
+//!                                           ├─▶ audit_log  lines about changes and refused requests
+//!                                           ├─▶ scripts   the pool of script workers
+//!                                           └─▶ node_watch  log lines about the engine's nodes
 //! ```
 //! This crate alone depends on every other one; it holds no logic of the product.
 
@@ -28,6 +28,7 @@ mod memory;
 mod node_watch;
 pub mod observability;
 pub mod private;
+mod program;
 pub mod scripts;
 mod serve;
 pub mod settings;
@@ -39,4 +40,4 @@ mod webhook_client;
 
 pub use engine::OpenEngine;
 pub use failure::ServerFailure;
-pub use serve::serve;
+pub use program::run;

@@ -14,7 +14,7 @@ use larder_api_s3::S3Settings;
 use larder_console::{ConsoleAccess, ConsoleSettings, RunningCommands};
 use larder_gateway::objects::{Objects, ObjectsConfig};
 use larder_gateway::{AuditSink, Config, Gateway, GatewayPorts, IndexSplitting, Scripts};
-use larder_http_edge::{BrowserRules, ConnectionLimit, ConnectionSettings, TrustedProxies};
+use larder_http_edge::{BrowserRules, ConnectionLimit, ConnectionSettings, ShutdownRequest, TrustedProxies};
 use larder_model::objects::User;
 use larder_store::{Clock, SystemClock};
 use tokio::sync::watch;
@@ -42,7 +42,7 @@ use crate::webhook_client::webhook_client;
 ///
 /// # Errors
 /// A line that says which part could not be opened or closed.
-pub async fn serve(settings: &ServerSettings, files_max: usize) -> Result<(), ServerFailure> {
+pub(crate) async fn serve(settings: &ServerSettings, files_max: usize) -> Result<(), ServerFailure> {
     let budget = ConnectionBudget::new(settings, files_max)?;
     let memory = MemoryPlan::new(settings);
     let signals = signals::watch().map_err(|error| ServerFailure(format!("cannot listen for signals: {error}")))?;
@@ -317,8 +317,10 @@ fn s3_settings(settings: &ServerSettings, connection: ConnectionSettings, bound:
 }
 
 /// Waits until the server is to end.
-async fn ended(mut shutdown: watch::Receiver<bool>) {
-    let _ = shutdown.wait_for(|down| *down).await;
+fn ended(mut shutdown: watch::Receiver<bool>) -> ShutdownRequest {
+    Box::pin(async move {
+        let _ = shutdown.wait_for(|down| *down).await;
+    })
 }
 
 #[cfg(test)]

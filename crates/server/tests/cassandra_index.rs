@@ -9,9 +9,6 @@
     reason = "a test in real time, whose environment names the node"
 )]
 
-#[path = "../../gateway/tests/simulation/index/walk.rs"]
-mod walk;
-
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,13 +28,15 @@ use larder_model::rows::{BucketEpochs, EpochStage};
 use larder_store::{CallOptions, ConsistencyLevel, Durability, Partition, ReadQuery, SystemClock};
 use larder_store_cassandra::blobs::{BlobOptions, CassandraBlobs, GRACE, LEASE};
 use larder_store_cassandra::{CassandraStore, ConnectOptions, Replication};
+use larder_testkit::case_seeds;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use walk::{IndexWalk, TYPES, hits};
+use crate::walk::{IndexWalk, TYPES, hits};
 
-/// Schedules, unless `LARDER_SCHEDULES` says how many.
-const SCHEDULES: u64 = 300;
+/// Schedules of a test run, and of a soak.
+const SCHEDULES: u64 = 100;
+const SOAK_SCHEDULES: u64 = 10_000;
 /// Schedules at a time, each in a bucket of its own.
 const TOGETHER: u64 = 12;
 const STEPS: usize = 12;
@@ -138,20 +137,16 @@ impl CassandraGateways {
     }
 }
 
-/// A number from the environment.
-fn number(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn random_schedules_over_a_node_leave_indexes_that_show_the_terms_of_the_objects() {
     // Some buckets are split in the midst of their schedules.
     let Some(gateways) = CassandraGateways::start(2).await else { return };
     gateways.add_types().await;
     let gateways = Arc::new(gateways);
-    let (first, count) = (number("LARDER_SEED", 0), number("LARDER_SCHEDULES", SCHEDULES));
+    let seeds = case_seeds(SCHEDULES, SOAK_SCHEDULES);
+    let count = seeds.end - seeds.start;
     let mut schedules = JoinSet::new();
-    for seed in first..first + count {
+    for seed in seeds {
         if schedules.len() as u64 >= TOGETHER {
             schedules.join_next().await.unwrap().unwrap();
         }

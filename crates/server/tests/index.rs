@@ -1,9 +1,6 @@
 //! Secondary indexes over the embedded engine: random schedules with restarts, against a scan of all objects; and the repair.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "a test in real time")]
 
-#[path = "../../gateway/tests/simulation/index/walk.rs"]
-mod walk;
-
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,9 +16,10 @@ use larder_model::{ActorId, Timestamp};
 use larder_store::memory::MemoryStore;
 use larder_store::{CallOptions, ConsistencyLevel, Durability, Partition, ReadQuery, Store as _, SystemClock, Table};
 use larder_store_local::{LocalStore, OpenOptions};
+use larder_testkit::case_seeds;
 use tokio::time::Instant;
 
-use walk::{IndexWalk, TYPES};
+use crate::walk::{IndexWalk, TYPES};
 
 const STEPS: usize = 12;
 
@@ -84,21 +82,13 @@ impl IndexServerRun {
     }
 }
 
-fn first() -> u64 {
-    std::env::var("LARDER_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0)
-}
-
-fn schedules() -> u64 {
-    std::env::var("LARDER_SCHEDULES").ok().and_then(|count| count.parse().ok()).unwrap_or(1000)
-}
-
 #[tokio::test]
 async fn random_schedules_with_restarts_leave_indexes_that_show_the_terms_of_the_objects() {
     let dir = tempfile::tempdir().unwrap();
     // Many buckets are split in the midst of their schedules.
     let mut run = IndexServerRun::start(dir.path(), 1, None, 2).await;
     run.add_types().await;
-    for seed in first()..first() + schedules() {
+    for seed in case_seeds(330, 100_000) {
         let mut walk = IndexWalk::new(seed, &format!("b{seed}"));
         for _ in 0..STEPS {
             walk.step(&run.gateway).await;

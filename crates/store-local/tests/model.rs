@@ -1,13 +1,11 @@
 //! Random changes to a store and to a map as its model, with reopens.
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
-mod common;
-
 use larder_store::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::common::{SteppedClock, call, clock, open};
 use bytes::Bytes;
-use common::{SteppedClock, call, clock, open};
 use larder_store::{
     Batch, Change, Durability, Kind, Partition, PartitionChanges, Range, ReadOrder, ReadQuery, Row, Store, Table,
 };

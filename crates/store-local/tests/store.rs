@@ -1,14 +1,12 @@
 //! Reopening, locking, compare-and-set, bulk rows, expiry.
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
-mod common;
-
 use larder_store::Timestamp;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use crate::common::{call, clock, open, options, row};
 use bytes::Bytes;
-use common::{call, clock, open, options, row};
 use larder_store::{
     Batch, CallOptions, CasResult, Change, DerivedRow, Durability, HeadWrite, Kind, Partition, ReadQuery, Row, Store,
     Table,

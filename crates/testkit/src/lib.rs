@@ -13,6 +13,7 @@
 //! s3                a client of S3 over it that signs
 //! BackgroundServer  a server of the test's own process
 //! SplitMix64        numbers from a seed
+//! case_seeds, Scale  the length of a test: a test run or a soak
 //! VirtualClock      the time of a paused runtime
 //! ```
 
@@ -29,9 +30,11 @@ pub mod s3;
 mod background_server;
 mod linear;
 mod random;
+mod test_length;
 mod virtual_clock;
 
 pub use background_server::{BackgroundServer, StopRequest};
 pub use linear::{RegisterAction, RegisterOperation, RegisterValue, is_linearizable};
 pub use random::SplitMix64;
+pub use test_length::{Scale, case_seeds, figure};
 pub use virtual_clock::VirtualClock;

@@ -1,22 +1,26 @@
 //! The Cassandra stages of a test run: one over a node that the stage starts, one over clusters that tests start themselves.
 
 use std::fs;
+use std::path::Path;
+use std::time::Duration;
 
 use larder_cassandra_nodes::{CassandraCluster, ClusterOptions, Error};
 
-use crate::product::with_product_paths;
+use crate::product::{self, ProductTests};
 use crate::report::StageEnd;
 use crate::shell::{Result, Shell};
-use crate::test_targets::{self, CLUSTERS, PRODUCT, TestTargets};
+use crate::test_programs::TestBuild;
+use crate::test_runner::{self, TestCase, TestPace};
+use crate::test_summary::TestSummary;
 
 /// The data folder of the one node, until the run ends.
 const DATA: &str = "target/cassandra/test";
 /// Its heap in MiB.
 const HEAP_MIB: u32 = 768;
-/// The tests of the indexes of gateways over a node.
-const INDEXES: &str = "cassandra_index";
-/// Product tests that run at a time: each has a server of its own, and all share one node.
-const THREADS: &str = "4";
+/// The tests of gateways and of the engine that use the node.
+const OVER_A_NODE: &[&str] = &["store_cassandra_tests ", "server_tests cassandra_index::"];
+/// These share one node.
+const PACE: TestPace = TestPace { at_a_time: 2, deadline: Duration::from_secs(600) };
 
 /// Runs conformance and the product tests over one node.
 ///
@@ -30,22 +34,24 @@ pub(crate) fn one_node(shell: &Shell) -> Result<StageEnd> {
     let _ = fs::remove_dir_all(&dir);
     let done = over_one_node(shell, &dir);
     let _ = fs::remove_dir_all(&dir);
-    done.map(|()| StageEnd::Passed)
+    done.map(StageEnd::Passed)
 }
 
 /// Runs the tests. The node ends with its value, or with this process.
-fn over_one_node(shell: &Shell, dir: &std::path::Path) -> Result<()> {
+fn over_one_node(shell: &Shell, dir: &Path) -> Result<TestSummary> {
     let cluster =
         ClusterOptions::bound(dir, 1, HEAP_MIB).and_then(CassandraCluster::new).map_err(|error| error.to_string())?;
     cluster.up().map_err(|error| error.to_string())?;
     println!("a node of Cassandra answers on {}", cluster.contact_points());
     let shell = shell.clone().with_variable("LARDER_CASSANDRA", cluster.contact_points());
-    let targets = TestTargets::read(&shell)?;
-    let conformance = [targets.of("larder-store-cassandra"), vec!["--test".to_owned(), INDEXES.to_owned()]].concat();
-    let conformance = test_targets::run(&shell, &conformance, &[]);
-    let shell = with_product_paths(shell).with_variable("LARDER_TEST_ENGINE", "cassandra");
-    let product = test_targets::run(&shell, &targets.of(PRODUCT), &["--", "--test-threads", THREADS]);
-    conformance.and(product)
+    let mut cases = TestCase::of_programs(&shell, &TestBuild::of_workspace(&shell)?.tests)?;
+    cases.retain(|case| OVER_A_NODE.iter().any(|part| case.full_name().starts_with(part)));
+    let conformance = test_runner::run(&shell.with_seed_of_commit(), cases, PACE);
+    let shell = shell.with_variable("LARDER_TEST_ENGINE", "cassandra");
+    let product = product::run(&shell, ProductTests::OverCassandra);
+    let mut tests = conformance?;
+    tests.merge(product?);
+    Ok(tests)
 }
 
 /// Runs the tests whose nodes and gateways fail.
@@ -56,9 +62,8 @@ pub(crate) fn clusters(shell: &Shell) -> Result<StageEnd> {
     if let Some(skipped) = cannot_run()? {
         return Ok(skipped);
     }
-    let shell = with_product_paths(shell.clone()).with_variable("LARDER_TEST_CLUSTERS", "1");
-    test_targets::run(&shell, &["--test".to_owned(), CLUSTERS.to_owned()], &["--", "--test-threads", "1"])?;
-    Ok(StageEnd::Passed)
+    let shell = shell.clone().with_variable("LARDER_TEST_CLUSTERS", "1");
+    product::run(&shell, ProductTests::Clusters).map(StageEnd::Passed)
 }
 
 /// The cause when this machine cannot run Cassandra.

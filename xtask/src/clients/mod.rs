@@ -22,6 +22,7 @@ pub(crate) use s3::redis;
 
 use crate::report::StageEnd;
 use crate::shell::{Result, Shell, first_line};
+use crate::test_summary::TestSummary;
 
 /// Clients that are installed together.
 struct ClientSet {
@@ -33,16 +34,24 @@ struct ClientSet {
 
 static SETS: &[ClientSet] = &[riak_python::CLIENTS, riak_node::CLIENTS, riak_java::CLIENTS, s3::CLIENTS];
 
+/// The clients of a first look.
+static FIRST_LOOK: &[ClientSet] = &[riak_python::CLIENTS];
+
 /// Installs the missing clients.
 ///
 /// # Errors
 /// When the programs that a client needs are there, but it cannot be installed.
 pub(crate) fn prepare(shell: &Shell) -> Result<StageEnd> {
     let mut missing = Vec::new();
-    for set in SETS {
+    let sets = if shell.is_first_look() { FIRST_LOOK } else { SETS };
+    for set in sets {
         missing.extend((set.install)(shell)?);
     }
-    Ok(if missing.is_empty() { StageEnd::Passed } else { StageEnd::Skipped(missing.join(", ")) })
+    Ok(if missing.is_empty() {
+        StageEnd::Passed(TestSummary::default())
+    } else {
+        StageEnd::Skipped(missing.join(", "))
+    })
 }
 
 /// The shell with a variable for the place of each client that is installed.

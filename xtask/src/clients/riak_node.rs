@@ -1,4 +1,4 @@
-//! The Node client of Riak, the published `basho-riak-client`, in `.work/node`: the packages of
+//! The Node client of Riak, the published `basho-riak-client`, and the S3 SDK for JavaScript, in `.work/node`: the packages of
 //! `tests/node/package-lock.json`.
 
 use std::fs;

@@ -1,6 +1,5 @@
 //! The listener of Riak's HTTP API: it finds the route of a request, runs the common checks and calls the resource.
 
-use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
@@ -9,7 +8,8 @@ use hyper::body::Incoming;
 use hyper::http::request::Parts;
 use hyper::{Method, Request, StatusCode};
 use larder_http_edge::{
-    ArrivingBody, BrowserRules, ClientListener, ConnectionHandler, ConnectionSettings, HttpDialect, Requester,
+    ArrivingBody, BrowserRules, ClientListener, ConnectionHandler, ConnectionSettings, HttpDialect, ListenerWork,
+    Requester, ShutdownRequest,
 };
 
 use larder_gateway::{Error, Gateway};
@@ -60,13 +60,14 @@ pub fn service(gateway: Arc<Gateway>, settings: HttpSettings) -> HttpService {
 
 /// Serves `listener` until `shutdown`. After that it accepts nothing new, finishes the requests under way, and breaks off
 /// those that run past the deadline.
-pub async fn serve(
-    listener: impl Into<ClientListener>,
+#[must_use]
+pub fn serve(
+    listener: ClientListener,
     gateway: Arc<Gateway>,
     settings: HttpSettings,
-    shutdown: impl Future<Output = ()>,
-) {
-    larder_http_edge::serve(listener, service(gateway, settings), shutdown).await;
+    shutdown: ShutdownRequest,
+) -> ListenerWork {
+    larder_http_edge::serve(listener, service(gateway, settings), shutdown)
 }
 
 impl ConnectionHandler for HttpService {

@@ -8,7 +8,8 @@ use bytes::{Bytes, BytesMut};
 use larder_admission::ClientAccount;
 use larder_gateway::{Error, Gateway};
 use larder_http_edge::{
-    ClientListener, ClientSocket, ConnectedClient, ConnectionServer, ConnectionSettings, ServerTls, serve_connections,
+    ClientListener, ClientSocket, ConnectedClient, ConnectionServer, ConnectionSettings, ListenerWork, ServerTls,
+    ShutdownRequest, serve_connections,
 };
 
 use super::connection::PbConnection;
@@ -39,13 +40,14 @@ struct PbServer {
 
 /// Serves `listener` until `shutdown`. After that it accepts nothing new, finishes the requests under way, and breaks off
 /// those that run past the deadline.
-pub async fn serve(
-    listener: impl Into<ClientListener>,
+#[must_use]
+pub fn serve(
+    listener: ClientListener,
     gateway: Arc<Gateway>,
-    settings: impl Into<PbSettings>,
-    shutdown: impl Future<Output = ()>,
-) {
-    serve_connections(listener, PbServer { gateway, settings: settings.into() }, shutdown).await;
+    settings: PbSettings,
+    shutdown: ShutdownRequest,
+) -> ListenerWork {
+    serve_connections(listener, PbServer { gateway, settings }, shutdown)
 }
 
 impl ConnectionServer for PbServer {

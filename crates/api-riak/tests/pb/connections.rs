@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use larder_http_edge::{ConnectionLimit, ConnectionSettings};
 use larder_testkit::pb::{PbField, PbMessage, frame, message};
 
+use crate::pb::{GET, PUT, content, key, put, values};
 use crate::support::RiakServer;
-use crate::{GET, PUT, content, key, put, values};
 
 use PbField::{Bytes, Number};
 

@@ -2,7 +2,7 @@
 
 use larder_testkit::SplitMix64;
 
-use crate::faces::{Face, FaceAddress, FaceObject, Faces, SeenValue};
+use crate::pb::faces::{Face, FaceAddress, FaceObject, Faces, SeenValue};
 use crate::support::RiakServer;
 
 const BOTH: [Face; 2] = [Face::Http, Face::Pb];

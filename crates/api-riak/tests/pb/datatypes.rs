@@ -3,8 +3,8 @@
 use larder_testkit::http::HttpRequest;
 use larder_testkit::pb::{PbClient, PbField, PbMessage, frame, message};
 
+use crate::pb::{DELETE, GET, PUT, key};
 use crate::support::RiakServer;
-use crate::{DELETE, GET, PUT, key};
 
 use PbField::{Bytes, Number};
 
@@ -189,7 +189,7 @@ fn refusals_are_riaks_and_keep_the_connection() {
         assert_eq!(client.refused(code, &fields), text, "{code} {fields:?}");
     }
     let (code, put) =
-        client.ask(11, &[&key("pb", "k")[..], &[Bytes(4, &crate::content("raw")), Bytes(16, b"maps")]].concat());
+        client.ask(11, &[&key("pb", "k")[..], &[Bytes(4, &crate::pb::content("raw")), Bytes(16, b"maps")]].concat());
     assert_eq!((code, put.text(1).contains("data type")), (0, true), "187: an object among data types");
     assert_eq!(client.ask(1, &[]).0, 2);
     server.stop();
@@ -264,7 +264,7 @@ fn a_counter_of_riak_1_4_is_an_object_to_conditions_and_contexts() {
         client.ask(GET, &at).1.bytes(2).unwrap().to_vec()
     };
     let (old, now) = (seen(client), seen(client));
-    let content = crate::content("object");
+    let content = crate::pb::content("object");
     let object = [&at[..], &[Bytes(4, &content)]].concat();
     let new = [&object[..], &[Number(10, 1)]].concat();
     assert_eq!(client.refused(PUT, &new), "match_found", "if_none_match");
@@ -273,6 +273,6 @@ fn a_counter_of_riak_1_4_is_an_object_to_conditions_and_contexts() {
     assert_eq!(client.ask(COUNTER_GET, &at).1.number(1), Some(zigzag(10)), "nothing was put");
     assert_eq!(client.ask(PUT, &unmodified(&now)).0, 12);
     assert_eq!(client.ask(COUNTER_GET, &at), (53, PbMessage::default()), "the object replaced it");
-    assert_eq!(crate::values(&client.ask(GET, &at).1), ["object"]);
+    assert_eq!(crate::pb::values(&client.ask(GET, &at).1), ["object"]);
     server.stop();
 }

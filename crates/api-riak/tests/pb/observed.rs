@@ -20,8 +20,8 @@
 
 use larder_testkit::pb::{PbClient, PbField, PbMessage, message};
 
+use crate::pb::{DELETE, GET, PUT, content, key, values};
 use crate::support::RiakServer;
-use crate::{DELETE, GET, PUT, content, key, values};
 
 use PbField::{Bytes, Number};
 

@@ -7,7 +7,7 @@ use larder_testkit::http::HttpRequest;
 use larder_testkit::pb::{PbField, PbMessage, message};
 use serde_json::Value as Json;
 
-use crate::faces::{Face, FaceAddress, FaceObject, Faces};
+use crate::pb::faces::{Face, FaceAddress, FaceObject, Faces};
 use crate::support::RiakServer;
 
 use PbField::{Bytes, Number};

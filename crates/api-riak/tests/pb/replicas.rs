@@ -3,8 +3,8 @@
 use larder_testkit::http::HttpClient;
 use larder_testkit::pb::{PbClient, PbField};
 
+use crate::pb::{GET, PUT, content, key};
 use crate::support::RiakServer;
-use crate::{GET, PUT, content, key};
 
 use PbField::{Bytes, Number};
 

@@ -64,7 +64,7 @@ impl RiakServer {
         };
         let (background, gateway) = BackgroundServer::start(async |listener, stop| {
             let gateway = Gateway::start(ports, config).await.unwrap();
-            (gateway.clone(), serve(listener, gateway, settings, stop))
+            (gateway.clone(), serve(listener.into(), gateway, settings, stop))
         });
         Self { background, gateway }
     }
@@ -83,7 +83,8 @@ impl RiakServer {
         let address = self.background.run(async {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap();
-            tokio::spawn(larder_api_riak::pb::serve(listener, gateway, settings, std::future::pending()));
+            let forever = Box::pin(std::future::pending());
+            tokio::spawn(larder_api_riak::pb::serve(listener.into(), gateway, settings.into(), forever));
             address
         });
         PbClient::connect(address)

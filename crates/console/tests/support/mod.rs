@@ -67,7 +67,7 @@ impl TestConsole {
             let gateway = Gateway::start(ports, Config::default()).await.unwrap();
             let objects = Objects::new(gateway, ObjectsConfig::default());
             objects.users.ensure_admin(Some(("ADMIN-KEY".into(), "the-secret".into()))).await.unwrap();
-            (objects.clone(), serve(listener, objects, settings, stop))
+            (objects.clone(), serve(listener.into(), objects, settings, stop))
         });
         Self { background, objects, access, commands, audit }
     }

@@ -2,7 +2,7 @@
 
 use larder_testkit::faulty::StoreFaults;
 
-use crate::world::{SimWorld, run};
+use crate::simulation::world::{SimWorld, run};
 
 const SEEDS: u64 = 60;
 const ROUNDS: usize = 12;

@@ -15,9 +15,9 @@ use larder_store::Table;
 use larder_testkit::faulty::StoreFaults;
 use tokio::task::JoinHandle;
 
-use crate::s3::cluster::S3Cluster;
-use crate::s3::gate::StoreStep;
-use crate::world::{ScheduleResult, address, get_of, run};
+use crate::simulation::s3::cluster::S3Cluster;
+use crate::simulation::s3::gate::StoreStep;
+use crate::simulation::world::{ScheduleResult, address, get_of, run};
 use larder_testkit::SplitMix64;
 
 /// Repetitions of the text in a body: enough for a blob.

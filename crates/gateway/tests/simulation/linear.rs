@@ -4,7 +4,7 @@ use larder_gateway::Error;
 use larder_testkit::faulty::StoreFaults;
 use larder_testkit::{RegisterAction, RegisterOperation, RegisterValue, is_linearizable};
 
-use crate::world::{SimWorld, run};
+use crate::simulation::world::{SimWorld, run};
 
 const SEEDS: u64 = 30;
 const GATEWAYS: usize = 3;

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use larder_gateway::types::TypeStage;
 use larder_testkit::faulty::StoreFaults;
 
-use crate::world::{SimWorld, run};
+use crate::simulation::world::{SimWorld, run};
 
 #[test]
 fn other_gateways_accept_contexts_of_a_restarted_gateway_at_once() {

@@ -15,7 +15,7 @@ use larder_store::memory::MemoryStore;
 use larder_testkit::replicas::{ClusterSetup, NetworkFaults, Replicas};
 use tokio::time::{Instant, sleep};
 
-use crate::world::{ScheduleResult, SimClock, address, delete_of, run};
+use crate::simulation::world::{ScheduleResult, SimClock, address, delete_of, run};
 
 const SEEDS: u64 = 20;
 

@@ -6,15 +6,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use larder_testkit::SplitMix64;
 use larder_testkit::faulty::StoreFaults;
+use larder_testkit::{SplitMix64, case_seeds};
 
-use crate::world::{ShownObject, SimWorld, run};
+use crate::simulation::world::{ShownObject, SimWorld, run};
 
 const KEYS: [&str; 2] = ["x", "y"];
 const STEPS: usize = 40;
 const CLIENTS: usize = 3;
-const SCHEDULES: u64 = 500;
+const SCHEDULES: u64 = 160;
 
 /// Writes to one key and their fates.
 #[derive(Default)]
@@ -27,17 +27,8 @@ struct KeyRecord {
     must_be_gone: BTreeSet<String>,
 }
 
-/// Number of schedules; `default` unless the environment sets it.
-pub(crate) fn schedules(default: u64) -> u64 {
-    #[expect(clippy::disallowed_methods, reason = "the environment sets the length of a soak")]
-    std::env::var("LARDER_SCHEDULES").ok().and_then(|count| count.parse().ok()).unwrap_or(default)
-}
-
-/// The first seed.
-pub(crate) fn first() -> u64 {
-    #[expect(clippy::disallowed_methods, reason = "the environment selects a schedule")]
-    std::env::var("LARDER_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0)
-}
+/// The schedules of a soak, of each random walk.
+pub(crate) const SOAK_SCHEDULES: u64 = 100_000;
 
 #[test]
 fn random_schedules_lose_nothing_and_bring_nothing_back() {
@@ -50,7 +41,7 @@ fn random_schedules_with_reused_slots_lose_nothing_and_bring_nothing_back() {
 }
 
 fn walk(world: impl AsyncFn(u64, usize) -> SimWorld) {
-    (first()..first() + schedules(SCHEDULES)).for_each(|seed| walk_one(seed, &world));
+    case_seeds(SCHEDULES, SOAK_SCHEDULES).for_each(|seed| walk_one(seed, &world));
 }
 
 fn walk_one(seed: u64, world: &impl AsyncFn(u64, usize) -> SimWorld) {

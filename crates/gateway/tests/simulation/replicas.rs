@@ -10,7 +10,7 @@ use larder_gateway::types::{TypeStage, TypeStateError};
 use larder_testkit::replicas::{ClusterSetup, NetworkFaults};
 use tokio::time::Instant;
 
-use crate::world::run;
+use crate::simulation::world::run;
 use ring::{SimRing, WriteStrictness};
 
 const SLOPPY: (usize, WriteStrictness) = (0, WriteStrictness::Sloppy);

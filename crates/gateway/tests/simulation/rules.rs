@@ -6,7 +6,7 @@ use larder_model::ActorId;
 use larder_model::causality::{Context, Dot, DotFlags, Slot};
 use larder_testkit::faulty::StoreFaults;
 
-use crate::world::{ScheduleResult, SimWorld, address, run};
+use crate::simulation::world::{ScheduleResult, SimWorld, address, run};
 
 /// Runs a schedule of `count` gateways; it must hold with every seed.
 #[track_caller]

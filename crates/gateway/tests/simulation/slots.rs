@@ -10,7 +10,7 @@ use larder_store::{CallOptions, ConsistencyLevel, Durability, ReadQuery, Store, 
 use larder_testkit::faulty::StoreFaults;
 use tokio::time::Instant;
 
-use crate::world::{ScheduleResult, SimWorld, address, run};
+use crate::simulation::world::{ScheduleResult, SimWorld, address, run};
 
 const SEEDS: u64 = 10;
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use larder_gateway::Error;
 use larder_gateway::types::{TypeStage, TypeStateError};
 
-use crate::world::{SimWorld, run};
+use crate::simulation::world::{SimWorld, run};
 
 #[test]
 fn activation_waits_for_every_running_gateway_but_not_for_dead_ones() {

@@ -18,8 +18,8 @@ use larder_testkit::faulty::{Faulty, StoreFaults, StoreHistory};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::batch_fates::{BatchFates, FatedStore};
-use crate::recording_store::{RecordingStore, StoreTraffic};
+use crate::simulation::batch_fates::{BatchFates, FatedStore};
+use crate::simulation::recording_store::{RecordingStore, StoreTraffic};
 
 /// Begin of virtual time.
 const BEGIN: Timestamp = Timestamp(1_800_000_000_000_000);
@@ -102,6 +102,20 @@ pub(crate) fn split_above(rows: u64) -> IndexSplitting {
 /// Runs one schedule under virtual time.
 pub(crate) fn run<T>(work: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(work)
+}
+
+/// A longer wait passes in one leap but for its end: a day has 86,400 heartbeats.
+const LEAP_MIN: Duration = Duration::from_secs(600);
+/// The end of a leap, in which gateways beat and serve again.
+const AFTER_LEAP: Duration = Duration::from_secs(60);
+
+/// Lets virtual time pass. Gateways notice a leap as machines do that slept.
+pub(crate) async fn let_pass(time: Duration) {
+    if time < LEAP_MIN {
+        return tokio::time::sleep(time).await;
+    }
+    tokio::time::advance(time - AFTER_LEAP).await;
+    tokio::time::sleep(AFTER_LEAP).await;
 }
 
 impl SimWorld {
@@ -225,7 +239,7 @@ impl SimWorld {
 
     /// Lets time pass.
     pub(crate) async fn advance(&self, ms: u64) {
-        tokio::time::sleep(Duration::from_millis(ms)).await;
+        let_pass(Duration::from_millis(ms)).await;
     }
 
     /// Creates and activates a type through the first gateway.

@@ -12,7 +12,7 @@ use super::runtime;
 /// The environment variable with the directory of the child process.
 const CHILD: &str = "LARDER_DAMAGE_CHILD";
 /// The test that runs as the child process.
-const CHILD_TEST: &str = "the_child_that_is_killed";
+const CHILD_TEST: &str = "damage::the_child_that_is_killed";
 
 /// How a store stopped.
 #[derive(Debug, Clone, Copy)]

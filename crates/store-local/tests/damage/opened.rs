@@ -7,8 +7,8 @@ use larder_store::{Batch, Blobs, CasResult, Durability, Result, Store};
 use larder_store_local::blobs::LocalBlobs;
 use larder_store_local::{EngineSizes, LocalStore, OpenOptions};
 
-use super::common;
 use super::plan::PlannedWrite;
+use crate::common;
 
 /// A data directory, open.
 pub struct OpenedStore {

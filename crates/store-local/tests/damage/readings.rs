@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use larder_store::{Blobs, Durability, Error, Kind, Partition, ReadQuery, Result, Row, Stopped, Store, Table};
 
-use super::common;
 use super::opened::OpenedStore;
 use super::plan::ExpectedData;
+use crate::common;
 
 /// The results of all reads.
 #[derive(Debug, Default)]

@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use larder_gateway::Gateway;
-use larder_testkit::SplitMix64;
 use larder_testkit::pb::{PbMessage, frame};
+use larder_testkit::{Scale, SplitMix64};
 use prost::Message;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -41,8 +41,7 @@ const CASES_MIN: u64 = 100;
 
 /// Runs `case` with one generator after the other until the time is over, and says how many it ran.
 fn repeat(name: &str, mut case: impl FnMut(&mut SplitMix64)) {
-    let soak = std::env::var("LARDER_TEST_SCALE").is_ok_and(|scale| scale == "soak");
-    let time = Duration::from_secs(if soak { 600 } else { 1 });
+    let time = Scale::current().of(Duration::from_secs(1), Duration::from_secs(600));
     let mut random = SplitMix64::from_environment(name);
     let (begun, mut cases) = (Instant::now(), 0_u64);
     // A busy machine must not make it pass without input.

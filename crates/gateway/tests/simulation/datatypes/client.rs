@@ -8,7 +8,7 @@ use larder_model::datatypes::{DatatypeUpdate, DatatypeValue, EmbeddedUpdate, Fie
 use larder_model::rows::Row;
 use larder_store::{CallOptions, ConsistencyLevel, Durability, Partition, ReadQuery, Store};
 
-use crate::world::{SimWorld, address};
+use crate::simulation::world::{SimWorld, address};
 
 /// A key of each kind: the name of a type with this data type.
 pub(crate) const KINDS: [&str; 5] = ["counter", "set", "gset", "map", "hll"];

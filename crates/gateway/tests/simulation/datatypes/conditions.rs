@@ -6,7 +6,7 @@ use larder_model::causality::{Conditions, EtagMatcher, FailedCondition};
 use larder_model::datatypes::DatatypeUpdate;
 
 use super::client::{add_types, change_of};
-use crate::world::{SimWorld, delete_of, get_of, run};
+use crate::simulation::world::{SimWorld, delete_of, get_of, run};
 
 #[test]
 fn a_conditional_delete_takes_no_increment_that_its_tag_did_not_see() {

@@ -11,7 +11,7 @@ use larder_model::limits::DATATYPE_REMOVAL_ROWS_MAX;
 use larder_testkit::faulty::StoreFaults;
 
 use super::client::{add_types, adds, change_of, field, remove_field, removes};
-use crate::world::{SimWorld, run};
+use crate::simulation::world::{SimWorld, run};
 
 /// Times that a history repeats itself.
 const CYCLES: usize = 40;

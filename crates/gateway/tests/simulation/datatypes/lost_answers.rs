@@ -8,8 +8,8 @@ use larder_gateway::datatypes::DatatypeChange;
 use larder_model::datatypes::DatatypeUpdate;
 
 use super::client::{add_types, adds, change_of, removes};
-use crate::batch_fates::BatchFate;
-use crate::world::{SimWorld, run};
+use crate::simulation::batch_fates::BatchFate;
+use crate::simulation::world::{SimWorld, run};
 
 const SECOND: Duration = Duration::from_secs(1);
 

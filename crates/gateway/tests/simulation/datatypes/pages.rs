@@ -8,7 +8,7 @@ use larder_model::datatypes::{
 use larder_model::limits::DATATYPE_PAGE_ROWS;
 
 use super::client::{add_types, adds, fetch_of, field, remove_field, removes};
-use crate::world::{SimWorld, run};
+use crate::simulation::world::{SimWorld, run};
 
 fn element(at: usize) -> Bytes {
     format!("{at:06}").into()

@@ -8,16 +8,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use larder_model::datatypes::DatatypeUpdate;
-use larder_testkit::SplitMix64;
 use larder_testkit::faulty::StoreFaults;
+use larder_testkit::{SplitMix64, case_seeds};
 
 use super::client::{add_types, adds, removes};
-use crate::random::{first, schedules};
-use crate::world::{SimWorld, run};
+use crate::simulation::random::SOAK_SCHEDULES;
+use crate::simulation::world::{SimWorld, run};
 
 const STEPS: usize = 40;
 const CLIENTS: usize = 3;
-const SCHEDULES: u64 = 300;
+const SCHEDULES: u64 = 100;
 
 /// A client's last read of the set.
 #[derive(Default, Clone)]
@@ -39,7 +39,7 @@ struct DatatypeRecord {
 
 #[test]
 fn random_schedules_of_data_types_lose_nothing_and_bring_nothing_back() {
-    (first()..first() + schedules(SCHEDULES)).for_each(|seed| {
+    case_seeds(SCHEDULES, SOAK_SCHEDULES).for_each(|seed| {
         let mut dice = SplitMix64::new(seed);
         let count = 1 + dice.below(3);
         let outcome = run(async {

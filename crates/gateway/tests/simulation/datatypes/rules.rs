@@ -12,7 +12,7 @@ use larder_model::limits::DATATYPE_PAGE_ROWS;
 use larder_testkit::faulty::StoreFaults;
 
 use super::client::{add_types, adds, change_of, fetch_of, field, remove_field, removes};
-use crate::world::{SimWorld, run};
+use crate::simulation::world::{SimWorld, run};
 
 async fn world(gateways: usize) -> SimWorld {
     let world = SimWorld::new(1, gateways).await;
@@ -273,11 +273,11 @@ fn key_value_calls_see_data_types_and_do_not_overwrite_them() {
         assert!(world.read(0, "set", "k").await.unwrap().texts.is_empty());
         world.update(0, "set", "k", adds(&["a"]), None).await.unwrap();
         assert_eq!(world.read(0, "set", "k").await.unwrap().texts.len(), 1);
-        let found = world.nodes[0].gateway.kv.get(crate::world::get_of("set", "k")).await.unwrap();
+        let found = world.nodes[0].gateway.kv.get(crate::simulation::world::get_of("set", "k")).await.unwrap();
         let first = found.versions.etag();
         assert_eq!(found.versions.siblings[0].content.content_type, Some("application/riak_set".into()));
         world.update(0, "set", "k", adds(&["b"]), None).await.unwrap();
-        let found = world.nodes[0].gateway.kv.get(crate::world::get_of("set", "k")).await.unwrap();
+        let found = world.nodes[0].gateway.kv.get(crate::simulation::world::get_of("set", "k")).await.unwrap();
         assert_ne!(found.versions.etag(), first, "every update has another tag");
         world.add_type("plain", "{}").await;
         let refused = world.update(0, "plain", "k", adds(&["a"]), None).await;
@@ -303,7 +303,7 @@ fn a_legacy_counter_stands_beside_objects_and_is_listed_and_deleted_like_them() 
         assert!(world.delete(0, "default", "k", object.context.as_ref()).await.unwrap(), "what the context saw");
         world.advance(26 * 3600 * 1000).await;
         assert_eq!(world.list(0, "default").await.unwrap().0, ["k"], "the counter is still there");
-        let shown = world.nodes[0].gateway.kv.get(crate::world::get_of("default", "k")).await.unwrap();
+        let shown = world.nodes[0].gateway.kv.get(crate::simulation::world::get_of("default", "k")).await.unwrap();
         assert!(world.delete(0, "default", "k", shown.context.as_ref()).await.unwrap(), "with the context of its read");
         assert_eq!(world.total(0, "default", "k").await.unwrap(), None);
         assert!(world.list(0, "default").await.unwrap().0.is_empty());

@@ -12,8 +12,8 @@ use larder_testkit::SplitMix64;
 use larder_testkit::faulty::StoreFaults;
 
 use super::rules::{all_terms, put_of};
-use crate::datatypes::client::adds;
-use crate::world::{SimWorld, address, bucket, delete_of, run};
+use crate::simulation::datatypes::client::adds;
+use crate::simulation::world::{SimWorld, address, bucket, delete_of, run};
 
 const SEEDS: u64 = 12;
 /// Rows of a full shard.

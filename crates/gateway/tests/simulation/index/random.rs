@@ -1,23 +1,24 @@
 //! Schedules drawn from seeds, over an engine that loses and repeats answers: whatever happened, the indexes show exactly the
 //! terms of the objects.
 
+use larder_testkit::case_seeds;
 use larder_testkit::faulty::StoreFaults;
 
 use super::walk::{IndexWalk, TYPES};
-use crate::random::{first, schedules};
-use crate::world::{SimWorld, run};
+use crate::simulation::random::SOAK_SCHEDULES;
+use crate::simulation::world::{SimWorld, run};
 
-const SCHEDULES: u64 = 10_000;
+const SCHEDULES: u64 = 3_300;
 /// Schedules that share a world, each in a bucket of its own.
 const TOGETHER: u64 = 100;
 const STEPS: usize = 10;
 
 #[test]
 fn random_schedules_leave_indexes_that_show_the_terms_of_the_objects() {
-    let end = first() + schedules(SCHEDULES);
-    let mut begin = first();
-    while begin < end {
-        let seeds = begin..end.min(begin + TOGETHER);
+    let mut left = case_seeds(SCHEDULES, SOAK_SCHEDULES);
+    while !left.is_empty() {
+        let begin = left.start;
+        let seeds = begin..left.end.min(begin + TOGETHER);
         run(async {
             // One of twenty worlds splits indexes in the midst of the schedules.
             let splits = (begin / TOGETHER).is_multiple_of(20);
@@ -36,7 +37,7 @@ fn random_schedules_leave_indexes_that_show_the_terms_of_the_objects() {
             let split = world.nodes[0].gateway.kv.split_buckets().await.unwrap();
             assert_eq!(split.len() > 10, splits && seeds.end - begin == TOGETHER, "{} buckets split", split.len());
         });
-        begin = seeds.end;
+        left.start = seeds.end;
     }
 }
 

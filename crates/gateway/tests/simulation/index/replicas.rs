@@ -4,15 +4,16 @@ use larder_gateway::body::PutBody;
 use larder_gateway::kv::{KvPut, Quorums};
 use larder_model::limits::INDEX_BYTES_MAX;
 use larder_model::props::Quorum;
+use larder_testkit::case_seeds;
 use larder_testkit::replicas::ClusterSetup;
 
 use super::rules::{all_terms, put_of};
 use super::walk::{IndexWalk, TYPES, hits};
-use crate::replicas::ring::SimRing;
-use crate::world::run;
+use crate::simulation::replicas::ring::SimRing;
+use crate::simulation::world::run;
 
 const SEEDS: u64 = 30;
-const SCHEDULES: u64 = 400;
+const SCHEDULES: u64 = 140;
 /// Schedules that share a cluster.
 const TOGETHER: usize = 50;
 const STEPS: usize = 10;
@@ -70,7 +71,7 @@ fn the_terms_of_one_object_are_replaced_in_one_batch() {
 /// Random schedules through two gateways that reuse slots, over nodes that are all up: the indexes show the terms of the objects.
 #[test]
 fn random_schedules_over_replicas_leave_indexes_that_show_the_terms_of_the_objects() {
-    for begin in (0..SCHEDULES).step_by(TOGETHER) {
+    for begin in case_seeds(SCHEDULES, 100 * SCHEDULES).step_by(TOGETHER) {
         run(async {
             // Every other cluster splits indexes in the midst of the schedules.
             let rows = begin / TOGETHER as u64 % 2;

@@ -13,7 +13,7 @@ use larder_store::{CallOptions, ConsistencyLevel, Durability, Partition, ReadQue
 use larder_testkit::faulty::StoreFaults;
 
 use super::walk::hits;
-use crate::world::{SimWorld, address, bucket, run};
+use crate::simulation::world::{SimWorld, address, bucket, run};
 
 const SEEDS: u64 = 20;
 

@@ -15,7 +15,9 @@ use larder_store::memory::MemoryStore;
 use larder_testkit::replicas::{ClusterSetup, Replicas};
 use tokio::time::Instant;
 
-use crate::world::{ShownObject, SimClock, address, bucket, delete_of, get_of, padded, shown, split_above};
+use crate::simulation::world::{
+    ShownObject, SimClock, address, bucket, delete_of, get_of, let_pass, padded, shown, split_above,
+};
 
 /// One gateway.
 pub(crate) struct RingGateway {
@@ -101,7 +103,7 @@ impl SimRing {
     }
 
     pub(crate) async fn advance(&self, ms: u64) {
-        tokio::time::sleep(Duration::from_millis(ms)).await;
+        let_pass(Duration::from_millis(ms)).await;
     }
 
     pub(crate) async fn add_type(&self, name: &'static str, props: &str) {

@@ -11,15 +11,15 @@ use bytes::Bytes;
 use larder_testkit::replicas::{ClusterSetup, NetworkFaults};
 
 use super::ring::{SimRing, WriteStrictness};
-use crate::random::{first, schedules};
-use crate::world::{ShownObject, run};
-use larder_testkit::SplitMix64;
+use crate::simulation::random::SOAK_SCHEDULES;
+use crate::simulation::world::{ShownObject, run};
+use larder_testkit::{SplitMix64, case_seeds};
 
 const KEYS: [&str; 3] = ["x", "y", "z"];
 const CLIENTS: usize = 3;
 const NODES: usize = 3;
 const STEPS: usize = 50;
-const SCHEDULES: u64 = 100;
+const SCHEDULES: u64 = 33;
 /// Schedules within which a missing repair must be found.
 const FINDS: u64 = 200;
 /// Lifetime of tombstones here; no write is in flight for so long.
@@ -58,7 +58,7 @@ struct ReplicaWalk {
 #[test]
 fn random_node_failures_lose_nothing_and_bring_nothing_back() {
     let (mut acknowledged, mut siblings) = (0, 0);
-    for seed in first()..first() + schedules(SCHEDULES) {
+    for seed in case_seeds(SCHEDULES, SOAK_SCHEDULES) {
         let mut log = Vec::new();
         match run(schedule(seed, WalkRepair::InTime, &mut log)) {
             Ok((writes, several)) => {

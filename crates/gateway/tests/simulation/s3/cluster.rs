@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::client::SimClient;
 use super::gate::{GatedStore, Stop, StoreStep};
-use crate::world::SimClock;
+use crate::simulation::world::{SimClock, let_pass};
 
 /// The bucket of all keys.
 pub(crate) const BUCKET: &str = "bucket";
@@ -143,7 +143,7 @@ impl S3Cluster {
 
     /// Advances virtual time.
     pub(crate) async fn advance(&self, ms: u64) {
-        tokio::time::sleep(Duration::from_millis(ms)).await;
+        let_pass(Duration::from_millis(ms)).await;
     }
 
     /// Number of blobs, and of live partitions in each table that failures may leave rows in.

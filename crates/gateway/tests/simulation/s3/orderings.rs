@@ -9,7 +9,7 @@ use larder_store::{Partition, Table};
 use super::cluster::{BUCKET, S3Cluster};
 use super::gate::StoreStep;
 use super::rules::{listing_agrees, local, reads, spawn};
-use crate::world::run;
+use crate::simulation::world::run;
 
 /// [invariant 55]
 #[test]

@@ -17,22 +17,21 @@ use super::acts::{OpenUpload, ScheduleState, draw, run_operation};
 use super::cluster::S3Cluster;
 use super::history::ReadValue;
 use super::rules::S3ScheduleResult;
-use crate::random::{first, schedules};
-use crate::world::run;
-use larder_testkit::SplitMix64;
+use crate::simulation::random::SOAK_SCHEDULES;
+use crate::simulation::world::run;
+use larder_testkit::{SplitMix64, case_seeds};
 
 /// Keys; the lifecycle worker removes those under `old/` whenever it runs.
 pub(super) const KEYS: [&str; 2] = ["x", "old/y"];
 const ROUNDS: usize = 8;
-const SCHEDULES: u64 = 100;
+const SCHEDULES: u64 = 33;
 /// A midnight long before virtual time begins.
 const LONG_AGO: u64 = 86_400_000_000 * 10_000;
 
 #[test]
 fn random_schedules_tear_lose_and_resurrect_no_object() {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    let first = first();
-    for seed in first..first + schedules(SCHEDULES) {
+    for seed in case_seeds(SCHEDULES, SOAK_SCHEDULES) {
         match run(LocalSet::new().run_until(schedule(seed))) {
             Ok(done) => done.into_iter().for_each(|(what, count)| *counts.entry(what).or_default() += count),
             Err(wrong) => panic!("seed {seed}: {wrong}"),

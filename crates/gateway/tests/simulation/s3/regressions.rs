@@ -6,7 +6,7 @@ use larder_store::Table;
 use super::cluster::S3Cluster;
 use super::gate::StoreStep;
 use super::rules::{local, reads, spawn};
-use crate::world::run;
+use crate::simulation::world::run;
 
 /// Race: two clocks may show the same time; the blobs of two parts must not share a name.
 #[test]

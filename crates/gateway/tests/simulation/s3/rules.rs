@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use super::client::{SimClient, read};
 use super::cluster::S3Cluster;
 use super::gate::StoreStep;
-use crate::world::run;
+use crate::simulation::world::run;
 
 /// `Err`: the violation a schedule found.
 pub(super) type S3ScheduleResult = Result<(), String>;

@@ -7,7 +7,7 @@
 //! record     moments of requests and reads; it knows no rows, and says which answers are right
 //! engine     memory · embedded, killed and started again · replicas, one of which is down at a time
 //! ```
-//! A failure prints its seed; `LARDER_SEED=N LARDER_SCHEDULES=1` runs it again. A run tries 10,000 schedules, a soak a hundred
+//! A failure prints its seed; `LARDER_TEST_SEED=N LARDER_TEST_CASES=1` runs it again. A run tries 3,330 schedules, a soak three hundred
 //! times as many.
 
 mod edits;
@@ -18,28 +18,25 @@ mod schedule;
 mod world;
 
 use engine::LawEngineKind;
+use larder_testkit::case_seeds;
 
-use crate::random::{first, schedules};
-use crate::world::run;
+use crate::simulation::world::run;
 
-/// Worlds of each test in a run, 2,000 in all: each has five keys with a schedule of their own.
-const OF_COUNTERS: u64 = 300;
-const OF_SETS: u64 = 300;
-const OF_HLLS: u64 = 100;
-const OF_MAPS: u64 = 600;
-const EMBEDDED: u64 = 200;
-const REPLICATED: u64 = 500;
+/// Worlds of each test in a run, 666 in all: each has five keys with a schedule of their own.
+const OF_COUNTERS: u64 = 100;
+const OF_SETS: u64 = 100;
+const OF_HLLS: u64 = 33;
+const OF_MAPS: u64 = 200;
+const EMBEDDED: u64 = 66;
+const REPLICATED: u64 = 167;
 /// A soak is so many times as long.
-const SOAK: u64 = 100;
+const SOAK: u64 = 300;
 
 const REPLICAS: LawEngineKind = LawEngineKind::Replicated { repairs: true };
 const REPLICAS_WITHOUT_REPAIR: LawEngineKind = LawEngineKind::Replicated { repairs: false };
 
 fn walk(engines: &[LawEngineKind], kinds: &[&'static str], count: u64) {
-    #[expect(clippy::disallowed_methods, reason = "the environment sets the length of a soak")]
-    let is_soak = std::env::var("LARDER_TEST_SCALE").is_ok_and(|scale| scale == "soak");
-    let count = if is_soak { count * SOAK } else { schedules(count) };
-    for seed in first()..first() + count {
+    for seed in case_seeds(count, count * SOAK) {
         let guard = SeedGuard(seed);
         let engine = engines[seed as usize % engines.len()];
         let kind = kinds[seed as usize / engines.len() % kinds.len()];
@@ -57,7 +54,7 @@ impl Drop for SeedGuard {
     #[allow(clippy::print_stderr, reason = "a test that fails names its seed")]
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("LARDER_SEED={} LARDER_SCHEDULES=1 runs this schedule again", self.0);
+            eprintln!("LARDER_TEST_SEED={} LARDER_TEST_CASES=1 runs this schedule again", self.0);
         }
     }
 }

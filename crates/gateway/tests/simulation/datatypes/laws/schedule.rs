@@ -18,7 +18,7 @@ use super::engine::LawEngineKind;
 use super::facts::ValueFacts;
 use super::record::{LawAnswer, LawRecord};
 use super::world::LawWorld;
-use crate::world::{bucket, delete_of};
+use crate::simulation::world::{bucket, delete_of};
 
 /// Keys of a world, each of them with a schedule of its own.
 pub(super) const KEYS: usize = 5;

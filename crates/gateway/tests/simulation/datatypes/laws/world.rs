@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::engine::{LawEngine, LawEngineKind};
-use crate::world::SimClock;
+use crate::simulation::world::{SimClock, let_pass};
 
 /// A gateway with its connection.
 pub(super) struct LawGateway {
@@ -92,7 +92,7 @@ impl LawWorld {
     }
 
     pub(super) async fn advance(&self, ms: u64) {
-        tokio::time::sleep(Duration::from_millis(ms)).await;
+        let_pass(Duration::from_millis(ms)).await;
     }
 
     /// Kills a gateway, and starts it again with another clock; `forgets`: as the same actor, which only forgot everything, where

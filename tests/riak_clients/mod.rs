@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use larder_tests::{LarderNode, Process, TestEngine};
+use crate::harness::{LarderNode, Process, TestEngine};
 
 /// The longest time of one script.
 const TIME: Duration = Duration::from_secs(120);

@@ -14,9 +14,9 @@ use larder_testkit::http::HttpClient;
 use larder_testkit::s3::S3Client;
 use tempfile::TempDir;
 
-use crate::admin::KvAdmin;
-use crate::engine::{KeyspaceLease, TestEngine, gateway_args};
-use crate::process::{Process, ProcessEnd};
+use crate::harness::admin::KvAdmin;
+use crate::harness::engine::{KeyspaceLease, TestEngine, gateway_args};
+use crate::harness::process::{Process, ProcessEnd};
 
 /// The longest time of a start; generous, because a debug machine under load is slow.
 const START: Duration = Duration::from_secs(120);

@@ -11,7 +11,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use crate::{HttpClient, HttpRequest, Process, figure, wait_for};
+use crate::harness::{HttpClient, HttpRequest, Process, wait_for};
 
 /// How long the driver may take to start, and a page to show something.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -35,7 +35,7 @@ impl WebBrowser {
     #[must_use]
     pub fn start() -> Option<Self> {
         if let Some(missing) = ["chromium", "chromedriver"].into_iter().find(|name| !is_installed(name)) {
-            figure("console", &format!("skipped: {missing} is not installed (Debian: chromium, chromium-driver)"));
+            eprintln!("skipped: {missing} is not installed (Debian: chromium, chromium-driver)");
             return None;
         }
         let mut driver = Process::start(Command::new("chromedriver").arg("--port=0"));
@@ -60,13 +60,6 @@ impl WebBrowser {
     /// Opens a page.
     pub fn open(&mut self, address: &str) {
         self.ask("/url", &json!({ "url": address }));
-    }
-
-    /// The path and the query of the page that it shows.
-    #[must_use]
-    pub fn place(&mut self) -> String {
-        let place = self.run("return location.pathname + location.search");
-        place.as_str().expect("a text").to_owned()
     }
 
     /// The visible text of the page.

@@ -2,7 +2,7 @@
 //!
 //! By default each server has the embedded engine in its own directory. With `LARDER_TEST_ENGINE=cassandra` and
 //! `LARDER_CASSANDRA=host:port` it is a gateway over that cluster, and its data is in keyspaces that are its own while its
-//! [`Home`](crate::Home) lives. Keyspaces take seconds to make, so tests use them again: a lock file marks those that are taken,
+//! [`Home`](crate::harness::Home) lives. Keyspaces take seconds to make, so tests use them again: a lock file marks those that are taken,
 //! and a test empties the keyspaces that it takes.
 
 use std::fs::{self, File, TryLockError};
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use larder_cassandra_nodes::{CqlConnection, CqlRow};
 
-use crate::node::{Home, LarderNode};
+use crate::harness::node::{Home, LarderNode};
 
 /// How long the cluster has to empty a table.
 const ANSWER: Duration = Duration::from_secs(60);

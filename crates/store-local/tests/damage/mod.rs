@@ -5,7 +5,7 @@
 //! file_corruption  one fault of one file                  case      a copy, a fault, and the verdict
 //! dir_snapshot     a directory in memory                  readings  reads everything
 //! ```
-//! `LARDER_TEST_SCALE=soak` tries 10,000 faults instead of 300. A failed case prints its seed and leaves its directory;
+//! `LARDER_TEST_SCALE=soak` tries 10,000 faults instead of 100. A failed case prints its seed and leaves its directory;
 //! `LARDER_TEST_SEED` with `LARDER_TEST_CASES=1` runs it again.
 #![allow(
     clippy::unwrap_used,
@@ -19,8 +19,6 @@
 
 mod base;
 mod case;
-#[path = "../common/mod.rs"]
-mod common;
 mod dir_snapshot;
 mod file_corruption;
 mod opened;
@@ -29,12 +27,11 @@ mod readings;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use base::{StoppedStore, StoreEnd};
 use case::{CaseFailure, CaseOutcome};
 use file_corruption::{FileCorruption, class_of};
-use larder_testkit::SplitMix64;
+use larder_testkit::{SplitMix64, case_seeds};
 use tokio::runtime::Runtime;
 
 /// Directories of failed cases that are kept.
@@ -63,10 +60,8 @@ pub fn runtime() -> Runtime {
 /// Runs many cases over one stopped store, and prints a table of their outcomes.
 fn attack(ended: StoreEnd) {
     case::watch_panics();
-    let first = number("LARDER_TEST_SEED")
-        .unwrap_or_else(|| SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_micros() as u64));
-    let soak = std::env::var("LARDER_TEST_SCALE").is_ok_and(|scale| scale == "soak");
-    let cases = number("LARDER_TEST_CASES").unwrap_or(if soak { 5000 } else { 150 });
+    let seeds = case_seeds(50, 5_000);
+    let (first, cases) = (seeds.start, seeds.end - seeds.start);
     eprintln!("{ended:?}: LARDER_TEST_SEED={first} LARDER_TEST_CASES={cases}");
     let base = StoppedStore::new(ended);
     let work = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
@@ -77,7 +72,7 @@ fn attack(ended: StoreEnd) {
     assert_eq!(whole.unwrap(), CaseOutcome::Whole, "an undamaged store is whole");
 
     let mut report = DamageReport::default();
-    for seed in (0..cases).map(|at| first.wrapping_add(at)) {
+    for seed in seeds {
         let mut random = SplitMix64::new(seed);
         let fault = FileCorruption::random(&base.tree, &mut random);
         // If the process aborts, this file names the case.
@@ -102,10 +97,6 @@ fn keep_damaged(base: &StoppedStore, fault: &FileCorruption, dir: &Path, failure
         base.tree.write(dir).unwrap();
         fault.apply(dir).unwrap();
     }
-}
-
-fn number(variable: &str) -> Option<u64> {
-    std::env::var(variable).ok()?.parse().ok()
 }
 
 /// The outcomes of the cases.

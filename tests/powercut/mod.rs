@@ -37,13 +37,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use larder_tests::{Scale, SplitMix64, TestEngine, figure};
+use crate::harness::{Scale, SplitMix64, TestEngine, figure};
 
-use crate::cuts::{CutOutcome, CutRun, FailedCut};
-use crate::image::DirImage;
-use crate::judge::Violation;
-use crate::ledger::CutLedger;
-use crate::record::ServerRecord;
+use crate::powercut::cuts::{CutOutcome, CutRun, FailedCut};
+use crate::powercut::image::DirImage;
+use crate::powercut::judge::Violation;
+use crate::powercut::ledger::CutLedger;
+use crate::powercut::record::ServerRecord;
 
 /// The number of cuts of a record.
 const CUTS: usize = 500;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::process::{Process, ProcessEnd};
+use crate::harness::process::{Process, ProcessEnd};
 
 /// The longest time of a command.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -65,7 +65,7 @@ impl KvAdmin {
     /// The program under test.
     #[must_use]
     pub fn binary() -> PathBuf {
-        crate::node::binary("LARDER_KV_ADMIN_BIN", "kv-admin")
+        crate::harness::node::binary("LARDER_KV_ADMIN_BIN", "kv-admin")
     }
 }
 

@@ -5,7 +5,6 @@
 //! KvAdmin       runs of kv-admin, with their output and exit code
 //! TestEngine    the engine of the servers under test: their own directory, or keyspaces of a cluster
 //! TestCluster   nodes of Cassandra for one test, killed and paused, and gateways over them
-//! Scale         the length of a run: a test or a soak
 //! client_place  the place of a published client
 //! Tmpfs         a small disk
 //! WebhookReceiver   a receiver of webhooks that fails or is down
@@ -19,6 +18,7 @@
     clippy::expect_used,
     clippy::unwrap_used,
     clippy::missing_panics_doc,
+    unreachable_pub,
     reason = "a harness runs in real time, reads the environment, prints its measurements, and fails a test by panicking"
 )]
 
@@ -27,7 +27,6 @@ mod client_place;
 mod engine;
 mod node;
 mod process;
-mod scale;
 mod test_cluster;
 mod tmpfs;
 mod wait;
@@ -39,13 +38,12 @@ pub use client_place::client_place;
 pub use engine::{NamedKeyspaces, TestEngine};
 pub use node::{Home, LarderNode, S3_KEY, S3_SECRET};
 pub use process::{Process, ProcessEnd, raise_own_limit};
-pub use scale::{Scale, figure};
 pub use test_cluster::TestCluster;
 pub use tmpfs::Tmpfs;
 pub use wait::{wait, wait_for};
 pub use web_browser::WebBrowser;
-pub use webhook_receiver::{ReceivedRequest, WebhookReceiver};
+pub use webhook_receiver::WebhookReceiver;
 
-pub use larder_testkit::SplitMix64;
 pub use larder_testkit::http::{HttpClient, HttpConnection, HttpRequest, HttpResponse, connect, element};
 pub use larder_testkit::s3::{S3Client, complete_body};
+pub use larder_testkit::{Scale, SplitMix64, figure};

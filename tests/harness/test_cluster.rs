@@ -14,9 +14,9 @@
 use larder_cassandra_nodes::{self as cassandra, CassandraCluster, ClusterOptions};
 use tempfile::TempDir;
 
-use crate::engine::gateway_args;
-use crate::node::{Home, LarderNode};
-use crate::process::ProcessEnd;
+use crate::harness::engine::gateway_args;
+use crate::harness::node::{Home, LarderNode};
+use crate::harness::process::ProcessEnd;
 
 /// Heap of each node in MiB.
 const HEAP_MIB: u32 = 768;

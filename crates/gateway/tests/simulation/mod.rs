@@ -1,6 +1,6 @@
 //! Several gateways over one store, one seed, virtual time: pauses, lost answers, lagging reads, skewed clocks, restarts.
 //!
-//! `random` runs schedules drawn from seeds and checks the promises; `LARDER_SCHEDULES` sets their number. `rules` has one
+//! `random` runs schedules drawn from seeds and checks the promises; `LARDER_TEST_CASES` sets their number. `rules` has one
 //! schedule per rule of the design, which fails under the rule's mutation in `tests/mutants`. `s3` does both for the S3 side,
 //! `kv_blobs` for large bodies of the key-value side.
 

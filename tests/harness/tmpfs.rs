@@ -7,7 +7,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use crate::Home;
+use crate::harness::Home;
 
 /// The variable that marks the process in its own user namespace.
 const UNSHARED: &str = "LARDER_TESTS_UNSHARED";
@@ -138,7 +138,7 @@ impl Drop for Tmpfs {
 }
 
 fn skipped(test: &str) -> bool {
-    eprintln!("{test} is skipped: neither `mount -t tmpfs` nor `unshare -Urm` is allowed here");
+    eprintln!("skipped: {test}: neither `mount -t tmpfs` nor `unshare -Urm` is allowed here");
     false
 }
 

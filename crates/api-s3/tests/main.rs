@@ -1,0 +1,11 @@
+//! Tests of the S3 interface over connections.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+
+mod at_once;
+mod hostile;
+mod keys;
+mod operations;
+mod permissions;
+mod support;
+mod wire;

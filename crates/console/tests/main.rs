@@ -1,0 +1,6 @@
+//! Tests of the pages of the console.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+
+mod pages;
+mod support;

@@ -1,0 +1,3 @@
+//! Tests of the HTTP edge over connections.
+
+mod edge;

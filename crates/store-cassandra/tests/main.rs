@@ -1,0 +1,5 @@
+//! Tests of the store over a node of Cassandra, and of its statements.
+
+mod blobs;
+mod cassandra_conformance;
+mod cql;

@@ -1,0 +1,37 @@
+//! The product from outside: real programs, published clients, and processes that are killed.
+
+mod admin;
+mod attacks;
+mod bodies;
+mod bucket_types;
+mod check_and_repair;
+mod clusters;
+mod commit_hooks;
+mod console;
+mod damaged_files;
+mod descriptors;
+mod encrypted;
+mod exposure;
+mod filled_disk;
+mod harness;
+mod journal;
+mod kill9;
+mod kill9_datatypes;
+mod listing;
+mod malformed;
+mod manual;
+mod mapreduce_jobs;
+mod members;
+mod metrics_page;
+mod objects;
+mod powercut;
+mod props;
+mod requests;
+mod riak_clients;
+mod s3;
+mod security;
+mod siblings;
+mod startup;
+mod transfer;
+mod transfer_datatypes;
+mod webhook_notices;
