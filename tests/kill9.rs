@@ -2,7 +2,7 @@
 //! the index finds each key by the term of its value alone.
 //!
 //! Each writer owns its keys, so a key has at most two possible values: the last acknowledged one, and the one whose answer the
-//! kill cut off. `LARDER_TEST_SCALE=soak` runs 200 rounds instead of 10.
+//! kill cut off. `LARDER_TEST_SCALE=soak` runs 200 rounds instead of 4.
 
 #![allow(
     clippy::unwrap_used,
@@ -176,7 +176,7 @@ fn size(random: &mut SplitMix64) -> usize {
 
 #[test]
 fn every_acknowledged_write_survives_a_kill() {
-    let rounds = Scale::current().of(10, 200);
+    let rounds = Scale::current().of(4, 200);
     let mut random = SplitMix64::from_environment("kill9");
     let mut node = LarderNode::start(&[]);
     let mut ledgers: Vec<WriterLedger> = (0..WRITERS).map(|_| WriterLedger::default()).collect();

@@ -4,7 +4,7 @@
 //! A writer owns a key, an element or a field, which then has at most two possible values: the last acknowledged one, and the one
 //! whose answer the kill cut off. The writers share a set, a map and a counter, so that batches hold requests of several. Increments
 //! with an id are sent again after the restart, so the total of all writers has one value.
-//! `LARDER_TEST_SCALE=soak` runs 200 rounds instead of 8.
+//! `LARDER_TEST_SCALE=soak` runs 200 rounds instead of 3.
 
 #![allow(
     clippy::unwrap_used,
@@ -224,7 +224,7 @@ fn data_types_are_exact_after_every_kill() {
     if !TestEngine::is_local_for("data types") {
         return;
     }
-    let rounds = Scale::current().of(8, 200);
+    let rounds = Scale::current().of(3, 200);
     let mut random = SplitMix64::from_environment("kill9-datatypes");
     let mut node = LarderNode::start(&[]);
     for (name, props) in TYPES {

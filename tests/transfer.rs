@@ -259,7 +259,7 @@ fn with_kills(
     dir: &Path,
     random: &mut SplitMix64,
 ) -> (LarderNode, String) {
-    let rounds = Scale::current().of(4, 40);
+    let rounds = Scale::current().of(2, 40);
     let mut killed = 0;
     for _ in 0..rounds {
         let mut command = begin(&node, words, dir);

@@ -25,26 +25,26 @@ function part(number, length) {
 
 const tests = {
   async objects_are_put_read_copied_listed_and_deleted() {
-    await client.createBucket({ Bucket: 'js' });
-    const put = await client.putObject({ Bucket: 'js', Key: 'a/b c', Body: 'small' });
+    await client.createBucket({ Bucket: 'sdk-js' });
+    const put = await client.putObject({ Bucket: 'sdk-js', Key: 'a/b c', Body: 'small' });
     assert.strictEqual(put.ETag, '"eb5c1399a871211c7e7ed732d15e3a8b"');
     assert.ok(put.ChecksumCRC32, JSON.stringify(put));
-    const got = await client.getObject({ Bucket: 'js', Key: 'a/b c' });
+    const got = await client.getObject({ Bucket: 'sdk-js', Key: 'a/b c' });
     assert.strictEqual((await bytes(got.Body)).toString(), 'small');
-    const copy = await client.copyObject({ Bucket: 'js', Key: 'copy', CopySource: 'js/a%2Fb%20c' });
+    const copy = await client.copyObject({ Bucket: 'sdk-js', Key: 'copy', CopySource: 'sdk-js/a%2Fb%20c' });
     assert.strictEqual(copy.CopyObjectResult.ETag, put.ETag);
-    const listed = await client.listObjectsV2({ Bucket: 'js', Delimiter: '/' });
+    const listed = await client.listObjectsV2({ Bucket: 'sdk-js', Delimiter: '/' });
     assert.deepStrictEqual(listed.Contents.map(({ Key }) => Key), ['copy']);
     assert.deepStrictEqual(listed.CommonPrefixes.map(({ Prefix }) => Prefix), ['a/']);
     const Objects = [{ Key: 'copy' }, { Key: 'a/b c' }];
-    const deleted = await client.deleteObjects({ Bucket: 'js', Delete: { Objects } });
+    const deleted = await client.deleteObjects({ Bucket: 'sdk-js', Delete: { Objects } });
     assert.strictEqual(deleted.Deleted.length, 2);
-    await assert.rejects(client.getObject({ Bucket: 'js', Key: 'copy' }), s3.NoSuchKey);
-    await client.deleteBucket({ Bucket: 'js' });
+    await assert.rejects(client.getObject({ Bucket: 'sdk-js', Key: 'copy' }), s3.NoSuchKey);
+    await client.deleteBucket({ Bucket: 'sdk-js' });
   },
 
   async parts_with_trailing_checksums_are_stored() {
-    const at = { Bucket: 'js-parts', Key: 'large' };
+    const at = { Bucket: 'sdk-js-parts', Key: 'large' };
     await client.createBucket({ Bucket: at.Bucket });
     const { UploadId } = await client.createMultipartUpload({ ...at, ChecksumAlgorithm: 'CRC32C' });
     const bodies = [part(1, PART), part(2, PART), part(3, 10)];

@@ -1,9 +1,8 @@
 //! The Java client `com.basho.riak:riak-client`, over protocol buffers.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
 
 use crate::harness::{Process, client_place};
 
@@ -31,26 +30,33 @@ fn check_with(run: fn(&str, &mut Command), program: &str) {
     run(program, &mut command);
 }
 
-/// The folder of the compiled programs: the first test compiles them all.
-fn classes(jars: &Path) -> &'static Path {
-    static CLASSES: OnceLock<PathBuf> = OnceLock::new();
-    CLASSES.get_or_init(|| {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("java-client");
-        // Classes of programs that are gone would still run.
-        let _ = fs::remove_dir_all(&folder);
-        let mut command = Command::new("javac");
-        command.args(["-encoding", "UTF-8", "-Xlint:all", "-Xlint:-processing", "-Werror", "-classpath"]);
-        command.arg(format!("{}/*", jars.display())).arg("-d").arg(&folder).args(sources());
-        let ended = Process::start(&mut command).wait_for_end(TIME);
-        assert_eq!(ended.code, Some(0), "javac\n{}\n{}", ended.stdout, ended.stderr);
-        folder
-    })
+/// The folder of the compiled programs: the first of the tests, which are processes, compiles them all.
+fn classes(jars: &Path) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("java-client");
+    let lock = File::create(folder.with_extension("lock")).expect("a lock file");
+    lock.lock().expect("the lock of the classes");
+    let texts: String = sources().iter().map(|path| fs::read_to_string(path).expect("a source")).collect();
+    let stamp = folder.join("sources");
+    if fs::read_to_string(&stamp).is_ok_and(|compiled| compiled == texts) {
+        return folder;
+    }
+    // Classes of programs that are gone would still run.
+    let _ = fs::remove_dir_all(&folder);
+    let mut command = Command::new("javac");
+    command.args(["-encoding", "UTF-8", "-Xlint:all", "-Xlint:-processing", "-Werror", "-classpath"]);
+    command.arg(format!("{}/*", jars.display())).arg("-d").arg(&folder).args(sources());
+    let ended = Process::start(&mut command).wait_for_end(TIME);
+    assert_eq!(ended.code, Some(0), "javac\n{}\n{}", ended.stdout, ended.stderr);
+    fs::write(stamp, texts).expect("a stamp");
+    folder
 }
 
 fn sources() -> Vec<PathBuf> {
     let files = fs::read_dir(scripts("java")).expect("a folder of the repository");
     let paths = files.map(|file| file.expect("an entry of a folder").path());
-    paths.filter(|path| path.extension().is_some_and(|end| end == "java")).collect()
+    let mut sources: Vec<_> = paths.filter(|path| path.extension().is_some_and(|end| end == "java")).collect();
+    sources.sort();
+    sources
 }
 
 #[test]

@@ -67,14 +67,14 @@ fn damaged(random: &mut SplitMix64, requests: &[Vec<u8>]) -> Vec<u8> {
 }
 
 #[test]
-fn after_ten_thousand_malformed_requests_the_server_still_serves() {
+fn after_thousands_of_malformed_requests_the_server_still_serves() {
     let node = LarderNode::s3(&["--durability", "buffered"]);
     let mut s3 = node.s3_admin();
     s3.put("/bucket", "").expect(200);
     s3.put("/bucket/fine", "still here").expect(200);
     let upload = s3.begin("/bucket/key");
     let requests = valid(&s3, &upload);
-    let count = Scale::current().of(10_000, 100_000) / THREADS;
+    let count = Scale::current().of(3_300, 100_000) / THREADS;
     let at = node.s3_at();
     thread::scope(|scope| {
         for seed in 0..THREADS {

@@ -1,10 +1,8 @@
 //! The tests of the programs from outside: which of them a run takes, and the paths of programs and clients.
 
-use std::path::Path;
 use std::time::Duration;
 
 use crate::clients;
-use crate::package;
 use crate::shell::{Result, Shell};
 use crate::test_programs::{PRODUCT, TestBuild};
 use crate::test_runner::{self, TestCase, TestPace};
@@ -22,7 +20,7 @@ const CLUSTER_PACE: TestPace = TestPace { at_a_time: 1, deadline: Duration::from
 pub(crate) enum ProductTests {
     /// All over the embedded engine.
     Embedded,
-    /// One client for each protocol, and a server that is killed: a first look, and the look at the programs that ship.
+    /// One client for each protocol, and a server that is killed.
     FirstLook,
     /// Those whose answers can differ by the engine.
     OverCassandra,
@@ -35,9 +33,31 @@ const CLUSTERS: &str = "clusters::";
 /// Of these, the ones that every run has.
 const ALWAYS: &[&str] = &["clusters::failover::", "clusters::linear::"];
 /// The modules of a first look.
-const FIRST_LOOK: &[&str] = &["riak_clients::python::objects", "s3::sdk::", "startup::", "kill9::", "props::"];
-/// The modules whose answers can differ by the engine.
-const OVER_CASSANDRA: &[&str] = &[""];
+const FIRST_LOOK: &[&str] = &["riak_clients::python::", "s3::sdk::", "startup::", "kill9::", "props::"];
+/// The modules whose answers can differ by the engine; the others are about protocols, edges and pages, which no engine sees.
+const OVER_CASSANDRA: &[&str] = &[
+    "admin::",
+    "bodies::",
+    "bucket_types::",
+    "commit_hooks::",
+    "kill9::",
+    "listing::",
+    "members::",
+    "objects::",
+    "props::",
+    "requests::",
+    "riak_clients::python::",
+    "s3::kill9::",
+    "s3::list_parts::",
+    "s3::quotas::",
+    "s3::sdk::",
+    "s3::startup::",
+    "s3::streams::",
+    "siblings::",
+    "startup::",
+    "transfer::",
+    "webhook_notices::",
+];
 
 impl ProductTests {
     fn has(self, test: &str) -> bool {
@@ -60,25 +80,13 @@ impl ProductTests {
     }
 }
 
-/// Runs product tests with the programs of the tests' profile.
+/// Runs product tests: those of a first look with the programs that the build of the tests made, the others with the programs that
+/// ship.
 ///
 /// # Errors
-/// A test fails, or the programs do not compile.
+/// A test fails, or the tests do not compile.
 pub(crate) fn run(shell: &Shell, tests: ProductTests) -> Result<TestSummary> {
-    run_in(shell, tests, &shell.path("target/debug"))
-}
-
-/// Builds the programs as they ship, checks their size, and runs a first look at them.
-///
-/// # Errors
-/// A program does not compile, is too large, or fails.
-pub(crate) fn release(shell: &Shell) -> Result<TestSummary> {
-    package::build(shell)?;
-    package::check_sizes(shell)?;
-    run_in(shell, ProductTests::FirstLook, &shell.path("target/release"))
-}
-
-fn run_in(shell: &Shell, tests: ProductTests, programs: &Path) -> Result<TestSummary> {
+    let programs = shell.path(if tests == ProductTests::FirstLook { "target/debug" } else { "target/release" });
     let mut build = TestBuild::of_workspace(shell)?;
     build.tests.retain(|program| program.package == PRODUCT);
     let mut cases = TestCase::of_programs(shell, &build.tests)?;
@@ -103,4 +111,31 @@ fn sample_clusters(cases: Vec<TestCase>, number: u64) -> Vec<TestCase> {
 
 fn is_of(test: &str, parts: &[&str]) -> bool {
     parts.iter().any(|part| test.starts_with(part))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_listed_module_exists() {
+        let folder = Shell::at_root().path("tests");
+        for part in [ALWAYS, FIRST_LOOK, OVER_CASSANDRA, &[CLUSTERS]].concat() {
+            let module = part.trim_end_matches("::").replace("::", "/");
+            let is_there =
+                [format!("{module}.rs"), format!("{module}/mod.rs")].iter().any(|file| folder.join(file).exists());
+            assert!(is_there, "{part}");
+        }
+    }
+
+    #[test]
+    fn tests_of_clusters_run_in_their_own_stage_alone() {
+        let (cluster, other) = ("clusters::linear::a", "objects::a");
+        let have = |test: &str| {
+            let all = [ProductTests::Embedded, ProductTests::OverCassandra, ProductTests::Clusters];
+            all.map(|tests| tests.has(test))
+        };
+        assert_eq!((have(cluster), have(other)), ([false, false, true], [true, true, false]));
+        assert_eq!(have("attacks::a"), [true, false, false]);
+    }
 }

@@ -6,6 +6,7 @@ use crate::cassandra::stage as cassandra;
 use crate::clients;
 use crate::deny;
 use crate::mutants::{self, MutantOptions};
+use crate::package;
 use crate::product::{self, ProductTests};
 use crate::report::StageEnd;
 use crate::shell::{Result, Shell};
@@ -76,6 +77,12 @@ pub(crate) static STAGES: &[Stage] = &[
         run: clients::prepare,
     },
     Stage {
+        name: "release",
+        shows: "the programs as they ship, and their size",
+        is_quick: false,
+        run: |shell| passed(package::build(shell).and_then(|()| package::check_sizes(shell))),
+    },
+    Stage {
         name: "product",
         shows: "the two programs, from outside",
         is_quick: true,
@@ -96,12 +103,6 @@ pub(crate) static STAGES: &[Stage] = &[
         is_quick: false,
         run: cassandra::clusters,
     },
-    Stage {
-        name: "release",
-        shows: "the programs as they ship: their size, and one look at each protocol",
-        is_quick: false,
-        run: |shell| tested(product::release(shell)),
-    },
 ];
 
 /// The stage of this name.
@@ -117,7 +118,7 @@ fn tested(done: Result<TestSummary>) -> Result<StageEnd> {
     done.map(StageEnd::Passed)
 }
 
-/// Every test that needs no running product. Most of them compute: one for each core.
+/// Every test that needs no running product. Some compute and some wait: two for each core.
 fn unit(shell: &Shell) -> Result<TestSummary> {
     let mut build = TestBuild::of_workspace(shell)?;
     build.tests.retain(|program| program.package != PRODUCT);
@@ -136,7 +137,7 @@ pub(crate) fn unit_of(shell: &Shell, krate: &str, filter: &str) -> Result<()> {
 fn run_units(shell: &Shell, build: &TestBuild, is_wanted: impl Fn(&str) -> bool) -> Result<TestSummary> {
     let mut cases = TestCase::of_programs(shell, &build.tests)?;
     cases.retain(|case| is_wanted(&case.name));
-    let at_a_time = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
+    let at_a_time = 2 * std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
     test_runner::run(&shell.with_seed_of_commit(), cases, TestPace { at_a_time, deadline: UNIT_TEST_MAX })
 }
 
@@ -162,10 +163,10 @@ mod tests {
     }
 
     #[test]
-    fn clients_are_installed_before_they_are_used() {
+    fn programs_and_clients_are_made_before_they_are_used() {
         let at = |name: &str| STAGES.iter().position(|stage| stage.name == name);
-        for stage in ["product", "cassandra", "release"] {
-            assert!(at("clients") < at(stage), "{stage}");
+        for stage in ["product", "cassandra"] {
+            assert!(at("clients") < at(stage) && at("release") < at(stage), "{stage}");
         }
     }
 }
