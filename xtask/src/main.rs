@@ -22,6 +22,7 @@ mod bench;
 mod cassandra;
 mod clients;
 mod deny;
+mod linting_compiler;
 mod metrics_files;
 mod mutants;
 mod package;
@@ -85,6 +86,9 @@ enum XtaskCommand {
 }
 
 fn main() -> ExitCode {
+    if let Some(exit) = linting_compiler::run() {
+        return exit;
+    }
     let shell = Shell::at_root();
     let done = match XtaskArgs::parse().command {
         XtaskCommand::Test(options) => run::test(&shell, &options),

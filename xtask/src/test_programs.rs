@@ -7,14 +7,13 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use crate::linting_compiler;
 use crate::shell::{Result, Shell};
 
 /// The package of the product tests, which need the programs.
 pub(crate) const PRODUCT: &str = "larder-tests";
 /// Packages without a library that depend on all others: beside a chosen package they add features and no work.
 const ALL_FEATURES: &[&str] = &["-p", PRODUCT, "-p", "larder-bench"];
-/// The compiler of our own crates: it also prints lints, so that they need no build of their own.
-const LINTING_COMPILER: &str = "clippy-driver";
 
 /// A built test program.
 #[derive(Debug, Clone)]
@@ -87,7 +86,7 @@ impl TestBuild {
     }
 
     fn build(shell: &Shell, choice: &[&str]) -> Result<Self> {
-        let shell = shell.clone().with_variable("RUSTC_WORKSPACE_WRAPPER", LINTING_COMPILER);
+        let shell = shell.clone().with_variable("RUSTC_WORKSPACE_WRAPPER", linting_compiler::place(shell)?);
         let mut build = Self::default();
         let args = [&["test", "--no-run", "--message-format", "json"], choice].concat();
         let built = shell.cargo_messages(&args, |message| build.note(message));

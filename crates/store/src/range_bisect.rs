@@ -20,12 +20,7 @@ const _: () = assert!(2 * 8 * larder_model::limits::S3_KEY_BYTES_MAX < READS_MAX
 
 /// Assembles one page from reads of smaller and smaller ranges.
 ///
-/// ```no_run
-/// # use larder_store::range_bisect::RangeBisect;
-/// # use larder_store::{Error, RowPage, ReadQuery, Result};
-/// # async fn read(piece: &ReadQuery) -> Result<RowPage> { Err(Error::new(larder_store::Kind::Io, "")) }
-/// # fn has_given_up(error: &Error) -> bool { true }
-/// # async fn page(query: &ReadQuery) -> Result<RowPage> {
+/// ```text
 /// let mut bisect = RangeBisect::new(query);
 /// while let Some(piece) = bisect.next_piece() {
 ///     match read(&piece).await {
@@ -35,7 +30,6 @@ const _: () = assert!(2 * 8 * larder_model::limits::S3_KEY_BYTES_MAX < READS_MAX
 ///     }
 /// }
 /// Ok(bisect.into_page())
-/// # }
 /// ```
 #[derive(Debug)]
 pub struct RangeBisect {

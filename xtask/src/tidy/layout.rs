@@ -12,8 +12,24 @@ pub(super) fn check(files: &[SourceFile]) -> Vec<TidyProblem> {
 fn in_file(file: &SourceFile) -> Vec<TidyProblem> {
     let mut problems: Vec<TidyProblem> =
         file.lines().filter_map(|(number, line)| Some(TidyProblem::at(file, number, in_line(file, line)?))).collect();
+    problems.extend(untested_examples(file));
     if !file.text.is_empty() && (!file.text.ends_with('\n') || file.text.ends_with("\n\n")) {
         problems.push(TidyProblem::at(file, file.text.lines().count(), "does not end with exactly one line end"));
+    }
+    problems
+}
+
+/// The begins of code blocks in documentation that claim to be Rust: no stage runs them, and their own build would take minutes.
+fn untested_examples(file: &SourceFile) -> Vec<TidyProblem> {
+    let (mut problems, mut is_open) = (Vec::new(), false);
+    for (number, line) in file.lines().filter(|_| file.is_rust()) {
+        let line = line.trim_start();
+        let comment = line.strip_prefix("/// ").or_else(|| line.strip_prefix("//! "));
+        let Some(tag) = comment.and_then(|text| text.strip_prefix("```")) else { continue };
+        is_open = !is_open;
+        if is_open && matches!(tag, "" | "rust" | "no_run" | "ignore" | "should_panic") {
+            problems.push(TidyProblem::at(file, number, "begins an example that no test runs: write `text`"));
+        }
     }
     problems
 }
@@ -35,6 +51,14 @@ fn in_line(file: &SourceFile, line: &str) -> Option<&'static str> {
 mod tests {
     use super::*;
     use crate::tidy::{file, shown};
+
+    #[test]
+    fn an_example_that_no_test_runs_is_text() {
+        let text = "/// ```text\n/// a\n/// ```\n/// ```\n/// b\n/// ```\n    //! ```no_run\n    //! ```\n";
+        let problems = shown(&check(&[file("a.rs", text)]));
+        let what = "begins an example that no test runs: write `text`";
+        assert_eq!(problems, [format!("a.rs:4: {what}"), format!("a.rs:7: {what}")]);
+    }
 
     #[test]
     fn stray_whitespace_is_found() {

@@ -5,16 +5,11 @@
 //! removal, a clear or an expiry; two writes with the same stamp and value and different expiries; a derived row that a
 //! plain write changes too.
 //!
-//! ```no_run
-//! # use std::sync::Arc;
-//! # use larder_testkit::conformance::{ManualClock, blob_conformance, conformance};
-//! # use larder_store::memory::MemoryStore;
-//! # async fn check_promise() {
+//! ```text
 //! let clock = Arc::new(ManualClock::default());
 //! let store = Arc::new(MemoryStore::new(clock.clone()));
 //! conformance(store.clone(), clock).await;
 //! blob_conformance(store).await;
-//! # }
 //! ```
 //! Run it on a runtime with several threads: some promises concern concurrent readers and writers.
 
