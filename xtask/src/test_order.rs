@@ -1,7 +1,18 @@
 //! The order of tests: which begin first, and which run alone. A test is named by a part of its full name.
 
 /// The longest tests, in the order of their begin: a long test that begins last keeps one core idle to the end.
-static FIRST: &[&str] = &[];
+static FIRST: &[&str] = &[
+    "product powercut::",
+    "product s3::streams::",
+    "product damaged_files::",
+    "product s3::minio::",
+    "product transfer::",
+    "product s3::clients::",
+    "gateway_tests simulation::index::random::",
+    "gateway_tests simulation::random::",
+    "store_local_tests ",
+    "script_tests ",
+];
 
 /// Tests that measure the server beside a load, or fill what others need.
 static ALONE: &[&str] = &["product attacks::", "product filled_disk::", "product descriptors::"];
@@ -14,4 +25,17 @@ pub(crate) fn rank(name: &str) -> usize {
 /// Whether no other test may run beside it.
 pub(crate) fn runs_alone(name: &str) -> bool {
     ALONE.iter().any(|part| name.contains(part))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_tests_come_first_and_the_others_keep_their_order() {
+        assert_eq!(rank("product powercut::a"), 0);
+        assert!(rank("store_local_tests model::a") < rank("gateway kv::a"));
+        assert_eq!(rank("gateway kv::a"), rank("model a"));
+        assert!(runs_alone("product attacks::a") && !runs_alone("product objects::a"));
+    }
 }

@@ -16,7 +16,7 @@ pub(crate) enum TestResult {
     Failed(String),
 }
 
-/// What a run of tests came to.
+/// The counts of a run of tests, and its slowest tests.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct TestSummary {
     passed: usize,

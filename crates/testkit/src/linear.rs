@@ -4,14 +4,13 @@
 //! an operation may come next if every operation that returned before its call has its place. An operation without an answer
 //! may take effect at any time after its call, or never.
 //!
-//! ```
-//! use larder_testkit::{RegisterAction, RegisterOperation, is_linearizable};
+//! ```text
 //! let history = [
 //!     RegisterOperation { act: RegisterAction::Swap { expected: 0, new: 1 }, called: 0, returned: Some(10) },
 //!     RegisterOperation { act: RegisterAction::Read(1), called: 2, returned: Some(4) },
 //!     RegisterOperation { act: RegisterAction::Read(0), called: 5, returned: Some(6) },
 //! ];
-//! assert!(!is_linearizable(&history), "a later read returns an older value");
+//! is_linearizable(&history) is false: a later read returns an older value
 //! ```
 
 use std::collections::HashSet;
@@ -200,6 +199,12 @@ mod tests {
         ];
         assert!(is_linearizable(&history));
         assert!(is_linearizable(&[]));
+    }
+
+    #[test]
+    fn a_read_during_a_swap_binds_the_later_reads() {
+        let history = [op(swap(0, 1), 0, 10), op(RegisterAction::Read(1), 2, 4), op(RegisterAction::Read(0), 5, 6)];
+        assert!(!is_linearizable(&history));
     }
 
     #[test]

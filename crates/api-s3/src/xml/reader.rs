@@ -12,8 +12,7 @@ const DEPTH_MAX: usize = 32;
 
 /// A cursor on an element of a document.
 ///
-/// ```
-/// # use larder_api_s3::xml::XmlReader;
+/// ```text
 /// let mut xml = XmlReader::open(b"<Tag><Key>k</Key><Value> v </Value></Tag>", "Tag")?;
 /// let (mut key, mut value) = (None, None);
 /// while let Some(name) = xml.next_child()? {
@@ -24,8 +23,6 @@ const DEPTH_MAX: usize = 32;
 ///     }
 /// }
 /// xml.expect_end()?;
-/// assert_eq!((key.as_deref(), value.as_deref()), (Some("k"), Some(" v ")));
-/// # Ok::<(), larder_api_s3::errors::S3Error>(())
 /// ```
 pub struct XmlReader<'a> {
     events: Events<&'a [u8]>,
@@ -231,6 +228,21 @@ mod tests {
         }
         xml.expect_end()?;
         Ok(parts)
+    }
+
+    #[test]
+    fn children_are_read_and_skipped_in_turn() {
+        let mut xml = XmlReader::open(b"<Tag><Key>k</Key><Other><A/></Other><Value> v </Value></Tag>", "Tag").unwrap();
+        let (mut key, mut value) = (None, None);
+        while let Some(name) = xml.next_child().unwrap() {
+            match name {
+                "Key" => key = Some(xml.text().unwrap()),
+                "Value" => value = Some(xml.text().unwrap()),
+                _ => xml.skip().unwrap(),
+            }
+        }
+        xml.expect_end().unwrap();
+        assert_eq!((key.as_deref(), value.as_deref()), (Some("k"), Some(" v ")));
     }
 
     #[test]
