@@ -58,6 +58,7 @@ enum XtaskCommand {
     /// Run the tests of one crate, with the lints.
     Unit {
         /// Its name without the prefix, such as `gateway`.
+        #[arg(value_name = "CRATE")]
         krate: String,
         /// Run the tests whose names contain this.
         #[arg(default_value = "")]

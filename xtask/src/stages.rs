@@ -10,6 +10,7 @@ use crate::package;
 use crate::product::{self, ProductTests};
 use crate::report::StageEnd;
 use crate::shell::{Result, Shell};
+use crate::test_order;
 use crate::test_programs::{PRODUCT, TestBuild};
 use crate::test_runner::{self, TestCase, TestPace};
 use crate::test_summary::TestSummary;
@@ -136,7 +137,8 @@ pub(crate) fn unit_of(shell: &Shell, krate: &str, filter: &str) -> Result<()> {
 
 fn run_units(shell: &Shell, build: &TestBuild, is_wanted: impl Fn(&str) -> bool) -> Result<TestSummary> {
     let mut cases = TestCase::of_programs(shell, &build.tests)?;
-    cases.retain(|case| is_wanted(&case.name));
+    let is_too_long = |case: &TestCase| shell.is_first_look() && test_order::is_long(&case.full_name());
+    cases.retain(|case| is_wanted(&case.name) && !is_too_long(case));
     let at_a_time = 2 * std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
     test_runner::run(&shell.with_seed_of_commit(), cases, TestPace { at_a_time, deadline: UNIT_TEST_MAX })
 }

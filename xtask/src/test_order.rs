@@ -22,6 +22,11 @@ pub(crate) fn rank(name: &str) -> usize {
     FIRST.iter().position(|part| name.contains(part)).unwrap_or(FIRST.len())
 }
 
+/// Whether a test is one of the longest, which a first look leaves out.
+pub(crate) fn is_long(name: &str) -> bool {
+    rank(name) < FIRST.len()
+}
+
 /// Whether no other test may run beside it.
 pub(crate) fn runs_alone(name: &str) -> bool {
     ALONE.iter().any(|part| name.contains(part))

@@ -23,6 +23,8 @@ const PAUSE_MIN: Duration = Duration::from_millis(1);
 const PAUSE_MAX: Duration = Duration::from_millis(20);
 /// A test that takes longer is shown when it ends.
 const SHOWN_AFTER: Duration = Duration::from_secs(5);
+/// A part of the last line of a program that ran its test.
+const RAN: &str = "test result: ok. 1 passed";
 /// The beginning of the line of a test that this machine cannot run, with the cause.
 const SKIPPED: &str = "skipped: ";
 
@@ -127,15 +129,20 @@ fn note(summary: &Mutex<TestSummary>, case: &TestCase, result: TestResult, took:
 fn run_one(shell: &Shell, case: &TestCase, output: &Path, deadline: Duration) -> TestResult {
     let ended = start(shell, case, output).and_then(|child| wait(child, deadline));
     match ended {
-        Ok(Some(status)) if status.success() => {
-            let text = fs::read_to_string(output).unwrap_or_default();
-            let skipped = text.lines().find_map(|line| line.strip_prefix(SKIPPED));
-            skipped.map_or(TestResult::Passed, |why| TestResult::Skipped(why.to_owned()))
-        }
+        Ok(Some(status)) if status.success() => result_of(&fs::read_to_string(output).unwrap_or_default()),
         Ok(Some(status)) => TestResult::Failed(status.to_string()),
         Ok(None) => TestResult::Failed("it did not end".to_owned()),
         Err(error) => TestResult::Failed(format!("{}: {error}", case.program.path.display())),
     }
+}
+
+/// The result of a test whose process succeeded, from its output.
+fn result_of(output: &str) -> TestResult {
+    if !output.contains(RAN) {
+        return TestResult::Failed("its program ran no test".to_owned());
+    }
+    let skipped = output.lines().find_map(|line| line.strip_prefix(SKIPPED));
+    skipped.map_or(TestResult::Passed, |why| TestResult::Skipped(why.to_owned()))
 }
 
 fn start(shell: &Shell, case: &TestCase, output: &Path) -> io::Result<Child> {
@@ -174,4 +181,34 @@ fn descendants(process: u32) -> Vec<rustix::process::Pid> {
         .collect();
     let as_pid = |id: u32| rustix::process::Pid::from_raw(i32::try_from(id).ok()?);
     children.into_iter().flat_map(|id| as_pid(id).into_iter().chain(descendants(id))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_ran_no_test_has_not_passed() {
+        let ran = "running 1 test\nskipped: no Java\ntest a ... ok\n\ntest result: ok. 1 passed; 0 failed\n";
+        assert_eq!(result_of(ran), TestResult::Skipped("no Java".to_owned()));
+        assert_eq!(result_of(&ran.replace("skipped: ", "")), TestResult::Passed);
+        let none = ran.replace("1 passed", "0 passed");
+        assert_eq!(result_of(&none), TestResult::Failed("its program ran no test".to_owned()));
+    }
+
+    #[test]
+    fn a_test_that_does_not_end_is_killed_with_all_that_it_started() {
+        let command = "sleep 600 & echo $!; wait";
+        let mut shell = std::process::Command::new("sh");
+        let mut child = shell.args(["-c", command]).stdout(std::process::Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        io::BufRead::read_line(&mut io::BufReader::new(child.stdout.take().unwrap()), &mut line).unwrap();
+        assert_eq!(wait(child, Duration::from_millis(100)).unwrap(), None);
+        let stat = || fs::read_to_string(format!("/proc/{}/stat", line.trim())).unwrap_or_default();
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while !stat().is_empty() && !stat().contains(") Z ") {
+            assert!(Instant::now() < deadline, "{}", stat());
+            thread::sleep(PAUSE_MAX);
+        }
+    }
 }
