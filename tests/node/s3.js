@@ -55,11 +55,14 @@ const tests = {
       assert.ok(sent.ChecksumCRC32C, JSON.stringify(sent));
       Parts.push({ PartNumber, ETag: sent.ETag, ChecksumCRC32C: sent.ChecksumCRC32C });
     }
-    const numbers = [];
-    for await (const page of s3.paginateListParts({ client, pageSize: 2 }, { ...at, UploadId })) {
-      numbers.push(page.Parts.map(({ PartNumber }) => PartNumber));
+    const pages = [];
+    // The SDK's own paginator asks on while a marker comes back, which the last page has too, as on AWS.
+    for (let page = {}, more = true; more; more = page.IsTruncated) {
+      const PartNumberMarker = page.NextPartNumberMarker;
+      page = await client.listParts({ ...at, UploadId, MaxParts: 2, PartNumberMarker });
+      pages.push(page.Parts.map(({ PartNumber }) => PartNumber));
     }
-    assert.deepStrictEqual(numbers, [[1, 2], [3]]);
+    assert.deepStrictEqual(pages, [[1, 2], [3]]);
     const done = await client.completeMultipartUpload({ ...at, UploadId, MultipartUpload: { Parts } });
     assert.ok(done.ChecksumCRC32C.endsWith('-3'), JSON.stringify(done));
     const got = await client.getObject(at);

@@ -9,7 +9,7 @@ use crate::test_runner::{self, TestCase, TestPace};
 use crate::test_summary::TestSummary;
 
 /// Tests at a time: most of them wait for a disk, a timer or another process.
-const EMBEDDED_PACE: TestPace = TestPace { at_a_time: 5, deadline: Duration::from_secs(600) };
+const EMBEDDED_PACE: TestPace = TestPace { at_a_time: 4, deadline: Duration::from_secs(600) };
 /// The same over Cassandra: each has a server of its own, and all share one node.
 const CASSANDRA_PACE: TestPace = TestPace { at_a_time: 4, deadline: Duration::from_secs(600) };
 /// Each test of a cluster has three nodes.

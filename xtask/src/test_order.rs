@@ -1,4 +1,4 @@
-//! The order of tests: which begin first, and which run alone. A test is named by a part of its full name.
+//! The order of tests: which begin first, and which run in turn. A test is named by a part of its full name.
 
 /// The longest tests, in the order of their begin: a long test that begins last keeps one core idle to the end.
 static FIRST: &[&str] = &[
@@ -14,8 +14,8 @@ static FIRST: &[&str] = &[
     "script_tests ",
 ];
 
-/// Tests that measure the server beside a load, or fill what others need.
-static ALONE: &[&str] = &["product attacks::", "product filled_disk::", "product descriptors::"];
+/// Tests that load the machine, or fill what others of them need: one at a time, beside the other tests.
+static IN_TURN: &[&str] = &["product attacks::", "product filled_disk::", "product descriptors::"];
 
 /// The place of a test in the order: those of [`FIRST`] come first.
 pub(crate) fn rank(name: &str) -> usize {
@@ -27,9 +27,9 @@ pub(crate) fn is_long(name: &str) -> bool {
     rank(name) < FIRST.len()
 }
 
-/// Whether no other test may run beside it.
-pub(crate) fn runs_alone(name: &str) -> bool {
-    ALONE.iter().any(|part| name.contains(part))
+/// Whether no other test of [`IN_TURN`] may run beside it.
+pub(crate) fn runs_in_turn(name: &str) -> bool {
+    IN_TURN.iter().any(|part| name.contains(part))
 }
 
 #[cfg(test)]
@@ -41,6 +41,6 @@ mod tests {
         assert_eq!(rank("product powercut::a"), 0);
         assert!(rank("store_local_tests model::a") < rank("gateway kv::a"));
         assert_eq!(rank("gateway kv::a"), rank("model a"));
-        assert!(runs_alone("product attacks::a") && !runs_alone("product objects::a"));
+        assert!(runs_in_turn("product attacks::a") && !runs_in_turn("product objects::a"));
     }
 }

@@ -70,7 +70,7 @@ impl TestCase {
     }
 }
 
-/// Runs the tests: first the long ones, then the others, at last those that need the machine for themselves.
+/// Runs the tests, the long ones first. Those that disturb each other run one at a time, beside the others.
 ///
 /// # Errors
 /// The names of the tests that failed; their output is printed.
@@ -78,12 +78,14 @@ pub(crate) fn run(shell: &Shell, cases: Vec<TestCase>, pace: TestPace) -> Result
     let begun = Instant::now();
     let _ = fs::remove_dir_all(shell.path(OUTPUT));
     fs::create_dir_all(shell.path(OUTPUT)).map_err(|error| format!("{OUTPUT}: {error}"))?;
-    let (alone, mut together): (Vec<_>, Vec<_>) =
-        cases.into_iter().partition(|case| test_order::runs_alone(&case.full_name()));
+    let (in_turn, mut together): (Vec<_>, Vec<_>) =
+        cases.into_iter().partition(|case| test_order::runs_in_turn(&case.full_name()));
     together.sort_by_key(|case| test_order::rank(&case.full_name()));
     let summary = Mutex::new(TestSummary::default());
-    run_all(shell, together, pace, &summary);
-    run_all(shell, alone, TestPace { at_a_time: 1, ..pace }, &summary);
+    thread::scope(|scope| {
+        scope.spawn(|| run_all(shell, in_turn, "in-turn", TestPace { at_a_time: 1, ..pace }, &summary));
+        run_all(shell, together, "together", pace, &summary);
+    });
     let summary = summary.into_inner().unwrap_or_default();
     println!("{} in {:.1} s", summary.line(), begun.elapsed().as_secs_f64());
     match summary.failed.as_slice() {
@@ -92,11 +94,12 @@ pub(crate) fn run(shell: &Shell, cases: Vec<TestCase>, pace: TestPace) -> Result
     }
 }
 
-fn run_all(shell: &Shell, cases: Vec<TestCase>, pace: TestPace, summary: &Mutex<TestSummary>) {
+/// Runs the tests of one queue; the files of their output begin with its name.
+fn run_all(shell: &Shell, cases: Vec<TestCase>, queue_name: &str, pace: TestPace, summary: &Mutex<TestSummary>) {
     let queue = Mutex::new(VecDeque::from(cases));
     thread::scope(|scope| {
         for worker in 0..pace.at_a_time {
-            let (queue, output) = (&queue, shell.path(OUTPUT).join(format!("{worker}.txt")));
+            let (queue, output) = (&queue, shell.path(OUTPUT).join(format!("{queue_name}-{worker}.txt")));
             scope.spawn(move || {
                 // The lock is released before the test runs.
                 let next = || queue.lock().ok()?.pop_front();
