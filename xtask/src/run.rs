@@ -9,7 +9,7 @@ use crate::stages::{STAGES, Stage, named};
 use crate::test_summary::TestSummary;
 
 /// The longest time of a cold run on two cores.
-const BUDGET: Duration = Duration::from_secs(30 * 60);
+const BUDGET: Duration = Duration::from_secs(40 * 60);
 /// Free bytes that a stage needs: stores refuse writes on a full disk, so tests would fail for a cause that they do not name.
 const FREE_MIN: u64 = 3 << 30;
 
