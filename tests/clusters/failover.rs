@@ -1,5 +1,6 @@
 //! Three nodes and two gateways under load: each node fails and returns, then a gateway, then two nodes at once.
 
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::harness::{HttpRequest, LarderNode, Scale, TestCluster, figure, wait};
@@ -37,18 +38,16 @@ impl FailoverRun {
     }
 
     fn rest(seconds: (u64, u64)) {
-        std::thread::sleep(Duration::from_secs(Scale::current().of(seconds.0, seconds.1)));
+        thread::sleep(Duration::from_secs(Scale::current().of(seconds.0, seconds.1)));
     }
 }
 
-#[test]
-fn no_acknowledged_write_is_lost_when_nodes_and_gateways_fail() {
-    let Some(cluster) = TestCluster::start(3) else { return };
-    let one = cluster.gateway(&["--s3", "127.0.0.1:0", "--node-name", "one@127.0.0.1"]);
-    let mut other = cluster.gateway(&["--s3", "127.0.0.1:0", "--node-name", "other@127.0.0.1"]);
-    contention::all_are_served([&one, &other]);
-    a_paused_gateway_is_down(&one, &other);
-    let load = Load::start([&one, &other]);
+/// No acknowledged write is lost when nodes of this healthy cluster and its gateways fail.
+pub(crate) fn loses_no_acknowledged_write(cluster: &TestCluster, gateways: &mut [LarderNode; 2]) {
+    let [one, other] = gateways;
+    contention::all_are_served([one, other]);
+    a_paused_gateway_is_down(one, other);
+    let load = Load::start([one, other]);
     let mut run = FailoverRun { load, events: Vec::new(), windows: Vec::new() };
     run.record("begin", true);
     FailoverRun::rest((5, 30));
@@ -65,13 +64,13 @@ fn no_acknowledged_write_is_lost_when_nodes_and_gateways_fail() {
         other.kill();
         FailoverRun::rest((5, 30));
         other.restart();
-        run.load.set_gateway(1, &other);
+        run.load.set_gateway(1, other);
         run.record("the gateway back", true);
         FailoverRun::rest((5, 30));
     }
-    two_down(&mut run, &cluster, &one);
+    two_down(&mut run, cluster, one);
     let FailoverRun { load, events, windows } = run;
-    let samples = load.end(&one);
+    let samples = load.end(one);
     plot::write("failover", &samples, &events);
     judge(&samples, &windows);
 }
@@ -119,8 +118,11 @@ fn two_down(run: &mut FailoverRun, cluster: &TestCluster, gateway: &LarderNode) 
     assert_eq!(read.text(), "PR-value unsatisfied: 1/2\n");
     figure("two nodes down: pw=quorum and pr=quorum refused after", &format!("{:?}", begun.elapsed()));
     commands_agree_about_down_nodes(gateway);
-    cluster.node(2).start().unwrap();
-    cluster.node(3).start().unwrap();
+    thread::scope(|scope| {
+        for number in [2, 3] {
+            scope.spawn(move || cluster.node(number).start().unwrap());
+        }
+    });
     run.record("nodes 2, 3 back", false);
     run.windows.push(FailureWindow { from, to: run.load.now() + FAIL_OVER, all: false });
     FailoverRun::rest((15, 60));

@@ -21,18 +21,15 @@ const S3_BUCKET: &str = "/linear";
 
 struct RegisterRun {
     begun: Instant,
-    gateways: RwLock<Vec<LarderNode>>,
+    gateways: RwLock<[LarderNode; 2]>,
     ended: AtomicBool,
     /// Histories, key by key.
     histories: Mutex<Vec<(String, Vec<RegisterOperation>)>>,
     done: AtomicU64,
 }
 
-#[test]
-fn compare_and_set_is_linearizable_while_nodes_and_gateways_fail() {
-    let Some(cluster) = TestCluster::start(3) else { return };
-    let name = |name: &str| cluster.gateway(&["--s3", "127.0.0.1:0", "--node-name", name]);
-    let gateways = vec![name("one@127.0.0.1"), name("other@127.0.0.1")];
+/// Compare-and-set is linearizable while nodes of this cluster and its gateways fail.
+pub(crate) fn compare_and_set_is_linearizable(cluster: &TestCluster, gateways: [LarderNode; 2]) {
     gateways[0].admin().active_type("cas", r#"{"props":{"consistent":true}}"#);
     gateways[0].s3_admin().put(S3_BUCKET, "").expect(200);
     let world = RegisterRun {
@@ -45,7 +42,7 @@ fn compare_and_set_is_linearizable_while_nodes_and_gateways_fail() {
     let wanted = Scale::current().of(5_000, 100_000);
     thread::scope(|scope| {
         let world = &world;
-        scope.spawn(|| inject_faults(world, &cluster));
+        scope.spawn(|| inject_faults(world, cluster));
         let groups: Vec<_> =
             (0..Scale::current().of(2, 12)).map(|number| scope.spawn(move || group(world, number, wanted))).collect();
         groups.into_iter().for_each(|group| group.join().unwrap());

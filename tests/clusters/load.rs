@@ -10,7 +10,9 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::harness::{HttpClient, HttpRequest, HttpResponse, LarderNode, S3_KEY, S3_SECRET, S3Client, SplitMix64};
+use crate::harness::{
+    HttpClient, HttpRequest, HttpResponse, LarderNode, S3_KEY, S3_SECRET, S3Client, Scale, SplitMix64,
+};
 
 /// Keys of one client.
 const KEYS: usize = 20;
@@ -179,6 +181,8 @@ impl LoadClient {
     }
 
     fn run(mut self) -> ClientKeys {
+        // Clients without a pause leave returning nodes no processor: in a test run a node then takes a minute to start.
+        let pause = Duration::from_millis(Scale::current().of(20, 0));
         while !self.shared.stop.load(Ordering::Relaxed) {
             let key = format!("c{}k{}", self.number, self.random.below(KEYS));
             if self.s3 {
@@ -186,6 +190,7 @@ impl LoadClient {
             } else {
                 self.change_kv(key);
             }
+            thread::sleep(pause);
         }
         ClientKeys { s3: self.s3, keys: self.keys }
     }

@@ -12,6 +12,7 @@ mod access_control;
 mod contention;
 mod datacenters;
 mod failover;
+mod faults;
 mod linear;
 mod load;
 mod partition;

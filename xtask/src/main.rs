@@ -18,6 +18,7 @@
     reason = "a tool for people: it prints, measures real time and asks the environment"
 )]
 
+mod background_job;
 mod bench;
 mod cassandra;
 mod clients;

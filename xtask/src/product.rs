@@ -24,14 +24,14 @@ pub(crate) enum ProductTests {
     FirstLook,
     /// Those whose answers can differ by the engine.
     OverCassandra,
-    /// Those that start clusters: failover and linearizable histories always, of the others one that the commit chooses.
+    /// Those that start clusters: faults of nodes and gateways always, of the others one that the commit chooses.
     Clusters,
 }
 
 /// The modules of tests that start clusters.
 const CLUSTERS: &str = "clusters::";
 /// Of these, the ones that every run has.
-const ALWAYS: &[&str] = &["clusters::failover::", "clusters::linear::"];
+const ALWAYS: &[&str] = &["clusters::faults::"];
 /// The modules of a first look.
 const FIRST_LOOK: &[&str] = &["riak_clients::python::", "s3::sdk::", "startup::", "kill9::", "props::"];
 /// The modules whose answers can differ by the engine; the others are about protocols, edges and pages, which no engine sees.
@@ -71,6 +71,14 @@ impl ProductTests {
         }
     }
 
+    /// The folder of the programs.
+    fn programs(self) -> &'static str {
+        match self {
+            Self::Embedded | Self::OverCassandra => "target/release",
+            Self::FirstLook | Self::Clusters => "target/debug",
+        }
+    }
+
     fn pace(self) -> TestPace {
         match self {
             Self::Embedded | Self::FirstLook => EMBEDDED_PACE,
@@ -80,13 +88,13 @@ impl ProductTests {
     }
 }
 
-/// Runs product tests: those of a first look with the programs that the build of the tests made, the others with the programs that
-/// ship.
+/// Runs product tests with the programs that ship. A first look, and the tests of clusters, take those that the build of the tests
+/// made: clusters mostly wait, and the programs that ship are built beside them.
 ///
 /// # Errors
 /// A test fails, or the tests do not compile.
 pub(crate) fn run(shell: &Shell, tests: ProductTests) -> Result<TestSummary> {
-    let programs = shell.path(if tests == ProductTests::FirstLook { "target/debug" } else { "target/release" });
+    let programs = shell.path(tests.programs());
     let mut build = TestBuild::of_workspace(shell)?;
     build.tests.retain(|program| program.package == PRODUCT);
     let mut cases = TestCase::of_programs(shell, &build.tests)?;
@@ -130,7 +138,7 @@ mod tests {
 
     #[test]
     fn tests_of_clusters_run_in_their_own_stage_alone() {
-        let (cluster, other) = ("clusters::linear::a", "objects::a");
+        let (cluster, other) = ("clusters::faults::a", "objects::a");
         let have = |test: &str| {
             let all = [ProductTests::Embedded, ProductTests::OverCassandra, ProductTests::Clusters];
             all.map(|tests| tests.has(test))

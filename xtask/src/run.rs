@@ -80,7 +80,15 @@ pub(crate) fn test(shell: &Shell, options: &StageOptions) -> Result<()> {
 pub(crate) fn stages(shell: &Shell, options: &StageOptions) -> (Vec<StageReport>, TestSummary) {
     let (mut lines, mut tests) = (Vec::new(), TestSummary::default());
     let mut failed = false;
-    for stage in STAGES.iter().filter(|stage| options.wants(stage)) {
+    let wanted = || STAGES.iter().filter(|stage| options.wants(stage));
+    // They end at the end of the run, also of one that failed.
+    let mut jobs = Vec::new();
+    for stage in wanted() {
+        if !failed {
+            let early = wanted().filter_map(|later| later.early.as_ref()).filter(|early| early.with == stage.name);
+            // A job that does not start is work that its own stage does.
+            jobs.extend(early.filter_map(|early| (early.begin)(shell).ok()));
+        }
         let (outcome, took) = if failed && !options.keep_going {
             (StageOutcome::NotRun, Duration::ZERO)
         } else {

@@ -148,7 +148,8 @@ impl Shell {
     }
 }
 
-fn cargo_path() -> PathBuf {
+/// The cargo that runs this program.
+pub(crate) fn cargo_path() -> PathBuf {
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()).into()
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::background_job::BackgroundJob;
 use crate::cassandra::stage as cassandra;
 use crate::clients;
 use crate::deny;
@@ -31,6 +32,16 @@ pub(crate) struct Stage {
     pub(crate) is_quick: bool,
     /// Runs it.
     pub(crate) run: fn(&Shell) -> Result<StageEnd>,
+    /// Its work that begins earlier.
+    pub(crate) early: Option<EarlyWork>,
+}
+
+/// Work of a stage that goes on beside earlier ones, which wait more than they compute.
+pub(crate) struct EarlyWork {
+    /// The stage with which it begins.
+    pub(crate) with: &'static str,
+    /// Begins it.
+    pub(crate) begin: fn(&Shell) -> Result<BackgroundJob>,
 }
 
 /// All stages in order: those that are cheap and fail often come first.
@@ -40,48 +51,63 @@ pub(crate) static STAGES: &[Stage] = &[
         shows: "the rules of this repository",
         is_quick: true,
         run: |shell| passed(tidy::tidy(shell)),
+        early: None,
     },
     Stage {
         name: "fmt",
         shows: "formatting",
         is_quick: true,
         run: |shell| passed(shell.cargo(&["fmt", "--all", "--check"])),
+        early: None,
     },
     Stage {
         name: "deny",
         shows: "licences, sources and bans of dependencies",
         is_quick: true,
         run: |shell| passed(deny::deny(shell)),
+        early: None,
     },
     Stage {
         name: "build",
         shows: "programs and tests compile, no warning and no lint",
         is_quick: true,
         run: |shell| passed(TestBuild::of_workspace(shell).map(drop)),
+        early: None,
     },
     Stage {
         name: "unit",
         shows: "unit, property, conformance and simulation tests",
         is_quick: true,
         run: |shell| tested(unit(shell)),
+        early: None,
     },
     Stage {
         name: "mutants",
         shows: "rules of the design: a test fails without each of a sample",
         is_quick: false,
         run: sample_mutants,
+        early: None,
     },
     Stage {
         name: "clients",
         shows: "clients of Riak and of S3, as they are published",
         is_quick: true,
         run: clients::prepare,
+        early: None,
+    },
+    Stage {
+        name: "clusters",
+        shows: "nodes and gateways that fail, over three nodes",
+        is_quick: false,
+        run: cassandra::clusters,
+        early: None,
     },
     Stage {
         name: "release",
         shows: "the programs as they ship, and their size",
         is_quick: false,
         run: |shell| passed(package::build(shell).and_then(|()| package::check_sizes(shell))),
+        early: Some(EarlyWork { with: "clients", begin: package::begin_build }),
     },
     Stage {
         name: "product",
@@ -91,18 +117,14 @@ pub(crate) static STAGES: &[Stage] = &[
             let tests = if shell.is_first_look() { ProductTests::FirstLook } else { ProductTests::Embedded };
             tested(product::run(shell, tests))
         },
+        early: None,
     },
     Stage {
         name: "cassandra",
         shows: "conformance and answers that depend on the engine, over a node of Cassandra",
         is_quick: false,
         run: cassandra::one_node,
-    },
-    Stage {
-        name: "clusters",
-        shows: "nodes and gateways that fail, over three nodes",
-        is_quick: false,
-        run: cassandra::clusters,
+        early: None,
     },
 ];
 
@@ -168,7 +190,16 @@ mod tests {
     fn programs_and_clients_are_made_before_they_are_used() {
         let at = |name: &str| STAGES.iter().position(|stage| stage.name == name);
         for stage in ["product", "cassandra"] {
-            assert!(at("clients") < at(stage) && at("release") < at(stage), "{stage}");
+            assert!(at("release") < at(stage) && at("clients") < at(stage), "{stage}");
+        }
+        assert!(at("build") < at("clusters"));
+    }
+
+    #[test]
+    fn early_work_begins_with_a_stage_before_its_own() {
+        for (number, stage) in STAGES.iter().enumerate() {
+            let first = stage.early.as_ref().map(|early| STAGES.iter().position(|other| other.name == early.with));
+            assert!(first.is_none_or(|first| first.is_some_and(|first| first < number)), "{}", stage.name);
         }
     }
 }
