@@ -476,7 +476,8 @@ fn on_a_disk_of(mib: u64, seed: u64) -> Vec<String> {
 #[test]
 fn a_full_disk_loses_nothing_takes_deletes_and_heals_in_place() {
     let is_local = TestEngine::is_local_for("its disk");
-    if !is_local || !Tmpfs::is_possible_here("a_full_disk_loses_nothing_takes_deletes_and_heals_in_place") {
+    if !is_local || !Tmpfs::is_possible_here("filled_disk::a_full_disk_loses_nothing_takes_deletes_and_heals_in_place")
+    {
         return;
     }
     let sizes: &[u64] = Scale::current().of(&[64, 186], &[64, 116, 186, 300, 700]);

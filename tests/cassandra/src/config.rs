@@ -23,6 +23,8 @@ pub(crate) struct NodeConfig<'a> {
     pub(crate) heap_mib: u32,
     /// Whether schema changes are synced to disk.
     pub(crate) syncs_schema: bool,
+    /// Whether Java compiles each method once.
+    pub(crate) compiles_once: bool,
     /// Number of its datacenter, from 1.
     pub(crate) datacenter: usize,
     /// Authentication of clients.
@@ -152,6 +154,7 @@ impl NodeConfig<'_> {
         let mut args = vec![format!("-Xms{heap}m"), format!("-Xmx{heap}m")];
         let own = ["-Xss512k", "-XX:+UseG1GC", "-XX:+ExitOnOutOfMemoryError", "-Djdk.attach.allowAttachSelf=true"];
         args.extend(own.map(str::to_owned));
+        args.extend(self.compiles_once.then(|| "-XX:TieredStopAtLevel=1".to_owned()));
         args.extend(EXPORTS.iter().map(|package| format!("--add-exports={package}=ALL-UNNAMED")));
         args.extend(OPENS.iter().map(|package| format!("--add-opens={package}=ALL-UNNAMED")));
         args.push(format!("-javaagent:{}", agent.display()));
@@ -189,6 +192,7 @@ mod tests {
             ports: CassandraPorts::at(10_000).unwrap(),
             heap_mib: 768,
             syncs_schema: true,
+            compiles_once: false,
             datacenter: 1,
             auth: None,
         };

@@ -60,6 +60,7 @@ pub struct CassandraNode {
     heap_mib: u32,
     life: NodeLifetime,
     syncs_schema: bool,
+    compiles_once: bool,
     /// Number of the datacenter, from 1.
     datacenter: usize,
     auth: Option<ClientAuth>,
@@ -78,6 +79,7 @@ impl CassandraNode {
             heap_mib: options.heap_mib,
             life: options.life,
             syncs_schema: options.syncs_schema,
+            compiles_once: options.compiles_once,
             datacenter: (number - 1) % options.datacenters + 1,
             auth: options.auth.clone(),
             guard: Mutex::default(),
@@ -270,6 +272,7 @@ impl CassandraNode {
             ports: self.ports,
             heap_mib: self.heap_mib,
             syncs_schema: self.syncs_schema,
+            compiles_once: self.compiles_once,
             datacenter: self.datacenter,
             auth: self.auth.as_ref(),
         }
