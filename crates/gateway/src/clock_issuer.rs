@@ -21,6 +21,8 @@ use crate::{Error, Result};
 /// A gateway whose clock differs from the engine's by more microseconds refuses writes.
 pub(crate) const SKEW_MICROS_MAX: u64 = 500_000;
 
+/// A stored mark that is further ahead of the wall clock was stored under another time, in seconds.
+const AHEAD_SECONDS_MAX: u64 = 60;
 /// How far ahead of the wall clock the mark is stored, in microseconds.
 pub(crate) const MARK_AHEAD_MICROS: u64 = 10_000_000;
 /// How far ahead of a clock that already leads the wall clock: short, so that quick restarts do not drive it far.
@@ -181,6 +183,14 @@ async fn stored_clock(core: &GatewayCore) -> Result<(HybridClock, Timestamp)> {
         return Ok((HybridClock::above(Timestamp::ZERO), Timestamp::ZERO));
     };
     let found = MarkRow::decode(row.value).map_err(|error| Error::Damaged(format!("a clock mark: {error}")))?;
+    let ahead = found.mark.0.saturating_sub(core.now().0) / 1_000_000;
+    if ahead > AHEAD_SECONDS_MAX {
+        tracing::warn!(
+            seconds = ahead,
+            "this machine's clock is behind the one under which this store last ran: until it has caught up, new values have dates \
+             that far ahead"
+        );
+    }
     Ok((HybridClock::above(found.mark), row.stamp))
 }
 

@@ -78,6 +78,8 @@ async fn serve_connection<F: ConnectionHandler>(
     let connection = http1::Builder::new()
         // Some clients close their writing side after the request and still read the answer.
         .half_close(true)
+        // Every answer has a date of ours.
+        .auto_date_header(false)
         .title_case_headers(F::DIALECT.title_case)
         // `wait_for_silence` bounds the headers instead, with one timer for the whole connection.
         .header_read_timeout(None)

@@ -96,6 +96,7 @@ pub(crate) async fn serve<F: ConnectionHandler>(
     let tasks = StreamTasks::default();
     let _end = EndOfStreams(tasks.clone());
     let connection = http2::Builder::new(tasks)
+        .auto_date_header(false)
         .max_concurrent_streams(STREAMS_MAX)
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)

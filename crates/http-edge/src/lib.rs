@@ -30,6 +30,7 @@ mod cipher_list;
 mod client_socket;
 mod connection;
 mod connection_limit;
+mod date_header;
 mod http2;
 mod lingering_close;
 mod proxy_header;

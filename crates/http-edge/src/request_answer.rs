@@ -3,10 +3,11 @@
 use std::convert::Infallible;
 
 use hyper::body::{Body as _, Incoming};
-use hyper::header::{CONNECTION, EXPECT, HeaderValue};
+use hyper::header::{CONNECTION, DATE, EXPECT, HeaderValue};
 use hyper::{Request, Response, StatusCode, Version};
 
 use crate::accept::ConnectedClient;
+use crate::date_header;
 use crate::lingering_close::ConnectionActivity;
 use crate::requester::{MemoryHoldingBody, Requester};
 use crate::unread_body::UnreadBody;
@@ -55,6 +56,7 @@ pub(crate) async fn answer<F: ConnectionHandler>(
     if refused && with_body && waits_to_send {
         reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
+    reply.headers_mut().entry(DATE).or_insert_with(date_header::now);
     begun.answered(with_body && refused);
     Ok(reply.map(|body| MemoryHoldingBody::new(body, requester.into_held())))
 }

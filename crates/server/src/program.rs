@@ -4,6 +4,9 @@
 use std::io::Write as _;
 use std::process::ExitCode;
 
+use larder_model::Timestamp;
+use larder_store::{Clock as _, SystemClock};
+
 use crate::healthcheck::HealthTarget;
 use crate::inspect::InspectCommand;
 use crate::settings::cli::{Invocation, read};
@@ -40,6 +43,10 @@ pub fn run() -> ExitCode {
 }
 
 fn serve(settings: &ServerSettings) -> ExitCode {
+    // Values, sessions and certificates of such a time would be wrong for good.
+    if SystemClock::default().now() == Timestamp::ZERO {
+        return fail("the clock of this machine is before 1970: set it, then start again", 1);
+    }
     let log = crate::log::start(settings.log_level, settings.log_format);
     // First of all: later opens of files and sockets depend on this limit.
     let files_max = crate::descriptors::raise_limit();
