@@ -26,6 +26,7 @@ mod metrics_page;
 mod objects;
 mod powercut;
 mod props;
+mod reclaimed_space;
 mod requests;
 mod riak_clients;
 mod s3;

@@ -55,6 +55,7 @@ impl EngineStatus for LocalEngineMetrics {
             ("larder_engine_syncs_total", stats.syncs as f64),
             ("larder_engine_queued", stats.queued as f64),
             ("larder_engine_disk_bytes", self.store.disk_bytes() as f64),
+            ("larder_engine_dead_bytes", self.store.dead_bytes() as f64),
             ("larder_engine_writable", f64::from(u8::from(self.store.is_ready()))),
             ("larder_disk_free_bytes", space.capacity.free as f64),
             ("larder_disk_held_bytes", space.held as f64),

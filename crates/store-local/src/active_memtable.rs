@@ -16,12 +16,14 @@ pub(crate) struct ActiveMemtable {
     pub(crate) first: Option<u64>,
     /// Bytes of the entries.
     pub(crate) bytes: u64,
+    /// Entries that are tombstones.
+    pub(crate) removals: u64,
 }
 
 impl ActiveMemtable {
     /// An empty one.
     pub(crate) fn new(entries: Arc<Memtable>) -> Self {
-        Self { entries, first: None, bytes: 0 }
+        Self { entries, first: None, bytes: 0, removals: 0 }
     }
 
     /// Inserts an entry, which shares the bytes.
@@ -29,6 +31,7 @@ impl ActiveMemtable {
         // The number is noted before the insert: a release of journals must not see entries without a first number.
         self.first.get_or_insert(seqno);
         self.bytes += (key.len() + value.map_or(0, Bytes::len)) as u64 + ENTRY_OVERHEAD_BYTES;
+        self.removals += u64::from(value.is_none());
         let (value, kind) = match value {
             Some(value) => (value.clone(), ValueType::Value),
             None => (Bytes::new(), ValueType::Tombstone),

@@ -40,6 +40,8 @@ const MARGIN_DIVISOR: u64 = 50;
 const MARGIN_MIN: u64 = 8 * MIB;
 /// Largest margin.
 const MARGIN_MAX: u64 = 512 * MIB;
+/// A disk is short from a refusal until this part of it is free above the floor of data.
+const SHORT_PART: u64 = 16;
 /// Bytes that a body of unknown length reserves at a time.
 const CHUNK_BYTES: u64 = MIB;
 /// Least time between two log lines about refusals.
@@ -114,7 +116,7 @@ struct SpaceState {
     ledger: SpaceLedger,
     /// When the capacity was read; `None` before the first time.
     read_at: Option<Duration>,
-    /// Whether the last write of data was refused.
+    /// Whether a write was refused, and there is little room since.
     short: bool,
     log: RefusalLog,
 }
@@ -185,10 +187,31 @@ impl DiskSpace {
         self.admit(purpose, rows_cost(bytes as u64))
     }
 
-    /// Whether the last write of data was refused, so that the engine should flush and compact early.
+    /// Whether a batch of rows of these bytes would be admitted now. If not, the engine gives space back at once.
+    #[must_use]
+    pub(crate) fn has_room_for_rows(&self, purpose: Purpose, bytes: usize) -> bool {
+        let now = self.clock.monotonic();
+        let mut state = self.state.lock();
+        self.refresh_if_old(&mut state, now);
+        let floor = self.floor(purpose, state.ledger.total);
+        let has_room = fits(state.ledger.free_for(purpose), rows_cost(bytes as u64), floor);
+        state.short |= !has_room;
+        has_room
+    }
+
+    /// Whether a write was refused and there is little room since, so that the engine should give space back at once.
     #[must_use]
     pub fn is_short(&self) -> bool {
         self.state.lock().short
+    }
+
+    /// Free bytes of the disk.
+    #[must_use]
+    pub(crate) fn free(&self) -> u64 {
+        let now = self.clock.monotonic();
+        let mut state = self.state.lock();
+        self.refresh_if_old(&mut state, now);
+        state.ledger.free_after_spent()
     }
 
     /// The disk, the floors and the refusals now, for metrics.
@@ -251,7 +274,8 @@ impl DiskSpace {
             }
         }
         if purpose == Purpose::Data {
-            state.short = false;
+            let room = self.floor(purpose, state.ledger.total) + state.ledger.total / SHORT_PART;
+            state.short &= state.ledger.free_after_spent() < room;
             if state.log.note_admitted() {
                 let (dir, free) = (self.dir.display(), state.ledger.free);
                 tracing::info!(%dir, free, "the disk has space again; writes of data go on");
@@ -268,7 +292,7 @@ impl DiskSpace {
 
     fn refuse(&self, state: &mut SpaceState, purpose: Purpose, bytes: u64, now: Duration) -> Error {
         self.refused[purpose as usize].fetch_add(1, Ordering::Relaxed);
-        state.short |= purpose == Purpose::Data;
+        state.short = true;
         let (free, floor) = (state.ledger.free, self.floor(purpose, state.ledger.total));
         let (dir, kept_for) = (self.dir.display(), PURPOSE_TIERS[purpose as usize].kept_for);
         let text = format!(

@@ -46,6 +46,7 @@ mod read;
 mod retired;
 mod sizes;
 mod snapshots;
+mod space_debt;
 mod store;
 mod sweep;
 mod syncer;

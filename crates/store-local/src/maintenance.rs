@@ -2,13 +2,16 @@
 //!
 //! ```text
 //! committer    memtable full ──> sealed ─────────────┐                    writers wait while memtables hold too much
-//! flusher      memtable rests ─> sealed ─────────────┤
+//! flusher      memtable rests ─> sealed ─────────────┤    and the store owes space ──> reclaimed: merged into the lowest level
 //! flusher                                            └─> table, level 0 ──> journals released
 //! compactors                                                                └─> merged into deeper levels
 //! ```
 //! No failure here stops the store. A failed flush leaves its writes in the memtable and in the journal: the flusher retries
 //! it, and the store refuses writes only when the memtables are full. A compaction that meets a damaged block leaves its tables
 //! as they are: that tree pauses compaction and collects tables in level 0.
+
+mod compactor;
+mod reclaim;
 
 use std::io;
 use std::sync::Arc;
@@ -21,13 +24,15 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::disk_space::DiskSpace;
 use crate::flush::{flush, restore_directory};
-use crate::io_errors::{is_full, is_transient};
+use crate::io_errors::is_full;
 use crate::journal::JournalFiles;
+use crate::manifest::ManifestError;
 use crate::queue::{CommitterHealth, PanicGuard};
 use crate::quiet::QuietMemtables;
 use crate::sizes::EngineSizes;
+use crate::space_debt::SettledDebts;
 use crate::tree::EngineTree;
-use crate::trees::{Trees, is_damage};
+use crate::trees::{TreeId, Trees, is_damage};
 
 /// Runs in level 0 at which writers wait for compaction: each read searches every run.
 const L0_RUNS_STALL: usize = 30;
@@ -38,8 +43,8 @@ const L0_RUNS_MAX: usize = 200;
 /// First and longest pause before a failed flush or compaction is retried.
 const RETRY_FIRST: Duration = Duration::from_millis(500);
 const RETRY_LAST: Duration = Duration::from_secs(30);
-/// How long a tree with a damaged block is not compacted.
-const RETRY_DAMAGED: Duration = Duration::from_secs(600);
+/// Longest pause before a failed flush is retried: writers are refused until one succeeds.
+const FLUSH_RETRY_LAST: Duration = Duration::from_secs(2);
 /// Longest sleep of a thread between two checks for work.
 const POLL_EVERY: Duration = Duration::from_millis(500);
 /// How long heavy requests give way while the memtables are more than half full.
@@ -83,6 +88,12 @@ struct MaintenanceState {
     needs_cleanup: [bool; 3],
     /// Trees that a compactor must check; set by a flush.
     compaction_due: [bool; 3],
+    /// Trees whose dead bytes a compactor must give back.
+    reclaim_due: [bool; 3],
+    /// Trees whose dead bytes a compactor gives back now.
+    reclaims: [bool; 3],
+    /// The debts that this could not pay.
+    settled: SettledDebts,
 }
 
 /// A pause after a failure.
@@ -177,21 +188,6 @@ impl Maintenance {
         self.inserting.lock()
     }
 
-    /// Seals large memtables that have stopped growing, so that a server that rests gives their memory back.
-    fn rotate_quiet_memtables(&self, quiet: &mut QuietMemtables) {
-        #[cfg(test)]
-        if self.rotation_held.load(Ordering::Relaxed) {
-            return;
-        }
-        let bytes = self.trees.all().each_ref().map(EngineTree::active_bytes);
-        let due = quiet.due(self.ports.clock.monotonic(), bytes, self.sizes.memtable);
-        for (tree, _) in self.trees.all().iter().zip(due).filter(|(_, due)| *due) {
-            // Between two groups: a table ends with a whole group.
-            let _no_group = self.inserting.lock();
-            tree.rotate();
-        }
-    }
-
     /// Lets go of the memtables and tables that a flush or compaction replaced. lsm-tree alone does so at the next version of
     /// the tree, which never comes when writers rest.
     fn release_retired(&self) {
@@ -275,11 +271,14 @@ impl Maintenance {
         let mut pause = Duration::ZERO;
         let mut quiet = QuietMemtables::default();
         while !self.stopped.load(Ordering::Acquire) {
-            self.rotate_quiet_memtables(&mut quiet);
+            let owing = self.seal_quiet_memtables(&mut quiet);
             self.release_retired();
             pause = match self.flush_all() {
-                Ok(()) => Duration::ZERO,
-                Err(()) => (pause * 2).clamp(RETRY_FIRST, RETRY_LAST),
+                Ok(()) => {
+                    self.begin_reclaiming(owing);
+                    Duration::ZERO
+                }
+                Err(()) => (pause * 2).clamp(RETRY_FIRST, FLUSH_RETRY_LAST),
             };
             let mut state = self.state.lock();
             let has_work = pause.is_zero() && self.trees.all().iter().any(|tree| tree.next_sealed().is_some());
@@ -306,7 +305,7 @@ impl Maintenance {
                 let flushed = {
                     // Shared with compactions: only the removal of a failed one's files excludes both.
                     let _at_work = tree.file_lock.read();
-                    flush(tree, &sealed, self.trees.snapshots.watermark())
+                    flush(tree, &sealed, self.trees.snapshots.watermark(), self.ports.space.is_short())
                 };
                 if let Err(error) = flushed {
                     self.handle_flush_error(tree, &error);
@@ -330,12 +329,21 @@ impl Maintenance {
         state.compaction_due[tree.id as usize] = true;
         drop(state);
         self.changed.notify_all();
+        self.release_journals();
+    }
+
+    /// Removes the journal files whose rows are all in tables.
+    fn release_journals(&self) {
         // The rows are in synced tables: only now may their journal files go.
         if let Err(error) = self.files.release(self.trees.flushed_below(), self.trees.versions()) {
-            match is_transient(&error) {
-                true => tracing::warn!(%error, "removal of flushed journal files failed; the next flush retries it"),
+            match error {
+                ManifestError::Kept(error) => {
+                    tracing::error!(%error, "removal of flushed journal files failed; they stay until the next flush or start");
+                }
                 // The manifest on disk may be the old or the new one, so the journal must not grow any more.
-                false => self.ports.health.poison(&format!("the manifest could not be written: {error}")),
+                ManifestError::InDoubt(error) => {
+                    self.ports.health.poison(&format!("replacing the manifest failed: {error}"));
+                }
             }
         }
     }
@@ -377,74 +385,6 @@ impl Maintenance {
                 Err(())
             }
         }
-    }
-
-    fn run_compactor(&self) {
-        while !self.stopped.load(Ordering::Acquire) {
-            let due = self.next_compaction();
-            let Some(tree) = due else {
-                let mut state = self.state.lock();
-                if !self.stopped.load(Ordering::Acquire) {
-                    self.changed.wait_for(&mut state, POLL_EVERY);
-                }
-                continue;
-            };
-            self.compact(tree);
-            self.changed.notify_all();
-        }
-    }
-
-    /// A tree that a flush changed and whose pause is over.
-    fn next_compaction(&self) -> Option<&EngineTree> {
-        let mut state = self.state.lock();
-        let now = self.ports.clock.monotonic();
-        let tree = self.trees.all().iter().find(|tree| {
-            let at = tree.id as usize;
-            // A compaction in a directory that needs a cleanup would write beside the files of a failed one.
-            state.compaction_due[at] && state.compaction_pauses[at].until <= now && !state.needs_cleanup[at]
-        })?;
-        // Race: a flush during the compaction sets the mark again, so it is cleared before the compaction begins.
-        state.compaction_due[tree.id as usize] = false;
-        Some(tree)
-    }
-
-    /// Compacts until no compaction is due.
-    fn compact(&self, tree: &EngineTree) {
-        loop {
-            let before = tree.version();
-            let done = tree.compact(self.trees.snapshots.watermark());
-            tree.refresh_l0_runs();
-            match done {
-                // An unchanged version shows that no compaction was due.
-                Ok(()) if tree.version() == before || self.stopped.load(Ordering::Acquire) => break,
-                Ok(()) => {}
-                Err(error) => return self.handle_compaction_error(tree, &error),
-            }
-        }
-        self.state.lock().compaction_pauses[tree.id as usize] = RetryPause::default();
-    }
-
-    fn handle_compaction_error(&self, tree: &EngineTree, error: &lsm_tree::Error) {
-        let at = tree.id as usize;
-        let damaged = is_damage(error);
-        let mut state = self.state.lock();
-        let last = state.compaction_pauses[at].last;
-        let pause = if damaged { RETRY_DAMAGED } else { (last * 2).clamp(RETRY_FIRST, RETRY_LAST) };
-        state.compaction_pauses[at] = RetryPause { until: self.ports.clock.monotonic() + pause, last: pause };
-        state.needs_cleanup[at] = true;
-        // Due again: the retry after the pause needs no further flush.
-        state.compaction_due[at] = true;
-        drop(state);
-        let dir = tree.dir.display();
-        if damaged {
-            tree.note_damage();
-            tracing::error!(
-                "compaction of {dir} failed: a table in it is damaged ({error}); reads and writes go on, see `larder check`"
-            );
-        } else if last.is_zero() {
-            tracing::warn!("compaction of {dir} failed: {error}; it is retried");
-        }
-        let _ = self.clean_up(tree);
     }
 }
 

@@ -113,6 +113,25 @@ pub(crate) fn read(dir: &Path) -> io::Result<Option<Result<EngineManifest, Strin
     Ok(Some(manifest.ok_or_else(|| format!("{} is damaged: it says which files must be there", path.display()))))
 }
 
+/// A failed change of the manifest.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ManifestError {
+    /// The manifest is as before: the next try may succeed.
+    #[error("{0}")]
+    Kept(io::Error),
+    /// The disk may have the old manifest or the new one.
+    #[error("{0}")]
+    InDoubt(io::Error),
+}
+
+impl From<ManifestError> for io::Error {
+    fn from(error: ManifestError) -> Self {
+        match error {
+            ManifestError::Kept(error) | ManifestError::InDoubt(error) => error,
+        }
+    }
+}
+
 /// The manifest, open for changes.
 pub(crate) struct ManifestFile {
     dir: PathBuf,
@@ -138,24 +157,26 @@ impl ManifestFile {
     /// Changes the manifest; the change is on disk once this returns.
     ///
     /// # Errors
-    /// A transient error: nothing changed. Any other: the disk may have the old manifest or the new one, and the journal takes
-    /// no more writes.
-    pub(crate) fn change(&self, change: impl FnOnce(&mut EngineManifest)) -> io::Result<()> {
+    /// `Kept`: nothing changed. `InDoubt`: the journal takes no more writes.
+    pub(crate) fn change(&self, change: impl FnOnce(&mut EngineManifest)) -> Result<(), ManifestError> {
         // The lock is held over the write: two changes must not write `manifest.new` at once.
         let mut manifest = self.manifest.lock();
         let mut changed = manifest.clone();
         change(&mut changed);
         let new = self.dir.join(NEW_NAME);
         // The bytes before the rename: a crash leaves the old manifest or the new one, never a part.
-        let replaced = write_synced(&new, changed.encode().as_bytes()).and_then(|()| fs::rename(&new, path(&self.dir)));
+        let written = write_synced(&new, changed.encode().as_bytes()).map_err(ManifestError::Kept);
+        let replaced = written.and_then(|()| {
+            fs::rename(&new, path(&self.dir)).map_err(|error| match is_transient(&error) {
+                true => ManifestError::Kept(error),
+                false => ManifestError::InDoubt(error),
+            })
+        });
         // On a full disk the unfinished file takes space that the next try needs.
         replaced.inspect_err(|_| drop(fs::remove_file(&new)))?;
         *manifest = changed;
-        // The rename is done: a failed sync leaves open which manifest a power cut leaves, so it must not count as transient.
-        self.handle.sync_all().map_err(|error| match is_transient(&error) {
-            true => io::Error::other(format!("syncing the directory of the manifest: {error}")),
-            false => error,
-        })
+        // The rename is done: a failed sync leaves open which manifest a power cut leaves.
+        self.handle.sync_all().map_err(ManifestError::InDoubt)
     }
 }
 

@@ -238,7 +238,7 @@ pub(crate) fn create_layout(dir: &Path) -> Result<EngineManifest, OpenError> {
         // The manifest comes after the files that it names: a crash in between must not leave names without files.
         JournalFiles::new(dir.join("journal"), file.clone())?.create(&header)?;
         SyncedFile::open(dir, 0)?.write(0);
-        file.change(|empty| *empty = manifest.clone())
+        Ok(file.change(|empty| *empty = manifest.clone())?)
     });
     written.map_err(failed("writing the manifest"))?;
     Ok(manifest)
@@ -353,7 +353,7 @@ fn start_new_journal(
     trees.all().iter().for_each(EngineTree::rotate);
     for tree in trees.all() {
         while let Some(sealed) = tree.next_sealed() {
-            let flushed = crate::flush::flush(tree, &sealed, trees.snapshots.watermark());
+            let flushed = crate::flush::flush(tree, &sealed, trees.snapshots.watermark(), false);
             flushed.map_err(|error| io::Error::other(error.to_string()))?;
             tree.drop_flushed();
         }

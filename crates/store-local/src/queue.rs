@@ -134,19 +134,25 @@ impl CommitterHealth {
         self.poisoned.load(Ordering::Acquire)
     }
 
-    /// Ends writing; the first reason stays.
+    /// Ends writing after a failure; the first reason stays and is logged.
     pub(crate) fn poison(&self, reason: &str) {
+        if self.end(reason) {
+            tracing::error!("{reason}; the store refuses writes until the server is restarted");
+        }
+    }
+
+    /// Ends writing; returns whether this was the first reason.
+    fn end(&self, reason: &str) -> bool {
         // Later failures follow from the first one, so its reason stays.
-        let _ = self.reason.set(reason.to_owned());
+        let is_first = self.reason.set(reason.to_owned()).is_ok();
         // Reason before flag: a writer that sees the flag must find the reason.
         self.poisoned.store(true, Ordering::Release);
+        is_first
     }
 
     /// Ends writing after a failure of the journal; the error for the writers of this group.
     pub(crate) fn fail(&self, what: &str, error: &JournalError) -> Error {
-        let reason = format!("{what}: {error}");
-        tracing::error!("{reason}; the store refuses writes until the server is restarted");
-        self.poison(&reason);
+        self.poison(&format!("{what}: {error}"));
         self.error()
     }
 
@@ -156,7 +162,7 @@ impl CommitterHealth {
         if !self.is_poisoned() {
             self.closed.store(true, Ordering::Release);
         }
-        self.poison("the store is closed");
+        self.end("the store is closed");
     }
 
     /// Whether writing ended in order.

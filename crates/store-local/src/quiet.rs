@@ -1,10 +1,10 @@
-//! Finds memtables that hold much memory and have stopped growing.
+//! Finds memtables that have stopped growing.
 
 use std::time::Duration;
 
 /// Time between two looks at the memtables.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
-/// A memtable below this part of its full size may rest: a table of its own would cost more than its memory.
+/// A memtable below this part of its full size stays while it rests: a table of its own would cost more than its memory.
 const PART_KEPT: u64 = 4;
 /// A memtable that gained less than this part of its full size between two looks has stopped growing. Heartbeats of the gateway
 /// write a few rows in any case.
@@ -18,16 +18,21 @@ pub(crate) struct QuietMemtables {
 }
 
 impl QuietMemtables {
-    /// Which memtables of these sizes are to be sealed; `full` is the size of a full one, all in bytes. None between two looks.
-    pub(crate) fn due(&mut self, now: Duration, bytes: [u64; 3], full: u64) -> [bool; 3] {
+    /// Which memtables of these sizes have stopped growing; `full` is the size of a full one, all in bytes. `None` between two looks.
+    pub(crate) fn look(&mut self, now: Duration, bytes: [u64; 3], full: u64) -> Option<[bool; 3]> {
         if now.saturating_sub(self.looked) < LOOK_EVERY {
-            return [false; 3];
+            return None;
         }
         self.looked = now;
         let before = std::mem::replace(&mut self.bytes, bytes);
         // A smaller one than before was sealed in between: it is a new one, which grows.
         let rests = |now: u64, before: u64| now >= before && now - before < full / PART_GROWN;
-        std::array::from_fn(|tree| bytes[tree] >= full / PART_KEPT && rests(bytes[tree], before[tree]))
+        Some(std::array::from_fn(|tree| rests(bytes[tree], before[tree])))
+    }
+
+    /// Whether a memtable of this size that rests holds much memory.
+    pub(crate) fn is_large(bytes: u64, full: u64) -> bool {
+        bytes >= full / PART_KEPT
     }
 }
 
@@ -42,12 +47,17 @@ mod tests {
     }
 
     #[test]
-    fn a_memtable_that_rests_is_sealed_at_the_second_look() {
+    fn a_memtable_rests_at_the_second_look() {
         let mut quiet = QuietMemtables::default();
         let large = [FULL / 2, FULL / 8, 0];
-        assert_eq!(quiet.due(at(10), large, FULL), [false; 3], "it grew since the start");
-        assert_eq!(quiet.due(at(15), large, FULL), [false; 3], "the looks are ten seconds apart");
-        assert_eq!(quiet.due(at(20), large, FULL), [true, false, false], "the small one stays");
+        assert_eq!(quiet.look(at(10), large, FULL), Some([false, false, true]), "it grew since the start");
+        assert_eq!(quiet.look(at(15), large, FULL), None, "the looks are ten seconds apart");
+        assert_eq!(quiet.look(at(20), large, FULL), Some([true; 3]));
+        assert_eq!(
+            large.map(|bytes| QuietMemtables::is_large(bytes, FULL)),
+            [true, false, false],
+            "the small one stays"
+        );
     }
 
     #[test]
@@ -55,21 +65,21 @@ mod tests {
         let mut quiet = QuietMemtables::default();
         for second in 1..6 {
             let bytes = [FULL / 4 + second * FULL / 32, 0, 0];
-            assert_eq!(quiet.due(at(10 * second), bytes, FULL), [false; 3]);
+            assert_eq!(quiet.look(at(10 * second), bytes, FULL).map(|rests| rests[0]), Some(false));
         }
     }
 
     #[test]
     fn heartbeats_do_not_keep_a_memtable_awake() {
         let mut quiet = QuietMemtables::default();
-        quiet.due(at(10), [FULL / 2, 0, 0], FULL);
-        assert_eq!(quiet.due(at(20), [FULL / 2 + 4096, 0, 0], FULL), [true, false, false]);
+        quiet.look(at(10), [FULL / 2, 0, 0], FULL);
+        assert_eq!(quiet.look(at(20), [FULL / 2 + 4096, 0, 0], FULL), Some([true; 3]));
     }
 
     #[test]
     fn a_new_memtable_of_the_size_of_the_old_one_is_no_resting_one() {
         let mut quiet = QuietMemtables::default();
-        quiet.due(at(10), [FULL / 2, 0, 0], FULL);
-        assert_eq!(quiet.due(at(20), [FULL / 3, 0, 0], FULL), [false; 3], "it was sealed in between");
+        quiet.look(at(10), [FULL / 2, 0, 0], FULL);
+        assert_eq!(quiet.look(at(20), [FULL / 3, 0, 0], FULL), Some([false, true, true]), "it was sealed in between");
     }
 }

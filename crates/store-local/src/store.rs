@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -12,6 +13,7 @@ use larder_store::{
     PartitionPage, Purpose, ReadQuery, Result, Row, RowPage, Store, Table, Timestamp, contract,
 };
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use crate::bulk::BulkRows;
 use crate::committer::Committer;
@@ -31,7 +33,10 @@ use crate::{entry, read};
 const INLINE_BYTES_MAX: usize = 64 * 1024;
 
 /// Longest time that a close spends on flushing memtables.
-const DRAIN_WITHIN: std::time::Duration = std::time::Duration::from_secs(20);
+const DRAIN_WITHIN: Duration = Duration::from_secs(20);
+/// Longest wait of a removal for space on a full disk, and the time between two looks.
+const RECLAIMED_WITHIN: Duration = Duration::from_secs(5);
+const ROOM_POLL_EVERY: Duration = Duration::from_millis(50);
 
 /// The embedded engine. Cheap to clone; the data directory is closed with the last clone.
 ///
@@ -176,6 +181,13 @@ impl LocalStore {
         self.inner.trees.all().iter().map(EngineTree::disk_bytes).sum::<u64>() + self.inner.files.bytes()
     }
 
+    /// Bytes of tables and of large values beside them that may belong to removed or replaced entries: at most so many come back
+    /// when the store rests.
+    #[must_use]
+    pub fn dead_bytes(&self) -> u64 {
+        self.inner.trees.all().iter().map(|tree| tree.space().dead).sum()
+    }
+
     /// Memory in use.
     #[must_use]
     pub fn memory(&self) -> EngineMemory {
@@ -288,6 +300,9 @@ impl LocalStore {
         work: impl Future<Output = Result<CommitReply>>,
     ) -> Result<CommitReply> {
         // Before the queue: a disk that fills up at the append would refuse the whole group, deletes included.
+        if purpose == Purpose::Reclaim {
+            self.wait_for_room(bytes).await;
+        }
         let reservation = self.inner.space.admit_rows(purpose, bytes)?;
         let done = work.await;
         // A full journal wrote nothing; after any other reply the bytes may be on disk.
@@ -295,6 +310,17 @@ impl LocalStore {
             reservation.spend_all();
         }
         done
+    }
+}
+
+impl LocalStore {
+    /// Waits until the disk has room for a write that frees space, or no longer than a merge may take that gives space back: a
+    /// disk that is full of removed values must take removals.
+    async fn wait_for_room(&self, bytes: usize) {
+        let deadline = Instant::now() + RECLAIMED_WITHIN;
+        while !self.inner.space.has_room_for_rows(Purpose::Reclaim, bytes) && Instant::now() < deadline {
+            tokio::time::sleep(ROOM_POLL_EVERY).await;
+        }
     }
 }
 

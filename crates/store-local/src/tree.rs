@@ -23,8 +23,21 @@ use crate::output_sync::CompactionSync;
 use crate::range_scan::{RangeScan, ScanBounds, ScannedEntries};
 use crate::retired::RetiredParts;
 use crate::snapshots::ReadSnapshot;
+use crate::space_debt::{TableCounts, TreeSpace};
 use crate::trees::{TreeId, is_damage, read_error};
 use crate::verified_tables::VerifiedTables;
+
+/// A file of large values has the size of a table divided by this.
+const LARGE_FILES_PER_TABLE: u64 = 4;
+/// A merge writes this part of the files of large values anew that have dead bytes.
+const STALE_FILE_PARTS: u64 = 4;
+
+/// Most tables that a merge which reclaims space takes at once; those of large values hold only the places of their values.
+const WHOLE_TABLES_MAX: u64 = 16;
+
+/// A small table has a table's size divided by this, and at least so many bytes: some 300 tombstones.
+const SMALL_TABLES: u64 = 128;
+const SMALL_TABLE_BYTES_MIN: u64 = 16 * 1024;
 
 /// Options and resources that the trees share.
 pub(crate) struct TreeOptions {
@@ -42,7 +55,13 @@ pub(crate) struct EngineTree {
     pub(crate) lsm: AnyTree,
     /// The tree's directory.
     pub(crate) dir: PathBuf,
+    /// Merges level 0 once it has four runs, and a level that is too large into the next one.
     strategy: Arc<dyn CompactionStrategy + Send + Sync>,
+    /// Merges every level above the lowest, the smallest part first, until nothing is there.
+    sinking: Arc<dyn CompactionStrategy + Send + Sync>,
+    /// The same with small tables.
+    splitting: Arc<dyn CompactionStrategy + Send + Sync>,
+    table_bytes: u64,
     /// Held shared by a flush or compaction, and exclusively by the removal of a failed one's files.
     pub(crate) file_lock: RwLock<()>,
     /// Whether a read or a compaction found wrong bytes since the start.
@@ -66,6 +85,8 @@ pub(crate) struct SealedMemtable {
     pub(crate) entries: Arc<Memtable>,
     first: u64,
     bytes: u64,
+    /// Entries that are tombstones.
+    pub(crate) removals: u64,
 }
 
 impl EngineTree {
@@ -76,13 +97,22 @@ impl EngineTree {
     pub(crate) fn open(tree_id: TreeId, dir: &Path, options: &TreeOptions) -> lsm_tree::Result<Self> {
         let lsm = config(tree_id, dir, options).open()?;
         let l0_runs = lsm.l0_run_count();
-        let strategy = Arc::new(Leveled::default().with_table_target_size(options.table_bytes));
+        let strategy = Leveled::default().with_table_target_size(options.table_bytes);
+        // With this threshold no level above the lowest may have a byte.
+        let sinking = strategy.clone().with_l0_threshold(0);
+        let small = (options.table_bytes / SMALL_TABLES).max(SMALL_TABLE_BYTES_MIN);
+        let splitting = Arc::new(sinking.clone().with_table_target_size(small));
+        let sinking = Arc::new(sinking);
+        let strategy = Arc::new(strategy);
         let active = ActiveMemtable::new(lsm.active_memtable());
         Ok(Self {
             id: tree_id,
             lsm,
             dir: dir.to_owned(),
             strategy,
+            sinking,
+            splitting,
+            table_bytes: options.table_bytes,
             file_lock: RwLock::new(()),
             damaged: AtomicBool::new(false),
             l0_runs: AtomicUsize::new(l0_runs),
@@ -150,6 +180,33 @@ impl EngineTree {
         self.lsm.disk_space()
     }
 
+    /// Its bytes on disk, and those of them that may be dead.
+    pub(crate) fn space(&self) -> TreeSpace {
+        let version = self.lsm.current_version();
+        let unnamed = version.gc_stats().stale_bytes();
+        let mut counts = TableCounts { bytes: version.blob_files.on_disk_size(), unnamed, ..TableCounts::default() };
+        let lowest = version.level_count() - 1;
+        for (number, level) in version.iter_levels().enumerate() {
+            for table in level.iter().flat_map(|run| run.iter()) {
+                let (entries, tombstones) = (table.metadata.item_count, table.tombstone_count());
+                counts.bytes += table.metadata.file_size;
+                counts.entries += entries;
+                counts.tombstones += tombstones;
+                if number == lowest {
+                    counts.lowest += entries.saturating_sub(tombstones);
+                }
+            }
+        }
+        let memtables = self.memtables.lock();
+        let sealed = memtables.sealed.iter().map(|sealed| (&sealed.entries, sealed.removals));
+        for (entries, removals) in sealed.chain([(&memtables.active.entries, memtables.active.removals)]) {
+            counts.unflushed += entries.items.len() as u64;
+            counts.tombstones += removals;
+        }
+        drop(memtables);
+        counts.space()
+    }
+
     /// Bytes of the active memtable.
     pub(crate) fn active_bytes(&self) -> u64 {
         self.memtables.lock().active.bytes
@@ -174,9 +231,9 @@ impl EngineTree {
         // An empty memtable stays active: it would become an empty table.
         let Some(entries) = self.lsm.rotate_memtable() else { return };
         let next = ActiveMemtable::new(self.lsm.active_memtable());
-        let ActiveMemtable { first, bytes, .. } = std::mem::replace(&mut memtables.active, next);
+        let ActiveMemtable { first, bytes, removals, .. } = std::mem::replace(&mut memtables.active, next);
         let first = first.unwrap_or(0);
-        memtables.sealed.push_back(SealedMemtable { entries, first, bytes });
+        memtables.sealed.push_back(SealedMemtable { entries, first, bytes, removals });
     }
 
     /// The oldest sealed memtable.
@@ -215,6 +272,35 @@ impl EngineTree {
             self.retired.hold(before, 0);
         }
         compacted
+    }
+
+    /// Merges tables so that removed and replaced entries give their space back; returns whether it merged all of them. It takes
+    /// a part when a merge of all would write more than `room` bytes, as the files that it replaces go afterwards, or would take long.
+    ///
+    /// # Errors
+    /// As [`Self::compact`].
+    pub(crate) fn reclaim(&self, room: u64, watermark: u64) -> lsm_tree::Result<bool> {
+        let _at_work = self.file_lock.read();
+        if self.id == TreeId::Bulk {
+            self.verified.verify_new(&self.lsm)?;
+        }
+        let before = self.lsm.current_version();
+        let large = before.blob_files.on_disk_size().saturating_sub(before.gc_stats().stale_bytes());
+        let tables = before.iter_tables().map(|table| table.metadata.file_size).sum::<u64>();
+        let is_short_work = self.id == TreeId::Bulk || tables <= WHOLE_TABLES_MAX * self.table_bytes;
+        let is_whole = is_short_work && tables + large / STALE_FILE_PARTS <= room;
+        let is_between_empty =
+            before.iter_levels().take(before.level_count() - 1).skip(1).all(|level| level.is_empty());
+        let merged = match (is_whole, is_between_empty) {
+            (true, _) => self.lsm.major_compact(self.table_bytes, watermark),
+            // Level 0 goes down in small tables: one of removals alone would span the keys of many tables below.
+            (false, true) => self.lsm.compact(self.splitting.clone(), watermark),
+            (false, false) => self.lsm.compact(self.sinking.clone(), watermark),
+        };
+        if self.version() != before.id() {
+            self.retired.hold(before, 0);
+        }
+        merged.map(|()| is_whole)
     }
 
     /// Memory of flushed memtables that readers of earlier versions may still use.
@@ -314,7 +400,12 @@ fn config(tree_id: TreeId, dir: &Path, options: &TreeOptions) -> Config {
     match tree_id {
         TreeId::Packed | TreeId::Wide => config,
         TreeId::Bulk => {
-            config.with_kv_separation(Some(KvSeparationOptions::default().file_target_size(options.table_bytes)))
+            // A merge writes a quarter of the files anew that have dead bytes, the oldest first, and none of fewer than four. Of
+            // small files that leaves little.
+            let options = KvSeparationOptions::default()
+                .file_target_size(options.table_bytes / LARGE_FILES_PER_TABLE)
+                .age_cutoff(1.0 / STALE_FILE_PARTS as f32);
+            config.with_kv_separation(Some(options))
         }
     }
 }

@@ -97,8 +97,8 @@ pub fn repair(
     // Crash: the names of the copied blobs are synced before `format` makes the copy usable.
     copied.and_then(|()| sync_folders(into, &shards)).map_err(failed("copying blobs"))?;
     // The manifest and `format` come last: until then a start refuses the target.
-    let named =
-        ManifestFile::new(into, manifest).and_then(|file| file.change(|manifest| manifest.trees = trees.versions()));
+    let named = ManifestFile::new(into, manifest)
+        .and_then(|file| Ok(file.change(|manifest| manifest.trees = trees.versions())?));
     named.and_then(|()| format::create(into)).map_err(failed("writing the manifest"))?;
     summary.found = tally.finish();
     Ok(summary)

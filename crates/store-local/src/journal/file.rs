@@ -5,11 +5,12 @@ use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::io_errors::{is_full, is_transient};
+use crate::io_errors::is_full;
 use crate::journal::files::{JournalEnd, JournalFiles, ManifestJournal, path};
 use crate::journal::frame::{FrameBuffer, JournalHeader};
 use crate::journal::sync::{ActiveFileSync, SyncedFile};
 use crate::journal::{Journal, JournalError, JournalSync, WriteGroup};
+use crate::manifest::ManifestError;
 
 /// Most bytes that the frame buffer keeps between groups.
 const BUFFER_BYTES_KEPT: usize = 4 * 1024 * 1024;
@@ -56,7 +57,7 @@ impl JournalFile {
         Ok(Self { files, file, header, end, rotate_at, rotate_bytes, length, sync, frame })
     }
 
-    /// Seals the file and continues in a new one. A transient error puts the rotation off: the file grows longer.
+    /// Seals the file and continues in a new one. An error that changed nothing puts the rotation off: the file grows longer.
     fn rotate(&mut self) -> Result<(), JournalError> {
         self.trim_preallocation();
         // The seal names the last frame: without this sync a power cut would leave a seal over missing frames.
@@ -73,22 +74,24 @@ impl JournalFile {
                 self.length = end.length;
                 Ok(())
             }
-            Err(error) if is_transient(&error) => {
+            Err(ManifestError::Kept(error)) => {
                 // A new file of this number may stay behind; no manifest names it, and the next try truncates it.
                 // Bound: without a distance every append to a full disk would sync and try to rotate again.
                 self.rotate_at = self.end.length + self.rotate_bytes / 8;
                 let file = self.header.number;
-                tracing::warn!(file, %error, "rotation of the journal failed; the file grows and the rotation is retried");
+                tracing::error!(file, %error, "rotation of the journal failed; the file grows and the rotation is retried");
                 Ok(())
             }
-            Err(error) => Err(JournalError::Failed(format!("rotating the journal: {error}"))),
+            Err(error @ ManifestError::InDoubt(_)) => {
+                Err(JournalError::Failed(format!("rotating the journal, replacing the manifest: {error}")))
+            }
         }
     }
 
     /// Creates the next file, then names it: the first frame goes to a file that the manifest knows.
-    fn start_file(&self, header: JournalHeader) -> io::Result<File> {
+    fn start_file(&self, header: JournalHeader) -> Result<File, ManifestError> {
         // Crash: the new file is synced before the manifest names it; a start removes a file without a name.
-        let file = self.files.create(&header)?;
+        let file = self.files.create(&header).map_err(ManifestError::Kept)?;
         // Crash: the seal precedes the first frame of the new file, so a short old file is a loss, not a torn end.
         let end = self.end;
         self.files.change(|manifest| {
@@ -141,7 +144,7 @@ impl Drop for JournalFile {
 impl Journal for JournalFile {
     fn append(&mut self, group: &WriteGroup) -> Result<(), JournalError> {
         // Before the append: a frame never straddles two files, and the seal names the last whole one.
-        if self.end.length >= self.rotate_at {
+        if self.end.length >= self.rotate_at || self.files.is_asked_to_rotate() {
             self.rotate()?;
         }
         // `synced` goes into the frame: a later scan then knows that all groups up to it were on disk [invariant 39].

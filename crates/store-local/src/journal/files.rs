@@ -5,11 +5,11 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::io_errors::if_there;
 use crate::journal::frame::{HEADER_BYTES, JournalHeader};
-use crate::manifest::{EngineManifest, ManifestFile};
+use crate::manifest::{EngineManifest, ManifestError, ManifestFile};
 
 /// A journal file as the manifest describes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +55,8 @@ pub(crate) struct JournalFiles {
     sealed_bytes: AtomicU64,
     /// Bytes of the active file; its writer keeps it.
     pub(super) active_bytes: AtomicU64,
+    /// Whether the active file is to be sealed before the next group.
+    rotation_asked: AtomicBool,
 }
 
 impl JournalFiles {
@@ -65,7 +67,14 @@ impl JournalFiles {
     pub(crate) fn new(dir: PathBuf, manifest: Arc<ManifestFile>) -> io::Result<Self> {
         let handle = File::open(&dir)?;
         let sealed_bytes = AtomicU64::new(manifest.read(sealed_bytes));
-        Ok(Self { dir, handle, manifest, sealed_bytes, active_bytes: AtomicU64::new(0) })
+        Ok(Self {
+            dir,
+            handle,
+            manifest,
+            sealed_bytes,
+            active_bytes: AtomicU64::new(0),
+            rotation_asked: AtomicBool::new(false),
+        })
     }
 
     /// Creates a file with its header; file and name are synced.
@@ -90,8 +99,23 @@ impl JournalFiles {
         self.sealed_bytes.load(Ordering::Relaxed) + self.active_bytes.load(Ordering::Relaxed)
     }
 
+    /// Bytes of the active file.
+    pub(crate) fn active_bytes(&self) -> u64 {
+        self.active_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Lets the writer of the active file seal it before the next group, so that it can be released.
+    pub(crate) fn ask_to_rotate(&self) {
+        self.rotation_asked.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether that was asked since the last call.
+    pub(super) fn is_asked_to_rotate(&self) -> bool {
+        self.rotation_asked.load(Ordering::Relaxed) && self.rotation_asked.swap(false, Ordering::Relaxed)
+    }
+
     /// Changes the manifest.
-    pub(super) fn change(&self, change: impl FnOnce(&mut EngineManifest)) -> io::Result<()> {
+    pub(super) fn change(&self, change: impl FnOnce(&mut EngineManifest)) -> Result<(), ManifestError> {
         let changed = self.manifest.change(change);
         self.sealed_bytes.store(self.manifest.read(sealed_bytes), Ordering::Relaxed);
         changed
@@ -101,8 +125,8 @@ impl JournalFiles {
     /// hold those tables.
     ///
     /// # Errors
-    /// Any I/O error; a file may stay until the next start.
-    pub(crate) fn release(&self, seqno: u64, trees: [u64; 3]) -> io::Result<()> {
+    /// As [`ManifestFile::change`]; of a removal `Kept`: that file stays until the next start.
+    pub(crate) fn release(&self, seqno: u64, trees: [u64; 3]) -> Result<(), ManifestError> {
         let done = |journal: &ManifestJournal| journal.sealed.is_some_and(|end| end.seqno < seqno);
         let released = self.manifest.read(|manifest| {
             let done = manifest.journals.iter().take_while(|journal| done(journal));
@@ -114,7 +138,7 @@ impl JournalFiles {
             manifest.trees = trees;
             manifest.journals.retain(|journal| journal.header.number > *last);
         })?;
-        released.iter().try_for_each(|number| remove(&path(&self.dir, *number)))
+        released.iter().try_for_each(|number| remove(&path(&self.dir, *number))).map_err(ManifestError::Kept)
     }
 
     /// Removes files that the manifest does not name; an interrupted rotation or release leaves such files.

@@ -1,0 +1,120 @@
+//! Gives the space of removed and replaced entries back: on a short disk at once, else while the store rests.
+//!
+//! lsm-tree merges level 0 once it has four tables. Removals are small, so a store that only removes, or that rests, would not come
+//! to that, and the removed values would keep their space.
+
+use std::sync::atomic::Ordering;
+
+use super::{EngineTree, Maintenance, RetryPause, TreeId};
+use crate::quiet::QuietMemtables;
+use crate::space_debt::DueDebts;
+
+/// An active journal file with more bytes is sealed, so that it goes once they are in tables.
+const ACTIVE_JOURNAL_KEPT: u64 = 4 * 1024 * 1024;
+
+impl Maintenance {
+    /// Seals memtables that rest and are large, and those whose removals or journals are in the way; returns the trees that owe
+    /// space.
+    pub(super) fn seal_quiet_memtables(&self, quiet: &mut QuietMemtables) -> [bool; 3] {
+        #[cfg(test)]
+        if self.rotation_held.load(Ordering::Relaxed) {
+            return [false; 3];
+        }
+        let (now, full) = (self.ports.clock.monotonic(), self.sizes.memtable);
+        let bytes = self.trees.all().each_ref().map(EngineTree::active_bytes);
+        let looked = quiet.look(now, bytes, full);
+        let is_short = self.ports.space.is_short();
+        if looked.is_none() && !is_short {
+            return [false; 3];
+        }
+        let rests = looked.unwrap_or_default();
+        let due = self.due_debts(rests, is_short);
+        if due.journals && self.files.active_bytes() > ACTIVE_JOURNAL_KEPT {
+            // The next group goes into a new file, and a later flush releases this one.
+            self.files.ask_to_rotate();
+        }
+        for (at, tree) in self.trees.all().iter().enumerate() {
+            let is_in_the_way = due.trees[at] || rests[at] && due.journals;
+            let is_large = rests[at] && QuietMemtables::is_large(bytes[at], full);
+            if bytes[at] > 0 && (is_in_the_way || is_large) {
+                // Between two groups: a table ends with a whole group.
+                let _no_group = self.inserting.lock();
+                tree.rotate();
+            }
+        }
+        due.trees
+    }
+
+    /// The debts to pay now, without those of trees that a compactor works on.
+    fn due_debts(&self, rests: [bool; 3], is_short: bool) -> DueDebts {
+        let (now, journals) = (self.ports.clock.monotonic(), self.files.bytes());
+        let spaces = self.trees.all().each_ref().map(EngineTree::space);
+        let state = self.state.lock();
+        let mut due = match is_short {
+            true => DueDebts { trees: state.settled.due_on_short_disk(spaces, now), journals: false },
+            false => state.settled.due_at_rest(spaces, journals, rests, now),
+        };
+        // Bound: each look during a long merge would flush one more small table.
+        for (at, is_due) in due.trees.iter_mut().enumerate() {
+            *is_due &= !state.reclaim_due[at] && !state.reclaims[at] && state.compaction_pauses[at].until <= now;
+        }
+        due
+    }
+
+    /// Hands the trees that owe space to the compactors, once their removals are in tables.
+    pub(super) fn begin_reclaiming(&self, owing: [bool; 3]) {
+        if !owing.contains(&true) {
+            return;
+        }
+        let mut state = self.state.lock();
+        for (due, owes) in state.reclaim_due.iter_mut().zip(owing) {
+            *due |= owes;
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Merges a tree until that gives no more space back, or until another tree must be compacted.
+    pub(super) fn reclaim(&self, tree: &EngineTree) {
+        let at = tree.id as usize;
+        self.state.lock().reclaims[at] = true;
+        let is_paid = self.pay_debt(tree);
+        let mut state = self.state.lock();
+        state.reclaims[at] = false;
+        match is_paid {
+            Ok(true) => {
+                state.settled.settle(at, tree.space(), self.ports.clock.monotonic());
+                state.compaction_pauses[at] = RetryPause::default();
+            }
+            Ok(false) => state.reclaim_due[at] = true,
+            Err(error) => {
+                drop(state);
+                self.handle_compaction_error(tree, &error);
+            }
+        }
+    }
+
+    /// Returns whether a further merge would give nothing back.
+    fn pay_debt(&self, tree: &EngineTree) -> lsm_tree::Result<bool> {
+        let mut before = tree.space();
+        for pass in 1.. {
+            let version = tree.version();
+            let merged = tree.reclaim(self.ports.space.free() / 2, self.trees.snapshots.watermark());
+            tree.refresh_l0_runs();
+            // The files that it replaced go before the next pass, which may need their space.
+            self.release_retired();
+            let is_whole = merged?;
+            let after = tree.space();
+            // A first pass finds the dead bytes of files of large values, and later ones give them back.
+            let has_more = tree.id == TreeId::Bulk && (pass == 1 || after.dead < before.dead);
+            before = after;
+            if tree.version() == version || is_whole && !has_more {
+                return Ok(true);
+            }
+            if self.stopped.load(Ordering::Acquire) || self.state.lock().compaction_due.contains(&true) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}

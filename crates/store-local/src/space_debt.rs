@@ -1,0 +1,197 @@
+//! The space that a store owes its disk: bytes of removed and replaced entries that no merge of tables has given back yet.
+//!
+//! Nothing is counted on the way of a write. The tables say how many entries and tombstones they have, and the files of large values
+//! how many of their bytes no table names any more. An entry above the lowest level may hide one below it, of the mean size:
+//!
+//! ```text
+//! memtables          ┐  each entry and each tombstone may hide one value
+//! levels 0 to 5      ┘
+//! level 6               its values are alive, unless one of those hides them; its tombstones count as those above
+//! large values          dead once the table that named them was merged
+//! ```
+//! So the number is a bound: new keys look like replaced ones until a merge has shown that they hide nothing.
+
+use std::time::Duration;
+
+const MIB: u64 = 1024 * 1024;
+/// A store that rests may keep this many dead bytes in any case, and a part of all its bytes.
+const DEAD_KEPT: u64 = 32 * MIB;
+const DEAD_PART_KEPT: u64 = 5;
+/// It may keep this many tombstones in any case, and a part of its entries: a listing passes a thousand in about a millisecond.
+const TOMBSTONES_KEPT: u64 = 5_000;
+const TOMBSTONE_PART_KEPT: u64 = 16;
+/// A tree with less than this part of all dead bytes is left alone.
+const TREE_PART: u64 = 8;
+/// On a short disk a tree pays from these bytes on, or from this part of its own.
+const SHORT_KEPT: u64 = 64 * 1024;
+const SHORT_PART_KEPT: u64 = 64;
+/// A debt that a merge left, such as entries that a reader still needs, is tried again after this: at rest, and on a short disk.
+const SETTLED_FOR: Duration = Duration::from_secs(600);
+const SHORT_SETTLED_FOR: Duration = Duration::from_secs(2);
+
+/// The bytes of a tree on disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct TreeSpace {
+    /// All of them.
+    pub(crate) bytes: u64,
+    /// Those of them that may be dead.
+    pub(crate) dead: u64,
+    /// Its entries.
+    pub(crate) entries: u64,
+    /// Those of them that are tombstones: a listing reads them all.
+    pub(crate) tombstones: u64,
+}
+
+/// The debts that a look finds due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct DueDebts {
+    /// The trees to merge.
+    pub(crate) trees: [bool; 3],
+    /// Whether every memtable that rests is to be flushed, so that journal files go.
+    pub(crate) journals: bool,
+}
+
+/// Counts of a tree's entries, as its tables have them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct TableCounts {
+    /// Bytes of tables, and of files of large values.
+    pub(crate) bytes: u64,
+    /// Bytes of large values that no table names.
+    pub(crate) unnamed: u64,
+    /// Entries of all tables.
+    pub(crate) entries: u64,
+    /// Entries of memtables.
+    pub(crate) unflushed: u64,
+    /// Entries of tables in the lowest level with a value.
+    pub(crate) lowest: u64,
+    /// Tombstones, in tables and memtables.
+    pub(crate) tombstones: u64,
+}
+
+impl TableCounts {
+    /// The bytes, and those that may be dead.
+    pub(crate) fn space(self) -> TreeSpace {
+        let named = self.bytes.saturating_sub(self.unnamed);
+        let mean = named / self.entries.max(1);
+        let newer = self.entries.saturating_sub(self.lowest) + self.unflushed;
+        let dead = self.unnamed + newer.saturating_mul(mean).min(named);
+        TreeSpace { bytes: self.bytes, dead, entries: self.entries + self.unflushed, tombstones: self.tombstones }
+    }
+}
+
+/// The debts that merges could not pay.
+#[derive(Debug, Default)]
+pub(crate) struct SettledDebts([Option<SettledDebt>; 3]);
+
+#[derive(Debug, Clone, Copy)]
+struct SettledDebt {
+    at: Duration,
+    left: TreeSpace,
+}
+
+impl SettledDebts {
+    /// Notes what a tree still has after a merge.
+    pub(crate) fn settle(&mut self, tree: usize, left: TreeSpace, now: Duration) {
+        self.0[tree] = Some(SettledDebt { at: now, left });
+    }
+
+    /// The debts that are due at rest: trees that rest pay once the whole store owes too much, or their tombstones slow listings. `journals`
+    /// are bytes of journal files, which tables replace.
+    pub(crate) fn due_at_rest(
+        &self,
+        spaces: [TreeSpace; 3],
+        journals: u64,
+        rests: [bool; 3],
+        now: Duration,
+    ) -> DueDebts {
+        let bytes = spaces.iter().map(|space| space.bytes).sum::<u64>() + journals;
+        let left: [TreeSpace; 3] = std::array::from_fn(|tree| self.left(tree, now, SETTLED_FOR));
+        let owed: [u64; 3] = std::array::from_fn(|tree| spaces[tree].dead.saturating_sub(left[tree].dead));
+        let all = owed.iter().sum::<u64>() + journals;
+        let is_too_much = all > DEAD_KEPT + bytes / DEAD_PART_KEPT;
+        let is_due = |tree: usize| {
+            let tombstones = spaces[tree].tombstones.saturating_sub(left[tree].tombstones);
+            let slows_listings = tombstones > TOMBSTONES_KEPT.max(spaces[tree].entries / TOMBSTONE_PART_KEPT);
+            rests[tree] && (is_too_much && owed[tree] >= all / TREE_PART || slows_listings)
+        };
+        DueDebts { trees: std::array::from_fn(is_due), journals: is_too_much && journals >= all / TREE_PART }
+    }
+
+    /// The trees that pay on a short disk, at rest or not.
+    pub(crate) fn due_on_short_disk(&self, spaces: [TreeSpace; 3], now: Duration) -> [bool; 3] {
+        let least = |space: TreeSpace| (space.bytes / SHORT_PART_KEPT).max(SHORT_KEPT);
+        std::array::from_fn(|tree| {
+            let left = self.left(tree, now, SHORT_SETTLED_FOR);
+            spaces[tree].dead.saturating_sub(left.dead) >= least(spaces[tree])
+        })
+    }
+
+    /// The space after the last merge of a tree, unless that is to be tried again.
+    fn left(&self, tree: usize, now: Duration, settled_for: Duration) -> TreeSpace {
+        let settled = self.0[tree].filter(|settled| now.saturating_sub(settled.at) < settled_for);
+        settled.map_or_else(TreeSpace::default, |settled| settled.left)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Duration = Duration::from_secs(1000);
+
+    fn space(bytes: u64, dead: u64) -> TreeSpace {
+        TreeSpace { bytes: bytes * MIB, dead: dead * MIB, ..TreeSpace::default() }
+    }
+
+    #[test]
+    fn a_tombstone_that_is_not_merged_counts_as_much_as_a_value() {
+        let values = TableCounts { bytes: 100 * MIB, entries: 200, lowest: 200, ..TableCounts::default() };
+        assert_eq!(values.space().dead, 0);
+        assert_eq!(TableCounts { unflushed: 50, ..values }.space().dead, 25 * MIB);
+        assert_eq!(TableCounts { unflushed: 500, ..values }.space().dead, 100 * MIB, "no more than there is");
+        assert_eq!(TableCounts { lowest: 150, ..values }.space().dead, 25 * MIB, "entries above may hide others");
+        assert_eq!(TableCounts { unnamed: 40 * MIB, ..values }.space().dead, 40 * MIB);
+    }
+
+    #[test]
+    fn a_tree_that_rests_pays_when_the_store_owes_a_fifth() {
+        let debts = SettledDebts::default();
+        let rests = [true; 3];
+        let due = |spaces, journals, rests| debts.due_at_rest(spaces, journals * MIB, rests, NOW).trees;
+        assert_eq!(due([space(20, 20), space(0, 0), space(0, 0)], 0, rests), [false; 3], "little");
+        assert_eq!(due([space(1000, 190), space(0, 0), space(0, 0)], 0, rests), [false; 3], "a fifth");
+        assert_eq!(due([space(1000, 20), space(0, 0), space(500, 400)], 0, rests), [false, false, true]);
+        assert_eq!(due([space(1000, 20), space(0, 0), space(500, 400)], 0, [true, true, false]), [false; 3], "busy");
+        assert_eq!(due([space(100, 40), space(0, 0), space(0, 0)], 100, rests), [true, false, false], "with journals");
+        let journals = |bytes: u64| debts.due_at_rest([TreeSpace::default(); 3], bytes * MIB, rests, NOW);
+        assert_eq!([20, 60].map(|bytes| journals(bytes).journals), [false, true]);
+    }
+
+    #[test]
+    fn many_tombstones_of_few_bytes_go_as_well() {
+        let debts = SettledDebts::default();
+        let due = |entries, tombstones| {
+            let wide = TreeSpace { entries, tombstones, ..space(3, 3) };
+            debts.due_at_rest([space(0, 0), wide, space(0, 0)], 0, [true; 3], NOW).trees[1]
+        };
+        assert_eq!([due(20_000, 4_000), due(20_000, 6_000), due(1_000_000, 6_000)], [false, true, false]);
+    }
+
+    #[test]
+    fn a_debt_that_a_merge_left_waits_until_it_grows_or_ten_minutes_passed() {
+        let mut debts = SettledDebts::default();
+        let spaces = [space(500, 400), space(0, 0), space(0, 0)];
+        debts.settle(0, spaces[0], NOW);
+        let due = |spaces, now| debts.due_at_rest(spaces, 0, [true; 3], now).trees[0];
+        assert!(!due(spaces, NOW + Duration::from_secs(10)));
+        assert!(due([space(900, 800), spaces[1], spaces[2]], NOW + Duration::from_secs(10)));
+        assert!(due(spaces, NOW + SETTLED_FOR));
+    }
+
+    #[test]
+    fn on_a_short_disk_every_tree_pays_early() {
+        let debts = SettledDebts::default();
+        let spaces = [space(100, 1), space(100, 2), TreeSpace { bytes: 1000, dead: 1000, ..TreeSpace::default() }];
+        assert_eq!(debts.due_on_short_disk(spaces, NOW), [false, true, false]);
+    }
+}
