@@ -138,7 +138,8 @@ mod tests {
             let module = module.replace("::", "/");
             let files = [format!("{module}.rs"), format!("{module}/mod.rs")].map(|file| folder.join(file));
             let text = files.iter().find_map(|file| std::fs::read_to_string(file).ok());
-            assert!(text.is_some_and(|text| text.contains(&format!("fn {test}"))), "{part}");
+            let has = |text: String| test.is_empty() || text.contains(&format!("fn {test}"));
+            assert!(text.is_some_and(has), "{part}");
         }
     }
 
