@@ -158,15 +158,6 @@ fn a_full_disk_whose_large_values_are_deleted_takes_puts_again() {
 }
 
 #[test]
-fn a_full_disk_whose_rows_are_deleted_refuses_no_delete_and_takes_puts_again() {
-    if !is_possible("reclaimed_space::a_full_disk_whose_rows_are_deleted_refuses_no_delete_and_takes_puts_again") {
-        return;
-    }
-    let sizes: &[u64] = Scale::current().of(&[150], &[150, 400]);
-    sizes.iter().for_each(|mib| fill_and_delete(SpaceApi::S3, *mib, 30_000));
-}
-
-#[test]
 fn a_server_that_rests_gives_the_space_of_deleted_objects_back() {
     if !is_possible("reclaimed_space::a_server_that_rests_gives_the_space_of_deleted_objects_back") {
         return;

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
-use std::iter::Peekable;
 use std::path::Path;
 
 use lsm_tree::{AbstractTree, InternalValue};
@@ -14,70 +13,23 @@ use crate::tree::{EngineTree, SealedMemtable};
 use crate::trees::TreeId;
 use crate::version_file;
 
-/// A memtable of removals, and any on a short disk, makes about so many tables. A merge of one takes all tables below whose keys it
-/// spans, and a single one would span them all.
-const SMALL_TABLES: usize = 64;
-/// Such a table has at least so many entries, unless it is the last one.
-const SMALL_TABLE_ENTRIES_MIN: usize = 256;
-
 /// Writes a sealed memtable as the newest tables of its tree. It leaves out versions below `watermark` that a newer version of
 /// their key hides.
 ///
 /// # Errors
 /// Any error of lsm-tree: the memtable stays, and so do the files written so far ([`restore_directory`] removes them).
-pub(crate) fn flush(
-    tree: &EngineTree,
-    sealed: &SealedMemtable,
-    watermark: u64,
-    is_short: bool,
-) -> lsm_tree::Result<()> {
+pub(crate) fn flush(tree: &EngineTree, sealed: &SealedMemtable, watermark: u64) -> lsm_tree::Result<()> {
     let mut output = OutputSync::new(&tree.dir);
-    let mut entries = drop_hidden(sealed.entries.iter(), watermark)
-        .inspect(|entry| output.wrote(entry.value.len() + entry.key.user_key.len()))
-        .peekable();
-    let most = match is_short || sealed.removals > sealed.entries.items.len() as u64 / 2 {
-        true => (sealed.entries.items.len() / SMALL_TABLES).max(SMALL_TABLE_ENTRIES_MIN),
-        false => usize::MAX,
-    };
-    let (mut tables, mut blob_files) = (Vec::new(), Vec::new());
-    while entries.peek().is_some() {
-        let Some((made, large)) = tree.lsm.flush_to_tables(whole_keys(&mut entries, most).map(Ok))? else { break };
-        tables.extend(made);
-        blob_files.extend(large.into_iter().flatten());
-    }
-    if tables.is_empty() {
-        return Ok(());
-    }
+    let entries = drop_hidden(sealed.entries.iter(), watermark)
+        .inspect(|entry| output.wrote(entry.value.len() + entry.key.user_key.len()));
+    let entries = entries.map(Ok);
+    let Some((tables, blob_files)) = tree.lsm.flush_to_tables(entries)? else { return Ok(()) };
     if tree.id == TreeId::Bulk {
         // lsm-tree syncs these files, not their names: without this sync a power cut could leave a version that names no file.
         sync_dir(&tree.dir.join("blobs"))?;
     }
     // Crash: tables and their names are synced before a version names them; until then the journal has the rows.
-    tree.lsm.register_tables(
-        &tables,
-        Some(&blob_files).filter(|files| !files.is_empty()).map(Vec::as_slice),
-        None,
-        &[sealed.entries.id()],
-        watermark,
-    )
-}
-
-/// The next `most` entries, and further ones with the last key: the tables of a run have no key in common.
-fn whole_keys(
-    entries: &mut Peekable<impl Iterator<Item = InternalValue>>,
-    most: usize,
-) -> impl Iterator<Item = InternalValue> {
-    let mut left = most;
-    let mut last = None;
-    std::iter::from_fn(move || {
-        let key = &entries.peek()?.key.user_key;
-        if left == 0 && last.as_ref() != Some(key) {
-            return None;
-        }
-        last = Some(key.clone());
-        left = left.saturating_sub(1);
-        entries.next()
-    })
+    tree.lsm.register_tables(&tables, blob_files.as_deref(), None, &[sealed.entries.id()], watermark)
 }
 
 /// Drops versions that no reader can see: those below the watermark that follow a newer version of their key.
@@ -155,33 +107,6 @@ mod tests {
     use crate::tree::TreeOptions;
 
     #[test]
-    fn removals_are_flushed_to_small_tables_that_have_no_key_in_common() {
-        let dir = tempfile::tempdir().unwrap();
-        let seqnos = SequenceNumberCounter::default();
-        let options = TreeOptions {
-            cache: Arc::new(Cache::with_capacity_bytes(0)),
-            descriptors: Arc::new(DescriptorTable::new(1)),
-            seqnos: seqnos.clone(),
-            table_bytes: 1 << 20,
-        };
-        let tree = EngineTree::open(TreeId::Wide, dir.path(), &options).unwrap();
-        for key in 0..1000_u16 {
-            // Each key twice, so that a table could end between the two.
-            for _ in 0..2 {
-                tree.insert(&key.to_be_bytes().to_vec().into(), None, seqnos.next());
-            }
-        }
-        tree.rotate();
-        flush(&tree, &tree.next_sealed().unwrap(), 0, false).unwrap();
-        tree.drop_flushed();
-        assert_eq!(tree.l0_runs(), 0, "not counted yet");
-        tree.refresh_l0_runs();
-        let tables = tree.lsm.table_count();
-        assert!((4..=9).contains(&tables) && tree.l0_runs() == 1, "{tables} tables in {} runs", tree.l0_runs());
-        assert_eq!(tree.space().tombstones, 2000);
-    }
-
-    #[test]
     fn a_cleanup_keeps_the_tables_that_readers_use_until_the_next_write() {
         let dir = tempfile::tempdir().unwrap();
         let seqnos = SequenceNumberCounter::default();
@@ -197,7 +122,7 @@ mod tests {
             let seqno = seqnos.next();
             keys.iter().for_each(|key| tree.insert(key, Some(&vec![round; 2000].into()), seqno));
             tree.rotate();
-            flush(&tree, &tree.next_sealed().unwrap(), 0, false).unwrap();
+            flush(&tree, &tree.next_sealed().unwrap(), 0).unwrap();
             tree.drop_flushed();
         }
         let seen = seqnos.get();

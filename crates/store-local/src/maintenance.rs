@@ -305,7 +305,7 @@ impl Maintenance {
                 let flushed = {
                     // Shared with compactions: only the removal of a failed one's files excludes both.
                     let _at_work = tree.file_lock.read();
-                    flush(tree, &sealed, self.trees.snapshots.watermark(), self.ports.space.is_short())
+                    flush(tree, &sealed, self.trees.snapshots.watermark())
                 };
                 if let Err(error) = flushed {
                     self.handle_flush_error(tree, &error);

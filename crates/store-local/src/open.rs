@@ -353,7 +353,7 @@ fn start_new_journal(
     trees.all().iter().for_each(EngineTree::rotate);
     for tree in trees.all() {
         while let Some(sealed) = tree.next_sealed() {
-            let flushed = crate::flush::flush(tree, &sealed, trees.snapshots.watermark(), false);
+            let flushed = crate::flush::flush(tree, &sealed, trees.snapshots.watermark());
             flushed.map_err(|error| io::Error::other(error.to_string()))?;
             tree.drop_flushed();
         }

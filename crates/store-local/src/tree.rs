@@ -33,11 +33,7 @@ const LARGE_FILES_PER_TABLE: u64 = 4;
 const STALE_FILE_PARTS: u64 = 4;
 
 /// Most tables that a merge which reclaims space takes at once; those of large values hold only the places of their values.
-const WHOLE_TABLES_MAX: u64 = 16;
-
-/// A small table has a table's size divided by this, and at least so many bytes: some 300 tombstones.
-const SMALL_TABLES: u64 = 128;
-const SMALL_TABLE_BYTES_MIN: u64 = 16 * 1024;
+const WHOLE_TABLES_MAX: u64 = 256;
 
 /// Options and resources that the trees share.
 pub(crate) struct TreeOptions {
@@ -57,10 +53,8 @@ pub(crate) struct EngineTree {
     pub(crate) dir: PathBuf,
     /// Merges level 0 once it has four runs, and a level that is too large into the next one.
     strategy: Arc<dyn CompactionStrategy + Send + Sync>,
-    /// Merges every level above the lowest, the smallest part first, until nothing is there.
+    /// In the tree of large values, whose tables are small: lets no level above the lowest have a byte. Else as `strategy`.
     sinking: Arc<dyn CompactionStrategy + Send + Sync>,
-    /// The same with small tables.
-    splitting: Arc<dyn CompactionStrategy + Send + Sync>,
     table_bytes: u64,
     /// Held shared by a flush or compaction, and exclusively by the removal of a failed one's files.
     pub(crate) file_lock: RwLock<()>,
@@ -98,12 +92,8 @@ impl EngineTree {
         let lsm = config(tree_id, dir, options).open()?;
         let l0_runs = lsm.l0_run_count();
         let strategy = Leveled::default().with_table_target_size(options.table_bytes);
-        // With this threshold no level above the lowest may have a byte.
-        let sinking = strategy.clone().with_l0_threshold(0);
-        let small = (options.table_bytes / SMALL_TABLES).max(SMALL_TABLE_BYTES_MIN);
-        let splitting = Arc::new(sinking.clone().with_table_target_size(small));
-        let sinking = Arc::new(sinking);
-        let strategy = Arc::new(strategy);
+        let sinking = if tree_id == TreeId::Bulk { strategy.clone().with_l0_threshold(0) } else { strategy.clone() };
+        let (strategy, sinking) = (Arc::new(strategy), Arc::new(sinking));
         let active = ActiveMemtable::new(lsm.active_memtable());
         Ok(Self {
             id: tree_id,
@@ -111,7 +101,6 @@ impl EngineTree {
             dir: dir.to_owned(),
             strategy,
             sinking,
-            splitting,
             table_bytes: options.table_bytes,
             file_lock: RwLock::new(()),
             damaged: AtomicBool::new(false),
@@ -274,8 +263,8 @@ impl EngineTree {
         compacted
     }
 
-    /// Merges tables so that removed and replaced entries give their space back; returns whether it merged all of them. It takes
-    /// a part when a merge of all would write more than `room` bytes, as the files that it replaces go afterwards, or would take long.
+    /// Merges all tables, so that removed and replaced entries give their space back, and returns `true`. A merge that would write
+    /// more than `room` bytes, since the files that it replaces go afterwards, or take long, is not begun: this compacts in parts.
     ///
     /// # Errors
     /// As [`Self::compact`].
@@ -285,17 +274,16 @@ impl EngineTree {
             self.verified.verify_new(&self.lsm)?;
         }
         let before = self.lsm.current_version();
-        let large = before.blob_files.on_disk_size().saturating_sub(before.gc_stats().stale_bytes());
+        // It writes a part of the files of large values anew that have at least a quarter of dead bytes.
+        let unnamed = before.gc_stats().stale_bytes();
+        let large = before.blob_files.on_disk_size().saturating_sub(unnamed);
+        let moved = (large / STALE_FILE_PARTS).min(3 * unnamed);
         let tables = before.iter_tables().map(|table| table.metadata.file_size).sum::<u64>();
         let is_short_work = self.id == TreeId::Bulk || tables <= WHOLE_TABLES_MAX * self.table_bytes;
-        let is_whole = is_short_work && tables + large / STALE_FILE_PARTS <= room;
-        let is_between_empty =
-            before.iter_levels().take(before.level_count() - 1).skip(1).all(|level| level.is_empty());
-        let merged = match (is_whole, is_between_empty) {
-            (true, _) => self.lsm.major_compact(self.table_bytes, watermark),
-            // Level 0 goes down in small tables: one of removals alone would span the keys of many tables below.
-            (false, true) => self.lsm.compact(self.splitting.clone(), watermark),
-            (false, false) => self.lsm.compact(self.sinking.clone(), watermark),
+        let is_whole = is_short_work && tables + moved <= room;
+        let merged = match is_whole {
+            true => self.lsm.major_compact(self.table_bytes, watermark),
+            false => self.lsm.compact(self.sinking.clone(), watermark),
         };
         if self.version() != before.id() {
             self.retired.hold(before, 0);

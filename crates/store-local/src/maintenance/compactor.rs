@@ -29,9 +29,8 @@ impl Maintenance {
                 continue;
             };
             match work {
-                // On a short disk the common merges could take what is left, and make tables that only a large merge takes apart.
-                CompactorWork::Compact if !self.ports.space.is_short() => self.compact(tree),
-                CompactorWork::Compact | CompactorWork::Reclaim => self.reclaim(tree),
+                CompactorWork::Compact => self.compact(tree),
+                CompactorWork::Reclaim => self.reclaim(tree),
             }
             self.changed.notify_all();
         }
