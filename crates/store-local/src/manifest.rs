@@ -197,6 +197,20 @@ mod tests {
     }
 
     #[test]
+    fn a_failed_write_once_ended_all_writes_although_nothing_had_changed() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = ManifestFile::new(dir.path(), manifest()).unwrap();
+        // A folder of the new file's name lets its creation fail.
+        fs::create_dir(dir.path().join(NEW_NAME)).unwrap();
+        let failed = file.change(|manifest| manifest.trees = [1, 1, 1]);
+        assert!(matches!(failed, Err(ManifestError::Kept(_))), "{failed:?}");
+        assert_eq!(file.read(|manifest| manifest.trees), [12, 3, 0]);
+        fs::remove_dir(dir.path().join(NEW_NAME)).unwrap();
+        file.change(|manifest| manifest.trees = [1, 1, 1]).unwrap();
+        assert_eq!(read(dir.path()).unwrap().unwrap().unwrap().trees, [1, 1, 1]);
+    }
+
+    #[test]
     fn a_manifest_survives_a_round_trip() {
         assert_eq!(EngineManifest::decode(&manifest().encode()), Some(manifest()));
     }
