@@ -32,11 +32,11 @@ use std::time::{Duration, Instant};
 use crate::harness::{
     Home, HttpClient, HttpRequest, KvAdmin, LarderNode, Process, ProcessEnd, Scale, SplitMix64, TestEngine, figure,
 };
-use dir_snapshot::DirSnapshot;
+pub(crate) use dir_snapshot::DirSnapshot;
 use file_corruption::class_of;
 
 /// The subject of these tests, for runs over Cassandra that skip them.
-const FILES: &str = "files of its own";
+pub(crate) const FILES: &str = "files of its own";
 /// The most bytes of a file that describes other files.
 const SMALL: usize = 64 * 1024;
 /// The zeroed bytes of a journal.
@@ -44,7 +44,7 @@ const BEGIN: usize = 64 * 1024;
 /// The most objects until there is a second journal.
 const OBJECTS_MAX: usize = 20_000;
 /// The lock file, which a refused start may create.
-const LOCK: &str = "LOCK";
+pub(crate) const LOCK: &str = "LOCK";
 /// The longest time of an export.
 const EXPORT: Duration = Duration::from_secs(300);
 /// Connections that write at a time: several writes share a sync.
@@ -204,7 +204,7 @@ fn start(home: Home) -> Result<LarderNode, Box<(Home, ProcessEnd)>> {
 }
 
 /// Checks that one line names the file by its path below the data directory.
-fn is_named(ended: &ProcessEnd, path: &Path) -> Result<(), String> {
+pub(crate) fn is_named(ended: &ProcessEnd, path: &Path) -> Result<(), String> {
     let stderr = ended.stderr.trim();
     let is_good = ended.code.is_some_and(|code| code != 0)
         && stderr.lines().count() == 1

@@ -163,6 +163,7 @@ impl Gateway {
             members: &self.members.known_names(),
             engine: engine.name(),
             disk: engine.disk().as_ref(),
+            stored: engine.stored().unwrap_or_default(),
             ready: self.is_ready(),
             catalogue: self.catalogue.current().number().0,
             webhooks_waiting: self.outbox.waiting(),

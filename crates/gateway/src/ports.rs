@@ -44,6 +44,15 @@ pub struct EngineNode {
 /// A metric of the engine: its name, which the table of families has, and its value.
 pub type EngineSample = (&'static str, f64);
 
+/// The bytes of an engine's tables and journals.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct StoredBytes {
+    /// Of rows that a read may answer, at least.
+    pub live: u64,
+    /// Of removed and replaced rows, at most.
+    pub dead: u64,
+}
+
 /// The engine as operators see it.
 pub trait EngineStatus: Send + Sync {
     /// Its name, such as `local`.
@@ -51,6 +60,11 @@ pub trait EngineStatus: Send + Sync {
 
     /// The disk it writes to: mount point, size in KiB, percent used.
     fn disk(&self) -> Option<(String, u64, u8)> {
+        None
+    }
+
+    /// The bytes of its tables and journals; `None`: it does not count them.
+    fn stored(&self) -> Option<StoredBytes> {
         None
     }
 

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use larder_gateway::{EngineSample, EngineStatus};
+use larder_gateway::{EngineSample, EngineStatus, StoredBytes};
 use larder_store::{Purpose, Store as _};
 use larder_store_local::LocalStore;
 
@@ -41,6 +41,11 @@ impl EngineStatus for LocalEngineMetrics {
         Some((self.dir.display().to_string(), kib, u8::try_from(percent).unwrap_or(100)))
     }
 
+    fn stored(&self) -> Option<StoredBytes> {
+        let (all, dead) = (self.store.disk_bytes(), self.store.dead_bytes());
+        Some(StoredBytes { live: all.saturating_sub(dead), dead })
+    }
+
     fn is_full(&self) -> bool {
         let space = self.store.disk_space().stats();
         space.capacity.free <= space.floors[Purpose::Data as usize]
@@ -49,13 +54,15 @@ impl EngineStatus for LocalEngineMetrics {
     #[expect(clippy::cast_precision_loss, reason = "a sample is a float")]
     fn samples(&self) -> Vec<EngineSample> {
         let (stats, space) = (self.store.stats(), self.store.disk_space().stats());
+        let stored = self.stored().unwrap_or_default();
         let mut samples = vec![
             ("larder_engine_groups_total", stats.groups as f64),
             ("larder_engine_batches_total", stats.batches as f64),
             ("larder_engine_syncs_total", stats.syncs as f64),
             ("larder_engine_queued", stats.queued as f64),
-            ("larder_engine_disk_bytes", self.store.disk_bytes() as f64),
-            ("larder_engine_dead_bytes", self.store.dead_bytes() as f64),
+            ("larder_engine_disk_bytes", (stored.live + stored.dead) as f64),
+            ("larder_engine_live_bytes", stored.live as f64),
+            ("larder_engine_dead_bytes", stored.dead as f64),
             ("larder_engine_writable", f64::from(u8::from(self.store.is_ready()))),
             ("larder_disk_free_bytes", space.capacity.free as f64),
             ("larder_disk_held_bytes", space.held as f64),

@@ -16,6 +16,8 @@ use crate::settings::{LogFormat, LogLevel};
 const OWN: &str = "larder";
 /// The driver of Cassandra, which warns of every connection. `node_watch` logs lost nodes and their impact instead.
 const DRIVER: &str = "scylla";
+/// The reader of blocks in `lsm-tree`, which has a line for each read of a damaged one. The engine names it once, with its keys.
+const BLOCKS: &str = "lsm_tree::table::block";
 /// Most lines that wait to be written, some MiB; further ones are dropped.
 const LINES_MAX: usize = 8192;
 
@@ -49,7 +51,8 @@ fn log_panic(panic: &std::panic::PanicHookInfo<'_>) {
 fn targets(level: LogLevel) -> Targets {
     let others = if level == LogLevel::TRACE { level } else { level.min(LogLevel::WARN) };
     let driver = if level >= LogLevel::DEBUG { others } else { level.min(LogLevel::ERROR) };
-    Targets::new().with_default(others).with_target(OWN, level).with_target(DRIVER, driver)
+    let blocks = if level >= LogLevel::DEBUG { others } else { LogLevel::OFF };
+    Targets::new().with_default(others).with_target(OWN, level).with_target(DRIVER, driver).with_target(BLOCKS, blocks)
 }
 
 #[cfg(test)]
@@ -68,5 +71,7 @@ mod tests {
         assert_eq!(logged(LogLevel::TRACE, "lsm_tree::tree"), [true; 4]);
         assert_eq!(logged(LogLevel::INFO, "scylla::network"), [true, false, false, false]);
         assert_eq!(logged(LogLevel::DEBUG, "scylla::network"), [true, true, false, false]);
+        assert_eq!(logged(LogLevel::INFO, "lsm_tree::table::block"), [false; 4]);
+        assert_eq!(logged(LogLevel::DEBUG, "lsm_tree::table::block"), [true, true, false, false]);
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use larder_admission::MemoryBudget;
-use larder_gateway::{EngineNode, EngineSample, EngineStatus};
+use larder_gateway::{EngineNode, EngineSample, EngineStatus, StoredBytes};
 use larder_store::metered::{Metered, StoreVerb, VerbCounts};
 use larder_store::{Blobs, Clock, Store};
 
@@ -65,6 +65,10 @@ impl EngineStatus for StoreMetrics {
 
     fn disk(&self) -> Option<(String, u64, u8)> {
         self.inner.disk()
+    }
+
+    fn stored(&self) -> Option<StoredBytes> {
+        self.inner.stored()
     }
 
     fn is_full(&self) -> bool {

@@ -12,7 +12,7 @@ use crate::bulk::BulkRows;
 use crate::entry;
 use crate::queue::WriteCommand;
 use crate::store::LocalStore;
-use crate::trees::TreeId;
+use crate::tree_id::TreeId;
 
 /// How long a write waits for the committer; its caller has no deadline.
 const BULK_WITHIN: Duration = Duration::from_secs(30);

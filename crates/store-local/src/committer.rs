@@ -63,7 +63,8 @@ use crate::queue::{
     CommitReceiver, CommitReply, CommitRequest, CommitterHealth, PanicGuard, PendingReply, WriteCommand,
 };
 use crate::syncer::GroupSyncer;
-use crate::trees::{TreeId, Trees};
+use crate::tree_id::TreeId;
+use crate::trees::Trees;
 
 /// Most requests in a group.
 const GROUP_REQUESTS_MAX: usize = 1024;

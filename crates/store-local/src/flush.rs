@@ -10,7 +10,7 @@ use lsm_tree::{AbstractTree, InternalValue};
 use crate::io_errors::{sync_dir, write_synced};
 use crate::output_sync::OutputSync;
 use crate::tree::{EngineTree, SealedMemtable};
-use crate::trees::TreeId;
+use crate::tree_id::TreeId;
 use crate::version_file;
 
 /// Writes a sealed memtable as the newest tables of its tree. It leaves out versions below `watermark` that a newer version of

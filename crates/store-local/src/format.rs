@@ -1,7 +1,7 @@
 //! The file `format` of a data directory: the directory's format, and the program that created it.
 //!
 //! ```text
-//! larder data, format 2
+//! larder data, format 3
 //! written by larder 0.1.0
 //! ```
 
@@ -11,10 +11,12 @@ use std::path::Path;
 
 use crate::io_errors::{if_there, write_synced};
 use crate::journal::HEADER_BYTES;
-use crate::open::OpenError;
+use crate::open_error::OpenError;
 
-/// The format this build reads and writes.
-const FORMAT: &str = "2";
+/// The format this build writes.
+const FORMAT: &str = "3";
+/// The format before, which has no mirror: a start adds it.
+const WITHOUT_MIRROR: &str = "2";
 /// Names that an interrupted first start may have left.
 const OWN_NAMES: [&str; 10] = [
     "LOCK",
@@ -37,6 +39,8 @@ const PROGRAM: &str = concat!("larder ", env!("CARGO_PKG_VERSION"));
 pub(crate) enum DirectoryState {
     /// A data directory of this format.
     Data,
+    /// A data directory of the format before, which has no mirror.
+    WithoutMirror,
     /// Nothing, or the rest of an interrupted creation.
     Empty,
 }
@@ -48,7 +52,7 @@ pub(crate) enum DirectoryState {
 pub(crate) fn find(dir: &Path) -> Result<DirectoryState, OpenError> {
     let looking = |error| OpenError::io(dir, "looking into the directory", &error);
     match fs::read(path(dir)) {
-        Ok(text) => check(dir, &String::from_utf8_lossy(&text)).map(|()| DirectoryState::Data),
+        Ok(text) => check(dir, &String::from_utf8_lossy(&text)),
         // Only a directory that never took a write is laid out anew: that clears its rows and journals.
         Err(error) if error.kind() == io::ErrorKind::NotFound && !has_data(dir).map_err(looking)? => {
             refuse_foreign(dir)?;
@@ -101,14 +105,20 @@ fn refuse_foreign(dir: &Path) -> Result<(), OpenError> {
     Ok(())
 }
 
-fn check(dir: &Path, text: &str) -> Result<(), OpenError> {
+fn check(dir: &Path, text: &str) -> Result<DirectoryState, OpenError> {
     let mut lines = text.lines();
     let found = lines.next().and_then(|line| line.strip_prefix("larder data, format ")).unwrap_or(UNREADABLE);
     let writer = lines.next().and_then(|line| line.strip_prefix("written by ")).unwrap_or("an unknown program");
-    if found == FORMAT {
-        return Ok(());
+    match found {
+        FORMAT => Ok(DirectoryState::Data),
+        WITHOUT_MIRROR => Ok(DirectoryState::WithoutMirror),
+        _ => Err(OpenError::UnknownFormat {
+            dir: dir.to_owned(),
+            found: found.into(),
+            writer: writer.into(),
+            program: PROGRAM,
+        }),
     }
-    Err(OpenError::UnknownFormat { dir: dir.to_owned(), found: found.into(), writer: writer.into(), program: PROGRAM })
 }
 
 /// Writes the file; with it the creation of the directory is complete.

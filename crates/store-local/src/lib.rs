@@ -5,14 +5,15 @@
 //! queue, lanes bounded queue, order of writes   committer     the one thread that writes: groups, frames, syncs
 //! overlay      requests of a group see others   entry         keys and values in bytes, newer stamps win
 //! journal      frames in sealed files           manifest      the files that must exist
-//! trees, tree  three trees of lsm-tree          flush         memtables to tables           snapshots  numbers of readers
+//! trees, tree  the trees of lsm-tree            flush         memtables to tables           snapshots  numbers of readers
 //! maintenance  flush, compaction, journal files disk_space    admission of writes by purpose
 //! open         opens everything or nothing      precheck      reads before it opens         version_file  files of a tree
 //! active_memtable  takes writes                 output_sync  tables in parts                retired    freed without a lock
 //! range_scan   memtables and runs as one range  memtable_scan  the newest versions of its keys
 //! archive      container format of lsm-tree     verified_tables  before a compaction
 //! read, cache  pages, cached entries            sweep         expired rows
-//! inspect      check and repair, offline        sizes, descriptors, io_errors
+//! inspect      check and repair, offline        mirror        the server's own rows, twice  upgrade    of format 2
+//! sizes, descriptors, io_errors, open_error, tree_id
 //! ```
 //! `docs/format.md` has every byte, `docs/decisions/0014` why.
 
@@ -35,7 +36,9 @@ mod lanes;
 mod maintenance;
 mod manifest;
 mod memtable_scan;
+mod mirror;
 mod open;
+mod open_error;
 mod output_sync;
 mod overlay;
 mod precheck;
@@ -51,7 +54,9 @@ mod store;
 mod sweep;
 mod syncer;
 mod tree;
+mod tree_id;
 mod trees;
+mod upgrade;
 mod verified_tables;
 mod version_file;
 
@@ -61,7 +66,8 @@ mod tests;
 pub use bulk::BulkRows;
 pub use descriptors::DESCRIPTORS_MAX;
 pub use disk_space::{DiskCapacity, DiskSpace, SpaceReservation, SpaceStats};
-pub use open::{OpenError, OpenOptions};
+pub use open::OpenOptions;
+pub use open_error::OpenError;
 pub use sizes::EngineSizes;
 pub use store::{CommitterStats, EngineMemory, LocalStore};
 pub use sweep::SweepStep;

@@ -32,7 +32,8 @@ use crate::quiet::QuietMemtables;
 use crate::sizes::EngineSizes;
 use crate::space_debt::SettledDebts;
 use crate::tree::EngineTree;
-use crate::trees::{TreeId, Trees, is_damage};
+use crate::tree_id::{PerTree, TreeId};
+use crate::trees::{Trees, is_damage};
 
 /// Runs in level 0 at which writers wait for compaction: each read searches every run.
 const L0_RUNS_STALL: usize = 30;
@@ -83,15 +84,15 @@ struct MaintenanceState {
     /// The error of the last flush; writers get it once the memtables are full.
     flush_error: Option<(Kind, String)>,
     /// Per tree: the pause before the next compaction.
-    compaction_pauses: [RetryPause; 3],
+    compaction_pauses: PerTree<RetryPause>,
     /// Trees whose directory must be restored before anything is written there.
-    needs_cleanup: [bool; 3],
+    needs_cleanup: PerTree<bool>,
     /// Trees that a compactor must check; set by a flush.
-    compaction_due: [bool; 3],
+    compaction_due: PerTree<bool>,
     /// Trees whose dead bytes a compactor must give back.
-    reclaim_due: [bool; 3],
+    reclaim_due: PerTree<bool>,
     /// Trees whose dead bytes a compactor gives back now.
-    reclaims: [bool; 3],
+    reclaims: PerTree<bool>,
     /// The debts that this could not pay.
     settled: SettledDebts,
 }
@@ -112,7 +113,7 @@ pub(crate) struct MaintenanceThreads {
 impl Maintenance {
     /// The shared state, without threads.
     pub(crate) fn new(trees: Trees, files: Arc<JournalFiles>, ports: MaintenancePorts, sizes: EngineSizes) -> Self {
-        let state = MaintenanceState { compaction_due: [true; 3], ..MaintenanceState::default() };
+        let state = MaintenanceState { compaction_due: TreeId::ALL.map(|_| true), ..MaintenanceState::default() };
         Self {
             trees,
             files,

@@ -20,7 +20,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::io_errors::{if_there, is_transient, write_synced};
 use crate::journal::{JournalEnd, JournalHeader, ManifestJournal};
-use crate::trees::TreeId;
+use crate::tree_id::{PerTree, TreeId};
 
 const FIRST_LINE: &str = "larder manifest 1";
 const NAME: &str = "manifest";
@@ -30,7 +30,7 @@ const NEW_NAME: &str = "manifest.new";
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct EngineManifest {
     /// The least version of each tree, in the order of [`TreeId::ALL`].
-    pub(crate) trees: [u64; 3],
+    pub(crate) trees: PerTree<u64>,
     /// Journal files, ascending; the last one is active.
     pub(crate) journals: Vec<ManifestJournal>,
 }
@@ -188,7 +188,7 @@ mod tests {
         let header = |number, first, chain| JournalHeader { number, first, chain };
         let end = JournalEnd { group: 1500, seqno: 8801, checksum: 0x0123_4567_89ab_cdef, length: 67_108_912 };
         EngineManifest {
-            trees: [12, 3, 0],
+            trees: [12, 3, 0, 7],
             journals: vec![
                 ManifestJournal { header: header(7, 1200, 0x00c0_ffee), sealed: Some(end) },
                 ManifestJournal { header: header(8, 1501, end.checksum), sealed: None },
@@ -202,12 +202,12 @@ mod tests {
         let file = ManifestFile::new(dir.path(), manifest()).unwrap();
         // A folder of the new file's name lets its creation fail.
         fs::create_dir(dir.path().join(NEW_NAME)).unwrap();
-        let failed = file.change(|manifest| manifest.trees = [1, 1, 1]);
+        let failed = file.change(|manifest| manifest.trees = [1, 1, 1, 1]);
         assert!(matches!(failed, Err(ManifestError::Kept(_))), "{failed:?}");
-        assert_eq!(file.read(|manifest| manifest.trees), [12, 3, 0]);
+        assert_eq!(file.read(|manifest| manifest.trees), [12, 3, 0, 7]);
         fs::remove_dir(dir.path().join(NEW_NAME)).unwrap();
-        file.change(|manifest| manifest.trees = [1, 1, 1]).unwrap();
-        assert_eq!(read(dir.path()).unwrap().unwrap().unwrap().trees, [1, 1, 1]);
+        file.change(|manifest| manifest.trees = [1, 1, 1, 1]).unwrap();
+        assert_eq!(read(dir.path()).unwrap().unwrap().unwrap().trees, [1, 1, 1, 1]);
     }
 
     #[test]

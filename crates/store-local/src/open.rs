@@ -24,10 +24,13 @@ use crate::journal::{
     self, JournalEnd, JournalFile, JournalFiles, JournalHeader, ManifestJournal, SyncedFile, WriteGroup,
 };
 use crate::manifest::{self, EngineManifest, ManifestFile};
+use crate::open_error::OpenError;
 use crate::precheck;
 use crate::sizes::EngineSizes;
 use crate::tree::EngineTree;
-use crate::trees::{TreeId, Trees, is_damage};
+use crate::tree_id::{PerTree, TreeId};
+use crate::trees::{Trees, is_damage};
+use crate::upgrade;
 
 /// Options of [`crate::LocalStore::open`].
 #[derive(Clone)]
@@ -46,71 +49,6 @@ pub struct OpenOptions {
     pub sizes: Option<EngineSizes>,
     /// The clock that judges expiry.
     pub clock: Arc<dyn Clock>,
-}
-
-/// Why a data directory was not opened. The text is one line for the operator.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// Another process has it open.
-    #[error("{} is in use by another server", dir.display())]
-    InUse {
-        /// The data directory.
-        dir: PathBuf,
-    },
-    /// It holds foreign files.
-    #[error("{} is not empty and no data directory: it holds {found}", dir.display())]
-    Foreign {
-        /// The directory.
-        dir: PathBuf,
-        /// The name of one foreign file.
-        found: String,
-    },
-    /// It is in a format that this build does not know.
-    #[error("{} has data format {found}, written by {writer}; this is {program}, which reads format 2; `kv-admin export` with that program and `import` with this one carries the data over", dir.display())]
-    UnknownFormat {
-        /// The data directory.
-        dir: PathBuf,
-        /// The format found.
-        found: String,
-        /// The program that wrote it.
-        writer: String,
-        /// This program.
-        program: &'static str,
-    },
-    /// The journal has lost writes that were synced and answered.
-    #[error(
-        "the journal in {} is damaged: {what}; restore a backup, or accept the loss with accept_damaged_journal",
-        dir.display()
-    )]
-    DamagedJournal {
-        /// The data directory.
-        dir: PathBuf,
-        /// The file and the missing groups.
-        what: String,
-    },
-    /// Something other than the journal is damaged.
-    #[error("the data in {} is damaged: {what}; nothing was changed: put the file back, or see `larder check` and `larder repair`", dir.display())]
-    Damaged {
-        /// The data directory.
-        dir: PathBuf,
-        /// The file and its damage.
-        what: String,
-    },
-    /// The operating system refused a call.
-    #[error("{} cannot be opened: {what}", dir.display())]
-    Io {
-        /// The data directory.
-        dir: PathBuf,
-        /// The call and its error.
-        what: String,
-    },
-}
-
-impl OpenError {
-    /// The error of a refused call; `what` names the step.
-    pub(crate) fn io(dir: &Path, what: &str, error: &std::io::Error) -> Self {
-        Self::Io { dir: dir.to_owned(), what: format!("{what}: {error}") }
-    }
 }
 
 /// A data directory, opened and checked.
@@ -133,23 +71,32 @@ pub(crate) fn open(options: &OpenOptions) -> Result<OpenedDirectory, OpenError> 
     create_dir_synced(dir).map_err(failed("making the directory"))?;
     // The lock precedes every read: a running server changes these files.
     let lock = Arc::new(lock(dir)?);
-    let manifest = match format::find(dir)? {
-        DirectoryState::Data => read_manifest(dir)?,
+    let state = format::find(dir)?;
+    let manifest = match &state {
+        DirectoryState::Data | DirectoryState::WithoutMirror => read_manifest(dir)?,
         DirectoryState::Empty => create(dir)?,
     };
+    let has_mirror = !matches!(state, DirectoryState::WithoutMirror);
     // Without the number the chain of frames still shows gaps; only a lost end goes unseen.
     let known = SyncedFile::read(dir).map_err(failed("reading the file synced"))?.unwrap_or(0);
     // All checks precede the first change: a refused start leaves the directory as it was.
-    let checked = check(options, &manifest, known)?;
+    let checked = check(options, &manifest, has_mirror, known)?;
     let sizes = options
         .sizes
         .map_or_else(|| sizes_for_disk(dir, options.memtables_bytes), Ok)
         .map_err(failed("looking at the disk"))?;
+    if !has_mirror {
+        upgrade::create_mirror(dir).map_err(failed("making a directory"))?;
+    }
     // Opening a tree removes files that its version does not name, so the checks come first.
     let trees = open_trees(dir, options.cache_bytes, sizes.table)?;
     // Replay precedes the first append: new groups get sequence numbers after all replayed ones.
-    let ReplaySummary { last: found, writes: replayed } = replay(dir, &trees, &manifest, &sizes, checked.is_lossy)?;
+    let ReplaySummary { last: found, writes: replayed } =
+        replay(dir, &trees, &checked.journals, &sizes, checked.is_lossy)?;
     let manifest = Arc::new(ManifestFile::new(dir, manifest).map_err(failed("opening the directory"))?);
+    if !has_mirror {
+        upgrade::finish(dir, &trees, &manifest)?;
+    }
     let files = JournalFiles::new(dir.join("journal"), manifest.clone()).map_err(failed("opening the journal"))?;
     let (header, end) = match checked.is_lossy {
         false => checked.active,
@@ -232,7 +179,8 @@ pub(crate) fn create_layout(dir: &Path) -> Result<EngineManifest, OpenError> {
     let sizes = EngineSizes::of_memtable(1);
     open_trees(dir, 0, sizes.table)?;
     let header = JournalHeader { number: 1, first: 1, chain: 0 };
-    let manifest = EngineManifest { trees: [0; 3], journals: vec![ManifestJournal { header, sealed: None }] };
+    let manifest =
+        EngineManifest { trees: PerTree::default(), journals: vec![ManifestJournal { header, sealed: None }] };
     let written = ManifestFile::new(dir, EngineManifest::default()).and_then(|file| {
         let file = Arc::new(file);
         // The manifest comes after the files that it names: a crash in between must not leave names without files.
@@ -259,12 +207,19 @@ fn read_manifest(dir: &Path) -> Result<EngineManifest, OpenError> {
 struct CheckedDirectory {
     /// The active journal and where it ends.
     active: (JournalHeader, JournalEnd),
+    /// The journal files to replay, ascending; on an accepted loss those, too, that the manifest does not name.
+    journals: Vec<ManifestJournal>,
     /// Whether journals are damaged and the operator accepted the loss.
     is_lossy: bool,
 }
 
 /// Checks that every file that must exist exists and is whole. Reads only.
-fn check(options: &OpenOptions, manifest: &EngineManifest, synced: u64) -> Result<CheckedDirectory, OpenError> {
+fn check(
+    options: &OpenOptions,
+    manifest: &EngineManifest,
+    has_mirror: bool,
+    synced: u64,
+) -> Result<CheckedDirectory, OpenError> {
     let dir = &options.dir;
     let damaged = |what| OpenError::Damaged { dir: dir.clone(), what };
     let scan = journal::scan(&dir.join("journal"), &manifest.journals, synced)
@@ -276,9 +231,10 @@ fn check(options: &OpenOptions, manifest: &EngineManifest, synced: u64) -> Resul
         let dir = dir.display();
         tracing::warn!(%dir, "the journal is damaged: {what}; the start goes on as accepted, answered writes are lost");
     }
-    precheck::check(&dir.join("rows"), manifest.trees).map_err(damaged)?;
+    precheck::check(&dir.join("rows"), TreeId::in_directory(has_mirror), manifest.trees).map_err(damaged)?;
     folders::check(dir).map_err(damaged)?;
-    Ok(CheckedDirectory { active: scan.active, is_lossy: !scan.damage.is_empty() })
+    let journals = manifest.journals.iter().copied().chain(scan.unnamed).collect();
+    Ok(CheckedDirectory { active: scan.active, journals, is_lossy: !scan.damage.is_empty() })
 }
 
 /// The sizes for the disk of a directory and an amount of memory.
@@ -293,11 +249,17 @@ pub(crate) fn open_trees(dir: &Path, cache_bytes: u64, table_bytes: u64) -> Resu
     let damaged = |what: String| OpenError::Damaged { dir: dir.to_owned(), what };
     match catch_unwind(AssertUnwindSafe(|| Trees::open(&rows, cache_bytes, table_bytes))) {
         Ok(Ok(trees)) => Ok(trees),
-        Ok(Err(error)) if is_damage(&error) => Err(damaged(error.to_string())),
-        Ok(Err(error)) => Err(OpenError::Io { dir: dir.to_owned(), what: error.to_string() }),
+        Ok(Err((tree, error))) => {
+            let what = format!("the tables in {} cannot be opened: {error}", tree.display());
+            match is_damage(&error) {
+                true => Err(damaged(what)),
+                false => Err(OpenError::Io { dir: dir.to_owned(), what }),
+            }
+        }
         Err(panic) => {
             let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
-            Err(damaged(text.unwrap_or("the engine gave up").to_owned()))
+            let text = text.unwrap_or("the engine gave up");
+            Err(damaged(format!("the tables in {} cannot be opened: {text}", rows.display())))
         }
     }
 }
@@ -315,13 +277,13 @@ struct ReplaySummary {
 fn replay(
     dir: &Path,
     trees: &Trees,
-    manifest: &EngineManifest,
+    journals: &[ManifestJournal],
     sizes: &EngineSizes,
     salvage: bool,
 ) -> Result<ReplaySummary, OpenError> {
     let persisted = TreeId::ALL.map(|tree_id| trees.tree(tree_id).persisted());
     let mut found = ReplaySummary::default();
-    for journal in &manifest.journals {
+    for journal in journals {
         let replayed = journal::replay(&dir.join("journal"), journal, salvage, |frame| {
             let mut writes = frame.writes().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
             // Tables hold every write up to `persisted`: a second copy would only fill the memtables.
@@ -359,9 +321,16 @@ fn start_new_journal(
         }
     }
     let journals = manifest.read(|manifest| manifest.journals.clone());
-    let number = journals.last().map_or(0, |journal| journal.header.number) + 1;
+    let there = journal::numbers(&files.dir)?.into_iter().chain(journals.iter().map(|journal| journal.header.number));
+    let number = there.max().unwrap_or(0) + 1;
     let sealed = journals.iter().filter_map(|journal| Some(journal.sealed?.group)).max().unwrap_or(0);
     let header = JournalHeader { number, first: found.max(synced).max(sealed) + 1, chain: 0 };
+    // Crash: before the manifest forgets them, for the next start removes what it does not name.
+    let kept = files.set_aside()?;
+    tracing::warn!(
+        ?kept,
+        "the damaged journals are kept for a closer look; nothing reads them, and you may remove them"
+    );
     // The new file comes before the manifest that names it.
     files.create(&header)?;
     // Crash: one change names the tables and the new journal, and forgets the damaged ones.

@@ -14,7 +14,9 @@ use larder_store::{
 };
 
 use crate::entry;
-use crate::trees::{TreeId, Trees, damaged};
+use crate::mirror;
+use crate::tree_id::TreeId;
+use crate::trees::{Trees, damaged};
 
 /// A packed partition in memory.
 #[derive(Debug, Clone, Default)]
@@ -73,6 +75,7 @@ impl GroupOverlay {
         let wide = self.wide.into_iter();
         writes.extend(wide.map(|(key, row)| (TreeId::Wide, key, row.map(|row| entry::encode_wide(&row)))));
         writes.extend(self.bulk.into_iter().map(|(key, value)| (TreeId::Bulk, key, value)));
+        mirror::add_copies(&mut writes);
         writes
     }
 
@@ -207,7 +210,7 @@ impl<'a> BatchDraft<'a> {
                 }
                 Ok(usize::from(expired))
             }
-            TreeId::Bulk => Ok(0),
+            TreeId::Bulk | TreeId::Mirror => Ok(0),
         }
     }
 
@@ -310,12 +313,11 @@ impl<'a> BatchDraft<'a> {
     fn wide_rows(&self, partition: &Partition) -> Result<BTreeMap<Bytes, Row>> {
         let from = entry::partition_key(partition);
         let to = entry::prefix_end(&from);
-        let mut rows = BTreeMap::new();
-        for pair in self.trees.range(TreeId::Wide, from.clone(), Some(to.clone()), ReadOrder::Forward) {
-            let (key, value) = pair?;
-            let row = Row { value: Bytes::new(), ..decode(Bytes::new(), value)? };
-            rows.insert(key, row);
-        }
+        let mut rows = mirror::read(partition.table, |tree_id| {
+            let pairs = self.trees.range(tree_id, from.clone(), Some(to.clone()), ReadOrder::Forward);
+            let row = |(key, value)| Ok((key, Row { value: Bytes::new(), ..decode(Bytes::new(), value)? }));
+            pairs.map(|pair| row(pair?)).collect::<Result<BTreeMap<_, _>>>()
+        })?;
         // The changes of the group hide the rows of the tree.
         for (key, row) in self.group.wide.range(from..to) {
             match row {

@@ -11,18 +11,18 @@ use lsm_tree::table::Block;
 use lsm_tree::{Cache, Checksum, CompressionType, DescriptorTable, Table};
 
 use crate::archive;
-use crate::trees::TreeId;
+use crate::tree_id::{PerTree, TreeId};
 use crate::version_file::{self, TreeFile, TreeFiles};
 
 /// The first bytes of the metadata of a file of large values.
 const BLOB_META_MAGIC: &[u8; 4] = b"META";
 
-/// Checks all trees in `rows`; `versions` are the least versions that the manifest names.
+/// Checks these trees in `rows`; `versions` are the least versions that the manifest names.
 ///
 /// # Errors
 /// The line that names the file and what is wrong with it.
-pub(crate) fn check(rows: &Path, versions: [u64; 3]) -> Result<(), String> {
-    TreeId::ALL.into_iter().try_for_each(|tree_id| check_tree(&rows.join(tree_id.name()), versions[tree_id as usize]))
+pub(crate) fn check(rows: &Path, trees: &[TreeId], versions: PerTree<u64>) -> Result<(), String> {
+    trees.iter().try_for_each(|tree_id| check_tree(&rows.join(tree_id.name()), versions[*tree_id as usize]))
 }
 
 fn check_tree(dir: &Path, version: u64) -> Result<(), String> {

@@ -9,7 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
 
 use crate::journal::JournalError;
-use crate::trees::TreeId;
+use crate::tree_id::TreeId;
 
 /// Most requests in the queue.
 const REQUESTS_MAX: usize = 4096;

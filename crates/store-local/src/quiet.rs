@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::tree_id::PerTree;
+
 /// Time between two looks at the memtables.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// A memtable below this part of its full size stays while it rests: a table of its own would cost more than its memory.
@@ -14,12 +16,12 @@ const PART_GROWN: u64 = 64;
 #[derive(Debug, Default)]
 pub(crate) struct QuietMemtables {
     looked: Duration,
-    bytes: [u64; 3],
+    bytes: PerTree<u64>,
 }
 
 impl QuietMemtables {
     /// Which memtables of these sizes have stopped growing; `full` is the size of a full one, all in bytes. `None` between two looks.
-    pub(crate) fn look(&mut self, now: Duration, bytes: [u64; 3], full: u64) -> Option<[bool; 3]> {
+    pub(crate) fn look(&mut self, now: Duration, bytes: PerTree<u64>, full: u64) -> Option<PerTree<bool>> {
         if now.saturating_sub(self.looked) < LOOK_EVERY {
             return None;
         }
@@ -49,13 +51,13 @@ mod tests {
     #[test]
     fn a_memtable_rests_at_the_second_look() {
         let mut quiet = QuietMemtables::default();
-        let large = [FULL / 2, FULL / 8, 0];
-        assert_eq!(quiet.look(at(10), large, FULL), Some([false, false, true]), "it grew since the start");
+        let large = [FULL / 2, FULL / 8, 0, 0];
+        assert_eq!(quiet.look(at(10), large, FULL), Some([false, false, true, true]), "it grew since the start");
         assert_eq!(quiet.look(at(15), large, FULL), None, "the looks are ten seconds apart");
-        assert_eq!(quiet.look(at(20), large, FULL), Some([true; 3]));
+        assert_eq!(quiet.look(at(20), large, FULL), Some([true; 4]));
         assert_eq!(
             large.map(|bytes| QuietMemtables::is_large(bytes, FULL)),
-            [true, false, false],
+            [true, false, false, false],
             "the small one stays"
         );
     }
@@ -64,7 +66,7 @@ mod tests {
     fn a_memtable_that_grows_is_left_until_it_is_full() {
         let mut quiet = QuietMemtables::default();
         for second in 1..6 {
-            let bytes = [FULL / 4 + second * FULL / 32, 0, 0];
+            let bytes = [FULL / 4 + second * FULL / 32, 0, 0, 0];
             assert_eq!(quiet.look(at(10 * second), bytes, FULL).map(|rests| rests[0]), Some(false));
         }
     }
@@ -72,14 +74,18 @@ mod tests {
     #[test]
     fn heartbeats_do_not_keep_a_memtable_awake() {
         let mut quiet = QuietMemtables::default();
-        quiet.look(at(10), [FULL / 2, 0, 0], FULL);
-        assert_eq!(quiet.look(at(20), [FULL / 2 + 4096, 0, 0], FULL), Some([true; 3]));
+        quiet.look(at(10), [FULL / 2, 0, 0, 0], FULL);
+        assert_eq!(quiet.look(at(20), [FULL / 2 + 4096, 0, 0, 0], FULL), Some([true; 4]));
     }
 
     #[test]
     fn a_new_memtable_of_the_size_of_the_old_one_is_no_resting_one() {
         let mut quiet = QuietMemtables::default();
-        quiet.look(at(10), [FULL / 2, 0, 0], FULL);
-        assert_eq!(quiet.look(at(20), [FULL / 3, 0, 0], FULL), Some([false, true, true]), "it was sealed in between");
+        quiet.look(at(10), [FULL / 2, 0, 0, 0], FULL);
+        assert_eq!(
+            quiet.look(at(20), [FULL / 3, 0, 0, 0], FULL),
+            Some([false, true, true, true]),
+            "it was sealed in between"
+        );
     }
 }

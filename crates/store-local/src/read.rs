@@ -7,7 +7,9 @@ use larder_store::{
 };
 
 use crate::entry;
-use crate::trees::{TreeId, Trees, damaged};
+use crate::mirror;
+use crate::tree_id::TreeId;
+use crate::trees::{Trees, damaged};
 
 /// One page of live rows, from one snapshot.
 ///
@@ -70,12 +72,14 @@ fn wide_page(trees: &Trees, partition: &Partition, query: &ReadQuery, now: Times
     if from >= to {
         return Ok(RowPage { rows: Vec::new(), stopped: Stopped::End });
     }
-    let entries = trees.range(TreeId::Wide, from, Some(to), query.order);
-    let row = |entry: Result<_>| {
-        let (key, value): (Bytes, Bytes) = entry?;
-        entry::decode_wide(key.slice(start.len()..), value).map_err(|error| damaged(TreeId::Wide, error))
-    };
-    first_page(entries.map(row), query.limit, now)
+    mirror::read(partition.table, |tree_id| {
+        let entries = trees.range(tree_id, from.clone(), Some(to.clone()), query.order);
+        let row = |entry: Result<_>| {
+            let (key, value): (Bytes, Bytes) = entry?;
+            entry::decode_wide(key.slice(start.len()..), value).map_err(|error| damaged(tree_id, error))
+        };
+        first_page(entries.map(row), query.limit, now)
+    })
 }
 
 /// One row, by a point read: Bloom filters skip tables without it, which a range read cannot.
@@ -104,7 +108,7 @@ pub(crate) fn read_partitions(
     let mut from = after.map_or(first, |key| entry::prefix_end(&entry::partition_key(&Partition::new(table, key))));
     let mut found = Vec::new();
     // A new range for each partition: it skips the other rows of a wide one without reading them.
-    while let Some(partition) = next_partition(trees, &from, &end, now)? {
+    while let Some(partition) = mirror::read(table, |tree_id| next_partition(trees, tree_id, &from, &end, now))? {
         from = entry::prefix_end(&entry::partition_key(&partition));
         found.push(partition);
         if found.len() >= limit {
@@ -116,19 +120,20 @@ pub(crate) fn read_partitions(
 }
 
 /// The first partition from this key on that has a live row.
-fn next_partition(trees: &Trees, from: &Bytes, end: &Bytes, now: Timestamp) -> Result<Option<Partition>> {
-    let Some(table) = from.first().copied().and_then(Table::from_code) else { return Ok(None) };
-    let tree_id = match table.layout() {
-        Layout::Packed => TreeId::Packed,
-        Layout::Wide => TreeId::Wide,
-    };
+fn next_partition(
+    trees: &Trees,
+    tree_id: TreeId,
+    from: &Bytes,
+    end: &Bytes,
+    now: Timestamp,
+) -> Result<Option<Partition>> {
     if from >= end {
         return Ok(None);
     }
     for entry in trees.range(tree_id, from.clone(), Some(end.clone()), ReadOrder::Forward) {
         let (key, value) = entry?;
         let (partition, name) = entry::split_key(&key).map_err(|error| damaged(tree_id, error))?;
-        if has_row(tree_id, name, value, |row| row.is_live(now))? {
+        if has_row(TreeId::of(partition.table), name, value, |row| row.is_live(now))? {
             // A copy: the key may be a view of a whole block.
             let key = Bytes::copy_from_slice(&partition.key);
             return Ok(Some(Partition { key, ..partition }));
@@ -141,7 +146,7 @@ fn next_partition(trees: &Trees, from: &Bytes, end: &Bytes, now: Timestamp) -> R
 fn has_row(tree_id: TreeId, name: Bytes, value: Bytes, test: impl Fn(&Row) -> bool) -> Result<bool> {
     let found = match tree_id {
         TreeId::Packed => entry::decode_packed(value).map(|rows| rows.iter().any(test)),
-        TreeId::Wide | TreeId::Bulk => entry::decode_wide(name, value).map(|row| test(&row)),
+        TreeId::Wide | TreeId::Bulk | TreeId::Mirror => entry::decode_wide(name, value).map(|row| test(&row)),
     };
     found.map_err(|error| damaged(tree_id, error))
 }

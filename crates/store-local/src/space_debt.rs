@@ -13,6 +13,8 @@
 
 use std::time::Duration;
 
+use crate::tree_id::PerTree;
+
 const MIB: u64 = 1024 * 1024;
 /// A store that rests may keep this many dead bytes in any case, and a part of all its bytes.
 const DEAD_KEPT: u64 = 32 * MIB;
@@ -46,7 +48,7 @@ pub(crate) struct TreeSpace {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct DueDebts {
     /// The trees to merge.
-    pub(crate) trees: [bool; 3],
+    pub(crate) trees: PerTree<bool>,
     /// Whether every memtable that rests is to be flushed, so that journal files go.
     pub(crate) journals: bool,
 }
@@ -81,7 +83,7 @@ impl TableCounts {
 
 /// The debts that merges could not pay.
 #[derive(Debug, Default)]
-pub(crate) struct SettledDebts([Option<SettledDebt>; 3]);
+pub(crate) struct SettledDebts(PerTree<Option<SettledDebt>>);
 
 #[derive(Debug, Clone, Copy)]
 struct SettledDebt {
@@ -99,14 +101,14 @@ impl SettledDebts {
     /// are bytes of journal files, which tables replace.
     pub(crate) fn due_at_rest(
         &self,
-        spaces: [TreeSpace; 3],
+        spaces: PerTree<TreeSpace>,
         journals: u64,
-        rests: [bool; 3],
+        rests: PerTree<bool>,
         now: Duration,
     ) -> DueDebts {
         let bytes = spaces.iter().map(|space| space.bytes).sum::<u64>() + journals;
-        let left: [TreeSpace; 3] = std::array::from_fn(|tree| self.left(tree, now, SETTLED_FOR));
-        let owed: [u64; 3] = std::array::from_fn(|tree| spaces[tree].dead.saturating_sub(left[tree].dead));
+        let left: PerTree<TreeSpace> = std::array::from_fn(|tree| self.left(tree, now, SETTLED_FOR));
+        let owed: PerTree<u64> = std::array::from_fn(|tree| spaces[tree].dead.saturating_sub(left[tree].dead));
         let all = owed.iter().sum::<u64>() + journals;
         let is_too_much = all > DEAD_KEPT + bytes / DEAD_PART_KEPT;
         let is_due = |tree: usize| {
@@ -118,7 +120,7 @@ impl SettledDebts {
     }
 
     /// The trees that pay on a short disk, at rest or not.
-    pub(crate) fn due_on_short_disk(&self, spaces: [TreeSpace; 3], now: Duration) -> [bool; 3] {
+    pub(crate) fn due_on_short_disk(&self, spaces: PerTree<TreeSpace>, now: Duration) -> PerTree<bool> {
         let least = |space: TreeSpace| (space.bytes / SHORT_PART_KEPT).max(SHORT_KEPT);
         std::array::from_fn(|tree| {
             let left = self.left(tree, now, SHORT_SETTLED_FOR);
@@ -138,6 +140,7 @@ mod tests {
     use super::*;
 
     const NOW: Duration = Duration::from_secs(1000);
+    const NONE: TreeSpace = TreeSpace { bytes: 0, dead: 0, entries: 0, tombstones: 0 };
 
     fn space(bytes: u64, dead: u64) -> TreeSpace {
         TreeSpace { bytes: bytes * MIB, dead: dead * MIB, ..TreeSpace::default() }
@@ -156,14 +159,22 @@ mod tests {
     #[test]
     fn a_tree_that_rests_pays_when_the_store_owes_a_fifth() {
         let debts = SettledDebts::default();
-        let rests = [true; 3];
+        let rests = [true; 4];
         let due = |spaces, journals, rests| debts.due_at_rest(spaces, journals * MIB, rests, NOW).trees;
-        assert_eq!(due([space(20, 20), space(0, 0), space(0, 0)], 0, rests), [false; 3], "little");
-        assert_eq!(due([space(1000, 190), space(0, 0), space(0, 0)], 0, rests), [false; 3], "a fifth");
-        assert_eq!(due([space(1000, 20), space(0, 0), space(500, 400)], 0, rests), [false, false, true]);
-        assert_eq!(due([space(1000, 20), space(0, 0), space(500, 400)], 0, [true, true, false]), [false; 3], "busy");
-        assert_eq!(due([space(100, 40), space(0, 0), space(0, 0)], 100, rests), [true, false, false], "with journals");
-        let journals = |bytes: u64| debts.due_at_rest([TreeSpace::default(); 3], bytes * MIB, rests, NOW);
+        assert_eq!(due([space(20, 20), space(0, 0), space(0, 0), NONE], 0, rests), [false; 4], "little");
+        assert_eq!(due([space(1000, 190), space(0, 0), space(0, 0), NONE], 0, rests), [false; 4], "a fifth");
+        assert_eq!(due([space(1000, 20), space(0, 0), space(500, 400), NONE], 0, rests), [false, false, true, false]);
+        assert_eq!(
+            due([space(1000, 20), space(0, 0), space(500, 400), NONE], 0, [true, true, false, true]),
+            [false; 4],
+            "busy"
+        );
+        assert_eq!(
+            due([space(100, 40), space(0, 0), space(0, 0), NONE], 100, rests),
+            [true, false, false, false],
+            "with journals"
+        );
+        let journals = |bytes: u64| debts.due_at_rest([TreeSpace::default(); 4], bytes * MIB, rests, NOW);
         assert_eq!([20, 60].map(|bytes| journals(bytes).journals), [false, true]);
     }
 
@@ -172,7 +183,7 @@ mod tests {
         let debts = SettledDebts::default();
         let due = |entries, tombstones| {
             let wide = TreeSpace { entries, tombstones, ..space(3, 3) };
-            debts.due_at_rest([space(0, 0), wide, space(0, 0)], 0, [true; 3], NOW).trees[1]
+            debts.due_at_rest([space(0, 0), wide, space(0, 0), NONE], 0, [true; 4], NOW).trees[1]
         };
         assert_eq!([due(20_000, 4_000), due(20_000, 6_000), due(1_000_000, 6_000)], [false, true, false]);
     }
@@ -180,18 +191,19 @@ mod tests {
     #[test]
     fn a_debt_that_a_merge_left_waits_until_it_grows_or_ten_minutes_passed() {
         let mut debts = SettledDebts::default();
-        let spaces = [space(500, 400), space(0, 0), space(0, 0)];
+        let spaces = [space(500, 400), space(0, 0), space(0, 0), NONE];
         debts.settle(0, spaces[0], NOW);
-        let due = |spaces, now| debts.due_at_rest(spaces, 0, [true; 3], now).trees[0];
+        let due = |spaces, now| debts.due_at_rest(spaces, 0, [true; 4], now).trees[0];
         assert!(!due(spaces, NOW + Duration::from_secs(10)));
-        assert!(due([space(900, 800), spaces[1], spaces[2]], NOW + Duration::from_secs(10)));
+        assert!(due([space(900, 800), spaces[1], spaces[2], NONE], NOW + Duration::from_secs(10)));
         assert!(due(spaces, NOW + SETTLED_FOR));
     }
 
     #[test]
     fn on_a_short_disk_every_tree_pays_early() {
         let debts = SettledDebts::default();
-        let spaces = [space(100, 1), space(100, 2), TreeSpace { bytes: 1000, dead: 1000, ..TreeSpace::default() }];
-        assert_eq!(debts.due_on_short_disk(spaces, NOW), [false, true, false]);
+        let spaces =
+            [space(100, 1), space(100, 2), TreeSpace { bytes: 1000, dead: 1000, ..TreeSpace::default() }, NONE];
+        assert_eq!(debts.due_on_short_disk(spaces, NOW), [false, true, false, false]);
     }
 }

@@ -6,7 +6,7 @@ use larder_store::{Purpose, Result};
 use crate::queue::{CommitReply, WriteCommand};
 use crate::read;
 use crate::store::LocalStore;
-use crate::trees::TreeId;
+use crate::tree_id::TreeId;
 
 /// Most entries read in one step; bounds the request to the committer.
 const STEP_ENTRIES_MAX: usize = 1000;
@@ -50,7 +50,7 @@ impl LocalStore {
         *self.cursor().lock() = match (found.next, cursor.tree_id) {
             (Some(from), tree_id) => SweepCursor { tree_id, from },
             (None, TreeId::Wide) => SweepCursor { tree_id: TreeId::Packed, from: first() },
-            (None, TreeId::Packed | TreeId::Bulk) => SweepCursor::default(),
+            (None, TreeId::Packed | TreeId::Bulk | TreeId::Mirror) => SweepCursor::default(),
         };
         let mut swept = SweepStep { seen: found.seen, removed: 0, complete };
         if !found.keys.is_empty() {

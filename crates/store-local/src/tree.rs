@@ -19,12 +19,14 @@ use lsm_tree::{
 use parking_lot::{Mutex, RwLock};
 
 use crate::active_memtable::ActiveMemtable;
+use crate::inspect::damaged_blocks;
 use crate::output_sync::CompactionSync;
 use crate::range_scan::{RangeScan, ScanBounds, ScannedEntries};
 use crate::retired::RetiredParts;
 use crate::snapshots::ReadSnapshot;
 use crate::space_debt::{TableCounts, TreeSpace};
-use crate::trees::{TreeId, is_damage, read_error};
+use crate::tree_id::TreeId;
+use crate::trees::{is_damage, read_error};
 use crate::verified_tables::VerifiedTables;
 
 /// A file of large values has the size of a table divided by this.
@@ -347,11 +349,12 @@ impl EngineTree {
         !self.damaged.swap(true, Ordering::Relaxed)
     }
 
-    /// The store's error for a failed read; logs the first damage.
-    pub(crate) fn map_read_error(&self, error: lsm_tree::Error) -> Error {
+    /// The store's error for a failed read of the keys from `from` to `to`; the log names the first damage.
+    pub(crate) fn map_read_error(&self, error: lsm_tree::Error, from: &[u8], to: Option<&[u8]>) -> Error {
         if is_damage(&error) && self.note_damage() {
             let dir = self.dir.display();
             tracing::error!(%error, "read of {dir} failed: a block is damaged; its keys answer 500, `larder check` lists them");
+            damaged_blocks::name_in_background(self.id, self.dir.clone(), from, to);
         }
         read_error(self.id, error)
     }
@@ -386,7 +389,7 @@ fn config(tree_id: TreeId, dir: &Path, options: &TreeOptions) -> Config {
         .with_compaction_filter_factory(Some(Arc::new(syncs)))
         .expect_point_read_hits(tree_id == TreeId::Bulk);
     match tree_id {
-        TreeId::Packed | TreeId::Wide => config,
+        TreeId::Packed | TreeId::Wide | TreeId::Mirror => config,
         TreeId::Bulk => {
             // A merge writes a quarter of the files anew that have dead bytes, the oldest first, and none of fewer than four. Of
             // small files that leaves little.

@@ -1,6 +1,6 @@
-//! The three LSM trees, and the mapping of their errors to store errors.
+//! The LSM trees, and the mapping of their errors to store errors.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -11,43 +11,20 @@ use crate::cache::EntryCache;
 use crate::descriptors::TABLES_OPEN_MAX;
 use crate::entry;
 use crate::journal::WriteGroup;
+use crate::mirror;
 use crate::range_scan::ScanBounds;
 use crate::snapshots::Snapshots;
 use crate::tree::{EngineTree, TreeOptions};
+use crate::tree_id::{PerTree, TreeId};
 
 /// Parts of the memory of a cached block that are its content: a block of little more than 4 KiB takes 5 KiB of the allocator.
 /// lsm-tree counts the content alone.
 const BLOCK_PARTS: (u64, u64) = (4, 5);
 
-/// One of the three trees.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum TreeId {
-    /// A partition is one entry.
-    Packed,
-    /// A row is one entry.
-    Wide,
-    /// Large values, separated from their keys.
-    Bulk,
-}
-
-impl TreeId {
-    /// Every tree.
-    pub(crate) const ALL: [Self; 3] = [Self::Packed, Self::Wide, Self::Bulk];
-
-    /// The name of the tree and of its directory.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Packed => "packed",
-            Self::Wide => "wide",
-            Self::Bulk => "bulk",
-        }
-    }
-}
-
 /// The trees, opened. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Trees {
-    trees: Arc<[EngineTree; 3]>,
+    trees: Arc<PerTree<EngineTree>>,
     /// The sequence numbers that readers may use.
     pub(crate) snapshots: Arc<Snapshots>,
     /// Issues sequence numbers: to groups, and to lsm-tree's own changes of version.
@@ -63,8 +40,12 @@ impl Trees {
     /// for a new one, and removes files that its version does not name.
     ///
     /// # Errors
-    /// Any error of lsm-tree.
-    pub(crate) fn open(dir: &Path, cache_bytes: u64, table_bytes: u64) -> lsm_tree::Result<Self> {
+    /// Any error of lsm-tree, with the folder of the tree.
+    pub(crate) fn open(
+        dir: &Path,
+        cache_bytes: u64,
+        table_bytes: u64,
+    ) -> std::result::Result<Self, (PathBuf, lsm_tree::Error)> {
         let seqnos = SequenceNumberCounter::new(1);
         let blocks = Arc::new(Cache::with_capacity_bytes(content_of(cache_bytes - cache_bytes / 2)));
         let options = TreeOptions {
@@ -73,15 +54,23 @@ impl Trees {
             seqnos: seqnos.clone(),
             table_bytes,
         };
-        let tree = |tree_id: TreeId| EngineTree::open(tree_id, &dir.join(tree_id.name()), &options);
-        let trees = [tree(TreeId::Packed)?, tree(TreeId::Wide)?, tree(TreeId::Bulk)?];
+        let tree = |tree_id: TreeId| {
+            let dir = dir.join(tree_id.name());
+            EngineTree::open(tree_id, &dir, &options).map_err(|error| (dir, error))
+        };
+        let trees = [tree(TreeId::Packed)?, tree(TreeId::Wide)?, tree(TreeId::Bulk)?, tree(TreeId::Mirror)?];
         // The counter starts above every stored row: a group with an older number would be hidden by it.
-        let persisted = trees.iter().filter_map(EngineTree::persisted).max();
-        seqnos.fetch_max(persisted.map_or(1, |seqno| seqno + 1));
+        seqnos.fetch_max(number_after(&trees));
         // Tables end with whole groups, so everything in them counts as published.
         let snapshots = Arc::new(Snapshots::new(seqnos.get()));
         let cache = Arc::new(EntryCache::new(cache_bytes / 2));
         Ok(Self { trees: Arc::new(trees), snapshots, seqnos, cache, blocks })
+    }
+
+    /// Publishes everything in tables that were not written as memtables.
+    pub(crate) fn publish_tables(&self) {
+        self.seqnos.fetch_max(number_after(&self.trees));
+        self.publish_versions();
     }
 
     /// One of the trees.
@@ -90,12 +79,12 @@ impl Trees {
     }
 
     /// All trees.
-    pub(crate) fn all(&self) -> &[EngineTree; 3] {
+    pub(crate) fn all(&self) -> &PerTree<EngineTree> {
         &self.trees
     }
 
     /// The current version of each tree; the manifest records them as the least versions.
-    pub(crate) fn versions(&self) -> [u64; 3] {
+    pub(crate) fn versions(&self) -> PerTree<u64> {
         TreeId::ALL.map(|tree_id| self.tree(tree_id).version())
     }
 
@@ -176,8 +165,15 @@ impl Trees {
         if key.len() > entry::KEY_BYTES_MAX {
             return Ok(None);
         }
-        let entry = tree.lsm.get(key, seqno).map_err(|error| tree.map_read_error(error))?;
-        Ok(entry.map(Bytes::from))
+        let get =
+            |tree: &EngineTree| tree.lsm.get(key, seqno).map_err(|error| tree.map_read_error(error, key, Some(key)));
+        let entry = match get(tree) {
+            Err(error) if error.kind == Kind::Damaged && mirror::holds_key(key) => {
+                get(self.tree(TreeId::Mirror)).map_err(|_| error)
+            }
+            got => got,
+        };
+        Ok(entry?.map(Bytes::from))
     }
 
     /// Entries of published groups from a key on, which is not empty, before `to`.
@@ -193,9 +189,9 @@ impl Trees {
         let within = |key: Bytes| key.slice(..key.len().min(entry::KEY_BYTES_MAX)).into();
         let bounds = ScanBounds { from: within(from), to: to.map(within), order };
         // The iterator holds its tables and memtables from here on, so the epoch may be dropped.
-        let entries = tree.scan(bounds, || self.snapshots.acquire());
-        entries.map(|entry| {
-            let (key, value) = entry.map_err(|error| tree.map_read_error(error))?;
+        let entries = tree.scan(bounds.clone(), || self.snapshots.acquire());
+        entries.map(move |entry| {
+            let (key, value) = entry.map_err(|error| tree.map_read_error(error, &bounds.from, bounds.to.as_deref()))?;
             Ok((key.into(), value.into()))
         })
     }
@@ -242,6 +238,11 @@ impl Trees {
         // Every group before is in the trees, and a cached entry is the last one written there.
         decode_rows(self.cache.peek(key).map_or_else(|| self.get(TreeId::Packed, key), Ok)?)
     }
+}
+
+/// The first sequence number after those in tables.
+fn number_after(trees: &PerTree<EngineTree>) -> u64 {
+    trees.iter().filter_map(EngineTree::persisted).max().map_or(1, |seqno| seqno + 1)
 }
 
 /// Bytes of blocks that so much memory holds.

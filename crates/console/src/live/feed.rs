@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use larder_admission::{MemoryBudget, MemoryUsage};
+use larder_gateway::StoredBytes;
 use larder_gateway::metrics::TrafficSummary;
 use larder_gateway::objects::Objects;
 use parking_lot::Mutex;
@@ -29,6 +30,8 @@ pub(crate) struct LiveSample {
     pub(crate) memory: MemoryUsage,
     /// The disk: mount point, size in KiB, percent used.
     pub(crate) disk: Option<(String, u64, u8)>,
+    /// The bytes of the engine's tables and journals.
+    pub(crate) stored: Option<StoredBytes>,
 }
 
 /// The samples, and the clients that wait for the next one.
@@ -64,6 +67,7 @@ impl LiveFeed {
             traffic: gateway.traffic(),
             memory: memory.usage(),
             disk: gateway.engine().disk(),
+            stored: gateway.engine().stored(),
         };
         let mut history = self.history.lock();
         if history.len() >= SAMPLES_KEPT {

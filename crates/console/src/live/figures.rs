@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use larder_gateway::StoredBytes;
+
 use super::feed::{LiveSample, SAMPLES_KEPT};
 use super::sparkline::points;
 use crate::units;
@@ -38,6 +40,8 @@ pub(crate) struct LiveFigures {
     pub(crate) memory_refused: u64,
     /// The disk in use.
     pub(crate) disk: String,
+    /// Bytes of live and of dead rows.
+    pub(crate) stored: String,
     /// The same in percent; `None`: the engine has no disk.
     pub(crate) disk_percent: Option<u8>,
     /// The line of requests a second, both sides together.
@@ -73,6 +77,7 @@ impl LiveFigures {
             memory_percent: held.saturating_mul(100) / bound.max(1),
             memory_refused: grown(minute, last, |of| of.memory.refused),
             disk: last.disk.as_ref().map_or_else(|| "none".to_owned(), shown_disk),
+            stored: last.stored.map_or_else(|| "none".to_owned(), shown_stored),
             disk_percent: last.disk.as_ref().map(|(_, _, percent)| *percent),
             rate_line: points(&rates, SAMPLES_KEPT),
             p99_line: points(&times, SAMPLES_KEPT),
@@ -81,7 +86,7 @@ impl LiveFigures {
     }
 
     /// The texts by their names in the page.
-    pub(crate) fn texts(&self) -> [(&'static str, &str); 10] {
+    pub(crate) fn texts(&self) -> [(&'static str, &str); 11] {
         [
             ("kv-rate", &self.kv_rate),
             ("s3-rate", &self.s3_rate),
@@ -92,6 +97,7 @@ impl LiveFigures {
             ("refused", &self.refused),
             ("memory", &self.memory),
             ("disk", &self.disk),
+            ("stored", &self.stored),
             ("rate-peak", &self.rate_peak),
         ]
     }
@@ -99,6 +105,10 @@ impl LiveFigures {
 
 fn shown_disk((mount, kib, percent): &(String, u64, u8)) -> String {
     format!("{percent} % of {} at {mount}", units::bytes(kib.saturating_mul(1024)))
+}
+
+fn shown_stored(StoredBytes { live, dead }: StoredBytes) -> String {
+    format!("{} live, {} dead", units::bytes(live), units::bytes(dead))
 }
 
 fn grown(from: &LiveSample, to: &LiveSample, count: impl Fn(&LiveSample) -> u64) -> u64 {
@@ -133,7 +143,9 @@ mod tests {
         let kv = RequestTotals { ended, failed, refused: 0 };
         let traffic = TrafficSummary { kv, p99_micros: 1_500, ..TrafficSummary::default() };
         let memory = MemoryBudget::new(1 << 30, 0).usage();
-        Arc::new(LiveSample { at: Duration::from_secs(second), traffic, memory, disk: Some(("/".into(), 1 << 20, 91)) })
+        let stored = Some(StoredBytes { live: 3 << 30, dead: 1 << 20 });
+        let (at, disk) = (Duration::from_secs(second), Some(("/".into(), 1 << 20, 91)));
+        Arc::new(LiveSample { at, traffic, memory, disk, stored })
     }
 
     #[test]
@@ -143,6 +155,7 @@ mod tests {
         assert_eq!((&*figures.kv_rate, &*figures.s3_rate, &*figures.rate_peak), ("50", "0", "50"));
         assert_eq!((figures.failed_count, &*figures.p99), (60, "1.5 ms"));
         assert_eq!((&*figures.disk, figures.disk_percent), ("91 % of 1.0 GiB at /", Some(91)));
+        assert_eq!(figures.stored, "3.0 GiB live, 1.0 MiB dead");
         assert_eq!(figures.rate_line.split(' ').count(), 99);
     }
 

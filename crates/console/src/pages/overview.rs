@@ -121,6 +121,7 @@ fn stores(call: &ConsoleCall<'_>, figures: &LiveFigures) -> Markup {
                         }
                     }
                 }
+                div { dt { "Tables and journals" } dd { span data-live="stored" { (figures.stored) } } }
                 div {
                     dt { "Memory of requests" }
                     dd {

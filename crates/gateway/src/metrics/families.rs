@@ -107,6 +107,7 @@ families! {
     ENGINE_SYNCS = "larder_engine_syncs_total", Counter, Count, [], "Syncs of the journal since the start.";
     ENGINE_QUEUED = "larder_engine_queued", Gauge, Count, [], "Writes waiting for the committer.";
     ENGINE_DISK_BYTES = "larder_engine_disk_bytes", Gauge, Bytes, [], "Bytes of tables and journals on disk.";
+    ENGINE_LIVE_BYTES = "larder_engine_live_bytes", Gauge, Bytes, [], "Of these, bytes of rows that a read may answer, at least.";
     ENGINE_DEAD_BYTES = "larder_engine_dead_bytes", Gauge, Bytes, [], "Of these, bytes of removed and replaced rows, at most; they come back while the server rests.";
     ENGINE_WRITABLE = "larder_engine_writable", Gauge, Truth, [], "Whether writes are taken.";
     DISK_FREE_BYTES = "larder_disk_free_bytes", Gauge, Bytes, [], "Bytes free on the disk of the data directory.";

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::ports::EngineSample;
+use crate::ports::{EngineSample, StoredBytes};
 
 /// The node that shows metrics, and facts that only its server knows.
 #[derive(Debug, Clone, Copy)]
@@ -17,6 +17,8 @@ pub struct NodeInfo<'a> {
     pub engine: &'a str,
     /// The disk that the engine writes to: mount point, size in KiB, percent used; none for an engine elsewhere.
     pub disk: Option<&'a (String, u64, u8)>,
+    /// The bytes of the engine's tables and journals.
+    pub stored: StoredBytes,
     /// Whether requests are served.
     pub ready: bool,
     /// Version of the catalogue of types and properties in use.

@@ -192,6 +192,12 @@ const NODE: &[Stat] = &[
     of("ring_ownership", "There is no ring: even shares, as an Erlang list.", |_, info| info.ring_ownership().into()),
     of("storage_backend", "Name of the store engine.", |_, info| info.engine.into()),
     of("disk", "Disks of the store: mount, size in KiB, percent used.", |_, info| info.disks()),
+    of("larder_live_bytes", "Bytes of tables and journals with live rows, at least.", |_, info| {
+        info.stored.live.into()
+    }),
+    of("larder_dead_bytes", "Bytes of them with removed and replaced rows, at most.", |_, info| {
+        info.stored.dead.into()
+    }),
     of("larder_version", "Version of Larder.", |_, info| info.version.into()),
     of("larder_ready", "Whether requests are served.", |_, info| info.ready.into()),
     of("larder_catalogue_version", "Version of the catalogue in use.", |_, info| info.catalogue.into()),

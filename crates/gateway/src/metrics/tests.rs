@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::table::{StatDistribution, StatSource};
 use super::*;
+use crate::StoredBytes;
 
 fn at(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
@@ -27,6 +28,7 @@ fn node_info(members: &[String]) -> NodeInfo<'_> {
         members,
         engine: "local",
         disk: Some(&DISK),
+        stored: StoredBytes { live: 4000, dead: 300 },
         ready: true,
         catalogue: 7,
         webhooks_waiting: 0,
@@ -290,6 +292,7 @@ fn the_node_and_its_members_are_shown() {
         "ring_members": ["larder@a", "larder@b", "larder@c"],
         "ring_ownership": "[{'larder@a',22},\n {'larder@b',21},\n {'larder@c',21}]",
         "ring_num_partitions": 64, "storage_backend": "local", "disk": [{"id": "/", "size": 1000, "used": 8}],
+        "larder_live_bytes": 4000, "larder_dead_bytes": 300,
         "riak_kv_version": "3.2.3", "larder_version": "0.1.0", "larder_catalogue_version": 7,
         "cpu_avg1": 128, "cpu_avg15": 512, "sys_process_count": 9, "sys_wordsize": 8,
     });

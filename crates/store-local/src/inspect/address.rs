@@ -8,7 +8,7 @@ use larder_model::content::BlobId;
 use larder_store::BlobOwner;
 
 use crate::entry;
-use crate::trees::TreeId;
+use crate::tree_id::TreeId;
 
 /// The address of one entry.
 #[derive(Debug, Clone, PartialEq, Eq)]

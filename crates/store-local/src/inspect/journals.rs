@@ -9,10 +9,9 @@ use bytes::Bytes;
 
 use super::InspectionTally;
 use super::unreadable::VersionOrigin;
-use crate::io_errors::if_there;
 use crate::journal::{self, JournalHeader, ManifestJournal};
 use crate::manifest::EngineManifest;
-use crate::trees::TreeId;
+use crate::tree_id::{PerTree, TreeId};
 
 /// The journal files of the directory.
 pub(super) struct SourceJournal {
@@ -24,7 +23,7 @@ pub(super) struct SourceJournal {
 
 /// The newest version of each key in the journal, by tree.
 pub(super) struct JournalEntries {
-    entries: [BTreeMap<Bytes, JournalEntry>; 3],
+    entries: PerTree<BTreeMap<Bytes, JournalEntry>>,
     /// The sequence number from which every group is whole.
     whole_from: u64,
 }
@@ -51,8 +50,9 @@ impl SourceJournal {
             let files = found(&folder)?;
             return Ok(Self { files, last: synced, is_damaged: true });
         };
-        let files = manifest.journals.clone();
+        let mut files = manifest.journals.clone();
         let scan = journal::scan(&folder, &files, synced)?;
+        files.extend(scan.unnamed);
         for file in &files {
             tally.count_file();
             tally.count_bytes(fs::metadata(journal::path(&folder, file.header.number)).map_or(0, |file| file.len()));
@@ -72,7 +72,7 @@ impl SourceJournal {
     ///
     /// # Errors
     /// Any I/O error.
-    pub(super) fn entries(&self, dir: &Path, persisted: [Option<u64>; 3]) -> io::Result<JournalEntries> {
+    pub(super) fn entries(&self, dir: &Path, persisted: PerTree<Option<u64>>) -> io::Result<JournalEntries> {
         let mut whole_from = 0;
         let mut last = None;
         let mut found = Vec::new();
@@ -124,14 +124,7 @@ impl JournalEntries {
 
 /// The existing journal files, sorted by number, as a manifest would name them.
 fn found(folder: &Path) -> io::Result<Vec<ManifestJournal>> {
-    let Some(entries) = if_there(fs::read_dir(folder))? else { return Ok(Vec::new()) };
-    let mut files = Vec::new();
-    for entry in entries {
-        let name = entry?.file_name();
-        let number = name.to_str().and_then(|name| name.strip_suffix(".jnl")).and_then(|number| number.parse().ok());
-        let header = |number| JournalHeader { number, first: 1, chain: 0 };
-        files.extend(number.map(|number| ManifestJournal { header: header(number), sealed: None }));
-    }
-    files.sort_by_key(|file| file.header.number);
-    Ok(files)
+    let header = |number| JournalHeader { number, first: 1, chain: 0 };
+    let numbers = journal::numbers(folder)?.into_iter();
+    Ok(numbers.map(|number| ManifestJournal { header: header(number), sealed: None }).collect())
 }

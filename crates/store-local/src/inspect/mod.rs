@@ -5,13 +5,14 @@
 //! journals   entries that are in no table yet             large_values  one large value of the bulk tree
 //! unreadable keys that may have lost a newer version      newest        merges tables and journals, key by key
 //! blob_files blob files                                   repair        writes the undamaged data into a new directory
-//! address    keys as operators know them
+//! address    keys as operators know them                damaged_blocks  of an open tree, named in the log
 //! ```
 //! An inspection changes nothing in the directory. It hands damage to an [`InspectionWatcher`] at once and keeps only the names
 //! of damaged files in memory.
 
 mod address;
 mod blob_files;
+pub(crate) mod damaged_blocks;
 mod journals;
 mod large_values;
 mod newest;
@@ -30,7 +31,7 @@ pub use repair::{RepairOptions, RepairSummary, repair};
 
 use crate::blobs::folders;
 use crate::io_errors::if_there;
-use crate::open::OpenError;
+use crate::open_error::OpenError;
 use survey::SourceDirectory;
 
 /// Receives the progress and the findings of an inspection.
@@ -104,7 +105,7 @@ pub(crate) struct InspectionTally<'a> {
 impl<'a> InspectionTally<'a> {
     fn new(dir: &Path, watcher: &'a mut dyn InspectionWatcher) -> Result<Self, OpenError> {
         let mut total = 0;
-        for folder in ["journal", "rows/packed", "rows/wide", "rows/bulk", "blobs"] {
+        for folder in ["journal", "rows", "blobs"] {
             let bytes = bytes_below(&dir.join(folder));
             total += bytes.map_err(|error| OpenError::io(dir, "looking into the directory", &error))?;
         }

@@ -1,4 +1,4 @@
-//! Merges the tables of a tree and its part of the journal: yields the newest readable version of each key.
+//! Merges the tables of a tree, its part of the mirror and of the journal: yields the newest readable version of each key.
 //!
 //! Tables that do not overlap are read one after the other. So as many files are open as tables overlap, and one block of each
 //! is in memory.
@@ -14,6 +14,7 @@ use super::journals::JournalEntries;
 use super::survey::{SourceTable, SourceTree};
 use super::tables::{TablePart, TableReader};
 use super::unreadable::VersionOrigin;
+use crate::mirror;
 
 /// A version of a key.
 pub(super) struct FoundEntry {
@@ -49,16 +50,17 @@ pub(super) struct NewestEntries<'a> {
 type MergeKey = (Bytes, Reverse<u64>, Reverse<bool>, usize);
 
 impl<'a> NewestEntries<'a> {
-    pub(super) fn new(tree: &'a SourceTree, journal: &'a JournalEntries) -> Self {
-        let mut sources =
-            chains(&tree.tables).into_iter().map(|tables| Box::new(TableChain::new(tables)) as EntrySource<'a>);
-        let mut all = sources.by_ref().collect::<Vec<_>>();
-        all.push(Box::new(journal.of(tree.id).map(|(key, entry, origin)| {
-            let value = entry.value.clone().map_or(FoundValue::Removed, FoundValue::Inline);
-            Ok(FoundEntry { key: key.clone(), seqno: entry.seqno, value, origin })
-        })));
-        let count = all.len();
-        let mut merged = Self { heads: BTreeMap::new(), sources: all, failed: None, last: None };
+    /// The entries of `tree`, and those of its tables that the mirror has.
+    pub(super) fn new(tree: &'a SourceTree, mirror: Option<&'a SourceTree>, journal: &'a JournalEntries) -> Self {
+        let mut sources = tree_entries(tree, journal).collect::<Vec<_>>();
+        sources.extend(mirror.into_iter().flat_map(|mirror| tree_entries(mirror, journal)).map(|entries| {
+            let is_of_tree = |entry: &io::Result<FoundEntry>| {
+                entry.as_ref().map_or(true, |entry| mirror::tree_of(&entry.key) == Some(tree.id))
+            };
+            Box::new(entries.filter(is_of_tree)) as EntrySource<'a>
+        }));
+        let count = sources.len();
+        let mut merged = Self { heads: BTreeMap::new(), sources, failed: None, last: None };
         (0..count).for_each(|source| merged.pull(source));
         merged
     }
@@ -94,6 +96,16 @@ impl Iterator for NewestEntries<'_> {
             }
         }
     }
+}
+
+/// The entries of a tree's tables and of its part of the journal, each source sorted by key.
+fn tree_entries<'a>(tree: &'a SourceTree, journal: &'a JournalEntries) -> impl Iterator<Item = EntrySource<'a>> {
+    let tables = chains(&tree.tables).into_iter().map(|tables| Box::new(TableChain::new(tables)) as EntrySource<'a>);
+    let journal = journal.of(tree.id).map(|(key, entry, origin)| {
+        let value = entry.value.clone().map_or(FoundValue::Removed, FoundValue::Inline);
+        Ok(FoundEntry { key: key.clone(), seqno: entry.seqno, value, origin })
+    });
+    tables.chain(std::iter::once(Box::new(journal) as EntrySource<'a>))
 }
 
 /// Splits the tables into the least number of chains without overlaps.
@@ -134,7 +146,7 @@ impl Iterator for TableChain<'_> {
             match self.here.as_mut().and_then(|(reader, _)| reader.next()) {
                 Some(TablePart::Entries(entries)) => self.entries = entries,
                 // The survey has reported this damage.
-                Some(TablePart::Damaged(_)) => {}
+                Some(TablePart::Damaged { .. }) => {}
                 None => {
                     let table = self.ahead.pop_front()?;
                     match TableReader::open(&table.file) {

@@ -1,7 +1,7 @@
 //! Copies the readable data of a directory into a new one.
 //!
 //! ```text
-//! survey ─▶ into: everything but `format` ─▶ packed, wide, bulk: newest versions, merged ─▶ blob files ─▶ `format`
+//! survey ─▶ into: everything but `format` ─▶ packed, wide, bulk: newest versions, merged ─▶ mirror ─▶ blob files ─▶ `format`
 //! ```
 //! The file `format` comes last: a start refuses the new directory until it is complete. The repair leaves out keys that may
 //! have lost a newer version and reports them one by one, see `unreadable`.
@@ -25,8 +25,12 @@ use crate::blobs::folders;
 use crate::format;
 use crate::io_errors::{if_there, sync_dir};
 use crate::manifest::ManifestFile;
-use crate::open::{OpenError, create_dir_synced, create_layout, lock, open_trees, sizes_for_disk};
-use crate::trees::{TreeId, Trees};
+use crate::mirror;
+use crate::open::{create_dir_synced, create_layout, lock, open_trees, sizes_for_disk};
+use crate::open_error::OpenError;
+use crate::tree_id::TreeId;
+use crate::trees::Trees;
+use crate::upgrade::fill_mirror;
 
 /// Block cache of the new directory, which has no readers yet.
 const CACHE_BYTES: u64 = 1024 * 1024;
@@ -77,10 +81,13 @@ pub fn repair(
     let trees = open_trees(into, CACHE_BYTES, sizes.table)?;
     tally.add_expected(bytes_below(&dir.join("rows")).map_err(failed("looking into the directory"))?);
     let mut summary = RepairSummary::default();
-    for tree in &source.trees {
+    let mirror = source.mirror();
+    // The mirror is not copied: it is filled with what the others have then.
+    for tree in source.trees.iter().filter(|tree| tree.id != TreeId::Mirror) {
         let mut copy = TreeCopy {
             source: &source,
             tree,
+            mirror,
             unreadable: UnreadableRanges::new(&tree.unreadable),
             options,
             tally: &mut tally,
@@ -88,6 +95,8 @@ pub fn repair(
         };
         copy.run(&trees, &journal).map_err(|error| OpenError::Io { dir: into.to_owned(), what: error.to_string() })?;
     }
+    trees.publish_tables();
+    fill_mirror(&trees).map_err(|error| OpenError::Io { dir: into.to_owned(), what: error.to_string() })?;
     let mut shards = BTreeSet::new();
     let copied = blob_files::check(dir, &mut tally, |path, id| {
         summary.blob_files += 1;
@@ -126,6 +135,7 @@ fn refuse_used(dir: &Path, into: &Path) -> Result<(), OpenError> {
 struct TreeCopy<'a, 'w> {
     source: &'a SourceDirectory,
     tree: &'a SourceTree,
+    mirror: Option<&'a SourceTree>,
     unreadable: UnreadableRanges<'a>,
     options: RepairOptions,
     tally: &'a mut InspectionTally<'w>,
@@ -135,7 +145,7 @@ struct TreeCopy<'a, 'w> {
 impl TreeCopy<'_, '_> {
     fn run(&mut self, trees: &Trees, journal: &JournalEntries) -> lsm_tree::Result<()> {
         let target = trees.tree(self.tree.id);
-        let entries = NewestEntries::new(self.tree, journal).filter_map(|entry| match entry {
+        let entries = NewestEntries::new(self.tree, self.mirror, journal).filter_map(|entry| match entry {
             Ok(entry) => self.keep(entry).map(Ok),
             Err(error) => Some(Err(lsm_tree::Error::Io(error))),
         });
@@ -165,6 +175,10 @@ impl TreeCopy<'_, '_> {
 
     /// Reports a key that may have lost a newer version. A removed key is absent either way and not reported.
     fn is_doubtful(&mut self, entry: &FoundEntry) -> bool {
+        // A version that is lost here is in the mirror, and was found there.
+        if mirror::holds_key(&entry.key) && self.mirror.is_some_and(|mirror| mirror.unreadable.is_empty()) {
+            return false;
+        }
         let range = self.unreadable.of(&entry.key, entry.seqno, entry.origin);
         let Some(range) = range.filter(|_| !matches!(entry.value, FoundValue::Removed)) else { return false };
         let what = match self.options.keep_older {

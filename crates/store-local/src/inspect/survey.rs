@@ -20,9 +20,10 @@ use crate::format::{self, DirectoryState};
 use crate::io_errors::if_there;
 use crate::journal::decode_synced;
 use crate::manifest::{self, EngineManifest};
-use crate::open::{OpenError, lock_file};
+use crate::open::lock_file;
+use crate::open_error::OpenError;
 use crate::precheck::{self, open_table};
-use crate::trees::TreeId;
+use crate::tree_id::TreeId;
 use crate::verified_tables::{OTHER_BYTES, checksum_of};
 use crate::version_file::{self, TreeFile, TreeFiles};
 
@@ -81,7 +82,7 @@ impl SourceDirectory {
     /// `UnknownFormat`, `Io`.
     pub(super) fn survey(dir: &Path, tally: &mut InspectionTally<'_>) -> Result<Self, OpenError> {
         let failed = |what: &'static str| move |error: io::Error| OpenError::io(dir, what, &error);
-        check_format(dir, tally)?;
+        let trees = check_format(dir, tally)?;
         tally.count_file();
         let manifest = match manifest::read(dir).map_err(failed("reading the manifest"))? {
             Some(Ok(manifest)) => Some(manifest),
@@ -98,15 +99,15 @@ impl SourceDirectory {
         let journal =
             SourceJournal::survey(dir, manifest.as_ref(), synced, tally).map_err(failed("reading the journal"))?;
         let manifest = manifest.unwrap_or_default();
-        let trees = TreeId::ALL.into_iter().map(|tree_id| survey_tree(dir, tree_id, &manifest, tally));
-        let trees = trees.collect::<io::Result<Vec<_>>>().map_err(failed("reading tables"))?;
+        let surveyed = trees.iter().map(|tree_id| survey_tree(dir, *tree_id, &manifest, tally));
+        let surveyed = surveyed.collect::<io::Result<Vec<_>>>().map_err(failed("reading tables"))?;
         // A start checks more: foreign files, missing folders.
         if tally.is_whole()
-            && let Err(what) = precheck::check(&dir.join("rows"), manifest.trees)
+            && let Err(what) = precheck::check(&dir.join("rows"), trees, manifest.trees)
         {
             tally.damage(&dir.join("rows"), what, Vec::new());
         }
-        Ok(Self { dir: dir.to_owned(), trees, journal })
+        Ok(Self { dir: dir.to_owned(), trees: surveyed, journal })
     }
 
     /// Reads the journal.
@@ -114,9 +115,14 @@ impl SourceDirectory {
     /// # Errors
     /// `Io`.
     pub(super) fn journal_entries(&self) -> Result<JournalEntries, OpenError> {
-        let persisted = TreeId::ALL.map(|tree_id| self.trees[tree_id as usize].newest);
+        let persisted = TreeId::ALL.map(|tree_id| self.trees.get(tree_id as usize)?.newest);
         let entries = self.journal.entries(&self.dir, persisted);
         entries.map_err(|error| OpenError::io(&self.dir, "reading the journal", &error))
+    }
+
+    /// The mirror, if the directory has one.
+    pub(super) fn mirror(&self) -> Option<&SourceTree> {
+        self.trees.get(TreeId::Mirror as usize)
     }
 
     /// Reports the keys whose large values are damaged.
@@ -130,7 +136,7 @@ impl SourceDirectory {
         }
         let folder = self.values_folder();
         let journal = self.journal_entries()?;
-        for entry in NewestEntries::new(tree, &journal) {
+        for entry in NewestEntries::new(tree, None, &journal) {
             let entry = entry.map_err(|error| OpenError::io(&self.dir, "reading tables", &error))?;
             let FoundValue::Separated(place) = &entry.value else { continue };
             let Some(place) = ValueHandle::decode(place.clone()) else { continue };
@@ -151,22 +157,29 @@ impl SourceDirectory {
     }
 }
 
-fn check_format(dir: &Path, tally: &mut InspectionTally<'_>) -> Result<(), OpenError> {
+/// Checks the file `format`; returns the trees of the directory.
+fn check_format(dir: &Path, tally: &mut InspectionTally<'_>) -> Result<&'static [TreeId], OpenError> {
     tally.count_file();
     let path = dir.join("format");
     match format::find(dir) {
-        Ok(DirectoryState::Data) => Ok(()),
+        Ok(DirectoryState::Data) => Ok(TreeId::in_directory(true)),
+        Ok(DirectoryState::WithoutMirror) => Ok(TreeId::in_directory(false)),
         Ok(DirectoryState::Empty) => Err(OpenError::Io { dir: dir.to_owned(), what: "it holds no data".to_owned() }),
         Err(OpenError::UnknownFormat { .. }) if !path.exists() => {
             tally.damage(&path, "it is missing", Vec::new());
-            Ok(())
+            Ok(trees_found(dir))
         }
         Err(OpenError::UnknownFormat { found, .. }) if found == format::UNREADABLE => {
             tally.damage(&path, "it is damaged", Vec::new());
-            Ok(())
+            Ok(trees_found(dir))
         }
         Err(error) => Err(error),
     }
+}
+
+/// The trees of a directory whose format is not known.
+fn trees_found(dir: &Path) -> &'static [TreeId] {
+    TreeId::in_directory(dir.join("rows").join(TreeId::Mirror.name()).is_dir())
 }
 
 /// The last group known to be on disk.
@@ -327,7 +340,7 @@ fn read_blocks(reader: TableReader) -> SurveyedTable {
                 table.newest = table.newest.max(entries.iter().map(|entry| entry.key.seqno).max());
                 was_damaged = false;
             }
-            TablePart::Damaged((from, to)) => {
+            TablePart::Damaged { keys: (from, to), .. } => {
                 match table.lost.last_mut().filter(|_| was_damaged) {
                     Some((_, last)) => *last = to,
                     None => table.lost.push((from, to)),

@@ -47,7 +47,12 @@ pub(super) enum TablePart {
     /// The entries of a block.
     Entries(VecDeque<InternalValue>),
     /// An unreadable block, with the range of its keys; the next part closes an open end.
-    Damaged(KeyBounds),
+    Damaged {
+        /// Its offset in the file.
+        at: u64,
+        /// The range.
+        keys: KeyBounds,
+    },
 }
 
 impl TableReader {
@@ -164,7 +169,7 @@ impl Iterator for TableReader {
                 self.last = entries.back().map(|entry| Bytes::copy_from_slice(&entry.key.user_key));
                 Some(TablePart::Entries(entries))
             }
-            _ => Some(TablePart::Damaged(self.skip(header.as_ref()))),
+            _ => Some(TablePart::Damaged { at: self.at, keys: self.skip(header.as_ref()) }),
         }
     }
 }

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::io_errors::if_there;
 use crate::journal::frame::{HEADER_BYTES, JournalHeader};
 use crate::manifest::{EngineManifest, ManifestError, ManifestFile};
+use crate::tree_id::PerTree;
 
 /// A journal file as the manifest describes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,9 +46,24 @@ pub(crate) fn path(dir: &Path, number: u64) -> PathBuf {
     dir.join(format!("{number:08}.jnl"))
 }
 
+/// The numbers of the journal files in a folder, ascending; none if there is no folder.
+///
+/// # Errors
+/// Any I/O error.
+pub(crate) fn numbers(dir: &Path) -> io::Result<Vec<u64>> {
+    let Some(entries) = if_there(fs::read_dir(dir))? else { return Ok(Vec::new()) };
+    let mut numbers = Vec::new();
+    for entry in entries {
+        let name = entry?.file_name();
+        numbers.extend(name.to_str().and_then(|name| name.strip_suffix(".jnl")?.parse::<u64>().ok()));
+    }
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
 /// The journal's files, shared by the committer and the maintenance threads.
 pub(crate) struct JournalFiles {
-    pub(super) dir: PathBuf,
+    pub(crate) dir: PathBuf,
     /// Held open: syncing the directory must not fail for want of a descriptor.
     handle: File,
     manifest: Arc<ManifestFile>,
@@ -126,7 +142,7 @@ impl JournalFiles {
     ///
     /// # Errors
     /// As [`ManifestFile::change`]; of a removal `Kept`: that file stays until the next start.
-    pub(crate) fn release(&self, seqno: u64, trees: [u64; 3]) -> Result<(), ManifestError> {
+    pub(crate) fn release(&self, seqno: u64, trees: PerTree<u64>) -> Result<(), ManifestError> {
         let done = |journal: &ManifestJournal| journal.sealed.is_some_and(|end| end.seqno < seqno);
         let released = self.manifest.read(|manifest| {
             let done = manifest.journals.iter().take_while(|journal| done(journal));
@@ -139,6 +155,28 @@ impl JournalFiles {
             manifest.journals.retain(|journal| journal.header.number > *last);
         })?;
         released.iter().try_for_each(|number| remove(&path(&self.dir, *number))).map_err(ManifestError::Kept)
+    }
+
+    /// Keeps all files of the folder once more under names that no start reads or removes; returns these.
+    ///
+    /// # Errors
+    /// Any I/O error.
+    pub(crate) fn set_aside(&self) -> io::Result<Vec<PathBuf>> {
+        let mut kept = Vec::new();
+        for number in numbers(&self.dir)? {
+            let (journal, aside) = (path(&self.dir, number), path(&self.dir, number).with_extension("aside"));
+            // An interrupted start may have left it.
+            if_there(fs::remove_file(&aside))?;
+            match fs::hard_link(&journal, &aside) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                // Not every file system has links.
+                Err(_) => fs::copy(&journal, &aside).and_then(|_| File::open(&aside)?.sync_all())?,
+                Ok(()) => {}
+            }
+            kept.push(aside);
+        }
+        self.handle.sync_all()?;
+        Ok(kept)
     }
 
     /// Removes files that the manifest does not name; an interrupted rotation or release leaves such files.

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
 
 use crate::journal::WriteGroup;
-use crate::trees::TreeId;
+use crate::tree_id::TreeId;
 
 const FILE_MAGIC: &[u8; 4] = b"LRDJ";
 const FRAME_MAGIC: [u8; 4] = *b"LRGR";

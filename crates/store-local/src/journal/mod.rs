@@ -19,10 +19,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::trees::TreeId;
+use crate::tree_id::TreeId;
 
 pub(crate) use file::JournalFile;
-pub(crate) use files::{JournalEnd, JournalFiles, ManifestJournal, path};
+pub(crate) use files::{JournalEnd, JournalFiles, ManifestJournal, numbers, path};
 #[cfg(test)]
 pub(crate) use frame::FrameBuffer;
 pub(crate) use frame::{HEADER_BYTES, JournalHeader};

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 
-use crate::journal::files::{JournalEnd, ManifestJournal, path};
+use crate::journal::files::{JournalEnd, ManifestJournal, numbers, path};
 use crate::journal::frame::{HEADER_BYTES, JournalFrame, JournalHeader, next_magic};
 
 /// The result of a scan of all files.
@@ -15,6 +15,8 @@ use crate::journal::frame::{HEADER_BYTES, JournalFrame, JournalHeader, next_magi
 pub(crate) struct JournalScan {
     /// The active file and the end of its whole frames.
     pub(crate) active: (JournalHeader, JournalEnd),
+    /// Files with groups after the last one that the manifest names: it is older than they are.
+    pub(crate) unnamed: Vec<ManifestJournal>,
     /// One line for each damaged file; empty when nothing is missing.
     pub(crate) damage: Vec<String>,
 }
@@ -24,7 +26,9 @@ pub(crate) struct JournalScan {
 /// # Errors
 /// Any I/O error, except that a file is missing: that is damage.
 pub(crate) fn scan(dir: &Path, journals: &[ManifestJournal], synced: u64) -> io::Result<JournalScan> {
-    let mut damage = Vec::new();
+    let unnamed = unnamed_after(dir, journals)?;
+    // First: with an older manifest the files that it names may rightly be gone.
+    let mut damage: Vec<String> = unnamed.iter().map(|journal| describe_unnamed(dir, journal)).collect();
     let mut seqno = 0;
     let mut active = None;
     for journal in journals {
@@ -49,7 +53,7 @@ pub(crate) fn scan(dir: &Path, journals: &[ManifestJournal], synced: u64) -> io:
     }
     let none = JournalHeader { number: 0, first: 1, chain: 0 };
     let active = active.unwrap_or((none, JournalEnd::empty(&none, seqno)));
-    Ok(JournalScan { active, damage })
+    Ok(JournalScan { active, unnamed, damage })
 }
 
 /// Hands every whole frame of a file to `found`, in order. With `salvage` it continues after damaged bytes.
@@ -85,6 +89,27 @@ pub(crate) fn replay<E: From<io::Error>>(
         }
     }
     Ok(())
+}
+
+/// The files after the last named one that hold a group. An interrupted rotation leaves a file without groups.
+fn unnamed_after(dir: &Path, journals: &[ManifestJournal]) -> io::Result<Vec<ManifestJournal>> {
+    let last = journals.last().map_or(0, |journal| journal.header.number);
+    let mut found = Vec::new();
+    for number in numbers(dir)?.into_iter().filter(|number| *number > last) {
+        let bytes = Bytes::from(fs::read(path(dir, number))?);
+        let has_group = bytes.len() > HEADER_BYTES && JournalFrame::decode(&bytes.slice(HEADER_BYTES..)).is_some();
+        let header = JournalHeader::decode(&bytes).filter(|header| header.number == number && has_group);
+        found.extend(header.map(|header| ManifestJournal { header, sealed: None }));
+    }
+    Ok(found)
+}
+
+fn describe_unnamed(dir: &Path, journal: &ManifestJournal) -> String {
+    let (path, first) = (path(dir, journal.header.number), journal.header.first);
+    let path = path.display();
+    format!(
+        "{path} has groups from {first} on, and the manifest is older and does not name it: put back the manifest of the same moment"
+    )
 }
 
 fn describe_missing(path: &Path, journal: &ManifestJournal, synced: u64) -> String {

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use super::{EngineTree, Maintenance, RetryPause, TreeId};
 use crate::quiet::QuietMemtables;
 use crate::space_debt::DueDebts;
+use crate::tree_id::PerTree;
 
 /// An active journal file with more bytes is sealed, so that it goes once they are in tables.
 const ACTIVE_JOURNAL_KEPT: u64 = 4 * 1024 * 1024;
@@ -15,17 +16,17 @@ const ACTIVE_JOURNAL_KEPT: u64 = 4 * 1024 * 1024;
 impl Maintenance {
     /// Seals memtables that rest and are large, and those whose removals or journals are in the way; returns the trees that owe
     /// space.
-    pub(super) fn seal_quiet_memtables(&self, quiet: &mut QuietMemtables) -> [bool; 3] {
+    pub(super) fn seal_quiet_memtables(&self, quiet: &mut QuietMemtables) -> PerTree<bool> {
         #[cfg(test)]
         if self.rotation_held.load(Ordering::Relaxed) {
-            return [false; 3];
+            return PerTree::default();
         }
         let (now, full) = (self.ports.clock.monotonic(), self.sizes.memtable);
         let bytes = self.trees.all().each_ref().map(EngineTree::active_bytes);
         let looked = quiet.look(now, bytes, full);
         let is_short = self.ports.space.is_short();
         if looked.is_none() && !is_short {
-            return [false; 3];
+            return PerTree::default();
         }
         let rests = looked.unwrap_or_default();
         let due = self.due_debts(rests, is_short);
@@ -46,7 +47,7 @@ impl Maintenance {
     }
 
     /// The debts to pay now, without those of trees that a compactor works on.
-    fn due_debts(&self, rests: [bool; 3], is_short: bool) -> DueDebts {
+    fn due_debts(&self, rests: PerTree<bool>, is_short: bool) -> DueDebts {
         let (now, journals) = (self.ports.clock.monotonic(), self.files.bytes());
         let spaces = self.trees.all().each_ref().map(EngineTree::space);
         let state = self.state.lock();
@@ -62,7 +63,7 @@ impl Maintenance {
     }
 
     /// Hands the trees that owe space to the compactors, once their removals are in tables.
-    pub(super) fn begin_reclaiming(&self, owing: [bool; 3]) {
+    pub(super) fn begin_reclaiming(&self, owing: PerTree<bool>) {
         if !owing.contains(&true) {
             return;
         }

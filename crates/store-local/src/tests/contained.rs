@@ -9,6 +9,8 @@ use std::sync::atomic::AtomicU64;
 use larder_store::{Batch, Change, Durability, Kind, Partition, ReadQuery, Row, Store, Table};
 
 use super::{FrozenClock, call, options};
+use crate::inspect::damaged_blocks;
+use crate::tree_id::TreeId;
 use crate::{EngineSizes, LocalStore, OpenOptions};
 
 const KEYS: u64 = 2_000;
@@ -149,4 +151,16 @@ async fn a_wrong_number_in_a_list_of_value_files_does_not_end_the_compactor_or_w
         assert!(store.is_ready());
         store.close().await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn a_damaged_block_is_named_with_its_file_its_offset_and_its_keys() {
+    let dir = damaged(None).await;
+    let folder = dir.path().join("rows/packed");
+    let lines = damaged_blocks::lines(TreeId::Packed, &folder, &[1], None);
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    let path = table(dir.path()).display().to_string();
+    assert!(lines[0].starts_with(&format!("{path}, byte 4")), "{lines:?}");
+    assert!(lines[0].contains("objects") && lines[0].contains("larder repair"), "{lines:?}");
+    assert!(damaged_blocks::lines(TreeId::Packed, &folder, &[7], None).is_empty(), "no key of the table was read");
 }

@@ -6,7 +6,7 @@ use larder_store::{Partition, Row, Table};
 
 use crate::entry;
 use crate::journal::{FrameBuffer, JournalHeader, WriteGroup, decode_synced, encode_synced};
-use crate::trees::TreeId;
+use crate::tree_id::TreeId;
 
 const GOLDEN: &str = include_str!("../../tests/golden/v2/entries.txt");
 

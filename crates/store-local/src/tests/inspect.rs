@@ -17,7 +17,7 @@ use crate::inspect::{
     Damage, InspectionSummary, InspectionWatcher, LostKeys, RepairOptions, RepairSummary, check, repair,
 };
 use crate::journal::HEADER_BYTES;
-use crate::trees::TreeId;
+use crate::tree_id::TreeId;
 use crate::{EngineSizes, LocalStore, OpenError, OpenOptions};
 
 /// Seed of the random damage.

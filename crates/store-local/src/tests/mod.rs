@@ -4,6 +4,7 @@ mod contained;
 mod damage;
 mod golden;
 mod inspect;
+mod mirror;
 mod poison;
 mod restart;
 mod retired;

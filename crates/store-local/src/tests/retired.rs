@@ -12,7 +12,7 @@ use lsm_tree::AbstractTree;
 
 use super::{call, options};
 use crate::tree::EngineTree;
-use crate::trees::TreeId;
+use crate::tree_id::TreeId;
 use crate::{EngineSizes, LocalStore, OpenOptions};
 
 fn open(dir: &Path) -> LocalStore {

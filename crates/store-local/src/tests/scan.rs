@@ -9,7 +9,8 @@ use larder_store::ReadOrder;
 use crate::flush::flush;
 use crate::journal::WriteGroup;
 use crate::range_scan::ScanBounds;
-use crate::trees::{TreeId, Trees};
+use crate::tree_id::TreeId;
+use crate::trees::Trees;
 
 const CACHE_BYTES: u64 = 64 * 1024;
 const TABLE_BYTES: u64 = 256 * 1024;
