@@ -10,6 +10,7 @@
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 const TRAILER_BYTES: i64 = 38;
@@ -41,6 +42,19 @@ pub(crate) fn check(path: &Path) -> io::Result<()> {
         return Err(io::Error::new(io::ErrorKind::InvalidData, text));
     }
     Ok(())
+}
+
+/// Whether the fields of the trailer that no reader compares fit the file.
+///
+/// # Errors
+/// Any I/O error.
+pub(crate) fn is_trailer_whole(file: &File) -> io::Result<bool> {
+    let mut trailer = [0; TRAILER_BYTES as usize];
+    let Some(begin) = file.metadata()?.len().checked_sub(trailer.len() as u64) else { return Ok(false) };
+    file.read_exact_at(&mut trailer, begin)?;
+    let number = |at: usize| trailer[at..].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+    let (position, length) = (number(POSITION_AT as usize), number(POSITION_AT as usize + 8));
+    Ok(trailer[4..6] == [1, 0] && position.checked_add(length) == Some(begin))
 }
 
 /// The stated number of entries; `None`: there are no contents at the trailer's position.

@@ -58,11 +58,24 @@ fn check_files(files: &TreeFiles) -> Result<(), String> {
     files.blob_files.iter().try_for_each(check_blob_file)
 }
 
-/// Opens a table by itself, which reads and checks its trailer, metadata, index and filter.
+/// Opens a table by itself, which reads and checks its trailer, metadata, index and filter, and that it is no other table.
 ///
 /// # Errors
 /// The line that names the file and what is wrong with it.
 pub(crate) fn open_table(file: &TreeFile) -> Result<Table, String> {
+    let table = open_any_table(file)?;
+    match table.metadata.id == file.id {
+        true => Ok(table),
+        false => Err(format!("{}: {}", file.path.display(), describe_other(table.metadata.id))),
+    }
+}
+
+/// The id in the description of a table; `None` when it cannot be opened.
+pub(crate) fn id_of(file: &TreeFile) -> Option<u64> {
+    open_any_table(file).ok().map(|table| table.metadata.id)
+}
+
+fn open_any_table(file: &TreeFile) -> Result<Table, String> {
     let path = file.path.display();
     let named = |what: String| format!("{path}: {what}");
     // First, because a wrong count of sections would abort the process at the open.
@@ -80,6 +93,11 @@ pub(crate) fn open_table(file: &TreeFile) -> Result<Table, String> {
         Ok(Err(error)) => Err(named(format!("the table is damaged ({error})"))),
         Err(_) => Err(named("the table is damaged".to_owned())),
     }
+}
+
+/// The damage of a table that has the name of another one.
+pub(crate) fn describe_other(id: u64) -> String {
+    format!("it is a copy of table {id}")
 }
 
 /// Checks the table of contents and the metadata of a file of large values.

@@ -188,7 +188,8 @@ pub(crate) fn trailer(path: &Path) -> Result<(SegmentTrailer, u64)> {
     let io = |error| Error::file(path, error);
     let mut file = File::open(path).map_err(io)?;
     let all = file.metadata().map_err(io)?.len();
-    let short = || Error::damaged(path, "it is too short");
+    let short =
+        || Error::damaged(path, "it does not end as a segment does: bytes of it were cut off, or others appended");
     let at = all.checked_sub(DIGEST_BYTES + 4).ok_or_else(short)?;
     file.seek(SeekFrom::Start(at)).map_err(io)?;
     let mut length = [0; 4];

@@ -14,7 +14,7 @@ use super::address::{KeyAddress, LostKeys};
 use super::journals::{JournalEntries, SourceJournal};
 use super::large_values::ValueHandle;
 use super::newest::{FoundValue, NewestEntries};
-use super::tables::{KeyBounds, TablePart, TableReader};
+use super::tables::{KeyBounds, TablePart, TableReader, is_whole_inside};
 use super::unreadable::UnreadableRange;
 use crate::format::{self, DirectoryState};
 use crate::io_errors::if_there;
@@ -26,6 +26,9 @@ use crate::precheck::{self, open_table};
 use crate::tree_id::TreeId;
 use crate::verified_tables::{OTHER_BYTES, checksum_of};
 use crate::version_file::{self, TreeFile, TreeFiles};
+
+/// The checksum of a file that no version names.
+const UNKNOWN: u128 = 0;
 
 /// The surveyed data directory.
 pub(super) struct SourceDirectory {
@@ -201,13 +204,13 @@ fn survey_tree(
     tally: &mut InspectionTally<'_>,
 ) -> io::Result<SourceTree> {
     let folder = dir.join("rows").join(tree_id.name());
-    let (files, are_named) = tree_files(&folder, manifest.trees[tree_id as usize], tally)?;
+    let files = tree_files(&folder, tree_id, manifest.trees[tree_id as usize], tally)?;
     let mut damaged_values = BTreeSet::new();
     for file in &files.blob_files {
         let Some(what) = check_file(file, tally)? else { continue };
         damaged_values.insert(file.id);
-        // The checksum of a file that no version names is unknown: the checks of its values decide.
-        if are_named {
+        // Without a known checksum the checks of its values decide.
+        if file.checksum != UNKNOWN {
             tally.damage(&file.path, what, Vec::new());
         }
     }
@@ -235,33 +238,52 @@ fn survey_tree(
     Ok(tree)
 }
 
-/// The files of a tree: those of its current version; if that is damaged, those of the last readable version; else all existing
-/// ones. Returns, too, whether a version names them: only then their checksums are known.
-fn tree_files(folder: &Path, version: u64, tally: &mut InspectionTally<'_>) -> io::Result<(TreeFiles, bool)> {
+/// The files of a tree: those of its current version. If that is damaged, those of the last readable version and all newer ones,
+/// which a version that cannot be read may name; without such a version all that are there.
+fn tree_files(folder: &Path, tree_id: TreeId, version: u64, tally: &mut InspectionTally<'_>) -> io::Result<TreeFiles> {
     tally.count_file();
     let current = folder.join("current");
     let what = match version_file::read(folder) {
         // A version older than the manifest's would bring removed keys back.
-        Ok(files) if files.version >= version => return Ok((files, true)),
+        Ok(files) if files.version >= version => return Ok(files),
         Ok(files) => format!("it names version {}, {version} was on disk", files.version),
         Err(what) => what.replace(&format!("{}: ", current.display()), ""),
     };
     let versions = list_numbered(folder, "v")?;
-    if let Some(files) = versions.iter().rev().find_map(|version| version_file::read_unverified(folder, *version)) {
-        let what = format!("{what}; the tables are taken from v{}", files.version);
-        tally.damage(&current, what, Vec::new());
-        return Ok((files, true));
-    }
-    let what = format!("{what}; all files that are there are taken for its tables: removed keys may be back");
-    tally.damage(&current, what, Vec::new());
-    let all = |name: &str| -> io::Result<Vec<TreeFile>> {
-        let ids = list_numbered(&folder.join(name), "")?;
-        let file = |id: u64| folder.join(name).join(id.to_string());
-        let files =
-            ids.into_iter().map(|id| TreeFile { id, path: file(id), checksum: 0, global_seqno: 0, place: None });
-        Ok(files.collect())
+    let Some(mut files) = versions.iter().rev().find_map(|version| version_file::read_unverified(folder, *version))
+    else {
+        let what = format!("{what}; all files that are there are taken for its tables: removed keys may be back");
+        // No version says which files are left over from before: any key may be an older one.
+        tally.damage(&current, what, vec![LostKeys::range(tree_id, &Bound::Unbounded, &Bound::Unbounded)]);
+        return Ok(TreeFiles {
+            version: 0,
+            tables: files_after(folder, "tables", None)?,
+            blob_files: files_after(folder, "blobs", None)?,
+        });
     };
-    Ok((TreeFiles { version: 0, tables: all("tables")?, blob_files: all("blobs")? }, false))
+    // A newer version than the readable one may have been in use: its tables have greater numbers. Of entries that are in several
+    // tables the newest is taken, so that more tables than needed do no harm.
+    let last = |files: &[TreeFile]| files.iter().map(|file| file.id).max();
+    let named = last(&files.tables);
+    let tables = files_after(folder, "tables", named)?;
+    let blob_files = files_after(folder, "blobs", last(&files.blob_files))?;
+    let what = format!("{what}; the tables are those of v{} and {} newer ones", files.version, tables.len());
+    // A table between them may have been merged and removed, and its removals with it: what they removed may be back.
+    let has_gap = last(&tables).is_some_and(|newest| newest - named.unwrap_or(0) > tables.len() as u64);
+    let doubtful = has_gap.then(|| LostKeys::range(tree_id, &Bound::Unbounded, &Bound::Unbounded));
+    tally.damage(&current, what, doubtful.into_iter().collect());
+    files.tables.extend(tables);
+    files.blob_files.extend(blob_files);
+    Ok(files)
+}
+
+/// The numbered files of a folder after `last`; no version says what is in them.
+fn files_after(folder: &Path, name: &str, last: Option<u64>) -> io::Result<Vec<TreeFile>> {
+    let folder = folder.join(name);
+    let ids = list_numbered(&folder, "")?.into_iter().filter(|id| last.is_none_or(|last| *id > last));
+    let file =
+        |id: u64| TreeFile { id, path: folder.join(id.to_string()), checksum: UNKNOWN, global_seqno: 0, place: None };
+    Ok(ids.map(file).collect())
 }
 
 /// The numbers in the names of a folder's files that begin with `prefix`, ascending.
@@ -299,10 +321,10 @@ fn survey_table(file: &TreeFile, tally: &mut InspectionTally<'_>) -> io::Result<
         return Ok(SurveyedTable { keys: Some(range.clone()), range: Some(range), newest, ..SurveyedTable::default() });
     }
     let what = wrong.unwrap_or_else(|| "it cannot be opened".to_owned());
-    let Some((reader, opened)) = if_there(TableReader::open(file))? else {
-        let lost = vec![(Bound::Unbounded, Bound::Unbounded)];
-        return Ok(SurveyedTable { damage: Some(what), lost, ..SurveyedTable::default() });
-    };
+    if let Some(other) = other_table(file) {
+        return Ok(SurveyedTable::lost(format!("{other}; none of its entries are used")));
+    }
+    let Some((reader, opened)) = if_there(TableReader::open(file))? else { return Ok(SurveyedTable::lost(what)) };
     let mut table = read_blocks(reader);
     table.range = opened.as_ref().map(key_range);
     table.newest = table.newest.max(opened.as_ref().map(Table::get_highest_seqno));
@@ -318,7 +340,24 @@ fn survey_table(file: &TreeFile, tally: &mut InspectionTally<'_>) -> io::Result<
     Ok(table)
 }
 
+/// The line that says that a file, whose bytes are not those that were written, is a whole table: another one then.
+fn other_table(file: &TreeFile) -> Option<String> {
+    match precheck::id_of(file) {
+        Some(id) if id != file.id => Some(precheck::describe_other(id)),
+        // Without a known checksum nothing says that it is another one.
+        Some(_) if file.place.is_some() && is_whole_inside(&file.path) => {
+            Some("it is a table of another moment or of another store".to_owned())
+        }
+        _ => None,
+    }
+}
+
 impl SurveyedTable {
+    /// A table without a readable entry.
+    fn lost(what: String) -> Self {
+        Self { damage: Some(what), lost: vec![(Bound::Unbounded, Bound::Unbounded)], ..Self::default() }
+    }
+
     fn blocks_damaged(&self) -> bool {
         !self.lost.is_empty()
     }

@@ -21,10 +21,14 @@ use lsm_tree::table::block::decoder::ParsedItem as _;
 use lsm_tree::table::block::{BlockType, Header};
 use lsm_tree::table::{Block, BlockHandle, BlockOffset, DataBlock, IndexBlock};
 use lsm_tree::{CompressionType, InternalValue, Table};
+use xxhash_rust::xxh3::xxh3_128;
 
 use crate::archive;
 use crate::precheck::open_table;
 use crate::version_file::TreeFile;
+
+/// The version of tables that lsm-tree 3.1 writes.
+const TABLE_VERSION: u8 = 3;
 
 /// The range of the keys that damage may hit.
 pub(super) type KeyBounds = (Bound<Bytes>, Bound<Bytes>);
@@ -172,6 +176,45 @@ impl Iterator for TableReader {
             _ => Some(TablePart::Damaged { at: self.at, keys: self.skip(header.as_ref()) }),
         }
     }
+}
+
+/// The sections of a table that are made of blocks.
+const BLOCK_SECTIONS: [&[u8]; 6] = [b"data", b"tli", b"index", b"filter_tli", b"filter", b"meta"];
+
+/// Whether every part of a table with a checksum of its own passes that, and no part is without one. If its bytes are not those
+/// that were written, it is another table then, not a damaged one.
+pub(super) fn is_whole_inside(path: &PathBuf) -> bool {
+    let read = || {
+        let file = File::open(path).ok()?;
+        let archive = archive::open(path).ok()?;
+        // The list of files of large values has no checksum.
+        let has_list = archive.toc().section(b"linked_blob_files").is_some();
+        let version = archive.toc().section(b"table_version")?;
+        let mut bytes = [0];
+        file.read_exact_at(&mut bytes, version.pos()).ok()?;
+        let sections = BLOCK_SECTIONS.iter().filter_map(|name| archive.toc().section(name));
+        let are_whole = sections.into_iter().all(|section| blocks_pass(&file, section.pos(), section.len()));
+        Some(!has_list && bytes == [TABLE_VERSION] && archive::is_trailer_whole(&file).ok()? && are_whole)
+    };
+    catch_unwind(AssertUnwindSafe(read)).ok().flatten().unwrap_or(false)
+}
+
+/// Whether the bytes are blocks, one after the other, whose checksums pass.
+fn blocks_pass(file: &File, begin: u64, length: u64) -> bool {
+    let mut at = begin;
+    while at < begin + length {
+        let mut header = vec![0; Header::serialized_len()];
+        let read = file.read_exact_at(&mut header, at).ok().and_then(|()| Header::decode_from(&mut &header[..]).ok());
+        // Bound: a wrong length must not ask for more memory than the file has bytes.
+        let Some(header) = read.filter(|header| block_bytes(header) <= begin + length - at) else { return false };
+        let mut content = vec![0; header.data_length as usize];
+        let is_there = file.read_exact_at(&mut content, at + Header::serialized_len() as u64).is_ok();
+        if !is_there || header.checksum.into_u128() != xxh3_128(&content) {
+            return false;
+        }
+        at += block_bytes(&header);
+    }
+    at == begin + length
 }
 
 fn block_bytes(header: &Header) -> u64 {

@@ -1,5 +1,7 @@
 //! `check` and `repair` over damaged stores.
 
+mod other_tables;
+
 use larder_store::{ReadOrder, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

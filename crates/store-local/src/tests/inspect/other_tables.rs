@@ -1,0 +1,112 @@
+//! Tables that are not where they belong, and tables that no version names.
+
+use super::*;
+
+/// Asserts that a start is refused by the name of this file, and changes nothing.
+fn assert_refused(dir: &Path, file: &Path) {
+    let before = bytes_of(dir);
+    let refused = LocalStore::open(small(dir)).err().expect("a table is another one").to_string();
+    assert!(refused.contains(file.to_str().unwrap()), "{refused}");
+    let mut after = bytes_of(dir);
+    after.retain(|path, _| path.file_name().is_some_and(|name| name != "LOCK"));
+    let mut before = before;
+    before.retain(|path, _| path.file_name().is_some_and(|name| name != "LOCK"));
+    assert!(after == before, "a refused start changed something");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_of_another_table_was_once_called_whole_and_brought_removed_keys_back() {
+    let fixture = InspectFixture::new().await;
+    for tree in ["packed", "wide", "bulk"] {
+        let count = tables(fixture.dir.path(), tree).len();
+        for (from, to) in [(0, count - 1), (count - 1, 0)] {
+            let place = |dir: &Path| {
+                let tables = tables(dir, tree);
+                (tables[from].clone(), tables[to].clone())
+            };
+            let outcome = fixture.after(RepairOptions::default(), |dir| {
+                let (from, to) = place(dir);
+                fs::copy(from, to).unwrap();
+            });
+            let file = outcome.copy.join(place(fixture.dir.path()).1.strip_prefix(fixture.dir.path()).unwrap());
+            assert!(
+                outcome.checked.names(&file)
+                    && outcome.checked.damage.iter().any(|damage| damage.what.contains("a copy of table"))
+            );
+            fixture.assert_nothing_lost_silently(&outcome);
+            assert_refused(&outcome.copy, &file);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_of_another_store_gives_no_entries() {
+    let fixture = InspectFixture::new().await;
+    let other = tempfile::tempdir().unwrap();
+    let store = LocalStore::open(small(other.path())).unwrap();
+    for key in 0..300 {
+        put(&store, Table::Objects, key, 99, noise(key, 300)).await;
+    }
+    store.close().await.unwrap();
+    drop(store);
+    let shared = tables(other.path(), "packed").into_iter().find_map(|table| {
+        let here = fixture.dir.path().join(table.strip_prefix(other.path()).unwrap());
+        here.exists().then_some((table, here))
+    });
+    let (theirs, ours) = shared.expect("a table of the same number");
+    let file = ours.strip_prefix(fixture.dir.path()).unwrap().to_owned();
+    let outcome = fixture.after(RepairOptions::default(), |dir| {
+        fs::copy(&theirs, dir.join(&file)).unwrap();
+    });
+    assert!(outcome.checked.names(&outcome.copy.join(&file)), "{:?}", outcome.checked.damage);
+    fixture.assert_nothing_lost_silently(&outcome);
+}
+
+/// A closed store with two tables of rows: the second removes and replaces rows of the first. Returns the version file of the
+/// first, too.
+async fn of_two_versions(dir: &Path) -> (PathBuf, Vec<u8>) {
+    let store = LocalStore::open(small(dir)).unwrap();
+    for key in 0..50 {
+        put(&store, Table::Objects, key, 1, noise(key, 100)).await;
+    }
+    store.close().await.unwrap();
+    drop(store);
+    let version = newest_version(dir);
+    let bytes = fs::read(&version).unwrap();
+    let store = LocalStore::open(small(dir)).unwrap();
+    for key in 0..80 {
+        match key % 2 {
+            0 => remove(&store, Table::Objects, key, 2).await,
+            _ => put(&store, Table::Objects, key, 2, noise(key + 1000, 100)).await,
+        }
+    }
+    store.close().await.unwrap();
+    (version, bytes)
+}
+
+/// The version file with the greatest number.
+fn newest_version(dir: &Path) -> PathBuf {
+    let number = |path: &PathBuf| path.file_name()?.to_str()?.strip_prefix('v')?.parse::<u64>().ok();
+    files(dir.join("rows/packed")).into_iter().filter(|path| number(path).is_some()).max_by_key(number).unwrap()
+}
+
+#[tokio::test]
+async fn a_damaged_newest_version_once_hid_the_newest_tables() {
+    let dir = tempfile::tempdir().unwrap();
+    let (older, bytes) = of_two_versions(dir.path()).await;
+    let newest = newest_version(dir.path());
+    assert!(newest != older && tables(dir.path(), "packed").len() == 2, "{newest:?}");
+    let expected = entries(dir.path()).0;
+    fs::write(&older, bytes).unwrap();
+    for is_missing in [false, true] {
+        match is_missing {
+            false => flip(&newest, 100),
+            true => fs::remove_file(&newest).unwrap(),
+        }
+        let into = tempfile::tempdir().unwrap();
+        let mut seen = RecordingWatcher::default();
+        repair(dir.path(), into.path(), RepairOptions::default(), &mut seen).unwrap();
+        assert!(seen.damage.iter().any(|damage| damage.what.contains("1 newer")), "{:?}", seen.damage);
+        assert!(entries(into.path()).0 == expected, "removed keys are back, or newer ones gone");
+    }
+}
