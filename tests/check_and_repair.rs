@@ -123,3 +123,64 @@ fn check_refuses_the_directory_of_a_running_server() {
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");
     assert!(String::from_utf8_lossy(&refused.stderr).contains("is in use by another server"), "{refused:?}");
 }
+
+/// The names of the blob files below a data directory.
+fn blob_files(data: &Path) -> Vec<PathBuf> {
+    files(&data.join("blobs")).into_iter().map(|(path, _)| path).collect()
+}
+
+#[test]
+fn a_deleted_blob_file_was_once_noticed_by_no_check() {
+    if !TestEngine::is_local_for("its files") {
+        return;
+    }
+    let mut node = LarderNode::s3(&[]);
+    let large = vec![7; 1_500_000];
+    node.client().put("/buckets/b/keys/one", large.clone()).expect(204);
+    let mut admin = node.s3_admin();
+    admin.put("/teas", "").expect(200);
+    admin.put("/teas/object", large.clone()).expect(200);
+    let upload = admin.begin("/teas/parts");
+    let first = admin.part("/teas/parts", &upload, 1, vec![8; 5 << 20]);
+    let second = admin.part("/teas/parts", &upload, 2, large.clone());
+    admin.complete("/teas/parts", &upload, &[(1, first), (2, second)]).expect(200);
+    let open = admin.begin("/teas/open");
+    admin.part("/teas/open", &open, 1, large.clone());
+    // Replaced and deleted bodies leave no name behind.
+    for key in ["two", "three"] {
+        node.client().put(&format!("/buckets/b/keys/{key}"), large.clone()).expect(204);
+        node.client().delete(&format!("/buckets/b/keys/{key}")).expect(204);
+    }
+    node.terminate();
+    let home = node.into_home();
+    let data = home.data();
+    let check = || {
+        let checked = larder(&home, &["check", "--data-dir", text(&data)]);
+        (checked.status.code(), String::from_utf8(checked.stdout).unwrap())
+    };
+    let (code, report) = check();
+    assert_eq!(code, Some(0), "{report}");
+    let mut owners = Vec::new();
+    let all = blob_files(&data);
+    for file in &all {
+        let bytes = fs::read(file).unwrap();
+        fs::remove_file(file).unwrap();
+        let (code, report) = check();
+        fs::write(file, bytes).unwrap();
+        // The file of a deleted body may wait for the sweep: nothing names it.
+        if code == Some(1) {
+            assert!(report.contains(&format!("{}: it is missing", file.display())), "{report}");
+            owners.push(report.lines().nth(1).unwrap_or_default().to_owned());
+        }
+    }
+    let is_named = |what: &str| owners.iter().filter(|line| line.contains(what)).count();
+    assert!(is_named("of objects /types/default/buckets/b/keys/one") == 1, "{owners:?}");
+    assert!(owners.len() == 5 && is_named("of heads") == 1 && is_named("of manifests") == 2, "{owners:?}");
+
+    // A repair names it as well.
+    fs::remove_file(&all[0]).unwrap();
+    let new = Home::new();
+    let repaired = larder(&home, &["repair", "--data-dir", text(&data), "--into", text(&new.data())]);
+    let report = String::from_utf8(repaired.stdout).unwrap();
+    assert!(repaired.status.code() == Some(1) && report.contains("it is missing"), "{report}");
+}

@@ -14,6 +14,7 @@
 //! ```
 
 pub mod address;
+pub mod blob_references;
 pub mod causality;
 pub mod codec;
 pub mod content;

@@ -29,8 +29,8 @@ pub struct InspectCommand {
     pub dir: PathBuf,
     /// The directory to copy readable data to; `None`: check only.
     pub into: Option<PathBuf>,
-    /// Also copy an older version of a key whose newest version may be lost.
-    pub keep_older: bool,
+    /// Leave out a key whose newest version may be lost.
+    pub leave_out_older: bool,
 }
 
 /// Checks or repairs a data directory, and returns the exit code.
@@ -43,7 +43,7 @@ pub fn run(command: &InspectCommand, out: &mut dyn Write) -> Result<u8, String> 
     let (found, lines) = match &command.into {
         None => check(&command.dir, &mut report).map(|found| (found, checked(&found, &command.dir))),
         Some(into) => {
-            let options = RepairOptions { keep_older: command.keep_older };
+            let options = RepairOptions { leave_out_older: command.leave_out_older };
             let done = repair(&command.dir, into, options, &mut report);
             done.map(|done| (done.found, repaired(&done, into)))
         }
@@ -68,7 +68,7 @@ fn repaired(done: &RepairSummary, into: &Path) -> Vec<String> {
     let mut lines = vec![summary_line(found)];
     if *doubtful_keys > 0 {
         lines.push(format!(
-            "{doubtful_keys} keys have an older version than may be lost; --keep-older copies such versions"
+            "{doubtful_keys} keys have an older version than may be lost, each listed above; --leave-out-older leaves them out"
         ));
     }
     let next = match found.is_whole() {

@@ -23,7 +23,7 @@ const DATA_DIR: &str = "data-dir";
 const INTO: &str = "into";
 const METRICS: &str = "metrics";
 const FORM: &str = "form";
-const KEEP_OLDER: &str = "keep-older";
+const LEAVE_OUT_OLDER: &str = "leave-out-older";
 
 /// The action that the command line asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,8 +107,8 @@ fn set_flags(raw: &mut RawSettings, words: &ArgMatches) {
 
 fn inspection(words: &ArgMatches, into: Option<PathBuf>) -> InspectCommand {
     let dir = words.get_one::<PathBuf>(DATA_DIR).cloned().unwrap_or_default();
-    let keep_older = into.is_some() && words.get_flag(KEEP_OLDER);
-    InspectCommand { dir, into, keep_older }
+    let leave_out_older = into.is_some() && words.get_flag(LEAVE_OUT_OLDER);
+    InspectCommand { dir, into, leave_out_older }
 }
 
 fn config_variable(variables: &[(OsString, OsString)]) -> Option<PathBuf> {
@@ -131,7 +131,7 @@ pub fn command() -> Command {
     let directory = |name: &'static str, help: &'static str| {
         Arg::new(name).long(name).value_name("DIR").required(true).value_parser(clap::value_parser!(PathBuf)).help(help)
     };
-    let older = "Copy the version found of a key of which a newer one may be lost, instead of leaving the key out";
+    let older = "Leave out a key of which a newer version may be lost, instead of copying the version that was found";
     let check = Command::new(CHECK)
         .about("Read every byte of a data directory that no server has open, and list what is damaged; changes nothing")
         .after_help("Ends with 0 when all is whole, with 1 when something is damaged, with 2 when it could not look.")
@@ -143,7 +143,7 @@ pub fn command() -> Command {
         )
         .arg(directory(DATA_DIR, "The data directory; nothing in it is changed"))
         .arg(directory(INTO, "The new one: not there yet, or empty"))
-        .arg(Arg::new(KEEP_OLDER).long(KEEP_OLDER).action(ArgAction::SetTrue).help(older));
+        .arg(Arg::new(LEAVE_OUT_OLDER).long(LEAVE_OUT_OLDER).action(ArgAction::SetTrue).help(older));
     let healthcheck = Command::new(HEALTHCHECK)
         .about("Ask a running server whether it is ready; for containers without an HTTP client")
         .after_help(

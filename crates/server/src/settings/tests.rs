@@ -197,12 +197,12 @@ fn a_file_that_is_not_toml_is_reported_with_its_line() {
 #[test]
 fn check_and_repair_name_their_directories() {
     let inspect = |arguments: &str| match run(arguments, "", "") {
-        Ok(Invocation::Inspect(command)) => (command.dir, command.into, command.keep_older),
+        Ok(Invocation::Inspect(command)) => (command.dir, command.into, command.leave_out_older),
         other => panic!("{other:?}"),
     };
     assert_eq!(inspect("check --data-dir d"), ("d".into(), None, false));
     assert_eq!(inspect("repair --data-dir d --into n"), ("d".into(), Some("n".into()), false));
-    assert_eq!(inspect("repair --data-dir d --into n --keep-older"), ("d".into(), Some("n".into()), true));
+    assert_eq!(inspect("repair --data-dir d --into n --leave-out-older"), ("d".into(), Some("n".into()), true));
     for wrong in ["check", "repair --data-dir d", "check --data-dir d --into n", "repair --into n"] {
         assert_eq!(run(wrong, "", "").unwrap_err().exit, 2, "{wrong}");
     }

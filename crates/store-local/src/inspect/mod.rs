@@ -4,7 +4,8 @@
 //! survey     required files, and their damage             tables        blocks of one table, damaged or not
 //! journals   entries that are in no table yet             large_values  one large value of the bulk tree
 //! unreadable keys that may have lost a newer version      newest        merges tables and journals, key by key
-//! blob_files blob files                                   repair        writes the undamaged data into a new directory
+//! blob_files blob files                                  repair        writes the undamaged data into a new directory
+//! named_blobs  the blob files that rows name
 //! address    keys as operators know them                damaged_blocks  of an open tree, named in the log
 //! ```
 //! An inspection changes nothing in the directory. It hands damage to an [`InspectionWatcher`] at once and keeps only the names
@@ -15,6 +16,7 @@ mod blob_files;
 pub(crate) mod damaged_blocks;
 mod journals;
 mod large_values;
+mod named_blobs;
 mod newest;
 mod repair;
 mod survey;
@@ -79,8 +81,6 @@ impl InspectionSummary {
 
 /// Reads every file of a data directory and reports damage. Changes nothing.
 ///
-/// It does not check that each row's blob exists: this engine does not interpret a row's value.
-///
 /// # Errors
 /// `InUse`: a server has the directory open. `UnknownFormat`: it has another version's format. `Io`: a file cannot be read, or
 /// there is no data directory.
@@ -88,7 +88,10 @@ pub fn check(dir: &Path, watcher: &mut dyn InspectionWatcher) -> Result<Inspecti
     let mut tally = InspectionTally::new(dir, watcher)?;
     let _lock = survey::lock(dir)?;
     let source = SourceDirectory::survey(dir, &mut tally)?;
-    source.check_large_values(&mut tally)?;
+    let journal = source.journal_entries()?;
+    source.check_large_values(&journal, &mut tally)?;
+    named_blobs::check(dir, &source, &journal, &mut tally)
+        .map_err(|error| OpenError::io(dir, "reading tables", &error))?;
     blob_files::check(dir, &mut tally, |_, _| Ok(())).map_err(|error| OpenError::io(dir, "reading blobs", &error))?;
     Ok(tally.finish())
 }

@@ -3,8 +3,8 @@
 //! ```text
 //! survey ─▶ into: everything but `format` ─▶ packed, wide, bulk: newest versions, merged ─▶ mirror ─▶ blob files ─▶ `format`
 //! ```
-//! The file `format` comes last: a start refuses the new directory until it is complete. The repair leaves out keys that may
-//! have lost a newer version and reports them one by one, see `unreadable`.
+//! The file `format` comes last: a start refuses the new directory until it is complete. The repair reports the keys
+//! that may have lost a newer version one by one, see `unreadable`.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -20,7 +20,7 @@ use super::large_values::ValueHandle;
 use super::newest::{FoundEntry, FoundValue, NewestEntries};
 use super::survey::{self, SourceDirectory, SourceTree};
 use super::unreadable::UnreadableRanges;
-use super::{InspectionSummary, InspectionTally, InspectionWatcher, blob_files, bytes_below};
+use super::{InspectionSummary, InspectionTally, InspectionWatcher, blob_files, bytes_below, named_blobs};
 use crate::blobs::folders;
 use crate::format;
 use crate::io_errors::{if_there, sync_dir};
@@ -38,8 +38,8 @@ const CACHE_BYTES: u64 = 1024 * 1024;
 /// Options of [`repair`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RepairOptions {
-    /// Copies an older version of a key that may have lost a newer one, instead of leaving the key out.
-    pub keep_older: bool,
+    /// Leaves out a key that may have lost a newer version, instead of copying the version that was found. It is named either way.
+    pub leave_out_older: bool,
 }
 
 /// The result of a repair.
@@ -51,7 +51,7 @@ pub struct RepairSummary {
     pub entries: u64,
     /// Blob files that were copied.
     pub blob_files: u64,
-    /// Keys that may have lost a newer version; left out without [`RepairOptions::keep_older`].
+    /// Keys that may have lost a newer version; left out with [`RepairOptions::leave_out_older`].
     pub doubtful_keys: u64,
 }
 
@@ -95,6 +95,7 @@ pub fn repair(
         };
         copy.run(&trees, &journal).map_err(|error| OpenError::Io { dir: into.to_owned(), what: error.to_string() })?;
     }
+    named_blobs::check(dir, &source, &journal, &mut tally).map_err(failed("reading tables"))?;
     trees.publish_tables();
     fill_mirror(&trees).map_err(|error| OpenError::Io { dir: into.to_owned(), what: error.to_string() })?;
     let mut shards = BTreeSet::new();
@@ -163,7 +164,7 @@ impl TreeCopy<'_, '_> {
 
     /// The entry to write; `None` for a removed, unreadable or doubtful one.
     fn keep(&mut self, entry: FoundEntry) -> Option<InternalValue> {
-        let value = match self.is_doubtful(&entry) && !self.options.keep_older {
+        let value = match self.is_doubtful(&entry) && self.options.leave_out_older {
             true => None,
             false => self.value(&entry),
         }?;
@@ -181,9 +182,9 @@ impl TreeCopy<'_, '_> {
         }
         let range = self.unreadable.of(&entry.key, entry.seqno, entry.origin);
         let Some(range) = range.filter(|_| !matches!(entry.value, FoundValue::Removed)) else { return false };
-        let what = match self.options.keep_older {
-            true => "a newer version may be lost with it; the version found elsewhere is copied",
-            false => "a newer version may be lost with it; the version found elsewhere is left out",
+        let what = match self.options.leave_out_older {
+            true => "a newer version may be lost with it; the version found elsewhere is left out",
+            false => "a newer version may be lost with it; the version found elsewhere is copied",
         };
         let key = KeyAddress::new(self.tree.id, &entry.key);
         self.tally.damage(&range.path, what, vec![LostKeys::Key(key)]);

@@ -132,14 +132,17 @@ impl SourceDirectory {
     ///
     /// # Errors
     /// `Io`.
-    pub(super) fn check_large_values(&self, tally: &mut InspectionTally<'_>) -> Result<(), OpenError> {
+    pub(super) fn check_large_values(
+        &self,
+        journal: &JournalEntries,
+        tally: &mut InspectionTally<'_>,
+    ) -> Result<(), OpenError> {
         let tree = &self.trees[TreeId::Bulk as usize];
         if tree.damaged_values.is_empty() {
             return Ok(());
         }
         let folder = self.values_folder();
-        let journal = self.journal_entries()?;
-        for entry in NewestEntries::new(tree, None, &journal) {
+        for entry in NewestEntries::new(tree, None, journal) {
             let entry = entry.map_err(|error| OpenError::io(&self.dir, "reading tables", &error))?;
             let FoundValue::Separated(place) = &entry.value else { continue };
             let Some(place) = ValueHandle::decode(place.clone()) else { continue };

@@ -24,7 +24,7 @@ async fn a_copy_of_another_table_was_once_called_whole_and_brought_removed_keys_
                 let tables = tables(dir, tree);
                 (tables[from].clone(), tables[to].clone())
             };
-            let outcome = fixture.after(RepairOptions::default(), |dir| {
+            let outcome = fixture.after(STRICT, |dir| {
                 let (from, to) = place(dir);
                 fs::copy(from, to).unwrap();
             });
@@ -55,7 +55,7 @@ async fn a_table_of_another_store_gives_no_entries() {
     });
     let (theirs, ours) = shared.expect("a table of the same number");
     let file = ours.strip_prefix(fixture.dir.path()).unwrap().to_owned();
-    let outcome = fixture.after(RepairOptions::default(), |dir| {
+    let outcome = fixture.after(STRICT, |dir| {
         fs::copy(&theirs, dir.join(&file)).unwrap();
     });
     assert!(outcome.checked.names(&outcome.copy.join(&file)), "{:?}", outcome.checked.damage);
@@ -105,7 +105,7 @@ async fn a_damaged_newest_version_once_hid_the_newest_tables() {
         }
         let into = tempfile::tempdir().unwrap();
         let mut seen = RecordingWatcher::default();
-        repair(dir.path(), into.path(), RepairOptions::default(), &mut seen).unwrap();
+        repair(dir.path(), into.path(), STRICT, &mut seen).unwrap();
         assert!(seen.damage.iter().any(|damage| damage.what.contains("1 newer")), "{:?}", seen.damage);
         assert!(entries(into.path()).0 == expected, "removed keys are back, or newer ones gone");
     }

@@ -1,0 +1,86 @@
+//! The blobs that stored rows name, for a check that all of them are there.
+
+use bytes::Bytes;
+
+use crate::codec::DecodeError;
+use crate::content::{BlobId, KvBody};
+use crate::keyspace::Table;
+use crate::objects::part::decode_manifest_row;
+use crate::objects::{ObjectBody, ObjectHead, Part, Version};
+use crate::rows::ObjectRow;
+
+/// A blob that a row names, and its length in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BlobReference {
+    /// Its identity.
+    pub id: BlobId,
+    /// Its length in bytes.
+    pub length: u64,
+}
+
+/// Whether rows of a table may name blobs.
+#[must_use]
+pub fn can_name_blobs(table: Table) -> bool {
+    matches!(table, Table::Objects | Table::Consistent | Table::Heads | Table::Parts | Table::Manifests)
+}
+
+/// The blobs that a row of a table names.
+///
+/// # Errors
+/// [`DecodeError`] for an unknown version or damaged bytes.
+pub fn of_row(table: Table, name: &[u8], value: Bytes) -> Result<Vec<BlobReference>, DecodeError> {
+    match table {
+        Table::Objects | Table::Consistent => {
+            Ok(of_body(&ObjectRow::decode(value)?.content.body).into_iter().collect())
+        }
+        // The head has no name; the others are noncurrent versions.
+        Table::Heads if name.is_empty() => {
+            Ok(ObjectHead::decode(value)?.current.iter().filter_map(of_version).collect())
+        }
+        Table::Heads => Ok(of_version(&Version::decode(value)?).into_iter().collect()),
+        Table::Parts => {
+            let Part { blob, length, .. } = Part::decode(name, value)?;
+            Ok(blob.map(|id| BlobReference { id, length }).into_iter().collect())
+        }
+        // The row without a name has the manifest's owner.
+        Table::Manifests if name.is_empty() => Ok(Vec::new()),
+        Table::Manifests => {
+            let (_, _, parts) = decode_manifest_row(name, value)?;
+            Ok(parts.iter().filter_map(|part| Some(BlobReference { id: part.blob?, length: part.length })).collect())
+        }
+        _ => Ok(Vec::new()),
+    }
+}
+
+fn of_body(body: &KvBody) -> Option<BlobReference> {
+    match body {
+        KvBody::Inline(_) => None,
+        KvBody::Blob(blob) => Some(BlobReference { id: blob.id, length: blob.length }),
+    }
+}
+
+fn of_version(version: &Version) -> Option<BlobReference> {
+    match version.object.as_ref()?.body {
+        ObjectBody::Blob { id, length } => Some(BlobReference { id, length }),
+        // The parts are named by the rows of the manifest.
+        ObjectBody::Inline(_) | ObjectBody::Parts { .. } => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::objects::ManifestPart;
+    use crate::objects::part::manifest_rows;
+
+    #[test]
+    fn each_blob_of_a_manifest_is_named() {
+        let part = |number: u16, blob: Option<BlobId>| ManifestPart { number, length: 7, blob, checksum: None };
+        let rows = manifest_rows(&[part(1, Some(BlobId([1; 24]))), part(2, None), part(3, Some(BlobId([3; 24])))]);
+        let named = rows.into_iter().flat_map(|(name, value)| of_row(Table::Manifests, &name, value).unwrap());
+        let ids: Vec<u8> = named.map(|blob| blob.id.0[0]).collect();
+        assert_eq!(ids, [1, 3]);
+        assert!(of_row(Table::Manifests, b"", Bytes::new()).unwrap().is_empty(), "the owner of a manifest");
+        assert!(of_row(Table::Objects, b"", Bytes::from_static(b"\xff")).is_err());
+    }
+}
