@@ -146,6 +146,23 @@ fn fill_and_delete(api: SpaceApi, mib: u64, length: usize) {
 }
 
 #[test]
+fn a_full_disk_whose_rows_are_deleted_takes_puts_again() {
+    if !is_possible("reclaimed_space::a_full_disk_whose_rows_are_deleted_takes_puts_again") {
+        return;
+    }
+    let cases: &[(SpaceApi, u64, usize)] = Scale::current().of(
+        &[(SpaceApi::S3, 150, 30_000), (SpaceApi::Kv, 60, 4_000)],
+        &[
+            (SpaceApi::S3, 150, 30_000),
+            (SpaceApi::Kv, 150, 3_000),
+            (SpaceApi::S3, 400, 30_000),
+            (SpaceApi::Kv, 400, 3_000),
+        ],
+    );
+    cases.iter().for_each(|(api, mib, length)| fill_and_delete(*api, *mib, *length));
+}
+
+#[test]
 fn a_full_disk_whose_large_values_are_deleted_takes_puts_again() {
     if !is_possible("reclaimed_space::a_full_disk_whose_large_values_are_deleted_takes_puts_again") {
         return;

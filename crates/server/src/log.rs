@@ -16,8 +16,8 @@ use crate::settings::{LogFormat, LogLevel};
 const OWN: &str = "larder";
 /// The driver of Cassandra, which warns of every connection. `node_watch` logs lost nodes and their impact instead.
 const DRIVER: &str = "scylla";
-/// The reader of blocks in `lsm-tree`, which has a line for each read of a damaged one. The engine names it once, with its keys.
-const BLOCKS: &str = "lsm_tree::table::block";
+/// The parts of `lsm-tree` that log what the engine answers for: each read of a damaged block, each compaction that ends early.
+const ENGINE_PARTS: [&str; 2] = ["lsm_tree::table::block", "lsm_tree::compaction"];
 /// Most lines that wait to be written, some MiB; further ones are dropped.
 const LINES_MAX: usize = 8192;
 
@@ -51,8 +51,12 @@ fn log_panic(panic: &std::panic::PanicHookInfo<'_>) {
 fn targets(level: LogLevel) -> Targets {
     let others = if level == LogLevel::TRACE { level } else { level.min(LogLevel::WARN) };
     let driver = if level >= LogLevel::DEBUG { others } else { level.min(LogLevel::ERROR) };
-    let blocks = if level >= LogLevel::DEBUG { others } else { LogLevel::OFF };
-    Targets::new().with_default(others).with_target(OWN, level).with_target(DRIVER, driver).with_target(BLOCKS, blocks)
+    let parts = if level >= LogLevel::DEBUG { others } else { LogLevel::OFF };
+    Targets::new()
+        .with_default(others)
+        .with_target(OWN, level)
+        .with_target(DRIVER, driver)
+        .with_targets(ENGINE_PARTS.map(|part| (part, parts)))
 }
 
 #[cfg(test)]

@@ -9,6 +9,8 @@ use std::fs;
 use std::io;
 use std::panic::RefUnwindSafe;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use lsm_tree::compaction::filter::{CompactionFilter, Context, Factory, ItemAccessor, Verdict};
 
@@ -73,10 +75,40 @@ fn numbered(dir: &Path) -> io::Result<Vec<u64>> {
     Ok(numbers)
 }
 
-/// Makes the filter of each compaction, which keeps every entry and syncs the output.
+/// The most bytes that the compactions of a tree may write, each; without a bound but while one is set.
+#[derive(Debug, Clone)]
+pub(crate) struct OutputBound(Arc<AtomicU64>);
+
+impl Default for OutputBound {
+    fn default() -> Self {
+        Self(Arc::new(AtomicU64::new(u64::MAX)))
+    }
+}
+
+impl OutputBound {
+    /// Runs a compaction that may write so many bytes. Another one that begins meanwhile has the bound, too.
+    ///
+    /// # Errors
+    /// [`is_over_bound`]: it would have written more; its files are left behind. Else as `compact`.
+    pub(crate) fn within<T>(&self, bytes: u64, compact: impl FnOnce() -> lsm_tree::Result<T>) -> lsm_tree::Result<T> {
+        self.0.store(bytes, Ordering::Relaxed);
+        let done = compact();
+        self.0.store(u64::MAX, Ordering::Relaxed);
+        done
+    }
+}
+
+/// Whether a compaction ended because of its bound.
+pub(crate) fn is_over_bound(error: &lsm_tree::Error) -> bool {
+    matches!(error, lsm_tree::Error::Io(error) if error.kind() == io::ErrorKind::FileTooLarge)
+}
+
+/// Makes the filter of each compaction, which keeps every entry, syncs the output, and ends at the bound.
 pub(crate) struct CompactionSync {
     /// The tree's directory.
     pub(crate) tree: PathBuf,
+    /// The bound of the tree.
+    pub(crate) bound: OutputBound,
     /// The folder of large values: lsm-tree syncs the files that it creates there, not their names.
     pub(crate) blobs: Option<PathBuf>,
 }
@@ -89,13 +121,16 @@ impl Factory for CompactionSync {
     }
 
     fn make_filter(&self, _: &Context) -> Box<dyn CompactionFilter> {
-        Box::new(CompactionOutput { output: OutputSync::new(&self.tree), blobs: self.blobs.clone() })
+        let left = self.bound.0.load(Ordering::Relaxed);
+        Box::new(CompactionOutput { output: OutputSync::new(&self.tree), left, blobs: self.blobs.clone() })
     }
 }
 
 /// The output of one compaction.
 struct CompactionOutput {
     output: OutputSync,
+    /// Bytes that it may still write.
+    left: u64,
     blobs: Option<PathBuf>,
 }
 
@@ -103,7 +138,9 @@ impl CompactionFilter for CompactionOutput {
     fn filter_item(&mut self, item: ItemAccessor<'_>, _: &Context) -> lsm_tree::Result<Verdict> {
         // A separated value would be read from its file for this.
         let value = if item.is_indirection() { 0 } else { item.value()?.len() };
-        self.output.wrote(item.key().len() + value);
+        let bytes = item.key().len() + value;
+        self.left = self.left.checked_sub(bytes as u64).ok_or_else(|| io::Error::from(io::ErrorKind::FileTooLarge))?;
+        self.output.wrote(bytes);
         Ok(Verdict::Keep)
     }
 

@@ -44,6 +44,13 @@ pub(crate) struct TreeSpace {
     pub(crate) tombstones: u64,
 }
 
+impl TreeSpace {
+    /// The bytes that are not dead, at least.
+    pub(crate) fn live(self) -> u64 {
+        self.bytes.saturating_sub(self.dead)
+    }
+}
+
 /// The debts that a look finds due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct DueDebts {
@@ -62,6 +69,8 @@ pub(crate) struct TableCounts {
     pub(crate) unnamed: u64,
     /// Entries of all tables.
     pub(crate) entries: u64,
+    /// Those of them that are tombstones.
+    pub(crate) removals: u64,
     /// Entries of memtables.
     pub(crate) unflushed: u64,
     /// Entries of tables in the lowest level with a value.
@@ -74,7 +83,8 @@ impl TableCounts {
     /// The bytes, and those that may be dead.
     pub(crate) fn space(self) -> TreeSpace {
         let named = self.bytes.saturating_sub(self.unnamed);
-        let mean = named / self.entries.max(1);
+        // Of those with a value: many tombstones beside them would make each look small.
+        let mean = named / self.entries.saturating_sub(self.removals).max(1);
         let newer = self.entries.saturating_sub(self.lowest) + self.unflushed;
         let dead = self.unnamed + newer.saturating_mul(mean).min(named);
         TreeSpace { bytes: self.bytes, dead, entries: self.entries + self.unflushed, tombstones: self.tombstones }
@@ -154,6 +164,8 @@ mod tests {
         assert_eq!(TableCounts { unflushed: 500, ..values }.space().dead, 100 * MIB, "no more than there is");
         assert_eq!(TableCounts { lowest: 150, ..values }.space().dead, 25 * MIB, "entries above may hide others");
         assert_eq!(TableCounts { unnamed: 40 * MIB, ..values }.space().dead, 40 * MIB);
+        let emptied = TableCounts { entries: 400, removals: 200, ..values };
+        assert_eq!(emptied.space().live(), 0, "a removal for each value once looked as if half of the bytes were live");
     }
 
     #[test]

@@ -20,7 +20,7 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::active_memtable::ActiveMemtable;
 use crate::inspect::damaged_blocks;
-use crate::output_sync::CompactionSync;
+use crate::output_sync::{CompactionSync, OutputBound};
 use crate::range_scan::{RangeScan, ScanBounds, ScannedEntries};
 use crate::retired::RetiredParts;
 use crate::snapshots::ReadSnapshot;
@@ -55,9 +55,10 @@ pub(crate) struct EngineTree {
     pub(crate) dir: PathBuf,
     /// Merges level 0 once it has four runs, and a level that is too large into the next one.
     strategy: Arc<dyn CompactionStrategy + Send + Sync>,
-    /// In the tree of large values, whose tables are small: lets no level above the lowest have a byte. Else as `strategy`.
+    /// As `strategy`, but lets no level above the lowest have a byte.
     sinking: Arc<dyn CompactionStrategy + Send + Sync>,
     table_bytes: u64,
+    bound: OutputBound,
     /// Held shared by a flush or compaction, and exclusively by the removal of a failed one's files.
     pub(crate) file_lock: RwLock<()>,
     /// Whether a read or a compaction found wrong bytes since the start.
@@ -91,10 +92,11 @@ impl EngineTree {
     /// # Errors
     /// Any error of lsm-tree.
     pub(crate) fn open(tree_id: TreeId, dir: &Path, options: &TreeOptions) -> lsm_tree::Result<Self> {
-        let lsm = config(tree_id, dir, options).open()?;
+        let bound = OutputBound::default();
+        let lsm = config(tree_id, dir, options, bound.clone()).open()?;
         let l0_runs = lsm.l0_run_count();
         let strategy = Leveled::default().with_table_target_size(options.table_bytes);
-        let sinking = if tree_id == TreeId::Bulk { strategy.clone().with_l0_threshold(0) } else { strategy.clone() };
+        let sinking = strategy.clone().with_l0_threshold(0);
         let (strategy, sinking) = (Arc::new(strategy), Arc::new(sinking));
         let active = ActiveMemtable::new(lsm.active_memtable());
         Ok(Self {
@@ -104,6 +106,7 @@ impl EngineTree {
             strategy,
             sinking,
             table_bytes: options.table_bytes,
+            bound,
             file_lock: RwLock::new(()),
             damaged: AtomicBool::new(false),
             l0_runs: AtomicUsize::new(l0_runs),
@@ -182,12 +185,13 @@ impl EngineTree {
                 let (entries, tombstones) = (table.metadata.item_count, table.tombstone_count());
                 counts.bytes += table.metadata.file_size;
                 counts.entries += entries;
-                counts.tombstones += tombstones;
+                counts.removals += tombstones;
                 if number == lowest {
                     counts.lowest += entries.saturating_sub(tombstones);
                 }
             }
         }
+        counts.tombstones = counts.removals;
         let memtables = self.memtables.lock();
         let sealed = memtables.sealed.iter().map(|sealed| (&sealed.entries, sealed.removals));
         for (entries, removals) in sealed.chain([(&memtables.active.entries, memtables.active.removals)]) {
@@ -265,11 +269,12 @@ impl EngineTree {
         compacted
     }
 
-    /// Merges all tables, so that removed and replaced entries give their space back, and returns `true`. A merge that would write
-    /// more than `room` bytes, since the files that it replaces go afterwards, or take long, is not begun: this compacts in parts.
+    /// Merges all tables, so that removed and replaced entries give their space back, and returns `true`. A merge that is expected
+    /// to write more than `room` bytes, since the files that it replaces go afterwards, or to take long, is not begun: this compacts
+    /// in parts.
     ///
     /// # Errors
-    /// As [`Self::compact`].
+    /// As [`Self::compact`]; [`is_over_bound`](crate::output_sync::is_over_bound) for a merge that would have written more.
     pub(crate) fn reclaim(&self, room: u64, watermark: u64) -> lsm_tree::Result<bool> {
         let _at_work = self.file_lock.read();
         if self.id == TreeId::Bulk {
@@ -282,10 +287,21 @@ impl EngineTree {
         let moved = (large / STALE_FILE_PARTS).min(3 * unnamed);
         let tables = before.iter_tables().map(|table| table.metadata.file_size).sum::<u64>();
         let is_short_work = self.id == TreeId::Bulk || tables <= WHOLE_TABLES_MAX * self.table_bytes;
-        let is_whole = is_short_work && tables + moved <= room;
+        let (is_expected_to_fit, bound) = match self.id {
+            TreeId::Bulk => (tables + moved <= room, u64::MAX),
+            // Tables of rows have their values, so what is dead in them is not written again. How much that is, is an estimate:
+            // the merge is tried where it may be half, and ends before it takes the last bytes of the disk.
+            TreeId::Packed | TreeId::Wide | TreeId::Mirror => {
+                let space = self.space();
+                (space.live() <= room || space.dead >= space.live(), room)
+            }
+        };
+        let is_whole = is_short_work && is_expected_to_fit;
         let merged = match is_whole {
-            true => self.lsm.major_compact(self.table_bytes, watermark),
-            false => self.lsm.compact(self.sinking.clone(), watermark),
+            true => self.bound.within(bound, || self.lsm.major_compact(self.table_bytes, watermark)),
+            // In parts, from the top: removals come to what they remove.
+            false if is_short_work => self.bound.within(bound, || self.lsm.compact(self.sinking.clone(), watermark)),
+            false => self.lsm.compact(self.strategy.clone(), watermark),
         };
         if self.version() != before.id() {
             self.retired.hold(before, 0);
@@ -367,10 +383,10 @@ fn first_readable_key(entries: impl Iterator<Item = lsm_tree::Result<InternalVal
 
 /// The lsm-tree options. Reads of absent keys are frequent in packed and wide, so their last level keeps Bloom filters; a
 /// reader of a bulk row knows that it exists.
-fn config(tree_id: TreeId, dir: &Path, options: &TreeOptions) -> Config {
+fn config(tree_id: TreeId, dir: &Path, options: &TreeOptions, bound: OutputBound) -> Config {
     let bloom = |policy| FilterPolicyEntry::Bloom(policy);
     let blobs = (tree_id == TreeId::Bulk).then(|| dir.join("blobs"));
-    let syncs = CompactionSync { tree: dir.to_owned(), blobs };
+    let syncs = CompactionSync { tree: dir.to_owned(), bound, blobs };
     // lsm-tree raises its own visible number at each change of version, which would show half a group. Readers take their
     // number from `Snapshots`; this counter is unused.
     let config = Config::new(dir, options.seqnos.clone(), SequenceNumberCounter::default())

@@ -6,6 +6,7 @@
 use std::sync::atomic::Ordering;
 
 use super::{EngineTree, Maintenance, RetryPause, TreeId};
+use crate::output_sync::is_over_bound;
 use crate::quiet::QuietMemtables;
 use crate::space_debt::DueDebts;
 use crate::tree_id::PerTree;
@@ -110,7 +111,17 @@ impl Maintenance {
             tree.refresh_l0_runs();
             // The files that it replaced go before the next pass, which may need their space.
             self.release_retired();
-            let is_whole = merged?;
+            let is_whole = match merged {
+                Err(error) if is_over_bound(&error) => {
+                    // Its files go first: they have the room that the compaction in parts needs.
+                    self.state.lock().needs_cleanup[tree.id as usize] = true;
+                    if self.clean_up(tree).is_ok() {
+                        tree.compact(self.trees.snapshots.watermark())?;
+                    }
+                    return Ok(true);
+                }
+                merged => merged?,
+            };
             let after = tree.space();
             // A first pass finds the dead bytes of files of large values, and later ones give them back.
             let has_more = tree.id == TreeId::Bulk && (pass == 1 || after.dead < before.dead);

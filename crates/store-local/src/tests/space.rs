@@ -6,6 +6,11 @@ use larder_store::{BlobOwner, Blobs, Kind, Purpose};
 use super::*;
 use crate::blobs::{BULK_MAX, LocalBlobs};
 use crate::disk_space::testing::{FakeDisk, space_on};
+use crate::flush::{flush, restore_directory};
+use crate::output_sync::is_over_bound;
+use crate::tree::EngineTree;
+use crate::tree_id::TreeId;
+use crate::trees::Trees;
 
 const MIB: u64 = 1024 * 1024;
 
@@ -211,4 +216,33 @@ async fn a_store_on_a_full_disk_starts() {
     assert_eq!(kind(put(&store, 3, Durability::Disk).await), Kind::Full);
     disk.set(512 * MIB);
     put(&store, 3, Durability::Disk).await.unwrap();
+}
+
+#[test]
+fn a_merge_that_would_take_the_last_bytes_ends_before_and_changes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let trees = Trees::open(dir.path(), 0, 1 << 20).unwrap();
+    let tree = trees.tree(TreeId::Packed);
+    for round in 0..3_u8 {
+        let seqno = trees.next_seqno();
+        for key in 0..50_u8 {
+            tree.insert(&vec![1, key].into(), Some(&vec![round; 2000].into()), seqno);
+        }
+        tree.rotate();
+        flush(tree, &tree.next_sealed().unwrap(), 0).unwrap();
+        tree.drop_flushed();
+    }
+    trees.publish_tables();
+    let files = |tree: &EngineTree| std::fs::read_dir(tree.dir.join("tables")).unwrap().count();
+    let before = (tree.version(), files(tree));
+    // Two of three versions of each key are dead: 100 KB stay.
+    let watermark = trees.snapshots.watermark();
+    assert!(is_over_bound(&tree.reclaim(90_000, watermark).expect_err("it writes more than the bound")));
+    restore_directory(tree).unwrap();
+    assert_eq!((tree.version(), files(tree)), before, "its files are gone");
+    assert!(tree.reclaim(200_000, watermark).unwrap());
+    assert_eq!(tree.lsm.current_version().iter_tables().count(), 1);
+    for key in 0..50_u8 {
+        assert_eq!(trees.get(TreeId::Packed, &[1, key]).unwrap(), Some(vec![2; 2000].into()));
+    }
 }
