@@ -2,6 +2,7 @@
 
 use larder_model::content::BlobId;
 use larder_store::{BlobOwner, Blobs, Kind, Purpose};
+use lsm_tree::AbstractTree as _;
 
 use super::*;
 use crate::blobs::{BULK_MAX, LocalBlobs};
