@@ -45,6 +45,7 @@ pub(crate) fn add_copies(writes: &mut Vec<(TreeId, Bytes, Option<Bytes>)>) {
 /// # Errors
 /// The error of the first read if the second fails, too.
 pub(crate) fn read<T>(table: Table, read: impl Fn(TreeId) -> Result<T>) -> Result<T> {
+    // Damage: the other copy was written by the same groups [invariant 143].
     match read(TreeId::of(table)) {
         Err(error) if error.kind == Kind::Damaged && holds(table) => read(TreeId::Mirror).map_err(|_| error),
         done => done,

@@ -325,7 +325,7 @@ fn start_new_journal(
     let number = there.max().unwrap_or(0) + 1;
     let sealed = journals.iter().filter_map(|journal| Some(journal.sealed?.group)).max().unwrap_or(0);
     let header = JournalHeader { number, first: found.max(synced).max(sealed) + 1, chain: 0 };
-    // Crash: before the manifest forgets them, for the next start removes what it does not name.
+    // Crash: before the manifest forgets them, for the next start removes what it does not name [invariant 144].
     let kept = files.set_aside()?;
     tracing::warn!(
         ?kept,

@@ -290,7 +290,7 @@ impl EngineTree {
         let (is_expected_to_fit, bound) = match self.id {
             TreeId::Bulk => (tables + moved <= room, u64::MAX),
             // Tables of rows have their values, so what is dead in them is not written again. How much that is, is an estimate:
-            // the merge is tried where it may be half, and ends before it takes the last bytes of the disk.
+            // the merge is tried where it may be half, and ends before it takes the last bytes of the disk [invariant 145].
             TreeId::Packed | TreeId::Wide | TreeId::Mirror => {
                 let space = self.space();
                 (space.live() <= room || space.dead >= space.live(), room)
