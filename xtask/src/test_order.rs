@@ -3,6 +3,7 @@
 /// The longest tests, in the order of their begin: a long test that begins last keeps one core idle to the end.
 static FIRST: &[&str] = &[
     "product powercut::",
+    "product filled_disk::",
     "product s3::streams::",
     "product damaged_files::",
     "product s3::minio::",
@@ -14,9 +15,9 @@ static FIRST: &[&str] = &[
     "script_tests ",
 ];
 
-/// Tests that load the machine, or fill what others of them need: one at a time, beside the other tests.
-static IN_TURN: &[&str] =
-    &["product attacks::", "product filled_disk::", "product reclaimed_space::", "product descriptors::"];
+/// Tests that load the machine, or fill what others of them need: one at a time, beside the other tests. One that fills a disk of its
+/// own and then waits is none of them.
+static IN_TURN: &[&str] = &["product attacks::", "product reclaimed_space::", "product descriptors::"];
 
 /// The place of a test in the order: those of [`FIRST`] come first.
 pub(crate) fn rank(name: &str) -> usize {

@@ -164,6 +164,7 @@ impl Gateway {
             engine: engine.name(),
             disk: engine.disk().as_ref(),
             stored: engine.stored().unwrap_or_default(),
+            fault: engine.fault().as_deref(),
             ready: self.is_ready(),
             catalogue: self.catalogue.current().number().0,
             webhooks_waiting: self.outbox.waiting(),

@@ -68,6 +68,11 @@ pub trait EngineStatus: Send + Sync {
         None
     }
 
+    /// A failure that ends or holds up its writes, or damage that it found; `None`: it knows of none.
+    fn fault(&self) -> Option<String> {
+        None
+    }
+
     /// Whether that disk has no room for writes of data.
     fn is_full(&self) -> bool {
         false

@@ -46,6 +46,10 @@ impl EngineStatus for LocalEngineMetrics {
         Some(StoredBytes { live: all.saturating_sub(dead), dead })
     }
 
+    fn fault(&self) -> Option<String> {
+        self.store.fault()
+    }
+
     fn is_full(&self) -> bool {
         let space = self.store.disk_space().stats();
         space.capacity.free <= space.floors[Purpose::Data as usize]

@@ -71,6 +71,10 @@ impl EngineStatus for StoreMetrics {
         self.inner.stored()
     }
 
+    fn fault(&self) -> Option<String> {
+        self.inner.fault()
+    }
+
     fn is_full(&self) -> bool {
         self.inner.is_full()
     }

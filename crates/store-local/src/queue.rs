@@ -170,6 +170,11 @@ impl CommitterHealth {
         self.closed.load(Ordering::Acquire)
     }
 
+    /// The failure that ended writing; `None`: nothing did, or it ended in order.
+    pub(crate) fn fault(&self) -> Option<String> {
+        (self.is_poisoned() && !self.is_closed()).then(|| self.error().to_string())
+    }
+
     /// The error every write gets once poisoned.
     pub(crate) fn error(&self) -> Error {
         let reason = self.reason.get().map_or("the committer has ended", String::as_str);

@@ -189,6 +189,15 @@ impl LocalStore {
         self.inner.trees.all().iter().map(|tree| tree.space().dead).sum()
     }
 
+    /// A failure that ends or holds up writes, or damage that was found since the start; the gravest.
+    #[must_use]
+    pub fn fault(&self) -> Option<String> {
+        let damaged = || self.trees().all().iter().find(|tree| tree.is_damaged());
+        let damage =
+            || damaged().map(|tree| format!("a block in {} is damaged, see `larder check`", tree.dir.display()));
+        self.inner.health.fault().or_else(|| self.inner.maintenance.shared().fault()).or_else(damage)
+    }
+
     /// Memory in use.
     #[must_use]
     pub fn memory(&self) -> EngineMemory {

@@ -360,6 +360,11 @@ impl EngineTree {
         behind.min()
     }
 
+    /// Whether damage was found since the start.
+    pub(crate) fn is_damaged(&self) -> bool {
+        self.damaged.load(Ordering::Relaxed)
+    }
+
     /// Notes damage; returns whether it is the first since the start.
     pub(crate) fn note_damage(&self) -> bool {
         !self.damaged.swap(true, Ordering::Relaxed)

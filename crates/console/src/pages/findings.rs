@@ -25,6 +25,9 @@ pub(super) struct HealthFinding {
 /// The problems that this node knows without a call of the store.
 pub(super) fn of_node(gateway: &Gateway, figures: &LiveFigures) -> Vec<HealthFinding> {
     let mut found: Vec<HealthFinding> = gateway.readiness().err().map(not_ready).into_iter().collect();
+    if let Some(fault) = gateway.engine().fault() {
+        found.push(warning("engine", format!("The engine: {fault}."), "The log has the file and what to do."));
+    }
     if let Some(percent) = figures.disk_percent.filter(|percent| *percent >= DISK_WARNING_PERCENT) {
         found.push(warning("disk", format!("The disk is {percent} % full."), DISK_ADVICE));
     }

@@ -19,6 +19,8 @@ pub struct NodeInfo<'a> {
     pub disk: Option<&'a (String, u64, u8)>,
     /// The bytes of the engine's tables and journals.
     pub stored: StoredBytes,
+    /// The engine's failure or damage.
+    pub fault: Option<&'a str>,
     /// Whether requests are served.
     pub ready: bool,
     /// Version of the catalogue of types and properties in use.

@@ -199,6 +199,11 @@ const NODE: &[Stat] = &[
         info.stored.dead.into()
     }),
     of("larder_version", "Version of Larder.", |_, info| info.version.into()),
+    of(
+        "larder_engine_fault",
+        "Failure of the engine that ends or holds up writes, or damage that it found.",
+        |_, info| info.fault.unwrap_or("none").into(),
+    ),
     of("larder_ready", "Whether requests are served.", |_, info| info.ready.into()),
     of("larder_catalogue_version", "Version of the catalogue in use.", |_, info| info.catalogue.into()),
     of("larder_webhooks_waiting", "Webhook notices of this gateway not delivered yet.", |_, info| {

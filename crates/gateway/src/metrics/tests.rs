@@ -29,6 +29,7 @@ fn node_info(members: &[String]) -> NodeInfo<'_> {
         engine: "local",
         disk: Some(&DISK),
         stored: StoredBytes { live: 4000, dead: 300 },
+        fault: None,
         ready: true,
         catalogue: 7,
         webhooks_waiting: 0,

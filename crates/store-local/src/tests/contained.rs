@@ -103,6 +103,7 @@ async fn a_compaction_that_meets_a_damaged_block_does_not_end_writing() {
         let now = unreadable(&store).await;
         assert!(!now.is_empty() && now.len() < 60, "{now:?}");
         assert!(round == 0 || now == hit, "{now:?} after {hit:?}");
+        assert!(store.fault().is_some_and(|fault| fault.contains("rows/packed is damaged")), "{:?}", store.fault());
         hit = now;
         for stamp in 2..8 {
             for key in (0..KEYS).filter(|key| !hit.contains(key)) {

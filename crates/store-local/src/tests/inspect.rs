@@ -149,7 +149,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 /// Every file below a directory with its bytes, and every folder.
-fn bytes_of(dir: &Path) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
+pub(super) fn bytes_of(dir: &Path) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
     let mut files = BTreeMap::new();
     for entry in fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();

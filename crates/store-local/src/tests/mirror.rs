@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use larder_store::{Batch, Change, Durability, Kind, Partition, ReadQuery, Result, Row, Store, Table, Timestamp};
 
+use super::inspect::bytes_of;
 use super::{call, options, place};
 use crate::inspect::{Damage, InspectionWatcher, RepairOptions, check, repair};
 use crate::tree_id::TreeId;
@@ -192,13 +193,13 @@ async fn an_older_manifest_once_blamed_a_journal_whose_groups_are_in_tables_and_
     store.close().await.unwrap();
     drop(store);
     fs::write(manifest::path(dir.path()), older).unwrap();
-    let before = files(dir.path());
-    let newest = before.iter().filter(|(path, _)| path.extension().is_some_and(|kind| kind == "jnl")).max().unwrap();
+    let before = bytes_of(dir.path());
+    let newest = before.keys().filter(|path| path.extension().is_some_and(|kind| kind == "jnl")).max().unwrap();
     let refused = LocalStore::open(small(dir.path())).err().expect("the manifest is older");
     assert!(matches!(refused, OpenError::DamagedJournal { .. }), "{refused}");
-    let named = newest.0.display().to_string();
+    let named = newest.display().to_string();
     assert!(refused.to_string().contains(&named) && refused.to_string().contains("older"), "{refused}");
-    assert!(files(dir.path()) == before, "a refused start changed something");
+    assert!(bytes_of(dir.path()) == before, "a refused start changed something");
 
     let accepting = OpenOptions { accept_damaged_journal: true, ..small(dir.path()) };
     let store = LocalStore::open(accepting).unwrap();
@@ -206,19 +207,5 @@ async fn an_older_manifest_once_blamed_a_journal_whose_groups_are_in_tables_and_
         let read = store.read(&place(Table::Objects, number), &ReadQuery::all(1), &call(Durability::Buffered)).await;
         assert_eq!(read.unwrap().rows.len(), 1, "{number}");
     }
-    assert!(newest.0.with_extension("aside").exists(), "a journal is never removed for damage");
-}
-
-/// The files of a directory with their bytes.
-fn files(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(dir).unwrap() {
-        let path = entry.unwrap().path();
-        match path.is_dir() {
-            true => found.extend(files(&path)),
-            false => found.push((path.clone(), fs::read(path).unwrap())),
-        }
-    }
-    found.sort();
-    found
+    assert!(newest.with_extension("aside").exists(), "a journal is never removed for damage");
 }
