@@ -44,7 +44,7 @@ const BEGIN: usize = 64 * 1024;
 /// The most objects until there is a second journal.
 const OBJECTS_MAX: usize = 20_000;
 /// The lock file, which a refused start may create.
-pub(crate) const LOCK: &str = "LOCK";
+const LOCK: &str = "LOCK";
 /// The longest time of an export.
 const EXPORT: Duration = Duration::from_secs(300);
 /// Connections that write at a time: several writes share a sync.
@@ -167,37 +167,42 @@ fn judge(home: &Home, whole: &DirSnapshot, objects: &NumberedObjects, fault: &Fi
     }
     let before = DirSnapshot::read(&copy.data()).unwrap();
     let violation = |what: String| format!("{} {}: {what}", fault.path.display(), fault.what);
-    let ended = match start(copy) {
+    let ended = match start(copy, &[]) {
         Ok(node) => {
             return objects.missing(&node).map_or(Ok(false), |what| Err(violation(format!("it starts: {what}"))));
         }
         Err(refused) => *refused,
     };
     let (copy, ended) = ended;
-    let differences = before.differences(&DirSnapshot::read(&copy.data()).unwrap());
-    let differences: Vec<String> = differences.into_iter().filter(|one| *one != format!("{LOCK} is new")).collect();
-    if !differences.is_empty() {
-        let (count, first) = (differences.len(), &differences[0]);
-        return Err(violation(format!("the refused start changed {count} files: {first}: {}", ended.stderr.trim())));
-    }
+    is_unchanged(&before, &copy.data(), &ended).map_err(violation)?;
     let bytes = whole.0[fault.path].as_ref().expect("it is a file");
     fs::write(&path, bytes).unwrap();
-    match start(copy) {
+    match start(copy, &[]) {
         Ok(node) => objects.missing(&node).map_or(Ok(()), |what| Err(violation(format!("put back: {what}"))))?,
         Err(refused) => return Err(violation(format!("put back, it does not start: {}", refused.1.stderr))),
     }
     is_named(&ended, fault.path).map(|()| true).map_err(violation)
 }
 
+/// Checks that a refused start changed no file.
+pub(crate) fn is_unchanged(before: &DirSnapshot, data: &Path, ended: &ProcessEnd) -> Result<(), String> {
+    let mut differences = before.differences(&DirSnapshot::read(data).unwrap());
+    differences.retain(|one| *one != format!("{LOCK} is new"));
+    let (count, stderr) = (differences.len(), ended.stderr.trim());
+    differences
+        .first()
+        .map_or(Ok(()), |first| Err(format!("the refused start changed {count} files: {first}: {stderr}")))
+}
+
 /// As [`LarderNode::try_start`]; a refused start returns its home.
-fn start(home: Home) -> Result<LarderNode, Box<(Home, ProcessEnd)>> {
+pub(crate) fn start(home: Home, args: &[&str]) -> Result<LarderNode, Box<(Home, ProcessEnd)>> {
     // A refused start drops its home: this process tries the start first and keeps the home.
-    let mut process = Process::start(&mut home.command(&[]));
+    let mut process = Process::start(&mut home.command(args));
     let is_up = process.wait_for(Duration::from_secs(120), |out| out.contains("Riak HTTP").then_some(()));
     match is_up {
         Some(()) => {
             process.kill();
-            Ok(LarderNode::start_in(home, &[]))
+            Ok(LarderNode::start_in(home, args))
         }
         None => Err(Box::new((home, process.wait_for_end(Duration::from_secs(1))))),
     }

@@ -4,10 +4,9 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
 
-use crate::damaged_files::{DirSnapshot, FILES, LOCK, is_named};
-use crate::harness::{Home, LarderNode, Process, TestEngine, figure};
+use crate::damaged_files::{DirSnapshot, FILES, is_named, is_unchanged, start};
+use crate::harness::{Home, LarderNode, TestEngine, figure};
 
 /// The bytes between two flipped bits of a table.
 const FLIP_STEP: usize = 700;
@@ -23,20 +22,13 @@ fn serves_with_flip(home: &Home, path: &Path, at: usize) -> Result<bool, String>
     let before = DirSnapshot::read(&copy.data()).unwrap();
     let violation = |what: String| format!("{} with a bit flipped at {at}: {what}", path.display());
     let data = copy.data();
-    // Of the two places that a start may stop at, the second comes after the engine has opened everything.
-    let mut process = Process::start(&mut copy.command(&["--s3", "127.0.0.1:0"]));
-    let is_up = process.wait_for(Duration::from_secs(120), |out| out.contains("Riak HTTP").then_some(()));
-    if is_up.is_none() {
-        let ended = process.wait_for_end(Duration::from_secs(1));
-        let mut differences = before.differences(&DirSnapshot::read(&data).unwrap());
-        differences.retain(|one| *one != format!("{LOCK} is new"));
-        return match differences.first() {
-            Some(first) => Err(violation(format!("the refused start changed {first}: {}", ended.stderr.trim()))),
-            None => is_named(&ended, path).map(|()| true).map_err(violation),
-        };
-    }
-    process.kill();
-    let node = LarderNode::start_in(copy, &["--s3", "127.0.0.1:0"]);
+    let node = match start(copy, &["--s3", "127.0.0.1:0"]) {
+        Ok(node) => node,
+        Err(refused) => {
+            is_unchanged(&before, &data, &refused.1).map_err(violation)?;
+            return is_named(&refused.1, path).map(|()| true).map_err(violation);
+        }
+    };
     let put = node.client().put("/types/kept/buckets/b/keys/new", "x").status;
     let object = node.s3_admin().put("/teas/new", "x").status;
     let listed = node.s3_admin().get("/").text();

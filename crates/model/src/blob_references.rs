@@ -18,12 +18,6 @@ pub struct BlobReference {
     pub length: u64,
 }
 
-/// Whether rows of a table may name blobs.
-#[must_use]
-pub fn can_name_blobs(table: Table) -> bool {
-    matches!(table, Table::Objects | Table::Consistent | Table::Heads | Table::Parts | Table::Manifests)
-}
-
 /// The blobs that a row of a table names.
 ///
 /// # Errors
@@ -48,7 +42,9 @@ pub fn of_row(table: Table, name: &[u8], value: Bytes) -> Result<Vec<BlobReferen
             let (_, _, parts) = decode_manifest_row(name, value)?;
             Ok(parts.iter().filter_map(|part| Some(BlobReference { id: part.blob?, length: part.length })).collect())
         }
-        _ => Ok(Vec::new()),
+        Table::Keys | Table::Buckets | Table::Catalogue | Table::Members | Table::Marks => Ok(Vec::new()),
+        Table::Entries | Table::Uploads | Table::UploadEntries | Table::Users | Table::GcMarks => Ok(Vec::new()),
+        Table::Usage | Table::DataTypes | Table::Index | Table::Outbox => Ok(Vec::new()),
     }
 }
 

@@ -33,9 +33,12 @@ pub(crate) fn create_mirror(dir: &Path) -> io::Result<()> {
 /// Fills the mirror and names the format.
 ///
 /// # Errors
-/// `Damaged`, `Io`: the directory is still of the format before.
+/// `Io`: the directory is still of the format before.
 pub(crate) fn finish(dir: &Path, trees: &Trees, manifest: &ManifestFile) -> Result<(), OpenError> {
-    fill_mirror(trees).map_err(|error| OpenError::Damaged { dir: dir.to_owned(), what: error.to_string() })?;
+    // Not `Damaged`, which says that nothing was changed: the folder of the mirror is there.
+    let failed =
+        |error: larder_store::Error| OpenError::Io { dir: dir.to_owned(), what: format!("adding the mirror: {error}") };
+    fill_mirror(trees).map_err(failed)?;
     // Crash: `format` comes last. Until it names the mirror, a start makes it anew.
     let named = manifest.change(|manifest| manifest.trees = trees.versions()).map_err(io::Error::from);
     named.and_then(|()| format::create(dir)).map_err(|error| OpenError::io(dir, "adding the mirror", &error))

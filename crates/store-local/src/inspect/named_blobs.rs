@@ -3,7 +3,8 @@
 use std::io;
 use std::path::Path;
 
-use larder_model::blob_references::{can_name_blobs, of_row};
+use larder_model::blob_references::of_row;
+use larder_model::content::BlobId;
 use larder_store::{BlobOwner, Row};
 
 use super::InspectionTally;
@@ -42,14 +43,8 @@ pub(super) fn check(
 }
 
 /// The blobs with files of their own that the rows of an entry name. A row that does not decode names none: readers report it.
-fn named_files(
-    tree_id: TreeId,
-    FoundEntry { key, value, .. }: FoundEntry,
-) -> Vec<(larder_model::content::BlobId, BlobOwner)> {
+fn named_files(tree_id: TreeId, FoundEntry { key, value, .. }: FoundEntry) -> Vec<(BlobId, BlobOwner)> {
     let (FoundValue::Inline(value), Ok((partition, name))) = (value, entry::split_key(&key)) else { return Vec::new() };
-    if !can_name_blobs(partition.table) {
-        return Vec::new();
-    }
     let rows = match tree_id {
         TreeId::Packed => entry::decode_packed(value).unwrap_or_default(),
         _ => entry::decode_wide(name, value).into_iter().collect(),

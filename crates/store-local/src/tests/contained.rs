@@ -8,16 +8,12 @@ use std::sync::atomic::AtomicU64;
 
 use larder_store::{Batch, Change, Durability, Kind, Partition, ReadQuery, Row, Store, Table};
 
-use super::{FrozenClock, call, options};
+use super::{FrozenClock, call, small};
 use crate::inspect::damaged_blocks;
 use crate::tree_id::TreeId;
-use crate::{EngineSizes, LocalStore, OpenOptions};
+use crate::{LocalStore, OpenOptions};
 
 const KEYS: u64 = 2_000;
-
-fn small(dir: &Path) -> OpenOptions {
-    OpenOptions { sizes: Some(EngineSizes::of_memtable(64 * 1024)), ..options(dir) }
-}
 
 fn place(key: u64) -> Partition {
     Partition::new(Table::Objects, key.to_be_bytes().to_vec())

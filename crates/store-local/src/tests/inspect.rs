@@ -21,7 +21,7 @@ use crate::inspect::{
 };
 use crate::journal::HEADER_BYTES;
 use crate::tree_id::TreeId;
-use crate::{EngineSizes, LocalStore, OpenError, OpenOptions};
+use crate::{LocalStore, OpenError, OpenOptions};
 
 /// Without versions that may be older ones.
 const STRICT: RepairOptions = RepairOptions { leave_out_older: true };
@@ -29,8 +29,8 @@ const STRICT: RepairOptions = RepairOptions { leave_out_older: true };
 type StoreEntries = BTreeMap<(&'static str, Bytes), Bytes>;
 
 #[derive(Default)]
-struct RecordingWatcher {
-    damage: Vec<Damage>,
+pub(super) struct RecordingWatcher {
+    pub(super) damage: Vec<Damage>,
     progress: Vec<(u64, u64)>,
 }
 
@@ -83,7 +83,7 @@ fn noise(seed: u64, length: usize) -> Vec<u8> {
 }
 
 fn small(dir: &Path) -> OpenOptions {
-    OpenOptions { sizes: Some(EngineSizes::of_memtable(64 * 1024)), durable: false, ..options(dir) }
+    OpenOptions { durable: false, ..super::small(dir) }
 }
 
 async fn put(store: &LocalStore, table: Table, key: u64, stamp: u64, value: Vec<u8>) {
@@ -263,7 +263,7 @@ impl InspectFixture {
     }
 }
 
-fn flip(path: &Path, at: u64) {
+pub(super) fn flip(path: &Path, at: u64) {
     let mut bytes = fs::read(path).unwrap();
     let at = usize::try_from(at).unwrap() % bytes.len();
     bytes[at] ^= 4;
@@ -278,12 +278,12 @@ fn files(folder: PathBuf) -> Vec<PathBuf> {
     files
 }
 
-fn tables(dir: &Path, tree: &str) -> Vec<PathBuf> {
+pub(super) fn tables(dir: &Path, tree: &str) -> Vec<PathBuf> {
     files(dir.join("rows").join(tree).join("tables"))
 }
 
 /// Where a section of a table begins.
-fn section(table: &Path, name: &str) -> u64 {
+pub(super) fn section(table: &Path, name: &str) -> u64 {
     sfa::Reader::new(table).unwrap().toc().section(name.as_bytes()).unwrap().pos()
 }
 

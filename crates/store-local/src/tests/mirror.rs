@@ -6,29 +6,14 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use larder_store::{Batch, Change, Durability, Kind, Partition, ReadQuery, Result, Row, Store, Table, Timestamp};
 
-use super::inspect::bytes_of;
-use super::{call, options, place};
-use crate::inspect::{Damage, InspectionWatcher, RepairOptions, check, repair};
+use super::inspect::{RecordingWatcher, bytes_of, flip, section, tables};
+use super::{call, place, small};
+use crate::inspect::{RepairOptions, check, repair};
 use crate::tree_id::TreeId;
-use crate::{EngineSizes, LocalStore, OpenError, OpenOptions, manifest};
+use crate::{LocalStore, OpenError, OpenOptions, manifest};
 
 /// Rows of each of the server's tables, which fill several blocks.
 const ROWS: u64 = 200;
-
-#[derive(Default)]
-struct Findings(Vec<Damage>);
-
-impl InspectionWatcher for Findings {
-    fn progress(&mut self, _done: u64, _total: u64) {}
-
-    fn damage(&mut self, damage: &Damage) {
-        self.0.push(damage.clone());
-    }
-}
-
-fn small(dir: &Path) -> OpenOptions {
-    OpenOptions { sizes: Some(EngineSizes::of_memtable(64 * 1024)), ..options(dir) }
-}
 
 fn own(table: Table) -> Partition {
     Partition::new(table, Bytes::from_static(table.name().as_bytes()))
@@ -81,19 +66,12 @@ async fn assert_whole(store: &LocalStore, what: &str) {
 
 /// The largest table of a tree.
 fn table(dir: &Path, tree_id: TreeId) -> PathBuf {
-    let tables = fs::read_dir(dir.join("rows").join(tree_id.name()).join("tables")).unwrap();
-    tables.map(|entry| entry.unwrap().path()).max_by_key(|path| fs::metadata(path).unwrap().len()).expect("a table")
+    tables(dir, tree_id.name()).swap_remove(0)
 }
 
 /// The bytes of data blocks at the front of a table.
-fn data_bytes(table: &Path) -> usize {
-    sfa::Reader::new(table).unwrap().toc().section(b"tli").unwrap().pos() as usize
-}
-
-fn flip(path: &Path, at: usize) {
-    let mut bytes = fs::read(path).unwrap();
-    bytes[at] ^= 1;
-    fs::write(path, bytes).unwrap();
+fn data_bytes(table: &Path) -> u64 {
+    section(table, "tli")
 }
 
 #[tokio::test]
@@ -147,8 +125,8 @@ async fn a_directory_from_before_the_mirror_gets_one() {
     fs::remove_dir_all(dir.path().join("rows/mirror")).unwrap();
     let format = dir.path().join("format");
     fs::write(&format, fs::read_to_string(&format).unwrap().replace("format 3", "format 2")).unwrap();
-    let mut findings = Findings::default();
-    assert!(check(dir.path(), &mut findings).unwrap().is_whole(), "{:?}", findings.0);
+    let mut findings = RecordingWatcher::default();
+    assert!(check(dir.path(), &mut findings).unwrap().is_whole(), "{:?}", findings.damage);
     let store = LocalStore::open(small(dir.path())).unwrap();
     assert_whole(&store, "at once").await;
     drop(store);
@@ -166,11 +144,11 @@ async fn a_repair_takes_the_rows_of_the_server_from_the_mirror() {
         let damaged = table(dir.path(), tree_id);
         (60..data_bytes(&damaged)).step_by(200).for_each(|at| flip(&damaged, at));
         let into = tempfile::tempdir().unwrap();
-        let mut findings = Findings::default();
+        let mut findings = RecordingWatcher::default();
         let done = repair(dir.path(), into.path(), RepairOptions::default(), &mut findings).unwrap();
         assert!(!done.found.is_whole());
-        let mut after = Findings::default();
-        assert!(check(into.path(), &mut after).unwrap().is_whole(), "{:?}", after.0);
+        let mut after = RecordingWatcher::default();
+        assert!(check(into.path(), &mut after).unwrap().is_whole(), "{:?}", after.damage);
         let store = LocalStore::open(small(into.path())).unwrap();
         assert_whole(&store, &format!("{tree_id:?}")).await;
         store.close().await.unwrap();

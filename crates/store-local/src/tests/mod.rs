@@ -22,7 +22,7 @@ use larder_store::{
     Timestamp,
 };
 
-use crate::{LocalStore, OpenOptions};
+use crate::{EngineSizes, LocalStore, OpenOptions};
 
 pub(crate) struct FrozenClock(pub(crate) AtomicU64);
 
@@ -46,6 +46,11 @@ fn options(dir: &Path) -> OpenOptions {
         sizes: None,
         clock: Arc::new(FrozenClock(AtomicU64::new(1_000_000))),
     }
+}
+
+/// A store whose memtables are flushed early.
+fn small(dir: &Path) -> OpenOptions {
+    OpenOptions { sizes: Some(EngineSizes::of_memtable(64 * 1024)), ..options(dir) }
 }
 
 fn call(durability: Durability) -> CallOptions {
