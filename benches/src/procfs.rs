@@ -61,6 +61,17 @@ pub(crate) fn peak_bytes(pid: u32) -> Result<u64> {
     kibibytes(&text, "VmHWM:").with_context(|| format!("/proc/{pid}/status: no VmHWM"))
 }
 
+/// The bytes that a process has sent towards the disk since its start.
+///
+/// # Errors
+///
+/// When there is no such process, or the kernel does not count them.
+pub(crate) fn written_bytes(pid: u32) -> Result<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/io"))?;
+    let written = text.lines().find_map(|line| line.strip_prefix("write_bytes:"));
+    written.and_then(|count| count.trim().parse().ok()).with_context(|| format!("/proc/{pid}/io: no write_bytes"))
+}
+
 /// Sets the peak of a process's resident memory back to what it uses now.
 ///
 /// # Errors
@@ -146,6 +157,7 @@ mod tests {
         assert!(resident_bytes(std::process::id()).unwrap() > 0);
         assert!(peak_bytes(std::process::id()).unwrap() > 0);
         assert!(cpu(std::process::id()).unwrap().seconds() >= 0.0);
+        written_bytes(std::process::id()).unwrap();
     }
 
     #[test]

@@ -80,6 +80,22 @@ pub(crate) const PUT_PAUSE: TargetPromise = ("longest answer in that time", Targ
 pub(crate) const LOADED_MEMORY: TargetPromise =
     ("resident memory after the load and a pause, without the cache in use", TargetBound::AtMost(150.0), "MB");
 
+/// Bytes on disk while a part of the keys is overwritten each second.
+pub(crate) const CHURNED_DISK: TargetPromise =
+    ("bytes on disk per live byte, 5 % of the keys overwritten a second, values of 4 KB", TargetBound::AtMost(1.5), "");
+
+/// Bytes that reach the device for each byte of a value.
+pub(crate) const WRITE_AMPLIFICATION: TargetPromise =
+    ("bytes written per byte of values, random durable overwrites of 4 KB", TargetBound::AtMost(5.0), "");
+
+/// The same for values that are stored beside the rows.
+pub(crate) const LARGE_CHURNED_DISK: TargetPromise =
+    ("the same bytes on disk, values of 100 KB", TargetBound::AtMost(1.5), "");
+
+/// The same for values that are stored beside the rows.
+pub(crate) const LARGE_WRITE_AMPLIFICATION: TargetPromise =
+    ("the same bytes written, values of 100 KB", TargetBound::AtMost(5.0), "");
+
 /// Memory of an idle server.
 pub(crate) const IDLE: TargetPromise = ("idle memory", TargetBound::AtMost(60.0), "MB");
 

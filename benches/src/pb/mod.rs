@@ -5,10 +5,12 @@
 //! gets       PB beside bare frames and Redis, HTTP beside bare hyper
 //! puts       durable: PB beside bare frames with a group commit and Redis, HTTP beside hyper with one; in process
 //! endurance  one server: a large load, its disk and memory, then latency while tables are compacted
+//! churn      one server: disk and bytes written while keys are overwritten
 //! notes      the notes of the report
 //! ```
 //! S3's rows are in `s3::limits`.
 
+mod churn;
 mod endurance;
 mod gets;
 mod notes;

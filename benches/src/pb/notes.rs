@@ -24,6 +24,8 @@ const NOTES: &str = "\
   So the same by CPU stands beside it.
 - Latency while tables are compacted is that of a closed loop: a pause holds up 64 requests, no more. So the longest answer counts
   beside p99. Tables that vanish from the data directory are those that compactions merged.
+- Bytes on disk are the blocks of all files of the data directory: journals, tables and the output of merges that run. Bytes
+  written are those that the server sent towards the device, journal included. Each bounds the other: see decision 34.
 - Memory is the server's `VmRSS` without the cache in use that `/metrics` shows.
 ";
 

@@ -25,6 +25,10 @@ pub(super) struct PbPlan {
     pub(super) idle: Duration,
     /// The length of the load while tables are compacted.
     pub(super) tail: Duration,
+    /// The bytes of the values that are overwritten at random are divided by this.
+    pub(super) churn_part: u64,
+    /// The length of these overwrites, for each size of a value, paced and again without a pause.
+    pub(super) churn: Duration,
 }
 
 impl PbPlan {
@@ -43,6 +47,8 @@ impl PbPlan {
             puts: args.keys.unwrap_or(if quick { 100_000 } else { 900_000 }),
             idle: seconds(2, 60),
             tail: seconds(8, 60),
+            churn_part: if quick { 10 } else { 1 },
+            churn: args.seconds.map_or(seconds(8, 600), Duration::from_secs),
         }
     }
 }

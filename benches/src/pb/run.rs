@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use super::notes::STYLE;
 use super::plan::PbPlan;
 use crate::beside::{self, BesideRun};
-use crate::cells::{self, KvOperation, KvSubject};
+use crate::cells::{self, KvOperation, KvSubject, VALUE_BYTES};
 use crate::common_args::CommonArgs;
 use crate::keys::ValuePool;
 use crate::kv_location::{KvLocation, KvProtocol};
@@ -46,11 +46,13 @@ enum PbSection {
     S3,
     /// Disk, memory and latency of a loaded server.
     Endurance,
+    /// Disk and bytes written while keys are overwritten.
+    Churn,
 }
 
 impl PbSection {
     /// All sections, in the order of the run.
-    const ALL: [Self; 5] = [Self::Gets, Self::Puts, Self::Cells, Self::S3, Self::Endurance];
+    const ALL: [Self; 6] = [Self::Gets, Self::Puts, Self::Cells, Self::S3, Self::Endurance, Self::Churn];
 }
 
 /// Runs all measurements, prints the report and writes it to the file of `--out`.
@@ -70,7 +72,7 @@ pub(crate) async fn run(options: PbBenchArgs) -> Result<ExitCode> {
     let report = options.args.report(arguments, scratch.path(), plan.rounds.length.as_secs_f64());
     let mut run = PbRun {
         plan,
-        values: Arc::new(ValuePool::new(BARE_VALUE_BYTES)),
+        values: Arc::new(ValuePool::new(VALUE_BYTES[2])),
         report: BenchReport { style: STYLE, ..report },
         scratch: scratch.path().canonicalize()?,
     };
@@ -121,6 +123,8 @@ impl PbRun {
                 PbSection::Gets | PbSection::Puts | PbSection::Cells => self.compared(section, config, options).await,
                 PbSection::S3 => self.s3(config).await,
                 PbSection::Endurance => self.endurance(config).await,
+                PbSection::Churn if !config.is_persistent() => Ok(()),
+                PbSection::Churn => self.churn(config).await,
             };
             done.with_context(|| log_end(&log))?;
             std::fs::remove_dir_all(data)?;

@@ -362,12 +362,12 @@ impl Maintenance {
         let _ = self.clean_up(tree);
     }
 
-    /// Notes the error of a flush for writers, and logs it once until a flush succeeds.
     /// Why memtables are not flushed; `None`: nothing has failed since the last flush.
     pub(crate) fn fault(&self) -> Option<String> {
         self.state.lock().flush_error.as_ref().map(|(_, why)| why.clone())
     }
 
+    /// Notes the error of a flush for writers, and logs it once until a flush succeeds.
     fn record_flush_error(&self, kind: Kind, why: String) {
         let mut state = self.state.lock();
         if state.flush_error.as_ref().is_none_or(|(_, logged)| *logged != why) {

@@ -95,8 +95,13 @@ impl EngineTree {
         let bound = OutputBound::default();
         let lsm = config(tree_id, dir, options, bound.clone()).open()?;
         let l0_runs = lsm.l0_run_count();
-        let strategy = Leveled::default().with_table_target_size(options.table_bytes);
-        let sinking = strategy.clone().with_l0_threshold(0);
+        let leveled = Leveled::default().with_table_target_size(options.table_bytes);
+        let strategy = match tree_id {
+            // A merge moves places of values, which is little work, and it alone finds the replaced ones.
+            TreeId::Bulk => leveled.clone().with_l0_threshold(1),
+            TreeId::Packed | TreeId::Wide | TreeId::Mirror => leveled.clone(),
+        };
+        let sinking = leveled.with_l0_threshold(0);
         let (strategy, sinking) = (Arc::new(strategy), Arc::new(sinking));
         let active = ActiveMemtable::new(lsm.active_memtable());
         Ok(Self {
