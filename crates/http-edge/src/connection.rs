@@ -73,7 +73,7 @@ async fn serve_connection<F: ConnectionHandler>(
     // A client that a PROXY header names is no proxy, unless it is in the list itself: its headers are not believed.
     let is_proxy = settings.proxies.contains(client.source.address);
     let of_headers = |request: &Request<Incoming>| is_proxy.then(|| forwarded::<F>(&client, request, &settings));
-    let answer = service_fn(|request| answer(&handler, &activity, (&client, of_headers(&request)), request, None));
+    let answer = service_fn(|request| answer(&handler, &activity, (&client, of_headers(&request)), request));
     let io = TokioIo::new(LingeringSocket::new(socket, Arc::clone(&activity), HeadMemory::new(client.account.clone())));
     let connection = http1::Builder::new()
         // Some clients close their writing side after the request and still read the answer.

@@ -29,7 +29,6 @@ use crate::lingering_close::{ConnectionActivity, HeadMemory, LingeringSocket};
 use crate::request_answer::{answer, forwarded};
 use crate::requester::{MemoryHoldingBody, UNCOUNTED_BYTES};
 use crate::slow_reader::wait_for_slow_reader;
-use crate::unread_body::UnreadBody;
 use crate::watchers::ConnectionWatchers;
 use crate::{ConnectionHandler, ConnectionSettings};
 
@@ -89,7 +88,7 @@ pub(crate) async fn serve<F: ConnectionHandler>(
                 false => None,
             };
             let named = is_proxy.then(|| forwarded::<F>(client, &request, settings));
-            let answered = answer(handler, activity, (client, named), request, Some(UnreadBody::default())).await;
+            let answered = answer(handler, activity, (client, named), request).await;
             answered.map(|response| response.map(|body| StreamBody::of(body, streams)))
         }
     });

@@ -16,7 +16,7 @@
 //! slow_reader      clients that do not read their responses
 //! lingering_close  a socket that counts its reads and writes, and drains input before it closes
 //! requester        the client of a request, and the memory held until its response is sent
-//! unread_body      the rest of a body that a handler leaves, where the protocol wants it read
+//! unread_body      the rest of a body that a handler leaves
 //! watchers         what a connection waits for besides its client: the end of the server, its timers
 //! browser_rules    the pages whose requests are refused, by host and origin
 //! arriving_body    the body of a request: its memory, and the least rate of a transfer

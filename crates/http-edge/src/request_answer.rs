@@ -26,38 +26,40 @@ pub(crate) fn forwarded<F: ConnectionHandler>(
     ConnectedClient { source, account }
 }
 
-/// The answer of the handler, which holds the memory of its request until it is sent. `unread`: the rest of a refused request's
-/// body is read first.
+/// The answer of the handler, which holds the memory of its request until it is sent. The rest of a short body is
+/// read first; the answer to a longer one says that the connection ends.
 pub(crate) async fn answer<F: ConnectionHandler>(
     handler: &F,
     activity: &ConnectionActivity,
     (peer, forwarded): (&ConnectedClient, Option<ConnectedClient>),
     request: Request<Incoming>,
-    unread: Option<UnreadBody>,
 ) -> Result<Response<MemoryHoldingBody<F::Body>>, Infallible> {
     let begun = BegunRequest::new(activity);
     let client = forwarded.as_ref().unwrap_or(peer);
     let requester = Requester::new(client.source, &client.account).with_forwarded(forwarded.is_some());
-    let requester = requester.with_unread(unread.clone());
     // Read before the handler takes the request: a refusal may leave the body on the wire.
-    let with_body = !request.body().is_end_stream();
-    let waits_to_send = request.headers().contains_key(EXPECT) && request.version() < Version::HTTP_2;
+    let unread = (!request.body().is_end_stream()).then(UnreadBody::default);
+    let requester = requester.with_unread(unread.clone());
+    let is_http2 = request.version() >= Version::HTTP_2;
+    let waits_to_send = request.headers().contains_key(EXPECT) && !is_http2;
     let mut reply = handler.respond(&requester, request).await;
     // The response is in memory already; this hold keeps a slow reader within its client's share.
     if requester.hold(F::memory_of(reply.body())).await.is_err() {
         reply = handler.busy();
     }
-    // A refused request may have an unread body: the socket drains it before it closes.
-    let refused = reply.status().as_u16() >= StatusCode::BAD_REQUEST.as_u16();
-    if let Some(unread) = unread.filter(|_| with_body && refused) {
-        unread.read_rest().await;
-    }
-    // Race: a refused client that has not sent its body may keep the connection, on which hyper awaits that body and closes.
-    if refused && with_body && waits_to_send {
+    let is_refused = reply.status().as_u16() >= StatusCode::BAD_REQUEST.as_u16();
+    let is_left = match &unread {
+        None => false,
+        // A client that has not sent its body may keep it: reading would ask for it, and hyper awaits it before the next request.
+        Some(_) if waits_to_send => is_refused,
+        Some(unread) => unread.read_rest().await.map_or(is_refused, |is_whole| !is_whole),
+    };
+    // The client's next request goes elsewhere; the socket drains the rest before it closes.
+    if is_left && !is_http2 {
         reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     reply.headers_mut().entry(DATE).or_insert_with(date_header::now);
-    begun.answered(with_body && refused);
+    begun.answered(is_left);
     Ok(reply.map(|body| MemoryHoldingBody::new(body, requester.into_held())))
 }
 

@@ -1,18 +1,19 @@
-//! The rest of a body that a handler leaves unread, where the protocol wants it read.
+//! The rest of a body that a handler leaves unread.
 //!
-//! HTTP/2 resets the stream of a request whose body is dropped. That follows the answer, but clients that still send (curl before
-//! version 8) take it for a failure of the stream, and show no answer.
+//! It stands before the next request of a connection of HTTP/1, so that connection ends unless the rest is read, and a client that
+//! reads nothing of it in the answer sends its next request into the close. HTTP/2 resets the stream of a request whose body is dropped; that follows
+//! the answer, but clients that still send (curl before version 8) take it for a failure of the stream, and show no answer.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use http_body_util::BodyExt as _;
-use hyper::body::{Bytes, Incoming};
+use hyper::body::{Body as _, Incoming};
 use parking_lot::Mutex;
 use tokio::time::timeout;
 
-/// Most bytes that are read: of a longer body the client hears of the answer by the reset.
-const BYTES_MAX: usize = 256 * 1024;
+/// Most bytes that are read: a longer body costs more than a new connection.
+const BYTES_MAX: u64 = 256 * 1024;
 /// How long they may take.
 const TIME_MAX: Duration = Duration::from_secs(1);
 
@@ -26,19 +27,28 @@ impl UnreadBody {
         *self.0.lock() = Some(body);
     }
 
-    /// Reads and drops the rest of a short body, for a moment.
-    pub(crate) async fn read_rest(&self) {
-        let Some(mut body) = self.0.lock().take() else { return };
+    /// Reads and drops the rest of a short body, for a moment; returns whether that was all of it. `None`: nobody gave it back.
+    pub(crate) async fn read_rest(&self) -> Option<bool> {
+        let mut body = self.0.lock().take()?;
+        if body.is_end_stream() {
+            return Some(true);
+        }
+        // A body that is known to be too long is not begun: its client waits for the answer.
+        if body.size_hint().lower() > BYTES_MAX {
+            return Some(false);
+        }
         let rest = async {
             let mut bytes = 0;
-            while let Some(Ok(frame)) = body.frame().await {
-                bytes += frame.data_ref().map_or(0, Bytes::len);
+            while let Some(frame) = body.frame().await {
+                let Ok(frame) = frame else { return false };
+                bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
                 if bytes > BYTES_MAX {
-                    return;
+                    return false;
                 }
             }
+            true
         };
         // Bound: a client that sends nothing more gets its answer all the same.
-        let _ = timeout(TIME_MAX, rest).await;
+        Some(timeout(TIME_MAX, rest).await.unwrap_or(false))
     }
 }

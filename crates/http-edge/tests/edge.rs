@@ -10,7 +10,9 @@ use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::{Request, Response, StatusCode};
-use larder_http_edge::{ConnectionHandler, ConnectionLimit, ConnectionSettings, HttpDialect, Requester, serve};
+use larder_http_edge::{
+    ArrivingBody, ConnectionHandler, ConnectionLimit, ConnectionSettings, HttpDialect, Requester, serve,
+};
 use larder_testkit::BackgroundServer;
 use larder_testkit::http::{HttpConnection, connect};
 use tokio::sync::Notify;
@@ -46,6 +48,7 @@ impl ConnectionHandler for EchoHandler {
         assert!(requester.source.address.is_loopback());
         let path = request.uri().path().to_owned();
         if path == "/refuse" {
+            drop(ArrivingBody::new(request.into_body(), requester));
             let mut refusal = Response::new(Full::from("no"));
             *refusal.status_mut() = StatusCode::FORBIDDEN;
             return refusal;
@@ -155,6 +158,31 @@ fn a_client_that_still_sends_gets_its_refusal() {
     client.write(&body).unwrap();
     let answer = client.read_to_close().unwrap();
     assert!(answer.starts_with("HTTP/1.1 403 ") && answer.ends_with("\r\n\r\nno"), "{answer}");
+}
+
+/// The connection closed in silence, and the next request of a client with a pool of them failed.
+#[test]
+fn a_refusal_before_a_body_arrives_once_ended_its_connection_in_silence() {
+    let server = EchoServer::start(ConnectionSettings::default());
+    let refused = |length: usize, sent: usize| {
+        let mut client = server.connect();
+        client.write(format!("PUT /refuse HTTP/1.1\r\nHost: h\r\nContent-Length: {length}\r\n\r\n")).unwrap();
+        thread::sleep(Duration::from_millis(50));
+        client.write(vec![b'x'; sent]).unwrap();
+        let answer = client.receive().unwrap();
+        assert_eq!(answer.status, 403);
+        (answer.header("connection").map(str::to_owned), client)
+    };
+    // A short body is read: the connection goes on.
+    let (connection, mut client) = refused(100_000, 100_000);
+    assert_eq!(connection, None);
+    exchange_hello(&mut client);
+    // A long one is not, and one that does not come is not awaited.
+    for (length, sent) in [(1 << 30, 10), (100, 10)] {
+        let (connection, mut client) = refused(length, sent);
+        assert_eq!(connection.as_deref(), Some("close"), "{length}");
+        assert_eq!(client.read_to_close().unwrap(), "");
+    }
 }
 
 /// Such a client sends no body after a refusal. It took the connection for its next request while the server closed it.
