@@ -93,7 +93,8 @@ pub fn route(
     };
     let found = of_scope().filter(fits).max_by_key(|operation| specificity(operation));
     if !matches!(kind, ResourceKind::Admin(_))
-        && let Some((name, _)) = query.iter().find(|(name, value)| is_unsupported(found, method, name, value))
+        && let Some((name, _)) =
+            query.iter().find(|(name, value)| is_unsupported(found, (method, headers), name, value))
     {
         return Err(S3Error::parameter_not_offered(name));
     }
@@ -131,7 +132,12 @@ fn specificity(operation: &OperationSpec) -> usize {
 }
 
 /// Whether a parameter asks for something that the selected operation does not do.
-fn is_unsupported(found: Option<&'static OperationSpec>, method: &Method, name: &str, value: &str) -> bool {
+fn is_unsupported(
+    found: Option<&'static OperationSpec>,
+    (method, headers): (&Method, &HeaderMap),
+    name: &str,
+    value: &str,
+) -> bool {
     if found.is_some_and(|operation| operation.query_params.contains(&name)) {
         return false;
     }
@@ -141,9 +147,8 @@ fn is_unsupported(found: Option<&'static OperationSpec>, method: &Method, name: 
     }
     let writes = *method != Method::GET && *method != Method::HEAD;
     if writes && name.eq_ignore_ascii_case(COPY_SOURCE) {
-        // Some signers move headers into the query. Treated as a plain PUT, the copy would replace the object with an
-        // empty one.
-        return found.is_some_and(|operation| operation.header.is_none());
+        // A presigned link has made it a header. Treated as a plain PUT, the copy would replace the object with an empty one.
+        return !headers.contains_key(COPY_SOURCE);
     }
     writes && value.is_empty() && !MAY_BE_EMPTY.contains(&name) && !name.to_ascii_lowercase().starts_with("x-amz-")
 }

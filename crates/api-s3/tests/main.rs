@@ -5,6 +5,7 @@
 mod at_once;
 mod hostile;
 mod keys;
+mod links;
 mod operations;
 mod permissions;
 mod support;

@@ -95,13 +95,10 @@ impl S3Signer {
         all.sort();
         let (signed, names) = (lines(&all), all.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(";"));
         let canonical = format!("{method}\n{path}\n\n{signed}\n{names}\n{payload}");
-        let text = format!("AWS4-HMAC-SHA256\n{date}\n{scope}\n{}", hex(&Sha256::digest(canonical)));
-        let secret = format!("AWS4{}", self.secret).into_bytes();
-        let key = scope.split('/').fold(secret, |key, part| hmac_sha256(&key, part));
         let authorization = format!(
             "AWS4-HMAC-SHA256 Credential={}/{scope}, SignedHeaders={names}, Signature={}",
             self.key,
-            hex(&hmac_sha256(&key, &text))
+            self.v4_signature(&date, &scope, &canonical)
         );
         HttpRequest::new(method, path)
             .header("Host", "localhost")
@@ -109,6 +106,42 @@ impl S3Signer {
             .header("X-Amz-Content-Sha256", payload)
             .header("Authorization", &authorization)
             .headers(headers)
+    }
+
+    /// The target of a link of version 2, in path style. Of `headers` the conditions and those that a signer moves are in its query.
+    #[must_use]
+    pub fn v2_link(&self, method: &str, path: &str, headers: &[(&str, &str)]) -> String {
+        const EXPIRES: &str = "4000000000";
+        let signature = self.sign(method, EXPIRES, headers, path);
+        let own = [("AWSAccessKeyId", self.key.as_str()), ("Expires", EXPIRES), ("Signature", &signature)];
+        format!("{path}?{}", query(own.iter().chain(headers)))
+    }
+
+    /// The same of version 4.
+    #[must_use]
+    pub fn v4_link(&self, method: &str, path: &str, headers: &[(&str, &str)]) -> String {
+        let date = basic_date();
+        let scope = format!("{}/anywhere/s3/aws4_request", &date[..8]);
+        let credential = format!("{}/{scope}", self.key);
+        let own = [
+            ("X-Amz-Algorithm", "AWS4-HMAC-SHA256"),
+            ("X-Amz-Credential", credential.as_str()),
+            ("X-Amz-Date", date.as_str()),
+            ("X-Amz-Expires", "3600"),
+            ("X-Amz-SignedHeaders", "host"),
+        ];
+        let mut all: Vec<_> = own.iter().chain(headers).copied().collect();
+        all.sort_unstable();
+        let signed = query(all.iter());
+        let canonical = format!("{method}\n{path}\n{signed}\nhost:localhost\n\nhost\nUNSIGNED-PAYLOAD");
+        format!("{path}?{signed}&X-Amz-Signature={}", self.v4_signature(&date, &scope, &canonical))
+    }
+
+    fn v4_signature(&self, date: &str, scope: &str, canonical: &str) -> String {
+        let text = format!("AWS4-HMAC-SHA256\n{date}\n{scope}\n{}", hex(&Sha256::digest(canonical)));
+        let secret = format!("AWS4{}", self.secret).into_bytes();
+        let key = scope.split('/').fold(secret, |key, part| hmac_sha256(&key, part));
+        hex(&hmac_sha256(&key, &text))
     }
 }
 
@@ -235,6 +268,21 @@ fn amz_headers(headers: &[(&str, &str)]) -> Vec<(String, String)> {
 
 fn lines(headers: &[(String, String)]) -> String {
     headers.iter().map(|(name, value)| format!("{name}:{value}\n")).collect()
+}
+
+/// The pairs of a query, escaped as both versions sign them.
+fn query<'a>(pairs: impl Iterator<Item = &'a (&'a str, &'a str)>) -> String {
+    let pairs = pairs.map(|(name, value)| format!("{}={}", escaped(name), escaped(value)));
+    pairs.collect::<Vec<_>>().join("&")
+}
+
+fn escaped(text: &str) -> String {
+    let byte = |byte: u8| match byte {
+        b'-' | b'.' | b'_' | b'~' => (byte as char).to_string(),
+        _ if byte.is_ascii_alphanumeric() => (byte as char).to_string(),
+        _ => format!("%{byte:02X}"),
+    };
+    text.bytes().map(byte).collect()
 }
 
 fn hmac_sha256(key: &[u8], text: &str) -> Vec<u8> {

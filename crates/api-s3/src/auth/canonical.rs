@@ -86,12 +86,12 @@ pub(super) fn fold(line: &mut Vec<u8>, value: &[u8]) {
     }
 }
 
-/// Restores the headers that a client moved into the query of a presigned address, so that moving a signed header
-/// cannot disable it. A real header wins. boto moves all headers with version 2. Version 4 signers of JavaScript and Go
-/// move headers about the object, and only those are restored: some put the checksum of an empty body there.
+/// Restores the headers that a client moved into the query of a presigned address, so that moving a header cannot disable it:
+/// everything else reads headers alone. boto moves all headers with version 2; version 4 signers of JavaScript, Go and Ruby move
+/// most of those that begin with `x-amz-`. Conditions in the query are not in any signer's list, but users put them there.
 ///
 /// # Errors
-/// 400 `InvalidArgument` for an invalid header name or value.
+/// 400 `InvalidArgument` for an invalid header name or value; 403 `AccessDenied` for a condition beside another one of its name.
 pub(crate) fn restore_headers(query: &S3Query, headers: &mut HeaderMap) -> Result<(), S3Error> {
     // Only presigned addresses move headers into parameters.
     let Some(moves) = moved_header_filter(query).filter(|_| !headers.contains_key(AUTHORIZATION)) else {
@@ -100,12 +100,22 @@ pub(crate) fn restore_headers(query: &S3Query, headers: &mut HeaderMap) -> Resul
     let mut moved = HeaderMap::new();
     for (name, value) in query.iter() {
         let lower = name.to_ascii_lowercase();
-        if !moves(&lower) || headers.contains_key(&lower) {
+        if !moves(&lower) {
             continue;
         }
         let bad = || S3Error::new(Code::InvalidArgument, "A parameter that stands for a header cannot be one.");
         let header = HeaderName::try_from(lower).map_err(|_| bad())?;
-        let value = HeaderValue::from_bytes(value.as_bytes()).map_err(|_| bad())?;
+        // A header has no white space around its value.
+        let value = HeaderValue::from_bytes(value.trim_ascii().as_bytes()).map_err(|_| bad())?;
+        if headers.contains_key(&header) {
+            // No signature covers a condition in a header: it must not take the place of the one in the address. The others are
+            // compared when the signature is verified.
+            if is_condition(header.as_str()) && headers.get_all(&header).iter().any(|sent| sent != value) {
+                let message = format!("The header {header} is not the one of the address");
+                return Err(S3Error::new(Code::AccessDenied, message));
+            }
+            continue;
+        }
         // The signature covers the first value of such a header alone.
         if !SINGLE_VALUED.contains(&header.as_str()) || !moved.contains_key(&header) {
             moved.append(header, value);
@@ -116,20 +126,46 @@ pub(crate) fn restore_headers(query: &S3Query, headers: &mut HeaderMap) -> Resul
 }
 
 /// Headers with a single value.
-const SINGLE_VALUED: [&str; 2] = ["content-md5", "content-type"];
+const SINGLE_VALUED: [&str; 6] =
+    ["content-md5", "content-type", "if-match", "if-none-match", "if-modified-since", "if-unmodified-since"];
+
+/// Parameters of a version 4 address that are no headers: the signature itself, and the two that it signs in their own way.
+const OF_SIGNATURE: [&str; 7] = [
+    "x-amz-algorithm",
+    "x-amz-content-sha256",
+    "x-amz-credential",
+    "x-amz-date",
+    "x-amz-expires",
+    "x-amz-signature",
+    "x-amz-signedheaders",
+];
 
 /// Selects the query parameters that are headers; `None` for a request that is not presigned.
 fn moved_header_filter(query: &S3Query) -> Option<fn(&str) -> bool> {
     if query.has("X-Amz-Algorithm") {
-        return query.has("X-Amz-Signature").then_some(is_object_header as fn(&str) -> bool);
+        return query.has("X-Amz-Signature").then_some(is_moved_in_v4 as fn(&str) -> bool);
     }
     let presigned = query.has("AWSAccessKeyId") && query.has("Signature");
-    presigned.then_some(|name| SINGLE_VALUED.contains(&name) || name.starts_with("x-amz-"))
+    presigned.then_some(|name| {
+        name == "content-md5" || name == "content-type" || is_condition(name) || name.starts_with("x-amz-")
+    })
 }
 
-fn is_object_header(name: &str) -> bool {
-    const NAMES: [&str; 4] = ["x-amz-acl", "x-amz-storage-class", "x-amz-tagging", "x-amz-website-redirect-location"];
-    NAMES.contains(&name) || name.starts_with("x-amz-meta-") || name.starts_with("x-amz-grant-")
+fn is_moved_in_v4(name: &str) -> bool {
+    is_condition(name) || name.starts_with("x-amz-") && !OF_SIGNATURE.contains(&name) && !is_checksum_of_body(name)
+}
+
+/// Whether a header asks the server to compare a body. Signers put that of an empty body into the address.
+fn is_checksum_of_body(name: &str) -> bool {
+    match name.strip_prefix("x-amz-checksum-") {
+        Some(kind) => !["algorithm", "mode", "type"].contains(&kind),
+        None => name == "x-amz-sdk-checksum-algorithm",
+    }
+}
+
+/// Whether a header makes a request depend on the object that is there.
+fn is_condition(name: &str) -> bool {
+    ["if-match", "if-none-match", "if-modified-since", "if-unmodified-since"].contains(&name)
 }
 
 #[cfg(test)]

@@ -384,7 +384,7 @@ fn malformed_query(message: &str) -> S3Error {
 fn is_signed_in_query(request: &AuthRequest<'_>, name: &str) -> bool {
     let is_in_query = |value: &hyper::header::HeaderValue| {
         let same = |(parameter, other): (&str, &str)| {
-            parameter.eq_ignore_ascii_case(name) && other.as_bytes() == value.as_bytes()
+            parameter.eq_ignore_ascii_case(name) && other.trim_ascii().as_bytes() == value.as_bytes()
         };
         request.query.iter().any(same)
     };
