@@ -2,7 +2,6 @@
 //! signature is verified and the length is accepted.
 
 use larder_model::Timestamp;
-use std::borrow::Cow;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -18,7 +17,6 @@ use larder_gateway::objects::users::KeyHolder;
 use larder_gateway::objects::{Caller, Error, Objects, TrackedRequest};
 use larder_gateway::{AdmissionGuard, AuditEvent, AuditOutcome};
 use larder_http_edge::{ArrivingBody, RequestSource, Requester};
-use larder_model::objects::Tag;
 use larder_model::objects::access::AccessContext;
 use larder_model::text::beginning;
 use parking_lot::Mutex;
@@ -27,11 +25,12 @@ use crate::admin::ChangedUser;
 use crate::auth::{self, AuthScheme, Payload, SigningKeys};
 use crate::background::BackgroundTasks;
 use crate::body::RequestBody;
-use crate::call::{S3Call, joined};
+use crate::call::S3Call;
 use crate::errors::{Code, S3Error, gateway};
 use crate::health::HealthProbe;
 use crate::identity::{self, Identity};
 use crate::operations::{OperationScope, OperationSpec, RequestBodyKind, S3Operation, Support};
+use crate::ops::condition_values;
 use crate::public_url::PublicUrl;
 use crate::response::{self, RequestAccounting, S3Response};
 use crate::target::AddressingStyle;
@@ -431,10 +430,7 @@ fn forwarded_host(headers: &HeaderMap) -> Option<String> {
 /// characters, so that a `Deny` cannot be evaded.
 fn access_context(head: &RequestHead, scheme: Option<AuthScheme>) -> AccessContext {
     let headers = &head.parts.headers;
-    let header = |name: &HeaderName| Some(String::from_utf8_lossy(headers.get(name)?.as_bytes()));
-    let amz = |name: &'static str| header(&HeaderName::from_static(name));
-    let grants = |name: &'static str| Some(String::from_utf8_lossy(&joined(headers, name)?).into_owned().into());
-    let parameter = |name: &str| head.query.get(name).map(Cow::Borrowed);
+    let header = |name: &HeaderName| Some(String::from_utf8_lossy(headers.get(name)?.as_bytes()).into_owned());
     let (auth_type, version) = match scheme {
         Some(AuthScheme::V2Header) => (Some("REST-HEADER"), Some("AWS")),
         Some(AuthScheme::V2Query) => (Some("REST-QUERY-STRING"), Some("AWS")),
@@ -446,31 +442,13 @@ fn access_context(head: &RequestHead, scheme: Option<AuthScheme>) -> AccessConte
     let known = [
         ("aws:Referer", header(&REFERER)),
         ("aws:UserAgent", header(&USER_AGENT)),
-        ("s3:prefix", parameter("prefix")),
-        ("s3:delimiter", parameter("delimiter")),
-        ("s3:max-keys", parameter("max-keys")),
-        ("s3:VersionId", parameter("versionId")),
-        ("s3:x-amz-acl", amz("x-amz-acl")),
-        ("s3:x-amz-grant-read", grants("x-amz-grant-read")),
-        ("s3:x-amz-grant-write", grants("x-amz-grant-write")),
-        ("s3:x-amz-grant-read-acp", grants("x-amz-grant-read-acp")),
-        ("s3:x-amz-grant-write-acp", grants("x-amz-grant-write-acp")),
-        ("s3:x-amz-grant-full-control", grants("x-amz-grant-full-control")),
-        ("s3:x-amz-copy-source", amz("x-amz-copy-source")),
-        ("s3:x-amz-metadata-directive", amz("x-amz-metadata-directive")),
-        ("s3:x-amz-storage-class", amz("x-amz-storage-class")),
-        ("s3:x-amz-content-sha256", amz("x-amz-content-sha256")),
-        ("s3:x-amz-server-side-encryption", amz("x-amz-server-side-encryption")),
-        ("s3:x-amz-server-side-encryption-aws-kms-key-id", amz("x-amz-server-side-encryption-aws-kms-key-id")),
-        ("s3:x-amz-server-side-encryption-customer-algorithm", amz("x-amz-server-side-encryption-customer-algorithm")),
-        ("s3:authType", auth_type.map(Cow::Borrowed)),
-        ("s3:signatureversion", version.map(Cow::Borrowed)),
+        ("s3:authType", auth_type.map(str::to_owned)),
+        ("s3:signatureversion", version.map(str::to_owned)),
     ];
-    let keys = known.into_iter().filter_map(|(name, value)| Some((name, value?.into_owned()))).collect();
-    let request_tags = S3Query::parse(amz("x-amz-tagging").as_deref())
-        .iter()
-        .map(|(key, value)| Tag { key: key.to_owned(), value: value.to_owned() })
-        .collect();
+    let mut keys: Vec<_> = known.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+    keys.extend(condition_values::of_headers(headers));
+    keys.extend(condition_values::of_query(&head.query));
+    let request_tags = condition_values::request_tags(headers);
     let RequestSource { address, secure } = head.source;
     AccessContext { source: Some(address), secure, now: head.now, keys, request_tags }
 }

@@ -6,7 +6,7 @@
 //!           versioning  acl  policy  cors  lifecycle  tagging  public_access
 //! object    put_object  copy_object  get_object (and head)  delete_object  attributes  acl  tagging
 //! upload    create_upload  upload_part  copy_part  list_parts  complete  abort
-//! requests  params  conditions  checksums  object_metadata  grants  copy_source  upload_body
+//! requests  params  condition_values  conditions  checksums  object_metadata  grants  copy_source  upload_body
 //! responses object_headers  listing_document
 //! ```
 
@@ -16,6 +16,7 @@ mod attributes;
 mod bucket;
 mod checksums;
 mod complete;
+pub(crate) mod condition_values;
 mod conditions;
 mod copy_object;
 mod copy_part;

@@ -19,10 +19,10 @@ use larder_model::limits::OBJECT_TAGS_MAX;
 use larder_model::objects::Tag;
 use larder_model::objects::access::AccessContext;
 
-use super::{checksums, grants, object_metadata, tagging};
+use super::{checksums, condition_values, grants, object_metadata, tagging};
 use crate::auth::post::FormSignature;
 use crate::body::DOCUMENT_TIME_MAX;
-use crate::call::{S3Call, joined};
+use crate::call::S3Call;
 use crate::errors::{Code, S3Error};
 use crate::identity;
 use crate::response::S3Response;
@@ -46,17 +46,6 @@ const HEADERS: &[&str] = &[
 /// Prefixes of such fields.
 const PREFIXES: &[&str] =
     &["x-amz-meta-", "x-amz-checksum-", "x-amz-grant-", "x-amz-server-side-", "x-amz-object-lock-"];
-
-/// Condition keys of bucket policies, with their headers.
-const POLICY_KEYS: &[(&str, &str)] = &[
-    ("s3:x-amz-acl", grants::CANNED),
-    ("s3:x-amz-grant-read", "x-amz-grant-read"),
-    ("s3:x-amz-grant-write", "x-amz-grant-write"),
-    ("s3:x-amz-grant-read-acp", "x-amz-grant-read-acp"),
-    ("s3:x-amz-grant-write-acp", "x-amz-grant-write-acp"),
-    ("s3:x-amz-grant-full-control", "x-amz-grant-full-control"),
-    ("s3:x-amz-storage-class", "x-amz-storage-class"),
-];
 
 pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
     let mut form = PostForm::open(&call.headers, call.take_body())?;
@@ -114,10 +103,7 @@ async fn signer(call: &S3Call, fields: &FormFields) -> Result<(Caller, Option<Po
 /// Updates the context that a bucket policy tests: the fields of the form count, the request's own headers do not.
 fn update_access_context(access_context: &mut AccessContext, headers: &HeaderMap, tags: &[Tag]) {
     access_context.keys.retain(|(name, _)| !name.starts_with("s3:x-amz-"));
-    for (key, header) in POLICY_KEYS {
-        let value = joined(headers, *header).map(|value| String::from_utf8_lossy(&value).into_owned());
-        access_context.keys.extend(value.map(|value| (*key, value)));
-    }
+    access_context.keys.extend(condition_values::of_headers(headers));
     access_context.request_tags = tags.to_vec();
 }
 
