@@ -13,8 +13,10 @@ fn assert_refused(dir: &Path, file: &Path) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_copy_of_another_table_was_once_called_whole_and_brought_removed_keys_back() {
     let fixture = InspectFixture::new().await;
-    for tree in ["packed", "wide", "bulk"] {
+    // Each table of large values is merged with those before it: there is one.
+    for tree in ["packed", "wide"] {
         let count = tables(fixture.dir.path(), tree).len();
+        assert!(count > 1, "{tree}");
         for (from, to) in [(0, count - 1), (count - 1, 0)] {
             let place = |dir: &Path| {
                 let tables = tables(dir, tree);
