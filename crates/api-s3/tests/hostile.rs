@@ -16,6 +16,7 @@ use larder_testkit::s3::S3Signer;
 use sha2::{Digest as _, Sha256};
 
 const NOTHING: &[(&str, &str)] = &[];
+const JSON: &[(&str, &str)] = &[("content-type", "application/json"), ("accept", "application/json")];
 /// The longest time until the server closes a connection whose next request it does not wait for.
 const SOON: Duration = Duration::from_millis(200);
 
@@ -23,6 +24,13 @@ fn with_bucket() -> S3TestServer {
     let server = S3TestServer::start();
     assert_eq!(server.ask("PUT", "/box", NOTHING, b"").status, 200);
     server
+}
+
+/// A new user, by its key and its secret.
+fn eve(server: &S3TestServer) -> (String, String) {
+    let made = server.ask("POST", "/riak-cs/user", JSON, br#"{"email":"eve@x.org","name":"eve"}"#).json();
+    let text = |name: &str| made[name].as_str().unwrap().to_owned();
+    (text("key_id"), text("key_secret"))
 }
 
 /// The parameters of a version 2 presigned address whose string to sign ends in these lines.
@@ -205,30 +213,45 @@ fn a_policy_sees_everything_that_is_stored() {
 }
 
 #[test]
+fn a_delete_without_a_key_once_removed_the_only_administrator() {
+    let server = with_bucket();
+    let (key, secret) = eve(&server);
+    let path = format!("/riak-cs/user/{key}");
+    for (target, status) in [("/riak-cs/user", 400), ("/riak-cs/user/", 400), (&*format!("/riak-cs/user/{KEY}"), 403)] {
+        assert_eq!(server.ask("DELETE", target, NOTHING, b"").status, status, "{target}");
+    }
+    // Nobody removes itself.
+    for target in ["/riak-cs/user", &path] {
+        let own = S3Signer::new(&key, &secret).v2("DELETE", target, NOTHING).head();
+        assert_eq!(server.ask_text(&own, b"").status, 403, "{target}");
+    }
+    assert_eq!(server.ask("DELETE", &path, NOTHING, b"").status, 204);
+    assert_eq!(server.ask("GET", "/riak-cs/users", NOTHING, b"").status, 200);
+    server.stop();
+}
+
+#[test]
 fn a_user_disabled_during_its_own_request_stays_disabled() {
     let server = with_bucket();
-    let json = [("content-type", "application/json"), ("accept", "application/json")];
-    let made = server.ask("POST", "/riak-cs/user", &json, br#"{"email":"eve@x.org","name":"eve"}"#);
-    let field =
-        |name: &str| made.text().split_once(&format!("\"{name}\":\"")).unwrap().1.split('"').next().unwrap().to_owned();
-    let path = format!("/riak-cs/user/{}", field("key_id"));
-    let signed = presigned_by(&field("key_id"), &field("key_secret"), "PUT", &format!("\n\n4000000000\n{path}"));
+    let (key, secret) = eve(&server);
+    let path = format!("/riak-cs/user/{key}");
+    let signed = presigned_by(&key, &secret, "PUT", &format!("\n\n4000000000\n{path}"));
     let enable = br#"{"status":"enabled","name":"eve"}"#;
     let mut eve = server.connect();
     let head = plain("PUT", &format!("{path}?{signed}"), "Expect: 100-continue\r\n", enable.len());
     eve.write(head).unwrap();
     assert_eq!(eve.receive().unwrap().status, 100);
-    let disabled = server.ask("PUT", &path, &json, br#"{"status":"disabled"}"#);
+    let disabled = server.ask("PUT", &path, JSON, br#"{"status":"disabled"}"#);
     assert!(disabled.text().contains("\"status\":\"disabled\""), "{disabled:?}");
     eve.write(enable).unwrap();
     let _ = eve.receive().unwrap();
-    let now = server.ask("GET", &path, &json, b"");
+    let now = server.ask("GET", &path, JSON, b"");
     assert!(now.text().contains("\"status\":\"disabled\""), "{now:?}");
     // Only an administrator can read or change another user.
     for target in ["/riak-cs/users", "/riak-cs/stats", "/riak-cs/info", "/riak-cs/user/ADMIN-KEY", "/usage/ADMIN-KEY/a"]
     {
-        assert_eq!(server.ask("PUT", &path, &json, br#"{"status":"enabled"}"#).status, 200);
-        let signed = presigned_by(&field("key_id"), &field("key_secret"), "GET", &format!("\n\n4000000000\n{target}"));
+        assert_eq!(server.ask("PUT", &path, JSON, br#"{"status":"enabled"}"#).status, 200);
+        let signed = presigned_by(&key, &secret, "GET", &format!("\n\n4000000000\n{target}"));
         let response = server.ask_text(&plain("GET", &format!("{target}?{signed}"), "", 0), b"");
         assert!(response.status == 403 && !response.text().contains(SECRET), "{target} {response:?}");
         let response = server.ask_text(&plain("GET", target, "", 0), b"");
@@ -259,12 +282,10 @@ fn reads_as_alice(server: &S3TestServer, user: &S3Signer) -> [u16; 2] {
 fn a_user_who_takes_the_name_or_address_of_another_gains_nothing() {
     let server = with_bucket();
     allow_alice(&server);
-    let json = [("content-type", "application/json"), ("accept", "application/json")];
-    let made = server.ask("POST", "/riak-cs/user", &json, br#"{"email":"eve@x.org","name":"eve"}"#).json();
-    let text = |name: &str| made[name].as_str().unwrap().to_owned();
-    let eve = S3Signer::new(&text("key_id"), &text("key_secret"));
+    let (key, secret) = eve(&server);
+    let eve = S3Signer::new(&key, &secret);
     let change = |body: &str| {
-        let head = eve.v2("PUT", "/riak-cs/user", &json).header("Content-Length", &body.len().to_string()).head();
+        let head = eve.v2("PUT", "/riak-cs/user", JSON).header("Content-Length", &body.len().to_string()).head();
         server.ask_text(&head, body.as_bytes())
     };
     for body in [r#"{"name":"alice"}"#, r#"{"email":"alice@x.org"}"#, r#"{"name":"alice","new_key_secret":true}"#] {
@@ -275,8 +296,8 @@ fn a_user_who_takes_the_name_or_address_of_another_gains_nothing() {
     // Her own document, sent back as she read it, is no change; the administrator may rename her.
     let same = change(r#"{"email":"eve@x.org","name":"eve","status":"enabled","new_key_secret":false}"#);
     assert_eq!(same.status, 200, "{same:?}");
-    let path = format!("/riak-cs/user/{}", text("key_id"));
-    let renamed = server.ask("PUT", &path, &json, br#"{"name":"alice","email":"alice@x.org"}"#);
+    let path = format!("/riak-cs/user/{}", key);
+    let renamed = server.ask("PUT", &path, JSON, br#"{"name":"alice","email":"alice@x.org"}"#);
     assert_eq!((renamed.status, reads_as_alice(&server, &eve)), (200, [200; 2]));
     server.stop();
 }

@@ -67,8 +67,16 @@ fn own_change(user: &User, asked: UserChange) -> Result<UserChange, S3Error> {
     Ok(UserChange { name: None, email: None, enabled: asked.enabled.filter(|enabled| !enabled), ..asked })
 }
 
+/// Only an administrator removes users, and no administrator this way: a call without a key once removed the only one.
 pub(crate) async fn delete(call: &S3Call) -> Result<S3Response, S3Error> {
+    admin_only(call)?;
+    if key_of(&call.key).is_none() {
+        return Err(S3Error::invalid("Name the user to remove: DELETE /riak-cs/user/KEY"));
+    }
     let user = requested_user(call).await.map_err(no_such_user)?;
+    if user.admin {
+        return Err(S3Error::new(Code::AccessDenied, "An administrator is not removed by this call."));
+    }
     call.objects.users.delete(&user.key_id).await?;
     Ok(response::empty(StatusCode::NO_CONTENT))
 }

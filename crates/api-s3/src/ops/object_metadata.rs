@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use hyper::HeaderMap;
+use hyper::header::HeaderName;
 use larder_gateway::objects::copy::NEVER_COPIED;
 use larder_gateway::objects::put::ObjectMetadata;
 use larder_model::limits::{OBJECT_TAGS_MAX, S3_META_BYTES_MAX};
@@ -108,14 +109,13 @@ pub(crate) fn of_copy(headers: &HeaderMap) -> Result<Vec<(SystemHeader, Bytes)>,
 /// # Errors
 /// 501 for server-side encryption and offset writes, 400 for object lock.
 pub(crate) fn refuse_unsupported(headers: &HeaderMap) -> Result<(), S3Error> {
-    for name in headers.keys() {
-        let name = name.as_str();
-        if UNSUPPORTED_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) {
-            return Err(S3Error::header_not_offered(name));
-        }
-        if name.starts_with("x-amz-object-lock-") {
-            return Err(S3Error::invalid(NO_LOCKS));
-        }
+    let names = || headers.keys().map(HeaderName::as_str);
+    // One after the other: the order of a request's headers does not choose its answer.
+    if let Some(name) = names().find(|name| UNSUPPORTED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))) {
+        return Err(S3Error::header_not_offered(name));
+    }
+    if names().any(|name| name.starts_with("x-amz-object-lock-")) {
+        return Err(S3Error::invalid(NO_LOCKS));
     }
     Ok(())
 }
@@ -201,7 +201,7 @@ fn directive_name(directive: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use hyper::header::{HeaderName, HeaderValue};
+    use hyper::header::HeaderValue;
     use proptest::prelude::*;
 
     use super::*;
