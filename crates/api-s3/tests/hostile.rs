@@ -220,7 +220,7 @@ fn a_delete_without_a_key_once_removed_the_only_administrator() {
     for (target, status) in [("/riak-cs/user", 400), ("/riak-cs/user/", 400), (&*format!("/riak-cs/user/{KEY}"), 403)] {
         assert_eq!(server.ask("DELETE", target, NOTHING, b"").status, status, "{target}");
     }
-    // Nobody removes itself.
+    // A user does not remove itself.
     for target in ["/riak-cs/user", &path] {
         let own = S3Signer::new(&key, &secret).v2("DELETE", target, NOTHING).head();
         assert_eq!(server.ask_text(&own, b"").status, 403, "{target}");

@@ -19,6 +19,7 @@
 //! unread_body      the rest of a body that a handler leaves
 //! watchers         what a connection waits for besides its client: the end of the server, its timers
 //! browser_rules    the pages whose requests are refused, by host and origin
+//! stored_pages     headers that keep stored documents from running scripts in a browser
 //! arriving_body    the body of a request: its memory, and the least rate of a transfer
 //! ```
 
@@ -39,6 +40,7 @@ mod request_source;
 mod requester;
 mod server_tls;
 mod slow_reader;
+mod stored_pages;
 mod unread_body;
 mod watchers;
 

@@ -11,7 +11,7 @@ use crate::date_header;
 use crate::lingering_close::ConnectionActivity;
 use crate::requester::{MemoryHoldingBody, Requester};
 use crate::unread_body::UnreadBody;
-use crate::{ConnectionHandler, ConnectionSettings};
+use crate::{ConnectionHandler, ConnectionSettings, stored_pages};
 
 /// The client that the headers of a trusted proxy name. Its memory is drawn from its own account.
 pub(crate) fn forwarded<F: ConnectionHandler>(
@@ -42,6 +42,7 @@ pub(crate) async fn answer<F: ConnectionHandler>(
     let requester = requester.with_unread(unread.clone());
     let is_http2 = request.version() >= Version::HTTP_2;
     let waits_to_send = request.headers().contains_key(EXPECT) && !is_http2;
+    let is_of_browser = stored_pages::is_of_browser(request.headers());
     let mut reply = handler.respond(&requester, request).await;
     // The response is in memory already; this hold keeps a slow reader within its client's share.
     if requester.hold(F::memory_of(reply.body())).await.is_err() {
@@ -57,6 +58,9 @@ pub(crate) async fn answer<F: ConnectionHandler>(
     // The client's next request goes elsewhere; the socket drains the rest before it closes.
     if is_left && !is_http2 {
         reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    if is_of_browser {
+        stored_pages::disarm(reply.headers_mut());
     }
     reply.headers_mut().entry(DATE).or_insert_with(date_header::now);
     begun.answered(is_left);

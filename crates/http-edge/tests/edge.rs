@@ -185,6 +185,19 @@ fn a_refusal_before_a_body_arrives_once_ended_its_connection_in_silence() {
     }
 }
 
+#[test]
+fn a_stored_page_once_ran_its_scripts_in_the_origin_of_the_server() {
+    let server = EchoServer::start(ConnectionSettings::default());
+    let mut client = server.connect();
+    for (agent, sniffed) in [("Mozilla/5.0", Some("nosniff")), ("curl/8", None)] {
+        client
+            .write(format!("PUT / HTTP/1.1\r\nHost: h\r\nUser-Agent: {agent}\r\nContent-Length: 5\r\n\r\nhello"))
+            .unwrap();
+        let answer = client.receive().unwrap();
+        assert_eq!(answer.header("X-Content-Type-Options"), sniffed, "{agent}");
+    }
+}
+
 /// Such a client sends no body after a refusal. It took the connection for its next request while the server closed it.
 #[test]
 fn a_refusal_of_a_client_that_waits_to_send_says_that_the_connection_ends() {
