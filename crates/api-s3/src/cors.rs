@@ -21,7 +21,7 @@ const VARIES: HeaderValue =
 /// The response to an `OPTIONS` request.
 ///
 /// # Errors
-/// `BadRequest` if it is not a preflight or the bucket has no rules, `AccessForbidden` if no rule matches,
+/// `BadRequest` if it is not a preflight, `AccessForbidden` if the bucket has no rules or none matches,
 /// `NoSuchBucket`.
 pub(crate) async fn preflight(
     objects: &Objects,
@@ -37,8 +37,8 @@ pub(crate) async fn preflight(
     }
     let requested = text(ACCESS_CONTROL_REQUEST_HEADERS).unwrap_or_default();
     let requested: Vec<&str> = requested.split(',').map(str::trim).filter(|name| !name.is_empty()).collect();
-    let rules =
-        rules(objects, &target.bucket).await?.ok_or_else(|| bad_request("CORS is not enabled for this bucket."))?;
+    let not_enabled = || S3Error::new(Code::AccessForbidden, "CORSResponse: CORS is not enabled for this bucket.");
+    let rules = rules(objects, &target.bucket).await?.ok_or_else(not_enabled)?;
     let (rule, allowed) = rules.find_rule(origin, method, &requested).ok_or(Code::AccessForbidden)?;
     let mut response = response::empty(StatusCode::OK);
     insert_allowed(&mut response, rule, allowed);

@@ -21,6 +21,7 @@ const HEADERS: &[(&str, &str)] = &[
     ("If-Match", TAG),
     ("If-Match", OTHER_TAG),
     ("If-Modified-Since", PAST),
+    ("If-Modified-Since", FUTURE),
     ("If-Unmodified-Since", PAST),
     ("If-Unmodified-Since", FUTURE),
     ("x-amz-expected-bucket-owner", "nobody"),

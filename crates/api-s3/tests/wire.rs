@@ -173,7 +173,7 @@ fn browsers_get_the_cors_rules_of_the_bucket() {
     let preflight = "OPTIONS /box/k HTTP/1.1\r\nHost: localhost\r\nOrigin: http://page\r\nAccess-Control-Request-Method: PUT\r\n\
                      Access-Control-Request-Headers: content-type\r\n\r\n";
     let without = server.ask_text(preflight, b"");
-    assert_eq!((without.status, without.element("Code")), (400, Some("BadRequest")));
+    assert_eq!((without.status, without.element("Code")), (403, Some("AccessForbidden")));
     let bare = server.ask_text("OPTIONS /box/k HTTP/1.1\r\nHost: localhost\r\n\r\n", b"");
     assert_eq!((bare.status, bare.element("Code")), (400, Some("BadRequest")));
     let rules =

@@ -54,7 +54,7 @@ impl Objects {
         version.object.as_ref()?;
         let caller = with_context(caller, bucket, context);
         check_access(&caller, bucket, &request.key, &request.version, Some(&version)).ok()?;
-        request.conditions.check(bucket, &version).ok()?;
+        request.conditions.check(bucket, &version, || core.now()).ok()?;
         let wanted = request.conditions.window(&version, request.window);
         let window = conditions::range(wanted, version.object.as_ref()?.length()).ok()?;
         Some(FoundObject::of_current(bucket, &request.key, version, wanted, window))

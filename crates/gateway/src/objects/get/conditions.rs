@@ -15,11 +15,11 @@ const CACHE_HEADERS: [SystemHeader; 2] = [SystemHeader::CacheControl, SystemHead
 
 impl ReadConditions {
     /// Checks the conditions on a version. An `If-Match` that matches overrides `If-Unmodified-Since`, and a given
-    /// `If-None-Match` overrides `If-Modified-Since` (RFC 9110, 13.2.2).
+    /// `If-None-Match` overrides `If-Modified-Since` (RFC 9110, 13.2.2), of which a date after `now` says nothing (13.1.3).
     ///
     /// # Errors
     /// `PreconditionFailed`, `NotModified`.
-    pub(super) fn check(&self, bucket: &Bucket, version: &Version) -> Result<()> {
+    pub(super) fn check(&self, bucket: &Bucket, version: &Version, now: impl FnOnce() -> Timestamp) -> Result<()> {
         let Some(object) = &version.object else { return Ok(()) };
         let etag = object.etag;
         // HTTP dates have whole seconds.
@@ -31,7 +31,7 @@ impl ReadConditions {
         }
         let had = match (&self.if_none_match, self.modified_since) {
             (Some(tags), _) if matches_etag(tags, Some(etag)) => "If-None-Match",
-            (None, Some(since)) if !newer_than(since) => "If-Modified-Since",
+            (None, Some(since)) if !newer_than(since) && since <= now() => "If-Modified-Since",
             _ => return Ok(()),
         };
         if self.always_precondition {

@@ -6,6 +6,7 @@ use super::*;
 use crate::objects::put::WriteConditions;
 
 const SECOND: u64 = 1_000_000;
+const NOW: Timestamp = Timestamp(20 * SECOND);
 
 fn version() -> Version {
     let object = Object {
@@ -33,7 +34,7 @@ fn tags(tags: &[&str]) -> Option<Vec<String>> {
 
 fn outcome(conditions: ReadConditions) -> &'static str {
     let bucket = Bucket::new("bucket", BucketId([0; 16]), "o", Timestamp::ZERO);
-    match conditions.check(&bucket, &version()) {
+    match conditions.check(&bucket, &version(), || NOW) {
         Ok(()) => "",
         Err(Error::PreconditionFailed(header)) => header,
         Err(Error::NotModified { .. }) => "304",
@@ -82,6 +83,9 @@ fn entity_tags_override_dates() {
     assert_eq!(outcome(of(&[], &[&wrong], after.map(Timestamp), None)), "", "a given tag overrides the date");
     assert_eq!(outcome(of(&[], &[], same.map(Timestamp), None)), "304");
     assert_eq!(outcome(of(&[], &[], before.map(Timestamp), None)), "");
+    let (now, future) = (Some(NOW), Some(Timestamp(NOW.0 + SECOND)));
+    assert_eq!(outcome(of(&[], &[], now, None)), "304");
+    assert_eq!(outcome(of(&[], &[], future, None)), "", "a date in the future says nothing");
     let copy = ReadConditions { always_precondition: true, ..of(&[], &[&right], None, None) };
     assert_eq!(outcome(copy), "If-None-Match");
 }
