@@ -116,8 +116,8 @@ fn fill_and_delete(api: SpaceApi, mib: u64, length: usize) {
     test.delete_all(api, 0..first);
     let begun = Instant::now();
     let mut taken = 0;
-    // Room for a tenth of what was there, in the same process.
-    while taken < first / 10 {
+    // Room for a part of what was there, in the same process.
+    while taken < first / 20 {
         match test.put(api, taken, length) {
             200 | 204 => taken += 1,
             507 => thread::sleep(Duration::from_millis(50)),
@@ -130,6 +130,8 @@ fn fill_and_delete(api: SpaceApi, mib: u64, length: usize) {
         );
     }
     let room = begun.elapsed();
+    // The rest comes back before it is filled again. Puts that do not wait can take the room that a merge still needs.
+    test.wait_until_used(mib * MIB / 2, REST_WITHIN);
     // The whole disk is there again, not the reserve of a part of it.
     let deadline = Instant::now() + REST_WITHIN;
     while taken < first * 3 / 4 {
