@@ -60,11 +60,8 @@ impl PbRun {
     /// When the server refuses a write, or the kernel does not count its bytes.
     pub(super) async fn churn(&mut self, config: ServerConfig) -> Result<()> {
         for churned in &CHURNED {
-            self.churn_values(
-                ServerConfig { data: config.data.join(size(churned.value_bytes)), ..config.clone() },
-                churned,
-            )
-            .await?;
+            let data = config.data.join(size(churned.value_bytes));
+            self.churn_values(ServerConfig { data, ..config.clone() }, churned).await?;
         }
         Ok(())
     }

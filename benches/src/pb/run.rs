@@ -118,12 +118,14 @@ impl PbRun {
                 continue;
             }
             let config = self.config(options, &format!("{section:?}").to_lowercase())?;
+            if section == PbSection::Churn && !config.is_persistent() {
+                continue;
+            }
             let (log, data) = (config.log.clone(), config.data.clone());
             let done = match section {
                 PbSection::Gets | PbSection::Puts | PbSection::Cells => self.compared(section, config, options).await,
                 PbSection::S3 => self.s3(config).await,
                 PbSection::Endurance => self.endurance(config).await,
-                PbSection::Churn if !config.is_persistent() => Ok(()),
                 PbSection::Churn => self.churn(config).await,
             };
             done.with_context(|| log_end(&log))?;

@@ -51,9 +51,8 @@ pub(crate) async fn answer<F: ConnectionHandler>(
     let is_refused = reply.status().as_u16() >= StatusCode::BAD_REQUEST.as_u16();
     let is_left = match &unread {
         None => false,
-        // A client that has not sent its body may keep it: reading would ask for it, and hyper awaits it before the next request.
-        Some(_) if waits_to_send => is_refused,
-        Some(unread) => unread.read_rest().await.map_or(is_refused, |is_whole| !is_whole),
+        // A client that waits may keep its body after the answer, and hyper would await it before the next request.
+        Some(unread) => unread.read_rest(waits_to_send).await.map_or(is_refused, |is_whole| !is_whole),
     };
     // The client's next request goes elsewhere; the socket drains the rest before it closes.
     if is_left && !is_http2 {

@@ -11,8 +11,9 @@ use hyper::header::{
 const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 const SANDBOX: HeaderValue = HeaderValue::from_static("sandbox");
-/// Media types whose documents can have scripts. A sandbox around others, such as PDF, keeps browsers from showing them.
-const WITH_SCRIPTS: [&str; 5] = ["text/html", "application/xhtml+xml", "image/svg+xml", "application/xml", "text/xml"];
+/// Ends of the media types whose documents can have scripts: HTML, XML of any vocabulary, and style sheets of XML. A sandbox around
+/// others, such as PDF, keeps browsers from showing them.
+const WITH_SCRIPTS: [&str; 4] = ["/html", "/xml", "+xml", "/xsl"];
 
 /// Whether a browser asks.
 pub(crate) fn is_of_browser(request: &HeaderMap) -> bool {
@@ -23,10 +24,16 @@ pub(crate) fn is_of_browser(request: &HeaderMap) -> bool {
 /// Adds the headers that keep a stored document from running scripts; those that the answer has stay.
 pub(crate) fn disarm(answer: &mut HeaderMap) {
     answer.entry(X_CONTENT_TYPE_OPTIONS).or_insert(NOSNIFF);
-    let media = answer.get(CONTENT_TYPE).map(|media| media.as_bytes().to_ascii_lowercase()).unwrap_or_default();
-    if WITH_SCRIPTS.iter().any(|name| media.starts_with(name.as_bytes())) {
+    if answer.get_all(CONTENT_TYPE).iter().any(may_have_scripts) {
         answer.entry(CONTENT_SECURITY_POLICY).or_insert(SANDBOX);
     }
+}
+
+/// Whether a browser may find a document with scripts. Of several types in one header it takes the last that it can read.
+fn may_have_scripts(media: &HeaderValue) -> bool {
+    let media = String::from_utf8_lossy(media.as_bytes()).to_ascii_lowercase();
+    let mut types = media.split(',').map(|one| one.split(';').next().unwrap_or_default().trim());
+    types.any(|one| WITH_SCRIPTS.iter().any(|end| one.ends_with(end)))
 }
 
 #[cfg(test)]
@@ -54,8 +61,12 @@ mod tests {
             answer.remove(CONTENT_SECURITY_POLICY)
         };
         assert_eq!(policy("Text/HTML; charset=utf-8"), Some(SANDBOX));
-        assert_eq!(policy("image/svg+xml"), Some(SANDBOX));
-        assert_eq!(policy("application/pdf"), None);
+        for media in ["image/svg+xml", "application/rss+xml", "text/xsl", "text/plain, text/html", "text/xml ;a=b"] {
+            assert_eq!(policy(media), Some(SANDBOX), "{media}");
+        }
+        for media in ["application/pdf", "text/plain; of=text/html", "application/vnd.openxmlformats-officedocument"] {
+            assert_eq!(policy(media), None, "{media}");
+        }
         let mut own = map(&[("content-type", "text/html"), ("content-security-policy", "default-src 'self'")]);
         disarm(&mut own);
         assert_eq!(own[CONTENT_SECURITY_POLICY], "default-src 'self'");

@@ -1,8 +1,8 @@
 //! The rest of a body that a handler leaves unread.
 //!
-//! It stands before the next request of a connection of HTTP/1, so that connection ends unless the rest is read, and a client that
-//! reads nothing of it in the answer sends its next request into the close. HTTP/2 resets the stream of a request whose body is dropped; that follows
-//! the answer, but clients that still send (curl before version 8) take it for a failure of the stream, and show no answer.
+//! On a connection of HTTP/1 it stands before the next request: unless it is read, the connection ends, and a client that the
+//! answer does not say so to sends its next request into the close. HTTP/2 resets the stream of a request whose body is dropped;
+//! that follows the answer, but clients that still send (curl before version 8) take it for a failure, and show no answer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,14 +27,15 @@ impl UnreadBody {
         *self.0.lock() = Some(body);
     }
 
-    /// Reads and drops the rest of a short body, for a moment; returns whether that was all of it. `None`: nobody gave it back.
-    pub(crate) async fn read_rest(&self) -> Option<bool> {
+    /// Reads and drops the rest of a short body, for a moment; returns whether that was all of it. `None`: the handler kept the body.
+    /// A client that waits to send it (`Expect`) is not asked for it.
+    pub(crate) async fn read_rest(&self, client_waits: bool) -> Option<bool> {
         let mut body = self.0.lock().take()?;
         if body.is_end_stream() {
             return Some(true);
         }
         // A body that is known to be too long is not begun: its client waits for the answer.
-        if body.size_hint().lower() > BYTES_MAX {
+        if client_waits || body.size_hint().lower() > BYTES_MAX {
             return Some(false);
         }
         let rest = async {

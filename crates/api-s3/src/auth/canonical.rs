@@ -117,7 +117,7 @@ pub(crate) fn restore_headers(query: &S3Query, headers: &mut HeaderMap) -> Resul
             continue;
         }
         // The signature covers the first value of such a header alone.
-        if !SINGLE_VALUED.contains(&header.as_str()) || !moved.contains_key(&header) {
+        if !SIGNED_ALONE.contains(&header.as_str()) || !moved.contains_key(&header) {
             moved.append(header, value);
         }
     }
@@ -125,9 +125,10 @@ pub(crate) fn restore_headers(query: &S3Query, headers: &mut HeaderMap) -> Resul
     Ok(())
 }
 
-/// Headers with a single value.
-const SINGLE_VALUED: [&str; 6] =
-    ["content-md5", "content-type", "if-match", "if-none-match", "if-modified-since", "if-unmodified-since"];
+/// The conditions of a request.
+const CONDITIONS: [&str; 4] = ["if-match", "if-none-match", "if-modified-since", "if-unmodified-since"];
+/// Headers of the string to sign of version 2, with a single value.
+const SIGNED_ALONE: [&str; 2] = ["content-md5", "content-type"];
 
 /// Parameters of a version 4 address that are no headers: the signature itself, and the two that it signs in their own way.
 const OF_SIGNATURE: [&str; 7] = [
@@ -146,9 +147,7 @@ fn moved_header_filter(query: &S3Query) -> Option<fn(&str) -> bool> {
         return query.has("X-Amz-Signature").then_some(is_moved_in_v4 as fn(&str) -> bool);
     }
     let presigned = query.has("AWSAccessKeyId") && query.has("Signature");
-    presigned.then_some(|name| {
-        name == "content-md5" || name == "content-type" || is_condition(name) || name.starts_with("x-amz-")
-    })
+    presigned.then_some(|name| SIGNED_ALONE.contains(&name) || is_condition(name) || name.starts_with("x-amz-"))
 }
 
 fn is_moved_in_v4(name: &str) -> bool {
@@ -165,7 +164,7 @@ fn is_checksum_of_body(name: &str) -> bool {
 
 /// Whether a header makes a request depend on the object that is there.
 fn is_condition(name: &str) -> bool {
-    ["if-match", "if-none-match", "if-modified-since", "if-unmodified-since"].contains(&name)
+    CONDITIONS.contains(&name)
 }
 
 #[cfg(test)]

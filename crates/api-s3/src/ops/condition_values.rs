@@ -81,7 +81,7 @@ pub(crate) fn of_query(query: &S3Query) -> Vec<ConditionValue> {
     known.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()
 }
 
-/// The tags in the header of a request.
+/// The tags in the header of a request; none if its operation would refuse them.
 pub(crate) fn request_tags(headers: &HeaderMap) -> Vec<Tag> {
     object_metadata::tags(headers).ok().flatten().unwrap_or_default()
 }
