@@ -3,33 +3,43 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
+use std::iter::{self, Peekable};
 use std::path::Path;
 
 use lsm_tree::{AbstractTree, InternalValue};
 
 use crate::io_errors::{sync_dir, write_synced};
-use crate::output_sync::OutputSync;
+use crate::output_sync::{OutputSync, numbered};
 use crate::tree::{EngineTree, SealedMemtable};
 use crate::tree_id::TreeId;
 use crate::version_file;
 
-/// Writes a sealed memtable as the newest tables of its tree. It leaves out versions below `watermark` that a newer version of
-/// their key hides.
+/// Writes a sealed memtable as the newest tables of its tree: as so many `slices` of keys, in order. It leaves out versions below
+/// `watermark` that a newer version of their key hides.
 ///
 /// # Errors
 /// Any error of lsm-tree: the memtable stays, and so do the files written so far ([`restore_directory`] removes them).
-pub(crate) fn flush(tree: &EngineTree, sealed: &SealedMemtable, watermark: u64) -> lsm_tree::Result<()> {
-    let mut output = OutputSync::new(&tree.dir);
-    let entries = drop_hidden(sealed.entries.iter(), watermark)
-        .inspect(|entry| output.wrote(entry.value.len() + entry.key.user_key.len()));
-    let entries = entries.map(Ok);
-    let Some((tables, blob_files)) = tree.lsm.flush_to_tables(entries)? else { return Ok(()) };
-    if tree.id == TreeId::Bulk {
-        // lsm-tree syncs these files, not their names: without this sync a power cut could leave a version that names no file.
-        sync_dir(&tree.dir.join("blobs"))?;
-    }
-    // Crash: tables and their names are synced before a version names them; until then the journal has the rows.
-    tree.lsm.register_tables(&tables, blob_files.as_deref(), None, &[sealed.entries.id()], watermark)
+pub(crate) fn flush(tree: &EngineTree, sealed: &SealedMemtable, slices: u64, watermark: u64) -> lsm_tree::Result<()> {
+    tree.write_files(|| {
+        let mut output = OutputSync::new(&tree.dir);
+        let entries = drop_hidden(sealed.entries.iter(), watermark)
+            .inspect(|entry| output.wrote(entry.value.len() + entry.key.user_key.len()));
+        let mut entries = entries.peekable();
+        let per_slice = (sealed.entries.items.len() as u64).div_ceil(slices);
+        let (mut tables, mut blob_files) = (Vec::new(), Vec::new());
+        while entries.peek().is_some() {
+            let written = tree.lsm.flush_to_tables(next_slice(&mut entries, per_slice).map(Ok))?;
+            let (more, more_files) = written.unwrap_or_default();
+            tables.extend(more);
+            blob_files.extend(more_files.into_iter().flatten());
+        }
+        if tree.id == TreeId::Bulk {
+            // lsm-tree syncs these files, not their names: without this sync a power cut could leave a version that names no file.
+            sync_dir(&tree.dir.join("blobs"))?;
+        }
+        // Crash: tables and their names are synced before a version names them; until then the journal has the rows.
+        tree.lsm.register_tables(&tables, Some(&blob_files), None, &[sealed.entries.id()], watermark)
+    })
 }
 
 /// Drops versions that no reader can see: those below the watermark that follow a newer version of their key.
@@ -43,6 +53,20 @@ fn drop_hidden(entries: impl Iterator<Item = InternalValue>, watermark: u64) -> 
             last = Some(entry.key.user_key.clone());
         }
         !hidden
+    })
+}
+
+/// The next entries, so many of them, and the older versions of the last one's key: tables of one run have no key in common.
+fn next_slice(
+    entries: &mut Peekable<impl Iterator<Item = InternalValue>>,
+    least: u64,
+) -> impl Iterator<Item = InternalValue> {
+    let (mut taken, mut last) = (0, None);
+    iter::from_fn(move || {
+        let entry = entries.next_if(|entry| taken < least || last.as_ref() == Some(&entry.key.user_key))?;
+        taken += 1;
+        last = Some(entry.key.user_key.clone());
+        Some(entry)
     })
 }
 
@@ -63,27 +87,23 @@ pub(crate) fn restore_directory(tree: &EngineTree) -> io::Result<()> {
         let bytes = fs::read(tree.dir.join(format!("v{}", version.id())))?;
         replace(&current, &version_file::encode_current(version.id(), &bytes))?;
     }
-    // A reader keeps the version of its last write: while the file of an earlier version exists, its tables are in use.
-    let (mut tables, mut files) = version_file::files_named_up_to(&tree.dir, version.id())?;
-    tables.extend(version.iter_tables().map(lsm_tree::Table::id));
-    files.extend(version.blob_files.list_ids());
-    // Crash: no version on disk names a file that is removed here, so no start misses it.
-    remove_others(&tree.dir.join("tables"), &tables)?;
-    if tree.id == TreeId::Bulk {
-        remove_others(&tree.dir.join("blobs"), &files)?;
+    if let Some(first) = tree.leftovers() {
+        // Older files are in use: a reader keeps its tables when no version names them any more.
+        let tables = version.iter_tables().map(lsm_tree::Table::id).collect();
+        // Crash: no version on disk names a file that is removed here, so no start misses it.
+        remove_others(&tree.dir.join("tables"), first.tables, &tables)?;
+        if tree.id == TreeId::Bulk {
+            remove_others(&tree.dir.join("blobs"), first.blobs, &version.blob_files.list_ids().copied().collect())?;
+        }
+        tree.forget_leftovers();
     }
     Ok(())
 }
 
-/// Removes the files whose numbers are not in `named`.
-fn remove_others(dir: &Path, named: &BTreeSet<u64>) -> io::Result<()> {
-    for entry in fs::read_dir(dir)? {
-        let path = entry?.path();
-        let id = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.parse::<u64>().ok());
-        // A name that is no number is none of lsm-tree's files; a start reports it.
-        if id.is_some_and(|id| !named.contains(&id)) {
-            fs::remove_file(&path)?;
-        }
+/// Removes the files from this number on that are not in `named`.
+fn remove_others(dir: &Path, first: u64, named: &BTreeSet<u64>) -> io::Result<()> {
+    for number in numbered(dir)?.into_iter().filter(|number| *number >= first && !named.contains(number)) {
+        fs::remove_file(dir.join(number.to_string()))?;
     }
     Ok(())
 }
@@ -122,7 +142,7 @@ mod tests {
             let seqno = seqnos.next();
             keys.iter().for_each(|key| tree.insert(key, Some(&vec![round; 2000].into()), seqno));
             tree.rotate();
-            flush(&tree, &tree.next_sealed().unwrap(), 0).unwrap();
+            flush(&tree, &tree.next_sealed().unwrap(), 1, 0).unwrap();
             tree.drop_flushed();
         }
         let seen = seqnos.get();

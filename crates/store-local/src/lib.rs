@@ -55,6 +55,7 @@ mod sweep;
 mod syncer;
 mod tree;
 mod tree_id;
+mod tree_reclaim;
 mod trees;
 mod upgrade;
 mod verified_tables;

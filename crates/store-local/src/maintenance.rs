@@ -303,11 +303,9 @@ impl Maintenance {
                 }
                 // A failed flush may have left files: the next one must not write beside them.
                 self.clean_up(tree)?;
-                let flushed = {
-                    // Shared with compactions: only the removal of a failed one's files excludes both.
-                    let _at_work = tree.file_lock.read();
-                    flush(tree, &sealed, self.trees.snapshots.watermark())
-                };
+                // On a short disk what it removes is given back in small steps.
+                let slices = if self.ports.space.is_short() { tree.slices() } else { 1 };
+                let flushed = flush(tree, &sealed, slices, self.trees.snapshots.watermark());
                 if let Err(error) = flushed {
                     self.handle_flush_error(tree, &error);
                     return Err(());

@@ -315,7 +315,7 @@ fn start_new_journal(
     trees.all().iter().for_each(EngineTree::rotate);
     for tree in trees.all() {
         while let Some(sealed) = tree.next_sealed() {
-            let flushed = crate::flush::flush(tree, &sealed, trees.snapshots.watermark());
+            let flushed = crate::flush::flush(tree, &sealed, 1, trees.snapshots.watermark());
             flushed.map_err(|error| io::Error::other(error.to_string()))?;
             tree.drop_flushed();
         }

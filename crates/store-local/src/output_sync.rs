@@ -66,7 +66,7 @@ impl OutputSync {
 }
 
 /// The numbers of the files in a directory, ascending.
-fn numbered(dir: &Path) -> io::Result<Vec<u64>> {
+pub(crate) fn numbered(dir: &Path) -> io::Result<Vec<u64>> {
     let mut numbers = Vec::new();
     for entry in fs::read_dir(dir)? {
         numbers.extend(entry?.file_name().to_str().and_then(|name| name.parse::<u64>().ok()));

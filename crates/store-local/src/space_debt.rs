@@ -27,6 +27,8 @@ const TREE_PART: u64 = 8;
 /// On a short disk a tree pays from these bytes on, or from this part of its own.
 const SHORT_KEPT: u64 = 64 * 1024;
 const SHORT_PART_KEPT: u64 = 64;
+/// A debt that was left for want of room is due again once there is more by this part.
+const MORE_ROOM_PART: u64 = 4;
 /// A debt that a merge left, such as entries that a reader still needs, is tried again after this: at rest, and on a short disk.
 const SETTLED_FOR: Duration = Duration::from_secs(600);
 const SHORT_SETTLED_FOR: Duration = Duration::from_secs(2);
@@ -58,6 +60,25 @@ pub(crate) struct DueDebts {
     pub(crate) trees: PerTree<bool>,
     /// Whether every memtable that rests is to be flushed, so that journal files go.
     pub(crate) journals: bool,
+}
+
+/// How merges that reclaim a tree's space ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DebtPayment {
+    /// A further one would give nothing back.
+    Whole,
+    /// A further one needs more than these bytes of room.
+    ShortOf(u64),
+    /// Other work went first.
+    Interrupted,
+}
+
+/// A look at debts.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DebtLook {
+    pub(crate) now: Duration,
+    /// Bytes that a merge could write.
+    pub(crate) room: u64,
 }
 
 /// Counts of a tree's entries, as its tables have them.
@@ -99,12 +120,13 @@ pub(crate) struct SettledDebts(PerTree<Option<SettledDebt>>);
 struct SettledDebt {
     at: Duration,
     left: TreeSpace,
+    payment: DebtPayment,
 }
 
 impl SettledDebts {
-    /// Notes what a tree still has after a merge.
-    pub(crate) fn settle(&mut self, tree: usize, left: TreeSpace, now: Duration) {
-        self.0[tree] = Some(SettledDebt { at: now, left });
+    /// Notes what a tree still has after merges that ended like this.
+    pub(crate) fn settle(&mut self, tree: usize, left: TreeSpace, payment: DebtPayment, now: Duration) {
+        self.0[tree] = Some(SettledDebt { at: now, left, payment });
     }
 
     /// The debts that are due at rest: trees that rest pay once the whole store owes too much, or their tombstones slow listings. `journals`
@@ -114,10 +136,10 @@ impl SettledDebts {
         spaces: PerTree<TreeSpace>,
         journals: u64,
         rests: PerTree<bool>,
-        now: Duration,
+        look: DebtLook,
     ) -> DueDebts {
         let bytes = spaces.iter().map(|space| space.bytes).sum::<u64>() + journals;
-        let left: PerTree<TreeSpace> = std::array::from_fn(|tree| self.left(tree, now, SETTLED_FOR));
+        let left: PerTree<TreeSpace> = std::array::from_fn(|tree| self.left(tree, look, SETTLED_FOR));
         let owed: PerTree<u64> = std::array::from_fn(|tree| spaces[tree].dead.saturating_sub(left[tree].dead));
         let all = owed.iter().sum::<u64>() + journals;
         let is_too_much = all > DEAD_KEPT + bytes / DEAD_PART_KEPT;
@@ -130,18 +152,24 @@ impl SettledDebts {
     }
 
     /// The trees that pay on a short disk, at rest or not.
-    pub(crate) fn due_on_short_disk(&self, spaces: PerTree<TreeSpace>, now: Duration) -> PerTree<bool> {
+    pub(crate) fn due_on_short_disk(&self, spaces: PerTree<TreeSpace>, look: DebtLook) -> PerTree<bool> {
         let least = |space: TreeSpace| (space.bytes / SHORT_PART_KEPT).max(SHORT_KEPT);
         std::array::from_fn(|tree| {
-            let left = self.left(tree, now, SHORT_SETTLED_FOR);
+            let left = self.left(tree, look, SHORT_SETTLED_FOR);
             spaces[tree].dead.saturating_sub(left.dead) >= least(spaces[tree])
         })
     }
 
     /// The space after the last merge of a tree, unless that is to be tried again.
-    fn left(&self, tree: usize, now: Duration, settled_for: Duration) -> TreeSpace {
-        let settled = self.0[tree].filter(|settled| now.saturating_sub(settled.at) < settled_for);
-        settled.map_or_else(TreeSpace::default, |settled| settled.left)
+    fn left(&self, tree: usize, look: DebtLook, settled_for: Duration) -> TreeSpace {
+        let is_settled = |settled: &SettledDebt| {
+            let has_more_room = match settled.payment {
+                DebtPayment::ShortOf(room) => look.room > room + room / MORE_ROOM_PART,
+                DebtPayment::Whole | DebtPayment::Interrupted => false,
+            };
+            look.now.saturating_sub(settled.at) < settled_for && !has_more_room
+        };
+        self.0[tree].filter(is_settled).map_or_else(TreeSpace::default, |settled| settled.left)
     }
 }
 
@@ -149,7 +177,7 @@ impl SettledDebts {
 mod tests {
     use super::*;
 
-    const NOW: Duration = Duration::from_secs(1000);
+    const NOW: DebtLook = DebtLook { now: Duration::from_secs(1000), room: 100 * MIB };
     const NONE: TreeSpace = TreeSpace { bytes: 0, dead: 0, entries: 0, tombstones: 0 };
 
     fn space(bytes: u64, dead: u64) -> TreeSpace {
@@ -204,11 +232,22 @@ mod tests {
     fn a_debt_that_a_merge_left_waits_until_it_grows_or_ten_minutes_passed() {
         let mut debts = SettledDebts::default();
         let spaces = [space(500, 400), space(0, 0), space(0, 0), NONE];
-        debts.settle(0, spaces[0], NOW);
-        let due = |spaces, now| debts.due_at_rest(spaces, 0, [true; 4], now).trees[0];
-        assert!(!due(spaces, NOW + Duration::from_secs(10)));
-        assert!(due([space(900, 800), spaces[1], spaces[2], NONE], NOW + Duration::from_secs(10)));
-        assert!(due(spaces, NOW + SETTLED_FOR));
+        debts.settle(0, spaces[0], DebtPayment::Whole, NOW.now);
+        let after = |seconds| DebtLook { now: NOW.now + Duration::from_secs(seconds), ..NOW };
+        let due = |spaces, look| debts.due_at_rest(spaces, 0, [true; 4], look).trees[0];
+        assert!(!due(spaces, after(10)));
+        assert!(!due(spaces, DebtLook { room: 1000 * MIB, ..after(10) }), "no merge would give it back");
+        assert!(due([space(900, 800), spaces[1], spaces[2], NONE], after(10)));
+        assert!(due(spaces, after(600)));
+    }
+
+    #[test]
+    fn a_debt_that_was_left_for_want_of_room_once_waited_ten_minutes_with_room_to_pay_it() {
+        let mut debts = SettledDebts::default();
+        let spaces = [space(500, 400), space(0, 0), space(0, 0), NONE];
+        debts.settle(0, spaces[0], DebtPayment::ShortOf(80 * MIB), NOW.now);
+        let due = |room| debts.due_at_rest(spaces, 0, [true; 4], DebtLook { room: room * MIB, ..NOW }).trees[0];
+        assert_eq!([80, 100, 101].map(due), [false, false, true]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! One LSM tree: its lsm-tree options, its memtables, and the bytes of them that are in no table yet.
 
 use std::collections::VecDeque;
+use std::io;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use larder_store::Error;
-use lsm_tree::compaction::{CompactionStrategy, Leveled};
+use lsm_tree::compaction::{CompactionStrategy, Leveled, MoveDown};
 use lsm_tree::config::{
     BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry, RestartIntervalPolicy,
 };
@@ -20,7 +21,7 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::active_memtable::ActiveMemtable;
 use crate::inspect::damaged_blocks;
-use crate::output_sync::{CompactionSync, OutputBound};
+use crate::output_sync::{CompactionSync, OutputBound, numbered};
 use crate::range_scan::{RangeScan, ScanBounds, ScannedEntries};
 use crate::retired::RetiredParts;
 use crate::snapshots::ReadSnapshot;
@@ -32,10 +33,7 @@ use crate::verified_tables::VerifiedTables;
 /// A file of large values has the size of a table divided by this.
 const LARGE_FILES_PER_TABLE: u64 = 4;
 /// A merge writes this part of the files of large values anew that have dead bytes.
-const STALE_FILE_PARTS: u64 = 4;
-
-/// Most tables that a merge which reclaims space takes at once; those of large values hold only the places of their values.
-const WHOLE_TABLES_MAX: u64 = 256;
+pub(crate) const STALE_FILE_PARTS: u64 = 4;
 
 /// Options and resources that the trees share.
 pub(crate) struct TreeOptions {
@@ -56,17 +54,32 @@ pub(crate) struct EngineTree {
     /// Merges level 0 once it has four runs, and a level that is too large into the next one.
     strategy: Arc<dyn CompactionStrategy + Send + Sync>,
     /// As `strategy`, but lets no level above the lowest have a byte.
-    sinking: Arc<dyn CompactionStrategy + Send + Sync>,
-    table_bytes: u64,
-    bound: OutputBound,
+    pub(crate) sinking: Leveled,
+    /// Size at which a compaction begins a new table.
+    pub(crate) table_bytes: u64,
+    /// The bound of the compaction that runs.
+    pub(crate) bound: OutputBound,
     /// Held shared by a flush or compaction, and exclusively by the removal of a failed one's files.
     pub(crate) file_lock: RwLock<()>,
+    /// The first files that a failed flush or compaction may have left.
+    leftovers: Mutex<Option<FirstFiles>>,
     /// Whether a read or a compaction found wrong bytes since the start.
     damaged: AtomicBool,
     l0_runs: AtomicUsize,
-    verified: VerifiedTables,
+    /// The tables whose lists of large values were read.
+    pub(crate) verified: VerifiedTables,
     memtables: Mutex<Memtables>,
-    retired: RetiredParts,
+    /// Parts that readers of earlier versions may still use.
+    pub(crate) retired: RetiredParts,
+}
+
+/// Numbers of files: those with lower ones are older.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FirstFiles {
+    /// Of tables.
+    pub(crate) tables: u64,
+    /// Of files of large values.
+    pub(crate) blobs: u64,
 }
 
 /// The memtables of a tree, each with its first sequence number.
@@ -102,17 +115,17 @@ impl EngineTree {
             TreeId::Packed | TreeId::Wide | TreeId::Mirror => leveled.clone(),
         };
         let sinking = leveled.with_l0_threshold(0);
-        let (strategy, sinking) = (Arc::new(strategy), Arc::new(sinking));
         let active = ActiveMemtable::new(lsm.active_memtable());
         Ok(Self {
             id: tree_id,
             lsm,
             dir: dir.to_owned(),
-            strategy,
+            strategy: Arc::new(strategy),
             sinking,
             table_bytes: options.table_bytes,
             bound,
             file_lock: RwLock::new(()),
+            leftovers: Mutex::default(),
             damaged: AtomicBool::new(false),
             l0_runs: AtomicUsize::new(l0_runs),
             verified: VerifiedTables::default(),
@@ -260,58 +273,73 @@ impl EngineTree {
     /// # Errors
     /// Any error of lsm-tree; `Io` of kind `InvalidData` names a damaged table of large values.
     pub(crate) fn compact(&self, watermark: u64) -> lsm_tree::Result<()> {
-        // Flushes and compactions share the directory; only the removal of leftovers needs it alone.
-        let _at_work = self.file_lock.read();
-        if self.id == TreeId::Bulk {
-            // Before the compaction: a wrong list of linked files makes lsm-tree panic under its lock or drop a file in use.
-            self.verified.verify_new(&self.lsm)?;
-        }
-        let before = self.lsm.current_version();
-        let compacted = self.lsm.compact(self.strategy.clone(), watermark);
-        if self.version() != before.id() {
-            self.retired.hold(before, 0);
-        }
-        compacted
+        self.merge_tables(|| {
+            // lsm-tree asserts that a level is not empty into which it merges one between the first and the lowest.
+            match self.above_empty() {
+                Some(above) => self.lsm.compact(Arc::new(MoveDown(above, above + 1)), watermark),
+                None => self.lsm.compact(self.strategy.clone(), watermark),
+            }
+        })
     }
 
-    /// Merges all tables, so that removed and replaced entries give their space back, and returns `true`. A merge that is expected
-    /// to write more than `room` bytes, since the files that it replaces go afterwards, or to take long, is not begun: this compacts
-    /// in parts.
-    ///
-    /// # Errors
-    /// As [`Self::compact`]; [`is_over_bound`](crate::output_sync::is_over_bound) for a merge that would have written more.
-    pub(crate) fn reclaim(&self, room: u64, watermark: u64) -> lsm_tree::Result<bool> {
-        let _at_work = self.file_lock.read();
-        if self.id == TreeId::Bulk {
-            self.verified.verify_new(&self.lsm)?;
-        }
-        let before = self.lsm.current_version();
-        // It writes a part of the files of large values anew that have at least a quarter of dead bytes.
-        let unnamed = before.gc_stats().stale_bytes();
-        let large = before.blob_files.on_disk_size().saturating_sub(unnamed);
-        let moved = (large / STALE_FILE_PARTS).min(3 * unnamed);
-        let tables = before.iter_tables().map(|table| table.metadata.file_size).sum::<u64>();
-        let is_short_work = self.id == TreeId::Bulk || tables <= WHOLE_TABLES_MAX * self.table_bytes;
-        let (is_expected_to_fit, bound) = match self.id {
-            TreeId::Bulk => (tables + moved <= room, u64::MAX),
-            // Tables of rows have their values, so what is dead in them is not written again. How much that is, is an estimate:
-            // the merge is tried where it may be half, and ends before it takes the last bytes of the disk [invariant 145].
-            TreeId::Packed | TreeId::Wide | TreeId::Mirror => {
-                let space = self.space();
-                (space.live() <= room || space.dead >= space.live(), room)
+    /// A level with tables, above an empty one: it goes down as it is.
+    pub(crate) fn above_empty(&self) -> Option<u8> {
+        let version = self.lsm.current_version();
+        let is_empty = |level: u8| version.level(level.into()).is_none_or(|level| level.is_empty());
+        (1..version.level_count() as u8 - 1).rev().find(|level| !is_empty(*level) && is_empty(level + 1))
+    }
+
+    /// Runs a compaction.
+    pub(crate) fn merge_tables(&self, compact: impl FnOnce() -> lsm_tree::Result<()>) -> lsm_tree::Result<()> {
+        self.write_files(|| {
+            if self.id == TreeId::Bulk {
+                // Before the compaction: a wrong list of linked files makes lsm-tree panic under its lock or drop a file in use.
+                self.verified.verify_new(&self.lsm)?;
             }
+            let before = self.lsm.current_version();
+            let compacted = compact();
+            if self.version() != before.id() {
+                self.retired.hold(before, 0);
+            }
+            compacted
+        })
+    }
+
+    /// Runs a flush or compaction, and notes which files it may have left, if it fails.
+    pub(crate) fn write_files<T>(&self, write: impl FnOnce() -> lsm_tree::Result<T>) -> lsm_tree::Result<T> {
+        // Flushes and compactions share the directory; only the removal of leftovers needs it alone.
+        let _at_work = self.file_lock.read();
+        self.note_leftovers(write)
+    }
+
+    /// As [`Self::write_files`], for a caller that holds the directory.
+    pub(crate) fn note_leftovers<T>(&self, write: impl FnOnce() -> lsm_tree::Result<T>) -> lsm_tree::Result<T> {
+        let first = self.first_files()?;
+        write().inspect_err(|_| {
+            let mut leftovers = self.leftovers.lock();
+            // Another one may have failed before, whose files are still there.
+            let FirstFiles { tables, blobs } = leftovers.unwrap_or(first);
+            *leftovers = Some(FirstFiles { tables: tables.min(first.tables), blobs: blobs.min(first.blobs) });
+        })
+    }
+
+    /// The numbers of the next files.
+    fn first_files(&self) -> io::Result<FirstFiles> {
+        let blobs = match self.id {
+            TreeId::Bulk => numbered(&self.dir.join("blobs"))?.last().map_or(0, |last| last + 1),
+            TreeId::Packed | TreeId::Wide | TreeId::Mirror => 0,
         };
-        let is_whole = is_short_work && is_expected_to_fit;
-        let merged = match is_whole {
-            true => self.bound.within(bound, || self.lsm.major_compact(self.table_bytes, watermark)),
-            // In parts, from the top: removals come to what they remove.
-            false if is_short_work => self.bound.within(bound, || self.lsm.compact(self.sinking.clone(), watermark)),
-            false => self.lsm.compact(self.strategy.clone(), watermark),
-        };
-        if self.version() != before.id() {
-            self.retired.hold(before, 0);
-        }
-        merged.map(|()| is_whole)
+        Ok(FirstFiles { tables: self.lsm.get_next_table_id(), blobs })
+    }
+
+    /// The first files that failed flushes and compactions may have left.
+    pub(crate) fn leftovers(&self) -> Option<FirstFiles> {
+        *self.leftovers.lock()
+    }
+
+    /// Notes that no such file is left. The caller holds `file_lock` alone.
+    pub(crate) fn forget_leftovers(&self) {
+        *self.leftovers.lock() = None;
     }
 
     /// Memory of flushed memtables that readers of earlier versions may still use.

@@ -61,7 +61,7 @@ pub(crate) fn fill_mirror(trees: &Trees) -> larder_store::Result<()> {
     let mirror = trees.tree(TreeId::Mirror);
     mirror.rotate();
     while let Some(sealed) = mirror.next_sealed() {
-        let flushed = flush(mirror, &sealed, trees.snapshots.watermark());
+        let flushed = flush(mirror, &sealed, 1, trees.snapshots.watermark());
         flushed.map_err(|error| read_error(TreeId::Mirror, error))?;
         mirror.drop_flushed();
     }

@@ -8,7 +8,6 @@
 //! These are files of lsm-tree 3.1, format 3. lsm-tree does not verify them and takes a directory without `current` for a new
 //! one, so a start reads them first. The version of lsm-tree is pinned; a test compares this decoder with its files.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -82,26 +81,6 @@ pub(crate) fn read_unverified(dir: &Path, version: u64) -> Option<TreeFiles> {
     let path = dir.join(format!("v{version}"));
     let files = catch_unwind(AssertUnwindSafe(|| decode_version(dir, &path))).ok()?.ok()?;
     files.tables.iter().all(|table| table.path.is_file()).then_some(TreeFiles { version, ..files })
-}
-
-/// The tables and the files of large values that version files up to this number name. An unreadable version file names none.
-///
-/// # Errors
-/// Any I/O error.
-pub(crate) fn files_named_up_to(dir: &Path, last: u64) -> io::Result<(BTreeSet<u64>, BTreeSet<u64>)> {
-    let (mut tables, mut blob_files) = (BTreeSet::new(), BTreeSet::new());
-    for entry in fs::read_dir(dir)? {
-        let path = entry?.path();
-        let number = path.file_name().and_then(|name| name.to_str()?.strip_prefix('v')?.parse::<u64>().ok());
-        if number.is_none_or(|number| number > last) {
-            continue;
-        }
-        if let Ok(Ok(files)) = catch_unwind(AssertUnwindSafe(|| decode_version(dir, &path))) {
-            tables.extend(files.tables.iter().map(|file| file.id));
-            blob_files.extend(files.blob_files.iter().map(|file| file.id));
-        }
-    }
-    Ok((tables, blob_files))
 }
 
 /// The version that a tree's `current` names, and the checksum of its version file.

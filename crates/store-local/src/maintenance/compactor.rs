@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::{EngineTree, Maintenance, POLL_EVERY, RETRY_FIRST, RETRY_LAST, RetryPause, is_damage};
+use super::{EngineTree, L0_RUNS_STALL, Maintenance, POLL_EVERY, RETRY_FIRST, RETRY_LAST, RetryPause, is_damage};
 
 /// How long a tree with a damaged block is not compacted.
 const RETRY_DAMAGED: Duration = Duration::from_secs(600);
@@ -61,6 +61,10 @@ impl Maintenance {
 
     /// Compacts until no compaction is due.
     fn compact(&self, tree: &EngineTree) {
+        // On a short disk level 0 sinks in slices. A compaction would join them, so it waits until reads would be slow.
+        if self.ports.space.is_short() && tree.l0_runs() < L0_RUNS_STALL / 2 {
+            return;
+        }
         loop {
             let before = tree.version();
             let done = tree.compact(self.trees.snapshots.watermark());

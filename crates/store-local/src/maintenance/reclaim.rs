@@ -8,11 +8,15 @@ use std::sync::atomic::Ordering;
 use super::{EngineTree, Maintenance, RetryPause, TreeId};
 use crate::output_sync::is_over_bound;
 use crate::quiet::QuietMemtables;
-use crate::space_debt::DueDebts;
+use crate::space_debt::{DebtLook, DebtPayment, DueDebts};
 use crate::tree_id::PerTree;
+use crate::tree_reclaim::ReclaimedPart;
 
 /// An active journal file with more bytes is sealed, so that it goes once they are in tables.
 const ACTIVE_JOURNAL_KEPT: u64 = 4 * 1024 * 1024;
+
+/// Most tables that are cut until a step with the slices fits.
+const CUTS_MAX: u32 = 16;
 
 impl Maintenance {
     /// Seals memtables that rest and are large, and those whose removals or journals are in the way; returns the trees that owe
@@ -51,10 +55,11 @@ impl Maintenance {
     fn due_debts(&self, rests: PerTree<bool>, is_short: bool) -> DueDebts {
         let (now, journals) = (self.ports.clock.monotonic(), self.files.bytes());
         let spaces = self.trees.all().each_ref().map(EngineTree::space);
+        let look = DebtLook { now, room: self.merge_room() };
         let state = self.state.lock();
         let mut due = match is_short {
-            true => DueDebts { trees: state.settled.due_on_short_disk(spaces, now), journals: false },
-            false => state.settled.due_at_rest(spaces, journals, rests, now),
+            true => DueDebts { trees: state.settled.due_on_short_disk(spaces, look), journals: false },
+            false => state.settled.due_at_rest(spaces, journals, rests, look),
         };
         // Bound: each look during a long merge would flush one more small table.
         for (at, is_due) in due.trees.iter_mut().enumerate() {
@@ -80,15 +85,16 @@ impl Maintenance {
     pub(super) fn reclaim(&self, tree: &EngineTree) {
         let at = tree.id as usize;
         self.state.lock().reclaims[at] = true;
-        let is_paid = self.pay_debt(tree);
+        let paid = self.pay_debt(tree);
         let mut state = self.state.lock();
         state.reclaims[at] = false;
-        match is_paid {
-            Ok(true) => {
-                state.settled.settle(at, tree.space(), self.ports.clock.monotonic());
+        match paid {
+            // The next look finds the rest due, unless the tree is busy by then.
+            Ok(DebtPayment::Interrupted) => {}
+            Ok(payment) => {
+                state.settled.settle(at, tree.space(), payment, self.ports.clock.monotonic());
                 state.compaction_pauses[at] = RetryPause::default();
             }
-            Ok(false) => state.reclaim_due[at] = true,
             Err(error) => {
                 drop(state);
                 self.handle_compaction_error(tree, &error);
@@ -102,38 +108,67 @@ impl Maintenance {
         state.compaction_due.iter().zip(&state.compaction_pauses).any(|(due, pause)| *due && pause.until <= now)
     }
 
-    /// Returns whether a further merge would give nothing back.
-    fn pay_debt(&self, tree: &EngineTree) -> lsm_tree::Result<bool> {
+    /// Merges until a further merge would give nothing back.
+    fn pay_debt(&self, tree: &EngineTree) -> lsm_tree::Result<DebtPayment> {
         let mut before = tree.space();
+        let (mut part, mut cuts) = (ReclaimedPart::Whole, 0);
         for pass in 1.. {
             let version = tree.version();
-            let merged = tree.reclaim(self.ports.space.free() / 2, self.trees.snapshots.watermark());
-            tree.refresh_l0_runs();
-            // The files that it replaced go before the next pass, which may need their space.
-            self.release_retired();
-            let is_whole = match merged {
-                Err(error) if is_over_bound(&error) => {
-                    // Its files go first: they have the room that the compaction in parts needs.
-                    self.state.lock().needs_cleanup[tree.id as usize] = true;
-                    if self.clean_up(tree).is_ok() {
-                        tree.compact(self.trees.snapshots.watermark())?;
-                    }
-                    return Ok(true);
-                }
-                merged => merged?,
-            };
+            let room = self.merge_room();
+            if part == ReclaimedPart::Whole && !tree.can_merge_whole(room) {
+                part = ReclaimedPart::Step;
+            }
+            let fits = self.merge(tree, part, room)?;
+            let has_changed = tree.version() != version;
             let after = tree.space();
             // A first pass finds the dead bytes of files of large values, and later ones give them back.
             let has_more = tree.id == TreeId::Bulk && (pass == 1 || after.dead < before.dead);
             before = after;
-            if tree.version() == version || is_whole && !has_more {
-                return Ok(true);
-            }
+            part = match part {
+                ReclaimedPart::Whole if !fits => ReclaimedPart::Step,
+                ReclaimedPart::Whole if !has_more || !has_changed => return Ok(DebtPayment::Whole),
+                ReclaimedPart::Step if !fits || !has_changed => ReclaimedPart::Cut,
+                // Bound: tables whose values live are never cut so small that a step with them fits.
+                ReclaimedPart::Cut if !fits || !has_changed || cuts == CUTS_MAX => {
+                    return Ok(DebtPayment::ShortOf(room));
+                }
+                ReclaimedPart::Cut => {
+                    cuts += 1;
+                    ReclaimedPart::Step
+                }
+                ReclaimedPart::Step => {
+                    cuts = 0;
+                    part
+                }
+                ReclaimedPart::Whole => part,
+            };
             // Bound: from the second pass on, since a first one of large values always finds more.
             if self.stopped.load(Ordering::Acquire) || pass > 1 && self.has_due_compaction() {
-                return Ok(false);
+                return Ok(DebtPayment::Interrupted);
             }
         }
-        Ok(true)
+        Ok(DebtPayment::Whole)
+    }
+
+    /// Does one merge. Returns whether it fitted: if not, it changed nothing.
+    fn merge(&self, tree: &EngineTree, part: ReclaimedPart, room: u64) -> lsm_tree::Result<bool> {
+        let merged = tree.reclaim(part, room, self.trees.snapshots.watermark());
+        tree.refresh_l0_runs();
+        // The files that it replaced go before the next one, which may need their space.
+        self.release_retired();
+        match merged {
+            Err(error) if is_over_bound(&error) => {
+                self.state.lock().needs_cleanup[tree.id as usize] = true;
+                // Its files go first: they have the room that the next one needs. A directory that is not clean takes none.
+                self.clean_up(tree).map_err(|()| error)?;
+                Ok(false)
+            }
+            merged => merged.map(|()| true),
+        }
+    }
+
+    /// The bytes that a merge may write before the files go that it replaces: the rest is for flushes and deletes.
+    fn merge_room(&self) -> u64 {
+        self.ports.space.free() / 2
     }
 }

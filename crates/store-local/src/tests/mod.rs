@@ -6,6 +6,7 @@ mod golden;
 mod inspect;
 mod mirror;
 mod poison;
+mod reclaim;
 mod restart;
 mod retired;
 mod scan;

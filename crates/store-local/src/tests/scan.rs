@@ -37,7 +37,7 @@ fn flush_all(trees: &Trees) {
     let tree = trees.tree(TreeId::Wide);
     tree.rotate();
     let sealed = tree.next_sealed().unwrap();
-    flush(tree, &sealed, trees.snapshots.watermark()).unwrap();
+    flush(tree, &sealed, 1, trees.snapshots.watermark()).unwrap();
     tree.drop_flushed();
 }
 

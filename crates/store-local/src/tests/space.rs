@@ -2,6 +2,7 @@
 
 use larder_model::content::BlobId;
 use larder_store::{BlobOwner, Blobs, Kind, Purpose};
+use larder_testkit::SplitMix64;
 use lsm_tree::AbstractTree as _;
 
 use super::*;
@@ -11,6 +12,7 @@ use crate::flush::{flush, restore_directory};
 use crate::output_sync::is_over_bound;
 use crate::tree::EngineTree;
 use crate::tree_id::TreeId;
+use crate::tree_reclaim::ReclaimedPart;
 use crate::trees::Trees;
 
 const MIB: u64 = 1024 * 1024;
@@ -230,7 +232,7 @@ fn a_merge_that_would_take_the_last_bytes_ends_before_and_changes_nothing() {
             tree.insert(&vec![1, key].into(), Some(&vec![round; 2000].into()), seqno);
         }
         tree.rotate();
-        flush(tree, &tree.next_sealed().unwrap(), 0).unwrap();
+        flush(tree, &tree.next_sealed().unwrap(), 1, 0).unwrap();
         tree.drop_flushed();
     }
     trees.publish_tables();
@@ -238,12 +240,53 @@ fn a_merge_that_would_take_the_last_bytes_ends_before_and_changes_nothing() {
     let before = (tree.version(), files(tree));
     // Two of three versions of each key are dead: 100 KB stay.
     let watermark = trees.snapshots.watermark();
-    assert!(is_over_bound(&tree.reclaim(90_000, watermark).expect_err("it writes more than the bound")));
+    let merge = |room| tree.reclaim(ReclaimedPart::Whole, room, watermark);
+    assert!(is_over_bound(&merge(90_000).expect_err("it writes more than the bound")));
     restore_directory(tree).unwrap();
     assert_eq!((tree.version(), files(tree)), before, "its files are gone");
-    assert!(tree.reclaim(200_000, watermark).unwrap());
+    merge(200_000).unwrap();
     assert_eq!(tree.lsm.current_version().iter_tables().count(), 1);
     for key in 0..50_u8 {
         assert_eq!(trees.get(TreeId::Packed, &[1, key]).unwrap(), Some(vec![2; 2000].into()));
     }
+}
+
+#[tokio::test]
+async fn most_values_deleted_on_a_full_disk_once_never_gave_their_space_back() {
+    const VALUES: u64 = 2000;
+    let dir = tempfile::tempdir().unwrap();
+    let (disk, clock) = (FakeDisk::of(16 * MIB), Arc::new(FrozenClock(AtomicU64::new(1_000_000))));
+    // Few and large memtables: level 0 never has the four runs that are merged in any case.
+    let sizes = Some(EngineSizes { table: 64 * 1024, ..EngineSizes::of_memtable(MIB) });
+    let options = OpenOptions { clock: clock.clone(), sizes, ..options(dir.path()) };
+    let store = LocalStore::open_in(options, space_on(&disk, clock.clone()), |journal| Box::new(journal)).unwrap();
+    let mut random = SplitMix64::new(7);
+    for key in 0..VALUES {
+        let value = Row { value: random.bytes(4000).into(), ..row(1) };
+        let batch = Batch::of(place(Table::Objects, 2 * key), vec![Change::Put(value)]);
+        store.apply(batch, &call(Durability::Buffered)).await.unwrap();
+    }
+    let rest = async |done: &dyn Fn() -> bool| {
+        for _ in 0..400 {
+            clock.0.fetch_add(500_000, Ordering::SeqCst);
+            tokio::time::sleep(Duration::from_millis(25)).await;
+            if done() {
+                return true;
+            }
+        }
+        false
+    };
+    let tree = store.trees().tree(TreeId::Packed);
+    assert!(rest(&|| tree.unflushed_bytes() < 4096).await);
+    tree.reclaim(ReclaimedPart::Whole, u64::MAX, store.trees().snapshots.watermark()).unwrap();
+    let full = tree.disk_bytes();
+    // Other programs take what comes back, so a merge of all that lives never has room.
+    disk.set(store.disk_space().stats().floors[Purpose::Data as usize] / 2);
+    clock.0.fetch_add(1_000_000, Ordering::SeqCst);
+    assert_eq!(kind(put(&store, 2 * VALUES, Durability::Disk).await), Kind::Full);
+    for key in (0..VALUES).filter(|key| key % 4 > 0) {
+        remove(&store, 2 * key).await.unwrap();
+    }
+    let is_back = rest(&|| tree.disk_bytes() < full * 3 / 10).await;
+    assert!(is_back, "{} of {full} bytes are still used", tree.disk_bytes());
 }
