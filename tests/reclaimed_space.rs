@@ -91,17 +91,20 @@ impl SpaceTest {
     fn wait_until_used(&self, most: u64, within: Duration) -> Duration {
         let begun = Instant::now();
         while self.disk.used() > most {
-            let metrics = || self.node.client().get("/metrics").text();
-            assert!(
-                begun.elapsed() < within,
-                "{} MiB are used after {within:?}, {} are allowed; {:?}",
-                self.disk.used() / MIB,
-                most / MIB,
-                metrics().lines().filter(|line| line.starts_with("larder_engine")).collect::<Vec<_>>()
-            );
+            assert!(begun.elapsed() < within, "{} MiB are allowed, after {within:?} {}", most / MIB, self.state());
             thread::sleep(Duration::from_millis(100));
         }
         begun.elapsed()
+    }
+
+    /// What the server shows of its disk.
+    fn state(&self) -> String {
+        let metrics = self.node.client().get("/metrics").text();
+        let metrics: Vec<_> = metrics
+            .lines()
+            .filter(|line| line.starts_with("larder_engine") || line.starts_with("larder_disk"))
+            .collect();
+        format!("{} MiB are used; {metrics:?}; {}", self.disk.used() / MIB, self.node.log())
     }
 }
 

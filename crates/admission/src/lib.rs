@@ -3,11 +3,14 @@
 //! ```text
 //! shares    permits, of which no listener and no address gets all
 //! budget    bytes in memory that all clients hold together, and the account of each client
+//! turns     things that few may do at a time, in rotation over the sources that ask
 //! ```
 //! A client waits a bounded time for a free share, and is refused after that. It never takes the share of another client.
 
 mod budget;
 mod shares;
+mod turns;
 
 pub use budget::{ClientAccount, HeldMemory, MemoryBudget, MemorySpent, MemoryUsage};
-pub use shares::{HeldShare, ShareGates, SharedPermits};
+pub use shares::{HeldShare, ShareGates, SharedPermits, client_key};
+pub use turns::{FairTurns, HeldTurn, TurnLimits, TurnsTaken};

@@ -112,7 +112,8 @@ impl AddressShares {
 }
 
 /// The address that one client's share counts for: its IPv6 network, or its IPv4 address in either form.
-fn client_key(address: IpAddr) -> IpAddr {
+#[must_use]
+pub fn client_key(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         // A host chooses the lower half of its IPv6 address freely: each choice would get a share of its own.
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & NETWORK_BITS).into(),

@@ -69,11 +69,12 @@ async fn log_in(call: &RiakCall<'_>, source: RequestSource) -> Result<Arc<str>, 
     let (user, password) = credentials(call.headers).ok_or_else(unauthorized)?;
     // Riak passes no certificate on over HTTP, so that method of a source never fits here.
     let login = Login { user: &user, password: &password, common_name: None, address: source.address };
-    call.gateway.security.log_in(&login).await.map_err(|error| match error {
-        LoginError::Failed => unauthorized(),
-        LoginError::Busy => Error::Overloaded { retry_after: 1 }.into(),
-        LoginError::Gateway(error) => error.into(),
-    })
+    match call.gateway.security.log_in(&login).await {
+        Ok(logged_in) => Ok(logged_in.user),
+        Err(LoginError::Failed) => Err(unauthorized()),
+        Err(LoginError::Busy) => Err(Error::Overloaded { retry_after: 1 }.into()),
+        Err(LoginError::Gateway(error)) => Err(error.into()),
+    }
 }
 
 /// Name and password of `Authorization: Basic`. A password may hold colons.

@@ -66,13 +66,14 @@ pub(super) async fn admit(
         return Ok(PbUser::NotNeeded);
     }
     let access = row.map_or(PbAccess::LoggedIn, |row| row.access);
+    let user = session.user.as_ref().filter(|login| login.holds(&rules)).map(|login| Arc::clone(&login.user));
     if let PbAccess::Login = access {
-        return Ok(session.user.clone().map_or(PbUser::Unknown, PbUser::Named));
+        return Ok(user.map_or(PbUser::Unknown, PbUser::Named));
     }
-    let user = match &session.user {
+    let user = match user {
         _ if !session.source.secure => return Err(text("Security is enabled, please STARTTLS first")),
         None => return Err(text("Security is enabled, please authenticate first")),
-        Some(user) => Arc::clone(user),
+        Some(user) => user,
     };
     if let PbAccess::Needs(permissions, scope_of) = access {
         let scope = scope_of(message.clone())?;

@@ -42,7 +42,7 @@ pub(super) async fn change(
     if let Some(log) = gateway.core.audit() {
         log.record(&AuditEvent {
             face: "pb",
-            who: session.user.as_deref(),
+            who: session.user.as_ref().map(|login| &*login.user),
             from: Some(session.source.address),
             action: &format!("{operation:?}"),
             target: &target,

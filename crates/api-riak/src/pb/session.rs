@@ -1,8 +1,7 @@
 //! The memory of a connection between requests.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
+use larder_gateway::security::LoggedIn;
 use larder_gateway::{AuditEvent, AuditOutcome, Gateway};
 use larder_http_edge::RequestSource;
 
@@ -17,7 +16,7 @@ pub(super) struct PbSession {
     /// The common name in the client's certificate.
     pub(super) common_name: Option<String>,
     /// The user that the client has proved to be.
-    pub(super) user: Option<Arc<str>>,
+    pub(super) user: Option<LoggedIn>,
     /// Log-ins that failed.
     pub(super) failed_logins: u32,
 }

@@ -1,14 +1,15 @@
 //! Log-ins: a user proves to be it by the method of the source that it comes from.
 //!
 //! Passwords are hashed beside the threads of requests, few at a time, and a right one is cached. A failure is answered after five
-//! seconds whatever its reason, so that guesses are slow and tell nothing; [`super::failed_logins`] bounds them by address.
+//! seconds whatever its reason, so that guesses are slow and tell nothing; [`super::failed_logins`] bounds them by source. Sources have
+//! their passwords hashed in turn: who guesses keeps no other from its log-in.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use larder_model::Timestamp;
-use larder_model::security::{RoleKind, RoleOptions, SourceMethod, folded};
+use larder_model::security::{AccessRules, RoleKind, RoleOptions, SourceMethod, folded};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -23,6 +24,23 @@ const FAILURE_PAUSE: Duration = Duration::from_secs(5);
 const HASH_WAIT: Duration = Duration::from_secs(10);
 /// A longer password is wrong: an operator can set none.
 const PASSWORD_BYTES_MAX: usize = larder_model::limits::ROLE_OPTION_BYTES_MAX;
+
+/// A client that has proved to be a user.
+#[derive(Clone)]
+pub struct LoggedIn {
+    /// The user's name.
+    pub user: Arc<str>,
+    /// The user's stored password then, with a salt of its own.
+    password: Option<String>,
+}
+
+impl LoggedIn {
+    /// Whether the client still is the user: another may have the name since, or another password.
+    #[must_use]
+    pub fn holds(&self, rules: &AccessRules) -> bool {
+        rules.users().get(&*self.user).is_some_and(|entry| entry.record.password == self.password)
+    }
+}
 
 /// A client that wants to be a user.
 #[derive(Clone, Copy)]
@@ -42,7 +60,7 @@ pub struct Login<'a> {
 pub enum LoginError {
     /// The user, its source or its proof is wrong: which one, is not said.
     Failed,
-    /// Too many log-ins of this address fail, or too many passwords wait. It may be tried again.
+    /// Too many log-ins of this source fail, or too many of its passwords wait. It may be tried again.
     Busy,
     /// The rules cannot be read.
     Gateway(Error),
@@ -59,36 +77,37 @@ impl Security {
     ///
     /// # Errors
     /// [`LoginError`]; a failure takes five seconds.
-    pub async fn log_in(&self, login: &Login<'_>) -> Result<Arc<str>, LoginError> {
+    pub async fn log_in(&self, login: &Login<'_>) -> Result<LoggedIn, LoginError> {
         let begun = Instant::now();
         let rules = self.rules().await?;
         let user = std::str::from_utf8(login.user).ok().and_then(|name| rules.users().get_key_value(name));
         let source = user.and_then(|(_, entry)| rules.source_of(entry, login.address));
-        let stored = match (user, source.map(|source| source.method)) {
-            (Some((name, _)), Some(SourceMethod::Trust)) => return Ok(name.as_str().into()),
+        let logged_in =
+            user.map(|(name, entry)| LoggedIn { user: name.as_str().into(), password: entry.record.password.clone() });
+        let entry = match (user, source.map(|source| source.method)) {
+            (Some(_), Some(SourceMethod::Trust)) => return logged_in.ok_or(LoginError::Failed),
             (Some((name, _)), Some(SourceMethod::Certificate)) => {
                 if login.common_name.is_some_and(|shown| folded(shown) == *name) {
-                    return Ok(name.as_str().into());
+                    return logged_in.ok_or(LoginError::Failed);
                 }
                 None
             }
-            (Some((name, entry)), Some(SourceMethod::Password)) => Some((name, entry)),
+            (Some((_, entry)), Some(SourceMethod::Password)) => Some(entry),
             _ => None,
         };
         // Without a user, the hash of some password takes the time that a wrong one would.
-        let (name, entry) = stored.unzip();
-        let tag = self.verified.tag(name.map_or("", String::as_str), login.password);
+        let logged_in = logged_in.filter(|_| entry.is_some());
+        let tag = self.verified.tag(logged_in.as_ref().map_or("", |login| &login.user), login.password);
         let number = entry.map(|entry| entry.number);
-        if number.is_some_and(|number| self.verified.has(&tag, number)) {
-            return name.map(|name| name.as_str().into()).ok_or(LoginError::Failed);
-        }
-        let stored = entry.and_then(|entry| entry.record.password.clone());
-        let is_right = self.verify(login, (&tag, number), stored, begun + FAILURE_PAUSE).await?;
-        if let (true, Some(name), Some(number)) = (is_right, name, number) {
-            self.verified.insert(tag, number);
-            return Ok(name.as_str().into());
-        }
-        Err(LoginError::Failed)
+        let is_right = number.is_some_and(|number| self.verified.has(&tag, number)) || {
+            let stored = logged_in.as_ref().and_then(|login| login.password.clone());
+            self.verify(login, (&tag, number), stored, begun + FAILURE_PAUSE).await?
+        };
+        let (Some(logged_in), Some(number), true) = (logged_in, number, is_right) else {
+            return Err(LoginError::Failed);
+        };
+        self.verified.insert(tag, number);
+        Ok(logged_in)
     }
 
     /// Whether the password is the stored one; a wrong one takes until `failure_ends`.
@@ -99,31 +118,32 @@ impl Security {
         stored: Option<String>,
         failure_ends: Instant,
     ) -> Result<bool, LoginError> {
-        let turn = timeout(HASH_WAIT, Arc::clone(&self.hashes).acquire_owned()).await;
-        // The semaphore is never closed.
-        let Ok(Ok(turn)) = turn else { return Err(LoginError::Busy) };
+        let source = self.failed.source(login.address, login.user);
+        // Attack: guesses must not take the processors from those who know their password.
+        if !self.failed.may_try(source) {
+            return Err(LoginError::Busy);
+        }
+        let Ok(Ok(turn)) = timeout(HASH_WAIT, self.hashes.take(source)).await else { return Err(LoginError::Busy) };
         // Another connection of the same client may have been right while this one waited.
         if number.is_some_and(|number| self.verified.has(tag, number)) {
             return Ok(true);
         }
-        // Attack: guesses must not take the processors from those who know their password.
-        if !self.failed.may_try(login.address) {
+        // The others of this source may have failed while it waited.
+        if !self.failed.may_try(source) {
             return Err(LoginError::Busy);
         }
         // A password that is too long costs its client a hash, as any other wrong one.
         let stored = stored.filter(|_| login.password.len() <= PASSWORD_BYTES_MAX);
         let password = login.password[..login.password.len().min(PASSWORD_BYTES_MAX)].to_vec();
-        let (failed, address) = (Arc::clone(&self.failed), login.address);
+        let failed = Arc::clone(&self.failed);
         // Attack: a client that gives its request up must not end the count and the pause of its failure.
         let verified = tokio::spawn(async move {
-            let hashed = spawn_blocking(move || {
-                let is_right = is_password(stored.as_deref(), &password);
-                drop(turn);
-                is_right
-            });
-            let is_right = hashed.await.map_err(|error| Error::Internal(error.to_string()))?;
-            if !is_right {
-                let _counted = failed.begin(address);
+            let hashed = spawn_blocking(move || is_password(stored.as_deref(), &password)).await;
+            let is_right = hashed.map_err(|error| Error::Internal(error.to_string()))?;
+            let counted = (!is_right).then(|| failed.begin(source));
+            // The next one sees the count.
+            drop(turn);
+            if let Some(_counted) = counted {
                 sleep_until(failure_ends).await;
             }
             Ok::<_, LoginError>(is_right)

@@ -15,20 +15,23 @@ mod verified_passwords;
 
 use std::sync::Arc;
 
+use larder_admission::{FairTurns, TurnLimits};
 use larder_model::security::{
     AccessRules, AccessScope, GrantChange, GrantTarget, KvPermission, RoleKind, RoleOptions, SecurityEdit,
     SecurityRefusal,
 };
-use tokio::sync::Semaphore;
 
 use crate::gateway_core::GatewayCore;
 use crate::members::Members;
 use crate::types::{CatalogueCopy, CatalogueEdit};
 use crate::{Error, Result};
-use failed_logins::FailedLogins;
-pub use login::{Login, LoginError};
+use failed_logins::{FailedLogins, LoginSource};
+pub use login::{LoggedIn, Login, LoginError};
 use password::hashes_at_once;
 use verified_passwords::VerifiedPasswords;
+
+/// Most passwords of a source that wait to be hashed.
+const LOGINS_WAITING_MAX: usize = 32;
 
 /// Riak's security.
 pub struct Security {
@@ -37,8 +40,8 @@ pub struct Security {
     members: Arc<Members>,
     verified: VerifiedPasswords,
     failed: Arc<FailedLogins>,
-    /// A place for each password that is hashed at a time.
-    hashes: Arc<Semaphore>,
+    /// A turn for each password that is hashed.
+    hashes: FairTurns<LoginSource>,
 }
 
 /// A change of an operator that was not carried out.
@@ -65,7 +68,8 @@ impl Security {
     /// The security of this gateway's catalogue.
     pub(crate) fn new(core: Arc<GatewayCore>, catalogue: Arc<CatalogueCopy>, members: Arc<Members>) -> Self {
         let verified = VerifiedPasswords::new(core.ports.random);
-        let hashes = Arc::new(Semaphore::new(hashes_at_once()));
+        let at_once = hashes_at_once();
+        let hashes = FairTurns::new(TurnLimits { at_once, of_source: at_once - 1, waiting: LOGINS_WAITING_MAX });
         Self { core, catalogue, members, verified, failed: Arc::default(), hashes }
     }
 

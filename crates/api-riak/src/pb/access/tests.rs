@@ -25,11 +25,16 @@ async fn secured() -> Arc<Gateway> {
     gateway
 }
 
-fn session(is_secure: bool, user: Option<&str>) -> PbSession {
+fn session(is_secure: bool) -> PbSession {
     let mut session = PbSession::new(RequestSource::plain([127, 0, 0, 1].into()));
     session.source.secure = is_secure;
-    session.user = user.map(Arc::from);
     session
+}
+
+/// The session of a client that has proved to be `u`.
+async fn of_user(gateway: &Gateway) -> PbSession {
+    let login = Login { user: b"u", password: b"p", common_name: None, address: [127, 0, 0, 1].into() };
+    PbSession { user: Some(gateway.security.log_in(&login).await.unwrap()), ..session(true) }
 }
 
 /// A message with bucket `b`, a key and type `many`, where this operation has them.
@@ -90,11 +95,11 @@ async fn every_code_needs_encryption_then_a_user_then_its_permission() {
     let gateway = secured().await;
     for row in CODES.iter().filter(|row| !matches!(row.access, PbAccess::Login)) {
         let (code, sample) = (row.code, sample(row.operation));
-        let clear = refusal(&gateway, &mut session(false, None), code, sample.clone()).await;
+        let clear = refusal(&gateway, &mut session(false), code, sample.clone()).await;
         assert!(has(clear.as_ref(), "Security is enabled, please STARTTLS first"), "{row:?}: {clear:?}");
-        let nobody = refusal(&gateway, &mut session(true, None), code, sample.clone()).await;
+        let nobody = refusal(&gateway, &mut session(true), code, sample.clone()).await;
         assert!(has(nobody.as_ref(), "Security is enabled, please authenticate first"), "{row:?}: {nobody:?}");
-        let mut of_user = session(true, Some("u"));
+        let mut of_user = of_user(&gateway).await;
         let user = refusal(&gateway, &mut of_user, code, sample.clone()).await;
         let PbAccess::Needs(permissions, _) = row.access else {
             assert!(!has(user.as_ref(), "Permission denied"), "{row:?}: {user:?}");
@@ -116,9 +121,9 @@ async fn every_code_needs_encryption_then_a_user_then_its_permission() {
             grant(GrantChange::Revoke).await.unwrap();
         }
     }
-    let unknown = refusal(&gateway, &mut session(false, None), 99, Vec::new()).await;
+    let unknown = refusal(&gateway, &mut session(false), 99, Vec::new()).await;
     assert!(has(unknown.as_ref(), "please STARTTLS first"), "{unknown:?}");
-    let unknown = refusal(&gateway, &mut session(true, Some("u")), 99, Vec::new()).await;
+    let unknown = refusal(&gateway, &mut of_user(&gateway).await, 99, Vec::new()).await;
     assert!(has(unknown.as_ref(), "Unknown message code: 99"), "{unknown:?}");
 }
 
@@ -128,7 +133,7 @@ async fn a_field_given_twice_is_checked_as_it_is_served() {
     let target = GrantTarget::Bucket("default".into(), "open".into());
     gateway.security.change_grants(GrantChange::Grant, "riak_kv.get", &target, "u").await.unwrap();
     let twice = message(&[PbField::Bytes(1, b"open"), PbField::Bytes(2, b"k"), PbField::Bytes(1, b"shut")]);
-    let refused = refusal(&gateway, &mut session(true, Some("u")), 9, twice).await;
+    let refused = refusal(&gateway, &mut of_user(&gateway).await, 9, twice).await;
     assert!(has(refused.as_ref(), "'riak_kv.get' on default/shut"), "{refused:?}");
 }
 
@@ -138,7 +143,7 @@ async fn the_third_failed_log_in_ends_the_connection() {
     gateway.security.add_source("u", "127.0.0.0/8", "password", &[]).await.unwrap();
     let login =
         |password: &[u8]| RpbAuthReq { user: Some("u".into()), password: Some(Bytes::copy_from_slice(password)) };
-    let mut session = session(true, None);
+    let mut session = session(true);
     let mut output = BytesMut::new();
     for is_last in [false, false, true] {
         let begun = tokio::time::Instant::now();
@@ -147,7 +152,28 @@ async fn the_third_failed_log_in_ends_the_connection() {
         assert!(begun.elapsed().as_secs() >= 5, "{:?}", begun.elapsed());
     }
     log_in(&gateway, &mut session, &PbUser::Unknown, login(b"p"), &mut output).await.unwrap();
-    assert_eq!((session.user.as_deref(), &output[..]), (Some("u"), &[0, 0, 0, 1, AUTH_RESP][..]));
+    assert_eq!(&*session.user.unwrap().user, "u");
+    assert_eq!(&output[..], [0, 0, 0, 1, AUTH_RESP]);
+}
+
+#[tokio::test]
+async fn a_connection_once_kept_the_name_of_a_user_that_was_made_again() {
+    let gateway = secured().await;
+    let grant = gateway.security.change_grants(GrantChange::Grant, "riak_kv.get", &GrantTarget::Any, "u");
+    grant.await.unwrap();
+    let get = message(&[PbField::Bytes(1, b"b"), PbField::Bytes(2, b"k")]);
+    let options = |options: &str| RoleOptions::parse(&[options]).unwrap();
+    let mut before = of_user(&gateway).await;
+    assert_eq!(refusal(&gateway, &mut before, 9, get.clone()).await, None);
+    gateway.security.alter_role(RoleKind::User, "u", options("password=q")).await.unwrap();
+    let refused = refusal(&gateway, &mut before, 9, get.clone()).await;
+    assert!(has(refused.as_ref(), "please authenticate first"), "{refused:?}");
+    let mut before = of_user(&gateway).await;
+    assert_eq!(refusal(&gateway, &mut before, 9, get.clone()).await, None);
+    gateway.security.delete_role(RoleKind::User, "u").await.unwrap();
+    gateway.security.add_role(RoleKind::User, "u", options("password=r")).await.unwrap();
+    let refused = refusal(&gateway, &mut before, 9, get).await;
+    assert!(has(refused.as_ref(), "please authenticate first"), "{refused:?}");
 }
 
 #[tokio::test]
@@ -156,7 +182,7 @@ async fn a_certificate_makes_its_common_name_a_user_and_no_other() {
     gateway.security.add_source("u", "127.0.0.0/8", "certificate", &[]).await.unwrap();
     for (common_name, is_user) in [(Some("U"), true), (Some("u"), true), (None, false), (Some("v"), false)] {
         tokio::time::pause();
-        let mut session = session(true, None);
+        let mut session = session(true);
         session.common_name = common_name.map(str::to_owned);
         let request = RpbAuthReq { user: Some("u".into()), password: None };
         let admitted = log_in(&gateway, &mut session, &PbUser::Unknown, request, &mut BytesMut::new()).await;
@@ -177,7 +203,7 @@ async fn a_job_without_inputs_needs_its_permission_on_everything() {
     let document = list(&[tuple(&[name(b"inputs"), vec![106]]), tuple(&[name(b"query"), list(&[reduce])])]);
     let document = [&[131][..], &document].concat();
     let job = message(&[PbField::Bytes(1, &document), PbField::Bytes(2, b"application/x-erlang-binary")]);
-    let mut user = session(true, Some("u"));
+    let mut user = of_user(&gateway).await;
     let refused = refusal(&gateway, &mut user, 23, job.clone()).await;
     assert!(has(refused.as_ref(), "'riak_kv.mapreduce' on any"), "{refused:?}");
     let grant = gateway.security.change_grants(GrantChange::Grant, "riak_kv.mapreduce", &GrantTarget::Any, "u");
@@ -195,9 +221,26 @@ async fn a_log_in_that_its_client_gives_up_still_counts_as_a_failure() {
     let given_up = (0..8).map(|_| tokio::time::timeout(Duration::from_secs(4), gateway.security.log_in(&login)));
     let ended = futures_util::future::join_all(given_up).await;
     assert!(ended.iter().all(Result::is_err), "a failure takes five seconds");
-    let next = gateway.security.log_in(&login).await;
+    let next = gateway.security.log_in(&login).await.map(|login| login.user);
     assert!(matches!(next, Err(LoginError::Busy)), "{next:?}");
     tokio::time::sleep(Duration::from_secs(2)).await;
-    let next = gateway.security.log_in(&login).await;
+    let next = gateway.security.log_in(&login).await.map(|login| login.user);
     assert!(matches!(next, Err(LoginError::Failed)), "the failures have ended: {next:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn guesses_of_one_user_once_kept_another_of_the_same_address_out() {
+    let gateway = secured().await;
+    gateway.security.add_role(RoleKind::User, "v", RoleOptions::parse(&["password=q"]).unwrap()).await.unwrap();
+    gateway.security.add_source("u,v", "192.0.2.0/24", "password", &[]).await.unwrap();
+    let address = [192, 0, 2, 1].into();
+    let guess = Login { user: b"u", password: b"wrong", common_name: None, address };
+    let guesses = futures_util::future::join_all((0..160).map(|_| gateway.security.log_in(&guess)));
+    let right = Login { user: b"v", password: b"q", common_name: None, address };
+    let (guessed, logged_in) = tokio::join!(guesses, gateway.security.log_in(&right));
+    assert_eq!(logged_in.map(|login| login.user).unwrap(), "v".into());
+    let (failed, busy): (Vec<_>, Vec<_>) =
+        guessed.into_iter().map(Result::err).partition(|error| matches!(error, Some(LoginError::Failed)));
+    assert_eq!(failed.len(), 8, "the other guesses are refused without a hash");
+    assert!(busy.iter().all(|error| matches!(error, Some(LoginError::Busy))));
 }
