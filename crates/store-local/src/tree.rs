@@ -268,12 +268,13 @@ impl EngineTree {
         self.lsm.get_highest_persisted_seqno()
     }
 
-    /// Does one compaction, if one is due.
+    /// Does one compaction, if one is due; it writes at most `room` bytes of rows.
     ///
     /// # Errors
-    /// Any error of lsm-tree; `Io` of kind `InvalidData` names a damaged table of large values.
-    pub(crate) fn compact(&self, watermark: u64) -> lsm_tree::Result<()> {
-        self.merge_tables(|| {
+    /// Any error of lsm-tree; `Io` of kind `InvalidData` names a damaged table of large values;
+    /// [`is_over_bound`](crate::output_sync::is_over_bound) for a compaction that would have written more.
+    pub(crate) fn compact(&self, room: u64, watermark: u64) -> lsm_tree::Result<()> {
+        self.merge_tables(room, || {
             // lsm-tree asserts that a level is not empty into which it merges one between the first and the lowest.
             match self.above_empty() {
                 Some(above) => self.lsm.compact(Arc::new(MoveDown(above, above + 1)), watermark),
@@ -289,15 +290,20 @@ impl EngineTree {
         (1..version.level_count() as u8 - 1).rev().find(|level| !is_empty(*level) && is_empty(level + 1))
     }
 
-    /// Runs a compaction.
-    pub(crate) fn merge_tables(&self, compact: impl FnOnce() -> lsm_tree::Result<()>) -> lsm_tree::Result<()> {
+    /// Runs a compaction that may write so many bytes of rows; the places of large values are few.
+    pub(crate) fn merge_tables(
+        &self,
+        room: u64,
+        compact: impl FnOnce() -> lsm_tree::Result<()>,
+    ) -> lsm_tree::Result<()> {
         self.write_files(|| {
             if self.id == TreeId::Bulk {
                 // Before the compaction: a wrong list of linked files makes lsm-tree panic under its lock or drop a file in use.
                 self.verified.verify_new(&self.lsm)?;
             }
             let before = self.lsm.current_version();
-            let compacted = compact();
+            let bound = if self.id == TreeId::Bulk { u64::MAX } else { room };
+            let compacted = self.bound.within(bound, compact);
             if self.version() != before.id() {
                 self.retired.hold(before, 0);
             }

@@ -69,17 +69,13 @@ impl EngineTree {
         if part == ReclaimedPart::Cut && self.id != TreeId::Bulk {
             self.prepare_cut(watermark)?;
         }
-        // The bound counts the bytes of rows; the places of large values are few.
-        let bound = if self.id == TreeId::Bulk { u64::MAX } else { room };
-        self.merge_tables(|| {
-            self.bound.within(bound, || match part {
-                ReclaimedPart::Whole => self.lsm.major_compact(self.table_bytes, watermark),
-                ReclaimedPart::Step | ReclaimedPart::Cut if let Some(above) = self.above_empty() => {
-                    self.lsm.compact(Arc::new(MoveDown(above, above + 1)), watermark)
-                }
-                ReclaimedPart::Step => self.lsm.compact(Arc::new(self.next_step()), watermark),
-                ReclaimedPart::Cut => self.lsm.compact(Arc::new(self.cutting()), watermark),
-            })
+        self.merge_tables(room, || match part {
+            ReclaimedPart::Whole => self.lsm.major_compact(self.table_bytes, watermark),
+            ReclaimedPart::Step | ReclaimedPart::Cut if let Some(above) = self.above_empty() => {
+                self.lsm.compact(Arc::new(MoveDown(above, above + 1)), watermark)
+            }
+            ReclaimedPart::Step => self.lsm.compact(Arc::new(self.next_step()), watermark),
+            ReclaimedPart::Cut => self.lsm.compact(Arc::new(self.cutting()), watermark),
         })
     }
 

@@ -3,6 +3,8 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use crate::output_sync::is_over_bound;
+
 use super::{EngineTree, L0_RUNS_STALL, Maintenance, POLL_EVERY, RETRY_FIRST, RETRY_LAST, RetryPause, is_damage};
 
 /// How long a tree with a damaged block is not compacted.
@@ -67,9 +69,11 @@ impl Maintenance {
         }
         loop {
             let before = tree.version();
-            let done = tree.compact(self.trees.snapshots.watermark());
+            let done = tree.compact(self.merge_room(), self.trees.snapshots.watermark());
             tree.refresh_l0_runs();
             match done {
+                // On a disk that gets full: steps need less room.
+                Err(error) if is_over_bound(&error) => return self.reclaim_instead(tree),
                 // An unchanged version shows that no compaction was due.
                 Ok(()) if tree.version() == before || self.stopped.load(Ordering::Acquire) => break,
                 Ok(()) => {}
@@ -77,6 +81,16 @@ impl Maintenance {
             }
         }
         self.state.lock().compaction_pauses[tree.id as usize] = RetryPause::default();
+    }
+
+    /// Lets a compaction that has no room be done in steps.
+    fn reclaim_instead(&self, tree: &EngineTree) {
+        let mut state = self.state.lock();
+        state.needs_cleanup[tree.id as usize] = true;
+        state.reclaim_due[tree.id as usize] = true;
+        drop(state);
+        // A failure is logged, and the directory takes no merge until a later try succeeds.
+        let _ = self.clean_up(tree);
     }
 
     /// Puts the next try off, and restores the directory of the tree.

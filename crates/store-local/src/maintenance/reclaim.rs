@@ -4,8 +4,9 @@
 //! to that, and the removed values would keep their space.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use super::{EngineTree, Maintenance, RetryPause, TreeId};
+use super::{EngineTree, Maintenance, RETRY_FIRST, RetryPause, TreeId};
 use crate::output_sync::is_over_bound;
 use crate::quiet::QuietMemtables;
 use crate::space_debt::{DebtLook, DebtPayment, DueDebts};
@@ -93,7 +94,9 @@ impl Maintenance {
             Ok(DebtPayment::Interrupted) => {}
             Ok(payment) => {
                 state.settled.settle(at, tree.space(), payment, self.ports.clock.monotonic());
-                state.compaction_pauses[at] = RetryPause::default();
+                // Writers do not wait for a tree that has no room to be merged.
+                let last = if payment == DebtPayment::Whole { Duration::ZERO } else { RETRY_FIRST };
+                state.compaction_pauses[at] = RetryPause { until: Duration::ZERO, last };
             }
             Err(error) => {
                 drop(state);
@@ -168,7 +171,7 @@ impl Maintenance {
     }
 
     /// The bytes that a merge may write before the files go that it replaces: the rest is for flushes and deletes.
-    fn merge_room(&self) -> u64 {
+    pub(super) fn merge_room(&self) -> u64 {
         self.ports.space.free() / 2
     }
 }

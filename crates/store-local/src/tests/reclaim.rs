@@ -137,7 +137,9 @@ fn merges_that_reclaim_space_change_no_read() {
                 0..=2 => model.write(),
                 3 | 4 => model.flush(),
                 5..=7 => model.reclaim(),
-                8 if model.random.below(2) == 0 => model.tree().compact(model.trees.snapshots.watermark()).unwrap(),
+                8 if model.random.below(2) == 0 => {
+                    model.tree().compact(u64::MAX, model.trees.snapshots.watermark()).unwrap()
+                }
                 8 => model.check(),
                 _ if model.scans.len() < 3 => model.begin_scan(),
                 _ => model.end_scan(),
