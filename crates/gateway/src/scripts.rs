@@ -2,6 +2,8 @@
 //!
 //! The engine runs scripts in processes of its own, so a script that loops or crashes ends its own call alone.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -18,6 +20,8 @@ pub enum ScriptFunction {
 /// One call of a script.
 #[derive(Debug, Clone)]
 pub struct ScriptCall {
+    /// Whom it serves, such as a bucket or a user: these have workers in turn.
+    pub client: Arc<str>,
     /// The function.
     pub function: ScriptFunction,
     /// Its arguments.
@@ -82,7 +86,7 @@ pub trait Scripts: Send + Sync {
 /// A call without a result.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ScriptError {
-    /// No worker is free before the deadline, or none can be started.
+    /// No worker is free before the deadline, none can be started, or too many calls of this client wait or ran too long.
     #[error("no script worker is available")]
     Unavailable,
     /// No module has a function of this name.

@@ -77,14 +77,14 @@ async fn finish(mut run: JobRun) -> Result<(Value, u64), JobError> {
 }
 
 async fn results(gateway: &Arc<Gateway>, job: Job) -> Result<Value, JobError> {
-    finish(JobRun::start(gateway, job).await?).await.map(|(results, _)| results)
+    finish(JobRun::start(gateway, job, "client".into()).await?).await.map(|(results, _)| results)
 }
 
 #[tokio::test]
 async fn a_bucket_of_any_size_is_counted_in_little_memory() {
     let gateway = gateway(None).await;
     fill(&gateway, "b", 5000).await;
-    let run = JobRun::start(&gateway, job("\"b\"", &[VALUE, COUNT])).await.unwrap();
+    let run = JobRun::start(&gateway, job("\"b\"", &[VALUE, COUNT]), "client".into()).await.unwrap();
     let (found, memory) = finish(run).await.unwrap();
     assert_eq!(found, json!([5000]));
     assert!(memory < 1024 * 1024, "{memory}");
@@ -98,7 +98,7 @@ async fn a_job_past_its_time_ends() {
     let gateway = gateway(None).await;
     fill(&gateway, "b", 1).await;
     let job = Job { timeout: Duration::from_millis(1), ..job("\"b\"", &[VALUE]) };
-    let mut run = JobRun::start(&gateway, job).await.unwrap();
+    let mut run = JobRun::start(&gateway, job, "client".into()).await.unwrap();
     tokio::time::sleep(Duration::from_millis(20)).await;
     assert!(matches!(run.step().await, Err(JobError::TimedOut)));
 }
@@ -107,7 +107,7 @@ async fn a_job_past_its_time_ends() {
 async fn an_operator_sees_and_cancels_a_job() {
     let gateway = gateway(None).await;
     fill(&gateway, "b", 10).await;
-    let mut run = JobRun::start(&gateway, job("\"b\"", &[VALUE, COUNT])).await.unwrap();
+    let mut run = JobRun::start(&gateway, job("\"b\"", &[VALUE, COUNT]), "client".into()).await.unwrap();
     run.step().await.unwrap();
     let listed = gateway.jobs.list();
     assert_eq!((listed.len(), listed[0].inputs, listed[0].summary.as_str()), (1, 10, "default/b map reduce"));
@@ -120,7 +120,7 @@ async fn an_operator_sees_and_cancels_a_job() {
 #[tokio::test]
 async fn jobs_are_bounded_and_a_dropped_one_makes_room() {
     let gateway = gateway(None).await;
-    let start = || JobRun::start(&gateway, job("\"b\"", &[COUNT]));
+    let start = || JobRun::start(&gateway, job("\"b\"", &[COUNT]), "client".into());
     let mut runs = Vec::new();
     for _ in 0..JOBS_MAX {
         runs.push(start().await.unwrap());
@@ -148,7 +148,7 @@ async fn a_large_object_is_read_once_its_job_holds_its_memory() {
     put(&gateway, "b", "l", vec![b'x'; LARGE]).await;
     put(&gateway, "b", "m", vec![b'x'; LARGE]).await;
     for phase in [VALUE, &script("map", "source", "TEXTS")] {
-        let mut run = JobRun::start(&gateway, job("\"b\"", &[phase])).await.unwrap();
+        let mut run = JobRun::start(&gateway, job("\"b\"", &[phase]), "client".into()).await.unwrap();
         let (mut before, mut lengths) = (run.memory(), Vec::new());
         while let Some(kept) = run.step().await.unwrap() {
             let values = kept.into_iter().flat_map(|kept| kept.values);
@@ -166,7 +166,8 @@ async fn a_large_object_is_read_once_its_job_holds_its_memory() {
 async fn the_inputs_of_a_document_count_until_they_are_taken() {
     let gateway = gateway(None).await;
     let keys: Vec<String> = (0..3000).map(|number| format!(r#"["b","k{number}"]"#)).collect();
-    let mut run = JobRun::start(&gateway, job(&format!("[{}]", keys.join(",")), &[COUNT])).await.unwrap();
+    let mut run =
+        JobRun::start(&gateway, job(&format!("[{}]", keys.join(",")), &[COUNT]), "client".into()).await.unwrap();
     assert!(run.memory() > 3000 * 192, "{}", run.memory());
     while run.step().await.unwrap().is_some() {}
     assert_eq!(run.memory(), 0);
@@ -188,7 +189,7 @@ async fn a_stored_function_longer_than_a_document_is_not_read() {
 async fn a_full_gateway_delays_a_job_and_does_not_fail_it() {
     let gateway = gateway(None).await;
     fill(&gateway, "b", 50).await;
-    let run = JobRun::start(&gateway, job("\"b\"", &[VALUE, COUNT])).await.unwrap();
+    let run = JobRun::start(&gateway, job("\"b\"", &[VALUE, COUNT]), "client".into()).await.unwrap();
     let mut held = Vec::new();
     while let Ok(admitted) = gateway.core.admit() {
         held.push(admitted);
@@ -246,7 +247,7 @@ async fn a_job_whose_stored_function_does_not_come_ends_in_its_time() {
     let (_, gateway) = slow_gateway("code", Some(Arc::new(FewFunctions::default()))).await;
     let stored = r#"{"map":{"language":"javascript","bucket":"code","key":"keys"}}"#;
     let job = Job { timeout: Duration::from_millis(50), ..job("\"b\"", &[stored]) };
-    let started = tokio::time::timeout(Duration::from_secs(20), JobRun::start(&gateway, job)).await;
+    let started = tokio::time::timeout(Duration::from_secs(20), JobRun::start(&gateway, job, "client".into())).await;
     assert!(matches!(started, Ok(Err(JobError::TimedOut))));
     assert_eq!(gateway.jobs.list(), [], "its place is free again");
 }

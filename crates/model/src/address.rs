@@ -1,5 +1,7 @@
 //! The address of an object: type / bucket / key. Names are arbitrary bytes of limited length.
 
+use std::fmt;
+
 use bytes::Bytes;
 
 use crate::limits::{BUCKET_BYTES_MAX, KEY_BYTES_MAX, TYPE_BYTES_MAX};
@@ -34,6 +36,13 @@ pub enum AddressError {
     /// This part is longer than this limit, in bytes.
     #[error("The {0} is longer than {1} bytes")]
     TooLong(&'static str, usize),
+}
+
+/// Type and bucket, for people; bytes that are no UTF-8 are replaced.
+impl fmt::Display for BucketAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", String::from_utf8_lossy(&self.bucket_type), String::from_utf8_lossy(&self.bucket))
+    }
 }
 
 impl BucketAddress {

@@ -12,6 +12,7 @@ mod frame;
 mod limits;
 mod module_set;
 mod modules;
+mod overruns;
 mod pool;
 mod script_log;
 mod script_result;

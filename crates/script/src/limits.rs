@@ -45,6 +45,8 @@ pub(crate) const READY_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) const VALUES_MAX: usize = 1 << 20;
 /// Bytes of arguments that may wait for workers, of all calls together.
 pub(crate) const WAITING_BYTES_MAX: usize = 256 << 20;
+/// Calls of one client that may wait for the workers of a lane.
+pub(crate) const CLIENT_CALLS_MAX: usize = 128;
 /// Stack of the thread that runs JavaScript: native functions need more than JavaScript may use.
 pub(crate) const THREAD_STACK: usize = 8 << 20;
 /// Address space of a worker beyond its heaps: buffers of frames, stacks, tables of the allocators.

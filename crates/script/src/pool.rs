@@ -1,4 +1,5 @@
-//! The pool of workers: two lanes, so that a client's sources never take the workers of hooks.
+//! The pool of workers: two lanes, so that a client's sources never take the workers of hooks. Within a lane clients have workers in
+//! turn, and fewer than there are.
 //!
 //! Calls that no client waits for leave one worker of the named lane to the others; of a lane of one they have a lane beside it.
 
@@ -10,6 +11,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use larder_admission::{FairTurns, HeldTurn, TurnLimits};
 use larder_gateway::{ScriptArguments, ScriptCall, ScriptError, ScriptFunction, Scripts};
 use larder_model::Timestamp;
 use larder_model::text::beginning;
@@ -17,14 +19,15 @@ use larder_store::{Clock, RateLimitedLog};
 use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
 use tokio::runtime::Handle;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::frame::{self, FrameKind};
-use crate::limits::{ERROR_BYTES_MAX, READY_TIMEOUT, START_TIMEOUT, ScriptLimits, WAITING_BYTES_MAX};
+use crate::limits::{CLIENT_CALLS_MAX, ERROR_BYTES_MAX, READY_TIMEOUT, START_TIMEOUT, ScriptLimits, WAITING_BYTES_MAX};
 use crate::module_set::ModuleSet;
 use crate::modules::{fingerprint, read_modules};
+use crate::overruns::Overruns;
 use crate::script_log::ScriptLog;
 use crate::script_result::parse_result;
 use crate::time_slices::TimeSlices;
@@ -37,6 +40,9 @@ const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 const WAITING_UNIT: usize = 1024;
 /// Most bytes of a worker's first report.
 const REPORT_BYTES_MAX: usize = 16 << 20;
+
+/// The client of the first worker.
+const SERVER: &str = "";
 
 static START_FAILED: RateLimitedLog = RateLimitedLog::new();
 
@@ -75,20 +81,22 @@ struct PoolInner {
     background_calls: Semaphore,
     waiting_bytes: Semaphore,
     slices: TimeSlices,
+    overruns: Overruns,
     log: ScriptLog,
 }
 
 /// Workers for one kind of call.
 struct Lane {
-    /// One for each worker that runs.
-    permits: Semaphore,
+    /// One for each worker that runs. No client has all of them, if there are more.
+    turns: FairTurns<Arc<str>>,
     /// Workers without a call, the one that rested longest first.
     idle: Mutex<VecDeque<WorkerProcess>>,
 }
 
 impl Lane {
     fn new(workers: usize) -> Self {
-        Self { permits: Semaphore::new(workers), idle: Mutex::new(VecDeque::new()) }
+        let limits = TurnLimits { at_once: workers, of_source: workers.saturating_sub(1), waiting: CLIENT_CALLS_MAX };
+        Self { turns: FairTurns::new(limits), idle: Mutex::new(VecDeque::new()) }
     }
 }
 
@@ -112,6 +120,7 @@ impl ScriptPool {
             background_calls: Semaphore::new(settings.workers.saturating_sub(1).max(1)),
             waiting_bytes: Semaphore::new(WAITING_BYTES_MAX / WAITING_UNIT),
             slices,
+            overruns: Overruns::default(),
             log: ScriptLog::default(),
             settings,
             clock,
@@ -166,7 +175,10 @@ impl Scripts for ScriptPool {
 
 impl PoolInner {
     async fn call(&self, lane: &Lane, call: ScriptCall) -> Result<Value, ScriptError> {
-        let ScriptCall { function, arguments, deadline } = call;
+        let ScriptCall { client, function, arguments, deadline } = call;
+        if self.overruns.refuses(&client, Instant::now()) {
+            return Err(ScriptError::Unavailable);
+        }
         let (kind, function) = match function {
             ScriptFunction::Named(name) => (FrameKind::CallNamed, name),
             ScriptFunction::Source(source) => (FrameKind::CallSource, source),
@@ -180,14 +192,16 @@ impl PoolInner {
         }
         let units = u32::try_from(frame.len().div_ceil(WAITING_UNIT)).unwrap_or(u32::MAX);
         let waiting = self.waiting_bytes.try_acquire_many(units).map_err(|_| ScriptError::Unavailable)?;
-        let permit = timeout_at(deadline, lane.permits.acquire()).await;
-        let permit = permit.ok().and_then(Result::ok).ok_or(ScriptError::Unavailable)?;
-        if Instant::now() >= deadline {
+        let turn = timeout_at(deadline, lane.turns.take(Arc::clone(&client))).await;
+        let turn = turn.ok().and_then(Result::ok).ok_or(ScriptError::Unavailable)?;
+        // The calls before it may have run too long meanwhile.
+        if Instant::now() >= deadline || self.overruns.refuses(&client, Instant::now()) {
             return Err(ScriptError::Unavailable);
         }
         let worker = self.worker(lane).await.ok_or(ScriptError::Unavailable)?;
-        let result = self.run(lane, worker, &frame, permit).await;
+        let result = self.run(lane, worker, &frame, turn).await;
         drop(waiting);
+        self.overruns.note(&client, matches!(result, Err(ScriptError::TimedOut)), Instant::now());
         match result {
             Err(ScriptError::NoSuchFunction(_)) => Err(ScriptError::NoSuchFunction(function)),
             result => result,
@@ -235,7 +249,7 @@ impl PoolInner {
         lane: &Lane,
         mut worker: WorkerProcess,
         frame: &[u8],
-        permit: SemaphorePermit<'_>,
+        turn: HeldTurn<Arc<str>>,
     ) -> Result<Value, ScriptError> {
         let log = |line: &[u8]| self.log.write(line, self.clock.monotonic());
         let call = self.slices.share(worker.id(), worker.call(frame, log));
@@ -254,9 +268,9 @@ impl PoolInner {
                 return Err(ScriptError::TimedOut);
             }
         };
-        // Before the permit: the next call then finds this worker.
+        // Before the turn ends: the next call then finds this worker.
         lane.idle.lock().push_back(worker);
-        drop(permit);
+        drop(turn);
         result
     }
 
@@ -309,7 +323,7 @@ async fn watch(inner: Arc<PoolInner>, mut seen: Option<u64>) {
     // The first worker tells which functions there are.
     let modules = Arc::clone(&inner.modules.read());
     // A call that came first has started one.
-    if let Ok(_permit) = inner.named.permits.acquire().await
+    if let Ok(_turn) = inner.named.turns.take(SERVER.into()).await
         && inner.named.idle.lock().is_empty()
         && let Some(worker) = inner.start_worker(&modules).await
     {

@@ -222,7 +222,13 @@ async fn calls_in_the_background_leave_a_worker_to_those_that_a_client_waits_for
             let (pool, function) = (test.pool.clone(), ScriptFunction::Named(name.into()));
             let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
             tokio::spawn(async move {
-                pool.call_in_background(ScriptCall { function, arguments: ScriptArguments::of(&[]), deadline }).await
+                pool.call_in_background(ScriptCall {
+                    client: support::next_client(),
+                    function,
+                    arguments: ScriptArguments::of(&[]),
+                    deadline,
+                })
+                .await
             })
         };
         assert_eq!(background("f").await.unwrap(), Ok(json!(1)));
@@ -248,7 +254,7 @@ async fn a_deadline_of_a_client_that_passed_kills_no_worker() {
     let workers = children();
     let with = async |name: &str, deadline: tokio::time::Instant| {
         let (function, arguments) = (ScriptFunction::Named(name.into()), ScriptArguments::of(&[]));
-        test.pool.call(ScriptCall { function, arguments, deadline }).await
+        test.pool.call(ScriptCall { client: support::next_client(), function, arguments, deadline }).await
     };
     let now = tokio::time::Instant::now();
     assert_eq!(with("f", now).await, Err(ScriptError::Unavailable));
@@ -311,4 +317,30 @@ async fn no_call_after_a_reload_runs_the_code_before_it() {
             assert!(call.await.unwrap().is_ok());
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn endless_calls_of_one_client_once_took_all_workers_from_the_others() {
+    let _alone = support::alone().await;
+    let module = "function loop() { for (;;) {} } function f() { return 1; }";
+    let test = TestPool::with_modules(2, Duration::from_secs(2), &[("a.js", module)]);
+    let call = |client: &'static str, name: &str| {
+        let (pool, function) = (test.pool.clone(), ScriptFunction::Named(name.into()));
+        let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
+        let call = ScriptCall { client: client.into(), function, arguments: ScriptArguments::of(&[]), deadline };
+        tokio::spawn(async move { pool.call(call).await })
+    };
+    let loops: Vec<_> = (0..12).map(|_| call("a", "loop")).collect();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    for _ in 0..3 {
+        let called = tokio::time::timeout(Duration::from_millis(1500), call("b", "f")).await;
+        assert_eq!(called.expect("a worker is left for it").unwrap(), Ok(json!(1)));
+    }
+    let mut ended = Vec::new();
+    for looping in loops {
+        ended.push(looping.await.unwrap().unwrap_err());
+    }
+    let of = |error: &ScriptError| ended.iter().filter(|ended| *ended == error).count();
+    assert_eq!((of(&ScriptError::TimedOut), of(&ScriptError::Unavailable)), (3, 9), "the others are refused early");
+    assert_eq!(call("a", "f").await.unwrap(), Err(ScriptError::Unavailable));
 }

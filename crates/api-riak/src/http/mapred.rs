@@ -15,6 +15,7 @@ use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _};
 use hyper::header::CONTENT_TYPE;
 use hyper::{Method, StatusCode};
+use larder_admission::client_key;
 use larder_gateway::Gateway;
 use larder_gateway::mapreduce::{JobError, JobRun, KeptValues};
 use larder_http_edge::{ArrivingBody, GrowingMemory, Requester};
@@ -59,7 +60,8 @@ pub(super) async fn answer(
     let media: &[&str] = if chunked { &["application/json", "multipart/mixed"] } else { &["application/json"] };
     accept::require(call.headers, media)?;
     let kept = job.kept();
-    let run = JobRun::start(gateway, job).await.map_err(failed)?;
+    let client = call.user.clone().unwrap_or_else(|| client_key(requester.source.address).to_string().into());
+    let run = JobRun::start(gateway, job, client).await.map_err(failed)?;
     if chunked {
         let run = StreamedJob { memory: requester.growing_memory(), run };
         return Ok(stream_parts(run, &gateway.core.new_request_id()));

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use larder_admission::client_key;
 use larder_gateway::mapreduce::{JobError, JobRun};
 use larder_gateway::{Error, Gateway};
 use larder_model::erlang::binary;
@@ -72,7 +73,8 @@ impl PbJob {
                 return Err(PbFault::Text(denied.to_string()));
             }
         }
-        let run = JobRun::start(gateway, job).await.map_err(failed)?;
+        let client = user.map_or_else(|| client_key(session.source.address).to_string().into(), Arc::from);
+        let run = JobRun::start(gateway, job, client).await.map_err(failed)?;
         Ok(Self { run, form, ended: false })
     }
 

@@ -8,8 +8,10 @@ use larder_model::content::{KvBody, KvContent, Link, Term};
 use larder_model::object_json::{ObjectDocument, ObjectJson, ValueDocument};
 use larder_model::terms;
 use serde_json::{Map, Value, json};
+use tokio::time::Instant;
 
 use super::HOOKED_BYTES_MAX;
+use crate::{ScriptArguments, ScriptCall, ScriptFunction};
 
 /// An object on its way into the store, or a delete.
 #[derive(Debug, Clone)]
@@ -32,6 +34,13 @@ impl HookedObject {
             KvBody::Inline(bytes) => bytes,
             KvBody::Blob(_) => &EMPTY,
         }
+    }
+
+    /// The call of a function of the modules for this object: its bucket is the client.
+    pub(super) fn script(&self, name: &str, arguments: &[Value], deadline: Instant) -> ScriptCall {
+        let client = self.address.bucket.to_string().into();
+        let function = ScriptFunction::Named(name.to_owned());
+        ScriptCall { client, function, arguments: ScriptArguments::of(arguments), deadline }
     }
 
     /// The JSON for a hook.

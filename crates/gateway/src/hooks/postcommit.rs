@@ -8,7 +8,7 @@ use larder_model::props::Hook;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::precommit::{HookFailure, named, refusal_in};
+use super::precommit::{HookFailure, refusal_in};
 use super::{CommitHooks, HookMemory, HookedObject, POSTCOMMIT_COPIES, name_of, units_of};
 use crate::metrics::Event;
 use crate::outbox::PendingNotices;
@@ -71,7 +71,7 @@ impl CommitHooks {
     /// Calls a script behind the calls of requests: a worker is left for precommit hooks, however long this one takes.
     async fn call_after(&self, name: &str, object: &HookedObject) -> Result<Value, HookFailure> {
         let deadline = Instant::now() + HOOK_TIMEOUT;
-        let called = self.scripts()?.call_in_background(named(name, &[object.to_json()?], deadline)).await;
+        let called = self.scripts()?.call_in_background(object.script(name, &[object.to_json()?], deadline)).await;
         called.map_err(|error| HookFailure::of(&error, deadline))
     }
 

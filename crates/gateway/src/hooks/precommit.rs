@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::{CommitHooks, HookedObject, name_of};
 use crate::metrics::Event;
-use crate::{Error, Result, ScriptArguments, ScriptCall, ScriptError, ScriptFunction, Scripts};
+use crate::{Error, Result, ScriptCall, ScriptError, Scripts};
 
 /// Why a precommit hook refused a write.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,7 +89,7 @@ impl CommitHooks {
         deadline: Instant,
     ) -> std::result::Result<HookDecision, HookFailure> {
         let sent = object.to_json()?;
-        let returned = self.call(named(name, slice::from_ref(&sent), deadline)).await?;
+        let returned = self.call(object.script(name, slice::from_ref(&sent), deadline)).await?;
         if let Some(refusal) = refusal_in(&returned) {
             return Ok(HookDecision::Refuse(refusal));
         }
@@ -130,7 +130,7 @@ impl CommitHooks {
                     return Ok(HookDecision::Refuse(PrecommitRefusal::Reason("the value is not JSON".into())));
                 };
                 let arguments = [json!(schema.to_string()), json!(text)];
-                match self.call(named(SCHEMA_FUNCTION, &arguments, deadline)).await? {
+                match self.call(object.script(SCHEMA_FUNCTION, &arguments, deadline)).await? {
                     Value::String(fault) => Some(fault),
                     _ => None,
                 }
@@ -149,12 +149,6 @@ impl CommitHooks {
     pub(super) fn scripts(&self) -> std::result::Result<&dyn Scripts, HookFailure> {
         self.core.ports.scripts.as_deref().ok_or_else(|| HookFailure::Text("this server runs no scripts".into()))
     }
-}
-
-/// The call of a function of the modules.
-pub(super) fn named(name: &str, arguments: &[Value], deadline: Instant) -> ScriptCall {
-    let function = ScriptFunction::Named(name.to_owned());
-    ScriptCall { function, arguments: ScriptArguments::of(arguments), deadline }
 }
 
 /// Why a hook made no decision.

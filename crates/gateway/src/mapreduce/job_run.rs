@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use larder_model::address::BucketAddress;
 use larder_model::limits::{JOB_HELD_BYTES_MAX, LISTING_PAGE_ROWS};
 use larder_model::mapreduce::inputs::JobInputs;
 use larder_model::mapreduce::phase::{JobPhase, PhaseFunction};
@@ -50,20 +49,20 @@ struct WaitingValues {
 }
 
 impl JobRun {
-    /// Starts a job.
+    /// Starts a job for this client, such as a user or an address.
     ///
     /// # Errors
     /// A function or an index is not here, or too many jobs run.
-    pub async fn start(gateway: &Arc<Gateway>, job: Job) -> Result<Self, JobError> {
+    pub async fn start(gateway: &Arc<Gateway>, job: Job, client: Arc<str>) -> Result<Self, JobError> {
         let admitted = gateway.core.admit()?;
         let summary = summary(&job);
         let begun = gateway.core.now();
-        let ticket = gateway.jobs.begin(begun, summary).ok_or(JobError::TooMany)?;
+        let ticket = gateway.jobs.begin(begun, summary, &client).ok_or(JobError::TooMany)?;
         let deadline = Instant::now() + job.timeout;
         let mut phases = Vec::with_capacity(job.phases.len());
         for (at, phase) in job.phases.into_iter().enumerate() {
             // Bound: the source of a function may be a large object, or one that comes slowly.
-            let begun = timeout_at(deadline, RunningPhase::of(gateway, at, phase, deadline)).await;
+            let begun = timeout_at(deadline, RunningPhase::of(gateway, &client, at, phase, deadline)).await;
             phases.push(begun.map_err(|_| JobError::TimedOut)??);
         }
         Ok(Self {
@@ -208,15 +207,11 @@ impl JobRun {
 
 /// A job in a few words: its inputs and its phases.
 fn summary(job: &Job) -> String {
-    let bucket = |bucket: &BucketAddress| {
-        let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
-        format!("{}/{}", text(&bucket.bucket_type), text(&bucket.bucket))
-    };
     let inputs = match &job.inputs {
-        JobInputs::Bucket(of) => bucket(of),
-        JobInputs::Filtered(of, _) => format!("{} filtered", bucket(of)),
+        JobInputs::Bucket(of) => of.to_string(),
+        JobInputs::Filtered(of, _) => format!("{of} filtered"),
         JobInputs::Index(index) => {
-            format!("{} by {}", bucket(&index.bucket), String::from_utf8_lossy(&index.field))
+            format!("{} by {}", index.bucket, String::from_utf8_lossy(&index.field))
         }
         JobInputs::Keys(keys) => format!("{} keys", keys.len()),
     };

@@ -26,6 +26,7 @@ pub struct RunningJob {
 struct JobEntry {
     begun: Timestamp,
     summary: String,
+    client: Arc<str>,
     inputs: Arc<AtomicU64>,
     cancel: watch::Sender<bool>,
 }
@@ -63,16 +64,17 @@ impl RunningJobs {
         self.jobs.lock().get(&id).is_some_and(|entry| entry.cancel.send(true).is_ok())
     }
 
-    /// Takes a place for a job; `None`: there is none.
-    pub(super) fn begin(self: &Arc<Self>, begun: Timestamp, summary: String) -> Option<JobTicket> {
+    /// Takes a place for a job of this client; `None`: there is none, or the client has half of them.
+    pub(super) fn begin(self: &Arc<Self>, begun: Timestamp, summary: String, client: &Arc<str>) -> Option<JobTicket> {
         let mut jobs = self.jobs.lock();
-        if jobs.len() >= JOBS_MAX {
+        let of_client = jobs.values().filter(|job| job.client == *client).count();
+        if jobs.len() >= JOBS_MAX || of_client >= JOBS_MAX / 2 {
             return None;
         }
         let id = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let (cancel, cancelled) = watch::channel(false);
         let inputs = Arc::new(AtomicU64::new(0));
-        jobs.insert(id, JobEntry { begun, summary, inputs: Arc::clone(&inputs), cancel });
+        jobs.insert(id, JobEntry { begun, summary, client: Arc::clone(client), inputs: Arc::clone(&inputs), cancel });
         Some(JobTicket { jobs: Arc::clone(self), id, inputs, cancelled })
     }
 }
@@ -108,8 +110,8 @@ mod tests {
     #[tokio::test]
     async fn a_job_is_listed_until_it_is_dropped_and_can_be_cancelled() {
         let jobs = Arc::new(RunningJobs::default());
-        let first = jobs.begin(Timestamp(5), "b".into()).unwrap();
-        let second = jobs.begin(Timestamp(6), "c".into()).unwrap();
+        let first = jobs.begin(Timestamp(5), "b".into(), &"x".into()).unwrap();
+        let second = jobs.begin(Timestamp(6), "c".into(), &"x".into()).unwrap();
         first.count_inputs(3);
         let listed = jobs.list();
         assert_eq!((listed.len(), listed[0].id, listed[0].inputs, listed[1].begun), (2, 1, 3, Timestamp(6)));
@@ -122,11 +124,14 @@ mod tests {
     }
 
     #[test]
-    fn places_are_bounded() {
+    fn places_are_bounded_and_no_client_has_all() {
         let jobs = Arc::new(RunningJobs::default());
-        let taken: Vec<_> = (0..JOBS_MAX).map(|_| jobs.begin(Timestamp(1), String::new()).unwrap()).collect();
-        assert!(jobs.begin(Timestamp(1), String::new()).is_none());
+        let begin = |client: &str| jobs.begin(Timestamp(1), String::new(), &client.into());
+        let taken: Vec<_> = std::iter::from_fn(|| begin("a")).collect();
+        assert_eq!(taken.len(), JOBS_MAX / 2);
+        let others: Vec<_> = std::iter::from_fn(|| begin("b")).collect();
+        assert!(others.len() == JOBS_MAX / 2 && begin("c").is_none());
         drop(taken);
-        assert!(jobs.begin(Timestamp(1), String::new()).is_some());
+        assert!(begin("c").is_some() && begin("b").is_none());
     }
 }

@@ -41,18 +41,24 @@ impl RunningPhase {
     ///
     /// # Errors
     /// Its function cannot be had.
-    pub(super) async fn of(gateway: &Gateway, at: usize, phase: JobPhase, deadline: Instant) -> Result<Self, JobError> {
+    pub(super) async fn of(
+        gateway: &Gateway,
+        client: &Arc<str>,
+        at: usize,
+        phase: JobPhase,
+        deadline: Instant,
+    ) -> Result<Self, JobError> {
         let JobPhase { keep, arg, function } = phase;
         let work = match function {
             PhaseFunction::Map(function) => PhaseWork::Map(function, arg),
             PhaseFunction::Link(filter) => PhaseWork::Link(filter),
             PhaseFunction::Reduce(function) => PhaseWork::Reduce(Reducer::new(function, arg)),
             PhaseFunction::MapScript(script) => {
-                let (script, scripts) = load_script(gateway, at, script, arg, deadline).await?;
+                let (script, scripts) = load_script(gateway, client, (at, script, arg), deadline).await?;
                 PhaseWork::MapScript(script, scripts)
             }
             PhaseFunction::ReduceScript(script) => {
-                let (script, scripts) = load_script(gateway, at, script, arg, deadline).await?;
+                let (script, scripts) = load_script(gateway, client, (at, script, arg), deadline).await?;
                 PhaseWork::ReduceScript { script, scripts, values: Vec::new(), reduced: 0, bytes: 0 }
             }
         };
@@ -63,9 +69,8 @@ impl RunningPhase {
 /// The script of a phase, and the engine that runs it.
 async fn load_script(
     gateway: &Gateway,
-    phase: usize,
-    script: PhaseScript,
-    arg: Option<Value>,
+    client: &Arc<str>,
+    (phase, script, arg): (usize, PhaseScript, Option<Value>),
     deadline: Instant,
 ) -> Result<(LoadedScript, Arc<dyn Scripts>), JobError> {
     let refused = |error: String| JobError::Phase(PhaseRefusal { phase, error });
@@ -84,7 +89,7 @@ async fn load_script(
         }
         PhaseScript::Named(_) | PhaseScript::Source(_) => None,
     };
-    Ok((LoadedScript::of(&script, source, arg).map_err(refused)?, scripts))
+    Ok((LoadedScript::of(client, &script, source, arg).map_err(refused)?, scripts))
 }
 
 /// The value of an object, as source; or the reason why it is none.

@@ -1,5 +1,7 @@
 //! Phases whose functions are JavaScript: many calls of a phase are one call of the engine.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use larder_model::limits::JOB_CHUNK_INPUTS;
 use larder_model::mapreduce::phase::PhaseScript;
@@ -17,6 +19,8 @@ const REDUCE_VALUES: usize = 1000;
 /// A script whose source is here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct LoadedScript {
+    /// Whom the job serves.
+    client: Arc<str>,
     /// The function as an expression: its source, or its name.
     expression: String,
     pub(super) arg: Value,
@@ -27,7 +31,12 @@ impl LoadedScript {
     ///
     /// # Errors
     /// The name is none.
-    pub(super) fn of(script: &PhaseScript, source: Option<String>, arg: Option<Value>) -> Result<Self, String> {
+    pub(super) fn of(
+        client: &Arc<str>,
+        script: &PhaseScript,
+        source: Option<String>,
+        arg: Option<Value>,
+    ) -> Result<Self, String> {
         let expression = match (script, source) {
             (_, Some(source)) => format!("({source}\n)"),
             (PhaseScript::Source(source), None) => format!("({source}\n)"),
@@ -36,7 +45,7 @@ impl LoadedScript {
             (PhaseScript::Stored(..), None) => return Err("the source of the function is missing".into()),
         };
         // Riak passes its word for a missing argument.
-        Ok(Self { expression, arg: arg.unwrap_or_else(|| "none".into()) })
+        Ok(Self { client: Arc::clone(client), expression, arg: arg.unwrap_or_else(|| "none".into()) })
     }
 
     /// Calls the map function for each object. The results come in the order of the objects, those of missing ones first.
@@ -99,7 +108,8 @@ impl LoadedScript {
         arguments: ScriptArguments,
         deadline: Instant,
     ) -> Result<Value, ScriptError> {
-        scripts.call(ScriptCall { function: ScriptFunction::Source(source), arguments, deadline }).await
+        let (client, function) = (Arc::clone(&self.client), ScriptFunction::Source(source));
+        scripts.call(ScriptCall { client, function, arguments, deadline }).await
     }
 
     /// Values that the reduce function gets at a time; `None`: all at once.
@@ -235,7 +245,7 @@ mod tests {
     use super::*;
 
     fn loaded(script: PhaseScript, arg: Value) -> LoadedScript {
-        LoadedScript::of(&script, None, Some(arg)).unwrap()
+        LoadedScript::of(&"c".into(), &script, None, Some(arg)).unwrap()
     }
 
     #[test]
@@ -244,7 +254,7 @@ mod tests {
             [("Riak.f", true), ("_a.$b1", true), ("a..b", false), ("", false), ("f()", false), ("1a", false)]
         {
             assert_eq!(is_name(name), is, "{name}");
-            assert_eq!(LoadedScript::of(&PhaseScript::Named(name.into()), None, None).is_ok(), is);
+            assert_eq!(LoadedScript::of(&"c".into(), &PhaseScript::Named(name.into()), None, None).is_ok(), is);
         }
     }
 

@@ -19,18 +19,18 @@ const SCHEMA_FUNCTION: &str = "Larder.schemaError";
 const WORKER_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Types {
-    /// Checks the schemas in properties that a client sets.
+    /// Checks the schemas in properties that a client sets for this type or bucket.
     ///
     /// # Errors
     /// [`Error::Refused`]: the argument of a hook is no schema. [`Error::Overloaded`]: no worker can check it now.
-    pub(super) async fn check_schemas(&self, props: &Map<String, Value>) -> Result<()> {
+    pub(super) async fn check_schemas(&self, client: &str, props: &Map<String, Value>) -> Result<()> {
         // Without scripts no hook of this kind runs: each put says so.
         let Some(scripts) = &self.core.ports.scripts else { return Ok(()) };
         for schema in props.get(PROP).map(schemas_in).unwrap_or_default() {
             let function = ScriptFunction::Named(SCHEMA_FUNCTION.into());
             let deadline = Instant::now() + WORKER_TIMEOUT;
             let arguments = ScriptArguments::of(&[schema.into()]);
-            let reason = match scripts.call(ScriptCall { function, arguments, deadline }).await {
+            let reason = match scripts.call(ScriptCall { client: client.into(), function, arguments, deadline }).await {
                 Ok(Value::String(reason)) => reason,
                 Ok(_) => continue,
                 Err(ScriptError::Unavailable) => return Err(Error::Overloaded { retry_after: 1 }),

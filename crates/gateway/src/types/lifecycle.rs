@@ -35,7 +35,7 @@ impl Types {
     pub async fn create(&self, name: &Bytes, props: &Map<String, Value>) -> Result<()> {
         let work = async {
             check_name(name)?;
-            self.check_schemas(props).await?;
+            self.check_schemas(&String::from_utf8_lossy(name), props).await?;
             self.check_webhooks(props)?;
             let change = self.catalogue.change::<Error>(|catalogue| {
                 let current = catalogue.types().get(name).map(|found| found.record.as_ref());
@@ -82,7 +82,7 @@ impl Types {
     /// [`Error::Refused`] with each reason.
     pub async fn update(&self, name: &Bytes, props: &Map<String, Value>) -> Result<()> {
         let work = async {
-            self.check_schemas(props).await?;
+            self.check_schemas(&String::from_utf8_lossy(name), props).await?;
             self.check_webhooks(props)?;
             self.change(|catalogue| {
                 let current = catalogue.types().get(name).map(|found| found.record.as_ref());

@@ -45,7 +45,7 @@ impl Types {
     pub async fn set_bucket_props(&self, bucket: &BucketAddress, props: &Map<String, Value>) -> Result<()> {
         let work = async {
             self.catalogue.for_type(&bucket.bucket_type).await?;
-            self.check_schemas(props).await?;
+            self.check_schemas(&bucket.to_string(), props).await?;
             self.check_webhooks(props)?;
             let edit = |catalogue: &Catalogue| {
                 let record = record(catalogue, &bucket.bucket_type)?;

@@ -221,7 +221,7 @@ settings! {
     JS_DIR = "js-dir", SettingKind::Path, "",
         "The folder of JavaScript modules for commit hooks and MapReduce: its files that end in .js. They are loaded again when one changes, and by `kv-admin js-reload`.";
     JS_WORKERS = "js-workers", SettingKind::Count(1, 64), "2",
-        "Most processes that run functions of these modules, and as many again that run functions sent by clients.";
+        "Most processes that run functions of these modules, and as many again that run functions sent by clients. One bucket, user or address has one fewer at a time.";
     JS_TIMEOUT = "js-timeout", SettingKind::Time, "5s",
         "When a call of a script is ended, with its process.";
     JS_MEMORY = "js-memory", SettingKind::Size, "128MiB",
