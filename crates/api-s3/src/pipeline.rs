@@ -18,6 +18,7 @@ use larder_gateway::objects::{Caller, Error, Objects, TrackedRequest};
 use larder_gateway::{AdmissionGuard, AuditEvent, AuditOutcome};
 use larder_http_edge::{ArrivingBody, RequestSource, Requester};
 use larder_model::objects::access::AccessContext;
+use larder_model::objects::policy::PolicyWork;
 use larder_model::text::beginning;
 use parking_lot::Mutex;
 
@@ -450,5 +451,5 @@ fn access_context(head: &RequestHead, scheme: Option<AuthScheme>) -> AccessConte
     keys.extend(condition_values::of_query(&head.query));
     let request_tags = condition_values::request_tags(headers);
     let RequestSource { address, secure } = head.source;
-    AccessContext { source: Some(address), secure, now: head.now, keys, request_tags }
+    AccessContext { source: Some(address), secure, now: head.now, keys, request_tags, work: PolicyWork::default() }
 }

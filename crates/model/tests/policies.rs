@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use larder_model::Timestamp;
 use larder_model::objects::access::{AccessContext, AccessRequest};
-use larder_model::objects::policy::{BucketPolicy, PolicyDecision};
+use larder_model::objects::policy::{BucketPolicy, PolicyDecision, PolicyWork};
 use larder_model::objects::{Etag, Object, ObjectBody, S3Action, Tag, User, Version, VersionId};
 use larder_testkit::case_seeds;
 use serde_json::{Map, Value as Json, json};
@@ -257,8 +257,14 @@ fn request(dice: &mut Dice) -> PolicyRequest {
     let version = (on_key && dice.roll(2) == 0).then(|| version(tags(dice)));
     let source = dice.pick(&["10.1.2.3", "10.1.2.2", "192.168.7.7", "8.8.8.8", "2001:db8::1"]);
     let now = Timestamp(dice.pick(&[1_372_550_400_u64, 1_372_550_399, 1_330_473_600, 1_400_000_000]) * 1_000_000);
-    let context =
-        AccessContext { source: Some(source.parse().unwrap()), secure: dice.roll(2) == 0, now, keys, request_tags };
+    let context = AccessContext {
+        source: Some(source.parse().unwrap()),
+        secure: dice.roll(2) == 0,
+        now,
+        keys,
+        request_tags,
+        work: PolicyWork::default(),
+    };
     PolicyRequest { user, action, key: on_key.then(|| dice.pick(KEYS)), version, context }
 }
 

@@ -2,9 +2,11 @@
 
 use bytes::Bytes;
 use futures_util::future::join_all;
+use larder_gateway::objects::Caller;
 use larder_gateway::objects::delete::DeletedObject;
 use larder_gateway::objects::get::VersionSpec;
 use larder_model::limits::DELETE_OBJECTS_MAX;
+use larder_model::objects::policy::PolicyWork;
 
 use super::{conditions, upload_body};
 use crate::auth::AuthScheme;
@@ -42,17 +44,20 @@ pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
     let request = decode(&upload_body::document(call).await?)?;
     // A missing bucket fails the whole request; missing permissions fail each key.
     call.objects.buckets.find(&call.bucket).await?;
+    // Attack: a policy of many stars would take its steps for each key.
+    let mut caller = call.caller.clone();
+    caller.access_context.work = PolicyWork::of_keys(request.items.len());
     // Chunks run one after another, so that one request cannot occupy the store with a thousand deletes.
     let mut outcomes = Vec::with_capacity(request.items.len());
     for items in request.items.chunks(CONCURRENT_DELETES) {
-        outcomes.extend(join_all(items.iter().map(|item| delete(call, item))).await);
+        outcomes.extend(join_all(items.iter().map(|item| delete(call, &caller, item))).await);
         // Denied deletes wait for nothing: without this a long policy would hold the thread for all of them.
         tokio::task::yield_now().await;
     }
     Ok(response::document(document(&request, &outcomes)))
 }
 
-async fn delete(call: &S3Call, item: &DeleteItem) -> Result<DeletedObject, S3Error> {
+async fn delete(call: &S3Call, caller: &Caller, item: &DeleteItem) -> Result<DeletedObject, S3Error> {
     if item.key.is_empty() {
         return Err(S3Error::new(Code::UserKeyMustBeSpecified, "The key of an object must not be empty."));
     }
@@ -62,7 +67,7 @@ async fn delete(call: &S3Call, item: &DeleteItem) -> Result<DeletedObject, S3Err
     let key = Bytes::copy_from_slice(item.key.as_bytes());
     let version = item.version.clone().map_or(VersionSpec::Current, VersionSpec::Id);
     let if_match = item.etag.clone().map(|etag| vec![etag]);
-    Ok(call.objects.delete(&call.caller, &call.bucket, &key, &version, if_match).await?)
+    Ok(call.objects.delete(caller, &call.bucket, &key, &version, if_match).await?)
 }
 
 fn decode(document: &[u8]) -> Result<DeleteRequest, S3Error> {

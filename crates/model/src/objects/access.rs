@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use super::acl::{Acl, Permission};
 use super::action::S3Action;
 use super::bucket::Bucket;
-use super::policy::{BucketPolicy, PolicyDecision};
+use super::policy::{BucketPolicy, PolicyDecision, PolicyWork};
 use super::tags::Tag;
 use super::user::User;
 use super::version::Version;
@@ -24,6 +24,8 @@ pub struct AccessContext {
     pub keys: Vec<(&'static str, String)>,
     /// The tags in the request: `s3:RequestObjectTag/…` and `s3:RequestObjectTagKeys`.
     pub request_tags: Vec<Tag>,
+    /// The work that policies may make for it.
+    pub work: PolicyWork,
 }
 
 /// The action and its target, for which a caller needs permission.

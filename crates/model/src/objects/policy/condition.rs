@@ -9,11 +9,11 @@ use time::{Date, OffsetDateTime, PrimitiveDateTime};
 
 use crate::ip_network::IpNetwork;
 
-use super::context::ConditionContext;
+use super::context::{ConditionContext, is_existing_tag};
 use super::pattern::{Pattern, PatternSyntax};
 
 /// One condition key under one operator.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct PolicyCondition {
     /// The condition key, in lower case.
     key: String,
@@ -28,7 +28,7 @@ pub(super) struct PolicyCondition {
 }
 
 /// How several values of a key count.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Quantifier {
     /// No quantifier: some value satisfies the operator, or, for a `Not` operator, all values do.
     Plain,
@@ -39,7 +39,7 @@ enum Quantifier {
 }
 
 /// The comparison of a value with an operand.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum ConditionOperator {
     Text,
     TextIgnoringCase,
@@ -53,7 +53,7 @@ enum ConditionOperator {
 }
 
 /// The relation between a value and an operand.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Relation {
     Equal,
     Less,
@@ -63,7 +63,7 @@ enum Relation {
 }
 
 /// A value in the policy.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Operand {
     Text(Pattern),
     Number(Millionths),
@@ -163,6 +163,15 @@ impl PolicyCondition {
 
     /// Whether the condition holds for this request.
     pub(super) fn holds(&self, context: &ConditionContext<'_>) -> bool {
+        // The tags of an object are another one's at each key.
+        let is_of_key = std::iter::once(self.key()).chain(self.variables()).any(is_existing_tag);
+        match is_of_key {
+            true => self.is_met(context),
+            false => context.context.work.decide_once(self, || self.is_met(context)),
+        }
+    }
+
+    fn is_met(&self, context: &ConditionContext<'_>) -> bool {
         let values = context.values(&self.key);
         if self.operator == ConditionOperator::Null {
             return self.operands.contains(&Operand::Bool(values.is_empty()));

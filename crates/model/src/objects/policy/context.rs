@@ -7,7 +7,6 @@ use super::super::access::{AccessContext, AccessRequest};
 use super::super::condition_keys::{EXISTING_TAG, REQUEST_TAG};
 use super::super::tags::Tag;
 use super::super::user::User;
-use super::glyphs::MatchBudget;
 
 /// A request, as conditions and variables read it.
 #[derive(Clone, Copy)]
@@ -18,8 +17,6 @@ pub(super) struct ConditionContext<'a> {
     pub(super) request: &'a AccessRequest<'a>,
     /// The other properties of the request.
     pub(super) context: &'a AccessContext,
-    /// The steps that its patterns may take.
-    pub(super) budget: &'a MatchBudget,
 }
 
 impl ConditionContext<'_> {
@@ -54,6 +51,11 @@ impl ConditionContext<'_> {
     fn existing_tags(&self) -> &[Tag] {
         self.request.version.and_then(|version| version.object.as_ref()).map_or(&[], |object| &object.tags)
     }
+}
+
+/// Whether a condition key is a tag of the object.
+pub(super) fn is_existing_tag(key: &str) -> bool {
+    tag_key(key, EXISTING_TAG).is_some()
 }
 
 /// The key of a tag at the end of a condition key with this prefix.

@@ -1,4 +1,4 @@
-//! Glyphs of patterns, and their match in bounded time: an evaluation of a policy has a budget of steps.
+//! Glyphs of patterns, and their match in bounded time: the policies of a request have a number of steps.
 //!
 //! Most patterns are decided by a few steps of a greedy match, in which the last `*` takes one byte more at each mismatch. A hostile
 //! one needs the product of both lengths, so after a budget of steps the rest is decided by sets of states, 64 in a word:
@@ -8,7 +8,7 @@
 //! text     a x b      {0} ─a─▶ {1,2} ─x─▶ {1,2} ─b─▶ {1,2,3}: state 3 is the match
 //! ```
 
-use std::cell::Cell;
+use super::work::PolicyWork;
 
 /// The glyph for any bytes, none included.
 pub(super) const ANY: u16 = 256;
@@ -38,50 +38,26 @@ pub(super) fn text_of(glyphs: &[u16]) -> String {
     String::from_utf8_lossy(&glyphs.iter().map(byte).collect::<Vec<_>>()).into_owned()
 }
 
-/// Steps of one evaluation of a policy: some milliseconds. The patterns of a policy of 20 KiB take a tenth of it for a key.
-const STEPS_MAX: usize = 8_000_000;
-
-/// The steps that an evaluation has left.
-#[derive(Debug)]
-pub(super) struct MatchBudget(Cell<usize>);
-
-impl Default for MatchBudget {
-    fn default() -> Self {
-        Self(Cell::new(STEPS_MAX))
-    }
-}
-
-impl MatchBudget {
-    /// Whether matches were given up: the evaluation has no result.
-    pub(super) fn is_spent(&self) -> bool {
-        self.0.get() == 0
-    }
-
-    fn take(&self, steps: usize) -> bool {
-        let left = self.0.get().checked_sub(steps);
-        self.0.set(left.unwrap_or(0));
-        left.is_some()
-    }
-}
-
-/// Whether a text matches. `ignore_case` ignores the case of ASCII letters. Beyond the budget no text matches.
-pub(super) fn match_glyphs(pattern: &[u16], text: &[u8], ignore_case: bool, budget: &MatchBudget) -> bool {
-    let steps = STEPS_PER_BYTE * (pattern.len() + text.len()) + 64;
-    if !budget.take((pattern.len() + text.len()) / STEPS_PER_BYTE + 1) {
+/// Whether a text matches. `ignore_case` ignores the case of ASCII letters. Beyond the steps of the request no text matches.
+pub(super) fn match_glyphs(pattern: &[u16], text: &[u8], ignore_case: bool, work: &PolicyWork) -> bool {
+    let mut steps = STEPS_PER_BYTE * (pattern.len() + text.len()) + 64;
+    let most = steps;
+    let matched = match_greedily(pattern, text, ignore_case, &mut steps);
+    if !work.take(most - steps + 1) {
         return false;
     }
-    match_greedily(pattern, text, ignore_case, steps).unwrap_or_else(|| {
+    matched.unwrap_or_else(|| {
         let words = pattern.len() / 64 + 1;
-        budget.take(steps + words * (text.len() + 256))
-            && StateSets::new(pattern, ignore_case).match_text(pattern, text)
+        work.take(words * (text.len() + 256)) && StateSets::new(pattern, ignore_case).match_text(pattern, text)
     })
 }
 
-/// The greedy match; `None` when it is undecided after so many steps.
-fn match_greedily(pattern: &[u16], text: &[u8], ignore_case: bool, budget: usize) -> Option<bool> {
+/// The greedy match, which takes its steps; `None` when it is undecided after them.
+fn match_greedily(pattern: &[u16], text: &[u8], ignore_case: bool, steps: &mut usize) -> Option<bool> {
     let (mut at, mut seen) = (0, 0);
     let mut retry: Option<(usize, usize)> = None;
-    for _ in 0..budget {
+    while *steps > 0 {
+        *steps -= 1;
         match pattern.get(at) {
             Some(&ANY) => {
                 at += 1;
@@ -208,10 +184,10 @@ mod tests {
         fn both_matches_decide_alike(
             pattern in "[abé*?]{0,12}", text in "[abAé]{0,12}", long in "[ab*?]{50,140}", stars in 0..140_usize, case: bool,
         ) {
-            let greedy = |pattern: &str| match_greedily(&glyphs(pattern, true), text.as_bytes(), case, usize::MAX);
+            let greedy = |pattern: &str| match_greedily(&glyphs(pattern, true), text.as_bytes(), case, &mut usize::MAX.clone());
             prop_assert_eq!(Some(by_sets(&pattern, &text, case)), greedy(&pattern));
             let text = long.replace(['*', '?'], "a");
-            let greedy = |pattern: &str| match_greedily(&glyphs(pattern, true), text.as_bytes(), case, usize::MAX);
+            let greedy = |pattern: &str| match_greedily(&glyphs(pattern, true), text.as_bytes(), case, &mut usize::MAX.clone());
             let starred = "*".repeat(stars) + &long;
             for pattern in [&long, &starred] {
                 prop_assert_eq!(Some(by_sets(pattern, &text, case)), greedy(pattern), "{} {}", pattern, text);
@@ -224,11 +200,11 @@ mod tests {
         let text = "a".repeat(1_024);
         for pattern in ["*".to_owned() + &"a".repeat(499) + "b", "*a".repeat(250) + "b", "*?a".repeat(166) + "b"] {
             let pattern = glyphs(&pattern, true);
-            let budget = STEPS_PER_BYTE * (pattern.len() + text.len()) + 64;
+            let mut budget = STEPS_PER_BYTE * (pattern.len() + text.len()) + 64;
             // Beyond the budget the cost is that of the text and the words of the pattern.
-            let greedy = match_greedily(&pattern, text.as_bytes(), false, budget);
+            let greedy = match_greedily(&pattern, text.as_bytes(), false, &mut budget);
             assert!(greedy.is_none_or(|matches| !matches));
-            let ample = MatchBudget::default();
+            let ample = PolicyWork::default();
             assert!(!match_glyphs(&pattern, text.as_bytes(), false, &ample));
             assert!(match_glyphs(&pattern, (text.clone() + "b").as_bytes(), false, &ample));
             assert!(!ample.is_spent());

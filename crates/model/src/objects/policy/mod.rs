@@ -5,7 +5,7 @@
 //! principal   the callers of a statement               condition  tests of the properties of a request
 //! context     the values of condition keys             distinct   JSON objects without duplicate names
 //! glyphs      the match of a pattern in bounded time      void       the parts of a statement that no request can meet
-//! key_policy  the limits of an access key as statements
+//! key_policy  the limits of an access key as statements    work   the steps that the policies of a request may take
 //! ```
 //! A deny wins over every allow, in any order of the statements.
 
@@ -20,6 +20,7 @@ mod principal;
 #[cfg(test)]
 mod tests;
 mod void;
+mod work;
 
 use super::access::{AccessContext, AccessRequest};
 use super::action::S3Action;
@@ -27,11 +28,11 @@ use super::user::User;
 
 use condition::PolicyCondition;
 use context::ConditionContext;
-use glyphs::MatchBudget;
 pub use key_policy::KeyPolicy;
 use pattern::Pattern;
 use principal::Principals;
 pub use void::VoidPart;
+pub use work::PolicyWork;
 
 /// A policy: its text and its parsed statements.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -124,8 +125,7 @@ fn decide(
     request: &AccessRequest<'_>,
     context: &AccessContext,
 ) -> PolicyDecision {
-    let budget = MatchBudget::default();
-    let context = ConditionContext { user, request, context, budget: &budget };
+    let context = ConditionContext { user, request, context };
     let resource = match request.key {
         None => bucket.as_bytes().to_vec(),
         Some(key) => [bucket.as_bytes(), b"/", key].concat(),
@@ -135,7 +135,7 @@ fn decide(
         // After the first allow only a deny can change the decision.
         let can_decide = decision == PolicyDecision::Neutral || !statement.allow;
         let applies = can_decide && statement.applies(&context, &resource);
-        if budget.is_spent() {
+        if context.context.work.is_spent() {
             // A deny may be among the rest.
             return PolicyDecision::Deny;
         }

@@ -3,10 +3,11 @@
 use std::fmt;
 
 use super::context::ConditionContext;
-use super::glyphs::{ANY, MatchBudget, glyphs, match_glyphs, text_of};
+use super::glyphs::{ANY, glyphs, match_glyphs, text_of};
+use super::work::PolicyWork;
 
 /// A pattern, in pieces. The values of variables come from the request.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Pattern {
     pieces: Vec<PatternPiece>,
 }
@@ -21,7 +22,7 @@ impl fmt::Display for Pattern {
 }
 
 /// A piece of a pattern.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum PatternPiece {
     /// Bytes, [`ANY`] and [`ONE`].
     Glyphs(Vec<u16>),
@@ -87,18 +88,18 @@ impl Pattern {
 
     fn matches_with(&self, text: &[u8], context: &ConditionContext<'_>, ignore_case: bool) -> bool {
         let filled = self.fill_in(text.len(), context);
-        filled.is_some_and(|glyphs| match_glyphs(&glyphs, text, ignore_case, context.budget))
+        filled.is_some_and(|glyphs| match_glyphs(&glyphs, text, ignore_case, &context.context.work))
     }
 
     /// Whether it matches this action. Actions ignore case and have no variables.
     pub(super) fn matches_action(&self, action: &str) -> bool {
-        matches!(self.pieces.as_slice(), [PatternPiece::Glyphs(glyphs)] if match_glyphs(glyphs, action.as_bytes(), true, &MatchBudget::default()))
+        matches!(self.pieces.as_slice(), [PatternPiece::Glyphs(glyphs)] if match_glyphs(glyphs, action.as_bytes(), true, &PolicyWork::default()))
     }
 
     /// Whether it can match this text, whatever the values of its variables are.
     pub(super) fn can_match(&self, text: &str) -> bool {
         match self.pieces.as_slice() {
-            [PatternPiece::Glyphs(glyphs)] => match_glyphs(glyphs, text.as_bytes(), false, &MatchBudget::default()),
+            [PatternPiece::Glyphs(glyphs)] => match_glyphs(glyphs, text.as_bytes(), false, &PolicyWork::default()),
             _ => true,
         }
     }
@@ -140,7 +141,7 @@ impl Pattern {
 
 /// Whether `text` matches a pattern with `*` and `?` and without variables. `ignore_case` ignores the case of ASCII letters.
 pub(super) fn matches_wildcards(pattern: &str, text: &str, ignore_case: bool) -> bool {
-    match_glyphs(&glyphs(pattern, true), text.as_bytes(), ignore_case, &MatchBudget::default())
+    match_glyphs(&glyphs(pattern, true), text.as_bytes(), ignore_case, &PolicyWork::default())
 }
 
 #[cfg(test)]

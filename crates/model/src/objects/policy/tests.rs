@@ -60,6 +60,7 @@ fn at() -> AccessContext {
             ("s3:max-keys", "10".into()),
         ],
         request_tags: vec![tag("team", "red"), tag("stage", "test")],
+        work: PolicyWork::default(),
     }
 }
 
@@ -425,4 +426,32 @@ fn an_evaluation_that_takes_too_long_denies() {
     let agent = |length| AccessContext { keys: vec![("aws:UserAgent", "a".repeat(length))], ..at() };
     assert_eq!(get(&policy, &agent(1_000)), PolicyDecision::Allow);
     assert_eq!(get(&policy, &agent(60_000)), PolicyDecision::Deny);
+}
+
+#[test]
+fn a_policy_of_many_stars_once_took_its_steps_for_each_key_of_a_request() {
+    let patterns: Vec<String> =
+        (0..110).map(|number| format!("arn:aws:s3:::tea/*{}{number}*z", "a*".repeat(60))).collect();
+    let starred = policy(&[statement(json!({"Resource": patterns}))]);
+    let at = AccessContext { work: PolicyWork::of_keys(1000), ..at() };
+    let key = "a".repeat(1000);
+    let decisions: Vec<_> =
+        (0..1000).map(|_| starred.evaluate("tea", None, &request(S3Action::DeleteObject, Some(&key)), &at)).collect();
+    let spent = decisions.iter().position(|decision| *decision == PolicyDecision::Deny).expect("the steps are spent");
+    assert!(spent < 300 && decisions[spent..].iter().all(|decision| *decision == PolicyDecision::Deny), "{spent}");
+}
+
+#[test]
+fn a_long_policy_decides_on_all_keys_of_a_request() {
+    let patterns: Vec<String> = (0..300).map(|number| format!("arn:aws:s3:::tea/folder {number}/*")).collect();
+    let agents: Vec<String> = (0..100).map(|number| format!("*agent {number}*")).collect();
+    let condition = json!({"StringNotLike": {"aws:UserAgent": agents}});
+    let long = policy(&[statement(json!({"Resource": patterns, "Condition": condition}))]);
+    let keys = vec![("aws:UserAgent", "b".repeat(200))];
+    let at = AccessContext { work: PolicyWork::of_keys(1000), keys, ..at() };
+    for number in 0..1000 {
+        let key = format!("folder {}/{}", number % 300, "k".repeat(900));
+        let decision = long.evaluate("tea", None, &request(S3Action::DeleteObject, Some(&key)), &at);
+        assert_eq!(decision, PolicyDecision::Allow, "{number}");
+    }
 }
