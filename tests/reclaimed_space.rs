@@ -97,7 +97,7 @@ impl SpaceTest {
         begun.elapsed()
     }
 
-    /// What the server shows of its disk.
+    /// The metrics of the server's disk, and its log.
     fn state(&self) -> String {
         let metrics = self.node.client().get("/metrics").text();
         let metrics: Vec<_> = metrics

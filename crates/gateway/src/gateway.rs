@@ -16,7 +16,7 @@ use crate::kv::Kv;
 use crate::mapreduce::RunningJobs;
 use crate::members::Members;
 use crate::metrics::{NodeInfo, ProcessStats, TrafficSummary};
-use crate::outbox::{Outbox, deliver_notices, take_over_once, watch_for_orphans};
+use crate::outbox::{Outbox, WebhookBacklog, WebhookChoice, deliver_notices, take_over_once, watch_for_orphans};
 use crate::ports::{EngineStatus, GatewayPorts};
 use crate::security::Security;
 use crate::types::{CatalogueCopy, Types};
@@ -91,7 +91,7 @@ impl Gateway {
         let catalogue = CatalogueCopy::new(Arc::clone(&core));
         let members = Members::new(Arc::clone(&core), Arc::clone(&issuer), Arc::clone(&catalogue));
         let blobs = BlobCollector::new(Arc::clone(&core), Arc::clone(&issuer));
-        let outbox = Outbox::new(Arc::clone(&core), Arc::clone(&issuer));
+        let outbox = Outbox::new(Arc::clone(&core), Arc::clone(&issuer), Arc::clone(&catalogue));
         let hooks = Arc::new(CommitHooks::new(Arc::clone(&core), Arc::clone(&outbox)));
         let (of_kv, of_catalogue, of_blobs) = (Arc::clone(&core), Arc::clone(&catalogue), Arc::clone(&blobs));
         Self {
@@ -108,6 +108,17 @@ impl Gateway {
             tasks: Mutex::default(),
             deliveries: Mutex::default(),
         }
+    }
+
+    /// The notices for webhooks that wait on this gateway, by bucket and webhook.
+    #[must_use]
+    pub fn webhook_backlogs(&self) -> Vec<WebhookBacklog> {
+        self.outbox.backlogs()
+    }
+
+    /// Drops notices for webhooks on this gateway, and returns their number. One that is under way is sent once more at most.
+    pub fn drop_webhook_notices(&self, choice: &WebhookChoice) -> usize {
+        self.outbox.drop_notices(choice)
     }
 
     /// Stops and deletes the heartbeat, so that no change waits for this gateway, and stores the clock. No write may follow.

@@ -60,7 +60,7 @@ pub use gateway::Gateway;
 pub use gateway_core::{AdmissionGuard, GatewayCore};
 pub use hooks::{HOOKED_BYTES_MAX, PrecommitRefusal};
 pub use members::{Member, Members};
-pub use outbox::HOST_DELIVERIES_MAX;
+pub use outbox::{HOST_DELIVERIES_MAX, WebhookBacklog, WebhookChoice};
 pub use ports::{EngineNode, EngineSample, EngineStatus, GatewayPorts, StoredBytes};
 pub use readiness::NotReadyReason;
 pub use scripts::{ScriptArguments, ScriptCall, ScriptError, ScriptFunction, Scripts};

@@ -194,7 +194,7 @@ impl PoolInner {
         let waiting = self.waiting_bytes.try_acquire_many(units).map_err(|_| ScriptError::Unavailable)?;
         let turn = timeout_at(deadline, lane.turns.take(Arc::clone(&client))).await;
         let turn = turn.ok().and_then(Result::ok).ok_or(ScriptError::Unavailable)?;
-        // The calls before it may have run too long meanwhile.
+        // While it waited, the calls before it may have run too long.
         if Instant::now() >= deadline || self.overruns.refuses(&client, Instant::now()) {
             return Err(ScriptError::Unavailable);
         }

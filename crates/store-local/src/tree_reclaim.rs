@@ -28,7 +28,7 @@ const SLICES_PER_MERGE: u64 = 40;
 /// A table that meets no more of the lowest level is not cut.
 const NARROW: usize = 2;
 
-/// What a merge that reclaims space takes.
+/// The tables that a merge takes to reclaim space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReclaimedPart {
     /// All tables.

@@ -3,13 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use larder_model::props::webhook_in;
 use larder_model::text::beginning;
 use larder_store::RateLimitedLog;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::{DeliveryStep, Outbox, WaitingNotice, size_of};
+use super::{DeliveryStep, Outbox, WaitingNotice};
 use crate::metrics::Event;
+use crate::types::Catalogue;
 
 /// Time for one request to a receiver, its answer included.
 const DELIVERY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -51,13 +53,13 @@ impl Outbox {
         let mut waiting = waiting;
         if waiting.step == DeliveryStep::Send {
             if let Err(failure) = self.send(&waiting).await {
-                if !self.is_over(&waiting) {
+                let Some(why) = self.given_up(&waiting) else {
                     self.core.metrics.count_event(Event::WebhookRetried);
                     self.log_failure(&waiting, &failure);
                     return self.put_off(waiting);
-                }
+                };
                 self.core.metrics.count_event(Event::WebhookGivenUp);
-                log_given_up(&waiting, &failure);
+                log_given_up(&waiting, &failure, why);
             } else {
                 self.core.metrics.count_event(Event::WebhookDelivered);
             }
@@ -68,7 +70,7 @@ impl Outbox {
             Ok(()) => {
                 let mut state = self.state.lock();
                 state.queue.end(&waiting);
-                state.places.free(waiting.place, size_of(&waiting.notice));
+                state.places.free(waiting.place);
             }
             Err(error) => {
                 if let Some(line) = REMOVAL_FAILED.admit(self.core.monotonic()) {
@@ -96,8 +98,25 @@ impl Outbox {
         sent.unwrap_or_else(|_| Err(format!("no answer within {} s", DELIVERY_TIMEOUT.as_secs())))
     }
 
-    fn is_over(&self, waiting: &WaitingNotice) -> bool {
-        self.core.now().since(waiting.notice.time) >= GIVE_UP_MICROS
+    /// Why a notice that was not received is not sent again; `None`: it is.
+    fn given_up(&self, waiting: &WaitingNotice) -> Option<&'static str> {
+        let bucket = &waiting.notice.address.bucket;
+        let has_hook = |catalogue: &Catalogue| {
+            catalogue
+                .hooks(bucket, "postcommit")
+                .iter()
+                .filter_map(webhook_in)
+                .any(|url| url.as_str() == waiting.notice.url)
+        };
+        if self.core.now().since(waiting.notice.time) >= GIVE_UP_MICROS {
+            Some("not received in 24 hours")
+        } else if self.state.lock().places.is_dropped(waiting.place) {
+            Some("an operator dropped it")
+        } else if self.catalogue.peek(self.core.monotonic()).is_some_and(|catalogue| !has_hook(&catalogue)) {
+            Some("its bucket has the webhook no more")
+        } else {
+            None
+        }
     }
 
     /// Puts the step of a notice off for a pause that grows with its failures.
@@ -120,22 +139,13 @@ impl Outbox {
 }
 
 /// The log line of each notice that is given up: it is the last trace of it.
-fn log_given_up(waiting: &WaitingNotice, failure: &str) {
+fn log_given_up(waiting: &WaitingNotice, failure: &str, why: &str) {
     let notice = &waiting.notice;
     let shown = |name: &[u8]| beginning(&String::from_utf8_lossy(name), LOGGED_BYTES_MAX).to_owned();
     let (url, id, event) = (&notice.url, &notice.id, notice.event.name());
     let bucket_type = shown(&notice.address.bucket.bucket_type);
     let (bucket, key) = (shown(&notice.address.bucket.bucket), shown(&notice.address.key));
-    tracing::warn!(
-        url,
-        id,
-        event,
-        ?bucket_type,
-        ?bucket,
-        ?key,
-        failure,
-        "webhook notice given up: not received in 24 hours"
-    );
+    tracing::warn!(url, id, event, ?bucket_type, ?bucket, ?key, failure, "webhook notice given up: {why}");
 }
 
 /// The pause after so many earlier failures: doubled each time, of which a random half is waited in any case.

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use larder_model::props::WebhookHost;
 use tokio::time::Instant;
 
-use super::WaitingNotice;
+use super::{DeliveryStep, WaitingNotice};
 
 /// Most deliveries to one host at a time.
 pub const HOST_DELIVERIES_MAX: usize = 8;
@@ -53,6 +53,19 @@ impl DeliveryQueue {
             due.extend(begun);
         }
         (due, self.later.first_key_value().map(|((at, _), _)| *at))
+    }
+
+    /// Lets the rows of these notices be removed next.
+    pub(super) fn remove(&mut self, is_dropped: impl Fn(&WaitingNotice) -> bool) {
+        for lane in self.lanes.values_mut() {
+            for waiting in lane.ready.iter_mut().filter(|waiting| is_dropped(waiting)) {
+                waiting.step = DeliveryStep::Remove;
+            }
+        }
+        let later = std::mem::take(&mut self.later);
+        let (dropped, kept): (Vec<_>, Vec<_>) = later.into_iter().partition(|(_, waiting)| is_dropped(waiting));
+        self.later = kept.into_iter().collect();
+        dropped.into_iter().for_each(|(_, waiting)| self.add(waiting.into_removal()));
     }
 
     /// Notes that a delivery is not under way any more.

@@ -4,7 +4,8 @@
 //! put, delete ──> place reserved ──> one batch: object, views, notice ──> answer
 //!                  (or 503)                                    └──> ready ──> POST ── 2xx ──> row removed, place free
 //!                                                                     ↑         └─ else ──> later: 1 s, 2 s, … 5 min
-//! gateway gone ──> its rows ──> places of the leader ─────────────────┘              └─ after 24 h: given up, logged
+//! gateway gone ──> its rows ──> places of the leader ─────────────────┘              └─ after 24 h: given up, logged;
+//!                                                                                        at once if the hook is gone
 //! ```
 //! A notice is a row in the partition of its gateway's run, written in the batch of its object [invariant 136]. It is removed
 //! after its receiver answered [invariant 137], so a crash at any moment delivers it twice rather than never. The leader of the
@@ -13,6 +14,7 @@
 //! The row is named by its *place*, a number that the next notice uses again: over Cassandra a row that is written anew costs
 //! its readers less than a tombstone for each notice. The number of places bounds the outbox. The state of retries is in memory.
 
+mod backlog;
 mod deliverer;
 mod delivery_queue;
 mod pending_notices;
@@ -33,10 +35,12 @@ use tokio::time::Instant;
 
 use crate::clock_issuer::ClockIssuer;
 use crate::gateway_core::GatewayCore;
+use crate::types::CatalogueCopy;
 use crate::{Error, Result};
 use delivery_queue::DeliveryQueue;
 use places::OutboxPlaces;
 
+pub use backlog::{WebhookBacklog, WebhookChoice};
 pub(crate) use deliverer::deliver_notices;
 pub use delivery_queue::HOST_DELIVERIES_MAX;
 pub(crate) use pending_notices::{NoticeSubject, PendingNotices};
@@ -46,6 +50,7 @@ pub(crate) use takeover::{take_over_once, watch_for_orphans};
 pub(crate) struct Outbox {
     core: Arc<GatewayCore>,
     issuer: Arc<ClockIssuer>,
+    catalogue: Arc<CatalogueCopy>,
     state: Mutex<OutboxState>,
     /// Notified when a notice is ready.
     wake: Notify,
@@ -81,8 +86,8 @@ enum DeliveryStep {
 }
 
 impl Outbox {
-    pub(crate) fn new(core: Arc<GatewayCore>, issuer: Arc<ClockIssuer>) -> Arc<Self> {
-        Arc::new(Self { core, issuer, state: Mutex::default(), wake: Notify::new() })
+    pub(crate) fn new(core: Arc<GatewayCore>, issuer: Arc<ClockIssuer>, catalogue: Arc<CatalogueCopy>) -> Arc<Self> {
+        Arc::new(Self { core, issuer, catalogue, state: Mutex::default(), wake: Notify::new() })
     }
 
     /// Notices that wait or are under way.
@@ -93,14 +98,14 @@ impl Outbox {
     /// Reserves places for the notices of one write, before it begins.
     ///
     /// # Errors
-    /// [`Error::Overloaded`] when the outbox has no room.
+    /// [`Error::Overloaded`] when the outbox has no room, or the bucket or a host has its share.
     pub(crate) fn reserve(
         self: &Arc<Self>,
         urls: &[WebhookUrl],
         subject: &NoticeSubject<'_>,
     ) -> Result<PendingNotices> {
         let notices: Vec<NoticeRow> = urls.iter().map(|url| subject.notice(self.core.new_request_id(), url)).collect();
-        let places = self.state.lock().places.take(&sizes_of(&notices));
+        let places = self.state.lock().places.take(&notices, self.core.now());
         let places = places.ok_or(Error::Overloaded { retry_after: 1 })?;
         Ok(PendingNotices::new(Arc::clone(self), places.into_iter().zip(notices).collect()))
     }
@@ -131,8 +136,8 @@ impl Outbox {
     /// Frees places of notices that are not stored.
     fn free(&self, notices: &[(u32, NoticeRow)]) {
         let mut state = self.state.lock();
-        for (place, notice) in notices {
-            state.places.free(*place, size_of(notice));
+        for (place, _) in notices {
+            state.places.free(*place);
         }
     }
 
@@ -173,8 +178,4 @@ fn size_of(notice: &NoticeRow) -> usize {
     let names = &notice.address;
     let content_type = notice.content_type.as_ref().map_or(0, Bytes::len);
     names.bucket.bucket_type.len() + names.bucket.bucket.len() + names.key.len() + notice.url.len() + content_type
-}
-
-fn sizes_of(notices: &[NoticeRow]) -> Vec<usize> {
-    notices.iter().map(size_of).collect()
 }

@@ -11,7 +11,7 @@ use larder_model::ActorId;
 use larder_model::rows::{Batch, Change, NoticeRow, Row};
 use larder_store::{ConsistencyLevel, Partition, RateLimitedLog, ReadQuery, Stopped, Table};
 
-use super::{Outbox, WaitingNotice, row_of, size_of};
+use super::{Outbox, WaitingNotice, row_of};
 use crate::gateway_core::internal_options;
 use crate::members::Members;
 use crate::{Error, Result};
@@ -84,9 +84,9 @@ impl Outbox {
 
     /// Moves rows to places of this gateway; `None` where there is no room.
     async fn move_rows(&self, from: &Partition, found: Vec<(Row, NoticeRow)>) -> Result<Option<usize>> {
-        let sizes: Vec<usize> = found.iter().map(|(_, notice)| size_of(notice)).collect();
-        let Some(places) = self.state.lock().places.take(&sizes) else { return Ok(None) };
         let (rows, notices): (Vec<Row>, Vec<NoticeRow>) = found.into_iter().unzip();
+        let places = self.state.lock().places.take_free(&notices, self.core.now());
+        let Some(places) = places else { return Ok(None) };
         let placed: Vec<(u32, NoticeRow)> = places.into_iter().zip(notices).collect();
         // Race: the places may have had other rows; a new clock is above their stamps and removals [invariant 138].
         let stamp = match self.issuer.issue().await {

@@ -14,8 +14,8 @@ Properties are a JSON object with the member props, given as one word or as @FIL
 Options:
     --socket PATH                  Socket of the server; also LARDER_ADMIN_SOCKET. Default: ./data/admin.sock
     --json                         Answer as JSON: list, show, create, rotate-key, status, cluster status,
-                                   member-status, mapreduce list, index status, security but for del-, -source,
-                                   grant and revoke
+                                   member-status, mapreduce list, webhooks list, index status, security but
+                                   for del-, -source, grant and revoke
     --key KEY --secret-file FILE   s3 user create, s3 key create: a key and a secret that are in use elsewhere
     --id ID                        s3 user create: the canonical id
     --objects N, --bytes SIZE      s3 quota set: most objects, and most bytes, such as 10GiB
@@ -124,7 +124,7 @@ mod tests {
                 &["bucket-type list", "bucket-type status"],
                 &s3[..],
                 &security[..],
-                &["status", "cluster status", "member-status", "mapreduce list", "index status"]
+                &["status", "cluster status", "member-status", "mapreduce list", "webhooks list", "index status"]
             ]
             .concat()
         );

@@ -33,6 +33,7 @@ mod text;
 mod tls;
 mod transfer;
 mod unsupported;
+mod webhooks;
 
 pub(crate) use transfer::is_running as is_transferring;
 

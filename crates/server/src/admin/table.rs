@@ -5,7 +5,7 @@ use larder_admin_frame::AdminAnswer;
 use super::command::{AdminCommand, CommandCall, CommandResult};
 use super::{
     bucket_type, cluster, console, help, index, js_reload, mapreduce, s3_key, s3_policy, s3_quota, s3_user, security,
-    self_test, services, stats, tls, transfer, unsupported,
+    self_test, services, stats, tls, transfer, unsupported, webhooks,
 };
 
 const ANY: usize = usize::MAX;
@@ -196,6 +196,14 @@ pub(super) static COMMANDS: &[AdminCommand] = &[
         false,
         "End a MapReduce job; its client gets an error",
         mapreduce::cancel
+    ),
+    command!("webhooks list", (0, 0), true, "The notices for webhooks that wait on this node", webhooks::list),
+    change!(
+        "webhooks drop <type/bucket|url|all>",
+        (1, 1),
+        false,
+        "Drop waiting notices: of a bucket, for a webhook, or all",
+        webhooks::drop
     ),
     change!("console link", (0, 0), false, "Print a link that signs in to the web console once", console::link),
     command!("services", (0, 0), false, "The services that run", services::services),

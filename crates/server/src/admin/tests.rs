@@ -271,6 +271,14 @@ async fn a_wrong_command_line_gets_the_usage() {
     ! Usage: kv-admin mapreduce cancel <id>
     $ mapreduce cancel 7
     ! No job 7 runs here
+    $ webhooks list
+    No notices for webhooks wait
+    $ webhooks list --json
+    {"webhooks":[]}
+    $ webhooks drop b
+    ! b is no bucket as TYPE/BUCKET, no webhook and not all
+    $ webhooks drop t/b
+    ! No such notices for webhooks wait here
     $ bucket-type reset t
     ! Usage: kv-admin bucket-type <command>
     ! 
