@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use larder_admin_frame::{
@@ -22,12 +22,24 @@ const STARTS_MAX: u32 = 300;
 /// A server of another version is the usual cause of an answer that cannot be used.
 const VERSION_HINT: &str = "does it have the version of this kv-admin?";
 
+/// The socket to ask on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum SocketChoice {
+    /// The operator named it, and so trusts who listens there.
+    Named(PathBuf),
+    /// It lies below the current folder. Attack: a folder that others can write to may have one of theirs.
+    OfFolder(PathBuf),
+}
+
 /// The reason why there is no answer, printed as one line.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AdminRequestError {
     /// No server listens on the socket.
     #[error("Node is not running! (nobody answers on {}; another socket: --socket PATH)", .0.display())]
     NotRunning(PathBuf),
+    /// Another user listens on a socket that was not named.
+    #[error("the server on {} runs as user {}, not as this one: to trust it, name the socket (--socket PATH)", .0.display(), .1)]
+    Foreign(PathBuf, u32),
     /// An error of the system.
     #[error("cannot talk to the server on {}: {}", .0.display(), .1)]
     Io(PathBuf, io::Error),
@@ -46,7 +58,10 @@ pub(crate) enum AdminRequestError {
 ///
 /// # Errors
 /// [`AdminRequestError`].
-pub(crate) fn ask_when_started(socket: &Path, request: &AdminRequest) -> Result<AdminAnswer, AdminRequestError> {
+pub(crate) fn ask_when_started(
+    socket: &SocketChoice,
+    request: &AdminRequest,
+) -> Result<AdminAnswer, AdminRequestError> {
     let waits = request.args.first().is_some_and(|arg| arg.replace('_', "-") == WAITS_FOR_START);
     for _ in 0..if waits { STARTS_MAX } else { 0 } {
         match ask(socket, request) {
@@ -61,18 +76,33 @@ pub(crate) fn ask_when_started(socket: &Path, request: &AdminRequest) -> Result<
 ///
 /// # Errors
 /// [`AdminRequestError`].
-fn ask(socket: &Path, request: &AdminRequest) -> Result<AdminAnswer, AdminRequestError> {
+fn ask(socket: &SocketChoice, request: &AdminRequest) -> Result<AdminAnswer, AdminRequestError> {
+    let (SocketChoice::Named(path) | SocketChoice::OfFolder(path)) = socket;
+    let is_named = matches!(socket, SocketChoice::Named(_));
+    let socket = path.as_path();
     let frame = request.encode().map_err(AdminRequestError::BadRequest)?;
     let stream = UnixStream::connect(socket).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => AdminRequestError::NotRunning(socket.to_owned()),
         _ => AdminRequestError::Io(socket.to_owned(), error),
     })?;
+    // Before the first byte: a request may hold a password.
+    if let (false, Some(user)) =
+        (is_named, foreign_user(&stream).map_err(|error| AdminRequestError::Io(socket.to_owned(), error))?)
+    {
+        return Err(AdminRequestError::Foreign(socket.to_owned(), user));
+    }
     let exchanged = exchange(&stream, &frame).map_err(|error| match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => AdminRequestError::Late,
         io::ErrorKind::UnexpectedEof => AdminRequestError::BadAnswer(BadFrame::Short),
         _ => AdminRequestError::Io(socket.to_owned(), error),
     })?;
     exchanged.map_err(AdminRequestError::BadAnswer)
+}
+
+/// The user who listens, unless that is this one or root.
+fn foreign_user(stream: &UnixStream) -> io::Result<Option<u32>> {
+    let user = rustix::net::sockopt::socket_peercred(stream)?.uid;
+    Ok(Some(user).filter(|user| !user.is_root() && *user != rustix::process::geteuid()).map(|user| user.as_raw()))
 }
 
 fn exchange(mut stream: &UnixStream, frame: &[u8]) -> io::Result<Result<AdminAnswer, BadFrame>> {
@@ -105,7 +135,11 @@ fn read_reply(from: &mut impl Read) -> io::Result<Result<AdminReply, BadFrame>> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt as _;
     use std::os::unix::net::UnixListener;
+    use std::os::unix::process::CommandExt as _;
+    use std::process::{Command, Stdio};
 
     fn request(args: &[&str]) -> AdminRequest {
         AdminRequest { args: args.iter().map(|&arg| arg.to_owned()).collect(), progress: true, ..Default::default() }
@@ -125,7 +159,7 @@ mod tests {
             stream.write_all(&sent).unwrap();
             AdminRequest::decode(&body).unwrap()
         });
-        let outcome = ask(&path, &request(args));
+        let outcome = ask(&SocketChoice::OfFolder(path), &request(args));
         (outcome, server.join().unwrap())
     }
 
@@ -135,9 +169,49 @@ mod tests {
         let left = dir.path().join("left.sock");
         drop(UnixListener::bind(&left).unwrap());
         for socket in [left, dir.path().join("none.sock")] {
-            let line = ask(&socket, &request(&["ping"])).unwrap_err().to_string();
+            let line = ask(&SocketChoice::Named(socket), &request(&["ping"])).unwrap_err().to_string();
             assert!(line.starts_with("Node is not running! ") && !line.contains('\n'), "{line}");
         }
+    }
+
+    const LISTENER: &str = "LARDER_TEST_LISTENER";
+
+    /// The other user of the next test: this program again, as the user `nobody`.
+    #[test]
+    fn listener_of_another_user() {
+        let Some(path) = std::env::var_os(LISTENER) else { return };
+        let listener = UnixListener::bind(&path).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o777)).unwrap();
+        let mut received = Vec::new();
+        let _ = listener.accept().unwrap().0.read_to_end(&mut received);
+        assert_eq!(received, b"", "a request came");
+    }
+
+    #[test]
+    fn a_socket_of_another_user_in_the_current_folder_once_got_a_password() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        fs::set_permissions(dir.path(), Permissions::from_mode(0o777)).unwrap();
+        let (path, program) = (dir.path().join("admin.sock"), dir.path().join("other"));
+        // The other user must reach the file.
+        fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+        let mut other = Command::new(&program);
+        other.args(["--exact", "client::tests::listener_of_another_user"]).env(LISTENER, &path).uid(65534).gid(65534);
+        let mut other = other.stdout(Stdio::null()).spawn().unwrap();
+        let socket = SocketChoice::OfFolder(path);
+        let secret = request(&["security", "add-user", "u", "password=p"]);
+        let refused = (0..500).find_map(|_| match ask(&socket, &secret) {
+            Err(AdminRequestError::NotRunning(_)) => {
+                std::thread::sleep(Duration::from_millis(20));
+                None
+            }
+            other => Some(other),
+        });
+        let refused = refused.expect("it listens").unwrap_err().to_string();
+        assert!(refused.contains("runs as user 65534"), "{refused}");
+        assert!(other.wait().unwrap().success(), "nothing was sent");
     }
 
     #[test]
@@ -177,7 +251,7 @@ mod tests {
         let path = dir.path().join("s.sock");
         let listener = UnixListener::bind(&path).unwrap();
         let server = std::thread::spawn(move || drop(listener.accept().unwrap()));
-        let problem = ask(&path, &request(&["ping"])).unwrap_err().to_string();
+        let problem = ask(&SocketChoice::Named(path), &request(&["ping"])).unwrap_err().to_string();
         assert!(problem.contains("broke off") || problem.starts_with("cannot talk to the server"), "{problem}");
         server.join().unwrap();
     }
@@ -185,7 +259,7 @@ mod tests {
     #[test]
     fn a_command_that_is_too_long_is_not_sent() {
         let long = request(&[&"x".repeat(larder_admin_frame::REQUEST_BYTES_MAX)]);
-        let line = ask(Path::new("/no/such/socket"), &long).unwrap_err().to_string();
+        let line = ask(&SocketChoice::Named("/no/such/socket".into()), &long).unwrap_err().to_string();
         assert_eq!(line, "the command has 1048632 bytes, more than 1048576");
     }
 }

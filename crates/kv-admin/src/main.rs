@@ -6,9 +6,9 @@ mod client;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::Write as _;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
+use client::SocketChoice;
 use larder_admin_frame::{AdminAnswer, AdminRequest};
 
 /// The text of `kv-admin help`; a test of the server compares it with the server's own.
@@ -18,6 +18,8 @@ const SOCKET_VARIABLE: &str = "LARDER_ADMIN_SOCKET";
 
 const SOCKET_DEFAULT: &str = "./data/admin.sock";
 const SOCKET_FLAG: &str = "--socket";
+/// The option of a password that comes over standard input.
+const STDIN_PASSWORD: &str = "password=-";
 
 fn main() -> ExitCode {
     let answer = match read_arguments(std::env::args_os().skip(1), std::env::var_os(SOCKET_VARIABLE)) {
@@ -34,8 +36,14 @@ fn main() -> ExitCode {
 
 /// Prints the answer. A closed pipe is no failure: `kv-admin status | head -1`.
 fn print(answer: &AdminAnswer) {
-    let _ = std::io::stdout().write_all(answer.stdout.as_bytes()).and_then(|()| std::io::stdout().flush());
-    let _ = std::io::stderr().write_all(answer.stderr.as_bytes());
+    let _ = std::io::stdout().write_all(printable(&answer.stdout).as_bytes()).and_then(|()| std::io::stdout().flush());
+    let _ = std::io::stderr().write_all(printable(&answer.stderr).as_bytes());
+}
+
+/// The text without characters that make a terminal do something: names in an answer come from clients.
+fn printable(text: &str) -> String {
+    let is_plain = |one: char| !one.is_control() || matches!(one, '\n' | '\t');
+    text.chars().flat_map(|one| if is_plain(one) { vec![one] } else { one.escape_default().collect() }).collect()
 }
 
 /// The action that the command line asks for.
@@ -50,7 +58,7 @@ enum AdminInvocation {
     /// Send a command to the server.
     Command {
         /// The server's socket.
-        socket: PathBuf,
+        socket: SocketChoice,
         /// The command, its arguments, and the files that they may name.
         request: AdminRequest,
     },
@@ -64,15 +72,16 @@ fn read_arguments(
     arguments: impl Iterator<Item = OsString>,
     variable: Option<OsString>,
 ) -> Result<AdminInvocation, String> {
-    let mut socket = PathBuf::from(variable.unwrap_or_else(|| SOCKET_DEFAULT.into()));
+    let mut socket = variable.map(|path| SocketChoice::Named(path.into()));
     let mut args = Vec::new();
     let mut arguments = arguments;
     while let Some(argument) = arguments.next() {
         let arg = argument.into_string().map_err(|arg| format!("{} is not UTF-8", arg.display()))?;
         if arg == SOCKET_FLAG {
-            socket = arguments.next().map(PathBuf::from).ok_or_else(|| format!("{SOCKET_FLAG} needs a path"))?;
+            let path = arguments.next().ok_or_else(|| format!("{SOCKET_FLAG} needs a path"))?;
+            socket = Some(SocketChoice::Named(path.into()));
         } else if let Some(path) = arg.strip_prefix("--socket=") {
-            socket = path.into();
+            socket = Some(SocketChoice::Named(path.into()));
         } else {
             args.push(arg);
         }
@@ -81,15 +90,24 @@ fn read_arguments(
         [] => Ok(AdminInvocation::Usage),
         ["help" | "--help" | "-h"] => Ok(AdminInvocation::Help),
         ["version" | "--version" | "-V"] => Ok(AdminInvocation::Version),
-        _ => Ok(AdminInvocation::Command { socket, request: request(args) }),
+        _ => {
+            let socket = socket.unwrap_or_else(|| SocketChoice::OfFolder(SOCKET_DEFAULT.into()));
+            Ok(AdminInvocation::Command { socket, request: request(args) })
+        }
     }
 }
 
-/// The request with the files of its arguments `@FILE` and `--…-file FILE`: the server knows which of them name files.
+/// The request with the files of its arguments `@FILE`, `password=@FILE` and `--…-file FILE`: the server knows which of them name
+/// files. `password=-` reads standard input.
 fn request(args: Vec<String>) -> AdminRequest {
     let (mut files, mut unreadable) = (BTreeMap::new(), BTreeMap::new());
     for (arg, file) in named_files(&args) {
-        match std::fs::read_to_string(file) {
+        let read = if arg == STDIN_PASSWORD {
+            std::io::read_to_string(std::io::stdin())
+        } else {
+            std::fs::read_to_string(file)
+        };
+        match read {
             Ok(text) => files.insert(arg.to_owned(), text),
             Err(error) => unreadable.insert(arg.to_owned(), format!("cannot read {file}: {error}")),
         };
@@ -106,6 +124,10 @@ fn named_files(args: &[String]) -> Vec<(&str, &str)> {
             named.push((arg.as_str(), arg.as_str()));
         } else if let Some(file) = arg.strip_prefix('@') {
             named.push((arg, file));
+        } else if let Some(file) = arg.strip_prefix("password=@") {
+            named.push((arg, file));
+        } else if arg == STDIN_PASSWORD {
+            named.push((arg, "standard input"));
         } else if let Some((_, file)) = arg.split_once("-file=").filter(|_| arg.starts_with("--")) {
             named.push((file, file));
         } else {
@@ -126,7 +148,11 @@ mod tests {
     fn command(socket: &str, args: &str) -> Result<AdminInvocation, String> {
         let args = args.split_whitespace().map(str::to_owned).collect();
         let request = AdminRequest { args, progress: true, ..AdminRequest::default() };
-        Ok(AdminInvocation::Command { socket: socket.into(), request })
+        let socket = match socket {
+            SOCKET_DEFAULT => SocketChoice::OfFolder(socket.into()),
+            _ => SocketChoice::Named(socket.into()),
+        };
+        Ok(AdminInvocation::Command { socket, request })
     }
 
     #[test]
@@ -145,6 +171,25 @@ mod tests {
         ] {
             assert_eq!(read_line(line, variable), is, "{line}");
         }
+    }
+
+    #[test]
+    fn a_name_of_a_client_once_made_the_terminal_act() {
+        assert_eq!(printable("a\x1b]0;x\x07\tb\r\n"), "a\\u{1b}]0;x\\u{7}\tb\\r\n");
+        assert_eq!(printable("пример\n"), "пример\n");
+    }
+
+    #[test]
+    fn a_password_comes_from_a_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("p");
+        std::fs::write(&file, "tea at five\n").unwrap();
+        let word = format!("password=@{}", file.display());
+        let Ok(AdminInvocation::Command { request, .. }) = read_line(&format!("security add-user u {word}"), None)
+        else {
+            panic!("{word}")
+        };
+        assert_eq!(request.files, BTreeMap::from([(word, "tea at five\n".to_owned())]));
     }
 
     #[test]

@@ -88,7 +88,7 @@ pub(crate) fn restore_directory(tree: &EngineTree) -> io::Result<()> {
         replace(&current, &version_file::encode_current(version.id(), &bytes))?;
     }
     if let Some(first) = tree.leftovers() {
-        // Older files are in use: a reader keeps its tables when no version names them any more.
+        // Race: older files are in use. A reader keeps its tables when no version names them any more [invariant 146].
         let tables = version.iter_tables().map(lsm_tree::Table::id).collect();
         // Crash: no version on disk names a file that is removed here, so no start misses it.
         remove_others(&tree.dir.join("tables"), first.tables, &tables)?;

@@ -102,7 +102,7 @@ impl EngineTree {
     /// Copies some entries of the deepest upper level into level 0, if there is little above it: only tables that meet others are
     /// merged, and so cut.
     fn prepare_cut(&self, watermark: u64) -> lsm_tree::Result<()> {
-        // Race: a flush could put a newer entry of a copied one's key below the copy, and reads find the first.
+        // Race: a flush could put a newer entry of a copied one's key below the copy, and reads find the first [invariant 147].
         let _alone = self.file_lock.write();
         let mut levels = self.levels();
         let lowest = levels.pop().unwrap_or_default();

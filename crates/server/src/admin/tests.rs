@@ -10,6 +10,7 @@ use std::sync::Arc;
 use larder_admin_frame::{AdminAnswer, AdminRequest};
 use larder_console::RunningCommands;
 use larder_gateway::objects::{Objects, ObjectsConfig};
+use larder_gateway::security::Login;
 use larder_gateway::{Config, Gateway, GatewayPorts};
 use larder_store::SystemClock;
 use larder_store::memory::MemoryStore;
@@ -329,6 +330,21 @@ async fn properties_may_come_from_a_file() {
     assert!(node.run("bucket-type status @f").await.stdout.contains("\nn_val: 2\n"));
     request.args = ["bucket_type", "create", &name, &missing].map(str::to_owned).into();
     assert_eq!(node.run_request(&request).await, AdminAnswer::failed("cannot read g"));
+}
+
+#[tokio::test]
+async fn a_password_may_come_from_a_file() {
+    let node = node().await;
+    let (word, missing) = ("password=@f".to_owned(), "password=@g".to_owned());
+    let (files, unreadable) = ([(word.clone(), "tea\n".to_owned())], [(missing.clone(), "cannot read g".to_owned())]);
+    let mut request = AdminRequest { files: files.into(), unreadable: unreadable.into(), ..AdminRequest::default() };
+    request.args = ["security", "add-user", "u", &word].map(str::to_owned).into();
+    assert_eq!(node.run_request(&request).await.exit, 0);
+    request.args = ["security", "alter-user", "u", &missing].map(str::to_owned).into();
+    assert_eq!(node.run_request(&request).await, AdminAnswer::failed("cannot read g"));
+    node.run("security add-source u 127.0.0.1/32 password").await;
+    let login = Login { user: b"u", password: b"tea", common_name: None, address: [127, 0, 0, 1].into() };
+    assert!(node.objects.gateway.security.log_in(&login).await.is_ok());
 }
 
 #[tokio::test]

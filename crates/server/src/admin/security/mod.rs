@@ -108,16 +108,32 @@ pub(super) async fn ciphers(call: CommandCall<'_>) -> CommandResult {
     Ok(AdminAnswer::done(text))
 }
 
+/// The options of a role. A password may come from a file or from standard input: `password=@FILE`, `password=-`.
+fn options(call: &CommandCall<'_>, words: &[&str]) -> Result<RoleOptions, AdminAnswer> {
+    let mut read = Vec::with_capacity(words.len());
+    for word in words {
+        let content = call.content(word).map_err(AdminAnswer::failed)?;
+        let is_read = content != *word && word.starts_with("password=");
+        read.push(if is_read {
+            format!("password={}", content.trim_end_matches(['\n', '\r']))
+        } else {
+            (*word).to_owned()
+        });
+    }
+    let words: Vec<&str> = read.iter().map(String::as_str).collect();
+    RoleOptions::parse(&words).map_err(|error| refused(error.into()))
+}
+
 async fn add(call: CommandCall<'_>, kind: RoleKind) -> CommandResult {
     let [name, words @ ..] = call.args else { return Err(bad_call()) };
-    let options = RoleOptions::parse(words).map_err(|error| refused(error.into()))?;
+    let options = options(&call, words)?;
     call.gateway().security.add_role(kind, name, options).await.map_err(refused)?;
     print::role(&*rules(&call).await?, kind, name, call.json)
 }
 
 async fn alter(call: CommandCall<'_>, kind: RoleKind) -> CommandResult {
     let [name, words @ ..] = call.args else { return Err(bad_call()) };
-    let options = RoleOptions::parse(words).map_err(|error| refused(error.into()))?;
+    let options = options(&call, words)?;
     call.gateway().security.alter_role(kind, name, options).await.map_err(refused)?;
     print::role(&*rules(&call).await?, kind, name, call.json)
 }
