@@ -340,3 +340,15 @@ fn an_empty_context_of_a_condition_is_refused() {
     assert_eq!(refused.text(), "The vclock was not issued by this server or is damaged\n");
     server.stop();
 }
+
+#[test]
+fn a_request_with_two_hosts_was_served_by_the_first() {
+    let server = RiakServer::start();
+    let mut client = server.connect();
+    client.write(get("/ping", "Host: y\r\n")).unwrap();
+    let refused = client.receive().unwrap();
+    assert_eq!((refused.status, refused.body.as_slice()), (400, &b"The request has two Host headers.\n"[..]));
+    client.write(get("/ping", "")).unwrap();
+    assert_eq!(client.receive().unwrap().status, 200);
+    server.stop();
+}

@@ -16,7 +16,7 @@ use larder_admission::MemorySpent;
 use larder_gateway::objects::users::KeyHolder;
 use larder_gateway::objects::{Caller, Error, Objects, TrackedRequest};
 use larder_gateway::{AdmissionGuard, AuditEvent, AuditOutcome};
-use larder_http_edge::{ArrivingBody, RequestSource, Requester};
+use larder_http_edge::{ArrivingBody, RequestSource, Requester, names_two_hosts};
 use larder_model::objects::access::AccessContext;
 use larder_model::objects::policy::PolicyWork;
 use larder_model::text::beginning;
@@ -172,6 +172,9 @@ impl S3Service {
         // HTTP/1.1 requires the header; without it a virtual-hosted bucket would be read as path style.
         if head.host.is_empty() && parts.version == Version::HTTP_11 {
             return Err(S3Error::new(Code::BadRequest, "A request needs a Host header."));
+        }
+        if names_two_hosts(&parts.headers) {
+            return Err(S3Error::new(Code::BadRequest, "The request has two Host headers."));
         }
         if let Some(probe) = probe {
             trace.tracked = Some(self.objects.track(PROBE));

@@ -285,3 +285,13 @@ fn every_request_is_counted_in_the_metrics() {
         assert!(text.lines().any(|one| one == line), "{line} is not in\n{text}");
     }
 }
+
+#[test]
+fn a_request_with_two_hosts_was_served_by_the_first() {
+    let server = with_bucket();
+    for hosts in ["Host: localhost\r\nHost: box.localhost", "Host: localhost\r\nHost: localhost"] {
+        let response = server.ask_text(&format!("GET /box HTTP/1.1\r\n{hosts}\r\n\r\n"), b"");
+        assert_eq!((response.status, response.element("Code")), (400, Some("BadRequest")));
+    }
+    server.stop();
+}

@@ -50,7 +50,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::body::{Body, Incoming};
-use hyper::header::{AsHeaderName, HeaderMap, HeaderValue};
+use hyper::header::{AsHeaderName, HOST, HeaderMap, HeaderValue};
 use hyper::{Request, Response};
 use larder_admission::MemoryBudget;
 
@@ -145,6 +145,12 @@ pub trait ConnectionHandler: Clone + Send + Sync + 'static {
 
     /// The response of a busy server: 503 and `Retry-After`.
     fn busy(&self) -> Response<Self::Body>;
+}
+
+/// Whether a request names two hosts: one part of the way could take the first, and another the last (RFC 9112 §3.2).
+#[must_use]
+pub fn names_two_hosts(headers: &HeaderMap) -> bool {
+    headers.get_all(HOST).iter().nth(1).is_some()
 }
 
 /// All values of a header as one, with `separator` between them; `None` without the header.

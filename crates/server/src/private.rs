@@ -5,7 +5,7 @@
 
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use rustix::fs::Mode;
@@ -16,6 +16,8 @@ const DIR_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 /// The permission bits of group and others.
 const OTHERS: u32 = 0o077;
+/// The bit by which all may read. A group may share a key: services that renew certificates do.
+const ALL_READ: u32 = 0o004;
 
 /// Makes files and directories of this process private to its user from now on.
 pub fn keep_private() {
@@ -31,6 +33,9 @@ pub(crate) fn check_private(dir: &Path) -> Result<(), ServerFailure> {
     let failed = |error: io::Error| ServerFailure(format!("cannot read the directory {}: {error}", dir.display()));
     // The engine reports a missing directory, or a file in its place.
     let Some(found) = fs::metadata(dir).ok().filter(fs::Metadata::is_dir) else { return Ok(()) };
+    if let Some(warning) = foreign_owner(dir, found.uid()) {
+        tracing::warn!("{warning}");
+    }
     let mode = found.permissions().mode();
     if mode & OTHERS == 0 {
         return Ok(());
@@ -51,6 +56,29 @@ pub(crate) fn check_private(dir: &Path) -> Result<(), ServerFailure> {
         "others may read {dir} (mode {:o}), which holds data and secrets: close it with `chmod -R go-rwx {dir}`",
         mode & 0o777
     )))
+}
+
+/// The warning about a directory of another user, who can change what the server relies on.
+fn foreign_owner(dir: &Path, owner: u32) -> Option<String> {
+    let user = rustix::process::geteuid().as_raw();
+    (owner != user).then(|| {
+        format!(
+            "{} belongs to user {owner}, who can read and change it; this server runs as user {user}",
+            dir.display()
+        )
+    })
+}
+
+/// The warning about a secret that every user of the machine may read.
+pub(crate) fn readable_by_all(secret: &Path) -> Option<String> {
+    let mode = fs::metadata(secret).ok()?.permissions().mode();
+    let path = secret.display();
+    (mode & ALL_READ != 0).then(|| {
+        format!(
+            "every user of this machine may read {path} (mode {:o}): close it with `chmod o-rwx {path}`",
+            mode & 0o777
+        )
+    })
 }
 
 /// Creates or replaces a private file.
@@ -88,6 +116,22 @@ mod tests {
         let refusal = check_private(&dir).unwrap_err().to_string();
         assert!(refusal.contains("chmod -R go-rwx") && refusal.contains("750"), "{refusal}");
         assert_eq!(mode(&dir), 0o750, "nothing was changed");
+    }
+
+    #[test]
+    fn a_folder_of_another_user_and_an_open_secret_are_warned_about() {
+        let dir = tempfile::tempdir().unwrap();
+        let user = fs::metadata(dir.path()).unwrap().uid();
+        assert_eq!(foreign_owner(dir.path(), user), None);
+        let warning = foreign_owner(dir.path(), user + 1).unwrap();
+        assert!(warning.contains(&format!("belongs to user {}", user + 1)), "{warning}");
+        let key = dir.path().join("key.pem");
+        assert_eq!(readable_by_all(&key), None);
+        for (mode, is_open) in [(0o600, false), (0o640, false), (0o644, true)] {
+            fs::write(&key, "").unwrap();
+            fs::set_permissions(&key, Permissions::from_mode(mode)).unwrap();
+            assert_eq!(readable_by_all(&key).is_some(), is_open, "{mode:o}");
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::failure::ServerFailure;
+use crate::private::readable_by_all;
 use crate::settings::TlsSettings;
 
 /// How often the files are compared with what was read.
@@ -17,6 +18,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// # Errors
 /// A line that names the file that does not serve.
 pub(crate) fn load(settings: Option<&TlsSettings>) -> Result<Option<ServerTls>, ServerFailure> {
+    if let Some(warning) = settings.and_then(|tls| readable_by_all(&tls.files.key)) {
+        tracing::warn!("{warning}");
+    }
     let load = |tls: &TlsSettings| ServerTls::load(tls.files.clone()).map_err(|why| failed(&why));
     settings.map(load).transpose()
 }

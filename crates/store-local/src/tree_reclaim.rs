@@ -21,8 +21,8 @@ use crate::tree_id::TreeId;
 
 /// Most tables that a merge which reclaims space takes at once; those of large values hold only the places of their values.
 const WHOLE_TABLES_MAX: u64 = 256;
-/// Most slices of a tree; each costs a sync.
-const SLICES_MAX: u64 = 1024;
+/// Most slices of a memtable or a merge; each costs a sync.
+const SLICES_MAX: u64 = 256;
 /// Most slices that a table is cut into at a time.
 const SLICES_PER_MERGE: u64 = 40;
 /// A table that meets no more of the lowest level is not cut.

@@ -9,7 +9,7 @@ use hyper::http::request::Parts;
 use hyper::{Method, Request, StatusCode};
 use larder_http_edge::{
     ArrivingBody, BrowserRules, ClientListener, ConnectionHandler, ConnectionSettings, HttpDialect, ListenerWork,
-    Requester, ShutdownRequest,
+    Requester, ShutdownRequest, names_two_hosts,
 };
 
 use larder_gateway::{Error, Gateway};
@@ -137,6 +137,9 @@ impl HttpService {
         body: ArrivingBody<'_>,
         user: &mut Option<Arc<str>>,
     ) -> Result<RiakResponse, RiakFault> {
+        if names_two_hosts(&request.headers) {
+            return Err(RiakFault::text_of(StatusCode::BAD_REQUEST, "The request has two Host headers.\n"));
+        }
         let segments = Segments::of(request.uri.path());
         let browsers = &self.settings.browsers;
         if browsers::is_preflight(&request.method, &request.headers) && browsers.reader(&request.headers).is_some() {

@@ -69,7 +69,9 @@ impl Maintenance {
         }
         loop {
             let before = tree.version();
-            let done = tree.compact(self.merge_room(), self.trees.snapshots.watermark());
+            // The last quarter is for flushes and deletes.
+            let room = self.ports.space.free() / 4 * 3;
+            let done = tree.compact(room, self.trees.snapshots.watermark());
             tree.refresh_l0_runs();
             match done {
                 // On a disk that gets full: steps need less room.

@@ -171,7 +171,7 @@ impl Maintenance {
     }
 
     /// The bytes that a merge may write before the files go that it replaces: the rest is for flushes and deletes.
-    pub(super) fn merge_room(&self) -> u64 {
+    fn merge_room(&self) -> u64 {
         self.ports.space.free() / 2
     }
 }
