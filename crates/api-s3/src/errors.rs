@@ -105,6 +105,7 @@ codes! {
         "The specified upload does not exist. The upload ID may be invalid, or the upload may have been aborted or completed.";
     NoSuchUser NOT_FOUND "The specified user does not exist.";
     NoSuchVersion NOT_FOUND "The specified version does not exist.";
+    NoSuchConfiguration NOT_FOUND "The specified configuration does not exist.";
     NoSuchWebsiteConfiguration NOT_FOUND "The specified bucket does not have a website configuration";
     NotImplemented NOT_IMPLEMENTED "A header you provided implies functionality that is not implemented";
     NotModified NOT_MODIFIED "Not Modified";

@@ -95,10 +95,29 @@ pub enum StubResponse {
     Empty(&'static str),
     /// The bucket owner pays.
     Payer,
+    /// None of several: the error for the one that the parameter `id` names, else an empty list with this root element.
+    NoneById(&'static str),
     /// The error that the configuration does not exist.
     Absent(Code),
+    /// A configuration is gone that never was there.
+    NothingToDelete,
+    /// A put is answered if it sets what every bucket has, and refused otherwise.
+    Unset(UnsetConfig),
     /// The error that the bucket has no object lock.
     NoObjectLock,
+}
+
+/// A configuration that a put may leave as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UnsetConfig {
+    /// No log.
+    Logging,
+    /// No notification.
+    Notification,
+    /// The bucket owner pays.
+    Payment,
+    /// No acceleration.
+    Acceleration,
 }
 
 /// A row of the table.
@@ -241,40 +260,62 @@ operations! {
     unimplemented {
         GetBucketLogging GET Bucket, ["logging"],
             GetBucketLogging UnknownGET Nothing ConfigStub(StubResponse::Empty("BucketLoggingStatus"));
-        PutBucketLogging PUT Bucket, ["logging"], PutBucketLogging UnknownPUT Document NotImplemented;
+        PutBucketLogging PUT Bucket, ["logging"], PutBucketLogging UnknownPUT Document
+            ConfigStub(StubResponse::Unset(UnsetConfig::Logging));
         GetBucketNotificationConfiguration GET Bucket, ["notification"],
             GetBucketNotification UnknownGET Nothing ConfigStub(StubResponse::Empty("NotificationConfiguration"));
         PutBucketNotificationConfiguration PUT Bucket, ["notification"],
-            PutBucketNotification UnknownPUT Document NotImplemented;
+            PutBucketNotification UnknownPUT Document ConfigStub(StubResponse::Unset(UnsetConfig::Notification));
         GetBucketRequestPayment GET Bucket, ["requestPayment"],
             GetBucketRequestPayment UnknownGET Nothing ConfigStub(StubResponse::Payer);
         PutBucketRequestPayment PUT Bucket, ["requestPayment"],
-            PutBucketRequestPayment UnknownPUT Document NotImplemented;
+            PutBucketRequestPayment UnknownPUT Document ConfigStub(StubResponse::Unset(UnsetConfig::Payment));
         GetBucketAccelerateConfiguration GET Bucket, ["accelerate"],
             GetAccelerateConfiguration UnknownGET Nothing ConfigStub(StubResponse::Empty("AccelerateConfiguration"));
         PutBucketAccelerateConfiguration PUT Bucket, ["accelerate"],
-            PutAccelerateConfiguration UnknownPUT Document NotImplemented;
+            PutAccelerateConfiguration UnknownPUT Document ConfigStub(StubResponse::Unset(UnsetConfig::Acceleration));
         GetBucketWebsite GET Bucket, ["website"],
             GetBucketWebsite UnknownGET Nothing ConfigStub(StubResponse::Absent(Code::NoSuchWebsiteConfiguration));
         PutBucketWebsite PUT Bucket, ["website"], PutBucketWebsite UnknownPUT Document NotImplemented;
-        DeleteBucketWebsite DELETE Bucket, ["website"], DeleteBucketWebsite UnknownDELETE Nothing NotImplemented;
+        DeleteBucketWebsite DELETE Bucket, ["website"], DeleteBucketWebsite UnknownDELETE Nothing
+            ConfigStub(StubResponse::NothingToDelete);
         GetBucketReplication GET Bucket, ["replication"], GetReplicationConfiguration UnknownGET Nothing
             ConfigStub(StubResponse::Absent(Code::ReplicationConfigurationNotFoundError));
         PutBucketReplication PUT Bucket, ["replication"],
             PutReplicationConfiguration UnknownPUT Document NotImplemented;
         DeleteBucketReplication DELETE Bucket, ["replication"],
-            PutReplicationConfiguration UnknownDELETE Nothing NotImplemented;
+            PutReplicationConfiguration UnknownDELETE Nothing ConfigStub(StubResponse::NothingToDelete);
         GetBucketEncryption GET Bucket, ["encryption"], GetEncryptionConfiguration UnknownGET Nothing
             ConfigStub(StubResponse::Absent(Code::ServerSideEncryptionConfigurationNotFoundError));
         PutBucketEncryption PUT Bucket, ["encryption"], PutEncryptionConfiguration UnknownPUT Document NotImplemented;
         DeleteBucketEncryption DELETE Bucket, ["encryption"],
-            PutEncryptionConfiguration UnknownDELETE Nothing NotImplemented;
+            PutEncryptionConfiguration UnknownDELETE Nothing ConfigStub(StubResponse::NothingToDelete);
         GetBucketOwnershipControls GET Bucket, ["ownershipControls"], GetBucketOwnershipControls UnknownGET Nothing
             ConfigStub(StubResponse::Absent(Code::OwnershipControlsNotFoundError));
         PutBucketOwnershipControls PUT Bucket, ["ownershipControls"],
             PutBucketOwnershipControls UnknownPUT Document NotImplemented;
         DeleteBucketOwnershipControls DELETE Bucket, ["ownershipControls"],
-            PutBucketOwnershipControls UnknownDELETE Nothing NotImplemented;
+            PutBucketOwnershipControls UnknownDELETE Nothing ConfigStub(StubResponse::NothingToDelete);
+        GetBucketInventoryConfiguration GET Bucket, ["inventory"], GetInventoryConfiguration UnknownGET Nothing
+            ConfigStub(StubResponse::NoneById("ListInventoryConfigurationsResult"));
+        PutBucketInventoryConfiguration PUT Bucket, ["inventory"], PutInventoryConfiguration UnknownPUT Document NotImplemented;
+        DeleteBucketInventoryConfiguration DELETE Bucket, ["inventory"], PutInventoryConfiguration UnknownDELETE Nothing
+            ConfigStub(StubResponse::Absent(Code::NoSuchConfiguration));
+        GetBucketAnalyticsConfiguration GET Bucket, ["analytics"], GetAnalyticsConfiguration UnknownGET Nothing
+            ConfigStub(StubResponse::NoneById("ListBucketAnalyticsConfigurationResult"));
+        PutBucketAnalyticsConfiguration PUT Bucket, ["analytics"], PutAnalyticsConfiguration UnknownPUT Document NotImplemented;
+        DeleteBucketAnalyticsConfiguration DELETE Bucket, ["analytics"], PutAnalyticsConfiguration UnknownDELETE Nothing
+            ConfigStub(StubResponse::Absent(Code::NoSuchConfiguration));
+        GetBucketMetricsConfiguration GET Bucket, ["metrics"], GetMetricsConfiguration UnknownGET Nothing
+            ConfigStub(StubResponse::NoneById("ListMetricsConfigurationsResult"));
+        PutBucketMetricsConfiguration PUT Bucket, ["metrics"], PutMetricsConfiguration UnknownPUT Document NotImplemented;
+        DeleteBucketMetricsConfiguration DELETE Bucket, ["metrics"], PutMetricsConfiguration UnknownDELETE Nothing
+            ConfigStub(StubResponse::Absent(Code::NoSuchConfiguration));
+        GetBucketIntelligentTieringConfiguration GET Bucket, ["intelligent-tiering"], GetIntelligentTieringConfiguration UnknownGET Nothing
+            ConfigStub(StubResponse::NoneById("ListBucketIntelligentTieringConfigurationsOutput"));
+        PutBucketIntelligentTieringConfiguration PUT Bucket, ["intelligent-tiering"], PutIntelligentTieringConfiguration UnknownPUT Document NotImplemented;
+        DeleteBucketIntelligentTieringConfiguration DELETE Bucket, ["intelligent-tiering"], PutIntelligentTieringConfiguration UnknownDELETE Nothing
+            ConfigStub(StubResponse::Absent(Code::NoSuchConfiguration));
         GetObjectLockConfiguration GET Bucket, ["object-lock"], GetBucketObjectLockConfiguration UnknownGET Nothing
             ConfigStub(StubResponse::Absent(Code::ObjectLockConfigurationNotFoundError));
         PutObjectLockConfiguration PUT Bucket, ["object-lock"],
@@ -322,8 +363,14 @@ mod tests {
             let usage = ["ListBuckets", "UsageRead", "AccountRead", "Bucket", "Key", "Unknown"];
             assert!(usage.iter().any(|name| operation.usage_report_name.starts_with(name)), "{}", operation.name);
             if let Support::ConfigStub(stub) = operation.support {
-                let refuses = matches!(stub, StubResponse::Absent(_) | StubResponse::NoObjectLock);
-                assert!(is_read_only || refuses, "{} would be answered and forgotten", operation.name);
+                let keeps = matches!(
+                    stub,
+                    StubResponse::Absent(_)
+                        | StubResponse::NoObjectLock
+                        | StubResponse::NothingToDelete
+                        | StubResponse::Unset(_)
+                );
+                assert!(is_read_only || keeps, "{} would be answered and forgotten", operation.name);
             }
         }
     }

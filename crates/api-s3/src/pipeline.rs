@@ -37,6 +37,7 @@ use crate::response::{self, RequestAccounting, S3Response};
 use crate::target::AddressingStyle;
 use crate::target::ResourcePath;
 use crate::target::S3Query;
+use crate::unsupported_config::not_offered;
 use crate::{S3Settings, background, cors, ops, route, unsupported_config};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
@@ -397,12 +398,6 @@ fn log_slow(
         millis = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX),
         "request slow: it took longer than slow-log allows"
     );
-}
-
-/// The error of an operation that is not implemented.
-fn not_offered(operation: &OperationSpec) -> S3Error {
-    let refused = S3Error::new(Code::NotImplemented, format!("{} is not offered", operation.name));
-    operation.query_params.iter().fold(refused, |refused, key| refused.with("QueryParameter", *key))
 }
 
 /// Sets the headers that every response has.

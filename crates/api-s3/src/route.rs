@@ -16,16 +16,12 @@ pub const USAGE_BUCKET: &str = "usage";
 
 /// S3 sub-resources without a row in the table.
 const UNSUPPORTED_SUBRESOURCES: &[&str] = &[
-    "analytics",
     "annotation",
     "append",
-    "intelligent-tiering",
-    "inventory",
     "metadataConfiguration",
     "metadataInventoryTable",
     "metadataJournalTable",
     "metadataTable",
-    "metrics",
 ];
 
 /// Parameters that a writing request may carry without a value.
@@ -210,7 +206,7 @@ mod tests {
             ("PUT", "/b/k", "something-new"),
             ("DELETE", "/b", "lifecycle&website"),
             ("GET", "/b/k", "lifecycle"),
-            ("GET", "/b", "inventory&id=1"),
+            ("GET", "/b/k", "inventory&id=1"),
             ("PUT", "/b/k", "append&position=0"),
             ("POST", "/b/k", "acl"),
             ("GET", "/b/k", "acl&tagging"),
@@ -233,6 +229,8 @@ mod tests {
         assert_eq!(routed("GET", "/b", "list-type=1", None), Ok("ListObjects"));
         assert_eq!(routed("GET", "/b", "list-type=2&versions", None), Ok("ListObjectVersions"));
         assert_eq!(routed("GET", "/b/k", "cachebuster", None), Ok("GetObject"));
+        assert_eq!(routed("GET", "/b/k", "id=1", None), Ok("GetObject"));
+        assert_eq!(routed("GET", "/b", "inventory&id=1", None), Ok("GetBucketInventoryConfiguration"));
         assert_eq!(routed("PUT", "/b/k", "partNumber=1", None), Err(Code::InvalidArgument));
     }
 

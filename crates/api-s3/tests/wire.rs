@@ -153,13 +153,31 @@ fn unsupported_operations_change_nothing() {
     for (method, target, status, code) in [
         ("PUT", "/box/k?website", 501, "NotImplemented"),
         ("PUT", "/box?website", 501, "NotImplemented"),
-        ("DELETE", "/box?encryption", 501, "NotImplemented"),
+        ("PUT", "/box?inventory&id=x", 501, "NotImplemented"),
+        ("GET", "/box?inventory&id=x", 404, "NoSuchConfiguration"),
+        ("DELETE", "/box?metrics&id=x", 404, "NoSuchConfiguration"),
+        ("DELETE", "/none?encryption", 404, "NoSuchBucket"),
         ("POST", "/box/k", 405, "MethodNotAllowed"),
         ("GET", "/box?replication", 404, "ReplicationConfigurationNotFoundError"),
         ("GET", "/none?logging", 404, "NoSuchBucket"),
     ] {
         let response = server.ask(method, target, NOTHING, b"");
         assert_eq!((response.status, response.element("Code")), (status, Some(code)), "{method} {target}");
+    }
+    let suspended = b"<AccelerateConfiguration><Status>Suspended</Status></AccelerateConfiguration>";
+    let enabled = b"<AccelerateConfiguration><Status>Enabled</Status></AccelerateConfiguration>";
+    for (method, target, document, status) in [
+        ("DELETE", "/box?encryption", &b""[..], 204),
+        ("DELETE", "/box?website", b"", 204),
+        ("DELETE", "/box?replication", b"", 204),
+        ("DELETE", "/box?ownershipControls", b"", 204),
+        ("PUT", "/box?logging", b"<BucketLoggingStatus/>", 200),
+        ("PUT", "/box?accelerate", suspended, 200),
+        ("PUT", "/box?accelerate", enabled, 501),
+        ("GET", "/box?analytics", b"", 200),
+    ] {
+        let response = server.ask(method, target, NOTHING, document);
+        assert_eq!(response.status, status, "{method} {target} {response:?}");
     }
     let logging = server.ask("GET", "/box?logging", NOTHING, b"");
     assert!(logging.status == 200 && logging.text().contains("<BucketLoggingStatus xmlns="), "{logging:?}");

@@ -42,7 +42,7 @@ mod post_object;
 mod public_access;
 mod put_object;
 mod tagging;
-mod upload_body;
+pub(crate) mod upload_body;
 mod upload_part;
 mod versioning;
 

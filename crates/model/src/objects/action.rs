@@ -121,6 +121,14 @@ actions! {
         PutEncryptionConfiguration;
         GetBucketOwnershipControls;
         PutBucketOwnershipControls;
+        GetInventoryConfiguration;
+        PutInventoryConfiguration;
+        GetAnalyticsConfiguration;
+        PutAnalyticsConfiguration;
+        GetMetricsConfiguration;
+        PutMetricsConfiguration;
+        GetIntelligentTieringConfiguration;
+        PutIntelligentTieringConfiguration;
         GetBucketObjectLockConfiguration;
         PutBucketObjectLockConfiguration;
         CreateSession;
