@@ -82,10 +82,18 @@ pub(crate) fn tag_error(error: &TagError) -> S3Error {
             let what = if *max == OBJECT_TAGS_MAX { "Object" } else { "Bucket" };
             S3Error::new(Code::BadRequest, format!("{what} tags cannot be greater than {max}"))
         }
-        TagError::KeyLength => S3Error::new(Code::InvalidTag, "The TagKey you have provided is invalid"),
-        TagError::ValueLength(_) => S3Error::new(Code::InvalidTag, "The TagValue you have provided is invalid"),
+        TagError::Key(key) => {
+            S3Error::new(Code::InvalidTag, "The TagKey you have provided is invalid").with("TagKey", key.as_str())
+        }
+        TagError::Value(tag) => S3Error::new(Code::InvalidTag, "The TagValue you have provided is invalid")
+            .with("TagKey", tag.key.as_str())
+            .with("TagValue", tag.value.as_str()),
+        TagError::SystemKey(OBJECT_TAGS_MAX) => {
+            S3Error::new(Code::InvalidTag, "Your TagKey cannot be prefixed with aws:")
+        }
+        TagError::SystemKey(_) => S3Error::new(Code::InvalidTag, "System tags cannot be added/updated by requester"),
         TagError::Duplicate(_) => S3Error::new(Code::InvalidTag, "Cannot provide multiple Tags with the same key"),
-        TagError::Character | TagError::Encoding => S3Error::from(Code::InvalidTag),
+        TagError::Encoding => S3Error::from(Code::InvalidTag),
     }
 }
 
@@ -271,8 +279,9 @@ mod tests {
         }
         assert_eq!(code(&[("x-amz-object-lock-mode", "GOVERNANCE")]), "InvalidRequest");
         assert_eq!(code(&[("x-amz-tagging", "a=%")]), "InvalidArgument");
-        assert_eq!(code(&[("x-amz-tagging", "a=1&a=2")]), "InvalidTag");
+        assert_eq!(code(&[("x-amz-tagging", "a=1&a=2")]), "InvalidArgument");
         assert_eq!(code(&[("x-amz-tagging", "a&b&c&d&e&f&g&h&i&j&k")]), "BadRequest");
+        assert_eq!(code(&[("x-amz-tagging", "aws:x=1")]), "InvalidTag");
         assert_eq!(code(&[("x-amz-acl", "private"), ("x-amz-grant-read", "id=1")]), "InvalidRequest");
     }
 
