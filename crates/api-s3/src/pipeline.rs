@@ -35,8 +35,7 @@ use crate::ops::condition_values;
 use crate::public_url::PublicUrl;
 use crate::response::{self, RequestAccounting, S3Response};
 use crate::target::AddressingStyle;
-use crate::target::ResourcePath;
-use crate::target::S3Query;
+use crate::target::{ResourcePath, S3Query, check_key};
 use crate::unsupported_config::not_offered;
 use crate::{S3Settings, background, cors, ops, route, unsupported_config};
 
@@ -190,6 +189,7 @@ impl S3Service {
         let operation = route::route(&parts.method, &target, &head.query, &parts.headers)?;
         trace.tracked = Some(self.objects.track(operation.name));
         trace.operation = Some(operation);
+        check_key(&target.key)?;
         let admitted = match operation.support {
             Support::NotImplemented => return Err(not_offered(operation)),
             // Health checks must succeed while the server is saturated.

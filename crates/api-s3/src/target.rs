@@ -10,6 +10,9 @@ use std::net::IpAddr;
 use bytes::Bytes;
 use percent_encoding::percent_decode_str;
 
+use larder_gateway::objects::Error;
+use larder_model::limits::S3_KEY_BYTES_MAX;
+
 use crate::errors::{Code, S3Error};
 
 /// The root host of clients that reach this server as their HTTP proxy.
@@ -114,6 +117,14 @@ impl ResourcePath {
         }
         resource
     }
+}
+
+/// No object has a longer key: a delete of one once left a marker.
+///
+/// # Errors
+/// `KeyTooLongError`.
+pub(crate) fn check_key(key: &[u8]) -> Result<(), S3Error> {
+    if key.len() > S3_KEY_BYTES_MAX { Err(Error::KeyTooLong(key.len()).into()) } else { Ok(()) }
 }
 
 /// Decodes percent escapes; an invalid escape stays as it is.

@@ -313,3 +313,18 @@ fn a_request_with_two_hosts_was_served_by_the_first() {
     }
     server.stop();
 }
+
+#[test]
+fn a_delete_of_a_key_that_is_too_long_once_left_a_marker() {
+    let server = with_bucket();
+    let enabled = b"<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>";
+    assert_eq!(server.ask("PUT", "/box?versioning", NOTHING, enabled).status, 200);
+    let target = format!("/box/{}", "k".repeat(1025));
+    for (method, query) in [("DELETE", ""), ("GET", ""), ("PUT", ""), ("GET", "?acl"), ("POST", "?uploads")] {
+        let response = server.ask(method, &format!("{target}{query}"), NOTHING, b"");
+        assert_eq!((response.status, response.element("Code")), (400, Some("KeyTooLongError")), "{method} {query}");
+    }
+    let listed = server.ask("GET", "/box?versions", NOTHING, b"").text();
+    assert!(!listed.contains("<DeleteMarker>"), "{listed}");
+    server.stop();
+}

@@ -13,6 +13,7 @@ use crate::auth::AuthScheme;
 use crate::call::S3Call;
 use crate::errors::{Code, S3Error};
 use crate::response::{self, S3Response};
+use crate::target::check_key;
 use crate::xml::{XmlReader, XmlWriter};
 
 /// Deletes that run concurrently.
@@ -61,6 +62,7 @@ async fn delete(call: &S3Call, caller: &Caller, item: &DeleteItem) -> Result<Del
     if item.key.is_empty() {
         return Err(S3Error::new(Code::UserKeyMustBeSpecified, "The key of an object must not be empty."));
     }
+    check_key(item.key.as_bytes())?;
     if item.unsupported {
         return Err(Code::NotImplemented.into());
     }
