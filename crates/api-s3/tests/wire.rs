@@ -328,3 +328,19 @@ fn a_delete_of_a_key_that_is_too_long_once_left_a_marker() {
     assert!(!listed.contains("<DeleteMarker>"), "{listed}");
     server.stop();
 }
+
+#[test]
+fn a_read_that_names_an_encryption_was_answered_as_if_the_object_had_it() {
+    let server = with_bucket();
+    assert_eq!(server.ask("PUT", "/box/k", NOTHING, b"plain").status, 200);
+    for (header, value, code) in [
+        ("x-amz-server-side-encryption", "AES256", "InvalidArgument"),
+        ("x-amz-server-side-encryption-customer-algorithm", "AES256", "InvalidRequest"),
+    ] {
+        let response = server.ask("GET", "/box/k", &[(header, value)], b"");
+        assert_eq!((response.status, response.element("Code")), (400, Some(code)), "{header}");
+        assert_eq!(server.ask("HEAD", "/box/k", &[(header, value)], b"").status, 400, "{header}");
+        assert_eq!(server.ask("GET", "/box/none", &[(header, value)], b"").status, 404, "{header}");
+    }
+    server.stop();
+}

@@ -129,12 +129,30 @@ fn range(text: &str) -> Option<ReadWindow> {
     }
 }
 
+/// The beginning of the headers that name the encryption of an object.
+const ENCRYPTION: &str = "x-amz-server-side-encryption";
+
 fn respond(found: &FoundObject, headers: &HeaderMap) -> Result<S3Response, S3Error> {
+    if let Some(name) = headers.keys().find(|name| name.as_str().starts_with(ENCRYPTION)) {
+        return Err(not_encrypted(name));
+    }
     let object = found.version.object.as_ref().ok_or(Code::NoSuchKey)?;
     let mut response = response::empty(StatusCode::OK);
     response.headers_mut().reserve(HEADERS);
     object_headers::write_found(&mut response, found, object, headers);
     Ok(response)
+}
+
+/// The error of a read that names an encryption: no object is encrypted, and its client would take it for one.
+fn not_encrypted(header: &HeaderName) -> S3Error {
+    match header.as_str().strip_prefix(ENCRYPTION).unwrap_or_default() {
+        "" => S3Error::argument(
+            ENCRYPTION,
+            "",
+            "x-amz-server-side-encryption header is not supported for this operation.",
+        ),
+        _ => S3Error::invalid("The encryption parameters are not applicable to this object."),
+    }
 }
 
 #[cfg(test)]
