@@ -164,6 +164,9 @@ fn unsupported_operations_change_nothing() {
         let response = server.ask(method, target, NOTHING, b"");
         assert_eq!((response.status, response.element("Code")), (status, Some(code)), "{method} {target}");
     }
+    let here = server.ask("GET", "/?bucket-region=us-east-1", NOTHING, b"").text();
+    let elsewhere = server.ask("GET", "/?bucket-region=eu-west-1", NOTHING, b"").text();
+    assert_eq!([&here, &elsewhere].map(|listed| listed.contains("<Name>box</Name>")), [true, false], "{here}");
     let suspended = b"<AccelerateConfiguration><Status>Suspended</Status></AccelerateConfiguration>";
     let enabled = b"<AccelerateConfiguration><Status>Enabled</Status></AccelerateConfiguration>";
     for (method, target, document, status) in [

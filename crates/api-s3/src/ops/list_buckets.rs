@@ -23,6 +23,8 @@ struct ListBucketsRequest {
     prefix: String,
     after: String,
     max: usize,
+    /// The region whose buckets are asked for.
+    region: Option<String>,
     /// Whether the client requested paging; the response then includes bucket regions.
     paged: bool,
 }
@@ -30,8 +32,12 @@ struct ListBucketsRequest {
 pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
     let request = decode(&call.query)?;
     let user = call.caller.require_user()?;
-    let page = call.objects.buckets.list(&call.caller, &request.prefix, &request.after, request.max).await?;
-    Ok(response::document(document(&request, user, &page, &call.objects.config.region)))
+    let region = &call.objects.config.region;
+    let page = match request.region.as_ref().is_some_and(|asked| asked != region) {
+        true => BucketsPage::default(),
+        false => call.objects.buckets.list(&call.caller, &request.prefix, &request.after, request.max).await?,
+    };
+    Ok(response::document(document(&request, user, &page, region)))
 }
 
 fn decode(query: &S3Query) -> Result<ListBucketsRequest, S3Error> {
@@ -56,6 +62,7 @@ fn decode(query: &S3Query) -> Result<ListBucketsRequest, S3Error> {
         prefix: query.get("prefix").unwrap_or_default().to_owned(),
         after,
         max: usize::try_from(max).unwrap_or(1),
+        region: query.non_empty("bucket-region").map(str::to_owned),
         paged: ["max-buckets", "continuation-token", "prefix", "bucket-region"].iter().any(|name| query.has(name)),
     })
 }
@@ -94,9 +101,15 @@ mod tests {
     #[test]
     fn page_parameters_are_decoded_or_refused() {
         let all = decoded("").unwrap();
-        assert_eq!(all, ListBucketsRequest { prefix: String::new(), after: String::new(), max: 10_000, paged: false });
+        assert_eq!(
+            all,
+            ListBucketsRequest { prefix: String::new(), after: String::new(), max: 10_000, region: None, paged: false }
+        );
         let some = decoded("max-buckets=2&prefix=t&continuation-token=dGVh").unwrap();
-        assert_eq!(some, ListBucketsRequest { prefix: "t".into(), after: "tea".into(), max: 2, paged: true });
+        assert_eq!(
+            some,
+            ListBucketsRequest { prefix: "t".into(), after: "tea".into(), max: 2, region: None, paged: true }
+        );
         for bad in
             ["max-buckets=0", "max-buckets=10001", "max-buckets=x", "continuation-token=%21", "continuation-token=_w"]
         {

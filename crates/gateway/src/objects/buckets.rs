@@ -26,7 +26,7 @@ use crate::types::{Catalogue, CatalogueEdit};
 const LENIENT_REGION: &str = "us-east-1";
 
 /// A page of buckets.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct BucketsPage {
     /// The buckets, by name.
     pub buckets: Vec<Arc<Bucket>>,
