@@ -28,10 +28,9 @@ pub(crate) fn flush(tree: &EngineTree, sealed: &SealedMemtable, slices: u64, wat
         let per_slice = (sealed.entries.items.len() as u64).div_ceil(slices);
         let (mut tables, mut blob_files) = (Vec::new(), Vec::new());
         while entries.peek().is_some() {
-            let written = tree.lsm.flush_to_tables(next_slice(&mut entries, per_slice).map(Ok))?;
-            let (more, more_files) = written.unwrap_or_default();
+            let (more, more_files) = tree.write_tables(&mut next_slice(&mut entries, per_slice).map(Ok))?;
             tables.extend(more);
-            blob_files.extend(more_files.into_iter().flatten());
+            blob_files.extend(more_files);
         }
         if tree.id == TreeId::Bulk {
             // lsm-tree syncs these files, not their names: without this sync a power cut could leave a version that names no file.

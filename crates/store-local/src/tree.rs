@@ -14,8 +14,8 @@ use lsm_tree::config::{
     BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry, RestartIntervalPolicy,
 };
 use lsm_tree::{
-    AbstractTree, AnyTree, Cache, CompressionType, Config, DescriptorTable, InternalValue, KvSeparationOptions,
-    Memtable, SequenceNumberCounter, Table, UserKey,
+    AbstractTree, AnyTree, BlobFile, Cache, CompressionType, Config, DescriptorTable, InternalValue,
+    KvSeparationOptions, Memtable, SequenceNumberCounter, Table, UserKey,
 };
 use parking_lot::{Mutex, RwLock};
 
@@ -288,6 +288,19 @@ impl EngineTree {
         let version = self.lsm.current_version();
         let is_empty = |level: u8| version.level(level.into()).is_none_or(|level| level.is_empty());
         (1..version.level_count() as u8 - 1).rev().find(|level| !is_empty(*level) && is_empty(level + 1))
+    }
+
+    /// Writes entries, in order, to new tables and files of large values, which no version names yet.
+    ///
+    /// # Errors
+    /// Any error of lsm-tree, or of the entries.
+    pub(crate) fn write_tables(
+        &self,
+        // One type for all callers: the writers of lsm-tree are large, and would be there for each.
+        entries: &mut dyn Iterator<Item = lsm_tree::Result<InternalValue>>,
+    ) -> lsm_tree::Result<(Vec<Table>, Vec<BlobFile>)> {
+        let (tables, files) = self.lsm.flush_to_tables(entries)?.unwrap_or_default();
+        Ok((tables, files.unwrap_or_default()))
     }
 
     /// Runs a compaction that may write so many bytes of rows; the places of large values are few.

@@ -123,10 +123,8 @@ impl EngineTree {
                     let key = &entry.key.user_key;
                     above.iter().all(|table| table.range(key..=key).next().is_none())
                 };
-                let copied = edges(table).filter(|entry| entry.as_ref().map_or(true, is_newest));
-                let copied = copied.collect::<lsm_tree::Result<Vec<_>>>()?;
-                let written = self.lsm.flush_to_tables(copied.into_iter().map(Ok))?;
-                copies.extend(written.into_iter().flat_map(|(tables, _)| tables));
+                let mut copied = edges(table).filter(|entry| entry.as_ref().map_or(true, is_newest));
+                copies.extend(self.write_tables(&mut copied)?.0);
             }
             match copies.is_empty() {
                 true => Ok(()),

@@ -146,19 +146,18 @@ struct TreeCopy<'a, 'w> {
 impl TreeCopy<'_, '_> {
     fn run(&mut self, trees: &Trees, journal: &JournalEntries) -> lsm_tree::Result<()> {
         let target = trees.tree(self.tree.id);
-        let entries = NewestEntries::new(self.tree, self.mirror, journal).filter_map(|entry| match entry {
+        let mut entries = NewestEntries::new(self.tree, self.mirror, journal).filter_map(|entry| match entry {
             Ok(entry) => self.keep(entry).map(Ok),
             Err(error) => Some(Err(lsm_tree::Error::Io(error))),
         });
-        let written = target.lsm.flush_to_tables(entries)?;
-        let Some((tables, blob_files)) = written else { return Ok(()) };
+        let (tables, blob_files) = target.write_tables(&mut entries)?;
         if self.tree.id == TreeId::Bulk {
             // lsm-tree syncs files of large values, not their names, which the version below needs.
             sync_dir(&target.dir.join("blobs"))?;
         }
         match tables.is_empty() {
             true => Ok(()),
-            false => target.lsm.register_tables(&tables, blob_files.as_deref(), None, &[], 0),
+            false => target.lsm.register_tables(&tables, Some(&blob_files), None, &[], 0),
         }
     }
 
