@@ -54,6 +54,7 @@ impl Caller {
     /// The same caller with these values of condition keys; `None`: without the key.
     fn with_keys(&self, values: &[(&'static str, Option<String>)]) -> Self {
         let mut caller = self.clone();
+        caller.access_context.work.set_own(values.iter().map(|(name, _)| *name));
         let keys = &mut caller.access_context.keys;
         keys.retain(|(name, _)| !values.iter().any(|(other, _)| other == name));
         keys.extend(values.iter().filter_map(|(name, value)| Some((*name, value.clone()?))));

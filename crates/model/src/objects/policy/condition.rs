@@ -164,11 +164,15 @@ impl PolicyCondition {
     /// Whether the condition holds for this request.
     pub(super) fn holds(&self, context: &ConditionContext<'_>) -> bool {
         // The tags of an object are another one's at each key.
-        let is_of_key = std::iter::once(self.key()).chain(self.variables()).any(is_existing_tag);
-        match is_of_key {
+        match self.reads(is_existing_tag) {
             true => self.is_met(context),
-            false => context.context.work.decide_once(self, || self.is_met(context)),
+            false => context.context.work.decide(self, || self.is_met(context)),
         }
+    }
+
+    /// Whether it reads a condition key like this, itself or in a variable.
+    pub(super) fn reads(&self, is_like: impl Fn(&str) -> bool) -> bool {
+        is_like(&self.key) || self.variables().any(is_like)
     }
 
     fn is_met(&self, context: &ConditionContext<'_>) -> bool {

@@ -442,6 +442,37 @@ fn a_policy_of_many_stars_once_took_its_steps_for_each_key_of_a_request() {
 }
 
 #[test]
+fn a_version_of_each_key_once_gave_each_its_own_steps() {
+    let patterns: Vec<String> = (0..90).map(|number| format!("*{}{number}b", "a".repeat(150))).collect();
+    let condition = json!({"StringNotLike": {"s3:VersionId": patterns, "aws:UserAgent": "*old*"}});
+    let policy = policy(&[statement(json!({"Condition": condition}))]);
+    let request_of = AccessContext { work: PolicyWork::of_keys(100), ..at() };
+    let decisions: Vec<_> = (0..100)
+        .map(|number| {
+            let mut of_key = request_of.clone();
+            of_key.work.set_own(["s3:VersionId"].into_iter());
+            of_key.keys.push(("s3:VersionId", format!("{}{number}", "a".repeat(1000))));
+            policy.evaluate("tea", None, &request(S3Action::DeleteObjectVersion, Some("k")), &of_key)
+        })
+        .collect();
+    assert_eq!((decisions[0], decisions[99]), (PolicyDecision::Allow, PolicyDecision::Deny));
+}
+
+#[test]
+fn a_value_of_one_key_decides_for_no_other() {
+    let condition = json!({"StringEquals": {"s3:VersionId": "1"}});
+    let policy = policy(&[statement(json!({"Condition": condition}))]);
+    let request_of = AccessContext { work: PolicyWork::of_keys(2), ..at() };
+    let decide = |version: &str| {
+        let mut of_key = request_of.clone();
+        of_key.work.set_own(["s3:VersionId"].into_iter());
+        of_key.keys.push(("s3:VersionId", version.into()));
+        policy.evaluate("tea", None, &request(S3Action::DeleteObjectVersion, Some("k")), &of_key)
+    };
+    assert_eq!(["1", "2", "1"].map(decide), [PolicyDecision::Allow, PolicyDecision::Neutral, PolicyDecision::Allow]);
+}
+
+#[test]
 fn a_long_policy_decides_on_all_keys_of_a_request() {
     let patterns: Vec<String> = (0..300).map(|number| format!("arn:aws:s3:::tea/folder {number}/*")).collect();
     let agents: Vec<String> = (0..100).map(|number| format!("*agent {number}*")).collect();
