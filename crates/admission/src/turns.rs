@@ -7,11 +7,12 @@
 //! ```
 
 use std::collections::{HashMap, VecDeque};
-use std::hash::Hash;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
+
+use crate::ShareSource;
 
 /// Bounds of turns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,37 +25,32 @@ pub struct TurnLimits {
     pub waiting: usize,
 }
 
-/// The name of a source.
-pub trait TurnSource: Clone + Eq + Hash {}
-
-impl<S: Clone + Eq + Hash> TurnSource for S {}
-
 /// Turns that sources share.
 ///
 /// Promises: a source that waits has the next turn that is free once each other waiting source has had one; a caller that goes away
-/// gives its place up. The state has no more entries than there are turns.
-pub struct FairTurns<S: TurnSource>(Arc<TurnState<S>>);
+/// gives its place up. Entries of sources go with their last turn.
+pub struct FairTurns<S: ShareSource>(Arc<TurnState<S>>);
 
-struct TurnState<S: TurnSource> {
+struct TurnState<S: ShareSource> {
     limits: TurnLimits,
     queues: Mutex<TurnQueues<S>>,
 }
 
-struct TurnQueues<S: TurnSource> {
+struct TurnQueues<S: ShareSource> {
     free: usize,
     sources: HashMap<S, SourceTurns<S>>,
     /// The sources that wait, the next one first.
     rotation: VecDeque<S>,
 }
 
-struct SourceTurns<S: TurnSource> {
+struct SourceTurns<S: ShareSource> {
     held: usize,
     waiting: VecDeque<oneshot::Sender<HeldTurn<S>>>,
 }
 
 /// A turn; dropping this ends it.
 #[must_use = "the turn ends when this is dropped"]
-pub struct HeldTurn<S: TurnSource> {
+pub struct HeldTurn<S: ShareSource> {
     state: Arc<TurnState<S>>,
     source: S,
 }
@@ -63,7 +59,7 @@ pub struct HeldTurn<S: TurnSource> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TurnsTaken;
 
-impl<S: TurnSource> FairTurns<S> {
+impl<S: ShareSource> FairTurns<S> {
     /// Turns within these bounds, each of which is one at least.
     #[must_use]
     pub fn new(limits: TurnLimits) -> Self {
@@ -104,7 +100,7 @@ impl<S: TurnSource> FairTurns<S> {
     }
 }
 
-impl<S: TurnSource> TurnState<S> {
+impl<S: ShareSource> TurnState<S> {
     fn end(self: &Arc<Self>, source: &S) {
         let mut queues = self.queues.lock();
         queues.free += 1;
@@ -128,7 +124,7 @@ impl<S: TurnSource> TurnState<S> {
     }
 }
 
-impl<S: TurnSource> TurnQueues<S> {
+impl<S: ShareSource> TurnQueues<S> {
     /// The caller that has the next turn, if one is free; it is counted as held.
     fn next(&mut self, of_source: usize) -> Option<(S, oneshot::Sender<HeldTurn<S>>)> {
         if self.free == 0 {
@@ -154,13 +150,13 @@ impl<S: TurnSource> TurnQueues<S> {
     }
 }
 
-impl<S: TurnSource> Default for SourceTurns<S> {
+impl<S: ShareSource> Default for SourceTurns<S> {
     fn default() -> Self {
         Self { held: 0, waiting: VecDeque::new() }
     }
 }
 
-impl<S: TurnSource> Drop for HeldTurn<S> {
+impl<S: ShareSource> Drop for HeldTurn<S> {
     fn drop(&mut self) {
         self.state.end(&self.source);
     }

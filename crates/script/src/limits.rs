@@ -43,7 +43,7 @@ pub(crate) const START_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) const READY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Most values of a result: each takes up to a hundred bytes of the server's memory.
 pub(crate) const VALUES_MAX: usize = 1 << 20;
-/// Bytes of arguments that may wait for workers, of all calls together.
+/// Bytes of arguments that may wait for workers, of all calls together. A client has no more of them than are free.
 pub(crate) const WAITING_BYTES_MAX: usize = 256 << 20;
 /// Calls of one client that may wait for the workers of a lane.
 pub(crate) const CLIENT_CALLS_MAX: usize = 128;

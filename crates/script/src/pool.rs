@@ -11,7 +11,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use larder_admission::{FairTurns, HeldTurn, TurnLimits};
+use larder_admission::{FairBudget, FairTurns, HeldTurn, TurnLimits};
 use larder_gateway::{ScriptArguments, ScriptCall, ScriptError, ScriptFunction, Scripts};
 use larder_model::Timestamp;
 use larder_model::text::beginning;
@@ -36,7 +36,7 @@ use crate::worker_process::{WorkerCommand, WorkerProcess};
 
 /// How often the folder of modules is looked at.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
-/// Bytes of one permit of waiting arguments.
+/// Bytes of one unit of waiting arguments.
 const WAITING_UNIT: usize = 1024;
 /// Most bytes of a worker's first report.
 const REPORT_BYTES_MAX: usize = 16 << 20;
@@ -79,9 +79,8 @@ struct PoolInner {
     background: Lane,
     /// Calls in the background that may have a worker or wait in a lane.
     background_calls: Semaphore,
-    waiting_bytes: Semaphore,
+    waiting_bytes: FairBudget<Arc<str>>,
     slices: TimeSlices,
-    overruns: Overruns,
     log: ScriptLog,
 }
 
@@ -89,6 +88,8 @@ struct PoolInner {
 struct Lane {
     /// One for each worker that runs. No client has all of them, if there are more.
     turns: FairTurns<Arc<str>>,
+    /// Of its own clients: a user may have the name of a bucket.
+    overruns: Overruns,
     /// Workers without a call, the one that rested longest first.
     idle: Mutex<VecDeque<WorkerProcess>>,
 }
@@ -96,7 +97,7 @@ struct Lane {
 impl Lane {
     fn new(workers: usize) -> Self {
         let limits = TurnLimits { at_once: workers, of_source: workers.saturating_sub(1), waiting: CLIENT_CALLS_MAX };
-        Self { turns: FairTurns::new(limits), idle: Mutex::new(VecDeque::new()) }
+        Self { turns: FairTurns::new(limits), overruns: Overruns::default(), idle: Mutex::new(VecDeque::new()) }
     }
 }
 
@@ -118,9 +119,8 @@ impl ScriptPool {
             sources: Lane::new(settings.workers),
             background: Lane::new(1),
             background_calls: Semaphore::new(settings.workers.saturating_sub(1).max(1)),
-            waiting_bytes: Semaphore::new(WAITING_BYTES_MAX / WAITING_UNIT),
+            waiting_bytes: FairBudget::new(WAITING_BYTES_MAX / WAITING_UNIT),
             slices,
-            overruns: Overruns::default(),
             log: ScriptLog::default(),
             settings,
             clock,
@@ -176,7 +176,7 @@ impl Scripts for ScriptPool {
 impl PoolInner {
     async fn call(&self, lane: &Lane, call: ScriptCall) -> Result<Value, ScriptError> {
         let ScriptCall { client, function, arguments, deadline } = call;
-        if self.overruns.refuses(&client, Instant::now()) {
+        if lane.overruns.refuses(&client, Instant::now()) {
             return Err(ScriptError::Unavailable);
         }
         let (kind, function) = match function {
@@ -190,18 +190,18 @@ impl PoolInner {
         if frame.len() > self.settings.limits.arguments || function.len() > CALL_HEAD_MAX / 8 {
             return Err(ScriptError::TooLarge);
         }
-        let units = u32::try_from(frame.len().div_ceil(WAITING_UNIT)).unwrap_or(u32::MAX);
-        let waiting = self.waiting_bytes.try_acquire_many(units).map_err(|_| ScriptError::Unavailable)?;
+        let units = frame.len().div_ceil(WAITING_UNIT);
+        let waiting = self.waiting_bytes.try_take(&client, units).ok_or(ScriptError::Unavailable)?;
         let turn = timeout_at(deadline, lane.turns.take(Arc::clone(&client))).await;
         let turn = turn.ok().and_then(Result::ok).ok_or(ScriptError::Unavailable)?;
         // While it waited, the calls before it may have run too long.
-        if Instant::now() >= deadline || self.overruns.refuses(&client, Instant::now()) {
+        if Instant::now() >= deadline || lane.overruns.refuses(&client, Instant::now()) {
             return Err(ScriptError::Unavailable);
         }
         let worker = self.worker(lane).await.ok_or(ScriptError::Unavailable)?;
         let result = self.run(lane, worker, &frame, turn).await;
         drop(waiting);
-        self.overruns.note(&client, matches!(result, Err(ScriptError::TimedOut)), Instant::now());
+        lane.overruns.note(&client, matches!(result, Err(ScriptError::TimedOut)), Instant::now());
         match result {
             Err(ScriptError::NoSuchFunction(_)) => Err(ScriptError::NoSuchFunction(function)),
             result => result,

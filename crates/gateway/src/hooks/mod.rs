@@ -16,9 +16,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use larder_admission::{FairBudget, HeldUnits};
+use larder_model::address::BucketAddress;
 use larder_model::props::{Hook, WebhookUrl};
 use larder_store::RateLimitedLog;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
 use crate::body::{ByteStream, next};
@@ -32,7 +33,7 @@ pub use precommit::PrecommitRefusal;
 
 /// Largest body in a bucket with hooks: it is in memory, and a script gets it as JSON.
 pub const HOOKED_BYTES_MAX: u64 = 8 << 20;
-/// Bytes of bodies that precommit hooks hold, of all requests together.
+/// Bytes of bodies that precommit hooks hold, of all requests together. A bucket has no more of them than are free, as of all below.
 const HELD_BYTES_MAX: usize = 256 << 20;
 /// Bytes of bodies in the postcommit queue. Apart from the former: no put waits for postcommit hooks of others.
 const POSTCOMMIT_BYTES_MAX: usize = 128 << 20;
@@ -40,7 +41,7 @@ const POSTCOMMIT_BYTES_MAX: usize = 128 << 20;
 const POSTCOMMIT_COPIES: u64 = 2;
 /// Copies of a body while a script sees it: the bytes, the text in JSON, the frame to the worker, and the returned text.
 const HELD_COPIES: u64 = 4;
-/// Bytes of one permit of them.
+/// Bytes of one unit of them.
 const HELD_UNIT: u64 = 1024;
 /// Objects that wait for postcommit hooks or are in one.
 const POSTCOMMIT_MAX: usize = 1024;
@@ -61,30 +62,30 @@ pub(crate) struct BucketHooks {
 pub(crate) struct CommitHooks {
     core: Arc<GatewayCore>,
     pub(crate) outbox: Arc<Outbox>,
-    held: Arc<Semaphore>,
-    postcommit: Arc<Semaphore>,
-    postcommit_bytes: Arc<Semaphore>,
+    held: FairBudget<BucketAddress>,
+    postcommit: FairBudget<BucketAddress>,
+    postcommit_bytes: FairBudget<BucketAddress>,
 }
 
 /// The memory of an object that hooks hold.
-pub(crate) type HookMemory = OwnedSemaphorePermit;
+pub(crate) type HookMemory = HeldUnits<BucketAddress>;
 
 impl CommitHooks {
     pub(crate) fn new(core: Arc<GatewayCore>, outbox: Arc<Outbox>) -> Self {
-        let of_bytes = |bytes: usize| Arc::new(Semaphore::new(bytes / HELD_UNIT as usize));
+        let of_bytes = |bytes: usize| FairBudget::new(bytes / HELD_UNIT as usize);
         let (held, postcommit_bytes) = (of_bytes(HELD_BYTES_MAX), of_bytes(POSTCOMMIT_BYTES_MAX));
-        Self { core, outbox, held, postcommit: Arc::new(Semaphore::new(POSTCOMMIT_MAX)), postcommit_bytes }
+        Self { core, outbox, held, postcommit: FairBudget::new(POSTCOMMIT_MAX), postcommit_bytes }
     }
 
-    /// Waits for memory for a body of this length.
+    /// Waits for memory for a body of this length in this bucket.
     ///
     /// # Errors
     /// [`Error::TooLarge`]; [`Error::Overloaded`] when there is none before the deadline.
-    pub(crate) async fn hold(&self, bytes: u64, deadline: Instant) -> Result<HookMemory> {
+    pub(crate) async fn hold(&self, bucket: &BucketAddress, bytes: u64, deadline: Instant) -> Result<HookMemory> {
         check_length(bytes)?;
         let units = units_of(HELD_COPIES * bytes);
-        let held = timeout_at(deadline, Arc::clone(&self.held).acquire_many_owned(units)).await;
-        held.ok().and_then(std::result::Result::ok).ok_or(Error::Overloaded { retry_after: 1 })
+        let held = timeout_at(deadline, self.held.take(bucket, units)).await;
+        held.map_err(|_| Error::Overloaded { retry_after: 1 })
     }
 
     /// Receives a body. It takes memory as it arrives, so one that stalls keeps what it sent.
@@ -93,18 +94,19 @@ impl CommitHooks {
     /// [`Error::TooLarge`], [`Error::Overloaded`], and a body that breaks off.
     pub(crate) async fn receive(
         &self,
+        bucket: &BucketAddress,
         stream: &mut dyn ByteStream,
         length: Option<u64>,
         deadline: Instant,
     ) -> Result<(Bytes, HookMemory)> {
         check_length(length.unwrap_or(0))?;
-        let mut memory = self.hold(0, deadline).await?;
+        let mut memory = self.hold(bucket, 0, deadline).await?;
         let mut body = BytesMut::new();
         while let Some(piece) = next(stream).await? {
             body.extend_from_slice(&piece);
             let bytes = body.len() as u64;
             check_length(bytes)?;
-            self.hold_more(&mut memory, HELD_COPIES * bytes)?;
+            Self::hold_more(&mut memory, HELD_COPIES * bytes)?;
         }
         Ok((body.freeze(), memory))
     }
@@ -113,18 +115,15 @@ impl CommitHooks {
     ///
     /// # Errors
     /// [`Error::Overloaded`] at once: a request that holds memory must not wait for more.
-    pub(crate) fn hold_more(&self, memory: &mut HookMemory, bytes: u64) -> Result<()> {
-        let held = u32::try_from(memory.num_permits()).unwrap_or(u32::MAX);
-        let more = Arc::clone(&self.held).try_acquire_many_owned(units_of(bytes).saturating_sub(held));
-        memory.merge(more.map_err(|_| Error::Overloaded { retry_after: 1 })?);
-        Ok(())
+    pub(crate) fn hold_more(memory: &mut HookMemory, bytes: u64) -> Result<()> {
+        let more = units_of(bytes).saturating_sub(memory.units());
+        if memory.try_grow(more) { Ok(()) } else { Err(Error::Overloaded { retry_after: 1 }) }
     }
 
     /// Waits until the postcommit queue is empty, `most` at most.
     pub(crate) async fn drain(&self, most: Duration) {
-        let all = u32::try_from(POSTCOMMIT_MAX).unwrap_or(u32::MAX);
-        if tokio::time::timeout(most, self.postcommit.acquire_many(all)).await.is_err() {
-            let waiting = POSTCOMMIT_MAX - self.postcommit.available_permits();
+        if tokio::time::timeout(most, self.postcommit.wait_until_free()).await.is_err() {
+            let waiting = self.postcommit.held();
             tracing::warn!(waiting, "postcommit hooks not run: the server ends");
         }
     }
@@ -144,9 +143,9 @@ fn check_length(bytes: u64) -> Result<()> {
     if bytes > HOOKED_BYTES_MAX { Err(Error::TooLarge { bytes, max: HOOKED_BYTES_MAX }) } else { Ok(()) }
 }
 
-/// Permits for this many bytes.
-fn units_of(bytes: u64) -> u32 {
-    u32::try_from(bytes.div_ceil(HELD_UNIT).max(1)).unwrap_or(u32::MAX)
+/// Units of this many bytes.
+fn units_of(bytes: u64) -> usize {
+    usize::try_from(bytes.div_ceil(HELD_UNIT).max(1)).unwrap_or(usize::MAX)
 }
 
 /// The name of a hook for logs and error terms.

@@ -27,7 +27,7 @@ pub(crate) struct HookedWrite {
 }
 
 impl CommitHooks {
-    /// Queues the hooks of a written object. A full queue skips them.
+    /// Queues the hooks of a written object. They are skipped where the queue, or the bucket's share of it, is full.
     pub(crate) fn after(self: &Arc<Self>, written: HookedWrite) {
         let HookedWrite { hooks, object, memory, notices } = written;
         // The deliverer has them from here on; the next put takes the memory.
@@ -36,9 +36,10 @@ impl CommitHooks {
             return;
         }
         let units = units_of(POSTCOMMIT_COPIES * object.body().len() as u64);
-        let place = Arc::clone(&self.postcommit).try_acquire_owned();
-        let memory = Arc::clone(&self.postcommit_bytes).try_acquire_many_owned(units);
-        let (Ok(place), Ok(memory)) = (place, memory) else {
+        let bucket = &object.address.bucket;
+        let place = self.postcommit.try_take(bucket, 1);
+        let memory = self.postcommit_bytes.try_take(bucket, units);
+        let (Some(place), Some(memory)) = (place, memory) else {
             for hook in &hooks {
                 self.count_failure(hook, &object, "the queue is full");
             }

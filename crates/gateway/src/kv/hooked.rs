@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::request_plan::{ReplicaPlan, RequestPlan};
 use super::{FetchedObject, KvDelete, KvPut};
 use crate::body::PutBody;
-use crate::hooks::{BucketHooks, HookMemory, HookedObject, HookedWrite};
+use crate::hooks::{BucketHooks, CommitHooks, HookMemory, HookedObject, HookedWrite};
 use crate::kv::Kv;
 use crate::outbox::NoticeSubject;
 use crate::{Error, Feature, Result};
@@ -41,7 +41,7 @@ impl Kv {
     ) -> Result<Option<FetchedObject>> {
         let hooks = self.hooks_of(&request.address.bucket);
         let KvPut { address, context, content, upload, .. } = request;
-        let (body, mut memory) = self.hold_body(upload, &plan).await?;
+        let (body, mut memory) = self.hold_body(&address.bucket, upload, &plan).await?;
         // Bound: the hooks and the engine have their full time, however slowly the client sent the body.
         let plan = RequestPlan { deadline: Instant::now() + plan.timeout, ..plan };
         let replicas = replicas.with_timeout(plan.timeout);
@@ -54,7 +54,7 @@ impl Kv {
         };
         self.hooks.before(&hooks.precommit, &mut object, plan.deadline).await?;
         // Hooks may have made it larger than the copies that are held.
-        self.hooks.hold_more(&mut memory, object.body().len() as u64)?;
+        CommitHooks::hold_more(&mut memory, object.body().len() as u64)?;
         let put = KvPut {
             address: object.address.clone(),
             context,
@@ -76,7 +76,7 @@ impl Kv {
     /// Runs the precommit hooks of a delete, which see the object with `X-Riak-Deleted`.
     pub(super) async fn hooks_before_delete(&self, request: &KvDelete, plan: &RequestPlan) -> Result<HookedWrite> {
         let hooks = self.hooks_of(&request.address.bucket);
-        let memory = self.hooks.hold(0, plan.deadline).await?;
+        let memory = self.hooks.hold(&request.address.bucket, 0, plan.deadline).await?;
         let mut object = HookedObject {
             address: request.address.clone(),
             context: request.context.clone().unwrap_or_default(),
@@ -100,13 +100,20 @@ impl Kv {
         BucketHooks { precommit, postcommit, webhooks }
     }
 
-    async fn hold_body(&self, upload: PutBody, plan: &RequestPlan) -> Result<(Bytes, HookMemory)> {
+    async fn hold_body(
+        &self,
+        bucket: &BucketAddress,
+        upload: PutBody,
+        plan: &RequestPlan,
+    ) -> Result<(Bytes, HookMemory)> {
         match upload {
             PutBody::Bytes(bytes) => {
-                let memory = self.hooks.hold(bytes.len() as u64, plan.deadline).await?;
+                let memory = self.hooks.hold(bucket, bytes.len() as u64, plan.deadline).await?;
                 Ok((bytes, memory))
             }
-            PutBody::Stream { mut stream, length } => self.hooks.receive(stream.as_mut(), length, plan.deadline).await,
+            PutBody::Stream { mut stream, length } => {
+                self.hooks.receive(bucket, stream.as_mut(), length, plan.deadline).await
+            }
         }
     }
 }

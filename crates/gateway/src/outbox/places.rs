@@ -1,11 +1,9 @@
 //! The places of an outbox: how many notices it holds, in how many bytes, and of which buckets and hosts.
-//!
-//! A bucket, and a host, takes no more places than are free: one that is not answered leaves half of them to the others, two leave a
-//! third, and so on.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
+use larder_admission::{FairBudget, HeldUnits, ShareSource};
 use larder_model::Timestamp;
 use larder_model::address::BucketAddress;
 use larder_model::props::{WebhookHost, WebhookUrl};
@@ -25,9 +23,8 @@ pub(super) struct OutboxPlaces {
     /// The least number that was never taken.
     next: u32,
     taken: HashMap<u32, TakenPlace>,
-    all: PlaceShare,
-    buckets: HashMap<BucketAddress, PlaceShare>,
-    hosts: HashMap<Option<WebhookHost>, PlaceShare>,
+    buckets: NoticeBudgets<BucketAddress>,
+    hosts: NoticeBudgets<Option<WebhookHost>>,
 }
 
 /// A place and the notice there.
@@ -39,15 +36,17 @@ pub(super) struct TakenPlace {
     pub(super) since: Timestamp,
     /// Whether an operator dropped the notice.
     pub(super) is_dropped: bool,
-    host: Option<WebhookHost>,
-    bytes: usize,
+    _room: NoticeRoom,
 }
 
-/// Places of a bucket, a host, or all.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-struct PlaceShare {
-    places: usize,
-    bytes: usize,
+/// The room of a notice, of its bucket and its host: places and bytes.
+type NoticeRoom = ([HeldUnits<BucketAddress>; 2], [HeldUnits<Option<WebhookHost>>; 2]);
+
+/// Places and bytes that buckets, or hosts, share: one that is not answered leaves half of them to the others.
+#[derive(Debug)]
+struct NoticeBudgets<S: ShareSource> {
+    places: FairBudget<S>,
+    bytes: FairBudget<S>,
 }
 
 impl OutboxPlaces {
@@ -68,87 +67,56 @@ impl OutboxPlaces {
 
     /// Takes a place for each notice of one write; `None` where its bucket, or a host, has no room for all of them.
     pub(super) fn take(&mut self, notices: &[NoticeRow], now: Timestamp) -> Option<Vec<u32>> {
-        let wanted = share_of(notices.iter());
-        let of_bucket = notices.first().and_then(|notice| self.buckets.get(&notice.address.bucket));
-        let has_share = |taken: Option<&PlaceShare>, more: PlaceShare| {
-            let (all, taken) = (self.all.with(more), taken.copied().unwrap_or_default().with(more));
-            taken.places + all.places <= PLACES_MAX && taken.bytes + all.bytes <= NOTICES_BYTES_MAX
-        };
-        let is_there_room = notices.iter().all(|notice| {
-            let host = host_of(notice);
-            let to_host = share_of(notices.iter().filter(|other| host_of(other) == host));
-            has_share(self.hosts.get(&host), to_host)
-        });
-        if !has_share(of_bucket, wanted) || !is_there_room {
-            return None;
-        }
-        self.take_free(notices, now)
+        self.take_all(notices, now, true)
     }
 
     /// The same for notices that are stored already, from any buckets, as far as there are free places.
     pub(super) fn take_free(&mut self, notices: &[NoticeRow], now: Timestamp) -> Option<Vec<u32>> {
-        let all = self.all.with(share_of(notices.iter()));
-        // Bound: beyond it writes are refused, so nothing is dropped [invariant 139].
-        if all.places > PLACES_MAX || all.bytes > NOTICES_BYTES_MAX {
-            return None;
-        }
-        Some(notices.iter().map(|notice| self.take_one(notice, now)).collect())
+        self.take_all(notices, now, false)
     }
 
-    fn take_one(&mut self, notice: &NoticeRow, now: Timestamp) -> u32 {
+    fn take_all(&mut self, notices: &[NoticeRow], now: Timestamp, is_shared: bool) -> Option<Vec<u32>> {
+        // Bound: beyond it writes are refused, so nothing is dropped [invariant 139].
+        let room = |notice: &NoticeRow| {
+            let (bucket, host) = (&notice.address.bucket, host_of(notice));
+            let bytes = size_of(notice);
+            Some((self.buckets.take(bucket, bytes, is_shared)?, self.hosts.take(&host, bytes, is_shared)?))
+        };
+        let room = notices.iter().map(room).collect::<Option<Vec<_>>>()?;
+        Some(notices.iter().zip(room).map(|(notice, room)| self.take_one(notice, room, now)).collect())
+    }
+
+    fn take_one(&mut self, notice: &NoticeRow, room: NoticeRoom, now: Timestamp) -> u32 {
         let place = self.freed.pop().map_or(self.next, |Reverse(place)| place);
         self.next = self.next.max(place + 1);
-        let taken = TakenPlace {
-            bucket: notice.address.bucket.clone(),
-            url: notice.url.clone(),
-            since: now,
-            is_dropped: false,
-            host: host_of(notice),
-            bytes: size_of(notice),
-        };
-        let share = PlaceShare { places: 1, bytes: taken.bytes };
-        self.all = self.all.with(share);
-        for sum in
-            [self.buckets.entry(taken.bucket.clone()).or_default(), self.hosts.entry(taken.host.clone()).or_default()]
-        {
-            *sum = sum.with(share);
-        }
-        self.taken.insert(place, taken);
+        let (bucket, url) = (notice.address.bucket.clone(), notice.url.clone());
+        self.taken.insert(place, TakenPlace { bucket, url, since: now, is_dropped: false, _room: room });
         place
     }
 
     /// Frees a place.
     pub(super) fn free(&mut self, place: u32) {
-        let Some(taken) = self.taken.remove(&place) else { return };
-        self.freed.push(Reverse(place));
-        let share = PlaceShare { places: 1, bytes: taken.bytes };
-        self.all = self.all.without(share);
-        give_back(&mut self.buckets, &taken.bucket, share);
-        give_back(&mut self.hosts, &taken.host, share);
-    }
-}
-
-impl PlaceShare {
-    fn with(self, more: Self) -> Self {
-        Self { places: self.places + more.places, bytes: self.bytes + more.bytes }
-    }
-
-    fn without(self, less: Self) -> Self {
-        Self { places: self.places - less.places, bytes: self.bytes - less.bytes }
-    }
-}
-
-fn give_back<K: Eq + std::hash::Hash>(shares: &mut HashMap<K, PlaceShare>, of: &K, share: PlaceShare) {
-    if let Some(sum) = shares.get_mut(of) {
-        *sum = sum.without(share);
-        if *sum == PlaceShare::default() {
-            shares.remove(of);
+        if self.taken.remove(&place).is_some() {
+            self.freed.push(Reverse(place));
         }
     }
 }
 
-fn share_of<'a>(notices: impl Iterator<Item = &'a NoticeRow>) -> PlaceShare {
-    notices.fold(PlaceShare::default(), |sum, notice| sum.with(PlaceShare { places: 1, bytes: size_of(notice) }))
+impl<S: ShareSource> NoticeBudgets<S> {
+    /// A place and these bytes; without `is_shared`, as far as any are free.
+    fn take(&self, source: &S, bytes: usize, is_shared: bool) -> Option<[HeldUnits<S>; 2]> {
+        let take = |budget: &FairBudget<S>, units| match is_shared {
+            true => budget.try_take(source, units),
+            false => budget.try_take_any(source, units),
+        };
+        Some([take(&self.places, 1)?, take(&self.bytes, bytes)?])
+    }
+}
+
+impl<S: ShareSource> Default for NoticeBudgets<S> {
+    fn default() -> Self {
+        Self { places: FairBudget::new(PLACES_MAX), bytes: FairBudget::new(NOTICES_BYTES_MAX) }
+    }
 }
 
 fn host_of(notice: &NoticeRow) -> Option<WebhookHost> {
@@ -190,10 +158,8 @@ mod tests {
         assert_eq!((take(&mut places, "b", "h"), places.taken()), (Some(0), 2));
         places.free(0);
         places.free(1);
-        assert_eq!(
-            (places.taken(), places.buckets.len(), places.hosts.len(), places.all),
-            (0, 0, 0, PlaceShare::default())
-        );
+        let held = [places.buckets.places.held(), places.buckets.bytes.held(), places.hosts.bytes.held()];
+        assert_eq!((places.taken(), held), (0, [0; 3]));
     }
 
     #[test]
