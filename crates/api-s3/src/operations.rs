@@ -298,23 +298,29 @@ operations! {
             PutBucketOwnershipControls UnknownDELETE Nothing ConfigStub(StubResponse::NothingToDelete);
         GetBucketInventoryConfiguration GET Bucket, ["inventory"], GetInventoryConfiguration UnknownGET Nothing
             ConfigStub(StubResponse::NoneById("ListInventoryConfigurationsResult"));
-        PutBucketInventoryConfiguration PUT Bucket, ["inventory"], PutInventoryConfiguration UnknownPUT Document NotImplemented;
+        PutBucketInventoryConfiguration PUT Bucket, ["inventory"],
+            PutInventoryConfiguration UnknownPUT Document NotImplemented;
         DeleteBucketInventoryConfiguration DELETE Bucket, ["inventory"], PutInventoryConfiguration UnknownDELETE Nothing
             ConfigStub(StubResponse::Absent(Code::NoSuchConfiguration));
         GetBucketAnalyticsConfiguration GET Bucket, ["analytics"], GetAnalyticsConfiguration UnknownGET Nothing
             ConfigStub(StubResponse::NoneById("ListBucketAnalyticsConfigurationResult"));
-        PutBucketAnalyticsConfiguration PUT Bucket, ["analytics"], PutAnalyticsConfiguration UnknownPUT Document NotImplemented;
+        PutBucketAnalyticsConfiguration PUT Bucket, ["analytics"],
+            PutAnalyticsConfiguration UnknownPUT Document NotImplemented;
         DeleteBucketAnalyticsConfiguration DELETE Bucket, ["analytics"], PutAnalyticsConfiguration UnknownDELETE Nothing
             ConfigStub(StubResponse::Absent(Code::NoSuchConfiguration));
         GetBucketMetricsConfiguration GET Bucket, ["metrics"], GetMetricsConfiguration UnknownGET Nothing
             ConfigStub(StubResponse::NoneById("ListMetricsConfigurationsResult"));
-        PutBucketMetricsConfiguration PUT Bucket, ["metrics"], PutMetricsConfiguration UnknownPUT Document NotImplemented;
+        PutBucketMetricsConfiguration PUT Bucket, ["metrics"],
+            PutMetricsConfiguration UnknownPUT Document NotImplemented;
         DeleteBucketMetricsConfiguration DELETE Bucket, ["metrics"], PutMetricsConfiguration UnknownDELETE Nothing
             ConfigStub(StubResponse::Absent(Code::NoSuchConfiguration));
-        GetBucketIntelligentTieringConfiguration GET Bucket, ["intelligent-tiering"], GetIntelligentTieringConfiguration UnknownGET Nothing
+        GetBucketIntelligentTieringConfiguration GET Bucket, ["intelligent-tiering"],
+            GetIntelligentTieringConfiguration UnknownGET Nothing
             ConfigStub(StubResponse::NoneById("ListBucketIntelligentTieringConfigurationsOutput"));
-        PutBucketIntelligentTieringConfiguration PUT Bucket, ["intelligent-tiering"], PutIntelligentTieringConfiguration UnknownPUT Document NotImplemented;
-        DeleteBucketIntelligentTieringConfiguration DELETE Bucket, ["intelligent-tiering"], PutIntelligentTieringConfiguration UnknownDELETE Nothing
+        PutBucketIntelligentTieringConfiguration PUT Bucket, ["intelligent-tiering"],
+            PutIntelligentTieringConfiguration UnknownPUT Document NotImplemented;
+        DeleteBucketIntelligentTieringConfiguration DELETE Bucket, ["intelligent-tiering"],
+            PutIntelligentTieringConfiguration UnknownDELETE Nothing
             ConfigStub(StubResponse::Absent(Code::NoSuchConfiguration));
         GetObjectLockConfiguration GET Bucket, ["object-lock"], GetBucketObjectLockConfiguration UnknownGET Nothing
             ConfigStub(StubResponse::Absent(Code::ObjectLockConfigurationNotFoundError));

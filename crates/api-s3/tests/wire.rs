@@ -340,6 +340,8 @@ fn a_read_that_names_an_encryption_was_answered_as_if_the_object_had_it() {
         let response = server.ask("GET", "/box/k", &[(header, value)], b"");
         assert_eq!((response.status, response.element("Code")), (400, Some(code)), "{header}");
         assert_eq!(server.ask("HEAD", "/box/k", &[(header, value)], b"").status, 400, "{header}");
+        let attributes = [(header, value), ("x-amz-object-attributes", "ETag")];
+        assert_eq!(server.ask("GET", "/box/k?attributes", &attributes, b"").status, 400, "{header}");
         assert_eq!(server.ask("GET", "/box/none", &[(header, value)], b"").status, 404, "{header}");
     }
     server.stop();

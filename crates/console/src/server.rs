@@ -13,7 +13,7 @@ use larder_gateway::metrics::Event;
 use larder_gateway::objects::Objects;
 use larder_http_edge::{
     ArrivingBody, ClientListener, ConnectionHandler, ConnectionSettings, HttpDialect, ListenerWork, Requester,
-    ShutdownRequest, joined,
+    ShutdownRequest, joined, names_two_hosts,
 };
 
 use crate::access::{ConsoleSession, SESSION_LIFETIME};
@@ -125,6 +125,9 @@ impl ConsoleService {
 
     /// The route of a request that a page of the console may send.
     fn check(&self, request: &Parts, session: Option<&ConsoleSession>) -> Result<&'static ConsoleRoute, ConsoleFault> {
+        if names_two_hosts(&request.headers) {
+            return Err(ConsoleFault::new(StatusCode::BAD_REQUEST, "The request has two Host headers."));
+        }
         if self.settings.browsers.check(&request.headers).is_err() {
             let reason = "The host or the origin of this request is not the console's. \
                           The setting console-hosts adds a host.";

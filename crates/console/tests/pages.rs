@@ -116,6 +116,8 @@ fn requests_of_other_sites_and_hosts_are_refused() {
         let request = HttpRequest::get("/").header("Cookie", &browser.cookie).header(name, value);
         browser.client.send(&request).expect(403);
     }
+    let two = HttpRequest::get("/").header("Cookie", &browser.cookie).header("Host", "localhost");
+    browser.client.send(&two.header("Host", "evil.example")).expect(400);
     for csrf in [&b""[..], b"0", browser.csrf.to_uppercase().repeat(2).as_bytes()] {
         browser.post_with("/types/create", csrf, &[("type", b"t"), ("kind", b"objects")]).expect(403);
     }

@@ -152,7 +152,11 @@ impl HookedGateway {
 }
 
 fn address(kind: &'static str, key: &'static str) -> Address {
-    Address::new(BucketAddress::new(kind.into(), "b".into()).unwrap(), key.into()).unwrap()
+    address_in(kind, "b", key)
+}
+
+fn address_in(kind: &'static str, bucket: &'static str, key: &'static str) -> Address {
+    Address::new(BucketAddress::new(kind.into(), bucket.into()).unwrap(), key.into()).unwrap()
 }
 
 fn put_of(address: &Address, upload: PutBody) -> KvPut {
@@ -319,6 +323,25 @@ async fn no_put_waits_for_postcommit_hooks_of_others() {
         hooked.gateway.kv.put(put_of(&address, PutBody::Bytes(body))).await.unwrap();
     }
     assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_postcommit_hooks_of_one_bucket_once_kept_those_of_all_others_from_running() {
+    let hooked = HookedGateway::start().await;
+    let (greedy, calm) = (address_in("default", "greedy", "k"), address_in("default", "calm", "k"));
+    for address in [&greedy, &calm] {
+        hooked.set(address, json!({"postcommit": ["after"]})).await;
+    }
+    hooked.scripts.blocks_after.store(true, Ordering::SeqCst);
+    let put = |address| put_of(address, PutBody::Bytes("v".into()));
+    for _ in 0..2000 {
+        hooked.gateway.kv.put(put(&greedy)).await.unwrap();
+    }
+    // The time of the test goes on when every hook has begun.
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    hooked.scripts.blocks_after.store(false, Ordering::SeqCst);
+    hooked.gateway.kv.put(put(&calm)).await.unwrap();
+    hooked.ran_after(1).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -81,19 +81,17 @@ impl EngineTree {
 
     /// The strategy of the next step: a lower level has its turn first, so that level 0 goes into an empty one, in slices.
     fn next_step(&self) -> Leveled {
-        let levels = self.levels();
-        let (_, upper) = levels.split_last().unwrap_or((&Vec::new(), &[]));
+        let upper = self.upper_levels();
         match upper.iter().skip(1).all(Vec::is_empty) {
-            true => self.sinking.clone().with_table_target_size(self.slice_bytes(upper)),
+            true => self.sinking.clone().with_table_target_size(self.slice_bytes(&upper)),
             false => self.sinking.clone(),
         }
     }
 
     /// The strategy that merges a level above the deepest upper one into the next, in slices.
     fn cutting(&self) -> Leveled {
-        let levels = self.levels();
-        let (_, upper) = levels.split_last().unwrap_or((&Vec::new(), &[]));
-        let slice = self.slice_bytes(upper);
+        let upper = self.upper_levels();
+        let slice = self.slice_bytes(&upper);
         // The deepest one may keep its bytes: else it would be merged into the lowest.
         let ratio = 2.0 * upper.iter().map(|level| bytes(level)).sum::<u64>() as f32 / slice as f32;
         Leveled::default().with_l0_threshold(1).with_table_target_size(slice).with_level_ratio_policy(vec![ratio])
@@ -131,6 +129,13 @@ impl EngineTree {
                 false => self.lsm.register_tables(&copies, None, None, &[], watermark),
             }
         })
+    }
+
+    /// The tables of each level above the lowest.
+    fn upper_levels(&self) -> Vec<Vec<Table>> {
+        let mut levels = self.levels();
+        levels.pop();
+        levels
     }
 
     /// The tables of each level.

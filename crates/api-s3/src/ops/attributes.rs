@@ -7,7 +7,7 @@ use larder_gateway::objects::get::{GetObject, ReadWindow};
 use larder_model::limits::S3_PAGE_MAX;
 use larder_model::objects::{Checksum, ManifestPart, Object, ObjectBody};
 
-use super::{conditions, object_headers, params};
+use super::{conditions, get_object, object_headers, params};
 use crate::call::{S3Call, joined};
 use crate::dates;
 use crate::errors::{Code, S3Error};
@@ -46,6 +46,7 @@ pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
     };
     let max = if requested.has("ObjectParts") { requested.max } else { 0 };
     let (found, parts, more) = call.objects.object_attributes(&call.caller, &request, requested.after, max).await?;
+    get_object::check_unencrypted(&call.headers)?;
     let object = found.version.object.as_ref().ok_or(Code::NoSuchKey)?;
     let mut response = response::document(document(&requested, object, &parts, more));
     response::set(&mut response, LAST_MODIFIED, dates::http(found.version.modified));

@@ -133,9 +133,7 @@ fn range(text: &str) -> Option<ReadWindow> {
 const ENCRYPTION: &str = "x-amz-server-side-encryption";
 
 fn respond(found: &FoundObject, headers: &HeaderMap) -> Result<S3Response, S3Error> {
-    if let Some(name) = headers.keys().find(|name| name.as_str().starts_with(ENCRYPTION)) {
-        return Err(not_encrypted(name));
-    }
+    check_unencrypted(headers)?;
     let object = found.version.object.as_ref().ok_or(Code::NoSuchKey)?;
     let mut response = response::empty(StatusCode::OK);
     response.headers_mut().reserve(HEADERS);
@@ -143,7 +141,14 @@ fn respond(found: &FoundObject, headers: &HeaderMap) -> Result<S3Response, S3Err
     Ok(response)
 }
 
-/// The error of a read that names an encryption: no object is encrypted, and its client would take it for one.
+/// Refuses a read that names an encryption: no object is encrypted, and its client would take it for one.
+pub(super) fn check_unencrypted(headers: &HeaderMap) -> Result<(), S3Error> {
+    match headers.keys().find(|name| name.as_str().starts_with(ENCRYPTION)) {
+        Some(name) => Err(not_encrypted(name)),
+        None => Ok(()),
+    }
+}
+
 fn not_encrypted(header: &HeaderName) -> S3Error {
     match header.as_str().strip_prefix(ENCRYPTION).unwrap_or_default() {
         "" => S3Error::argument(
