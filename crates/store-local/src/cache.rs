@@ -8,9 +8,10 @@
 //! unmark the new entry takes the place of an evicted one. The committer reads the cache as well, because no other thread writes.
 
 use bytes::Bytes;
-use parking_lot::Mutex;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
+
+use crate::threads::Mutex;
 
 /// Keys share this many stripes.
 const STRIPES: usize = 64;

@@ -51,7 +51,6 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread::JoinHandle;
 
 use larder_store::{Batch, CasResult, Change, Clock, Error, HeadWrite, Kind, Partition, Result, Timestamp};
 
@@ -63,6 +62,7 @@ use crate::queue::{
     CommitReceiver, CommitReply, CommitRequest, CommitterHealth, PanicGuard, PendingReply, WriteCommand,
 };
 use crate::syncer::GroupSyncer;
+use crate::threads::{Builder, JoinHandle};
 use crate::tree_id::TreeId;
 use crate::trees::Trees;
 
@@ -101,7 +101,7 @@ struct OpenGroup {
 impl Committer {
     /// Starts the thread. It ends after [`WriteCommand::Close`], or when the queue's other end is dropped.
     pub(crate) fn start(self) -> std::io::Result<JoinHandle<()>> {
-        std::thread::Builder::new().name("larder-committer".into()).spawn(move || self.run())
+        Builder::new().name("larder-committer".into()).spawn(move || self.run())
     }
 
     fn run(mut self) {

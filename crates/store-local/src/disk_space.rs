@@ -29,7 +29,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use larder_store::{Clock, Error, Kind, Purpose, Result};
-use parking_lot::Mutex;
+
+use crate::threads::{Mutex, MutexGuard};
 
 const MIB: u64 = 1024 * 1024;
 /// How long a reading of the disk is valid while nothing is refused.
@@ -254,7 +255,7 @@ impl DiskSpace {
         purpose: Purpose,
         bytes: u64,
         free: impl Fn(&SpaceLedger) -> u64,
-    ) -> Result<parking_lot::MutexGuard<'_, SpaceState>> {
+    ) -> Result<MutexGuard<'_, SpaceState>> {
         let now = self.clock.monotonic();
         let mut guard = self.state.lock();
         // A sync barrier writes nothing and passes on a full disk.

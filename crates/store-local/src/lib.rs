@@ -13,7 +13,7 @@
 //! archive      container format of lsm-tree     verified_tables  before a compaction
 //! read, cache  pages, cached entries            sweep         expired rows
 //! inspect      check and repair, offline        mirror        the server's own rows, twice  upgrade    of format 2
-//! sizes, descriptors, io_errors, open_error, tree_id
+//! threads      locks and threads, or shuttle's     schedules     their orders, tried    sizes, descriptors, io_errors, …
 //! ```
 //! `docs/format.md` has every byte, `docs/decisions/0014` why.
 
@@ -53,6 +53,7 @@ mod space_debt;
 mod store;
 mod sweep;
 mod syncer;
+mod threads;
 mod tree;
 mod tree_id;
 mod tree_reclaim;
@@ -61,6 +62,8 @@ mod upgrade;
 mod verified_tables;
 mod version_file;
 
+#[cfg(all(test, feature = "schedules"))]
+mod schedules;
 #[cfg(test)]
 mod tests;
 

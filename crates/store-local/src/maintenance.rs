@@ -15,12 +15,10 @@ mod reclaim;
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use larder_store::{Clock, Error, Kind, Result};
-use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::disk_space::DiskSpace;
 use crate::flush::{flush, restore_directory};
@@ -31,6 +29,8 @@ use crate::queue::{CommitterHealth, PanicGuard};
 use crate::quiet::QuietMemtables;
 use crate::sizes::EngineSizes;
 use crate::space_debt::SettledDebts;
+use crate::syncer::GuardedSyncs;
+use crate::threads::{AtomicBool, Builder, Condvar, JoinHandle, Mutex, MutexGuard};
 use crate::tree::EngineTree;
 use crate::tree_id::{PerTree, TreeId};
 use crate::trees::{Trees, is_damage};
@@ -77,6 +77,8 @@ pub(crate) struct MaintenancePorts {
     pub(crate) clock: Arc<dyn Clock>,
     /// Keeps free the disk space that flushes and compactions may need.
     pub(crate) space: Arc<DiskSpace>,
+    /// Precede each flush.
+    pub(crate) syncs: GuardedSyncs,
 }
 
 #[derive(Default)]
@@ -137,7 +139,7 @@ impl Maintenance {
         let mut running = MaintenanceThreads { shared: shared.clone(), threads: Vec::new() };
         let spawn = |name: &str, run: fn(&Maintenance)| {
             let (shared, kept) = (shared.clone(), kept.clone());
-            std::thread::Builder::new().name(name.into()).spawn(move || {
+            Builder::new().name(name.into()).spawn(move || {
                 let _guard = PanicGuard::new(shared.ports.health.clone(), "a maintenance thread panicked");
                 run(&shared);
                 // The lock outlives the last write of the thread: no second server opens the directory before it.
@@ -301,6 +303,8 @@ impl Maintenance {
                     self.record_flush_error(Kind::Io, format!("{why}; see `larder check` and `larder repair`"));
                     return Err(());
                 }
+                // Crash: the table keeps its part of a group; a power cut must not take the rest from the journal [invariant 148].
+                self.ports.syncs.sync().map_err(drop)?;
                 // A failed flush may have left files: the next one must not write beside them.
                 self.clean_up(tree)?;
                 // On a short disk what it removes is given back in small steps.

@@ -15,11 +15,11 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use parking_lot::Mutex;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::io_errors::{if_there, is_transient, write_synced};
 use crate::journal::{JournalEnd, JournalHeader, ManifestJournal};
+use crate::threads::Mutex;
 use crate::tree_id::{PerTree, TreeId};
 
 const FIRST_LINE: &str = "larder manifest 1";

@@ -6,9 +6,10 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use larder_store::{Batch, CasResult, Change, Error, HeadWrite, Kind, Partition, Result, Timestamp};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use crate::journal::JournalError;
+use crate::threads::{receive_many, timeout_at};
 use crate::tree_id::TreeId;
 
 /// Most requests in the queue.
@@ -217,7 +218,7 @@ impl CommitReceiver {
         let mut requests = Vec::new();
         match self.close.take() {
             Some(close) => requests.push(close),
-            None if waits && self.requests.blocking_recv_many(&mut requests, RECEIVED_MAX) == 0 => return None,
+            None if waits && receive_many(&mut self.requests, &mut requests, RECEIVED_MAX) == 0 => return None,
             None if waits => {}
             None => requests = self.receive_arrived(),
         }

@@ -6,7 +6,7 @@
 
 use std::any::Any;
 
-use parking_lot::Mutex;
+use crate::threads::Mutex;
 
 /// Most parts that are held. A further one lets go of the oldest, which lsm-tree then drops at its own time.
 const PARTS_MAX: usize = 64;

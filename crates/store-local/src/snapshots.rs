@@ -12,10 +12,11 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use arc_swap::{ArcSwap, Guard};
-use parking_lot::Mutex;
+
+use crate::threads::{AtomicU64, Mutex};
 
 /// The readers that began at or after one sequence number.
 #[derive(Debug)]

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -12,7 +11,6 @@ use larder_store::{
     Batch, CallOptions, CasResult, Change, Clock, Durability, EngineLimits, Error, HeadWrite, Kind, Layout, Partition,
     PartitionPage, Purpose, ReadQuery, Result, Row, RowPage, Store, Table, Timestamp, contract,
 };
-use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::bulk::BulkRows;
@@ -25,7 +23,8 @@ use crate::open::{OpenOptions, OpenedDirectory, open};
 use crate::open_error::OpenError;
 use crate::queue::{CommitQueue, CommitReply, CommitterHealth, WriteCommand};
 use crate::sweep::SweepCursor;
-use crate::syncer::GroupSyncer;
+use crate::syncer::{GroupSyncer, GuardedSyncs};
+use crate::threads::{JoinHandle, Mutex, spawn_blocking};
 use crate::tree::EngineTree;
 use crate::trees::Trees;
 use crate::{entry, read};
@@ -126,12 +125,18 @@ impl LocalStore {
         let failed = |error| OpenError::io(&dir, "starting a thread", &error);
         let health = Arc::new(CommitterHealth::default());
         let (queue, receiver) = CommitQueue::new(health.clone());
-        let ports = MaintenancePorts { health: health.clone(), clock: clock.clone(), space: space.clone() };
+        let journal = wrap(journal);
+        let syncs = GuardedSyncs::new(journal.syncs(), health.clone());
+        let ports = MaintenancePorts {
+            health: health.clone(),
+            clock: clock.clone(),
+            space: space.clone(),
+            syncs: syncs.clone(),
+        };
         let maintenance = Maintenance::new(trees.clone(), files.clone(), ports, sizes);
         // The flusher runs before the committer, which may wait for memtable room at its first group.
         let maintenance = maintenance.start(compactors(), &lock).map_err(failed)?;
-        let journal = wrap(journal);
-        let syncer = GroupSyncer::start(journal.syncs(), health.clone()).map_err(failed)?;
+        let syncer = GroupSyncer::start(syncs).map_err(failed)?;
         let committer = Committer {
             journal,
             syncer,
@@ -245,7 +250,7 @@ impl LocalStore {
     /// Flushes all memtables, so that the next open replays nothing. A failure or timeout loses nothing.
     async fn drain_memtables(&self) {
         let inner = self.inner.clone();
-        let drained = tokio::task::spawn_blocking(move || inner.maintenance.drain(DRAIN_WITHIN));
+        let drained = spawn_blocking(move || inner.maintenance.drain(DRAIN_WITHIN));
         if !matches!(drained.await, Ok(true)) {
             tracing::warn!("flush of the memtables at close did not finish; the next start replays the journal");
         }

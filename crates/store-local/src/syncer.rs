@@ -9,13 +9,45 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread::JoinHandle;
 
 use larder_store::Result;
-use parking_lot::{Condvar, Mutex};
 
 use crate::journal::JournalSync;
 use crate::queue::{CommitterHealth, PanicGuard, PendingReply};
+use crate::threads::{Builder, Condvar, JoinHandle, Mutex};
+
+/// The syncs of the journal. A failed one ends writing, and none follows it.
+#[derive(Clone)]
+pub(crate) struct GuardedSyncs {
+    syncs: Arc<dyn JournalSync>,
+    health: Arc<CommitterHealth>,
+}
+
+impl GuardedSyncs {
+    /// The syncs of a journal, and who learns of their failure.
+    pub(crate) fn new(syncs: Arc<dyn JournalSync>, health: Arc<CommitterHealth>) -> Self {
+        Self { syncs, health }
+    }
+
+    /// Syncs the groups appended since the last sync, if there are any.
+    ///
+    /// # Errors
+    /// `Poisoned`.
+    pub(crate) fn sync(&self) -> Result<()> {
+        // All groups were synced before writing ended in order.
+        if self.health.is_closed() {
+            return Ok(());
+        }
+        // Linux may report success for the next sync after a failed one, so a poisoned journal is never synced again.
+        if self.health.is_poisoned() {
+            return Err(self.health.error());
+        }
+        // Race: after a failed sync memory holds writes that no disk has; later writes would build on them [invariant 38].
+        let synced = self.syncs.sync().map_err(|failed| self.health.fail("syncing the journal failed", &failed))?;
+        self.health.syncs.fetch_add(u64::from(synced), Ordering::Relaxed);
+        Ok(())
+    }
+}
 
 /// The syncer's thread, seen from the committer.
 pub(crate) struct GroupSyncer {
@@ -24,8 +56,7 @@ pub(crate) struct GroupSyncer {
 }
 
 struct SyncerShared {
-    syncs: Arc<dyn JournalSync>,
-    health: Arc<CommitterHealth>,
+    syncs: GuardedSyncs,
     state: Mutex<SyncerState>,
     changed: Condvar,
 }
@@ -47,10 +78,10 @@ impl GroupSyncer {
     ///
     /// # Errors
     /// Any I/O error.
-    pub(crate) fn start(syncs: Arc<dyn JournalSync>, health: Arc<CommitterHealth>) -> std::io::Result<Self> {
-        let shared = Arc::new(SyncerShared { syncs, health, state: Mutex::default(), changed: Condvar::new() });
+    pub(crate) fn start(syncs: GuardedSyncs) -> std::io::Result<Self> {
+        let shared = Arc::new(SyncerShared { syncs, state: Mutex::default(), changed: Condvar::new() });
         let own = shared.clone();
-        let thread = std::thread::Builder::new().name("larder-syncer".into()).spawn(move || own.run())?;
+        let thread = Builder::new().name("larder-syncer".into()).spawn(move || own.run())?;
         Ok(Self { shared, thread: Some(thread) })
     }
 
@@ -81,7 +112,7 @@ impl GroupSyncer {
     pub(crate) fn sync_now(&self) {
         self.wait_until_idle();
         // A failure is in `health`; no caller waits any more.
-        let _ = self.shared.sync();
+        let _ = self.shared.syncs.sync();
     }
 }
 
@@ -104,9 +135,9 @@ impl SyncerShared {
     fn run(&self) {
         let _end = SyncerEnd(self);
         // Dropped first: a committer that waits for a sync must find the store poisoned when the wait ends.
-        let _guard = PanicGuard::new(self.health.clone(), "the syncer panicked");
+        let _guard = PanicGuard::new(self.syncs.health.clone(), "the syncer panicked");
         while let Some(mut replies) = self.next_group() {
-            let synced = self.sync();
+            let synced = self.syncs.sync();
             self.state.lock().syncing = false;
             // Before the replies: the committer appends the next group while the callers of this one wake up.
             self.changed.notify_all();
@@ -125,18 +156,6 @@ impl SyncerShared {
         let group = state.group.take();
         state.syncing = group.is_some();
         group
-    }
-
-    /// Syncs the groups appended since the last sync, if there are any.
-    fn sync(&self) -> Result<()> {
-        // Linux may report success for the next sync after a failed one, so a poisoned journal is never synced again.
-        if self.health.is_poisoned() {
-            return Err(self.health.error());
-        }
-        // Race: after a failed sync memory holds writes that no disk has; later writes would build on them [invariant 38].
-        let synced = self.syncs.sync().map_err(|failed| self.health.fail("syncing the journal failed", &failed))?;
-        self.health.syncs.fetch_add(u64::from(synced), Ordering::Relaxed);
-        Ok(())
     }
 }
 

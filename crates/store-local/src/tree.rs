@@ -17,7 +17,6 @@ use lsm_tree::{
     AbstractTree, AnyTree, BlobFile, Cache, CompressionType, Config, DescriptorTable, InternalValue,
     KvSeparationOptions, Memtable, SequenceNumberCounter, Table, UserKey,
 };
-use parking_lot::{Mutex, RwLock};
 
 use crate::active_memtable::ActiveMemtable;
 use crate::inspect::damaged_blocks;
@@ -26,6 +25,7 @@ use crate::range_scan::{RangeScan, ScanBounds, ScannedEntries};
 use crate::retired::RetiredParts;
 use crate::snapshots::ReadSnapshot;
 use crate::space_debt::{TableCounts, TreeSpace};
+use crate::threads::{Mutex, RwLock};
 use crate::tree_id::TreeId;
 use crate::trees::{is_damage, read_error};
 use crate::verified_tables::VerifiedTables;

@@ -9,8 +9,9 @@ use std::fs::File;
 use std::io::{self, Read as _};
 
 use lsm_tree::{AbstractTree, AnyTree, Table};
-use parking_lot::Mutex;
 use xxhash_rust::xxh3::Xxh3Default;
+
+use crate::threads::Mutex;
 
 /// The damage of a file whose checksum does not match.
 pub(crate) const OTHER_BYTES: &str = "its bytes are not those that were written";

@@ -24,7 +24,7 @@ use crate::tree_id::TreeId;
 pub(crate) use file::JournalFile;
 pub(crate) use files::{JournalEnd, JournalFiles, ManifestJournal, numbers, path};
 #[cfg(test)]
-pub(crate) use frame::FrameBuffer;
+pub(crate) use frame::{FrameBuffer, JournalFrame};
 pub(crate) use frame::{HEADER_BYTES, JournalHeader};
 pub(crate) use scan::{replay, scan};
 #[cfg(test)]

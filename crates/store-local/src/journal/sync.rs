@@ -15,10 +15,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use larder_model::codec::{DecodeError, FieldDecoder, FieldEncoder};
-use parking_lot::Mutex;
 
 use crate::io_errors::if_there;
 use crate::journal::{JournalError, JournalSync};
+use crate::threads::Mutex;
 
 /// Version of the file `synced`.
 const SYNCED_VERSION: u8 = 2;

@@ -37,7 +37,7 @@ impl Clock for FrozenClock {
     }
 }
 
-fn options(dir: &Path) -> OpenOptions {
+pub(crate) fn options(dir: &Path) -> OpenOptions {
     OpenOptions {
         dir: dir.to_owned(),
         cache_bytes: 4 << 20,
@@ -54,7 +54,7 @@ fn small(dir: &Path) -> OpenOptions {
     OpenOptions { sizes: Some(EngineSizes::of_memtable(64 * 1024)), ..options(dir) }
 }
 
-fn call(durability: Durability) -> CallOptions {
+pub(crate) fn call(durability: Durability) -> CallOptions {
     let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
     CallOptions::new(ConsistencyLevel::One, deadline, durability)
 }
