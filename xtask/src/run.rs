@@ -31,10 +31,10 @@ pub(crate) struct StageOptions {
 }
 
 impl StageOptions {
-    /// The options of the other stages of a soak, which runs unit tests and mutations in its own way.
+    /// The options of the other stages of a soak, which runs unit tests, schedules and mutations in its own way.
     pub(crate) fn for_soak(&self) -> Self {
         let mut options = self.clone();
-        options.skip.extend(["unit", "mutants"].map(str::to_owned));
+        options.skip.extend(["unit", "schedules", "mutants"].map(str::to_owned));
         options
     }
 

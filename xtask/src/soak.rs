@@ -7,6 +7,7 @@ use crate::mutants::{self, MutantOptions};
 use crate::report::{StageOutcome, StageReport, last_line, minutes, table};
 use crate::run::{self, StageOptions};
 use crate::shell::{Result, Shell};
+use crate::stages;
 
 /// The file in which tests note their measurements.
 const FIGURES: &str = ".work/soak-figures.md";
@@ -25,7 +26,7 @@ pub(crate) fn soak(shell: &Shell, options: &StageOptions) -> Result<()> {
     fs::create_dir_all(shell.path(".work")).map_err(|error| format!(".work: {error}"))?;
     let _ = fs::remove_file(shell.path(FIGURES));
     let start = Instant::now();
-    let mut lines = vec![long_tests(&shell), all_mutants(&shell)];
+    let mut lines = vec![long_tests(&shell), long_schedules(&shell), all_mutants(&shell)];
     let (others, tests) = run::stages(&shell, &options.for_soak());
     lines.extend(others);
     let took = start.elapsed();
@@ -50,6 +51,15 @@ fn long_tests(shell: &Shell) -> StageReport {
     };
     let shows = "simulation, conformance, property tests and random input at full length";
     StageReport { name: "long", shows, outcome, took: start.elapsed() }
+}
+
+fn long_schedules(shell: &Shell) -> StageReport {
+    let start = Instant::now();
+    let outcome = match stages::schedules(shell, &["--release"]) {
+        Ok(()) => StageOutcome::Passed,
+        Err(why) => StageOutcome::Failed(why),
+    };
+    StageReport { name: "schedules", shows: "100,000 orders of the engine's threads", outcome, took: start.elapsed() }
 }
 
 fn all_mutants(shell: &Shell) -> StageReport {

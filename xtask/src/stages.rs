@@ -82,6 +82,13 @@ pub(crate) static STAGES: &[Stage] = &[
         early: None,
     },
     Stage {
+        name: "schedules",
+        shows: "orders of the engine's threads that a seed chooses",
+        is_quick: false,
+        run: |shell| passed(schedules(&shell.with_seed_of_commit(), &[])),
+        early: None,
+    },
+    Stage {
         name: "mutants",
         shows: "rules of the design: a test fails without each of a sample",
         is_quick: false,
@@ -163,6 +170,15 @@ fn run_units(shell: &Shell, build: &TestBuild, is_wanted: impl Fn(&str) -> bool)
     cases.retain(|case| is_wanted(&case.name) && !is_too_long(case));
     let at_a_time = 2 * std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
     test_runner::run(&shell.with_seed_of_commit(), cases, TestPace { at_a_time, deadline: UNIT_TEST_MAX })
+}
+
+/// Threads and locks of `shuttle`: the tests run beside no other.
+///
+/// # Errors
+/// A test fails, or something does not compile.
+pub(crate) fn schedules(shell: &Shell, options: &[&str]) -> Result<()> {
+    let args = ["test", "-q", "-p", "larder-store-local", "--features", "schedules", "--lib"];
+    shell.cargo(&[&args[..], options, &["schedules::"]].concat())
 }
 
 /// The commit chooses the sample, so each push tries other rules.

@@ -292,21 +292,32 @@ fn run_ordered(scheduler: impl Scheduler + 'static, run: impl Fn() + Send + Sync
     Runner::new(scheduler, config).run(run);
 }
 
+/// One schedule. Priorities find orders in which one thread is long away; a random choice finds quick changes.
+fn run_seed(seed: u64, empty: PathBuf) {
+    let _named = NamedSeed(seed);
+    let schedule = move || run_schedule(seed, &empty);
+    match seed % 2 {
+        0 => run_ordered(RandomScheduler::new_from_seed(seed, 1), schedule),
+        _ => run_ordered(PctScheduler::new_from_seed(seed, 6, 1), schedule),
+    }
+}
+
 #[test]
 fn no_order_of_the_threads_loses_an_answered_write_or_shows_half_a_group() {
     let top = tempfile::tempdir_in(if Path::new("/dev/shm").is_dir() { "/dev/shm" } else { "." }).unwrap();
     let empty = top.path().join("empty");
     let made = empty.clone();
     run_ordered(RandomScheduler::new(1), move || drop(crate::open::open(&options(&made)).unwrap()));
-    for seed in case_seeds(200, 100_000) {
-        let named = NamedSeed(seed);
-        // Priorities find orders in which one thread is long away; a random choice finds quick changes.
-        let empty = empty.clone();
-        let schedule = move || run_schedule(seed, &empty);
-        match seed % 2 {
-            0 => run_ordered(RandomScheduler::new_from_seed(seed, 1), schedule),
-            _ => run_ordered(PctScheduler::new_from_seed(seed, 6, 1), schedule),
+    let seeds = Mutex::new(case_seeds(200, 100_000));
+    let run = || {
+        loop {
+            let Some(seed) = seeds.lock().next() else { return };
+            run_seed(seed, empty.clone());
         }
-        drop(named);
-    }
+    };
+    std::thread::scope(|scope| {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let threads: Vec<_> = (0..cores).map(|_| scope.spawn(run)).collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    });
 }

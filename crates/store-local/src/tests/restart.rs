@@ -9,6 +9,8 @@ use std::time::Duration;
 use larder_store::{Batch, Change, Durability, Partition, Row, Store, Table};
 
 use super::{FrozenClock, call, is_there, options, put};
+use crate::journal::{self, JournalHeader, ManifestJournal, SyncedFile};
+use crate::tree::EngineTree;
 use crate::{EngineSizes, LocalStore, OpenOptions};
 
 const MEMTABLE: u64 = 64 * 1024;
@@ -96,4 +98,31 @@ async fn a_store_that_rests_gives_the_memory_of_its_memtables_back() {
     let store = open(dir.path());
     assert!(store.stats().replayed < stats.batches, "what was flushed is not replayed");
     assert!(is_there(&store, 0).await && is_there(&store, 2_998).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flush_once_kept_a_part_of_a_group_that_a_power_cut_took_from_the_journal() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    fill(&store, 100).await;
+    store.trees().all().iter().for_each(EngineTree::rotate);
+    let flushed = || store.trees().all().iter().filter_map(EngineTree::persisted).max();
+    for _ in 0..1000 {
+        if flushed().is_some() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let on_disk = flushed().expect("a memtable is flushed");
+    let (mut covered, synced) = (0, SyncedFile::read(dir.path()).unwrap().unwrap());
+    for number in journal::numbers(&dir.path().join("journal")).unwrap() {
+        let header = JournalHeader { number, first: 0, chain: 0 };
+        let whole = ManifestJournal { header, sealed: None };
+        let noted = journal::replay(&dir.path().join("journal"), &whole, false, |frame| {
+            covered = if frame.group <= synced { frame.seqno } else { covered };
+            Ok::<_, std::io::Error>(())
+        });
+        noted.unwrap();
+    }
+    assert!(covered >= on_disk, "synced up to {covered}, in tables up to {on_disk}");
 }
