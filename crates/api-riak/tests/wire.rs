@@ -352,3 +352,44 @@ fn a_request_with_two_hosts_was_served_by_the_first() {
     assert_eq!(client.receive().unwrap().status, 200);
     server.stop();
 }
+
+#[test]
+fn several_documents_once_came_in_one_chunk_and_old_clients_saw_none() {
+    let server = RiakServer::start();
+    let mut client = server.client();
+    let put = HttpRequest::put("/buckets/b/keys/k", "1").header("X-Riak-Index-a_int", "1");
+    client.send(&put).expect(204);
+    let chunks = |request: Vec<u8>| {
+        let mut connection = server.connect();
+        connection.write(request).unwrap();
+        let answer = connection.read_to_close().unwrap();
+        let (_, mut body) = answer.split_once("\r\n\r\n").unwrap();
+        let mut chunks = Vec::new();
+        while let Some((length, rest)) = body.split_once("\r\n") {
+            let (chunk, rest) = rest.split_at(usize::from_str_radix(length, 16).unwrap());
+            chunks.push(chunk.to_owned());
+            body = rest.strip_prefix("\r\n").unwrap();
+        }
+        assert_eq!(chunks.pop().as_deref(), Some(""));
+        chunks
+    };
+    const CLOSE: &str = "Connection: close\r\n";
+    assert_eq!(chunks(get("/buckets/b/keys?keys=stream", CLOSE)), [r#"{"keys":["k"]}"#, r#"{"keys":[]}"#]);
+    assert_eq!(chunks(get("/buckets?buckets=stream", CLOSE)), [r#"{"buckets":["b"]}"#, r#"{"buckets":[]}"#]);
+    let old = chunks(get("/riak/b?keys=stream", CLOSE));
+    assert!(old[0].starts_with(r#"{"props":{"#) && old[0].ends_with("}}"), "{old:?}");
+    assert_eq!(old[1..], [r#"{"keys":["k"]}"#, r#"{"keys":[]}"#]);
+    let index = chunks(get("/buckets/b/index/a_int/1?stream=true", CLOSE));
+    assert!(index.len() == 2 && index[0].ends_with(r#"{"keys":["k"]}"#) && index[1].ends_with("--\r\n"), "{index:?}");
+    let reduce =
+        r#"{"reduce":{"language":"erlang","module":"riak_kv_mapreduce","function":"reduce_count_inputs","keep":true}}"#;
+    let job = format!(r#"{{"inputs":"b","query":[{reduce},{reduce}]}}"#);
+    let post = format!(
+        "POST /mapred?chunked=true HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {}\r\n{CLOSE}\r\n{job}",
+        job.len()
+    );
+    let parts = chunks(post.into_bytes());
+    assert_eq!(parts.iter().filter(|part| part.contains("\"phase\":")).count(), 2, "{parts:?}");
+    assert_eq!(parts.len(), 3, "{parts:?}");
+    server.stop();
+}

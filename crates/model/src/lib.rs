@@ -10,6 +10,7 @@
 //! objects   S3: buckets, versions, users  limits     bounds of the product
 //! datatypes counters, sets, maps, HyperLogLogs             index      rows and queries of secondary indexes
 //! links     which links a step follows     mapreduce the job document, key filters, built-in functions
+//! riak_json what Riak takes as JSON
 //! security  users, grants and sources of Riak's protocols
 //! ```
 
@@ -32,6 +33,7 @@ pub mod mapreduce;
 pub mod object_json;
 pub mod objects;
 pub mod props;
+pub mod riak_json;
 pub mod rows;
 pub mod security;
 pub mod terms;

@@ -1,5 +1,7 @@
 //! Secondary-index terms as clients send them: the form of fields and values, the same for every protocol.
 
+use std::cmp::Ordering;
+
 use bytes::Bytes;
 
 use crate::content::Term;
@@ -63,9 +65,40 @@ fn integer(text: &Bytes) -> Option<Bytes> {
     if !negative || digits.as_ref() == b"0" { Some(digits) } else { Some([b"-", digits.as_ref()].concat().into()) }
 }
 
+/// The order of Riak's terms: by field, integers by their number, other values by their bytes.
+#[must_use]
+pub fn order(one: &Term, other: &Term) -> Ordering {
+    let by_value = || match (one.field.ends_with(b"_int"), one.value.starts_with(b"-"), other.value.starts_with(b"-")) {
+        (true, true, false) => Ordering::Less,
+        (true, false, true) => Ordering::Greater,
+        (true, true, true) => number_order(&other.value, &one.value),
+        (true, false, false) => number_order(&one.value, &other.value),
+        (false, ..) => one.value.cmp(&other.value),
+    };
+    one.field.cmp(&other.field).then_with(by_value)
+}
+
+/// Of canonical texts of one sign: the longer number is the greater one.
+fn number_order(one: &Bytes, other: &Bytes) -> Ordering {
+    one.len().cmp(&other.len()).then_with(|| one.cmp(other))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn integers_are_in_the_order_of_their_numbers() {
+        let sorted = ["-10", "-9", "-1", "0", "9", "10", "100000000000000000000000"];
+        let mut terms = sorted.map(|value| parse(&"a_int".into(), &value.into()).unwrap());
+        let expected = terms.clone();
+        terms.reverse();
+        terms.sort_by(order);
+        assert_eq!(terms, expected);
+        let text = |field: &'static str, value: &'static str| parse(&field.into(), &value.into()).unwrap();
+        assert_eq!(order(&text("a_bin", "10"), &text("a_bin", "9")), Ordering::Less);
+        assert_eq!(order(&text("b_int", "1"), &text("a_int", "9")), Ordering::Greater);
+    }
 
     fn parsed(field: &'static str, value: &'static str) -> Result<(String, String), String> {
         let text = |bytes: &Bytes| String::from_utf8(bytes.to_vec()).unwrap();

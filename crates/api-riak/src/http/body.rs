@@ -9,7 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::{Bytes, BytesMut};
 use futures_core::Stream;
-use futures_util::stream;
+use futures_util::stream::{self, StreamExt as _};
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use hyper::header::HeaderMap;
 use md5::{Digest as _, Md5};
@@ -61,6 +61,12 @@ impl RiakBody {
     #[must_use]
     pub fn pieces(pieces: BodyPieces, length: Option<u64>) -> Self {
         Self(RiakBodySource::Pieces { pieces, length, memory: response_memory(length) })
+    }
+
+    /// A body of JSON documents, each in a chunk of its own: old clients take a chunk for a document. None is empty.
+    #[must_use]
+    pub(super) fn documents(several: impl Stream<Item = Vec<Bytes>> + Send + 'static) -> Self {
+        Self::pieces(Box::pin(several.map(stream::iter).flatten().map(Ok)), None)
     }
 
     /// The same body, with so many bytes in memory besides the piece being sent.

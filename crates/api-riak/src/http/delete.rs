@@ -3,7 +3,8 @@
 use hyper::StatusCode;
 use hyper::header::VARY;
 
-use larder_gateway::kv::{KvDelete, KvDeleteOutcome};
+use larder_gateway::Error;
+use larder_gateway::kv::{KvDelete, KvDeleteOutcome, KvGet, Quorums};
 
 use super::call::RiakCall;
 use super::errors::RiakFault;
@@ -24,18 +25,27 @@ pub(super) async fn delete(call: &RiakCall<'_>) -> Result<RiakResponse, RiakFaul
         quorums: params.quorums,
         timeout: params.timeout,
     };
-    match call
-        .gateway
-        .kv
-        .delete(request)
-        .await
-        .map_err(|error| RiakFault::of_write(error, call.method).after_checks())?
-    {
-        KvDeleteOutcome::Done => Ok(done(HTML)),
-        KvDeleteOutcome::NotFound(_) => {
-            let mut reply = text(StatusCode::NOT_FOUND, "not found\n");
-            reply.headers_mut().insert(VARY, VARY_ENCODING);
-            Ok(reply)
-        }
+    let found = KvGet {
+        address: request.address.clone(),
+        quorums: Quorums::default(),
+        bodies: false,
+        timeout: request.timeout,
+    };
+    match call.gateway.kv.delete(request).await {
+        Ok(KvDeleteOutcome::Done) => Ok(done(HTML)),
+        Ok(KvDeleteOutcome::NotFound(_)) => Ok(not_found()),
+        // Riak looks for the object before it looks at the quorums.
+        Err(Error::QuorumAboveN { .. }) if is_absent(call, found).await => Ok(not_found()),
+        Err(error) => Err(RiakFault::of_write(error, call.method).after_checks()),
     }
+}
+
+async fn is_absent(call: &RiakCall<'_>, object: KvGet) -> bool {
+    call.gateway.kv.get(object).await.is_ok_and(|found| found.versions.siblings.is_empty())
+}
+
+fn not_found() -> RiakResponse {
+    let mut reply = text(StatusCode::NOT_FOUND, "not found\n");
+    reply.headers_mut().insert(VARY, VARY_ENCODING);
+    reply
 }

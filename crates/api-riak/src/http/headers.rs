@@ -133,7 +133,8 @@ fn capitalised(name: &str) -> String {
     name.chars().map(word).collect()
 }
 
-/// Secondary-index terms. A comma and a blank separate several values in one header.
+/// Secondary-index terms, each once, in the order of Riak's: fields, then values. A comma and a blank separate several values in one
+/// header.
 ///
 /// # Errors
 /// 400 with a line for each invalid field or value.
@@ -145,6 +146,8 @@ pub(super) fn terms(headers: &HeaderMap) -> Result<Vec<Term>, RiakFault> {
         let value = joined(headers, name.as_str(), b", ").unwrap_or_default();
         read_terms(field, &value, &mut terms, &mut bad);
     }
+    terms.sort_by(larder_model::terms::order);
+    terms.dedup();
     if bad.is_empty() { Ok(terms) } else { Err(RiakFault::bad(bad)) }
 }
 

@@ -10,7 +10,7 @@
 use std::io;
 
 use bytes::Bytes;
-use futures_util::stream;
+use futures_util::stream::{self, StreamExt as _};
 use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, VARY};
 
@@ -108,29 +108,25 @@ impl Lister {
     }
 
     fn stream(self, first: Listing, head: Bytes) -> RiakBody {
-        let pieces = stream::unfold(Some((self, ListingStep::Page(head.to_vec(), first))), |state| async move {
+        let documents = stream::unfold(Some((self, ListingStep::Page(Vec::new(), first))), |state| async move {
             let (lister, step) = state?;
             let word = lister.word();
-            let (mut piece, page) = match step {
-                ListingStep::Page(opening, page) => (opening, Ok(page)),
-                ListingStep::After(after) => (Vec::new(), lister.page(Some(after)).await),
+            let page = match step {
+                ListingStep::Page(_, page) => Ok(page),
+                ListingStep::After(after) => lister.page(Some(after)).await,
             };
-            let next = match page {
-                Ok(page) => {
-                    piece.extend(object(word, &page.names));
-                    page.next.map(|after| (lister, ListingStep::After(after)))
-                }
-                Err(error) => {
-                    piece.extend(failure(&error));
-                    return Some((Ok(Bytes::from(piece)), None));
-                }
+            let Listing { names, next } = match page {
+                Ok(page) => page,
+                Err(error) => return Some((vec![failure(&error).into()], None)),
             };
+            let mut documents = vec![object(word, &names).into()];
             if next.is_none() {
-                piece.extend(object(word, &[]));
+                documents.push(object(word, &[]).into());
             }
-            Some((Ok(Bytes::from(piece)), next))
+            Some((documents, next.map(|after| (lister, ListingStep::After(after)))))
         });
-        RiakBody::pieces(Box::pin(pieces), None)
+        let head = (!head.is_empty()).then_some(head);
+        RiakBody::documents(stream::iter([head.into_iter().collect()]).chain(documents))
     }
 }
 

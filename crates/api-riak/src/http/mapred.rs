@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _};
-use hyper::header::CONTENT_TYPE;
+use hyper::header::{CONTENT_TYPE, HeaderMap};
 use hyper::{Method, StatusCode};
 use larder_admission::client_key;
 use larder_gateway::Gateway;
@@ -47,14 +47,15 @@ pub(super) async fn answer(
     if *call.method != Method::POST {
         return Err(RiakFault::bad(USAGE));
     }
-    if !is_json(call.headers) {
-        return Err(RiakFault::page(StatusCode::UNSUPPORTED_MEDIA_TYPE));
-    }
     let (incoming, requester) = body.into_parts();
     let memory = |length: u64| length.saturating_mul(DOCUMENT_DECODED_PER_BYTE);
     let document = collect_admitted(incoming, requester, JOB_BYTES_MAX as u64, memory).await?;
     super::body::check_md5(call.headers, &document)?;
     let job = Job::parse(&document).map_err(|refusal| refused(&refusal))?;
+    // Riak looks at the document first, and takes JSON under this name, too.
+    if !is_json(call.headers) && !is_erlang(call.headers) {
+        return Err(RiakFault::page(StatusCode::UNSUPPORTED_MEDIA_TYPE));
+    }
     access::authorize_job(call, &job).await?;
     let chunked = call.query.is("chunked", "true");
     let media: &[&str] = if chunked { &["application/json", "multipart/mixed"] } else { &["application/json"] };
@@ -67,6 +68,10 @@ pub(super) async fn answer(
         return Ok(stream_parts(run, &gateway.core.new_request_id()));
     }
     respond_whole(run, &kept, requester).await
+}
+
+fn is_erlang(headers: &HeaderMap) -> bool {
+    headers.get(CONTENT_TYPE).is_some_and(|media| media.as_bytes().starts_with(b"application/x-erlang-binary"))
 }
 
 const USAGE: &str = "This resource accepts POSTs with bodies containing JSON of the form:\n{\n \"inputs\":[...list of \
@@ -213,22 +218,18 @@ fn stream_parts(run: StreamedJob, boundary: &str) -> RiakResponse {
     let media = format!("multipart/mixed;boundary={boundary}");
     let head = format!("\r\n--{boundary}\r\nContent-Type: application/json\r\n\r\n");
     let end = format!("\r\n--{boundary}--\r\n");
-    let pieces = stream::unfold(Some((run, head, end)), |state| async move {
+    let parts = stream::unfold(Some((run, head, end)), |state| async move {
         let (mut run, head, end) = state?;
         match run.step().await {
             Ok(Some(results)) => {
-                let mut piece = Vec::new();
-                for kept in results {
-                    piece.extend_from_slice(head.as_bytes());
-                    piece.extend(item(kept));
-                }
-                Some((Ok(Bytes::from(piece)), Some((run, head, end))))
+                let parts = results.into_iter().map(|kept| [head.as_bytes(), &item(kept)].concat().into()).collect();
+                Some((parts, Some((run, head, end))))
             }
-            Ok(None) => Some((Ok(Bytes::from(end)), None)),
-            Err(error) => Some((Ok(Bytes::from(error.json().to_string())), None)),
+            Ok(None) => Some((vec![Bytes::from(end)], None)),
+            Err(error) => Some((vec![Bytes::from(error.json().to_string())], None)),
         }
     });
-    let mut reply = with_body(StatusCode::OK, RiakBody::pieces(Box::pin(pieces), None));
+    let mut reply = with_body(StatusCode::OK, RiakBody::documents(parts));
     insert(reply.headers_mut(), CONTENT_TYPE, media);
     reply
 }

@@ -270,7 +270,7 @@ pub static ROUTES: &[Route] = &[
     route(&[Word("buckets"), Bucket, Word("counters"), Key], GET_POST, Resource::Counter, DATA, "riak_kv_wm_counter"),
     route(
         &[Word("types"), Type, Word("buckets"), Bucket, Word("datatypes")],
-        POST,
+        READ_POST,
         Resource::DataType,
         DATA,
         DATA_TYPES,

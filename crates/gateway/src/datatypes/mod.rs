@@ -207,7 +207,8 @@ pub(crate) fn may_hold_counter(bucket: &BucketAddress, props: &EffectiveProps) -
 
 fn check_request_id(id: Option<&Bytes>, datatype: Datatype) -> Result<()> {
     let Some(id) = id else { return Ok(()) };
-    if datatype != Datatype::Counter || id.is_empty() || id.len() > REQUEST_ID_BYTES_MAX {
+    let counts = matches!(datatype, Datatype::Counter | Datatype::Map);
+    if !counts || id.is_empty() || id.len() > REQUEST_ID_BYTES_MAX {
         return Err(DatatypeError::RequestId.into());
     }
     Ok(())

@@ -41,8 +41,8 @@ pub enum DatatypeError {
         /// The limit.
         max: usize,
     },
-    /// The id of a request is empty, too long, or not for a counter.
-    #[error("an id of a request has 1 to 256 bytes, and only counters take one")]
+    /// The id of a request is empty, too long, or for a type that counts nothing.
+    #[error("an id of a request has 1 to 256 bytes, and only counters and maps take one")]
     RequestId,
     /// The value takes more memory than a reader of whole values allows; it can be read in pages.
     #[error("the value is larger than {max} bytes: read it in pages")]

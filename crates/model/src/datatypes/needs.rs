@@ -56,7 +56,6 @@ impl DatatypeUpdate {
         match self {
             Self::Counter(_) => {
                 needs.push(NeededRows::below(root.counter_prefix(actor)));
-                needs.extend(request_id.map(|id| NeededRows::one(&root, DatatypeLeaf::Request(id.clone()))));
             }
             Self::Set(edits) => set_needs(&root, edits, &mut needs),
             Self::Gset(_) => {}
@@ -69,6 +68,7 @@ impl DatatypeUpdate {
             }
             Self::Map(edits) => map_needs(&root, edits, actor, &mut needs),
         }
+        needs.extend(request_id.map(|id| NeededRows::one(&root, DatatypeLeaf::Request(id.clone()))));
         needs.sort_unstable();
         needs.dedup();
         needs

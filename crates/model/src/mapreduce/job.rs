@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::riak_json;
+
 use super::inputs::{JobInputs, UncompiledInputs};
 use super::phase::{JobPhase, ParsedPhase};
 use super::refusal::JobRefusal;
@@ -30,8 +32,7 @@ impl Job {
     /// # Errors
     /// [`JobRefusal`], the first reason in Riak's order.
     pub fn parse(document: &[u8]) -> Result<Self, JobRefusal> {
-        let document: Value =
-            serde_json::from_slice(document).map_err(|error| JobRefusal::NotJson(error.to_string()))?;
+        let document: Value = riak_json::parse(document).map_err(|error| JobRefusal::NotJson(error.to_string()))?;
         let Value::Object(mut members) = document else { return Err(JobRefusal::NotObject) };
         let timeout = members.remove("timeout");
         let (Some(inputs), Some(query)) = (members.remove("inputs"), members.remove("query")) else {

@@ -18,11 +18,11 @@ fn write_value(out: &mut TermWriter, value: &JobValue, is_bare: bool) {
     match value {
         JobValue::Json(value) => write_json(out, value),
         JobValue::Binary(bytes) => out.binary(bytes),
-        JobValue::NotFound(input) => {
-            out.tuple(3);
-            out.atom("not_found");
-            write_key(out, input);
-            write_datum(out, input);
+        // Without its key, as map functions in Erlang return it.
+        JobValue::NotFound(_) => {
+            out.tuple(2);
+            out.atom("error");
+            out.atom("notfound");
         }
         JobValue::Key(input) if input.key_data.is_some() || is_bare && !input.address.bucket.is_default_type() => {
             out.tuple(2);
@@ -115,7 +115,7 @@ mod tests {
             (V::Key(key("default", None)), false, r#"[[<<"b">>,<<"k">>]]"#),
             (V::Key(key("default", Some(json!("d")))), false, r#"[{{<<"b">>,<<"k">>},<<"d">>}]"#),
             (V::Key(key("t", None)), true, r#"[{{{<<"t">>,<<"b">>},<<"k">>},undefined}]"#),
-            (V::NotFound(key("default", None)), false, r#"[{not_found,{<<"b">>,<<"k">>},undefined}]"#),
+            (V::NotFound(key("default", None)), false, "[{error,notfound}]"),
         ] {
             assert_eq!(shown(value, is_bare), printed);
         }

@@ -33,7 +33,11 @@ impl PropKind {
                 .map(Value::Datatype)
                 .ok_or_else(|| InvalidReason::Datatype(quoted_in_error(json))),
             Self::Hooks => hooks(json).map(Value::Hooks).ok_or(InvalidReason::NotValidHook),
-            Self::KeyFun => modfun(json).map(Value::KeyFun).ok_or(InvalidReason::NotValidFunction),
+            // Riak takes a text, too.
+            Self::KeyFun => modfun(json)
+                .map(Value::KeyFun)
+                .or_else(|| text(json).map(Value::Text))
+                .ok_or(InvalidReason::NotValidFunction),
             Self::LinkFun => linkfun(json).map(Value::LinkFun).ok_or(InvalidReason::NotValidFunction),
         }
     }

@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value as Json};
 
+use crate::riak_json;
+
 use super::reason::{InvalidProp, InvalidReason};
 use super::table::Prop;
 use super::value::Value;
@@ -112,7 +114,7 @@ impl PropsBodyError {
 /// # Errors
 /// [`PropsBodyError`] when there is none. Over HTTP both variants have the same text.
 pub fn props_of(body: &[u8]) -> Result<Map<String, Json>, PropsBodyError> {
-    let Ok(Json::Object(mut object)) = serde_json::from_slice(body) else {
+    let Ok(Json::Object(mut object)) = riak_json::parse(body) else {
         return Err(PropsBodyError::InvalidJson);
     };
     match object.remove("props") {

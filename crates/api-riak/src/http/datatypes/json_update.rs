@@ -15,6 +15,7 @@ use larder_model::datatypes::{
     Datatype, DatatypeUpdate, EmbeddedType, EmbeddedUpdate, FieldEdit, FieldName, MapEdits, SetEdit,
 };
 use larder_model::limits::DATATYPE_EDITS_MAX;
+use larder_model::riak_json;
 use larder_model::text::beginning;
 
 use crate::http::path::listed_bytes;
@@ -66,6 +67,7 @@ pub(super) enum JsonRefusal {
 /// # Errors
 /// [`JsonRefusal`].
 pub(super) fn decode(datatype: Datatype, document: &[u8]) -> Result<JsonUpdate, JsonRefusal> {
+    let document = &*riak_json::standard(document);
     let text = std::str::from_utf8(document).map_err(|_| JsonRefusal::NotUtf8)?;
     // Riak's decoder fails like this for no document at all.
     if text.trim().is_empty() {

@@ -30,7 +30,7 @@ use super::call::RiakCall;
 use super::errors::{RiakFault, unknown_type};
 use super::headers::{IF_NOT_MODIFIED, INDEX, META, conditions, insert};
 use super::path::quote_segment;
-use super::reply::{JSON, RiakResponse, VCLOCK, done, empty, json, text};
+use super::reply::{JSON, RiakResponse, VCLOCK, done, empty, json, not_found_page, text};
 use super::routes::PathPart;
 pub(super) use counters::{get_counter, post_counter};
 use datatype_params::{DatatypeParams, ValuePart};
@@ -56,6 +56,9 @@ pub(super) async fn get(call: &RiakCall<'_>) -> Result<RiakResponse, RiakFault> 
     let params = DatatypeParams::of(&call.query)?;
     if let Some(moved) = moved_to_counters(call) {
         return Ok(moved);
+    }
+    if call.route.place(PathPart::Key).is_none() {
+        return Ok(not_found_page());
     }
     let address = call.address()?;
     let datatype = datatype_of(call, &address.bucket, &params).await?;

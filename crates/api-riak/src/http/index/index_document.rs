@@ -10,6 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use larder_model::address::BucketAddress;
 use larder_model::index::{ContinuationError, IndexCondition, IndexPosition, IndexQuery, IndexScope, all_of, any_of};
+use larder_model::riak_json;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -73,7 +74,7 @@ impl IndexDocument {
     /// # Errors
     /// The text of the 400 that names its first fault.
     pub(super) fn of(bucket: BucketAddress, document: &[u8]) -> Result<Self, String> {
-        let document: QueryJson = serde_json::from_slice(document).map_err(|error| invalid(&error.to_string()))?;
+        let document: QueryJson = riak_json::parse(document).map_err(|error| invalid(&error.to_string()))?;
         let DocumentFields { all, any, max_results, continuation, count, timeout } = fields_of(document)?;
         let mut queries = match (all, any) {
             (Some(all), None) => all_of(&bucket, conditions(all)?),

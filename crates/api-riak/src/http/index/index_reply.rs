@@ -74,43 +74,38 @@ pub(super) fn stream(pager: IndexPager, boundary: &str) -> RiakResponse {
     let media = format!("multipart/mixed;boundary={boundary}");
     let memory = pager.memory();
     let state = Some((pager, boundary.to_owned()));
-    let pieces = stream::unfold(state, |state| async move {
+    let parts = stream::unfold(state, |state| async move {
         let (mut pager, boundary) = state?;
-        loop {
-            let page = match pager.next().await {
-                Ok(page) => page,
-                Err(error) => return Some((Ok(Bytes::from(last_part(&boundary, Some(&failure(&error))))), None)),
-            };
-            let mut piece = Vec::new();
-            if !page.hits.is_empty() {
-                let results = [open(pager.shows_terms), items(&page, pager.shows_terms), b"]}".to_vec()].concat();
-                piece.extend(part(&boundary, &results));
-            }
-            if page.is_last {
-                let continuation = page.continuation.map(|text| format!("{{\"continuation\":\"{text}\"}}"));
-                piece.extend(last_part(&boundary, continuation.as_ref().map(String::as_bytes)));
-                return Some((Ok::<_, io::Error>(Bytes::from(piece)), None));
-            }
-            if !piece.is_empty() {
-                return Some((Ok(Bytes::from(piece)), Some((pager, boundary))));
-            }
+        let page = match pager.next().await {
+            Ok(page) => page,
+            Err(error) => return Some((last_parts(&boundary, Some(&failure(&error))), None)),
+        };
+        let mut parts = Vec::new();
+        if !page.hits.is_empty() {
+            let results = [open(pager.shows_terms), items(&page, pager.shows_terms), b"]}".to_vec()].concat();
+            parts.push(part(&boundary, &results));
         }
+        if !page.is_last {
+            return Some((parts, Some((pager, boundary))));
+        }
+        let continuation = page.continuation.map(|text| format!("{{\"continuation\":\"{text}\"}}"));
+        parts.extend(last_parts(&boundary, continuation.as_ref().map(String::as_bytes)));
+        Some((parts, None))
     });
-    let mut reply = with_body(StatusCode::OK, RiakBody::pieces(Box::pin(pieces), None).with_extra_memory(memory));
+    let mut reply = with_body(StatusCode::OK, RiakBody::documents(parts).with_extra_memory(memory));
     insert(reply.headers_mut(), CONTENT_TYPE, media);
     reply.headers_mut().insert(VARY, VARY_ENCODING);
     reply
 }
 
-fn part(boundary: &str, body: &[u8]) -> Vec<u8> {
-    [format!("\r\n--{boundary}\r\nContent-Type: application/json\r\n\r\n").as_bytes(), body].concat()
+fn part(boundary: &str, body: &[u8]) -> Bytes {
+    [format!("\r\n--{boundary}\r\nContent-Type: application/json\r\n\r\n").as_bytes(), body].concat().into()
 }
 
 /// The last part, if there is one, and the end.
-fn last_part(boundary: &str, body: Option<&[u8]>) -> Vec<u8> {
-    let mut out = body.map(|body| part(boundary, body)).unwrap_or_default();
-    out.extend_from_slice(format!("\r\n--{boundary}--\r\n").as_bytes());
-    out
+fn last_parts(boundary: &str, body: Option<&[u8]>) -> Vec<Bytes> {
+    let end = format!("\r\n--{boundary}--\r\n").into();
+    body.map(|body| part(boundary, body)).into_iter().chain([end]).collect()
 }
 
 fn open(shows_terms: bool) -> Vec<u8> {
