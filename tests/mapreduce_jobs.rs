@@ -128,6 +128,37 @@ fn functions_by_source_by_name_and_from_an_object_run() {
     assert_eq!(run_phases(&node, &format!("{nothing},{STORED_SUM}")), (200, "[0]".into()));
 }
 
+/// As the tutorial has it: line ends inside of strings, and `\w` with one backslash, which JSON has neither.
+#[test]
+fn a_word_count_pasted_from_the_tutorial_was_refused_as_json() {
+    let (node, _modules) = scripted();
+    let mut client = node.client();
+    for (key, text) in [("p1", "Sour plums and sweet plums"), ("p2", "plums")] {
+        client.send(&HttpRequest::put(&format!("/buckets/lines/keys/{key}"), text)).expect(204);
+    }
+    let job = r#"{"inputs":[["lines","p1"],["lines","p2"]],"query":[{"map":{"language":"javascript","source":"
+function(v) {
+  var words = v.values[0].data.toLowerCase().match(/\w*/g), found = [];
+  for (var i in words)
+    if (words[i] != '') {
+      var one = {};
+      one[words[i]] = 1;
+      found.push(one);
+    }
+  return found;
+}"}},{"reduce":{"language":"javascript","source":"
+function(v) {
+  var counts = {};
+  for (var i in v)
+    for (var w in v[i])
+      counts[w] = (counts[w] || 0) + v[i][w];
+  return [counts];
+}"}}]}"#;
+    let request = HttpRequest::new("POST", "/mapred").header("Content-Type", "application/json").body(job);
+    let answer: serde_json::Value = serde_json::from_str(&client.send(&request).expect(200).text()).unwrap();
+    assert_eq!(answer, serde_json::json!([{ "sour": 1, "plums": 3, "and": 1, "sweet": 1 }]));
+}
+
 /// A function that loops, allocates, throws, recurses or returns no list ends its own job, with the reason.
 #[test]
 fn a_hostile_function_ends_its_own_job_alone() {

@@ -192,6 +192,13 @@ impl S3Error {
         Self::new(Code::NotImplemented, message).with("QueryParameter", name)
     }
 
+    /// 501 for an unsupported element of a document.
+    #[must_use]
+    pub fn element_not_offered(name: &str) -> Self {
+        let message = format!("The element {name} implies functionality that is not implemented");
+        Self::new(Code::NotImplemented, message).with("Element", name)
+    }
+
     /// 400 `InvalidRequest` with this message.
     #[must_use]
     pub fn invalid(message: impl Into<Cow<'static, str>>) -> Self {

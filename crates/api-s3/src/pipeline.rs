@@ -3,8 +3,8 @@
 
 use larder_model::Timestamp;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -34,7 +34,7 @@ use crate::operations::{OperationScope, OperationSpec, RequestBodyKind, S3Operat
 use crate::ops::condition_values;
 use crate::public_url::PublicUrl;
 use crate::response::{self, RequestAccounting, S3Response};
-use crate::target::AddressingStyle;
+use crate::target::{AddressingStyle, is_unknown_host};
 use crate::target::{ResourcePath, S3Query, check_key};
 use crate::unsupported_config::not_offered;
 use crate::{S3Settings, background, cors, ops, route, unsupported_config};
@@ -83,6 +83,13 @@ struct RequestTrace {
     operation: Option<&'static OperationSpec>,
     signer: Option<KeyHolder>,
     received: Arc<AtomicU64>,
+}
+
+impl RequestHead {
+    /// The host that the client named.
+    fn asked_host(&self) -> &str {
+        self.forwarded_host.as_deref().unwrap_or(&self.host)
+    }
 }
 
 impl S3Service {
@@ -322,6 +329,20 @@ impl S3Service {
     }
 
     /// Completes the response: error document, CORS and common headers, and accounting of its bytes.
+    /// Says what to set where a bucket in front of an unknown host looks like no bucket, and its key like one.
+    fn with_host_hint(&self, head: &RequestHead, error: S3Error) -> S3Error {
+        static LOGGED: Once = Once::new();
+        let host = head.asked_host();
+        let is_telling = matches!(error.code, Code::NoSuchBucket | Code::NotImplemented);
+        if !is_telling || !is_unknown_host(host, &self.settings.roots) {
+            return error;
+        }
+        let hint = "The host is none of --s3-host, so the path names the bucket. If the host begins with a bucket, set --s3-host to the rest.";
+        // Each request may have the host of its choice: once is enough.
+        LOGGED.call_once(|| tracing::warn!(%host, status = %error.code.status(), "S3 request refused: {hint}"));
+        error.with("Hint", hint)
+    }
+
     async fn finish(
         &self,
         head: &RequestHead,
@@ -332,6 +353,7 @@ impl S3Service {
         let is_head = head.parts.method == Method::HEAD;
         let mut response = outcome.unwrap_or_else(|error| {
             let range = head.parts.headers.get(RANGE).and_then(|range| range.to_str().ok());
+            let error = self.with_host_hint(head, error);
             error.with_request(target, &head.query, range).into_response(&target.resource(), &head.id, is_head)
         });
         let request = (head.parts.method.as_str(), &head.parts.headers);

@@ -32,21 +32,36 @@ impl AddressingStyle {
     /// an unknown host means path style.
     #[must_use]
     pub fn of_host(host: Option<&str>, roots: &[String]) -> Self {
-        let Some(name) = host.map(without_port).filter(|name| !is_address(name)) else { return Self::PathStyle };
-        // A fully qualified host ends with a dot.
-        let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
-        let fits = |root: &&String| {
-            let root = root.to_ascii_lowercase();
-            name == root || name.strip_suffix(&root).is_some_and(|front| front.ends_with('.'))
-        };
-        let amazon = || roots.iter().any(|root| root.eq_ignore_ascii_case(AMAZON)).then(|| regional(&name)).flatten();
-        let root = roots.iter().filter(fits).map(String::len).max().or_else(amazon);
-        let Some(root) = root else { return Self::PathStyle };
+        let Some(name) = host.and_then(host_name) else { return Self::PathStyle };
+        let Some(root) = root_length(&name, roots) else { return Self::PathStyle };
         match name.len().checked_sub(root + 1) {
             Some(end) if end > 0 => Self::VirtualHosted(name[..end].to_owned()),
             _ => Self::PathStyle,
         }
     }
+}
+
+/// Whether a host has a name of several parts and fits no root: a client may have put a bucket in front of it.
+#[must_use]
+pub(crate) fn is_unknown_host(host: &str, roots: &[String]) -> bool {
+    host_name(host).is_some_and(|name| name.contains('.') && root_length(&name, roots).is_none())
+}
+
+/// The name of a host in lower case, without its port; `None` for an address.
+fn host_name(host: &str) -> Option<String> {
+    let name = Some(without_port(host)).filter(|name| !is_address(name))?;
+    // A fully qualified host ends with a dot.
+    Some(name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase())
+}
+
+/// The length of the longest root that the name is, or ends with.
+fn root_length(name: &str, roots: &[String]) -> Option<usize> {
+    let fits = |root: &&String| {
+        let root = root.to_ascii_lowercase();
+        name == root || name.strip_suffix(&root).is_some_and(|front| front.ends_with('.'))
+    };
+    let amazon = || roots.iter().any(|root| root.eq_ignore_ascii_case(AMAZON)).then(|| regional(name)).flatten();
+    roots.iter().filter(fits).map(String::len).max().or_else(amazon)
 }
 
 /// The length of the `s3.REGION.amazonaws.com` or `s3-REGION.amazonaws.com` suffix of a host. Clients with a configured

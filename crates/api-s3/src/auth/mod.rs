@@ -121,7 +121,7 @@ impl RequestSignature {
             v4::ALGORITHM => {
                 v4::SignatureV4::of_header(request, rest.trim()).map(|signature| Self::V4(Box::new(signature)))
             }
-            "AWS4-ECDSA-P256-SHA256" => Err(Code::NotImplemented.into()),
+            "AWS4-ECDSA-P256-SHA256" => Err(S3Error::header_not_offered("Authorization")),
             _ => Err(unsupported(value)),
         }
     }
@@ -194,7 +194,7 @@ impl Payload {
             "STREAMING-AWS4-HMAC-SHA256-PAYLOAD" => chunked(true, false),
             "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER" => chunked(true, true),
             "STREAMING-AWS4-ECDSA-P256-SHA256-PAYLOAD" | "STREAMING-AWS4-ECDSA-P256-SHA256-PAYLOAD-TRAILER" => {
-                Err(Code::NotImplemented.into())
+                Err(S3Error::header_not_offered("x-amz-content-sha256"))
             }
             _ => unhex(value).map(Self::Sha256).ok_or_else(|| {
                 let message = "x-amz-content-sha256 must be UNSIGNED-PAYLOAD, \

@@ -107,7 +107,7 @@ fn of_gateway(error: &larder_gateway::Error) -> S3Error {
             S3Error::from(Code::SlowDown).with_header(hyper::header::RETRY_AFTER, HeaderValue::from(*retry_after))
         }
         E::DiskFull => Code::InsufficientStorage.into(),
-        E::NotBuilt(_) => Code::NotImplemented.into(),
+        E::NotBuilt(feature) => S3Error::new(Code::NotImplemented, format!("{} is not offered", feature.name())),
         E::BadAddress(_) => Code::InvalidURI.into(),
         // Errors of the key-value API alone; no S3 operation causes them.
         E::UnknownType(_)

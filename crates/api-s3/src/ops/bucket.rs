@@ -77,7 +77,7 @@ fn location_wanted(document: &[u8]) -> Result<Option<String>, S3Error> {
                 wanted = Some(region.trim().to_owned()).filter(|region| !region.is_empty());
             }
             // Ignoring tags would lose them; the other elements configure unsupported kinds of buckets.
-            "Tags" | "Bucket" | "Location" => return Err(Code::NotImplemented.into()),
+            "Tags" | "Bucket" | "Location" => return Err(S3Error::element_not_offered(name)),
             _ => xml.skip()?,
         }
     }

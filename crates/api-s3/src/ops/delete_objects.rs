@@ -32,8 +32,8 @@ struct DeleteItem {
     key: String,
     version: Option<String>,
     etag: Option<String>,
-    /// Whether it has an unsupported condition.
-    unsupported: bool,
+    /// A condition that is not offered.
+    unsupported: Option<String>,
 }
 
 pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
@@ -63,8 +63,8 @@ async fn delete(call: &S3Call, caller: &Caller, item: &DeleteItem) -> Result<Del
         return Err(S3Error::new(Code::UserKeyMustBeSpecified, "The key of an object must not be empty."));
     }
     check_key(item.key.as_bytes())?;
-    if item.unsupported {
-        return Err(Code::NotImplemented.into());
+    if let Some(name) = &item.unsupported {
+        return Err(S3Error::element_not_offered(name));
     }
     let key = Bytes::copy_from_slice(item.key.as_bytes());
     let version = item.version.clone().map_or(VersionSpec::Current, VersionSpec::Id);
@@ -97,7 +97,7 @@ fn item(xml: &mut XmlReader<'_>) -> Result<DeleteItem, S3Error> {
             "VersionId" => item.version = Some(xml.text()?.trim().to_owned()).filter(|version| !version.is_empty()),
             "ETag" => item.etag = Some(conditions::unquoted(&xml.text()?).to_owned()),
             "LastModifiedTime" | "Size" => {
-                item.unsupported = true;
+                item.unsupported = Some(name.to_owned());
                 xml.skip()?;
             }
             _ => xml.skip()?,
@@ -151,7 +151,7 @@ mod tests {
         )
         .unwrap();
         let with_etag = DeleteItem { etag: Some("e".into()), ..item("k", Some("v")) };
-        let unsupported = DeleteItem { unsupported: true, ..item("s", None) };
+        let unsupported = DeleteItem { unsupported: Some("Size".to_owned()), ..item("s", None) };
         assert_eq!(
             read,
             DeleteRequest { quiet: true, items: vec![item(" a&b ", None), with_etag, item("", None), unsupported] }

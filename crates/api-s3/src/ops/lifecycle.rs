@@ -112,6 +112,8 @@ mod tests {
         ] {
             assert_eq!(of(&rule), Err(code), "{rule}");
         }
+        let moved = format!("<LifecycleConfiguration><Rule><Filter/>{on}<Transition/></Rule></LifecycleConfiguration>");
+        assert_eq!(decode(moved.as_bytes()).unwrap_err().extras, [("Element", "Transition".to_owned())]);
         assert_eq!(decode(b"<LifecycleConfiguration/>").unwrap_err().code.name(), "MalformedXML");
         let rule = format!("<Rule><ID>a</ID><Filter/>{on}{days}</Rule>");
         let twice = format!("<LifecycleConfiguration>{rule}{rule}</LifecycleConfiguration>");

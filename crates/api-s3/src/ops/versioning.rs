@@ -44,7 +44,7 @@ fn read(document: &[u8]) -> Result<Versioning, S3Error> {
                 });
             }
             "MfaDelete" | "MFADelete" if xml.text()?.trim() == "Disabled" => {}
-            "MfaDelete" | "MFADelete" => return Err(Code::NotImplemented.into()),
+            "MfaDelete" | "MFADelete" => return Err(S3Error::element_not_offered("MfaDelete")),
             _ => xml.skip()?,
         }
     }

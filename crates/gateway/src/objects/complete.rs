@@ -17,7 +17,6 @@ use larder_model::limits::BATCH_BYTES_MAX;
 use larder_model::objects::part::manifest_rows;
 use larder_model::objects::{
     Bucket, Checksum, Etag, ManifestOwner, ManifestPart, Object, ObjectBody, Storage, UploadState, Version, VersionId,
-    Versioning,
 };
 use larder_model::rows::{Batch, Change, Row, changes_bytes};
 use larder_store::Partition;
@@ -88,10 +87,10 @@ impl Uploads {
             let id = head.id;
             let settled = self.settle(head, deadline).await?.ok_or(Error::NoSuchUpload)?;
             if settled.upload.state != UploadState::Open {
-                return completed_answer(&bucket, &settled.upload.state, &list);
+                return completed_answer(&settled.upload.state, &list);
             }
             if let Some(state) = self.complete_open(&bucket, settled, &request, list).await? {
-                return completed_answer(&bucket, &state, &list);
+                return completed_answer(&state, &list);
             }
             if Instant::now() >= deadline {
                 return Err(Error::OperationAborted);
@@ -230,12 +229,12 @@ impl Uploads {
 }
 
 /// The answer of a completed upload, for the first request and its repeats.
-fn completed_answer(bucket: &Bucket, state: &UploadState, asked: &[u8; 20]) -> Result<CompletedUpload> {
+fn completed_answer(state: &UploadState, asked: &[u8; 20]) -> Result<CompletedUpload> {
     match state {
         UploadState::Done { version, null, list, etag, checksum } if list == asked => {
-            let shown = !null || bucket.versioning != Versioning::Off;
-            let text = || if *null { "null".to_owned() } else { version.text() };
-            Ok(CompletedUpload { etag: *etag, checksum: checksum.clone(), version_id: shown.then(text) })
+            // AWS names a version, not that it is the null one.
+            let version_id = (!null).then(|| version.text());
+            Ok(CompletedUpload { etag: *etag, checksum: checksum.clone(), version_id })
         }
         _ => Err(Error::NoSuchUpload),
     }

@@ -232,7 +232,6 @@ impl Objects {
         spec: &VersionSpec,
     ) -> Result<LocatedVersion> {
         let bucket = self.buckets.find(bucket).await?;
-        spec.check()?;
         let partition = ObjectLocation::of(&bucket, key).partition();
         let options = self.heads.options();
         let observed = self.heads.read_head(&partition, &options).await?;

@@ -53,7 +53,7 @@ fn rule(xml: &mut XmlReader<'_>) -> Result<LifecycleRule, S3Error> {
             "Expiration" => once(&mut rule.expiration, expiration(xml)?)?,
             "NoncurrentVersionExpiration" => once(&mut rule.noncurrent, noncurrent(xml)?)?,
             "AbortIncompleteMultipartUpload" => once(&mut rule.abort_uploads_days, abort(xml)?)?,
-            "Transition" | "NoncurrentVersionTransition" => return Err(Code::NotImplemented.into()),
+            "Transition" | "NoncurrentVersionTransition" => return Err(S3Error::element_not_offered(name)),
             _ => xml.skip()?,
         }
     }

@@ -197,7 +197,7 @@ mod over_a_store {
                 matches!(fixture.get("key", hidden).await, Err(Error::NoSuchVersion(_))),
                 "its id for clients is null"
             );
-            assert!(matches!(fixture.get("key", id("nonsense")).await, Err(Error::BadVersionId(_))));
+            assert!(matches!(fixture.get("key", id("nonsense")).await, Err(Error::NoSuchVersion(_))));
             let unknown = id(&VersionId([5; 16]).text());
             assert!(matches!(fixture.get("key", unknown).await, Err(Error::NoSuchVersion(_))));
             let met = fixture.get("key", VersionSpec::Current).await;
