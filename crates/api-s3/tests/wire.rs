@@ -368,3 +368,52 @@ fn a_bucket_in_front_of_an_unknown_host_once_got_no_word_of_the_setting() {
     }
     server.stop();
 }
+
+/// Its parts may have any checksum, or none.
+#[test]
+fn an_upload_without_an_algorithm_once_made_an_object_without_a_checksum() {
+    let server = with_bucket();
+    let begun = server.ask("POST", "/box/k?uploads", NOTHING, b"");
+    assert_eq!(begun.header("x-amz-checksum-algorithm"), None);
+    let upload = begun.element("UploadId").unwrap().to_owned();
+    let (first, last) = (vec![b'a'; 5 << 20], b"123456789".to_vec());
+    let mut listed = String::new();
+    for (number, body) in [(1, &first), (2, &last)] {
+        let crc =
+            larder_model::objects::checksum::ChecksumHasher::of(larder_model::objects::Algorithm::Crc32, body).text();
+        let headers = [("x-amz-checksum-crc32", &*crc)];
+        let headers = if number == 1 { NOTHING } else { &headers };
+        let part = server.ask("PUT", &format!("/box/k?partNumber={number}&uploadId={upload}"), headers, body);
+        assert_eq!(part.status, 200, "{}", part.text());
+        let etag = part.header("etag").unwrap();
+        listed += &format!("<Part><PartNumber>{number}</PartNumber><ETag>{etag}</ETag></Part>");
+    }
+    let document = format!("<CompleteMultipartUpload>{listed}</CompleteMultipartUpload>");
+    let complete = |kind: &str| {
+        let kind = [("x-amz-checksum-type", kind)];
+        let headers = if kind[0].1.is_empty() { NOTHING } else { &kind };
+        server.ask("POST", &format!("/box/k?uploadId={upload}"), headers, document.as_bytes())
+    };
+    let refused = complete("COMPOSITE");
+    assert_eq!((refused.status, refused.element("Code")), (400, Some("InvalidRequest")));
+    assert!(refused.text().contains("using the null checksum mode"), "{}", refused.text());
+    let done = complete("");
+    let whole = larder_model::objects::checksum::ChecksumHasher::of(
+        larder_model::objects::Algorithm::Crc64Nvme,
+        &[first, last].concat(),
+    );
+    let whole = whole.text();
+    assert_eq!(done.element("ChecksumCRC64NVME"), Some(&*whole), "{}", done.text());
+    assert_eq!(done.element("ChecksumType"), Some("FULL_OBJECT"));
+    let got = server.ask("HEAD", "/box/k", &[("x-amz-checksum-mode", "ENABLED")], b"");
+    assert_eq!(got.header("x-amz-checksum-crc64nvme"), Some(&*whole));
+    let attributes =
+        server.ask("GET", "/box/k?attributes", &[("x-amz-object-attributes", "Checksum,ObjectParts")], b"");
+    assert_eq!(attributes.element("ChecksumCRC64NVME"), Some(&*whole));
+    assert!(
+        attributes.text().contains("<ObjectParts><PartsCount>2</PartsCount></ObjectParts>"),
+        "{}",
+        attributes.text()
+    );
+    server.stop();
+}

@@ -82,7 +82,11 @@ fn document(requested: &AttributesRequest, object: &Object, parts: &[ManifestPar
         xml.text("ETag", object.etag.to_string());
     }
     if let (true, Some(checksum)) = (requested.has("Checksum"), &object.checksum) {
-        xml.element("Checksum", |xml| super::checksums::write(xml, Some(checksum)));
+        xml.element("Checksum", |xml| {
+            // Without the number of parts, unlike everywhere else.
+            let value = Checksum { parts: None, ..checksum.clone() };
+            xml.text(checksum.algorithm.element(), value.text()).text("ChecksumType", checksum.kind().name());
+        });
     }
     if let (true, ObjectBody::Parts { count, .. }) = (requested.has("ObjectParts"), &object.body) {
         xml.element("ObjectParts", |xml| write_parts(xml, requested, object, *count, parts, more));
@@ -96,7 +100,7 @@ fn document(requested: &AttributesRequest, object: &Object, parts: &[ManifestPar
     xml.finish()
 }
 
-/// Writes the part list only if parts have checksums; otherwise AWS reports their count alone.
+/// Writes the part list only where the object's checksum is made of those of its parts; otherwise AWS reports their count alone.
 fn write_parts(
     xml: &mut XmlWriter,
     requested: &AttributesRequest,
@@ -105,15 +109,16 @@ fn write_parts(
     parts: &[ManifestPart],
     more: bool,
 ) {
-    xml.value("PartsCount", count).value("PartNumberMarker", requested.after);
+    xml.value("PartsCount", count);
+    let Some(composite) = object.checksum.as_ref().filter(|checksum| checksum.parts.is_some()) else { return };
+    xml.value("PartNumberMarker", requested.after);
     xml.value("NextPartNumberMarker", parts.last().map_or(0, |part| part.number));
     xml.value("MaxParts", requested.max).value("IsTruncated", more);
-    let Some(algorithm) = object.checksum.as_ref().map(|checksum| checksum.algorithm) else { return };
     for part in parts {
         let Some(digest) = &part.checksum else { continue };
         xml.element("Part", |xml| {
             xml.value("PartNumber", part.number).value("Size", part.length);
-            xml.text(algorithm.element(), Checksum::full(algorithm, digest.clone()).text());
+            xml.text(composite.algorithm.element(), Checksum::full(composite.algorithm, digest.clone()).text());
         });
     }
 }
@@ -152,7 +157,7 @@ mod tests {
         let counts = "<ObjectParts><PartsCount>5</PartsCount><PartNumberMarker>1</PartNumberMarker>\
             <NextPartNumberMarker>3</NextPartNumberMarker><MaxParts>2</MaxParts><IsTruncated>true</IsTruncated>";
         let expected = format!(
-            "<ETag>44444444444444444444444444444444</ETag><Checksum><ChecksumCRC32>AAAAAA==-5</ChecksumCRC32>\
+            "<ETag>44444444444444444444444444444444</ETag><Checksum><ChecksumCRC32>AAAAAA==</ChecksumCRC32>\
              <ChecksumType>COMPOSITE</ChecksumType></Checksum>{counts}<Part><PartNumber>3</PartNumber><Size>7</Size>\
              <ChecksumCRC32>AAAAAg==</ChecksumCRC32></Part></ObjectParts><StorageClass>GLACIER</StorageClass>\
              <ObjectSize>70</ObjectSize></GetObjectAttributesResponse>"

@@ -93,6 +93,7 @@ fn decode(call: &S3Call, document: &[u8]) -> Result<CompleteUpload, S3Error> {
         parts: parts(document)?,
         conditions: conditions::of_write(&call.headers),
         checksum: checksums::given(&call.headers)?,
+        checksum_kind: checksums::kind(&call.headers)?,
         length: length(&call.headers)?,
     })
 }

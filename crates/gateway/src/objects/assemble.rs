@@ -6,6 +6,7 @@ use larder_model::objects::checksum::{ChecksumHasher, combine_full, composite};
 use larder_model::objects::{Algorithm, Checksum, ChecksumKind, Etag, ManifestPart, Part};
 
 use super::complete::{CompleteUpload, ListedPart};
+use super::receive::DEFAULT_ALGORITHM;
 use super::{Error, ObjectsConfig, Result};
 
 /// The object a completion makes.
@@ -62,7 +63,11 @@ pub(super) fn assemble(
     for (listed, part) in request.parts.iter().zip(&parts) {
         check_listed(listed, part, checksum)?;
     }
-    let checksum = checksum.map(|which| object_checksum(which, &parts)).transpose()?;
+    check_kind(request.checksum_kind, checksum.map(|(_, kind)| kind))?;
+    let checksum = match checksum {
+        Some(which) => Some(object_checksum(which, &parts)?),
+        None => default_checksum(&parts),
+    };
     check_given(request.checksum.as_ref(), checksum.as_ref())?;
     if request.length.is_some_and(|given| given != length) {
         return Err(Error::InvalidRequest(format!("The parts have {length} bytes together, not what was announced.")));
@@ -91,6 +96,24 @@ fn check_listed(listed: &ListedPart, part: &Part, checksum: Option<(Algorithm, C
             listed.number
         ))),
     }
+}
+
+/// The kind that a client names must be that of the upload.
+fn check_kind(given: Option<ChecksumKind>, own: Option<ChecksumKind>) -> Result<()> {
+    if given.is_none() || given == own {
+        return Ok(());
+    }
+    let own = own.map_or("null", ChecksumKind::name);
+    let message = format!(
+        "The upload was created using the {own} checksum mode. The complete request must use the same checksum mode."
+    );
+    Err(Error::InvalidRequest(message))
+}
+
+/// The checksum of an object whose upload has none; `None` for parts of an older version, which stored none, and linked ones.
+fn default_checksum(parts: &[&Part]) -> Option<Checksum> {
+    let parts: Option<Vec<_>> = parts.iter().map(|part| Some((part.checksum.clone()?, part.length))).collect();
+    combine_full(DEFAULT_ALGORITHM, &parts?)
 }
 
 fn object_checksum((algorithm, kind): (Algorithm, ChecksumKind), parts: &[&Part]) -> Result<Checksum> {
@@ -163,6 +186,7 @@ mod tests {
             parts: parts.iter().map(listed).collect(),
             conditions: WriteConditions::default(),
             checksum: None,
+            checksum_kind: None,
             length: None,
         }
     }

@@ -16,7 +16,8 @@ use bytes::Bytes;
 use larder_model::limits::BATCH_BYTES_MAX;
 use larder_model::objects::part::manifest_rows;
 use larder_model::objects::{
-    Bucket, Checksum, Etag, ManifestOwner, ManifestPart, Object, ObjectBody, Storage, UploadState, Version, VersionId,
+    Bucket, Checksum, ChecksumKind, Etag, ManifestOwner, ManifestPart, Object, ObjectBody, Storage, UploadState,
+    Version, VersionId,
 };
 use larder_model::rows::{Batch, Change, Row, changes_bytes};
 use larder_store::Partition;
@@ -55,6 +56,8 @@ pub struct CompleteUpload {
     pub conditions: WriteConditions,
     /// The object's checksum, if the client gives one.
     pub checksum: Option<Checksum>,
+    /// The kind of the upload's checksums, if the client gives it.
+    pub checksum_kind: Option<ChecksumKind>,
     /// The object's length in bytes, if the client gives one.
     pub length: Option<u64>,
 }

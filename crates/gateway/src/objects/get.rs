@@ -138,7 +138,8 @@ impl FoundObject {
 
 impl FoundPart {
     fn of_many(object: &Object, count: u32, digest: Option<Bytes>) -> Self {
-        let algorithm = object.checksum.as_ref().map(|checksum| checksum.algorithm);
+        // AWS shows those of parts only where the object's is made of them.
+        let algorithm = object.checksum.as_ref().filter(|one| one.parts.is_some()).map(|checksum| checksum.algorithm);
         let checksum = algorithm.zip(digest).map(|(algorithm, digest)| Checksum::full(algorithm, digest));
         Self { count: Some(count), checksum }
     }

@@ -94,14 +94,18 @@ impl Uploads {
     ) -> Result<(Arc<Bucket>, UploadHead, BlobDestination)> {
         let bucket = self.buckets.find_for_put(caller, &at.bucket, &at.key, &[]).await?;
         let head = self.heads.find_live_upload(&bucket, &at.key, &at.upload).await?;
-        let to = self.receiver.part_destination(&ObjectLocation::of(&bucket, &at.key), head.id, at.number).await?;
+        let (location, needs_default) = (ObjectLocation::of(&bucket, &at.key), head.upload.checksum.is_none());
+        let to = self.receiver.part_destination(&location, head.id, at.number, needs_default).await?;
         Ok((bucket, head, to))
     }
 
     /// Makes a received body a part, if the upload is alive.
     async fn store_part(&self, head: &UploadHead, number: u16, received: VerifiedBody) -> Result<Part> {
         let blob = received.blob();
-        let checksum = Some(received.checksum.digest.clone()).filter(|_| head.upload.checksum.is_some());
+        let checksum = match head.upload.checksum {
+            Some(_) => Some(received.checksum.digest.clone()),
+            None => received.default_digest.clone(),
+        };
         let (md5, length) = (received.md5, received.length);
         // Race: the stamp is issued after the body, so of several parts with one number the part finished last wins.
         let stamp = match self.gateway.issuer.issue().await {

@@ -16,8 +16,8 @@ use crate::Gateway;
 use crate::body::{ByteStream, collect, next};
 use crate::metrics::Event;
 
-/// The checksum algorithm of an object when the client names none.
-const DEFAULT_ALGORITHM: Algorithm = Algorithm::Crc64Nvme;
+/// The checksum algorithm of an object when the client names none; an upload without one makes its object's of those of its parts.
+pub(super) const DEFAULT_ALGORITHM: Algorithm = Algorithm::Crc64Nvme;
 
 /// A complete body that matches its announced digests.
 pub(super) struct VerifiedBody {
@@ -29,6 +29,8 @@ pub(super) struct VerifiedBody {
     pub(super) md5: [u8; 16],
     /// Their checksum.
     pub(super) checksum: Checksum,
+    /// That of [`DEFAULT_ALGORITHM`], where the destination asks for it.
+    pub(super) default_digest: Option<Bytes>,
     /// Keeps sweepers from the blob: hold it until the row that references the blob is written.
     pub(super) lease: Option<Box<dyn Send + Sync>>,
 }
@@ -53,6 +55,8 @@ pub(super) struct BlobDestination {
     id: BlobId,
     /// Most bytes that stay in the row.
     inline_max: usize,
+    /// Whether [`DEFAULT_ALGORITHM`] is computed beside another checksum.
+    needs_default: bool,
 }
 
 /// Receives bodies into rows and blobs.
@@ -74,10 +78,11 @@ impl BodyReceiver {
         let inline_max = self.gateway.core.ports.store.limits().inline_max;
         let partition = location.partition();
         let id = BlobId::of(&partition.key, &row, stamp);
-        Ok(BlobDestination { partition, row, id, inline_max })
+        Ok(BlobDestination { partition, row, id, inline_max, needs_default: false })
     }
 
-    /// The destination of a part of an upload to `location`: a blob of its own, however small; none for an empty part.
+    /// The destination of a part of an upload to `location`: a blob of its own, however small; none for an empty part. An upload
+    /// without a checksum `needs_default`.
     ///
     /// # Errors
     /// Any error of the store.
@@ -86,6 +91,7 @@ impl BodyReceiver {
         location: &ObjectLocation,
         upload: UploadId,
         number: u16,
+        needs_default: bool,
     ) -> Result<BlobDestination> {
         let stamp = self.gateway.issuer.issue().await?;
         let row: Bytes = [&upload.0[..], &number.to_be_bytes()].concat().into();
@@ -93,7 +99,7 @@ impl BodyReceiver {
         // Race: two gateways may store this part in one microsecond; the actor keeps the ids apart [invariant 100].
         let id =
             BlobId::of(&partition.key, &[&row[..], &self.gateway.core.ports.actor.0.to_be_bytes()].concat(), stamp);
-        Ok(BlobDestination { partition, row, id, inline_max: 0 })
+        Ok(BlobDestination { partition, row, id, inline_max: 0, needs_default })
     }
 
     /// Receives a body. A mismatch with its announced digests leaves no bytes.
@@ -105,13 +111,15 @@ impl BodyReceiver {
         let UploadBody { mut stream, length: announced, md5, checksum } = upload_body;
         // Bound: a body that is announced too large is refused before it arrives.
         self.check_length(announced.unwrap_or(0))?;
-        let mut sums = Sums::new(&checksum);
+        let mut sums = Sums::new(&checksum, to.needs_default);
         let first = collect(stream.as_mut(), to.inline_max).await.map_err(broken)?;
         self.count(&mut sums, &first)?;
         if first.len() <= to.inline_max {
             let length = sums.length;
-            let (md5, checksum) = sums.verify(announced, md5, &checksum, stream.as_mut())?;
-            return Ok(VerifiedBody { body: ObjectBody::Inline(first), length, md5, checksum, lease: None });
+            let VerifiedSums { md5, checksum, default_digest } =
+                sums.verify(announced, md5, &checksum, stream.as_mut())?;
+            let body = ObjectBody::Inline(first);
+            return Ok(VerifiedBody { body, length, md5, checksum, default_digest, lease: None });
         }
         let id = to.id;
         let owner = BlobOwner { partition: to.partition, row: to.row };
@@ -125,12 +133,13 @@ impl BodyReceiver {
         }
         let length = sums.length;
         // Verified before the blob is finished, so a body that does not match leaves no bytes.
-        let (md5, checksum) = sums.verify(announced, md5, &checksum, stream.as_mut())?;
+        let VerifiedSums { md5, checksum, default_digest } = sums.verify(announced, md5, &checksum, stream.as_mut())?;
         let durability = if self.gateway.core.config.durable { Durability::Disk } else { Durability::Buffered };
         // Crash: the bytes are as durable as the head that will reference them.
         let lease = writer.finish(durability).await?;
         self.gateway.core.metrics.count_event(Event::BlobWritten);
-        Ok(VerifiedBody { body: ObjectBody::Blob { id, length }, length, md5, checksum, lease: Some(lease) })
+        let body = ObjectBody::Blob { id, length };
+        Ok(VerifiedBody { body, length, md5, checksum, default_digest, lease: Some(lease) })
     }
 
     /// After a failed change: removes the blob it brought if no head can reference it any more. If the outcome is
@@ -158,22 +167,37 @@ struct Sums {
     length: u64,
     md5: Md5Hasher,
     hasher: ChecksumHasher,
+    /// Of [`DEFAULT_ALGORITHM`], where it is needed and `hasher` is another one.
+    default: Option<ChecksumHasher>,
+    needs_default: bool,
+}
+
+/// Digests of a body that are those of the client.
+struct VerifiedSums {
+    md5: [u8; 16],
+    checksum: Checksum,
+    default_digest: Option<Bytes>,
 }
 
 impl Sums {
-    fn new(wanted: &ChecksumWanted) -> Self {
+    fn new(wanted: &ChecksumWanted, needs_default: bool) -> Self {
         let algorithm = match wanted {
             ChecksumWanted::Default => DEFAULT_ALGORITHM,
             ChecksumWanted::Compute(algorithm) | ChecksumWanted::Trailing(algorithm) => *algorithm,
             ChecksumWanted::Given(checksum) => checksum.algorithm,
         };
-        Self { length: 0, md5: Md5Hasher::default(), hasher: ChecksumHasher::new(algorithm) }
+        let default = (needs_default && algorithm != DEFAULT_ALGORITHM).then(|| ChecksumHasher::new(DEFAULT_ALGORITHM));
+        let hasher = ChecksumHasher::new(algorithm);
+        Self { length: 0, md5: Md5Hasher::default(), hasher, default, needs_default }
     }
 
     fn update(&mut self, piece: &[u8]) {
         self.length += piece.len() as u64;
         self.md5.update(piece);
         self.hasher.update(piece);
+        if let Some(default) = &mut self.default {
+            default.update(piece);
+        }
     }
 
     /// The digests, if they and the length match the client's.
@@ -183,12 +207,14 @@ impl Sums {
         md5: Option<[u8; 16]>,
         wanted: &ChecksumWanted,
         stream: &mut dyn ByteStream,
-    ) -> Result<([u8; 16], Checksum)> {
+    ) -> Result<VerifiedSums> {
         if let Some(announced) = announced.filter(|announced| *announced != self.length) {
             return Err(Error::BrokenBody(format!("{} bytes came, {announced} were announced", self.length)));
         }
-        let own = (self.md5.finish(), Checksum::full(self.hasher.algorithm(), self.hasher.finish()));
-        if md5.is_some_and(|md5| md5 != own.0) {
+        let own = self.md5.finish();
+        let checksum = Checksum::full(self.hasher.algorithm(), self.hasher.finish());
+        let default_digest = self.default.map(ChecksumHasher::finish).or_else(|| Some(checksum.digest.clone()));
+        if md5.is_some_and(|md5| md5 != own) {
             return Err(Error::BadDigest);
         }
         let given = match wanted {
@@ -196,10 +222,10 @@ impl Sums {
             ChecksumWanted::Trailing(algorithm) => Some(trailing(*algorithm, stream)?),
             ChecksumWanted::Default | ChecksumWanted::Compute(_) => None,
         };
-        if given.is_some_and(|given| given != own.1) {
-            return Err(Error::BadChecksum(own.1.algorithm.name()));
+        if given.is_some_and(|given| given != checksum) {
+            return Err(Error::BadChecksum(checksum.algorithm.name()));
         }
-        Ok(own)
+        Ok(VerifiedSums { md5: own, checksum, default_digest: default_digest.filter(|_| self.needs_default) })
     }
 }
 

@@ -160,7 +160,7 @@ impl BucketFixture {
         let (mut made, mut leases) = (Vec::new(), Vec::new());
         for (at, body) in parts.iter().enumerate() {
             let number = at as u16 + 1;
-            let to = objects.receiver.part_destination(&location, upload, number).await.unwrap();
+            let to = objects.receiver.part_destination(&location, upload, number, false).await.unwrap();
             let received = objects.receiver.receive(upload_body(body), to).await.unwrap();
             let checksum = Some(received.checksum.digest.clone());
             made.push(ManifestPart { number, length: received.length, blob: received.blob(), checksum });

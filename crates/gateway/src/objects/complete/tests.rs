@@ -8,6 +8,8 @@ use super::super::commit::testing::{BUCKET, bytes, get_of, run, upload_body};
 use super::super::list::{KeyOrPrefix, ListVersions};
 use super::super::put::ChecksumWanted;
 use super::super::uploads::testing::{KEY, Trap, UploadSetup, address, complete_of, create_of};
+use larder_model::objects::Versioning;
+
 use super::*;
 
 fn tag(tag: &str) -> Option<Vec<String>> {
@@ -31,7 +33,8 @@ fn an_upload_becomes_an_object() {
         assert!(setup.fixture.find(get_of(KEY)).await.is_err(), "nothing is there before");
         let done = setup.complete(&upload, &parts.iter().collect::<Vec<_>>()).await.unwrap();
         let md5s: Vec<_> = parts.iter().map(|part| part.md5).collect();
-        assert_eq!(done, CompletedUpload { etag: Etag::of_parts(&md5s), checksum: None, version_id: None });
+        let checksum = Some(ChecksumHasher::of(Algorithm::Crc64Nvme, &bodies.concat()));
+        assert_eq!(done, CompletedUpload { etag: Etag::of_parts(&md5s), checksum, version_id: None });
         let (found, got) = setup.fixture.find(get_of(KEY)).await.unwrap();
         assert_eq!(got, bodies.concat());
         let object = found.version.object.unwrap();

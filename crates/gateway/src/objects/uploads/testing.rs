@@ -153,6 +153,7 @@ pub(in crate::objects) fn complete_of(upload: &str, parts: &[&Part]) -> Complete
         parts: parts.iter().map(|part| listed(part)).collect(),
         conditions: WriteConditions::default(),
         checksum: None,
+        checksum_kind: None,
         length: None,
     }
 }

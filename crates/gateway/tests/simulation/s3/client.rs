@@ -230,6 +230,7 @@ impl SimClient {
             parts: parts.to_vec(),
             conditions: WriteConditions::default(),
             checksum: None,
+            checksum_kind: None,
             length: None,
         };
         self.objects.uploads.complete(&self.caller, request).await
