@@ -14,6 +14,7 @@ pub mod body;
 pub mod call;
 mod cors;
 pub mod dates;
+mod encoded_words;
 pub mod errors;
 mod health;
 mod identity;

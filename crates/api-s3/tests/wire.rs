@@ -6,6 +6,8 @@ use crate::support::{S3TestServer, signed_v2, signed_v4};
 use larder_api_s3::S3Settings;
 use larder_gateway::Config;
 use larder_http_edge::{ConnectionLimit, ConnectionSettings};
+use larder_model::objects::Algorithm;
+use larder_model::objects::checksum::ChecksumHasher;
 use larder_testkit::SplitMix64;
 
 const NOTHING: &[(&str, &str)] = &[];
@@ -379,8 +381,7 @@ fn an_upload_without_an_algorithm_once_made_an_object_without_a_checksum() {
     let (first, last) = (vec![b'a'; 5 << 20], b"123456789".to_vec());
     let mut listed = String::new();
     for (number, body) in [(1, &first), (2, &last)] {
-        let crc =
-            larder_model::objects::checksum::ChecksumHasher::of(larder_model::objects::Algorithm::Crc32, body).text();
+        let crc = ChecksumHasher::of(Algorithm::Crc32, body).text();
         let headers = [("x-amz-checksum-crc32", &*crc)];
         let headers = if number == 1 { NOTHING } else { &headers };
         let part = server.ask("PUT", &format!("/box/k?partNumber={number}&uploadId={upload}"), headers, body);
@@ -398,10 +399,7 @@ fn an_upload_without_an_algorithm_once_made_an_object_without_a_checksum() {
     assert_eq!((refused.status, refused.element("Code")), (400, Some("InvalidRequest")));
     assert!(refused.text().contains("using the null checksum mode"), "{}", refused.text());
     let done = complete("");
-    let whole = larder_model::objects::checksum::ChecksumHasher::of(
-        larder_model::objects::Algorithm::Crc64Nvme,
-        &[first, last].concat(),
-    );
+    let whole = ChecksumHasher::of(Algorithm::Crc64Nvme, &[first, last].concat());
     let whole = whole.text();
     assert_eq!(done.element("ChecksumCRC64NVME"), Some(&*whole), "{}", done.text());
     assert_eq!(done.element("ChecksumType"), Some("FULL_OBJECT"));
@@ -415,5 +413,35 @@ fn an_upload_without_an_algorithm_once_made_an_object_without_a_checksum() {
         "{}",
         attributes.text()
     );
+    server.stop();
+}
+
+#[test]
+fn metadata_that_is_not_ascii_travels_as_encoded_words() {
+    let server = with_bucket();
+    let given = [("x-amz-meta-a", "=?UTF-8?B?YWJj?="), ("x-amz-meta-b", "=?UTF-8?Q?caf=C3=A9?=")];
+    assert_eq!(server.ask("PUT", "/box/k", &given, b"").status, 200);
+    let got = server.ask("HEAD", "/box/k", NOTHING, b"");
+    assert_eq!(got.header("x-amz-meta-a"), Some("abc"));
+    assert_eq!(got.header("x-amz-meta-b"), Some("=?UTF-8?Q?caf=C3=A9?="));
+    server.stop();
+}
+
+#[test]
+fn an_object_tells_when_its_lifecycle_removes_it() {
+    let server = with_bucket();
+    let rule = b"<LifecycleConfiguration><Rule><ID>old</ID><Filter><Prefix>logs/</Prefix></Filter>\
+        <Status>Enabled</Status><Expiration><Days>1</Days></Expiration></Rule></LifecycleConfiguration>";
+    let crc = ChecksumHasher::of(Algorithm::Crc32, rule).text();
+    let put = server.ask("PUT", "/box?lifecycle", &[("x-amz-checksum-crc32", &crc)], rule);
+    assert_eq!(put.status, 200, "{}", put.text());
+    let expiry = |response: &larder_testkit::http::HttpResponse| response.header("x-amz-expiration").map(str::to_owned);
+    let put = server.ask("PUT", "/box/logs/1", NOTHING, b"");
+    assert!(expiry(&put).unwrap().ends_with(" 00:00:00 GMT\", rule-id=\"old\""), "{:?}", expiry(&put));
+    let copied = server.ask("PUT", "/box/logs/2", &[("x-amz-copy-source", "/box/logs/1")], b"");
+    assert_eq!(expiry(&copied), expiry(&put));
+    assert_eq!(expiry(&server.ask("HEAD", "/box/logs/1", NOTHING, b"")), expiry(&put));
+    assert_eq!(expiry(&server.ask("GET", "/box/logs/1?versionId=null", NOTHING, b"")), None);
+    assert_eq!(expiry(&server.ask("PUT", "/box/other", NOTHING, b"")), None);
     server.stop();
 }

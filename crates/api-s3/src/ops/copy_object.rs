@@ -23,6 +23,7 @@ pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
     let copied = call.objects.copy(&call.caller, request).await?;
     let mut response = response::document(document(&copied));
     object_headers::write_version(&mut response, copied.stored.version_id.as_deref());
+    object_headers::write_expiry(&mut response, copied.stored.expires.as_ref());
     if let Some(version) = &copied.source_version {
         response::set(&mut response, SOURCE_VERSION, version.as_str());
     }
@@ -136,7 +137,7 @@ mod tests {
     #[test]
     fn the_result_document() {
         let version = super::object_headers::tests::found_object(0..100, false).version;
-        let stored = StoredVersion { version, version_id: None };
+        let stored = StoredVersion { version, version_id: None, expires: None };
         let text = String::from_utf8(document(&CopiedObject { stored, source_version: None }).to_vec()).unwrap();
         let expected = "03-01/\"><LastModified>2010-11-10T20:48:34.123Z</LastModified>\
             <ETag>&quot;44444444444444444444444444444444&quot;</ETag><ChecksumCRC32>AAAAAQ==</ChecksumCRC32>\

@@ -6,10 +6,12 @@ use hyper::header::{
     ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderName, HeaderValue, LAST_MODIFIED,
 };
 use larder_gateway::objects::get::FoundObject;
+use larder_model::Timestamp;
 use larder_model::objects::{Etag, Object, SystemHeader};
 
 use super::{checksums, listing_document, object_metadata, params};
 use crate::dates;
+use crate::encoded_words;
 use crate::errors::S3Error;
 use crate::response::{self, S3Response};
 use crate::target::S3Query;
@@ -69,6 +71,14 @@ pub(crate) fn write_version(response: &mut S3Response, id: Option<&str>) {
     }
 }
 
+/// Writes when the lifecycle removes an object, and by which rule.
+pub(crate) fn write_expiry(response: &mut S3Response, expires: Option<&(Timestamp, String)>) {
+    if let Some((at, rule)) = expires {
+        let rule = listing_document::value_of(rule.as_bytes());
+        response::set(response, EXPIRATION, format!("expiry-date=\"{}\", rule-id=\"{rule}\"", dates::http(*at)));
+    }
+}
+
 /// Writes all headers of an object that was found, for GET and HEAD.
 pub(crate) fn write_found(response: &mut S3Response, found: &FoundObject, object: &Object, headers: &HeaderMap) {
     response::set(response, ETAG, quoted(object.etag));
@@ -86,10 +96,7 @@ pub(crate) fn write_found(response: &mut S3Response, found: &FoundObject, object
     if !object.tags.is_empty() {
         response::set(response, TAG_COUNT, object.tags.len().to_string());
     }
-    if let Some((at, rule)) = &found.expires {
-        let rule = listing_document::value_of(rule.as_bytes());
-        response::set(response, EXPIRATION, format!("expiry-date=\"{}\", rule-id=\"{rule}\"", dates::http(*at)));
-    }
+    write_expiry(response, found.expires.as_ref());
     if let Some(count) = found.part.as_ref().and_then(|part| part.count) {
         response::set(response, PARTS_COUNT, count.to_string());
     }
@@ -111,7 +118,7 @@ fn write_metadata(response: &mut S3Response, object: &Object) {
     let mut missing = 0_usize;
     for (name, value) in &object.meta {
         let name = HeaderName::try_from(format!("{}{name}", object_metadata::META));
-        match (name, HeaderValue::from_bytes(value)) {
+        match (name, HeaderValue::from_maybe_shared(encoded_words::encoded(value))) {
             (Ok(name), Ok(value)) => drop(response.headers_mut().insert(name, value)),
             _ => missing += 1,
         }
@@ -209,7 +216,7 @@ pub(crate) mod tests {
             ("accept-ranges", "bytes"),
             ("content-type", "text/plain; charset=utf-8"),
             ("x-amz-storage-class", "GLACIER"),
-            ("x-amz-missing-meta", "2"),
+            ("x-amz-missing-meta", "1"),
             ("x-amz-version-id", "v1"),
             ("x-amz-tagging-count", "1"),
             ("x-amz-expiration", "expiry-date=\"Wed, 10 Nov 2010 20:48:34 GMT\", rule-id=\"old%20stuff\""),
@@ -220,9 +227,9 @@ pub(crate) mod tests {
         for (name, value) in expected {
             assert_eq!(response.headers()[*name], *value, "{name}");
         }
-        assert_eq!(response.headers()["x-amz-meta-a"].as_bytes(), "é".as_bytes());
+        assert_eq!(response.headers()["x-amz-meta-a"], "=?UTF-8?B?w6k=?=");
         assert_eq!(response.status(), StatusCode::OK);
-        assert_eq!(response.headers().len(), expected.len() + 1);
+        assert_eq!(response.headers().len(), expected.len() + 2, "and two of metadata");
     }
 
     #[test]

@@ -11,6 +11,7 @@ use larder_model::objects::{SystemHeader, Tag};
 
 use super::{grants, params};
 use crate::call::joined;
+use crate::encoded_words;
 use crate::errors::{Code, S3Error};
 use crate::unsupported_config::NO_LOCKS;
 
@@ -167,7 +168,7 @@ fn meta(headers: &HeaderMap) -> Result<Vec<(String, Bytes)>, S3Error> {
     let mut bytes = 0;
     for name in headers.keys() {
         let Some(short) = name.as_str().strip_prefix(META) else { continue };
-        let value = joined(headers, name).unwrap_or_default();
+        let value = encoded_words::decoded(&joined(headers, name).unwrap_or_default());
         bytes += short.len() + value.len();
         meta.push((short.to_owned(), value));
     }

@@ -29,6 +29,7 @@ pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
 pub(super) fn write_stored(response: &mut S3Response, stored: &StoredVersion) {
     // A bucket with suspended versioning stores the null version, which has no id to return.
     object_headers::write_version(response, stored.version_id.as_deref().filter(|_| !stored.version.null));
+    object_headers::write_expiry(response, stored.expires.as_ref());
     if let Some(object) = &stored.version.object {
         response::set(response, ETAG, object_headers::quoted(object.etag));
         if let Some(checksum) = &object.checksum {

@@ -15,7 +15,7 @@ pub(super) mod testing;
 mod tests;
 mod versions;
 
-pub(super) use versions::{KeyChange, client_version_id, external_body, version_id_text};
+pub(super) use versions::{KeyChange, client_version_id, expiry_of, external_body, version_id_text};
 
 use larder_model::Timestamp;
 use std::sync::Arc;

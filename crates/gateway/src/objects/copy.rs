@@ -12,7 +12,7 @@ use larder_model::objects::{Acl, Algorithm, Bucket, Etag, Object, S3Action, Stor
 use parking_lot::Mutex;
 
 use super::acl::{AclChoice, refuse_public};
-use super::commit::{ObjectLocation, client_version_id, external_body, version_id_text};
+use super::commit::{ObjectLocation, client_version_id, expiry_of, external_body, version_id_text};
 use super::get::{FoundObject, GetObject, ObjectReader, ReadWindow, VersionSpec, missing_bytes};
 use super::put::{
     ChecksumWanted, ObjectMetadata, StoredVersion, UploadBody, WriteConditions, conditional_conflict, owner_of,
@@ -183,9 +183,10 @@ impl Objects {
             refuse_public(attempt.bucket(), object.acl.as_ref())?;
             let version = attempt.new_version(target.owner.clone(), Some(object));
             let version_id = client_version_id(attempt.bucket(), &version);
+            let expires = expiry_of(attempt.bucket(), &request.key, &version);
             let next = attempt.add_shared(version.clone()).await?;
             if attempt.commit(next).await? {
-                return Ok(Some(StoredVersion { version, version_id }));
+                return Ok(Some(StoredVersion { version, version_id, expires }));
             }
         }
     }

@@ -20,7 +20,7 @@ use bytes::Bytes;
 use larder_model::objects::{Bucket, Checksum, Object, ObjectBody, S3Action, Version, VersionId};
 use larder_store::Partition;
 
-use super::commit::{ObjectLocation, client_version_id, external_body};
+use super::commit::{ObjectLocation, client_version_id, expiry_of, external_body};
 use super::release::Pin;
 use super::{Caller, Error, Objects, Result};
 
@@ -124,13 +124,12 @@ impl FoundObject {
     /// The current version of a key, and the bytes that are `wanted` of it.
     fn of_current(bucket: &Bucket, key: &[u8], version: Version, wanted: ReadWindow, window: Range<u64>) -> Self {
         let length = version.object.as_ref().map_or(0, |object| object.length());
-        let expires = bucket.lifecycle.as_ref().and_then(|rules| rules.version_expiry(key, &version));
         Self {
             version_id: client_version_id(bucket, &version),
             partial: wanted != ReadWindow::Whole && length > 0,
             window,
             part: None,
-            expires: expires.map(|(when, rule)| (when, rule.to_owned())),
+            expires: expiry_of(bucket, key, &version),
             version,
         }
     }
@@ -262,7 +261,7 @@ impl Objects {
             // Race: an overwrite may have removed the manifest; the next round finds its version.
             let Some((window, part)) = self.window(&located.version, wanted).await? else { continue };
             let found = FoundObject::of_current(&located.bucket, key, located.version.clone(), wanted, window);
-            let expires = found.expires.filter(|_| located.current);
+            let expires = found.expires.filter(|_| located.current && *version == VersionSpec::Current);
             return Ok((FoundObject { part, expires, ..found }, located, pin));
         }
         Err(missing_bytes())

@@ -6,13 +6,14 @@ mod tests;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use larder_model::Timestamp;
 use larder_model::content::BlobId;
 use larder_model::objects::{Algorithm, Bucket, Checksum, Etag, Object, Storage, SystemHeader, Tag, Version};
 
 use crate::body::ByteStream;
 
 use super::acl::{AclChoice, refuse_public};
-use super::commit::{ObjectLocation, client_version_id};
+use super::commit::{ObjectLocation, client_version_id, expiry_of};
 use super::quotas::Admission;
 use super::receive::VerifiedBody;
 use super::{Caller, Error, Objects, Result};
@@ -85,6 +86,8 @@ pub struct StoredVersion {
     pub version: Version,
     /// Its id for clients; `None` in a bucket that never had versioning.
     pub version_id: Option<String>,
+    /// When, and by which rule, the lifecycle will remove it.
+    pub expires: Option<(Timestamp, String)>,
 }
 
 impl Objects {
@@ -197,9 +200,10 @@ impl Objects {
             refuse_public(attempt.bucket(), object.acl.as_ref())?;
             let version = attempt.new_version(owner.to_owned(), Some(object.clone()));
             let version_id = client_version_id(attempt.bucket(), &version);
+            let expires = expiry_of(attempt.bucket(), &location.key, &version);
             let next = attempt.add(version.clone()).await?;
             if attempt.commit(next).await? {
-                return Ok(StoredVersion { version, version_id });
+                return Ok(StoredVersion { version, version_id, expires });
             }
         }
     }

@@ -6,6 +6,7 @@
 //! ```
 
 use bytes::Bytes;
+use larder_model::Timestamp;
 use larder_model::objects::{Bucket, Object, ObjectBody, ObjectHead, Release, Version, VersionId, Versioning};
 use larder_model::rows::{Change, Row};
 use larder_store::{CallOptions, Partition, ReadQuery, Stopped};
@@ -29,6 +30,12 @@ pub(in crate::objects) struct KeyChange {
 /// A version's id for clients; `None` in a bucket that never had versioning.
 pub(in crate::objects) fn client_version_id(bucket: &Bucket, version: &Version) -> Option<String> {
     (bucket.versioning != Versioning::Off).then(|| version_id_text(version))
+}
+
+/// When, and by which rule, the lifecycle will remove a version that is the current one.
+pub(in crate::objects) fn expiry_of(bucket: &Bucket, key: &[u8], version: &Version) -> Option<(Timestamp, String)> {
+    let (when, rule) = bucket.lifecycle.as_ref()?.version_expiry(key, version)?;
+    Some((when, rule.to_owned()))
 }
 
 /// A version's id for clients in a bucket with versioning.
