@@ -80,6 +80,11 @@ impl PostForm {
         pieces: impl Stream<Item = Result<Bytes, S3Error>> + Send + 'static,
     ) -> Result<Self, S3Error> {
         let media = params::header(headers, "content-type").unwrap_or_default();
+        let essence = media.split(';').next().unwrap_or_default().trim();
+        if !essence.eq_ignore_ascii_case("multipart/form-data") {
+            let condition = "Bucket POST must be of the enclosure-type multipart/form-data";
+            return Err(S3Error::from(Code::PreconditionFailed).with("Condition", condition));
+        }
         let boundary = multer::parse_boundary(media).map_err(|_| Code::MalformedPOSTRequest)?;
         let (file_begun, failure) = (Arc::new(AtomicBool::new(false)), RequestBodyFailure::default());
         let parts = Multipart::new(bounded(pieces, Arc::clone(&file_begun), failure.clone()), boundary);
@@ -283,9 +288,14 @@ mod tests {
         assert_eq!(all(form(&long, 1000), None).await.unwrap_err(), "MaxMessageLengthExceeded");
         let endless = [b"--B\r\nX: ".to_vec(), vec![b'x'; PREAMBLE_BYTES_MAX]].concat();
         assert_eq!(all(form(&endless, 65_536), None).await.unwrap_err(), "MaxMessageLengthExceeded");
-        for media in ["", "text/plain", "multipart/form-data"] {
+        for (media, code) in [
+            ("", "PreconditionFailed"),
+            ("text/plain", "PreconditionFailed"),
+            ("multipart/form-data", "MalformedPOSTRequest"),
+        ] {
             let headers = [(hyper::header::CONTENT_TYPE, HeaderValue::from_str(media).unwrap())].into_iter().collect();
-            assert!(PostForm::from_pieces(&headers, stream::iter([])).is_err(), "{media}");
+            let refused = PostForm::from_pieces(&headers, stream::iter([])).err();
+            assert_eq!(refused.map(|error| error.code.name()), Some(code), "{media}");
         }
     }
 

@@ -34,6 +34,12 @@ pub(super) struct PostPolicy {
 enum FieldCondition {
     Is(String, String),
     StartsWith(String, String),
+    /// A name without its `$`: AWS keeps the condition, which no form meets.
+    Unmet {
+        operator: &'static str,
+        name: String,
+        value: String,
+    },
 }
 
 impl PostPolicy {
@@ -65,10 +71,16 @@ impl PostPolicy {
             return Some(());
         }
         let [operator, first, second] = condition.as_array()?.as_slice() else { return None };
-        let name = || first.as_str()?.strip_prefix('$').map(str::to_lowercase);
+        let condition = |operator, make: fn(String, String) -> FieldCondition| {
+            let (given, value) = (first.as_str()?, text(second)?);
+            Some(match given.strip_prefix('$') {
+                Some(name) => make(name.to_lowercase(), value),
+                None => FieldCondition::Unmet { operator, name: given.to_owned(), value },
+            })
+        };
         match operator.as_str()?.to_lowercase().as_str() {
-            "eq" => self.conditions.push(FieldCondition::Is(name()?, text(second)?)),
-            "starts-with" => self.conditions.push(FieldCondition::StartsWith(name()?, text(second)?)),
+            "eq" => self.conditions.push(condition("eq", FieldCondition::Is)?),
+            "starts-with" => self.conditions.push(condition("starts-with", FieldCondition::StartsWith)?),
             "content-length-range" => {
                 let (least, most) = (number(first)?, number(second)?);
                 let wanted = (least <= most).then_some(SizeRange { least, most })?;
@@ -103,16 +115,13 @@ impl PostPolicy {
         let fails = |condition: &&FieldCondition| match condition {
             FieldCondition::Is(name, expected) => value(name).unwrap_or_default() != expected,
             FieldCondition::StartsWith(name, start) => !value(name).unwrap_or_default().starts_with(start.as_str()),
+            FieldCondition::Unmet { .. } => true,
         };
         if let Some(condition) = self.conditions.iter().find(fails) {
-            let (operator, name, value) = condition.shown();
-            let message = format!(
-                "Invalid according to Policy: Policy Condition failed: [\"{operator}\", \"${name}\", \"{value}\"]"
-            );
-            return Err(denied(message));
+            return Err(denied(format!("Invalid according to Policy: Policy Condition failed: {}", condition.shown())));
         }
         let free = |name: &str| FREE.contains(&name) || name.starts_with("x-ignore-");
-        let named = |name: &str| self.conditions.iter().any(|condition| condition.shown().1 == name);
+        let named = |name: &str| self.conditions.iter().any(|condition| condition.field() == Some(name));
         // The bucket counts as a field: a policy signed for one bucket must not be valid for all buckets of the signer.
         let mut names = std::iter::once("bucket").chain(fields.iter().map(|(name, _)| name));
         if let Some(name) = names.find(|name| !free(name) && !named(name)) {
@@ -123,10 +132,19 @@ impl PostPolicy {
 }
 
 impl FieldCondition {
-    fn shown(&self) -> (&'static str, &str, &str) {
+    /// The field that it is about.
+    fn field(&self) -> Option<&str> {
         match self {
-            Self::Is(name, value) => ("eq", name, value),
-            Self::StartsWith(name, value) => ("starts-with", name, value),
+            Self::Is(name, _) | Self::StartsWith(name, _) => Some(name),
+            Self::Unmet { .. } => None,
+        }
+    }
+
+    fn shown(&self) -> String {
+        match self {
+            Self::Is(name, value) => format!("[\"eq\", \"${name}\", \"{value}\"]"),
+            Self::StartsWith(name, value) => format!("[\"starts-with\", \"${name}\", \"{value}\"]"),
+            Self::Unmet { operator, name, value } => format!("[\"{operator}\", \"{name}\", \"{value}\"]"),
         }
     }
 }
@@ -183,7 +201,6 @@ mod tests {
             "{}",
             "7",
             r#"["eq","$key"]"#,
-            r#"["eq","key","k"]"#,
             r#"["like","$key","k"]"#,
             r#"["content-length-range",-1,5]"#,
             r#"["content-length-range",5]"#,
@@ -221,6 +238,16 @@ mod tests {
             "Extra input fields: x-amz-meta-a",
         );
         refused(check(good, "b", "foo", Timestamp::MAX), "expired");
+    }
+
+    #[test]
+    fn a_condition_on_a_name_without_its_dollar_is_met_by_no_form() {
+        let fields = FormFields::fixed(&[("key", "k")], "");
+        for condition in [r#"["eq", "key", "k"]"#, r#"["starts-with", "key", ""]"#] {
+            let refused = with(condition).unwrap().check(&fields, "b", "k", Timestamp::ZERO).unwrap_err();
+            assert_eq!(refused.code.name(), "AccessDenied");
+            assert!(refused.message.ends_with(condition), "{}", refused.message);
+        }
     }
 
     #[test]
