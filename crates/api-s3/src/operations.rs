@@ -52,31 +52,6 @@ impl RequestBodyKind {
     }
 }
 
-impl OperationSpec {
-    /// Whether the audit log has a line for each request: it changes users, keys, buckets, or who may do what.
-    #[must_use]
-    pub fn is_audited(&self) -> bool {
-        use S3Operation as Op;
-        let Implemented(operation) = self.support else { return false };
-        matches!(
-            operation,
-            Op::CreateBucket
-                | Op::DeleteBucket
-                | Op::PutBucketAcl
-                | Op::PutObjectAcl
-                | Op::PutBucketPolicy
-                | Op::DeleteBucketPolicy
-                | Op::PutBucketCors
-                | Op::DeleteBucketCors
-                | Op::PutPublicAccessBlock
-                | Op::DeletePublicAccessBlock
-                | Op::AdminCreateUser
-                | Op::AdminUpdateUser
-                | Op::AdminDeleteUser
-        )
-    }
-}
-
 /// How an operation is supported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Support {
@@ -139,6 +114,8 @@ pub struct OperationSpec {
     pub usage_report_name: &'static str,
     /// The request body it reads.
     pub body: RequestBodyKind,
+    /// Whether the audit log has a line for each request: it changes users, keys, buckets, or who may do what.
+    pub is_audited: bool,
     /// How it is supported.
     pub support: Support,
 }
@@ -147,7 +124,7 @@ macro_rules! operations {
     (
         implemented {$(
             $op:ident $method:ident $scope:expr, $keys:tt $(header $header:literal)?,
-            $action:ident $usage:ident $body:ident;
+            $action:ident $usage:ident $body:ident $($audited:ident)?;
         )*}
         unimplemented {$(
             $name:ident $other_method:ident $other_scope:expr, $other_keys:tt,
@@ -163,14 +140,14 @@ macro_rules! operations {
         /// All operations, the implemented ones first in the order of the enum.
         pub static OPERATIONS: &[OperationSpec] = &[
             $(operations!(@row $op $method $scope, $keys $(header $header)?, $action $usage $body
-                Implemented(S3Operation::$op)),)*
+                ($($audited)?) Implemented(S3Operation::$op)),)*
             $(operations!(@row $name $other_method $other_scope, $other_keys, $other_action $other_usage $other_body
-                $support),)*
+                () $support),)*
         ];
     };
     (
         @row $name:ident $method:ident $scope:expr, [$($key:literal)*] $(header $header:literal)?,
-        $action:ident $usage:ident $body:ident $support:expr
+        $action:ident $usage:ident $body:ident ($($audited:ident)?) $support:expr
     ) => {
         OperationSpec {
             name: stringify!($name),
@@ -181,23 +158,39 @@ macro_rules! operations {
             action: operations!(@action $action),
             usage_report_name: stringify!($usage),
             body: $body,
+            is_audited: operations!(@audited $($audited)?),
             support: $support,
         }
     };
+    (@audited) => { false };
+    (@audited audited) => { true };
     (@header) => { None };
     (@header $header:literal) => { Some($header) };
     (@action None) => { None };
     (@action $action:ident) => { Some(S3Action::$action) };
 }
 
-// Operation, method, scope, required parameters and header · action, usage name, body, and support if unimplemented.
+/// Parameters of S3 that select an operation without a row: each is refused by name.
+pub(crate) static UNSUPPORTED_PARAMETERS: &[&str] = &[
+    "abac",
+    "annotation",
+    "append",
+    "metadataAnnotationTable",
+    "metadataConfiguration",
+    "metadataInventoryTable",
+    "metadataJournalTable",
+    "metadataTable",
+];
+
+// Operation, method, scope, required parameters and header · action, usage name, body, and whether the audit log has it, or the
+// support if unimplemented.
 operations! {
     implemented {
         ListBuckets GET Service, [], ListAllMyBuckets ListBuckets Nothing;
 
-        CreateBucket PUT Bucket, [], CreateBucket BucketCreate Document;
+        CreateBucket PUT Bucket, [], CreateBucket BucketCreate Document audited;
         HeadBucket HEAD Bucket, [], ListBucket BucketStat Nothing;
-        DeleteBucket DELETE Bucket, [], DeleteBucket BucketDelete Nothing;
+        DeleteBucket DELETE Bucket, [], DeleteBucket BucketDelete Nothing audited;
         ListObjects GET Bucket, [], ListBucket BucketRead Nothing;
         ListObjectsV2 GET Bucket, ["list-type=2"], ListBucket BucketRead Nothing;
         ListObjectVersions GET Bucket, ["versions"], ListBucketVersions BucketRead Nothing;
@@ -209,14 +202,14 @@ operations! {
         GetBucketVersioning GET Bucket, ["versioning"], GetBucketVersioning UnknownGET Nothing;
         PutBucketVersioning PUT Bucket, ["versioning"], PutBucketVersioning UnknownPUT Document;
         GetBucketAcl GET Bucket, ["acl"], GetBucketAcl BucketReadACL Nothing;
-        PutBucketAcl PUT Bucket, ["acl"], PutBucketAcl BucketWriteACL Document;
+        PutBucketAcl PUT Bucket, ["acl"], PutBucketAcl BucketWriteACL Document audited;
         GetBucketPolicy GET Bucket, ["policy"], GetBucketPolicy UnknownGET Nothing;
-        PutBucketPolicy PUT Bucket, ["policy"], PutBucketPolicy UnknownPUT Document;
-        DeleteBucketPolicy DELETE Bucket, ["policy"], DeleteBucketPolicy UnknownDELETE Nothing;
+        PutBucketPolicy PUT Bucket, ["policy"], PutBucketPolicy UnknownPUT Document audited;
+        DeleteBucketPolicy DELETE Bucket, ["policy"], DeleteBucketPolicy UnknownDELETE Nothing audited;
         GetBucketPolicyStatus GET Bucket, ["policyStatus"], GetBucketPolicyStatus UnknownGET Nothing;
         GetBucketCors GET Bucket, ["cors"], GetBucketCORS UnknownGET Nothing;
-        PutBucketCors PUT Bucket, ["cors"], PutBucketCORS UnknownPUT Document;
-        DeleteBucketCors DELETE Bucket, ["cors"], PutBucketCORS UnknownDELETE Nothing;
+        PutBucketCors PUT Bucket, ["cors"], PutBucketCORS UnknownPUT Document audited;
+        DeleteBucketCors DELETE Bucket, ["cors"], PutBucketCORS UnknownDELETE Nothing audited;
         GetBucketLifecycleConfiguration GET Bucket, ["lifecycle"], GetLifecycleConfiguration UnknownGET Nothing;
         PutBucketLifecycleConfiguration PUT Bucket, ["lifecycle"], PutLifecycleConfiguration UnknownPUT Document;
         DeleteBucketLifecycle DELETE Bucket, ["lifecycle"], PutLifecycleConfiguration UnknownDELETE Nothing;
@@ -224,8 +217,8 @@ operations! {
         PutBucketTagging PUT Bucket, ["tagging"], PutBucketTagging UnknownPUT Document;
         DeleteBucketTagging DELETE Bucket, ["tagging"], PutBucketTagging UnknownDELETE Nothing;
         GetPublicAccessBlock GET Bucket, ["publicAccessBlock"], GetBucketPublicAccessBlock UnknownGET Nothing;
-        PutPublicAccessBlock PUT Bucket, ["publicAccessBlock"], PutBucketPublicAccessBlock UnknownPUT Document;
-        DeletePublicAccessBlock DELETE Bucket, ["publicAccessBlock"], PutBucketPublicAccessBlock UnknownDELETE Nothing;
+        PutPublicAccessBlock PUT Bucket, ["publicAccessBlock"], PutBucketPublicAccessBlock UnknownPUT Document audited;
+        DeletePublicAccessBlock DELETE Bucket, ["publicAccessBlock"], PutBucketPublicAccessBlock UnknownDELETE Nothing audited;
 
         GetObject GET Object, [], GetObject KeyRead Nothing;
         HeadObject HEAD Object, [], GetObject KeyStat Nothing;
@@ -233,7 +226,7 @@ operations! {
         CopyObject PUT Object, [] header "x-amz-copy-source", PutObject KeyWrite CopySource;
         DeleteObject DELETE Object, [], DeleteObject KeyDelete Nothing;
         GetObjectAcl GET Object, ["acl"], GetObjectAcl KeyReadACL Nothing;
-        PutObjectAcl PUT Object, ["acl"], PutObjectAcl KeyWriteACL Document;
+        PutObjectAcl PUT Object, ["acl"], PutObjectAcl KeyWriteACL Document audited;
         GetObjectTagging GET Object, ["tagging"], GetObjectTagging UnknownGET Nothing;
         PutObjectTagging PUT Object, ["tagging"], PutObjectTagging UnknownPUT Document;
         DeleteObjectTagging DELETE Object, ["tagging"], DeleteObjectTagging UnknownDELETE Nothing;
@@ -249,11 +242,11 @@ operations! {
         AdminHeadPing HEAD Admin("ping"), [], None UnknownHEAD Nothing;
         AdminStats GET Admin("stats"), [], None UnknownGET Nothing;
         AdminInfo GET Admin("info"), [], None UnknownGET Nothing;
-        AdminCreateUser POST Admin("user"), [], None UnknownPOST Document;
+        AdminCreateUser POST Admin("user"), [], None UnknownPOST Document audited;
         AdminReadUser GET Admin("user"), [], None AccountRead Nothing;
         AdminHeadUser HEAD Admin("user"), [], None AccountRead Nothing;
-        AdminUpdateUser PUT Admin("user"), [], None UnknownPUT Document;
-        AdminDeleteUser DELETE Admin("user"), [], None UnknownDELETE Nothing;
+        AdminUpdateUser PUT Admin("user"), [], None UnknownPUT Document audited;
+        AdminDeleteUser DELETE Admin("user"), [], None UnknownDELETE Nothing audited;
         AdminListUsers GET Admin("users"), [], None UnknownGET Nothing;
         AdminUsage GET Admin("usage"), [], None UsageRead Nothing;
     }
@@ -342,6 +335,9 @@ operations! {
         AdminListSessions GET Admin("temp-sessions"), [], None UnknownGET Nothing NotImplemented;
     }
 }
+
+#[cfg(test)]
+mod manual;
 
 #[cfg(test)]
 mod tests {

@@ -384,7 +384,7 @@ impl S3Service {
         let Some(log) = self.objects.gateway.core.audit() else { return };
         let status = response.status().as_u16();
         let outcome = AuditOutcome::of_status(status);
-        if outcome == AuditOutcome::Refused || trace.operation.is_some_and(OperationSpec::is_audited) {
+        if outcome == AuditOutcome::Refused || trace.operation.is_some_and(|operation| operation.is_audited) {
             let created = response.extensions().get::<ChangedUser>();
             log.record(&AuditEvent {
                 face: "s3",

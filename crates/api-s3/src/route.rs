@@ -5,7 +5,7 @@ use hyper::Method;
 use hyper::header::HeaderMap;
 
 use crate::errors::{Code, S3Error};
-use crate::operations::{OPERATIONS, OperationScope, OperationSpec};
+use crate::operations::{OPERATIONS, OperationScope, OperationSpec, UNSUPPORTED_PARAMETERS};
 use crate::target::ResourcePath;
 use crate::target::S3Query;
 
@@ -13,16 +13,6 @@ use crate::target::S3Query;
 pub const ADMIN_BUCKET: &str = "riak-cs";
 /// The bucket that stands for usage reports.
 pub const USAGE_BUCKET: &str = "usage";
-
-/// S3 sub-resources without a row in the table.
-const UNSUPPORTED_SUBRESOURCES: &[&str] = &[
-    "annotation",
-    "append",
-    "metadataConfiguration",
-    "metadataInventoryTable",
-    "metadataJournalTable",
-    "metadataTable",
-];
 
 /// Parameters that a writing request may carry without a value.
 const MAY_BE_EMPTY: &[&str] = &["partNumber", "versionId", "x-id", "select-type"];
@@ -151,8 +141,7 @@ fn is_unsupported(
 
 /// Whether a parameter selects the operation.
 pub(crate) fn is_subresource(name: &str) -> bool {
-    UNSUPPORTED_SUBRESOURCES.contains(&name)
-        || OPERATIONS.iter().any(|operation| operation.query_params.contains(&name))
+    UNSUPPORTED_PARAMETERS.contains(&name) || OPERATIONS.iter().any(|operation| operation.query_params.contains(&name))
 }
 
 /// The order of methods in an `Allow` header.
