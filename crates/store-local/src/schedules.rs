@@ -31,7 +31,7 @@ const COPIES: usize = 2;
 const SHARED: u64 = 1000;
 const MEMTABLE_BYTES: u64 = 2048;
 
-/// What was answered, by writer; and the swaps.
+/// The answered writes of each writer, and the answered swaps.
 #[derive(Debug, Clone, Default)]
 struct AnsweredWrites {
     /// The last write that each writer had an answer for.
