@@ -361,7 +361,8 @@ fn buckets_of_another_region_are_none() {
 #[test]
 fn a_bucket_in_front_of_an_unknown_host_once_got_no_word_of_the_setting() {
     let server = with_bucket();
-    for (host, hinted) in [("box.s3.example.org", true), ("localhost", false), ("127.0.0.1", false), ("gateway", false)] {
+    for (host, hinted) in [("box.s3.example.org", true), ("localhost", false), ("127.0.0.1", false), ("gateway", false)]
+    {
         for target in ["/key?uploadId=x", "/key"] {
             let response = server.ask_text(&format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n"), b"");
             let hint = response.element("Hint").is_some_and(|hint| hint.contains("--s3-host"));
