@@ -241,6 +241,10 @@ fn deleting_a_marker_restores_the_version_below_it() {
     let old = server.ask("GET", &format!("/box/k?versionId={first}"), NOTHING, b"");
     assert_eq!((old.status, old.text().as_str()), (200, "one"));
     assert_eq!(outcome(&server, "GET", &format!("/box/k?versionId={marker}"), ""), (405, "MethodNotAllowed".into()));
+    let tags = "<Tagging><TagSet/></Tagging>";
+    for (method, body) in [("GET", ""), ("PUT", tags), ("DELETE", "")] {
+        assert_eq!(outcome(&server, method, "/box/k?tagging", body), (405, "MethodNotAllowed".into()), "{method}");
+    }
     let versions = server.ask("GET", "/box?versions", NOTHING, b"");
     let text = versions.text();
     let names = elements(&text);

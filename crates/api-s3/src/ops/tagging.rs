@@ -32,7 +32,8 @@ pub(super) async fn delete_bucket(call: &S3Call) -> Result<S3Response, S3Error> 
 
 pub(super) async fn get_object(call: &S3Call) -> Result<S3Response, S3Error> {
     let version = params::version(&call.query);
-    let (tags, version_id) = call.objects.object_tags(&call.caller, &call.bucket, &call.key, &version).await?;
+    let found = call.objects.object_tags(&call.caller, &call.bucket, &call.key, &version).await;
+    let (tags, version_id) = found.map_err(named_marker)?;
     let mut response = response::document(write(&tags));
     object_headers::write_version(&mut response, version_id.as_deref());
     Ok(response)
@@ -52,10 +53,19 @@ async fn replace(call: &S3Call, tags: Vec<Tag>, status: StatusCode) -> Result<S3
     let mut caller = call.caller.clone();
     // Bucket policies test the tags of this document; a tagging header has no meaning here.
     caller.access_context.request_tags.clone_from(&tags);
-    let version_id = call.objects.put_object_tags(&caller, &call.bucket, &call.key, &version, tags).await?;
+    let replaced = call.objects.put_object_tags(&caller, &call.bucket, &call.key, &version, tags).await;
+    let version_id = replaced.map_err(named_marker)?;
     let mut response = response::empty(status);
     object_headers::write_version(&mut response, version_id.as_deref());
     Ok(response)
+}
+
+/// A delete marker has no tags, also where it is the current version: AWS answers as if the request named it.
+fn named_marker(error: Error) -> Error {
+    match error {
+        Error::DeleteMarker { id, null, modified, .. } => Error::DeleteMarker { id, null, modified, current: false },
+        other => other,
+    }
 }
 
 /// Parses a document with at most `max` tags.

@@ -45,7 +45,7 @@ pub enum DatatypeError {
     #[error("an id of a request has 1 to 256 bytes, and only counters and maps take one")]
     RequestId,
     /// The value takes more memory than a reader of whole values allows; it can be read in pages.
-    #[error("the value is larger than {max} bytes: read it in pages")]
+    #[error("the value is larger than {max} bytes: read it in pages over HTTP, with start and max_results")]
     ValueTooLarge {
         /// The limit in bytes.
         max: usize,
