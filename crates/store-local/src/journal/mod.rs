@@ -24,7 +24,9 @@ use crate::tree_id::TreeId;
 pub(crate) use file::JournalFile;
 pub(crate) use files::{JournalEnd, JournalFiles, ManifestJournal, numbers, path};
 #[cfg(test)]
-pub(crate) use frame::{FrameBuffer, JournalFrame};
+pub(crate) use frame::FrameBuffer;
+#[cfg(all(test, feature = "schedules"))]
+pub(crate) use frame::JournalFrame;
 pub(crate) use frame::{HEADER_BYTES, JournalHeader};
 pub(crate) use scan::{replay, scan};
 #[cfg(test)]
