@@ -255,7 +255,7 @@ def test_versions():
     s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Suspended"})
     assert s3.put_object(Bucket=bucket, Key="k", Body=b"null again").get("VersionId") in (None, "null")
     assert len(s3.list_object_versions(Bucket=bucket)["Versions"]) == 2
-    refused(lambda: s3.get_object(Bucket=bucket, Key="k", VersionId="nonsense"), "InvalidArgument", 400)
+    refused(lambda: s3.get_object(Bucket=bucket, Key="k", VersionId="nonsense"), "NoSuchVersion", 404)
     refused(lambda: s3.delete_bucket(Bucket=bucket), "BucketNotEmpty", 409)
     empty_and_delete(s3, bucket)
 
