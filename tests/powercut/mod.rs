@@ -70,6 +70,7 @@ fn a_power_cut_loses_no_durable_change() {
             let folder = tempfile::Builder::new().prefix("larder-powercut-").tempdir().expect("a folder");
             let record = ServerRecord::make(&tracer, folder.path(), durable, start, &mut random);
             let seed = random.number();
+            eprintln!("the cuts of {} have the seed {seed}", folder.path().display());
             let outcome = cut(&record, &mut SplitMix64::new(seed));
             cuts += outcome.good.len() + outcome.failures.len();
             if !outcome.failures.is_empty() {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use larder_model::causality::{ConflictPolicy, IndexRemovals, KeyVersions, KeyWrite, SupersededRow, VersionVector};
 use larder_model::datatypes::DatatypeContext;
-use larder_store::{ConsistencyLevel, Partition, micros_of};
+use larder_store::{ConsistencyLevel, Durability, Partition, micros_of};
 
 use super::commit::{ConditionGuard, row_stamps};
 use super::put::{CausalBasis, WriteTarget};
@@ -34,6 +34,21 @@ impl Kv {
         self.check_clock()?;
         let quorums = with_rw(&request.quorums, &plan);
         let replicas = self.plan_write(&plan, &quorums)?.reclaiming();
+        let waits = plan.props.consistent || replicas.options.durability != Durability::Buffered;
+        let outcome = self.delete_planned(request, plan, (quorums, replicas)).await?;
+        if waits && matches!(outcome, KvDeleteOutcome::NotFound(_)) {
+            // Crash: another delete may have no sync yet, and a power cut would bring the object back [invariant 149].
+            self.blobs.releases.await_sync().await?;
+        }
+        Ok(outcome)
+    }
+
+    async fn delete_planned(
+        &self,
+        request: KvDelete,
+        plan: RequestPlan,
+        (quorums, replicas): (Quorums, ReplicaPlan),
+    ) -> Result<KvDeleteOutcome> {
         let reading = self.plan_read_before_delete(&plan, &quorums)?;
         if plan.props.datatype.is_some() || names_counter(&request, &plan) {
             self.check_datatype_hooks(&plan)?;
@@ -182,4 +197,36 @@ fn names_counter(request: &KvDelete, plan: &RequestPlan) -> bool {
 pub(super) fn nothing_to_delete(request: &KvDelete, seen: &KeyVersions) -> Option<KvDeleteOutcome> {
     let absent = request.context.is_none() && seen.siblings.is_empty();
     absent.then(|| KvDeleteOutcome::NotFound(seen.deleted.then(|| seen.context.encode(&request.address))))
+}
+
+#[cfg(test)]
+mod tests {
+    use larder_model::address::{Address, BucketAddress};
+    use larder_model::causality::Conditions;
+    use larder_model::props::quorum::Quorum;
+
+    use super::*;
+    use crate::blobs::testing::VolatileStore;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_delete_of_nothing_was_answered_before_the_delete_that_it_saw_was_on_disk() {
+        for durable in [true, false] {
+            let store = VolatileStore::new(durable);
+            let gateway = store.gateway().await;
+            for (dw, waits) in [(None, durable), (Some(Quorum::Count(0)), false)] {
+                let before = store.state().barriers;
+                let bucket = BucketAddress::new("default".into(), "b".into()).unwrap();
+                let request = KvDelete {
+                    address: Address::new(bucket, "none".into()).unwrap(),
+                    context: None,
+                    conditions: Conditions::default(),
+                    quorums: Quorums { dw, ..Quorums::default() },
+                    timeout: None,
+                };
+                let outcome = gateway.kv.delete(request).await.unwrap();
+                assert!(matches!(outcome, KvDeleteOutcome::NotFound(None)));
+                assert_eq!(store.state().barriers - before, usize::from(waits), "durable {durable}, {dw:?}");
+            }
+        }
+    }
 }

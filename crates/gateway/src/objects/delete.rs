@@ -47,7 +47,10 @@ impl Objects {
                 None => Ok(true),
             })
             .await?;
-        Ok(deleted.unwrap_or_default())
+        match deleted {
+            Some(deleted) => Ok(deleted),
+            None => self.heads.answer_absent(DeletedObject::default()).await,
+        }
     }
 }
 
@@ -82,12 +85,21 @@ impl HeadStore {
                     (deleted, attempt.add(marker).await?)
                 }
                 (_, Some(found)) => (removed(attempt.bucket(), found), attempt.remove(found).await?),
-                (_, None) => return Ok(Some(absent(attempt.bucket(), spec))),
+                (_, None) => return self.answer_absent(absent(attempt.bucket(), spec)).await.map(Some),
             };
             if attempt.commit(next).await? {
                 return Ok(Some(deleted));
             }
         }
+    }
+}
+
+impl HeadStore {
+    /// The answer for something that is not there, once that is on disk.
+    async fn answer_absent(&self, deleted: DeletedObject) -> Result<DeletedObject> {
+        // Crash: another delete may have no sync yet, and a power cut would bring the object back [invariant 149].
+        self.gateway.blobs.releases.await_sync().await?;
+        Ok(deleted)
     }
 }
 

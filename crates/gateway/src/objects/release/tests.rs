@@ -73,6 +73,18 @@ impl PowerCutFixture {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_delete_of_nothing_was_answered_before_the_delete_that_it_saw_was_on_disk() {
+    for durable in [true, false] {
+        let fixture = PowerCutFixture::new(durable).await;
+        fixture.delete().await;
+        assert_eq!(fixture.state().barriers, usize::from(durable));
+        let (key, tags) = (bytes::Bytes::from_static(b"key"), Some(vec!["*".to_owned()]));
+        fixture.objects.delete(&fixture.owner, BUCKET, &key, &VersionSpec::Current, tags).await.unwrap();
+        assert_eq!(fixture.state().barriers, 2 * usize::from(durable));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_body_is_not_removed_before_the_head_that_replaced_it_is_synced() {
     let fixture = PowerCutFixture::new(false).await;
     fixture.put(1).await;
