@@ -85,8 +85,9 @@ impl DatatypeWriters {
         deferred.extend(group);
         let has_markers = editor.has_markers();
         let batch = self.batch_of(key, &head, editor, &applied, clock);
-        let written = match batch.partitions.is_empty() {
+        let written = match applied.is_empty() {
             true => Ok(()),
+            // Crash: an empty batch waits for the sync, too: what its updates found may not be on disk yet [invariant 149].
             // Race: the batch is awaited longer than its clients wait: the next one, decided without it, would write over what
             // it stores late [invariant 111].
             false => self.core.ports.store.apply(batch, &until_decided(options)).await.map_err(Error::from),
