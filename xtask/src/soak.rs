@@ -7,7 +7,7 @@ use crate::mutants::{self, MutantOptions};
 use crate::report::{StageOutcome, StageReport, last_line, minutes, table};
 use crate::run::{self, StageOptions};
 use crate::shell::{Result, Shell};
-use crate::stages;
+use crate::test_programs::SCHEDULES;
 
 /// The file in which tests note their measurements.
 const FIGURES: &str = ".work/soak-figures.md";
@@ -42,34 +42,28 @@ pub(crate) fn soak(shell: &Shell, options: &StageOptions) -> Result<()> {
 
 /// The release build: a debug build needs days for the schedules.
 fn long_tests(shell: &Shell) -> StageReport {
-    let start = Instant::now();
     let packages: Vec<&str> = LONG.iter().flat_map(|name| ["-p", name]).collect();
     let args = [&["test", "--release", "--no-fail-fast"], &packages[..]].concat();
-    let outcome = match shell.cargo(&args) {
-        Ok(()) => StageOutcome::Passed,
-        Err(why) => StageOutcome::Failed(why),
-    };
-    let shows = "simulation, conformance, property tests and random input at full length";
-    StageReport { name: "long", shows, outcome, took: start.elapsed() }
+    timed("long", "simulation, conformance, property tests and random input at full length", || shell.cargo(&args))
 }
 
 fn long_schedules(shell: &Shell) -> StageReport {
-    let start = Instant::now();
-    let outcome = match stages::schedules(shell, &["--release"]) {
-        Ok(()) => StageOutcome::Passed,
-        Err(why) => StageOutcome::Failed(why),
-    };
-    StageReport { name: "schedules", shows: "100,000 orders of the engine's threads", outcome, took: start.elapsed() }
+    let args = [&["test", "--release"], SCHEDULES, &["schedules::"]].concat();
+    timed("schedules", "100,000 orders of the engine's threads", || shell.cargo(&args))
 }
 
 fn all_mutants(shell: &Shell) -> StageReport {
+    let all = || mutants::mutants(shell, &MutantOptions::all());
+    timed("all-mutants", "rules of the design: a test fails without each", all)
+}
+
+fn timed(name: &'static str, shows: &'static str, run: impl FnOnce() -> Result<()>) -> StageReport {
     let start = Instant::now();
-    let outcome = match mutants::mutants(shell, &MutantOptions::all()) {
+    let outcome = match run() {
         Ok(()) => StageOutcome::Passed,
         Err(why) => StageOutcome::Failed(why),
     };
-    let shows = "rules of the design: a test fails without each";
-    StageReport { name: "all-mutants", shows, outcome, took: start.elapsed() }
+    StageReport { name, shows, outcome, took: start.elapsed() }
 }
 
 fn write(shell: &Shell, lines: &[StageReport], took: Duration) -> Result<()> {

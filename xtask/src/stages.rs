@@ -85,7 +85,7 @@ pub(crate) static STAGES: &[Stage] = &[
         name: "schedules",
         shows: "orders of the engine's threads that a seed chooses",
         is_quick: false,
-        run: |shell| passed(schedules(&shell.with_seed_of_commit(), &[])),
+        run: |shell| tested(schedules(shell)),
         early: None,
     },
     Stage {
@@ -172,13 +172,9 @@ fn run_units(shell: &Shell, build: &TestBuild, is_wanted: impl Fn(&str) -> bool)
     test_runner::run(&shell.with_seed_of_commit(), cases, TestPace { at_a_time, deadline: UNIT_TEST_MAX })
 }
 
-/// Threads and locks of `shuttle`: the tests run beside no other.
-///
-/// # Errors
-/// A test fails, or something does not compile.
-pub(crate) fn schedules(shell: &Shell, options: &[&str]) -> Result<()> {
-    let args = ["test", "-q", "-p", "larder-store-local", "--features", "schedules", "--lib"];
-    shell.cargo(&[&args[..], options, &["schedules::"]].concat())
+/// Only these tests: under `shuttle` the others have no threads.
+fn schedules(shell: &Shell) -> Result<TestSummary> {
+    run_units(shell, &TestBuild::of_schedules(shell)?, |name| name.starts_with("schedules::"))
 }
 
 /// The commit chooses the sample, so each push tries other rules.

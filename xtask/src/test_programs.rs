@@ -15,6 +15,9 @@ pub(crate) const PRODUCT: &str = "larder-tests";
 /// Packages without a library that depend on all others: beside a chosen package they add features and no work.
 const ALL_FEATURES: &[&str] = &["-p", PRODUCT, "-p", "larder-bench"];
 
+/// The choice of the tests of schedules.
+pub(crate) const SCHEDULES: &[&str] = &["-p", "larder-store-local", "--features", "schedules", "--lib"];
+
 /// A built test program.
 #[derive(Debug, Clone)]
 pub(crate) struct TestProgram {
@@ -83,6 +86,14 @@ impl TestBuild {
         let mut build = Self::build(shell, &choice)?;
         build.tests.retain(|program| program.package == package);
         Ok(build)
+    }
+
+    /// Builds the tests of the engine's schedules, whose threads are those of `shuttle`: no other test runs over these.
+    ///
+    /// # Errors
+    /// As those of [`of_workspace`](Self::of_workspace).
+    pub(crate) fn of_schedules(shell: &Shell) -> Result<Self> {
+        Self::build(shell, SCHEDULES)
     }
 
     fn build(shell: &Shell, choice: &[&str]) -> Result<Self> {

@@ -8,13 +8,15 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 
-/// The text of a header's value; a value without encoded words as it is.
+/// Longest value that is decoded. Its text may be no longer than 2 KiB with all other metadata.
+const WORDS_BYTES_MAX: usize = 8 * 1024;
+
+/// The text of a header's value; a value without encoded words, or a long one, as it is.
 #[must_use]
 pub(crate) fn decoded(value: &Bytes) -> Bytes {
-    let Ok(text) = std::str::from_utf8(value) else { return value.clone() };
-    if !text.contains("=?") {
-        return value.clone();
-    }
+    // Attack: each mark is followed to the next end, which a long value may have thousands of times.
+    let text = std::str::from_utf8(value).ok().filter(|text| text.len() <= WORDS_BYTES_MAX && text.contains("=?"));
+    let Some(text) = text else { return value.clone() };
     let (mut out, mut rest, mut after_word) = (String::with_capacity(text.len()), text, false);
     while let Some(at) = rest.find("=?") {
         let (before, from) = rest.split_at(at);

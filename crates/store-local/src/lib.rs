@@ -13,7 +13,8 @@
 //! archive      container format of lsm-tree     verified_tables  before a compaction
 //! read, cache  pages, cached entries            sweep         expired rows
 //! inspect      check and repair, offline        mirror        the server's own rows, twice  upgrade    of format 2
-//! threads      locks and threads, or shuttle's     schedules     their orders, tried    sizes, descriptors, io_errors, …
+//! threads      real ones, or those of shuttle  schedules     their orders, tried
+//! sizes, descriptors, io_errors, open_error, tree_id
 //! ```
 //! `docs/format.md` has every byte, `docs/decisions/0014` why.
 

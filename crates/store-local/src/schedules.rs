@@ -3,6 +3,8 @@
 //!
 //! A failure prints its seed; `LARDER_TEST_SEED=N LARDER_TEST_CASES=1` runs that order again.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -26,6 +26,7 @@ mod real {
 
 #[cfg(feature = "schedules")]
 mod scheduled {
+    use std::sync::PoisonError;
     use std::time::Duration;
 
     pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU64};
@@ -45,23 +46,26 @@ mod scheduled {
         }
 
         pub(crate) fn notify_all(&self) {
-            *self.notices.lock().expect("no thread panics with it") += 1;
+            *self.notices() += 1;
             self.changed.notify_all();
         }
 
         pub(crate) fn wait_while<T>(&self, guard: &mut MutexGuard<'_, T>, mut waits: impl FnMut(&mut T) -> bool) {
             while waits(guard) {
                 // Read before the lock is free: a notice in between ends the wait.
-                let seen = *self.notices.lock().expect("no thread panics with it");
+                let seen = *self.notices();
                 MutexGuard::unlocked(guard, || {
-                    let notices = self.notices.lock().expect("no thread panics with it");
-                    drop(self.changed.wait_while(notices, |notices| *notices == seen));
+                    drop(self.changed.wait_while(self.notices(), |notices| *notices == seen));
                 });
             }
         }
 
         pub(crate) fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, _: Duration) {
             MutexGuard::unlocked(guard, shuttle::thread::yield_now);
+        }
+
+        fn notices(&self) -> shuttle::sync::MutexGuard<'_, u64> {
+            self.notices.lock().unwrap_or_else(PoisonError::into_inner)
         }
     }
 
