@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::harness::{Home, HttpClient, KvAdmin, LarderNode, S3_KEY, S3_SECRET, connect, wait};
+use crate::harness::{Home, HttpClient, KvAdmin, LarderNode, S3_KEY, S3_SECRET, TestAuthority, connect, wait};
 use larder_testkit::pb::{PbField, frame, message};
 use rustix::process::{Pid, Signal, kill_process};
 use rustls::pki_types::pem::PemObject as _;
@@ -260,6 +260,40 @@ fn clients_without_a_certificate_are_refused_where_one_is_needed() {
     let stranger = TestPair::make(&node.admin(), node.home().path().join("stranger"));
     ping(&pair.client(Some(&stranger))).unwrap_err();
     assert_eq!(ping(&pair.client(Some(&pair))).unwrap().1, "OK");
+}
+
+#[test]
+fn a_revoked_certificate_is_refused_once_its_list_is_read_again() {
+    let home = Home::new();
+    let authority = TestAuthority::make(home.path());
+    let server = authority.sign("localhost").write(home.path(), "server");
+    let (kept, revoked) = (authority.sign("kept"), authority.sign("revoked"));
+    let list = home.path().join("revoked.pem");
+    fs::write(&list, authority.revocations(&[], 2100)).unwrap();
+    let args = ["--https", "127.0.0.1:0", "--tls-client-ca", authority.file(), "--tls-client-crl"];
+    let node = LarderNode::start_in(home, &[&args[..], &[list.to_str().unwrap()], &server.args()].concat());
+    let is_served = |pair| {
+        let answer = TlsConnection::open(node.https(), &authority.client(Some(pair)))
+            .and_then(|mut connection| connection.http("GET /ping", ""));
+        answer.is_ok_and(|(_, body)| body == "OK")
+    };
+    let read_again = |text: &str| {
+        fs::write(&list, text).unwrap();
+        kill_process(Pid::from_raw(node.id().cast_signed()).unwrap(), Signal::HUP).unwrap();
+    };
+    assert!(is_served(&kept) && is_served(&revoked));
+    read_again(&authority.revocations(&[&revoked], 2100));
+    wait("the refusal of the revoked certificate", RELOAD, || !is_served(&revoked));
+    assert!(is_served(&kept));
+    // A list that is too old may hide a revocation, so it vouches for nothing.
+    read_again(&authority.revocations(&[&revoked], 2021));
+    wait("the refusal under an old list", RELOAD, || !is_served(&kept));
+    read_again("no list");
+    wait("the warning about the file", RELOAD, || {
+        node.log().contains("revoked.pem: there is no revocation list in it")
+    });
+    read_again(&authority.revocations(&[], 2100));
+    wait("the revocation taken back", RELOAD, || is_served(&revoked));
 }
 
 #[test]

@@ -3,68 +3,19 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "a test fails by panicking")]
 
-use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::Path;
 use std::sync::Arc;
 
-use crate::harness::{Home, KvAdmin, LarderNode, connect};
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use crate::harness::{Home, KvAdmin, LarderNode, TestAuthority, connect};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
 const GET: u8 = 9;
 const AUTH: u8 = 253;
 const START_TLS: u8 = 255;
 /// Key `k` of bucket `b`, in fields 1 and 2.
 const KEY: &[u8] = b"\x0a\x01b\x12\x01k";
-
-/// An authority, with the certificate of a server in files.
-struct TestAuthority {
-    issuer: Issuer<'static, KeyPair>,
-    der: CertificateDer<'static>,
-}
-
-impl TestAuthority {
-    fn make(directory: &Path) -> Self {
-        let key = KeyPair::generate().unwrap();
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.distinguished_name.push(DnType::CommonName, "Authority");
-        let certificate = params.self_signed(&key).unwrap();
-        fs::write(directory.join("ca.pem"), certificate.pem()).unwrap();
-        let authority = Self { issuer: Issuer::new(params, key), der: certificate.der().clone() };
-        let (server, key) = authority.sign("localhost");
-        fs::write(directory.join("server.pem"), server.pem()).unwrap();
-        fs::write(directory.join("server.key"), key.serialize_pem()).unwrap();
-        authority
-    }
-
-    fn sign(&self, common_name: &str) -> (rcgen::Certificate, KeyPair) {
-        let key = KeyPair::generate().unwrap();
-        let mut params = CertificateParams::new(vec!["localhost".into(), "127.0.0.1".into()]).unwrap();
-        params.distinguished_name.push(DnType::CommonName, common_name);
-        (params.signed_by(&key, &self.issuer).unwrap(), key)
-    }
-
-    /// A client that trusts the authority, and shows a certificate with this name.
-    fn client(&self, common_name: Option<&str>) -> Arc<ClientConfig> {
-        let mut roots = RootCertStore::empty();
-        roots.add(self.der.clone()).unwrap();
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-        let config = config.with_root_certificates(roots);
-        Arc::new(match common_name {
-            None => config.with_no_client_auth(),
-            Some(name) => {
-                let (certificate, key) = self.sign(name);
-                let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
-                config.with_client_auth_cert(vec![certificate.der().clone()], key).unwrap()
-            }
-        })
-    }
-}
 
 /// Sends a frame, and returns the code and the message of its answer.
 fn ask(stream: &mut (impl Read + Write), code: u8, message: &[u8]) -> io::Result<(u8, String)> {
@@ -102,10 +53,9 @@ fn run(admin: &KvAdmin, line: &str) {
 fn secured() -> (LarderNode, TestAuthority) {
     let home = Home::new();
     let authority = TestAuthority::make(home.path());
-    let [ca, certificate, key] =
-        ["ca.pem", "server.pem", "server.key"].map(|name| home.path().join(name).to_str().unwrap().to_owned());
-    let files = ["--tls-client-ca", &ca, "--tls-cert", &certificate, "--tls-key", &key];
-    let node = LarderNode::start_in(home, &[&["--durability", "buffered", "--pb", "127.0.0.1:0"][..], &files].concat());
+    let server = authority.sign("localhost").write(home.path(), "server");
+    let args = ["--durability", "buffered", "--pb", "127.0.0.1:0", "--tls-client-ca", authority.file()];
+    let node = LarderNode::start_in(home, &[&args[..], &server.args()].concat());
     let admin = node.admin();
     for line in [
         "add-user pass password=Test1234",
@@ -135,7 +85,7 @@ fn a_connection_in_clear_gets_encrypted_then_a_user_then_its_grants_as_they_chan
     node.kill();
     node.restart();
     assert_eq!(node.admin().output(&["security", "status"]), "Enabled\n");
-    let mut client = encrypted(node.pb(), &authority.client(Some("Cert")));
+    let mut client = encrypted(node.pb(), &authority.client(Some(&authority.sign("Cert"))));
     assert_eq!(ask(&mut client, AUTH, &login("cert", "")).unwrap(), (254, String::new()));
     run(&node.admin(), "disable");
     let mut clear = connect(node.pb(), None).unwrap();
@@ -146,7 +96,7 @@ fn a_connection_in_clear_gets_encrypted_then_a_user_then_its_grants_as_they_chan
 #[test]
 fn wrong_proofs_are_refused_and_the_third_ends_the_connection() {
     let (node, authority) = secured();
-    let mut client = encrypted(node.pb(), &authority.client(Some("other")));
+    let mut client = encrypted(node.pb(), &authority.client(Some(&authority.sign("other"))));
     for proof in [login("cert", "x"), login("Pass", "Test1234"), login("pass", "test1234")] {
         assert!(ask(&mut client, AUTH, &proof).unwrap().1.contains("Authentication failed"));
     }

@@ -1,6 +1,6 @@
 //! Bare hyper: the cost of the same bytes without lookups.
 //!
-//! A GET is answered with the given headers and as many bytes as the bucket's name says, a key of kind `miss` with 404, a PUT
+//! A GET is answered with the given headers and as many bytes as the bucket's name says, a key of kind `miss` with 404, a PUT or POST
 //! with 204 after its body, and after a bare group commit of it where there is a data directory. The process ends when its stdin
 //! does, so it does not outlive its parent.
 
@@ -145,7 +145,7 @@ impl FixedAnswers {
     }
 
     async fn answer(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
-        if request.method() == Method::PUT {
+        if matches!(*request.method(), Method::PUT | Method::POST) {
             return self.store(request).await;
         }
         let path = request.uri().path();

@@ -1,4 +1,4 @@
-//! The bucket types of a run, made over the server's admin socket.
+//! Commands of the console over the server's admin socket, and the bucket types of a run.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -19,12 +19,21 @@ const ANSWER_WAIT: Duration = Duration::from_secs(30);
 pub(crate) fn make(socket: &Path, types: &[(&str, &str)]) -> Result<()> {
     for (name, props) in types {
         let props = format!(r#"{{"props":{props}}}"#);
-        for args in [&["bucket-type", "create", name, &props][..], &["bucket-type", "activate", name]] {
-            let answer = ask(socket, args).with_context(|| format!("asking {}", socket.display()))?;
-            if answer.exit != 0 {
-                bail!("`{}` failed: {}{}", args.join(" "), answer.stdout, answer.stderr);
-            }
-        }
+        run_command(socket, &["bucket-type", "create", name, &props])?;
+        run_command(socket, &["bucket-type", "activate", name])?;
+    }
+    Ok(())
+}
+
+/// Runs a command of the console.
+///
+/// # Errors
+///
+/// When the socket does not answer, or the command fails.
+pub(crate) fn run_command(socket: &Path, args: &[&str]) -> Result<()> {
+    let answer = ask(socket, args).with_context(|| format!("asking {}", socket.display()))?;
+    if answer.exit != 0 {
+        bail!("`{}` failed: {}{}", args.join(" "), answer.stdout, answer.stderr);
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The load generator of `cargo xtask bench kv`, `pb`, `s3`, `datatypes` and `query`.
+//! The load generator of `cargo xtask bench`.
 //!
 //! One binary in several roles: it drives a server that speaks Riak's HTTP protocol or S3, and it *is* the bare programs that
 //! the server is compared with. So all have the same compiler and flags, and are measured in one run.
@@ -13,6 +13,7 @@
 //! pb, s3, datatypes, query  see their modules; the last two share:
 //!   numbered_work    numbered requests, in turns    value_requests  one connection and its requests
 //!   bucket_types     made over the admin socket
+//! tls, tenants  see their modules
 //! kv --engine cassandra   see its module `cassandra`
 //! ```
 //!
@@ -62,6 +63,7 @@ mod run;
 mod s3;
 mod server;
 mod targets;
+mod tenants;
 mod tls;
 mod turns;
 mod value_requests;
@@ -98,6 +100,8 @@ enum GeneratorCommand {
     Query(query::QueryBenchArgs),
     /// Measure HTTPS beside HTTP and print the report.
     Tls(tls::TlsBenchArgs),
+    /// Measure one tenant's requests while another one attacks, and print the report.
+    Tenants(tenants::TenantsBenchArgs),
     /// Answer with a file by sendfile, until stdin ends.
     #[command(hide = true)]
     BareFile(bare_file::BareFileArgs),
@@ -133,6 +137,7 @@ fn dispatch(command: GeneratorCommand) -> anyhow::Result<ExitCode> {
         GeneratorCommand::Datatypes(options) => generator()?.block_on(until_signal(datatypes::run(options))),
         GeneratorCommand::Query(options) => generator()?.block_on(until_signal(query::run(options))),
         GeneratorCommand::Tls(options) => generator()?.block_on(until_signal(tls::run(options))),
+        GeneratorCommand::Tenants(options) => generator()?.block_on(until_signal(tenants::run(options))),
         GeneratorCommand::BareFile(options) => bare_file::serve(&options).map(|()| ExitCode::SUCCESS),
         GeneratorCommand::BareHttp(options) => bare_http::serve(&options).map(|()| ExitCode::SUCCESS),
         GeneratorCommand::BarePb(options) => bare_pb::serve(&options).map(|()| ExitCode::SUCCESS),

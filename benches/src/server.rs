@@ -66,6 +66,8 @@ pub(crate) struct ServerConfig {
     pub(crate) tls: Option<TlsPair>,
     /// The folder of `--js-dir`, if given.
     pub(crate) js_dir: Option<PathBuf>,
+    /// `--webhook-hosts`, if given.
+    pub(crate) webhook_hosts: Option<String>,
     /// The cluster of `--engine cassandra`, and the number of this gateway.
     pub(crate) cluster: Option<(GatewayCluster, u8)>,
     /// The data directory.
@@ -144,6 +146,7 @@ impl ServerConfig {
             s3: None,
             tls: None,
             js_dir: None,
+            webhook_hosts: None,
             cluster: None,
             data: scratch.join(format!("data-{name}")),
             log: scratch.join(format!("log-{name}")),
@@ -182,7 +185,9 @@ impl ServerConfig {
             command.args(["--cassandra", &cluster.nodes, "--cassandra-keyspace", &cluster.keyspace]);
             command.arg("--node-name").arg(format!("bench{which}@127.0.0.1"));
         }
-        for (flag, value) in [("--engine", &self.engine), ("--durability", &self.durability)] {
+        let passed_on =
+            [("--engine", &self.engine), ("--durability", &self.durability), ("--webhook-hosts", &self.webhook_hosts)];
+        for (flag, value) in passed_on {
             if let Some(value) = value {
                 command.arg(flag).arg(value);
             }

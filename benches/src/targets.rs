@@ -27,6 +27,9 @@ pub(crate) struct BenchTarget {
 /// A target before it is measured: its name, its bound and its unit.
 pub(crate) type TargetPromise = (&'static str, TargetBound, &'static str);
 
+/// The bound of what a tenant feels of another.
+const TENANT_BOUND: TargetBound = TargetBound::AtMost(5.0);
+
 /// GET over protocol buffers against bare frames.
 pub(crate) const PB_GET: TargetPromise =
     ("PB GET 1 KB, 64 connections, to bare frames, by rate", TargetBound::AtLeast(0.85), "");
@@ -192,6 +195,26 @@ pub(crate) const COUNT_NATIVE: TargetPromise =
 /// A count by JavaScript.
 pub(crate) const COUNT_SCRIPT: TargetPromise =
     ("MapReduce count of all loaded objects, JavaScript", TargetBound::AtMost(3.0), "s");
+
+/// The latency of a tenant beside dead webhooks of another.
+pub(crate) const TENANT_WEBHOOKS: TargetPromise =
+    ("p99 of a put with a webhook beside dead webhooks of another bucket, to calm", TENANT_BOUND, "");
+
+/// The latency of a tenant beside jobs of another that never end.
+pub(crate) const TENANT_JOBS: TargetPromise =
+    ("p99 of a put with a JavaScript hook beside endless jobs, to calm", TENANT_BOUND, "");
+
+/// The latency of a tenant beside hooks of another that never end.
+pub(crate) const TENANT_HOOKS: TargetPromise =
+    ("p99 of a put with a JavaScript hook beside endless hooks of another bucket, to calm", TENANT_BOUND, "");
+
+/// The latency of a tenant beside the policy of another.
+pub(crate) const TENANT_POLICIES: TargetPromise =
+    ("p99 of an S3 GET beside deletes under a costly policy of another bucket, to calm", TENANT_BOUND, "");
+
+/// The latency of a tenant beside guesses of the password of another.
+pub(crate) const TENANT_LOG_INS: TargetPromise =
+    ("p99 of a first log-in beside guesses of another user's password, to calm", TENANT_BOUND, "");
 
 /// The latency of requests while hostile scripts run.
 pub(crate) const HOSTILE: TargetPromise = (

@@ -7,6 +7,7 @@
 //! TestCluster   nodes of Cassandra for one test, killed and paused, and gateways over them
 //! client_place  the place of a published client
 //! Tmpfs         a small disk
+//! TestAuthority an authority of certificates, and what it signs and revokes
 //! WebhookReceiver   a receiver of webhooks that fails or is down
 //! ```
 //!
@@ -23,6 +24,7 @@
 )]
 
 mod admin;
+mod authority;
 mod client_place;
 mod engine;
 mod node;
@@ -34,6 +36,7 @@ mod web_browser;
 mod webhook_receiver;
 
 pub use admin::KvAdmin;
+pub use authority::{SignedFiles, SignedPair, TestAuthority};
 pub use client_place::client_place;
 pub use engine::{NamedKeyspaces, TestEngine};
 pub use node::{Home, LarderNode, S3_KEY, S3_SECRET};

@@ -28,6 +28,8 @@ pub(crate) enum BenchCommand {
     Query(BenchArgs),
     /// HTTPS beside HTTP: requests and new connections.
     Tls(BenchArgs),
+    /// One tenant's requests while another one attacks: webhooks, scripts, policies, log-ins.
+    Tenants(BenchArgs),
 }
 
 /// The options of a run.
@@ -76,6 +78,9 @@ const QUERY: LoadCommand =
 const TLS: LoadCommand =
     LoadCommand { name: "tls", report: "docs/benchmarks-tls.md", quick_report: ".work/bench-tls-quick.md" };
 
+const TENANTS: LoadCommand =
+    LoadCommand { name: "tenants", report: "docs/benchmarks-tenants.md", quick_report: ".work/bench-tenants-quick.md" };
+
 /// Builds the programs and measures them.
 ///
 /// # Errors
@@ -95,6 +100,7 @@ pub(crate) fn bench(shell: &Shell, what: &BenchCommand) -> Result<()> {
         }
         BenchCommand::Query(options) => (QUERY, options),
         BenchCommand::Tls(options) => (TLS, options),
+        BenchCommand::Tenants(options) => (TENANTS, options),
     };
     shell.cargo(&["build", "--release", "-p", "larder-server", "-p", "larder-bench"])?;
     std::fs::create_dir_all(shell.path(".work")).map_err(|error| format!(".work: {error}"))?;
@@ -226,6 +232,8 @@ mod tests {
             args(&DATATYPES, &BenchArgs { quick: false, engine: None, rest: Vec::new() }, "c", "d").join(" ");
         let query = args(&QUERY, &BenchArgs { quick: true, engine: None, rest: Vec::new() }, "c", "d").join(" ");
         let tls = args(&TLS, &BenchArgs { quick: true, engine: None, rest: Vec::new() }, "c", "d").join(" ");
+        let tenants = args(&TENANTS, &BenchArgs { quick: false, engine: None, rest: Vec::new() }, "c", "d").join(" ");
+        assert!(tenants.contains("--out docs/benchmarks-tenants.md "), "{tenants}");
         assert!(tls.contains("--out .work/bench-tls-quick.md "), "{tls}");
         assert!(query.contains("--out .work/bench-query-quick.md "), "{query}");
         assert!(datatypes.contains("--out docs/benchmarks-datatypes.md "), "{datatypes}");

@@ -127,6 +127,18 @@ impl S3Driver {
         if reply.status == 200 || is_ours { Ok(()) } else { Err(self.refusal("making a bucket", reply)) }
     }
 
+    /// Sets the bucket's policy.
+    ///
+    /// # Errors
+    ///
+    /// A refusal, or a broken connection.
+    pub(crate) async fn put_policy(&mut self, policy: &str) -> Result<()> {
+        let signed = [("policy", "")];
+        let call = SignedCall { signed: &signed, body: policy.as_bytes(), keeps: true, ..SignedCall::new("PUT", "") };
+        let reply = self.call(call).await?;
+        if reply.status == 204 { Ok(()) } else { Err(self.refusal("setting a policy", reply)) }
+    }
+
     /// Removes the bucket, which must be empty.
     ///
     /// # Errors

@@ -34,5 +34,6 @@ mod sign;
 mod uploads;
 mod xml;
 
+pub(crate) use driver::{BucketLocation, S3Driver};
 pub(crate) use limits::{LARGE_BYTES, LARGE_CONNECTIONS, large_gets, load_large, load_small, small_gets, subject};
 pub(crate) use run::{S3BenchArgs, own_account, run};

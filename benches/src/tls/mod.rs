@@ -6,7 +6,7 @@
 //! ```
 
 mod handshakes;
-mod pair;
+pub(crate) mod pair;
 mod run;
 
 pub(crate) use run::{TlsBenchArgs, run};

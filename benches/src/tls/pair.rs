@@ -15,7 +15,7 @@ use crate::server::TlsPair;
 /// # Errors
 ///
 /// When a file cannot be written.
-pub(super) fn make(directory: &Path) -> Result<(TlsPair, Arc<ClientConfig>)> {
+pub(crate) fn make(directory: &Path) -> Result<(TlsPair, Arc<ClientConfig>)> {
     let made = generate_simple_self_signed(["127.0.0.1".to_owned()])?;
     let write = |name: &str, text: String| -> Result<PathBuf> {
         let path = directory.join(name);

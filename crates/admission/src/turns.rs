@@ -5,6 +5,8 @@
 //! source B   ▮       ├─ one of each in rotation ──> at once, and fewer of one source
 //! source C   ▮▮      ┘
 //! ```
+//!
+//! The parts of a source have its turns in the same way, such as the users of one address.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -45,7 +47,15 @@ struct TurnQueues<S: ShareSource> {
 
 struct SourceTurns<S: ShareSource> {
     held: usize,
-    waiting: VecDeque<oneshot::Sender<HeldTurn<S>>>,
+    /// By round.
+    waiting: VecDeque<WaitingTurn<S>>,
+}
+
+struct WaitingTurn<S: ShareSource> {
+    part: u64,
+    /// How many of its part waited before it.
+    round: usize,
+    give: oneshot::Sender<HeldTurn<S>>,
 }
 
 /// A turn; dropping this ends it.
@@ -73,6 +83,14 @@ impl<S: ShareSource> FairTurns<S> {
     /// # Errors
     /// [`TurnsTaken`] at once.
     pub async fn take(&self, source: S) -> Result<HeldTurn<S>, TurnsTaken> {
+        self.take_for(source, 0).await
+    }
+
+    /// As [`Self::take`], for a part of the source: parts that wait have its turns one after the other.
+    ///
+    /// # Errors
+    /// [`TurnsTaken`], at once or when another part takes the last waiting place of one that has several.
+    pub async fn take_for(&self, source: S, part: u64) -> Result<HeldTurn<S>, TurnsTaken> {
         let turn = {
             let queues = &mut *self.0.queues.lock();
             let turns = queues.sources.entry(source.clone()).or_default();
@@ -81,8 +99,9 @@ impl<S: ShareSource> FairTurns<S> {
                 queues.free -= 1;
                 return Ok(HeldTurn { state: Arc::clone(&self.0), source });
             }
-            turns.waiting.retain(|waiting| !waiting.is_closed());
-            if turns.waiting.len() >= self.0.limits.waiting {
+            turns.waiting.retain(|waiting| !waiting.give.is_closed());
+            let round = turns.waiting.iter().filter(|waiting| waiting.part == part).count();
+            if turns.waiting.len() >= self.0.limits.waiting && !turns.drop_after(round) {
                 if turns.held == 0 && turns.waiting.is_empty() {
                     queues.sources.remove(&source);
                 }
@@ -92,7 +111,7 @@ impl<S: ShareSource> FairTurns<S> {
                 queues.rotation.push_back(source);
             }
             let (give, turn) = oneshot::channel();
-            turns.waiting.push_back(give);
+            turns.push(WaitingTurn { part, round, give });
             turn
         };
         // The sender lives in the state, which this turn keeps.
@@ -133,7 +152,7 @@ impl<S: ShareSource> TurnQueues<S> {
         for _ in 0..self.rotation.len() {
             let source = self.rotation.pop_front()?;
             let Some(turns) = self.sources.get_mut(&source) else { continue };
-            turns.waiting.retain(|waiting| !waiting.is_closed());
+            turns.waiting.retain(|waiting| !waiting.give.is_closed());
             let give = if turns.held < of_source { turns.waiting.pop_front() } else { None };
             match (turns.waiting.is_empty(), turns.held) {
                 (false, _) => self.rotation.push_back(source.clone()),
@@ -143,10 +162,24 @@ impl<S: ShareSource> TurnQueues<S> {
             if let Some(give) = give {
                 self.free -= 1;
                 self.sources.entry(source.clone()).or_default().held += 1;
-                return Some((source, give));
+                return Some((source, give.give));
             }
         }
         None
+    }
+}
+
+impl<S: ShareSource> SourceTurns<S> {
+    /// Adds a turn behind those of its round.
+    fn push(&mut self, turn: WaitingTurn<S>) {
+        let at = self.waiting.partition_point(|waiting| waiting.round <= turn.round);
+        self.waiting.insert(at, turn);
+    }
+
+    /// Gives up the last place, if it is of a later round.
+    fn drop_after(&mut self, round: usize) -> bool {
+        let is_later = self.waiting.back().is_some_and(|last| last.round > round);
+        is_later && self.waiting.pop_back().is_some()
     }
 }
 
@@ -205,6 +238,26 @@ mod tests {
         assert!(look(&mut of_b).is_none());
         drop(second);
         assert!(look(&mut of_b).is_some(), "after one turn of the other");
+    }
+
+    #[test]
+    fn parts_of_a_source_have_its_turns_and_its_places_in_rounds() {
+        let turns = turns(1, 1, 4);
+        let begin_for = |part: u64| {
+            let mut taking: Taking<'_> = Box::pin(turns.take_for(b'a', part));
+            assert!(look(&mut taking).is_none(), "no turn is free, and a place is");
+            taking
+        };
+        let held = now(&turns, b'a');
+        let mut of_one: Vec<_> = (0..4).map(|_| begin_for(1)).collect();
+        let mut of_two = begin_for(2);
+        assert!(matches!(look(&mut of_one[3]), Some(Err(TurnsTaken))), "its place is the other part's");
+        let mut fifth: Taking<'_> = Box::pin(turns.take_for(b'a', 1));
+        assert!(matches!(look(&mut fifth), Some(Err(TurnsTaken))));
+        drop(held);
+        drop(look(&mut of_one[0]).expect("the first round").unwrap());
+        drop(look(&mut of_two).expect("the first round, too").unwrap());
+        assert!(look(&mut of_one[1]).is_some_and(|taken| taken.is_ok()));
     }
 
     #[test]

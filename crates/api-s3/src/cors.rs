@@ -98,7 +98,7 @@ fn insert_allowed(response: &mut S3Response, rule: &CorsRule, origin: &str) {
 }
 
 /// The rules of a bucket. Preflights are unsigned, so this needs no permission.
-async fn rules(objects: &Objects, bucket: &str) -> Result<Option<Cors>, S3Error> {
+pub(crate) async fn rules(objects: &Objects, bucket: &str) -> Result<Option<Cors>, S3Error> {
     if bucket.is_empty() {
         return Ok(None);
     }

@@ -11,6 +11,7 @@ pub mod admin;
 pub mod auth;
 mod background;
 pub mod body;
+mod browsers;
 pub mod call;
 mod cors;
 pub mod dates;

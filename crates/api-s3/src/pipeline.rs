@@ -37,7 +37,7 @@ use crate::response::{self, RequestAccounting, S3Response};
 use crate::target::{AddressingStyle, is_unknown_host};
 use crate::target::{ResourcePath, S3Query, check_key};
 use crate::unsupported_config::not_offered;
-use crate::{S3Settings, background, cors, ops, route, unsupported_config};
+use crate::{S3Settings, background, browsers, cors, ops, route, unsupported_config};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
 const ID_2: HeaderName = HeaderName::from_static("x-amz-id-2");
@@ -206,6 +206,9 @@ impl S3Service {
         // The admission slot is taken before the user is looked up, so that lookups are bounded under load.
         let identity = identity::authenticate(&self.objects, &self.keys, &self.auth_request(head)).await?;
         trace.signer = identity.holder.clone();
+        if self.settings.is_on_loopback && identity.signature.is_none() {
+            self.check_page(head, operation, &target).await?;
+        }
         // The documents of users show the first secret, which has no limits.
         if matches!(operation.scope, OperationScope::Admin(_)) && identity.key_policy().is_some() {
             return Err(S3Error::new(Code::AccessDenied, "Only the first key of a user administers it."));
@@ -224,6 +227,21 @@ impl S3Service {
             // Boxed, so that the small futures of most requests do not reserve the size of the largest one.
             Support::Implemented(op) => ops::run(op, &call).boxed().await,
         }
+    }
+
+    /// Refuses an unsigned request that a browser sends for a foreign page.
+    async fn check_page(
+        &self,
+        head: &RequestHead,
+        operation: &OperationSpec,
+        target: &ResourcePath,
+    ) -> Result<(), S3Error> {
+        // The signature of a form is in its body, and forms are made for pages of other origins.
+        if matches!(operation.support, Support::Implemented(S3Operation::PostObject)) {
+            return Ok(());
+        }
+        let host = (&*head.host, &*self.settings.roots);
+        browsers::check_unsigned(&self.objects, host, target, (&head.parts.method, &head.parts.headers)).await
     }
 
     /// The answer to a read of an object in its row, which needs neither a wait nor a call of its own; `None`: the operation
@@ -328,7 +346,6 @@ impl S3Service {
         }
     }
 
-    /// Completes the response: error document, CORS and common headers, and accounting of its bytes.
     /// Says what to set where a bucket in front of an unknown host looks like no bucket, and its key like one.
     fn with_host_hint(&self, head: &RequestHead, error: S3Error) -> S3Error {
         static LOGGED: Once = Once::new();
@@ -343,6 +360,7 @@ impl S3Service {
         error.with("Hint", hint)
     }
 
+    /// Completes the response: error document, CORS and common headers, and accounting of its bytes.
     async fn finish(
         &self,
         head: &RequestHead,

@@ -26,6 +26,8 @@ pub struct S3Settings {
     pub region: Option<String>,
     /// Whether anonymous clients may create users; Riak CS creates its first administrator this way.
     pub anonymous_user_creation: bool,
+    /// Whether every listener is on loopback: unsigned requests that browsers send for foreign pages are refused there.
+    pub is_on_loopback: bool,
     /// The settings that every HTTP listener has.
     pub connection: ConnectionSettings,
 }
@@ -37,6 +39,7 @@ impl Default for S3Settings {
             public_url: None,
             region: None,
             anonymous_user_creation: false,
+            is_on_loopback: false,
             connection: ConnectionSettings::default(),
         }
     }

@@ -11,9 +11,11 @@ use std::time::Duration;
 
 use larder_admission::{ClientAccount, HeldMemory};
 use parking_lot::Mutex;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
 use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion, version};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
@@ -38,6 +40,8 @@ pub struct TlsFiles {
     pub key: PathBuf,
     /// Authorities (PEM): a client needs a certificate of one of them. `None`: clients need none.
     pub client_ca: Option<PathBuf>,
+    /// Revocation lists (PEM) of those authorities. `None`: no certificate is revoked.
+    pub client_crl: Option<PathBuf>,
     /// Whether TLS 1.2 is refused.
     pub requires_tls13: bool,
 }
@@ -48,6 +52,7 @@ struct TlsMaterial {
     certificate: Vec<u8>,
     key: Vec<u8>,
     client_ca: Option<Vec<u8>>,
+    client_crl: Option<Vec<u8>>,
 }
 
 /// The encryption of listeners. Clones are the same.
@@ -131,27 +136,19 @@ impl TlsMaterial {
             certificate: read(&files.certificate)?,
             key: read(&files.key)?,
             client_ca: files.client_ca.as_deref().map(read).transpose()?,
+            client_crl: files.client_crl.as_deref().map(read).transpose()?,
         })
     }
 
     /// The settings in these bytes; `needs_certificate`: clients need one, where there are authorities.
     fn config(&self, files: &TlsFiles, needs_certificate: bool) -> Result<Arc<ServerConfig>, String> {
-        let wrong = |path: &Path, error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let versions = if files.requires_tls13 { NEW_VERSIONS } else { ALL_VERSIONS };
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider)).with_protocol_versions(versions);
         let builder = builder.map_err(|error| error.to_string())?;
-        let builder = match (&files.client_ca, &self.client_ca) {
-            (Some(path), Some(bytes)) => {
-                let mut roots = RootCertStore::empty();
-                for authority in certificates(path, bytes)? {
-                    roots.add(authority).map_err(|error| wrong(path, &error))?;
-                }
-                let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
-                let verifier = if needs_certificate { verifier } else { verifier.allow_unauthenticated() }.build();
-                builder.with_client_cert_verifier(verifier.map_err(|error| wrong(path, &error))?)
-            }
-            _ => builder.with_no_client_auth(),
+        let builder = match self.client_verifier(files, needs_certificate, provider)? {
+            Some(verifier) => builder.with_client_cert_verifier(verifier),
+            None => builder.with_no_client_auth(),
         };
         let chain = certificates(&files.certificate, &self.certificate)?;
         let key = PrivateKeyDer::from_pem_slice(&self.key).map_err(|error| wrong(&files.key, &error))?;
@@ -159,13 +156,45 @@ impl TlsMaterial {
         config.alpn_protocols = vec![HTTP2.to_vec(), HTTP1.to_vec()];
         Ok(Arc::new(config))
     }
+
+    /// The judge of clients' certificates; `None` without authorities.
+    fn client_verifier(
+        &self,
+        files: &TlsFiles,
+        needs_certificate: bool,
+        provider: Arc<CryptoProvider>,
+    ) -> Result<Option<Arc<dyn ClientCertVerifier>>, String> {
+        let (Some(path), Some(bytes)) = (&files.client_ca, &self.client_ca) else { return Ok(None) };
+        let mut roots = RootCertStore::empty();
+        for authority in certificates(path, bytes)? {
+            roots.add(authority).map_err(|error| wrong(path, &error))?;
+        }
+        let mut verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+        if let (Some(path), Some(bytes)) = (&files.client_crl, &self.client_crl) {
+            // Every authority of a chain needs a list, and one that is still valid: a missing or old one may hide a revocation.
+            verifier = verifier.with_crls(revocations(path, bytes)?).enforce_revocation_expiration();
+        }
+        let verifier = if needs_certificate { verifier } else { verifier.allow_unauthenticated() };
+        // The lists are the only part that building can find wrong.
+        let named = files.client_crl.as_ref().unwrap_or(path);
+        Ok(Some(verifier.build().map_err(|error| wrong(named, &error))?))
+    }
+}
+
+fn wrong(path: &Path, error: &dyn std::fmt::Display) -> String {
+    format!("{}: {error}", path.display())
 }
 
 fn certificates(path: &Path, bytes: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
-    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(bytes).collect();
-    match all {
-        Ok(all) if all.is_empty() => Err(format!("{}: there is no certificate in it", path.display())),
-        Ok(all) => Ok(all),
-        Err(error) => Err(format!("{}: {error}", path.display())),
-    }
+    pem_items(path, bytes, "certificate")
+}
+
+fn revocations(path: &Path, bytes: &[u8]) -> Result<Vec<CertificateRevocationListDer<'static>>, String> {
+    pem_items(path, bytes, "revocation list")
+}
+
+/// The items of a kind; other kinds are passed over.
+fn pem_items<T: PemObject>(path: &Path, bytes: &[u8], kind: &str) -> Result<Vec<T>, String> {
+    let all: Vec<T> = T::pem_slice_iter(bytes).collect::<Result<_, _>>().map_err(|error| wrong(path, &error))?;
+    if all.is_empty() { Err(format!("{}: there is no {kind} in it", path.display())) } else { Ok(all) }
 }

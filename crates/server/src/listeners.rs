@@ -91,6 +91,11 @@ impl BoundListener {
         Ok(Some(Self { address, listener: ClientListener { tcp, tls: tls.cloned() }, host }))
     }
 
+    /// Whether only this machine reaches it.
+    pub(crate) fn is_on_loopback(&self) -> bool {
+        self.address.ip().to_canonical().is_loopback()
+    }
+
     /// The hosts that its clients may name: the one in the settings, and its address.
     pub(crate) fn names(&self) -> [String; 2] {
         [self.host.clone(), self.address.ip().to_string()]

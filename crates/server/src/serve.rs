@@ -305,7 +305,7 @@ fn hosts_of(bound: &BoundListener, mut hosts: Option<Vec<String>>) -> Option<Vec
         hosts.extend(bound.names());
     }
     // A machine's other addresses have names that the server does not know, and no page can reach them through loopback.
-    hosts.filter(|_| bound.address.ip().to_canonical().is_loopback())
+    hosts.filter(|_| bound.is_on_loopback())
 }
 
 fn s3_settings(settings: &ServerSettings, connection: ConnectionSettings, bound: &[BoundListener]) -> S3Settings {
@@ -313,7 +313,8 @@ fn s3_settings(settings: &ServerSettings, connection: ConnectionSettings, bound:
     roots.extend(bound.iter().flat_map(BoundListener::names));
     let public_url = settings.s3_public_url.clone();
     roots.extend(public_url.as_ref().map(|url| url.host().to_owned()));
-    S3Settings { roots, public_url, connection, ..S3Settings::default() }
+    let is_on_loopback = bound.iter().all(BoundListener::is_on_loopback);
+    S3Settings { roots, public_url, connection, is_on_loopback, ..S3Settings::default() }
 }
 
 /// Waits until the server is to end.

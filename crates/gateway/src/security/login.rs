@@ -1,8 +1,8 @@
 //! Log-ins: a user proves to be it by the method of the source that it comes from.
 //!
 //! Passwords are hashed beside the threads of requests, few at a time, and a right one is cached. A failure is answered after five
-//! seconds whatever its reason, so that guesses are slow and tell nothing; [`super::failed_logins`] bounds them by source. Sources have
-//! their passwords hashed in turn: who guesses keeps no other from its log-in.
+//! seconds whatever its reason, so that guesses are slow and tell nothing; [`super::failed_logins`] bounds them by source. Addresses
+//! have their passwords hashed in turn, and so have the names of one: who guesses keeps no other from its log-in.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -123,7 +123,9 @@ impl Security {
         if !self.failed.may_try(source) {
             return Err(LoginError::Busy);
         }
-        let Ok(Ok(turn)) = timeout(HASH_WAIT, self.hashes.take(source)).await else { return Err(LoginError::Busy) };
+        let Ok(Ok(turn)) = timeout(HASH_WAIT, self.hashes.take_for(source.address, source.name)).await else {
+            return Err(LoginError::Busy);
+        };
         // Another connection of the same client may have been right while this one waited.
         if number.is_some_and(|number| self.verified.has(tag, number)) {
             return Ok(true);

@@ -13,6 +13,7 @@ mod login;
 mod password;
 mod verified_passwords;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use larder_admission::{FairTurns, TurnLimits};
@@ -25,13 +26,13 @@ use crate::gateway_core::GatewayCore;
 use crate::members::Members;
 use crate::types::{CatalogueCopy, CatalogueEdit};
 use crate::{Error, Result};
-use failed_logins::{FailedLogins, LoginSource};
+use failed_logins::FailedLogins;
 pub use login::{LoggedIn, Login, LoginError};
 use password::hashes_at_once;
 use verified_passwords::VerifiedPasswords;
 
-/// Most passwords of a source that wait to be hashed.
-const LOGINS_WAITING_MAX: usize = 32;
+/// Most passwords of an address that wait to be hashed.
+const LOGINS_WAITING_MAX: usize = 64;
 
 /// Riak's security.
 pub struct Security {
@@ -41,7 +42,7 @@ pub struct Security {
     verified: VerifiedPasswords,
     failed: Arc<FailedLogins>,
     /// A turn for each password that is hashed.
-    hashes: FairTurns<LoginSource>,
+    hashes: FairTurns<IpAddr>,
 }
 
 /// A change of an operator that was not carried out.

@@ -220,7 +220,8 @@ impl ParsedPhase {
             ParsedStep::Link(filter) => Ok(PhaseFunction::Link(filter)),
             ParsedStep::Script { is_map, script } => Ok(builtins::of_script(script, is_map, self.arg.as_ref())),
             ParsedStep::Erlang { function: ErlangFunction::Source, .. } => {
-                Err("Erlang source is not allowed: {strfun,not_allowed}".to_owned())
+                // Riak's Python client knows the refusal by the name of what failed in Riak.
+                Err("Erlang source is not allowed: worker_startup_failed, {strfun,not_allowed}".to_owned())
             }
             ParsedStep::Erlang { function: ErlangFunction::Fun, .. } => {
                 Err("Erlang funs are not available: {qfun,not_allowed}".to_owned())

@@ -150,6 +150,8 @@ settings! {
         "The key of that certificate (PEM).";
     TLS_CLIENT_CA = "tls-client-ca", SettingKind::Path, "",
         "Certificates (PEM) of authorities; when given, clients of the listeners with TLS need a certificate of one of them.";
+    TLS_CLIENT_CRL = "tls-client-crl", SettingKind::Path, "",
+        "Revocation lists (PEM) of those authorities, one for each that signs a client's chain; clients with a revoked certificate are refused, and all while a list is missing or too old. Read again as the certificate is.";
     TLS_MIN = "tls-min", SettingKind::Choice("1.2|1.3"), "1.2",
         "The oldest version of TLS that clients may speak.";
     CONSOLE = "console", SettingKind::Listener, "127.0.0.1:8099",

@@ -160,6 +160,11 @@ fn settings_of_a_cluster_are_checked_against_each_other() {
             "LARDER_TLS_CLIENT_CA=c",
             "LARDER_TLS_CLIENT_CA is given, but no listener is encrypted: it goes with --https, --pb-tls or --s3-https",
         ),
+        (
+            "--https 127.0.0.1:8443 --tls-client-crl r",
+            "LARDER_TLS_CERT=c LARDER_TLS_KEY=k",
+            "tls-client-crl needs tls-client-ca, which is missing",
+        ),
         (CASSANDRA, "LARDER_CASSANDRA_USER=u", "cassandra-user needs cassandra-password-file, which is missing"),
         (
             CASSANDRA,

@@ -31,12 +31,14 @@ impl TlsSettings {
         let listeners = [(&table::HTTPS, &https), (&table::PB_TLS, &pb_tls), (&table::S3_HTTPS, &s3_https)];
         let path = |setting| raw.value(setting, parse::optional_path);
         let (certificate, key) = (path(&table::TLS_CERT)?, path(&table::TLS_KEY)?);
-        let (client_ca, requires_tls13) = (path(&table::TLS_CLIENT_CA)?, raw.value(&table::TLS_MIN, parse::is_tls13)?);
+        let (client_ca, client_crl) = (path(&table::TLS_CLIENT_CA)?, path(&table::TLS_CLIENT_CRL)?);
+        let requires_tls13 = raw.value(&table::TLS_MIN, parse::is_tls13)?;
         // Clients of a plain listener of protocol buffers begin TLS while security is on.
         let starts_tls = listener(&table::PB)? != Listener::Off && certificate.is_some() && key.is_some();
         let first = listeners.iter().find(|(_, at)| **at != Listener::Off).map(|(setting, _)| *setting);
         let Some(first) = first.or(starts_tls.then_some(&table::PB)) else {
-            let own = [&table::TLS_CERT, &table::TLS_KEY, &table::TLS_CLIENT_CA, &table::TLS_MIN];
+            let own =
+                [&table::TLS_CERT, &table::TLS_KEY, &table::TLS_CLIENT_CA, &table::TLS_CLIENT_CRL, &table::TLS_MIN];
             return match own.iter().find_map(|setting| raw.given_as(setting)) {
                 None => Ok(None),
                 Some(given) => Err(SettingError::new(format!(
@@ -49,7 +51,14 @@ impl TlsSettings {
         };
         let certificate = certificate.ok_or_else(|| missing(first, &table::TLS_CERT))?;
         let key = key.ok_or_else(|| missing(first, &table::TLS_KEY))?;
-        let files = TlsFiles { certificate, key, client_ca, requires_tls13 };
+        if client_crl.is_some() && client_ca.is_none() {
+            return Err(SettingError::new(format!(
+                "{} needs {}, which is missing",
+                table::TLS_CLIENT_CRL.name,
+                table::TLS_CLIENT_CA.name
+            )));
+        }
+        let files = TlsFiles { certificate, key, client_ca, client_crl, requires_tls13 };
         Ok(Some(Self { https, pb_tls, s3_https, files }))
     }
 }

@@ -122,7 +122,7 @@ fn functions_that_do_not_exist_are_named_with_their_phase() {
     );
     check(
         r#"{"map":{"language":"erlang","source":"fun(_,_,_) -> [] end."}}"#,
-        "Erlang source is not allowed: {strfun,not_allowed}",
+        "Erlang source is not allowed: worker_startup_failed, {strfun,not_allowed}",
     );
 }
 

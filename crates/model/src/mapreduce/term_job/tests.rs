@@ -109,7 +109,7 @@ fn functions_without_code_here_and_bytes_that_are_no_job_are_refused() {
     let refused = |function| parse(binary("b"), &[phase("map", function, atom("none"), "true")]).unwrap_err();
     let fun = [&[112][..], &6u32.to_be_bytes(), &[0, 0]].concat();
     assert_eq!(refused(tuple_of(&[atom("qfun"), fun])), "Phase 0: Erlang funs are not available: {qfun,not_allowed}");
-    let source = "Phase 0: Erlang source is not allowed: {strfun,not_allowed}";
+    let source = "Phase 0: Erlang source is not allowed: worker_startup_failed, {strfun,not_allowed}";
     assert_eq!(refused(tuple_of(&[atom("strfun"), binary("fun")])), source);
     assert!(refused(tuple_of(&[atom("modfun"), atom("lists"), atom("sort")])).starts_with("Phase 0: invalid module"));
     assert!(refused(atom("none")).starts_with("{query"));
