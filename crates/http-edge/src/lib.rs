@@ -66,6 +66,7 @@ pub use client_socket::{ClientListener, ClientSocket};
 pub use connection::serve;
 pub use connection_limit::{ConnectionLimit, REFUSALS_MAX};
 pub use lingering_close::close_lingering;
+pub use request_answer::pause_before_refusal;
 pub use request_source::{RequestSource, TrustedProxies};
 pub use requester::{GrowingMemory, Requester, UNCOUNTED_BYTES};
 pub use server_tls::{ServerTls, TlsFiles};

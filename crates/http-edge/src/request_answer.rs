@@ -1,9 +1,10 @@
 //! One request of a connection: its client, its memory, and its answer.
 
 use std::convert::Infallible;
+use std::time::Duration;
 
 use hyper::body::{Body as _, Incoming};
-use hyper::header::{CONNECTION, DATE, EXPECT, HeaderValue};
+use hyper::header::{CONNECTION, DATE, EXPECT, HeaderValue, RETRY_AFTER};
 use hyper::{Request, Response, StatusCode, Version};
 
 use crate::accept::ConnectedClient;
@@ -12,6 +13,17 @@ use crate::lingering_close::ConnectionActivity;
 use crate::requester::{MemoryHoldingBody, Requester};
 use crate::unread_body::UnreadBody;
 use crate::{ConnectionHandler, ConnectionSettings, stored_pages};
+
+/// From the decision that the server or a client's share is too busy to its answer.
+const REFUSAL_PAUSE: Duration = Duration::from_millis(100);
+
+/// Waits before a client learns that it should come back later.
+///
+/// Attack: clients that come back at once would have the processors for their refusals, thousands of times a second. Without a
+/// pause they made the answers to others six times slower.
+pub async fn pause_before_refusal() {
+    tokio::time::sleep(REFUSAL_PAUSE).await;
+}
 
 /// The client that the headers of a trusted proxy name. Its memory is drawn from its own account.
 pub(crate) fn forwarded<F: ConnectionHandler>(
@@ -44,6 +56,10 @@ pub(crate) async fn answer<F: ConnectionHandler>(
     let waits_to_send = request.headers().contains_key(EXPECT) && !is_http2;
     let is_of_browser = stored_pages::is_of_browser(request.headers());
     let mut reply = handler.respond(&requester, request).await;
+    if reply.status() == StatusCode::SERVICE_UNAVAILABLE && reply.headers().contains_key(RETRY_AFTER) {
+        requester.release();
+        pause_before_refusal().await;
+    }
     // The response is in memory already; this hold keeps a slow reader within its client's share.
     if requester.hold(F::memory_of(reply.body())).await.is_err() {
         reply = handler.busy();

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
+use hyper::header::{HeaderValue, RETRY_AFTER};
 use hyper::{Request, Response, StatusCode};
 use larder_http_edge::{
     ArrivingBody, ConnectionHandler, ConnectionLimit, ConnectionSettings, HttpDialect, Requester, serve,
@@ -21,7 +22,7 @@ use tokio::time::timeout;
 /// Longest wait of a test.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// `/refuse` answers 403 without reading, `/wait` waits for a notification, other paths echo the body.
+/// `/refuse` answers 403 without reading, `/busy` 503 with `Retry-After`, `/wait` waits for a notification, other paths echo the body.
 #[derive(Clone)]
 struct EchoHandler {
     settings: ConnectionSettings,
@@ -52,6 +53,11 @@ impl ConnectionHandler for EchoHandler {
             let mut refusal = Response::new(Full::from("no"));
             *refusal.status_mut() = StatusCode::FORBIDDEN;
             return refusal;
+        }
+        if path == "/busy" {
+            let mut busy = self.busy();
+            busy.headers_mut().insert(RETRY_AFTER, HeaderValue::from(1));
+            return busy;
         }
         if path == "/wait" {
             self.waiting.notify_one();
@@ -145,6 +151,18 @@ fn every_connection_of_a_flood_above_the_limit_is_answered() {
         assert!(client.read_to_close().unwrap().starts_with("HTTP/1.1 503 "));
     }
     exchange_hello(&mut first);
+}
+
+#[test]
+fn clients_above_their_share_once_had_the_processors_for_their_refusals() {
+    let server = EchoServer::start(ConnectionSettings::default());
+    let mut client = server.connect();
+    let begun = Instant::now();
+    for _ in 0..3 {
+        assert_eq!(client.exchange(b"GET /busy HTTP/1.1\r\nHost: h\r\n\r\n").unwrap().status, 503);
+    }
+    assert!(begun.elapsed() >= 3 * Duration::from_millis(100), "{:?}", begun.elapsed());
+    exchange_hello(&mut client);
 }
 
 #[test]

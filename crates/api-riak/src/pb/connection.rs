@@ -20,7 +20,8 @@ use larder_admission::{ClientAccount, MemorySpent};
 use larder_gateway::body::GetBody;
 use larder_gateway::{Error, Gateway};
 use larder_http_edge::{
-    ConnectionWatchers, PIECE_BYTES_MAX, Pace, Requester, UNCOUNTED_BYTES, close_lingering, response_memory,
+    ConnectionWatchers, PIECE_BYTES_MAX, Pace, Requester, UNCOUNTED_BYTES, close_lingering, pause_before_refusal,
+    response_memory,
 };
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::time::{MissedTickBehavior, interval, timeout, timeout_at};
@@ -188,6 +189,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> PbConnection<S> {
             Ok(reply) => self.send(reply, &requester, answered_before).await,
             Err(fault) => {
                 self.output.truncate(answered_before);
+                if fault.is_overload() {
+                    drop(requester);
+                    self.flush().await?;
+                    pause_before_refusal().await;
+                }
                 fault.put(&mut self.output);
                 if fault.is_last() { Err(PbEnd::Broken) } else { Ok(()) }
             }

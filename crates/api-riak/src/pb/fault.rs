@@ -40,6 +40,11 @@ impl PbFault {
         matches!(self, Self::Undecodable(_) | Self::Last(_))
     }
 
+    /// Whether the client should come back later.
+    pub(super) fn is_overload(&self) -> bool {
+        matches!(self, Self::Gateway(Error::Overloaded { .. }))
+    }
+
     /// The same, with this protocol's text for an unknown type in requests about buckets and types.
     pub(super) fn of_bucket(error: Error) -> Self {
         match error {
