@@ -11,7 +11,7 @@ use bytes::Bytes;
 use larder_gateway::body::PutBody;
 use larder_gateway::kv::{KvPut, Quorums};
 use larder_gateway::mapreduce::{JobError, JobRun};
-use larder_gateway::{Config, Gateway, GatewayPorts, ScriptCall, ScriptError, ScriptFunction, Scripts};
+use larder_gateway::{Config, Error, Gateway, GatewayPorts, ScriptCall, ScriptError, ScriptFunction, Scripts};
 use larder_model::address::{Address, BucketAddress};
 use larder_model::causality::Conditions;
 use larder_model::content::{KvContent, Term};
@@ -293,6 +293,9 @@ impl Scripts for FewFunctions {
             let of = |one: &Value| json!([one[0]["key"]]);
             return Ok(first.iter().map(of).collect());
         }
+        if source.contains("(BUSY\n)") {
+            return Err(ScriptError::Unavailable);
+        }
         if source.contains("(THROWS\n)") {
             return Ok(json!({ "failed": 1, "error": "Error: no" }));
         }
@@ -364,6 +367,14 @@ async fn a_failed_script_names_its_phase_and_input() {
     assert_eq!(failed("THROWS").await, ("Error: no".to_owned(), Some("\"k00001\"".to_owned())));
     assert!(failed("TEXT").await.0.starts_with("non_list_result"));
     assert!(failed("OTHER").await.0.starts_with("the script failed"));
+}
+
+#[tokio::test]
+async fn a_job_without_a_free_worker_once_looked_like_one_whose_function_failed() {
+    let gateway = gateway(Some(Arc::new(FewFunctions::default()))).await;
+    fill(&gateway, "b", 2).await;
+    let busy = results(&gateway, job("\"b\"", &[&script("map", "source", "BUSY")])).await.unwrap_err();
+    assert!(matches!(busy, JobError::Gateway(Error::Overloaded { .. })), "{busy:?}");
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::error::JobError;
-use crate::{ScriptArguments, ScriptCall, ScriptError, ScriptFunction, Scripts};
+use crate::{Error, ScriptArguments, ScriptCall, ScriptError, ScriptFunction, Scripts};
 
 /// Values that a reduce function gets at a time, unless its argument says otherwise.
 const REDUCE_VALUES: usize = 1000;
@@ -204,6 +204,8 @@ impl ScriptPhaseError {
     pub(super) fn of_phase(self, phase: usize) -> JobError {
         let failure = match self {
             Self::Failure(failure) => failure,
+            // The function has not failed: the job may be sent again.
+            Self::Script(ScriptError::Unavailable) => return Error::Overloaded { retry_after: 1 }.into(),
             Self::Script(error) => PhaseFailure { error: error.to_string(), input: None },
         };
         JobError::Failed { phase, failure }
