@@ -1,6 +1,5 @@
 //! The requests of the calm tenant, one after the other.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
@@ -11,13 +10,10 @@ use tokio::time::sleep;
 
 use super::attack::TenantAttack;
 use super::site::{LOG_INS, PASSWORD, TenantSite};
-use crate::keys::ValuePool;
-use crate::s3::{BucketLocation, S3Driver};
+use crate::s3::S3Driver;
 use crate::value_requests::ValueDriver;
 
-/// Bytes of the object that is read over S3.
-pub(super) const VALUE_BYTES: usize = 1_024;
-/// Longest latency that is told apart, in microseconds.
+/// Longest latency of the histogram, in microseconds.
 const LATENCY_US_MAX: u64 = 120_000_000;
 
 /// The calm tenant's connection.
@@ -41,7 +37,7 @@ impl CalmTenant {
             TenantAttack::Webhooks | TenantAttack::Jobs | TenantAttack::Hooks => {
                 Self::Put { driver: ValueDriver::connect(&site.http).await?, number: 0 }
             }
-            TenantAttack::Policies => Self::Read(s3_driver(site, "calm").await?),
+            TenantAttack::Policies => Self::Read(site.s3_driver("calm").await?),
             TenantAttack::LogIns => Self::LogIn { driver: ValueDriver::connect(&site.https).await?, number: 0 },
         })
     }
@@ -87,14 +83,4 @@ impl CalmTenant {
         ensure!(status == expected, "a calm request was answered by status {status}, not {expected}");
         Ok(())
     }
-}
-
-/// A connection over S3 to one of the buckets.
-///
-/// # Errors
-///
-/// When no server answers there.
-pub(super) async fn s3_driver(site: &TenantSite, bucket: &str) -> Result<S3Driver> {
-    let place = BucketLocation { endpoint: site.s3.clone(), account: site.account.clone(), bucket: bucket.to_owned() };
-    S3Driver::connect(&place, Arc::new(ValuePool::new(VALUE_BYTES)), 1).await
 }

@@ -8,7 +8,8 @@ use anyhow::{Context as _, Result, bail};
 use hdrhistogram::Histogram;
 use tokio::time::sleep;
 
-use super::attack::{RunningAttack, TenantAttack};
+use super::attack::TenantAttack;
+use super::attackers::RunningAttack;
 use super::calm::CalmTenant;
 use super::site::{TenantSite, WebhookHosts};
 use crate::common_args::CommonArgs;

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::net::TcpListener;
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Result, ensure};
 
@@ -10,6 +11,8 @@ use super::attack::TenantAttack;
 use crate::bare_http::BareHttp;
 use crate::bucket_types::run_command;
 use crate::endpoint::Endpoint;
+use crate::keys::ValuePool;
+use crate::s3::{BucketLocation, S3Driver};
 use crate::server::{S3Account, ServerProcess};
 use crate::value_requests::ValueDriver;
 
@@ -19,6 +22,8 @@ pub(super) const LOG_INS: u64 = 100;
 pub(super) const PASSWORD: &str = "Right1234";
 /// Wildcards in the policy of the hostile tenant's bucket, and stars in each.
 const WILDCARDS: (usize, usize) = (110, 20);
+/// Bytes of the object that is read over S3.
+const VALUE_BYTES: usize = 1_024;
 /// Webhooks of a bucket: the most that it may have.
 const WEBHOOKS: usize = 8;
 
@@ -116,6 +121,17 @@ impl TenantSite {
         }
     }
 
+    /// A connection over S3 to one of the buckets.
+    ///
+    /// # Errors
+    ///
+    /// When no server answers there.
+    pub(super) async fn s3_driver(&self, bucket: &str) -> Result<S3Driver> {
+        let place =
+            BucketLocation { endpoint: self.s3.clone(), account: self.account.clone(), bucket: bucket.to_owned() };
+        S3Driver::connect(&place, Arc::new(ValuePool::new(VALUE_BYTES)), 1).await
+    }
+
     async fn set_props(&self, bucket: &str, props: &str) -> Result<()> {
         let mut driver = ValueDriver::connect(&self.http).await?;
         driver.request.put(format_args!("/buckets/{bucket}/props"));
@@ -138,12 +154,12 @@ impl TenantSite {
         let policy = serde_json::json!({"Version": "2012-10-17", "Statement": [{
             "Effect": "Allow", "Principal": "*", "Action": "s3:DeleteObject", "Resource": patterns.collect::<Vec<_>>()
         }]});
-        let mut driver = super::calm::s3_driver(self, "noisy").await?;
+        let mut driver = self.s3_driver("noisy").await?;
         driver.make_bucket().await?;
         driver.put_policy(&policy.to_string()).await?;
-        let mut driver = super::calm::s3_driver(self, "calm").await?;
+        let mut driver = self.s3_driver("calm").await?;
         driver.make_bucket().await?;
-        let reply = driver.put("key", super::calm::VALUE_BYTES).await?;
+        let reply = driver.put("key", VALUE_BYTES).await?;
         ensure!(reply.status == 200, "a put was answered by status {}", reply.status);
         Ok(())
     }
