@@ -16,7 +16,7 @@ use crate::harness::{HttpClient, HttpRequest, LarderNode, Scale, TestEngine, con
 const MEMORY: &str = "256MiB";
 const MEMORY_BYTES: u64 = 256 << 20;
 /// Memory of a server besides `--memory`: its code, its threads, free memory of the allocator.
-const BESIDE_BYTES: u64 = 150 << 20;
+const BESIDE_BYTES: u64 = 250 << 20;
 const ATTACKER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const GUEST: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 /// The longest wait until the server closes slow clients: their time to start, a check every few seconds, a slow machine.

@@ -57,7 +57,6 @@ pub(crate) async fn answer<F: ConnectionHandler>(
     let is_of_browser = stored_pages::is_of_browser(request.headers());
     let mut reply = handler.respond(&requester, request).await;
     if reply.status() == StatusCode::SERVICE_UNAVAILABLE && reply.headers().contains_key(RETRY_AFTER) {
-        requester.release();
         pause_before_refusal().await;
     }
     // The response is in memory already; this hold keeps a slow reader within its client's share.

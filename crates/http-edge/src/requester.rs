@@ -115,11 +115,6 @@ impl<'a> Requester<'a> {
         Ok(())
     }
 
-    /// Gives the memory back.
-    pub(crate) fn release(&self) {
-        *self.held.lock() = RequestDraws::default();
-    }
-
     /// Memory for a response that grows while it is sent.
     #[must_use]
     pub fn growing_memory(&self) -> GrowingMemory {
