@@ -359,6 +359,34 @@ fn buckets_of_another_region_are_none() {
 }
 
 #[test]
+fn the_order_of_headers_once_chose_the_refusal() {
+    let server = with_bucket();
+    assert_eq!(server.ask("PUT", "/box/k", NOTHING, b"hello").status, 200);
+    for (method, mut headers) in [
+        (
+            "GET",
+            [
+                ("x-amz-server-side-encryption-customer-algorithm", "AES256"),
+                ("x-amz-server-side-encryption", "aws:kms"),
+            ],
+        ),
+        ("PUT", [("x-amz-write-offset-bytes", "5"), ("x-amz-server-side-encryption", "AES256")]),
+        ("PUT", [("x-amz-checksum-sha1", "?"), ("x-amz-checksum-crc32", "?")]),
+        ("PUT", [("x-amz-checksum-xyz", "?"), ("x-amz-checksum-abc", "?")]),
+    ] {
+        let mut essence = || {
+            let answer = server.ask(method, "/box/k", &headers, if method == "PUT" { b"hello" } else { b"" });
+            headers.reverse();
+            (answer.status, answer.element("Message").map(str::to_owned), answer.element("Header").map(str::to_owned))
+        };
+        let first = essence();
+        assert_eq!(essence(), first);
+        assert!(first.0 >= 400, "{first:?}");
+    }
+    server.stop();
+}
+
+#[test]
 fn a_bucket_in_front_of_an_unknown_host_once_got_no_word_of_the_setting() {
     let server = with_bucket();
     for (host, hinted) in [("box.s3.example.org", true), ("localhost", false), ("127.0.0.1", false), ("gateway", false)]

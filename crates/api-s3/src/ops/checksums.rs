@@ -43,10 +43,11 @@ pub(crate) fn md5(headers: &HeaderMap) -> Result<Option<[u8; 16]>, S3Error> {
 /// 400 `InvalidRequest` for several checksums, an invalid one, or a wrong algorithm; 501 for an unknown algorithm.
 pub(crate) fn given(headers: &HeaderMap) -> Result<Option<Checksum>, S3Error> {
     let mut found: Option<Checksum> = None;
-    for (name, value) in headers {
-        if !name.as_str().starts_with(PREFIX) || NO_CHECKSUM.contains(&name.as_str()) {
-            continue;
-        }
+    let is_checksum = |name: &str| name.starts_with(PREFIX) && !NO_CHECKSUM.contains(&name);
+    let mut checksums: Vec<_> = headers.iter().filter(|(name, _)| is_checksum(name.as_str())).collect();
+    // The order of a request's headers does not choose its answer.
+    checksums.sort_by(|(left, _), (right, _)| left.as_str().cmp(right.as_str()));
+    for (name, value) in checksums {
         let Some(algorithm) = Algorithm::from_header(name.as_str()) else {
             return Err(S3Error::header_not_offered(name.as_str()));
         };

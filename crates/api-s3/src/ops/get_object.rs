@@ -143,14 +143,14 @@ fn respond(found: &FoundObject, headers: &HeaderMap) -> Result<S3Response, S3Err
 
 /// Refuses a read that names an encryption: no object is encrypted, and its client would take it for one.
 pub(super) fn check_unencrypted(headers: &HeaderMap) -> Result<(), S3Error> {
-    match headers.keys().find(|name| name.as_str().starts_with(ENCRYPTION)) {
+    match params::first_header(headers, |name| name.starts_with(ENCRYPTION)) {
         Some(name) => Err(not_encrypted(name)),
         None => Ok(()),
     }
 }
 
-fn not_encrypted(header: &HeaderName) -> S3Error {
-    match header.as_str().strip_prefix(ENCRYPTION).unwrap_or_default() {
+fn not_encrypted(header: &str) -> S3Error {
+    match header.strip_prefix(ENCRYPTION).unwrap_or_default() {
         "" => S3Error::argument(
             ENCRYPTION,
             "",

@@ -2,7 +2,6 @@
 
 use bytes::Bytes;
 use hyper::HeaderMap;
-use hyper::header::HeaderName;
 use larder_gateway::objects::copy::NEVER_COPIED;
 use larder_gateway::objects::put::ObjectMetadata;
 use larder_model::limits::{OBJECT_TAGS_MAX, S3_META_BYTES_MAX};
@@ -118,12 +117,11 @@ pub(crate) fn of_copy(headers: &HeaderMap) -> Result<Vec<(SystemHeader, Bytes)>,
 /// # Errors
 /// 501 for server-side encryption and offset writes, 400 for object lock.
 pub(crate) fn refuse_unsupported(headers: &HeaderMap) -> Result<(), S3Error> {
-    let names = || headers.keys().map(HeaderName::as_str);
-    // One after the other: the order of a request's headers does not choose its answer.
-    if let Some(name) = names().find(|name| UNSUPPORTED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))) {
+    let unsupported = |name: &str| UNSUPPORTED_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+    if let Some(name) = params::first_header(headers, unsupported) {
         return Err(S3Error::header_not_offered(name));
     }
-    if names().any(|name| name.starts_with("x-amz-object-lock-")) {
+    if params::first_header(headers, |name| name.starts_with("x-amz-object-lock-")).is_some() {
         return Err(S3Error::invalid(NO_LOCKS));
     }
     Ok(())
@@ -212,6 +210,8 @@ fn directive_name(directive: &str) -> &str {
 mod tests {
     use hyper::header::HeaderValue;
     use proptest::prelude::*;
+
+    use hyper::header::HeaderName;
 
     use super::*;
 

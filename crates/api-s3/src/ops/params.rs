@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use hyper::HeaderMap;
-use hyper::header::AsHeaderName;
+use hyper::header::{AsHeaderName, HeaderName};
 use larder_gateway::objects::get::VersionSpec;
 
 use crate::errors::S3Error;
@@ -61,6 +61,11 @@ pub(crate) fn version(query: &S3Query) -> VersionSpec {
 /// The value of a header as text; `None` for invalid UTF-8.
 pub(crate) fn header(headers: &HeaderMap, name: impl AsHeaderName) -> Option<&str> {
     std::str::from_utf8(headers.get(name)?.as_bytes()).ok().map(str::trim)
+}
+
+/// The first header by name that fits: the order of a request's headers does not choose its answer.
+pub(crate) fn first_header(headers: &HeaderMap, fits: impl Fn(&str) -> bool) -> Option<&str> {
+    headers.keys().map(HeaderName::as_str).filter(|name| fits(name)).min()
 }
 
 fn no_integer(name: &'static str, value: &str) -> S3Error {
