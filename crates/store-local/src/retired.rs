@@ -5,32 +5,56 @@
 //! drops them without a lock once no version has them.
 
 use std::any::Any;
+use std::sync::Arc;
+
+use lsm_tree::Memtable;
 
 use crate::threads::Mutex;
 
 /// Most parts that are held. A further one lets go of the oldest, which lsm-tree then drops at its own time.
 const PARTS_MAX: usize = 64;
 
-/// A memtable or a version.
-pub(crate) struct RetiredPart {
-    /// Its memory; tables have theirs in the caches.
-    memory: u64,
-    _part: Box<dyn Any + Send>,
+/// A part that a tree needs no longer.
+pub(crate) enum RetiredPart {
+    /// A memtable, and its memory in bytes.
+    Memtable(Arc<Memtable>, u64),
+    /// A version. Its tables have their memory in the caches.
+    Version {
+        /// Held, not read: lsm-tree does not export its type.
+        _version: Box<dyn Any + Send>,
+    },
 }
 
 /// The parts of a tree, oldest first.
 #[derive(Default)]
 pub(crate) struct RetiredParts(Mutex<Vec<RetiredPart>>);
 
+impl RetiredPart {
+    fn memory(&self) -> u64 {
+        match self {
+            Self::Memtable(_, bytes) => *bytes,
+            Self::Version { .. } => 0,
+        }
+    }
+
+    /// Whether a version or a reader may have it still.
+    fn is_used(&self) -> bool {
+        match self {
+            Self::Memtable(entries, _) => Arc::strong_count(entries) > 1,
+            Self::Version { .. } => true,
+        }
+    }
+}
+
 impl RetiredParts {
-    /// Holds a part of so many bytes of memory.
-    pub(crate) fn hold(&self, part: impl Any + Send, memory: u64) {
-        self.put_back(vec![RetiredPart { memory, _part: Box::new(part) }]);
+    /// Holds a part.
+    pub(crate) fn hold(&self, part: RetiredPart) {
+        self.put_back(vec![part]);
     }
 
     /// The memory of all parts, in bytes.
     pub(crate) fn memory(&self) -> u64 {
-        self.0.lock().iter().map(|part| part.memory).sum()
+        self.0.lock().iter().map(RetiredPart::memory).sum()
     }
 
     /// Whether none is held.
@@ -43,8 +67,16 @@ impl RetiredParts {
         std::mem::take(&mut self.0.lock())
     }
 
+    /// Holds parts that were taken and that are still used, longer; drops the others.
+    pub(crate) fn put_back_used(&self, mut parts: Vec<RetiredPart>) {
+        // Under readers without a pause some version always stays: the memory of the others must not wait for it.
+        let unused: Vec<_> = parts.extract_if(.., |part| !part.is_used()).collect();
+        self.put_back(parts);
+        drop(unused);
+    }
+
     /// Holds parts that were taken, longer.
-    pub(crate) fn put_back(&self, parts: Vec<RetiredPart>) {
+    fn put_back(&self, parts: Vec<RetiredPart>) {
         let mut held = self.0.lock();
         held.extend(parts);
         let over = held.len().saturating_sub(PARTS_MAX);

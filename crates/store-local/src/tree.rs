@@ -22,7 +22,7 @@ use crate::active_memtable::ActiveMemtable;
 use crate::inspect::damaged_blocks;
 use crate::output_sync::{CompactionSync, OutputBound, numbered};
 use crate::range_scan::{RangeScan, ScanBounds, ScannedEntries};
-use crate::retired::RetiredParts;
+use crate::retired::{RetiredPart, RetiredParts};
 use crate::snapshots::ReadSnapshot;
 use crate::space_debt::{TableCounts, TreeSpace};
 use crate::threads::{Mutex, RwLock};
@@ -259,7 +259,7 @@ impl EngineTree {
         // The flusher alone takes memtables, so the front is the one that was flushed.
         let flushed = self.memtables.lock().sealed.pop_front();
         if let Some(SealedMemtable { entries, bytes, .. }) = flushed {
-            self.retired.hold(entries, bytes);
+            self.retired.hold(RetiredPart::Memtable(entries, bytes));
         }
     }
 
@@ -318,7 +318,7 @@ impl EngineTree {
             let bound = if self.id == TreeId::Bulk { u64::MAX } else { room };
             let compacted = self.bound.within(bound, compact);
             if self.version() != before.id() {
-                self.retired.hold(before, 0);
+                self.retired.hold(RetiredPart::Version { _version: Box::new(before) });
             }
             compacted
         })
@@ -390,7 +390,7 @@ impl EngineTree {
         let is_last = versions.free_list_len() == 0;
         drop(versions);
         if !is_last {
-            self.retired.put_back(parts);
+            self.retired.put_back_used(parts);
         }
         released
     }

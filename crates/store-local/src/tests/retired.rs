@@ -63,6 +63,37 @@ async fn tables_that_were_merged_go_without_a_further_write() {
 }
 
 #[tokio::test]
+async fn readers_without_a_pause_once_kept_every_flushed_memtable() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let tree = store.trees().tree(TreeId::Wide);
+    let wait_for = async |what: &str, is_so: &dyn Fn(u64) -> bool| {
+        for _ in 0..400 {
+            if is_so(tree.retired_bytes()) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(25)).await;
+        }
+        panic!("{what}: {} bytes are retired", tree.retired_bytes());
+    };
+    let first = store.trees().snapshots.acquire();
+    for round in 0..100 {
+        put(&store, (0..100).map(|row| format!("{row}-{round}")), 1).await;
+    }
+    wait_for("what the first reader may need", &|bytes| bytes > 10 * 64 * 1024).await;
+    let held = tree.retired_bytes();
+    // There is a reader at every moment, and each needs less than the one before.
+    let second = store.trees().snapshots.acquire();
+    drop(first);
+    for round in 100..120 {
+        put(&store, (0..100).map(|row| format!("{row}-{round}")), 1).await;
+    }
+    wait_for("what the second reader may need", &|bytes| bytes < held / 2).await;
+    assert!(tree.lsm.version_free_list_len() > 0, "the second reader holds a version");
+    drop(second);
+}
+
+#[tokio::test]
 async fn rows_that_are_written_again_under_a_reader_stay_in_its_page() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
