@@ -12,12 +12,14 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::harness::{Home, HttpClient, KvAdmin, LarderNode, S3_KEY, S3_SECRET, TestAuthority, connect, wait};
+use crate::harness::{
+    Home, HttpClient, KvAdmin, LarderNode, S3_KEY, S3_SECRET, TestAuthority, client_trusting, connect, wait,
+};
 use larder_testkit::pb::{PbField, frame, message};
 use rustix::process::{Pid, Signal, kill_process};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
 /// The longest wait for the server to read a certificate again.
 const RELOAD: Duration = Duration::from_secs(30);
@@ -46,18 +48,8 @@ impl TestPair {
 
     /// The settings of a client that trusts this certificate, and shows that of `own`.
     fn client(&self, own: Option<&Self>) -> Arc<ClientConfig> {
-        let mut roots = RootCertStore::empty();
-        roots.add(self.der()).unwrap();
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-        let config = config.with_root_certificates(roots);
-        Arc::new(match own {
-            None => config.with_no_client_auth(),
-            Some(own) => {
-                let key = PrivateKeyDer::from_pem_file(own.key()).unwrap();
-                config.with_client_auth_cert(vec![own.der()], key).unwrap()
-            }
-        })
+        let own = own.map(|own| (own.der(), PrivateKeyDer::from_pem_file(own.key()).unwrap()));
+        client_trusting(self.der(), own)
     }
 }
 

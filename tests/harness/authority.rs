@@ -12,6 +12,22 @@ use rcgen::{
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 
+/// The settings of a client that trusts this certificate alone, and shows one of its own if it has one.
+pub fn client_trusting(
+    trusted: CertificateDer<'static>,
+    own: Option<(CertificateDer<'static>, PrivateKeyDer<'static>)>,
+) -> Arc<ClientConfig> {
+    let mut roots = RootCertStore::empty();
+    roots.add(trusted).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let config = config.with_root_certificates(roots);
+    Arc::new(match own {
+        None => config.with_no_client_auth(),
+        Some((certificate, key)) => config.with_client_auth_cert(vec![certificate], key).unwrap(),
+    })
+}
+
 /// An authority with its certificate in a file.
 pub struct TestAuthority {
     issuer: Issuer<'static, KeyPair>,
@@ -64,18 +80,11 @@ impl TestAuthority {
 
     /// The settings of a client that trusts this authority, and shows a certificate if it has one.
     pub fn client(&self, own: Option<&SignedPair>) -> Arc<ClientConfig> {
-        let mut roots = RootCertStore::empty();
-        roots.add(self.der.clone()).unwrap();
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-        let config = config.with_root_certificates(roots);
-        Arc::new(match own {
-            None => config.with_no_client_auth(),
-            Some(own) => {
-                let key = PrivateKeyDer::try_from(own.key.serialize_der()).unwrap();
-                config.with_client_auth_cert(vec![own.certificate.der().clone()], key).unwrap()
-            }
-        })
+        let own = own.map(|own| {
+            let key = PrivateKeyDer::try_from(own.key.serialize_der()).unwrap();
+            (own.certificate.der().clone(), key)
+        });
+        client_trusting(self.der.clone(), own)
     }
 
     /// The list of its revoked certificates (PEM), valid until the end of a year.

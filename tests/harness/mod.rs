@@ -36,7 +36,7 @@ mod web_browser;
 mod webhook_receiver;
 
 pub use admin::KvAdmin;
-pub use authority::{SignedFiles, TestAuthority};
+pub use authority::{SignedFiles, TestAuthority, client_trusting};
 pub use client_place::client_place;
 pub use engine::{NamedKeyspaces, TestEngine};
 pub use node::{Home, LarderNode, S3_KEY, S3_SECRET};
