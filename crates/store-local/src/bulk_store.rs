@@ -1,7 +1,5 @@
 //! Bulk rows on the third tree, which separates values from keys (WiscKey).
 
-use std::time::Duration;
-
 use async_trait::async_trait;
 use bytes::Bytes;
 use larder_model::codec::name_after;
@@ -11,11 +9,8 @@ use tokio::time::Instant;
 use crate::bulk::BulkRows;
 use crate::entry;
 use crate::queue::WriteCommand;
-use crate::store::LocalStore;
+use crate::store::{LocalStore, UNTIMED_WITHIN};
 use crate::tree_id::TreeId;
-
-/// How long a write waits for the committer; its caller has no deadline.
-const BULK_WITHIN: Duration = Duration::from_secs(30);
 
 #[async_trait]
 impl BulkRows for LocalStore {
@@ -46,10 +41,10 @@ impl LocalStore {
             return Err(Error::new(Kind::TooLarge, "the key of a bulk row is too long"));
         }
         let bytes = key.len() + value.as_ref().map_or(0, Bytes::len);
-        let deadline = Instant::now() + BULK_WITHIN;
+        let deadline = Instant::now() + UNTIMED_WITHIN;
         let purpose = if value.is_some() { Purpose::Data } else { Purpose::Reclaim };
         // Buffered: the sync of the later row that names the blob covers this entry of the same journal.
         let done = self.queue().submit_until(deadline, WriteCommand::Bulk { key, value }, bytes, false);
-        self.run_admitted(purpose, bytes, done).await.map(drop)
+        self.run_admitted(purpose, bytes, deadline, done).await.map(drop)
     }
 }

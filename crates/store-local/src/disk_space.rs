@@ -17,6 +17,8 @@
 //!   hundred bytes: three quarters of 8 MiB hold more than ten thousand. In the last quarter one table at a time is flushed or
 //!   compacted, which frees the removed bytes.
 //!
+//! Above the floor of data a put waits a while, if merges need the room that give space back.
+//!
 //! A reading of the free bytes is valid for [`READING_VALID`], and a refusal always rests on a new reading: no write is refused
 //! for space that is free again. Between two readings, spent bytes count as used. Reservations of bodies do not count against
 //! deletes: before each run of blocks a body is authorized again, together with the runs of other bodies, so bodies never take
@@ -108,6 +110,7 @@ pub struct DiskSpace {
     probe: Box<dyn CapacityProbe>,
     clock: Arc<dyn Clock>,
     engine_need: AtomicU64,
+    merge_need: AtomicU64,
     refused: [AtomicU64; Purpose::ALL.len()],
     state: Mutex<SpaceState>,
 }
@@ -162,13 +165,19 @@ impl DiskSpace {
     }
 
     pub(crate) fn with_probe(dir: &Path, clock: Arc<dyn Clock>, probe: Box<dyn CapacityProbe>) -> Arc<Self> {
-        let (refused, state, engine_need) = (Default::default(), Mutex::default(), AtomicU64::new(0));
-        Arc::new(Self { dir: dir.to_owned(), probe, clock, engine_need, refused, state })
+        let (engine_need, merge_need) = (AtomicU64::new(0), AtomicU64::new(0));
+        let (refused, state) = (Default::default(), Mutex::default());
+        Arc::new(Self { dir: dir.to_owned(), probe, clock, engine_need, merge_need, refused, state })
     }
 
     /// Sets the bytes that the engine may write without admission: unflushed memtables, and the output of a compaction.
     pub fn set_engine_need(&self, bytes: u64) {
         self.engine_need.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Sets the bytes above the floor of data that merges need which give space back.
+    pub(crate) fn set_merge_need(&self, bytes: u64) {
+        self.merge_need.store(bytes, Ordering::Relaxed);
     }
 
     /// Reserves bytes for a write; 0 bytes always fit.
@@ -188,19 +197,30 @@ impl DiskSpace {
         self.admit(purpose, rows_cost(bytes as u64))
     }
 
-    /// Whether a batch of rows of these bytes would be admitted now. If not, the engine gives space back at once.
+    /// Whether a batch of rows of these bytes should wait before its admission: a removal without room, or a put that would take
+    /// the room of merges that give space back. The engine gives space back at once. A put without any room does not wait: it is
+    /// refused.
     #[must_use]
-    pub(crate) fn has_room_for_rows(&self, purpose: Purpose, bytes: usize) -> bool {
+    pub(crate) fn must_wait(&self, purpose: Purpose, bytes: usize) -> bool {
+        let merge_need = self.merge_need.load(Ordering::Relaxed);
+        // A sync barrier writes nothing. Nor does a put wait where no merge needs room.
+        if bytes == 0 || purpose == Purpose::Data && merge_need == 0 {
+            return false;
+        }
         let now = self.clock.monotonic();
         let mut state = self.state.lock();
         self.refresh_if_old(&mut state, now);
+        let (free, cost) = (state.ledger.free_for(purpose), rows_cost(bytes as u64));
         let floor = self.floor(purpose, state.ledger.total);
-        let has_room = fits(state.ledger.free_for(purpose), rows_cost(bytes as u64), floor);
-        state.short |= !has_room;
-        has_room
+        let must_wait = match purpose {
+            Purpose::Reclaim => !fits(free, cost, floor),
+            Purpose::Data => fits(free, cost, floor) && !fits(free, cost, floor.saturating_add(merge_need)),
+        };
+        state.short |= must_wait;
+        must_wait
     }
 
-    /// Whether a write was refused and there is little room since, so that the engine should give space back at once.
+    /// Whether a write was refused or waits, and there is little room since, so that the engine should give space back at once.
     #[must_use]
     pub fn is_short(&self) -> bool {
         self.state.lock().short

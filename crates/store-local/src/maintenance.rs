@@ -31,7 +31,7 @@ use crate::sizes::EngineSizes;
 use crate::space_debt::SettledDebts;
 use crate::syncer::GuardedSyncs;
 use crate::threads::{AtomicBool, Builder, Condvar, JoinHandle, Mutex, MutexGuard};
-use crate::tree::EngineTree;
+use crate::tree::{EngineTree, SealedMemtable};
 use crate::tree_id::{PerTree, TreeId};
 use crate::trees::{Trees, is_damage};
 
@@ -41,6 +41,8 @@ const L0_RUNS_STALL: usize = 30;
 const L0_RUNS_COMPACTED: u64 = 4;
 /// Most runs in level 0: lsm-tree counts them in one byte.
 const L0_RUNS_MAX: usize = 200;
+/// Most tables whose bytes puts leave free for the merges of a short disk.
+const MERGE_TABLES_KEPT: u64 = 16;
 /// First and longest pause before a failed flush or compaction is retried.
 const RETRY_FIRST: Duration = Duration::from_millis(500);
 const RETRY_LAST: Duration = Duration::from_secs(30);
@@ -135,6 +137,7 @@ impl Maintenance {
     /// # Errors
     /// Any I/O error.
     pub(crate) fn start(self, compactors: usize, kept: &Arc<std::fs::File>) -> io::Result<MaintenanceThreads> {
+        self.update_merge_need();
         let shared = Arc::new(self);
         let mut running = MaintenanceThreads { shared: shared.clone(), threads: Vec::new() };
         let spawn = |name: &str, run: fn(&Maintenance)| {
@@ -219,6 +222,20 @@ impl Maintenance {
         self.ports.space.set_engine_need(self.trees.unflushed_bytes() + L0_RUNS_COMPACTED * self.sizes.table);
     }
 
+    /// Notes what a flush or merge left in the levels of a tree. As long as much of it is above the lowest level, puts leave the
+    /// merges their room.
+    fn note_levels(&self, tree: &EngineTree) {
+        tree.count_levels();
+        self.update_merge_need();
+    }
+
+    /// Keeps free the disk space that the merges of a short disk may need, which write what the upper levels and the tables
+    /// below them hold before files go.
+    fn update_merge_need(&self) {
+        let unsunk = self.trees.all().iter().map(EngineTree::unsunk_bytes).sum::<u64>();
+        self.ports.space.set_merge_need((2 * unsunk).min(MERGE_TABLES_KEPT * self.sizes.table));
+    }
+
     /// Stops sealing memtables.
     #[cfg(test)]
     pub(crate) fn hold_memtables(&self) {
@@ -276,7 +293,7 @@ impl Maintenance {
         while !self.stopped.load(Ordering::Acquire) {
             let owing = self.seal_quiet_memtables(&mut quiet);
             self.release_retired();
-            pause = match self.flush_all() {
+            pause = match self.flush_round() {
                 Ok(()) => {
                     self.begin_reclaiming(owing);
                     Duration::ZERO
@@ -291,39 +308,46 @@ impl Maintenance {
         }
     }
 
-    /// Flushes every sealed memtable, oldest first.
-    fn flush_all(&self) -> std::result::Result<(), ()> {
+    /// Flushes the memtables that are sealed now, oldest first, and frees each one after its flush.
+    fn flush_round(&self) -> std::result::Result<(), ()> {
         for tree in self.trees.all() {
-            while let Some(sealed) = tree.next_sealed() {
-                // More runs could overflow lsm-tree's count in the version file, and the next start would not open.
-                if tree.l0_runs() >= L0_RUNS_MAX {
-                    let dir = tree.dir.display();
-                    let why =
-                        format!("{dir} has too many tables in level 0, because a damaged one stops its compaction");
-                    self.record_flush_error(Kind::Io, format!("{why}; see `larder check` and `larder repair`"));
-                    return Err(());
-                }
-                // Crash: the table keeps its part of a group; a power cut must not take the rest from the journal [invariant 148].
-                self.ports.syncs.sync().map_err(drop)?;
-                // A failed flush may have left files: the next one must not write beside them.
-                self.clean_up(tree)?;
-                // On a short disk what it removes is given back in small steps.
-                let slices = if self.ports.space.is_short() { tree.slices() } else { 1 };
-                let flushed = flush(tree, &sealed, slices, self.trees.snapshots.watermark());
-                if let Err(error) = flushed {
-                    self.handle_flush_error(tree, &error);
-                    return Err(());
-                }
+            // Bound: writers without a pause seal more meanwhile. One tree's would keep the others' memtables, and with them
+            // every journal file.
+            for _ in 0..tree.sealed_count() {
+                let Some(sealed) = tree.next_sealed() else { break };
+                self.flush_sealed(tree, &sealed)?;
                 // The table has its version by now, so a reader finds the rows there before the memtable goes.
                 tree.drop_flushed();
+                drop(sealed);
                 self.finish_flush(tree);
+                self.release_retired();
             }
         }
         Ok(())
     }
 
+    /// Writes a sealed memtable to a table.
+    fn flush_sealed(&self, tree: &EngineTree, sealed: &SealedMemtable) -> std::result::Result<(), ()> {
+        // More runs could overflow lsm-tree's count in the version file, and the next start would not open.
+        if tree.l0_runs() >= L0_RUNS_MAX {
+            let dir = tree.dir.display();
+            let why = format!("{dir} has too many tables in level 0, because a damaged one stops its compaction");
+            self.record_flush_error(Kind::Io, format!("{why}; see `larder check` and `larder repair`"));
+            return Err(());
+        }
+        // Crash: the table keeps its part of a group; a power cut must not take the rest from the journal [invariant 148].
+        self.ports.syncs.sync().map_err(drop)?;
+        // A failed flush may have left files: the next one must not write beside them.
+        self.clean_up(tree)?;
+        // On a short disk what it removes is given back in small steps.
+        let slices = if self.ports.space.is_short() { tree.slices() } else { 1 };
+        flush(tree, sealed, slices, self.trees.snapshots.watermark()).map_err(|error| {
+            self.handle_flush_error(tree, &error);
+        })
+    }
+
     fn finish_flush(&self, tree: &EngineTree) {
-        tree.refresh_l0_runs();
+        self.note_levels(tree);
         self.update_disk_need();
         let mut state = self.state.lock();
         if state.flush_error.take().is_some() {

@@ -47,6 +47,11 @@ pub(crate) struct TreeSpace {
 }
 
 impl TreeSpace {
+    /// Dead bytes from which on the tree pays on a short disk.
+    pub(crate) fn kept_when_short(self) -> u64 {
+        (self.bytes / SHORT_PART_KEPT).max(SHORT_KEPT)
+    }
+
     /// The bytes that are not dead, at least.
     pub(crate) fn live(self) -> u64 {
         self.bytes.saturating_sub(self.dead)
@@ -153,10 +158,9 @@ impl SettledDebts {
 
     /// The trees that pay on a short disk, at rest or not.
     pub(crate) fn due_on_short_disk(&self, spaces: PerTree<TreeSpace>, look: DebtLook) -> PerTree<bool> {
-        let least = |space: TreeSpace| (space.bytes / SHORT_PART_KEPT).max(SHORT_KEPT);
         std::array::from_fn(|tree| {
             let left = self.left(tree, look, SHORT_SETTLED_FOR);
-            spaces[tree].dead.saturating_sub(left.dead) >= least(spaces[tree])
+            spaces[tree].dead.saturating_sub(left.dead) >= spaces[tree].kept_when_short()
         })
     }
 

@@ -34,9 +34,11 @@ const INLINE_BYTES_MAX: usize = 64 * 1024;
 
 /// Longest time that a close spends on flushing memtables.
 const DRAIN_WITHIN: Duration = Duration::from_secs(20);
-/// Longest wait of a removal for space on a full disk, and the time between two looks.
+/// Longest wait of a write for space that merges give back, and the time between two looks.
 const RECLAIMED_WITHIN: Duration = Duration::from_secs(5);
 const ROOM_POLL_EVERY: Duration = Duration::from_millis(50);
+/// How long a write may take whose caller has no deadline.
+pub(crate) const UNTIMED_WITHIN: Duration = Duration::from_secs(30);
 
 /// The embedded engine. Cheap to clone; the data directory is closed with the last clone.
 ///
@@ -301,7 +303,7 @@ impl LocalStore {
             Durability::Forced => true,
         };
         let done = self.queue().submit_until(options.deadline, work, bytes, durable);
-        self.run_admitted(options.purpose, bytes, done).await
+        self.run_admitted(options.purpose, bytes, options.deadline, done).await
     }
 
     /// Runs a write if the disk has space for it, and holds the space until the reply.
@@ -312,12 +314,11 @@ impl LocalStore {
         &self,
         purpose: Purpose,
         bytes: usize,
+        deadline: Instant,
         work: impl Future<Output = Result<CommitReply>>,
     ) -> Result<CommitReply> {
         // Before the queue: a disk that fills up at the append would refuse the whole group, deletes included.
-        if purpose == Purpose::Reclaim {
-            self.wait_for_room(bytes).await;
-        }
+        self.wait_for_room(purpose, bytes, deadline).await;
         let reservation = self.inner.space.admit_rows(purpose, bytes)?;
         let done = work.await;
         // A full journal wrote nothing; after any other reply the bytes may be on disk.
@@ -329,11 +330,15 @@ impl LocalStore {
 }
 
 impl LocalStore {
-    /// Waits until the disk has room for a write that frees space, or no longer than a merge may take that gives space back: a
-    /// disk that is full of removed values must take removals.
-    async fn wait_for_room(&self, bytes: usize) {
-        let deadline = Instant::now() + RECLAIMED_WITHIN;
-        while !self.inner.space.has_room_for_rows(Purpose::Reclaim, bytes) && Instant::now() < deadline {
+    /// Waits while merges give space back that a write needs: a disk that is full of removed values must take removals, and puts
+    /// must leave the merges their room. It waits no longer than such a merge may take, and leaves the write half of its time.
+    async fn wait_for_room(&self, purpose: Purpose, bytes: usize, deadline: Instant) {
+        if !self.inner.space.must_wait(purpose, bytes) {
+            return;
+        }
+        let now = Instant::now();
+        let until = now + RECLAIMED_WITHIN.min(deadline.saturating_duration_since(now) / 2);
+        while self.inner.space.must_wait(purpose, bytes) && Instant::now() < until {
             tokio::time::sleep(ROOM_POLL_EVERY).await;
         }
     }

@@ -2,10 +2,11 @@
 
 use bytes::Bytes;
 use larder_store::{Purpose, Result};
+use tokio::time::Instant;
 
 use crate::queue::{CommitReply, WriteCommand};
 use crate::read;
-use crate::store::LocalStore;
+use crate::store::{LocalStore, UNTIMED_WITHIN};
 use crate::tree_id::TreeId;
 
 /// Most entries read in one step; bounds the request to the committer.
@@ -56,8 +57,9 @@ impl LocalStore {
         if !found.keys.is_empty() {
             let bytes = found.keys.iter().map(|(_, key)| key.len()).sum();
             // Buffered: the next pass repeats a purge that a power cut takes back.
-            let done = self.queue().submit(WriteCommand::Purge(found.keys), bytes, false);
-            if let CommitReply::Purged(removed) = self.run_admitted(Purpose::Reclaim, bytes, done).await? {
+            let deadline = Instant::now() + UNTIMED_WITHIN;
+            let done = self.queue().submit_until(deadline, WriteCommand::Purge(found.keys), bytes, false);
+            if let CommitReply::Purged(removed) = self.run_admitted(Purpose::Reclaim, bytes, deadline, done).await? {
                 swept.removed = removed;
             }
         }

@@ -5,7 +5,7 @@ use std::io;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use larder_store::Error;
@@ -66,6 +66,8 @@ pub(crate) struct EngineTree {
     /// Whether a read or a compaction found wrong bytes since the start.
     damaged: AtomicBool,
     l0_runs: AtomicUsize,
+    /// Bytes above the lowest level that a short disk would have merged.
+    unsunk: AtomicU64,
     /// The tables whose lists of large values were read.
     pub(crate) verified: VerifiedTables,
     memtables: Mutex<Memtables>,
@@ -107,7 +109,6 @@ impl EngineTree {
     pub(crate) fn open(tree_id: TreeId, dir: &Path, options: &TreeOptions) -> lsm_tree::Result<Self> {
         let bound = OutputBound::default();
         let lsm = config(tree_id, dir, options, bound.clone()).open()?;
-        let l0_runs = lsm.l0_run_count();
         let leveled = Leveled::default().with_table_target_size(options.table_bytes);
         let strategy = match tree_id {
             // A merge moves places of values, which is little work, and it alone finds the replaced ones.
@@ -116,7 +117,7 @@ impl EngineTree {
         };
         let sinking = leveled.with_l0_threshold(0);
         let active = ActiveMemtable::new(lsm.active_memtable());
-        Ok(Self {
+        let tree = Self {
             id: tree_id,
             lsm,
             dir: dir.to_owned(),
@@ -127,21 +128,40 @@ impl EngineTree {
             file_lock: RwLock::new(()),
             leftovers: Mutex::default(),
             damaged: AtomicBool::new(false),
-            l0_runs: AtomicUsize::new(l0_runs),
+            l0_runs: AtomicUsize::default(),
+            unsunk: AtomicU64::default(),
             verified: VerifiedTables::default(),
             memtables: Mutex::new(Memtables { active, sealed: VecDeque::new() }),
             retired: RetiredParts::default(),
-        })
+        };
+        tree.count_levels();
+        Ok(tree)
     }
 
-    /// Runs in level 0, as counted by the last [`Self::refresh_l0_runs`].
+    /// Runs in level 0, as counted by the last [`Self::count_levels`].
     pub(crate) fn l0_runs(&self) -> usize {
         self.l0_runs.load(Ordering::Relaxed)
     }
 
-    /// Counts the runs in level 0.
-    pub(crate) fn refresh_l0_runs(&self) {
+    /// Bytes above the lowest level, as counted by the last [`Self::count_levels`], if a short disk would have them merged into
+    /// it, else 0.
+    pub(crate) fn unsunk_bytes(&self) -> u64 {
+        self.unsunk.load(Ordering::Relaxed)
+    }
+
+    /// Counts what its levels hold; whoever changed them calls it.
+    pub(crate) fn count_levels(&self) {
         self.l0_runs.store(self.lsm.l0_run_count(), Ordering::Relaxed);
+        let space = self.space();
+        let unsunk = if space.dead >= space.kept_when_short() { self.upper_bytes() } else { 0 };
+        self.unsunk.store(unsunk, Ordering::Relaxed);
+    }
+
+    /// Bytes of the tables above the lowest level.
+    fn upper_bytes(&self) -> u64 {
+        let version = self.lsm.current_version();
+        let upper = version.iter_levels().take(version.level_count() - 1);
+        upper.flat_map(|level| level.iter()).flat_map(|run| run.iter()).map(|table| table.metadata.file_size).sum()
     }
 
     /// Inserts an entry into the active memtable, which shares its bytes. Only the committer's thread writes.
@@ -247,6 +267,11 @@ impl EngineTree {
         let ActiveMemtable { first, bytes, removals, .. } = std::mem::replace(&mut memtables.active, next);
         let first = first.unwrap_or(0);
         memtables.sealed.push_back(SealedMemtable { entries, first, bytes, removals });
+    }
+
+    /// Sealed memtables.
+    pub(crate) fn sealed_count(&self) -> usize {
+        self.memtables.lock().sealed.len()
     }
 
     /// The oldest sealed memtable.

@@ -256,3 +256,23 @@ fn a_disk_whose_capacity_cannot_be_read_refuses_nothing() {
     let space = DiskSpace::new(Path::new("/nowhere/at/all"), clock);
     assert!(space.admit(DATA, GIB).is_ok());
 }
+
+#[test]
+fn puts_once_took_the_room_of_the_merges_that_give_space_back() {
+    let f = fixture();
+    let waits = |purpose| f.space.must_wait(purpose, MIB as usize);
+    let cost = rows_cost(MIB);
+    f.leave(f.floor(DATA) + cost);
+    assert!(!waits(DATA), "no merge needs room");
+    f.space.set_merge_need(10 * MIB);
+    assert!(waits(DATA) && f.space.is_short(), "the engine gives space back at once");
+    assert!(!waits(RECLAIM) && !f.space.must_wait(DATA, 0));
+    f.leave(f.floor(DATA) + cost + 10 * MIB - 1);
+    assert!(waits(DATA));
+    f.leave(f.floor(DATA) + cost + 10 * MIB);
+    assert!(!waits(DATA));
+    f.leave(f.floor(DATA) + cost - 1);
+    assert!(!waits(DATA), "a put without any room is refused at once");
+    f.leave(f.floor(RECLAIM) + cost - 1);
+    assert!(waits(RECLAIM));
+}

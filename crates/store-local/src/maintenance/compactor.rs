@@ -72,7 +72,7 @@ impl Maintenance {
             // The last quarter is for flushes and deletes.
             let room = self.ports.space.free() / 4 * 3;
             let done = tree.compact(room, self.trees.snapshots.watermark());
-            tree.refresh_l0_runs();
+            self.note_levels(tree);
             match done {
                 // On a disk that gets full: steps need less room.
                 Err(error) if is_over_bound(&error) => return self.reclaim_instead(tree),

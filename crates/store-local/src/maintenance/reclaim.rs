@@ -156,7 +156,7 @@ impl Maintenance {
     /// Does one merge. Returns whether it fitted: if not, it changed nothing.
     fn merge(&self, tree: &EngineTree, part: ReclaimedPart, room: u64) -> lsm_tree::Result<bool> {
         let merged = tree.reclaim(part, room, self.trees.snapshots.watermark());
-        tree.refresh_l0_runs();
+        self.note_levels(tree);
         // The files that it replaced go before the next one, which may need their space.
         self.release_retired();
         match merged {

@@ -93,6 +93,46 @@ async fn readers_without_a_pause_once_kept_every_flushed_memtable() {
     drop(second);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn writers_without_a_pause_once_kept_flushed_memtables_and_every_journal() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let sizes = EngineSizes::of_memtable(64 * 1024);
+    // A tree that comes after the busy one keeps every journal from its first write on.
+    put(&store, ["once".to_owned()].into_iter(), 1).await;
+    let ended = Arc::new(AtomicBool::new(false));
+    let writers = (0..4).map(|writer| {
+        let (store, ended) = (store.clone(), ended.clone());
+        tokio::spawn(async move {
+            for round in 1.. {
+                if ended.load(Ordering::Relaxed) {
+                    break;
+                }
+                let key = Partition::new(Table::Objects, format!("{writer}-{}", round % 50));
+                let value = vec![7; 16 * 1024].into();
+                let row = Row { name: "row".into(), value, stamp: Timestamp(round), expires: None };
+                store.apply(Batch::of(key, vec![Change::Put(row)]), &call(Durability::Buffered)).await.unwrap();
+            }
+        })
+    });
+    let writers: Vec<_> = writers.collect();
+    let (mut retired, mut journals) = (0, 0);
+    let until = tokio::time::Instant::now() + Duration::from_secs(3);
+    while tokio::time::Instant::now() < until {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        let trees = store.trees().all();
+        retired = retired.max(trees.iter().map(EngineTree::retired_bytes).sum::<u64>());
+        let tables = trees.iter().map(EngineTree::disk_bytes).sum::<u64>();
+        journals = journals.max(store.disk_bytes().saturating_sub(tables));
+    }
+    ended.store(true, Ordering::Relaxed);
+    for writer in writers {
+        writer.await.unwrap();
+    }
+    assert!(retired <= sizes.memtables_max, "{retired} bytes of flushed memtables");
+    assert!(journals <= 4 * sizes.journals_max, "{journals} bytes of journals");
+}
+
 #[tokio::test]
 async fn rows_that_are_written_again_under_a_reader_stay_in_its_page() {
     let dir = tempfile::tempdir().unwrap();

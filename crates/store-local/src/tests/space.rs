@@ -290,3 +290,27 @@ async fn most_values_deleted_on_a_full_disk_once_never_gave_their_space_back() {
     let is_back = rest(&|| tree.disk_bytes() < full * 3 / 10).await;
     assert!(is_back, "{} of {full} bytes are still used", tree.disk_bytes());
 }
+
+#[tokio::test]
+async fn a_put_waits_on_a_disk_that_gets_full_until_the_upper_levels_have_sunk() {
+    let dir = tempfile::tempdir().unwrap();
+    let (disk, clock) = (FakeDisk::of(64 * MIB), Arc::new(FrozenClock(AtomicU64::new(1_000_000))));
+    let space = space_on(&disk, clock.clone());
+    let options =
+        OpenOptions { clock: clock.clone(), sizes: Some(EngineSizes::of_memtable(256 * 1024)), ..options(dir.path()) };
+    let store = LocalStore::open_in(options, space.clone(), |journal| Box::new(journal)).unwrap();
+    let (trees, mut keys) = (store.trees(), 0);
+    let unsunk = || trees.all().iter().map(EngineTree::unsunk_bytes).sum::<u64>();
+    while unsunk() < 64 * 1024 {
+        keys += 1;
+        assert!(keys < 100_000, "flushed tables stay in the upper levels while there is room");
+        put(&store, keys, Durability::Buffered).await.unwrap();
+    }
+    disk.set(space.stats().floors[Purpose::Data as usize] + 64 * 1024);
+    clock.0.fetch_add(1_000_000, Ordering::SeqCst);
+    put(&store, 0, Durability::Disk).await.unwrap();
+    assert_eq!(unsunk(), 0, "the put was answered after the merges");
+    for key in 0..=keys {
+        assert!(is_there(&store, key).await, "key {key}");
+    }
+}
