@@ -14,8 +14,15 @@ const FIGURES: &str = ".work/soak-figures.md";
 /// The report for people.
 const REPORT: &str = ".work/soak.md";
 /// The crates whose own tests have a full length: simulation, engines, causality, random input of protocol buffers.
-const LONG: &[&str] =
-    &["larder-gateway", "larder-store", "larder-testkit", "larder-store-local", "larder-model", "larder-api-riak"];
+const LONG: &[&str] = &[
+    "larder-gateway",
+    "larder-store",
+    "larder-testkit",
+    "larder-store-local",
+    "larder-model",
+    "larder-s3",
+    "larder-api-riak",
+];
 
 /// Runs the long tests of the crates, then the product tests, and writes the report.
 ///

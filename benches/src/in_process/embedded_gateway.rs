@@ -61,6 +61,7 @@ impl EmbeddedGateway {
             scripts: None,
             audit: None,
             webhooks: None,
+            product: larder_s3::S3Catalogue::empty(),
         };
         let gateway = Gateway::start(ports, Config::default()).await?;
         let bucket = BucketAddress::new(Bytes::from_static(b"default"), Bytes::from_static(b"larder-bench"))?;

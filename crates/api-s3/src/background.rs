@@ -87,6 +87,7 @@ mod tests {
             scripts: None,
             audit: None,
             webhooks: None,
+            product: larder_s3::S3Catalogue::empty(),
         };
         BackgroundTasks::new(Gateway::start(ports, Config::default()).await.unwrap())
     }

@@ -5,8 +5,8 @@
 
 use hyper::Method;
 use hyper::header::{HeaderMap, ORIGIN};
-use larder_gateway::objects::Objects;
 use larder_http_edge::BrowserRules;
+use larder_s3::Objects;
 
 use crate::cors;
 use crate::errors::{Code, S3Error};

@@ -1,14 +1,14 @@
 //! A decoded and authenticated request, as its operation receives it.
 
-use larder_model::Timestamp;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::header::HeaderMap;
 use larder_gateway::AdmissionGuard;
-use larder_gateway::objects::{Caller, Objects};
-use larder_model::objects::Bucket;
+use larder_model::Timestamp;
+use larder_s3::rules::Bucket;
+use larder_s3::{Caller, Objects};
 use parking_lot::Mutex;
 
 use crate::S3Settings;

@@ -6,8 +6,8 @@ use hyper::header::{
     ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS,
     ACCESS_CONTROL_REQUEST_METHOD, HeaderMap, HeaderValue, ORIGIN, VARY,
 };
-use larder_gateway::objects::Objects;
-use larder_model::objects::cors::{Cors, CorsRule};
+use larder_s3::Objects;
+use larder_s3::rules::cors::{Cors, CorsRule};
 
 use crate::errors::{Code, S3Error};
 use crate::response::{self, S3Response};

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use larder_gateway::objects::users::KeyHolder;
-use larder_gateway::objects::{Error, Objects};
 use larder_model::Timestamp;
-use larder_model::objects::User;
-use larder_model::objects::policy::KeyPolicy;
+use larder_s3::rules::User;
+use larder_s3::rules::policy::KeyPolicy;
+use larder_s3::users::KeyHolder;
+use larder_s3::{Error, Objects};
 
 use crate::auth::{self, AuthRequest, AuthScheme, RequestSignature, SigningKeys, VerifiedSignature};
 use crate::errors::{Code, S3Error, gateway};

@@ -1,15 +1,14 @@
 //! The table of all S3 operations. Routing, access control and usage reports read it.
 
-use hyper::Method;
-use larder_http_edge::{parsed_body_memory, upload_memory};
-use larder_model::limits::S3_DOCUMENT_BYTES_MAX;
-use larder_model::objects::S3Action;
-
-use crate::errors::Code;
-
 use OperationScope::{Admin, Bucket, Object, Service};
 use RequestBodyKind::{CopySource, Document, Form, Nothing, Stream};
 use Support::{ConfigStub, Implemented, NotImplemented};
+use hyper::Method;
+use larder_http_edge::{parsed_body_memory, upload_memory};
+use larder_model::limits::S3_DOCUMENT_BYTES_MAX;
+use larder_s3::rules::S3Action;
+
+use crate::errors::Code;
 
 /// The kind of resource that an operation addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

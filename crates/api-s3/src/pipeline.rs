@@ -1,7 +1,6 @@
 //! The steps of a request: host and path, operation, signature, body, operation. No byte of the body is read before the
 //! signature is verified and the length is accepted.
 
-use larder_model::Timestamp;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Once};
@@ -13,13 +12,14 @@ use hyper::header::{HOST, HeaderMap, HeaderName, HeaderValue, RANGE, REFERER, SE
 use hyper::http::request::Parts;
 use hyper::{Method, Request, StatusCode, Version};
 use larder_admission::MemorySpent;
-use larder_gateway::objects::users::KeyHolder;
-use larder_gateway::objects::{Caller, Error, Objects, TrackedRequest};
 use larder_gateway::{AdmissionGuard, AuditEvent, AuditOutcome};
 use larder_http_edge::{ArrivingBody, RequestSource, Requester, names_two_hosts};
-use larder_model::objects::access::AccessContext;
-use larder_model::objects::policy::PolicyWork;
+use larder_model::Timestamp;
 use larder_model::text::beginning;
+use larder_s3::rules::access::AccessContext;
+use larder_s3::rules::policy::PolicyWork;
+use larder_s3::users::KeyHolder;
+use larder_s3::{Caller, Error, Objects, TrackedRequest};
 use parking_lot::Mutex;
 
 use crate::admin::ChangedUser;
@@ -34,8 +34,7 @@ use crate::operations::{OperationScope, OperationSpec, RequestBodyKind, S3Operat
 use crate::ops::condition_values;
 use crate::public_url::PublicUrl;
 use crate::response::{self, RequestAccounting, S3Response};
-use crate::target::{AddressingStyle, is_unknown_host};
-use crate::target::{ResourcePath, S3Query, check_key};
+use crate::target::{AddressingStyle, ResourcePath, S3Query, check_key, is_unknown_host};
 use crate::unsupported_config::not_offered;
 use crate::{S3Settings, background, browsers, cors, ops, route, unsupported_config};
 

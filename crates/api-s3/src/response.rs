@@ -16,10 +16,10 @@ use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
 use larder_gateway::metrics::RequestOutcome;
-use larder_gateway::objects::get::ObjectReader;
-use larder_gateway::objects::usage::UsageCounts;
-use larder_gateway::objects::{Objects, TrackedRequest};
 use larder_http_edge::{PIECE_BYTES_MAX, response_memory};
+use larder_s3::get::ObjectReader;
+use larder_s3::usage::UsageCounts;
+use larder_s3::{Objects, TrackedRequest};
 
 use crate::xml::PROLOG;
 

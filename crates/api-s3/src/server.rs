@@ -6,10 +6,10 @@ use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 use hyper::Request;
 use hyper::body::Incoming;
-use larder_gateway::objects::Objects;
 use larder_http_edge::{
     ClientListener, ConnectionHandler, ConnectionSettings, HttpDialect, ListenerWork, Requester, ShutdownRequest,
 };
+use larder_s3::Objects;
 
 use crate::pipeline::S3Service;
 use crate::public_url::PublicUrl;

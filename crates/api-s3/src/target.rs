@@ -8,10 +8,9 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 
 use bytes::Bytes;
-use percent_encoding::percent_decode_str;
-
-use larder_gateway::objects::Error;
 use larder_model::limits::S3_KEY_BYTES_MAX;
+use larder_s3::Error;
+use percent_encoding::percent_decode_str;
 
 use crate::errors::{Code, S3Error};
 

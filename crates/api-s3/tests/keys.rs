@@ -5,12 +5,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::support::{KEY, S3TestServer};
-use larder_gateway::objects::users::{NewKey, NewUser, Users};
-use larder_gateway::objects::{Objects, ObjectsConfig};
-use larder_model::objects::KeyLimits;
+use larder_s3::rules::KeyLimits;
+use larder_s3::users::{NewKey, NewUser, Users};
+use larder_s3::{Objects, ObjectsConfig};
 use larder_testkit::http::HttpResponse;
 use larder_testkit::s3::S3Signer;
+
+use crate::support::{KEY, S3TestServer};
 
 const NOTHING: &[(&str, &str)] = &[];
 /// How long another gateway may serve a user as it was.

@@ -2,13 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
-use crate::support::{S3TestServer, signed_v2, signed_v4};
 use larder_api_s3::S3Settings;
 use larder_gateway::Config;
 use larder_http_edge::{ConnectionLimit, ConnectionSettings};
-use larder_model::objects::Algorithm;
-use larder_model::objects::checksum::ChecksumHasher;
+use larder_s3::rules::Algorithm;
+use larder_s3::rules::checksum::ChecksumHasher;
 use larder_testkit::SplitMix64;
+
+use crate::support::{S3TestServer, signed_v2, signed_v4};
 
 const NOTHING: &[(&str, &str)] = &[];
 

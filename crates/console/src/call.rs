@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use larder_gateway::Gateway;
-use larder_gateway::objects::{Caller, Objects};
-use larder_model::objects::{S3Action, User};
+use larder_s3::rules::{S3Action, User};
+use larder_s3::{Caller, Objects};
 
 use crate::access::ConsoleSession;
 use crate::faults::ConsoleFault;

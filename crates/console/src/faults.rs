@@ -2,8 +2,8 @@
 //! new one does not compile without an answer.
 
 use hyper::StatusCode;
+use larder_gateway::Error;
 use larder_gateway::types::TypeStateError;
-use larder_gateway::{Error, objects};
 
 /// A request that was not carried out.
 #[derive(Debug)]
@@ -77,9 +77,9 @@ impl From<Error> for ConsoleFault {
     }
 }
 
-impl From<objects::Error> for ConsoleFault {
-    fn from(error: objects::Error) -> Self {
-        use objects::Error as E;
+impl From<larder_s3::Error> for ConsoleFault {
+    fn from(error: larder_s3::Error) -> Self {
+        use larder_s3::Error as E;
         let status = match &error {
             E::Gateway(error) => return error.clone().into(),
             E::AccessDenied | E::UserDisabled | E::QuotaExceeded(_) => StatusCode::FORBIDDEN,
@@ -137,9 +137,9 @@ mod tests {
 
     #[test]
     fn faults_are_sentences_with_a_status() {
-        let fault = ConsoleFault::from(objects::Error::from(Error::DiskFull));
+        let fault = ConsoleFault::from(larder_s3::Error::from(Error::DiskFull));
         assert_eq!((fault.status.as_u16(), &*fault.reasons[0]), (507, "The disk is full."));
-        let fault = ConsoleFault::from(objects::Error::NoSuchUpload);
+        let fault = ConsoleFault::from(larder_s3::Error::NoSuchUpload);
         assert_eq!((fault.status.as_u16(), &*fault.reasons[0]), (404, "No such upload."));
         assert!(ConsoleFault::from(Error::Internal("x".into())).of_server);
         assert_eq!(ConsoleFault::from(Error::Superseded).status, StatusCode::CONFLICT);

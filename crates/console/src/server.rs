@@ -10,11 +10,11 @@ use hyper::header::{ALLOW, COOKIE, HeaderMap, HeaderValue, RETRY_AFTER, SET_COOK
 use hyper::http::request::Parts;
 use hyper::{Method, Request, StatusCode};
 use larder_gateway::metrics::Event;
-use larder_gateway::objects::Objects;
 use larder_http_edge::{
     ArrivingBody, ClientListener, ConnectionHandler, ConnectionSettings, HttpDialect, ListenerWork, Requester,
     ShutdownRequest, joined, names_two_hosts,
 };
+use larder_s3::Objects;
 
 use crate::access::{ConsoleSession, SESSION_LIFETIME};
 use crate::audit::AuditedRequest;

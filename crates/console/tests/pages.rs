@@ -2,19 +2,20 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
-use crate::support::{TestConsole, encoded, field};
 use bytes::Bytes;
 use larder_console::CommandProgress;
 use larder_gateway::body::PutBody;
 use larder_gateway::kv::{KvPut, Quorums};
-use larder_gateway::objects::acl::AclChoice;
-use larder_gateway::objects::put::ObjectMetadata;
-use larder_gateway::objects::uploads::CreateUpload;
 use larder_model::address::{Address, BucketAddress};
 use larder_model::causality::Conditions;
 use larder_model::content::KvContent;
-use larder_model::objects::S3Action;
+use larder_s3::acl::AclChoice;
+use larder_s3::put::ObjectMetadata;
+use larder_s3::rules::S3Action;
+use larder_s3::uploads::CreateUpload;
 use larder_testkit::http::HttpRequest;
+
+use crate::support::{TestConsole, encoded, field};
 
 /// Names and values that would run or hide if they were not escaped.
 const HOSTILE: &[&str] = &[

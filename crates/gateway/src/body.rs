@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
-
 use larder_model::content::BlobRef;
 use larder_store::{BlobReader, Blobs, Kind};
 
@@ -106,7 +105,7 @@ pub(crate) async fn open(blobs: &dyn Blobs, blob: &BlobRef) -> larder_store::Res
 ///
 /// # Errors
 /// [`Error::BrokenBody`].
-pub(crate) async fn next(stream: &mut dyn ByteStream) -> Result<Option<Bytes>> {
+pub async fn next(stream: &mut dyn ByteStream) -> Result<Option<Bytes>> {
     stream.next().await.transpose().map_err(|error| Error::BrokenBody(error.to_string()))
 }
 
@@ -114,7 +113,7 @@ pub(crate) async fn next(stream: &mut dyn ByteStream) -> Result<Option<Bytes>> {
 ///
 /// # Errors
 /// [`Error::BrokenBody`].
-pub(crate) async fn collect(stream: &mut dyn ByteStream, enough: usize) -> Result<Bytes> {
+pub async fn collect(stream: &mut dyn ByteStream, enough: usize) -> Result<Bytes> {
     let mut first = Bytes::new();
     let mut more = BytesMut::new();
     while first.len().max(more.len()) <= enough {

@@ -5,11 +5,11 @@
 //! restarted gateway is a new actor to the others (decision 12). A clock is issued before its write is sent, and stays issued
 //! even if the write fails.
 
-use larder_model::Timestamp;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
+use larder_model::Timestamp;
 use larder_model::rows::{Batch, Change, MarkRow, Row};
 use larder_store::{ConsistencyLevel, Partition, ReadQuery};
 use tokio::sync::Mutex;
@@ -30,7 +30,7 @@ const MARK_STEP_MICROS: u64 = 1_000_000;
 
 /// One gateway's clock.
 #[derive(Debug)]
-pub(crate) struct HybridClock {
+pub struct HybridClock {
     last: AtomicU64,
     mark: AtomicU64,
 }
@@ -57,7 +57,7 @@ impl HybridClock {
     }
 
     /// Observes a clock from a context or a row: later clocks are above it.
-    pub(crate) fn observe(&self, seen: Timestamp) {
+    pub fn observe(&self, seen: Timestamp) {
         // Most reads see clocks of long ago: a load leaves the number in the caches of all processors.
         if seen.0 <= self.last.load(Ordering::Acquire) {
             return;
@@ -92,7 +92,7 @@ impl HybridClock {
 pub struct ClockIssuer {
     core: Arc<GatewayCore>,
     /// Observe clocks here; issue them with [`Self::issue`], which keeps the mark ahead.
-    pub(crate) clock: HybridClock,
+    pub clock: HybridClock,
     /// Stamp of the stored clock mark. The lock is held during the write: two writers in another order would lower the mark.
     mark_stamp: Mutex<Timestamp>,
     is_skewed: AtomicBool,
@@ -109,7 +109,7 @@ impl ClockIssuer {
     }
 
     /// Issues the next clock of this gateway; stores a new mark first if needed.
-    pub(crate) async fn issue(&self) -> Result<Timestamp> {
+    pub async fn issue(&self) -> Result<Timestamp> {
         loop {
             match self.clock.issue(self.core.now()) {
                 Some(clock) => return Ok(clock),

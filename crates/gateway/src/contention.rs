@@ -27,7 +27,7 @@ type WriterQueue = Arc<tokio::sync::Mutex<()>>;
 
 /// The writer queues of a gateway: one per partition with writers.
 #[derive(Debug)]
-pub(crate) struct WriterQueues {
+pub struct WriterQueues {
     by_partition: Mutex<HashMap<Partition, WriterQueue>>,
     random: fn(&mut [u8]),
 }
@@ -35,7 +35,7 @@ pub(crate) struct WriterQueues {
 /// A place in a queue; at its head once [`WriterQueues::wait_for_turn`] has returned it.
 #[derive(Debug)]
 #[must_use = "the next writer goes on when this is dropped"]
-pub(crate) struct WriterTurn<'a> {
+pub struct WriterTurn<'a> {
     queues: &'a WriterQueues,
     partition: Partition,
     queue: Option<WriterQueue>,
@@ -55,7 +55,7 @@ impl WriterQueues {
     ///
     /// # Errors
     /// [`Error::Overloaded`] when the deadline comes first: nothing was written.
-    pub(crate) async fn wait_for_turn(&self, partition: &Partition, deadline: Instant) -> Result<WriterTurn<'_>> {
+    pub async fn wait_for_turn(&self, partition: &Partition, deadline: Instant) -> Result<WriterTurn<'_>> {
         let mut turn = self.join(partition);
         if turn.wait(deadline).await { Ok(turn) } else { Err(Error::Overloaded { retry_after: 1 }) }
     }
@@ -64,7 +64,7 @@ impl WriterQueues {
     ///
     /// # Errors
     /// [`Error::Overloaded`] when the deadline would come first.
-    pub(crate) async fn back_off(&self, conflicts: usize, deadline: Instant) -> Result<()> {
+    pub async fn back_off(&self, conflicts: usize, deadline: Instant) -> Result<()> {
         // Bound: the pause reaches its maximum long before, and a greater shift would overflow.
         let doublings = u32::try_from(conflicts).unwrap_or(u32::MAX).min(16);
         let pause = BACKOFF_FIRST.saturating_mul(1 << doublings).min(BACKOFF_MAX);

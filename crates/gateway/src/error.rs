@@ -2,7 +2,6 @@
 //! kind fails to compile until each protocol has an answer for it.
 
 use bytes::Bytes;
-
 use larder_model::address::AddressError;
 use larder_model::causality::{ContextError, FailedCondition};
 use larder_model::datatypes::DatatypeError;
@@ -214,7 +213,7 @@ impl From<store::Error> for Error {
 
 impl Error {
     /// Whether a write that failed with this error may still take effect, or has.
-    pub(crate) fn is_outcome_unknown(&self) -> bool {
+    pub fn is_outcome_unknown(&self) -> bool {
         matches!(self, Self::TimedOut | Self::Internal(_) | Self::NotReady(_))
     }
 

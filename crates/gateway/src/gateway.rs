@@ -39,9 +39,12 @@ pub struct Gateway {
     pub security: Security,
     /// The MapReduce jobs that run here.
     pub jobs: Arc<RunningJobs>,
-    pub(crate) issuer: Arc<ClockIssuer>,
-    pub(crate) catalogue: Arc<CatalogueCopy>,
-    pub(crate) blobs: Arc<BlobCollector>,
+    /// The timestamps of writes.
+    pub issuer: Arc<ClockIssuer>,
+    /// The copy of the catalogue.
+    pub catalogue: Arc<CatalogueCopy>,
+    /// Bytes of large bodies: their marks, releases and sweep.
+    pub blobs: Arc<BlobCollector>,
     outbox: Arc<Outbox>,
     /// The tasks that write heartbeats and open epochs.
     tasks: Mutex<Vec<JoinHandle<()>>>,

@@ -1,10 +1,10 @@
 //! The core that the parts of a gateway share: ports, settings, metrics, admission.
 
-use larder_model::Timestamp;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use larder_model::Timestamp;
 use larder_store::{Batch, CallOptions, ConsistencyLevel, Durability, Partition, ReadQuery, Row, RowPage, Stopped};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
@@ -18,7 +18,7 @@ use crate::ports::GatewayPorts;
 use crate::{Config, Error, Result};
 
 /// Timeout of calls that a gateway makes for itself.
-pub(crate) const INTERNAL_CALL_TIMEOUT: Duration = Duration::from_secs(5);
+pub const INTERNAL_CALL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Rows of a key per page. A key has few: siblings are limited, and tombstones expire.
 pub(crate) const PAGE_ROWS: usize = 1000;
@@ -30,10 +30,14 @@ pub struct AdmissionGuard(#[expect(dead_code, reason = "held, not read")] OwnedS
 
 /// The core of one gateway: every part of it holds it.
 pub struct GatewayCore {
-    pub(crate) ports: GatewayPorts,
-    pub(crate) config: Config,
-    pub(crate) metrics: Arc<Metrics>,
-    pub(crate) writer_queues: WriterQueues,
+    /// Everything outside of it.
+    pub ports: GatewayPorts,
+    /// The settings it was started with.
+    pub config: Config,
+    /// Counters and distributions.
+    pub metrics: Arc<Metrics>,
+    /// The writers of each key, in turn.
+    pub writer_queues: WriterQueues,
     pub(crate) replica_timeout: AdaptiveTimeout,
     pub(crate) index_growth: Arc<IndexGrowth>,
     admission: Arc<Semaphore>,
@@ -55,11 +59,6 @@ impl GatewayCore {
             ports,
             config,
         })
-    }
-
-    /// The settings it was started with.
-    pub fn config(&self) -> &Config {
-        &self.config
     }
 
     /// The engine of scripts.
@@ -122,7 +121,7 @@ impl GatewayCore {
     }
 
     /// Reads a page at a quorum, under the options of the gateway's own calls.
-    pub(crate) async fn read_at_quorum(&self, partition: &Partition, query: &ReadQuery) -> Result<RowPage> {
+    pub async fn read_at_quorum(&self, partition: &Partition, query: &ReadQuery) -> Result<RowPage> {
         Ok(self.ports.store.read(partition, query, &internal_options(ConsistencyLevel::Quorum)).await?)
     }
 
@@ -144,7 +143,7 @@ impl GatewayCore {
     }
 
     /// Writes at a quorum, under the options of the gateway's own calls.
-    pub(crate) async fn apply_at_quorum(&self, batch: Batch) -> Result<()> {
+    pub async fn apply_at_quorum(&self, batch: Batch) -> Result<()> {
         Ok(self.ports.store.apply(batch, &internal_options(ConsistencyLevel::Quorum)).await?)
     }
 
@@ -209,6 +208,6 @@ impl MeasuredRequest<'_> {
 }
 
 /// Options of calls that the gateway makes for itself: they free space or keep gateways running, so a full disk accepts them.
-pub(crate) fn internal_options(level: ConsistencyLevel) -> CallOptions {
+pub fn internal_options(level: ConsistencyLevel) -> CallOptions {
     CallOptions::new(level, Instant::now() + INTERNAL_CALL_TIMEOUT, Durability::Buffered).reclaiming()
 }

@@ -1,12 +1,12 @@
-//! The product without protocols: a [`Gateway`] is its parts over one [`GatewayCore`]. Its edges are Riak's HTTP and
-//! protocol buffers, S3 and `kv-admin`.
+//! Key-value, and the core that S3 stands on too: a [`Gateway`] is its parts over one [`GatewayCore`]. Its edges are Riak's HTTP
+//! and protocol buffers and `kv-admin`, and S3 through a crate of its own.
 //!
 //! ```text
-//! Objects ──> Gateway ─┬─ kv       objects: get, put, delete; views: keys, buckets, indexes
-//!                      │           datatypes: counters, sets, maps, HyperLogLogs
-//!                      ├─ jobs     MapReduce jobs that run
-//! S3: buckets,         ├─ types    bucket types, properties; a copy of the catalogue, kept fresh
-//! objects, users       └─ members  the gateways that run; the lease: until when the others wait for this one
+//! Gateway ─┬─ kv       objects: get, put, delete; views: keys, buckets, indexes
+//!          │           datatypes: counters, sets, maps, HyperLogLogs
+//!          ├─ jobs     MapReduce jobs that run
+//!          ├─ types    bucket types, properties; a copy of the catalogue, kept fresh, with rows that S3 decodes
+//!          └─ members  the gateways that run; the lease: until when the others wait for this one
 //!   under them:
 //!     clock_issuer  the clocks of writes          blobs        bytes of large bodies: leases, releases, the sweeper
 //!     contention    writers of one key queue      metrics      counters and distributions
@@ -19,18 +19,18 @@
 
 mod adaptive_timeout;
 mod audit;
-mod blobs;
+pub mod blobs;
 pub mod body;
-mod clock_issuer;
+pub mod clock_issuer;
 mod cluster;
 mod config;
-mod contention;
+pub mod contention;
 pub mod datatypes;
 mod downgrade;
 mod epochs;
 mod error;
 mod gateway;
-mod gateway_core;
+pub mod gateway_core;
 mod heartbeats;
 mod hooks;
 pub mod kv;
@@ -38,7 +38,6 @@ pub mod links;
 pub mod mapreduce;
 mod members;
 pub mod metrics;
-pub mod objects;
 mod outbox;
 mod ports;
 mod readiness;

@@ -11,7 +11,6 @@
 //! reads succeed would rely on a catalogue that the others no longer wait for. So a write to a bucket needs a live heartbeat
 //! from its check of the catalogue to its commit [invariant 81].
 
-use larder_model::{ActorId, Timestamp};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -19,6 +18,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use larder_model::rows::{Batch, Change, MemberRow, Row};
+use larder_model::{ActorId, Timestamp};
 use larder_store::{ConsistencyLevel, Partition, ReadQuery, micros_of};
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -117,7 +117,7 @@ impl Members {
     }
 
     /// Waits until every running node serves from a catalogue of this number and no guarded write relies on an older one.
-    pub(crate) async fn await_propagation(&self, number: Timestamp) -> Result<()> {
+    pub async fn await_propagation(&self, number: Timestamp) -> Result<()> {
         if self.is_propagated_within(number, PROPAGATION_TIMEOUT).await? { Ok(()) } else { Err(Error::TimedOut) }
     }
 
@@ -177,7 +177,7 @@ impl Members {
     ///
     /// # Errors
     /// [`Error::NotReady`] while heartbeats fail, or the catalogue cannot be checked.
-    pub(crate) async fn await_lease(&self) -> Result<Option<Instant>> {
+    pub async fn await_lease(&self) -> Result<Option<Instant>> {
         let give_up = Instant::now() + INTERNAL_CALL_TIMEOUT;
         loop {
             self.catalogue.fresh().await?;

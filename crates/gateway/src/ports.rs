@@ -1,12 +1,13 @@
 //! The ports of a gateway: everything outside of it that it uses.
 
-use larder_model::ActorId;
 use std::sync::Arc;
 
+use larder_model::ActorId;
 use larder_store::{Blobs, Clock, Store};
 
 use crate::audit::AuditSink;
 use crate::scripts::Scripts;
+use crate::types::ProductRows;
 use crate::webhooks::Webhooks;
 
 /// Dependencies of a gateway.
@@ -28,6 +29,8 @@ pub struct GatewayPorts {
     pub scripts: Option<Arc<dyn Scripts>>,
     /// The audit log; `None`: there is none.
     pub audit: Option<Arc<dyn AuditSink>>,
+    /// The rows of the catalogue of the product beside key-value, as of none read.
+    pub product: Arc<dyn ProductRows>,
     /// Receivers of webhooks; `None` where nothing can be sent.
     pub webhooks: Option<Arc<dyn Webhooks>>,
 }

@@ -9,13 +9,13 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use larder_gateway::body::{BodyError, ByteStream, PutBody};
 use larder_gateway::kv::{KvPut, Quorums};
-use larder_gateway::objects::acl::AclChoice;
-use larder_gateway::objects::{Caller, Error as ObjectsError, Objects, ObjectsConfig};
 use larder_gateway::{Config, Error, Gateway};
 use larder_model::address::{Address, BucketAddress};
 use larder_model::causality::Conditions;
 use larder_model::content::KvContent;
-use larder_model::objects::S3Action;
+use larder_s3::acl::AclChoice;
+use larder_s3::rules::S3Action;
+use larder_s3::{Caller, Error as ObjectsError, Objects, ObjectsConfig};
 use larder_store::memory::MemoryStore;
 use larder_store::{
     CallOptions, Clock, ConsistencyLevel, EngineLimits, Error as StoreError, Kind, Result, Store, Table,
@@ -130,8 +130,8 @@ impl ByteStream for NoBytes {
     }
 }
 
-async fn put_object(objects: &Objects, caller: &Caller) -> larder_gateway::objects::Result<()> {
-    use larder_gateway::objects::put::{ChecksumWanted, ObjectMetadata, PutObject, UploadBody, WriteConditions};
+async fn put_object(objects: &Objects, caller: &Caller) -> larder_s3::Result<()> {
+    use larder_s3::put::{ChecksumWanted, ObjectMetadata, PutObject, UploadBody, WriteConditions};
     let stream = Box::new(NoBytes);
     let body = UploadBody { stream, length: Some(0), md5: None, checksum: ChecksumWanted::Default };
     let request = PutObject {

@@ -9,17 +9,17 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use larder_gateway::body::{BodyError, ByteStream, PutBody};
 use larder_gateway::kv::{KvDelete, KvGet, KvPut, Quorums};
-use larder_gateway::objects::acl::AclChoice;
-use larder_gateway::objects::get::VersionSpec;
-use larder_gateway::objects::parts::PartAddress;
-use larder_gateway::objects::put::{ChecksumWanted, ObjectMetadata, UploadBody};
-use larder_gateway::objects::uploads::CreateUpload;
-use larder_gateway::objects::{Caller, Objects, ObjectsConfig, put as s3};
 use larder_gateway::{Config, Error, Gateway, GatewayPorts};
 use larder_model::address::{Address, BucketAddress};
 use larder_model::causality::Conditions;
 use larder_model::content::KvContent;
-use larder_model::objects::S3Action;
+use larder_s3::acl::AclChoice;
+use larder_s3::get::VersionSpec;
+use larder_s3::parts::PartAddress;
+use larder_s3::put::{ChecksumWanted, ObjectMetadata, UploadBody};
+use larder_s3::rules::S3Action;
+use larder_s3::uploads::CreateUpload;
+use larder_s3::{Caller, Objects, ObjectsConfig, put as s3};
 use larder_store::memory::MemoryStore;
 use larder_store::{Blobs, CallOptions, Clock, Error as StoreError, Kind, Purpose, Result, Store};
 use larder_testkit::VirtualClock;
@@ -206,7 +206,7 @@ fn incoming(length: usize) -> UploadBody {
     UploadBody { stream, length: Some(length as u64), md5: None, checksum: ChecksumWanted::Default }
 }
 
-async fn put_object(objects: &Objects, caller: &Caller, key: &'static str) -> larder_gateway::objects::Result<()> {
+async fn put_object(objects: &Objects, caller: &Caller, key: &'static str) -> larder_s3::Result<()> {
     let request = s3::PutObject {
         bucket: "bucket".into(),
         key: key.into(),
@@ -217,8 +217,8 @@ async fn put_object(objects: &Objects, caller: &Caller, key: &'static str) -> la
     objects.put(caller, request).await.map(drop)
 }
 
-fn is_full<T>(answer: larder_gateway::objects::Result<T>) -> bool {
-    matches!(answer, Err(larder_gateway::objects::Error::Gateway(Error::DiskFull)))
+fn is_full<T>(answer: larder_s3::Result<T>) -> bool {
+    matches!(answer, Err(larder_s3::Error::Gateway(Error::DiskFull)))
 }
 
 #[tokio::test(start_paused = true)]

@@ -22,6 +22,7 @@ pub enum DecodeError {
 }
 
 /// Defines an enum whose variants have a stored byte and a name, with the list of all.
+#[macro_export]
 macro_rules! coded {
     (
         $(#[$doc:meta])*
@@ -62,7 +63,7 @@ macro_rules! coded {
         }
     };
 }
-pub(crate) use coded;
+pub use crate::coded;
 
 /// Writes fields one after another.
 #[derive(Debug, Default)]

@@ -47,7 +47,7 @@ impl IpNetwork {
     }
 
     /// Whether it is narrow enough for AWS not to count as public: at least 8 bits of IPv4, or 32 of IPv6.
-    pub(crate) fn is_narrow(self) -> bool {
+    pub fn is_narrow(self) -> bool {
         self.bits >= if self.address.is_ipv4() { 8 } else { 32 }
     }
 }

@@ -30,8 +30,8 @@ use crate::ActorId;
 use crate::address::{Address, BucketAddress};
 use crate::codec::{DecodeError, FieldDecoder, FieldEncoder, coded, varint_len};
 use crate::content::BlobId;
+use crate::ids::{BucketId, UploadId, VersionId};
 use crate::limits::KEY_VIEW_SHARDS;
-use crate::objects::{BucketId, UploadId, VersionId};
 
 /// How an engine may keep a partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

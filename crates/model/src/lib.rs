@@ -1,4 +1,4 @@
-//! The domain model: addresses, bucket properties, causality, S3 objects, and the rows that store them.
+//! The domain model: addresses, bucket properties, causality, and the rows that store them.
 //!
 //! Everything here is pure: no IO, no async, no clock, no randomness. Callers pass bytes and times in and get values back, so a
 //! property test can try every order of events. The layers above decide *when* something happens; this crate decides *what*.
@@ -7,7 +7,7 @@
 //! address   type / bucket / key           props      the table of bucket properties and its rules
 //! causality dots, contexts, siblings      content    one key-value value with its metadata
 //! keyspace  every table and partition     rows       one versioned codec per table
-//! objects   S3: buckets, versions, users  limits     bounds of the product
+//! ids       of buckets, versions, uploads  limits    bounds of the product
 //! datatypes counters, sets, maps, HyperLogLogs             index      rows and queries of secondary indexes
 //! links     which links a step follows     mapreduce the job document, key filters, built-in functions
 //! riak_json what Riak takes as JSON
@@ -15,7 +15,6 @@
 //! ```
 
 pub mod address;
-pub mod blob_references;
 pub mod causality;
 pub mod codec;
 pub mod content;
@@ -24,6 +23,7 @@ pub mod erlang;
 pub mod erlang_term;
 pub mod external_term;
 pub mod hash;
+pub mod ids;
 pub mod index;
 pub mod ip_network;
 pub mod keyspace;
@@ -31,7 +31,6 @@ pub mod limits;
 pub mod links;
 pub mod mapreduce;
 pub mod object_json;
-pub mod objects;
 pub mod props;
 pub mod riak_json;
 pub mod rows;

@@ -1,4 +1,4 @@
-//! Tests of the model: golden scripts, laws of data types, random policies.
+//! Tests of the model: golden scripts, laws of data types.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
@@ -7,4 +7,3 @@ mod datatype_golden;
 mod datatypes;
 mod golden;
 mod key;
-mod policies;

@@ -1,13 +1,13 @@
 //! The engine that stores the data: it is opened, swept and closed here.
 
-use larder_model::ActorId;
 use std::sync::Arc;
 use std::time::Duration;
 
 use larder_gateway::EngineStatus;
-use larder_gateway::objects::Objects;
-use larder_gateway::objects::lifecycle::LifecyclePass;
-use larder_gateway::objects::sweep::SweepReport;
+use larder_model::ActorId;
+use larder_s3::Objects;
+use larder_s3::lifecycle::LifecyclePass;
+use larder_s3::sweep::SweepReport;
 use larder_store::memory::MemoryStore;
 use larder_store::{Blobs, Clock, Store};
 use larder_store_cassandra::blobs::CassandraBlobs;

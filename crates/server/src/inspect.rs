@@ -15,6 +15,8 @@ use larder_store_local::inspect::{
     Damage, InspectionSummary, InspectionWatcher, RepairOptions, RepairSummary, check, repair,
 };
 
+use crate::blob_references::blob_references;
+
 /// Exit code: all is whole.
 const EXIT_WHOLE: u8 = 0;
 /// Exit code: the data is damaged.
@@ -41,10 +43,10 @@ pub fn run(command: &InspectCommand, out: &mut dyn Write) -> Result<u8, String> 
     let task = if command.into.is_some() { "repair" } else { "check" };
     let mut report = ReportWriter::new(task, out);
     let (found, lines) = match &command.into {
-        None => check(&command.dir, &mut report).map(|found| (found, checked(&found, &command.dir))),
+        None => check(&command.dir, blob_references, &mut report).map(|found| (found, checked(&found, &command.dir))),
         Some(into) => {
             let options = RepairOptions { leave_out_older: command.leave_out_older };
-            let done = repair(&command.dir, into, options, &mut report);
+            let done = repair(&command.dir, into, blob_references, options, &mut report);
             done.map(|done| (done.found, repaired(&done, into)))
         }
     }

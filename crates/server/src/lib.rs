@@ -14,6 +14,7 @@
 mod admin;
 mod audit_log;
 mod banner;
+mod blob_references;
 mod cassandra;
 mod console;
 pub mod descriptors;

@@ -1,6 +1,5 @@
 //! The composition root: it opens everything in order, serves, and closes in the reverse order.
 
-use larder_model::ActorId;
 use std::hash::{BuildHasher as _, RandomState};
 use std::io::{IsTerminal as _, Write as _};
 use std::net::SocketAddr;
@@ -12,10 +11,11 @@ use larder_api_riak::http::HttpSettings;
 use larder_api_riak::pb::PbSettings;
 use larder_api_s3::S3Settings;
 use larder_console::{ConsoleAccess, ConsoleSettings, RunningCommands};
-use larder_gateway::objects::{Objects, ObjectsConfig};
 use larder_gateway::{AuditSink, Config, Gateway, GatewayPorts, IndexSplitting, Scripts};
 use larder_http_edge::{BrowserRules, ConnectionLimit, ConnectionSettings, ShutdownRequest, TrustedProxies};
-use larder_model::objects::User;
+use larder_model::ActorId;
+use larder_s3::rules::User;
+use larder_s3::{Objects, ObjectsConfig};
 use larder_store::{Clock, SystemClock};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -184,6 +184,7 @@ fn gateway_ports(engine: &OpenEngine, clock: Arc<dyn Clock>, actor: u64, scripts
         scripts: Some(scripts),
         audit: None,
         webhooks: Some(webhook_client()),
+        product: larder_s3::S3Catalogue::empty(),
     }
 }
 
@@ -232,7 +233,7 @@ async fn s3_admin(settings: &ServerSettings, objects: &Objects) -> Result<Option
     }
     let failed = |error| ServerFailure(format!("cannot start: the S3 admin: {error}"));
     match objects.users.ensure_admin(settings.s3_admin.clone()).await {
-        Err(larder_gateway::objects::Error::Gateway(larder_gateway::Error::DiskFull)) => {
+        Err(larder_s3::Error::Gateway(larder_gateway::Error::DiskFull)) => {
             tracing::warn!("S3 admin not written: the disk is full; the next start writes it");
             Ok(None)
         }

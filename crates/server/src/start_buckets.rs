@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use larder_gateway::objects::acl::AclChoice;
-use larder_gateway::objects::{Caller, Error, Objects};
-use larder_model::objects::policy::BucketPolicy;
-use larder_model::objects::{Bucket, S3Action, User};
+use larder_s3::acl::AclChoice;
+use larder_s3::rules::policy::BucketPolicy;
+use larder_s3::rules::{Bucket, S3Action, User};
+use larder_s3::{Caller, Error, Objects};
 use serde_json::json;
 
 use crate::failure::ServerFailure;

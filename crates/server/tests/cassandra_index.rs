@@ -92,6 +92,7 @@ impl CassandraGateways {
             scripts: None,
             audit: None,
             webhooks: None,
+            product: larder_s3::S3Catalogue::empty(),
         };
         let stage = Duration::from_millis(100);
         let config = Config {

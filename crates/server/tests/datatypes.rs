@@ -45,6 +45,7 @@ impl ServerRun {
             scripts: None,
             audit: None,
             webhooks: None,
+            product: larder_s3::S3Catalogue::empty(),
         };
         let gateway = Gateway::start(ports, Config { durable, ..Config::default() }).await.unwrap();
         Self { gateway, store }

@@ -56,6 +56,7 @@ impl IndexServerRun {
             scripts: None,
             audit: None,
             webhooks: None,
+            product: larder_s3::S3Catalogue::empty(),
         };
         let delete_mode = DeleteMode::After(Duration::from_millis(20));
         let index_splitting = IndexSplitting { shard_rows: Some(shard_rows), ..IndexSplitting::default() };

@@ -311,7 +311,7 @@ impl Maintenance {
     /// Flushes the memtables that are sealed now, oldest first, and frees each one after its flush.
     fn flush_round(&self) -> std::result::Result<(), ()> {
         for tree in self.trees.all() {
-            // Bound: writers without a pause seal more meanwhile. One tree's would keep the others' memtables, and with them
+            // Bound: writers without a pause seal more in this time. One tree's would keep the others' memtables, and with them
             // every journal file.
             for _ in 0..tree.sealed_count() {
                 let Some(sealed) = tree.next_sealed() else { break };

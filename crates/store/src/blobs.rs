@@ -3,10 +3,9 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
-
 use larder_model::content::BlobId;
 
-use crate::{Durability, Partition, Result};
+use crate::{Durability, Partition, Result, Table};
 
 /// The row that a blob belongs to: without that row the blob is garbage.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,6 +15,18 @@ pub struct BlobOwner {
     /// Name of the row.
     pub row: Bytes,
 }
+
+/// A blob that a row names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BlobReference {
+    /// Its id.
+    pub id: BlobId,
+    /// Its length in bytes.
+    pub length: u64,
+}
+
+/// The blobs that a row of a table names, from the row's name and value. A row that does not decode names none.
+pub type RowBlobs = fn(Table, &[u8], Bytes) -> Vec<BlobReference>;
 
 /// A readable blob in a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -26,7 +26,7 @@ pub mod memory;
 pub mod metered;
 pub mod range_bisect;
 
-pub use blobs::{BlobOwner, BlobReader, BlobWriter, Blobs, ListedBlob, slice_of};
+pub use blobs::{BlobOwner, BlobReader, BlobReference, BlobWriter, Blobs, ListedBlob, RowBlobs, slice_of};
 pub use clock::{Clock, SystemClock, micros_of};
 pub use error::{Error, Kind, Result};
 pub use larder_model::Timestamp;

@@ -12,6 +12,7 @@
 //! pb                a client of Riak's protocol buffers that may send any bytes
 //! s3                a client of S3 over it that signs
 //! BackgroundServer  a server of the test's own process
+//! VolatileStore     a store in memory that knows which bytes a power cut would take
 //! SplitMix64        numbers from a seed
 //! case_seeds, Scale  the length of a test: a test run or a soak
 //! VirtualClock      the time of a paused runtime
@@ -32,9 +33,11 @@ mod linear;
 mod random;
 mod test_length;
 mod virtual_clock;
+mod volatile_store;
 
 pub use background_server::{BackgroundServer, StopRequest};
 pub use linear::{RegisterAction, RegisterOperation, RegisterValue, is_linearizable};
-pub use random::SplitMix64;
+pub use random::{SplitMix64, unique_bytes};
 pub use test_length::{Scale, case_seeds, figure};
 pub use virtual_clock::VirtualClock;
+pub use volatile_store::{VolatileState, VolatileStore};

@@ -1,6 +1,9 @@
 //! Pseudo-random numbers, the same for the same seed.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
+
+use larder_model::hash::id128;
 
 /// SplitMix64: one word of state, good enough to choose faults and test cases.
 #[derive(Debug, Clone)]
@@ -62,6 +65,15 @@ impl SplitMix64 {
             part.copy_from_slice(&self.number().to_le_bytes()[..part.len()]);
         }
         bytes
+    }
+}
+
+/// Fills `bytes` with values that never repeat in a process.
+pub fn unique_bytes(bytes: &mut [u8]) {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    for chunk in bytes.chunks_mut(16) {
+        let word = id128(&[&NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes()]).to_be_bytes();
+        chunk.copy_from_slice(&word[..chunk.len()]);
     }
 }
 

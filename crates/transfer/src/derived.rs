@@ -2,8 +2,8 @@
 
 use larder_model::codec::DecodeError;
 use larder_model::keyspace::entry_shard;
-use larder_model::objects::entry::upload_entry_name;
-use larder_model::objects::{ListingEntry, ObjectHead, Upload, UploadEntry, UploadId};
+use larder_s3::rules::entry::upload_entry_name;
+use larder_s3::rules::{ListingEntry, ObjectHead, Upload, UploadEntry, UploadId};
 use larder_store::{DerivedRow, HeadWrite, Partition, Row, Table};
 
 /// The head `row` of this partition, with its derived row if its table has one.

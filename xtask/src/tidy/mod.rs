@@ -12,6 +12,7 @@
 //! vocabulary    names and prose use the field's words
 //! openings      a sentence names its subject first
 //! cycles        files of a crate import in one direction, except in listed groups
+//! purity        values and rules wait for nothing, and read no clock or disk
 //! commits       subjects of commits are at most 72 characters
 //! density       comments per 100 lines of code, shown only
 //! ```
@@ -26,46 +27,15 @@ mod homonyms;
 mod layout;
 mod length;
 mod openings;
+mod purity;
 mod source;
 mod vocabulary;
 
-use std::fmt;
 use std::fs;
 
 use crate::shell::{Result, Shell};
 
-/// A file of the repository.
-#[derive(Debug, Clone)]
-pub(crate) struct SourceFile {
-    /// Its path from the root.
-    path: String,
-    /// Its content.
-    text: String,
-}
-
-/// A line that breaks a rule.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct TidyProblem {
-    path: String,
-    line: usize,
-    what: String,
-}
-
-impl TidyProblem {
-    fn at(file: &SourceFile, line: usize, what: impl Into<String>) -> Self {
-        Self { path: file.path.clone(), line, what: what.into() }
-    }
-
-    fn missing(path: &str, what: impl Into<String>) -> Self {
-        Self { path: path.to_owned(), line: 1, what: what.into() }
-    }
-}
-
-impl fmt::Display for TidyProblem {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}:{}: {}", self.path, self.line, self.what)
-    }
-}
+pub(crate) use source::{SourceFile, TidyProblem};
 
 /// Checks every rule.
 ///
@@ -96,6 +66,7 @@ fn check(files: &[SourceFile]) -> Vec<TidyProblem> {
         vocabulary::check(files),
         openings::check(files),
         cycles::check(files),
+        purity::check(files),
     ]
     .concat()
 }

@@ -1,6 +1,39 @@
-//! The lines of a Rust file, split into code and tests.
+//! A file of the repository: its lines, split into code and tests; and a problem in one of them.
 
-use super::SourceFile;
+use std::fmt;
+
+/// A file of the repository.
+#[derive(Debug, Clone)]
+pub(crate) struct SourceFile {
+    /// Its path from the root.
+    pub(super) path: String,
+    /// Its content.
+    pub(super) text: String,
+}
+
+/// A line that breaks a rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TidyProblem {
+    pub(super) path: String,
+    pub(super) line: usize,
+    pub(super) what: String,
+}
+
+impl TidyProblem {
+    pub(super) fn at(file: &SourceFile, line: usize, what: impl Into<String>) -> Self {
+        Self { path: file.path.clone(), line, what: what.into() }
+    }
+
+    pub(super) fn missing(path: &str, what: impl Into<String>) -> Self {
+        Self { path: path.to_owned(), line: 1, what: what.into() }
+    }
+}
+
+impl fmt::Display for TidyProblem {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}:{}: {}", self.path, self.line, self.what)
+    }
+}
 
 impl SourceFile {
     /// Whether it is Rust.

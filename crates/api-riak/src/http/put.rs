@@ -3,7 +3,6 @@
 use bytes::Bytes;
 use hyper::header::{CONTENT_ENCODING, HeaderValue, LOCATION};
 use hyper::{Method, StatusCode};
-
 use larder_gateway::kv::{FetchedObject, KvPut};
 use larder_http_edge::{ArrivingBody, joined};
 use larder_model::address::Address;
@@ -101,7 +100,7 @@ async fn decode_and_put(
         if_not_modified,
         content: request.content,
         // The body comes after all headers: an invalid header is refused before the body is read.
-        upload: upload(body, call.headers, call.gateway.core.config().object_bytes_max).await?,
+        upload: upload(body, call.headers, call.gateway.core.config.object_bytes_max).await?,
         quorums: request.params.quorums,
         return_body: request.params.return_body,
         timeout: request.params.timeout,

@@ -241,7 +241,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> PbConnection<S> {
     /// Longest message of this row; `None` is no bound below that of a frame.
     fn length_max(&self, row: Option<&PbCode>) -> Option<u64> {
         let Some(row) = row else { return Some(UNKNOWN_BYTES_MAX as u64) };
-        let value = if row.operation == PbOperation::Put { self.gateway.core.config().object_bytes_max } else { 0 };
+        let value = if row.operation == PbOperation::Put { self.gateway.core.config.object_bytes_max } else { 0 };
         value.checked_add(row.bytes_max as u64)
     }
 

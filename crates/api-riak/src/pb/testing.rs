@@ -40,6 +40,7 @@ pub(super) async fn gateway() -> Arc<Gateway> {
         scripts: None,
         audit: None,
         webhooks: None,
+        product: Arc::new(larder_gateway::types::NoProductRows),
     };
     let gateway = Gateway::start(ports, Config::default()).await.unwrap();
     for (name, props) in TYPES {

@@ -2,13 +2,13 @@
 
 #![allow(dead_code, reason = "each test binary uses a part")]
 
-use larder_model::ActorId;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use larder_api_riak::http::{HttpSettings, serve};
 use larder_gateway::{Config, Gateway, GatewayPorts};
 use larder_http_edge::ConnectionSettings;
+use larder_model::ActorId;
 use larder_store::memory::MemoryStore;
 use larder_store::{Store, SystemClock};
 use larder_testkit::BackgroundServer;
@@ -61,6 +61,7 @@ impl RiakServer {
             scripts: None,
             audit: None,
             webhooks: None,
+            product: Arc::new(larder_gateway::types::NoProductRows),
         };
         let (background, gateway) = BackgroundServer::start(async |listener, stop| {
             let gateway = Gateway::start(ports, config).await.unwrap();

@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::header::ETAG;
-use larder_gateway::objects::users::UserChange;
-use larder_model::objects::User;
-use larder_model::objects::checksum::Md5Hasher;
+use larder_s3::rules::User;
+use larder_s3::rules::checksum::Md5Hasher;
+use larder_s3::users::UserChange;
 use serde_json::{Value as Json, json};
 
 use super::DocumentFormat;

@@ -14,7 +14,7 @@ pub(crate) mod user;
 pub(crate) mod users;
 
 use hyper::header::{ACCEPT, HeaderMap};
-use larder_gateway::objects::Error;
+use larder_s3::Error;
 
 use crate::call::S3Call;
 use crate::errors::S3Error;

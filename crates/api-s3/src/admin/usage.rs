@@ -4,7 +4,7 @@ mod report;
 mod request;
 
 use hyper::StatusCode;
-use larder_gateway::objects::Error;
+use larder_s3::Error;
 
 use super::{DocumentFormat, self_or_admin};
 use crate::call::S3Call;
@@ -12,7 +12,6 @@ use crate::errors::S3Error;
 use crate::response::{self, S3Response};
 use crate::route::USAGE_BUCKET;
 use crate::xml::XmlWriter;
-
 use report::UsageReport;
 use request::UsageRequest;
 

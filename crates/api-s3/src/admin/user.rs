@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use hyper::StatusCode;
 use hyper::header::LOCATION;
-use larder_gateway::objects::Error;
-use larder_gateway::objects::users::{NewUser, UserChange};
-use larder_model::objects::User;
+use larder_s3::Error;
+use larder_s3::rules::User;
+use larder_s3::users::{NewUser, UserChange};
 
 use super::document::user_response;
 use super::{ChangedUser, DocumentFormat, accepted_format, admin_only, document, self_or_admin};

@@ -10,18 +10,16 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use hyper::header::HeaderMap;
+use larder_gateway::body::{BodyError, ByteStream};
 use larder_http_edge::{IncomingError, PacedIncoming};
+use larder_model::limits::S3_DOCUMENT_BYTES_MAX;
+use larder_s3;
 use parking_lot::Mutex;
 
-use larder_gateway::body::{BodyError, ByteStream};
-use larder_gateway::objects;
-use larder_model::limits::S3_DOCUMENT_BYTES_MAX;
-
+use super::payload_digest::PayloadDigest;
 use crate::auth::chunked::ChunkedDecoder;
 use crate::auth::{Payload, VerifiedSignature};
 use crate::errors::{Code, S3Error};
-
-use super::payload_digest::PayloadDigest;
 
 /// Longest time to receive a document. Permissions are checked when the request begins and may change while it arrives.
 pub(crate) const DOCUMENT_TIME_MAX: Duration = Duration::from_secs(120);
@@ -33,7 +31,7 @@ pub struct RequestBodyFailure(Arc<Mutex<Option<S3Error>>>);
 impl RequestBodyFailure {
     /// The S3 error for a gateway error: the body's own failure if there is one.
     #[must_use]
-    pub fn error_for(&self, error: objects::Error) -> S3Error {
+    pub fn error_for(&self, error: larder_s3::Error) -> S3Error {
         self.take().unwrap_or_else(|| error.into())
     }
 

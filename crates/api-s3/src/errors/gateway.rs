@@ -3,15 +3,12 @@
 
 use hyper::header::{CONTENT_RANGE, ETAG, HeaderName, HeaderValue, LAST_MODIFIED};
 use larder_model::Timestamp;
-
-use larder_gateway::objects::{Configuration, Error, RequestArgument};
-use larder_model::objects::{Etag, VersionId};
-
-use crate::dates;
-use crate::target::ResourcePath;
-use crate::target::S3Query;
+use larder_s3::rules::{Etag, VersionId};
+use larder_s3::{Configuration, Error, RequestArgument};
 
 use super::{Code, S3Error};
+use crate::dates;
+use crate::target::{ResourcePath, S3Query};
 
 const VERSION_ID: HeaderName = HeaderName::from_static("x-amz-version-id");
 const DELETE_MARKER: HeaderName = HeaderName::from_static("x-amz-delete-marker");
@@ -170,7 +167,7 @@ fn not_modified(
     etag: &Etag,
     modified: Timestamp,
     version: Option<String>,
-    headers: Vec<(larder_model::objects::SystemHeader, bytes::Bytes)>,
+    headers: Vec<(larder_s3::rules::SystemHeader, bytes::Bytes)>,
 ) -> S3Error {
     let mut error = S3Error::from(Code::NotModified)
         .with_header(ETAG, format!("\"{etag}\""))

@@ -1,7 +1,7 @@
 //! `?acl`: the ACLs of buckets and objects.
 
 use hyper::StatusCode;
-use larder_gateway::objects::acl::{AclChoice, ShownAcl};
+use larder_s3::acl::{AclChoice, ShownAcl};
 
 use super::listing_document::DisplayNames;
 use super::{grants, object_headers, params, upload_body};

@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use hyper::HeaderMap;
 use hyper::header::LAST_MODIFIED;
-use larder_gateway::objects::get::{GetObject, ReadWindow};
 use larder_model::limits::S3_PAGE_MAX;
-use larder_model::objects::{Checksum, ManifestPart, Object, ObjectBody};
+use larder_s3::get::{GetObject, ReadWindow};
+use larder_s3::rules::{Checksum, ManifestPart, Object, ObjectBody};
 
 use super::{conditions, get_object, object_headers, params};
 use crate::call::{S3Call, joined};
@@ -126,7 +126,7 @@ fn write_parts(
 #[cfg(test)]
 mod tests {
     use hyper::header::{HeaderName, HeaderValue};
-    use larder_model::objects::{Algorithm, VersionId};
+    use larder_s3::rules::{Algorithm, VersionId};
     use proptest::prelude::*;
 
     use super::*;

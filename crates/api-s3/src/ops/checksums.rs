@@ -4,10 +4,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hyper::HeaderMap;
 use hyper::header::{HeaderName, HeaderValue};
-use larder_gateway::objects::Error;
-use larder_gateway::objects::put::ChecksumWanted;
-use larder_model::objects::checksum::{ChecksumHasher, Md5Hasher};
-use larder_model::objects::{Algorithm, Checksum, ChecksumKind};
+use larder_s3::Error;
+use larder_s3::put::ChecksumWanted;
+use larder_s3::rules::checksum::{ChecksumHasher, Md5Hasher};
+use larder_s3::rules::{Algorithm, Checksum, ChecksumKind};
 
 use super::params;
 use crate::errors::{Code, S3Error};

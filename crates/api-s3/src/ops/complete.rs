@@ -5,16 +5,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::HeaderMap;
-use larder_gateway::objects::complete::{CompleteUpload, CompletedUpload, ListedPart};
-use larder_model::objects::part::PART_NUMBER_MAX;
-use larder_model::objects::{Algorithm, Checksum};
+use larder_s3::complete::{CompleteUpload, CompletedUpload, ListedPart};
+use larder_s3::rules::part::PART_NUMBER_MAX;
+use larder_s3::rules::{Algorithm, Checksum};
 
 use super::{checksums, conditions, object_headers, params};
 use crate::call::S3Call;
 use crate::errors::{Code, S3Error};
 use crate::response::{self, S3Body, S3Response};
-use crate::target::ResourcePath;
-use crate::target::S3Query;
+use crate::target::{ResourcePath, S3Query};
 use crate::xml::{XmlReader, XmlWriter};
 
 /// The expected length of the object.
@@ -141,7 +140,7 @@ fn part(xml: &mut XmlReader<'_>) -> Result<ListedPart, S3Error> {
 
 #[cfg(test)]
 mod tests {
-    use larder_model::objects::Etag;
+    use larder_s3::rules::Etag;
     use proptest::prelude::*;
 
     use super::*;

@@ -6,8 +6,8 @@
 use bytes::Bytes;
 use hyper::HeaderMap;
 use larder_model::limits::S3_PAGE_MAX;
-use larder_model::objects::Tag;
-use larder_model::objects::acl::{RawGrantee, parse_grantees};
+use larder_s3::rules::Tag;
+use larder_s3::rules::acl::{RawGrantee, parse_grantees};
 
 use super::copy_source::CopySource;
 use super::{object_metadata, params};

@@ -2,8 +2,8 @@
 
 use hyper::HeaderMap;
 use hyper::header::{HeaderName, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE};
-use larder_gateway::objects::get::{IfRange, ReadConditions};
-use larder_gateway::objects::put::WriteConditions;
+use larder_s3::get::{IfRange, ReadConditions};
+use larder_s3::put::WriteConditions;
 
 use super::params;
 use crate::dates;

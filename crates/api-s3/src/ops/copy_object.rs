@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use hyper::HeaderMap;
 use hyper::header::HeaderName;
-use larder_gateway::objects::copy::{CopiedObject, CopyObject};
-use larder_gateway::objects::get::{GetObject, ReadWindow};
+use larder_s3::copy::{CopiedObject, CopyObject};
+use larder_s3::get::{GetObject, ReadWindow};
 
 use super::copy_source::{COPY_SOURCE, CopySource};
 use super::{checksums, conditions, grants, object_headers, object_metadata, params};
@@ -78,10 +78,10 @@ fn document(copied: &CopiedObject) -> Bytes {
 #[cfg(test)]
 mod tests {
     use hyper::header::HeaderValue;
-    use larder_gateway::objects::acl::AclChoice;
-    use larder_gateway::objects::get::VersionSpec;
-    use larder_gateway::objects::put::StoredVersion;
-    use larder_model::objects::SystemHeader;
+    use larder_s3::acl::AclChoice;
+    use larder_s3::get::VersionSpec;
+    use larder_s3::put::StoredVersion;
+    use larder_s3::rules::SystemHeader;
     use proptest::prelude::*;
 
     use super::*;

@@ -1,8 +1,8 @@
 //! `PUT /key?partNumber=N&uploadId=U` with `x-amz-copy-source`: makes a part from bytes of an object.
 
 use bytes::Bytes;
-use larder_gateway::objects::parts::StoredPart;
-use larder_model::objects::Etag;
+use larder_s3::parts::StoredPart;
+use larder_s3::rules::Etag;
 
 use super::copy_object::{SOURCE_VERSION, source};
 use super::copy_source::{COPY_SOURCE_RANGE, part_window};
@@ -40,7 +40,7 @@ fn document(StoredPart { part, checksum }: &StoredPart) -> Bytes {
 #[cfg(test)]
 mod tests {
     use larder_model::Timestamp;
-    use larder_model::objects::{Algorithm, Checksum, Part};
+    use larder_s3::rules::{Algorithm, Checksum, Part};
 
     use super::*;
 

@@ -1,8 +1,8 @@
 //! The source of a copy: `x-amz-copy-source` and its byte range.
 
 use bytes::Bytes;
-use larder_gateway::objects::get::{ReadWindow, VersionSpec};
-use larder_model::objects::tags::percent_decode;
+use larder_s3::get::{ReadWindow, VersionSpec};
+use larder_s3::rules::tags::percent_decode;
 
 use super::params;
 use crate::errors::S3Error;

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use hyper::HeaderMap;
 use hyper::header::{HeaderName, HeaderValue};
-use larder_gateway::objects::uploads::CreateUpload;
-use larder_model::objects::{Algorithm, ChecksumKind};
+use larder_s3::rules::{Algorithm, ChecksumKind};
+use larder_s3::uploads::CreateUpload;
 
 use super::list_parts::write_abort_date;
 use super::{checksums, object_metadata};

@@ -2,11 +2,11 @@
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use larder_gateway::objects::Caller;
-use larder_gateway::objects::delete::DeletedObject;
-use larder_gateway::objects::get::VersionSpec;
 use larder_model::limits::DELETE_OBJECTS_MAX;
-use larder_model::objects::policy::PolicyWork;
+use larder_s3::Caller;
+use larder_s3::delete::DeletedObject;
+use larder_s3::get::VersionSpec;
+use larder_s3::rules::policy::PolicyWork;
 
 use super::{conditions, upload_body};
 use crate::auth::AuthScheme;

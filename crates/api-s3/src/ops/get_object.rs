@@ -3,10 +3,10 @@
 use bytes::Bytes;
 use hyper::header::{HeaderName, HeaderValue, RANGE};
 use hyper::{HeaderMap, Method, StatusCode};
-use larder_gateway::objects::get::{FoundObject, GetObject, ReadWindow};
-use larder_gateway::objects::{Caller, Objects};
-use larder_model::objects::access::AccessContext;
-use larder_model::objects::part::PART_NUMBER_MAX;
+use larder_s3::get::{FoundObject, GetObject, ReadWindow};
+use larder_s3::rules::access::AccessContext;
+use larder_s3::rules::part::PART_NUMBER_MAX;
+use larder_s3::{Caller, Objects};
 
 use super::{conditions, object_headers, params};
 use crate::call::{EXPECTED_OWNER, S3Call};

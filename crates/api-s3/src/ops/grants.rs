@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use hyper::HeaderMap;
-use larder_gateway::objects::acl::{AclChoice, GranteeRef, ShownAcl};
-use larder_model::objects::acl::{RawGrantee, parse_grantees};
-use larder_model::objects::{Grant, Grantee, Permission};
+use larder_s3::acl::{AclChoice, GranteeRef, ShownAcl};
+use larder_s3::rules::acl::{RawGrantee, parse_grantees};
+use larder_s3::rules::{Grant, Grantee, Permission};
 
 use super::params;
 use crate::errors::{Code, S3Error};
@@ -166,7 +166,7 @@ fn user(xml: &mut XmlWriter, id: &str, names: &HashMap<String, String>) {
 
 #[cfg(test)]
 mod tests {
-    use larder_model::objects::Acl;
+    use larder_s3::rules::Acl;
     use proptest::prelude::*;
 
     use super::*;

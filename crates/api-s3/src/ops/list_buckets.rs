@@ -3,8 +3,8 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
-use larder_gateway::objects::buckets::BucketsPage;
-use larder_model::objects::User;
+use larder_s3::buckets::BucketsPage;
+use larder_s3::rules::User;
 
 use super::params;
 use crate::call::S3Call;
@@ -90,7 +90,7 @@ mod tests {
     use larder_model::Timestamp;
     use std::sync::Arc;
 
-    use larder_model::objects::{Bucket, BucketId};
+    use larder_s3::rules::{Bucket, BucketId};
 
     use super::*;
 

@@ -3,10 +3,10 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
-use larder_gateway::objects::list::{KeyOrPrefix, ListObjects, ListingPage};
 use larder_model::limits::S3_PAGE_MAX;
-use larder_model::objects::ListingEntry;
-use larder_model::objects::entry::ListedObject;
+use larder_s3::list::{KeyOrPrefix, ListObjects, ListingPage};
+use larder_s3::rules::ListingEntry;
+use larder_s3::rules::entry::ListedObject;
 
 use super::listing_document::{DisplayNames, EncodingType};
 use super::params;
@@ -195,7 +195,7 @@ pub(super) fn write_object(xml: &mut XmlWriter, object: &ListedObject) {
 #[cfg(test)]
 mod tests {
     use larder_model::Timestamp;
-    use larder_model::objects::{Algorithm, ChecksumKind, Etag};
+    use larder_s3::rules::{Algorithm, ChecksumKind, Etag};
     use proptest::prelude::*;
 
     use super::*;

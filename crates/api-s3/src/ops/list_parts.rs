@@ -2,10 +2,10 @@
 
 use bytes::Bytes;
 use hyper::header::HeaderName;
-use larder_gateway::objects::parts::{ListParts, ListedParts};
-use larder_gateway::objects::uploads::AbortDate;
 use larder_model::limits::S3_PAGE_MAX;
-use larder_model::objects::{Algorithm, Checksum, Etag, Part, SystemHeader, Upload};
+use larder_s3::parts::{ListParts, ListedParts};
+use larder_s3::rules::{Algorithm, Checksum, Etag, Part, SystemHeader, Upload};
+use larder_s3::uploads::AbortDate;
 
 use super::listing_document::{DisplayNames, EncodingType};
 use super::params;
@@ -83,8 +83,8 @@ fn write_part(xml: &mut XmlWriter, part: &Part, algorithm: Option<Algorithm>) {
 
 #[cfg(test)]
 mod tests {
-    use larder_model::objects::part::PartsPage;
-    use larder_model::objects::{BucketId, ChecksumKind, UploadState};
+    use larder_s3::rules::part::PartsPage;
+    use larder_s3::rules::{BucketId, ChecksumKind, UploadState};
     use proptest::prelude::*;
 
     use super::*;

@@ -1,9 +1,9 @@
 //! `GET /bucket?uploads`: lists open uploads.
 
 use bytes::Bytes;
-use larder_gateway::objects::list::{KeyOrPrefix, ListingPage};
-use larder_gateway::objects::uploads::ListUploads;
-use larder_model::objects::{UploadEntry, UploadId};
+use larder_s3::list::{KeyOrPrefix, ListingPage};
+use larder_s3::rules::{UploadEntry, UploadId};
+use larder_s3::uploads::ListUploads;
 
 use super::list_objects::{list_of, write_prefixes};
 use super::listing_document::{DisplayNames, EncodingType};
@@ -83,7 +83,7 @@ fn write_entry(xml: &mut XmlWriter, entry: &UploadEntry, names: &DisplayNames) {
 #[cfg(test)]
 mod tests {
     use larder_model::Timestamp;
-    use larder_model::objects::{Algorithm, ChecksumKind};
+    use larder_s3::rules::{Algorithm, ChecksumKind};
     use proptest::prelude::*;
 
     use super::*;

@@ -1,8 +1,8 @@
 //! `GET /bucket?versions`: lists versions and delete markers, newest first for each key.
 
 use bytes::Bytes;
-use larder_gateway::objects::list::{KeyOrPrefix, ListVersions, ListedVersion, VersionsPage};
-use larder_model::objects::entry::ListedObject;
+use larder_s3::list::{KeyOrPrefix, ListVersions, ListedVersion, VersionsPage};
+use larder_s3::rules::entry::ListedObject;
 
 use super::list_objects::{list_of, write_delimiter, write_object, write_prefixes};
 use super::listing_document::{DisplayNames, EncodingType};
@@ -78,7 +78,7 @@ fn write_version(xml: &mut XmlWriter, key: &str, listed: &ListedVersion, names: 
 #[cfg(test)]
 mod tests {
     use larder_model::Timestamp;
-    use larder_model::objects::{Etag, Object, ObjectBody, Version, VersionId};
+    use larder_s3::rules::{Etag, Object, ObjectBody, Version, VersionId};
     use proptest::prelude::*;
 
     use super::*;

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
-use larder_gateway::objects::Objects;
+use larder_s3::Objects;
 use percent_encoding::percent_encode;
 
 use crate::auth::{PATH, QUERY};

@@ -1,20 +1,18 @@
 //! Response headers that describe an object.
 
-use hyper::HeaderMap;
-use hyper::StatusCode;
 use hyper::header::{
     ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderName, HeaderValue, LAST_MODIFIED,
 };
-use larder_gateway::objects::get::FoundObject;
+use hyper::{HeaderMap, StatusCode};
 use larder_model::Timestamp;
-use larder_model::objects::{Etag, Object, SystemHeader};
+use larder_s3::get::FoundObject;
+use larder_s3::rules::{Etag, Object, SystemHeader};
 
 use super::{checksums, listing_document, object_metadata, params};
-use crate::dates;
-use crate::encoded_words;
 use crate::errors::S3Error;
 use crate::response::{self, S3Response};
 use crate::target::S3Query;
+use crate::{dates, encoded_words};
 
 /// The version of an object.
 pub(crate) const VERSION_ID: HeaderName = HeaderName::from_static("x-amz-version-id");
@@ -150,9 +148,9 @@ pub(crate) fn storage_class(object: &Object) -> String {
 #[cfg(test)]
 pub(crate) mod tests {
     use bytes::Bytes;
-    use larder_gateway::objects::get::FoundPart;
     use larder_model::Timestamp;
-    use larder_model::objects::{Algorithm, Checksum, ObjectBody, Tag, Version, VersionId};
+    use larder_s3::get::FoundPart;
+    use larder_s3::rules::{Algorithm, Checksum, ObjectBody, Tag, Version, VersionId};
 
     use super::*;
 

@@ -2,11 +2,11 @@
 
 use bytes::Bytes;
 use hyper::HeaderMap;
-use larder_gateway::objects::copy::NEVER_COPIED;
-use larder_gateway::objects::put::ObjectMetadata;
 use larder_model::limits::{OBJECT_TAGS_MAX, S3_META_BYTES_MAX};
-use larder_model::objects::tags::{self, TagError};
-use larder_model::objects::{SystemHeader, Tag};
+use larder_s3::copy::NEVER_COPIED;
+use larder_s3::put::ObjectMetadata;
+use larder_s3::rules::tags::{self, TagError};
+use larder_s3::rules::{SystemHeader, Tag};
 
 use super::{grants, params};
 use crate::call::joined;

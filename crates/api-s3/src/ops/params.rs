@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use hyper::HeaderMap;
 use hyper::header::{AsHeaderName, HeaderName};
-use larder_gateway::objects::get::VersionSpec;
+use larder_s3::get::VersionSpec;
 
 use crate::errors::S3Error;
 use crate::target::S3Query;

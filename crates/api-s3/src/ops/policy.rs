@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hyper::StatusCode;
-use larder_gateway::objects::{Configuration, Error};
-use larder_model::objects::Bucket;
-use larder_model::objects::policy::BucketPolicy;
+use larder_s3::rules::Bucket;
+use larder_s3::rules::policy::BucketPolicy;
+use larder_s3::{Configuration, Error};
 
 use super::upload_body;
 use crate::call::S3Call;

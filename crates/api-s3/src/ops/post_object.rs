@@ -13,11 +13,11 @@ mod response;
 use bytes::Bytes;
 use hyper::HeaderMap;
 use hyper::header::{HeaderName, HeaderValue};
-use larder_gateway::objects::Caller;
-use larder_gateway::objects::put::{PutObject, UploadBody, WriteConditions};
 use larder_model::limits::OBJECT_TAGS_MAX;
-use larder_model::objects::Tag;
-use larder_model::objects::access::AccessContext;
+use larder_s3::Caller;
+use larder_s3::put::{PutObject, UploadBody, WriteConditions};
+use larder_s3::rules::Tag;
+use larder_s3::rules::access::AccessContext;
 
 use super::{checksums, condition_values, grants, object_metadata, tagging};
 use crate::auth::post::FormSignature;
@@ -26,7 +26,6 @@ use crate::call::S3Call;
 use crate::errors::{Code, S3Error};
 use crate::identity;
 use crate::response::S3Response;
-
 use form::{FormFields, PostForm};
 use policy::PostPolicy;
 

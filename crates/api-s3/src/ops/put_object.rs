@@ -2,7 +2,7 @@
 
 use hyper::StatusCode;
 use hyper::header::ETAG;
-use larder_gateway::objects::put::{PutObject, StoredVersion};
+use larder_s3::put::{PutObject, StoredVersion};
 
 use super::{checksums, conditions, object_headers, object_metadata, upload_body};
 use crate::call::S3Call;

@@ -2,10 +2,10 @@
 
 use bytes::Bytes;
 use hyper::StatusCode;
-use larder_gateway::objects::{Configuration, Error};
 use larder_model::limits::{BUCKET_TAGS_MAX, OBJECT_TAGS_MAX};
-use larder_model::objects::Tag;
-use larder_model::objects::tags::{self, TagError};
+use larder_s3::rules::Tag;
+use larder_s3::rules::tags::{self, TagError};
+use larder_s3::{Configuration, Error};
 
 use super::{object_headers, object_metadata, params, upload_body};
 use crate::call::S3Call;

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use hyper::HeaderMap;
 use hyper::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
-use larder_gateway::objects::put::UploadBody;
+use larder_s3::put::UploadBody;
 
 use super::checksums;
 use crate::body::RequestBodyFailure;

@@ -2,8 +2,8 @@
 
 use hyper::StatusCode;
 use hyper::header::{ETAG, HeaderName};
-use larder_gateway::objects::parts::PartAddress;
-use larder_model::objects::Etag;
+use larder_s3::parts::PartAddress;
+use larder_s3::rules::Etag;
 
 use super::get_object::part_number;
 use super::{object_headers, object_metadata, upload_body};

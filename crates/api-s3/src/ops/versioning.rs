@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use hyper::StatusCode;
-use larder_model::objects::Versioning;
+use larder_s3::rules::Versioning;
 
 use super::upload_body;
 use crate::call::S3Call;

@@ -1,11 +1,11 @@
 //! A server over an in-process gateway, and requests that the tests may change after they are signed.
 
-use larder_model::ActorId;
 use std::sync::Arc;
 
 use larder_api_s3::{S3Settings, serve};
-use larder_gateway::objects::{Objects, ObjectsConfig};
 use larder_gateway::{Config, Gateway, GatewayPorts};
+use larder_model::ActorId;
+use larder_s3::{Objects, ObjectsConfig};
 use larder_store::memory::MemoryStore;
 use larder_store::{Store, SystemClock};
 use larder_testkit::BackgroundServer;
@@ -51,6 +51,7 @@ impl S3TestServer {
             scripts: None,
             audit: None,
             webhooks: None,
+            product: larder_s3::S3Catalogue::empty(),
         };
         let (background, gateway) = BackgroundServer::start(async |listener, stop| {
             let gateway = Gateway::start(ports, config).await.unwrap();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use larder_admission::{MemoryBudget, MemoryUsage};
 use larder_gateway::StoredBytes;
 use larder_gateway::metrics::TrafficSummary;
-use larder_gateway::objects::Objects;
+use larder_s3::Objects;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::MissedTickBehavior;

@@ -2,10 +2,10 @@
 
 use bytes::Bytes;
 use hyper::StatusCode;
-use larder_gateway::objects::list::{ListObjects, ListVersions};
 use larder_model::Timestamp;
-use larder_model::objects::listing::KeyOrPrefix;
-use larder_model::objects::{AccessKey, S3Action, User, Versioning};
+use larder_s3::list::{ListObjects, ListVersions};
+use larder_s3::rules::listing::KeyOrPrefix;
+use larder_s3::rules::{AccessKey, S3Action, User, Versioning};
 use maud::{Markup, html};
 
 use crate::call::ConsoleCall;

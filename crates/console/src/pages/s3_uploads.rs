@@ -2,11 +2,11 @@
 
 use bytes::Bytes;
 use hyper::StatusCode;
-use larder_gateway::objects::list::ListObjects;
-use larder_gateway::objects::parts::ListParts;
-use larder_gateway::objects::uploads::ListUploads;
-use larder_model::objects::listing::KeyOrPrefix;
-use larder_model::objects::{S3Action, UploadId};
+use larder_s3::list::ListObjects;
+use larder_s3::parts::ListParts;
+use larder_s3::rules::listing::KeyOrPrefix;
+use larder_s3::rules::{S3Action, UploadId};
+use larder_s3::uploads::ListUploads;
 use maud::{Markup, html};
 
 use super::s3::{LINES_SHOWN, to_bucket, to_uploads};

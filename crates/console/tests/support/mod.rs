@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use larder_console::{ConsoleAccess, ConsoleSettings, RunningCommands, serve};
-use larder_gateway::objects::{Caller, Objects, ObjectsConfig};
 use larder_gateway::{AuditEvent, AuditSink, Config, Gateway, GatewayPorts};
 use larder_http_edge::{BrowserRules, ConnectionSettings};
 use larder_model::ActorId;
+use larder_s3::{Caller, Objects, ObjectsConfig};
 use larder_store::SystemClock;
 use larder_store::memory::MemoryStore;
 use larder_testkit::BackgroundServer;
@@ -52,6 +52,7 @@ impl TestConsole {
             scripts: None,
             audit: Some(audit.clone()),
             webhooks: None,
+            product: larder_s3::S3Catalogue::empty(),
         };
         let access = Arc::new(ConsoleAccess::new(counted));
         let commands = RunningCommands::default();
@@ -88,7 +89,7 @@ impl TestConsole {
     }
 
     /// The S3 administrator, for this action.
-    pub(crate) fn admin(&self, action: larder_model::objects::S3Action) -> Caller {
+    pub(crate) fn admin(&self, action: larder_s3::rules::S3Action) -> Caller {
         let user = self.background.run(self.objects.users.of_key("ADMIN-KEY")).unwrap();
         Caller { user: Some(user), action: Some(action), ..Caller::default() }
     }

@@ -50,7 +50,7 @@ impl BlobCollector {
     ///
     /// # Errors
     /// The store's.
-    pub(crate) async fn has_gc_mark(&self, blob: BlobId, options: &CallOptions) -> Result<bool> {
+    pub async fn has_gc_mark(&self, blob: BlobId, options: &CallOptions) -> Result<bool> {
         let page = self.core.ports.store.read(&Partition::gc_mark(blob), &ReadQuery::all(1), options).await?;
         Ok(!page.rows.is_empty())
     }

@@ -39,8 +39,8 @@
 
 pub(crate) mod fence;
 pub(crate) mod lease;
-pub(crate) mod release;
-pub(crate) mod sweep;
+pub mod release;
+pub mod sweep;
 #[cfg(test)]
 pub(crate) mod testing;
 
@@ -50,10 +50,11 @@ use crate::clock_issuer::ClockIssuer;
 use crate::gateway_core::GatewayCore;
 
 /// Removes the bytes that no row names.
-pub(crate) struct BlobCollector {
+pub struct BlobCollector {
     core: Arc<GatewayCore>,
     issuer: Arc<ClockIssuer>,
-    pub(crate) releases: release::BlobReleaser,
+    /// Removes bytes that no row names any more.
+    pub releases: release::BlobReleaser,
 }
 
 impl BlobCollector {

@@ -25,11 +25,11 @@ const QUEUED_REMOVALS_MAX: usize = 16 * 1024;
 
 /// Proof that no power cut brings back a row that names certain blobs.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct SyncProof(());
+pub struct SyncProof(());
 
 /// Removes blobs. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct BlobReleaser {
+pub struct BlobReleaser {
     inner: Arc<ReleaserState>,
 }
 
@@ -56,7 +56,7 @@ impl BlobReleaser {
     ///
     /// # Errors
     /// The store's; nothing may be removed then.
-    pub(crate) async fn sync_barrier(&self) -> Result<SyncProof> {
+    pub async fn sync_barrier(&self) -> Result<SyncProof> {
         // Crash: a server that answers before the sync must still sync before bytes go [invariant 94].
         let options = CallOptions { durability: Durability::Forced, ..internal_options(ConsistencyLevel::Quorum) };
         self.inner.store.apply(Batch::default(), &options).await?;
@@ -68,7 +68,7 @@ impl BlobReleaser {
     ///
     /// # Errors
     /// The store's; `TimedOut` when the disk stands still.
-    pub(crate) async fn await_sync(&self) -> Result<()> {
+    pub async fn await_sync(&self) -> Result<()> {
         if self.inner.durable {
             self.sync_barrier().await?;
         }
@@ -77,13 +77,13 @@ impl BlobReleaser {
 
     /// Proof for a change of this gateway that was answered just now: it is on disk, unless the server answers before the sync. Over
     /// a cluster the nodes' settings decide.
-    pub(crate) fn proof_of_answered_write(&self) -> Option<SyncProof> {
+    pub fn proof_of_answered_write(&self) -> Option<SyncProof> {
         self.inner.durable.then_some(SyncProof(()))
     }
 
     /// Removes blobs that a change answered just now no longer names: at once where the change is on disk, otherwise in the
     /// background after a sync. A failure leaves them to the sweeper.
-    pub(crate) async fn release_replaced(&self, blobs: Vec<BlobId>) {
+    pub async fn release_replaced(&self, blobs: Vec<BlobId>) {
         if blobs.is_empty() {
             return;
         }
@@ -100,7 +100,7 @@ impl BlobReleaser {
     }
 
     /// Removes a blob that no row ever named or will name. A failure leaves it to the sweeper.
-    pub(crate) async fn remove_unnamed(&self, blob: BlobId) {
+    pub async fn remove_unnamed(&self, blob: BlobId) {
         // No power cut brings back a row that was never written, so this removal needs no sync.
         self.remove_or_leave(blob, SyncProof(())).await;
     }
@@ -109,14 +109,14 @@ impl BlobReleaser {
     ///
     /// # Errors
     /// The store's.
-    pub(crate) async fn remove(&self, blob: BlobId, _: SyncProof, event: Event) -> Result<()> {
+    pub async fn remove(&self, blob: BlobId, _: SyncProof, event: Event) -> Result<()> {
         self.inner.blobs.remove(blob).await?;
         self.inner.metrics.count_event(event);
         Ok(())
     }
 
     /// As [`Self::remove`]; a failure leaves the blob to the sweeper.
-    pub(crate) async fn remove_or_leave(&self, blob: BlobId, synced: SyncProof) {
+    pub async fn remove_or_leave(&self, blob: BlobId, synced: SyncProof) {
         if let Err(error) = self.remove(blob, synced, Event::BlobRemoved).await {
             tracing::debug!(%error, "blob removal failed: the sweeper retries it");
         }
@@ -124,7 +124,7 @@ impl BlobReleaser {
 
     /// Runs a removal in the background, after a sync barrier that it shares with others. The removal is dropped when the
     /// barrier fails or the queue is full: the sweeper finds the blobs.
-    pub(crate) fn remove_after_sync<F>(&self, removal: impl FnOnce(SyncProof) -> F + Send + 'static)
+    pub fn remove_after_sync<F>(&self, removal: impl FnOnce(SyncProof) -> F + Send + 'static)
     where
         F: Future<Output = ()> + Send + 'static,
     {

@@ -25,16 +25,16 @@ const FAILURES_LOGGED_MAX: u64 = 10;
 
 /// A blob of a partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct OwnedBlob {
+pub struct OwnedBlob {
     /// Its name.
-    pub(crate) id: BlobId,
+    pub id: BlobId,
     /// The name of the row it was made for.
-    pub(crate) row: Bytes,
+    pub row: Bytes,
 }
 
 /// The two checks of a partition's rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum SweepPhase {
+pub enum SweepPhase {
     /// Before the fence: drops the many blobs that are named, or too young to sweep.
     Unfenced,
     /// After the fence: decides.
@@ -43,7 +43,7 @@ pub(crate) enum SweepPhase {
 
 /// The rows that name the blobs of some tables. Each side of the gateway has its own.
 #[async_trait]
-pub(crate) trait BlobReferences: Send + Sync {
+pub trait BlobReferences: Send + Sync {
     /// Whether its rows are in this table.
     fn owns_table(&self, table: Table) -> bool;
 
@@ -87,7 +87,7 @@ impl BlobCollector {
     ///
     /// # Errors
     /// The store's when it cannot list blobs; blobs removed before stay removed.
-    pub(crate) async fn sweep(&self, owners: &[&dyn BlobReferences]) -> Result<BlobSweep> {
+    pub async fn sweep(&self, owners: &[&dyn BlobReferences]) -> Result<BlobSweep> {
         let (mut done, mut after) = (BlobSweep::default(), None);
         loop {
             let page = self.core.ports.blobs.list(after, LISTING_PAGE_ROWS).await?;
@@ -163,7 +163,7 @@ impl BlobCollector {
 }
 
 /// Counts a failure of a pass and logs the first ones; the pass goes on.
-pub(crate) fn count_failure(failed: &mut u64, what: &str, error: &dyn std::fmt::Display) {
+pub fn count_failure(failed: &mut u64, what: &str, error: &dyn std::fmt::Display) {
     *failed += 1;
     if *failed <= FAILURES_LOGGED_MAX {
         tracing::warn!(%error, "{what}: sweep failed, left to the next pass");

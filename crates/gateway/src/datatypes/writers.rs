@@ -230,11 +230,12 @@ mod tests {
     use larder_model::address::BucketAddress;
 
     use super::*;
-    use crate::blobs::testing::VolatileStore;
+    use crate::blobs::testing::gateway_over;
+    use larder_testkit::VolatileStore;
 
     #[tokio::test]
     async fn a_task_that_ended_leaves_the_queue_of_the_next_one_alone() {
-        let gateway = VolatileStore::new(false).gateway().await;
+        let gateway = gateway_over(&VolatileStore::new(false)).await;
         let writers = &gateway.kv.datatype_writers;
         let bucket = BucketAddress::new("default".into(), "b".into()).unwrap();
         let address = Address { bucket, key: "k".into() };

@@ -1,8 +1,8 @@
 //! Deletes an object: a tombstone replaces the versions that were seen; others survive.
 
-use larder_model::Timestamp;
 use std::time::Duration;
 
+use larder_model::Timestamp;
 use larder_model::causality::{ConflictPolicy, IndexRemovals, KeyVersions, KeyWrite, SupersededRow, VersionVector};
 use larder_model::datatypes::DatatypeContext;
 use larder_store::{ConsistencyLevel, Durability, Partition, micros_of};
@@ -206,13 +206,14 @@ mod tests {
     use larder_model::props::quorum::Quorum;
 
     use super::*;
-    use crate::blobs::testing::VolatileStore;
+    use crate::blobs::testing::gateway_over;
+    use larder_testkit::VolatileStore;
 
     #[tokio::test(start_paused = true)]
     async fn a_delete_of_nothing_was_answered_before_the_delete_that_it_saw_was_on_disk() {
         for durable in [true, false] {
             let store = VolatileStore::new(durable);
-            let gateway = store.gateway().await;
+            let gateway = gateway_over(&store).await;
             for (dw, waits) in [(None, durable), (Some(Quorum::Count(0)), false)] {
                 let before = store.state().barriers;
                 let bucket = BucketAddress::new("default".into(), "b".into()).unwrap();

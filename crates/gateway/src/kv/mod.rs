@@ -65,7 +65,7 @@ impl Kv {
     }
 
     /// Checks every blob of the key-value side once. Safe beside any traffic of this gateway and others. Failures are logged,
-    /// counted and left to the next pass. With an S3 side, [`crate::objects::sweep::ObjectSweeper::sweep`] does this too.
+    /// counted and left to the next pass. Beside S3, its sweeper of objects does this too.
     ///
     /// # Errors
     /// The store's when it cannot list blobs; blobs removed before stay removed.

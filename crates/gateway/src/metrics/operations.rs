@@ -45,12 +45,12 @@ impl OperationCounts {
 
 impl Metrics {
     /// Counts the begin of a request.
-    pub(crate) fn count_s3_begun(&self, operation: &'static str) {
+    pub fn count_s3_begun(&self, operation: &'static str) {
         self.count(operation, |counted| counted.active += 1);
     }
 
     /// Counts the begin of its answer after `took`. The time of a refusal is not kept.
-    pub(crate) fn count_s3_answered(&self, operation: &'static str, took: Duration, outcome: RequestOutcome) {
+    pub fn count_s3_answered(&self, operation: &'static str, took: Duration, outcome: RequestOutcome) {
         self.count(operation, |counted| {
             counted.outcomes[outcome as usize] += 1;
             if outcome != RequestOutcome::Refused {
@@ -60,7 +60,7 @@ impl Metrics {
     }
 
     /// Counts its end, with the received and sent bytes of its bodies: the answer is sent, or never will be.
-    pub(crate) fn count_s3_ended(&self, operation: &'static str, received: u64, sent: u64) {
+    pub fn count_s3_ended(&self, operation: &'static str, received: u64, sent: u64) {
         self.count(operation, |counted| {
             counted.active -= 1;
             counted.received += received;

@@ -1,24 +1,22 @@
-//! One state of the catalogue: types, own properties and epochs of buckets, S3 buckets, security. Pure: a change makes another state.
+//! One state of the catalogue: types, own properties and epochs of buckets, security, rows of a product. Pure: a change makes another state.
 
-use larder_model::Timestamp;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use larder_model::Timestamp;
 use larder_model::address::BucketAddress;
-use larder_model::objects::{Bucket, BucketState, StorageQuota};
 use larder_model::props::value::Value as PropValue;
 use larder_model::props::{EffectiveProps, Hook, Overrides, TypeRecord, TypeState};
 use larder_model::rows::{BucketEpochs, CatalogueKey, CatalogueRow, Row};
 use larder_model::security::{AccessRules, SecurityEdit, SecurityKey};
-use serde::Deserialize as _;
 use serde_json::Value;
 
+use super::product_rows::{ProductRow, ProductRows, damaged_row};
 use super::shared_map::SharedMap;
-use crate::{Error, Result};
+use crate::Result;
 
 /// The change of one catalogue row.
-pub(crate) enum CatalogueEdit {
+pub enum CatalogueEdit {
     /// Writes it.
     Write(CatalogueKey, Value),
     /// Removes it.
@@ -31,19 +29,13 @@ pub(crate) enum CatalogueEdit {
 
 /// One state of the catalogue.
 #[derive(Debug, Clone)]
-pub(crate) struct Catalogue {
+pub struct Catalogue {
     number: Timestamp,
     types: SharedMap<Bytes, CatalogueType>,
     buckets: SharedMap<BucketAddress, BucketOverrides>,
     /// Of buckets with more than one.
     epochs: SharedMap<BucketAddress, BucketEpochs>,
-    s3_buckets: SharedMap<String, S3Bucket>,
-    /// S3 buckets that are being deleted, each with the number of the change that closed it.
-    s3_closing: BTreeMap<String, Timestamp>,
-    /// Number of S3 buckets of each user.
-    s3_owned: SharedMap<String, usize>,
-    /// Quotas of S3 users, by canonical id.
-    s3_quotas: SharedMap<String, StorageQuota>,
+    product: Arc<dyn ProductRows>,
     security: Arc<AccessRules>,
     default: EffectiveProps,
 }
@@ -66,32 +58,22 @@ struct BucketOverrides {
     effective: (Timestamp, EffectiveProps),
 }
 
-/// An S3 bucket, with the number of the change that last wrote it.
-#[derive(Debug, Clone)]
-struct S3Bucket {
-    bucket: Arc<Bucket>,
-    number: Timestamp,
-}
-
 impl Catalogue {
     /// The state of a gateway before its first read.
-    pub(crate) fn empty() -> Self {
+    pub(crate) fn empty(product: Arc<dyn ProductRows>) -> Self {
         Self {
             number: Timestamp::ZERO,
             types: SharedMap::default(),
             buckets: SharedMap::default(),
             epochs: SharedMap::default(),
-            s3_buckets: SharedMap::default(),
-            s3_closing: BTreeMap::new(),
-            s3_owned: SharedMap::default(),
-            s3_quotas: SharedMap::default(),
+            product,
             security: Arc::default(),
             default: TypeRecord::effective(None, &Overrides::EMPTY),
         }
     }
 
     /// Its number: the stamp of the head.
-    pub(crate) fn number(&self) -> Timestamp {
+    pub fn number(&self) -> Timestamp {
         self.number
     }
 
@@ -150,39 +132,9 @@ impl Catalogue {
         self.epochs.iter()
     }
 
-    /// An S3 bucket in any state.
-    pub(crate) fn s3_bucket(&self, name: &str) -> Option<&Arc<Bucket>> {
-        self.s3_buckets.get(name).map(|found| &found.bucket)
-    }
-
-    /// The S3 buckets, by name.
-    pub(crate) fn s3_buckets(&self) -> impl Iterator<Item = &Arc<Bucket>> {
-        self.s3_buckets.values().map(|found| &found.bucket)
-    }
-
-    /// The S3 buckets from this name on, by name.
-    pub(crate) fn s3_buckets_from(&self, name: &str) -> impl Iterator<Item = &Arc<Bucket>> {
-        self.s3_buckets.values_from(name).map(|found| &found.bucket)
-    }
-
-    /// Number of S3 buckets of a user.
-    pub(crate) fn s3_owned(&self, owner: &str) -> usize {
-        self.s3_owned.get(owner).copied().unwrap_or(0)
-    }
-
-    /// The quota of all S3 buckets of a user; the default without one.
-    pub(crate) fn s3_quota(&self, owner: &str) -> StorageQuota {
-        self.s3_quotas.get(owner).copied().unwrap_or_default()
-    }
-
-    /// The S3 users with a quota, by canonical id.
-    pub(crate) fn s3_quotas(&self) -> impl Iterator<Item = (&String, &StorageQuota)> {
-        self.s3_quotas.iter()
-    }
-
-    /// S3 buckets that are being deleted, by name, each with the number of the change that closed it.
-    pub(crate) fn s3_closing(&self) -> &BTreeMap<String, Timestamp> {
-        &self.s3_closing
+    /// The rows of the product beside key-value.
+    pub fn product(&self) -> &dyn ProductRows {
+        &*self.product
     }
 
     /// The rules of security.
@@ -193,9 +145,9 @@ impl Catalogue {
     /// The state in these rows. Entries unchanged since `before` are taken from there: parsing the properties, policies and
     /// rules of many buckets is expensive.
     pub(super) fn of(rows: Vec<Row>, before: &Self) -> Result<Self> {
-        let mut catalogue = Self::empty();
-        let (mut types, mut buckets, mut epochs, mut s3_buckets) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let (mut s3_quotas, mut security) = (Vec::new(), Vec::new());
+        let mut catalogue = Self::empty(Arc::clone(&before.product));
+        let (mut types, mut buckets, mut epochs) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut security, mut product) = (Vec::new(), Vec::new());
         for row in rows {
             if row.name.is_empty() {
                 catalogue.number = row.stamp;
@@ -213,24 +165,19 @@ impl Catalogue {
                     let found = found.map_or_else(|| BucketOverrides::of(&json_of(row.value)?, number), Ok)?;
                     buckets.push((bucket, found));
                 }
-                CatalogueKey::S3Bucket(name) => {
-                    let name = s3_name(name)?;
-                    let found = before.s3_buckets.get(&name).filter(|found| found.number == number).cloned();
-                    let found = found.map_or_else(|| S3Bucket::of(&name, &json_of(row.value)?, number), Ok)?;
-                    s3_buckets.push((name, found));
-                }
                 CatalogueKey::Epochs(bucket) => epochs.push((bucket, epochs_of(&json_of(row.value)?)?)),
-                CatalogueKey::S3UserQuota(user) => s3_quotas.push((user, quota_of(&json_of(row.value)?)?)),
                 CatalogueKey::Security(key) => security.push((key, number, row.value)),
+                key @ (CatalogueKey::S3Bucket(_) | CatalogueKey::S3UserQuota(_)) => {
+                    product.push(ProductRow { key, number, value: row.value });
+                }
             }
         }
         catalogue.security = security_of(security, &before.security)?;
         catalogue.types = types.into_iter().collect();
         catalogue.epochs = epochs.into_iter().collect();
-        catalogue.s3_quotas = s3_quotas.into_iter().collect();
+        catalogue.product = before.product.replaced(product)?;
         catalogue.buckets =
             buckets.into_iter().map(|(bucket, own)| (bucket.clone(), own.within(&catalogue.types, &bucket))).collect();
-        catalogue.add_s3_buckets(s3_buckets);
         Ok(catalogue)
     }
 
@@ -242,7 +189,8 @@ impl Catalogue {
             CatalogueEdit::Write(key, json) => (key, Some(json)),
             CatalogueEdit::Remove(key) => (key, None),
             CatalogueEdit::Security(edit) => {
-                let rules = after.security.changed(number, edit.iter().cloned()).map_err(|error| damaged(&error))?;
+                let rules =
+                    after.security.changed(number, edit.iter().cloned()).map_err(|error| damaged_row(&error))?;
                 after.security = Arc::new(rules);
                 return Ok(after);
             }
@@ -257,60 +205,25 @@ impl Catalogue {
                 let own = own.map(|own| own.within(&after.types, bucket));
                 after.buckets.set(bucket.clone(), own);
             }
-            CatalogueKey::S3Bucket(name) => {
-                let name = s3_name(name.clone())?;
-                let bucket = json.map(|json| S3Bucket::of(&name, json, number)).transpose()?;
-                after.set_s3_bucket(name, bucket);
-            }
             CatalogueKey::Epochs(bucket) => {
                 after.epochs.set(bucket.clone(), json.map(epochs_of).transpose()?);
             }
-            CatalogueKey::S3UserQuota(user) => {
-                after.s3_quotas.set(user.clone(), json.map(quota_of).transpose()?);
+            CatalogueKey::S3Bucket(_) | CatalogueKey::S3UserQuota(_) => {
+                after.product = self.product.changed(number, key, json)?;
             }
             CatalogueKey::Security(key) => {
                 let edit = [(key.clone(), json.cloned())];
-                let rules = after.security.changed(number, edit).map_err(|error| damaged(&error))?;
+                let rules = after.security.changed(number, edit).map_err(|error| damaged_row(&error))?;
                 after.security = Arc::new(rules);
             }
         }
         Ok(after)
     }
-
-    fn add_s3_buckets(&mut self, buckets: Vec<(String, S3Bucket)>) {
-        let mut owned: BTreeMap<String, usize> = BTreeMap::new();
-        for (name, found) in &buckets {
-            *owned.entry(found.bucket.owner.clone()).or_default() += 1;
-            if found.is_closing() {
-                self.s3_closing.insert(name.clone(), found.number);
-            }
-        }
-        self.s3_buckets = buckets.into_iter().collect();
-        self.s3_owned = owned.into_iter().collect();
-    }
-
-    fn set_s3_bucket(&mut self, name: String, found: Option<S3Bucket>) {
-        let owner = |found: &S3Bucket| found.bucket.owner.clone();
-        let (was, is) = (self.s3_buckets.get(&name).map(owner), found.as_ref().map(owner));
-        if let Some(owner) = was {
-            let count = self.s3_owned(&owner).saturating_sub(1);
-            self.s3_owned.set(owner, Some(count).filter(|count| *count > 0));
-        }
-        if let Some(owner) = is {
-            let count = self.s3_owned(&owner) + 1;
-            self.s3_owned.set(owner, Some(count));
-        }
-        match found.as_ref().filter(|found| found.is_closing()) {
-            Some(found) => self.s3_closing.insert(name.clone(), found.number),
-            None => self.s3_closing.remove(&name),
-        };
-        self.s3_buckets.set(name, found);
-    }
 }
 
 impl CatalogueType {
     fn of(json: &Value, number: Timestamp) -> Result<Self> {
-        let record = TypeRecord::from_json(json).map_err(|error| damaged(&error))?;
+        let record = TypeRecord::from_json(json).map_err(|error| damaged_row(&error))?;
         let effective = TypeRecord::effective(Some(&record), &Overrides::EMPTY);
         Ok(Self { record: Arc::new(record), number, effective })
     }
@@ -318,8 +231,8 @@ impl CatalogueType {
 
 impl BucketOverrides {
     fn of(json: &Value, number: Timestamp) -> Result<Self> {
-        let map = json.as_object().ok_or_else(|| damaged(&"bucket properties are no object"))?;
-        let overrides = Overrides::from_json(map).map_err(|_| damaged(&"bucket properties do not hold"))?;
+        let map = json.as_object().ok_or_else(|| damaged_row(&"bucket properties are no object"))?;
+        let overrides = Overrides::from_json(map).map_err(|_| damaged_row(&"bucket properties do not hold"))?;
         let effective = (Timestamp::ZERO, TypeRecord::effective(None, &overrides));
         Ok(Self { overrides: Arc::new(overrides), number, effective })
     }
@@ -343,17 +256,6 @@ impl BucketOverrides {
     }
 }
 
-impl S3Bucket {
-    fn of(name: &str, json: &Value, number: Timestamp) -> Result<Self> {
-        let bucket = Bucket::from_json(name, json).map_err(|error| damaged(&error))?;
-        Ok(Self { bucket: Arc::new(bucket), number })
-    }
-
-    fn is_closing(&self) -> bool {
-        self.bucket.state == BucketState::Closing
-    }
-}
-
 /// The rules in these rows; those of before, if no row changed.
 fn security_of(rows: Vec<(SecurityKey, Timestamp, Bytes)>, before: &Arc<AccessRules>) -> Result<Arc<AccessRules>> {
     if before.is_of(rows.iter().map(|(key, number, _)| (key, *number))) {
@@ -361,29 +263,17 @@ fn security_of(rows: Vec<(SecurityKey, Timestamp, Bytes)>, before: &Arc<AccessRu
     }
     let parsed: Result<Vec<_>> =
         rows.into_iter().map(|(key, number, value)| Ok((key, number, json_of(value)?))).collect();
-    AccessRules::of(parsed?).map(Arc::new).map_err(|error| damaged(&error))
+    AccessRules::of(parsed?).map(Arc::new).map_err(|error| damaged_row(&error))
 }
 
 fn key_of(name: &[u8]) -> Result<CatalogueKey> {
-    CatalogueKey::decode(name).map_err(|error| damaged(&error))
+    CatalogueKey::decode(name).map_err(|error| damaged_row(&error))
 }
 
-fn s3_name(name: Bytes) -> Result<String> {
-    String::from_utf8(name.into()).map_err(|error| damaged(&error))
-}
-
-fn json_of(value: Bytes) -> Result<Value> {
-    CatalogueRow::decode(value).map(|CatalogueRow(json)| json).map_err(|error| damaged(&error))
+pub(super) fn json_of(value: Bytes) -> Result<Value> {
+    CatalogueRow::decode(value).map(|CatalogueRow(json)| json).map_err(|error| damaged_row(&error))
 }
 
 fn epochs_of(json: &Value) -> Result<BucketEpochs> {
-    BucketEpochs::from_json(json).map_err(|error| damaged(&error))
-}
-
-fn quota_of(json: &Value) -> Result<StorageQuota> {
-    StorageQuota::deserialize(json).map_err(|error| damaged(&error))
-}
-
-fn damaged(error: &dyn std::fmt::Display) -> Error {
-    Error::Damaged(format!("the catalogue: {error}"))
+    BucketEpochs::from_json(json).map_err(|error| damaged_row(&error))
 }

@@ -1,13 +1,13 @@
 //! A gateway's copy of the catalogue: kept fresh, changed by a compare-and-set on its number, and guarded by the writes that
 //! rely on it.
 
-use larder_model::Timestamp;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+use larder_model::Timestamp;
 use larder_model::address::BucketAddress;
 use larder_model::rows::{BucketEpochs, CatalogueKey, CatalogueRow, Change, Row};
 use larder_store::leases::HolderCounts;
@@ -46,7 +46,7 @@ impl Default for LastCheck {
 
 /// Guarded catalogue versions, each with its number of guards. A heartbeat must not pass the oldest.
 #[derive(Debug, Default)]
-pub(crate) struct CatalogueGuards(Mutex<HolderCounts<Timestamp>>);
+pub struct CatalogueGuards(Mutex<HolderCounts<Timestamp>>);
 
 impl CatalogueGuards {
     /// The oldest guarded version.
@@ -55,7 +55,7 @@ impl CatalogueGuards {
     }
 
     /// Guards the version that `load` returns.
-    pub(crate) fn take(&self, load: impl FnOnce() -> Arc<Catalogue>) -> Arc<Catalogue> {
+    pub fn take(&self, load: impl FnOnce() -> Arc<Catalogue>) -> Arc<Catalogue> {
         // Race: a heartbeat between load and count would show a newer version; it takes this lock too [invariant 65].
         let mut open = self.0.lock();
         let catalogue = load();
@@ -64,7 +64,7 @@ impl CatalogueGuards {
     }
 
     /// Releases one guard of this version.
-    pub(crate) fn release(&self, number: Timestamp) {
+    pub fn release(&self, number: Timestamp) {
         self.0.lock().remove(&number);
     }
 }
@@ -80,15 +80,16 @@ pub struct CatalogueCopy {
     refresh_lock: tokio::sync::Mutex<LastCheck>,
     stale_log: RateLimitedLog,
     /// The guards of the writes that rely on the copy.
-    pub(crate) guards: CatalogueGuards,
+    pub guards: CatalogueGuards,
 }
 
 impl CatalogueCopy {
     /// An empty copy, never checked.
     pub(crate) fn new(core: Arc<GatewayCore>) -> Arc<Self> {
+        let empty = Catalogue::empty(Arc::clone(&core.ports.product));
         Arc::new(Self {
             core,
-            current: ArcSwap::from_pointee(Catalogue::empty()),
+            current: ArcSwap::from_pointee(empty),
             has_security: AtomicBool::new(false),
             checked_at: AtomicU64::new(0),
             refresh_lock: tokio::sync::Mutex::default(),
@@ -98,7 +99,7 @@ impl CatalogueCopy {
     }
 
     /// The catalogue as last read, however old.
-    pub(crate) fn current(&self) -> Arc<Catalogue> {
+    pub fn current(&self) -> Arc<Catalogue> {
         self.current.load_full()
     }
 
@@ -154,7 +155,7 @@ impl CatalogueCopy {
     ///
     /// # Errors
     /// [`Error::NotReady`] when it cannot be checked now.
-    pub(crate) async fn fresh(&self) -> Result<Arc<Catalogue>> {
+    pub async fn fresh(&self) -> Result<Arc<Catalogue>> {
         if self.is_fresh(self.core.monotonic()) {
             return Ok(self.current.load_full());
         }
@@ -165,7 +166,7 @@ impl CatalogueCopy {
 
     /// As [`Self::fresh`], without a check and its wait; `None` when it was not checked within the last five seconds. `now` is
     /// monotonic time.
-    pub(crate) fn peek(&self, now: Duration) -> Option<arc_swap::Guard<Arc<Catalogue>>> {
+    pub fn peek(&self, now: Duration) -> Option<arc_swap::Guard<Arc<Catalogue>>> {
         // Checked first: a catalogue loaded before could be older than the check that makes it fresh.
         self.is_fresh(now).then(|| self.current.load())
     }
@@ -216,7 +217,7 @@ impl CatalogueCopy {
 
     /// Checks the catalogue's number and reads the rows if it grew; never goes back to an older one. Callers that wait for
     /// another caller's check share its outcome, so their waits do not add up.
-    pub(crate) async fn refresh(&self) -> Result<()> {
+    pub async fn refresh(&self) -> Result<()> {
         let asked = self.monotonic_micros();
         let mut last = self.refresh_lock.lock().await;
         // Race: a check that began before this call may miss a change that the caller relies on, so it does not count.
@@ -229,7 +230,7 @@ impl CatalogueCopy {
 
     /// The catalogue after a check that begins now: no change answered before the call is missing in it. As [`Self::fresh`], it
     /// is checked again when the check took long.
-    pub(crate) async fn refreshed(&self) -> Result<Arc<Catalogue>> {
+    pub async fn refreshed(&self) -> Result<Arc<Catalogue>> {
         self.refresh().await?;
         self.fresh().await
     }
@@ -249,7 +250,7 @@ impl CatalogueCopy {
     }
 
     /// Changes a row of the catalogue, or several of security, by compare-and-set; returns the number of the catalogue with the change.
-    pub(crate) async fn change<E: From<Error>>(
+    pub async fn change<E: From<Error>>(
         &self,
         edit: impl Fn(&Catalogue) -> std::result::Result<CatalogueEdit, E>,
     ) -> std::result::Result<Timestamp, E> {

@@ -1,4 +1,4 @@
-//! The catalogue: bucket types, bucket properties, epochs of buckets and S3 buckets, of which every gateway holds a copy.
+//! The catalogue: bucket types, bucket properties, epochs of buckets and the rows of S3, of which every gateway holds a copy.
 //!
 //! ```text
 //! gateway A, which makes a change         store                              gateway B
@@ -25,7 +25,7 @@
 //!
 //! **Guards.** A copy that is new is not enough: a write that began under the old copy may still be under way, and would, for
 //! example, put an object into a bucket that was just deleted. An S3 write therefore holds a guard
-//! ([`crate::objects`]) on the number that it relies on. A heartbeat shows the smaller of the copy's number and the oldest
+//! on the number that it relies on. A heartbeat shows the smaller of the copy's number and the oldest
 //! guard, so "all members show 9" also means that no guarded write relies on an older catalogue.
 //!
 //! **Freshness.** A gateway that is suspended or cut off loses its heartbeat, and the others stop waiting for it. When it
@@ -38,6 +38,7 @@ mod catalogue;
 mod catalogue_copy;
 mod hook_schemas;
 mod lifecycle;
+mod product_rows;
 mod props;
 mod shared_map;
 mod webhook_hosts;
@@ -49,8 +50,10 @@ use larder_model::props::display::PropList;
 use crate::gateway_core::GatewayCore;
 use crate::members::Members;
 
-pub(crate) use catalogue::{Catalogue, CatalogueEdit};
+pub use catalogue::{Catalogue, CatalogueEdit};
 pub use catalogue_copy::CatalogueCopy;
+pub use product_rows::{NoProductRows, ProductRow, ProductRows, damaged_row, decode_product_json};
+pub use shared_map::SharedMap;
 
 /// Bucket types and bucket properties: their changes, and what clients see of them.
 pub struct Types {

@@ -12,7 +12,7 @@ const RUN_MAX: usize = 128;
 
 /// Entries in the order of their keys.
 #[derive(Debug, Clone)]
-pub(crate) struct SharedMap<K, V> {
+pub struct SharedMap<K, V> {
     /// Never empty ones.
     runs: Vec<Arc<Vec<(K, V)>>>,
 }
@@ -25,7 +25,7 @@ impl<K, V> Default for SharedMap<K, V> {
 
 impl<K: Ord + Clone, V: Clone> SharedMap<K, V> {
     /// The value of a key.
-    pub(crate) fn get<Q: Ord + ?Sized>(&self, key: &Q) -> Option<&V>
+    pub fn get<Q: Ord + ?Sized>(&self, key: &Q) -> Option<&V>
     where
         K: Borrow<Q>,
     {
@@ -34,7 +34,7 @@ impl<K: Ord + Clone, V: Clone> SharedMap<K, V> {
     }
 
     /// Sets the value of a key, or removes it.
-    pub(crate) fn set(&mut self, key: K, value: Option<V>) {
+    pub fn set(&mut self, key: K, value: Option<V>) {
         if self.runs.is_empty() {
             self.runs.extend(value.map(|value| Arc::new(vec![(key, value)])));
             return;
@@ -59,17 +59,17 @@ impl<K: Ord + Clone, V: Clone> SharedMap<K, V> {
     }
 
     /// All entries, in order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
         self.runs.iter().flat_map(|run| run.iter().map(|(key, value)| (key, value)))
     }
 
     /// All values, in the order of their keys.
-    pub(crate) fn values(&self) -> impl Iterator<Item = &V> {
+    pub fn values(&self) -> impl Iterator<Item = &V> {
         self.iter().map(|(_, value)| value)
     }
 
     /// The values from this key on, in order.
-    pub(crate) fn values_from<Q: Ord + ?Sized>(&self, key: &Q) -> impl Iterator<Item = &V>
+    pub fn values_from<Q: Ord + ?Sized>(&self, key: &Q) -> impl Iterator<Item = &V>
     where
         K: Borrow<Q>,
     {

@@ -19,5 +19,6 @@ pub(crate) fn ports_over(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Gatewa
         scripts: None,
         audit: None,
         webhooks: None,
+        product: larder_s3::S3Catalogue::empty(),
     }
 }

@@ -1,6 +1,5 @@
 //! Replica counts on a cluster whose nodes go down: which calls are downgraded, and which are refused.
 
-use larder_model::ActorId;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,6 +7,7 @@ use bytes::Bytes;
 use larder_gateway::body::PutBody;
 use larder_gateway::kv::{FetchedObject, KvDeleteOutcome, KvGet, KvPut, Quorums};
 use larder_gateway::{Config, Error, Gateway, GatewayPorts, QuorumParam};
+use larder_model::ActorId;
 use larder_model::causality::Conditions;
 use larder_model::content::{KvBody, KvContent};
 use larder_model::props::Quorum;
@@ -39,6 +39,7 @@ impl ReplicaCluster {
             scripts: None,
             audit: None,
             webhooks: None,
+            product: larder_s3::S3Catalogue::empty(),
         };
         let config = Config { single_process: false, ..Config::default() };
         Self { gateway: Gateway::start(ports, config).await.unwrap(), replicas }

@@ -1,6 +1,5 @@
 //! The simulated world: a store, gateways with their own clocks, and a client's view of them.
 
-use larder_model::ActorId;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -9,6 +8,7 @@ use bytes::Bytes;
 use larder_gateway::body::{GetBody, PutBody};
 use larder_gateway::kv::{FetchedObject, KvDelete, KvDeleteOutcome, KvGet, KvPut, Quorums};
 use larder_gateway::{Config, Error, Gateway, GatewayPorts, IndexSplitting};
+use larder_model::ActorId;
 use larder_model::address::{Address, BucketAddress};
 use larder_model::causality::Conditions;
 use larder_model::content::KvContent;
@@ -358,6 +358,7 @@ fn ports(faulty: &Arc<Faulty<MemoryStore>>, clock: &Arc<SimClock>, actor: u64) -
         scripts: None,
         audit: None,
         webhooks: None,
+        product: larder_s3::S3Catalogue::empty(),
     }
 }
 

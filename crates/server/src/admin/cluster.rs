@@ -1,10 +1,9 @@
 //! The commands of `riak-admin` about nodes and the ring. The answers come from the running members.
 
-use serde_json::json;
-
 use larder_admin_frame::AdminAnswer;
 use larder_gateway::{ClusterState, MemberState};
 use larder_model::props::Value;
+use serde_json::json;
 
 use super::command::{CommandCall, CommandResult};
 use super::text::{reasons, shown};
@@ -116,7 +115,7 @@ pub(super) fn refuse_membership_change(words: &[&str]) -> AdminAnswer {
 pub(super) async fn ring_status(call: CommandCall<'_>) -> CommandResult {
     let cluster = read_cluster(&call).await?;
     let first = cluster.members.first();
-    let claimant = atom(first.map_or(&call.gateway().core.config().node, |state| &state.member.row.node));
+    let claimant = atom(first.map_or(&call.gateway().core.config.node, |state| &state.member.row.node));
     let status = if first.is_none_or(|state| state.up) { "up" } else { "down" };
     let unreachable = cluster.unreachable();
     let unreachable = match unreachable.is_empty() {

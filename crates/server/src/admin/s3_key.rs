@@ -1,10 +1,10 @@
 //! `s3 key`: create, list, revoke. A new secret is printed once and never again; one that is given is not printed.
 
 use larder_admin_frame::AdminAnswer;
-use larder_gateway::objects::Error;
-use larder_gateway::objects::users::NewKey;
-use larder_model::objects::access_key::{parse_expiry, time_text};
-use larder_model::objects::{AccessKey, KeyLimits, User};
+use larder_s3::Error;
+use larder_s3::rules::access_key::{parse_expiry, time_text};
+use larder_s3::rules::{AccessKey, KeyLimits, User};
+use larder_s3::users::NewKey;
 use serde_json::{Value as Json, json};
 
 use super::command::{CommandCall, CommandResult};

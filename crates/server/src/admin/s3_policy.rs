@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use larder_admin_frame::AdminAnswer;
-use larder_gateway::objects::{Error, Objects};
-use larder_model::objects::Bucket;
+use larder_s3::rules::Bucket;
+use larder_s3::{Error, Objects};
 
 use super::command::{CommandCall, CommandResult};
 use super::text::shown;
@@ -43,8 +43,8 @@ fn failed(error: &Error) -> AdminAnswer {
 #[cfg(test)]
 mod tests {
     use larder_model::Timestamp;
-    use larder_model::objects::BucketId;
-    use larder_model::objects::policy::BucketPolicy;
+    use larder_s3::rules::BucketId;
+    use larder_s3::rules::policy::BucketPolicy;
 
     use super::*;
 

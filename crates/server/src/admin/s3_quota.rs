@@ -1,9 +1,9 @@
 //! `s3 quota`: set, clear, show, list: most objects and bytes of a bucket, or of all buckets of a user.
 
 use larder_admin_frame::AdminAnswer;
-use larder_gateway::objects::quotas::QuotaHolder;
-use larder_gateway::objects::{Error, Objects};
-use larder_model::objects::{Storage, StorageQuota};
+use larder_s3::quotas::QuotaHolder;
+use larder_s3::rules::{Storage, StorageQuota};
+use larder_s3::{Error, Objects};
 use serde_json::{Value as Json, json};
 
 use super::command::{CommandCall, CommandResult};

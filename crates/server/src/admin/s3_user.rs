@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use larder_admin_frame::AdminAnswer;
-use larder_gateway::objects::users::{NewUser, UserChange};
-use larder_gateway::objects::{Error, Objects};
-use larder_model::objects::User;
+use larder_s3::rules::User;
+use larder_s3::users::{NewUser, UserChange};
+use larder_s3::{Error, Objects};
 use serde_json::json;
 
 use super::command::{CommandCall, CommandResult};

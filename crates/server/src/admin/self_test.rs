@@ -4,7 +4,6 @@
 mod datatypes;
 
 use bytes::Bytes;
-
 use larder_admin_frame::AdminAnswer;
 use larder_gateway::body::PutBody;
 use larder_gateway::kv::{KvDelete, KvGet, KvPut, Quorums};
@@ -22,7 +21,7 @@ const BUCKET: &[u8] = b"__riak_client_test__";
 
 pub(super) async fn test(call: CommandCall<'_>) -> CommandResult {
     let gateway = call.gateway();
-    let node = Value::Node(gateway.core.config().node.clone()).console();
+    let node = Value::Node(gateway.core.config.node.clone()).console();
     let mut lines = vec![verdict(round_trip(gateway).await, "read/write cycle", &node)?];
     let types = datatypes::types_in_use(gateway).await.map_err(|error| AdminAnswer::failed(reasons(&error)))?;
     for (bucket_type, datatype) in types {

@@ -1,9 +1,8 @@
 //! `status`: the statistics in the form that monitoring scripts parse, one `name : value` per line.
 
-use serde_json::{Map, Value as Json};
-
 use larder_admin_frame::AdminAnswer;
 use larder_model::props::Value;
+use serde_json::{Map, Value as Json};
 
 use super::command::{CommandCall, CommandResult};
 use super::erlang;
@@ -14,7 +13,7 @@ pub(super) async fn status(call: CommandCall<'_>) -> CommandResult {
         let object: Map<String, Json> = stats.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         return Ok(AdminAnswer::json(&Json::Object(object)));
     }
-    let node = Value::Node(call.gateway().core.config().node.clone()).console();
+    let node = Value::Node(call.gateway().core.config.node.clone()).console();
     Ok(AdminAnswer::done(text(&node, &stats)))
 }
 

@@ -4,14 +4,14 @@ mod cluster;
 mod transfer;
 mod wire;
 
-use larder_model::ActorId;
 use std::sync::Arc;
 
 use larder_admin_frame::{AdminAnswer, AdminRequest};
 use larder_console::RunningCommands;
-use larder_gateway::objects::{Objects, ObjectsConfig};
 use larder_gateway::security::Login;
 use larder_gateway::{Config, Gateway, GatewayPorts};
+use larder_model::ActorId;
+use larder_s3::{Objects, ObjectsConfig};
 use larder_store::SystemClock;
 use larder_store::memory::MemoryStore;
 use larder_testkit::faulty::{Faulty, StoreHistory};
@@ -43,6 +43,7 @@ async fn nodes(names: &[&str]) -> Vec<TestNode> {
             scripts: None,
             audit: None,
             webhooks: None,
+            product: larder_s3::S3Catalogue::empty(),
         };
         let config = Config { node: (*name).to_owned(), single_process: false, ..Config::default() };
         let gateway = Gateway::start(ports, config).await.unwrap();

@@ -7,9 +7,9 @@ use larder_gateway::Gateway;
 use larder_progress_bar::Progress;
 use larder_store::Table;
 use larder_transfer::{
-    Error, ExportOptions, SEGMENT_BYTES, StorePair, Totals, TransferProgress, export as write, import as read,
+    Error, ExportOptions, Phase, SEGMENT_BYTES, StorePair, Totals, TransferProgress, export as write, import as read,
+    verify,
 };
-use larder_transfer::{Phase, verify};
 use tokio::sync::Semaphore;
 
 use super::command::{CommandCall, CommandResult, ProgressReporter};
@@ -60,7 +60,7 @@ async fn run_export(stores: &StorePair, dir: &Path, call: &CommandCall<'_>) -> R
     let options = ExportOptions {
         dir: dir.to_owned(),
         id: new_id(call.gateway()),
-        source: call.gateway().core.config().node.clone(),
+        source: call.gateway().core.config.node.clone(),
         segment_bytes: SEGMENT_BYTES,
     };
     let out = write(stores, &options, |progress| report_progress(call.reporter, &progress)).await?;

@@ -8,8 +8,8 @@ use larder_api_s3::PublicUrl;
 use larder_gateway::DeleteMode;
 use larder_http_edge::AllowedOrigins;
 use larder_model::ip_network::IpNetwork;
-use larder_model::objects::bucket::is_valid_bucket_name;
 use larder_model::props::WebhookHost;
+use larder_s3::rules::bucket::is_valid_bucket_name;
 
 use super::{AuditTarget, Listener, LogLevel, StartBucket, word_of};
 

@@ -24,12 +24,13 @@ mod tables;
 mod unreadable;
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 pub use address::{KeyAddress, LostKeys};
 pub use repair::{RepairOptions, RepairSummary, repair};
+
+use larder_store::RowBlobs;
 
 use crate::blobs::folders;
 use crate::io_errors::if_there;
@@ -79,18 +80,22 @@ impl InspectionSummary {
     }
 }
 
-/// Reads every file of a data directory and reports damage. Changes nothing.
+/// Reads every file of a data directory and reports damage; `references` says which blobs a row names. Changes nothing.
 ///
 /// # Errors
 /// `InUse`: a server has the directory open. `UnknownFormat`: it has another version's format. `Io`: a file cannot be read, or
 /// there is no data directory.
-pub fn check(dir: &Path, watcher: &mut dyn InspectionWatcher) -> Result<InspectionSummary, OpenError> {
+pub fn check(
+    dir: &Path,
+    references: RowBlobs,
+    watcher: &mut dyn InspectionWatcher,
+) -> Result<InspectionSummary, OpenError> {
     let mut tally = InspectionTally::new(dir, watcher)?;
     let _lock = survey::lock(dir)?;
     let source = SourceDirectory::survey(dir, &mut tally)?;
     let journal = source.journal_entries()?;
     source.check_large_values(&journal, &mut tally)?;
-    named_blobs::check(dir, &source, &journal, &mut tally)
+    named_blobs::check(dir, &source, &journal, references, &mut tally)
         .map_err(|error| OpenError::io(dir, "reading tables", &error))?;
     blob_files::check(dir, &mut tally, |_, _| Ok(())).map_err(|error| OpenError::io(dir, "reading blobs", &error))?;
     Ok(tally.finish())

@@ -3,9 +3,8 @@
 use std::io;
 use std::path::Path;
 
-use larder_model::blob_references::of_row;
 use larder_model::content::BlobId;
-use larder_store::{BlobOwner, Row};
+use larder_store::{BlobOwner, Row, RowBlobs};
 
 use super::InspectionTally;
 use super::address::{KeyAddress, LostKeys};
@@ -24,12 +23,13 @@ pub(super) fn check(
     dir: &Path,
     source: &SourceDirectory,
     journal: &JournalEntries,
+    references: RowBlobs,
     tally: &mut InspectionTally<'_>,
 ) -> io::Result<()> {
     let root = folders::root(dir);
     for tree in source.trees.iter().filter(|tree| matches!(tree.id, TreeId::Packed | TreeId::Wide)) {
         for entry in NewestEntries::new(tree, None, journal) {
-            for (id, owner) in named_files(tree.id, entry?) {
+            for (id, owner) in named_files(tree.id, entry?, references) {
                 let folder = folders::shard(&root, id.0[0]);
                 let path = folder.join(id.hex());
                 // A folder that is not there is reported as such.
@@ -42,15 +42,20 @@ pub(super) fn check(
     Ok(())
 }
 
-/// The blobs with files of their own that the rows of an entry name. A row that does not decode names none: readers report it.
-fn named_files(tree_id: TreeId, FoundEntry { key, value, .. }: FoundEntry) -> Vec<(BlobId, BlobOwner)> {
+/// The blobs with files of their own that the rows of an entry name. Readers report a row that does
+/// not decode.
+fn named_files(
+    tree_id: TreeId,
+    FoundEntry { key, value, .. }: FoundEntry,
+    references: RowBlobs,
+) -> Vec<(BlobId, BlobOwner)> {
     let (FoundValue::Inline(value), Ok((partition, name))) = (value, entry::split_key(&key)) else { return Vec::new() };
     let rows = match tree_id {
         TreeId::Packed => entry::decode_packed(value).unwrap_or_default(),
         _ => entry::decode_wide(name, value).into_iter().collect(),
     };
     let named = rows.into_iter().flat_map(|Row { name, value, .. }| {
-        let blobs = of_row(partition.table, &name, value).unwrap_or_default().into_iter();
+        let blobs = references(partition.table, &name, value).into_iter();
         let owner = BlobOwner { partition: partition.clone(), row: name };
         blobs.filter(|blob| blob.length > BULK_MAX as u64).map(move |blob| (blob.id, owner.clone()))
     });

@@ -12,6 +12,7 @@ use std::io;
 use std::path::Path;
 
 use bytes::Bytes;
+use larder_store::RowBlobs;
 use lsm_tree::{AbstractTree as _, InternalValue, ValueType};
 
 use super::address::{KeyAddress, LostKeys};
@@ -22,15 +23,14 @@ use super::survey::{self, SourceDirectory, SourceTree};
 use super::unreadable::UnreadableRanges;
 use super::{InspectionSummary, InspectionTally, InspectionWatcher, blob_files, bytes_below, named_blobs};
 use crate::blobs::folders;
-use crate::format;
 use crate::io_errors::{if_there, sync_dir};
 use crate::manifest::ManifestFile;
-use crate::mirror;
 use crate::open::{create_dir_synced, create_layout, lock, open_trees, sizes_for_disk};
 use crate::open_error::OpenError;
 use crate::tree_id::TreeId;
 use crate::trees::Trees;
 use crate::upgrade::fill_mirror;
+use crate::{format, mirror};
 
 /// Block cache of the new directory, which has no readers yet.
 const CACHE_BYTES: u64 = 1024 * 1024;
@@ -64,6 +64,7 @@ pub struct RepairSummary {
 pub fn repair(
     dir: &Path,
     into: &Path,
+    references: RowBlobs,
     options: RepairOptions,
     watcher: &mut dyn InspectionWatcher,
 ) -> Result<RepairSummary, OpenError> {
@@ -95,7 +96,7 @@ pub fn repair(
         };
         copy.run(&trees, &journal).map_err(|error| OpenError::Io { dir: into.to_owned(), what: error.to_string() })?;
     }
-    named_blobs::check(dir, &source, &journal, &mut tally).map_err(failed("reading tables"))?;
+    named_blobs::check(dir, &source, &journal, references, &mut tally).map_err(failed("reading tables"))?;
     trees.publish_tables();
     fill_mirror(&trees).map_err(|error| OpenError::Io { dir: into.to_owned(), what: error.to_string() })?;
     let mut shards = BTreeSet::new();

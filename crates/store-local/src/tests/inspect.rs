@@ -3,7 +3,6 @@
 mod other_tables;
 mod random_damage;
 
-use larder_store::{ReadOrder, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::ops::Bound;
@@ -11,7 +10,9 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use larder_model::content::BlobId;
-use larder_store::{Batch, BlobOwner, Blobs as _, Change, Durability, Row, Store, Table};
+use larder_store::{
+    Batch, BlobOwner, BlobReference, Blobs as _, Change, Durability, ReadOrder, Row, Store, Table, Timestamp,
+};
 use larder_testkit::SplitMix64;
 
 use super::{call, options, place};
@@ -25,6 +26,11 @@ use crate::{LocalStore, OpenError, OpenOptions};
 
 /// Without versions that may be older ones.
 const STRICT: RepairOptions = RepairOptions { leave_out_older: true };
+
+/// The rows of these tests name no blobs.
+pub(super) fn no_references(_table: Table, _name: &[u8], _value: Bytes) -> Vec<BlobReference> {
+    Vec::new()
+}
 
 type StoreEntries = BTreeMap<(&'static str, Bytes), Bytes>;
 
@@ -217,8 +223,8 @@ impl InspectFixture {
         damage(dir);
         let before = bytes_of(dir);
         let (mut checked, mut repaired) = (RecordingWatcher::default(), RecordingWatcher::default());
-        let summary = check(dir, &mut checked).unwrap();
-        let done = repair(dir, &into, options, &mut repaired).unwrap();
+        let summary = check(dir, no_references, &mut checked).unwrap();
+        let done = repair(dir, &into, no_references, options, &mut repaired).unwrap();
         assert!(bytes_of(dir) == before, "an inspection changed something");
         for seen in [&checked, &repaired] {
             assert!(seen.progress.windows(2).all(|two| two[0].0 <= two[1].0));
@@ -226,7 +232,7 @@ impl InspectFixture {
             assert_eq!(last.0, last.1);
         }
         let mut again = RecordingWatcher::default();
-        let new = check(&into, &mut again).unwrap();
+        let new = check(&into, no_references, &mut again).unwrap();
         assert!(new.is_whole(), "{:?}", again.damage);
         let (found, blobs) = entries(&into);
         for id in self.blobs.difference(&blobs) {
@@ -467,12 +473,12 @@ async fn a_source_in_use_and_a_target_inside_it_or_not_empty_are_refused() {
     let store = LocalStore::open(options(dir.path())).unwrap();
     put(&store, Table::Objects, 1, 1, vec![1]).await;
     let mut seen = RecordingWatcher::default();
-    assert!(matches!(check(dir.path(), &mut seen), Err(OpenError::InUse { .. })));
-    let fix = |into: &Path| repair(dir.path(), into, STRICT, &mut RecordingWatcher::default());
+    assert!(matches!(check(dir.path(), no_references, &mut seen), Err(OpenError::InUse { .. })));
+    let fix = |into: &Path| repair(dir.path(), into, no_references, STRICT, &mut RecordingWatcher::default());
     assert!(matches!(fix(into.path()), Err(OpenError::InUse { .. })));
     drop(store);
     assert!(matches!(fix(&dir.path().join("new")), Err(OpenError::Io { .. })));
     assert!(fix(into.path()).is_ok());
     assert!(matches!(fix(into.path()), Err(OpenError::Io { .. })));
-    assert!(matches!(check(tempfile::tempdir().unwrap().path(), &mut seen), Err(OpenError::Io { .. })));
+    assert!(matches!(check(tempfile::tempdir().unwrap().path(), no_references, &mut seen), Err(OpenError::Io { .. })));
 }

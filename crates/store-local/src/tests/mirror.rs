@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use larder_store::{Batch, Change, Durability, Kind, Partition, ReadQuery, Result, Row, Store, Table, Timestamp};
 
-use super::inspect::{RecordingWatcher, bytes_of, flip, section, tables};
+use super::inspect::{RecordingWatcher, bytes_of, flip, no_references, section, tables};
 use super::{call, place, small};
 use crate::inspect::{RepairOptions, check, repair};
 use crate::tree_id::TreeId;
@@ -126,7 +126,7 @@ async fn a_directory_from_before_the_mirror_gets_one() {
     let format = dir.path().join("format");
     fs::write(&format, fs::read_to_string(&format).unwrap().replace("format 3", "format 2")).unwrap();
     let mut findings = RecordingWatcher::default();
-    assert!(check(dir.path(), &mut findings).unwrap().is_whole(), "{:?}", findings.damage);
+    assert!(check(dir.path(), no_references, &mut findings).unwrap().is_whole(), "{:?}", findings.damage);
     let store = LocalStore::open(small(dir.path())).unwrap();
     assert_whole(&store, "at once").await;
     drop(store);
@@ -145,10 +145,10 @@ async fn a_repair_takes_the_rows_of_the_server_from_the_mirror() {
         (60..data_bytes(&damaged)).step_by(200).for_each(|at| flip(&damaged, at));
         let into = tempfile::tempdir().unwrap();
         let mut findings = RecordingWatcher::default();
-        let done = repair(dir.path(), into.path(), RepairOptions::default(), &mut findings).unwrap();
+        let done = repair(dir.path(), into.path(), no_references, RepairOptions::default(), &mut findings).unwrap();
         assert!(!done.found.is_whole());
         let mut after = RecordingWatcher::default();
-        assert!(check(into.path(), &mut after).unwrap().is_whole(), "{:?}", after.damage);
+        assert!(check(into.path(), no_references, &mut after).unwrap().is_whole(), "{:?}", after.damage);
         let store = LocalStore::open(small(into.path())).unwrap();
         assert_whole(&store, &format!("{tree_id:?}")).await;
         store.close().await.unwrap();

@@ -18,6 +18,7 @@ use larder_model::erlang;
 
 use super::fault::PbFault;
 use super::fields::{address, check_n_val, quorum, timeout};
+
 pub(super) use answer::PbValueAnswer;
 use answer::{put_absent, put_updated, put_updated_to_nothing};
 pub(super) use counters::{get_counter, update_counter};
@@ -61,7 +62,7 @@ pub(super) async fn fetch(
     let refused = |error| refusal(error, "`undefined` is not a supported type");
     match gateway.kv.fetch_datatype(fetch).await.map_err(refused)? {
         Some(reader) => {
-            let bytes_max = gateway.core.config().object_bytes_max;
+            let bytes_max = gateway.core.config.object_bytes_max;
             PbValueAnswer::new(reader, ValueMessage::Fetched, None, bytes_max).begin(output).await
         }
         None => {
@@ -129,7 +130,7 @@ pub(super) async fn update(
     };
     match gateway.kv.fetch_datatype(fetch).await? {
         Some(reader) => {
-            let bytes_max = gateway.core.config().object_bytes_max;
+            let bytes_max = gateway.core.config.object_bytes_max;
             PbValueAnswer::new(reader, ValueMessage::Updated, new_key, bytes_max).begin(output).await
         }
         None => {

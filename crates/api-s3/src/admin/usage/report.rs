@@ -1,11 +1,11 @@
 //! A usage report, in JSON and XML.
 
-use larder_model::Timestamp;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use larder_gateway::objects::usage::{UsageCounts, UsageSample};
-use larder_model::objects::Storage;
+use larder_model::Timestamp;
+use larder_s3::rules::Storage;
+use larder_s3::usage::{UsageCounts, UsageSample};
 use serde_json::{Map, Value as Json, json};
 
 use crate::dates;

@@ -88,9 +88,9 @@ async fn the_failure_of_a_body_becomes_its_s3_error() {
     assert!(body.next().await.unwrap().is_ok());
     let error = body.next().await.unwrap().unwrap_err();
     assert!(body.next().await.is_none(), "a failed body ends");
-    let error = failure.error_for(objects::Error::BrokenBody(error.0));
+    let error = failure.error_for(larder_s3::Error::BrokenBody(error.0));
     assert_eq!(error.code, Code::IncompleteBody);
-    assert_eq!(failure.error_for(objects::Error::NoSuchKey).code, Code::NoSuchKey, "another error stays as it is");
+    assert_eq!(failure.error_for(larder_s3::Error::NoSuchKey).code, Code::NoSuchKey, "another error stays as it is");
 }
 
 #[test]

@@ -231,7 +231,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use larder_gateway::objects;
 
     fn form(body: &[u8], piece: usize) -> PostForm {
         let mut headers = HeaderMap::new();
@@ -247,7 +246,7 @@ mod tests {
         while let Some(piece) = file.next().await {
             match piece {
                 Ok(piece) => bytes.extend_from_slice(&piece),
-                Err(error) => return Err(failure.error_for(objects::Error::BrokenBody(error.0)).code.name()),
+                Err(error) => return Err(failure.error_for(larder_s3::Error::BrokenBody(error.0)).code.name()),
             }
         }
         assert!(file.next().await.is_none());

@@ -2,7 +2,7 @@
 
 use hyper::header::{ETAG, LOCATION};
 use hyper::{StatusCode, Uri};
-use larder_gateway::objects::put::StoredVersion;
+use larder_s3::put::StoredVersion;
 
 use super::super::listing_document::{path_of, value_of};
 use super::super::{object_headers, put_object};

@@ -1,6 +1,5 @@
 //! The simulated cluster of many machines: gateways on the sides of a network, over nodes that fail one by one.
 
-use larder_model::ActorId;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,6 +7,7 @@ use bytes::Bytes;
 use larder_gateway::body::PutBody;
 use larder_gateway::kv::{KvDeleteOutcome, KvPut, Quorums};
 use larder_gateway::{Config, Error, Gateway, GatewayPorts, IndexSplitting};
+use larder_model::ActorId;
 use larder_model::causality::Conditions;
 use larder_model::content::KvContent;
 use larder_model::props::Quorum;
@@ -79,6 +79,7 @@ impl SimRing {
             scripts: None,
             audit: None,
             webhooks: None,
+            product: larder_s3::S3Catalogue::empty(),
         };
         let index_splitting = self.splitting;
         let config = Config { node: format!("g{at}"), single_process, index_splitting, ..Config::default() };

@@ -4,15 +4,15 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use larder_gateway::objects::Error;
-use larder_gateway::objects::complete::ListedPart;
-use larder_model::objects::Versioning;
+use larder_s3::Error;
+use larder_s3::complete::ListedPart;
+use larder_s3::rules::Versioning;
+use larder_testkit::SplitMix64;
 use tokio::time::Instant;
 
 use super::client::SimClient;
 use super::history::{KeyHistory, ReadValue, WriteEffect};
 use super::random::KEYS;
-use larder_testkit::SplitMix64;
 
 /// An upload: its key, its id, the acknowledged parts with their texts.
 #[derive(Debug, Clone)]

@@ -1,25 +1,23 @@
 //! A client of the S3 side. Bodies repeat their text, which reveals a torn one.
 
-use larder_model::Timestamp;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use larder_gateway::body::{BodyError, ByteStream};
-use larder_gateway::objects::acl::AclChoice;
-use larder_gateway::objects::complete::{CompleteUpload, CompletedUpload, ListedPart};
-use larder_gateway::objects::copy::CopyObject;
-use larder_gateway::objects::delete::DeletedObject;
-use larder_gateway::objects::get::{GetObject, ObjectReader, VersionSpec};
-use larder_gateway::objects::list::{KeyOrPrefix, ListObjects, ListVersions};
-use larder_gateway::objects::parts::PartAddress;
-use larder_gateway::objects::put::{
-    ChecksumWanted, ObjectMetadata, PutObject, StoredVersion, UploadBody, WriteConditions,
-};
-use larder_gateway::objects::uploads::{CreateUpload, ListUploads};
-use larder_gateway::objects::{Caller, Error, Objects, Result};
-use larder_model::objects::{Bucket, Etag, S3Action, User};
+use larder_model::Timestamp;
+use larder_s3::acl::AclChoice;
+use larder_s3::complete::{CompleteUpload, CompletedUpload, ListedPart};
+use larder_s3::copy::CopyObject;
+use larder_s3::delete::DeletedObject;
+use larder_s3::get::{GetObject, ObjectReader, VersionSpec};
+use larder_s3::list::{KeyOrPrefix, ListObjects, ListVersions};
+use larder_s3::parts::PartAddress;
+use larder_s3::put::{ChecksumWanted, ObjectMetadata, PutObject, StoredVersion, UploadBody, WriteConditions};
+use larder_s3::rules::{Bucket, Etag, S3Action, User};
+use larder_s3::uploads::{CreateUpload, ListUploads};
+use larder_s3::{Caller, Error, Objects, Result};
 
 use super::cluster::BUCKET;
 

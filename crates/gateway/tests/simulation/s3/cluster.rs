@@ -1,12 +1,12 @@
 //! The simulated S3 cluster: gateways over one store that keeps derived rows by protocol, each with its own leases.
 
-use larder_model::ActorId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use larder_gateway::objects::{Objects, ObjectsConfig};
 use larder_gateway::{Config, Gateway, GatewayPorts};
+use larder_model::ActorId;
+use larder_s3::{Objects, ObjectsConfig};
 use larder_store::derived_rows::DerivedRowStore;
 use larder_store::memory::MemoryStore;
 use larder_store::{Blobs as _, CallOptions, ConsistencyLevel, Durability, Partition, ReadQuery, Store as _, Table};
@@ -85,6 +85,7 @@ impl S3Cluster {
             scripts: None,
             audit: None,
             webhooks: None,
+            product: larder_s3::S3Catalogue::empty(),
         };
         let config = Config { node: format!("g{at}"), single_process: false, ..Config::default() };
         let gateway = Gateway::start(ports, config).await.expect("a gateway starts over a store without faults");

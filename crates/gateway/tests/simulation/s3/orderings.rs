@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use larder_model::keyspace::entry_shard;
-use larder_model::objects::Versioning;
+use larder_s3::rules::Versioning;
 use larder_store::{Partition, Table};
 
 use super::cluster::{BUCKET, S3Cluster};

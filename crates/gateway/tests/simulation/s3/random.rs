@@ -3,13 +3,14 @@
 //! Invariants of every schedule: a read sees one whole write that no other followed (see [`super::history`]); listings
 //! agree with reads; with versioning every acknowledged version is there; after all deletes no row and no blob remains.
 
-use larder_model::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 
-use larder_gateway::objects::Error;
-use larder_model::objects::lifecycle::{Expiration, Lifecycle, LifecycleFilter, LifecycleRule};
-use larder_model::objects::{Bucket, Versioning};
+use larder_model::Timestamp;
+use larder_s3::Error;
+use larder_s3::rules::lifecycle::{Expiration, Lifecycle, LifecycleFilter, LifecycleRule};
+use larder_s3::rules::{Bucket, Versioning};
 use larder_testkit::faulty::StoreFaults;
+use larder_testkit::{SplitMix64, case_seeds};
 use tokio::task::{JoinHandle, LocalSet};
 use tokio::time::Instant;
 
@@ -19,7 +20,6 @@ use super::history::ReadValue;
 use super::rules::S3ScheduleResult;
 use crate::simulation::random::SOAK_SCHEDULES;
 use crate::simulation::world::run;
-use larder_testkit::{SplitMix64, case_seeds};
 
 /// Keys; the lifecycle worker removes those under `old/` whenever it runs.
 pub(super) const KEYS: [&str; 2] = ["x", "old/y"];
@@ -86,7 +86,7 @@ async fn schedule(seed: u64) -> Result<BTreeMap<&'static str, usize>, String> {
 }
 
 /// Begins an upload with two parts.
-async fn begin(cluster: &S3Cluster, shared: &ScheduleState, key: &'static str) -> larder_gateway::objects::Result<()> {
+async fn begin(cluster: &S3Cluster, shared: &ScheduleState, key: &'static str) -> larder_s3::Result<()> {
     let client = cluster.client(0);
     let id = client.begin(key).await?;
     let mut parts = BTreeMap::new();
@@ -212,7 +212,7 @@ async fn check_versions(cluster: &S3Cluster, shared: &ScheduleState) -> S3Schedu
     Ok(())
 }
 
-async fn delete_all(cluster: &S3Cluster) -> larder_gateway::objects::Result<()> {
+async fn delete_all(cluster: &S3Cluster) -> larder_s3::Result<()> {
     let client = cluster.client(0);
     for (key, id) in client.uploads().await? {
         client.abort(&key, &id).await?;

@@ -2,15 +2,17 @@
 
 mod print;
 
+use std::sync::Arc;
+
 use larder_admin_frame::AdminAnswer;
 use larder_gateway::security::SecurityError;
 use larder_http_edge::CipherList;
 use larder_model::security::{AccessRules, GrantChange, GrantTarget, RoleKind, RoleOptions, SecurityRefusal};
 use serde_json::json;
-use std::sync::Arc;
 
 use super::command::{CommandCall, CommandResult};
 use super::text::{reasons, shown};
+
 pub(super) use print::{print_grants, print_group, print_groups, print_sources, print_user, print_users};
 
 /// Longest list of ciphers, in bytes.
@@ -28,7 +30,7 @@ pub(super) async fn status(call: CommandCall<'_>) -> CommandResult {
 pub(super) async fn enable(call: CommandCall<'_>) -> CommandResult {
     call.gateway().security.set_enabled(true).await.map_err(refused)?;
     let answer = status_of(&*rules(&call).await?, call.json);
-    let warning = if call.gateway().core.config().offers_tls { String::new() } else { format!("{NO_TLS}\n") };
+    let warning = if call.gateway().core.config.offers_tls { String::new() } else { format!("{NO_TLS}\n") };
     Ok(AdminAnswer { stderr: warning, ..answer })
 }
 

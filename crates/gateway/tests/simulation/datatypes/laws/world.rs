@@ -157,6 +157,7 @@ impl LawWorld {
             scripts: None,
             audit: None,
             webhooks: None,
+            product: larder_s3::S3Catalogue::empty(),
         };
         let config = Config { node: format!("g{at}"), single_process: self.is_lone, ..Config::default() };
         let gateway = Gateway::start(ports, config).await.expect("over a healthy engine a gateway starts");

@@ -1,0 +1,143 @@
+//! Aborting an upload, and removing the parts of an ended one.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashSet;
+
+use bytes::Bytes;
+use larder_gateway::blobs::release::SyncProof;
+use larder_model::Timestamp;
+use larder_model::content::BlobId;
+use larder_model::limits::LISTING_PAGE_ROWS;
+use larder_model::rows::{Batch, Change};
+use larder_store::{Partition, ReadQuery, Stopped};
+use tokio::time::Instant;
+
+use super::part_rows::{blob_of_row, blob_rows};
+use super::upload_head::UploadHead;
+use super::uploads::Uploads;
+use super::{Caller, Error, Result};
+use crate::rules::part::decode_manifest_row;
+use crate::rules::{UploadId, UploadState, VersionId};
+
+impl Uploads {
+    /// Aborts an upload and removes its parts. `initiated`: the required start time, in whole seconds since 1970.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`, `AccessDenied`, `NoSuchUpload` (also after an earlier abort), `OtherInitiationTime`,
+    /// `OperationAborted` while a completion runs until the deadline.
+    pub async fn abort(
+        &self,
+        caller: &Caller,
+        bucket: &str,
+        key: &Bytes,
+        upload: &str,
+        initiated: Option<u64>,
+    ) -> Result<()> {
+        let bucket = self.buckets.find(bucket).await?;
+        let head = self.heads.find_live_upload(&bucket, key, upload).await?;
+        head.check(caller, &bucket)?;
+        if initiated.is_some_and(|initiated| initiated != head.upload.initiated.as_secs()) {
+            return Err(Error::OtherInitiationTime);
+        }
+        if self.abort_upload(head).await? { Ok(()) } else { Err(Error::NoSuchUpload) }
+    }
+
+    /// Aborts a live upload; waits for a running completion. `false`: the upload ended in another way.
+    pub(super) async fn abort_upload(&self, head: UploadHead) -> Result<bool> {
+        let deadline = Instant::now() + self.gateway.core.config.timeout;
+        let mut observed = Some(head);
+        while let Some(head) = observed {
+            let id = head.id;
+            let Some(settled) = self.settle(head, deadline).await? else { break };
+            if settled.upload.state != UploadState::Open {
+                break;
+            }
+            // Crash: end the upload first; the sweeper removes parts of ended uploads only.
+            if let Some(aborted) = self.heads.cas_upload_state(&settled, UploadState::Aborted).await? {
+                let synced = self.gateway.blobs.releases.proof_of_answered_write();
+                if let Err(error) = self.remove_unused_parts(&aborted, synced).await {
+                    tracing::debug!(%error, "removal of the parts of an aborted upload failed; the sweeper retries");
+                }
+                return Ok(true);
+            }
+            // Race: another request changed the upload first; its new state decides.
+            observed = self.heads.read_upload(id).await?;
+        }
+        Ok(false)
+    }
+
+    /// Aborts an upload, unless a completion is running.
+    pub(super) async fn abort_unless_completing(&self, id: UploadId) -> Result<bool> {
+        let Some(head) = self.heads.read_upload(id).await? else { return Ok(false) };
+        match &head.upload.state {
+            UploadState::Completing { version, since, .. } if !self.is_abandoned(*version, *since) => Ok(false),
+            state if !state.is_alive() => Ok(false),
+            _ => self.abort_upload(head).await,
+        }
+    }
+
+    /// Removes part rows and blobs of an ended upload, except blobs its object references. The sweeper calls this too
+    /// and retries what fails. `synced`: proof that the end of the upload is on disk; without it this waits for a sync,
+    /// since after a power cut the upload could be open again.
+    pub(super) async fn remove_unused_parts(&self, head: &UploadHead, mut synced: Option<SyncProof>) -> Result<()> {
+        let kept = match &head.upload.state {
+            UploadState::Done { version, .. } => self.manifest_blobs(*version).await?,
+            UploadState::Aborted => HashSet::new(),
+            // Race: a running completion may use any part, also a replaced one [invariant 58].
+            UploadState::Open | UploadState::Completing { .. } | UploadState::Reopening { .. } => return Ok(()),
+        };
+        let (store, partition) = (&self.gateway.core.ports.store, Partition::parts(head.id));
+        // Race: a part put after this stamp rereads the upload afterwards and removes its own rows.
+        let mut stamp = self.gateway.issuer.issue().await?;
+        let mut after = None;
+        loop {
+            let page =
+                store.read(&partition, &blob_rows(after.as_ref(), LISTING_PAGE_ROWS), &self.heads.options()).await?;
+            for blob in page.rows.iter().filter_map(|row| blob_of_row(&row.name)) {
+                if kept.contains(&blob) {
+                    continue;
+                }
+                let synced = match synced {
+                    Some(synced) => synced,
+                    // Crash: after a power cut the upload could be open again, and would need these bytes [invariant 94].
+                    None => *synced.insert(self.gateway.blobs.releases.sync_barrier().await?),
+                };
+                self.gateway.blobs.releases.remove_or_leave(blob, synced).await;
+            }
+            // Race: rows by a gateway with a faster clock are newer than the stamp above, and would stay.
+            stamp = page.rows.iter().map(|row| row.stamp).fold(stamp, Timestamp::max);
+            after = page.rows.last().map(|row| row.name.clone());
+            if page.stopped == Stopped::End || after.is_none() {
+                break;
+            }
+        }
+        let batch = Batch::of(partition, vec![Change::Clear { stamp }]);
+        Ok(store.apply(batch, &self.heads.options().reclaiming()).await?)
+    }
+
+    /// The blobs a manifest references; empty when it was removed with its object.
+    pub(super) async fn manifest_blobs(&self, manifest: VersionId) -> Result<HashSet<BlobId>> {
+        // The owner row has the empty name, so the read begins after it.
+        let (mut blobs, mut after) = (HashSet::new(), Some(Bytes::new()));
+        loop {
+            let query = ReadQuery::after(after.as_ref(), 8);
+            let page = self
+                .gateway
+                .core
+                .ports
+                .store
+                .read(&Partition::manifest(manifest), &query, &self.heads.options())
+                .await?;
+            after = page.rows.last().map(|row| row.name.clone());
+            for row in page.rows {
+                let (_, _, parts) = decode_manifest_row(&row.name, row.value)?;
+                blobs.extend(parts.iter().filter_map(|part| part.blob));
+            }
+            if page.stopped == Stopped::End || after.is_none() {
+                return Ok(blobs);
+            }
+        }
+    }
+}

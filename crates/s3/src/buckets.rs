@@ -1,0 +1,226 @@
+//! Buckets and their configurations: rows of the catalogue.
+
+mod acl;
+mod delete;
+#[cfg(test)]
+pub(super) mod testing;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use larder_gateway::Gateway;
+use larder_gateway::types::{Catalogue, CatalogueEdit};
+use larder_model::limits::S3_KEY_BYTES_MAX;
+use larder_model::rows::CatalogueKey;
+use tokio::time::timeout;
+
+use super::acl::AclChoice;
+use super::users::Users;
+use super::{Caller, Error, ObjectsConfig, Result};
+use crate::catalogue::S3Catalogue;
+use crate::rules::bucket::is_valid_bucket_name;
+use crate::rules::{Bucket, BucketId, BucketState, S3Action, Tag};
+
+/// The region in which creating an own bucket again succeeds.
+const LENIENT_REGION: &str = "us-east-1";
+
+/// A page of buckets.
+#[derive(Debug, Clone, Default)]
+pub struct BucketsPage {
+    /// The buckets, by name.
+    pub buckets: Vec<Arc<Bucket>>,
+    /// The name after which the next page begins; `None` at the end.
+    pub next: Option<String>,
+}
+
+/// The buckets of the S3 interface.
+pub struct Buckets {
+    pub(super) gateway: Arc<Gateway>,
+    pub(super) users: Arc<Users>,
+    pub(super) config: Arc<ObjectsConfig>,
+}
+
+impl Buckets {
+    /// Creates a bucket owned by the caller. As in AWS, creating an own bucket of us-east-1 again replaces its ACL.
+    ///
+    /// # Errors
+    /// `AccessDenied` for an anonymous caller, `InvalidBucketName`, `BucketExists`, `TooManyBuckets`,
+    /// `OperationAborted` while a bucket of this name is being deleted, and the refusals of an ACL choice.
+    pub async fn create(&self, caller: &Caller, name: &str, acl: AclChoice, location: Option<String>) -> Result<()> {
+        let user = caller.require_user()?;
+        if !caller.key_permits(name, &S3Action::CreateBucket.on_bucket()) {
+            return Err(Error::AccessDenied);
+        }
+        if !is_valid_bucket_name(name) {
+            return Err(Error::InvalidBucketName(name.to_owned()));
+        }
+        let acl = acl.resolve(&self.users, &user.id, &user.id).await?.unwrap_or_default();
+        // Crash: a deleter that died holds the name; its deletion is finished first.
+        self.settle_closing(name).await?;
+        // A new id: rows that a deleted bucket of this name left never show up in this one [invariant 64].
+        let id = BucketId::new(self.gateway.issuer.issue().await?, self.gateway.core.ports.actor);
+        let location = location.filter(|location| *location != self.config.region);
+        let bucket = Bucket { acl, location, ..Bucket::new(name, id, &user.id, self.gateway.core.now()) };
+        let created = self.gateway.catalogue.change(|catalogue| {
+            if let Some(found) = S3Catalogue::within(catalogue).bucket(name) {
+                let own = found.owner == user.id;
+                return match found.state {
+                    BucketState::Closing => Err(Error::OperationAborted),
+                    BucketState::Active if own && self.location(found) == LENIENT_REGION => {
+                        edit_of(found, &Bucket { acl: bucket.acl.clone(), ..Bucket::clone(found) })
+                    }
+                    BucketState::Active => Err(Error::BucketExists { own }),
+                };
+            }
+            // Race: counted in the state that the compare-and-set expects, so two creations cannot both pass the limit.
+            let current = S3Catalogue::within(catalogue).owned(&user.id);
+            let allowed = self.config.buckets_max;
+            if !user.admin && current >= allowed {
+                return Err(Error::TooManyBuckets { current, allowed });
+            }
+            Ok(CatalogueEdit::Write(key_of(name), bucket.to_json()))
+        });
+        // No wait for the other gateways: each checks the catalogue before it answers that a bucket is missing.
+        created.await.map(|_| ())
+    }
+
+    /// The region of a bucket for its clients.
+    #[must_use]
+    pub fn location<'a>(&'a self, bucket: &'a Bucket) -> &'a str {
+        bucket.location.as_deref().unwrap_or(&self.config.region)
+    }
+
+    /// An active bucket, by name.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`, and `TimedOut` when the catalogue cannot be checked in the time of a request.
+    pub async fn find(&self, name: &str) -> Result<Arc<Bucket>> {
+        let copy = &self.gateway.catalogue;
+        let found = async {
+            if let Some(bucket) = active(&*copy.fresh().await?, name) {
+                return Ok(Arc::clone(bucket));
+            }
+            // Race: another gateway may have created it a moment ago.
+            copy.refresh().await?;
+            active(&*copy.fresh().await?, name).map(Arc::clone).ok_or_else(|| Error::NoSuchBucket(name.to_owned()))
+        };
+        timeout(self.gateway.core.config.timeout, found).await.map_err(|_| larder_gateway::Error::TimedOut)?
+    }
+
+    /// All active buckets, by name.
+    ///
+    /// # Errors
+    /// Any error of the store.
+    pub async fn all(&self) -> Result<Vec<Arc<Bucket>>> {
+        let catalogue = self.gateway.catalogue.refreshed().await?;
+        Ok(S3Catalogue::within(&catalogue)
+            .buckets()
+            .filter(|bucket| bucket.state == BucketState::Active)
+            .cloned()
+            .collect())
+    }
+
+    /// The bucket, if the caller has permission for its action on it.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`, `AccessDenied`.
+    pub async fn find_for(&self, caller: &Caller, name: &str) -> Result<Arc<Bucket>> {
+        let bucket = self.find(name).await?;
+        caller.check(&bucket, &caller.action()?.on_bucket())?;
+        Ok(bucket)
+    }
+
+    /// The bucket, if the caller may put this key with these tags into it.
+    ///
+    /// # Errors
+    /// `KeyTooLong`, `NoSuchBucket`, `AccessDenied`.
+    pub(super) async fn find_for_put(
+        &self,
+        caller: &Caller,
+        bucket: &str,
+        key: &Bytes,
+        tags: &[Tag],
+    ) -> Result<Arc<Bucket>> {
+        if key.len() > S3_KEY_BYTES_MAX {
+            return Err(Error::KeyTooLong(key.len()));
+        }
+        let bucket = self.find(bucket).await?;
+        caller.check(&bucket, &caller.action()?.on_key(key))?;
+        if !tags.is_empty() {
+            caller.check(&bucket, &S3Action::NewObjectTags.on_key(key))?;
+        }
+        Ok(bucket)
+    }
+
+    /// The caller's buckets after `after` whose names begin with `prefix`, at most `max`.
+    ///
+    /// # Errors
+    /// `AccessDenied` for an anonymous caller.
+    pub async fn list(&self, caller: &Caller, prefix: &str, after: &str, max: usize) -> Result<BucketsPage> {
+        let user = caller.require_user()?;
+        // Race: the caller may have created a bucket through another gateway just now.
+        let catalogue = self.gateway.catalogue.refreshed().await?;
+        let following = S3Catalogue::within(&catalogue)
+            .buckets_from(prefix.max(after))
+            .filter(|bucket| bucket.name.as_str() > after);
+        let named = following.take_while(|bucket| bucket.name.starts_with(prefix));
+        let own = named.filter(|bucket| bucket.owner == user.id && bucket.state == BucketState::Active);
+        let mut own = own.filter(|bucket| caller.key_permits(&bucket.name, &S3Action::ListAllMyBuckets.on_bucket()));
+        let buckets: Vec<_> = own.by_ref().take(max).map(Arc::clone).collect();
+        let next = own.next().and(buckets.last()).map(|last| last.name.clone());
+        Ok(BucketsPage { buckets, next })
+    }
+
+    /// Changes the configuration of a bucket. When this returns, every live gateway applies it. `change` may run more
+    /// than once, each time on the current bucket.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`, `AccessDenied` (also by its public access block), and the errors of `change`.
+    pub async fn configure(
+        &self,
+        caller: &Caller,
+        name: &str,
+        change: impl Fn(&mut Bucket) -> Result<()> + Send + Sync,
+    ) -> Result<()> {
+        let edit = self.gateway.catalogue.change::<Error>(|catalogue| {
+            let before = active(catalogue, name).ok_or_else(|| Error::NoSuchBucket(name.to_owned()))?;
+            caller.check(before, &caller.action()?.on_bucket())?;
+            let mut bucket = Bucket::clone(before);
+            change(&mut bucket)?;
+            edit_of(before, &bucket)
+        });
+        // Race: a write under the old configuration ends before this returns, since its gateway advertises the old version.
+        let number = edit.await?;
+        Ok(self.gateway.members.await_propagation(number).await?)
+    }
+}
+
+/// The bucket of this name, if it is active.
+pub(super) fn active<'a>(catalogue: &'a Catalogue, name: &str) -> Option<&'a Arc<Bucket>> {
+    S3Catalogue::within(catalogue).bucket(name).filter(|bucket| bucket.state == BucketState::Active)
+}
+
+/// The change of a bucket, if its public access block allows it.
+pub(super) fn edit_of(before: &Bucket, bucket: &Bucket) -> Result<CatalogueEdit> {
+    refuse_public(before, bucket)?;
+    let write = || CatalogueEdit::Write(key_of(&bucket.name), bucket.to_json());
+    Ok(if bucket == before { CatalogueEdit::Nothing } else { write() })
+}
+
+/// The catalogue key of a bucket.
+fn key_of(name: &str) -> CatalogueKey {
+    CatalogueKey::S3Bucket(name.to_owned().into())
+}
+
+/// Refuses new public grants that the public access block, after the change, does not allow.
+fn refuse_public(before: &Bucket, bucket: &Bucket) -> Result<()> {
+    let Some(block) = bucket.public_access else { return Ok(()) };
+    let acl = bucket.acl != before.acl && block.refuses_acl(&bucket.acl);
+    let policy = bucket.policy.as_ref().filter(|_| bucket.policy != before.policy);
+    if acl || policy.is_some_and(|policy| block.refuses_policy(policy)) {
+        return Err(Error::AccessDenied);
+    }
+    Ok(())
+}

@@ -1,0 +1,57 @@
+//! The ACL of a bucket, and those of the new objects in it.
+
+use bytes::Bytes;
+
+use super::super::acl::{AclChoice, ShownAcl, check_owner, refuse_public};
+use super::super::{Caller, Error, Result};
+use super::Buckets;
+use crate::rules::{Acl, Bucket, S3Action};
+
+impl Buckets {
+    /// The ACL of a bucket.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`, `AccessDenied`.
+    pub async fn acl(&self, caller: &Caller, bucket: &str) -> Result<ShownAcl> {
+        let bucket = self.find_for(caller, bucket).await?;
+        Ok(ShownAcl::of(&bucket.owner, &bucket.acl))
+    }
+
+    /// Replaces the ACL of a bucket. A given `owner` must be the bucket's owner.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`, `AccessDenied`, and the refusals of an ACL choice.
+    pub async fn put_acl(&self, caller: &Caller, bucket: &str, owner: Option<&str>, acl: AclChoice) -> Result<()> {
+        let found = self.find_for(caller, bucket).await?;
+        check_owner(owner, &found.owner)?;
+        let acl = acl.resolve(&self.users, &found.owner, &found.owner).await?.unwrap_or_default();
+        let change = |changed: &mut Bucket| {
+            if changed.id != found.id {
+                return Err(Error::NoSuchBucket(bucket.to_owned()));
+            }
+            changed.acl = acl.clone();
+            Ok(())
+        };
+        self.configure(caller, bucket, change).await
+    }
+
+    /// The ACL of a new object.
+    ///
+    /// # Errors
+    /// The refusals of an ACL choice; `AccessDenied` without permission to set an ACL, and for public grants the bucket
+    /// blocks.
+    pub(crate) async fn new_object_acl(
+        &self,
+        caller: &Caller,
+        bucket: &Bucket,
+        key: &Bytes,
+        (choice, owner): (&AclChoice, &str),
+    ) -> Result<Option<Acl>> {
+        let acl = choice.resolve(&self.users, owner, &bucket.owner).await?;
+        if acl.is_some() {
+            caller.check(bucket, &S3Action::NewObjectAcl.on_key(key))?;
+        }
+        refuse_public(bucket, acl.as_ref())?;
+        Ok(acl)
+    }
+}

@@ -1,0 +1,302 @@
+//! The only way a key changes: a compare-and-set on its head, under a catalogue guard.
+//!
+//! ```text
+//! queue ─> guard catalogue ─> read head ─> check own gc mark ─> caller decides ─> compare and set ─> release replaced bytes
+//!   ^                                                                                 │ conflict
+//!   └─────────────────────────────────────────────────────────────────────────────────┘
+//! ```
+//! A sweeper writes a gc mark for a blob, *fences* the head ([`HeadStore::fence_head`]), checks that no version references
+//! the blob, and only then removes it. A writer reads the head first and the mark second: in any interleaving one of the
+//! two gives way.
+
+#[cfg(test)]
+pub(super) mod testing;
+#[cfg(test)]
+mod tests;
+mod versions;
+
+pub(super) use versions::{KeyChange, client_version_id, expiry_of, external_body, version_id_text};
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use larder_gateway::Gateway;
+use larder_gateway::contention::WriterTurn;
+use larder_gateway::gateway_core::internal_options;
+use larder_model::Timestamp;
+use larder_model::content::BlobId;
+use larder_model::keyspace::entry_shard;
+use larder_model::limits::DELETED_HEAD_MICROS;
+use larder_model::rows::Row;
+use larder_store::{
+    CallOptions, CasResult, ConsistencyLevel, DerivedRow, Durability, HeadWrite, Kind, Partition, Purpose, Range,
+    ReadQuery,
+};
+use tokio::time::Instant;
+
+use super::catalogue_guard::CatalogueGuard;
+use super::release::Pins;
+use super::{Error, Result};
+use crate::rules::{Bucket, BucketId, ListingEntry, ObjectHead};
+
+/// Most attempts of one change before the client gets `Overloaded`.
+const ATTEMPTS_MAX: usize = 1000;
+
+/// The heads of keys and of uploads, each changed by compare-and-set only.
+pub(super) struct HeadStore {
+    pub(super) gateway: Arc<Gateway>,
+    /// The manifests that clients read.
+    pub(super) pins: Pins,
+}
+
+/// A key of a bucket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ObjectLocation {
+    /// The bucket's name.
+    pub(super) name: String,
+    /// The bucket's id.
+    pub(super) id: BucketId,
+    /// The key.
+    pub(super) key: Bytes,
+}
+
+impl ObjectLocation {
+    /// The location of `key` in this bucket.
+    pub(super) fn of(bucket: &Bucket, key: &Bytes) -> Self {
+        Self { name: bucket.name.clone(), id: bucket.id, key: key.clone() }
+    }
+
+    /// The partition of the key's head and versions.
+    pub(super) fn partition(&self) -> Partition {
+        Partition::head(self.id, &self.key)
+    }
+}
+
+/// The head of a key as read.
+#[derive(Debug, Clone)]
+pub(super) struct ObservedHead {
+    /// The decoded head; the default when there is no row.
+    pub(super) head: ObjectHead,
+    /// The stamp of its row, if there is one.
+    pub(super) stamp: Option<Timestamp>,
+}
+
+/// Retries a change of a key until its compare-and-set succeeds.
+pub(super) struct CasLoop<'a> {
+    heads: &'a HeadStore,
+    location: &'a ObjectLocation,
+    /// The blob the change makes referenced.
+    blob: Option<BlobId>,
+    purpose: Purpose,
+    attempts: usize,
+    deadline: Instant,
+}
+
+/// One attempt of a [`CasLoop`]: the state that [`CasAttempt::commit`] compares with.
+pub(super) struct CasAttempt<'a> {
+    heads: &'a HeadStore,
+    location: &'a ObjectLocation,
+    guard: CatalogueGuard<'a>,
+    /// The place of this writer in the queue of the key's writers in this gateway.
+    writer: WriterTurn<'a>,
+    /// The head's partition.
+    pub(super) partition: Partition,
+    /// The head this attempt read.
+    pub(super) head: ObjectHead,
+    /// The stamp of that head: the compare-and-set expects it.
+    expected: Option<Timestamp>,
+    /// The stamp of the new head.
+    pub(super) stamp: Timestamp,
+    /// Level, deadline and durability of the store calls.
+    pub(super) options: CallOptions,
+}
+
+impl HeadStore {
+    /// Begins a change of the key at `location` that references `blob`. The caller loops over [`CasLoop::next_attempt`]
+    /// and [`CasAttempt::commit`] until the commit returns `true`.
+    pub(super) fn cas_loop<'a>(&'a self, location: &'a ObjectLocation, blob: Option<BlobId>) -> CasLoop<'a> {
+        let deadline = Instant::now() + self.gateway.core.config.timeout;
+        CasLoop { heads: self, location, blob, purpose: Purpose::Data, attempts: 0, deadline }
+    }
+
+    /// Store options of a request.
+    pub(super) fn options(&self) -> CallOptions {
+        self.options_until(Instant::now() + self.gateway.core.config.timeout)
+    }
+
+    fn options_until(&self, deadline: Instant) -> CallOptions {
+        let durability = if self.gateway.core.config.durable { Durability::Disk } else { Durability::Buffered };
+        CallOptions::new(ConsistencyLevel::Quorum, deadline, durability)
+    }
+
+    /// Reads the head of a partition.
+    ///
+    /// # Errors
+    /// Any error of the store.
+    pub(super) async fn read_head(&self, partition: &Partition, options: &CallOptions) -> Result<ObservedHead> {
+        let row = read_head_row(&self.gateway, partition, options).await?;
+        Ok(match row {
+            Some(row) => ObservedHead { stamp: Some(row.stamp), head: ObjectHead::decode(row.value)? },
+            None => ObservedHead { head: ObjectHead::default(), stamp: None },
+        })
+    }
+
+    /// Fences a head: rewrites it unchanged with a greater stamp, so that a writer that read it before fails its
+    /// compare-and-set. Creates an empty head if there is none, works on a closing bucket too, and drains the release
+    /// list. Returns the head.
+    ///
+    /// # Errors
+    /// Any error of the store; `Overloaded` after too many conflicts.
+    pub(super) async fn fence_head(&self, bucket: BucketId, key: &Bytes) -> Result<ObjectHead> {
+        let partition = Partition::head(bucket, key);
+        for attempt in 0..ATTEMPTS_MAX {
+            let options = self.options().reclaiming();
+            let writer = self.gateway.core.writer_queues.wait_for_turn(&partition, options.deadline).await?;
+            let observed = self.read_head(&partition, &options).await?;
+            let stamp = self.stamp_above(observed.stamp).await?;
+            let mut head = observed.head;
+            // Crash: the writer of this head may have died before it released these bytes [invariant 62].
+            let releases = std::mem::take(&mut head.release);
+            let row = head_row(&self.gateway, &head, bucket, key, stamp);
+            match self.gateway.core.ports.store.apply_if(&partition, observed.stamp, row, Vec::new(), &options).await? {
+                CasResult::Applied => {
+                    drop(writer);
+                    self.pins.release(&self.gateway, releases).await;
+                    return Ok(head);
+                }
+                CasResult::Conflict(_) => drop(writer),
+            }
+            self.gateway.core.writer_queues.back_off(attempt, options.deadline).await?;
+        }
+        Err(larder_gateway::Error::Overloaded { retry_after: 1 }.into())
+    }
+
+    /// A stamp for a head that replaces one with the stamp `expected`: at least two above it.
+    pub(super) async fn stamp_above(&self, expected: Option<Timestamp>) -> Result<Timestamp> {
+        // Race: the intent is stamped one below the new head, and must be above the old head's entry [invariant 52].
+        self.gateway.issuer.clock.observe(expected.map_or(Timestamp::ZERO, |stamp| stamp + 1));
+        Ok(self.gateway.issuer.issue().await?)
+    }
+}
+
+impl<'a> CasLoop<'a> {
+    /// Marks the change as one that frees space: the store accepts it on a full disk.
+    pub(super) fn reclaiming(self) -> Self {
+        Self { purpose: Purpose::Reclaim, ..self }
+    }
+
+    /// The next attempt: reads the bucket and the head anew, and checks that no sweeper has marked the blob.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`; `Overloaded` after too many conflicts or when the blob has a gc mark; any error of the store.
+    pub(super) async fn next_attempt(&mut self) -> Result<CasAttempt<'a>> {
+        let Self { heads, location, .. } = *self;
+        if let Some(conflicts) = self.attempts.checked_sub(1) {
+            heads.gateway.core.writer_queues.back_off(conflicts, self.deadline).await?;
+        }
+        self.attempts += 1;
+        if self.attempts > ATTEMPTS_MAX || Instant::now() >= self.deadline {
+            return Err(larder_gateway::Error::Overloaded { retry_after: 1 }.into());
+        }
+        let partition = location.partition();
+        // Queue before guard: a guard that waits in a queue would hold back changes of its bucket.
+        let writer = heads.gateway.core.writer_queues.wait_for_turn(&partition, self.deadline).await?;
+        // Race: guard before head. A bucket deletion that misses this guard has closed the bucket before it, and
+        // the guard fails [invariant 64].
+        let guard = CatalogueGuard::take(&heads.gateway, &location.name, location.id).await?;
+        // Race: after the lease the others may delete the bucket while this commit puts an object into it [invariant 81].
+        let deadline = guard.deadline.map_or(self.deadline, |end| end.min(self.deadline));
+        let options = CallOptions { purpose: self.purpose, ..heads.options_until(deadline) };
+        let observed = heads.read_head(&partition, &options).await?;
+        // Race: head before mark. A sweeper that marks later fences the head, and the commit conflicts [invariant 57].
+        if let Some(blob) = self.blob
+            && heads.gateway.blobs.has_gc_mark(blob, &options).await?
+        {
+            return Err(larder_gateway::Error::Overloaded { retry_after: 1 }.into());
+        }
+        let stamp = heads.stamp_above(observed.stamp).await?;
+        Ok(CasAttempt {
+            heads,
+            location,
+            guard,
+            writer,
+            partition,
+            head: observed.head,
+            expected: observed.stamp,
+            stamp,
+            options,
+        })
+    }
+}
+
+impl CasAttempt<'_> {
+    /// The bucket of this attempt: the guard keeps it valid until the commit.
+    pub(super) fn bucket(&self) -> &Bucket {
+        &self.guard.bucket
+    }
+
+    /// Writes the head and the rows of the partition if the head is unchanged, then releases the bytes in `next.head.release`
+    /// and in the release list of the replaced head. `false`: another writer changed the head first.
+    ///
+    /// # Errors
+    /// Any error of the store; `TimedOut` when the change may or may not have happened.
+    pub(super) async fn commit(self, next: KeyChange) -> Result<bool> {
+        let Self { heads, location, guard, writer, partition, head, expected, stamp, options } = self;
+        let gateway = &heads.gateway;
+        let row = head_row(gateway, &next.head, location.id, &location.key, stamp);
+        let value = row.row.value.clone();
+        let swap = gateway.core.ports.store.apply_if(&partition, expected, row, next.changes, &options).await;
+        match swap {
+            Ok(CasResult::Applied) => {}
+            Ok(CasResult::Conflict(_)) => return Ok(false),
+            Err(error) if error.kind == Kind::TimedOut => {
+                // Race: the store may still apply the change; the guard stays until a read of the head decides [invariant 65].
+                let Ok(now) = read_head_row(gateway, &partition, &internal_options(ConsistencyLevel::Quorum)).await
+                else {
+                    guard.hold_until_decided(Arc::clone(gateway), partition);
+                    return Err(larder_gateway::Error::TimedOut.into());
+                };
+                if now.is_none_or(|row| (row.stamp, row.value) != (stamp, value)) {
+                    return Err(larder_gateway::Error::TimedOut.into());
+                }
+                // The change is visible: any other error now would let the caller remove the bytes it references.
+                gateway.blobs.releases.await_sync().await.map_err(|_| larder_gateway::Error::TimedOut)?;
+            }
+            Err(error) => return Err(error.into()),
+        }
+        // Crash: the committed head lists what to release, so the next writer or the sweeper finishes it [invariant 62].
+        drop((guard, writer));
+        // Crash: the writer of the replaced head may have died before it released these bytes [invariant 62].
+        let releases = head.release.iter().chain(&next.head.release).copied().collect();
+        heads.pins.release(gateway, releases).await;
+        Ok(true)
+    }
+}
+
+pub(super) async fn read_head_row(
+    gateway: &Gateway,
+    partition: &Partition,
+    options: &CallOptions,
+) -> Result<Option<Row>> {
+    // The head has the empty name; a version row may hold a body, and is not read.
+    let range = Range { from: None, to: Some(Bytes::from_static(b"\0")) };
+    let query = ReadQuery { range, ..ReadQuery::all(1) };
+    Ok(gateway.core.ports.store.read(partition, &query, options).await?.rows.into_iter().next())
+}
+
+/// The row of a head with its derived row, the key's listing entry.
+fn head_row(gateway: &Gateway, head: &ObjectHead, bucket: BucketId, key: &Bytes, stamp: Timestamp) -> HeadWrite {
+    // Race: without its head the next put, by a slower clock, would stamp below the deletion and not be listed [invariant 56].
+    let expires = head.current.is_none().then(|| gateway.core.now() + DELETED_HEAD_MICROS);
+    let row = Row { name: Bytes::new(), value: head.encode(), stamp, expires };
+    let value = ListingEntry::of(head).map(|entry| entry.encode());
+    let derived = DerivedRow { partition: Partition::entries(bucket, entry_shard(key)), name: key.clone(), value };
+    HeadWrite { row, derived: Some(derived) }
+}
+
+impl Error {
+    /// Whether the change failed by contention: too many conflicts with other writers.
+    pub(super) fn is_contention(&self) -> bool {
+        matches!(self, Self::Gateway(larder_gateway::Error::Overloaded { .. }))
+    }
+}

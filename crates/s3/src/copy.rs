@@ -1,0 +1,279 @@
+//! Copies of objects. A copy to another key copies bytes; a copy of a key onto itself shares them [invariant 61].
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use larder_gateway::body::{BodyError, ByteStream};
+use larder_model::limits::PART_BYTES_MAX;
+use parking_lot::Mutex;
+
+use super::acl::{AclChoice, refuse_public};
+use super::commit::{ObjectLocation, client_version_id, expiry_of, external_body, version_id_text};
+use super::get::{FoundObject, GetObject, ObjectReader, ReadWindow, VersionSpec, missing_bytes};
+use super::put::{
+    ChecksumWanted, ObjectMetadata, StoredVersion, UploadBody, WriteConditions, conditional_conflict, owner_of,
+};
+use super::receive::{BlobDestination, BodyReceiver, VerifiedBody};
+use super::{Caller, Error, Objects, Result};
+use crate::rules::{Acl, Algorithm, Bucket, Etag, Object, S3Action, Storage, SystemHeader, Tag, Version};
+
+/// Headers a copy never inherits (AWS, CopyObject).
+pub const NEVER_COPIED: &[SystemHeader] = &[SystemHeader::StorageClass, SystemHeader::WebsiteRedirect];
+/// Bytes of the source per read.
+const PIECE_BYTES: usize = 256 * 1024;
+/// Most attempts of a copy whose source is being replaced.
+const RETRIES_MAX: usize = 8;
+
+/// A request to copy an object.
+pub struct CopyObject {
+    /// The source, with its version and conditions; its window is `Whole`.
+    pub source: GetObject,
+    /// Bucket of the destination.
+    pub bucket: String,
+    /// Key of the destination.
+    pub key: Bytes,
+    /// New headers and metadata; `None` inherits those of the source.
+    pub replace: Option<ObjectMetadata>,
+    /// New tags; `None` inherits those of the source.
+    pub tags: Option<Vec<Tag>>,
+    /// The ACL: never inherited.
+    pub acl: AclChoice,
+    /// The request's own values of the [`NEVER_COPIED`] headers.
+    pub own: Vec<(SystemHeader, Bytes)>,
+    /// Whether the request has any of those headers: a copy onto itself is valid then.
+    pub changes_more: bool,
+    /// The checksum to compute; `None`: the source's algorithm.
+    pub checksum: Option<Algorithm>,
+    /// Conditions on the destination.
+    pub conditions: WriteConditions,
+}
+
+/// A finished copy.
+#[derive(Debug, Clone)]
+pub struct CopiedObject {
+    /// The new version.
+    pub stored: StoredVersion,
+    /// The source's version id, in a bucket with versioning.
+    pub source_version: Option<String>,
+}
+
+/// The destination of a copy.
+struct CopyTarget {
+    location: ObjectLocation,
+    owner: String,
+    acl: Option<Acl>,
+    onto_itself: bool,
+}
+
+impl Objects {
+    /// Copies an object.
+    ///
+    /// # Errors
+    /// Those of a get of the source, its tags included if inherited, and of a put of the destination; `InvalidRequest`
+    /// for a source above 5 GiB and for a copy onto itself that changes nothing.
+    pub async fn copy(&self, caller: &Caller, request: CopyObject) -> Result<CopiedObject> {
+        let given = request.tags.as_deref().unwrap_or_default();
+        let bucket = self.buckets.find_for_put(caller, &request.bucket, &request.key, given).await?;
+        let owner = owner_of(caller, &bucket);
+        let acl = self.buckets.new_object_acl(caller, &bucket, &request.key, (&request.acl, &owner)).await?;
+        let onto_itself = request.source.bucket == request.bucket && request.source.key == request.key;
+        let target = CopyTarget { location: ObjectLocation::of(&bucket, &request.key), owner, acl, onto_itself };
+        refuse_unchanged(&request, onto_itself)?;
+        self.precheck_conditions(&target.location, &request.conditions).await?;
+        let source = GetObject { window: ReadWindow::Whole, ..request.source.clone() };
+        for _ in 0..RETRIES_MAX {
+            let (found, reader) = self.open_source(caller, source.clone()).await?;
+            refuse_large(&found)?;
+            self.check_tags(caller, &request, &bucket, &found).await?;
+            let source_version = found.version_id.clone();
+            let length = found.version.object.as_ref().map_or(0, Object::length);
+            let admission = self.quotas.admit(&bucket, &request.key, Storage::object(length)).await?;
+            let stored = if shares(&request, &target, &found) {
+                // A shared copy reads no bytes, so a removal need not wait for this reader.
+                drop(reader);
+                self.copy_shared(&request, &target, &found).await?
+            } else {
+                Some(self.copy_bytes(&request, &target, &found, reader).await?)
+            };
+            // Race: the source was removed before the commit; the next round looks for it again.
+            if let Some(stored) = stored {
+                admission.written();
+                return Ok(CopiedObject { stored, source_version });
+            }
+        }
+        Err(missing_bytes())
+    }
+
+    /// Inheriting tags requires permission to read them at the source and to write them at the destination.
+    async fn check_tags(&self, caller: &Caller, request: &CopyObject, to: &Bucket, found: &FoundObject) -> Result<()> {
+        let tagged = found.version.object.as_ref().is_some_and(|object| !object.tags.is_empty());
+        if request.tags.is_some() || !tagged {
+            return Ok(());
+        }
+        let GetObject { bucket, key, version, .. } = &request.source;
+        let read = version.action(S3Action::GetObjectTagging);
+        let reader = caller.with_version(version);
+        reader.check(&*self.buckets.find(bucket).await?, &read.on_version(key, Some(&found.version)))?;
+        caller.check(to, &S3Action::NewObjectTags.on_key(&request.key))
+    }
+
+    /// The source of a copy and a reader of its bytes.
+    ///
+    /// # Errors
+    /// As [`Self::get`]; a delete marker and failed conditions become errors of a copy.
+    pub(super) async fn open_source(
+        &self,
+        caller: &Caller,
+        mut source: GetObject,
+    ) -> Result<(FoundObject, ObjectReader)> {
+        source.conditions.always_precondition = true;
+        let reader = caller.with_action(S3Action::GetObject).with_version(&source.version);
+        self.get(&reader, &source).await.map_err(|error| match error {
+            Error::DeleteMarker { current: true, .. } => Error::NoSuchKey,
+            Error::DeleteMarker { .. } => Error::InvalidRequest("The source of a copy is a delete marker.".into()),
+            other => other,
+        })
+    }
+
+    async fn copy_bytes(
+        &self,
+        request: &CopyObject,
+        target: &CopyTarget,
+        found: &FoundObject,
+        reader: ObjectReader,
+    ) -> Result<StoredVersion> {
+        let Some(source) = &found.version.object else { return Err(missing_bytes()) };
+        let own = source.checksum.as_ref().map(|checksum| checksum.algorithm);
+        let checksum = request.checksum.or(own).map_or(ChecksumWanted::Default, ChecksumWanted::Compute);
+        let to = self.receiver.object_destination(&target.location).await?;
+        let received = self.receiver.receive_copy(reader, checksum, to).await?;
+        let object = Object {
+            body: received.body.clone(),
+            etag: Etag::of_md5(received.md5),
+            checksum: Some(received.checksum.clone()),
+            upload: None,
+            ..described(request, target, source)
+        };
+        self.commit_object(&target.location, target.owner.clone(), object, received, &request.conditions).await
+    }
+
+    /// Writes a version that references the bytes of the source; `None` when the source is gone.
+    async fn copy_shared(
+        &self,
+        request: &CopyObject,
+        target: &CopyTarget,
+        found: &FoundObject,
+    ) -> Result<Option<StoredVersion>> {
+        let Some(source) = &found.version.object else { return Ok(None) };
+        let spec = VersionSpec::Id(version_id_text(&found.version));
+        // No blob is checked for a mark: sweepers keep the bytes that the source version references.
+        let mut cas = self.heads.cas_loop(&target.location, None);
+        loop {
+            let attempt = cas.next_attempt().await.map_err(|error| conditional_conflict(error, &request.conditions))?;
+            request.conditions.check(attempt.head.current.as_ref())?;
+            // Race: the source must still be there in this attempt; a removal of it would have released the shared bytes.
+            if target.onto_itself && !is_same(&found.version, attempt.find(&spec).await?.as_ref()) {
+                return Ok(None);
+            }
+            let object = described(request, target, source);
+            refuse_public(attempt.bucket(), object.acl.as_ref())?;
+            let version = attempt.new_version(target.owner.clone(), Some(object));
+            let version_id = client_version_id(attempt.bucket(), &version);
+            let expires = expiry_of(attempt.bucket(), &request.key, &version);
+            let next = attempt.add_shared(version.clone()).await?;
+            if attempt.commit(next).await? {
+                return Ok(Some(StoredVersion { version, version_id, expires }));
+            }
+        }
+    }
+}
+
+impl BodyReceiver {
+    /// Receives the bytes of an object as those of another.
+    ///
+    /// # Errors
+    /// As [`Self::receive`], and `Damaged` when the source is damaged.
+    pub(super) async fn receive_copy(
+        &self,
+        reader: ObjectReader,
+        checksum: ChecksumWanted,
+        to: BlobDestination,
+    ) -> Result<VerifiedBody> {
+        let failed = Arc::new(Mutex::new(None));
+        let length = Some(reader.left());
+        let stream = Box::new(CopyStream { reader, failed: Arc::clone(&failed) });
+        let received = self.receive(UploadBody { stream, length, md5: None, checksum }, to).await;
+        // The error of the source is more precise than a broken body.
+        received.map_err(|error| failed.lock().take().unwrap_or(error))
+    }
+}
+
+/// Whether the copy can share the source's bytes: same key, same checksum algorithm. A deletion of the source removes
+/// the bytes of its key, whatever other keys reference [invariant 61].
+fn shares(request: &CopyObject, target: &CopyTarget, found: &FoundObject) -> bool {
+    let object = found.version.object.as_ref();
+    let algorithm = object.and_then(|object| object.checksum.as_ref()).map(|checksum| checksum.algorithm);
+    target.onto_itself && request.checksum.is_none_or(|wanted| Some(wanted) == algorithm)
+}
+
+/// The object of a copy: the source with the request's metadata.
+fn described(request: &CopyObject, target: &CopyTarget, source: &Object) -> Object {
+    let mut object = Object { acl: target.acl.clone(), ..source.clone() };
+    if let Some(metadata) = &request.replace {
+        object.headers.clone_from(&metadata.headers);
+        object.meta.clone_from(&metadata.meta);
+    }
+    object.headers.retain(|(header, _)| !NEVER_COPIED.contains(header));
+    object.headers.extend(request.own.iter().cloned());
+    if let Some(tags) = &request.tags {
+        object.tags.clone_from(tags);
+    }
+    object
+}
+
+/// Whether the source is unchanged: another `null` version may have the same id.
+fn is_same(seen: &Version, now: Option<&Version>) -> bool {
+    now.is_some_and(|now| now.id == seen.id && external_body(now) == external_body(seen))
+}
+
+fn refuse_unchanged(request: &CopyObject, onto_itself: bool) -> Result<()> {
+    let changes = request.replace.is_some() || request.tags.is_some() || request.changes_more;
+    if !onto_itself || changes || request.source.version != VersionSpec::Current {
+        return Ok(());
+    }
+    Err(Error::InvalidRequest("A copy of an object onto itself has to change its metadata or storage class.".into()))
+}
+
+fn refuse_large(found: &FoundObject) -> Result<()> {
+    let length = found.version.object.as_ref().map_or(0, Object::length);
+    if length <= PART_BYTES_MAX {
+        return Ok(());
+    }
+    let message = format!("The source has {length} bytes; a copy in one piece may have {PART_BYTES_MAX}.");
+    Err(Error::InvalidRequest(message))
+}
+
+/// The bytes of an object as a request body.
+struct CopyStream {
+    reader: ObjectReader,
+    failed: Arc<Mutex<Option<Error>>>,
+}
+
+#[async_trait]
+impl ByteStream for CopyStream {
+    async fn next(&mut self) -> Option<std::result::Result<Bytes, BodyError>> {
+        match self.reader.next(PIECE_BYTES).await {
+            Ok(piece) if piece.is_empty() => None,
+            Ok(piece) => Some(Ok(piece)),
+            Err(error) => {
+                let broken = BodyError(error.to_string());
+                *self.failed.lock() = Some(error);
+                Some(Err(broken))
+            }
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Deletes of objects, versions and delete markers.
+
+#[cfg(test)]
+mod tests;
+
+use bytes::Bytes;
+
+use super::commit::{CasAttempt, HeadStore, ObjectLocation, version_id_text};
+use super::get::{VersionSpec, matches_etag};
+use super::put::owner_of;
+use super::{Caller, Error, Objects, Result};
+use crate::rules::{Bucket, Version, Versioning};
+
+/// The result of a delete.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DeletedObject {
+    /// Whether it wrote or removed a delete marker.
+    pub marker: bool,
+    /// The id for clients of that version; `None` in a bucket that never had versioning.
+    pub version_id: Option<String>,
+}
+
+impl Objects {
+    /// Deletes the current object (in a bucket with versioning: adds a delete marker) or, with a version id, that version
+    /// permanently. A missing object is no error. `if_match`: the current entity tag must be among these, `*` for any.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`, `AccessDenied`, `BadVersionId`, `PreconditionFailed`.
+    pub async fn delete(
+        &self,
+        caller: &Caller,
+        bucket: &str,
+        key: &Bytes,
+        version: &VersionSpec,
+        if_match: Option<Vec<String>>,
+    ) -> Result<DeletedObject> {
+        let bucket = self.buckets.find(bucket).await?;
+        let asked = version.action(caller.action()?);
+        caller.with_version(version).check(&bucket, &asked.on_key(key))?;
+        version.check()?;
+        let location = ObjectLocation::of(&bucket, key);
+        let owner = owner_of(caller, &bucket);
+        let deleted = self
+            .heads
+            .delete_if(&location, version, &owner, |_, found| match &if_match {
+                Some(tags) => check_if_match(tags, version, found),
+                None => Ok(true),
+            })
+            .await?;
+        match deleted {
+            Some(deleted) => Ok(deleted),
+            None => self.heads.answer_absent(DeletedObject::default()).await,
+        }
+    }
+}
+
+impl HeadStore {
+    /// Deletes like [`Objects::delete`], without a permission check, if `wanted` accepts the bucket and version of the
+    /// attempt; `None` otherwise. `owner` owns a new delete marker.
+    ///
+    /// # Errors
+    /// The errors of `wanted` and of a commit.
+    pub(super) async fn delete_if(
+        &self,
+        location: &ObjectLocation,
+        spec: &VersionSpec,
+        owner: &str,
+        wanted: impl Fn(&CasAttempt<'_>, Option<&Version>) -> Result<bool>,
+    ) -> Result<Option<DeletedObject>> {
+        // A full disk must accept deletes, or it stays full.
+        let mut cas = self.cas_loop(location, None).reclaiming();
+        loop {
+            let attempt = cas.next_attempt().await?;
+            let found = attempt.find(spec).await?;
+            // Race: `wanted` tests the version of this attempt; the commit conflicts if it changes.
+            if !wanted(&attempt, found.as_ref())? {
+                return Ok(None);
+            }
+            // Race: while versioning is being enabled, removing the newest would bring an older one back [invariant 105].
+            let keeps = attempt.bucket().versioning != Versioning::Off || attempt.head.older;
+            let (deleted, next) = match (spec, &found) {
+                (VersionSpec::Current, _) if keeps => {
+                    let marker = attempt.new_version(owner.to_owned(), None);
+                    let deleted = DeletedObject { marker: true, version_id: Some(version_id_text(&marker)) };
+                    (deleted, attempt.add(marker).await?)
+                }
+                (_, Some(found)) => (removed(attempt.bucket(), found), attempt.remove(found).await?),
+                (_, None) => return self.answer_absent(absent(attempt.bucket(), spec)).await.map(Some),
+            };
+            if attempt.commit(next).await? {
+                return Ok(Some(deleted));
+            }
+        }
+    }
+}
+
+impl HeadStore {
+    /// The answer for something that is not there, once that is on disk.
+    async fn answer_absent(&self, deleted: DeletedObject) -> Result<DeletedObject> {
+        // Crash: another delete may have no sync yet, and a power cut would bring the object back [invariant 149].
+        self.gateway.blobs.releases.await_sync().await?;
+        Ok(deleted)
+    }
+}
+
+/// Whether a delete with entity tags proceeds. An object that is absent counts as deleted.
+fn check_if_match(tags: &[String], spec: &VersionSpec, found: Option<&Version>) -> Result<bool> {
+    let object = found.and_then(|found| found.object.as_ref());
+    match object {
+        Some(object) if matches_etag(tags, Some(object.etag)) => Ok(true),
+        None if found.is_none() || *spec == VersionSpec::Current => Ok(false),
+        _ => Err(Error::PreconditionFailed("If-Match")),
+    }
+}
+
+fn removed(bucket: &Bucket, version: &Version) -> DeletedObject {
+    let shown = bucket.versioning != Versioning::Off;
+    DeletedObject { marker: version.object.is_none(), version_id: shown.then(|| version_id_text(version)) }
+}
+
+fn absent(bucket: &Bucket, spec: &VersionSpec) -> DeletedObject {
+    match spec {
+        VersionSpec::Id(text) if bucket.versioning != Versioning::Off => {
+            DeletedObject { marker: false, version_id: Some(text.clone()) }
+        }
+        _ => DeletedObject::default(),
+    }
+}

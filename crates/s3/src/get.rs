@@ -1,0 +1,348 @@
+//! Reading an object.
+
+mod at_once;
+mod conditions;
+mod manifest;
+mod reader;
+#[cfg(test)]
+mod tests;
+
+pub(super) use conditions::matches_etag;
+
+use larder_model::Timestamp;
+
+pub(super) use manifest::ManifestCursor;
+pub use reader::ObjectReader;
+
+use reader::{BodySource, PartsReader, open_blob};
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::rules::{Bucket, Checksum, Object, ObjectBody, S3Action, Version, VersionId};
+use bytes::Bytes;
+use larder_store::Partition;
+
+use super::commit::{ObjectLocation, client_version_id, expiry_of, external_body};
+use super::release::Pin;
+use super::{Caller, Error, Objects, Result};
+
+/// Most attempts of a read whose bytes are being removed.
+const RETRIES_MAX: usize = 8;
+
+/// The version a request names.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum VersionSpec {
+    /// The current version.
+    #[default]
+    Current,
+    /// The version with this id, as given; `null` is one.
+    Id(String),
+}
+
+/// The bytes of an object a request names.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ReadWindow {
+    /// All.
+    #[default]
+    Whole,
+    /// From the first to the last offset, inclusive; without a last one, to the end.
+    Range(u64, Option<u64>),
+    /// The last bytes, this many.
+    Last(u64),
+    /// Those of this part, counted from 1.
+    Part(u16),
+}
+
+/// Conditions on an object to read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ReadConditions {
+    /// `If-Match`: entity tags of which one must match, `*` any.
+    pub if_match: Option<Vec<String>>,
+    /// `If-None-Match`: entity tags of which none may match.
+    pub if_none_match: Option<Vec<String>>,
+    /// `If-Modified-Since`.
+    pub modified_since: Option<Timestamp>,
+    /// `If-Unmodified-Since`.
+    pub unmodified_since: Option<Timestamp>,
+    /// Whether a hit of `If-None-Match` or `If-Modified-Since` is a failed precondition: for the source of a copy.
+    pub always_precondition: bool,
+    /// `If-Range`: the object a range belongs to; another object is read whole.
+    pub if_range: Option<IfRange>,
+}
+
+/// The object of which a client has some bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum IfRange {
+    /// The object with this entity tag.
+    Tag(String),
+    /// The object last modified in this second.
+    Modified(Timestamp),
+    /// No object: the header is malformed or weak.
+    Nothing,
+}
+
+/// A request to read an object.
+#[derive(Debug, Clone, Default)]
+pub struct GetObject {
+    /// The bucket.
+    pub bucket: String,
+    /// The key.
+    pub key: Bytes,
+    /// The version a request names.
+    pub version: VersionSpec,
+    /// The bytes to read.
+    pub window: ReadWindow,
+    /// Conditions on the version.
+    pub conditions: ReadConditions,
+}
+
+/// An object found by a read.
+#[derive(Debug)]
+pub struct FoundObject {
+    /// The version; it has an object.
+    pub version: Version,
+    /// Its id for clients; `None` in a bucket that never had versioning.
+    pub version_id: Option<String>,
+    /// The requested bytes.
+    pub window: Range<u64>,
+    /// Whether the request names a part of the bytes.
+    pub partial: bool,
+    /// The requested part.
+    pub part: Option<FoundPart>,
+    /// When, and by which rule, the lifecycle will remove it.
+    pub expires: Option<(Timestamp, String)>,
+}
+
+/// A part of an object.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FoundPart {
+    /// The number of parts; `None` for an object put in one piece.
+    pub count: Option<u32>,
+    /// The checksum of the part, if the object has one.
+    pub checksum: Option<Checksum>,
+}
+
+impl FoundObject {
+    /// The current version of a key, and the bytes that are `wanted` of it.
+    fn of_current(bucket: &Bucket, key: &[u8], version: Version, wanted: ReadWindow, window: Range<u64>) -> Self {
+        let length = version.object.as_ref().map_or(0, |object| object.length());
+        Self {
+            version_id: client_version_id(bucket, &version),
+            partial: wanted != ReadWindow::Whole && length > 0,
+            window,
+            part: None,
+            expires: expiry_of(bucket, key, &version),
+            version,
+        }
+    }
+}
+
+impl FoundPart {
+    fn of_many(object: &Object, count: u32, digest: Option<Bytes>) -> Self {
+        // AWS shows those of parts only where the object's is made of them.
+        let algorithm = object.checksum.as_ref().filter(|one| one.parts.is_some()).map(|checksum| checksum.algorithm);
+        let checksum = algorithm.zip(digest).map(|(algorithm, digest)| Checksum::full(algorithm, digest));
+        Self { count: Some(count), checksum }
+    }
+}
+
+impl VersionSpec {
+    /// The action that `action` is on this version.
+    pub(super) fn action(&self, action: S3Action) -> S3Action {
+        match self {
+            Self::Current => action,
+            Self::Id(_) => action.versioned(),
+        }
+    }
+
+    /// The error for this version without an object: a delete marker, or absent.
+    pub(super) fn missing_error(&self, marker: Option<&Version>) -> Error {
+        match (marker, self) {
+            (Some(&Version { id, null, modified, .. }), spec) => {
+                Error::DeleteMarker { id, null, modified, current: *spec == Self::Current }
+            }
+            (None, Self::Current) => Error::NoSuchKey,
+            (None, Self::Id(text)) => Error::NoSuchVersion(text.clone()),
+        }
+    }
+
+    /// Refuses a malformed version id.
+    ///
+    /// # Errors
+    /// `BadVersionId`.
+    pub(super) fn check(&self) -> Result<()> {
+        match self {
+            Self::Id(text) if text != "null" && VersionId::from_text(text).is_none() => {
+                Err(Error::BadVersionId(text.clone()))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A version the caller may access; it has an object.
+#[derive(Debug, Clone)]
+pub(super) struct LocatedVersion {
+    /// Its bucket.
+    pub(super) bucket: Arc<Bucket>,
+    /// The partition of its key.
+    pub(super) partition: Partition,
+    /// The version.
+    pub(super) version: Version,
+    /// Whether it is the current one.
+    pub(super) current: bool,
+}
+
+impl Objects {
+    /// The metadata of an object.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`, `AccessDenied`, `NoSuchKey` (`AccessDenied` for a caller that may not list the bucket),
+    /// `NoSuchVersion`, `BadVersionId`, `DeleteMarker`, `PreconditionFailed`, `NotModified`, `InvalidRange`,
+    /// `InvalidPartNumber`.
+    pub async fn head(&self, caller: &Caller, request: &GetObject) -> Result<FoundObject> {
+        Ok(self.locate_and_check(caller, request).await?.0)
+    }
+
+    /// An object and a reader of the requested bytes, which stay readable until the reader is dropped.
+    ///
+    /// # Errors
+    /// As [`Self::head`], and `Damaged`.
+    pub async fn get(&self, caller: &Caller, request: &GetObject) -> Result<(FoundObject, ObjectReader)> {
+        let opened = async {
+            // Race: an overwrite may remove the bytes before they are opened; the next round finds its version.
+            for _ in 0..RETRIES_MAX {
+                let (found, located, pin) = self.locate_and_check(caller, request).await?;
+                if let Some(reader) = self.open(&located, found.window.clone(), pin).await? {
+                    return Ok((found, reader));
+                }
+            }
+            Err(missing_bytes())
+        };
+        opened.await.inspect_err(|error| reader::count_damage(&self.gateway, error))
+    }
+
+    /// Finds a version that has an object and that the caller has permission for.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`, `AccessDenied`, `NoSuchKey`, `NoSuchVersion`, `BadVersionId`, `DeleteMarker`.
+    pub(super) async fn locate(
+        &self,
+        caller: &Caller,
+        bucket: &str,
+        key: &Bytes,
+        spec: &VersionSpec,
+    ) -> Result<LocatedVersion> {
+        let bucket = self.buckets.find(bucket).await?;
+        let partition = ObjectLocation::of(&bucket, key).partition();
+        let options = self.heads.options();
+        let observed = self.heads.read_head(&partition, &options).await?;
+        let found = self.heads.find_version(&partition, &observed.head, spec, &options).await?;
+        check_access(caller, &bucket, key, spec, found.as_ref())?;
+        let version = match found {
+            Some(version) if version.object.is_some() => version,
+            found => return Err(spec.missing_error(found.as_ref())),
+        };
+        let current = observed.head.current.is_some_and(|current| current.id == version.id);
+        Ok(LocatedVersion { bucket, partition, version, current })
+    }
+
+    /// Finds the object of a request, and pins the manifest of a multipart object.
+    async fn locate_and_check(
+        &self,
+        caller: &Caller,
+        request: &GetObject,
+    ) -> Result<(FoundObject, LocatedVersion, Option<Pin>)> {
+        for _ in 0..RETRIES_MAX {
+            let GetObject { bucket, key, version, .. } = request;
+            let located = self.locate(caller, bucket, key, version).await?;
+            request.conditions.check(&located.bucket, &located.version, || self.gateway.core.now())?;
+            // Race: pin before the manifest is read, so that a concurrent release waits for the reader [invariant 63].
+            let pin = self.pin(&located.version);
+            let wanted = request.conditions.window(&located.version, request.window);
+            // Race: an overwrite may have removed the manifest; the next round finds its version.
+            let Some((window, part)) = self.window(&located.version, wanted).await? else { continue };
+            let found = FoundObject::of_current(&located.bucket, key, located.version.clone(), wanted, window);
+            let expires = found.expires.filter(|_| located.current && *version == VersionSpec::Current);
+            return Ok((FoundObject { part, expires, ..found }, located, pin));
+        }
+        Err(missing_bytes())
+    }
+
+    /// Pins the manifest of a version, if it has one.
+    fn pin(&self, version: &Version) -> Option<Pin> {
+        let object = version.object.as_ref()?;
+        match object.body {
+            ObjectBody::Parts { manifest, .. } => Some(self.heads.pins.pin(manifest, object.upload)),
+            ObjectBody::Inline(_) | ObjectBody::Blob { .. } => None,
+        }
+    }
+
+    /// Resolves a window to bytes, and to a part; `None` when the manifest is gone.
+    async fn window(&self, version: &Version, window: ReadWindow) -> Result<Option<(Range<u64>, Option<FoundPart>)>> {
+        let Some(object) = &version.object else { return Ok(None) };
+        match (window, &object.body) {
+            (ReadWindow::Part(number), ObjectBody::Parts { manifest, count, .. }) => {
+                if number == 0 || u32::from(number) > *count {
+                    return Err(Error::InvalidPartNumber);
+                }
+                let part = manifest::part(&self.gateway, *manifest, u32::from(number) - 1).await?;
+                Ok(part.map(|(range, digest)| (range, Some(FoundPart::of_many(object, *count, digest)))))
+            }
+            (window, body) => {
+                let whole = matches!(window, ReadWindow::Part(_));
+                let part = whole.then(|| FoundPart { count: None, checksum: object.checksum.clone() });
+                Ok(Some((conditions::range(window, body.length())?, part)))
+            }
+        }
+    }
+
+    /// Opens the bytes of a version; `None` when they are gone.
+    pub(super) async fn open(
+        &self,
+        located: &LocatedVersion,
+        window: Range<u64>,
+        pin: Option<Pin>,
+    ) -> Result<Option<ObjectReader>> {
+        let Some(object) = &located.version.object else { return Ok(None) };
+        let source = match &object.body {
+            ObjectBody::Inline(bytes) => Some(BodySource::Bytes(bytes.clone())),
+            ObjectBody::Blob { id, length } => open_blob(&self.gateway, *id, *length).await?.map(BodySource::Blob),
+            // Race: a release before the pin may be removing the parts; a head read after it decides [invariant 63].
+            ObjectBody::Parts { .. } if pin.is_some() && !self.is_still_referenced(located).await? => None,
+            ObjectBody::Parts { manifest, .. } => {
+                let cursor = ManifestCursor::at(&self.gateway, *manifest, window.start).await?;
+                Some(BodySource::Parts(Box::new(PartsReader { cursor, open: None, _pin: pin })))
+            }
+        };
+        Ok(source.map(|source| ObjectReader { gateway: Arc::clone(&self.gateway), source, window }))
+    }
+
+    async fn is_still_referenced(&self, located: &LocatedVersion) -> Result<bool> {
+        let options = self.heads.options();
+        let observed = self.heads.read_head(&located.partition, &options).await?;
+        let spec = VersionSpec::Id(super::commit::version_id_text(&located.version));
+        let now = self.heads.find_version(&located.partition, &observed.head, &spec, &options).await?;
+        Ok(now.is_some_and(|now| external_body(&now) == external_body(&located.version)))
+    }
+}
+
+/// Refuses a caller without permission for its action. A missing key looks forbidden to a caller that may not list the
+/// bucket.
+fn check_access(
+    caller: &Caller,
+    bucket: &Bucket,
+    key: &[u8],
+    spec: &VersionSpec,
+    found: Option<&Version>,
+) -> Result<()> {
+    caller.check(bucket, &spec.action(caller.action()?).on_version(key, found))?;
+    if found.is_some_and(|version| version.object.is_some()) {
+        return Ok(());
+    }
+    caller.check_listing(bucket, key)
+}
+
+pub(super) fn missing_bytes() -> Error {
+    larder_gateway::Error::Damaged("an object's bytes are missing".into()).into()
+}

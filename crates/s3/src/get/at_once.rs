@@ -1,0 +1,71 @@
+//! Reads an object at once: no wait, no task, no copy of its bytes. Everything else, each refusal included, takes [`Objects::get`]
+//! and [`Objects::head`].
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use larder_store::Partition;
+
+use super::{FoundObject, GetObject, ReadWindow, VersionSpec, check_access, conditions};
+use crate::rules::access::AccessContext;
+use crate::rules::{Bucket, ObjectBody, ObjectHead};
+use crate::{Caller, Objects};
+
+impl Objects {
+    /// The current version and its requested bytes, if the engine reads on the caller's thread and the bytes are in the row of
+    /// the head. `None` says nothing: the caller then uses [`Self::get`], which answers the same for such an object.
+    ///
+    /// `context` is asked for where the bucket has a policy; the one of `caller` does not count.
+    #[must_use]
+    pub fn try_get(
+        &self,
+        caller: Caller,
+        context: impl FnOnce() -> AccessContext,
+        request: &GetObject,
+    ) -> Option<(FoundObject, Bytes)> {
+        let found = self.try_head(caller, context, request)?;
+        let bytes = match &found.version.object.as_ref()?.body {
+            ObjectBody::Inline(bytes) => bytes,
+            ObjectBody::Blob { .. } | ObjectBody::Parts { .. } => return None,
+        };
+        let (start, end) = (usize::try_from(found.window.start).ok()?, usize::try_from(found.window.end).ok()?);
+        let bytes = bytes.slice(start..end);
+        Some((found, bytes))
+    }
+
+    /// The metadata of a current version, as [`Self::try_get`] reads it; its bytes may be anywhere. `None` says nothing: the
+    /// caller then uses [`Self::head`].
+    #[must_use]
+    pub fn try_head(
+        &self,
+        caller: Caller,
+        context: impl FnOnce() -> AccessContext,
+        request: &GetObject,
+    ) -> Option<FoundObject> {
+        if request.version != VersionSpec::Current || matches!(request.window, ReadWindow::Part(_)) {
+            return None;
+        }
+        let core = &self.gateway.core;
+        let catalogue = self.gateway.catalogue.peek(core.monotonic())?;
+        let bucket = super::super::buckets::active(&catalogue, &request.bucket)?;
+        let partition = Partition::head(bucket.id, &request.key);
+        let row = core.ports.store.try_read_row(&partition, &Bytes::new())?;
+        let version = ObjectHead::decode(row.value).ok()?.current?;
+        version.object.as_ref()?;
+        let caller = with_context(caller, bucket, context);
+        check_access(&caller, bucket, &request.key, &request.version, Some(&version)).ok()?;
+        request.conditions.check(bucket, &version, || core.now()).ok()?;
+        let wanted = request.conditions.window(&version, request.window);
+        let window = conditions::range(wanted, version.object.as_ref()?.length()).ok()?;
+        Some(FoundObject::of_current(bucket, &request.key, version, wanted, window))
+    }
+}
+
+/// Only a policy, of the bucket or of the key, looks at the context, which costs as much as the read to collect.
+fn with_context(caller: Caller, bucket: &Arc<Bucket>, context: impl FnOnce() -> AccessContext) -> Caller {
+    if bucket.policy.is_some() || caller.key_policy.is_some() {
+        Caller { access_context: context(), ..caller }
+    } else {
+        caller
+    }
+}

@@ -1,0 +1,116 @@
+//! Conditions on reads and writes, and byte ranges. Pure.
+
+use std::ops::Range;
+
+use larder_model::Timestamp;
+
+use super::super::put::WriteConditions;
+use super::{IfRange, ReadConditions, ReadWindow};
+use crate::commit::client_version_id;
+use crate::rules::{Bucket, Etag, SystemHeader, Version};
+use crate::{Error, Result};
+
+/// Headers that a 304 answer repeats.
+const CACHE_HEADERS: [SystemHeader; 2] = [SystemHeader::CacheControl, SystemHeader::Expires];
+
+impl ReadConditions {
+    /// Checks the conditions on a version. An `If-Match` that matches overrides `If-Unmodified-Since`, and a given
+    /// `If-None-Match` overrides `If-Modified-Since` (RFC 9110, 13.2.2), of which a date after `now` says nothing (13.1.3).
+    ///
+    /// # Errors
+    /// `PreconditionFailed`, `NotModified`.
+    pub(super) fn check(&self, bucket: &Bucket, version: &Version, now: impl FnOnce() -> Timestamp) -> Result<()> {
+        let Some(object) = &version.object else { return Ok(()) };
+        let etag = object.etag;
+        // HTTP dates have whole seconds.
+        let newer_than = |since: Timestamp| version.modified.as_secs() > since.as_secs();
+        match (&self.if_match, self.unmodified_since) {
+            (Some(tags), _) if !matches_etag(tags, Some(etag)) => return Err(Error::PreconditionFailed("If-Match")),
+            (None, Some(since)) if newer_than(since) => return Err(Error::PreconditionFailed("If-Unmodified-Since")),
+            _ => {}
+        }
+        let had = match (&self.if_none_match, self.modified_since) {
+            (Some(tags), _) if matches_etag(tags, Some(etag)) => "If-None-Match",
+            (None, Some(since)) if !newer_than(since) && since <= now() => "If-Modified-Since",
+            _ => return Ok(()),
+        };
+        if self.always_precondition {
+            return Err(Error::PreconditionFailed(had));
+        }
+        let headers = object.headers.iter().filter(|(name, _)| CACHE_HEADERS.contains(name));
+        Err(Error::NotModified {
+            etag,
+            modified: version.modified,
+            version: client_version_id(bucket, version),
+            headers: headers.cloned().collect(),
+        })
+    }
+
+    /// The window after `If-Range`: a client would append a range of another object to the bytes it has.
+    pub(super) fn window(&self, version: &Version, window: ReadWindow) -> ReadWindow {
+        let is_range = matches!(window, ReadWindow::Range(..) | ReadWindow::Last(_));
+        let fits = match &self.if_range {
+            None => true,
+            Some(IfRange::Tag(tag)) => {
+                let etag = version.object.as_ref().map(|object| object.etag);
+                tag != "*" && matches_etag(std::slice::from_ref(tag), etag)
+            }
+            Some(IfRange::Modified(when)) => version.modified.as_secs() == when.as_secs(),
+            Some(IfRange::Nothing) => false,
+        };
+        if is_range && !fits { ReadWindow::Whole } else { window }
+    }
+}
+
+impl WriteConditions {
+    /// Whether there are no conditions.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.if_match.is_none() && self.if_none_match.is_none()
+    }
+
+    /// Checks the conditions on the current version.
+    ///
+    /// # Errors
+    /// `PreconditionFailed`; `NoSuchKey` for an `If-Match` without an object.
+    pub(crate) fn check(&self, current: Option<&Version>) -> Result<()> {
+        let etag = current.and_then(|current| current.object.as_ref()).map(|object| object.etag);
+        if let Some(tags) = &self.if_match {
+            match etag {
+                None => return Err(Error::NoSuchKey),
+                Some(_) if !matches_etag(tags, etag) => return Err(Error::PreconditionFailed("If-Match")),
+                Some(_) => {}
+            }
+        }
+        match &self.if_none_match {
+            Some(tags) if matches_etag(tags, etag) => Err(Error::PreconditionFailed("If-None-Match")),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whether one of the given `tags` is this entity tag; `*` matches any. Weak tags count: ours never stand for different
+/// bytes.
+pub(crate) fn matches_etag(tags: &[String], etag: Option<Etag>) -> bool {
+    let Some(etag) = etag else { return false };
+    let strong = |tag: &str| tag.strip_prefix("W/").unwrap_or(tag).to_owned();
+    tags.iter().map(|tag| tag.trim()).any(|tag| tag == "*" || Etag::parse(&strong(tag)) == Some(etag))
+}
+
+/// The bytes of a window over an object of `length` bytes in one piece.
+///
+/// # Errors
+/// `InvalidRange`, `InvalidPartNumber`.
+pub(super) fn range(window: ReadWindow, length: u64) -> Result<Range<u64>> {
+    match window {
+        ReadWindow::Whole | ReadWindow::Part(1) => Ok(0..length),
+        ReadWindow::Part(_) => Err(Error::InvalidPartNumber),
+        ReadWindow::Range(first, last) => {
+            let end = last.map_or(length, |last| last.saturating_add(1).min(length));
+            if first < end { Ok(first..end) } else { Err(Error::InvalidRange { length }) }
+        }
+        ReadWindow::Last(count) => {
+            let first = length.saturating_sub(count);
+            if first < length { Ok(first..length) } else { Err(Error::InvalidRange { length }) }
+        }
+    }
+}

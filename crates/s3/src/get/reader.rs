@@ -1,0 +1,122 @@
+//! Reads the bytes of an object in pieces, from its row, a blob or parts.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use larder_gateway::Gateway;
+use larder_gateway::metrics::Event;
+use larder_model::content::BlobId;
+use larder_store::{BlobReader, Kind, slice_of};
+
+use super::manifest::{ManifestCursor, PartRange};
+use super::missing_bytes;
+use crate::release::Pin;
+use crate::{Error, Result};
+
+/// Most bytes of a piece.
+const PIECE_BYTES_MAX: usize = 1024 * 1024;
+
+/// Reads the bytes of a window in order.
+pub struct ObjectReader {
+    pub(super) gateway: Arc<Gateway>,
+    pub(super) source: BodySource,
+    /// The rest of the window.
+    pub(super) window: Range<u64>,
+}
+
+/// The bytes of an object: from its row, a blob or parts.
+pub(super) enum BodySource {
+    Bytes(Bytes),
+    Blob(Box<dyn BlobReader>),
+    Parts(Box<PartsReader>),
+}
+
+/// A multipart object: reads one manifest row at a time and opens one blob at a time.
+pub(super) struct PartsReader {
+    pub(super) cursor: ManifestCursor,
+    pub(super) open: Option<(PartRange, Box<dyn BlobReader>)>,
+    pub(super) _pin: Option<Pin>,
+}
+
+impl std::fmt::Debug for ObjectReader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ObjectReader({:?})", self.window)
+    }
+}
+
+impl ObjectReader {
+    /// Bytes left to read.
+    #[must_use]
+    pub fn left(&self) -> u64 {
+        self.window.end.saturating_sub(self.window.start)
+    }
+
+    /// The next piece, at most `max` bytes and 1 MiB; empty at the end.
+    ///
+    /// # Errors
+    /// `Damaged`: never wrong bytes.
+    pub async fn next(&mut self, max: usize) -> Result<Bytes> {
+        let piece = self.read(max).await;
+        piece.inspect_err(|error| count_damage(&self.gateway, error))
+    }
+
+    async fn read(&mut self, max: usize) -> Result<Bytes> {
+        let left = usize::try_from(self.left()).unwrap_or(usize::MAX);
+        let max = max.clamp(1, PIECE_BYTES_MAX).min(left);
+        if max == 0 {
+            return Ok(Bytes::new());
+        }
+        let from = self.window.start;
+        let piece = match &mut self.source {
+            BodySource::Bytes(bytes) => slice_of(bytes, from, max),
+            BodySource::Blob(blob) => blob.read(from, max).await?,
+            BodySource::Parts(parts) => parts.read(&self.gateway, from, max).await?,
+        };
+        // The window has bytes left: an empty piece would look like its end.
+        if piece.is_empty() {
+            return Err(missing_bytes());
+        }
+        self.window.start += piece.len() as u64;
+        Ok(piece)
+    }
+}
+
+impl PartsReader {
+    /// At least one byte from offset `from`, of one part; empty after the last part.
+    async fn read(&mut self, gateway: &Gateway, from: u64, max: usize) -> Result<Bytes> {
+        loop {
+            if let Some((piece, blob)) = &mut self.open
+                && piece.bytes.contains(&from)
+            {
+                let left = usize::try_from(piece.bytes.end - from).unwrap_or(usize::MAX);
+                return Ok(blob.read(from - piece.bytes.start, max.min(left)).await?);
+            }
+            self.open = None;
+            let Some(piece) = self.cursor.next_range(gateway).await? else { return Ok(Bytes::new()) };
+            if !piece.bytes.contains(&from) {
+                continue;
+            }
+            let length = piece.bytes.end - piece.bytes.start;
+            let blob = open_blob(gateway, piece.blob, length).await?.ok_or_else(missing_bytes)?;
+            self.open = Some((piece, blob));
+        }
+    }
+}
+
+/// Counts a read that finds damage.
+pub(super) fn count_damage(gateway: &Gateway, error: &Error) {
+    if matches!(error, Error::Gateway(larder_gateway::Error::Damaged(_))) {
+        gateway.core.count_event(Event::S3DamagedRead);
+    }
+}
+
+/// Opens a blob of this length; `None` when it is gone.
+pub(super) async fn open_blob(gateway: &Gateway, blob: BlobId, length: u64) -> Result<Option<Box<dyn BlobReader>>> {
+    match gateway.core.ports.blobs.open(blob).await {
+        Ok(reader) if reader.length() == length => Ok(Some(reader)),
+        Ok(_) => Err(larder_gateway::Error::Damaged("a blob is not as long as its object says".into()).into()),
+        Err(error) if error.kind == Kind::NoSuchBlob => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}

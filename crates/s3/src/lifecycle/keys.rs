@@ -1,0 +1,116 @@
+//! Removal of due versions of one key.
+
+use bytes::Bytes;
+use larder_model::Timestamp;
+use larder_store::ReadQuery;
+
+use super::{BucketScan, LifecyclePass, LifecycleWorker};
+use crate::commit::{CasAttempt, ObjectLocation, version_id_text};
+use crate::get::VersionSpec;
+use crate::rules::lifecycle::Lifecycle;
+use crate::rules::{Version, VersionId};
+use crate::{Error, Result};
+
+/// Versions per read: each may hold an inline body.
+const PAGE_ROWS: usize = 32;
+
+impl LifecycleWorker {
+    /// Removes due versions of a key: the current one first, then noncurrent ones, then a delete marker that is left alone.
+    pub(super) async fn expire_key(&self, scan: &BucketScan<'_>, location: &ObjectLocation, pass: &mut LifecyclePass) {
+        let aged = async {
+            pass.expired += u64::from(self.expire_current(scan, location).await?);
+            pass.removed += self.remove_noncurrent(scan, location).await?;
+            pass.removed += u64::from(self.remove_lone_marker(scan, location).await?);
+            Result::Ok(())
+        };
+        match aged.await {
+            // The bucket is being deleted, with all its objects.
+            Ok(()) | Err(Error::NoSuchBucket(_)) => {}
+            Err(error) => pass.record_failure("an object", scan.bucket, &error),
+        }
+    }
+
+    /// Removes the current version, or hides it with a delete marker, if it is due.
+    async fn expire_current(&self, scan: &BucketScan<'_>, location: &ObjectLocation) -> Result<bool> {
+        let options = self.heads.options();
+        let observed = self.heads.read_head(&location.partition(), &options).await?;
+        let old = |rules: &Lifecycle, version: &Version| scan.is_due(rules.version_expiry(&location.key, version));
+        if !observed.head.current.as_ref().is_some_and(|current| old(scan.rules, current)) {
+            return Ok(false);
+        }
+        // Race: the rules and the version are those of the attempt, so a newer object or changed rules win.
+        let deleted = self.heads.delete_if(location, &VersionSpec::Current, &scan.bucket.owner, |attempt, found| {
+            let rules = attempt.bucket().lifecycle.as_ref();
+            Ok(found.zip(rules).is_some_and(|(found, rules)| old(rules, found)))
+        });
+        Ok(deleted.await?.is_some())
+    }
+
+    /// Removes versions that have been noncurrent for too long.
+    async fn remove_noncurrent(&self, scan: &BucketScan<'_>, location: &ObjectLocation) -> Result<u64> {
+        if scan.rules.rules.iter().all(|rule| !rule.enabled || rule.noncurrent.is_none()) {
+            return Ok(0);
+        }
+        let observed = self.heads.read_head(&location.partition(), &self.heads.options()).await?;
+        let Some(current) = observed.head.current.filter(|_| observed.head.older) else { return Ok(0) };
+        let (mut replaced_at, mut newer, mut removed) = (current.modified, 0, 0);
+        let mut left = Some(ReadQuery::after(Some(&Bytes::new()), PAGE_ROWS));
+        while let Some(rows) = self.page(&location.partition(), &mut left).await? {
+            for row in rows {
+                let version = Version::decode(row.value)?;
+                let due = scan.is_due(scan.rules.noncurrent_expiry(&location.key, &version, replaced_at, newer));
+                if due && self.remove_noncurrent_version(scan, location, &version, (replaced_at, newer)).await? {
+                    removed += 1;
+                }
+                // A version is noncurrent since the next newer one was written.
+                replaced_at = version.modified;
+                newer += 1;
+            }
+        }
+        Ok(removed)
+    }
+
+    async fn remove_noncurrent_version(
+        &self,
+        scan: &BucketScan<'_>,
+        location: &ObjectLocation,
+        version: &Version,
+        (replaced_at, newer): (Timestamp, u64),
+    ) -> Result<bool> {
+        let spec = VersionSpec::Id(version_id_text(version));
+        let deleted = self.heads.delete_if(location, &spec, &scan.bucket.owner, |attempt, found| {
+            let rules = attempt.bucket().lifecycle.as_ref();
+            let due = rules
+                .is_some_and(|rules| scan.is_due(rules.noncurrent_expiry(&location.key, version, replaced_at, newer)));
+            // Race: the version may have become current since, when the newer one was deleted.
+            Ok(due && is_still(found, version.id) && !is_current(attempt, version.id))
+        });
+        Ok(deleted.await?.is_some())
+    }
+
+    /// Removes a delete marker with no version after it.
+    async fn remove_lone_marker(&self, scan: &BucketScan<'_>, location: &ObjectLocation) -> Result<bool> {
+        let observed = self.heads.read_head(&location.partition(), &self.heads.options()).await?;
+        let marker = observed.head.current.filter(|current| current.object.is_none() && !observed.head.older);
+        let Some(marker) = marker else { return Ok(false) };
+        let old = |rules: &Lifecycle| scan.is_due(rules.delete_marker_expiry(&location.key, marker.modified));
+        if !old(scan.rules) {
+            return Ok(false);
+        }
+        let spec = VersionSpec::Id(version_id_text(&marker));
+        let deleted = self.heads.delete_if(location, &spec, &scan.bucket.owner, |attempt, found| {
+            // Race: a put since the read makes the marker noncurrent, and other rules apply to it.
+            let alone = is_current(attempt, marker.id) && !attempt.head.older;
+            Ok(alone && is_still(found, marker.id) && attempt.bucket().lifecycle.as_ref().is_some_and(old))
+        });
+        Ok(deleted.await?.is_some())
+    }
+}
+
+fn is_still(found: Option<&Version>, id: VersionId) -> bool {
+    found.is_some_and(|found| found.id == id)
+}
+
+fn is_current(attempt: &CasAttempt<'_>, id: VersionId) -> bool {
+    attempt.head.current.as_ref().is_some_and(|current| current.id == id)
+}

@@ -1,0 +1,240 @@
+//! Parts of an upload: put, copy, list.
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use larder_model::Timestamp;
+
+use super::commit::ObjectLocation;
+use super::get::{GetObject, ReadWindow};
+use super::put::{ChecksumWanted, UploadBody};
+use super::receive::{BlobDestination, VerifiedBody};
+use super::upload_head::UploadHead;
+use super::uploads::{AbortDate, Uploads, abort_date};
+use super::{Caller, Error, Objects, RequestArgument, Result};
+use crate::rules::part::{PART_NUMBER_MAX, PartsPage, parts_page};
+use crate::rules::{Algorithm, Bucket, Checksum, ChecksumKind, Part, Storage, Upload, UploadState};
+
+/// The address of a part.
+#[derive(Debug, Clone)]
+pub struct PartAddress {
+    /// The bucket.
+    pub bucket: String,
+    /// The key.
+    pub key: Bytes,
+    /// The upload id, as given.
+    pub upload: String,
+    /// The part's number, 1 to 10,000: checked by the edge.
+    pub number: u16,
+}
+
+/// A stored part.
+#[derive(Debug, Clone)]
+pub struct StoredPart {
+    /// The part.
+    pub part: Part,
+    /// Its checksum, if the upload has one or the client gave one.
+    pub checksum: Option<Checksum>,
+}
+
+/// An upload and a page of its parts.
+#[derive(Debug, Clone)]
+pub struct ListedParts {
+    /// The upload.
+    pub upload: Upload,
+    /// Parts with numbers above the marker.
+    pub page: PartsPage,
+    /// When, and by which rule, the lifecycle will abort the upload.
+    pub abort_date: AbortDate,
+}
+
+/// A request to list parts.
+#[derive(Debug, Clone)]
+pub struct ListParts {
+    /// The bucket.
+    pub bucket: String,
+    /// The key.
+    pub key: Bytes,
+    /// The upload id, as given.
+    pub upload: String,
+    /// Only parts above this number.
+    pub after: u32,
+    /// Most parts, 0 to 1000.
+    pub max: usize,
+}
+
+impl Uploads {
+    /// Stores a part. Of several with one number the part finished last wins.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`, `AccessDenied`, `NoSuchUpload`, `QuotaExceeded`, `EntityTooLarge`, `BadDigest`, `BadChecksum`, `BrokenBody`,
+    /// `InvalidRequest` for a checksum of another algorithm than the upload's, or none where it must be given.
+    pub async fn put_part(&self, caller: &Caller, at: &PartAddress, upload_body: UploadBody) -> Result<StoredPart> {
+        let (bucket, head, to) = self.upload_for_part(caller, at).await?;
+        let checksum = part_checksum(head.upload.checksum, upload_body.checksum)?;
+        let room = Storage::part(upload_body.length.unwrap_or(0));
+        let admission = self.quotas.admit(&bucket, &at.key, room).await?;
+        let is_named = checksum != ChecksumWanted::Default;
+        let received = self.receiver.receive(UploadBody { checksum, ..upload_body }, to).await?;
+        let checksum = Some(received.checksum.clone()).filter(|_| is_named);
+        let part = self.store_part(&head, at.number, received).await?;
+        admission.written();
+        Ok(StoredPart { part, checksum })
+    }
+
+    /// The upload of a part, if the caller may put it there, and the destination of its bytes.
+    async fn upload_for_part(
+        &self,
+        caller: &Caller,
+        at: &PartAddress,
+    ) -> Result<(Arc<Bucket>, UploadHead, BlobDestination)> {
+        let bucket = self.buckets.find_for_put(caller, &at.bucket, &at.key, &[]).await?;
+        let head = self.heads.find_live_upload(&bucket, &at.key, &at.upload).await?;
+        let (location, needs_default) = (ObjectLocation::of(&bucket, &at.key), head.upload.checksum.is_none());
+        let to = self.receiver.part_destination(&location, head.id, at.number, needs_default).await?;
+        Ok((bucket, head, to))
+    }
+
+    /// Makes a received body a part, if the upload is alive.
+    async fn store_part(&self, head: &UploadHead, number: u16, received: VerifiedBody) -> Result<Part> {
+        let blob = received.blob();
+        let checksum = match head.upload.checksum {
+            Some(_) => Some(received.checksum.digest.clone()),
+            None => received.default_digest.clone(),
+        };
+        let (md5, length) = (received.md5, received.length);
+        // Race: the stamp is issued after the body, so of several parts with one number the part finished last wins.
+        let stamp = match self.gateway.issuer.issue().await {
+            Ok(stamp) => stamp,
+            Err(error) => {
+                let error = Error::from(error);
+                self.receiver.discard(&error, blob).await;
+                return Err(error);
+            }
+        };
+        let part = Part { number, md5, length, blob, modified: self.gateway.core.now(), checksum };
+        // Race: reread after the body; an upload that ended in the meantime takes no part.
+        let alive = self.heads.read_upload(head.id).await.map(|now| now.is_some_and(|now| now.upload.state.is_alive()));
+        if !matches!(alive, Ok(true)) {
+            // No row references the blob yet.
+            self.receiver.discard(&Error::NoSuchUpload, blob).await;
+            return alive.and(Err(Error::NoSuchUpload));
+        }
+        if let Err(error) = self.write_part(head.id, &part, stamp).await {
+            self.receiver.discard(&error, blob).await;
+            return Err(error);
+        }
+        // Race: until the row of the part names the blob, only the lease keeps sweepers from it.
+        drop(received.lease);
+        // Race: the upload may have ended between that read and the write of the part.
+        self.remove_if_upload_ended(head, &part, stamp).await?;
+        // Race: the blob of a replaced part stays until the upload ends: a running completion may use it [invariant 58].
+        Ok(part)
+    }
+
+    /// Rereads the upload of a stored part. Race: the request that ended the upload may have missed the part, which
+    /// then has to go; or it may have used the part, which then stays in the object.
+    async fn remove_if_upload_ended(&self, head: &UploadHead, part: &Part, stamp: Timestamp) -> Result<()> {
+        // A missing upload proves nothing about the object: the sweeper checks the key.
+        let now = self.heads.read_upload(head.id).await?.ok_or(Error::NoSuchUpload)?;
+        // Race: the completion may have taken this part before it ended; its object needs the bytes [invariant 98].
+        let used = match (&now.upload.state, part.blob) {
+            (state, _) if state.is_alive() => return Ok(()),
+            (UploadState::Done { version, .. }, Some(blob)) => self.manifest_blobs(*version).await?.contains(&blob),
+            _ => false,
+        };
+        self.remove_part(head.id, part, stamp).await?;
+        if used {
+            return Ok(());
+        }
+        // The part's row referenced the blob until now.
+        self.gateway.blobs.releases.release_replaced(part.blob.into_iter().collect()).await;
+        Err(Error::NoSuchUpload)
+    }
+
+    /// One page of parts. Costs one read of the upload and one of the page, whatever the number of parts.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`, `NoSuchUpload`, `AccessDenied`.
+    pub async fn list_parts(&self, caller: &Caller, request: &ListParts) -> Result<ListedParts> {
+        let bucket = self.buckets.find(&request.bucket).await?;
+        let head = self.heads.find_live_upload(&bucket, &request.key, &request.upload).await?;
+        head.check(caller, &bucket)?;
+        let after = u16::try_from(request.after).unwrap_or(PART_NUMBER_MAX).min(PART_NUMBER_MAX);
+        let (parts, _) = self.heads.read_parts(head.id, after, request.max.saturating_add(1)).await?;
+        let abort_date = abort_date(&bucket, &head.upload);
+        Ok(ListedParts { upload: head.upload, page: parts_page(parts, request.max), abort_date })
+    }
+}
+
+impl Objects {
+    /// Stores a part made of bytes of an object; returns the source's version id, in a bucket with versioning. Refuses
+    /// a window beyond the source.
+    ///
+    /// # Errors
+    /// Those of a get of the source and of [`Uploads::put_part`]; `InvalidArgument` for a window beyond the source,
+    /// `InvalidRequest` above the size of a part.
+    pub async fn copy_part(
+        &self,
+        caller: &Caller,
+        source: &GetObject,
+        at: &PartAddress,
+    ) -> Result<(StoredPart, Option<String>)> {
+        let (bucket, head, to) = self.uploads.upload_for_part(caller, at).await?;
+        let (found, reader) = self.open_source(caller, source.clone()).await.map_err(|error| match error {
+            Error::InvalidRange { length } => outside_source(&source.window, length),
+            other => other,
+        })?;
+        let size = found.version.object.as_ref().map_or(0, |object| object.length());
+        if let ReadWindow::Range(_, Some(last)) = source.window
+            && last >= size
+        {
+            return Err(outside_source(&source.window, size));
+        }
+        let length = found.window.end - found.window.start;
+        if length > self.config.put_bytes_max {
+            let max = self.config.put_bytes_max;
+            return Err(Error::InvalidRequest(format!("A part may be copied from {max} bytes at most, not {length}.")));
+        }
+        let admission = self.quotas.admit(&bucket, &at.key, Storage::part(length)).await?;
+        let checksum =
+            head.upload.checksum.map_or(ChecksumWanted::Default, |(algorithm, _)| ChecksumWanted::Compute(algorithm));
+        let received = self.receiver.receive_copy(reader, checksum, to).await?;
+        let checksum = Some(received.checksum.clone()).filter(|_| head.upload.checksum.is_some());
+        let part = self.uploads.store_part(&head, at.number, received).await?;
+        admission.written();
+        Ok((StoredPart { part, checksum }, found.version_id))
+    }
+}
+
+/// The checksum of a part to receive, checked against the upload's.
+fn part_checksum(upload: Option<(Algorithm, ChecksumKind)>, part: ChecksumWanted) -> Result<ChecksumWanted> {
+    let Some((algorithm, kind)) = upload else { return Ok(part) };
+    let given = match &part {
+        ChecksumWanted::Default if kind == ChecksumKind::FullObject => return Ok(ChecksumWanted::Compute(algorithm)),
+        ChecksumWanted::Default => None,
+        ChecksumWanted::Compute(given) | ChecksumWanted::Trailing(given) => Some(*given),
+        ChecksumWanted::Given(checksum) => Some(checksum.algorithm),
+    };
+    if given == Some(algorithm) {
+        return Ok(part);
+    }
+    let given = given.map_or("none", Algorithm::name);
+    let wanted = algorithm.name();
+    Err(Error::InvalidRequest(format!("The parts of this upload have {wanted} checksums; this one has {given}.")))
+}
+
+/// The error for a window beyond the source.
+fn outside_source(window: &ReadWindow, size: u64) -> Error {
+    let value = match window {
+        ReadWindow::Range(first, Some(last)) => format!("bytes={first}-{last}"),
+        ReadWindow::Range(first, None) => format!("bytes={first}-"),
+        ReadWindow::Last(count) => format!("bytes=-{count}"),
+        ReadWindow::Whole | ReadWindow::Part(_) => String::new(),
+    };
+    let message = format!("The range does not lie within the source object, whose size is {size}.");
+    Error::InvalidArgument { argument: RequestArgument::CopyRange, value, message }
+}

@@ -1,0 +1,219 @@
+//! Putting an object. [`Objects::put`] is the list of the steps.
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use larder_gateway::body::ByteStream;
+use larder_model::Timestamp;
+use larder_model::content::BlobId;
+
+use super::acl::{AclChoice, refuse_public};
+use super::commit::{ObjectLocation, client_version_id, expiry_of};
+use super::quotas::Admission;
+use super::receive::VerifiedBody;
+use super::{Caller, Error, Objects, Result};
+use crate::rules::{Algorithm, Bucket, Checksum, Etag, Object, Storage, SystemHeader, Tag, Version};
+
+/// The metadata of an object in a request.
+#[derive(Debug, Clone, Default)]
+pub struct ObjectMetadata {
+    /// System headers.
+    pub headers: Vec<(SystemHeader, Bytes)>,
+    /// User metadata: names in lower case, without the prefix of their headers.
+    pub meta: Vec<(String, Bytes)>,
+    /// Tags, checked by the edge.
+    pub tags: Vec<Tag>,
+    /// The ACL.
+    pub acl: AclChoice,
+}
+
+/// A request body, and what the client announces of it.
+pub struct UploadBody {
+    /// The bytes.
+    pub stream: Box<dyn ByteStream>,
+    /// Announced length in bytes.
+    pub length: Option<u64>,
+    /// Their MD5, if the client gives it.
+    pub md5: Option<[u8; 16]>,
+    /// Their checksum.
+    pub checksum: ChecksumWanted,
+}
+
+/// The checksum of a request body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ChecksumWanted {
+    /// Not given: an object gets CRC64NVME, a part the algorithm of its upload.
+    Default,
+    /// Compute this one.
+    Compute(Algorithm),
+    /// The body must have this one.
+    Given(Checksum),
+    /// In a trailer of the body, see [`ByteStream::trailing`], in this algorithm.
+    Trailing(Algorithm),
+}
+
+/// Conditions on the current version at the commit. A delete marker counts as absent.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WriteConditions {
+    /// `If-Match`: one of these entity tags (`*` any) must be current.
+    pub if_match: Option<Vec<String>>,
+    /// `If-None-Match`: none of these (`*`: no object) may be current.
+    pub if_none_match: Option<Vec<String>>,
+}
+
+/// A request to put an object.
+pub struct PutObject {
+    /// The bucket.
+    pub bucket: String,
+    /// The key.
+    pub key: Bytes,
+    /// Its metadata.
+    pub metadata: ObjectMetadata,
+    /// Its bytes.
+    pub upload_body: UploadBody,
+    /// Conditions on the current version.
+    pub conditions: WriteConditions,
+}
+
+/// A stored version.
+#[derive(Debug, Clone)]
+pub struct StoredVersion {
+    /// The version.
+    pub version: Version,
+    /// Its id for clients; `None` in a bucket that never had versioning.
+    pub version_id: Option<String>,
+    /// When, and by which rule, the lifecycle will remove it.
+    pub expires: Option<(Timestamp, String)>,
+}
+
+impl Objects {
+    /// Puts an object, atomically.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`, `AccessDenied`, `KeyTooLong`, `QuotaExceeded`, `EntityTooLarge`, `BadDigest`, `BadChecksum`, `BrokenBody`,
+    /// `PreconditionFailed`, `NoSuchKey` (`If-Match` without an object), `ConditionalConflict`; no bytes remain then.
+    pub async fn put(&self, caller: &Caller, request: PutObject) -> Result<StoredVersion> {
+        let PutObject { bucket, key, metadata, upload_body, conditions } = request;
+        let bucket = self.buckets.find_for_put(caller, &bucket, &key, &metadata.tags).await?;
+        let owner = owner_of(caller, &bucket);
+        let acl = self.buckets.new_object_acl(caller, &bucket, &key, (&metadata.acl, &owner)).await?;
+        let location = ObjectLocation::of(&bucket, &key);
+        // A failed condition is cheap to find before the body; the commit checks it again.
+        self.precheck_conditions(&location, &conditions).await?;
+        let announced = upload_body.length;
+        let admission = self.quotas.admit(&bucket, &key, Storage::object(announced.unwrap_or(0))).await?;
+        let to = self.receiver.object_destination(&location).await?;
+        let received = self.receiver.receive(upload_body, to).await?;
+        let admission = self.admit_received(admission, &bucket, &key, announced, &received).await?;
+        let object = Object {
+            body: received.body.clone(),
+            etag: Etag::of_md5(received.md5),
+            headers: metadata.headers,
+            meta: metadata.meta,
+            tags: metadata.tags,
+            acl,
+            checksum: Some(received.checksum.clone()),
+            upload: None,
+        };
+        let stored = self.commit_object(&location, owner, object, received, &conditions).await?;
+        admission.written();
+        Ok(stored)
+    }
+
+    /// The admission of a received body: that of its announced length, or one of the length that came.
+    async fn admit_received<'a>(
+        &'a self,
+        admission: Admission<'a>,
+        bucket: &Arc<Bucket>,
+        key: &Bytes,
+        announced: Option<u64>,
+        received: &VerifiedBody,
+    ) -> Result<Admission<'a>> {
+        if announced.is_some() {
+            return Ok(admission);
+        }
+        drop(admission);
+        let admitted = self.quotas.admit(bucket, key, Storage::object(received.length)).await;
+        if let Err(error) = &admitted {
+            self.receiver.discard(error, received.blob()).await;
+        }
+        admitted
+    }
+
+    /// Checks conditions before the body is received.
+    ///
+    /// # Errors
+    /// `PreconditionFailed`, `NoSuchKey`.
+    pub(super) async fn precheck_conditions(
+        &self,
+        location: &ObjectLocation,
+        conditions: &WriteConditions,
+    ) -> Result<()> {
+        if conditions.is_empty() {
+            return Ok(());
+        }
+        let observed = self.heads.read_head(&location.partition(), &self.heads.options()).await?;
+        conditions.check(observed.head.current.as_ref())
+    }
+
+    /// Commits an object of a received body. After a definite failure its blob is removed.
+    ///
+    /// # Errors
+    /// As [`Self::put_version`].
+    pub(super) async fn commit_object(
+        &self,
+        location: &ObjectLocation,
+        owner: String,
+        object: Object,
+        received: VerifiedBody,
+        conditions: &WriteConditions,
+    ) -> Result<StoredVersion> {
+        let blob = received.blob();
+        let stored = self.put_version(location, &owner, &object, blob, conditions).await;
+        if let Err(error) = &stored {
+            self.receiver.discard(error, blob).await;
+        }
+        // Race: until the head references the blob, the lease keeps sweepers from it.
+        drop(received.lease);
+        stored
+    }
+
+    /// Makes an object the current version if the conditions hold.
+    async fn put_version(
+        &self,
+        location: &ObjectLocation,
+        owner: &str,
+        object: &Object,
+        blob: Option<BlobId>,
+        conditions: &WriteConditions,
+    ) -> Result<StoredVersion> {
+        let mut cas = self.heads.cas_loop(location, blob);
+        loop {
+            let attempt = cas.next_attempt().await.map_err(|error| conditional_conflict(error, conditions))?;
+            // Race: the compare-and-set expects the head checked here, so of two If-None-Match puts one fails.
+            conditions.check(attempt.head.current.as_ref())?;
+            // Race: the bucket may have blocked public grants while the body arrived.
+            refuse_public(attempt.bucket(), object.acl.as_ref())?;
+            let version = attempt.new_version(owner.to_owned(), Some(object.clone()));
+            let version_id = client_version_id(attempt.bucket(), &version);
+            let expires = expiry_of(attempt.bucket(), &location.key, &version);
+            let next = attempt.add(version.clone()).await?;
+            if attempt.commit(next).await? {
+                return Ok(StoredVersion { version, version_id, expires });
+            }
+        }
+    }
+}
+
+/// The owner of a new object: the caller, or the bucket owner for an anonymous caller.
+pub(super) fn owner_of(caller: &Caller, bucket: &Bucket) -> String {
+    caller.user.as_ref().map_or(&bucket.owner, |user| &user.id).clone()
+}
+
+/// Contention on a conditional write becomes `ConditionalConflict`.
+pub(super) fn conditional_conflict(error: Error, conditions: &WriteConditions) -> Error {
+    if error.is_contention() && !conditions.is_empty() { Error::ConditionalConflict } else { error }
+}

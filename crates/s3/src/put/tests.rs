@@ -1,0 +1,225 @@
+//! Puts: objects read back as written, and refused ones leave no bytes.
+
+use larder_gateway::body::BodyError;
+
+use super::super::buckets::testing::anonymous;
+use super::super::commit::testing::{BUCKET, BucketFixture, ChunkedBody, bytes, get_of, put_of, run, upload_body};
+use super::super::copy::CopyObject;
+use super::super::get::VersionSpec;
+use super::*;
+use crate::rules::checksum::{ChecksumHasher, Md5Hasher};
+use crate::rules::{S3Action, Versioning};
+
+fn tag(tag: &str) -> Option<Vec<String>> {
+    Some(vec![tag.to_owned()])
+}
+
+#[test]
+fn objects_are_read_back_with_their_metadata() {
+    run(async {
+        let fixture = BucketFixture::new().await;
+        for length in [0, 1, 1024, 1025, 100_000] {
+            let body = bytes(length as u64, length);
+            let mut put = put_of("key", &body);
+            put.metadata.headers = vec![(SystemHeader::ContentType, Bytes::from_static(b"text/x"))];
+            put.metadata.meta = vec![("a".into(), Bytes::from_static(b"b"))];
+            put.metadata.tags = vec![Tag { key: "t".into(), value: "v".into() }];
+            put.upload_body.md5 = Some(Md5Hasher::of(&body));
+            put.upload_body.checksum = ChecksumWanted::Given(ChecksumHasher::of(Algorithm::Sha256, &body));
+            let stored = fixture.objects.put(&fixture.owner, put).await.unwrap();
+            assert_eq!(stored.version_id, None);
+            let (found, got) = fixture.find(get_of("key")).await.unwrap();
+            assert_eq!(got, body);
+            assert_eq!(found.version, stored.version);
+            let object = found.version.object.unwrap();
+            assert_eq!(object.etag, Etag::of_md5(Md5Hasher::of(&body)));
+            assert_eq!(object.checksum, Some(ChecksumHasher::of(Algorithm::Sha256, &body)));
+            assert_eq!(found.version.owner, fixture.owner.id());
+            assert_eq!((object.headers.len(), object.meta.len(), object.tags.len()), (1, 1, 1));
+            assert_eq!(fixture.blobs().await.len(), usize::from(length > 1024), "the replaced blob is gone");
+        }
+    });
+}
+
+#[test]
+fn a_body_that_does_not_match_its_digests_leaves_no_bytes() {
+    run(async {
+        let fixture = BucketFixture::new().await;
+        let other = Bytes::from_static(b"other");
+        for length in [10, 5000] {
+            let body = bytes(1, length);
+            let crc = |bytes: &Bytes| ChecksumHasher::of(Algorithm::Crc32, bytes);
+            let trailer = |name: &str, value: String| Some((name.to_owned(), Bytes::from(value)));
+            let whole = || vec![Ok(body.clone())];
+            let broken = vec![Ok(body.clone()), Err(BodyError("gone".into()))];
+            let of = |left, trailing| Box::new(ChunkedBody { left, trailing });
+            let plain = || upload_body(&body);
+            let trailing = |trailing| UploadBody {
+                stream: of(whole(), trailing),
+                checksum: ChecksumWanted::Trailing(Algorithm::Crc32),
+                ..plain()
+            };
+            let header = "x-amz-checksum-crc32";
+            let bad: Vec<(UploadBody, &str)> = vec![
+                (UploadBody { md5: Some(Md5Hasher::of(&other)), ..plain() }, "digest"),
+                (UploadBody { checksum: ChecksumWanted::Given(crc(&other)), ..plain() }, "checksum"),
+                (trailing(trailer(header, crc(&other).text())), "checksum"),
+                (trailing(None), "broken"),
+                (trailing(trailer("x-amz-checksum-sha1", crc(&body).text())), "broken"),
+                (trailing(trailer(header, "?".into())), "invalid"),
+                (UploadBody { length: Some(length as u64 + 1), ..plain() }, "broken"),
+                (UploadBody { length: Some(length as u64 - 1), ..plain() }, "broken"),
+                (UploadBody { stream: of(broken, None), length: None, ..plain() }, "broken"),
+                (UploadBody { length: Some(u64::MAX), ..plain() }, "large"),
+            ];
+            for (upload_body, expected) in bad {
+                let put = PutObject { upload_body, ..put_of("key", &body) };
+                let kind = match fixture.objects.put(&fixture.owner, put).await.unwrap_err() {
+                    Error::BadDigest => "digest",
+                    Error::BadChecksum("CRC32") => "checksum",
+                    Error::BrokenBody(_) => "broken",
+                    Error::InvalidRequest(_) => "invalid",
+                    Error::EntityTooLarge { .. } => "large",
+                    other => panic!("{other}"),
+                };
+                assert_eq!(kind, expected);
+                assert!(fixture.blobs().await.is_empty(), "{expected}");
+                assert!(matches!(fixture.get("key", VersionSpec::Current).await, Err(Error::NoSuchKey)));
+            }
+            let good = PutObject {
+                upload_body: trailing(trailer(&header.to_uppercase(), crc(&body).text())),
+                ..put_of("good", &body)
+            };
+            let stored = fixture.objects.put(&fixture.owner, good).await.unwrap();
+            assert_eq!(stored.version.object.unwrap().checksum, Some(crc(&body)));
+            fixture.delete("good", &VersionSpec::Current).await;
+        }
+    });
+}
+
+#[test]
+fn a_body_longer_than_allowed_is_refused_while_it_arrives() {
+    run(async {
+        let fixture = BucketFixture::new().await;
+        let settings = super::super::ObjectsConfig { put_bytes_max: 2000, ..Default::default() };
+        let objects = fixture.stores.gateway_of(settings).await;
+        let mut put = put_of("key", &bytes(1, 2001));
+        put.upload_body.length = None;
+        assert!(matches!(objects.put(&fixture.owner, put).await, Err(Error::EntityTooLarge { max: 2000, .. })));
+        assert!(fixture.blobs().await.is_empty());
+        objects.put(&fixture.owner, put_of("key", &bytes(1, 2000))).await.unwrap();
+    });
+}
+
+#[test]
+fn write_conditions_test_the_current_version() {
+    run(async {
+        let fixture = BucketFixture::new().await;
+        let (one, two) = (bytes(1, 3000), bytes(2, 3000));
+        let put = async |body: &Bytes, if_match, if_none_match| {
+            let conditions = WriteConditions { if_match, if_none_match };
+            fixture.objects.put(&fixture.owner, PutObject { conditions, ..put_of("key", body) }).await
+        };
+        assert!(matches!(put(&one, tag("*"), None).await, Err(Error::NoSuchKey)));
+        let etag = put(&one, None, tag("*")).await.unwrap().version.object.unwrap().etag.to_string();
+        assert!(matches!(put(&two, None, tag("*")).await, Err(Error::PreconditionFailed("If-None-Match"))));
+        assert!(matches!(put(&two, tag("x"), None).await, Err(Error::PreconditionFailed("If-Match"))));
+        assert_eq!(fixture.get("key", VersionSpec::Current).await.unwrap(), one);
+        put(&two, tag(&etag), None).await.unwrap();
+        assert!(matches!(put(&one, tag(&etag), None).await, Err(Error::PreconditionFailed("If-Match"))));
+        assert_eq!(fixture.get("key", VersionSpec::Current).await.unwrap(), two);
+        assert_eq!(fixture.blobs().await.len(), 1);
+        fixture.delete("key", &VersionSpec::Current).await;
+        put(&one, None, tag("*")).await.unwrap();
+    });
+}
+
+#[test]
+fn of_concurrent_conditional_creates_one_wins() {
+    run(async {
+        let fixture = BucketFixture::new().await;
+        let racers = (0..8_u64).map(|seed| {
+            let (objects, owner) = (fixture.objects.clone(), fixture.owner.clone());
+            let conditions = WriteConditions { if_match: None, if_none_match: tag("*") };
+            tokio::spawn(async move {
+                objects.put(&owner, PutObject { conditions, ..put_of("key", &bytes(seed, 2000)) }).await
+            })
+        });
+        let (mut won, mut lost) = (0, 0);
+        for racer in racers.collect::<Vec<_>>() {
+            match racer.await.unwrap() {
+                Ok(_) => won += 1,
+                Err(Error::PreconditionFailed(_) | Error::ConditionalConflict) => lost += 1,
+                Err(other) => panic!("{other}"),
+            }
+        }
+        assert_eq!((won, lost, fixture.blobs().await.len()), (1, 7, 1));
+    });
+}
+
+#[test]
+fn writers_of_one_key_all_succeed_and_leave_one_body() {
+    run(async {
+        let fixture = BucketFixture::new().await;
+        for versioning in [Versioning::Off, Versioning::Suspended] {
+            fixture.versioning(versioning).await;
+            let writers = (0..16_u64).map(|seed| {
+                let (objects, owner) = (fixture.objects.clone(), fixture.owner.clone());
+                tokio::spawn(async move { objects.put(&owner, put_of("key", &bytes(seed, 2000))).await })
+            });
+            for writer in writers.collect::<Vec<_>>() {
+                writer.await.unwrap().unwrap();
+            }
+            assert_eq!(fixture.blobs().await.len(), 1);
+            assert_eq!(fixture.get("key", VersionSpec::Current).await.unwrap().len(), 2000);
+        }
+    });
+}
+
+#[test]
+fn a_forbidden_put_is_refused_before_its_body_is_read() {
+    run(async {
+        let fixture = BucketFixture::new().await;
+        let put = || PutObject {
+            upload_body: UploadBody {
+                stream: Box::new(ChunkedBody { left: vec![Err(BodyError("read".into()))], trailing: None }),
+                ..upload_body(&Bytes::new())
+            },
+            ..put_of("key", &Bytes::new())
+        };
+        assert!(matches!(fixture.objects.put(&anonymous(S3Action::PutObject), put()).await, Err(Error::AccessDenied)));
+        let long = PutObject { key: vec![b'k'; 1025].into(), ..put() };
+        assert!(matches!(fixture.objects.put(&fixture.owner, long).await, Err(Error::KeyTooLong(1025))));
+        let nowhere = PutObject { bucket: "nowhere".into(), ..put() };
+        assert!(matches!(fixture.objects.put(&fixture.owner, nowhere).await, Err(Error::NoSuchBucket(_))));
+        assert_eq!(BUCKET, put().bucket);
+    });
+}
+
+/// The edge runs connections as tasks of a multi-threaded runtime.
+#[test]
+fn calls_can_be_sent_between_threads() {
+    fn assert_send<T: Send>(_: &T) {}
+    run(async {
+        let fixture = BucketFixture::new().await;
+        let key = Bytes::from_static(b"key");
+        assert_send(&fixture.objects.put(&fixture.owner, put_of("key", &Bytes::new())));
+        assert_send(&fixture.objects.get(&fixture.owner, &get_of("key")));
+        let copy = CopyObject {
+            source: get_of("key"),
+            bucket: BUCKET.into(),
+            key: key.clone(),
+            replace: None,
+            tags: None,
+            acl: AclChoice::Private,
+            own: Vec::new(),
+            changes_more: false,
+            checksum: None,
+            conditions: WriteConditions::default(),
+        };
+        assert_send(&fixture.objects.copy(&fixture.owner, copy));
+        assert_send(&fixture.objects.delete(&fixture.owner, BUCKET, &key, &VersionSpec::Current, None));
+        assert_send(&fixture.objects.put_object_tags(&fixture.owner, BUCKET, &key, &VersionSpec::Current, Vec::new()));
+        assert_send(&fixture.objects.object_attributes(&fixture.owner, &get_of("key"), 0, 1));
+    });
+}

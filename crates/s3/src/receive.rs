@@ -1,0 +1,248 @@
+//! Receives a body: one pass computes the digests and stores the bytes, small bodies in their row, larger ones in a blob. A
+//! request holds one piece of its body in memory, after the first [`larder_store::EngineLimits::inline_max`] bytes.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use larder_gateway::Gateway;
+use larder_gateway::body::{ByteStream, collect, next};
+use larder_gateway::metrics::Event;
+use larder_model::content::BlobId;
+use larder_store::{BlobOwner, Durability, Partition};
+
+use super::commit::ObjectLocation;
+use super::put::{ChecksumWanted, UploadBody};
+use super::{Error, Result};
+use crate::rules::checksum::{ChecksumHasher, Md5Hasher};
+use crate::rules::{Algorithm, Checksum, ObjectBody, UploadId, VersionId};
+
+/// The checksum algorithm of an object when the client names none; an upload without one makes its object's of those of its parts.
+pub(super) const DEFAULT_ALGORITHM: Algorithm = Algorithm::Crc64Nvme;
+
+/// A complete body that matches its announced digests.
+pub(super) struct VerifiedBody {
+    /// The bytes, or the blob that holds them.
+    pub(super) body: ObjectBody,
+    /// Their length.
+    pub(super) length: u64,
+    /// Their MD5.
+    pub(super) md5: [u8; 16],
+    /// Their checksum.
+    pub(super) checksum: Checksum,
+    /// That of [`DEFAULT_ALGORITHM`], where the destination asks for it.
+    pub(super) default_digest: Option<Bytes>,
+    /// Keeps sweepers from the blob: hold it until the row that references the blob is written.
+    pub(super) lease: Option<Box<dyn Send + Sync>>,
+}
+
+impl VerifiedBody {
+    /// The blob, if there is one.
+    pub(super) fn blob(&self) -> Option<BlobId> {
+        match self.body {
+            ObjectBody::Blob { id, .. } => Some(id),
+            _ => None,
+        }
+    }
+}
+
+/// Owner and id of the blob for a large body.
+pub(super) struct BlobDestination {
+    /// The partition of the key, which owns the blob.
+    partition: Partition,
+    /// The owner's row: 16 unique bytes, or for a part its upload's id and its number.
+    row: Bytes,
+    /// The blob's id: unique, even among gateways whose clocks show the same time.
+    id: BlobId,
+    /// Most bytes that stay in the row.
+    inline_max: usize,
+    /// Whether [`DEFAULT_ALGORITHM`] is computed beside another checksum.
+    needs_default: bool,
+}
+
+/// Receives bodies into rows and blobs.
+pub(super) struct BodyReceiver {
+    pub(super) gateway: Arc<Gateway>,
+    /// Largest body in bytes.
+    pub(super) bytes_max: u64,
+}
+
+impl BodyReceiver {
+    /// The destination of the body of an object at `location`.
+    ///
+    /// # Errors
+    /// Any error of the store.
+    pub(super) async fn object_destination(&self, location: &ObjectLocation) -> Result<BlobDestination> {
+        let stamp = self.gateway.issuer.issue().await?;
+        // Race: two gateways may issue one stamp; the actor keeps their blob ids apart [invariant 100].
+        let row = Bytes::copy_from_slice(&VersionId::new(stamp, self.gateway.core.ports.actor).0);
+        let inline_max = self.gateway.core.ports.store.limits().inline_max;
+        let partition = location.partition();
+        let id = BlobId::of(&partition.key, &row, stamp);
+        Ok(BlobDestination { partition, row, id, inline_max, needs_default: false })
+    }
+
+    /// The destination of a part of an upload to `location`: a blob of its own, however small; none for an empty part. An upload
+    /// without a checksum `needs_default`.
+    ///
+    /// # Errors
+    /// Any error of the store.
+    pub(super) async fn part_destination(
+        &self,
+        location: &ObjectLocation,
+        upload: UploadId,
+        number: u16,
+        needs_default: bool,
+    ) -> Result<BlobDestination> {
+        let stamp = self.gateway.issuer.issue().await?;
+        let row: Bytes = [&upload.0[..], &number.to_be_bytes()].concat().into();
+        let partition = location.partition();
+        // Race: two gateways may store this part in one microsecond; the actor keeps the ids apart [invariant 100].
+        let id =
+            BlobId::of(&partition.key, &[&row[..], &self.gateway.core.ports.actor.0.to_be_bytes()].concat(), stamp);
+        Ok(BlobDestination { partition, row, id, inline_max: 0, needs_default })
+    }
+
+    /// Receives a body. A mismatch with its announced digests leaves no bytes.
+    ///
+    /// # Errors
+    /// `EntityTooLarge`, `BrokenBody`, `BadDigest`, `BadChecksum`, `InvalidRequest` for a malformed trailing checksum;
+    /// `DiskFull`.
+    pub(super) async fn receive(&self, upload_body: UploadBody, to: BlobDestination) -> Result<VerifiedBody> {
+        let UploadBody { mut stream, length: announced, md5, checksum } = upload_body;
+        // Bound: a body that is announced too large is refused before it arrives.
+        self.check_length(announced.unwrap_or(0))?;
+        let mut sums = Sums::new(&checksum, to.needs_default);
+        let first = collect(stream.as_mut(), to.inline_max).await.map_err(broken)?;
+        self.count(&mut sums, &first)?;
+        if first.len() <= to.inline_max {
+            let length = sums.length;
+            let VerifiedSums { md5, checksum, default_digest } =
+                sums.verify(announced, md5, &checksum, stream.as_mut())?;
+            let body = ObjectBody::Inline(first);
+            return Ok(VerifiedBody { body, length, md5, checksum, default_digest, lease: None });
+        }
+        let id = to.id;
+        let owner = BlobOwner { partition: to.partition, row: to.row };
+        // Crash: a writer dropped before `finish` leaves no blob.
+        let mut writer = self.gateway.core.ports.blobs.create(id, owner).await?;
+        writer.announce(announced.unwrap_or(first.len() as u64)).await?;
+        writer.write(first).await?;
+        while let Some(piece) = next(stream.as_mut()).await.map_err(broken)? {
+            self.count(&mut sums, &piece)?;
+            writer.write(piece).await?;
+        }
+        let length = sums.length;
+        // Verified before the blob is finished, so a body that does not match leaves no bytes.
+        let VerifiedSums { md5, checksum, default_digest } = sums.verify(announced, md5, &checksum, stream.as_mut())?;
+        let durability = if self.gateway.core.config.durable { Durability::Disk } else { Durability::Buffered };
+        // Crash: the bytes are as durable as the head that will reference them.
+        let lease = writer.finish(durability).await?;
+        self.gateway.core.metrics.count_event(Event::BlobWritten);
+        let body = ObjectBody::Blob { id, length };
+        Ok(VerifiedBody { body, length, md5, checksum, default_digest, lease: Some(lease) })
+    }
+
+    /// After a failed change: removes the blob it brought if no head can reference it any more. If the outcome is
+    /// unknown, the sweeper decides.
+    pub(super) async fn discard(&self, error: &Error, blob: Option<BlobId>) {
+        let unknown = matches!(error, Error::Gateway(failed) if failed.is_outcome_unknown());
+        if let Some(blob) = blob.filter(|_| !unknown) {
+            self.gateway.blobs.releases.remove_unnamed(blob).await;
+        }
+    }
+
+    fn count(&self, sums: &mut Sums, piece: &[u8]) -> Result<()> {
+        sums.update(piece);
+        self.check_length(sums.length)
+    }
+
+    fn check_length(&self, bytes: u64) -> Result<()> {
+        let max = self.bytes_max;
+        if bytes > max { Err(Error::EntityTooLarge { bytes, max }) } else { Ok(()) }
+    }
+}
+
+/// Digests and length of a body while it arrives.
+struct Sums {
+    length: u64,
+    md5: Md5Hasher,
+    hasher: ChecksumHasher,
+    /// Of [`DEFAULT_ALGORITHM`], where it is needed and `hasher` is another one.
+    default: Option<ChecksumHasher>,
+    needs_default: bool,
+}
+
+/// Digests of a body that are those of the client.
+struct VerifiedSums {
+    md5: [u8; 16],
+    checksum: Checksum,
+    default_digest: Option<Bytes>,
+}
+
+impl Sums {
+    fn new(wanted: &ChecksumWanted, needs_default: bool) -> Self {
+        let algorithm = match wanted {
+            ChecksumWanted::Default => DEFAULT_ALGORITHM,
+            ChecksumWanted::Compute(algorithm) | ChecksumWanted::Trailing(algorithm) => *algorithm,
+            ChecksumWanted::Given(checksum) => checksum.algorithm,
+        };
+        let default = (needs_default && algorithm != DEFAULT_ALGORITHM).then(|| ChecksumHasher::new(DEFAULT_ALGORITHM));
+        let hasher = ChecksumHasher::new(algorithm);
+        Self { length: 0, md5: Md5Hasher::default(), hasher, default, needs_default }
+    }
+
+    fn update(&mut self, piece: &[u8]) {
+        self.length += piece.len() as u64;
+        self.md5.update(piece);
+        self.hasher.update(piece);
+        if let Some(default) = &mut self.default {
+            default.update(piece);
+        }
+    }
+
+    /// The digests, if they and the length match the client's.
+    fn verify(
+        self,
+        announced: Option<u64>,
+        md5: Option<[u8; 16]>,
+        wanted: &ChecksumWanted,
+        stream: &mut dyn ByteStream,
+    ) -> Result<VerifiedSums> {
+        if let Some(announced) = announced.filter(|announced| *announced != self.length) {
+            return Err(Error::BrokenBody(format!("{} bytes came, {announced} were announced", self.length)));
+        }
+        let own = self.md5.finish();
+        let checksum = Checksum::full(self.hasher.algorithm(), self.hasher.finish());
+        let default_digest = self.default.map(ChecksumHasher::finish).or_else(|| Some(checksum.digest.clone()));
+        if md5.is_some_and(|md5| md5 != own) {
+            return Err(Error::BadDigest);
+        }
+        let given = match wanted {
+            ChecksumWanted::Given(given) => Some(given.clone()),
+            ChecksumWanted::Trailing(algorithm) => Some(trailing(*algorithm, stream)?),
+            ChecksumWanted::Default | ChecksumWanted::Compute(_) => None,
+        };
+        if given.is_some_and(|given| given != checksum) {
+            return Err(Error::BadChecksum(checksum.algorithm.name()));
+        }
+        Ok(VerifiedSums { md5: own, checksum, default_digest: default_digest.filter(|_| self.needs_default) })
+    }
+}
+
+/// The checksum in a body's trailer.
+fn trailing(algorithm: Algorithm, stream: &mut dyn ByteStream) -> Result<Checksum> {
+    let header = algorithm.header();
+    let value = stream.trailing().filter(|(name, _)| name.eq_ignore_ascii_case(header)).map(|(_, value)| value);
+    let value = value.ok_or_else(|| Error::BrokenBody(format!("no {header} came behind the body")))?;
+    let text = std::str::from_utf8(&value).ok();
+    let given = text.and_then(|text| Checksum::parse(algorithm, text)).filter(|given| given.parts.is_none());
+    given.ok_or_else(|| Error::InvalidRequest(format!("The value of {header} is not a checksum.")))
+}
+
+/// Maps an interrupted body to an error of the S3 side.
+fn broken(error: larder_gateway::Error) -> Error {
+    match error {
+        larder_gateway::Error::BrokenBody(why) => Error::BrokenBody(why),
+        other => other.into(),
+    }
+}

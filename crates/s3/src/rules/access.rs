@@ -1,0 +1,144 @@
+//! The decision whether a caller may carry out a request.
+
+use std::net::IpAddr;
+
+use larder_model::Timestamp;
+
+use super::acl::{Acl, Permission};
+use super::action::S3Action;
+use super::bucket::Bucket;
+use super::policy::{BucketPolicy, PolicyDecision, PolicyWork};
+use super::tags::Tag;
+use super::user::User;
+use super::version::Version;
+
+/// The properties of a request that the conditions of a policy test, beside the caller and the action.
+#[derive(Debug, Clone, Default)]
+pub struct AccessContext {
+    /// The address of the client.
+    pub source: Option<IpAddr>,
+    /// Whether the request came over TLS.
+    pub secure: bool,
+    /// The time of the request.
+    pub now: Timestamp,
+    /// The condition keys of headers and parameters that the request has, with their values.
+    pub keys: Vec<(&'static str, String)>,
+    /// The tags in the request: `s3:RequestObjectTag/…` and `s3:RequestObjectTagKeys`.
+    pub request_tags: Vec<Tag>,
+    /// The work that policies may make for it.
+    pub work: PolicyWork,
+}
+
+/// The action and its target, for which a caller needs permission.
+#[derive(Debug, Clone, Copy)]
+pub struct AccessRequest<'a> {
+    /// The action.
+    pub action: S3Action,
+    /// The key of the object; `None` for an action on the bucket itself.
+    pub key: Option<&'a [u8]>,
+    /// The object's version, when the action reads it or its ACL: its owner and its grants decide. `None` when there is no such
+    /// version; the decision is then whether the caller may learn that.
+    pub version: Option<&'a Version>,
+}
+
+impl S3Action {
+    /// This action on a bucket itself.
+    #[must_use]
+    pub fn on_bucket(self) -> AccessRequest<'static> {
+        AccessRequest { action: self, key: None, version: None }
+    }
+
+    /// This action on a key, whatever version it has.
+    #[must_use]
+    pub fn on_key(self, key: &[u8]) -> AccessRequest<'_> {
+        AccessRequest { action: self, key: Some(key), version: None }
+    }
+
+    /// This action on a version of a key; `None`: there is no such version.
+    #[must_use]
+    pub fn on_version<'a>(self, key: &'a [u8], version: Option<&'a Version>) -> AccessRequest<'a> {
+        AccessRequest { action: self, key: Some(key), version }
+    }
+}
+
+/// Actions that an explicit deny never takes from the owner, who could not correct the policy otherwise.
+const POLICY_ACTIONS: &[S3Action] =
+    &[S3Action::GetBucketPolicy, S3Action::PutBucketPolicy, S3Action::DeleteBucketPolicy];
+
+/// Whether `user` (`None`: anonymous) may carry out `request` in `bucket`.
+///
+/// The first rule that applies decides:
+/// 1. An admin may do anything, and the bucket's owner may always read and change the policy.
+/// 2. A deny of the policy refuses. An allow permits, unless the policy is public and the bucket restricted to its owner.
+/// 3. The owner of an object may read it, and read and change its grants. Everything else in the bucket is its owner's.
+/// 4. The grants of the object or of the bucket permit.
+#[must_use]
+pub fn is_allowed(bucket: &Bucket, user: Option<&User>, request: &AccessRequest<'_>, context: &AccessContext) -> bool {
+    if user.is_some_and(|user| user.admin) {
+        return true;
+    }
+    let owner = user.is_some_and(|user| user.id == bucket.owner);
+    // A policy that denies its owner everything could otherwise never be removed.
+    if owner && POLICY_ACTIONS.contains(&request.action) {
+        return true;
+    }
+    let policy = bucket.policy.as_ref();
+    match policy.map_or(PolicyDecision::Neutral, |policy| policy.evaluate(&bucket.name, user, request, context)) {
+        // A deny is final, also for the owner of the bucket.
+        PolicyDecision::Deny => false,
+        PolicyDecision::Allow if owner || !is_restricted(bucket) => true,
+        PolicyDecision::Allow | PolicyDecision::Neutral => {
+            is_allowed_as_owner(owner, user, request) || is_granted(bucket, user, request)
+        }
+    }
+}
+
+/// Whether the policy of the bucket denies the request. An admin is denied nothing.
+#[must_use]
+pub fn is_denied(bucket: &Bucket, user: Option<&User>, request: &AccessRequest<'_>, context: &AccessContext) -> bool {
+    let decision = |policy: &BucketPolicy| policy.evaluate(&bucket.name, user, request, context);
+    !user.is_some_and(|user| user.admin)
+        && bucket.policy.as_deref().is_some_and(|policy| decision(policy) == PolicyDecision::Deny)
+}
+
+/// Whether an allow of the policy counts for the bucket's owner only.
+fn is_restricted(bucket: &Bucket) -> bool {
+    bucket.public_access.is_some_and(|access| access.restrict_buckets)
+        && bucket.policy.as_ref().is_some_and(|policy| policy.is_public())
+}
+
+/// Whether ownership allows the request. A bucket's owner may delete the objects of others, but neither read nor grant them.
+fn is_allowed_as_owner(bucket_owner: bool, user: Option<&User>, request: &AccessRequest<'_>) -> bool {
+    match deciding_version(request) {
+        // An object belongs to its writer, also in the bucket of another user.
+        Some((version, _)) => user.is_some_and(|user| user.id == version.owner),
+        None => bucket_owner,
+    }
+}
+
+/// Whether an ACL grants the request: that of the object when its version decides, else that of the bucket.
+fn is_granted(bucket: &Bucket, user: Option<&User>, request: &AccessRequest<'_>) -> bool {
+    let Some(permission) = request.action.permission() else { return false };
+    let id = user.map(|user| user.id.as_str());
+    let public = bucket.honours_public_acls();
+    match deciding_version(request) {
+        Some((_, acl)) => acl.is_some_and(|acl| acl.has_grant(id, permission, public)),
+        // A caller who may list the bucket can learn from the listing that an object does not exist.
+        None if request.key.is_some() && permission != Permission::Write => {
+            bucket.acl.has_grant(id, Permission::Read, public)
+        }
+        None => bucket.acl.has_grant(id, permission, public),
+    }
+}
+
+/// The version whose owner and ACL decide instead of the bucket's: it exists, and an object's ACL can grant the permission.
+fn deciding_version<'a>(request: &AccessRequest<'a>) -> Option<(&'a Version, Option<&'a Acl>)> {
+    let version = request.version?;
+    let object = version.object.as_ref()?;
+    let decides =
+        matches!(request.action.permission(), Some(Permission::Read | Permission::ReadAcp | Permission::WriteAcp));
+    decides.then_some((version, object.acl.as_ref()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,134 @@
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::*;
+use crate::rules::version::tests::{algorithm, checksum};
+
+fn split(bytes: &[u8], cuts: &[usize]) -> Vec<Vec<u8>> {
+    let mut cuts: Vec<_> = cuts.iter().map(|cut| cut % (bytes.len() + 1)).collect();
+    cuts.sort_unstable();
+    let ends = cuts.iter().copied().chain([bytes.len()]);
+    let starts = [0].into_iter().chain(cuts.iter().copied());
+    starts.zip(ends).map(|(start, end)| bytes[start..end].to_vec()).collect()
+}
+
+proptest! {
+    #[test]
+    fn checksums_parse_from_their_texts(checksum in checksum()) {
+        prop_assert_eq!(Checksum::parse(checksum.algorithm, &checksum.text()), Some(checksum));
+    }
+
+    #[test]
+    fn random_text_is_a_checksum_or_none(algorithm in algorithm(), text: String) {
+        let _ = Checksum::parse(algorithm, &text);
+    }
+
+    #[test]
+    fn the_checksum_does_not_depend_on_the_pieces(
+        algorithm in algorithm(), bytes in vec(any::<u8>(), 0..3000), cuts in vec(any::<usize>(), 0..5),
+    ) {
+        let mut hasher = ChecksumHasher::new(algorithm);
+        let mut md5 = Md5Hasher::default();
+        for piece in split(&bytes, &cuts) {
+            hasher.update(&piece);
+            md5.update(&piece);
+        }
+        prop_assert_eq!(Checksum::full(algorithm, hasher.finish()), ChecksumHasher::of(algorithm, &bytes));
+        prop_assert_eq!(md5.finish(), Md5Hasher::of(&bytes));
+    }
+
+    #[test]
+    fn parts_combine_to_the_checksum_of_the_whole(
+        algorithm in algorithm(), bytes in vec(any::<u8>(), 0..3000), cuts in vec(any::<usize>(), 0..5),
+    ) {
+        let pieces = split(&bytes, &cuts);
+        let parts: Vec<_> =
+            pieces.iter().map(|piece| (ChecksumHasher::of(algorithm, piece).digest, piece.len() as u64)).collect();
+        let whole = algorithm.allows(ChecksumKind::FullObject).then(|| ChecksumHasher::of(algorithm, &bytes));
+        prop_assert_eq!(combine_full(algorithm, &parts), whole);
+    }
+
+    #[test]
+    fn long_parts_combine_as_the_library_combines_them(
+        crcs in vec((any::<u32>(), any::<u64>()), 2..4),
+    ) {
+        let parts: Vec<_> = crcs.iter().map(|(crc, length)| (crc.to_be_bytes().to_vec().into(), *length)).collect();
+        let expected = crcs.iter().fold(0, |whole, (crc, length)| {
+            crc_fast::checksum_combine(crc_fast::CrcAlgorithm::Crc32Iscsi, whole, u64::from(*crc), *length)
+        });
+        let whole = combine_full(Algorithm::Crc32c, &parts).unwrap();
+        prop_assert_eq!(whole.digest, (expected as u32).to_be_bytes().to_vec());
+    }
+}
+
+/// Known answers of the digits one to nine.
+#[test]
+fn the_algorithms_give_the_known_checksums() {
+    let answers = [
+        (Algorithm::Crc32, "y/Q5Jg=="),
+        (Algorithm::Crc32c, "4waSgw=="),
+        (Algorithm::Crc64Nvme, "rosUhgp5mIg="),
+        (Algorithm::Sha1, "98O8HYCOBHMq32eZZczDTKeuNEE="),
+        (Algorithm::Sha256, "FeKw08M4keuw8e9gnsQZQgwg4yDOlMZfvIwzEkSOsiU="),
+    ];
+    for (algorithm, text) in answers {
+        let checksum = ChecksumHasher::of(algorithm, b"123456789");
+        assert_eq!(checksum.digest.len(), algorithm.digest_length());
+        assert_eq!(checksum.text(), text, "{}", algorithm.name());
+    }
+    assert_eq!(Md5Hasher::of(b""), 0xd41d8cd98f00b204e9800998ecf8427e_u128.to_be_bytes());
+}
+
+#[test]
+fn algorithms_and_kinds_are_found_by_all_their_names() {
+    for algorithm in Algorithm::ALL {
+        assert_eq!(Algorithm::from_code(algorithm.code()), Some(algorithm));
+        assert_eq!(Algorithm::from_name(&algorithm.name().to_lowercase()), Some(algorithm));
+        assert_eq!(Algorithm::from_header(&algorithm.header().to_uppercase()), Some(algorithm));
+        assert_eq!(algorithm.header(), format!("x-amz-checksum-{}", algorithm.name().to_lowercase()));
+        assert_eq!(algorithm.element(), format!("Checksum{}", algorithm.name()));
+        assert_eq!(ChecksumHasher::new(algorithm).algorithm(), algorithm);
+        assert!(algorithm.allows(algorithm.default_kind()));
+    }
+    for kind in ChecksumKind::ALL {
+        assert_eq!(ChecksumKind::from_code(kind.code()), Some(kind));
+        assert_eq!(ChecksumKind::from_name(&kind.name().to_lowercase()), Some(kind));
+    }
+    assert_eq!(Algorithm::from_name("SHA512"), None);
+    assert_eq!(Algorithm::from_header("x-amz-checksum-type"), None);
+    assert_eq!((Algorithm::from_code(0), ChecksumKind::from_code(0)), (None, None));
+}
+
+#[test]
+fn each_algorithm_allows_the_kinds_that_aws_documents() {
+    let allowed = |algorithm: Algorithm| ChecksumKind::ALL.map(|kind| algorithm.allows(kind));
+    assert_eq!(Algorithm::ALL.map(allowed), [[true, true], [true, true], [true, false], [false, true], [false, true]]);
+    let defaults = Algorithm::ALL.map(Algorithm::default_kind);
+    let composite = ChecksumKind::Composite;
+    assert_eq!(defaults, [composite, composite, ChecksumKind::FullObject, composite, composite]);
+}
+
+#[test]
+fn a_composite_is_the_checksum_of_the_checksums() {
+    let digests =
+        [ChecksumHasher::of(Algorithm::Sha1, b"tea").digest, ChecksumHasher::of(Algorithm::Sha1, b"milk").digest];
+    let composite = composite(Algorithm::Sha1, &digests);
+    assert_eq!(composite.digest, ChecksumHasher::of(Algorithm::Sha1, &digests.concat()).digest);
+    assert_eq!((composite.kind(), composite.parts), (ChecksumKind::Composite, Some(2)));
+    assert!(composite.text().ends_with("=-2"));
+}
+
+#[test]
+fn malformed_checksums_are_refused() {
+    for text in
+        ["", "-", "y/Q5Jg", "y/Q5Jg=", "y/Q5", "y/Q5Jg==-", "y/Q5Jg==-0", "y/Q5Jg==-01", "y_Q5Jg==", "y/Q5Jg==-1-1"]
+    {
+        assert_eq!(Checksum::parse(Algorithm::Crc32, text), None, "{text}");
+    }
+    assert_eq!(Checksum::parse(Algorithm::Crc64Nvme, "y/Q5Jg=="), None);
+    assert_eq!(
+        Checksum::parse(Algorithm::Crc32, " y/Q5Jg== ").map(|checksum| checksum.kind()),
+        Some(ChecksumKind::FullObject)
+    );
+    assert_eq!(combine_full(Algorithm::Crc32, &[(Bytes::from_static(b"123"), 1)]), None);
+}

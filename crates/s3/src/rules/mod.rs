@@ -1,0 +1,49 @@
+//! S3: buckets, objects, versions, uploads and users, and the rows that store them. Pure.
+//!
+//! ```text
+//! bucket      a bucket and its configuration            user        an S3 user, and access_key: its further keys
+//! version     one version of an object                  head        the head of a key: its current version
+//! entry       listing entries of keys and uploads       upload      a multipart upload and its states
+//! part        a part, its pages, and the manifest       checksum    the five algorithms, composite and whole
+//! acl policy public_access   permissions                cors lifecycle tags   the other configurations
+//! listing     pages of keys and common prefixes         action      the actions that need permission
+//! access      the decision whether a request is allowed   condition_keys   the condition keys of requests
+//! ```
+//! A row begins with a version byte, and an unknown version is an error. Configurations are JSON: they are few, and an operator
+//! who restores a store can read them.
+
+pub mod access;
+pub mod access_key;
+pub mod acl;
+pub mod action;
+pub mod bucket;
+pub mod checksum;
+mod condition_keys;
+pub mod cors;
+pub mod entry;
+pub mod head;
+pub mod lifecycle;
+pub mod listing;
+pub mod part;
+pub mod policy;
+pub mod public_access;
+pub mod quota;
+pub mod tags;
+pub mod upload;
+pub mod user;
+pub mod version;
+
+pub use access_key::{AccessKey, KeyLimits};
+pub use acl::{Acl, Grant, Grantee, Permission};
+pub use action::S3Action;
+pub use bucket::{Bucket, BucketState, Versioning};
+pub use checksum::{Algorithm, Checksum, ChecksumKind};
+pub use entry::{ListingEntry, UploadEntry};
+pub use head::{ObjectHead, Release};
+pub use larder_model::ids::{BucketId, UploadId, VersionId};
+pub use part::{ManifestOwner, ManifestPart, Part};
+pub use quota::{Storage, StorageQuota};
+pub use tags::Tag;
+pub use upload::{Upload, UploadState};
+pub use user::User;
+pub use version::{Etag, Object, ObjectBody, SystemHeader, Version};

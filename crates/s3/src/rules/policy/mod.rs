@@ -1,0 +1,189 @@
+//! Bucket policies: statements that allow or deny actions on resources to principals under conditions.
+//!
+//! ```text
+//! parse       the JSON document into statements        pattern    * and ?, and ${variables}
+//! principal   the callers of a statement               condition  tests of the properties of a request
+//! context     the values of condition keys             distinct   JSON objects without duplicate names
+//! glyphs      the match of a pattern in bounded time      void       the parts of a statement that no request can meet
+//! key_policy  the limits of an access key as statements    work   the steps that the policies of a request may take
+//! ```
+//! A deny wins over every allow, in any order of the statements.
+
+mod condition;
+mod context;
+mod distinct;
+mod glyphs;
+mod key_policy;
+mod parse;
+mod pattern;
+mod principal;
+#[cfg(test)]
+mod tests;
+mod void;
+mod work;
+
+use super::access::{AccessContext, AccessRequest};
+use super::action::S3Action;
+use super::user::User;
+use condition::PolicyCondition;
+use context::ConditionContext;
+
+pub use key_policy::KeyPolicy;
+use pattern::Pattern;
+use principal::Principals;
+pub use void::VoidPart;
+pub use work::PolicyWork;
+
+/// A policy: its text and its parsed statements.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BucketPolicy {
+    /// The JSON document, byte for byte as the client sent it.
+    pub text: String,
+    statements: Vec<PolicyStatement>,
+}
+
+/// The decision of a policy on a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PolicyDecision {
+    /// A statement denies the request.
+    Deny,
+    /// A statement allows the request, and none denies it.
+    Allow,
+    /// No statement applies.
+    Neutral,
+}
+
+/// One statement of a policy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct PolicyStatement {
+    allow: bool,
+    principals: Principals,
+    actions: PatternSet,
+    resources: PatternSet,
+    conditions: Vec<PolicyCondition>,
+}
+
+/// The texts that match one of these patterns, or, when negated, none of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct PatternSet {
+    patterns: Vec<Pattern>,
+    negated: bool,
+}
+
+/// Actions with their names in policies of Riak CS.
+const ALIASES: &[(S3Action, &str)] = &[(S3Action::ListBucketVersions, "s3:ListObjectVersions")];
+
+impl BucketPolicy {
+    /// Reads a policy for `bucket`.
+    ///
+    /// # Errors
+    /// [`PolicyError`] for more than [`POLICY_BYTES_MAX`](larder_model::limits::POLICY_BYTES_MAX) bytes, for text that is no JSON, and
+    /// for a statement that is unknown or about another bucket: ignoring it would hide the mistake from the client.
+    pub fn parse(bucket: &str, text: &str) -> Result<Self, PolicyError> {
+        Ok(Self {
+            text: text.to_owned(),
+            statements: parse::parse_statements(parse::PolicySubject::Bucket(bucket), text)?,
+        })
+    }
+
+    /// The decision on `request` of `user` (`None`: anonymous) in `bucket`.
+    #[must_use]
+    pub fn evaluate(
+        &self,
+        bucket: &str,
+        user: Option<&User>,
+        request: &AccessRequest<'_>,
+        context: &AccessContext,
+    ) -> PolicyDecision {
+        decide(&self.statements, bucket, user, request, context)
+    }
+
+    /// The parts that no request can meet, by statement from 1 on. A put of such a policy is refused, since its author means
+    /// something else; one that is stored keeps its meaning.
+    pub fn void_parts(&self, bucket: &str) -> impl Iterator<Item = (usize, VoidPart)> {
+        (1..)
+            .zip(&self.statements)
+            .flat_map(|(number, statement)| statement.void_parts(bucket).into_iter().map(move |part| (number, part)))
+    }
+
+    /// Whether it allows anything to all callers, without a condition on the caller or the caller's address.
+    #[must_use]
+    pub fn is_public(&self) -> bool {
+        self.statements.iter().any(|statement| {
+            statement.allow
+                && statement.principals.is_public()
+                && !statement.conditions.iter().any(PolicyCondition::narrows_callers)
+        })
+    }
+}
+
+/// The decision of these statements.
+fn decide(
+    statements: &[PolicyStatement],
+    bucket: &str,
+    user: Option<&User>,
+    request: &AccessRequest<'_>,
+    context: &AccessContext,
+) -> PolicyDecision {
+    let context = ConditionContext { user, request, context };
+    let resource = match request.key {
+        None => bucket.as_bytes().to_vec(),
+        Some(key) => [bucket.as_bytes(), b"/", key].concat(),
+    };
+    let mut decision = PolicyDecision::Neutral;
+    for statement in statements {
+        // After the first allow only a deny can change the decision.
+        let can_decide = decision == PolicyDecision::Neutral || !statement.allow;
+        let applies = can_decide && statement.applies(&context, &resource);
+        if context.context.work.is_spent() {
+            // A deny may be among the rest.
+            return PolicyDecision::Deny;
+        }
+        if applies {
+            if !statement.allow {
+                return PolicyDecision::Deny;
+            }
+            decision = PolicyDecision::Allow;
+        }
+    }
+    decision
+}
+
+impl PolicyStatement {
+    /// Whether it allows all principals but some. Such a statement would let in anonymous callers, which no author intends.
+    fn has_allow_with_not_principal(&self) -> bool {
+        self.allow && self.principals.is_negated()
+    }
+
+    fn applies(&self, context: &ConditionContext<'_>, resource: &[u8]) -> bool {
+        !self.has_allow_with_not_principal()
+            && self.has_action(context.request.action)
+            && self.principals.include(context.user)
+            && self.resources.has_match(|pattern| pattern.matches(resource, context))
+            && self.conditions.iter().all(|condition| condition.holds(context))
+    }
+
+    fn has_action(&self, action: S3Action) -> bool {
+        self.actions.has_match(|pattern| names_action(pattern, action))
+    }
+}
+
+/// Whether the pattern matches a name of the action.
+fn names_action(pattern: &Pattern, action: S3Action) -> bool {
+    let aliases = ALIASES.iter().filter(|(name, _)| *name == action).map(|(_, alias)| *alias);
+    std::iter::once(action.name()).chain(aliases).any(|name| pattern.matches_action(name))
+}
+
+impl PatternSet {
+    fn has_match(&self, matches: impl Fn(&Pattern) -> bool) -> bool {
+        self.patterns.iter().any(matches) != self.negated
+    }
+}
+
+/// Why a policy is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct PolicyError {
+    /// The reason, for the client.
+    pub message: String,
+}

@@ -1,0 +1,167 @@
+//! S3 users and their keys.
+
+use std::fmt;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE;
+use larder_model::Timestamp;
+use md5::{Digest as _, Md5};
+use serde::{Deserialize, Serialize};
+
+use super::access_key::AccessKey;
+
+/// An S3 user.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct User {
+    /// Canonical id, 64 hexadecimal digits. Grants and owners refer to it.
+    pub id: String,
+    /// Access key id.
+    pub key_id: String,
+    /// Secret access key. It is not hashed: the server computes signatures with it.
+    pub secret: String,
+    /// Free text, set by the admin.
+    pub name: String,
+    /// E-mail address, unique among users, set by the admin.
+    pub email: String,
+    /// The part of the e-mail address before the at sign.
+    pub display_name: String,
+    /// Whether the server takes the user's requests.
+    pub enabled: bool,
+    /// Whether the user administers users and is allowed everything.
+    pub admin: bool,
+    /// The time of its creation.
+    pub created: Timestamp,
+    /// Whether the user registered itself, and so chose its name and its address: no right follows from them.
+    #[serde(default)]
+    pub self_registered: bool,
+    /// Its keys beside the first one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub further_keys: Vec<AccessKey>,
+}
+
+impl User {
+    /// The ids of all its access keys.
+    pub fn key_ids(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(&*self.key_id).chain(self.further_keys.iter().map(|key| &*key.id))
+    }
+
+    /// The name that policies know the user by; `None` for a name that the user chose.
+    #[must_use]
+    pub fn trusted_name(&self) -> Option<&str> {
+        (!self.self_registered).then_some(&*self.name)
+    }
+
+    /// The e-mail address that policies and grants know the user by; `None` for one that the user chose.
+    #[must_use]
+    pub fn trusted_email(&self) -> Option<&str> {
+        (!self.self_registered).then_some(&*self.email)
+    }
+}
+
+/// Shows all fields but the secret, which must not get into a log.
+impl fmt::Debug for User {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("User")
+            .field("id", &self.id)
+            .field("key_id", &self.key_id)
+            .field("name", &self.name)
+            .field("email", &self.email)
+            .field("enabled", &self.enabled)
+            .field("admin", &self.admin)
+            .field("created", &self.created)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The display name of the user with this e-mail address: the part before the at sign.
+#[must_use]
+pub fn display_name_of(email: &str) -> &str {
+    email.split_once('@').map_or(email, |(name, _)| name)
+}
+
+/// Whether this can be an e-mail address: two parts around one at sign, without blanks, at most 254 bytes.
+#[must_use]
+pub fn is_valid_email(email: &str) -> bool {
+    let plain =
+        |part: &str| !part.is_empty() && part.chars().all(|c| c != '@' && !c.is_whitespace() && !c.is_control());
+    email.len() <= 254 && email.split_once('@').is_some_and(|(name, host)| plain(name) && plain(host))
+}
+
+/// A new canonical id as Riak CS makes it: 64 hexadecimal digits from the access key id and random bytes.
+#[must_use]
+pub fn canonical_id_of(key_id: &str, random: &[u8]) -> String {
+    let hex = |bytes: &[u8]| format!("{:032x}", u128::from_be_bytes(Md5::digest(bytes).into()));
+    hex(key_id.as_bytes()) + &hex(random)
+}
+
+/// A new access key id: 20 characters of `A-Z2-7`, so that no command takes it for an option.
+#[must_use]
+pub fn key_id_of(random: &[u8; 20]) -> String {
+    const DIGITS: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
+    random.iter().map(|byte| char::from(DIGITS[usize::from(byte % 32)])).collect()
+}
+
+/// A new secret access key as Riak CS makes it: 40 characters, of which the last two are `==`.
+#[must_use]
+pub fn secret_of(random: &[u8; 28]) -> String {
+    URL_SAFE.encode(random)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::access_key::KeyLimits;
+    use super::*;
+
+    #[test]
+    fn bad_email_addresses_are_refused() {
+        assert_eq!(display_name_of("foo.bar@example.com"), "foo.bar");
+        assert_eq!(display_name_of("nothing"), "nothing");
+        for good in ["a@b", "admin@localhost", "foo+1@example.com", "é@ü.de"] {
+            assert!(is_valid_email(good), "{good}");
+        }
+        let long = format!("{}@b", "a".repeat(253));
+        for bad in ["", "a", "@", "a@", "@b", "a@b@c", "a b@c", "a@b\n", "a@\tb", &long] {
+            assert!(!is_valid_email(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn keys_have_the_form_of_riak_cs() {
+        let random: [u8; 20] = std::array::from_fn(|at| u8::try_from(at * 13).unwrap());
+        assert_eq!(key_id_of(&random), "AN2HUBO3IVCP4JWDQ5KX");
+        let secret = secret_of(&[0xff; 28]);
+        assert_eq!(secret, format!("{}w==", "_".repeat(37)));
+        assert_eq!((secret.len(), secret.ends_with("==")), (40, true));
+        // The digests of two empty strings.
+        assert_eq!(canonical_id_of("", b""), "d41d8cd98f00b204e9800998ecf8427e".repeat(2));
+        assert_ne!(canonical_id_of("A", b"1"), canonical_id_of("A", b"2"));
+        assert_ne!(canonical_id_of("A", b"1"), canonical_id_of("B", b"1"));
+    }
+
+    #[test]
+    fn users_decode_from_json_and_do_not_print_their_secret() {
+        let user = User {
+            id: canonical_id_of("K", b"r"),
+            key_id: "K".into(),
+            secret: "hush".into(),
+            name: "Foo".into(),
+            email: "foo@example.com".into(),
+            display_name: "foo".into(),
+            enabled: true,
+            admin: false,
+            created: Timestamp(5),
+            self_registered: true,
+            further_keys: vec![AccessKey {
+                id: "L".into(),
+                secret: "hush".into(),
+                created: Timestamp(6),
+                limits: KeyLimits::default(),
+            }],
+        };
+        let text = serde_json::to_string(&user).unwrap();
+        assert_eq!(serde_json::from_str::<User>(&text).unwrap(), user);
+        let older = text.replace(",\"self_registered\":true", "");
+        assert_eq!(serde_json::from_str::<User>(&older).unwrap(), User { self_registered: false, ..user.clone() });
+        assert!(!format!("{user:?}").contains("hush"));
+    }
+}

@@ -1,0 +1,230 @@
+//! The stored form of a version of an S3 object.
+
+mod etag;
+pub(in crate::rules) mod fields;
+mod header;
+#[cfg(test)]
+pub(in crate::rules) mod tests;
+
+pub use etag::Etag;
+pub use header::SystemHeader;
+
+use bytes::Bytes;
+use larder_model::Timestamp;
+use larder_model::codec::{DecodeError, FieldDecoder, FieldEncoder};
+use larder_model::content::BlobId;
+use larder_model::ids::{UploadId, VersionId};
+
+use super::acl::Acl;
+use super::checksum::Checksum;
+use super::tags::Tag;
+
+const VERSION: u8 = 1;
+const NULL: u8 = 1;
+const OBJECT: u8 = 2;
+
+/// A version of an S3 key: an object or a delete marker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Version {
+    /// Its identity, and the name of its row when it is noncurrent.
+    pub id: VersionId,
+    /// Whether its version id for clients is `null`: it was written while versioning was off or suspended.
+    pub null: bool,
+    /// Its `Last-Modified`.
+    pub modified: Timestamp,
+    /// Canonical id of its owner.
+    pub owner: String,
+    /// The object; `None` for a delete marker.
+    pub object: Option<Object>,
+}
+
+impl Version {
+    /// The name of its row when it is noncurrent. Newer versions sort first.
+    #[must_use]
+    pub fn row_name(&self) -> Bytes {
+        Bytes::copy_from_slice(&self.id.0)
+    }
+
+    /// The stored form of a noncurrent version.
+    #[must_use]
+    pub fn encode(&self) -> Bytes {
+        let mut out = FieldEncoder::versioned(VERSION, self.size_hint());
+        self.put(&mut out);
+        out.finish()
+    }
+
+    /// Reads the stored form. The body shares its memory.
+    ///
+    /// # Errors
+    /// [`DecodeError`] for an unknown version or damaged bytes.
+    pub fn decode(value: Bytes) -> Result<Self, DecodeError> {
+        let rest = FieldDecoder::versioned(value, VERSION)?;
+        Self::take(rest)
+    }
+
+    /// An estimate of the length of its stored form, in bytes.
+    pub(super) fn size_hint(&self) -> usize {
+        let Some(object) = &self.object else { return 128 };
+        let meta: usize = object.meta.iter().map(|(name, value)| name.len() + value.len() + 4).sum();
+        let body = if let ObjectBody::Inline(bytes) = &object.body { bytes.len() } else { 0 };
+        512 + meta + body
+    }
+
+    /// Appends the version. The body comes last.
+    pub(super) fn put(&self, out: &mut FieldEncoder) {
+        out.raw(&self.id.0);
+        out.u8(u8::from(self.null) * NULL + u8::from(self.object.is_some()) * OBJECT);
+        out.u64(self.modified.0);
+        out.text(&self.owner);
+        if let Some(object) = &self.object {
+            object.put(out);
+        }
+    }
+
+    /// Reads a version that ends with the row.
+    pub(super) fn take(mut rest: FieldDecoder) -> Result<Self, DecodeError> {
+        let id = VersionId(rest.array()?);
+        let flags = rest.u8()?;
+        if flags & !(NULL | OBJECT) != 0 {
+            return Err(DecodeError::Invalid("version flags"));
+        }
+        let modified = rest.u64()?;
+        let owner = rest.text()?;
+        let object = if flags & OBJECT == 0 {
+            rest.finish()?;
+            None
+        } else {
+            Some(Object::take(rest)?)
+        };
+        Ok(Self { id, null: flags & NULL != 0, modified: Timestamp(modified), owner, object })
+    }
+}
+
+/// An S3 object as a client put it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Object {
+    /// Its bytes, inline or outside of the row.
+    pub body: ObjectBody,
+    /// The entity tag.
+    pub etag: Etag,
+    /// System headers, each at most once.
+    pub headers: Vec<(SystemHeader, Bytes)>,
+    /// User metadata: the name after `x-amz-meta-` in lower case, and the value.
+    pub meta: Vec<(String, Bytes)>,
+    /// Its tags.
+    pub tags: Vec<Tag>,
+    /// The grants beside the owner's; `None` is `private`.
+    pub acl: Option<Acl>,
+    /// The checksum it was stored with.
+    pub checksum: Option<Checksum>,
+    /// The multipart upload that made it.
+    pub upload: Option<UploadId>,
+}
+
+impl Object {
+    /// Length in bytes.
+    #[must_use]
+    pub fn length(&self) -> u64 {
+        self.body.length()
+    }
+
+    /// The value of a header.
+    #[must_use]
+    pub fn header(&self, wanted: SystemHeader) -> Option<&Bytes> {
+        self.headers.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value)
+    }
+
+    fn put(&self, out: &mut FieldEncoder) {
+        fields::put_etag(out, self.etag);
+        fields::put_headers(out, &self.headers);
+        fields::put_meta(out, &self.meta);
+        fields::put_tags(out, &self.tags);
+        out.optional(self.acl.as_ref(), fields::put_acl);
+        out.optional(self.checksum.as_ref(), fields::put_checksum);
+        out.optional(self.upload, |out, upload| out.raw(&upload.0));
+        self.body.put(out);
+    }
+
+    fn take(mut rest: FieldDecoder) -> Result<Self, DecodeError> {
+        Ok(Self {
+            etag: fields::etag(&mut rest)?,
+            headers: fields::headers(&mut rest)?,
+            meta: fields::meta(&mut rest)?,
+            tags: fields::tags(&mut rest)?,
+            acl: rest.optional(fields::acl)?,
+            checksum: rest.optional(fields::checksum)?,
+            upload: rest.optional(|rest| Ok(UploadId(rest.array()?)))?,
+            body: ObjectBody::take(rest)?,
+        })
+    }
+}
+
+/// The bytes of an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ObjectBody {
+    /// Bytes in the row itself.
+    Inline(Bytes),
+    /// One blob.
+    Blob {
+        /// Its identity.
+        id: BlobId,
+        /// Its length in bytes.
+        length: u64,
+    },
+    /// The parts of an upload, listed in a manifest.
+    Parts {
+        /// The name of the manifest: the version that the upload became. A copy of the key onto itself shares the manifest.
+        manifest: VersionId,
+        /// The number of parts.
+        count: u32,
+        /// The length of all parts together, in bytes.
+        length: u64,
+    },
+}
+
+impl ObjectBody {
+    /// Length in bytes.
+    #[must_use]
+    pub fn length(&self) -> u64 {
+        match self {
+            Self::Inline(bytes) => bytes.len() as u64,
+            Self::Blob { length, .. } | Self::Parts { length, .. } => *length,
+        }
+    }
+
+    /// Inline bytes come last, so they need no length.
+    fn put(&self, out: &mut FieldEncoder) {
+        match self {
+            Self::Inline(bytes) => {
+                out.u8(0);
+                out.raw(bytes);
+            }
+            Self::Blob { id, length } => {
+                out.u8(1);
+                out.raw(&id.0);
+                out.varint(*length);
+            }
+            Self::Parts { manifest, count, length } => {
+                out.u8(2);
+                out.raw(&manifest.0);
+                out.varint(u64::from(*count));
+                out.varint(*length);
+            }
+        }
+    }
+
+    fn take(mut rest: FieldDecoder) -> Result<Self, DecodeError> {
+        let body = match rest.u8()? {
+            0 => return Ok(Self::Inline(rest.rest())),
+            1 => Self::Blob { id: BlobId(rest.array()?), length: rest.varint()? },
+            2 => Self::Parts {
+                manifest: VersionId(rest.array()?),
+                count: u32::try_from(rest.varint()?).map_err(|_| DecodeError::Invalid("parts"))?,
+                length: rest.varint()?,
+            },
+            _ => return Err(DecodeError::Invalid("body kind")),
+        };
+        rest.finish()?;
+        Ok(body)
+    }
+}

@@ -1,0 +1,171 @@
+//! Access keys of users: the holder of a key, and the further keys beside a user's first one.
+
+use std::sync::Arc;
+
+use larder_model::Timestamp;
+
+use super::transaction::{KEY, USER, UsersTransaction};
+use super::{ATTEMPTS_MAX, Users, busy, check_key, invalid, key_taken, user_with_key};
+use crate::rules::access_key::FURTHER_KEYS_MAX;
+use crate::rules::bucket::is_valid_bucket_name;
+use crate::rules::policy::KeyPolicy;
+use crate::rules::user::key_id_of;
+use crate::rules::{AccessKey, KeyLimits, User};
+use crate::{Error, Result};
+
+/// A user, as the holder of one of its keys.
+#[derive(Debug, Clone)]
+pub struct KeyHolder {
+    /// The user.
+    pub user: Arc<User>,
+    /// The key, if it is not the user's first one.
+    further: Option<Arc<FurtherKey>>,
+}
+
+/// A further key with the policy of its limits.
+#[derive(Debug)]
+struct FurtherKey {
+    key: AccessKey,
+    policy: Arc<KeyPolicy>,
+}
+
+/// A further key to be created; random ones replace an id or a secret that is not given.
+#[derive(Default)]
+pub struct NewKey {
+    /// Access key id.
+    pub id: Option<String>,
+    /// Secret access key.
+    pub secret: Option<String>,
+    /// Its limits.
+    pub limits: KeyLimits,
+}
+
+impl KeyHolder {
+    /// The holder of the key `key_id`.
+    ///
+    /// # Errors
+    /// `UnknownKey` when the user has no such key, any more or yet.
+    pub(super) fn of(user: User, key_id: &str) -> Result<Self> {
+        let further = user.further_keys.iter().find(|key| key.id == key_id).filter(|_| user.key_id != key_id);
+        let further = further.map(|key| {
+            let policy =
+                KeyPolicy::of(&key.limits).map_err(|error| larder_gateway::Error::Damaged(error.to_string()))?;
+            Ok::<_, Error>(Arc::new(FurtherKey { key: key.clone(), policy: Arc::new(policy) }))
+        });
+        Ok(Self { further: further.transpose()?, user: Arc::new(user) })
+    }
+
+    /// The secret of the key.
+    #[must_use]
+    pub fn secret(&self) -> &str {
+        self.further.as_ref().map_or(&self.user.secret, |further| &further.key.secret)
+    }
+
+    /// The id of the key.
+    #[must_use]
+    pub fn key_id(&self) -> &str {
+        self.further.as_ref().map_or(&self.user.key_id, |further| &further.key.id)
+    }
+
+    /// The policy that narrows the requests by the key; `None` for the user's first key.
+    #[must_use]
+    pub fn policy(&self) -> Option<Arc<KeyPolicy>> {
+        self.further.as_ref().map(|further| Arc::clone(&further.policy))
+    }
+
+    /// Whether the key has expired at `now`.
+    #[must_use]
+    pub fn is_expired(&self, now: Timestamp) -> bool {
+        self.further.as_ref().is_some_and(|further| further.key.is_expired(now))
+    }
+}
+
+impl Users {
+    /// The holder of an access key, at most two seconds old; the user may be disabled and the key expired.
+    ///
+    /// # Errors
+    /// `UnknownKey`.
+    pub async fn holder_of(&self, key_id: &str) -> Result<KeyHolder> {
+        let miss = match self.cache.keys.get(key_id, self.core.monotonic()) {
+            Ok(holder) => return Ok(holder),
+            Err(miss) => miss,
+        };
+        let holder = KeyHolder::of(user_with_key(self.find(KEY, key_id).await?, key_id)?, key_id)?;
+        self.cache.keys.insert(key_id, miss, holder.clone());
+        Ok(holder)
+    }
+
+    /// Gives the user of the key `key_id` a further key.
+    ///
+    /// # Errors
+    /// `UnknownKey`; `InvalidUser` for a key that is taken, limits that are none, and more keys than a user may have.
+    pub async fn add_key(&self, key_id: &str, new: NewKey) -> Result<(Arc<User>, AccessKey)> {
+        self.check_limits(&new.limits)?;
+        for _ in 0..ATTEMPTS_MAX {
+            let mut transaction = UsersTransaction::begin(self).await?;
+            let before = user_with_key(self.find(KEY, key_id).await?, key_id)?;
+            if before.further_keys.len() >= FURTHER_KEYS_MAX {
+                return Err(invalid("A user has at most 20 further keys: revoke one."));
+            }
+            let key = AccessKey {
+                id: new.id.clone().unwrap_or_else(|| key_id_of(&self.random())),
+                secret: new.secret.clone().unwrap_or_else(|| self.new_secret()),
+                created: self.core.now(),
+                limits: new.limits.clone(),
+            };
+            check_key(Some(&(key.id.clone(), key.secret.clone())))?;
+            // A policy names users by both, so a key must not look like the id of another user.
+            if self.find(KEY, &key.id).await?.is_some() || self.find(USER, &key.id).await?.is_some() {
+                if new.id.is_some() {
+                    return Err(key_taken());
+                }
+                // A random key id that is taken: the next round draws another.
+                continue;
+            }
+            let mut user = before.clone();
+            user.further_keys.push(key.clone());
+            transaction.put_user(Some(&before), &user);
+            if transaction.commit().await? {
+                return Ok((Arc::new(user), key));
+            }
+        }
+        Err(busy())
+    }
+
+    /// Removes a further key. Requests by it are refused at once here, and within two seconds by other gateways.
+    ///
+    /// # Errors
+    /// `UnknownKey`, and `InvalidUser` for the first key of a user, which ends with the user or its secret.
+    pub async fn revoke_key(&self, key_id: &str) -> Result<Arc<User>> {
+        for _ in 0..ATTEMPTS_MAX {
+            let mut transaction = UsersTransaction::begin(self).await?;
+            let before = user_with_key(self.find(KEY, key_id).await?, key_id)?;
+            if before.key_id == key_id {
+                return Err(invalid("This is the user's first key: rotate its secret, or disable the user."));
+            }
+            let mut user = before.clone();
+            user.further_keys.retain(|key| key.id != key_id);
+            transaction.put_user(Some(&before), &user);
+            if transaction.commit().await? {
+                return Ok(Arc::new(user));
+            }
+        }
+        Err(busy())
+    }
+
+    fn check_limits(&self, limits: &KeyLimits) -> Result<()> {
+        if let Some(name) = limits.buckets.iter().find(|name| !is_valid_bucket_name(name)) {
+            return Err(Error::InvalidBucketName(name.clone()));
+        }
+        if !limits.prefixes.is_empty() && limits.buckets.is_empty() {
+            return Err(invalid("A prefix is one of keys in a bucket: name the bucket, too."));
+        }
+        if limits.prefixes.iter().any(String::is_empty) {
+            return Err(invalid("A prefix has at least one character."));
+        }
+        if limits.expires.is_some_and(|expires| expires <= self.core.now()) {
+            return Err(invalid("The time of expiry has passed."));
+        }
+        KeyPolicy::of(limits).map(drop).map_err(|error| invalid(&error.message))
+    }
+}
