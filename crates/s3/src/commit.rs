@@ -15,7 +15,9 @@ pub(super) mod testing;
 mod tests;
 mod versions;
 
-pub(super) use versions::{KeyChange, client_version_id, expiry_of, external_body, version_id_text};
+pub(super) use crate::object_location::{
+    ObjectLocation, client_version_id, expiry_of, external_body, read_head_row, version_id_text,
+};
 
 use std::sync::Arc;
 
@@ -27,10 +29,9 @@ use larder_model::Timestamp;
 use larder_model::content::BlobId;
 use larder_model::keyspace::entry_shard;
 use larder_model::limits::DELETED_HEAD_MICROS;
-use larder_model::rows::Row;
+use larder_model::rows::{Change, Row};
 use larder_store::{
-    CallOptions, CasResult, ConsistencyLevel, DerivedRow, Durability, HeadWrite, Kind, Partition, Purpose, Range,
-    ReadQuery,
+    CallOptions, CasResult, ConsistencyLevel, DerivedRow, Durability, HeadWrite, Kind, Partition, Purpose,
 };
 use tokio::time::Instant;
 
@@ -47,29 +48,6 @@ pub(super) struct HeadStore {
     pub(super) gateway: Arc<Gateway>,
     /// The manifests that clients read.
     pub(super) pins: Pins,
-}
-
-/// A key of a bucket.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct ObjectLocation {
-    /// The bucket's name.
-    pub(super) name: String,
-    /// The bucket's id.
-    pub(super) id: BucketId,
-    /// The key.
-    pub(super) key: Bytes,
-}
-
-impl ObjectLocation {
-    /// The location of `key` in this bucket.
-    pub(super) fn of(bucket: &Bucket, key: &Bytes) -> Self {
-        Self { name: bucket.name.clone(), id: bucket.id, key: key.clone() }
-    }
-
-    /// The partition of the key's head and versions.
-    pub(super) fn partition(&self) -> Partition {
-        Partition::head(self.id, &self.key)
-    }
 }
 
 /// The head of a key as read.
@@ -109,6 +87,15 @@ pub(super) struct CasAttempt<'a> {
     pub(super) stamp: Timestamp,
     /// Level, deadline and durability of the store calls.
     pub(super) options: CallOptions,
+}
+
+/// The new head and rows of a change.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct KeyChange {
+    /// The new head; its `release` lists the bytes this change stops referencing.
+    pub(crate) head: ObjectHead,
+    /// Other rows of the partition.
+    pub(crate) changes: Vec<Change>,
 }
 
 impl HeadStore {
@@ -271,17 +258,6 @@ impl CasAttempt<'_> {
         heads.pins.release(gateway, releases).await;
         Ok(true)
     }
-}
-
-pub(super) async fn read_head_row(
-    gateway: &Gateway,
-    partition: &Partition,
-    options: &CallOptions,
-) -> Result<Option<Row>> {
-    // The head has the empty name; a version row may hold a body, and is not read.
-    let range = Range { from: None, to: Some(Bytes::from_static(b"\0")) };
-    let query = ReadQuery { range, ..ReadQuery::all(1) };
-    Ok(gateway.core.ports.store.read(partition, &query, options).await?.rows.into_iter().next())
 }
 
 /// The row of a head with its derived row, the key's listing entry.

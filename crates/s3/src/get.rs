@@ -1,85 +1,36 @@
 //! Reading an object.
 
 mod at_once;
-mod conditions;
 mod manifest;
 mod reader;
 #[cfg(test)]
 mod tests;
 
-pub(super) use conditions::matches_etag;
+pub(super) use crate::conditions::matches_etag;
+pub use crate::conditions::{IfRange, ReadConditions, ReadWindow};
+pub use crate::version_spec::VersionSpec;
 
 use larder_model::Timestamp;
 
 pub(super) use manifest::ManifestCursor;
 pub use reader::ObjectReader;
+pub(super) use reader::missing_bytes;
 
 use reader::{BodySource, PartsReader, open_blob};
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::rules::{Bucket, Checksum, Object, ObjectBody, S3Action, Version, VersionId};
+use crate::rules::{Bucket, Checksum, Object, ObjectBody, Version};
 use bytes::Bytes;
 use larder_store::Partition;
 
 use super::commit::{ObjectLocation, client_version_id, expiry_of, external_body};
 use super::release::Pin;
 use super::{Caller, Error, Objects, Result};
+use crate::conditions::range_of;
 
 /// Most attempts of a read whose bytes are being removed.
 const RETRIES_MAX: usize = 8;
-
-/// The version a request names.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum VersionSpec {
-    /// The current version.
-    #[default]
-    Current,
-    /// The version with this id, as given; `null` is one.
-    Id(String),
-}
-
-/// The bytes of an object a request names.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum ReadWindow {
-    /// All.
-    #[default]
-    Whole,
-    /// From the first to the last offset, inclusive; without a last one, to the end.
-    Range(u64, Option<u64>),
-    /// The last bytes, this many.
-    Last(u64),
-    /// Those of this part, counted from 1.
-    Part(u16),
-}
-
-/// Conditions on an object to read.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ReadConditions {
-    /// `If-Match`: entity tags of which one must match, `*` any.
-    pub if_match: Option<Vec<String>>,
-    /// `If-None-Match`: entity tags of which none may match.
-    pub if_none_match: Option<Vec<String>>,
-    /// `If-Modified-Since`.
-    pub modified_since: Option<Timestamp>,
-    /// `If-Unmodified-Since`.
-    pub unmodified_since: Option<Timestamp>,
-    /// Whether a hit of `If-None-Match` or `If-Modified-Since` is a failed precondition: for the source of a copy.
-    pub always_precondition: bool,
-    /// `If-Range`: the object a range belongs to; another object is read whole.
-    pub if_range: Option<IfRange>,
-}
-
-/// The object of which a client has some bytes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum IfRange {
-    /// The object with this entity tag.
-    Tag(String),
-    /// The object last modified in this second.
-    Modified(Timestamp),
-    /// No object: the header is malformed or weak.
-    Nothing,
-}
 
 /// A request to read an object.
 #[derive(Debug, Clone, Default)]
@@ -143,40 +94,6 @@ impl FoundPart {
         let algorithm = object.checksum.as_ref().filter(|one| one.parts.is_some()).map(|checksum| checksum.algorithm);
         let checksum = algorithm.zip(digest).map(|(algorithm, digest)| Checksum::full(algorithm, digest));
         Self { count: Some(count), checksum }
-    }
-}
-
-impl VersionSpec {
-    /// The action that `action` is on this version.
-    pub(super) fn action(&self, action: S3Action) -> S3Action {
-        match self {
-            Self::Current => action,
-            Self::Id(_) => action.versioned(),
-        }
-    }
-
-    /// The error for this version without an object: a delete marker, or absent.
-    pub(super) fn missing_error(&self, marker: Option<&Version>) -> Error {
-        match (marker, self) {
-            (Some(&Version { id, null, modified, .. }), spec) => {
-                Error::DeleteMarker { id, null, modified, current: *spec == Self::Current }
-            }
-            (None, Self::Current) => Error::NoSuchKey,
-            (None, Self::Id(text)) => Error::NoSuchVersion(text.clone()),
-        }
-    }
-
-    /// Refuses a malformed version id.
-    ///
-    /// # Errors
-    /// `BadVersionId`.
-    pub(super) fn check(&self) -> Result<()> {
-        match self {
-            Self::Id(text) if text != "null" && VersionId::from_text(text).is_none() => {
-                Err(Error::BadVersionId(text.clone()))
-            }
-            _ => Ok(()),
-        }
     }
 }
 
@@ -292,7 +209,7 @@ impl Objects {
             (window, body) => {
                 let whole = matches!(window, ReadWindow::Part(_));
                 let part = whole.then(|| FoundPart { count: None, checksum: object.checksum.clone() });
-                Ok(Some((conditions::range(window, body.length())?, part)))
+                Ok(Some((range_of(window, body.length())?, part)))
             }
         }
     }
@@ -341,8 +258,4 @@ fn check_access(
         return Ok(());
     }
     caller.check_listing(bucket, key)
-}
-
-pub(super) fn missing_bytes() -> Error {
-    larder_gateway::Error::Damaged("an object's bytes are missing".into()).into()
 }

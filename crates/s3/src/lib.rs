@@ -20,17 +20,22 @@ pub mod objects_config;
 
 pub mod abort;
 pub mod acl;
+mod acl_choice;
 mod assemble;
 pub mod attributes;
 pub mod buckets;
 mod catalogue;
 mod catalogue_guard;
 pub mod complete;
+mod conditions;
 pub mod copy;
 pub mod delete;
 pub mod get;
 pub mod lifecycle;
 pub mod list;
+mod listing_page;
+mod object_location;
+mod objects;
 mod part_rows;
 pub mod parts;
 pub mod put;
@@ -41,80 +46,16 @@ mod reopen;
 pub mod rules;
 pub mod sweep;
 mod tracked_request;
+mod upload_body;
 mod upload_head;
 pub mod uploads;
 pub mod usage;
 pub mod users;
-
-use std::sync::Arc;
+mod version_spec;
 
 pub use access::Caller;
 pub use catalogue::S3Catalogue;
 pub use error::{Configuration, Error, RequestArgument, Result};
+pub use objects::Objects;
 pub use objects_config::ObjectsConfig;
 pub use tracked_request::TrackedRequest;
-
-use buckets::Buckets;
-use commit::HeadStore;
-use larder_gateway::Gateway;
-use lifecycle::LifecycleWorker;
-use quotas::Quotas;
-use receive::BodyReceiver;
-use release::Pins;
-use sweep::ObjectSweeper;
-use uploads::Uploads;
-use usage::Usage;
-use users::Users;
-
-/// The S3 side of a gateway: one per process, next to its [`Gateway`].
-pub struct Objects {
-    /// The gateway under this S3 side.
-    pub gateway: Arc<Gateway>,
-    /// The settings given at the start.
-    pub config: Arc<ObjectsConfig>,
-    /// The users.
-    pub users: Arc<Users>,
-    /// The usage of the users.
-    pub usage: Usage,
-    /// The quotas of buckets and users.
-    pub quotas: Arc<Quotas>,
-    /// The buckets.
-    pub buckets: Arc<Buckets>,
-    /// The multipart uploads.
-    pub uploads: Arc<Uploads>,
-    /// Garbage collection.
-    pub sweeper: ObjectSweeper,
-    /// Expiry by the rules of buckets.
-    pub lifecycle: LifecycleWorker,
-    heads: Arc<HeadStore>,
-    receiver: Arc<BodyReceiver>,
-}
-
-impl Objects {
-    /// Creates the S3 side of `gateway`.
-    #[must_use]
-    pub fn new(gateway: Arc<Gateway>, config: ObjectsConfig) -> Arc<Self> {
-        let (users, usage, config) = (Arc::new(Users::new(&gateway)), Usage::new(&gateway), Arc::new(config));
-        let share = || Arc::clone(&gateway);
-        let heads = Arc::new(HeadStore { gateway: share(), pins: Pins::default() });
-        let quotas = Arc::new(Quotas::new(&heads));
-        let receiver = Arc::new(BodyReceiver { gateway: share(), bytes_max: config.put_bytes_max });
-        let buckets = Arc::new(Buckets { gateway: share(), users: Arc::clone(&users), config: Arc::clone(&config) });
-        let uploads = Arc::new(Uploads {
-            gateway: share(),
-            config: Arc::clone(&config),
-            buckets: Arc::clone(&buckets),
-            heads: Arc::clone(&heads),
-            receiver: Arc::clone(&receiver),
-            quotas: Arc::clone(&quotas),
-        });
-        let sweeper = ObjectSweeper {
-            gateway: share(),
-            buckets: Arc::clone(&buckets),
-            heads: Arc::clone(&heads),
-            uploads: Arc::clone(&uploads),
-        };
-        let lifecycle = LifecycleWorker { gateway: share(), heads: Arc::clone(&heads), uploads: Arc::clone(&uploads) };
-        Arc::new(Self { gateway, config, users, usage, quotas, buckets, uploads, sweeper, lifecycle, heads, receiver })
-    }
-}

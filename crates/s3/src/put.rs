@@ -6,63 +6,18 @@ mod tests;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use larder_gateway::body::ByteStream;
 use larder_model::Timestamp;
 use larder_model::content::BlobId;
 
-use super::acl::{AclChoice, refuse_public};
+pub use crate::conditions::WriteConditions;
+pub use crate::upload_body::{ChecksumWanted, ObjectMetadata, UploadBody};
+
+use super::acl::refuse_public;
 use super::commit::{ObjectLocation, client_version_id, expiry_of};
 use super::quotas::Admission;
 use super::receive::VerifiedBody;
 use super::{Caller, Error, Objects, Result};
-use crate::rules::{Algorithm, Bucket, Checksum, Etag, Object, Storage, SystemHeader, Tag, Version};
-
-/// The metadata of an object in a request.
-#[derive(Debug, Clone, Default)]
-pub struct ObjectMetadata {
-    /// System headers.
-    pub headers: Vec<(SystemHeader, Bytes)>,
-    /// User metadata: names in lower case, without the prefix of their headers.
-    pub meta: Vec<(String, Bytes)>,
-    /// Tags, checked by the edge.
-    pub tags: Vec<Tag>,
-    /// The ACL.
-    pub acl: AclChoice,
-}
-
-/// A request body, and what the client announces of it.
-pub struct UploadBody {
-    /// The bytes.
-    pub stream: Box<dyn ByteStream>,
-    /// Announced length in bytes.
-    pub length: Option<u64>,
-    /// Their MD5, if the client gives it.
-    pub md5: Option<[u8; 16]>,
-    /// Their checksum.
-    pub checksum: ChecksumWanted,
-}
-
-/// The checksum of a request body.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ChecksumWanted {
-    /// Not given: an object gets CRC64NVME, a part the algorithm of its upload.
-    Default,
-    /// Compute this one.
-    Compute(Algorithm),
-    /// The body must have this one.
-    Given(Checksum),
-    /// In a trailer of the body, see [`ByteStream::trailing`], in this algorithm.
-    Trailing(Algorithm),
-}
-
-/// Conditions on the current version at the commit. A delete marker counts as absent.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct WriteConditions {
-    /// `If-Match`: one of these entity tags (`*` any) must be current.
-    pub if_match: Option<Vec<String>>,
-    /// `If-None-Match`: none of these (`*`: no object) may be current.
-    pub if_none_match: Option<Vec<String>>,
-}
+use crate::rules::{Bucket, Etag, Object, Storage, Version};
 
 /// A request to put an object.
 pub struct PutObject {

@@ -16,7 +16,7 @@ const LARGEST: &[(&str, usize)] = &[
     ("crates/gateway", 23),
     ("crates/http-edge", 2),
     ("crates/model", 6),
-    ("crates/s3", 23),
+    ("crates/s3", 6),
     ("crates/script", 3),
     ("crates/server", 5),
     ("crates/store", 2),

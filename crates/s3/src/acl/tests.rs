@@ -6,8 +6,9 @@ use larder_model::Timestamp;
 
 use super::super::buckets::testing::{S3TestStore, new_caller, version, write_versions};
 use super::*;
+use crate::Error;
 use crate::rules::public_access::PublicAccessBlock;
-use crate::rules::{S3Action, User};
+use crate::rules::{Acl, Bucket, Grantee, Permission, S3Action, User};
 
 struct AclFixture {
     objects: Arc<Objects>,

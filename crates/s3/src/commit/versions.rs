@@ -6,42 +6,17 @@
 //! ```
 
 use bytes::Bytes;
-use larder_model::Timestamp;
 use larder_model::rows::{Change, Row};
 use larder_store::{CallOptions, Partition, ReadQuery, Stopped};
 
-use super::{CasAttempt, HeadStore};
+use super::{CasAttempt, HeadStore, KeyChange};
 use crate::Result;
 use crate::get::VersionSpec;
-use crate::rules::{Bucket, Object, ObjectBody, ObjectHead, Release, Version, VersionId, Versioning};
+use crate::object_location::{external_body, version_id_text};
+use crate::rules::{Object, ObjectHead, Release, Version, VersionId, Versioning};
 
 /// Rows per read: each may hold an inline body.
 const PAGE_ROWS: usize = 32;
-
-/// The new head and rows of a change.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct KeyChange {
-    /// The new head; its `release` lists the bytes this change stops referencing.
-    pub(crate) head: ObjectHead,
-    /// Other rows of the partition.
-    pub(crate) changes: Vec<Change>,
-}
-
-/// A version's id for clients; `None` in a bucket that never had versioning.
-pub(crate) fn client_version_id(bucket: &Bucket, version: &Version) -> Option<String> {
-    (bucket.versioning != Versioning::Off).then(|| version_id_text(version))
-}
-
-/// When, and by which rule, the lifecycle will remove a version that is the current one.
-pub(crate) fn expiry_of(bucket: &Bucket, key: &[u8], version: &Version) -> Option<(Timestamp, String)> {
-    let (when, rule) = bucket.lifecycle.as_ref()?.version_expiry(key, version)?;
-    Some((when, rule.to_owned()))
-}
-
-/// A version's id for clients in a bucket with versioning.
-pub(crate) fn version_id_text(version: &Version) -> String {
-    if version.null { "null".to_owned() } else { version.id.text() }
-}
 
 impl HeadStore {
     /// The version `spec` names, current or not. A malformed id names none.
@@ -258,14 +233,5 @@ impl CasAttempt<'_> {
         }
         next.head.release = free;
         Ok(next)
-    }
-}
-
-/// The blob or manifest a version references; `None` for an inline body.
-pub(crate) fn external_body(version: &Version) -> Option<Release> {
-    match version.object.as_ref()?.body {
-        ObjectBody::Inline(_) => None,
-        ObjectBody::Blob { id, .. } => Some(Release::Blob(id)),
-        ObjectBody::Parts { manifest, .. } => Some(Release::Parts(manifest)),
     }
 }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use larder_store::Partition;
 
-use super::{FoundObject, GetObject, ReadWindow, VersionSpec, check_access, conditions};
+use super::{FoundObject, GetObject, ReadWindow, VersionSpec, check_access};
+use crate::conditions::range_of;
 use crate::rules::access::AccessContext;
 use crate::rules::{Bucket, ObjectBody, ObjectHead};
 use crate::{Caller, Objects};
@@ -56,7 +57,7 @@ impl Objects {
         check_access(&caller, bucket, &request.key, &request.version, Some(&version)).ok()?;
         request.conditions.check(bucket, &version, || core.now()).ok()?;
         let wanted = request.conditions.window(&version, request.window);
-        let window = conditions::range(wanted, version.object.as_ref()?.length()).ok()?;
+        let window = range_of(wanted, version.object.as_ref()?.length()).ok()?;
         Some(FoundObject::of_current(bucket, &request.key, version, wanted, window))
     }
 }

@@ -10,7 +10,6 @@ use larder_model::content::BlobId;
 use larder_store::{BlobReader, Kind, slice_of};
 
 use super::manifest::{ManifestCursor, PartRange};
-use super::missing_bytes;
 use crate::release::Pin;
 use crate::{Error, Result};
 
@@ -119,4 +118,8 @@ pub(super) async fn open_blob(gateway: &Gateway, blob: BlobId, length: u64) -> R
         Err(error) if error.kind == Kind::NoSuchBlob => Ok(None),
         Err(error) => Err(error.into()),
     }
+}
+
+pub(crate) fn missing_bytes() -> Error {
+    larder_gateway::Error::Damaged("an object's bytes are missing".into()).into()
 }

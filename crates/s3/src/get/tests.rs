@@ -1,8 +1,10 @@
 //! Windows and conditions.
 
+use larder_model::ids::VersionId;
+
 use super::*;
 use crate::put::WriteConditions;
-use crate::rules::{BucketId, Etag, Object, ObjectBody};
+use crate::rules::{BucketId, Etag, Object, ObjectBody, S3Action};
 
 const SECOND: u64 = 1_000_000;
 const NOW: Timestamp = Timestamp(20 * SECOND);
@@ -43,7 +45,7 @@ fn outcome(conditions: ReadConditions) -> &'static str {
 
 #[test]
 fn windows_are_cut_to_the_object() {
-    let range = |window| conditions::range(window, 10).ok();
+    let range = |window| range_of(window, 10).ok();
     assert_eq!(range(ReadWindow::Whole), Some(0..10));
     assert_eq!(range(ReadWindow::Range(2, Some(4))), Some(2..5));
     assert_eq!(range(ReadWindow::Range(2, Some(u64::MAX))), Some(2..10));
@@ -55,9 +57,9 @@ fn windows_are_cut_to_the_object() {
     assert_eq!(range(ReadWindow::Last(0)), None);
     assert_eq!(range(ReadWindow::Part(1)), Some(0..10));
     assert_eq!(range(ReadWindow::Part(2)), None);
-    assert!(conditions::range(ReadWindow::Range(0, None), 0).is_err());
-    assert!(conditions::range(ReadWindow::Last(1), 0).is_err());
-    assert_eq!(conditions::range(ReadWindow::Whole, 0).ok(), Some(0..0));
+    assert!(range_of(ReadWindow::Range(0, None), 0).is_err());
+    assert!(range_of(ReadWindow::Last(1), 0).is_err());
+    assert_eq!(range_of(ReadWindow::Whole, 0).ok(), Some(0..0));
 }
 
 #[test]

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use larder_model::Timestamp;
 
 use super::super::buckets::testing::{S3TestStore, anonymous, new_caller, version, write_versions};
 use super::*;
 use crate::acl::AclChoice;
-use crate::rules::{Bucket, S3Action};
+use crate::rules::{Bucket, S3Action, Version};
 use crate::{Caller, Error, Objects, RequestArgument};
 
 /// A line: its name, and for keys a text of the version.

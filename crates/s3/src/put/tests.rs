@@ -7,8 +7,9 @@ use super::super::commit::testing::{BUCKET, BucketFixture, ChunkedBody, bytes, g
 use super::super::copy::CopyObject;
 use super::super::get::VersionSpec;
 use super::*;
+use crate::acl_choice::AclChoice;
 use crate::rules::checksum::{ChecksumHasher, Md5Hasher};
-use crate::rules::{S3Action, Versioning};
+use crate::rules::{Algorithm, S3Action, SystemHeader, Tag, Versioning};
 
 fn tag(tag: &str) -> Option<Vec<String>> {
     Some(vec![tag.to_owned()])

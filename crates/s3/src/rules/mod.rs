@@ -14,6 +14,7 @@
 
 pub mod access;
 pub mod access_key;
+mod access_request;
 pub mod acl;
 pub mod action;
 pub mod bucket;

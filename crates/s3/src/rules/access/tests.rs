@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use larder_model::Timestamp;
 use larder_model::ids::{BucketId, VersionId};
 use serde_json::{Value as Json, json};
 

@@ -4,14 +4,63 @@ use std::ops::Range;
 
 use larder_model::Timestamp;
 
-use super::super::put::WriteConditions;
-use super::{IfRange, ReadConditions, ReadWindow};
-use crate::commit::client_version_id;
+use crate::object_location::client_version_id;
 use crate::rules::{Bucket, Etag, SystemHeader, Version};
 use crate::{Error, Result};
 
 /// Headers that a 304 answer repeats.
 const CACHE_HEADERS: [SystemHeader; 2] = [SystemHeader::CacheControl, SystemHeader::Expires];
+
+/// The bytes of an object a request names.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ReadWindow {
+    /// All.
+    #[default]
+    Whole,
+    /// From the first to the last offset, inclusive; without a last one, to the end.
+    Range(u64, Option<u64>),
+    /// The last bytes, this many.
+    Last(u64),
+    /// Those of this part, counted from 1.
+    Part(u16),
+}
+
+/// Conditions on an object to read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ReadConditions {
+    /// `If-Match`: entity tags of which one must match, `*` any.
+    pub if_match: Option<Vec<String>>,
+    /// `If-None-Match`: entity tags of which none may match.
+    pub if_none_match: Option<Vec<String>>,
+    /// `If-Modified-Since`.
+    pub modified_since: Option<Timestamp>,
+    /// `If-Unmodified-Since`.
+    pub unmodified_since: Option<Timestamp>,
+    /// Whether a hit of `If-None-Match` or `If-Modified-Since` is a failed precondition: for the source of a copy.
+    pub always_precondition: bool,
+    /// `If-Range`: the object a range belongs to; another object is read whole.
+    pub if_range: Option<IfRange>,
+}
+
+/// The object of which a client has some bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum IfRange {
+    /// The object with this entity tag.
+    Tag(String),
+    /// The object last modified in this second.
+    Modified(Timestamp),
+    /// No object: the header is malformed or weak.
+    Nothing,
+}
+
+/// Conditions on the current version at the commit. A delete marker counts as absent.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WriteConditions {
+    /// `If-Match`: one of these entity tags (`*` any) must be current.
+    pub if_match: Option<Vec<String>>,
+    /// `If-None-Match`: none of these (`*`: no object) may be current.
+    pub if_none_match: Option<Vec<String>>,
+}
 
 impl ReadConditions {
     /// Checks the conditions on a version. An `If-Match` that matches overrides `If-Unmodified-Since`, and a given
@@ -19,7 +68,7 @@ impl ReadConditions {
     ///
     /// # Errors
     /// `PreconditionFailed`, `NotModified`.
-    pub(super) fn check(&self, bucket: &Bucket, version: &Version, now: impl FnOnce() -> Timestamp) -> Result<()> {
+    pub(crate) fn check(&self, bucket: &Bucket, version: &Version, now: impl FnOnce() -> Timestamp) -> Result<()> {
         let Some(object) = &version.object else { return Ok(()) };
         let etag = object.etag;
         // HTTP dates have whole seconds.
@@ -47,7 +96,7 @@ impl ReadConditions {
     }
 
     /// The window after `If-Range`: a client would append a range of another object to the bytes it has.
-    pub(super) fn window(&self, version: &Version, window: ReadWindow) -> ReadWindow {
+    pub(crate) fn window(&self, version: &Version, window: ReadWindow) -> ReadWindow {
         let is_range = matches!(window, ReadWindow::Range(..) | ReadWindow::Last(_));
         let fits = match &self.if_range {
             None => true,
@@ -100,7 +149,7 @@ pub(crate) fn matches_etag(tags: &[String], etag: Option<Etag>) -> bool {
 ///
 /// # Errors
 /// `InvalidRange`, `InvalidPartNumber`.
-pub(super) fn range(window: ReadWindow, length: u64) -> Result<Range<u64>> {
+pub(crate) fn range_of(window: ReadWindow, length: u64) -> Result<Range<u64>> {
     match window {
         ReadWindow::Whole | ReadWindow::Part(1) => Ok(0..length),
         ReadWindow::Part(_) => Err(Error::InvalidPartNumber),

@@ -1,0 +1,70 @@
+//! The S3 side of a gateway: its parts, put together.
+
+use std::sync::Arc;
+
+use larder_gateway::Gateway;
+
+use crate::ObjectsConfig;
+use crate::buckets::Buckets;
+use crate::commit::HeadStore;
+use crate::lifecycle::LifecycleWorker;
+use crate::quotas::Quotas;
+use crate::receive::BodyReceiver;
+use crate::release::Pins;
+use crate::sweep::ObjectSweeper;
+use crate::uploads::Uploads;
+use crate::usage::Usage;
+use crate::users::Users;
+
+/// The S3 side of a gateway: one per process, next to its [`Gateway`].
+pub struct Objects {
+    /// The gateway under this S3 side.
+    pub gateway: Arc<Gateway>,
+    /// The settings given at the start.
+    pub config: Arc<ObjectsConfig>,
+    /// The users.
+    pub users: Arc<Users>,
+    /// The usage of the users.
+    pub usage: Usage,
+    /// The quotas of buckets and users.
+    pub quotas: Arc<Quotas>,
+    /// The buckets.
+    pub buckets: Arc<Buckets>,
+    /// The multipart uploads.
+    pub uploads: Arc<Uploads>,
+    /// Garbage collection.
+    pub sweeper: ObjectSweeper,
+    /// Expiry by the rules of buckets.
+    pub lifecycle: LifecycleWorker,
+    pub(crate) heads: Arc<HeadStore>,
+    pub(crate) receiver: Arc<BodyReceiver>,
+}
+
+impl Objects {
+    /// Creates the S3 side of `gateway`.
+    #[must_use]
+    pub fn new(gateway: Arc<Gateway>, config: ObjectsConfig) -> Arc<Self> {
+        let (users, usage, config) = (Arc::new(Users::new(&gateway)), Usage::new(&gateway), Arc::new(config));
+        let share = || Arc::clone(&gateway);
+        let heads = Arc::new(HeadStore { gateway: share(), pins: Pins::default() });
+        let quotas = Arc::new(Quotas::new(&heads));
+        let receiver = Arc::new(BodyReceiver { gateway: share(), bytes_max: config.put_bytes_max });
+        let buckets = Arc::new(Buckets { gateway: share(), users: Arc::clone(&users), config: Arc::clone(&config) });
+        let uploads = Arc::new(Uploads {
+            gateway: share(),
+            config: Arc::clone(&config),
+            buckets: Arc::clone(&buckets),
+            heads: Arc::clone(&heads),
+            receiver: Arc::clone(&receiver),
+            quotas: Arc::clone(&quotas),
+        });
+        let sweeper = ObjectSweeper {
+            gateway: share(),
+            buckets: Arc::clone(&buckets),
+            heads: Arc::clone(&heads),
+            uploads: Arc::clone(&uploads),
+        };
+        let lifecycle = LifecycleWorker { gateway: share(), heads: Arc::clone(&heads), uploads: Arc::clone(&uploads) };
+        Arc::new(Self { gateway, config, users, usage, quotas, buckets, uploads, sweeper, lifecycle, heads, receiver })
+    }
+}
