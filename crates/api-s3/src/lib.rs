@@ -26,10 +26,12 @@ mod public_url;
 pub mod response;
 pub mod route;
 mod server;
+mod settings;
 pub mod target;
 mod unsupported_config;
 pub mod xml;
 
 pub use pipeline::S3Service;
 pub use public_url::PublicUrl;
-pub use server::{S3Settings, serve};
+pub use server::serve;
+pub use settings::S3Settings;

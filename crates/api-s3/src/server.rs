@@ -12,38 +12,8 @@ use larder_http_edge::{
 use larder_s3::Objects;
 
 use crate::pipeline::S3Service;
-use crate::public_url::PublicUrl;
 use crate::response::{S3Body, S3Response};
-
-/// Settings of the S3 listener.
-#[derive(Debug, Clone)]
-pub struct S3Settings {
-    /// Root hosts. A label in front of a root host names a bucket.
-    pub roots: Vec<String>,
-    /// The address at which clients reach this interface, where it is another than its own; its host is a root, too.
-    pub public_url: Option<PublicUrl>,
-    /// The only region accepted in signatures; `None` accepts any.
-    pub region: Option<String>,
-    /// Whether anonymous clients may create users; Riak CS creates its first administrator this way.
-    pub anonymous_user_creation: bool,
-    /// Whether every listener is on loopback: unsigned requests that browsers send for foreign pages are refused there.
-    pub is_on_loopback: bool,
-    /// The settings that every HTTP listener has.
-    pub connection: ConnectionSettings,
-}
-
-impl Default for S3Settings {
-    fn default() -> Self {
-        Self {
-            roots: vec!["s3.localhost".into(), "localhost".into()],
-            public_url: None,
-            region: None,
-            anonymous_user_creation: false,
-            is_on_loopback: false,
-            connection: ConnectionSettings::default(),
-        }
-    }
-}
+use crate::settings::S3Settings;
 
 impl ConnectionHandler for S3Service {
     type Body = S3Body;

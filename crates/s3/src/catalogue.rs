@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
 use larder_gateway::Result;
-use larder_gateway::types::{Catalogue, ProductRow, ProductRows, SharedMap, damaged_row, decode_product_json};
+use larder_gateway::types::{Catalogue, ProductRow, ProductRows, SharedMap, damaged_catalogue, decode_catalogue_json};
 use larder_model::Timestamp;
 use larder_model::rows::CatalogueKey;
 use serde::Deserialize as _;
@@ -110,7 +110,7 @@ impl ProductRows for S3Catalogue {
                     let name = bucket_name(&name)?;
                     // Parsing the policies and rules of many buckets is expensive.
                     let known = self.buckets.get(&name).filter(|known| known.number == number).cloned();
-                    let parse = || CataloguedBucket::parse(&name, &decode_product_json(value)?, number);
+                    let parse = || CataloguedBucket::parse(&name, &decode_catalogue_json(value)?, number);
                     let found = known.map_or_else(parse, Ok)?;
                     *owned.entry(found.bucket.owner.clone()).or_default() += 1;
                     if found.is_closing() {
@@ -118,7 +118,7 @@ impl ProductRows for S3Catalogue {
                     }
                     buckets.push((name, found));
                 }
-                CatalogueKey::S3UserQuota(user) => quotas.push((user, parse_quota(&decode_product_json(value)?)?)),
+                CatalogueKey::S3UserQuota(user) => quotas.push((user, parse_quota(&decode_catalogue_json(value)?)?)),
                 _ => {}
             }
         }
@@ -145,7 +145,7 @@ impl ProductRows for S3Catalogue {
 
 impl CataloguedBucket {
     fn parse(name: &str, json: &Value, number: Timestamp) -> Result<Self> {
-        let bucket = Bucket::from_json(name, json).map_err(|error| damaged_row(&error))?;
+        let bucket = Bucket::from_json(name, json).map_err(|error| damaged_catalogue(&error))?;
         Ok(Self { bucket: Arc::new(bucket), number })
     }
 
@@ -155,9 +155,9 @@ impl CataloguedBucket {
 }
 
 fn bucket_name(name: &[u8]) -> Result<String> {
-    String::from_utf8(name.to_vec()).map_err(|error| damaged_row(&error))
+    String::from_utf8(name.to_vec()).map_err(|error| damaged_catalogue(&error))
 }
 
 fn parse_quota(json: &Value) -> Result<StorageQuota> {
-    StorageQuota::deserialize(json).map_err(|error| damaged_row(&error))
+    StorageQuota::deserialize(json).map_err(|error| damaged_catalogue(&error))
 }

@@ -31,6 +31,7 @@ mod scan;
 mod scope;
 mod segment;
 mod sink;
+mod store_pair;
 mod totals;
 mod users;
 mod verify;
@@ -39,21 +40,9 @@ pub use error::{Error, Result};
 pub use export::{ExportOptions, Exported, SEGMENT_BYTES, export};
 pub use import::{Imported, import};
 pub use progress::{Phase, TransferProgress};
+pub use store_pair::StorePair;
 pub use totals::Totals;
 pub use verify::verify;
-
-use std::sync::Arc;
-
-use larder_store::{Blobs, Store};
-
-/// A store and its blobs.
-#[derive(Clone)]
-pub struct StorePair {
-    /// The rows.
-    pub store: Arc<dyn Store>,
-    /// The large bodies.
-    pub blobs: Arc<dyn Blobs>,
-}
 
 #[cfg(test)]
 mod tests;

@@ -11,6 +11,7 @@
 mod object;
 mod postcommit;
 mod precommit;
+mod precommit_refusal;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +30,7 @@ use crate::{Error, Result};
 
 pub(crate) use object::HookedObject;
 pub(crate) use postcommit::HookedWrite;
-pub use precommit::PrecommitRefusal;
+pub use precommit_refusal::PrecommitRefusal;
 
 /// Largest body in a bucket with hooks: it is in memory, and a script gets it as JSON.
 pub const HOOKED_BYTES_MAX: u64 = 8 << 20;

@@ -8,32 +8,10 @@ use larder_model::text::beginning;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::precommit_refusal::PrecommitRefusal;
 use super::{CommitHooks, HookedObject, name_of};
 use crate::metrics::Event;
 use crate::{Error, Result, ScriptCall, ScriptError, Scripts};
-
-/// Why a precommit hook refused a write.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum PrecommitRefusal {
-    /// The hook said `fail`, or could not be run.
-    Fail,
-    /// The hook gave this reason.
-    Reason(String),
-    /// The hook returned something else; an Erlang term.
-    Term(String),
-}
-
-impl PrecommitRefusal {
-    /// Riak's error term, as its protocol buffers show it.
-    #[must_use]
-    pub fn erlang(&self) -> String {
-        match self {
-            Self::Fail => "precommit_fail".into(),
-            Self::Reason(reason) => format!("{{precommit_fail,{}}}", erlang::binary(reason)),
-            Self::Term(term) => format!("{{precommit_fail,{term}}}"),
-        }
-    }
-}
 
 /// The script behind `larder:json_schema`: it is part of the helpers, so a schema and a value that take long harm nothing.
 const SCHEMA_FUNCTION: &str = "Larder.schemaFault";

@@ -1,37 +1,38 @@
 //! Last steps of every write: one batch of the object's rows and views, its conditions, the limit on rows, and the blobs
 //! afterwards. Views are the `$key` entries of a bucket and the `$bucket` rows of a type.
 
-use std::collections::HashSet;
-
 use bytes::Bytes;
 use larder_model::Timestamp;
-use larder_model::address::BucketAddress;
+use larder_model::address::Address;
 use larder_model::causality::{Conditions, ConflictPolicy, KeyWrite, SupersededRow};
 use larder_model::content::BlobId;
-use larder_model::rows::{Batch, BucketRow, Change, PartitionChanges, Row};
+use larder_model::rows::{Batch, Change, PartitionChanges, Row};
 use larder_store::{ConsistencyLevel, Partition};
-use parking_lot::RwLock;
 
 use super::key_shards::key_view_changes;
-use super::put::WriteTarget;
-use super::request_plan::ReplicaPlan;
+use super::request_plan::{ReplicaPlan, RequestPlan};
 use crate::blobs::lease::ReferenceLease;
 use crate::config::DeleteMode;
 use crate::kv::Kv;
 use crate::metrics::Event;
+use crate::outbox::PendingNotices;
 use crate::{Error, Result};
 
 /// Tries of a conditional write on a key that other writers keep changing; each one checks the conditions again.
 const GUARDED_TRIES_MAX: usize = 16;
-/// Most bytes of remembered bucket names; above it all are forgotten.
-const KNOWN_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// Bytes of a remembered bucket beside its names.
-const KNOWN_OVERHEAD_BYTES: usize = 128;
-/// Every gateway writes the same row at this stamp, below every clock.
-const ROW_STAMP: Timestamp = Timestamp(1);
 
 /// Names and stamps of rows.
 pub(super) type RowStamps = Vec<(Bytes, Timestamp)>;
+
+/// Address and plan of a write.
+#[derive(Clone, Copy)]
+pub(super) struct WriteTarget<'a> {
+    pub(super) address: &'a Address,
+    pub(super) plan: &'a RequestPlan,
+    pub(super) replicas: ReplicaPlan,
+    /// Its notices for webhooks.
+    pub(super) notices: Option<&'a PendingNotices>,
+}
 
 /// The conditions of a write, and the rows that they were checked against.
 pub(super) struct ConditionGuard {
@@ -41,45 +42,6 @@ pub(super) struct ConditionGuard {
 
 pub(super) fn row_stamps(rows: &[Row]) -> RowStamps {
     rows.iter().map(|row| (row.name.clone(), row.stamp)).collect()
-}
-
-/// Buckets whose row this gateway has written: a cache that only saves writes.
-#[derive(Debug, Default)]
-pub(crate) struct KnownBuckets {
-    known: RwLock<RememberedBuckets>,
-}
-
-#[derive(Debug, Default)]
-struct RememberedBuckets {
-    buckets: HashSet<BucketAddress>,
-    bytes: usize,
-}
-
-impl KnownBuckets {
-    /// The change that lists the bucket, unless its row is known to exist.
-    pub(crate) fn bucket_row_change(&self, bucket: &BucketAddress) -> Option<Change> {
-        if self.known.read().buckets.contains(bucket) {
-            return None;
-        }
-        let value = BucketRow.encode();
-        Some(Change::Put(Row { name: bucket.bucket.clone(), value, stamp: ROW_STAMP, expires: None }))
-    }
-
-    /// Notes that the row exists.
-    pub(crate) fn note_written(&self, bucket: &BucketAddress) {
-        let mut known = self.known.write();
-        // Bound: forgetting costs each bucket one more write of its row.
-        if known.bytes >= KNOWN_BYTES_MAX {
-            *known = RememberedBuckets::default();
-        }
-        // A copy: the names of a request may be views of a buffer that is larger than they are.
-        let copy = |name: &Bytes| Bytes::copy_from_slice(name);
-        let bucket = BucketAddress { bucket_type: copy(&bucket.bucket_type), bucket: copy(&bucket.bucket) };
-        let bytes = bucket.bucket_type.len() + bucket.bucket.len() + KNOWN_OVERHEAD_BYTES;
-        if known.buckets.insert(bucket) {
-            known.bytes += bytes;
-        }
-    }
 }
 
 impl Kv {

@@ -8,7 +8,6 @@ use larder_model::datatypes::DatatypeContext;
 use larder_store::{ConsistencyLevel, Durability, Partition, micros_of};
 
 use super::commit::{ConditionGuard, row_stamps};
-use super::put::{CausalBasis, WriteTarget};
 use super::request_plan::{ReplicaPlan, RequestPlan};
 use super::{KvDelete, KvDeleteOutcome, Quorums};
 use crate::Result;
@@ -16,6 +15,8 @@ use crate::clock_issuer::SKEW_MICROS_MAX;
 use crate::config::DeleteMode;
 use crate::datatypes::may_hold_counter;
 use crate::kv::Kv;
+use crate::kv::causal_basis::CausalBasis;
+use crate::kv::commit::WriteTarget;
 use crate::metrics::KvOp;
 
 impl Kv {

@@ -10,11 +10,11 @@
 //! no blob younger than a day. Objects of `consistent` types have a guarded head, and there the order is reversed: the writer
 //! reads the head, looks for the mark, and swaps. [`crate::blobs::fence`] has the sweeper's half.
 
-use larder_model::Timestamp;
 use std::collections::HashSet;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use larder_model::Timestamp;
 use larder_model::address::Address;
 use larder_model::causality::{ConflictPolicy, KeyWrite, SHARED_SLOT, VersionVector};
 use larder_model::content::{BlobId, KvBody};
@@ -23,10 +23,10 @@ use larder_model::rows::{Batch, Change, ObjectRow, Row, view_row_name};
 use larder_store::{CallOptions, CasResult, ConsistencyLevel, Kind, Partition, ReadQuery, Table};
 
 use super::key_shards::key_view_changes;
-use super::put::WriteTarget;
 use crate::blobs::sweep::{BlobReferences, OwnedBlob, SweepPhase};
 use crate::gateway_core::internal_options;
 use crate::kv::Kv;
+use crate::kv::commit::WriteTarget;
 use crate::{Error, Result};
 
 /// Least age of a blob that the sweeper takes beside other gateways: longer than any writer or late row takes.

@@ -3,16 +3,15 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use larder_model::address::Address;
 use larder_model::causality::{ConflictPolicy, KeyWrite};
 use larder_model::index::{SupersededTerms, index_changes};
 use larder_model::rows::{BucketEpochs, Change, EpochShard, ObjectRow, PartitionChanges, Row};
 use larder_store::{ConsistencyLevel, Partition};
 
-use larder_model::address::Address;
-
 use super::key_shards::key_shards;
-use super::put::WriteTarget;
 use crate::kv::Kv;
+use crate::kv::commit::WriteTarget;
 use crate::{Error, Result};
 
 impl Kv {

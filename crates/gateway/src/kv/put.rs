@@ -5,7 +5,7 @@ use larder_model::Timestamp;
 use larder_model::address::Address;
 use larder_model::causality::{
     CarriedVector, Conditions, ConflictPolicy, Context, ContextError, CurrentValue, FailedCondition, KeyVersions,
-    KeyWrite, Slot, SupersededRow, VersionVector,
+    KeyWrite, Slot,
 };
 use larder_model::content::{KvBody, KvContent};
 use larder_model::datatypes::DatatypeContext;
@@ -23,38 +23,10 @@ use crate::body::PutBody;
 use crate::datatypes::{may_hold_counter, object_context};
 use crate::hooks::HookedWrite;
 use crate::kv::Kv;
+use crate::kv::causal_basis::CausalBasis;
+use crate::kv::commit::WriteTarget;
 use crate::metrics::{Event, KvOp, RequestOutcome};
-use crate::outbox::PendingNotices;
 use crate::{Error, Result};
-
-/// Address and plan of a write.
-#[derive(Clone, Copy)]
-pub(super) struct WriteTarget<'a> {
-    pub(super) address: &'a Address,
-    pub(super) plan: &'a RequestPlan,
-    pub(super) replicas: ReplicaPlan,
-    /// Its notices for webhooks.
-    pub(super) notices: Option<&'a PendingNotices>,
-}
-
-/// The causal past of a write: the versions of the key that it knows and replaces.
-#[derive(Default)]
-pub(super) struct CausalBasis {
-    /// The rows it replaces.
-    pub(super) superseded: Vec<SupersededRow>,
-    /// The slots that were superseded before.
-    pub(super) vector: VersionVector,
-    /// Hash of the dots in the context it was made with, 0 for none.
-    pub(super) context_hash: u64,
-}
-
-impl CausalBasis {
-    /// The past that a context names.
-    pub(super) fn of(context: Context) -> Self {
-        let (superseded, context_hash) = (SupersededRow::named_by(&context), context.dots_hash());
-        Self { superseded, vector: context.vector, context_hash }
-    }
-}
 
 impl Kv {
     /// Writes an object; returns it as a read after the write shows it, if `return_body` asks for that. Never for `write_once`

@@ -14,15 +14,14 @@ use larder_model::causality::{
     CarriedVector, ConflictPolicy, IndexRemovals, KeyWrite, SHARED_SLOT, Slot, SupersededRow, VectorEntry,
     VersionVector,
 };
-use larder_model::hash;
 use larder_model::limits::SLOTS_REMEMBERED_MAX;
-use larder_model::{ActorId, Timestamp};
+use larder_model::{ActorId, Timestamp, hash};
 use larder_store::{EngineLimits, Partition};
 use parking_lot::Mutex;
 use quick_cache::Weighter;
 use quick_cache::unsync::Cache;
 
-use super::put::CausalBasis;
+use crate::kv::causal_basis::CausalBasis;
 
 /// Longest time that a listing entry may precede its row, in microseconds; later the row will never come.
 const ENTRY_AHEAD_MICROS: u64 = 24 * 60 * 60 * 1_000_000;

@@ -7,11 +7,11 @@ use larder_model::Timestamp;
 use larder_model::address::BucketAddress;
 use larder_model::props::value::Value as PropValue;
 use larder_model::props::{EffectiveProps, Hook, Overrides, TypeRecord, TypeState};
-use larder_model::rows::{BucketEpochs, CatalogueKey, CatalogueRow, Row};
+use larder_model::rows::{BucketEpochs, CatalogueKey, Row};
 use larder_model::security::{AccessRules, SecurityEdit, SecurityKey};
 use serde_json::Value;
 
-use super::product_rows::{ProductRow, ProductRows, damaged_row};
+use super::product_rows::{ProductRow, ProductRows, damaged_catalogue, decode_catalogue_json};
 use super::shared_map::SharedMap;
 use crate::Result;
 
@@ -157,15 +157,17 @@ impl Catalogue {
             match key_of(&row.name)? {
                 CatalogueKey::Type(name) => {
                     let found = before.types.get(&name).filter(|found| found.number == number).cloned();
-                    let found = found.map_or_else(|| CatalogueType::of(&json_of(row.value)?, number), Ok)?;
+                    let found =
+                        found.map_or_else(|| CatalogueType::of(&decode_catalogue_json(row.value)?, number), Ok)?;
                     types.push((name, found));
                 }
                 CatalogueKey::Bucket(bucket) => {
                     let found = before.buckets.get(&bucket).filter(|found| found.number == number).cloned();
-                    let found = found.map_or_else(|| BucketOverrides::of(&json_of(row.value)?, number), Ok)?;
+                    let found =
+                        found.map_or_else(|| BucketOverrides::of(&decode_catalogue_json(row.value)?, number), Ok)?;
                     buckets.push((bucket, found));
                 }
-                CatalogueKey::Epochs(bucket) => epochs.push((bucket, epochs_of(&json_of(row.value)?)?)),
+                CatalogueKey::Epochs(bucket) => epochs.push((bucket, epochs_of(&decode_catalogue_json(row.value)?)?)),
                 CatalogueKey::Security(key) => security.push((key, number, row.value)),
                 key @ (CatalogueKey::S3Bucket(_) | CatalogueKey::S3UserQuota(_)) => {
                     product.push(ProductRow { key, number, value: row.value });
@@ -190,7 +192,7 @@ impl Catalogue {
             CatalogueEdit::Remove(key) => (key, None),
             CatalogueEdit::Security(edit) => {
                 let rules =
-                    after.security.changed(number, edit.iter().cloned()).map_err(|error| damaged_row(&error))?;
+                    after.security.changed(number, edit.iter().cloned()).map_err(|error| damaged_catalogue(&error))?;
                 after.security = Arc::new(rules);
                 return Ok(after);
             }
@@ -213,7 +215,7 @@ impl Catalogue {
             }
             CatalogueKey::Security(key) => {
                 let edit = [(key.clone(), json.cloned())];
-                let rules = after.security.changed(number, edit).map_err(|error| damaged_row(&error))?;
+                let rules = after.security.changed(number, edit).map_err(|error| damaged_catalogue(&error))?;
                 after.security = Arc::new(rules);
             }
         }
@@ -223,7 +225,7 @@ impl Catalogue {
 
 impl CatalogueType {
     fn of(json: &Value, number: Timestamp) -> Result<Self> {
-        let record = TypeRecord::from_json(json).map_err(|error| damaged_row(&error))?;
+        let record = TypeRecord::from_json(json).map_err(|error| damaged_catalogue(&error))?;
         let effective = TypeRecord::effective(Some(&record), &Overrides::EMPTY);
         Ok(Self { record: Arc::new(record), number, effective })
     }
@@ -231,8 +233,8 @@ impl CatalogueType {
 
 impl BucketOverrides {
     fn of(json: &Value, number: Timestamp) -> Result<Self> {
-        let map = json.as_object().ok_or_else(|| damaged_row(&"bucket properties are no object"))?;
-        let overrides = Overrides::from_json(map).map_err(|_| damaged_row(&"bucket properties do not hold"))?;
+        let map = json.as_object().ok_or_else(|| damaged_catalogue(&"bucket properties are no object"))?;
+        let overrides = Overrides::from_json(map).map_err(|_| damaged_catalogue(&"bucket properties do not hold"))?;
         let effective = (Timestamp::ZERO, TypeRecord::effective(None, &overrides));
         Ok(Self { overrides: Arc::new(overrides), number, effective })
     }
@@ -262,18 +264,14 @@ fn security_of(rows: Vec<(SecurityKey, Timestamp, Bytes)>, before: &Arc<AccessRu
         return Ok(Arc::clone(before));
     }
     let parsed: Result<Vec<_>> =
-        rows.into_iter().map(|(key, number, value)| Ok((key, number, json_of(value)?))).collect();
-    AccessRules::of(parsed?).map(Arc::new).map_err(|error| damaged_row(&error))
+        rows.into_iter().map(|(key, number, value)| Ok((key, number, decode_catalogue_json(value)?))).collect();
+    AccessRules::of(parsed?).map(Arc::new).map_err(|error| damaged_catalogue(&error))
 }
 
 fn key_of(name: &[u8]) -> Result<CatalogueKey> {
-    CatalogueKey::decode(name).map_err(|error| damaged_row(&error))
-}
-
-pub(super) fn json_of(value: Bytes) -> Result<Value> {
-    CatalogueRow::decode(value).map(|CatalogueRow(json)| json).map_err(|error| damaged_row(&error))
+    CatalogueKey::decode(name).map_err(|error| damaged_catalogue(&error))
 }
 
 fn epochs_of(json: &Value) -> Result<BucketEpochs> {
-    BucketEpochs::from_json(json).map_err(|error| damaged_row(&error))
+    BucketEpochs::from_json(json).map_err(|error| damaged_catalogue(&error))
 }

@@ -41,6 +41,7 @@ mod lifecycle;
 mod product_rows;
 mod props;
 mod shared_map;
+mod type_state_error;
 mod webhook_hosts;
 
 use std::sync::Arc;
@@ -52,25 +53,15 @@ use crate::members::Members;
 
 pub use catalogue::{Catalogue, CatalogueEdit};
 pub use catalogue_copy::CatalogueCopy;
-pub use product_rows::{NoProductRows, ProductRow, ProductRows, damaged_row, decode_product_json};
+pub use product_rows::{NoProductRows, ProductRow, ProductRows, damaged_catalogue, decode_catalogue_json};
 pub use shared_map::SharedMap;
+pub use type_state_error::TypeStateError;
 
 /// Bucket types and bucket properties: their changes, and what clients see of them.
 pub struct Types {
     pub(crate) core: Arc<GatewayCore>,
     pub(crate) catalogue: Arc<CatalogueCopy>,
     pub(crate) members: Arc<Members>,
-}
-
-/// Why a type's status or activation was refused. Refused properties are [`larder_model::props::PropsError`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum TypeStateError {
-    /// There is no such type.
-    #[error("no such bucket type")]
-    Unknown,
-    /// Not every running node has the type yet.
-    #[error("not ready to activate")]
-    NotReady,
 }
 
 /// Stage of a type's life.

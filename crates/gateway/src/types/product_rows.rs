@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use larder_model::Timestamp;
-use larder_model::rows::CatalogueKey;
+use larder_model::rows::{CatalogueKey, CatalogueRow};
 use serde_json::Value;
 
 use crate::{Error, Result};
@@ -17,7 +17,7 @@ pub struct ProductRow {
     pub key: CatalogueKey,
     /// The number of the change that last wrote it.
     pub number: Timestamp,
-    /// Its content; see [`decode_product_json`].
+    /// Its content; see [`decode_catalogue_json`].
     pub value: Bytes,
 }
 
@@ -54,11 +54,11 @@ impl ProductRows for NoProductRows {
 ///
 /// # Errors
 /// [`Error::Damaged`].
-pub fn decode_product_json(value: Bytes) -> Result<Value> {
-    super::catalogue::json_of(value)
+pub fn decode_catalogue_json(value: Bytes) -> Result<Value> {
+    CatalogueRow::decode(value).map(|CatalogueRow(json)| json).map_err(|error| damaged_catalogue(&error))
 }
 
 /// The error of a catalogue row that does not hold.
-pub fn damaged_row(error: &dyn std::fmt::Display) -> Error {
+pub fn damaged_catalogue(error: &dyn std::fmt::Display) -> Error {
     Error::Damaged(format!("the catalogue: {error}"))
 }

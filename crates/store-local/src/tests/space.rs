@@ -301,11 +301,20 @@ async fn a_put_waits_on_a_disk_that_gets_full_until_the_upper_levels_have_sunk()
     let store = LocalStore::open_in(options, space.clone(), |journal| Box::new(journal)).unwrap();
     let (trees, mut keys) = (store.trees(), 0);
     let unsunk = || trees.all().iter().map(EngineTree::unsunk_bytes).sum::<u64>();
-    while unsunk() < 64 * 1024 {
+    let is_busy = |tree: &EngineTree| tree.next_sealed().is_some() || tree.l0_runs() >= 4;
+    while unsunk() < 64 * 1024 || trees.all().iter().any(is_busy) {
         keys += 1;
         assert!(keys < 100_000, "flushed tables stay in the upper levels while there is room");
         put(&store, keys, Durability::Buffered).await.unwrap();
+        for _ in 0..2_000 {
+            if !trees.all().iter().any(is_busy) {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     }
+    // The threads have noted their last flush and merge.
+    tokio::time::sleep(Duration::from_millis(200)).await;
     disk.set(space.stats().floors[Purpose::Data as usize] + 64 * 1024);
     clock.0.fetch_add(1_000_000, Ordering::SeqCst);
     put(&store, 0, Durability::Disk).await.unwrap();
