@@ -137,6 +137,9 @@ impl SyncerShared {
         // Dropped first: a committer that waits for a sync must find the store poisoned when the wait ends.
         let _guard = PanicGuard::new(self.syncs.health.clone(), "the syncer panicked");
         while let Some(mut replies) = self.next_group() {
+            // Race: a panic drops the replies, which tells their callers of the end. The store must be poisoned before, or a
+            // caller's next write succeeds.
+            let _before_replies = PanicGuard::new(self.syncs.health.clone(), "the syncer panicked");
             let synced = self.syncs.sync();
             self.state.lock().syncing = false;
             // Before the replies: the committer appends the next group while the callers of this one wake up.
