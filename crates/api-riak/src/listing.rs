@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use larder_gateway::views::Listing;
 use larder_gateway::{Error, Gateway};
-use larder_model::address::BucketAddress;
+use larder_rows::address::BucketAddress;
 
 /// The subject of a listing.
 #[derive(Debug, Clone)]

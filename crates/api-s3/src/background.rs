@@ -68,7 +68,7 @@ pub(crate) fn report_panic(gateway: &Gateway, id: &str, panic: &(dyn Any + Send)
 #[cfg(test)]
 mod tests {
     use larder_gateway::{Config, GatewayPorts};
-    use larder_model::ActorId;
+    use larder_rows::ActorId;
     use larder_store::SystemClock;
     use larder_store::memory::MemoryStore;
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::header::HeaderMap;
 use larder_gateway::AdmissionGuard;
-use larder_model::Timestamp;
+use larder_rows::Timestamp;
 use larder_s3::rules::Bucket;
 use larder_s3::{Caller, Objects};
 use parking_lot::Mutex;

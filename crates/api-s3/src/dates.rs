@@ -6,7 +6,7 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use hyper::header::HeaderValue;
-use larder_model::Timestamp;
+use larder_rows::Timestamp;
 use time::format_description::BorrowedFormatItem;
 use time::format_description::well_known::Rfc3339;
 use time::macros::format_description;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use larder_model::Timestamp;
+use larder_rows::Timestamp;
 use larder_s3::rules::User;
 use larder_s3::rules::policy::KeyPolicy;
 use larder_s3::users::KeyHolder;

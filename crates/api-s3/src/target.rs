@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 
 use bytes::Bytes;
-use larder_model::limits::S3_KEY_BYTES_MAX;
+use larder_rows::limits::S3_KEY_BYTES_MAX;
 use larder_s3::Error;
 use percent_encoding::percent_decode_str;
 

@@ -1,7 +1,7 @@
 //! Names and values as text for people. The templates escape HTML; this makes the characters visible that would hide or reorder
 //! others.
 
-use larder_model::text::{beginning, escaped};
+use larder_rows::text::{beginning, escaped};
 
 /// Bytes of a name that a page shows.
 const NAME_BYTES_SHOWN: usize = 512;

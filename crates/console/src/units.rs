@@ -1,6 +1,6 @@
 //! Figures as text for people: bytes, times, dates, counts.
 
-use larder_model::Timestamp;
+use larder_rows::Timestamp;
 use time::OffsetDateTime;
 use time::format_description::BorrowedFormatItem;
 use time::macros::format_description;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
-use larder_model::content::BlobRef;
+use larder_rows::content::BlobRef;
 use larder_store::{BlobReader, Blobs, Kind};
 
 use crate::{Error, Result};

@@ -9,8 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
-use larder_model::Timestamp;
-use larder_model::rows::{Batch, Change, MarkRow, Row};
+use larder_rows::{Batch, Change, MarkRow, Row, Timestamp};
 use larder_store::{ConsistencyLevel, Partition, ReadQuery};
 use tokio::sync::Mutex;
 

@@ -61,7 +61,7 @@ impl Members {
         // Fallback: operators look at the cluster when nodes are down, so fewer replicas will do.
         let rows = self.core.read_internal_table(&partition, &ReadQuery::all(MEMBERS_MAX)).await?.rows;
         let now = self.core.ports.store.now(&internal_options(ConsistencyLevel::One)).await?;
-        let state = |row: larder_model::rows::Row| {
+        let state = |row: larder_rows::Row| {
             let up = now.since(row.stamp) <= UNHEARD_MICROS;
             Ok(MemberState { member: decode_member(row)?, up })
         };
@@ -74,8 +74,8 @@ impl Members {
 
 #[cfg(test)]
 mod tests {
-    use larder_model::rows::MemberRow;
-    use larder_model::{ActorId, Timestamp};
+    use larder_rows::MemberRow;
+    use larder_rows::{ActorId, Timestamp};
 
     use super::*;
 

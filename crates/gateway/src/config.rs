@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use crate::epochs::IndexSplitting;
 use larder_model::props::WebhookHost;
+
+use crate::epochs::IndexSplitting;
 
 /// How long the tombstone of a deleted object stays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,8 +51,8 @@ impl Default for Config {
             node: "larder@127.0.0.1".into(),
             address: "127.0.0.1:8098".into(),
             durable: true,
-            object_bytes_max: larder_model::limits::OBJECT_BYTES_MAX,
-            siblings_max: larder_model::limits::SIBLINGS_MAX,
+            object_bytes_max: larder_rows::limits::OBJECT_BYTES_MAX,
+            siblings_max: larder_rows::limits::SIBLINGS_MAX,
             delete_mode: DeleteMode::After(Duration::from_secs(3)),
             timeout: Duration::from_secs(60),
             requests_max: 4096,

@@ -15,7 +15,7 @@
 //!
 //! A row that names a blob is never written below a quorum: the sweeper removes a blob that no quorum names.
 
-use larder_model::rows::Batch;
+use larder_rows::Batch;
 use larder_store::{CallOptions, ConsistencyLevel, Error as StoreError, Kind, Partition, ReadQuery, RowPage};
 use tokio::time::Instant;
 

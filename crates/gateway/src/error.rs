@@ -2,10 +2,10 @@
 //! kind fails to compile until each protocol has an answer for it.
 
 use bytes::Bytes;
-use larder_model::address::AddressError;
 use larder_model::causality::{ContextError, FailedCondition};
 use larder_model::datatypes::DatatypeError;
 use larder_model::props::PropsError;
+use larder_rows::address::AddressError;
 use larder_store as store;
 
 use crate::hooks::PrecommitRefusal;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use larder_model::Timestamp;
+use larder_rows::Timestamp;
 use larder_store::{Batch, CallOptions, ConsistencyLevel, Durability, Partition, ReadQuery, Row, RowPage, Stopped};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
@@ -106,9 +106,9 @@ impl GatewayCore {
         // No other run has this actor, so the count need not survive a restart.
         let unique = self.names_made.fetch_add(1, Ordering::Relaxed);
         let word =
-            |salt: u8| larder_model::hash::id128(&[&self.ports.actor.0.to_be_bytes(), &unique.to_be_bytes(), &[salt]]);
-        let head = larder_model::hash::base62(word(0));
-        let tail = larder_model::hash::base62(word(1) >> 96);
+            |salt: u8| larder_rows::hash::id128(&[&self.ports.actor.0.to_be_bytes(), &unique.to_be_bytes(), &[salt]]);
+        let head = larder_rows::hash::base62(word(0));
+        let tail = larder_rows::hash::base62(word(1) >> 96);
         format!("{head}{tail}")
     }
 
@@ -116,8 +116,8 @@ impl GatewayCore {
     /// next one from it.
     pub fn new_request_id(&self) -> String {
         let unique = u128::from(self.names_made.fetch_add(1, Ordering::Relaxed));
-        let mixed = larder_model::hash::fast128(&(u128::from(self.ports.actor.0) << 64 | unique).to_be_bytes());
-        larder_model::hash::base62_digits(mixed).iter().map(|digit| char::from(*digit)).collect()
+        let mixed = larder_rows::hash::fast128(&(u128::from(self.ports.actor.0) << 64 | unique).to_be_bytes());
+        larder_rows::hash::base62_digits(mixed).iter().map(|digit| char::from(*digit)).collect()
     }
 
     /// Reads a page at a quorum, under the options of the gateway's own calls.

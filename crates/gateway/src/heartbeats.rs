@@ -9,8 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use larder_model::Timestamp;
-use larder_model::rows::{Batch, Change};
+use larder_rows::{Batch, Change, Timestamp};
 use larder_store::{ConsistencyLevel, Partition};
 use tokio::task::JoinHandle;
 

@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
-use larder_model::address::{Address, BucketAddress, DEFAULT_TYPE};
 use larder_model::causality::KeyVersions;
-use larder_model::content::Link;
-use larder_model::limits::LINK_WALK_BYTES_MAX;
 use larder_model::links::LinkStep;
+use larder_rows::address::{Address, BucketAddress, DEFAULT_TYPE};
+use larder_rows::content::Link;
+use larder_rows::limits::LINK_WALK_BYTES_MAX;
 use tokio::time::{Instant, timeout_at};
 
 use crate::Error;

@@ -17,8 +17,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use larder_model::rows::{Batch, Change, MemberRow, Row};
-use larder_model::{ActorId, Timestamp};
+use larder_rows::{ActorId, Batch, Change, MemberRow, Row, Timestamp};
 use larder_store::{ConsistencyLevel, Partition, ReadQuery, micros_of};
 use parking_lot::Mutex;
 use tokio::time::Instant;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use larder_model::ActorId;
+use larder_rows::ActorId;
 use larder_store::{Blobs, Clock, Store};
 
 use crate::audit::AuditSink;

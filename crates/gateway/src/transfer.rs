@@ -1,8 +1,8 @@
 //! Access of export and import: the gateway's stores, and moving its clock past imported rows.
 
-use larder_model::Timestamp;
 use std::sync::Arc;
 
+use larder_rows::Timestamp;
 use larder_store::{Blobs, Store};
 
 use crate::{Gateway, Result};

@@ -13,10 +13,10 @@ use larder_gateway::kv::{KvDelete, KvGet, KvPut, Quorums};
 use larder_gateway::{
     Config, Error, Feature, Gateway, GatewayPorts, PrecommitRefusal, ScriptCall, ScriptError, ScriptFunction, Scripts,
 };
-use larder_model::address::{Address, BucketAddress};
 use larder_model::causality::Conditions;
-use larder_model::content::KvContent;
 use larder_model::datatypes::DatatypeUpdate;
+use larder_rows::address::{Address, BucketAddress};
+use larder_rows::content::KvContent;
 use larder_store::memory::MemoryStore;
 use larder_store::{CallOptions, Clock, Error as StoreError, Kind, Result, Store, Table};
 use larder_testkit::VirtualClock;

@@ -2,9 +2,9 @@
 //! version byte: they are few and read whole, and an operator who restores a store can read them.
 
 use bytes::Bytes;
+use larder_rows::address::BucketAddress;
+use larder_rows::codec::{DecodeError, FieldDecoder, FieldEncoder, put_ordered, take_ordered};
 
-use crate::address::BucketAddress;
-use crate::codec::{DecodeError, FieldDecoder, FieldEncoder, put_ordered, take_ordered};
 use crate::security::SecurityKey;
 
 const VERSION: u8 = 1;

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
+use larder_rows::content::Link;
 
 use crate::causality::Sibling;
-use crate::content::Link;
 
 /// Chooses links by bucket and tag; `None` takes any.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -44,8 +44,8 @@ impl LinkFilter {
 mod tests {
     use super::*;
     use crate::causality::{Dot, DotFlags, Slot};
-    use crate::content::KvContent;
-    use crate::{ActorId, Timestamp};
+    use larder_rows::content::KvContent;
+    use larder_rows::{ActorId, Timestamp};
 
     fn link(bucket: &'static str, key: &'static str, tag: &'static str) -> Link {
         Link { bucket: bucket.into(), key: key.into(), tag: tag.into() }

@@ -12,13 +12,13 @@ use std::collections::HashMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use larder_rows::Timestamp;
+use larder_rows::address::Address;
+use larder_rows::content::{KvContent, Link, Term};
 use serde::ser::{Error as _, SerializeMap as _};
 use serde::{Serialize, Serializer};
 
-use crate::Timestamp;
-use crate::address::Address;
 use crate::causality::Vtag;
-use crate::content::{KvContent, Link, Term};
 
 /// The greatest integer that JavaScript holds exactly.
 const EXACT_MAX: u64 = (1 << 53) - 1;

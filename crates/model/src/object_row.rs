@@ -1,12 +1,12 @@
 //! Rows of objects, and rows of the `$key` index.
 
-use crate::{ActorId, Timestamp};
 use bytes::Bytes;
+use larder_rows::codec::{DecodeError, FieldDecoder, FieldEncoder, put_ordered, take_ordered};
+use larder_rows::content::{KvBody, KvContent};
+use larder_rows::limits::VECTOR_ENTRIES_MAX;
+use larder_rows::{ActorId, Timestamp};
 
 use crate::causality::{DotFlags, Slot, VectorEntry, VersionVector};
-use crate::codec::{DecodeError, FieldDecoder, FieldEncoder, put_ordered, take_ordered};
-use crate::content::{KvBody, KvContent};
-use crate::limits::VECTOR_ENTRIES_MAX;
 
 const VERSION: u8 = 1;
 /// The highest bit, so that a tombstone is the greater value and wins over a value with its stamp, as a removal does.
@@ -116,7 +116,7 @@ pub fn key_of_view_row(name: &[u8]) -> Result<Bytes, DecodeError> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::content::{BlobId, BlobRef, Link, Term};
+    use larder_rows::content::{BlobId, BlobRef, Link, Term};
     use proptest::collection::vec;
     use proptest::prelude::*;
 

@@ -3,8 +3,8 @@
 use std::cmp::Ordering;
 
 use bytes::Bytes;
+use larder_rows::content::Term;
 
-use crate::content::Term;
 use crate::erlang;
 
 /// A term that is refused.

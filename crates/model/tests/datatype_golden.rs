@@ -18,14 +18,13 @@
 use std::collections::{BTreeMap, HashMap};
 
 use bytes::Bytes;
-use larder_model::address::{Address, BucketAddress};
 use larder_model::datatypes::{
     Datatype, DatatypeContext, DatatypeEditor, DatatypeHead, DatatypePath, DatatypeRowName, DatatypeUpdate,
     DatatypeValue, EditorTerms, EmbeddedType, EmbeddedUpdate, EmbeddedValue, FieldEdit, FieldName, FieldValue,
     MapEdits, SetEdit, ValueBuilder, ValueDecoder,
 };
-use larder_model::rows::{Change, Row};
-use larder_model::{ActorId, Timestamp};
+use larder_rows::address::{Address, BucketAddress};
+use larder_rows::{ActorId, Change, Row, Timestamp};
 
 #[test]
 fn every_script_of_a_data_type_prints_its_expected_output() {

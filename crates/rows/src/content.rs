@@ -1,8 +1,8 @@
 //! One value of the key-value store: its bytes and the metadata that the client sent with them.
 
-use crate::Timestamp;
 use bytes::Bytes;
 
+use crate::Timestamp;
 use crate::codec::{DecodeError, FieldDecoder, FieldEncoder};
 use crate::limits::METADATA_BYTES_MAX;
 
@@ -178,7 +178,7 @@ impl KvContent {
     }
 
     /// Writes the content. The body comes last, so an inline body needs no length.
-    pub(crate) fn encode(&self, out: &mut FieldEncoder) {
+    pub fn encode(&self, out: &mut FieldEncoder) {
         for header in [&self.content_type, &self.charset, &self.encoding] {
             // Length + 1, and 0 for an absent header: an empty value must differ from none.
             match header {
@@ -216,7 +216,11 @@ impl KvContent {
         }
     }
 
-    pub(crate) fn decode(mut rest: FieldDecoder) -> Result<Self, DecodeError> {
+    /// Reads the value, which is all that is left.
+    ///
+    /// # Errors
+    /// [`DecodeError`] for damaged bytes.
+    pub fn decode(mut rest: FieldDecoder) -> Result<Self, DecodeError> {
         let content_type = optional(&mut rest)?;
         let charset = optional(&mut rest)?;
         let encoding = optional(&mut rest)?;

@@ -1,23 +1,7 @@
-//! Rows, the changes to them, and one versioned codec per table.
+//! Rows, and the changes to them.
 //!
 //! A row has a name, a value (version byte first), a stamp and perhaps an expiry. Of two writes to one name the newer stamp
 //! stays, and with equal stamps the greater value. A removal takes every row that is not newer, so it wins a tie.
-
-mod buckets;
-mod catalogue;
-mod epochs;
-mod mark;
-mod member;
-mod notice;
-mod object;
-
-pub use buckets::BucketRow;
-pub use catalogue::{CatalogueKey, CatalogueRow};
-pub use epochs::{BucketEpochs, EpochShard, EpochStage};
-pub use mark::MarkRow;
-pub use member::MemberRow;
-pub use notice::{NoticeEvent, NoticeRow};
-pub use object::{ObjectRow, key_of_view_row, view_row_name, view_row_prefix};
 
 use bytes::Bytes;
 

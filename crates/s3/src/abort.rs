@@ -7,10 +7,9 @@ use std::collections::HashSet;
 
 use bytes::Bytes;
 use larder_gateway::blobs::release::SyncProof;
-use larder_model::Timestamp;
-use larder_model::content::BlobId;
-use larder_model::limits::LISTING_PAGE_ROWS;
-use larder_model::rows::{Batch, Change};
+use larder_rows::content::BlobId;
+use larder_rows::limits::LISTING_PAGE_ROWS;
+use larder_rows::{Batch, Change, Timestamp};
 use larder_store::{Partition, ReadQuery, Stopped};
 use tokio::time::Instant;
 

@@ -1,6 +1,6 @@
 //! The access control list that a request asks for.
 
-use larder_model::limits::ACL_GRANTS_MAX;
+use larder_rows::limits::ACL_GRANTS_MAX;
 
 use crate::rules::{Acl, Bucket, Grant, Grantee, Permission};
 use crate::users::Users;

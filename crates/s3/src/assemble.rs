@@ -146,8 +146,8 @@ fn invalid_part(listed: &ListedPart) -> Error {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use larder_model::Timestamp;
-    use larder_model::content::BlobId;
+    use larder_rows::Timestamp;
+    use larder_rows::content::BlobId;
 
     use super::*;
     use crate::put::WriteConditions;

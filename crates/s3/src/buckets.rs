@@ -12,8 +12,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use larder_gateway::Gateway;
 use larder_gateway::types::{Catalogue, CatalogueEdit};
-use larder_model::limits::S3_KEY_BYTES_MAX;
-use larder_model::rows::CatalogueKey;
+use larder_model::catalogue_row::CatalogueKey;
+use larder_rows::limits::S3_KEY_BYTES_MAX;
 use tokio::time::timeout;
 
 use super::acl::AclChoice;

@@ -6,8 +6,8 @@ use std::sync::{Arc, LazyLock};
 
 use larder_gateway::Result;
 use larder_gateway::types::{Catalogue, ProductRow, ProductRows, SharedMap, damaged_catalogue, decode_catalogue_json};
-use larder_model::Timestamp;
-use larder_model::rows::CatalogueKey;
+use larder_model::catalogue_row::CatalogueKey;
+use larder_rows::Timestamp;
 use serde::Deserialize as _;
 use serde_json::Value;
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use larder_gateway::Gateway;
 use larder_gateway::gateway_core::internal_options;
-use larder_model::Timestamp;
+use larder_rows::Timestamp;
 use larder_store::{ConsistencyLevel, Partition};
 use tokio::time::Instant;
 

@@ -25,11 +25,10 @@ use bytes::Bytes;
 use larder_gateway::Gateway;
 use larder_gateway::contention::WriterTurn;
 use larder_gateway::gateway_core::internal_options;
-use larder_model::Timestamp;
-use larder_model::content::BlobId;
-use larder_model::keyspace::entry_shard;
-use larder_model::limits::DELETED_HEAD_MICROS;
-use larder_model::rows::{Change, Row};
+use larder_rows::content::BlobId;
+use larder_rows::keyspace::entry_shard;
+use larder_rows::limits::DELETED_HEAD_MICROS;
+use larder_rows::{Change, Row, Timestamp};
 use larder_store::{
     CallOptions, CasResult, ConsistencyLevel, DerivedRow, Durability, HeadWrite, Kind, Partition, Purpose,
 };

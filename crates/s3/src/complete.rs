@@ -13,8 +13,8 @@ mod tests;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use larder_model::limits::BATCH_BYTES_MAX;
-use larder_model::rows::{Batch, Change, Row, changes_bytes};
+use larder_rows::limits::BATCH_BYTES_MAX;
+use larder_rows::{Batch, Change, Row, changes_bytes};
 use larder_store::Partition;
 use tokio::time::Instant;
 

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use larder_model::Timestamp;
+use larder_rows::Timestamp;
 
 use crate::object_location::client_version_id;
 use crate::rules::{Bucket, Etag, SystemHeader, Version};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use larder_gateway::body::{BodyError, ByteStream};
-use larder_model::limits::PART_BYTES_MAX;
+use larder_rows::limits::PART_BYTES_MAX;
 use parking_lot::Mutex;
 
 use super::acl::{AclChoice, refuse_public};

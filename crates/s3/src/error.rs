@@ -1,6 +1,6 @@
 //! Errors of the S3 side. The edge matches every kind without a wildcard.
 
-use larder_model::Timestamp;
+use larder_rows::Timestamp;
 
 use crate::rules::{Etag, VersionId};
 
@@ -220,8 +220,8 @@ impl From<larder_store::Error> for Error {
     }
 }
 
-impl From<larder_model::codec::DecodeError> for Error {
-    fn from(error: larder_model::codec::DecodeError) -> Self {
+impl From<larder_rows::codec::DecodeError> for Error {
+    fn from(error: larder_rows::codec::DecodeError) -> Self {
         Self::Gateway(larder_gateway::Error::Damaged(error.to_string()))
     }
 }

@@ -10,7 +10,7 @@ pub(super) use crate::conditions::matches_etag;
 pub use crate::conditions::{IfRange, ReadConditions, ReadWindow};
 pub use crate::version_spec::VersionSpec;
 
-use larder_model::Timestamp;
+use larder_rows::Timestamp;
 
 pub(super) use manifest::ManifestCursor;
 pub use reader::ObjectReader;

@@ -12,9 +12,8 @@ mod tests;
 use std::sync::Arc;
 
 use larder_gateway::Gateway;
-use larder_model::Timestamp;
-use larder_model::limits::{KEY_VIEW_SHARDS, LISTING_PAGE_ROWS};
-use larder_model::rows::Row;
+use larder_rows::limits::{KEY_VIEW_SHARDS, LISTING_PAGE_ROWS};
+use larder_rows::{Row, Timestamp};
 use larder_store::{Partition, ReadQuery, Stopped};
 
 use super::commit::{HeadStore, ObjectLocation};

@@ -2,8 +2,7 @@
 
 use bytes::Bytes;
 use larder_gateway::Gateway;
-use larder_model::Timestamp;
-use larder_model::rows::Row;
+use larder_rows::{Row, Timestamp};
 use larder_store::{CallOptions, Partition, Range, ReadQuery};
 
 use crate::Result;

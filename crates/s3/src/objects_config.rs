@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use larder_model::limits::{PART_BYTES_MAX, PART_BYTES_MIN};
+use larder_rows::limits::{PART_BYTES_MAX, PART_BYTES_MIN};
 
 /// Settings of the S3 side.
 #[derive(Debug, Clone)]

@@ -10,10 +10,9 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use larder_model::Timestamp;
-use larder_model::content::BlobId;
-use larder_model::limits::LISTING_PAGE_ROWS;
-use larder_model::rows::{Batch, Change, Row};
+use larder_rows::content::BlobId;
+use larder_rows::limits::LISTING_PAGE_ROWS;
+use larder_rows::{Batch, Change, Row, Timestamp};
 use larder_store::{Partition, Range, ReadOrder, ReadQuery, Stopped};
 
 use super::Result;

@@ -6,7 +6,7 @@ mod tests;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use larder_model::Timestamp;
+use larder_rows::Timestamp;
 
 use super::commit::ObjectLocation;
 use super::get::{GetObject, ReadWindow};

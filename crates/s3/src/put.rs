@@ -6,8 +6,8 @@ mod tests;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use larder_model::Timestamp;
-use larder_model::content::BlobId;
+use larder_rows::Timestamp;
+use larder_rows::content::BlobId;
 
 pub use crate::conditions::WriteConditions;
 pub use crate::upload_body::{ChecksumWanted, ObjectMetadata, UploadBody};

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use larder_gateway::types::CatalogueEdit;
-use larder_model::rows::CatalogueKey;
+use larder_model::catalogue_row::CatalogueKey;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::JoinSet;

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use larder_gateway::Gateway;
 use larder_gateway::body::{ByteStream, collect, next};
 use larder_gateway::metrics::Event;
-use larder_model::content::BlobId;
+use larder_rows::content::BlobId;
 use larder_store::{BlobOwner, Durability, Partition};
 
 use super::commit::ObjectLocation;

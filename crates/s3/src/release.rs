@@ -9,7 +9,7 @@ use std::sync::Arc;
 use larder_gateway::Gateway;
 use larder_gateway::blobs::release::SyncProof;
 use larder_gateway::metrics::Event;
-use larder_model::rows::Change;
+use larder_rows::Change;
 use larder_store::{Batch, Partition, ReadOrder, ReadQuery};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;

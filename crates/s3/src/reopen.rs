@@ -13,8 +13,7 @@ mod tests;
 
 use std::time::Duration;
 
-use larder_model::Timestamp;
-use larder_model::rows::{Batch, Change};
+use larder_rows::{Batch, Change, Timestamp};
 use larder_store::Partition;
 use tokio::time::Instant;
 

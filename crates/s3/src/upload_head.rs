@@ -1,8 +1,7 @@
 //! The head of an upload: read, and changed by compare-and-set. Its derived row lists the upload while it is alive.
 
 use bytes::Bytes;
-use larder_model::Timestamp;
-use larder_model::rows::Row;
+use larder_rows::{Row, Timestamp};
 use larder_store::{CasResult, DerivedRow, HeadWrite, Kind, Partition, ReadQuery};
 
 use super::commit::HeadStore;

@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use larder_gateway::Gateway;
-use larder_model::Timestamp;
-use larder_model::codec::name_after;
-use larder_model::limits::LISTING_PAGE_ROWS;
+use larder_rows::Timestamp;
+use larder_rows::codec::name_after;
+use larder_rows::limits::LISTING_PAGE_ROWS;
 use larder_store::{Partition, Range, ReadOrder, ReadQuery, Stopped};
 
 use super::buckets::Buckets;

@@ -15,10 +15,9 @@ use larder_gateway::Gateway;
 use larder_gateway::clock_issuer::ClockIssuer;
 use larder_gateway::gateway_core::GatewayCore;
 use larder_gateway::types::CatalogueCopy;
-use larder_model::codec::{DecodeError, name_after, put_ordered, take_ordered};
-use larder_model::limits::LISTING_PAGE_ROWS;
-use larder_model::rows::{Batch, Change, Row};
-use larder_model::{ActorId, Timestamp};
+use larder_rows::codec::{DecodeError, name_after, put_ordered, take_ordered};
+use larder_rows::limits::LISTING_PAGE_ROWS;
+use larder_rows::{ActorId, Batch, Change, Row, Timestamp};
 use larder_store::{Partition, Range, ReadOrder, ReadQuery, Stopped};
 use serde::{Deserialize, Serialize};
 

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use larder_model::Timestamp;
+use larder_rows::Timestamp;
 use larder_s3::rules::access::{AccessContext, AccessRequest};
 use larder_s3::rules::policy::{BucketPolicy, PolicyDecision, PolicyWork};
 use larder_s3::rules::{Etag, Object, ObjectBody, S3Action, Tag, User, Version, VersionId};

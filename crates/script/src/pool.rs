@@ -6,15 +6,14 @@
 use std::collections::VecDeque;
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use larder_admission::{FairBudget, FairTurns, HeldTurn, TurnLimits};
 use larder_gateway::{ScriptArguments, ScriptCall, ScriptError, ScriptFunction, Scripts};
-use larder_model::Timestamp;
-use larder_model::text::beginning;
+use larder_rows::Timestamp;
+use larder_rows::text::beginning;
 use larder_store::{Clock, RateLimitedLog};
 use parking_lot::{Mutex, RwLock};
 use serde_json::Value;

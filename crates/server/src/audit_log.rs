@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use larder_gateway::{AuditEvent, AuditSink};
-use larder_model::text::beginning;
+use larder_rows::text::beginning;
 use larder_store::Clock;
 use serde_json::json;
 use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};

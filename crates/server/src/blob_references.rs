@@ -1,9 +1,9 @@
 //! The blobs that stored rows name, for a check that all of them are there.
 
 use bytes::Bytes;
-use larder_model::codec::DecodeError;
-use larder_model::content::KvBody;
-use larder_model::rows::ObjectRow;
+use larder_model::object_row::ObjectRow;
+use larder_rows::codec::DecodeError;
+use larder_rows::content::KvBody;
 use larder_s3::rules::part::decode_manifest_row;
 use larder_s3::rules::{ObjectBody, ObjectHead, Part, Version};
 use larder_store::{BlobReference, Table};
@@ -57,7 +57,7 @@ fn of_version(version: &Version) -> Option<BlobReference> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use larder_model::content::BlobId;
+    use larder_rows::content::BlobId;
     use larder_s3::rules::ManifestPart;
     use larder_s3::rules::part::manifest_rows;
 

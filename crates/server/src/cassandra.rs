@@ -1,11 +1,11 @@
 //! A cluster of Cassandra or ScyllaDB as this server's engine.
 
-use larder_model::ActorId;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
 use larder_gateway::{EngineNode, EngineSample, EngineStatus};
+use larder_rows::ActorId;
 use larder_store::{Clock, Partition, Store};
 use larder_store_cassandra::blobs::{self, BlobOptions, CassandraBlobs};
 use larder_store_cassandra::{CassandraStore, ConnectOptions, Credentials};

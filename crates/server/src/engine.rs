@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use larder_gateway::EngineStatus;
-use larder_model::ActorId;
+use larder_rows::ActorId;
 use larder_s3::Objects;
 use larder_s3::lifecycle::LifecyclePass;
 use larder_s3::sweep::SweepReport;

@@ -4,7 +4,7 @@
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use larder_model::Timestamp;
+use larder_rows::Timestamp;
 use larder_store::{Clock as _, SystemClock};
 
 use crate::healthcheck::HealthTarget;

@@ -13,7 +13,7 @@ use larder_api_s3::S3Settings;
 use larder_console::{ConsoleAccess, ConsoleSettings, RunningCommands};
 use larder_gateway::{AuditSink, Config, Gateway, GatewayPorts, IndexSplitting, Scripts};
 use larder_http_edge::{BrowserRules, ConnectionLimit, ConnectionSettings, ShutdownRequest, TrustedProxies};
-use larder_model::ActorId;
+use larder_rows::ActorId;
 use larder_s3::rules::User;
 use larder_s3::{Objects, ObjectsConfig};
 use larder_store::{Clock, SystemClock};

@@ -97,7 +97,7 @@ impl EngineStatus for StoreMetrics {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use larder_model::content::BlobId;
+    use larder_rows::content::BlobId;
     use larder_store::memory::MemoryStore;
     use larder_store::{CallOptions, ConsistencyLevel, Durability, SystemClock};
 

@@ -30,7 +30,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::{StreamExt, TryStreamExt};
-use larder_model::content::BlobId;
+use larder_rows::content::BlobId;
 use larder_store::{BlobOwner, BlobReader, BlobWriter, Blobs, Clock, Error, Kind, ListedBlob, Result};
 use scylla::client::session::Session;
 

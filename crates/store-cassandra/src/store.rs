@@ -4,14 +4,13 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use scylla::client::session::Session;
-
-use larder_model::limits::BATCH_BYTES_MAX;
+use larder_rows::limits::BATCH_BYTES_MAX;
 use larder_store::derived_rows::DerivedRowStore;
 use larder_store::{
     Batch, CallOptions, CasResult, Change, Clock, EngineLimits, HeadWrite, Partition, PartitionPage, ReadQuery, Result,
     RowPage, Store, Table, Timestamp,
 };
+use scylla::client::session::Session;
 
 use crate::client::{ClusterClient, check_deadline};
 use crate::connect::{ConnectError, connect};

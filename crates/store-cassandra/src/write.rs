@@ -13,12 +13,10 @@
 //! the same write.
 
 use futures_util::future::try_join_all;
-use larder_model::rows::changes_bytes;
-use larder_store::Timestamp;
+use larder_rows::changes_bytes;
+use larder_store::{Batch, CallOptions, Change, ConsistencyLevel, Error, Kind, Partition, Result, Timestamp};
 use scylla::statement::Consistency;
 use scylla::statement::batch::BatchType;
-
-use larder_store::{Batch, CallOptions, Change, ConsistencyLevel, Error, Kind, Partition, Result};
 
 use crate::client::{BoundStatement, ClusterClient, RequestFailure, check_deadline};
 use crate::encoding::{BoundValue, timestamp, ttl_seconds};

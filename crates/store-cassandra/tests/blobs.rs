@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use larder_model::content::BlobId;
+use larder_rows::content::BlobId;
 use larder_store::{BlobOwner, Blobs, Durability, Kind, ListedBlob, Partition, Table};
 use larder_store_cassandra::blobs::cql::SCHEMA;
 use larder_store_cassandra::blobs::{BlobOptions, CassandraBlobs};

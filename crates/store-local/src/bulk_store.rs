@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use larder_model::codec::name_after;
+use larder_rows::codec::name_after;
 use larder_store::{Error, Kind, Purpose, ReadOrder, Result};
 use tokio::time::Instant;
 

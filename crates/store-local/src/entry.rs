@@ -12,7 +12,7 @@
 //! the memory of the entry. [`apply_change`] and the functions that it uses alone compare stamps: the last write wins.
 
 use bytes::Bytes;
-use larder_model::codec::{DecodeError, FieldDecoder, FieldEncoder, prefix_successor, varint_len};
+use larder_rows::codec::{DecodeError, FieldDecoder, FieldEncoder, prefix_successor, varint_len};
 use larder_store::{Change, Partition, Row, Table, Timestamp};
 
 /// Longest key that lsm-tree takes, in bytes.

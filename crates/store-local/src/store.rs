@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use larder_model::limits::BATCH_BYTES_MAX;
+use larder_rows::limits::BATCH_BYTES_MAX;
 use larder_store::{
     Batch, CallOptions, CasResult, Change, Clock, Durability, EngineLimits, Error, HeadWrite, Kind, Layout, Partition,
     PartitionPage, Purpose, ReadQuery, Result, Row, RowPage, Store, Table, Timestamp, contract,

@@ -9,13 +9,12 @@ use lsm_tree::{AbstractTree, Cache, DescriptorTable, SequenceNumberCounter};
 
 use crate::cache::EntryCache;
 use crate::descriptors::TABLES_OPEN_MAX;
-use crate::entry;
 use crate::journal::WriteGroup;
-use crate::mirror;
 use crate::range_scan::ScanBounds;
 use crate::snapshots::Snapshots;
 use crate::tree::{EngineTree, TreeOptions};
 use crate::tree_id::{PerTree, TreeId};
+use crate::{entry, mirror};
 
 /// Parts of the memory of a cached block that are its content: a block of little more than 4 KiB takes 5 KiB of the allocator.
 /// lsm-tree counts the content alone.
@@ -255,7 +254,7 @@ fn decode_rows(entry: Option<Bytes>) -> Result<Option<Vec<Row>>> {
 }
 
 /// The store's error for an entry that does not decode.
-pub(crate) fn damaged(tree_id: TreeId, error: larder_model::codec::DecodeError) -> Error {
+pub(crate) fn damaged(tree_id: TreeId, error: larder_rows::codec::DecodeError) -> Error {
     Error::caused(Kind::Damaged, format_args!("an entry of {} is damaged", tree_id.name()), error)
 }
 

@@ -1,7 +1,8 @@
 //! The clock, passed in by the caller, so that the simulation controls time.
 
-use larder_model::Timestamp;
 use std::time::Duration;
+
+use larder_rows::Timestamp;
 
 /// A source of wall-clock and monotonic time.
 pub trait Clock: Send + Sync {

@@ -1,8 +1,7 @@
 //! Checks of the caller's side of the [`crate::Store`] contract, which every engine makes before a call does anything.
 
 use bytes::Bytes;
-
-use larder_model::rows::changes_bytes;
+use larder_rows::changes_bytes;
 
 use crate::{Batch, Change, DerivedRow, Error, HeadWrite, Kind, Layout, Partition, Result, Row, Timestamp};
 

@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use larder_rows::content::BlobId;
 use parking_lot::Mutex;
-
-use larder_model::content::BlobId;
 
 /// The keys that are held, each with its number of holders.
 #[derive(Debug)]

@@ -29,9 +29,9 @@ pub mod range_bisect;
 pub use blobs::{BlobOwner, BlobReader, BlobReference, BlobWriter, Blobs, ListedBlob, RowBlobs, slice_of};
 pub use clock::{Clock, SystemClock, micros_of};
 pub use error::{Error, Kind, Result};
-pub use larder_model::Timestamp;
-pub use larder_model::keyspace::{Layout, Partition, Table};
-pub use larder_model::rows::{Batch, Change, PartitionChanges, Row};
+pub use larder_rows::Timestamp;
+pub use larder_rows::keyspace::{Layout, Partition, Table};
+pub use larder_rows::{Batch, Change, PartitionChanges, Row};
 pub use log_limit::{AdmittedLine, RateLimitedLog};
 pub use traits::{
     CallOptions, CasResult, ConsistencyLevel, DerivedRow, Durability, EngineLimits, HeadWrite, PartitionPage, Purpose,

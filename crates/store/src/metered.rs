@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-
-use larder_model::content::BlobId;
+use larder_rows::content::BlobId;
 
 use crate::{
     Batch, BlobOwner, BlobReader, BlobWriter, Blobs, CallOptions, CasResult, Change, Clock, EngineLimits, HeadWrite,

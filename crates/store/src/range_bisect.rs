@@ -16,7 +16,7 @@ use crate::{Error, Range, ReadOrder, ReadQuery, Result, Row, RowPage, Stopped};
 /// each bit of a name. A page that needs more ends in an error, not in hours of reads.
 const READS_MAX: usize = 20_000;
 
-const _: () = assert!(2 * 8 * larder_model::limits::S3_KEY_BYTES_MAX < READS_MAX);
+const _: () = assert!(2 * 8 * larder_rows::limits::S3_KEY_BYTES_MAX < READS_MAX);
 
 /// Assembles one page from reads of smaller and smaller ranges.
 ///

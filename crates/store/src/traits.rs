@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use larder_model::codec::{name_after, prefix_successor};
+use larder_rows::codec::{name_after, prefix_successor};
 use tokio::time::Instant;
 
 use crate::{Batch, Change, Error, Kind, Partition, Result, Row, Table, Timestamp};

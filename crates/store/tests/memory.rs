@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use larder_model::content::BlobId;
+use larder_rows::content::BlobId;
 use larder_store::memory::MemoryStore;
 use larder_store::{
     Batch, BlobOwner, Blobs, CallOptions, Change, ConsistencyLevel, Durability, Kind, ListedBlob, Partition,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use larder_model::content::BlobId;
+use larder_rows::content::BlobId;
 use larder_store::memory::MemoryStore;
 use larder_store::metered::{Metered, StoreVerb};
 use larder_store::{Blobs, CallOptions, ConsistencyLevel, Durability, Partition, ReadQuery, Store};

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use larder_model::hash::id128;
+use larder_rows::hash::id128;
 
 /// SplitMix64: one word of state, good enough to choose faults and test cases.
 #[derive(Debug, Clone)]

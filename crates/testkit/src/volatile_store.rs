@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use larder_model::content::BlobId;
+use larder_rows::content::BlobId;
 use larder_store::memory::MemoryStore;
 use larder_store::{
     Batch, BlobOwner, BlobReader, BlobWriter, Blobs, CallOptions, CasResult, Change, Durability, EngineLimits, Error,

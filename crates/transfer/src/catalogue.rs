@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use larder_model::Timestamp;
-use larder_model::address::BucketAddress;
-use larder_model::codec::DecodeError;
+use larder_model::catalogue_row::{CatalogueKey, CatalogueRow};
 use larder_model::props::TypeRecord;
-use larder_model::rows::{BucketEpochs, CatalogueKey, CatalogueRow};
+use larder_rows::address::BucketAddress;
+use larder_rows::codec::DecodeError;
+use larder_rows::{BucketEpochs, Timestamp};
 use larder_store::{Partition, ReadQuery, Row, Stopped};
 
 use crate::retry::read;

@@ -1,7 +1,7 @@
 //! Derived rows of heads. Engines store them in different ways, so an import computes them anew from the heads.
 
-use larder_model::codec::DecodeError;
-use larder_model::keyspace::entry_shard;
+use larder_rows::codec::DecodeError;
+use larder_rows::keyspace::entry_shard;
 use larder_s3::rules::entry::upload_entry_name;
 use larder_s3::rules::{ListingEntry, ObjectHead, Upload, UploadEntry, UploadId};
 use larder_store::{DerivedRow, HeadWrite, Partition, Row, Table};

@@ -1,11 +1,11 @@
 //! Exports a store into a folder.
 
-use larder_model::Timestamp;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use larder_rows::Timestamp;
 use larder_store::{Batch, Change, Partition, ReadQuery, Row, Table};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;

@@ -8,8 +8,8 @@
 //! ```
 
 use bytes::Bytes;
-use larder_model::codec::{DecodeError, FieldDecoder, FieldEncoder};
-use larder_model::content::BlobId;
+use larder_rows::codec::{DecodeError, FieldDecoder, FieldEncoder};
+use larder_rows::content::BlobId;
 use larder_store::{BlobOwner, Partition, Row, Table, Timestamp};
 
 const ROWS: u8 = 1;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use larder_model::content::BlobId;
+use larder_rows::content::BlobId;
 use larder_s3::rules::{BucketId, ObjectHead};
 use larder_store::derived_rows::DerivedRowStore;
 use larder_store::memory::MemoryStore;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use larder_model::content::BlobId;
+use larder_rows::content::BlobId;
 use larder_store::{BlobOwner, Partition, Row, Table, Timestamp};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};

@@ -1,10 +1,10 @@
 //! The users of the S3 interface. Each server with S3 creates an admin at its first start, so an import replaces the target's
 //! users. Readers use only the order of user stamps, so an imported row gets a new stamp where its own is not the newest.
 
-use larder_model::Timestamp;
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
+use larder_rows::Timestamp;
 use larder_store::{CasResult, Change, HeadWrite, Partition, ReadQuery, Row, Stopped};
 
 use crate::guarded::{into_batches, try_compare_and_set};

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use hyper::Method;
 use hyper::header::HeaderMap;
-
-use bytes::Bytes;
 use larder_gateway::{Error, Gateway};
-use larder_model::address::{Address, BucketAddress, DEFAULT_TYPE};
+use larder_rows::address::{Address, BucketAddress, DEFAULT_TYPE};
 
 use super::path::{self, QueryParams, Segments};
 use super::routes::{PathPart, Route};

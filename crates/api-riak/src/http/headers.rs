@@ -12,13 +12,12 @@ use hyper::header::{
     CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH,
     IF_UNMODIFIED_SINCE,
 };
-
 use larder_gateway::Error;
 use larder_http_edge::joined;
-use larder_model::Timestamp;
 use larder_model::causality::{Conditions, ContextError, EtagMatcher};
-use larder_model::content::{KvContent, Term};
 use larder_model::terms::TermError;
+use larder_rows::Timestamp;
+use larder_rows::content::{KvContent, Term};
 
 use super::errors::RiakFault;
 

@@ -31,10 +31,10 @@ use larder_gateway::kv::{FetchedObject, KvGet, Quorums};
 use larder_gateway::links::{LinkWalk, LinkWalkError};
 use larder_gateway::{Error, Gateway};
 use larder_http_edge::ArrivingBody;
-use larder_model::Timestamp;
-use larder_model::address::Address;
-use larder_model::limits::{LINK_STEPS_MAX, LINK_WALK_BYTES_MAX};
 use larder_model::links::{LinkFilter, LinkStep};
+use larder_rows::Timestamp;
+use larder_rows::address::Address;
+use larder_rows::limits::{LINK_STEPS_MAX, LINK_WALK_BYTES_MAX};
 
 use super::body::{BodyPieces, RiakBody, read_pieces};
 use super::call::RiakCall;

@@ -1,8 +1,7 @@
 //! The `Link` header, decoded and encoded. Links name bucket and key, never a type: they point to objects of type `default`.
 
 use bytes::Bytes;
-
-use larder_model::content::Link;
+use larder_rows::content::Link;
 
 use super::call::RiakCall;
 use super::errors::RiakFault;

@@ -19,9 +19,9 @@ use larder_admission::client_key;
 use larder_gateway::Gateway;
 use larder_gateway::mapreduce::{JobError, JobRun, KeptValues};
 use larder_http_edge::{ArrivingBody, GrowingMemory, Requester};
-use larder_model::limits::{JOB_BYTES_MAX, JOB_HELD_BYTES_MAX};
 use larder_model::mapreduce::Job;
 use larder_model::mapreduce::refusal::JobRefusal;
+use larder_rows::limits::{JOB_BYTES_MAX, JOB_HELD_BYTES_MAX};
 
 use super::body::{RiakBody, busy, collect_admitted};
 use super::call::RiakCall;

@@ -7,13 +7,12 @@ use hyper::StatusCode;
 use hyper::header::{
     ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderMap, HeaderValue, LAST_MODIFIED, LINK, VARY,
 };
-
 use larder_gateway::Error;
 use larder_gateway::body::GetBody;
 use larder_gateway::kv::{FetchedObject, KvGet};
-use larder_model::Timestamp;
 use larder_model::causality::{Context, CurrentValue, FailedCondition, Sibling, Vtag};
-use larder_model::content::KvContent;
+use larder_rows::Timestamp;
+use larder_rows::content::KvContent;
 
 use super::body::RiakBody;
 use super::call::RiakCall;

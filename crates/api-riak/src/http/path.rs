@@ -7,9 +7,8 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
+use larder_rows::address::DEFAULT_TYPE;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, percent_encode};
-
-use larder_model::address::DEFAULT_TYPE;
 
 /// Most segments that a route examines; further ones are only counted.
 pub(super) const SEGMENTS_MAX: usize = 8;

@@ -2,13 +2,12 @@
 
 use hyper::header::{CONTENT_TYPE, HeaderMap};
 use hyper::{Method, StatusCode};
-use serde_json::{Map, Value as Json};
-
 use larder_gateway::{Error, Gateway};
 use larder_http_edge::ArrivingBody;
-use larder_model::address::BucketAddress;
 use larder_model::props::display::{self, PropList};
 use larder_model::props::set::props_of;
+use larder_rows::address::BucketAddress;
+use serde_json::{Map, Value as Json};
 
 use super::accept;
 use super::body::collect;

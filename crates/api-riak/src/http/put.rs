@@ -5,9 +5,9 @@ use hyper::header::{CONTENT_ENCODING, HeaderValue, LOCATION};
 use hyper::{Method, StatusCode};
 use larder_gateway::kv::{FetchedObject, KvPut};
 use larder_http_edge::{ArrivingBody, joined};
-use larder_model::address::Address;
 use larder_model::causality::ContextError;
-use larder_model::content::KvContent;
+use larder_rows::address::Address;
+use larder_rows::content::KvContent;
 
 use super::body::upload;
 use super::call::RiakCall;

@@ -10,7 +10,7 @@ use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use larder_gateway::{AuditEvent, AuditOutcome, AuditSink, Gateway};
 use larder_http_edge::{RequestSource, Requester};
-use larder_model::text::beginning;
+use larder_rows::text::beginning;
 
 use super::path::Segments;
 use super::reply::RiakResponse;

@@ -13,9 +13,9 @@ use bytes::{Bytes, BytesMut};
 use larder_gateway::kv::{FetchedObject, KvGet, Quorums};
 use larder_gateway::views::IndexReader;
 use larder_gateway::{Error, Gateway};
-use larder_model::address::{Address, BucketAddress};
 use larder_model::index::{IndexHit, IndexPosition, IndexQuery, IndexScope};
-use larder_model::limits::KEY_BYTES_MAX;
+use larder_rows::address::{Address, BucketAddress};
+use larder_rows::limits::KEY_BYTES_MAX;
 use prost::encoding::encoded_len_varint;
 
 use super::content::{object_len, put_read_object};

@@ -13,8 +13,8 @@ use larder_gateway::body::GetBody;
 use larder_gateway::kv::{FetchedObject, LoneObject};
 use larder_http_edge::PIECE_BYTES_MAX;
 use larder_model::causality::Sibling;
-use larder_model::content::{KvContent, Link};
 use larder_model::terms;
+use larder_rows::content::{KvContent, Link};
 use prost::encoding::encoded_len_varint;
 
 use super::fault::PbFault;

@@ -3,9 +3,9 @@
 use bytes::{Bytes, BytesMut};
 use larder_gateway::types::TypeStateError;
 use larder_gateway::{Error, QuorumParam};
-use larder_model::address::AddressError;
 use larder_model::causality::FailedCondition;
 use larder_model::datatypes::DatatypeError;
+use larder_rows::address::AddressError;
 use prost::Message;
 
 use super::frame::put_message;

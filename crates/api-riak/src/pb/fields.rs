@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use larder_gateway::{Error, Gateway};
-use larder_model::address::{Address, AddressError, BucketAddress, DEFAULT_TYPE};
 use larder_model::props::Quorum;
 use larder_model::props::value::Value;
+use larder_rows::address::{Address, AddressError, BucketAddress, DEFAULT_TYPE};
 
 use super::fault::PbFault;
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use larder_gateway::{Error, Gateway};
-use larder_model::address::BucketAddress;
 use larder_model::erlang::binary;
 use larder_model::index::{IndexPosition, IndexQuery, RegexError, TermRegex};
+use larder_rows::address::BucketAddress;
 use prost::Message as _;
 
 use super::fault::PbFault;

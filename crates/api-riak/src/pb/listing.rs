@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use larder_gateway::Gateway;
-use larder_model::address::BucketAddress;
+use larder_rows::address::BucketAddress;
 use prost::Message as _;
 
 use super::fault::PbFault;

@@ -2,7 +2,7 @@
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use larder_model::causality::{Sibling, Vtag};
-use larder_model::content::Link;
+use larder_rows::content::Link;
 use prost::encoding::{WireType, encode_varint, encoded_len_varint};
 
 const CONTENT_TYPE: u32 = 2;
@@ -131,9 +131,10 @@ fn put_varint(output: &mut BytesMut, number: u64) {
 #[cfg(test)]
 mod tests {
     use larder_model::causality::{ConflictPolicy, KeyVersions, Slot, VersionVector};
-    use larder_model::content::{KvContent, Term};
-    use larder_model::rows::{ObjectRow, Row};
-    use larder_model::{ActorId, Timestamp};
+    use larder_model::object_row::ObjectRow;
+    use larder_rows::Row;
+    use larder_rows::content::{KvContent, Term};
+    use larder_rows::{ActorId, Timestamp};
     use proptest::collection::vec;
     use proptest::prelude::*;
     use prost::Message as _;

@@ -4,13 +4,12 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use larder_gateway::Error;
-use larder_gateway::Gateway;
-use larder_model::address::BucketAddress;
+use larder_gateway::{Error, Gateway};
 use larder_model::erlang;
 use larder_model::props::Quorum;
 use larder_model::props::display::PropList;
 use larder_model::props::value::{Hook, LinkFun, ModFun, Repl, Value};
+use larder_rows::address::BucketAddress;
 use serde_json::{Map, Value as Json, json};
 
 use super::fault::PbFault;

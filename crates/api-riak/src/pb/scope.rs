@@ -1,8 +1,8 @@
 //! The right that a message code needs, and the scope that a message names.
 
 use bytes::Bytes;
-use larder_model::address::{BucketAddress, DEFAULT_TYPE};
 use larder_model::security::KvPermission;
+use larder_rows::address::{BucketAddress, DEFAULT_TYPE};
 use prost::Message;
 
 use super::fault::{PbFault, decode};

@@ -1,17 +1,13 @@
 //! Answers one request: its code, its message, its handler.
 
-use std::sync::Arc;
-
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::FutureExt as _;
-use larder_gateway::Error;
-use larder_gateway::Gateway;
+use larder_gateway::{Error, Gateway};
 use larder_model::datatypes::DatatypeError;
-use larder_model::limits::{DATATYPE_EDITS_MAX, METADATA_BYTES_MAX};
-
-use crate::failure::{log_panic, log_server_error};
+use larder_rows::limits::{DATATYPE_EDITS_MAX, METADATA_BYTES_MAX};
 
 use super::access::{self, PbUser};
 use super::bucket_scan::PbBucketScan;
@@ -25,6 +21,7 @@ use super::operations::{PUT_BESIDES_VALUE, PbOperation, find};
 use super::reply::{PagedReply, PbReply};
 use super::session::PbSession;
 use super::{changed_props, datatypes, info, object, props, put_scan};
+use crate::failure::{log_panic, log_server_error};
 
 /// Answers the request with this code and message: appends to `output`, and returns the rest of the answer. A panic becomes an
 /// error and a log line.

@@ -8,7 +8,7 @@ use bytes::{Bytes, BytesMut};
 use larder_admission::MemoryBudget;
 use larder_gateway::{Config, Gateway, GatewayPorts};
 use larder_http_edge::RequestSource;
-use larder_model::ActorId;
+use larder_rows::ActorId;
 use larder_store::SystemClock;
 use larder_store::memory::MemoryStore;
 use tokio::io::DuplexStream;

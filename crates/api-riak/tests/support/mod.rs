@@ -8,7 +8,7 @@ use bytes::Bytes;
 use larder_api_riak::http::{HttpSettings, serve};
 use larder_gateway::{Config, Gateway, GatewayPorts};
 use larder_http_edge::ConnectionSettings;
-use larder_model::ActorId;
+use larder_rows::ActorId;
 use larder_store::memory::MemoryStore;
 use larder_store::{Store, SystemClock};
 use larder_testkit::BackgroundServer;

@@ -121,7 +121,7 @@ pub(super) fn status(user: &User) -> &'static str {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use larder_model::Timestamp;
+    use larder_rows::Timestamp;
     use proptest::prelude::*;
 
     use super::*;

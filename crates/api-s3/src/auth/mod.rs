@@ -15,7 +15,7 @@ mod v2;
 mod v4;
 
 use hyper::header::{AUTHORIZATION, HeaderMap};
-use larder_model::Timestamp;
+use larder_rows::Timestamp;
 
 use crate::errors::{Code, S3Error};
 use crate::target::S3Query;

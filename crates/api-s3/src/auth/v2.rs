@@ -3,22 +3,21 @@
 //! Clients disagree about the canonical resource. The server verifies the signature for the widest reading first, then
 //! for the variants of known clients. Each try costs one SHA-1 of some hundred bytes; there are at most nineteen.
 
-use hyper::header::{CONTENT_TYPE, HeaderName};
-use larder_model::Timestamp;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use hyper::header::{CONTENT_TYPE, HeaderName};
+use larder_rows::Timestamp;
 use subtle::ConstantTimeEq as _;
 
+use super::canonical::{AppendValue, fold, folded, hmac_sha1, joined, trim};
+use super::{AuthRequest, AuthScheme, SKEW_MICROS_MAX, VerifiedSignature, expired, mismatch, skewed};
 use crate::dates;
 use crate::errors::{Code, S3Error};
 use crate::route::is_subresource;
 use crate::target::{decode_plus, pairs};
-
-use super::canonical::{AppendValue, fold, folded, hmac_sha1, joined, trim};
-use super::{AuthRequest, AuthScheme, SKEW_MICROS_MAX, VerifiedSignature, expired, mismatch, skewed};
 
 /// Sub-resources that all clients sign.
 const SIGNED_BY_ALL: &[&str] = &[

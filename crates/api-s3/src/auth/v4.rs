@@ -2,20 +2,18 @@
 
 use std::borrow::Cow;
 
-use larder_model::Timestamp;
+use larder_rows::Timestamp;
 use percent_encoding::percent_encode;
 use subtle::ConstantTimeEq as _;
-
-use crate::dates;
-use crate::errors::{Code, S3Error};
-use crate::target::decode;
-use crate::target::{decode_plus, pairs};
 
 use super::canonical::{PATH, QUERY, append_joined, fold, folded, hmac_sha256, sha256_hex, unhex};
 use super::{
     AuthRequest, AuthScheme, CONTENT_SHA256, ChunkSigner, Payload, SKEW_MICROS_MAX, SigningKeys, VerifiedSignature,
     expired, mismatch, skewed, spaced_hex, v2,
 };
+use crate::dates;
+use crate::errors::{Code, S3Error};
+use crate::target::{decode, decode_plus, pairs};
 
 /// The name of the algorithm.
 pub(super) const ALGORITHM: &str = "AWS4-HMAC-SHA256";

@@ -12,7 +12,7 @@ use bytes::{Bytes, BytesMut};
 use hyper::header::HeaderMap;
 use larder_gateway::body::{BodyError, ByteStream};
 use larder_http_edge::{IncomingError, PacedIncoming};
-use larder_model::limits::S3_DOCUMENT_BYTES_MAX;
+use larder_rows::limits::S3_DOCUMENT_BYTES_MAX;
 use larder_s3;
 use parking_lot::Mutex;
 

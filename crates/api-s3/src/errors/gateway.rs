@@ -2,7 +2,7 @@
 //! it has a code.
 
 use hyper::header::{CONTENT_RANGE, ETAG, HeaderName, HeaderValue, LAST_MODIFIED};
-use larder_model::Timestamp;
+use larder_rows::Timestamp;
 use larder_s3::rules::{Etag, VersionId};
 use larder_s3::{Configuration, Error, RequestArgument};
 
@@ -37,7 +37,7 @@ impl From<Error> for S3Error {
             Error::DeleteMarker { id, null, modified, current } => delete_marker(id, null, modified, current),
             Error::KeyTooLong(bytes) => Self::from(Code::KeyTooLongError)
                 .with("Size", bytes.to_string())
-                .with("MaxSizeAllowed", larder_model::limits::S3_KEY_BYTES_MAX.to_string()),
+                .with("MaxSizeAllowed", larder_rows::limits::S3_KEY_BYTES_MAX.to_string()),
             Error::NoSuchUpload => Code::NoSuchUpload.into(),
             Error::PreconditionFailed(name) => Self::from(Code::PreconditionFailed).with("Condition", name),
             Error::OtherInitiationTime => Self::from(Code::PreconditionFailed).with("Condition", INITIATED),

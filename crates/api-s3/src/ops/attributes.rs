@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use hyper::HeaderMap;
 use hyper::header::LAST_MODIFIED;
-use larder_model::limits::S3_PAGE_MAX;
+use larder_rows::limits::S3_PAGE_MAX;
 use larder_s3::get::{GetObject, ReadWindow};
 use larder_s3::rules::{Checksum, ManifestPart, Object, ObjectBody};
 

@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use hyper::HeaderMap;
-use larder_model::limits::S3_PAGE_MAX;
+use larder_rows::limits::S3_PAGE_MAX;
 use larder_s3::rules::Tag;
 use larder_s3::rules::acl::{RawGrantee, parse_grantees};
 

@@ -87,7 +87,7 @@ fn list(text: &str, tags: &mut Vec<String>) {
 #[cfg(test)]
 mod tests {
     use hyper::header::HeaderValue;
-    use larder_model::Timestamp;
+    use larder_rows::Timestamp;
     use proptest::prelude::*;
 
     use super::*;

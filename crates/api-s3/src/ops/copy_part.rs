@@ -39,7 +39,7 @@ fn document(StoredPart { part, checksum }: &StoredPart) -> Bytes {
 
 #[cfg(test)]
 mod tests {
-    use larder_model::Timestamp;
+    use larder_rows::Timestamp;
     use larder_s3::rules::{Algorithm, Checksum, Part};
 
     use super::*;

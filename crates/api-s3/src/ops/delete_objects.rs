@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use larder_model::limits::DELETE_OBJECTS_MAX;
+use larder_rows::limits::DELETE_OBJECTS_MAX;
 use larder_s3::Caller;
 use larder_s3::delete::DeletedObject;
 use larder_s3::get::VersionSpec;

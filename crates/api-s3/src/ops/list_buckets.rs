@@ -87,7 +87,7 @@ fn document(request: &ListBucketsRequest, user: &User, page: &BucketsPage, regio
 
 #[cfg(test)]
 mod tests {
-    use larder_model::Timestamp;
+    use larder_rows::Timestamp;
     use std::sync::Arc;
 
     use larder_s3::rules::{Bucket, BucketId};

@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
-use larder_model::limits::S3_PAGE_MAX;
+use larder_rows::limits::S3_PAGE_MAX;
 use larder_s3::list::{KeyOrPrefix, ListObjects, ListingPage};
 use larder_s3::rules::ListingEntry;
 use larder_s3::rules::entry::ListedObject;
@@ -194,7 +194,7 @@ pub(super) fn write_object(xml: &mut XmlWriter, object: &ListedObject) {
 
 #[cfg(test)]
 mod tests {
-    use larder_model::Timestamp;
+    use larder_rows::Timestamp;
     use larder_s3::rules::{Algorithm, ChecksumKind, Etag};
     use proptest::prelude::*;
 

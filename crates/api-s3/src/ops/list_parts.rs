@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use hyper::header::HeaderName;
-use larder_model::limits::S3_PAGE_MAX;
+use larder_rows::limits::S3_PAGE_MAX;
 use larder_s3::parts::{ListParts, ListedParts};
 use larder_s3::rules::{Algorithm, Checksum, Etag, Part, SystemHeader, Upload};
 use larder_s3::uploads::AbortDate;
@@ -88,7 +88,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use larder_model::Timestamp;
+    use larder_rows::Timestamp;
 
     fn decoded(query: &str) -> Result<(ListParts, EncodingType), S3Error> {
         decode("b", &Bytes::from_static(b"k"), &S3Query::parse(Some(query)))

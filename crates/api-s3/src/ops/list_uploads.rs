@@ -82,7 +82,7 @@ fn write_entry(xml: &mut XmlWriter, entry: &UploadEntry, names: &DisplayNames) {
 
 #[cfg(test)]
 mod tests {
-    use larder_model::Timestamp;
+    use larder_rows::Timestamp;
     use larder_s3::rules::{Algorithm, ChecksumKind};
     use proptest::prelude::*;
 

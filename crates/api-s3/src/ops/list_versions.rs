@@ -77,7 +77,7 @@ fn write_version(xml: &mut XmlWriter, key: &str, listed: &ListedVersion, names: 
 
 #[cfg(test)]
 mod tests {
-    use larder_model::Timestamp;
+    use larder_rows::Timestamp;
     use larder_s3::rules::{Etag, Object, ObjectBody, Version, VersionId};
     use proptest::prelude::*;
 

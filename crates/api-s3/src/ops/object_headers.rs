@@ -4,7 +4,7 @@ use hyper::header::{
     ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderName, HeaderValue, LAST_MODIFIED,
 };
 use hyper::{HeaderMap, StatusCode};
-use larder_model::Timestamp;
+use larder_rows::Timestamp;
 use larder_s3::get::FoundObject;
 use larder_s3::rules::{Etag, Object, SystemHeader};
 
@@ -148,7 +148,7 @@ pub(crate) fn storage_class(object: &Object) -> String {
 #[cfg(test)]
 pub(crate) mod tests {
     use bytes::Bytes;
-    use larder_model::Timestamp;
+    use larder_rows::Timestamp;
     use larder_s3::get::FoundPart;
     use larder_s3::rules::{Algorithm, Checksum, ObjectBody, Tag, Version, VersionId};
 

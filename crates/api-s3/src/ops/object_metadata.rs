@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use hyper::HeaderMap;
-use larder_model::limits::{OBJECT_TAGS_MAX, S3_META_BYTES_MAX};
+use larder_rows::limits::{OBJECT_TAGS_MAX, S3_META_BYTES_MAX};
 use larder_s3::copy::NEVER_COPIED;
 use larder_s3::put::ObjectMetadata;
 use larder_s3::rules::tags::{self, TagError};

@@ -13,7 +13,7 @@ mod response;
 use bytes::Bytes;
 use hyper::HeaderMap;
 use hyper::header::{HeaderName, HeaderValue};
-use larder_model::limits::OBJECT_TAGS_MAX;
+use larder_rows::limits::OBJECT_TAGS_MAX;
 use larder_s3::Caller;
 use larder_s3::put::{PutObject, UploadBody, WriteConditions};
 use larder_s3::rules::Tag;

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use hyper::StatusCode;
-use larder_model::limits::{BUCKET_TAGS_MAX, OBJECT_TAGS_MAX};
+use larder_rows::limits::{BUCKET_TAGS_MAX, OBJECT_TAGS_MAX};
 use larder_s3::rules::Tag;
 use larder_s3::rules::tags::{self, TagError};
 use larder_s3::{Configuration, Error};

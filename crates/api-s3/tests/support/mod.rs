@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use larder_api_s3::{S3Settings, serve};
 use larder_gateway::{Config, Gateway, GatewayPorts};
-use larder_model::ActorId;
+use larder_rows::ActorId;
 use larder_s3::{Objects, ObjectsConfig};
 use larder_store::memory::MemoryStore;
 use larder_store::{Store, SystemClock};

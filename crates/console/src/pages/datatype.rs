@@ -3,8 +3,8 @@
 use larder_gateway::datatypes::{DatatypeBegin, DatatypeFetch};
 use larder_gateway::kv::Quorums;
 use larder_gateway::{Error, Gateway};
-use larder_model::address::Address;
 use larder_model::datatypes::{Datatype, DatatypeValue, EmbeddedValue, FieldValue, ValuePiece};
+use larder_rows::address::Address;
 use maud::{Markup, html};
 
 use super::keys::{READ_TIMEOUT, to_object};

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::StatusCode;
-use larder_model::address::BucketAddress;
 use larder_model::index::{IndexPosition, IndexQuery, IndexScope};
+use larder_rows::address::BucketAddress;
 use maud::{Markup, html};
 
 use crate::call::ConsoleCall;

@@ -7,8 +7,8 @@ use hyper::StatusCode;
 use larder_gateway::body::GetBody;
 use larder_gateway::kv::{FetchedObject, KvGet, Quorums};
 use larder_gateway::{Error, Gateway};
-use larder_model::address::{Address, BucketAddress};
 use larder_model::causality::Sibling;
+use larder_rows::address::{Address, BucketAddress};
 use maud::{Markup, PreEscaped, html};
 
 use super::datatype;

@@ -8,9 +8,9 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use larder_gateway::body::{BodyError, ByteStream, GetBody, PutBody};
 use larder_gateway::kv::{KvDelete, KvDeleteOutcome, KvPut, Quorums};
-use larder_model::address::Address;
 use larder_model::causality::Conditions;
-use larder_model::content::KvContent;
+use larder_rows::address::Address;
+use larder_rows::content::KvContent;
 
 use super::keys::{READ_TIMEOUT, to_object};
 use super::object::{EDITED_BYTES_MAX, address_of, fetch};

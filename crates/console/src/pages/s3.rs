@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use hyper::StatusCode;
-use larder_model::Timestamp;
+use larder_rows::Timestamp;
 use larder_s3::list::{ListObjects, ListVersions};
 use larder_s3::rules::listing::KeyOrPrefix;
 use larder_s3::rules::{AccessKey, S3Action, User, Versioning};

@@ -10,8 +10,8 @@
 //! blob of a writer that finds no mark. It expires after a day. `docs/decisions/0010` and `0015` have the interleavings.
 
 use bytes::Bytes;
-use larder_model::content::BlobId;
-use larder_model::rows::{Batch, Change, Row};
+use larder_rows::content::BlobId;
+use larder_rows::{Batch, Change, Row};
 use larder_store::{CallOptions, ConsistencyLevel, Partition, ReadQuery};
 
 use super::BlobCollector;

@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use larder_model::content::BlobId;
+use larder_rows::content::BlobId;
 use larder_store::{Batch, Blobs, CallOptions, ConsistencyLevel, Durability, Store};
 use tokio::sync::mpsc;
 

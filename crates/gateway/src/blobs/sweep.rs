@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use larder_model::content::BlobId;
-use larder_model::limits::LISTING_PAGE_ROWS;
+use larder_rows::content::BlobId;
+use larder_rows::limits::LISTING_PAGE_ROWS;
 use larder_store::{ListedBlob, Partition, Table};
 
 use super::BlobCollector;

@@ -1,12 +1,11 @@
 //! Data types as key-value requests see them: an object with Riak's content type and opaque bytes.
 
 use bytes::Bytes;
-use larder_model::Timestamp;
-use larder_model::address::Address;
 use larder_model::causality::{Context, Dot, DotFlags, KeyVersions, Sibling, Slot};
-use larder_model::content::{KvBody, KvContent};
 use larder_model::datatypes::{Datatype, DatatypeContext, DatatypeHead};
-use larder_model::{ActorId, hash};
+use larder_rows::address::Address;
+use larder_rows::content::{KvBody, KvContent};
+use larder_rows::{ActorId, Timestamp, hash};
 use larder_store::Partition;
 
 use super::may_hold_counter;

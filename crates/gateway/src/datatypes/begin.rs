@@ -1,8 +1,8 @@
 //! The begin of a read: the first element or field that it shows.
 
 use bytes::Bytes;
-use larder_model::codec::prefix_successor;
 use larder_model::datatypes::{DatatypePath, DatatypeRowName, FieldName};
+use larder_rows::codec::prefix_successor;
 use larder_store::Range;
 
 /// The begin of a read of a data type.

@@ -1,10 +1,10 @@
 //! Removes the rows that a marker covers, a page at a time between the batches of the key, and then the marker.
 
 use bytes::Bytes;
-use larder_model::codec::{name_after, prefix_successor};
 use larder_model::datatypes::{DatatypeError, DatatypeHead, DatatypeRowName, RemovalMarker};
-use larder_model::limits::DATATYPE_PAGE_ROWS;
-use larder_model::rows::{Batch, Change, Row};
+use larder_rows::codec::{name_after, prefix_successor};
+use larder_rows::limits::DATATYPE_PAGE_ROWS;
+use larder_rows::{Batch, Change, Row};
 use larder_store::{ConsistencyLevel, ReadQuery};
 
 use super::commit::ReadLimit;

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bytes::Bytes;
-use larder_model::Timestamp;
 use larder_model::datatypes::{
     DatatypeEditor, DatatypeError, DatatypeHead, DatatypeLeaf, DatatypePath, DatatypeRowName, EditorTerms, NeededRows,
 };
-use larder_model::limits::{DATATYPE_MAP_PAGE_ROWS, DATATYPE_REMOVAL_BYTES_MAX, REQUEST_ID_MICROS};
-use larder_model::rows::{Batch, Change, Row, view_row_name};
+use larder_model::object_row::view_row_name;
+use larder_rows::limits::{DATATYPE_MAP_PAGE_ROWS, DATATYPE_REMOVAL_BYTES_MAX, REQUEST_ID_MICROS};
+use larder_rows::{Batch, Change, Row, Timestamp};
 use larder_store::{CallOptions, Purpose, Range, ReadOrder, ReadQuery, Stopped};
 use tokio::time::Instant;
 
@@ -188,7 +188,7 @@ impl DatatypeWriters {
         if changes.is_empty() {
             return Batch::default();
         }
-        let entry = |actor: larder_model::ActorId| view_row_name(&key.address.key, &actor.0.to_be_bytes());
+        let entry = |actor: larder_rows::ActorId| view_row_name(&key.address.key, &actor.0.to_be_bytes());
         let deleted = applied.iter().find_map(|(one, _)| match &one.joined.work {
             DatatypeWork::Delete { context, .. } => Some(context.as_ref()),
             DatatypeWork::Update { .. } => None,

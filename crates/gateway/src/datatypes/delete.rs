@@ -1,8 +1,8 @@
 //! Deletes of data types, which come as deletes of key-value objects.
 
-use larder_model::address::Address;
 use larder_model::causality::{Conditions, CurrentValue};
 use larder_model::datatypes::{DatatypeContext, DatatypeHead};
+use larder_rows::address::Address;
 
 use super::as_object::versions_of;
 use super::{DatatypeOutcome, DatatypeWork};

@@ -19,11 +19,11 @@ pub(crate) mod writers;
 use std::time::Duration;
 
 use bytes::Bytes;
-use larder_model::address::{Address, BucketAddress};
 use larder_model::causality::ContextError;
 use larder_model::datatypes::{Datatype, DatatypeContext, DatatypeError, DatatypeUpdate};
-use larder_model::limits::REQUEST_ID_BYTES_MAX;
 use larder_model::props::EffectiveProps;
+use larder_rows::address::{Address, BucketAddress};
+use larder_rows::limits::REQUEST_ID_BYTES_MAX;
 use larder_store::{ConsistencyLevel, Partition};
 
 use crate::gateway_core::MeasuredRequest;

@@ -8,8 +8,8 @@ use larder_model::datatypes::{
     Datatype, DatatypeError, DatatypeHead, DatatypePath, DatatypeRowName, DatatypeValue, ValueBuilder, ValueDecoder,
     ValuePiece,
 };
-use larder_model::limits::{DATATYPE_MAP_PAGE_ROWS, DATATYPE_PAGE_ROWS};
-use larder_model::rows::Row;
+use larder_rows::Row;
+use larder_rows::limits::{DATATYPE_MAP_PAGE_ROWS, DATATYPE_PAGE_ROWS};
 use larder_store::{CallOptions, ConsistencyLevel, Partition, Range, ReadOrder, ReadQuery, Stopped};
 
 use super::{DatatypeBegin, DatatypeFetch, DatatypeKey};

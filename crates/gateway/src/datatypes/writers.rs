@@ -4,11 +4,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use larder_model::ActorId;
-use larder_model::address::Address;
 use larder_model::causality::Conditions;
 use larder_model::datatypes::{DatatypeContext, DatatypeUpdate};
-use larder_model::rows::Change;
+use larder_rows::address::Address;
+use larder_rows::{ActorId, Change};
 use larder_store::{CallOptions, Partition};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -227,7 +226,7 @@ impl DatatypeWriters {
 
 #[cfg(test)]
 mod tests {
-    use larder_model::address::BucketAddress;
+    use larder_rows::address::BucketAddress;
 
     use super::*;
     use crate::blobs::testing::gateway_over;

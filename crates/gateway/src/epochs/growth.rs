@@ -4,11 +4,11 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 
 use bytes::Bytes;
-use larder_model::address::BucketAddress;
 use larder_model::causality::KeyWrite;
-use larder_model::hash::fast64;
-use larder_model::limits::SHARD_ROWS_MAX;
-use larder_model::rows::Change;
+use larder_rows::Change;
+use larder_rows::address::BucketAddress;
+use larder_rows::hash::fast64;
+use larder_rows::limits::SHARD_ROWS_MAX;
 use larder_store::EngineLimits;
 use parking_lot::Mutex;
 use tokio::sync::Notify;

@@ -10,7 +10,7 @@
 //! that they were written in, and readers merge all epochs ([`crate::views`]).
 //!
 //! **Stages.** Gateways take a change of the catalogue one after the other. A stage begins after all members show the one before
-//! it, so two gateways are one stage apart at most ([`larder_model::rows::EpochStage`]):
+//! it, so two gateways are one stage apart at most ([`larder_rows::EpochStage`]):
 //!
 //! - *known* before *both*: when the first row is added to the new epoch, every reader merges it and every removal reaches it
 //!   [invariant 132].
@@ -33,7 +33,7 @@ pub(crate) use opener::spawn_epoch_opener;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IndexSplitting {
     /// Rows of a shard above which its bucket opens an epoch; 0: never. `None`:
-    /// [`larder_model::limits::SHARD_ROWS_MAX`] where large partitions are a burden to the engine, else never.
+    /// [`larder_rows::limits::SHARD_ROWS_MAX`] where large partitions are a burden to the engine, else never.
     pub shard_rows: Option<u64>,
     /// Least time of a stage beyond its propagation, longer than a catalogue is served from. A lone gateway needs none.
     pub stage: Duration,

@@ -4,8 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use larder_model::address::BucketAddress;
-use larder_model::rows::{BucketEpochs, CatalogueKey};
+use larder_model::catalogue_row::CatalogueKey;
+use larder_rows::BucketEpochs;
+use larder_rows::address::BucketAddress;
 use larder_store::{ConsistencyLevel, Partition, RateLimitedLog, ReadQuery, Stopped, micros_of};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout_at};

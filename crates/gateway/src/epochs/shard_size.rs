@@ -1,7 +1,7 @@
 //! The size of a shard as a count found it, and what follows from it.
 
-use larder_model::limits::{SHARD_ROW_BYTES, SHARD_ROW_OVERHEAD};
-use larder_model::rows::Row;
+use larder_rows::Row;
+use larder_rows::limits::{SHARD_ROW_BYTES, SHARD_ROW_OVERHEAD};
 
 /// A count comes again at the latest when an index may have gained so much of a full shard, divided by this.
 const LEAST_SHARE: u64 = 16;
@@ -41,8 +41,8 @@ impl ShardSize {
 
 #[cfg(test)]
 mod tests {
-    use larder_model::limits::SHARD_ROWS_MAX;
-    use larder_model::rows::BucketEpochs;
+    use larder_rows::BucketEpochs;
+    use larder_rows::limits::SHARD_ROWS_MAX;
 
     use super::*;
 

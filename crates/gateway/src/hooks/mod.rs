@@ -18,8 +18,8 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use larder_admission::{FairBudget, HeldUnits};
-use larder_model::address::BucketAddress;
 use larder_model::props::{Hook, WebhookUrl};
+use larder_rows::address::BucketAddress;
 use larder_store::RateLimitedLog;
 use tokio::time::{Instant, timeout_at};
 

@@ -2,11 +2,11 @@
 //! `"X-Riak-Deleted": "true"` among the metadata of a delete.
 
 use bytes::Bytes;
-use larder_model::Timestamp;
-use larder_model::address::Address;
-use larder_model::content::{KvBody, KvContent, Link, Term};
 use larder_model::object_json::{ObjectDocument, ObjectJson, ValueDocument};
 use larder_model::terms;
+use larder_rows::Timestamp;
+use larder_rows::address::Address;
+use larder_rows::content::{KvBody, KvContent, Link, Term};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
@@ -171,7 +171,7 @@ fn header_of(name: &str, json: &Value) -> Result<Bytes, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use larder_model::address::BucketAddress;
+    use larder_rows::address::BucketAddress;
 
     fn object() -> HookedObject {
         let bytes = |text: &'static str| Bytes::from_static(text.as_bytes());

@@ -4,7 +4,7 @@ use std::slice;
 
 use larder_model::erlang;
 use larder_model::props::{Hook, NativeHook};
-use larder_model::text::beginning;
+use larder_rows::text::beginning;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 

@@ -1,10 +1,10 @@
 //! Receives a body: a small one goes into its row, a larger one streams into a blob.
 
 use bytes::Bytes;
-use larder_model::Timestamp;
 use larder_model::causality::Slot;
-use larder_model::content::{BlobId, BlobRef, KvBody};
-use larder_model::hash::Sha1Hasher;
+use larder_rows::Timestamp;
+use larder_rows::content::{BlobId, BlobRef, KvBody};
+use larder_rows::hash::Sha1Hasher;
 use larder_store::{BlobOwner, BlobWriter, Durability, Partition};
 
 use crate::body::{ByteStream, PutBody, collect, next};

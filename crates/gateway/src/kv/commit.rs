@@ -2,11 +2,10 @@
 //! afterwards. Views are the `$key` entries of a bucket and the `$bucket` rows of a type.
 
 use bytes::Bytes;
-use larder_model::Timestamp;
-use larder_model::address::Address;
 use larder_model::causality::{Conditions, ConflictPolicy, KeyWrite, SupersededRow};
-use larder_model::content::BlobId;
-use larder_model::rows::{Batch, Change, PartitionChanges, Row};
+use larder_rows::address::Address;
+use larder_rows::content::BlobId;
+use larder_rows::{Batch, Change, PartitionChanges, Row, Timestamp};
 use larder_store::{ConsistencyLevel, Partition};
 
 use super::key_shards::key_view_changes;

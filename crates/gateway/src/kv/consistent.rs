@@ -2,13 +2,13 @@
 //! the current context replaces it.
 
 use bytes::Bytes;
-use larder_model::Timestamp;
-use larder_model::address::Address;
 use larder_model::causality::{ConflictPolicy, KeyVersions, KeyWrite, SHARED_SLOT, Slot, VersionVector};
-use larder_model::content::{BlobId, KvContent};
 use larder_model::index::SupersededTerms;
-use larder_model::limits::DELETED_HEAD_MICROS;
-use larder_model::rows::{Batch, Change, ObjectRow, Row, view_row_name};
+use larder_model::object_row::{ObjectRow, view_row_name};
+use larder_rows::address::Address;
+use larder_rows::content::{BlobId, KvContent};
+use larder_rows::limits::DELETED_HEAD_MICROS;
+use larder_rows::{Batch, Change, Row, Timestamp};
 use larder_store::{CasResult, ConsistencyLevel, Kind, Partition, ReadQuery};
 
 use super::body::{KvBlobPlacement, ReceivedValue};

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use larder_model::Timestamp;
 use larder_model::causality::{ConflictPolicy, IndexRemovals, KeyVersions, KeyWrite, SupersededRow, VersionVector};
 use larder_model::datatypes::DatatypeContext;
+use larder_rows::Timestamp;
 use larder_store::{ConsistencyLevel, Durability, Partition, micros_of};
 
 use super::commit::{ConditionGuard, row_stamps};
@@ -202,9 +202,9 @@ pub(super) fn nothing_to_delete(request: &KvDelete, seen: &KeyVersions) -> Optio
 
 #[cfg(test)]
 mod tests {
-    use larder_model::address::{Address, BucketAddress};
     use larder_model::causality::Conditions;
     use larder_model::props::quorum::Quorum;
+    use larder_rows::address::{Address, BucketAddress};
 
     use super::*;
     use crate::blobs::testing::gateway_over;

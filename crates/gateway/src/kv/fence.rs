@@ -14,12 +14,12 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use larder_model::Timestamp;
-use larder_model::address::Address;
 use larder_model::causality::{ConflictPolicy, KeyWrite, SHARED_SLOT, VersionVector};
-use larder_model::content::{BlobId, KvBody};
-use larder_model::limits::DELETED_HEAD_MICROS;
-use larder_model::rows::{Batch, Change, ObjectRow, Row, view_row_name};
+use larder_model::object_row::{ObjectRow, view_row_name};
+use larder_rows::address::Address;
+use larder_rows::content::{BlobId, KvBody};
+use larder_rows::limits::DELETED_HEAD_MICROS;
+use larder_rows::{Batch, Change, Row, Timestamp};
 use larder_store::{CallOptions, CasResult, ConsistencyLevel, Kind, Partition, ReadQuery, Table};
 
 use super::key_shards::key_view_changes;

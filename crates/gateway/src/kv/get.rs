@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use larder_model::address::Address;
 use larder_model::causality::{ConflictPolicy, KeyVersions, KeyWrite, Sibling};
-use larder_model::content::{BlobRef, KvBody, KvContent};
-use larder_model::rows::Row;
+use larder_rows::Row;
+use larder_rows::address::Address;
+use larder_rows::content::{BlobRef, KvBody, KvContent};
 use larder_store::{ConsistencyLevel, Kind, Partition, ReadQuery, RowPage, Stopped};
 
 use super::request_plan::{ReplicaPlan, RequestPlan};

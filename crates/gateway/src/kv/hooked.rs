@@ -1,11 +1,11 @@
 //! Puts and deletes in buckets with commit hooks.
 
 use bytes::Bytes;
-use larder_model::address::BucketAddress;
 use larder_model::causality::ConflictPolicy;
-use larder_model::content::{KvBody, KvContent};
 use larder_model::props::webhook_in;
-use larder_model::rows::NoticeEvent;
+use larder_rows::NoticeEvent;
+use larder_rows::address::BucketAddress;
+use larder_rows::content::{KvBody, KvContent};
 use tokio::time::Instant;
 
 use super::request_plan::{ReplicaPlan, RequestPlan};

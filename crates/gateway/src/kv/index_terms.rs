@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use larder_model::address::Address;
 use larder_model::causality::{ConflictPolicy, KeyWrite};
 use larder_model::index::{SupersededTerms, index_changes};
-use larder_model::rows::{BucketEpochs, Change, EpochShard, ObjectRow, PartitionChanges, Row};
+use larder_model::object_row::ObjectRow;
+use larder_rows::address::Address;
+use larder_rows::{BucketEpochs, Change, EpochShard, PartitionChanges, Row};
 use larder_store::{ConsistencyLevel, Partition};
 
 use super::key_shards::key_shards;

@@ -1,8 +1,8 @@
 //! The shards of a key in an index or in the `$key` view, one in each epoch of its bucket: additions go to the newest epoch,
 //! removals to every one.
 
-use larder_model::address::Address;
-use larder_model::rows::{BucketEpochs, Change, PartitionChanges};
+use larder_rows::address::Address;
+use larder_rows::{BucketEpochs, Change, PartitionChanges};
 use larder_store::Partition;
 
 use crate::kv::Kv;
@@ -44,7 +44,7 @@ pub(super) fn key_shards(
         let own = epochs.newest_shard_of(key);
         return vec![PartitionChanges { fresh, ..PartitionChanges::new(shard(own.epoch, own.shard), changes) }];
     }
-    let in_epoch = |one: larder_model::rows::EpochShard| {
+    let in_epoch = |one: larder_rows::EpochShard| {
         // Race: a row may be in any epoch, so a removal goes to all that readers merge; a gateway one stage ahead writes to one
         // that this one knows [invariant 132].
         let is_due = |change: &&Change| epochs.is_written(one.epoch) || !matches!(change, Change::Put(_));
@@ -56,9 +56,9 @@ pub(super) fn key_shards(
 
 #[cfg(test)]
 mod tests {
-    use larder_model::Timestamp;
-    use larder_model::address::BucketAddress;
-    use larder_model::rows::Row;
+    use larder_rows::Row;
+    use larder_rows::Timestamp;
+    use larder_rows::address::BucketAddress;
 
     use super::*;
 
@@ -70,9 +70,8 @@ mod tests {
         let spread = |epochs: BucketEpochs| {
             let shard = |epoch, shard| Partition::keys(&bucket, epoch, shard, 3);
             let parts = key_shards(epochs, b"k", changes.clone(), true, shard);
-            let in_place = |one: &PartitionChanges, own: larder_model::rows::EpochShard| {
-                one.partition == shard(own.epoch, own.shard)
-            };
+            let in_place =
+                |one: &PartitionChanges, own: larder_rows::EpochShard| one.partition == shard(own.epoch, own.shard);
             assert!(parts.iter().zip(epochs.shards_of(b"k")).all(|(one, own)| in_place(one, own)));
             parts.iter().map(|one| one.changes.len()).collect::<Vec<_>>()
         };

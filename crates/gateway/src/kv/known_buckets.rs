@@ -3,9 +3,8 @@
 use std::collections::HashSet;
 
 use bytes::Bytes;
-use larder_model::Timestamp;
-use larder_model::address::BucketAddress;
-use larder_model::rows::{BucketRow, Change, Row};
+use larder_rows::address::BucketAddress;
+use larder_rows::{BucketRow, Change, Row, Timestamp};
 use parking_lot::RwLock;
 
 /// Most bytes of remembered bucket names; above it all are forgotten.

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use larder_model::causality::{Context, LoneVersion, Sibling};
-use larder_model::content::KvBody;
+use larder_rows::content::KvBody;
 use larder_store::Partition;
 
 use super::KvGet;

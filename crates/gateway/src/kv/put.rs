@@ -1,17 +1,17 @@
 //! Writes an object: [`Kv::put`] reads as the list of its steps.
 
 use bytes::Bytes;
-use larder_model::Timestamp;
-use larder_model::address::Address;
 use larder_model::causality::{
     CarriedVector, Conditions, ConflictPolicy, Context, ContextError, CurrentValue, FailedCondition, KeyVersions,
     KeyWrite, Slot,
 };
-use larder_model::content::{KvBody, KvContent};
 use larder_model::datatypes::DatatypeContext;
 use larder_model::index::index_bytes;
-use larder_model::limits::{CONTEXT_AHEAD_MICROS_MAX, INDEX_BYTES_MAX, METADATA_BYTES_MAX};
-use larder_model::rows::ObjectRow;
+use larder_model::object_row::ObjectRow;
+use larder_rows::Timestamp;
+use larder_rows::address::Address;
+use larder_rows::content::{KvBody, KvContent};
+use larder_rows::limits::{CONTEXT_AHEAD_MICROS_MAX, INDEX_BYTES_MAX, METADATA_BYTES_MAX};
 use larder_store::{ConsistencyLevel, Partition};
 
 use super::body::{KvBlobPlacement, ReceivedValue};

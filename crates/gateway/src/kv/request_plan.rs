@@ -11,9 +11,9 @@
 
 use std::time::Duration;
 
-use larder_model::address::BucketAddress;
 use larder_model::causality::ConflictPolicy;
 use larder_model::props::{EffectiveProps, Quorum, SyncOnWrite};
+use larder_rows::address::BucketAddress;
 use larder_store::{CallOptions, ConsistencyLevel, Durability, Kind};
 use tokio::time::{Instant, timeout_at};
 

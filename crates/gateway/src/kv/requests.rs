@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use larder_model::address::Address;
 use larder_model::causality::{Conditions, KeyVersions};
-use larder_model::content::KvContent;
 use larder_model::props::Quorum;
+use larder_rows::address::Address;
+use larder_rows::content::KvContent;
 
 use crate::body::{GetBody, PutBody};
 

@@ -14,8 +14,8 @@ use larder_model::causality::{
     CarriedVector, ConflictPolicy, IndexRemovals, KeyWrite, SHARED_SLOT, Slot, SupersededRow, VectorEntry,
     VersionVector,
 };
-use larder_model::limits::SLOTS_REMEMBERED_MAX;
-use larder_model::{ActorId, Timestamp, hash};
+use larder_rows::limits::SLOTS_REMEMBERED_MAX;
+use larder_rows::{ActorId, Timestamp, hash};
 use larder_store::{EngineLimits, Partition};
 use parking_lot::Mutex;
 use quick_cache::Weighter;

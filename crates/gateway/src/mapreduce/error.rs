@@ -1,8 +1,8 @@
 //! The end of a job without a result.
 
-use larder_model::limits::{JOB_HELD_BYTES_MAX, JOBS_MAX};
 use larder_model::mapreduce::PhaseFailure;
 use larder_model::mapreduce::refusal::PhaseRefusal;
+use larder_rows::limits::{JOB_HELD_BYTES_MAX, JOBS_MAX};
 use serde_json::{Value, json};
 
 use crate::Error;

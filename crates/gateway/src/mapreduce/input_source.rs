@@ -4,12 +4,12 @@ use std::time::Duration;
 use std::vec::IntoIter;
 
 use bytes::Bytes;
-use larder_model::address::{Address, BucketAddress};
 use larder_model::index::{IndexHit, IndexQuery};
-use larder_model::limits::LISTING_PAGE_ROWS;
 use larder_model::mapreduce::inputs::{IndexInputs, JobInputs};
 use larder_model::mapreduce::key_filter::KeyFilter;
 use larder_model::mapreduce::{JobInput, JobValue};
+use larder_rows::address::{Address, BucketAddress};
+use larder_rows::limits::LISTING_PAGE_ROWS;
 use tokio::time::Instant;
 
 use super::object_reader::should_repeat;

@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use larder_model::limits::{JOB_HELD_BYTES_MAX, LISTING_PAGE_ROWS};
 use larder_model::mapreduce::inputs::JobInputs;
 use larder_model::mapreduce::phase::{JobPhase, PhaseFunction};
 use larder_model::mapreduce::{Job, JobValue};
+use larder_rows::limits::{JOB_HELD_BYTES_MAX, LISTING_PAGE_ROWS};
 use tokio::time::{Instant, timeout_at};
 
 use super::error::JobError;

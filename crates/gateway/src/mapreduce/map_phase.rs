@@ -10,9 +10,9 @@
 use std::pin::Pin;
 
 use futures_util::{FutureExt as _, Stream, StreamExt as _, stream};
-use larder_model::content::Link;
-use larder_model::limits::{JOB_CHUNK_BYTES, JOB_CHUNK_INPUTS};
 use larder_model::mapreduce::{JobInput, JobValue, PhaseFailure};
+use larder_rows::content::Link;
+use larder_rows::limits::{JOB_CHUNK_BYTES, JOB_CHUNK_INPUTS};
 use serde_json::json;
 use tokio::time::Instant;
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use larder_model::causality::Sibling;
-use larder_model::limits::JOB_HELD_BYTES_MAX;
 use larder_model::mapreduce::{JobInput, MapObject};
+use larder_rows::limits::JOB_HELD_BYTES_MAX;
 use tokio::time::Instant;
 
 use super::error::JobError;

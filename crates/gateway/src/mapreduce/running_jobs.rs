@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use larder_model::Timestamp;
-use larder_model::limits::JOBS_MAX;
+use larder_rows::Timestamp;
+use larder_rows::limits::JOBS_MAX;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 

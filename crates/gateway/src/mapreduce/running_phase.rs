@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use larder_model::address::{Address, BucketAddress, DEFAULT_TYPE};
-use larder_model::limits::JOB_BYTES_MAX;
 use larder_model::links::LinkFilter;
 use larder_model::mapreduce::phase::{JobPhase, PhaseFunction, PhaseScript};
 use larder_model::mapreduce::refusal::PhaseRefusal;
 use larder_model::mapreduce::{JobInput, JobValue, MapFunction, Reducer};
+use larder_rows::address::{Address, BucketAddress, DEFAULT_TYPE};
+use larder_rows::limits::JOB_BYTES_MAX;
 use serde_json::Value;
 use tokio::time::Instant;
 

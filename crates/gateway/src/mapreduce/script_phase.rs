@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use larder_model::limits::JOB_CHUNK_INPUTS;
 use larder_model::mapreduce::phase::PhaseScript;
 use larder_model::mapreduce::{JobValue, MapObject, PhaseFailure};
+use larder_rows::limits::JOB_CHUNK_INPUTS;
 use serde::Serialize;
 use serde_json::Value;
 use tokio::time::Instant;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use larder_model::Timestamp;
-use larder_model::address::BucketAddress;
+use larder_rows::Timestamp;
+use larder_rows::address::BucketAddress;
 
 use super::Outbox;
 use super::places::TakenPlace;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use larder_model::props::webhook_in;
-use larder_model::text::beginning;
+use larder_rows::text::beginning;
 use larder_store::RateLimitedLog;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};

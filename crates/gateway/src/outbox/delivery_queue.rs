@@ -89,9 +89,9 @@ mod tests {
     use std::time::Duration;
 
     use bytes::Bytes;
-    use larder_model::Timestamp;
-    use larder_model::address::{Address, BucketAddress};
-    use larder_model::rows::{NoticeEvent, NoticeRow};
+    use larder_rows::Timestamp;
+    use larder_rows::address::{Address, BucketAddress};
+    use larder_rows::{NoticeEvent, NoticeRow};
 
     use super::*;
 

@@ -26,8 +26,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use larder_model::props::WebhookUrl;
-use larder_model::rows::{Batch, Change, NoticeRow, Row};
-use larder_model::{ActorId, Timestamp};
+use larder_rows::{ActorId, Batch, Change, NoticeRow, Row, Timestamp};
 use larder_store::Partition;
 use parking_lot::Mutex;
 use tokio::sync::Notify;

@@ -5,10 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use larder_model::Timestamp;
-use larder_model::address::Address;
 use larder_model::props::WebhookUrl;
-use larder_model::rows::{Change, NoticeEvent, NoticeRow, PartitionChanges};
+use larder_rows::address::Address;
+use larder_rows::{Change, NoticeEvent, NoticeRow, PartitionChanges, Timestamp};
 
 use super::{Outbox, WaitingNotice, row_of};
 use crate::{Error, Result};

@@ -4,10 +4,9 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
 use larder_admission::{FairBudget, HeldUnits, ShareSource};
-use larder_model::Timestamp;
-use larder_model::address::BucketAddress;
 use larder_model::props::{WebhookHost, WebhookUrl};
-use larder_model::rows::NoticeRow;
+use larder_rows::address::BucketAddress;
+use larder_rows::{NoticeRow, Timestamp};
 
 use super::size_of;
 
@@ -126,8 +125,8 @@ fn host_of(notice: &NoticeRow) -> Option<WebhookHost> {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use larder_model::address::Address;
-    use larder_model::rows::NoticeEvent;
+    use larder_rows::NoticeEvent;
+    use larder_rows::address::Address;
 
     use super::*;
 

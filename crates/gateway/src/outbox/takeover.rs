@@ -7,8 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use larder_model::ActorId;
-use larder_model::rows::{Batch, Change, NoticeRow, Row};
+use larder_rows::{ActorId, Batch, Change, NoticeRow, Row};
 use larder_store::{ConsistencyLevel, Partition, RateLimitedLog, ReadQuery, Stopped, Table};
 
 use super::{Outbox, WaitingNotice, row_of};

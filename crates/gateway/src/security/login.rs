@@ -8,8 +8,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use larder_model::Timestamp;
 use larder_model::security::{AccessRules, RoleKind, RoleOptions, SourceMethod, folded};
+use larder_rows::Timestamp;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -23,7 +23,7 @@ const FAILURE_PAUSE: Duration = Duration::from_secs(5);
 /// Longest wait of a password for its turn to be hashed.
 const HASH_WAIT: Duration = Duration::from_secs(10);
 /// A longer password is wrong: an operator can set none.
-const PASSWORD_BYTES_MAX: usize = larder_model::limits::ROLE_OPTION_BYTES_MAX;
+const PASSWORD_BYTES_MAX: usize = larder_rows::limits::ROLE_OPTION_BYTES_MAX;
 
 /// A client that has proved to be a user.
 #[derive(Clone)]

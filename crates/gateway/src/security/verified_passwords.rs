@@ -4,7 +4,7 @@
 //! and a user that was removed and made again, find no entry.
 
 use aws_lc_rs::hmac::{HMAC_SHA256, Key, sign};
-use larder_model::Timestamp;
+use larder_rows::Timestamp;
 use quick_cache::sync::Cache;
 
 /// Most entries.

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use larder_model::Timestamp;
-use larder_model::address::BucketAddress;
+use larder_model::catalogue_row::CatalogueKey;
 use larder_model::props::value::Value as PropValue;
 use larder_model::props::{EffectiveProps, Hook, Overrides, TypeRecord, TypeState};
-use larder_model::rows::{BucketEpochs, CatalogueKey, Row};
 use larder_model::security::{AccessRules, SecurityEdit, SecurityKey};
+use larder_rows::address::BucketAddress;
+use larder_rows::{BucketEpochs, Row, Timestamp};
 use serde_json::Value;
 
 use super::product_rows::{ProductRow, ProductRows, damaged_catalogue, decode_catalogue_json};
@@ -84,7 +84,7 @@ impl Catalogue {
 
     /// The record of an active type; `Some(None)` for type `default`, `None` for one that serves no request.
     pub(crate) fn active(&self, bucket_type: &[u8]) -> Option<Option<&Arc<TypeRecord>>> {
-        if bucket_type == larder_model::address::DEFAULT_TYPE {
+        if bucket_type == larder_rows::address::DEFAULT_TYPE {
             return Some(None);
         }
         let found = self.types.get(bucket_type)?;

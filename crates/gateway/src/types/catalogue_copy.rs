@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use larder_model::Timestamp;
-use larder_model::address::BucketAddress;
-use larder_model::rows::{BucketEpochs, CatalogueKey, CatalogueRow, Change, Row};
+use larder_model::catalogue_row::{CatalogueKey, CatalogueRow};
+use larder_rows::address::BucketAddress;
+use larder_rows::{BucketEpochs, Change, Row, Timestamp};
 use larder_store::leases::HolderCounts;
 use larder_store::{
     CallOptions, CasResult, ConsistencyLevel, Durability, Partition, RateLimitedLog, ReadQuery, RowPage, micros_of,

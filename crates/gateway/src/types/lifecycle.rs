@@ -6,12 +6,12 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use larder_model::catalogue_row::CatalogueKey;
 use larder_model::props::display::PropList;
 use larder_model::props::types::DEFAULT_TYPE;
 use larder_model::props::{
     InvalidProp, InvalidReason, Overrides, PropsError, TypeRecord, TypeRefusal, TypeState, Value as PropValue, display,
 };
-use larder_model::rows::CatalogueKey;
 use larder_store::{CallOptions, ConsistencyLevel, Partition, ReadQuery};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
@@ -172,6 +172,6 @@ fn check_name(name: &Bytes) -> Result<()> {
     if name == DEFAULT_TYPE {
         return Err(larder_model::props::PropsError::Type(TypeRefusal::DefaultType).into());
     }
-    larder_model::address::BucketAddress::new(name.clone(), Bytes::from_static(b"b"))?;
+    larder_rows::address::BucketAddress::new(name.clone(), Bytes::from_static(b"b"))?;
     Ok(())
 }

@@ -4,8 +4,8 @@ use std::any::Any;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use larder_model::Timestamp;
-use larder_model::rows::{CatalogueKey, CatalogueRow};
+use larder_model::catalogue_row::{CatalogueKey, CatalogueRow};
+use larder_rows::Timestamp;
 use serde_json::Value;
 
 use crate::{Error, Result};

@@ -1,10 +1,10 @@
 //! Properties of types and buckets, as clients read and set them.
 
 use bytes::Bytes;
-use larder_model::address::BucketAddress;
+use larder_model::catalogue_row::CatalogueKey;
 use larder_model::props::display::{self, PropList};
 use larder_model::props::{Overrides, TypeRecord, validate};
-use larder_model::rows::CatalogueKey;
+use larder_rows::address::BucketAddress;
 use serde_json::{Map, Value};
 
 use super::{Catalogue, CatalogueEdit, Types};

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use larder_model::address::BucketAddress;
-use larder_model::limits::LISTING_PAGE_ROWS;
-use larder_model::rows::{BucketEpochs, BucketRow, Row};
+use larder_rows::address::BucketAddress;
+use larder_rows::limits::LISTING_PAGE_ROWS;
+use larder_rows::{BucketEpochs, BucketRow, Row};
 use larder_store::{CallOptions, Partition, ReadQuery, Stopped};
 
 use super::Listing;

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
-use larder_model::address::Address;
 use larder_model::causality::{ConflictPolicy, KeyVersions};
-use larder_model::codec::DecodeError;
 use larder_model::index::{IndexHit, IndexPosition, IndexQuery, indexed_terms};
-use larder_model::limits::INDEX_PAGE_ROWS;
 use larder_model::props::EffectiveProps;
+use larder_rows::address::Address;
+use larder_rows::codec::DecodeError;
+use larder_rows::limits::INDEX_PAGE_ROWS;
 use larder_store::{CallOptions, ConsistencyLevel, Partition};
 use tokio::time::Instant;
 

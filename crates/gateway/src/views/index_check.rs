@@ -6,9 +6,10 @@
 //! ```
 //! Writes go on beside it: a difference counts if a second look, in the other order, shows it again.
 
-use larder_model::address::Address;
 use larder_model::index::{IndexRowName, StoredTerm, indexed_terms};
-use larder_model::rows::{Batch, Change, EpochShard, ObjectRow, Row};
+use larder_model::object_row::ObjectRow;
+use larder_rows::address::Address;
+use larder_rows::{Batch, Change, EpochShard, Row};
 use larder_store::{CallOptions, ConsistencyLevel, Partition, ReadQuery, Stopped, Table};
 
 use crate::gateway_core::{PAGE_ROWS, internal_options};
@@ -241,6 +242,6 @@ fn quorum() -> CallOptions {
     internal_options(ConsistencyLevel::Quorum)
 }
 
-fn damaged(error: larder_model::codec::DecodeError) -> Error {
+fn damaged(error: larder_rows::codec::DecodeError) -> Error {
     Error::Damaged(error.to_string())
 }

@@ -1,17 +1,17 @@
 //! The `$key` view: one entry per key and slot, written and removed with the object's rows. A listing merges its shards.
 
-use larder_model::Timestamp;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use larder_model::address::{Address, BucketAddress};
 use larder_model::causality::{ConflictPolicy, KeyVersions, KeyWrite, SHARED_SLOT};
 use larder_model::index::{IndexPosition, IndexQuery, IndexScope};
-use larder_model::limits::LISTING_PAGE_ROWS;
+use larder_model::object_row::{view_row_name, view_row_prefix};
 use larder_model::props::EffectiveProps;
-use larder_model::rows::{Change, Row, view_row_name, view_row_prefix};
+use larder_rows::address::{Address, BucketAddress};
+use larder_rows::limits::LISTING_PAGE_ROWS;
+use larder_rows::{Change, Row, Timestamp};
 use larder_store::{CallOptions, ConsistencyLevel, Partition, ReadQuery};
 use tokio::time::Instant;
 

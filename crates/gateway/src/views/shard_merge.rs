@@ -15,10 +15,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::future::try_join_all;
-use larder_model::Timestamp;
 use larder_model::index::{IndexHit, IndexPosition, IndexQuery};
-use larder_model::limits::KEY_VIEW_SHARDS;
-use larder_model::rows::{BucketEpochs, EpochShard};
+use larder_rows::limits::KEY_VIEW_SHARDS;
+use larder_rows::{BucketEpochs, EpochShard, Timestamp};
 use larder_store::{CallOptions, Partition, Range, ReadOrder, ReadQuery, Stopped};
 
 use crate::gateway_core::GatewayCore;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use larder_gateway::GatewayPorts;
-use larder_model::ActorId;
+use larder_rows::ActorId;
 use larder_store::memory::MemoryStore;
 use larder_store::{Clock, Store};
 

@@ -10,15 +10,15 @@ use larder_gateway::body::{GetBody, PutBody};
 use larder_gateway::kv::{KvPut, Quorums};
 use larder_gateway::{BlobSweep, Error, Gateway};
 use larder_model::causality::Conditions;
-use larder_model::content::KvContent;
+use larder_rows::content::KvContent;
 use larder_store::Table;
+use larder_testkit::SplitMix64;
 use larder_testkit::faulty::StoreFaults;
 use tokio::task::JoinHandle;
 
 use crate::simulation::s3::cluster::S3Cluster;
 use crate::simulation::s3::gate::StoreStep;
 use crate::simulation::world::{ScheduleResult, address, get_of, run};
-use larder_testkit::SplitMix64;
 
 /// Repetitions of the text in a body: enough for a blob.
 const REPEATS: usize = 40;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use larder_model::ActorId;
 use larder_model::causality::{Context, Dot, DotFlags, Slot};
+use larder_rows::ActorId;
 use larder_testkit::faulty::StoreFaults;
 
 use crate::simulation::world::{ScheduleResult, SimWorld, address, run};

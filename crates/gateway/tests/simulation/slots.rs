@@ -2,10 +2,10 @@
 //! `tests/mutants`.
 
 use bytes::Bytes;
-use larder_model::ActorId;
 use larder_model::causality::Slot;
-use larder_model::keyspace::Partition;
-use larder_model::rows::{Batch, BucketEpochs, Change, EpochShard, ObjectRow, Row, view_row_name};
+use larder_model::object_row::{ObjectRow, view_row_name};
+use larder_rows::keyspace::Partition;
+use larder_rows::{ActorId, Batch, BucketEpochs, Change, EpochShard, Row};
 use larder_store::{CallOptions, ConsistencyLevel, Durability, ReadQuery, Store, Table};
 use larder_testkit::faulty::StoreFaults;
 use tokio::time::Instant;

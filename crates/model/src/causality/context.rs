@@ -8,15 +8,14 @@
 //! ```
 //! The checksum covers the address: the server refuses a context that a client sends with another key.
 
-use crate::{ActorId, Timestamp};
 use bytes::Bytes;
+use larder_rows::address::Address;
+use larder_rows::codec::{DecodeError, FieldDecoder, FieldEncoder};
+use larder_rows::limits::{CONTEXT_AHEAD_MICROS_MAX, CONTEXT_BYTES_MAX, SIBLINGS_MAX, VECTOR_ENTRIES_MAX};
+use larder_rows::{ActorId, Timestamp, hash};
 
 use super::dot::{Dot, DotFlags, Slot};
 use super::version_vector::{VectorEntry, VersionVector};
-use crate::address::Address;
-use crate::codec::{DecodeError, FieldDecoder, FieldEncoder};
-use crate::hash;
-use crate::limits::{CONTEXT_AHEAD_MICROS_MAX, CONTEXT_BYTES_MAX, SIBLINGS_MAX, VECTOR_ENTRIES_MAX};
 
 /// How a context is bound to its address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -228,7 +227,7 @@ fn take_entry(rest: &mut FieldDecoder, base: Timestamp) -> Result<Dot, DecodeErr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::address::BucketAddress;
+    use larder_rows::address::BucketAddress;
     use proptest::collection::vec;
     use proptest::prelude::*;
 

@@ -4,10 +4,8 @@ use std::fmt;
 use std::ops::Deref;
 
 use bytes::Bytes;
-
-use crate::codec::{DecodeError, FieldDecoder, FieldEncoder};
-use crate::hash;
-use crate::{ActorId, Timestamp};
+use larder_rows::codec::{DecodeError, FieldDecoder, FieldEncoder};
+use larder_rows::{ActorId, Timestamp, hash};
 
 /// The row that one actor reuses for its versions of a key, like Riak's per-key actor epoch. It is the name of the row in the
 /// partition of the key.

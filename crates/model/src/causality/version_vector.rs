@@ -4,10 +4,11 @@
 //! `slot@clock` and replaced it therefore knows that no write to the slot up to that clock is alive, now or later. The entry
 //! tells the owner of the slot that it may reuse it, and a reader that a row it meets there came back after its removal.
 
+use larder_rows::Timestamp;
+use larder_rows::limits::VECTOR_ENTRIES_MAX;
+
 use super::dot::{SHARED_SLOT, Slot};
 use super::write::SupersededRow;
-use crate::Timestamp;
-use crate::limits::VECTOR_ENTRIES_MAX;
 
 /// One slot of a [`VersionVector`]: every write to it up to `clock` is superseded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -125,8 +126,8 @@ impl SupersededRow {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ActorId;
     use crate::causality::DotFlags;
+    use larder_rows::ActorId;
 
     fn entry(actor: u64, clock: Timestamp) -> VectorEntry {
         VectorEntry { slot: Slot { actor: ActorId(actor), birth: Timestamp(1) }, clock }

@@ -1,16 +1,16 @@
 //! Resolves the rows of a key into siblings and a context.
 
+use bytes::Bytes;
+use larder_rows::codec::DecodeError;
+use larder_rows::content::KvContent;
+use larder_rows::limits::SIBLINGS_MAX;
+use larder_rows::{Row, Timestamp, hash};
+
 use super::context::Context;
 use super::dot::{Dot, SHARED_SLOT, Slot, Vtag};
 use super::version_vector::{VectorEntry, VersionVector};
 use super::write::ConflictPolicy;
-use crate::Timestamp;
-use crate::codec::DecodeError;
-use crate::content::KvContent;
-use crate::hash;
-use crate::limits::SIBLINGS_MAX;
-use crate::rows::{ObjectRow, Row};
-use bytes::Bytes;
+use crate::object_row::ObjectRow;
 
 /// One live value of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,16 +1,16 @@
 //! The batch of a put or a delete: one new row, and the removal of the rows that it supersedes.
 
-use crate::Timestamp;
 use bytes::Bytes;
+use larder_rows::content::{BlobId, Term};
+use larder_rows::keyspace::Partition;
+use larder_rows::{Change, Row, Timestamp};
 
 use super::context::Context;
 use super::dot::{DotFlags, SHARED_SLOT, Slot};
 use super::version_vector::VersionVector;
 use super::versions::KeyVersions;
-use crate::content::{BlobId, Term};
 use crate::index::SupersededTerms;
-use crate::keyspace::Partition;
-use crate::rows::{Change, ObjectRow, Row, view_row_name};
+use crate::object_row::{ObjectRow, view_row_name};
 
 /// How concurrent writes of a key resolve; the bucket's properties choose it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

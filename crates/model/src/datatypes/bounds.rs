@@ -1,13 +1,13 @@
 //! Bounds of an update, checked before anything is read.
 
 use bytes::Bytes;
+use larder_rows::limits::{
+    DATATYPE_DEPTH_MAX, DATATYPE_EDITS_MAX, DATATYPE_NAME_BYTES_MAX, DATATYPE_ROW_NAME_BYTES_MAX, REGISTER_BYTES_MAX,
+};
 
 use super::error::DatatypeError;
 use super::row_name::DatatypePath;
 use super::update::{DatatypeUpdate, EmbeddedUpdate, MapEdits, SetEdit};
-use crate::limits::{
-    DATATYPE_DEPTH_MAX, DATATYPE_EDITS_MAX, DATATYPE_NAME_BYTES_MAX, DATATYPE_ROW_NAME_BYTES_MAX, REGISTER_BYTES_MAX,
-};
 
 /// Bytes of a row name beside its path and its escaped element.
 const NAME_REST: usize = 32;

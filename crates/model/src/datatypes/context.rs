@@ -9,13 +9,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
+use larder_rows::address::Address;
+use larder_rows::codec::{DecodeError, FieldDecoder, FieldEncoder};
+use larder_rows::limits::{CONTEXT_AHEAD_MICROS_MAX, CONTEXT_BYTES_MAX, DATATYPE_ACTORS_MAX, DATATYPE_DOTS_MAX};
+use larder_rows::{ActorId, Timestamp, hash};
 
-use crate::address::Address;
 use crate::causality::ContextError;
-use crate::codec::{DecodeError, FieldDecoder, FieldEncoder};
-use crate::hash;
-use crate::limits::{CONTEXT_AHEAD_MICROS_MAX, CONTEXT_BYTES_MAX, DATATYPE_ACTORS_MAX, DATATYPE_DOTS_MAX};
-use crate::{ActorId, Timestamp};
 
 const VERSION: u8 = 0x41;
 
@@ -155,7 +154,7 @@ fn crc(body: &[u8], address: u64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::address::BucketAddress;
+    use larder_rows::address::BucketAddress;
     use proptest::collection::vec;
     use proptest::prelude::*;
 

@@ -1,6 +1,8 @@
 //! Turns the rows of a value into its pieces, one row after the other: memory does not grow with the value.
 
 use bytes::Bytes;
+use larder_rows::codec::DecodeError;
+use larder_rows::{Row, Timestamp};
 
 use super::context::DatatypeContext;
 use super::error::DatatypeError;
@@ -10,10 +12,7 @@ use super::hll::{HllChunk, HllRegisters};
 use super::row_name::{DatatypeLeaf, DatatypePath, DatatypeRowName};
 use super::totals::{CounterResets, CounterSum, CounterTotals};
 use super::value::ValuePiece;
-use crate::Timestamp;
-use crate::codec::DecodeError;
 use crate::props::Datatype;
-use crate::rows::Row;
 
 /// Reads the rows of a key's data in the order of their names.
 #[derive(Debug)]

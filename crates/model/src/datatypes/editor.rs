@@ -7,15 +7,14 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use larder_rows::codec::prefix_successor;
+use larder_rows::{ActorId, Change, Row, Timestamp};
 
 use super::context::{ActorClocks, DatatypeContext};
 use super::error::DatatypeError;
 use super::head::{ClockValue, DatatypeHead};
 use super::row_name::{CounterSource, DatatypeLeaf, DatatypePath, DatatypeRowName};
 use super::totals::CounterTotals;
-use crate::codec::prefix_successor;
-use crate::rows::{Change, Row};
-use crate::{ActorId, Timestamp};
 
 /// The value of a row that only says that something is there.
 pub(super) const PRESENT: Bytes = Bytes::from_static(&[1]);

@@ -1,10 +1,10 @@
 //! Why a data type refuses a request. Nothing was changed then.
 
 use bytes::Bytes;
+use larder_rows::codec::DecodeError;
 
 use super::field::FieldName;
 use crate::causality::ContextError;
-use crate::codec::DecodeError;
 use crate::erlang;
 use crate::props::Datatype;
 

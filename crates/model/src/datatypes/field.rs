@@ -1,8 +1,7 @@
 //! Fields of maps: a name and a type. Fields of one name and different types are different fields.
 
 use bytes::Bytes;
-
-use crate::codec::coded;
+use larder_rows::codec::coded;
 
 coded! {
     /// The type of a field of a map. Codes are stored; they sort fields of one name as Riak does.

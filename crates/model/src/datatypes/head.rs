@@ -1,13 +1,12 @@
 //! The head of a key: the rows that are read before all others. Clocks say what a reader sees, markers what is dead.
 
 use bytes::Bytes;
+use larder_rows::codec::{DecodeError, FieldDecoder, FieldEncoder};
+use larder_rows::limits::METADATA_BYTES_MAX;
+use larder_rows::{ActorId, Row, Timestamp};
 
 use super::context::{ActorClocks, DatatypeContext};
 use super::row_name::{DatatypeLeaf, DatatypePath, DatatypeRowName};
-use crate::codec::{DecodeError, FieldDecoder, FieldEncoder};
-use crate::limits::METADATA_BYTES_MAX;
-use crate::rows::Row;
-use crate::{ActorId, Timestamp};
 
 const VERSION: u8 = 1;
 

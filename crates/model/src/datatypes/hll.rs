@@ -7,9 +7,8 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-
-use crate::codec::{DecodeError, FieldDecoder, FieldEncoder};
-use crate::hash;
+use larder_rows::codec::{DecodeError, FieldDecoder, FieldEncoder};
+use larder_rows::hash;
 
 const VERSION: u8 = 1;
 /// Registers in a row; with fewer bits of precision there are fewer.

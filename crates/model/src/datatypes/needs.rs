@@ -1,12 +1,12 @@
 //! The rows that an update has to read, beside the head. Additions read nothing: their cost does not depend on the value.
 
 use bytes::Bytes;
+use larder_rows::ActorId;
+use larder_rows::limits::DATATYPE_REMOVAL_ROWS_MAX;
 
 use super::hll::HllPlace;
 use super::row_name::{DatatypeLeaf, DatatypePath, DatatypeRowName};
 use super::update::{DatatypeUpdate, EmbeddedUpdate, MapEdits, SetEdit};
-use crate::ActorId;
-use crate::limits::DATATYPE_REMOVAL_ROWS_MAX;
 
 /// Rows of one name or of one prefix.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]

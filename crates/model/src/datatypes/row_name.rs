@@ -15,10 +15,10 @@
 //! ```
 
 use bytes::Bytes;
+use larder_rows::codec::{DecodeError, put_ordered, take_ordered};
+use larder_rows::{ActorId, Timestamp};
 
 use super::field::{EmbeddedType, FieldName};
-use crate::codec::{DecodeError, put_ordered, take_ordered};
-use crate::{ActorId, Timestamp};
 
 const CLOCK: u8 = 0;
 const MARKER: u8 = 1;

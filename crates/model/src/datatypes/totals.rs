@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use larder_rows::codec::{DecodeError, FieldDecoder, FieldEncoder};
+use larder_rows::limits::METADATA_BYTES_MAX;
+use larder_rows::{ActorId, Timestamp};
 
 use super::row_name::CounterSource;
-use crate::codec::{DecodeError, FieldDecoder, FieldEncoder};
-use crate::limits::METADATA_BYTES_MAX;
-use crate::{ActorId, Timestamp};
 
 const VERSION: u8 = 1;
 

@@ -6,9 +6,10 @@
 //! ```
 //! So a page is one of a single condition, and its continuation names that condition's query.
 
+use larder_rows::address::BucketAddress;
+
 use super::query::{IndexQuery, ObjectFilter};
 use super::scope::IndexScope;
-use crate::address::BucketAddress;
 
 /// A condition of a query.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,10 +7,10 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use larder_rows::codec::{DecodeError, FieldDecoder, FieldEncoder};
 
 use super::query::{IndexHit, IndexQuery};
 use super::term::StoredTerm;
-use crate::codec::{DecodeError, FieldDecoder, FieldEncoder};
 
 const VERSION: u8 = 1;
 const CHECK_BYTES: usize = 4;
@@ -80,7 +80,7 @@ impl IndexPosition {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::address::BucketAddress;
+    use larder_rows::address::BucketAddress;
     use proptest::prelude::*;
 
     fn query(bucket: &'static str, from: &'static str) -> IndexQuery {

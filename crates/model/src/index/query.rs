@@ -3,16 +3,16 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
+use larder_rows::address::BucketAddress;
+use larder_rows::codec::DecodeError;
+use larder_rows::hash;
 
 use super::continuation::IndexPosition;
 use super::row::{IndexRowName, row_name};
 use super::scope::{IndexScope, name_after_prefix};
 use super::term::{StoredTerm, TermKind};
 use super::term_regex::TermRegex;
-use crate::address::BucketAddress;
-use crate::codec::DecodeError;
-use crate::hash;
-use crate::rows::{key_of_view_row, view_row_prefix};
+use crate::object_row::{key_of_view_row, view_row_prefix};
 use crate::terms::TermError;
 
 /// A query of one index of a bucket.

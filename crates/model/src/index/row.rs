@@ -3,14 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
+use larder_rows::codec::{DecodeError, put_ordered, take_ordered};
+use larder_rows::content::Term;
+use larder_rows::limits::INDEX_ROW_BYTES;
+use larder_rows::{Change, Row, Timestamp};
 
 use super::term::{StoredTerm, TermKind};
-use crate::Timestamp;
 use crate::causality::{KeyWrite, Sibling};
-use crate::codec::{DecodeError, put_ordered, take_ordered};
-use crate::content::Term;
-use crate::limits::INDEX_ROW_BYTES;
-use crate::rows::{Change, Row};
 
 /// The name of an index row.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -76,7 +75,7 @@ pub fn indexed_terms(terms: &[Term]) -> BTreeSet<(&Bytes, StoredTerm)> {
     terms.iter().filter_map(|term| Some((&term.field, stored(term)?))).collect()
 }
 
-/// Bytes of index that the terms of `key` take, which [`crate::limits::INDEX_BYTES_MAX`] limits: field and value of each, or a
+/// Bytes of index that the terms of `key` take, which [`larder_rows::limits::INDEX_BYTES_MAX`] limits: field and value of each, or a
 /// third of its row where that is more.
 #[must_use]
 pub fn index_bytes(terms: &[Term], key: &[u8]) -> usize {
@@ -116,10 +115,10 @@ pub fn index_changes(write: &KeyWrite, key: &[u8]) -> BTreeMap<Bytes, Vec<Change
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ActorId;
     use crate::causality::{ConflictPolicy, Slot};
-    use crate::content::KvContent;
-    use crate::rows::ObjectRow;
+    use crate::object_row::ObjectRow;
+    use larder_rows::ActorId;
+    use larder_rows::content::KvContent;
     use proptest::prelude::*;
 
     fn term(field: &'static str, value: &'static str) -> Term {

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
+use larder_rows::codec::{prefix_successor, put_ordered};
 
 use super::term::{StoredTerm, TermKind};
-use crate::codec::{prefix_successor, put_ordered};
-use crate::rows::view_row_prefix;
+use crate::object_row::view_row_prefix;
 use crate::terms::{TermError, parse};
 
 /// Bytes that end an ordered value in a row name.

@@ -9,8 +9,7 @@
 //! An integer may have any number of digits: of two positive ones the longer is the greater.
 
 use bytes::Bytes;
-
-use crate::codec::DecodeError;
+use larder_rows::codec::DecodeError;
 
 const NEGATIVE: u8 = 1;
 const POSITIVE: u8 = 2;

@@ -2,11 +2,11 @@
 
 use std::fmt;
 
+use larder_rows::limits::REGEX_TEXT_MAX;
 use regex::bytes::{Regex, RegexBuilder};
 use regex_syntax::ast::{self, ErrorKind};
 
 use crate::erlang;
-use crate::limits::REGEX_TEXT_MAX;
 
 /// Most bytes that a compiled expression takes, and the states that its matches remember.
 const COMPILED_BYTES_MAX: usize = 256 * 1024;

@@ -1,13 +1,13 @@
 //! The inputs of a job.
 
 use bytes::Bytes;
+use larder_rows::address::{Address, BucketAddress, DEFAULT_TYPE};
 use serde_json::{Map, Value};
 
 use super::key_filter::KeyFilter;
 use super::mochi_json::pieces;
 use super::refusal::JobRefusal;
 use super::value::JobInput;
-use crate::address::{Address, BucketAddress, DEFAULT_TYPE};
 use crate::erlang_term::ErlangTerm;
 
 /// The inputs of a job.
@@ -148,7 +148,7 @@ fn key(item: Value) -> Result<JobInput, JobRefusal> {
 
 impl JobInput {
     /// The input that a list of texts names; `None`: it names none.
-    pub(super) fn of_json(item: &Value) -> Option<Result<Self, crate::address::AddressError>> {
+    pub(super) fn of_json(item: &Value) -> Option<Result<Self, larder_rows::address::AddressError>> {
         let Value::Array(parts) = item else { return None };
         let (bucket, key, key_data, of_type) = match parts.as_slice() {
             [Value::String(bucket), Value::String(key)] => (bucket, key, None, None),
@@ -176,7 +176,7 @@ fn address(of_type: impl AsRef<[u8]>, bucket: &str) -> Result<BucketAddress, Job
     BucketAddress::new(of_type, bucket.to_owned().into()).map_err(|error| bad_address(&error))
 }
 
-fn bad_address(error: &crate::address::AddressError) -> JobRefusal {
+fn bad_address(error: &larder_rows::address::AddressError) -> JobRefusal {
     JobRefusal::Inputs(ErlangTerm::string(format!("{error}\n")))
 }
 

@@ -5,12 +5,12 @@
 
 use std::collections::BTreeSet;
 
+use larder_rows::limits::{KEY_FILTERS_MAX, KEY_REGEX_BYTES_MAX, KEY_REGEXES_MAX, REGEX_TEXT_MAX};
 use regex::bytes::{Regex, RegexBuilder};
 use serde_json::Value;
 
 use super::filter_value::FilterValue;
 use super::refusal::BadKeyFilter;
-use crate::limits::{KEY_FILTERS_MAX, KEY_REGEX_BYTES_MAX, KEY_REGEXES_MAX, REGEX_TEXT_MAX};
 
 /// A compiled list of filters.
 #[derive(Debug, Clone)]

@@ -1,12 +1,12 @@
 //! The built-in functions of map phases, and the object that they see.
 
 use bytes::Bytes;
+use larder_rows::limits::JOB_HELD_BYTES_MAX;
 use serde_json::Value;
 
 use super::js_values::is_loosely_equal;
 use super::value::{JobInput, JobValue, PhaseFailure, parsed_bytes};
 use crate::causality::Sibling;
-use crate::limits::JOB_HELD_BYTES_MAX;
 use crate::object_json::{ObjectDocument, ObjectJson, ValueDocument};
 
 /// A built-in function of a map phase.

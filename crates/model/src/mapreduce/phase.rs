@@ -1,5 +1,6 @@
 //! The phases of a job.
 
+use larder_rows::limits::JOB_PHASES_MAX;
 use serde_json::{Map, Value};
 
 use super::builtins;
@@ -8,7 +9,6 @@ use super::mochi_json::pieces;
 use super::reduce_function::ReduceFunction;
 use super::refusal::{JobRefusal, PhaseRefusal};
 use crate::erlang_term::ErlangTerm;
-use crate::limits::JOB_PHASES_MAX;
 use crate::links::LinkFilter;
 
 /// A phase of a job.

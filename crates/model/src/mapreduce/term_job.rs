@@ -9,6 +9,8 @@
 //! ```
 
 use bytes::Bytes;
+use larder_rows::address::{Address, BucketAddress, DEFAULT_TYPE};
+use larder_rows::limits::JOB_PHASES_MAX;
 use serde_json::{Map, Number, Value};
 
 use super::Job;
@@ -17,10 +19,8 @@ use super::job::finish;
 use super::phase::{ErlangFunction, ParsedPhase, ParsedStep, PhaseScript, keep_last};
 use super::refusal::JobRefusal;
 use super::value::JobInput;
-use crate::address::{Address, BucketAddress, DEFAULT_TYPE};
 use crate::erlang_term::ErlangTerm;
 use crate::external_term::{ExternalTerm as Term, big};
-use crate::limits::JOB_PHASES_MAX;
 use crate::links::LinkFilter;
 
 const INPUTS: &str = "Inputs must be a binary bucket, a tuple of bucket and key-filters, a list of target tuples, or a \
@@ -147,7 +147,7 @@ fn address(of_type: &[u8], bucket: &[u8]) -> Result<BucketAddress, JobRefusal> {
         .map_err(|error| bad_address(&error))
 }
 
-fn bad_address(error: &crate::address::AddressError) -> JobRefusal {
+fn bad_address(error: &larder_rows::address::AddressError) -> JobRefusal {
     JobRefusal::Inputs(ErlangTerm::string(format!("{error}\n")))
 }
 

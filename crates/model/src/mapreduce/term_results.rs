@@ -90,8 +90,8 @@ fn write_json(out: &mut TermWriter, value: &Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::address::{Address, BucketAddress};
     use crate::external_term::ExternalTerm;
+    use larder_rows::address::{Address, BucketAddress};
     use serde_json::json;
 
     fn key(of_type: &'static str, key_data: Option<Value>) -> JobInput {

@@ -1,11 +1,10 @@
 //! The values between phases.
 
 use bytes::Bytes;
+use larder_rows::address::Address;
+use larder_rows::text::beginning;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
-
-use crate::address::Address;
-use crate::text::beginning;
 
 /// Bytes of memory that a value takes besides its texts.
 const VALUE_BYTES: usize = 96;
@@ -212,7 +211,7 @@ pub(super) fn text(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::address::BucketAddress;
+    use larder_rows::address::BucketAddress;
 
     fn input(of_type: &'static str, key_data: Option<Value>) -> JobInput {
         let bucket = BucketAddress::new(of_type.into(), "b".into()).unwrap();

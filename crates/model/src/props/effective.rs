@@ -1,6 +1,6 @@
 //! The properties that apply to a request: the bucket's overrides over the type's over the defaults, in one typed struct.
 
-use crate::keyspace::Partition;
+use larder_rows::keyspace::Partition;
 
 use super::quorum::Quorum;
 use super::set::Overrides;

@@ -16,7 +16,7 @@ use super::validate;
 use super::value::named;
 
 /// The name of the built-in type, which never changes.
-pub use crate::address::DEFAULT_TYPE;
+pub use larder_rows::address::DEFAULT_TYPE;
 
 /// A name that no type may have.
 pub const RESERVED_TYPE: &[u8] = b"any";

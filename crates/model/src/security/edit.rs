@@ -1,5 +1,6 @@
 //! The changes that operators make: each checks its arguments against the rules, and gives the rows that change.
 
+use larder_rows::limits::{ROLE_LIST_MAX, ROLES_MAX};
 use serde_json::{Value, json};
 
 use super::SecurityRefusal as Refusal;
@@ -9,7 +10,6 @@ use super::permission::PermissionSet;
 use super::record::{GrantTarget, RoleGrant, RoleRecord, SecurityKey, SecuritySettings};
 use super::rules::{AccessRules, RoleEntry, RoleKind};
 use super::source::{AccessSource, SourceMethod, parse_network};
-use crate::limits::{ROLE_LIST_MAX, ROLES_MAX};
 
 /// The rows that change: `None` removes one.
 pub type SecurityEdit = Vec<(SecurityKey, Option<Value>)>;

@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 
+use larder_rows::address::BucketAddress;
+
 use super::permission::{KvPermission, PermissionSet};
 use super::record::{GrantTarget, RoleGrant};
-use crate::address::BucketAddress;
 
 /// The part of the data that a request needs a permission on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

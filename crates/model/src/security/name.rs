@@ -1,7 +1,8 @@
 //! Names of users and groups. Both are kept in lower case, and share one set of rules.
 
+use larder_rows::limits::ROLE_NAME_BYTES_MAX;
+
 use super::SecurityRefusal;
-use crate::limits::ROLE_NAME_BYTES_MAX;
 
 /// The group that every user is in.
 pub const ALL: &str = "all";

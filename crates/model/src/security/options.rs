@@ -2,9 +2,10 @@
 
 use std::fmt;
 
+use larder_rows::limits::{ROLE_LIST_MAX, ROLE_OPTION_BYTES_MAX};
+
 use super::SecurityRefusal;
 use super::name::folded;
-use crate::limits::{ROLE_LIST_MAX, ROLE_OPTION_BYTES_MAX};
 
 /// The options of a user or group.
 #[derive(Clone, Default, PartialEq, Eq)]

@@ -1,11 +1,11 @@
 //! The stored rows of security, as JSON: one for each user and group, one for `all`, one for the settings.
 
+use larder_rows::codec::DecodeError;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::permission::PermissionSet;
 use super::source::AccessSource;
-use crate::codec::DecodeError;
 
 /// The name of a row.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

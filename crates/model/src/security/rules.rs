@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use larder_rows::Timestamp;
+use larder_rows::codec::DecodeError;
 use serde_json::Value;
 
 use super::grants::{AccessScope, GrantLookup};
 use super::permission::KvPermission;
 use super::record::{RoleRecord, SecurityKey, SecuritySettings};
 use super::source::AccessSource;
-use crate::Timestamp;
-use crate::codec::DecodeError;
 
 /// Whether a role is a user or a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

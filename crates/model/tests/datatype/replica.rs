@@ -8,8 +8,7 @@ use larder_model::datatypes::{
     DatatypeValue, EditorTerms, EmbeddedType, EmbeddedUpdate, EmbeddedValue, FieldName, FieldValue, MapEdits, SetEdit,
     ValueBuilder, ValueDecoder,
 };
-use larder_model::rows::{Change, Row};
-use larder_model::{ActorId, Timestamp};
+use larder_rows::{ActorId, Change, Row, Timestamp};
 
 /// One effect of an update, with its own name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,13 +1,13 @@
 //! The rows of one key in a map: the smallest store that can apply writes.
 
-use larder_model::{ActorId, Timestamp};
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use larder_model::address::{Address, BucketAddress};
 use larder_model::causality::{ConflictPolicy, Context, KeyVersions, KeyWrite, Slot, SupersededRow, VersionVector};
-use larder_model::content::{KvBody, KvContent};
-use larder_model::rows::{Change, ObjectRow, Row};
+use larder_model::object_row::ObjectRow;
+use larder_rows::address::{Address, BucketAddress};
+use larder_rows::content::{KvBody, KvContent};
+use larder_rows::{ActorId, Change, Row, Timestamp};
 
 /// The rows of one key.
 #[derive(Default, Clone)]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use larder_model::Timestamp;
+use larder_rows::Timestamp;
 
 use super::super::buckets::testing::{S3TestStore, new_caller, version, write_versions};
 use super::*;

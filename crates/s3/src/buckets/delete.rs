@@ -8,8 +8,8 @@
 //! anew, so the first deleter cannot finish: it expects the version of its own closing change.
 
 use larder_gateway::types::{Catalogue, CatalogueEdit};
-use larder_model::Timestamp;
-use larder_model::limits::KEY_VIEW_SHARDS;
+use larder_rows::Timestamp;
+use larder_rows::limits::KEY_VIEW_SHARDS;
 use larder_store::{Partition, ReadQuery};
 
 use super::super::{Caller, Error, Result};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use larder_model::Timestamp;
+use larder_rows::Timestamp;
 
 use super::testing::{S3TestStore, anonymous, caller, new_caller, version, write_versions};
 use super::*;

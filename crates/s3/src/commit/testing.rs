@@ -7,9 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use larder_gateway::body::{BodyError, ByteStream};
-use larder_model::ActorId;
-use larder_model::content::BlobId;
-use larder_model::rows::{Change, Row};
+use larder_rows::content::BlobId;
+use larder_rows::{ActorId, Change, Row};
 use larder_store::{Batch, Blobs as _, Partition};
 
 use super::{CasLoop, ObjectLocation};

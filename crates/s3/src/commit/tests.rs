@@ -1,6 +1,6 @@
 //! Races of writers with each other and with sweepers, step by step.
 
-use larder_model::rows::{Batch, Change};
+use larder_rows::{Batch, Change};
 use larder_store::Store as _;
 
 use super::testing::{BucketFixture, bytes, put_of, run};

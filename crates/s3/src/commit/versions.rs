@@ -6,7 +6,7 @@
 //! ```
 
 use bytes::Bytes;
-use larder_model::rows::{Change, Row};
+use larder_rows::{Change, Row};
 use larder_store::{CallOptions, Partition, ReadQuery, Stopped};
 
 use super::{CasAttempt, HeadStore, KeyChange};

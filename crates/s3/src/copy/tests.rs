@@ -199,7 +199,7 @@ fn versions_that_share_bytes_neither_lose_nor_leak_them() {
             let (fixture, mut model) = (BucketFixture::new().await, VersionsModel::default());
             fixture.versioning(if seed % 2 == 0 { Versioning::Enabled } else { Versioning::Suspended }).await;
             for number in 1..60_u64 {
-                let dice = u64::from(larder_model::hash::id128(&[&seed.to_be_bytes(), &number.to_be_bytes()]) as u32);
+                let dice = u64::from(larder_rows::hash::id128(&[&seed.to_be_bytes(), &number.to_be_bytes()]) as u32);
                 step(&fixture, &mut model, dice, number).await;
                 for (version, body) in &model.0 {
                     let got = fixture.get("one", id(version)).await.ok();

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use larder_model::keyspace::entry_shard;
+use larder_rows::keyspace::entry_shard;
 use larder_store::{Partition, ReadQuery, Store as _};
 
 use super::super::buckets::testing::anonymous;

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use larder_gateway::Gateway;
-use larder_model::content::BlobId;
+use larder_rows::content::BlobId;
 use larder_store::{Partition, Range as Names, ReadOrder, ReadQuery};
 
 use crate::Result;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use larder_gateway::Gateway;
 use larder_gateway::metrics::Event;
-use larder_model::content::BlobId;
+use larder_rows::content::BlobId;
 use larder_store::{BlobReader, Kind, slice_of};
 
 use super::manifest::{ManifestCursor, PartRange};

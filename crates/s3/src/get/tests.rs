@@ -1,6 +1,6 @@
 //! Windows and conditions.
 
-use larder_model::ids::VersionId;
+use larder_rows::ids::VersionId;
 
 use super::*;
 use crate::put::WriteConditions;

@@ -1,7 +1,7 @@
 //! Removal of due versions of one key.
 
 use bytes::Bytes;
-use larder_model::Timestamp;
+use larder_rows::Timestamp;
 use larder_store::ReadQuery;
 
 use super::{BucketScan, LifecyclePass, LifecycleWorker};

@@ -1,7 +1,7 @@
 //! Prefilter by listing entries: whether a key may have a due version. Pure.
 
 use bytes::Bytes;
-use larder_model::{ActorId, Timestamp};
+use larder_rows::{ActorId, Timestamp};
 
 use crate::rules::lifecycle::{Lifecycle, LifecycleRule};
 use crate::rules::{Bucket, ListingEntry, Object, ObjectBody, Version, VersionId, Versioning};

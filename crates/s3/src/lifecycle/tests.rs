@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use larder_model::ActorId;
+use larder_rows::ActorId;
 
 use super::*;
 use crate::acl::AclChoice;

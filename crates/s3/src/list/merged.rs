@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use larder_model::codec::name_after;
-use larder_model::limits::{KEY_VIEW_SHARDS, LISTING_PAGE_ROWS};
-use larder_model::rows::Row;
+use larder_rows::Row;
+use larder_rows::codec::name_after;
+use larder_rows::limits::{KEY_VIEW_SHARDS, LISTING_PAGE_ROWS};
 use larder_store::{CallOptions, Partition, Range, ReadOrder, ReadQuery, Stopped};
 
 use super::super::Result;

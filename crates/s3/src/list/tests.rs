@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use larder_model::Timestamp;
+use larder_rows::Timestamp;
 
 use super::super::buckets::testing::{S3TestStore, anonymous, new_caller, version, write_versions};
 use super::*;
@@ -21,7 +21,7 @@ struct ListingRng(u64);
 impl ListingRng {
     fn roll(&mut self, below: u64) -> u64 {
         self.0 = self.0.wrapping_add(1);
-        larder_model::hash::id64(&[&self.0.to_be_bytes()]) % below
+        larder_rows::hash::id64(&[&self.0.to_be_bytes()]) % below
     }
 
     fn text(&mut self, alphabet: &[u8], max: u64) -> Bytes {

@@ -1,7 +1,7 @@
 //! The versions of one key in a listing, newest first.
 
 use bytes::Bytes;
-use larder_model::content::BlobId;
+use larder_rows::content::BlobId;
 use larder_store::{Partition, ReadQuery, Stopped};
 
 use super::super::commit::{HeadStore, version_id_text};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use larder_model::hash::id64;
+use larder_rows::hash::id64;
 use larder_store::Table;
 
 use super::super::buckets::testing::{anonymous, new_caller};

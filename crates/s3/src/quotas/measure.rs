@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use larder_gateway::gateway_core::GatewayCore;
-use larder_model::limits::{KEY_VIEW_SHARDS, LISTING_PAGE_ROWS};
-use larder_model::rows::Row;
+use larder_rows::Row;
+use larder_rows::limits::{KEY_VIEW_SHARDS, LISTING_PAGE_ROWS};
 use larder_store::{Partition, ReadQuery, Stopped};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;

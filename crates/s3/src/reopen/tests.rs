@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bytes::Bytes;
-use larder_model::ActorId;
+use larder_rows::ActorId;
 use larder_store::Table;
 
 use super::super::ObjectsConfig;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use larder_model::Timestamp;
+use larder_rows::Timestamp;
 use serde::{Deserialize, Serialize};
 use time::format_description::well_known::Rfc3339;
 use time::macros::format_description;

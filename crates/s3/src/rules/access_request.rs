@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use larder_model::Timestamp;
+use larder_rows::Timestamp;
 
 use super::action::S3Action;
 use super::policy::PolicyWork;

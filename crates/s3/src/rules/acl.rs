@@ -1,6 +1,6 @@
 //! Access control lists: grants, canned lists, groups, and the headers that grant.
 
-use larder_model::limits::ACL_GRANTS_MAX;
+use larder_rows::limits::ACL_GRANTS_MAX;
 use serde::{Deserialize, Serialize};
 
 /// The grants beside the owner's full control.

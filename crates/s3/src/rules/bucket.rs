@@ -3,8 +3,8 @@
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use larder_model::Timestamp;
-use larder_model::ids::BucketId;
+use larder_rows::Timestamp;
+use larder_rows::ids::BucketId;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 

@@ -11,7 +11,7 @@ pub use hasher::{ChecksumHasher, Md5Hasher};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use larder_model::codec::coded;
+use larder_rows::codec::coded;
 
 coded! {
     /// A checksum algorithm.

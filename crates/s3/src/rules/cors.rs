@@ -1,6 +1,6 @@
 //! CORS rules: the requests that browsers may send for pages of other origins.
 
-use larder_model::limits::CORS_RULES_MAX;
+use larder_rows::limits::CORS_RULES_MAX;
 use serde::{Deserialize, Serialize};
 
 /// Longest ID of a rule, in characters.

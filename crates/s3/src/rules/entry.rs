@@ -1,9 +1,9 @@
 //! Listing entries of keys and uploads. Each is the derived row of a head: the store keeps it in step with the head.
 
 use bytes::Bytes;
-use larder_model::Timestamp;
-use larder_model::codec::{DecodeError, FieldDecoder, FieldEncoder, put_ordered, take_ordered};
-use larder_model::ids::UploadId;
+use larder_rows::Timestamp;
+use larder_rows::codec::{DecodeError, FieldDecoder, FieldEncoder, put_ordered, take_ordered};
+use larder_rows::ids::UploadId;
 
 use super::checksum::{Algorithm, ChecksumKind};
 use super::head::ObjectHead;

@@ -1,9 +1,9 @@
 //! The head of an S3 key: the row that every change of the key compares and sets.
 
 use bytes::Bytes;
-use larder_model::codec::{DecodeError, FieldDecoder, FieldEncoder};
-use larder_model::content::BlobId;
-use larder_model::ids::VersionId;
+use larder_rows::codec::{DecodeError, FieldDecoder, FieldEncoder};
+use larder_rows::content::BlobId;
+use larder_rows::ids::VersionId;
 
 use super::version::Version;
 

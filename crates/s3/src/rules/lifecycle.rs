@@ -3,8 +3,8 @@
 //! A decision is the time of expiry and the id of the rule, the earliest when several rules apply. The caller compares it with
 //! the current time. Days count as at AWS: so many days after the event, and on to the next midnight UTC.
 
-use larder_model::Timestamp;
-use larder_model::limits::LIFECYCLE_RULES_MAX;
+use larder_rows::Timestamp;
+use larder_rows::limits::LIFECYCLE_RULES_MAX;
 use serde::{Deserialize, Serialize};
 
 use super::tags::Tag;

@@ -4,7 +4,7 @@
 mod tests;
 
 use bytes::Bytes;
-use larder_model::codec::{name_after, prefix_successor};
+use larder_rows::codec::{name_after, prefix_successor};
 
 /// The parameters of a listing.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

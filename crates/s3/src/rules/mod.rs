@@ -41,7 +41,7 @@ pub use bucket::{Bucket, BucketState, Versioning};
 pub use checksum::{Algorithm, Checksum, ChecksumKind};
 pub use entry::{ListingEntry, UploadEntry};
 pub use head::{ObjectHead, Release};
-pub use larder_model::ids::{BucketId, UploadId, VersionId};
+pub use larder_rows::ids::{BucketId, UploadId, VersionId};
 pub use part::{ManifestOwner, ManifestPart, Part};
 pub use quota::{Storage, StorageQuota};
 pub use tags::Tag;

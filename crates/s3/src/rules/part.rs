@@ -1,10 +1,10 @@
 //! Parts of an upload, their pages, and the manifest of the object that they become.
 
 use bytes::Bytes;
-use larder_model::Timestamp;
-use larder_model::codec::{DecodeError, FieldDecoder, FieldEncoder};
-use larder_model::content::BlobId;
-use larder_model::ids::{BucketId, UploadId};
+use larder_rows::Timestamp;
+use larder_rows::codec::{DecodeError, FieldDecoder, FieldEncoder};
+use larder_rows::content::BlobId;
+use larder_rows::ids::{BucketId, UploadId};
 
 const VERSION: u8 = 1;
 

@@ -1,6 +1,6 @@
 //! Tags of buckets and objects.
 
-use larder_model::limits::{TAG_KEY_CHARS_MAX, TAG_VALUE_CHARS_MAX};
+use larder_rows::limits::{TAG_KEY_CHARS_MAX, TAG_VALUE_CHARS_MAX};
 use serde::{Deserialize, Serialize};
 
 /// The begin of keys that users cannot set.

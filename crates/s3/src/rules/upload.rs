@@ -8,9 +8,9 @@
 //! ```
 
 use bytes::Bytes;
-use larder_model::Timestamp;
-use larder_model::codec::{DecodeError, FieldDecoder, FieldEncoder};
-use larder_model::ids::{BucketId, VersionId};
+use larder_rows::Timestamp;
+use larder_rows::codec::{DecodeError, FieldDecoder, FieldEncoder};
+use larder_rows::ids::{BucketId, VersionId};
 
 use super::acl::Acl;
 use super::checksum::{Algorithm, Checksum, ChecksumKind};

@@ -4,7 +4,7 @@ use std::fmt;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE;
-use larder_model::Timestamp;
+use larder_rows::Timestamp;
 use md5::{Digest as _, Md5};
 use serde::{Deserialize, Serialize};
 

@@ -10,10 +10,10 @@ pub use etag::Etag;
 pub use header::SystemHeader;
 
 use bytes::Bytes;
-use larder_model::Timestamp;
-use larder_model::codec::{DecodeError, FieldDecoder, FieldEncoder};
-use larder_model::content::BlobId;
-use larder_model::ids::{UploadId, VersionId};
+use larder_rows::Timestamp;
+use larder_rows::codec::{DecodeError, FieldDecoder, FieldEncoder};
+use larder_rows::content::BlobId;
+use larder_rows::ids::{UploadId, VersionId};
 
 use super::acl::Acl;
 use super::checksum::Checksum;

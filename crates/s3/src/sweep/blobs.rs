@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use async_trait::async_trait;
 use larder_gateway::blobs::sweep::{BlobReferences, OwnedBlob, SweepPhase};
-use larder_model::Timestamp;
-use larder_model::content::BlobId;
+use larder_rows::Timestamp;
+use larder_rows::content::BlobId;
 use larder_store::{Partition, Table};
 
 use super::ObjectSweeper;

@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use larder_model::Timestamp;
-use larder_model::content::BlobId;
+use larder_rows::Timestamp;
+use larder_rows::content::BlobId;
 use larder_store::{Partition, ReadQuery, Stopped};
 
 use super::ObjectSweeper;

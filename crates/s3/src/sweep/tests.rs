@@ -2,9 +2,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use larder_gateway::gateway_core::internal_options;
-use larder_model::ActorId;
-use larder_model::content::BlobId;
-use larder_model::rows::{Change, Row};
+use larder_rows::content::BlobId;
+use larder_rows::{ActorId, Change, Row};
 use larder_store::memory::MemoryStore;
 use larder_store::{Batch, BlobOwner, Blobs as _, ConsistencyLevel, Durability, ReadQuery, Store as _};
 

@@ -1,7 +1,6 @@
 //! Sweep of abandoned uploads, and of part rows of ended ones.
 
-use larder_model::Timestamp;
-use larder_model::rows::Change;
+use larder_rows::{Change, Timestamp};
 use larder_store::{Batch, Partition, ReadQuery, Table};
 
 use super::{ObjectSweeper, SweepReport, id_of};

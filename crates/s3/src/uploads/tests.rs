@@ -1,6 +1,6 @@
 //! Uploads: begin and list.
 
-use larder_model::hash::id64;
+use larder_rows::hash::id64;
 
 use super::super::Error;
 use super::super::buckets::testing::{anonymous, new_caller};

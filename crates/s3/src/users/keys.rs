@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use larder_model::Timestamp;
+use larder_rows::Timestamp;
 
 use super::transaction::{KEY, USER, UsersTransaction};
 use super::{ATTEMPTS_MAX, Users, busy, check_key, invalid, key_taken, user_with_key};

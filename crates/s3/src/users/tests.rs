@@ -228,7 +228,7 @@ async fn keys_and_ids_that_are_taken_or_no_limits_are_refused() {
             ..NewKey::default()
         },
         NewKey {
-            limits: KeyLimits { expires: Some(larder_model::Timestamp(1)), ..KeyLimits::default() },
+            limits: KeyLimits { expires: Some(larder_rows::Timestamp(1)), ..KeyLimits::default() },
             ..NewKey::default()
         },
     ] {

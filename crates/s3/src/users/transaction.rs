@@ -3,9 +3,8 @@
 use bytes::Bytes;
 use larder_gateway::contention::WriterTurn;
 use larder_gateway::gateway_core::{INTERNAL_CALL_TIMEOUT, internal_options};
-use larder_model::Timestamp;
-use larder_model::codec::DecodeError;
-use larder_model::rows::{Change, Row};
+use larder_rows::codec::DecodeError;
+use larder_rows::{Change, Row, Timestamp};
 use larder_store::{CallOptions, CasResult, ConsistencyLevel, Durability, Partition, ReadQuery};
 use tokio::time::Instant;
 

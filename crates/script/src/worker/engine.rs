@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use larder_rows::text::beginning;
 use rquickjs::context::{EvalOptions, intrinsic};
 use rquickjs::function::Args;
 use rquickjs::promise::PromiseState;
@@ -13,7 +14,6 @@ use super::{LoadedModules, WorkerSetup};
 use crate::frame::{self, FrameKind};
 use crate::limits::{CALLS_PER_CONTEXT, ERROR_BYTES_MAX, FUNCTIONS_MAX, LOG_LINE_BYTES_MAX, LOG_LINES_MAX};
 use crate::modules::JsModule;
-use larder_model::text::beginning;
 
 /// Without `Performance`: a script has no clock. Without `DOMException`, which no script for Riak knows.
 type Intrinsics = (

@@ -8,13 +8,13 @@ mod system_calls;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
+use larder_rows::text::beginning;
 use serde::{Deserialize, Serialize};
 
 use crate::frame::{self, FrameKind};
 use crate::limits::{ERROR_BYTES_MAX, MODULE_BYTES_MAX, THREAD_STACK};
 use crate::modules::JsModule;
 use engine::{CallOutcome, JsEngine};
-use larder_model::text::beginning;
 
 /// The first frame to a worker.
 #[derive(Debug, Serialize, Deserialize)]

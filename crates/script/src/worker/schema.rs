@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use jsonschema::{PatternOptions, Validator};
-use larder_model::text::beginning;
+use larder_rows::text::beginning;
 use serde_json::Value;
 
 /// Schemas that a worker keeps compiled.

@@ -2,10 +2,10 @@
 
 use larder_admin_frame::AdminAnswer;
 use larder_gateway::views::IndexCheck;
-use larder_model::address::BucketAddress;
-use larder_model::limits::KEY_VIEW_SHARDS;
-use larder_model::rows::BucketEpochs;
 use larder_progress_bar::Progress;
+use larder_rows::BucketEpochs;
+use larder_rows::address::BucketAddress;
+use larder_rows::limits::KEY_VIEW_SHARDS;
 use serde_json::json;
 use tokio::sync::Semaphore;
 

@@ -42,7 +42,7 @@ fn failed(error: &Error) -> AdminAnswer {
 
 #[cfg(test)]
 mod tests {
-    use larder_model::Timestamp;
+    use larder_rows::Timestamp;
     use larder_s3::rules::BucketId;
     use larder_s3::rules::policy::BucketPolicy;
 

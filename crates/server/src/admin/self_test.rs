@@ -8,10 +8,10 @@ use larder_admin_frame::AdminAnswer;
 use larder_gateway::body::PutBody;
 use larder_gateway::kv::{KvDelete, KvGet, KvPut, Quorums};
 use larder_gateway::{Gateway, Result};
-use larder_model::address::{Address, BucketAddress, DEFAULT_TYPE};
 use larder_model::causality::Conditions;
-use larder_model::content::KvContent;
 use larder_model::props::Value;
+use larder_rows::address::{Address, BucketAddress, DEFAULT_TYPE};
+use larder_rows::content::KvContent;
 
 use super::command::{CommandCall, CommandResult};
 use super::text::reasons;

@@ -10,7 +10,7 @@ use larder_admin_frame::{AdminAnswer, AdminRequest};
 use larder_console::RunningCommands;
 use larder_gateway::security::Login;
 use larder_gateway::{Config, Gateway, GatewayPorts};
-use larder_model::ActorId;
+use larder_rows::ActorId;
 use larder_s3::{Objects, ObjectsConfig};
 use larder_store::SystemClock;
 use larder_store::memory::MemoryStore;

@@ -1,7 +1,7 @@
 //! Texts of several commands: the reasons of errors, and names.
 
 use larder_gateway::Error;
-use larder_model::text::escaped;
+use larder_rows::text::escaped;
 
 /// The gateway's reasons for an error, one per line.
 pub(super) fn reasons(error: &Error) -> String {

@@ -2,7 +2,7 @@
 
 use larder_admin_frame::AdminAnswer;
 use larder_gateway::{WebhookBacklog, WebhookChoice};
-use larder_model::address::BucketAddress;
+use larder_rows::address::BucketAddress;
 use serde_json::json;
 
 use super::command::{CommandCall, CommandResult};

@@ -208,7 +208,7 @@ settings! {
         "Most memory the engine's cache takes, a quarter of memory at most; it grows as data is read.";
     OBJECT_SIZE_MAX = "object-size-max", SettingKind::Size, "50MiB",
         "Largest object body; a larger one is refused with 413.";
-    SIBLINGS_MAX = "siblings-max", SettingKind::Count(1, larder_model::limits::SIBLINGS_MAX as u64), "100",
+    SIBLINGS_MAX = "siblings-max", SettingKind::Count(1, larder_rows::limits::SIBLINGS_MAX as u64), "100",
         "Most siblings of a key; a write that would make one more is refused with 409.";
     INDEX_SHARD_ROWS = "index-shard-rows", SettingKind::Count(0, 1_000_000_000), "",
         "Rows of a shard of an index above which its bucket gets four times the shards, 255 at most; 0 is never. When not given, 1000000 with the engine cassandra, and never with the others, whose indexes are one tree.";

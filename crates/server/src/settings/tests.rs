@@ -43,8 +43,8 @@ fn without_settings_the_defaults_hold() {
     assert_eq!(settings.engine, EngineKind::Local);
     assert_eq!(settings.durability, DurabilitySetting::Disk);
     assert_eq!(settings.cache_bytes, 256 << 20);
-    assert_eq!(settings.object_bytes_max, larder_model::limits::OBJECT_BYTES_MAX);
-    assert_eq!(settings.siblings_max, larder_model::limits::SIBLINGS_MAX);
+    assert_eq!(settings.object_bytes_max, larder_rows::limits::OBJECT_BYTES_MAX);
+    assert_eq!(settings.siblings_max, larder_rows::limits::SIBLINGS_MAX);
     assert_eq!(settings.delete_mode, DeleteMode::After(Duration::from_secs(3)));
     assert_eq!(settings.request_timeout, Duration::from_secs(60));
     assert!(!settings.accept_damaged_journal);

@@ -5,8 +5,8 @@
 //! ```
 
 use bytes::Bytes;
-use larder_model::codec::{DecodeError, FieldDecoder, FieldEncoder};
-use larder_model::content::BlobId;
+use larder_rows::codec::{DecodeError, FieldDecoder, FieldEncoder};
+use larder_rows::content::BlobId;
 use larder_store::{BlobOwner, Error, Kind, Partition, Result, Table};
 
 const VERSION: u8 = 1;

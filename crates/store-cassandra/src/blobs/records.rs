@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use larder_model::content::BlobId;
+use larder_rows::content::BlobId;
 use larder_store::{Clock, Error, Kind, Result, Timestamp};
 use parking_lot::Mutex;
 use scylla::response::query_result::QueryResult;

@@ -1,7 +1,7 @@
 //! Encodes a body as checked blocks, one buffer per run of blocks.
 
 use bytes::{Buf, Bytes};
-use larder_model::content::BlobId;
+use larder_rows::content::BlobId;
 use larder_store::{BlobOwner, Result};
 
 use super::format::{BlobFileHead, BlobLayout, CHECK_BYTES, block_check};

@@ -8,8 +8,8 @@
 //! use.
 
 use bytes::{BufMut, Bytes, BytesMut};
-use larder_model::codec::{DecodeError, FieldDecoder, FieldEncoder};
-use larder_model::content::BlobId;
+use larder_rows::codec::{DecodeError, FieldDecoder, FieldEncoder};
+use larder_rows::content::BlobId;
 use larder_store::{BlobOwner, Error, Kind, Result};
 
 use super::format::{CHECK_BYTES, block_check, damaged, put_owner, take_owner};

@@ -12,13 +12,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use larder_model::content::BlobId;
+use larder_rows::content::BlobId;
 use larder_store::leases::BlobLeases;
 use larder_store::{BlobOwner, Error, Kind, ListedBlob, Result};
 
-use super::BlobSizes;
 use super::disk::{BlobDisk, failed};
-use super::{folders, reader, verify};
+use super::{BlobSizes, folders, reader, verify};
 use crate::io_errors::if_there;
 
 /// The folder, shared by all writers and readers.

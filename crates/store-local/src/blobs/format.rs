@@ -10,8 +10,8 @@
 //! another blob, or in another order, fail.
 
 use bytes::Bytes;
-use larder_model::codec::{DecodeError, FieldDecoder, FieldEncoder};
-use larder_model::content::BlobId;
+use larder_rows::codec::{DecodeError, FieldDecoder, FieldEncoder};
+use larder_rows::content::BlobId;
 use larder_store::{BlobOwner, Error, Kind, Partition, Result, Table};
 
 const MAGIC: &[u8; 4] = b"LRDB";

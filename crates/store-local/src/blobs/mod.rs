@@ -37,7 +37,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use larder_model::content::BlobId;
+use larder_rows::content::BlobId;
 use larder_store::leases::BlobLeases;
 use larder_store::{BlobOwner, BlobReader, BlobWriter, Blobs, ListedBlob, Purpose, Result};
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
-use larder_model::content::BlobId;
+use larder_rows::content::BlobId;
 use larder_store::{BlobReader, Result, slice_of};
 
 use super::block_buffers::{BUFFER_BYTES_MAX, BlockBuffers};

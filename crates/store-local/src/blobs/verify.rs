@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use bytes::Bytes;
-use larder_model::content::BlobId;
+use larder_rows::content::BlobId;
 use larder_store::{BlobOwner, Kind, Result};
 
 use super::disk::failed;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use larder_model::content::BlobId;
+use larder_rows::content::BlobId;
 use larder_store::leases::BlobLease;
 use larder_store::{BlobOwner, BlobWriter, Durability, Error, Kind, Result};
 use tokio::runtime::Handle;

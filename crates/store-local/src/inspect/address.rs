@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Bound;
 
 use bytes::Bytes;
-use larder_model::content::BlobId;
+use larder_rows::content::BlobId;
 use larder_store::BlobOwner;
 
 use crate::entry;

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use larder_model::content::BlobId;
+use larder_rows::content::BlobId;
 use larder_store::Kind;
 
 use super::InspectionTally;

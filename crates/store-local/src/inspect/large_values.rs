@@ -13,8 +13,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use bytes::Bytes;
-use larder_model::codec::FieldDecoder;
-use larder_model::content::BlobId;
+use larder_rows::codec::FieldDecoder;
+use larder_rows::content::BlobId;
 use larder_store::BlobOwner;
 use xxhash_rust::xxh3::Xxh3Default;
 

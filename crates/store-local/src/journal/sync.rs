@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use larder_model::codec::{DecodeError, FieldDecoder, FieldEncoder};
+use larder_rows::codec::{DecodeError, FieldDecoder, FieldEncoder};
 
 use crate::io_errors::if_there;
 use crate::journal::{JournalError, JournalSync};

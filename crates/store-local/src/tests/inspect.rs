@@ -9,7 +9,7 @@ use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use larder_model::content::BlobId;
+use larder_rows::content::BlobId;
 use larder_store::{
     Batch, BlobOwner, BlobReference, Blobs as _, Change, Durability, ReadOrder, Row, Store, Table, Timestamp,
 };

@@ -1,6 +1,6 @@
 //! A store and its blobs on a full disk.
 
-use larder_model::content::BlobId;
+use larder_rows::content::BlobId;
 use larder_store::{BlobOwner, Blobs, Kind, Purpose};
 use larder_testkit::SplitMix64;
 use lsm_tree::AbstractTree as _;

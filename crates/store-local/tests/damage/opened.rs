@@ -60,7 +60,7 @@ impl OpenedStore {
     }
 
     /// All bytes of a blob.
-    pub async fn blob(&self, id: larder_model::content::BlobId) -> Result<Bytes> {
+    pub async fn blob(&self, id: larder_rows::content::BlobId) -> Result<Bytes> {
         let mut reader = self.blobs.open(id).await?;
         let mut bytes = Vec::new();
         while (bytes.len() as u64) < reader.length() {

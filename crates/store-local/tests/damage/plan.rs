@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use larder_model::content::BlobId;
+use larder_rows::content::BlobId;
 use larder_store::{Batch, BlobOwner, Change, DerivedRow, HeadWrite, Partition, Row, Table, Timestamp};
-
 use larder_testkit::SplitMix64;
 
 /// One write.

@@ -11,8 +11,7 @@
 //! intent.
 
 use bytes::Bytes;
-
-use larder_model::codec::{DecodeError, FieldDecoder, FieldEncoder};
+use larder_rows::codec::{DecodeError, FieldDecoder, FieldEncoder};
 
 use crate::{Change, DerivedRow, Error, Kind, Partition, Result, Row, Table, Timestamp};
 

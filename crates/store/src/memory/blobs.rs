@@ -6,9 +6,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
+use larder_rows::content::BlobId;
 use parking_lot::Mutex;
-
-use larder_model::content::BlobId;
 
 use super::MemoryStore;
 use crate::leases::BlobLease;

@@ -19,18 +19,17 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use larder_rows::limits::BATCH_BYTES_MAX;
 use parking_lot::{RwLock, RwLockWriteGuard};
 use tokio::time::Instant;
-
-use larder_model::limits::BATCH_BYTES_MAX;
 
 use crate::leases::BlobLeases;
 use crate::{
     Batch, CallOptions, CasResult, Change, Clock, EngineLimits, Error, HeadWrite, Kind, Layout, Partition,
     PartitionChanges, PartitionPage, ReadQuery, Result, Row, RowPage, Store, Table, Timestamp, contract,
 };
-
 use blobs::BlobMap;
+
 pub use rows::{RowMap, page};
 use shard::MemoryShard;
 

@@ -1,10 +1,9 @@
-use crate::Timestamp;
 use std::collections::BTreeSet;
 
 use larder_testkit::SplitMix64;
 
 use super::*;
-use crate::{Kind, Row};
+use crate::{Kind, Row, Timestamp};
 
 fn name(random: &mut SplitMix64) -> Bytes {
     let length = random.below(4);
@@ -162,8 +161,8 @@ fn bisect_between(common: usize) -> Result<RowPage> {
 
 #[test]
 fn a_page_is_given_up_after_a_bounded_number_of_reads() {
-    assert_eq!(bisect_between(larder_model::limits::S3_KEY_BYTES_MAX - 1).unwrap().rows, []);
-    let error = bisect_between(4 * larder_model::limits::S3_KEY_BYTES_MAX).unwrap_err();
+    assert_eq!(bisect_between(larder_rows::limits::S3_KEY_BYTES_MAX - 1).unwrap().rows, []);
+    let error = bisect_between(4 * larder_rows::limits::S3_KEY_BYTES_MAX).unwrap_err();
     assert_eq!(error.kind, Kind::Io);
     assert_eq!(error.context, "a page is given up after 20000 reads of smaller ranges: too many tombstones");
 }

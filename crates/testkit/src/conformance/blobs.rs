@@ -1,11 +1,10 @@
 //! Promises about blobs.
 
 use bytes::Bytes;
-
-use larder_model::content::BlobId;
+use larder_rows::content::BlobId;
+use larder_store::{BlobReader, Durability, Kind};
 
 use super::subject::BlobSubject;
-use larder_store::{BlobReader, Durability, Kind};
 
 /// A body whose period is no power of two.
 fn body(length: usize) -> Vec<u8> {

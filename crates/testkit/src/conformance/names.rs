@@ -1,12 +1,10 @@
 //! Promises about names, keys and values of any bytes and of any length within the limits.
 
 use bytes::Bytes;
-use larder_store::Timestamp;
-
-use larder_model::limits::{BUCKET_BYTES_MAX, KEY_BYTES_MAX, TYPE_BYTES_MAX};
+use larder_rows::limits::{BUCKET_BYTES_MAX, KEY_BYTES_MAX, TYPE_BYTES_MAX};
+use larder_store::{Batch, CasResult, Change, PartitionChanges, Row, Table, Timestamp};
 
 use super::subject::{GUARDED, PLAIN, StoreSubject, put, row};
-use larder_store::{Batch, CasResult, Change, PartitionChanges, Row, Table};
 
 /// Names that a careless encoding confuses or misorders, in ascending order.
 const HARD: [&[u8]; 14] = [

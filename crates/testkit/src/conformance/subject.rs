@@ -6,16 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::task::JoinSet;
-use tokio::time::Instant;
-
-use larder_model::content::BlobId;
-
-use super::ManualClock;
+use larder_rows::content::BlobId;
 use larder_store::{
     Batch, BlobOwner, Blobs, CallOptions, CasResult, Change, Clock, ConsistencyLevel, Durability, HeadWrite,
     ListedBlob, Partition, PartitionPage, Range, ReadOrder, ReadQuery, Result, Row, RowPage, Store, Table, Timestamp,
 };
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::ManualClock;
 
 /// A plain table of either layout: packed, wide.
 pub(super) const PLAIN: [Table; 2] = [Table::Objects, Table::Keys];

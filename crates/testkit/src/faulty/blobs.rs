@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-
-use larder_model::content::BlobId;
+use larder_rows::content::BlobId;
+use larder_store::{BlobOwner, BlobReader, BlobWriter, Blobs, Durability, Kind, ListedBlob, Result};
 
 use super::Faulty;
 use super::injector::{FaultTerms, StoreFaultInjector};
-use larder_store::{BlobOwner, BlobReader, BlobWriter, Blobs, Durability, Kind, ListedBlob, Result};
 
 const TERMS: FaultTerms = FaultTerms { deadline: None, refused: Kind::Io, lost: Kind::Io };
 

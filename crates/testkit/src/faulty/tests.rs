@@ -1,12 +1,12 @@
 use std::time::Duration;
 
+use larder_rows::content::BlobId;
+use larder_store::memory::MemoryStore;
+use larder_store::{BlobOwner, Blobs, Durability, Row};
 use tokio::time::{Instant, timeout};
 
 use super::*;
 use crate::conformance::{ManualClock, blob_conformance, conformance};
-use larder_model::content::BlobId;
-use larder_store::memory::MemoryStore;
-use larder_store::{BlobOwner, Blobs, Durability, Row};
 
 type FaultyMemory = Faulty<MemoryStore>;
 

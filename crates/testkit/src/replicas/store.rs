@@ -2,18 +2,17 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use tokio::time::Instant;
-
-use larder_model::limits::BATCH_BYTES_MAX;
-
-use super::paxos::CasArgs;
-use super::reads::{check_deadline, wait_until};
-use super::{ClusterSetup, Replicas};
+use larder_rows::limits::BATCH_BYTES_MAX;
 use larder_store::range_bisect::RangeBisect;
 use larder_store::{
     Batch, CallOptions, CasResult, Change, ConsistencyLevel, EngineLimits, Error, HeadWrite, Kind, Partition,
     PartitionPage, ReadQuery, Result, RowPage, Store, Table, Timestamp, contract,
 };
+use tokio::time::Instant;
+
+use super::paxos::CasArgs;
+use super::reads::{check_deadline, wait_until};
+use super::{ClusterSetup, Replicas};
 
 #[async_trait]
 impl Store for Replicas {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use larder_store::{Batch, CallOptions, Change, ConsistencyLevel, Error, Kind, ReadQuery, Result};
 use tokio::time::Instant;
 
 use super::cells::writes;
@@ -10,7 +11,6 @@ use super::cluster::AckCount;
 use super::node::ReplicaMutation;
 use super::reads::{REPLICA_WAIT_MAX, wait_until};
 use super::{ClusterSetup, Replicas};
-use larder_store::{Batch, CallOptions, Change, ConsistencyLevel, Error, Kind, ReadQuery, Result};
 
 /// For each partition the acknowledgements required, and those received.
 type PendingAcks = Vec<(usize, AckCount)>;
@@ -33,7 +33,7 @@ impl Replicas {
         let ClusterSetup { mutation_max, logged_max, .. } = self.state.lock().setup;
         let too_large = |what: &str, bytes: usize| Error::new(Kind::TooLarge, format!("a {what} of {bytes} bytes"));
         for one in &batch.partitions {
-            let bytes = larder_model::rows::changes_bytes(&one.changes);
+            let bytes = larder_rows::changes_bytes(&one.changes);
             if bytes > mutation_max {
                 return Err(too_large("mutation", bytes));
             }

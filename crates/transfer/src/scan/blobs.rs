@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
-use larder_model::content::BlobId;
+use larder_rows::content::BlobId;
 use larder_store::{BlobOwner, BlobReader, Kind, ListedBlob};
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;

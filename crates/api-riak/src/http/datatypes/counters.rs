@@ -2,13 +2,12 @@
 
 use hyper::StatusCode;
 use hyper::header::CONTENT_TYPE;
-
 use larder_gateway::Error;
 use larder_gateway::datatypes::{DatatypeBegin, DatatypeChange, DatatypeFetch};
 use larder_gateway::kv::Quorums;
 use larder_http_edge::ArrivingBody;
-use larder_model::address::Address;
 use larder_model::datatypes::{DatatypeUpdate, DatatypeValue};
+use larder_rows::address::Address;
 
 use super::{check_headers, check_read, request_id};
 use crate::http::accept;

@@ -9,14 +9,13 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use serde_json::{Map, Value as Json};
-
 use larder_model::datatypes::{
     Datatype, DatatypeUpdate, EmbeddedType, EmbeddedUpdate, FieldEdit, FieldName, MapEdits, SetEdit,
 };
-use larder_model::limits::DATATYPE_EDITS_MAX;
 use larder_model::riak_json;
-use larder_model::text::beginning;
+use larder_rows::limits::DATATYPE_EDITS_MAX;
+use larder_rows::text::beginning;
+use serde_json::{Map, Value as Json};
 
 use crate::http::path::listed_bytes;
 

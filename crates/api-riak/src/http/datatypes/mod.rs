@@ -15,14 +15,13 @@ mod value_reply;
 use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, LINK, LOCATION};
-
 use larder_gateway::Error;
 use larder_gateway::datatypes::{DatatypeBegin, DatatypeChange, DatatypeFetch};
 use larder_gateway::kv::Quorums;
 use larder_http_edge::ArrivingBody;
-use larder_model::address::{Address, BucketAddress};
 use larder_model::causality::{EtagMatcher, FailedCondition};
 use larder_model::datatypes::Datatype;
+use larder_rows::address::{Address, BucketAddress};
 
 use super::accept;
 use super::body::{check_md5, collect_parsed};
@@ -32,6 +31,7 @@ use super::headers::{IF_NOT_MODIFIED, INDEX, META, conditions, insert};
 use super::path::quote_segment;
 use super::reply::{JSON, RiakResponse, VCLOCK, done, empty, json, not_found_page, text};
 use super::routes::PathPart;
+
 pub(super) use counters::{get_counter, post_counter};
 use datatype_params::{DatatypeParams, ValuePart};
 use json_update::JsonUpdate;
@@ -202,7 +202,7 @@ async fn datatype_of(
 
 /// 301 for a key of type `default`, whose only data types are the counters of Riak 1.4.
 fn moved_to_counters(call: &RiakCall<'_>) -> Option<RiakResponse> {
-    call.route.place(PathPart::Key).filter(|_| call.bucket_type() == larder_model::address::DEFAULT_TYPE)?;
+    call.route.place(PathPart::Key).filter(|_| call.bucket_type() == larder_rows::address::DEFAULT_TYPE)?;
     let place = format!("/buckets/{}/counters/{}", call.raw(PathPart::Bucket), call.raw(PathPart::Key));
     let body = "Counters in the default bucket-type should use the legacy URL\n";
     let mut reply = text(StatusCode::MOVED_PERMANENTLY, body);

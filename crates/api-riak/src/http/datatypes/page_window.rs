@@ -8,7 +8,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use larder_gateway::datatypes::DatatypeBegin;
 use larder_model::datatypes::{EmbeddedType, FieldName, ValuePiece};
-use larder_model::limits::DATATYPE_NAME_BYTES_MAX;
+use larder_rows::limits::DATATYPE_NAME_BYTES_MAX;
 
 /// The first byte of a continuation, for its version and meaning: after an element.
 const AFTER_ELEMENT: u8 = 1;

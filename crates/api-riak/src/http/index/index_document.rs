@@ -8,9 +8,9 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use larder_model::address::BucketAddress;
 use larder_model::index::{ContinuationError, IndexCondition, IndexPosition, IndexQuery, IndexScope, all_of, any_of};
 use larder_model::riak_json;
+use larder_rows::address::BucketAddress;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use larder_model::address::BucketAddress;
 use larder_model::index::{IndexPosition, IndexQuery, IndexScope, TermKind, TermRegex};
 use larder_model::terms::TermError;
+use larder_rows::address::BucketAddress;
 
 use crate::http::call::RiakCall;
 use crate::http::errors::RiakFault;

@@ -6,8 +6,8 @@ use bytes::BytesMut;
 use larder_gateway::datatypes::{DatatypeBegin, DatatypeChange, DatatypeFetch};
 use larder_gateway::kv::Quorums;
 use larder_gateway::{Error, Gateway};
-use larder_model::address::Address;
 use larder_model::datatypes::{DatatypeUpdate, DatatypeValue};
+use larder_rows::address::Address;
 
 use super::messages::{RpbCounterGetReq, RpbCounterUpdateReq, RpbCounterValueResp};
 use super::pb_value::saturated;

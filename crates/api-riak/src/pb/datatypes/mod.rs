@@ -12,9 +12,9 @@ use bytes::{Bytes, BytesMut};
 use larder_gateway::datatypes::{DatatypeBegin, DatatypeChange, DatatypeFetch};
 use larder_gateway::kv::Quorums;
 use larder_gateway::{Error, Gateway};
-use larder_model::address::Address;
 use larder_model::datatypes::{Datatype, DatatypeError};
 use larder_model::erlang;
+use larder_rows::address::Address;
 
 use super::fault::PbFault;
 use super::fields::{address, check_n_val, quorum, timeout};

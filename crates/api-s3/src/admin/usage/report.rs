@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use larder_model::Timestamp;
+use larder_rows::Timestamp;
 use larder_s3::rules::Storage;
 use larder_s3::usage::{UsageCounts, UsageSample};
 use serde_json::{Map, Value as Json, json};

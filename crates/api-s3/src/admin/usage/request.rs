@@ -1,6 +1,6 @@
 //! The parameters of a usage report, in the path or in the query.
 
-use larder_model::Timestamp;
+use larder_rows::Timestamp;
 
 use super::super::DocumentFormat;
 use crate::dates::parse_basic;

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use bytes::Bytes;
-use larder_model::limits::LIFECYCLE_RULES_MAX;
+use larder_rows::limits::LIFECYCLE_RULES_MAX;
 use larder_s3::rules::lifecycle::{Expiration, Lifecycle, LifecycleFilter, LifecycleRule, NoncurrentExpiration};
 
 use super::super::tagging::{tag, write_tag};

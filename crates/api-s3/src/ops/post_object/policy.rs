@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use larder_model::Timestamp;
+use larder_rows::Timestamp;
 use serde_json::Value as Json;
 
 use super::form::FormFields;

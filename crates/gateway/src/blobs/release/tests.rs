@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use larder_model::address::{Address, BucketAddress};
 use larder_model::causality::Conditions;
-use larder_model::content::KvContent;
 use larder_model::props::Quorum;
+use larder_rows::address::{Address, BucketAddress};
+use larder_rows::content::KvContent;
 use larder_testkit::VolatileStore;
 
 use crate::blobs::sweep::BlobSweep;

@@ -5,7 +5,7 @@ use larder_gateway::datatypes::{DatatypeBegin, DatatypeChange, DatatypeFetch};
 use larder_gateway::kv::Quorums;
 use larder_gateway::{Error, Result};
 use larder_model::datatypes::{DatatypeUpdate, DatatypeValue, EmbeddedUpdate, FieldEdit, FieldName, MapEdits, SetEdit};
-use larder_model::rows::Row;
+use larder_rows::Row;
 use larder_store::{CallOptions, ConsistencyLevel, Durability, Partition, ReadQuery, Store};
 
 use crate::simulation::world::{SimWorld, address};

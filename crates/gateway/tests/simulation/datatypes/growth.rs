@@ -7,7 +7,7 @@ use larder_gateway::datatypes::DatatypeChange;
 use larder_model::datatypes::{
     DatatypeUpdate, DatatypeValue, EmbeddedType, EmbeddedUpdate, EmbeddedValue, FieldName, FieldValue, SetEdit,
 };
-use larder_model::limits::DATATYPE_REMOVAL_ROWS_MAX;
+use larder_rows::limits::DATATYPE_REMOVAL_ROWS_MAX;
 use larder_testkit::faulty::StoreFaults;
 
 use super::client::{add_types, adds, change_of, field, remove_field, removes};
@@ -26,7 +26,7 @@ fn increment(by: i64) -> DatatypeUpdate {
     field("n", EmbeddedUpdate::Counter(by))
 }
 
-fn bytes(rows: &[larder_model::rows::Row]) -> usize {
+fn bytes(rows: &[larder_rows::Row]) -> usize {
     rows.iter().map(|row| row.name.len() + row.value.len()).sum()
 }
 

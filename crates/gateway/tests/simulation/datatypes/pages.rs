@@ -5,7 +5,7 @@ use larder_gateway::datatypes::{DatatypeBegin, DatatypeFetch};
 use larder_model::datatypes::{
     DatatypeUpdate, DatatypeValue, EmbeddedType, EmbeddedUpdate, FieldName, SetEdit, ValuePiece,
 };
-use larder_model::limits::DATATYPE_PAGE_ROWS;
+use larder_rows::limits::DATATYPE_PAGE_ROWS;
 
 use super::client::{add_types, adds, fetch_of, field, remove_field, removes};
 use crate::simulation::world::{SimWorld, run};

@@ -8,7 +8,7 @@ use larder_model::datatypes::{
     DatatypeError, DatatypeUpdate, DatatypeValue, EmbeddedType, EmbeddedUpdate, EmbeddedValue, FieldName, FieldValue,
     SetEdit, ValuePiece,
 };
-use larder_model::limits::DATATYPE_PAGE_ROWS;
+use larder_rows::limits::DATATYPE_PAGE_ROWS;
 use larder_testkit::faulty::StoreFaults;
 
 use super::client::{add_types, adds, change_of, fetch_of, field, remove_field, removes};

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use larder_gateway::kv::{KvDelete, KvDeleteOutcome};
 use larder_model::causality::Conditions;
 use larder_model::index::{IndexQuery, IndexScope};
-use larder_model::rows::EpochStage;
+use larder_rows::EpochStage;
 use larder_testkit::SplitMix64;
 use larder_testkit::faulty::StoreFaults;
 

@@ -2,8 +2,8 @@
 
 use larder_gateway::body::PutBody;
 use larder_gateway::kv::{KvPut, Quorums};
-use larder_model::limits::INDEX_BYTES_MAX;
 use larder_model::props::Quorum;
+use larder_rows::limits::INDEX_BYTES_MAX;
 use larder_testkit::case_seeds;
 use larder_testkit::replicas::ClusterSetup;
 

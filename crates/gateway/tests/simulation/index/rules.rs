@@ -5,10 +5,10 @@ use larder_gateway::Error;
 use larder_gateway::body::PutBody;
 use larder_gateway::kv::{KvPut, Quorums};
 use larder_model::causality::Conditions;
-use larder_model::content::{KvContent, Term};
 use larder_model::index::IndexQuery;
-use larder_model::limits::INDEX_BYTES_MAX;
-use larder_model::rows::{Batch, BucketEpochs, Change, EpochShard};
+use larder_rows::content::{KvContent, Term};
+use larder_rows::limits::INDEX_BYTES_MAX;
+use larder_rows::{Batch, BucketEpochs, Change, EpochShard};
 use larder_store::{CallOptions, ConsistencyLevel, Durability, Partition, ReadQuery, Store};
 use larder_testkit::faulty::StoreFaults;
 

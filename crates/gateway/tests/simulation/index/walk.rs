@@ -7,10 +7,10 @@ use bytes::Bytes;
 use larder_gateway::body::PutBody;
 use larder_gateway::kv::{FetchedObject, KvDelete, KvGet, KvPut, Quorums};
 use larder_gateway::{Error, Gateway};
-use larder_model::address::{Address, BucketAddress};
 use larder_model::causality::Conditions;
-use larder_model::content::{KvContent, Term};
 use larder_model::index::{IndexCondition, IndexPosition, IndexQuery, IndexScope, TermRegex, all_of, any_of};
+use larder_rows::address::{Address, BucketAddress};
+use larder_rows::content::{KvContent, Term};
 use larder_testkit::SplitMix64;
 
 const KEYS: [&str; 3] = ["k", "k\0", "key"];

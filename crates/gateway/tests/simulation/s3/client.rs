@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use larder_gateway::body::{BodyError, ByteStream};
-use larder_model::Timestamp;
+use larder_rows::Timestamp;
 use larder_s3::acl::AclChoice;
 use larder_s3::complete::{CompleteUpload, CompletedUpload, ListedPart};
 use larder_s3::copy::CopyObject;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use larder_gateway::{Config, Gateway, GatewayPorts};
-use larder_model::ActorId;
+use larder_rows::ActorId;
 use larder_s3::{Objects, ObjectsConfig};
 use larder_store::derived_rows::DerivedRowStore;
 use larder_store::memory::MemoryStore;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use larder_model::keyspace::entry_shard;
+use larder_rows::keyspace::entry_shard;
 use larder_s3::rules::Versioning;
 use larder_store::{Partition, Table};
 

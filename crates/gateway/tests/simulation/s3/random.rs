@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use larder_model::Timestamp;
+use larder_rows::Timestamp;
 use larder_s3::Error;
 use larder_s3::rules::lifecycle::{Expiration, Lifecycle, LifecycleFilter, LifecycleRule};
 use larder_s3::rules::{Bucket, Versioning};

@@ -1,10 +1,10 @@
+use larder_rows::address::{Address, BucketAddress};
+use larder_rows::content::{KvContent, Link, Term};
+use larder_rows::{ActorId, Timestamp};
 use serde_json::json;
 
 use super::*;
-use crate::address::{Address, BucketAddress};
 use crate::causality::{Dot, DotFlags, Slot};
-use crate::content::{KvContent, Link, Term};
-use crate::{ActorId, Timestamp};
 
 fn object(values: &[&str]) -> MapObject {
     let bucket = BucketAddress::new("default".into(), "b".into()).unwrap();

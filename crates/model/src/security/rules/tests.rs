@@ -1,8 +1,8 @@
+use larder_rows::address::BucketAddress;
 use serde_json::json;
 
 use super::super::{GrantChange, GrantTarget, RoleOptions, SecurityEdit, SecurityRefusal, SourceMethod};
 use super::*;
-use crate::address::BucketAddress;
 
 /// Rules that tests change command by command.
 struct TestRules(AccessRules, u64);

@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use larder_model::Timestamp;
-use larder_model::ids::{BucketId, VersionId};
+use larder_rows::Timestamp;
+use larder_rows::ids::{BucketId, VersionId};
 use serde_json::{Value as Json, json};
 
 use super::super::acl::{Grant, Grantee};

@@ -1,5 +1,5 @@
 use bytes::Bytes;
-use larder_model::ids::VersionId;
+use larder_rows::ids::VersionId;
 use proptest::prelude::*;
 
 use super::super::version::{Etag, ObjectBody};

@@ -77,7 +77,7 @@ impl BucketPolicy {
     /// Reads a policy for `bucket`.
     ///
     /// # Errors
-    /// [`PolicyError`] for more than [`POLICY_BYTES_MAX`](larder_model::limits::POLICY_BYTES_MAX) bytes, for text that is no JSON, and
+    /// [`PolicyError`] for more than [`POLICY_BYTES_MAX`](larder_rows::limits::POLICY_BYTES_MAX) bytes, for text that is no JSON, and
     /// for a statement that is unknown or about another bucket: ignoring it would hide the mistake from the client.
     pub fn parse(bucket: &str, text: &str) -> Result<Self, PolicyError> {
         Ok(Self {

@@ -1,6 +1,6 @@
 //! Parses the JSON of a policy, statement by statement.
 
-use larder_model::limits::POLICY_BYTES_MAX;
+use larder_rows::limits::POLICY_BYTES_MAX;
 use serde_json::{Map, Value as Json};
 
 use super::super::action::{ActionScope, S3Action};

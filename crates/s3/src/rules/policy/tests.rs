@@ -1,5 +1,5 @@
-use larder_model::Timestamp;
-use larder_model::limits::POLICY_BYTES_MAX;
+use larder_rows::Timestamp;
+use larder_rows::limits::POLICY_BYTES_MAX;
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 

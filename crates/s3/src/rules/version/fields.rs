@@ -1,7 +1,7 @@
 //! Encoding of the fields that rows of versions and uploads share.
 
 use bytes::Bytes;
-use larder_model::codec::{DecodeError, FieldDecoder, FieldEncoder};
+use larder_rows::codec::{DecodeError, FieldDecoder, FieldEncoder};
 
 use super::{Etag, SystemHeader};
 use crate::rules::acl::{Acl, Grant, Grantee, Permission};

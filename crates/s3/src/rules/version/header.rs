@@ -1,6 +1,6 @@
 //! System headers of S3 objects.
 
-use larder_model::codec::coded;
+use larder_rows::codec::coded;
 
 coded! {
     /// A header that is stored with an object and returned with it.

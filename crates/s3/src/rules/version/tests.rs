@@ -1,4 +1,4 @@
-use larder_model::ActorId;
+use larder_rows::ActorId;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;

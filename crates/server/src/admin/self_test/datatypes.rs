@@ -6,12 +6,12 @@ use bytes::Bytes;
 use larder_gateway::datatypes::{DatatypeBegin, DatatypeChange, DatatypeFetch};
 use larder_gateway::kv::{KvDelete, Quorums};
 use larder_gateway::{Error, Gateway, Result};
-use larder_model::address::{Address, BucketAddress};
 use larder_model::causality::Conditions;
 use larder_model::datatypes::{
     Datatype, DatatypeUpdate, DatatypeValue, EmbeddedType, EmbeddedUpdate, EmbeddedValue, FieldEdit, FieldName,
     FieldValue, MapEdits, SetEdit,
 };
+use larder_rows::address::{Address, BucketAddress};
 
 use super::BUCKET;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use larder_gateway::{Config, Gateway, GatewayPorts};
-use larder_model::ActorId;
+use larder_rows::ActorId;
 use larder_store::Store;
 use larder_store::memory::MemoryStore;
 use larder_testkit::faulty::{Faulty, StoreFaults, StoreHistory};

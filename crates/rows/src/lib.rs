@@ -1,0 +1,36 @@
+//! Rows: what a store keeps, as all its users name it.
+//!
+//! Everything here is pure: no IO, no async, no clock, no randomness. No product's rule is here, so that an engine does not
+//! depend on one.
+//!
+//! ```text
+//! address   type / bucket / key           keyspace   every table and partition
+//! row       a row, and changes of rows    codec      fields, one after another
+//! content   one key-value value with its metadata    ids   of buckets, versions, uploads
+//! *_row, epochs   one versioned form per table        limits   bounds of the product
+//! hash text timestamp
+//! ```
+
+pub mod address;
+mod bucket_row;
+pub mod codec;
+pub mod content;
+mod epochs;
+pub mod hash;
+pub mod ids;
+pub mod keyspace;
+pub mod limits;
+mod mark_row;
+mod member_row;
+mod notice_row;
+mod row;
+pub mod text;
+mod timestamp;
+
+pub use bucket_row::BucketRow;
+pub use epochs::{BucketEpochs, EpochShard, EpochStage};
+pub use mark_row::MarkRow;
+pub use member_row::MemberRow;
+pub use notice_row::{NoticeEvent, NoticeRow};
+pub use row::{Batch, Change, PartitionChanges, Row, changes_bytes};
+pub use timestamp::{ActorId, Timestamp};
