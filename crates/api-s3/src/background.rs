@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use larder_gateway::Gateway;
+use larder_gateway::Core;
 use larder_gateway::metrics::Event;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -18,12 +18,12 @@ use crate::errors::{Code, S3Error};
 /// The set of such tasks. Clones share it.
 #[derive(Clone)]
 pub(crate) struct BackgroundTasks {
-    gateway: Arc<Gateway>,
+    gateway: Arc<Core>,
     tasks: Arc<Mutex<JoinSet<()>>>,
 }
 
 impl BackgroundTasks {
-    pub(crate) fn new(gateway: Arc<Gateway>) -> Self {
+    pub(crate) fn new(gateway: Arc<Core>) -> Self {
         Self { gateway, tasks: Arc::default() }
     }
 
@@ -58,7 +58,7 @@ impl BackgroundTasks {
 }
 
 /// Logs and counts a panic; returns the error for the client.
-pub(crate) fn report_panic(gateway: &Gateway, id: &str, panic: &(dyn Any + Send)) -> S3Error {
+pub(crate) fn report_panic(gateway: &Core, id: &str, panic: &(dyn Any + Send)) -> S3Error {
     let reason = panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(|text| &**text));
     tracing::error!(reason = reason.unwrap_or("unknown"), id, "S3 request panicked, which is a bug; answered 500");
     gateway.core.count_event(Event::Panicked);
@@ -89,7 +89,7 @@ mod tests {
             webhooks: None,
             product: larder_s3::S3Catalogue::empty(),
         };
-        BackgroundTasks::new(Gateway::start(ports, Config::default()).await.unwrap())
+        BackgroundTasks::new(Core::start(ports, Config::default()).await.unwrap())
     }
 
     #[tokio::test]

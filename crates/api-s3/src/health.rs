@@ -7,7 +7,7 @@
 use hyper::header::{AUTHORIZATION, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, StatusCode};
-use larder_gateway::Gateway;
+use larder_gateway::Core;
 
 use crate::response::{self, S3Response};
 use crate::target::AddressingStyle;
@@ -40,7 +40,7 @@ impl HealthProbe {
     }
 
     /// The answer.
-    pub(crate) fn answer(self, gateway: &Gateway) -> S3Response {
+    pub(crate) fn answer(self, gateway: &Core) -> S3Response {
         let (status, text) = match self {
             Self::Live => (StatusCode::OK, "live\n".to_owned()),
             Self::Ready => match gateway.readiness() {

@@ -27,7 +27,8 @@ struct Setup {
 impl Setup {
     fn new() -> Self {
         let server = S3TestServer::start();
-        let users = Arc::clone(&Objects::new(server.gateway.clone(), ObjectsConfig::default()).users);
+        let users =
+            Arc::clone(&Objects::new(Arc::clone(server.gateway.shared()), Vec::new(), ObjectsConfig::default()).users);
         let setup = Self { server, runtime: tokio::runtime::Runtime::new().unwrap(), users };
         let key = Some(("EVE".to_owned(), "eve-secret".to_owned()));
         let new = NewUser { email: "eve@x.org".into(), name: "eve".into(), key, ..NewUser::default() };

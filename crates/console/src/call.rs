@@ -18,7 +18,9 @@ const USERS_READ: usize = 100;
 
 /// The arguments of a page.
 pub(crate) struct ConsoleCall<'a> {
-    /// The S3 side of the gateway, and through it the gateway.
+    /// The gateway.
+    pub(crate) gateway: &'a Arc<Gateway>,
+    /// The S3 side over its core.
     pub(crate) objects: &'a Arc<Objects>,
     /// The settings of the console.
     pub(crate) settings: &'a ConsoleSettings,
@@ -39,7 +41,7 @@ pub(crate) struct ConsoleCall<'a> {
 impl ConsoleCall<'_> {
     /// The gateway.
     pub(crate) fn gateway(&self) -> &Arc<Gateway> {
-        &self.objects.gateway
+        self.gateway
     }
 
     /// Whether pages have forms that change something.

@@ -9,6 +9,7 @@ use hyper::body::Incoming;
 use hyper::header::{ALLOW, COOKIE, HeaderMap, HeaderValue, RETRY_AFTER, SET_COOKIE};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, StatusCode};
+use larder_gateway::Gateway;
 use larder_gateway::metrics::Event;
 use larder_http_edge::{
     ArrivingBody, ClientListener, ConnectionHandler, ConnectionSettings, HttpDialect, ListenerWork, Requester,
@@ -33,9 +34,10 @@ const FORM_BYTES_MAX: u64 = 256 * 1024;
 /// Most bytes of a path in the audit log.
 const PATH_BYTES_SHOWN: usize = 128;
 
-/// Answers requests over the S3 side of a gateway.
+/// Answers requests over a gateway and its S3 side.
 #[derive(Clone)]
 struct ConsoleService {
+    gateway: Arc<Gateway>,
     objects: Arc<Objects>,
     settings: Arc<ConsoleSettings>,
     feed: Arc<LiveFeed>,
@@ -45,6 +47,7 @@ struct ConsoleService {
 #[must_use]
 pub fn serve(
     listener: ClientListener,
+    gateway: Arc<Gateway>,
     objects: Arc<Objects>,
     settings: ConsoleSettings,
     shutdown: ShutdownRequest,
@@ -52,7 +55,7 @@ pub fn serve(
     Box::pin(async move {
         let feed = Arc::new(LiveFeed::default());
         let sampler = tokio::spawn(Arc::clone(&feed).sample(Arc::clone(&objects), settings.connection.memory.clone()));
-        let service = ConsoleService { objects, settings: Arc::new(settings), feed };
+        let service = ConsoleService { gateway, objects, settings: Arc::new(settings), feed };
         larder_http_edge::serve(listener, service, shutdown).await;
         sampler.abort();
     })
@@ -80,7 +83,7 @@ impl ConnectionHandler for ConsoleService {
         let answered = AssertUnwindSafe(self.answer(&request, body, requester)).catch_unwind().await;
         let mut reply = answered.unwrap_or_else(|_| {
             tracing::error!(path = request.uri.path(), "page of the console panicked: this is a bug");
-            self.objects.gateway.core.count_event(Event::Panicked);
+            self.gateway.core.count_event(Event::Panicked);
             reply::page(StatusCode::INTERNAL_SERVER_ERROR, frame::outside("Failed", &maud::html! {}))
         });
         reply::protect(reply.headers_mut());
@@ -102,7 +105,7 @@ impl ConnectionHandler for ConsoleService {
 impl ConsoleService {
     async fn answer(&self, request: &Parts, body: ArrivingBody<'_>, requester: &Requester<'_>) -> ConsoleReply {
         let cookie = self.cookie(&request.headers);
-        let now = self.objects.gateway.core.monotonic();
+        let now = self.gateway.core.monotonic();
         let session = cookie.as_deref().and_then(|cookie| self.settings.access.session(cookie, now));
         let number = session.as_ref().map(|session| session.number);
         let checked = self.check(request, session.as_ref());
@@ -161,7 +164,7 @@ impl ConsoleService {
 
     fn sign_in(&self, request: &Parts, requester: &Requester<'_>) -> ConsoleReply {
         let query = ConsoleFields::of(request.uri.query().unwrap_or_default().as_bytes());
-        let (access, now) = (&self.settings.access, self.objects.gateway.core.monotonic());
+        let (access, now) = (&self.settings.access, self.gateway.core.monotonic());
         let Some(cookie) = access.redeem(&query.bytes("token"), now) else {
             self.audit_refusal(request, requester, None, StatusCode::FORBIDDEN);
             let fault = ConsoleFault::new(StatusCode::FORBIDDEN, USED_LINK);
@@ -194,8 +197,8 @@ impl ConsoleService {
             Ok(form) => (form, None),
             Err(fault) => (ConsoleFields::default(), Some(fault)),
         };
-        let (objects, settings, feed) = (&self.objects, &*self.settings, &self.feed);
-        let call = ConsoleCall { objects, settings, feed, route, session, cookie, query, form };
+        let (gateway, objects, settings, feed) = (&self.gateway, &self.objects, &*self.settings, &self.feed);
+        let call = ConsoleCall { gateway, objects, settings, feed, route, session, cookie, query, form };
         let done = match unread {
             Some(fault) => Err(fault),
             None => match check_form(&call) {
@@ -235,7 +238,7 @@ impl ConsoleService {
 
     fn audit(&self, action: &str, target: &str, session: Option<u64>, requester: &Requester<'_>, status: StatusCode) {
         let source = requester.source;
-        AuditedRequest { action, target, session, source, status }.record(&self.objects.gateway);
+        AuditedRequest { action, target, session, source, status }.record(&self.gateway);
     }
 
     fn audit_refusal(&self, request: &Parts, requester: &Requester<'_>, session: Option<u64>, status: StatusCode) {

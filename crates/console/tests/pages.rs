@@ -43,7 +43,7 @@ fn put(console: &TestConsole, bucket_type: &str, key: &[u8], value: &[u8], conte
         return_body: false,
         timeout: None,
     };
-    console.background.run(console.objects.gateway.kv.put(request)).unwrap();
+    console.background.run(console.gateway.kv.put(request)).unwrap();
 }
 
 #[test]

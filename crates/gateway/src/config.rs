@@ -4,8 +4,6 @@ use std::time::Duration;
 
 use larder_model::props::WebhookHost;
 
-use crate::epochs::IndexSplitting;
-
 /// How long the tombstone of a deleted object stays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeleteMode {
@@ -61,5 +59,23 @@ impl Default for Config {
             webhook_hosts: Vec::new(),
             index_splitting: IndexSplitting::default(),
         }
+    }
+}
+
+/// When the indexes of a bucket are split, and how fast.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IndexSplitting {
+    /// Rows of a shard above which its bucket opens an epoch; 0: never. `None`:
+    /// [`larder_rows::limits::SHARD_ROWS_MAX`] where large partitions are a burden to the engine, else never.
+    pub shard_rows: Option<u64>,
+    /// Least time of a stage beyond its propagation, longer than a catalogue is served from. A lone gateway needs none.
+    pub stage: Duration,
+    /// Pause between two pages of a count.
+    pub pause: Duration,
+}
+
+impl Default for IndexSplitting {
+    fn default() -> Self {
+        Self { shard_rows: None, stage: Duration::from_secs(10), pause: Duration::from_millis(20) }
     }
 }

@@ -8,7 +8,7 @@ use larder_model::props::PropsError;
 use larder_rows::address::AddressError;
 use larder_store as store;
 
-use crate::hooks::PrecommitRefusal;
+use crate::PrecommitRefusal;
 
 /// Result of a gateway call.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -1,87 +1,71 @@
-//! The gateway: its parts, put together.
+//! A gateway: key-value over a core.
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::blobs::BlobCollector;
-use crate::clock_issuer::ClockIssuer;
+use crate::core::Core;
 use crate::epochs::spawn_epoch_opener;
-use crate::gateway_core::GatewayCore;
-use crate::heartbeats::spawn_heartbeats;
 use crate::hooks::CommitHooks;
 use crate::kv::Kv;
-use crate::mapreduce::RunningJobs;
-use crate::members::Members;
-use crate::metrics::{NodeInfo, ProcessStats, TrafficSummary};
 use crate::outbox::{Outbox, WebhookBacklog, WebhookChoice, deliver_notices, take_over_once, watch_for_orphans};
-use crate::ports::{EngineStatus, GatewayPorts};
-use crate::security::Security;
-use crate::types::{CatalogueCopy, Types};
-use crate::{Config, Error, Result};
+use crate::ports::GatewayPorts;
+use crate::{Config, Result};
 
 /// How long a shutdown waits for postcommit hooks.
 const POSTCOMMIT_DRAIN: Duration = Duration::from_secs(5);
 
-/// One running gateway.
+/// One running gateway. Its core has the parts that both products share, and it derefs to that.
 pub struct Gateway {
-    /// Ports, settings, metrics, admission.
-    pub core: Arc<GatewayCore>,
+    shared: Arc<Core>,
     /// Key-value objects.
-    pub kv: Kv,
-    /// Bucket types and bucket properties.
-    pub types: Types,
-    /// The gateways that run.
-    pub members: Arc<Members>,
-    /// Users, grants and sources of Riak's protocols.
-    pub security: Security,
-    /// The MapReduce jobs that run here.
-    pub jobs: Arc<RunningJobs>,
-    /// The timestamps of writes.
-    pub issuer: Arc<ClockIssuer>,
-    /// The copy of the catalogue.
-    pub catalogue: Arc<CatalogueCopy>,
-    /// Bytes of large bodies: their marks, releases and sweep.
-    pub blobs: Arc<BlobCollector>,
+    pub kv: Arc<Kv>,
     outbox: Arc<Outbox>,
-    /// The tasks that write heartbeats and open epochs.
-    tasks: Mutex<Vec<JoinHandle<()>>>,
+    /// The task that opens epochs.
+    epoch_opener: Mutex<Option<JoinHandle<()>>>,
     /// The delivery of notices.
     deliveries: Mutex<JoinSet<()>>,
 }
 
+impl Deref for Gateway {
+    type Target = Core;
+
+    fn deref(&self) -> &Core {
+        &self.shared
+    }
+}
+
 impl Gateway {
-    /// Starts a gateway: stores a clock mark, loads the catalogue and starts heartbeats. On a full disk it starts without these
-    /// writes: it serves reads, and retries the writes with every heartbeat.
+    /// Starts a core, and key-value over it.
     ///
     /// # Errors
-    /// The store's; a gateway does not start without its catalogue, or while another one runs under its name.
+    /// As [`Core::start`].
     pub async fn start(ports: GatewayPorts, config: Config) -> Result<Arc<Self>> {
-        let core = GatewayCore::new(ports, config);
-        let issuer = Arc::new(ClockIssuer::load(Arc::clone(&core)).await?);
-        let gateway = Arc::new(Self::assemble(core, issuer));
-        let Self { core, members, issuer, catalogue, .. } = &*gateway;
-        // Catalogue and name come before the first heartbeat: a heartbeat claims that this gateway serves from its number.
-        issuer.check_skew().await?;
-        catalogue.refresh().await?;
-        if core.config.single_process {
-            tolerate_full_disk("clock mark not stored, so writes wait for it", issuer.store_mark().await)?;
-            // The directory's lock proves these heartbeats dead; until they expire, changes would wait for them [invariant 69].
-            tolerate_full_disk("heartbeats of dead processes not removed", members.drop_others().await)?;
-        } else {
-            members.claim_name().await?;
-        }
-        tolerate_full_disk("heartbeat not written", members.write_heartbeat().await)?;
-        *gateway.tasks.lock() = vec![spawn_heartbeats(members), spawn_epoch_opener(members)];
+        let gateway = Arc::new(Self::over(Core::start(ports, config).await?));
+        let opener = spawn_epoch_opener(&gateway.members, Arc::clone(&gateway.kv.index_growth));
+        *gateway.epoch_opener.lock() = Some(opener);
         gateway.start_deliveries().await;
         Ok(gateway)
     }
 
+    /// The parts of key-value over a core.
+    fn over(shared: Arc<Core>) -> Self {
+        let Core { core, issuer, catalogue, blobs, .. } = &*shared;
+        let outbox = Outbox::new(Arc::clone(core), Arc::clone(issuer), Arc::clone(catalogue));
+        let hooks = Arc::new(CommitHooks::new(Arc::clone(core), Arc::clone(&outbox)));
+        let (of_core, of_blobs) = (Arc::clone(core), Arc::clone(blobs));
+        let kv = Arc::new(Kv::new(of_core, Arc::clone(issuer), Arc::clone(catalogue), of_blobs, hooks));
+        let waiting = Arc::downgrade(&outbox);
+        core.count_notices_by(Box::new(move || waiting.upgrade().map_or(0, |outbox| outbox.waiting())));
+        Self { shared, kv, outbox, epoch_opener: Mutex::default(), deliveries: Mutex::default() }
+    }
+
     async fn start_deliveries(&self) {
-        let Self { core, members, outbox, .. } = self;
-        if core.config.single_process {
+        let (members, outbox) = (&self.members, &self.outbox);
+        if self.core.config.single_process {
             // Bound: writes are served after the notices of earlier runs count [invariant 139].
             take_over_once(outbox, members).await;
         }
@@ -90,27 +74,9 @@ impl Gateway {
         deliveries.spawn(watch_for_orphans(Arc::clone(outbox), Arc::clone(members)));
     }
 
-    fn assemble(core: Arc<GatewayCore>, issuer: Arc<ClockIssuer>) -> Self {
-        let catalogue = CatalogueCopy::new(Arc::clone(&core));
-        let members = Members::new(Arc::clone(&core), Arc::clone(&issuer), Arc::clone(&catalogue));
-        let blobs = BlobCollector::new(Arc::clone(&core), Arc::clone(&issuer));
-        let outbox = Outbox::new(Arc::clone(&core), Arc::clone(&issuer), Arc::clone(&catalogue));
-        let hooks = Arc::new(CommitHooks::new(Arc::clone(&core), Arc::clone(&outbox)));
-        let (of_kv, of_catalogue, of_blobs) = (Arc::clone(&core), Arc::clone(&catalogue), Arc::clone(&blobs));
-        Self {
-            kv: Kv::new(of_kv, Arc::clone(&issuer), of_catalogue, of_blobs, hooks),
-            security: Security::new(Arc::clone(&core), Arc::clone(&catalogue), Arc::clone(&members)),
-            types: Types { core: Arc::clone(&core), catalogue: Arc::clone(&catalogue), members: Arc::clone(&members) },
-            core,
-            members,
-            jobs: Arc::default(),
-            issuer,
-            catalogue,
-            blobs,
-            outbox,
-            tasks: Mutex::default(),
-            deliveries: Mutex::default(),
-        }
+    /// The core, for the other products over it.
+    pub fn shared(&self) -> &Arc<Core> {
+        &self.shared
     }
 
     /// The notices for webhooks that wait on this gateway, by bucket and webhook.
@@ -124,77 +90,19 @@ impl Gateway {
         self.outbox.drop_notices(choice)
     }
 
-    /// Stops and deletes the heartbeat, so that no change waits for this gateway, and stores the clock. No write may follow.
+    /// Stops as [`Core::leave`] does, after the postcommit hooks of the last writes. No write may follow.
     pub async fn shutdown(&self) {
-        // Race: a heartbeat after the removal would make the others wait for a gateway that is gone.
         self.abandon();
         self.kv.hooks.drain(POSTCOMMIT_DRAIN).await;
-        if let Err(error) = self.members.delete_heartbeat().await {
-            tracing::warn!(%error, "heartbeat deletion failed: other gateways wait for it until it expires");
-        }
+        self.leave().await;
     }
 
     /// Stops at once like a killed process: the heartbeat stays until it expires.
     pub fn abandon(&self) {
-        self.tasks.lock().drain(..).for_each(|task| task.abort());
-        self.deliveries.lock().abort_all();
-    }
-
-    /// Whether it takes writes.
-    pub fn is_ready(&self) -> bool {
-        let ports = &self.core.ports;
-        ports.store.is_ready() && ports.blobs.is_ready() && !self.issuer.is_skewed()
-    }
-
-    /// The traffic until now in a few figures.
-    pub fn traffic(&self) -> TrafficSummary {
-        self.core.metrics.traffic(self.core.monotonic())
-    }
-
-    /// The engine as operators see it.
-    pub fn engine(&self) -> &dyn EngineStatus {
-        &*self.core.ports.engine
-    }
-
-    /// Riak's statistics by their names, sorted.
-    pub fn stats(&self) -> Vec<(&'static str, serde_json::Value)> {
-        self.with_node_info(|info| self.core.metrics.stats(info, self.core.monotonic()))
-    }
-
-    /// These statistics and more in the Prometheus exposition format.
-    pub fn metrics_text(&self) -> String {
-        self.with_node_info(|info| self.core.metrics.text(info, self.core.monotonic()))
-    }
-
-    fn with_node_info<T>(&self, show: impl FnOnce(&NodeInfo<'_>) -> T) -> T {
-        let engine = &self.core.ports.engine;
-        let mut samples = engine.samples();
-        #[expect(clippy::cast_precision_loss, reason = "a sample is a float")]
-        samples.extend(self.core.audit().map(|log| ("larder_audit_lost_total", log.lost() as f64)));
-        show(&NodeInfo {
-            node: &self.core.config.node,
-            version: env!("CARGO_PKG_VERSION"),
-            members: &self.members.known_names(),
-            engine: engine.name(),
-            disk: engine.disk().as_ref(),
-            stored: engine.stored().unwrap_or_default(),
-            fault: engine.fault().as_deref(),
-            ready: self.is_ready(),
-            catalogue: self.catalogue.current().number().0,
-            webhooks_waiting: self.outbox.waiting(),
-            process: ProcessStats::read(),
-            engine_samples: &samples,
-        })
-    }
-}
-
-/// Lets a start continue when the disk is too full for one of its writes: a heartbeat or the first need repeats the write.
-fn tolerate_full_disk(what: &str, written: Result<()>) -> Result<()> {
-    match written {
-        Err(Error::DiskFull) => {
-            tracing::warn!("the disk is full at start: {what}; reads are served");
-            Ok(())
+        self.shared.abandon();
+        if let Some(task) = self.epoch_opener.lock().take() {
+            task.abort();
         }
-        other => other,
+        self.deliveries.lock().abort_all();
     }
 }

@@ -1,7 +1,7 @@
 //! The core that the parts of a gateway share: ports, settings, metrics, admission.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use larder_rows::Timestamp;
@@ -12,7 +12,6 @@ use tokio::time::Instant;
 use crate::adaptive_timeout::AdaptiveTimeout;
 use crate::audit::AuditSink;
 use crate::contention::WriterQueues;
-use crate::epochs::IndexGrowth;
 use crate::metrics::{Event, InFlight, KvOp, Metrics, RequestOutcome};
 use crate::ports::GatewayPorts;
 use crate::{Config, Error, Result};
@@ -28,6 +27,9 @@ pub(crate) const PAGE_ROWS: usize = 1000;
 #[must_use = "the request is admitted as long as this lives"]
 pub struct AdmissionGuard(#[expect(dead_code, reason = "held, not read")] OwnedSemaphorePermit);
 
+/// Counts notices that wait.
+pub type NoticeCount = Box<dyn Fn() -> usize + Send + Sync>;
+
 /// The core of one gateway: every part of it holds it.
 pub struct GatewayCore {
     /// Everything outside of it.
@@ -39,10 +41,10 @@ pub struct GatewayCore {
     /// The writers of each key, in turn.
     pub writer_queues: WriterQueues,
     pub(crate) replica_timeout: AdaptiveTimeout,
-    pub(crate) index_growth: Arc<IndexGrowth>,
     admission: Arc<Semaphore>,
     names_made: AtomicU64,
     stopping: AtomicBool,
+    notices: OnceLock<NoticeCount>,
 }
 
 impl GatewayCore {
@@ -52,10 +54,10 @@ impl GatewayCore {
             metrics: Arc::new(Metrics::default()),
             writer_queues: WriterQueues::new(ports.random),
             replica_timeout: AdaptiveTimeout::default(),
-            index_growth: Arc::new(IndexGrowth::new(config.index_splitting, &ports.store.limits())),
             admission: Arc::new(Semaphore::new(config.requests_max)),
             names_made: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
+            notices: OnceLock::new(),
             ports,
             config,
         })
@@ -79,6 +81,17 @@ impl GatewayCore {
     /// Counts a connection of protocol buffers as open until the guard is dropped.
     pub fn begin_pb_connection(&self) -> InFlight<'_> {
         self.metrics.begin_pb_connection(self.monotonic())
+    }
+
+    /// Counts the notices that wait, for metrics, by this function from now on.
+    pub fn count_notices_by(&self, count: NoticeCount) {
+        // A second product with notices would need a sum; there is one.
+        let _ = self.notices.set(count);
+    }
+
+    /// Notices for webhooks that wait or are under way.
+    pub fn notices_waiting(&self) -> usize {
+        self.notices.get().map_or(0, |count| count())
     }
 
     /// Notes that the server ends: probes say so from now on.

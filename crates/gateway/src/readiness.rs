@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use crate::gateway::Gateway;
+use crate::core::Core;
 
 /// The reason for which a gateway should get no requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +32,7 @@ impl fmt::Display for NotReadyReason {
     }
 }
 
-impl Gateway {
+impl Core {
     /// Whether this gateway should get requests.
     ///
     /// # Errors

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use larder_rows::Timestamp;
 use larder_store::{Blobs, Store};
 
-use crate::{Gateway, Result};
+use crate::{Core, Result};
 
-impl Gateway {
+impl Core {
     /// The stores of rows and large bodies. Writes to them bypass every guarantee of the gateway.
     pub fn stores(&self) -> (Arc<dyn Store>, Arc<dyn Blobs>) {
         (Arc::clone(&self.core.ports.store), Arc::clone(&self.core.ports.blobs))

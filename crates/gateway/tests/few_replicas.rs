@@ -107,7 +107,7 @@ async fn a_consistent_write_whose_answer_is_lost_is_not_reported_as_refused() {
 #[tokio::test(start_paused = true)]
 async fn a_heartbeat_that_one_replica_took_lets_no_gateway_write_to_buckets() {
     let (gateway, store) = gateway().await;
-    let objects = Objects::new(gateway, ObjectsConfig::default());
+    let objects = Objects::new(Arc::clone(gateway.shared()), vec![gateway.kv.clone()], ObjectsConfig::default());
     let user = objects.users.create("a@example.com", "a", false, None).await.unwrap();
     let caller = Caller { user: Some(user), ..Caller::default() }.with_action(S3Action::CreateBucket);
     objects.buckets.create(&caller, "before", AclChoice::default(), None).await.unwrap();

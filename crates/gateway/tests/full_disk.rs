@@ -224,7 +224,10 @@ fn is_full<T>(answer: larder_s3::Result<T>) -> bool {
 #[tokio::test(start_paused = true)]
 async fn s3_deletes_and_aborts_succeed_and_refused_objects_and_parts_leave_no_body() {
     let world = FullDiskWorld::new();
-    let objects = Objects::new(world.gateway().await, ObjectsConfig::default());
+    let objects = {
+        let gateway = world.gateway().await;
+        Objects::new(Arc::clone(gateway.shared()), vec![gateway.kv.clone()], ObjectsConfig::default())
+    };
     let user = objects.users.create("a@example.com", "a", false, None).await.unwrap();
     // Any action: an owner may do everything.
     let caller = Caller { user: Some(user), ..Caller::default() }.with_action(S3Action::PutObject);

@@ -10,7 +10,7 @@ mod tests;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use larder_gateway::Gateway;
+use larder_gateway::Core;
 use larder_gateway::types::{Catalogue, CatalogueEdit};
 use larder_model::catalogue_row::CatalogueKey;
 use larder_rows::limits::S3_KEY_BYTES_MAX;
@@ -37,7 +37,7 @@ pub struct BucketsPage {
 
 /// The buckets of the S3 interface.
 pub struct Buckets {
-    pub(super) gateway: Arc<Gateway>,
+    pub(super) gateway: Arc<Core>,
     pub(super) users: Arc<Users>,
     pub(super) config: Arc<ObjectsConfig>,
 }

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use larder_gateway::Gateway;
+use larder_gateway::Core;
 use larder_gateway::gateway_core::internal_options;
 use larder_rows::Timestamp;
 use larder_store::{ConsistencyLevel, Partition};
@@ -26,7 +26,7 @@ const DECISION_WAIT: Duration = Duration::from_secs(300);
 
 /// Guards the catalogue version a write relies on until dropped. Keep it short: receive the body before.
 pub(super) struct CatalogueGuard<'a> {
-    gateway: &'a Gateway,
+    gateway: &'a Core,
     number: Timestamp,
     /// Whether a background task releases the guard instead of `drop`.
     is_detached: bool,
@@ -42,7 +42,7 @@ impl<'a> CatalogueGuard<'a> {
     /// # Errors
     /// [`Error::NoSuchBucket`] when the bucket is gone, closing, or replaced by another of its name; `NotReady` while heartbeats
     /// fail.
-    pub(super) async fn take(gateway: &'a Gateway, name: &str, id: BucketId) -> Result<Self> {
+    pub(super) async fn take(gateway: &'a Core, name: &str, id: BucketId) -> Result<Self> {
         // Race: the others wait for the guard below only while this gateway's heartbeat lives [invariant 81].
         let deadline = gateway.members.await_lease().await?;
         let copy = &gateway.catalogue;
@@ -62,7 +62,7 @@ impl<'a> CatalogueGuard<'a> {
 
     /// Keeps the guard in a background task until the head can be read: the write that timed out may still reach the
     /// store, and a change of the bucket must wait for it.
-    pub(super) fn hold_until_decided(mut self, gateway: Arc<Gateway>, head: Partition) {
+    pub(super) fn hold_until_decided(mut self, gateway: Arc<Core>, head: Partition) {
         self.is_detached = true;
         let number = self.number;
         tokio::spawn(async move {

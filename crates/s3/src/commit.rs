@@ -22,7 +22,7 @@ pub(super) use crate::object_location::{
 use std::sync::Arc;
 
 use bytes::Bytes;
-use larder_gateway::Gateway;
+use larder_gateway::Core;
 use larder_gateway::contention::WriterTurn;
 use larder_gateway::gateway_core::internal_options;
 use larder_rows::content::BlobId;
@@ -44,7 +44,7 @@ const ATTEMPTS_MAX: usize = 1000;
 
 /// The heads of keys and of uploads, each changed by compare-and-set only.
 pub(super) struct HeadStore {
-    pub(super) gateway: Arc<Gateway>,
+    pub(super) gateway: Arc<Core>,
     /// The manifests that clients read.
     pub(super) pins: Pins,
 }
@@ -260,7 +260,7 @@ impl CasAttempt<'_> {
 }
 
 /// The row of a head with its derived row, the key's listing entry.
-fn head_row(gateway: &Gateway, head: &ObjectHead, bucket: BucketId, key: &Bytes, stamp: Timestamp) -> HeadWrite {
+fn head_row(gateway: &Core, head: &ObjectHead, bucket: BucketId, key: &Bytes, stamp: Timestamp) -> HeadWrite {
     // Race: without its head the next put, by a slower clock, would stamp below the deletion and not be listed [invariant 56].
     let expires = head.current.is_none().then(|| gateway.core.now() + DELETED_HEAD_MICROS);
     let row = Row { name: Bytes::new(), value: head.encode(), stamp, expires };

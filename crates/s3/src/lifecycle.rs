@@ -11,7 +11,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use larder_gateway::Gateway;
+use larder_gateway::Core;
 use larder_rows::limits::{KEY_VIEW_SHARDS, LISTING_PAGE_ROWS};
 use larder_rows::{Row, Timestamp};
 use larder_store::{Partition, ReadQuery, Stopped};
@@ -60,7 +60,7 @@ struct BucketScan<'a> {
 
 /// Removes objects, versions and uploads by the rules of their bucket.
 pub struct LifecycleWorker {
-    pub(super) gateway: Arc<Gateway>,
+    pub(super) gateway: Arc<Core>,
     pub(super) heads: Arc<HeadStore>,
     pub(super) uploads: Arc<Uploads>,
 }

@@ -1,7 +1,7 @@
 //! A key of a bucket: its place in the store, the row of its head, and its versions as clients name them.
 
 use bytes::Bytes;
-use larder_gateway::Gateway;
+use larder_gateway::Core;
 use larder_rows::{Row, Timestamp};
 use larder_store::{CallOptions, Partition, Range, ReadQuery};
 
@@ -31,11 +31,7 @@ impl ObjectLocation {
     }
 }
 
-pub(crate) async fn read_head_row(
-    gateway: &Gateway,
-    partition: &Partition,
-    options: &CallOptions,
-) -> Result<Option<Row>> {
+pub(crate) async fn read_head_row(gateway: &Core, partition: &Partition, options: &CallOptions) -> Result<Option<Row>> {
     // The head has the empty name; a version row may hold a body, and is not read.
     let range = Range { from: None, to: Some(Bytes::from_static(b"\0")) };
     let query = ReadQuery { range, ..ReadQuery::all(1) };

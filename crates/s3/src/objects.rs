@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use larder_gateway::Gateway;
+use larder_gateway::Core;
+use larder_gateway::blobs::sweep::BlobReferences;
 
 use crate::ObjectsConfig;
 use crate::buckets::Buckets;
@@ -16,10 +17,10 @@ use crate::uploads::Uploads;
 use crate::usage::Usage;
 use crate::users::Users;
 
-/// The S3 side of a gateway: one per process, next to its [`Gateway`].
+/// The S3 side of a gateway: one per process, next to its [`Core`].
 pub struct Objects {
-    /// The gateway under this S3 side.
-    pub gateway: Arc<Gateway>,
+    /// The core under this S3 side.
+    pub gateway: Arc<Core>,
     /// The settings given at the start.
     pub config: Arc<ObjectsConfig>,
     /// The users.
@@ -41,9 +42,9 @@ pub struct Objects {
 }
 
 impl Objects {
-    /// Creates the S3 side of `gateway`.
+    /// Creates the S3 side of a core. The rows of `others` name blobs, which the sweeper checks with its own.
     #[must_use]
-    pub fn new(gateway: Arc<Gateway>, config: ObjectsConfig) -> Arc<Self> {
+    pub fn new(gateway: Arc<Core>, others: Vec<Arc<dyn BlobReferences>>, config: ObjectsConfig) -> Arc<Self> {
         let (users, usage, config) = (Arc::new(Users::new(&gateway)), Usage::new(&gateway), Arc::new(config));
         let share = || Arc::clone(&gateway);
         let heads = Arc::new(HeadStore { gateway: share(), pins: Pins::default() });
@@ -63,6 +64,7 @@ impl Objects {
             buckets: Arc::clone(&buckets),
             heads: Arc::clone(&heads),
             uploads: Arc::clone(&uploads),
+            others,
         };
         let lifecycle = LifecycleWorker { gateway: share(), heads: Arc::clone(&heads), uploads: Arc::clone(&uploads) };
         Arc::new(Self { gateway, config, users, usage, quotas, buckets, uploads, sweeper, lifecycle, heads, receiver })

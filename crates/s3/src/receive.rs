@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use larder_gateway::Gateway;
+use larder_gateway::Core;
 use larder_gateway::body::{ByteStream, collect, next};
 use larder_gateway::metrics::Event;
 use larder_rows::content::BlobId;
@@ -61,7 +61,7 @@ pub(super) struct BlobDestination {
 
 /// Receives bodies into rows and blobs.
 pub(super) struct BodyReceiver {
-    pub(super) gateway: Arc<Gateway>,
+    pub(super) gateway: Arc<Core>,
     /// Largest body in bytes.
     pub(super) bytes_max: u64,
 }

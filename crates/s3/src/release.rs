@@ -6,7 +6,7 @@ mod tests;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use larder_gateway::Gateway;
+use larder_gateway::Core;
 use larder_gateway::blobs::release::SyncProof;
 use larder_gateway::metrics::Event;
 use larder_rows::Change;
@@ -63,7 +63,7 @@ impl Pins {
 
     /// Removes bytes that a just committed head no longer references: now if the head is on disk, otherwise in the
     /// background after a sync. The next writer of the key and the sweeper retry what fails or is pinned.
-    pub(super) async fn release(&self, gateway: &Arc<Gateway>, releases: Vec<Release>) {
+    pub(super) async fn release(&self, gateway: &Arc<Core>, releases: Vec<Release>) {
         if releases.is_empty() {
             return;
         }
@@ -105,7 +105,7 @@ fn decrement<K: std::hash::Hash + Eq>(readers: &mut HashMap<K, usize>, key: &K) 
 }
 
 /// Removes released bytes. A few manifests at once go in the background.
-async fn drain(gateway: Arc<Gateway>, pins: Pins, releases: Vec<Release>, synced: SyncProof) {
+async fn drain(gateway: Arc<Core>, pins: Pins, releases: Vec<Release>, synced: SyncProof) {
     for release in releases {
         match release {
             // A client that streams this blob has it open, and the engine keeps open blobs readable.
@@ -128,7 +128,7 @@ async fn drain(gateway: Arc<Gateway>, pins: Pins, releases: Vec<Release>, synced
     }
 }
 
-async fn drain_manifest(gateway: &Gateway, manifest: VersionId, synced: SyncProof) {
+async fn drain_manifest(gateway: &Core, manifest: VersionId, synced: SyncProof) {
     if let Err(error) = remove_manifest(gateway, manifest, synced).await {
         tracing::debug!(%error, "removal of a manifest failed; the sweeper retries");
     }
@@ -138,7 +138,7 @@ async fn drain_manifest(gateway: &Gateway, manifest: VersionId, synced: SyncProo
 ///
 /// # Errors
 /// Any error of the store; the rest stays.
-async fn remove_manifest(gateway: &Gateway, manifest: VersionId, synced: SyncProof) -> Result<()> {
+async fn remove_manifest(gateway: &Core, manifest: VersionId, synced: SyncProof) -> Result<()> {
     let partition = Partition::manifest(manifest);
     loop {
         let query = ReadQuery { order: ReadOrder::Reverse, ..ReadQuery::all(1) };

@@ -18,8 +18,8 @@ mod uploads;
 
 use std::sync::Arc;
 
-use larder_gateway::Gateway;
-use larder_gateway::blobs::sweep::{BlobSweep, count_failure};
+use larder_gateway::Core;
+use larder_gateway::blobs::sweep::{BlobReferences, BlobSweep, count_failure};
 use larder_store::{Partition, PartitionPage, Table};
 
 use super::buckets::Buckets;
@@ -52,14 +52,16 @@ impl SweepReport {
 
 /// Removes the remains of failures: bytes, rows and uploads.
 pub struct ObjectSweeper {
-    pub(super) gateway: Arc<Gateway>,
+    pub(super) gateway: Arc<Core>,
     pub(super) buckets: Arc<Buckets>,
     pub(super) heads: Arc<HeadStore>,
     pub(super) uploads: Arc<Uploads>,
+    /// The other products, whose rows name blobs too.
+    pub(super) others: Vec<Arc<dyn BlobReferences>>,
 }
 
 impl ObjectSweeper {
-    /// Runs one pass over everything, the blobs of the key-value side included. Safe next to any traffic of any
+    /// Runs one pass over everything, the blobs of the other products included. Safe next to any traffic of any
     /// gateway. Failures are logged, counted and left to the next pass.
     ///
     /// # Errors
@@ -71,8 +73,10 @@ impl ObjectSweeper {
         let uploads = self.sweep_uploads(&mut report).await;
         let parts = self.sweep_rows(Table::Parts, "the parts of an upload", &mut report).await;
         let manifests = self.sweep_rows(Table::Manifests, "the manifest of an object", &mut report).await;
-        // One listing serves the blobs of both sides.
-        let blobs = self.gateway.blobs.sweep(&[&self.gateway.kv, self]).await;
+        // One listing serves the blobs of all products.
+        let others = self.others.iter().map(|other| &**other as &dyn BlobReferences);
+        let owners: Vec<&dyn BlobReferences> = others.chain([self as &dyn BlobReferences]).collect();
+        let blobs = self.gateway.blobs.sweep(&owners).await;
         // All steps have run by now: a failure of one must not keep the others from freeing space.
         closing.and(uploads).and(parts).and(manifests)?;
         let BlobSweep { removed, failed } = blobs?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use larder_gateway::Gateway;
+use larder_gateway::Core;
 use larder_gateway::metrics::RequestOutcome;
 
 use super::Objects;
@@ -11,7 +11,7 @@ use super::Objects;
 /// A request in the metrics: in flight until dropped, on any thread.
 #[must_use = "the request is counted as long as this lives"]
 pub struct TrackedRequest {
-    gateway: Arc<Gateway>,
+    gateway: Arc<Core>,
     operation: &'static str,
     begun: Duration,
     /// Body bytes received and sent.

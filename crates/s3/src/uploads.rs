@@ -8,7 +8,7 @@ mod tests;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use larder_gateway::Gateway;
+use larder_gateway::Core;
 use larder_rows::Timestamp;
 use larder_rows::codec::name_after;
 use larder_rows::limits::LISTING_PAGE_ROWS;
@@ -54,7 +54,7 @@ pub struct ListUploads {
 
 /// The multipart uploads of the S3 interface.
 pub struct Uploads {
-    pub(super) gateway: Arc<Gateway>,
+    pub(super) gateway: Arc<Core>,
     pub(super) config: Arc<ObjectsConfig>,
     pub(super) buckets: Arc<Buckets>,
     pub(super) heads: Arc<HeadStore>,

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use larder_gateway::Gateway;
+use larder_gateway::Core;
 use larder_gateway::clock_issuer::ClockIssuer;
 use larder_gateway::gateway_core::GatewayCore;
 use larder_gateway::types::CatalogueCopy;
@@ -117,7 +117,7 @@ pub struct Usage {
 
 impl Usage {
     /// The usage in the store of `gateway`.
-    pub(super) fn new(gateway: &Gateway) -> Self {
+    pub(super) fn new(gateway: &Core) -> Self {
         let (core, issuer) = (Arc::clone(&gateway.core), Arc::clone(&gateway.issuer));
         Self { core, issuer, catalogue: Arc::clone(&gateway.catalogue), log: UsageLog::default() }
     }

@@ -26,7 +26,7 @@ use transaction::{ADMIN, EMAIL, KEY, USER, UsersTransaction, row_name, user_of};
 
 use super::{Error, Result};
 use crate::catalogue::S3Catalogue;
-use larder_gateway::Gateway;
+use larder_gateway::Core;
 use larder_gateway::gateway_core::GatewayCore;
 use larder_gateway::types::CatalogueCopy;
 
@@ -78,7 +78,7 @@ pub struct Users {
 
 impl Users {
     /// The users in the store of `gateway`.
-    pub(super) fn new(gateway: &Gateway) -> Self {
+    pub(super) fn new(gateway: &Core) -> Self {
         let (core, catalogue) = (Arc::clone(&gateway.core), Arc::clone(&gateway.catalogue));
         Self { core, catalogue, cache: UserCache::default() }
     }

@@ -74,7 +74,7 @@ pub(crate) async fn serve(settings: &ServerSettings, files_max: usize) -> Result
     let ports = GatewayPorts { audit, ..gateway_ports(&engine, clock, actor, scripts) };
     let gateway = Gateway::start(ports, config).await;
     let gateway = gateway.map_err(|error| ServerFailure(format!("cannot start: {error}")))?;
-    let objects = Objects::new(gateway.clone(), objects_config(settings));
+    let objects = Objects::new(Arc::clone(gateway.shared()), vec![gateway.kv.clone()], objects_config(settings));
     let s3_admin = s3_admin(settings, &objects).await?;
     make_buckets(&settings.s3_buckets, s3_admin.as_ref().map(|(user, _)| user), &objects).await?;
     let admin = s3_admin.and_then(|(user, is_new)| new_key(settings, &user, is_new));
@@ -99,13 +99,19 @@ pub(crate) async fn serve(settings: &ServerSettings, files_max: usize) -> Result
     let console = bound.console.map(|bound| {
         let console = console_settings(settings, connection.clone(), &bound, &commands);
         let links = ConsoleLinks::new(console.access.clone(), bound.address);
-        listeners.spawn(larder_console::serve(bound.listener, objects.clone(), console, ended(shutdown.clone())));
+        listeners.spawn(larder_console::serve(
+            bound.listener,
+            gateway.clone(),
+            objects.clone(),
+            console,
+            ended(shutdown.clone()),
+        ));
         links
     });
     let certificate = tls.map(|tls| tls::keep_current(tls, hangups));
     let console_link = console.as_ref().filter(|_| std::io::stdout().is_terminal());
     let console_link = console_link.map(|links| links.issue(gateway.core.monotonic()));
-    let context = AdminContext { objects: objects.clone(), console, commands };
+    let context = AdminContext { gateway: gateway.clone(), objects: objects.clone(), console, commands };
     listeners.spawn(socket.serve(context, shutdown.clone()));
     let kv_admin = LaunchContext::current().kv_admin(&settings.admin_socket);
     let notes: Vec<_> = engine.notes.iter().cloned().chain(budget.note).chain(memory.note).collect();

@@ -55,7 +55,8 @@ impl S3TestServer {
         };
         let (background, gateway) = BackgroundServer::start(async |listener, stop| {
             let gateway = Gateway::start(ports, config).await.unwrap();
-            let objects = Objects::new(gateway.clone(), ObjectsConfig::default());
+            let objects =
+                Objects::new(Arc::clone(gateway.shared()), vec![gateway.kv.clone()], ObjectsConfig::default());
             objects.users.ensure_admin(Some((KEY.into(), SECRET.into()))).await.unwrap();
             (gateway, serve(vec![listener.into()], objects, settings, stop))
         });

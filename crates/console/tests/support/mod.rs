@@ -16,6 +16,7 @@ use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 /// A running console.
 pub(crate) struct TestConsole {
     pub(crate) background: BackgroundServer,
+    pub(crate) gateway: Arc<Gateway>,
     pub(crate) objects: Arc<Objects>,
     pub(crate) access: Arc<ConsoleAccess>,
     pub(crate) commands: RunningCommands,
@@ -64,13 +65,14 @@ impl TestConsole {
             read_only,
             commands: commands.clone(),
         };
-        let (background, objects) = BackgroundServer::start(async |listener, stop| {
+        let (background, (gateway, objects)) = BackgroundServer::start(async |listener, stop| {
             let gateway = Gateway::start(ports, Config::default()).await.unwrap();
-            let objects = Objects::new(gateway, ObjectsConfig::default());
+            let objects =
+                Objects::new(Arc::clone(gateway.shared()), vec![gateway.kv.clone()], ObjectsConfig::default());
             objects.users.ensure_admin(Some(("ADMIN-KEY".into(), "the-secret".into()))).await.unwrap();
-            (objects.clone(), serve(listener.into(), objects, settings, stop))
+            ((gateway.clone(), objects.clone()), serve(listener.into(), gateway, objects, settings, stop))
         });
-        Self { background, objects, access, commands, audit }
+        Self { background, gateway, objects, access, commands, audit }
     }
 
     pub(crate) fn client(&self) -> HttpClient {
@@ -99,7 +101,7 @@ impl TestConsole {
     }
 
     pub(crate) fn stop(self) {
-        self.background.stop(self.objects.gateway.shutdown());
+        self.background.stop(self.gateway.shutdown());
     }
 }
 

@@ -204,7 +204,7 @@ impl DatatypeWriters {
         };
         let mut batch = Batch::of(key.partition.clone(), changes);
         if deleted.is_none() && !head.exists() {
-            self.core.index_growth.note_rows(&key.address.bucket, None, 1);
+            self.index_growth.note_rows(&key.address.bucket, None, 1);
         }
         batch.partitions.extend(key_view_changes(&self.catalogue, &key.address, entries, false));
         let listing = applied.iter().find_map(|(one, _)| one.joined.listing.clone());

@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 use crate::clock_issuer::ClockIssuer;
+use crate::epochs::IndexGrowth;
 use crate::gateway_core::GatewayCore;
 use crate::types::CatalogueCopy;
 use crate::{Error, Result};
@@ -72,6 +73,7 @@ pub(crate) struct DatatypeWriters {
     pub(super) core: Arc<GatewayCore>,
     pub(super) issuer: Arc<ClockIssuer>,
     pub(super) catalogue: Arc<CatalogueCopy>,
+    pub(super) index_growth: Arc<IndexGrowth>,
     /// Keys with a running task, and what waits for it.
     queues: Mutex<HashMap<Partition, Vec<WaitingUpdate>>>,
 }
@@ -94,8 +96,13 @@ impl WaitingUpdate {
 
 impl DatatypeWriters {
     /// The writers of a gateway.
-    pub(crate) fn new(core: Arc<GatewayCore>, issuer: Arc<ClockIssuer>, catalogue: Arc<CatalogueCopy>) -> Arc<Self> {
-        Arc::new(Self { core, issuer, catalogue, queues: Mutex::default() })
+    pub(crate) fn new(
+        core: Arc<GatewayCore>,
+        issuer: Arc<ClockIssuer>,
+        catalogue: Arc<CatalogueCopy>,
+        index_growth: Arc<IndexGrowth>,
+    ) -> Arc<Self> {
+        Arc::new(Self { core, issuer, catalogue, index_growth, queues: Mutex::default() })
     }
 
     /// The actor whose rows these writers write. A lone gateway keeps one for good, so that a key has one row for it.

@@ -13,8 +13,8 @@ use larder_store::EngineLimits;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::IndexSplitting;
 use super::shard_size::ShardSize;
+use crate::IndexSplitting;
 
 /// Most indexes that are watched; when there are more, all are forgotten, and each is counted again.
 const WATCHED_MAX: usize = 1024;

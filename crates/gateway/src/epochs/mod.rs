@@ -24,25 +24,5 @@ mod growth;
 mod opener;
 mod shard_size;
 
-use std::time::Duration;
-
 pub(crate) use growth::IndexGrowth;
 pub(crate) use opener::spawn_epoch_opener;
-
-/// When the indexes of a bucket are split, and how fast.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct IndexSplitting {
-    /// Rows of a shard above which its bucket opens an epoch; 0: never. `None`:
-    /// [`larder_rows::limits::SHARD_ROWS_MAX`] where large partitions are a burden to the engine, else never.
-    pub shard_rows: Option<u64>,
-    /// Least time of a stage beyond its propagation, longer than a catalogue is served from. A lone gateway needs none.
-    pub stage: Duration,
-    /// Pause between two pages of a count.
-    pub pause: Duration,
-}
-
-impl Default for IndexSplitting {
-    fn default() -> Self {
-        Self { shard_rows: None, stage: Duration::from_secs(10), pause: Duration::from_millis(20) }
-    }
-}

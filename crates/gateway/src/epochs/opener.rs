@@ -29,8 +29,7 @@ struct EpochOpener<'a> {
 }
 
 /// Spawns the task, until the members are dropped or it is aborted.
-pub(crate) fn spawn_epoch_opener(members: &Arc<Members>) -> JoinHandle<()> {
-    let growth = Arc::clone(&members.core.index_growth);
+pub(crate) fn spawn_epoch_opener(members: &Arc<Members>, growth: Arc<IndexGrowth>) -> JoinHandle<()> {
     let members = Arc::downgrade(members);
     tokio::spawn(async move {
         let (log, mut looked) = (RateLimitedLog::new(), Instant::now());

@@ -11,7 +11,6 @@
 mod object;
 mod postcommit;
 mod precommit;
-mod precommit_refusal;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +29,6 @@ use crate::{Error, Result};
 
 pub(crate) use object::HookedObject;
 pub(crate) use postcommit::HookedWrite;
-pub use precommit_refusal::PrecommitRefusal;
 
 /// Largest body in a bucket with hooks: it is in memory, and a script gets it as JSON.
 pub const HOOKED_BYTES_MAX: u64 = 8 << 20;

@@ -8,8 +8,8 @@ use larder_rows::text::beginning;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::precommit_refusal::PrecommitRefusal;
 use super::{CommitHooks, HookedObject, name_of};
+use crate::PrecommitRefusal;
 use crate::metrics::Event;
 use crate::{Error, Result, ScriptCall, ScriptError, Scripts};
 

@@ -144,7 +144,7 @@ impl Kv {
         // Race: a row that this write removes may be in an epoch that opened since its plan; so the epochs are taken here, after
         // all that it knows of the key, and from a catalogue that is not stale [invariant 135].
         self.catalogue.await_fresh().await?;
-        self.core.index_growth.note(&address.bucket, None, write, &in_view);
+        self.index_growth.note(&address.bucket, None, write, &in_view);
         let fresh = self.slots.are_names_fresh(write.policy);
         batch.partitions.extend(key_view_changes(&self.catalogue, address, in_view, fresh));
         let (before, within) = self.split_index_partitions(address, write);

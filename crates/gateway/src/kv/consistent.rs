@@ -247,7 +247,7 @@ impl Kv {
     async fn write_listing_entry(&self, address: &Address, write: &KeyWrite, replicas: ReplicaPlan) -> Result<()> {
         self.catalogue.await_fresh().await?;
         let entries = write.key_view_changes(&address.key);
-        self.core.index_growth.note(&address.bucket, None, write, &entries);
+        self.index_growth.note(&address.bucket, None, write, &entries);
         let mut batch = Batch { partitions: key_view_changes(&self.catalogue, address, entries, false) };
         batch.partitions.extend(self.index_partitions(address, write));
         let listed = self.known_buckets.bucket_row_change(&address.bucket);

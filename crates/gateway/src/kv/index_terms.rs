@@ -41,7 +41,7 @@ impl Kv {
     pub(super) fn index_partitions(&self, address: &Address, write: &KeyWrite) -> Vec<PartitionChanges> {
         let changes = index_changes(write, &address.key);
         for (field, changes) in &changes {
-            self.core.index_growth.note(&address.bucket, Some(field), write, changes);
+            self.index_growth.note(&address.bucket, Some(field), write, changes);
         }
         self.spread_over_shards(address, changes, self.slots.are_names_fresh(write.policy))
     }

@@ -22,6 +22,7 @@ use std::sync::Arc;
 use crate::blobs::BlobCollector;
 use crate::clock_issuer::ClockIssuer;
 use crate::datatypes::writers::DatatypeWriters;
+use crate::epochs::IndexGrowth;
 use crate::gateway_core::GatewayCore;
 use crate::hooks::CommitHooks;
 use crate::types::CatalogueCopy;
@@ -42,6 +43,7 @@ pub struct Kv {
     pub(crate) slots: SlotAllocator,
     pub(crate) datatype_writers: Arc<DatatypeWriters>,
     pub(crate) hooks: Arc<CommitHooks>,
+    pub(crate) index_growth: Arc<IndexGrowth>,
 }
 
 impl Kv {
@@ -54,9 +56,16 @@ impl Kv {
         hooks: Arc<CommitHooks>,
     ) -> Self {
         let slots = SlotAllocator::for_engine(&core.ports.store.limits(), core.config.siblings_max);
-        let datatype_writers = DatatypeWriters::new(Arc::clone(&core), Arc::clone(&issuer), Arc::clone(&catalogue));
+        let growth = IndexGrowth::new(core.config.index_splitting, &core.ports.store.limits());
+        let index_growth = Arc::new(growth);
+        let datatype_writers = DatatypeWriters::new(
+            Arc::clone(&core),
+            Arc::clone(&issuer),
+            Arc::clone(&catalogue),
+            Arc::clone(&index_growth),
+        );
         let known_buckets = KnownBuckets::default();
-        Self { core, issuer, catalogue, blobs, known_buckets, slots, datatype_writers, hooks }
+        Self { core, issuer, catalogue, blobs, known_buckets, slots, datatype_writers, hooks, index_growth }
     }
 
     /// Checks every blob of the key-value side once. Safe beside any traffic of this gateway and others. Failures are logged,

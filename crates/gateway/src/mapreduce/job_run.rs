@@ -12,8 +12,8 @@ use tokio::time::{Instant, timeout_at};
 use super::error::JobError;
 use super::input_source::InputSource;
 use super::map_phase::map_inputs;
-use super::running_jobs::JobTicket;
 use super::running_phase::{PhaseWork, RunningPhase};
+use crate::JobTicket;
 use crate::{AdmissionGuard, Gateway};
 
 /// A job that runs. Dropping it ends it.

@@ -14,10 +14,8 @@ mod input_source;
 mod job_run;
 mod map_phase;
 mod object_reader;
-mod running_jobs;
 mod running_phase;
 mod script_phase;
 
 pub use error::JobError;
 pub use job_run::{JobRun, KeptValues};
-pub use running_jobs::{RunningJob, RunningJobs};

@@ -60,7 +60,7 @@ async fn add_types(cloud: &S3Cluster) {
 }
 
 fn gateway(cloud: &S3Cluster, at: usize) -> Arc<Gateway> {
-    Arc::clone(&cloud.nodes[at].objects.gateway)
+    Arc::clone(&cloud.nodes[at].gateway)
 }
 
 async fn put(gateway: Arc<Gateway>, kind: &'static str, text: String, context: Option<Bytes>) -> Result<(), Error> {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use larder_gateway::gateway_core::internal_options;
-use larder_gateway::{Config, Gateway, GatewayPorts};
+use larder_gateway::{Config, Core, GatewayPorts};
 use larder_rows::keyspace::entry_shard;
 use larder_rows::{ActorId, Change, Row, Timestamp};
 use larder_store::memory::MemoryStore;
@@ -65,7 +65,7 @@ impl S3TestStore {
         let clock = Arc::new(VirtualClock(self.start));
         let ports = ports_over(Arc::clone(&self.store) as _, Arc::clone(&self.store) as _, clock, actor);
         let config = Config { node: format!("g{actor}"), single_process: false, ..Config::default() };
-        Objects::new(Gateway::start(ports, config).await.unwrap(), settings)
+        Objects::new(Core::start(ports, config).await.unwrap(), Vec::new(), settings)
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use bytes::Bytes;
-use larder_gateway::Gateway;
+use larder_gateway::Core;
 use larder_rows::content::BlobId;
 use larder_store::{Partition, Range as Names, ReadOrder, ReadQuery};
 
@@ -39,7 +39,7 @@ impl ManifestCursor {
     ///
     /// # Errors
     /// Any error of the store.
-    pub(super) async fn at(gateway: &Gateway, manifest: VersionId, offset: u64) -> Result<Self> {
+    pub(super) async fn at(gateway: &Core, manifest: VersionId, offset: u64) -> Result<Self> {
         let mut cursor = Self::new(manifest);
         let end = offset.checked_add(1).map(|end| Bytes::copy_from_slice(&end.to_be_bytes()));
         // This begins after the owner row, whose name is empty, and before the offset 0.
@@ -53,7 +53,7 @@ impl ManifestCursor {
     ///
     /// # Errors
     /// Any error of the store; `Damaged`.
-    pub(crate) async fn next(&mut self, gateway: &Gateway) -> Result<Option<(u64, ManifestPart)>> {
+    pub(crate) async fn next(&mut self, gateway: &Core) -> Result<Option<(u64, ManifestPart)>> {
         while self.parts.is_empty() {
             let query = ReadQuery::after(Some(&self.last), 1);
             if !self.read(gateway, &query).await? {
@@ -67,7 +67,7 @@ impl ManifestCursor {
     ///
     /// # Errors
     /// Any error of the store; `Damaged`.
-    pub(super) async fn next_range(&mut self, gateway: &Gateway) -> Result<Option<PartRange>> {
+    pub(super) async fn next_range(&mut self, gateway: &Core) -> Result<Option<PartRange>> {
         while let Some((offset, part)) = self.next(gateway).await? {
             if let Some(blob) = part.blob {
                 return Ok(Some(PartRange { bytes: offset..offset.saturating_add(part.length), blob }));
@@ -77,7 +77,7 @@ impl ManifestCursor {
     }
 
     /// Reads one row; `false` when there is none.
-    async fn read(&mut self, gateway: &Gateway, query: &ReadQuery) -> Result<bool> {
+    async fn read(&mut self, gateway: &Core, query: &ReadQuery) -> Result<bool> {
         let page = gateway.core.read_at_quorum(&self.partition, query).await?;
         let Some(row) = page.rows.into_iter().next() else { return Ok(false) };
         let (mut offset, _, parts) = decode_manifest_row(&row.name, row.value)?;
@@ -96,7 +96,7 @@ impl ManifestCursor {
 /// # Errors
 /// Any error of the store; `Damaged`.
 pub(super) async fn part(
-    gateway: &Gateway,
+    gateway: &Core,
     manifest: VersionId,
     index: u32,
 ) -> Result<Option<(Range<u64>, Option<Bytes>)>> {

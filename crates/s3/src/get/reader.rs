@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use larder_gateway::Gateway;
+use larder_gateway::Core;
 use larder_gateway::metrics::Event;
 use larder_rows::content::BlobId;
 use larder_store::{BlobReader, Kind, slice_of};
@@ -18,7 +18,7 @@ const PIECE_BYTES_MAX: usize = 1024 * 1024;
 
 /// Reads the bytes of a window in order.
 pub struct ObjectReader {
-    pub(super) gateway: Arc<Gateway>,
+    pub(super) gateway: Arc<Core>,
     pub(super) source: BodySource,
     /// The rest of the window.
     pub(super) window: Range<u64>,
@@ -83,7 +83,7 @@ impl ObjectReader {
 
 impl PartsReader {
     /// At least one byte from offset `from`, of one part; empty after the last part.
-    async fn read(&mut self, gateway: &Gateway, from: u64, max: usize) -> Result<Bytes> {
+    async fn read(&mut self, gateway: &Core, from: u64, max: usize) -> Result<Bytes> {
         loop {
             if let Some((piece, blob)) = &mut self.open
                 && piece.bytes.contains(&from)
@@ -104,14 +104,14 @@ impl PartsReader {
 }
 
 /// Counts a read that finds damage.
-pub(super) fn count_damage(gateway: &Gateway, error: &Error) {
+pub(super) fn count_damage(gateway: &Core, error: &Error) {
     if matches!(error, Error::Gateway(larder_gateway::Error::Damaged(_))) {
         gateway.core.count_event(Event::S3DamagedRead);
     }
 }
 
 /// Opens a blob of this length; `None` when it is gone.
-pub(super) async fn open_blob(gateway: &Gateway, blob: BlobId, length: u64) -> Result<Option<Box<dyn BlobReader>>> {
+pub(super) async fn open_blob(gateway: &Core, blob: BlobId, length: u64) -> Result<Option<Box<dyn BlobReader>>> {
     match gateway.core.ports.blobs.open(blob).await {
         Ok(reader) if reader.length() == length => Ok(Some(reader)),
         Ok(_) => Err(larder_gateway::Error::Damaged("a blob is not as long as its object says".into()).into()),

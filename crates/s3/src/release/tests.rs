@@ -42,8 +42,8 @@ impl PowerCutFixture {
     async fn new(durable: bool) -> Self {
         let store = VolatileStore::new(durable);
         let ports = ports_over(Arc::clone(&store) as _, Arc::clone(&store) as _, store.clock(), 1);
-        let gateway = Gateway::start(ports, Config { durable, ..Config::default() }).await.unwrap();
-        let objects = Objects::new(gateway, ObjectsConfig { single_process: true, ..settings() });
+        let gateway = Core::start(ports, Config { durable, ..Config::default() }).await.unwrap();
+        let objects = Objects::new(gateway, Vec::new(), ObjectsConfig { single_process: true, ..settings() });
         let owner = new_caller(&objects, "owner").await;
         objects.buckets.create(&owner, BUCKET, AclChoice::Private, None).await.unwrap();
         Self { store, objects, owner }

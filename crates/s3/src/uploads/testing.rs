@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use larder_gateway::gateway_core::internal_options;
-use larder_gateway::{Config, Gateway, GatewayPorts};
+use larder_gateway::{Config, Core, GatewayPorts};
 use larder_store::memory::MemoryStore;
 use larder_store::{CallOptions, ConsistencyLevel, Durability, ReadQuery, Store, Table};
 use larder_testkit::VirtualClock;
@@ -61,7 +61,7 @@ impl UploadSetup {
             ..ports_over(store, Arc::clone(&stores.store) as _, clock, 1000)
         };
         let config = Config { node: "slow".into(), single_process: false, ..Config::default() };
-        let slow = Objects::new(Gateway::start(ports, config).await.unwrap(), settings());
+        let slow = Objects::new(Core::start(ports, config).await.unwrap(), Vec::new(), settings());
         slow.buckets.find(BUCKET).await.unwrap();
         Self { fixture: BucketFixture { stores, objects, owner }, slow, gate }
     }

@@ -28,7 +28,9 @@ pub(super) type RunningCommand<'a> = Pin<Box<dyn Future<Output = CommandResult> 
 /// The parts of the server that commands act on.
 #[derive(Clone)]
 pub(crate) struct AdminContext {
-    /// The S3 side of the gateway, and through it the gateway.
+    /// The gateway.
+    pub(crate) gateway: Arc<Gateway>,
+    /// The S3 side over its core.
     pub(crate) objects: Arc<Objects>,
     /// Links to the console; `None`: it is off.
     pub(crate) console: Option<ConsoleLinks>,
@@ -53,7 +55,7 @@ pub(super) struct CommandCall<'a> {
 impl<'a> CommandCall<'a> {
     /// The gateway.
     pub(super) fn gateway(&self) -> &'a Gateway {
-        &self.context.objects.gateway
+        &self.context.gateway
     }
 
     /// The S3 side of the gateway.

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use larder_admin_frame::AdminAnswer;
-use larder_gateway::mapreduce::RunningJob;
+use larder_gateway::RunningJob;
 
 use super::command::{CommandCall, CommandResult};
 use super::text::shown;

@@ -21,6 +21,7 @@ use super::connection::run;
 
 /// A gateway and its faulty connection to the shared store.
 struct TestNode {
+    gateway: Arc<Gateway>,
     objects: Arc<Objects>,
     faulty: Arc<Faulty<MemoryStore>>,
 }
@@ -47,8 +48,8 @@ async fn nodes(names: &[&str]) -> Vec<TestNode> {
         };
         let config = Config { node: (*name).to_owned(), single_process: false, ..Config::default() };
         let gateway = Gateway::start(ports, config).await.unwrap();
-        let objects = Objects::new(gateway, ObjectsConfig::default());
-        nodes.push(TestNode { objects, faulty });
+        let objects = Objects::new(Arc::clone(gateway.shared()), vec![gateway.kv.clone()], ObjectsConfig::default());
+        nodes.push(TestNode { gateway, objects, faulty });
     }
     nodes
 }
@@ -59,7 +60,12 @@ async fn node() -> TestNode {
 
 impl TestNode {
     fn context(&self) -> AdminContext {
-        AdminContext { objects: self.objects.clone(), console: None, commands: RunningCommands::default() }
+        AdminContext {
+            gateway: self.gateway.clone(),
+            objects: self.objects.clone(),
+            console: None,
+            commands: RunningCommands::default(),
+        }
     }
 
     /// Runs a command given as one line; an argument in single quotes may hold blanks.

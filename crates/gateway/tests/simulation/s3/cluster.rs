@@ -27,6 +27,7 @@ const COMPLETING_MAX: Duration = Duration::from_secs(5);
 
 /// One gateway and its path to the store.
 pub(crate) struct ClusterNode {
+    pub(crate) gateway: Arc<Gateway>,
     pub(crate) objects: Arc<Objects>,
     pub(crate) gate: Arc<GatedStore<Faulty<MemoryStore>>>,
     pub(crate) faulty: Arc<Faulty<MemoryStore>>,
@@ -95,7 +96,8 @@ impl S3Cluster {
             single_process: false,
             ..ObjectsConfig::default()
         };
-        ClusterNode { objects: Objects::new(gateway, settings), gate, faulty, clock, skew }
+        let objects = Objects::new(Arc::clone(gateway.shared()), vec![gateway.kv.clone()], settings);
+        ClusterNode { gateway, objects, gate, faulty, clock, skew }
     }
 
     /// Sets the skew of a gateway's clock, in microseconds.
@@ -119,7 +121,7 @@ impl S3Cluster {
     pub(crate) async fn restart(&mut self, at: usize) {
         let dead = &self.nodes[at];
         let (skew, faults) = (dead.skew, dead.faulty.faults());
-        dead.objects.gateway.abandon();
+        dead.gateway.abandon();
         dead.faulty.cut(true);
         self.nodes[at] = self.node(at, skew).await;
         self.nodes[at].faulty.set_faults(faults);

@@ -82,7 +82,7 @@ async fn the_cluster_prints_as_riak_prints_it() {
     assert!(ring.contains("\nClaimant:  'long@10.0.0.1'\n"), "the same for every node: {ring}");
     let json = nodes[2].run("cluster status --json").await.stdout;
     assert!(json.contains(r#""ready":true"#) && json.contains(r#""claimant":true"#), "{json}");
-    nodes[1].objects.gateway.shutdown().await;
+    nodes[1].gateway.shutdown().await;
     let shown = nodes[2].run("cluster status").await.stdout;
     assert!(!shown.contains("a@host") && shown.contains("| 50.0|"), "{shown}");
 }

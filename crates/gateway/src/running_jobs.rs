@@ -40,7 +40,7 @@ pub struct RunningJobs {
 
 /// The place of one job among those that run, until it is dropped.
 #[derive(Debug)]
-pub(super) struct JobTicket {
+pub struct JobTicket {
     jobs: Arc<RunningJobs>,
     id: u64,
     inputs: Arc<AtomicU64>,
@@ -65,7 +65,7 @@ impl RunningJobs {
     }
 
     /// Takes a place for a job of this client; `None`: there is none, or the client has half of them.
-    pub(super) fn begin(self: &Arc<Self>, begun: Timestamp, summary: String, client: &Arc<str>) -> Option<JobTicket> {
+    pub fn begin(self: &Arc<Self>, begun: Timestamp, summary: String, client: &Arc<str>) -> Option<JobTicket> {
         let mut jobs = self.jobs.lock();
         let of_client = jobs.values().filter(|job| job.client == *client).count();
         if jobs.len() >= JOBS_MAX || of_client >= JOBS_MAX / 2 {
@@ -81,12 +81,12 @@ impl RunningJobs {
 
 impl JobTicket {
     /// Counts inputs that the job took.
-    pub(super) fn count_inputs(&self, inputs: usize) {
+    pub fn count_inputs(&self, inputs: usize) {
         self.inputs.fetch_add(inputs as u64, Ordering::Relaxed);
     }
 
     /// Returns when the job is cancelled.
-    pub(super) fn cancelled(&self) -> impl Future<Output = ()> + use<> {
+    pub fn cancelled(&self) -> impl Future<Output = ()> + use<> {
         let mut cancelled = self.cancelled.clone();
         async move {
             if cancelled.wait_for(|is| *is).await.is_err() {
