@@ -58,7 +58,7 @@ enum XtaskCommand {
     Test(run::StageOptions),
     /// Run the tests of one crate, with the lints.
     Unit {
-        /// Its name without the prefix, such as `gateway`.
+        /// Its name without the prefix, such as `kv`.
         #[arg(value_name = "CRATE")]
         krate: String,
         /// Run the tests whose names contain this.

@@ -15,11 +15,11 @@ const FIGURES: &str = ".work/soak-figures.md";
 const REPORT: &str = ".work/soak.md";
 /// The crates whose own tests have a full length: simulation, engines, causality, random input of protocol buffers.
 const LONG: &[&str] = &[
-    "larder-gateway",
+    "larder-kv",
+    "larder-core",
     "larder-store",
     "larder-testkit",
     "larder-store-local",
-    "larder-model",
     "larder-s3",
     "larder-api-riak",
 ];

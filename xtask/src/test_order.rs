@@ -9,8 +9,8 @@ static FIRST: &[&str] = &[
     "product s3::minio::",
     "product transfer::",
     "product s3::clients::",
-    "gateway_tests simulation::index::random::",
-    "gateway_tests simulation::random::",
+    "kv_tests simulation::index::random::",
+    "kv_tests simulation::random::",
     "store_local_tests ",
     "script_tests ",
 ];
@@ -41,8 +41,8 @@ mod tests {
     #[test]
     fn long_tests_come_first_and_the_others_keep_their_order() {
         assert_eq!(rank("product powercut::a"), 0);
-        assert!(rank("store_local_tests model::a") < rank("gateway kv::a"));
-        assert_eq!(rank("gateway kv::a"), rank("model a"));
+        assert!(rank("store_local_tests model::a") < rank("core kv::a"));
+        assert_eq!(rank("core kv::a"), rank("rows a"));
         assert!(runs_in_turn("product attacks::a") && !runs_in_turn("product objects::a"));
     }
 }

@@ -32,7 +32,7 @@ pub(crate) struct TestProgram {
 }
 
 impl TestProgram {
-    /// Its package without the prefix that all have, and its target where it is not the only one: `gateway`, `gateway_tests`.
+    /// Its package without the prefix that all have, and its target where it is not the only one: `kv`, `kv_tests`.
     pub(crate) fn short_name(&self) -> &str {
         if self.target == "lib" { self.package.strip_prefix("larder-").unwrap_or(&self.package) } else { &self.target }
     }
@@ -135,21 +135,18 @@ mod tests {
         let message = |kind: &str, name: &str, is_test: bool| {
             serde_json::json!({
                 "reason": "compiler-artifact",
-                "package_id": "path+file:///w/crates/model#larder-model@0.1.0",
-                "manifest_path": "/w/crates/model/Cargo.toml",
+                "package_id": "path+file:///w/crates/rows#larder-rows@0.1.0",
+                "manifest_path": "/w/crates/rows/Cargo.toml",
                 "target": {"kind": [kind], "name": name},
                 "profile": {"test": is_test},
                 "executable": "/w/target/debug/deps/x",
             })
         };
-        let found = TestProgram::of_message(&message("lib", "larder_model", true)).unwrap();
-        assert_eq!(
-            (found.package.as_str(), found.target.as_str(), found.short_name()),
-            ("larder-model", "lib", "model")
-        );
-        assert_eq!(found.directory, Path::new("/w/crates/model"));
-        let found = TestProgram::of_message(&message("test", "model_tests", true)).unwrap();
-        assert_eq!(found.short_name(), "model_tests");
+        let found = TestProgram::of_message(&message("lib", "larder_rows", true)).unwrap();
+        assert_eq!((found.package.as_str(), found.target.as_str(), found.short_name()), ("larder-rows", "lib", "rows"));
+        assert_eq!(found.directory, Path::new("/w/crates/rows"));
+        let found = TestProgram::of_message(&message("test", "kv_tests", true)).unwrap();
+        assert_eq!(found.short_name(), "kv_tests");
         assert!(TestProgram::of_message(&message("bin", "larder", false)).is_none());
     }
 

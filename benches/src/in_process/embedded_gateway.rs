@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use bytes::Bytes;
-use larder_gateway::body::PutBody;
-use larder_gateway::kv::{KvPut, Quorums};
-use larder_gateway::{Config, Gateway, GatewayPorts};
-use larder_model::causality::Conditions;
+use larder_core::body::PutBody;
+use larder_core::{Config, GatewayPorts};
+use larder_kv::rules::causality::Conditions;
+use larder_kv::{Gateway, KvPut, Quorums};
 use larder_rows::ActorId;
 use larder_rows::address::{Address, BucketAddress};
 use larder_rows::content::KvContent;
@@ -98,15 +98,11 @@ impl EmbeddedGateway {
     /// The gateway's, and a missing key.
     #[cfg(test)]
     pub(super) async fn get(&self, key: &[u8]) -> Result<usize> {
-        let request = larder_gateway::kv::KvGet {
-            address: self.address(key)?,
-            quorums: Quorums::default(),
-            bodies: true,
-            timeout: None,
-        };
+        let request =
+            larder_kv::KvGet { address: self.address(key)?, quorums: Quorums::default(), bodies: true, timeout: None };
         let found = self.gateway.kv.get(request).await?;
         match found.bodies.into_iter().next() {
-            Some(larder_gateway::body::GetBody::Bytes(bytes)) => Ok(bytes.len()),
+            Some(larder_core::body::GetBody::Bytes(bytes)) => Ok(bytes.len()),
             _ => anyhow::bail!("no value in memory"),
         }
     }

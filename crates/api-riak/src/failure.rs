@@ -2,8 +2,9 @@
 
 use std::any::Any;
 
-use larder_gateway::metrics::Event;
-use larder_gateway::{Error, Gateway};
+use larder_core::Error;
+use larder_core::metrics::Event;
+use larder_kv::Gateway;
 
 /// Whether an error is the server's own; errors of clients and of the moment have no line in the log.
 pub(crate) fn is_of_server(error: &Error) -> bool {

@@ -1,9 +1,9 @@
 //! Queries of secondary indexes, as the edges answer them: pages of hits as clients see them, and the continuation at the end.
 
 use bytes::Bytes;
-use larder_gateway::Error;
-use larder_gateway::views::{IndexPage, IndexReader};
-use larder_model::index::{IndexHit, IndexPosition};
+use larder_core::Error;
+use larder_kv::rules::index::{IndexHit, IndexPosition};
+use larder_kv::views::{IndexPage, IndexReader};
 
 /// Hits of a page.
 const PAGE_HITS: usize = 1000;

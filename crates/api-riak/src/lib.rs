@@ -1,4 +1,4 @@
-//! The Riak protocol of Larder: requests of Riak's clients become calls of one [`Gateway`](larder_gateway::Gateway).
+//! The Riak protocol of Larder: requests of Riak's clients become calls of one [`Gateway`](larder_kv::Gateway).
 //!
 //! Only this crate knows Riak's protocol. It decodes a request into a call of the gateway, and encodes the result as an
 //! answer. It decides nothing about objects and does no IO except on its sockets.

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use larder_gateway::views::Listing;
-use larder_gateway::{Error, Gateway};
+use larder_core::Error;
+use larder_kv::Gateway;
+use larder_kv::views::Listing;
 use larder_rows::address::BucketAddress;
 
 /// The subject of a listing.

@@ -1,7 +1,7 @@
 //! Results of MapReduce jobs as JSON, in every protocol.
 
-use larder_gateway::mapreduce::KeptValues;
-use larder_model::mapreduce::JobValue;
+use larder_mapreduce::KeptValues;
+use larder_mapreduce::rules::JobValue;
 use serde_json::Value;
 
 /// Bytes of memory that a byte of a job's document may take once it is parsed.

@@ -1,9 +1,9 @@
 //! The rights that a MapReduce job needs, in every protocol.
 
-use larder_gateway::security::{PermissionDenied, check_permission};
-use larder_model::mapreduce::Job;
-use larder_model::mapreduce::inputs::JobInputs;
-use larder_model::security::{AccessRules, AccessScope, KvPermission};
+use larder_core::rules::security::{AccessRules, AccessScope, KvPermission};
+use larder_core::security::{PermissionDenied, check_permission};
+use larder_mapreduce::rules::Job;
+use larder_mapreduce::rules::inputs::JobInputs;
 use larder_rows::address::BucketAddress;
 
 /// Checks that a user may run a job: each bucket that its inputs name needs a permission, and a whole bucket or an index one more.

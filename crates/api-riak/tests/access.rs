@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 use hyper::Method;
 use larder_api_riak::http::HttpSettings;
 use larder_api_riak::http::routes::{PathPart, ROUTES, Route, RouteAccess};
-use larder_gateway::{Config, Gateway};
+use larder_core::Config;
+use larder_core::rules::security::{GrantChange, GrantTarget, KvPermission, RoleKind, RoleOptions};
 use larder_http_edge::{ConnectionSettings, TrustedProxies};
-use larder_model::ip_network::IpNetwork;
-use larder_model::security::{GrantChange, GrantTarget, KvPermission, RoleKind, RoleOptions};
+use larder_kv::Gateway;
+use larder_rows::ip_network::IpNetwork;
 use larder_testkit::http::{HttpClient, HttpRequest, HttpResponse};
 
 use crate::support::RiakServer;

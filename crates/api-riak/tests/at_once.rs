@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use larder_api_riak::http::HttpSettings;
-use larder_gateway::Config;
+use larder_core::Config;
 use larder_store::SystemClock;
 use larder_store::memory::MemoryStore;
 use larder_testkit::SplitMix64;

@@ -11,15 +11,15 @@ mod observed;
 mod outcomes;
 mod replicas;
 
+use PbField::{Bytes, Number};
 use larder_admission::MemoryBudget;
 use larder_api_riak::http::HttpSettings;
-use larder_gateway::Config;
+use larder_core::Config;
 use larder_http_edge::ConnectionSettings;
 use larder_testkit::SplitMix64;
 use larder_testkit::pb::{PbClient, PbField, PbMessage, frame, message};
 
 use crate::support::RiakServer;
-use PbField::{Bytes, Number};
 
 const GET: u8 = 9;
 const PUT: u8 = 11;

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use larder_api_riak::http::HttpSettings;
-use larder_gateway::Config;
+use larder_core::Config;
 use larder_http_edge::{ConnectionLimit, ConnectionSettings};
 use larder_testkit::http::{HttpClient, HttpRequest, connect};
 use proptest::prelude::*;

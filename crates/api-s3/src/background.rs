@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use larder_gateway::Core;
-use larder_gateway::metrics::Event;
+use larder_core::Core;
+use larder_core::metrics::Event;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -67,7 +67,7 @@ pub(crate) fn report_panic(gateway: &Core, id: &str, panic: &(dyn Any + Send)) -
 
 #[cfg(test)]
 mod tests {
-    use larder_gateway::{Config, GatewayPorts};
+    use larder_core::{Config, GatewayPorts};
     use larder_rows::ActorId;
     use larder_store::SystemClock;
     use larder_store::memory::MemoryStore;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::header::HeaderMap;
-use larder_gateway::AdmissionGuard;
+use larder_core::AdmissionGuard;
 use larder_rows::Timestamp;
 use larder_s3::rules::Bucket;
 use larder_s3::{Caller, Objects};

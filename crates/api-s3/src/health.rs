@@ -7,7 +7,7 @@
 use hyper::header::{AUTHORIZATION, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, StatusCode};
-use larder_gateway::Core;
+use larder_core::Core;
 
 use crate::response::{self, S3Response};
 use crate::target::AddressingStyle;

@@ -12,7 +12,7 @@ use hyper::header::{HOST, HeaderMap, HeaderName, HeaderValue, RANGE, REFERER, SE
 use hyper::http::request::Parts;
 use hyper::{Method, Request, StatusCode, Version};
 use larder_admission::MemorySpent;
-use larder_gateway::{AdmissionGuard, AuditEvent, AuditOutcome};
+use larder_core::{AdmissionGuard, AuditEvent, AuditOutcome};
 use larder_http_edge::{ArrivingBody, RequestSource, Requester, names_two_hosts};
 use larder_rows::Timestamp;
 use larder_rows::text::beginning;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
 use larder_api_s3::S3Settings;
-use larder_gateway::Config;
+use larder_core::Config;
 use larder_store::SystemClock;
 use larder_store::memory::MemoryStore;
 use larder_testkit::at_once::ReadsAtOnce;

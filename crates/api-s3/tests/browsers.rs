@@ -2,9 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
-use crate::support::S3TestServer;
 use larder_api_s3::S3Settings;
-use larder_gateway::Config;
+use larder_core::Config;
+
+use crate::support::S3TestServer;
 
 const NOTHING: &[(&str, &str)] = &[];
 const OPEN: &str = r#"{"Statement":[{"Effect":"Allow","Principal":"*","Action":["s3:GetObject","s3:PutObject","s3:DeleteObject"],

@@ -4,16 +4,17 @@
 
 use std::time::Duration;
 
-use crate::support::{KEY, S3TestServer, SECRET, signed_v2, signed_v4};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use larder_admission::MemoryBudget;
 use larder_api_s3::S3Settings;
 use larder_api_s3::operations::{OPERATIONS, OperationScope};
-use larder_gateway::Config;
+use larder_core::Config;
 use larder_http_edge::ConnectionSettings;
 use larder_testkit::s3::S3Signer;
 use sha2::{Digest as _, Sha256};
+
+use crate::support::{KEY, S3TestServer, SECRET, signed_v2, signed_v4};
 
 const NOTHING: &[(&str, &str)] = &[];
 const JSON: &[(&str, &str)] = &[("content-type", "application/json"), ("accept", "application/json")];

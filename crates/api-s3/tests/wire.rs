@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
 use larder_api_s3::S3Settings;
-use larder_gateway::Config;
+use larder_core::Config;
 use larder_http_edge::{ConnectionLimit, ConnectionSettings};
 use larder_s3::rules::Algorithm;
 use larder_s3::rules::checksum::ChecksumHasher;

@@ -1,8 +1,9 @@
 //! The console's lines in the audit log: each change, each sign-in, and each refused request.
 
 use hyper::StatusCode;
-use larder_gateway::{AuditEvent, AuditOutcome, Gateway};
+use larder_core::{AuditEvent, AuditOutcome};
 use larder_http_edge::RequestSource;
+use larder_kv::Gateway;
 
 /// The name of this interface in the audit log.
 const FACE: &str = "console";

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use larder_gateway::Gateway;
+use larder_kv::Gateway;
 use larder_s3::rules::{S3Action, User};
 use larder_s3::{Caller, Objects};
 

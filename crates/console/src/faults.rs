@@ -2,8 +2,8 @@
 //! new one does not compile without an answer.
 
 use hyper::StatusCode;
-use larder_gateway::Error;
-use larder_gateway::types::TypeStateError;
+use larder_core::Error;
+use larder_core::types::TypeStateError;
 
 /// A request that was not carried out.
 #[derive(Debug)]

@@ -9,12 +9,12 @@ use hyper::body::Incoming;
 use hyper::header::{ALLOW, COOKIE, HeaderMap, HeaderValue, RETRY_AFTER, SET_COOKIE};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, StatusCode};
-use larder_gateway::Gateway;
-use larder_gateway::metrics::Event;
+use larder_core::metrics::Event;
 use larder_http_edge::{
     ArrivingBody, ClientListener, ConnectionHandler, ConnectionSettings, HttpDialect, ListenerWork, Requester,
     ShutdownRequest, joined, names_two_hosts,
 };
+use larder_kv::Gateway;
 use larder_s3::Objects;
 
 use crate::access::{ConsoleSession, SESSION_LIFETIME};

@@ -4,9 +4,9 @@
 
 use bytes::Bytes;
 use larder_console::CommandProgress;
-use larder_gateway::body::PutBody;
-use larder_gateway::kv::{KvPut, Quorums};
-use larder_model::causality::Conditions;
+use larder_core::body::PutBody;
+use larder_kv::rules::causality::Conditions;
+use larder_kv::{KvPut, Quorums};
 use larder_rows::address::{Address, BucketAddress};
 use larder_rows::content::KvContent;
 use larder_s3::acl::AclChoice;

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use hyper::header::HeaderMap;
-use larder_model::ip_network::IpNetwork;
+use larder_rows::ip_network::IpNetwork;
 
 /// Most entries of `X-Forwarded-For` that are read: each may be a trusted proxy, so a list of them has no end otherwise.
 const HOPS_MAX: usize = 64;

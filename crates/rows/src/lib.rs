@@ -18,6 +18,7 @@ pub mod content;
 mod epochs;
 pub mod hash;
 pub mod ids;
+pub mod ip_network;
 pub mod keyspace;
 pub mod limits;
 mod mark_row;

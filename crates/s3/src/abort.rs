@@ -6,7 +6,7 @@ mod tests;
 use std::collections::HashSet;
 
 use bytes::Bytes;
-use larder_gateway::blobs::release::SyncProof;
+use larder_core::blobs::release::SyncProof;
 use larder_rows::content::BlobId;
 use larder_rows::limits::LISTING_PAGE_ROWS;
 use larder_rows::{Batch, Change, Timestamp};

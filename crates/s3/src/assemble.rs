@@ -125,7 +125,7 @@ fn object_checksum((algorithm, kind): (Algorithm, ChecksumKind), parts: &[&Part]
             combine_full(algorithm, &digests.into_iter().zip(lengths).collect::<Vec<_>>())
         }
     });
-    made.ok_or_else(|| larder_gateway::Error::Damaged("a part without the checksum of its upload".into()).into())
+    made.ok_or_else(|| larder_core::Error::Damaged("a part without the checksum of its upload".into()).into())
 }
 
 /// A checksum the client gives for the object must match; it may omit the part count.

@@ -10,9 +10,9 @@ mod tests;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use larder_gateway::Core;
-use larder_gateway::types::{Catalogue, CatalogueEdit};
-use larder_model::catalogue_row::CatalogueKey;
+use larder_core::Core;
+use larder_core::rules::catalogue_row::CatalogueKey;
+use larder_core::types::{Catalogue, CatalogueEdit};
 use larder_rows::limits::S3_KEY_BYTES_MAX;
 use tokio::time::timeout;
 
@@ -106,7 +106,7 @@ impl Buckets {
             copy.refresh().await?;
             active(&*copy.fresh().await?, name).map(Arc::clone).ok_or_else(|| Error::NoSuchBucket(name.to_owned()))
         };
-        timeout(self.gateway.core.config.timeout, found).await.map_err(|_| larder_gateway::Error::TimedOut)?
+        timeout(self.gateway.core.config.timeout, found).await.map_err(|_| larder_core::Error::TimedOut)?
     }
 
     /// All active buckets, by name.

@@ -4,9 +4,9 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
-use larder_gateway::Result;
-use larder_gateway::types::{Catalogue, ProductRow, ProductRows, SharedMap, damaged_catalogue, decode_catalogue_json};
-use larder_model::catalogue_row::CatalogueKey;
+use larder_core::Result;
+use larder_core::rules::catalogue_row::CatalogueKey;
+use larder_core::types::{Catalogue, ProductRow, ProductRows, SharedMap, damaged_catalogue, decode_catalogue_json};
 use larder_rows::Timestamp;
 use serde::Deserialize as _;
 use serde_json::Value;

@@ -3,13 +3,13 @@
 //!
 //! A heartbeat advertises the oldest guarded catalogue version. So once every live gateway advertises a change, no write
 //! that predates the change is still running [invariant 64] [invariant 65]. The other gateways do not wait for one whose
-//! heartbeat expired, so a guarded write ends before that ([`larder_gateway::members::MembershipLease`]).
+//! heartbeat expired, so a guarded write ends before that ([`larder_core::members::MembershipLease`]).
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use larder_gateway::Core;
-use larder_gateway::gateway_core::internal_options;
+use larder_core::Core;
+use larder_core::gateway_core::internal_options;
 use larder_rows::Timestamp;
 use larder_store::{ConsistencyLevel, Partition};
 use tokio::time::Instant;

@@ -22,9 +22,9 @@ pub(super) use crate::object_location::{
 use std::sync::Arc;
 
 use bytes::Bytes;
-use larder_gateway::Core;
-use larder_gateway::contention::WriterTurn;
-use larder_gateway::gateway_core::internal_options;
+use larder_core::Core;
+use larder_core::contention::WriterTurn;
+use larder_core::gateway_core::internal_options;
 use larder_rows::content::BlobId;
 use larder_rows::keyspace::entry_shard;
 use larder_rows::limits::DELETED_HEAD_MICROS;
@@ -154,7 +154,7 @@ impl HeadStore {
             }
             self.gateway.core.writer_queues.back_off(attempt, options.deadline).await?;
         }
-        Err(larder_gateway::Error::Overloaded { retry_after: 1 }.into())
+        Err(larder_core::Error::Overloaded { retry_after: 1 }.into())
     }
 
     /// A stamp for a head that replaces one with the stamp `expected`: at least two above it.
@@ -182,7 +182,7 @@ impl<'a> CasLoop<'a> {
         }
         self.attempts += 1;
         if self.attempts > ATTEMPTS_MAX || Instant::now() >= self.deadline {
-            return Err(larder_gateway::Error::Overloaded { retry_after: 1 }.into());
+            return Err(larder_core::Error::Overloaded { retry_after: 1 }.into());
         }
         let partition = location.partition();
         // Queue before guard: a guard that waits in a queue would hold back changes of its bucket.
@@ -198,7 +198,7 @@ impl<'a> CasLoop<'a> {
         if let Some(blob) = self.blob
             && heads.gateway.blobs.has_gc_mark(blob, &options).await?
         {
-            return Err(larder_gateway::Error::Overloaded { retry_after: 1 }.into());
+            return Err(larder_core::Error::Overloaded { retry_after: 1 }.into());
         }
         let stamp = heads.stamp_above(observed.stamp).await?;
         Ok(CasAttempt {
@@ -240,13 +240,13 @@ impl CasAttempt<'_> {
                 let Ok(now) = read_head_row(gateway, &partition, &internal_options(ConsistencyLevel::Quorum)).await
                 else {
                     guard.hold_until_decided(Arc::clone(gateway), partition);
-                    return Err(larder_gateway::Error::TimedOut.into());
+                    return Err(larder_core::Error::TimedOut.into());
                 };
                 if now.is_none_or(|row| (row.stamp, row.value) != (stamp, value)) {
-                    return Err(larder_gateway::Error::TimedOut.into());
+                    return Err(larder_core::Error::TimedOut.into());
                 }
                 // The change is visible: any other error now would let the caller remove the bytes it references.
-                gateway.blobs.releases.await_sync().await.map_err(|_| larder_gateway::Error::TimedOut)?;
+                gateway.blobs.releases.await_sync().await.map_err(|_| larder_core::Error::TimedOut)?;
             }
             Err(error) => return Err(error.into()),
         }
@@ -272,6 +272,6 @@ fn head_row(gateway: &Core, head: &ObjectHead, bucket: BucketId, key: &Bytes, st
 impl Error {
     /// Whether the change failed by contention: too many conflicts with other writers.
     pub(super) fn is_contention(&self) -> bool {
-        matches!(self, Self::Gateway(larder_gateway::Error::Overloaded { .. }))
+        matches!(self, Self::Gateway(larder_core::Error::Overloaded { .. }))
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use larder_gateway::body::{BodyError, ByteStream};
+use larder_core::body::{BodyError, ByteStream};
 use larder_rows::limits::PART_BYTES_MAX;
 use parking_lot::Mutex;
 

@@ -42,7 +42,7 @@ pub enum RequestArgument {
 pub enum Error {
     /// An error of the gateway.
     #[error(transparent)]
-    Gateway(#[from] larder_gateway::Error),
+    Gateway(#[from] larder_core::Error),
     /// The caller has no permission.
     #[error("access denied")]
     AccessDenied,
@@ -222,6 +222,6 @@ impl From<larder_store::Error> for Error {
 
 impl From<larder_rows::codec::DecodeError> for Error {
     fn from(error: larder_rows::codec::DecodeError) -> Self {
-        Self::Gateway(larder_gateway::Error::Damaged(error.to_string()))
+        Self::Gateway(larder_core::Error::Damaged(error.to_string()))
     }
 }

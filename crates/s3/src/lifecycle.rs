@@ -11,7 +11,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use larder_gateway::Core;
+use larder_core::Core;
 use larder_rows::limits::{KEY_VIEW_SHARDS, LISTING_PAGE_ROWS};
 use larder_rows::{Row, Timestamp};
 use larder_store::{Partition, ReadQuery, Stopped};

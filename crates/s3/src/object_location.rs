@@ -1,7 +1,7 @@
 //! A key of a bucket: its place in the store, the row of its head, and its versions as clients name them.
 
 use bytes::Bytes;
-use larder_gateway::Core;
+use larder_core::Core;
 use larder_rows::{Row, Timestamp};
 use larder_store::{CallOptions, Partition, Range, ReadQuery};
 

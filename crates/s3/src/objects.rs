@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use larder_gateway::Core;
-use larder_gateway::blobs::sweep::BlobReferences;
+use larder_core::Core;
+use larder_core::blobs::sweep::BlobReferences;
 
 use crate::ObjectsConfig;
 use crate::buckets::Buckets;

@@ -20,8 +20,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use larder_gateway::types::CatalogueEdit;
-use larder_model::catalogue_row::CatalogueKey;
+use larder_core::rules::catalogue_row::CatalogueKey;
+use larder_core::types::CatalogueEdit;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -260,12 +260,12 @@ fn of_bucket(bucket: &Arc<Bucket>) -> QuotaScope {
     QuotaScope { quota: bucket.quota, buckets: vec![Arc::clone(bucket)], is_of_user: false }
 }
 
-fn of_user(catalogue: &larder_gateway::types::Catalogue, id: &str) -> QuotaScope {
+fn of_user(catalogue: &larder_core::types::Catalogue, id: &str) -> QuotaScope {
     let is_counted = |bucket: &&Arc<Bucket>| bucket.owner == id && bucket.state == BucketState::Active;
     let buckets = S3Catalogue::within(catalogue).buckets().filter(is_counted).cloned().collect();
     QuotaScope { quota: S3Catalogue::within(catalogue).quota(id), buckets, is_of_user: true }
 }
 
 fn not_measured() -> Error {
-    larder_gateway::Error::Overloaded { retry_after: 1 }.into()
+    larder_core::Error::Overloaded { retry_after: 1 }.into()
 }

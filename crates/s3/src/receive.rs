@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use larder_gateway::Core;
-use larder_gateway::body::{ByteStream, collect, next};
-use larder_gateway::metrics::Event;
+use larder_core::Core;
+use larder_core::body::{ByteStream, collect, next};
+use larder_core::metrics::Event;
 use larder_rows::content::BlobId;
 use larder_store::{BlobOwner, Durability, Partition};
 
@@ -240,9 +240,9 @@ fn trailing(algorithm: Algorithm, stream: &mut dyn ByteStream) -> Result<Checksu
 }
 
 /// Maps an interrupted body to an error of the S3 side.
-fn broken(error: larder_gateway::Error) -> Error {
+fn broken(error: larder_core::Error) -> Error {
     match error {
-        larder_gateway::Error::BrokenBody(why) => Error::BrokenBody(why),
+        larder_core::Error::BrokenBody(why) => Error::BrokenBody(why),
         other => other.into(),
     }
 }

@@ -6,9 +6,9 @@ mod tests;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use larder_gateway::Core;
-use larder_gateway::blobs::release::SyncProof;
-use larder_gateway::metrics::Event;
+use larder_core::Core;
+use larder_core::blobs::release::SyncProof;
+use larder_core::metrics::Event;
 use larder_rows::Change;
 use larder_store::{Batch, Partition, ReadOrder, ReadQuery};
 use parking_lot::Mutex;

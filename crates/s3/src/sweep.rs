@@ -5,7 +5,7 @@
 //! upload completing, writer dead     -> taken back                   part rows of an ended upload    -> removed
 //! manifest, blob                     -> removed, if no version of its key references it
 //! ```
-//! The last row works with a fence ([`larder_gateway::blobs::fence`]): the sweeper marks the blob, *fences* the key's head, and
+//! The last row works with a fence ([`larder_core::blobs::fence`]): the sweeper marks the blob, *fences* the key's head, and
 //! then scans the versions. A writer that read the head before fails; a later one sees the mark or finds its upload ended
 //! (see [`super::commit`]).
 
@@ -18,8 +18,8 @@ mod uploads;
 
 use std::sync::Arc;
 
-use larder_gateway::Core;
-use larder_gateway::blobs::sweep::{BlobReferences, BlobSweep, count_failure};
+use larder_core::Core;
+use larder_core::blobs::sweep::{BlobReferences, BlobSweep, count_failure};
 use larder_store::{Partition, PartitionPage, Table};
 
 use super::buckets::Buckets;
@@ -115,6 +115,6 @@ impl ObjectSweeper {
 
 /// The 16-byte id that names a partition.
 fn id_of(partition: &Partition) -> Result<[u8; 16]> {
-    let damaged = |_| larder_gateway::Error::Damaged(format!("a partition of the table {}", partition.table.name()));
+    let damaged = |_| larder_core::Error::Damaged(format!("a partition of the table {}", partition.table.name()));
     Ok(partition.key.as_ref().try_into().map_err(damaged)?)
 }

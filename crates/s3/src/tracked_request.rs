@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use larder_gateway::Core;
-use larder_gateway::metrics::RequestOutcome;
+use larder_core::Core;
+use larder_core::metrics::RequestOutcome;
 
 use super::Objects;
 

@@ -1,7 +1,7 @@
 //! The body of an upload, and the metadata that comes with it.
 
 use bytes::Bytes;
-use larder_gateway::body::ByteStream;
+use larder_core::body::ByteStream;
 
 use crate::acl_choice::AclChoice;
 use crate::rules::{Algorithm, Checksum, SystemHeader, Tag};

@@ -8,7 +8,7 @@ mod tests;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use larder_gateway::Core;
+use larder_core::Core;
 use larder_rows::Timestamp;
 use larder_rows::codec::name_after;
 use larder_rows::limits::LISTING_PAGE_ROWS;

@@ -11,10 +11,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use larder_gateway::Core;
-use larder_gateway::clock_issuer::ClockIssuer;
-use larder_gateway::gateway_core::GatewayCore;
-use larder_gateway::types::CatalogueCopy;
+use larder_core::Core;
+use larder_core::clock_issuer::ClockIssuer;
+use larder_core::gateway_core::GatewayCore;
+use larder_core::types::CatalogueCopy;
 use larder_rows::codec::{DecodeError, name_after, put_ordered, take_ordered};
 use larder_rows::limits::LISTING_PAGE_ROWS;
 use larder_rows::{ActorId, Batch, Change, Row, Timestamp};

@@ -26,9 +26,9 @@ use transaction::{ADMIN, EMAIL, KEY, USER, UsersTransaction, row_name, user_of};
 
 use super::{Error, Result};
 use crate::catalogue::S3Catalogue;
-use larder_gateway::Core;
-use larder_gateway::gateway_core::GatewayCore;
-use larder_gateway::types::CatalogueCopy;
+use larder_core::Core;
+use larder_core::gateway_core::GatewayCore;
+use larder_core::types::CatalogueCopy;
 
 const ATTEMPTS_MAX: usize = 50;
 const PAGE_ROWS: usize = 1000;
@@ -383,5 +383,5 @@ fn invalid(text: &str) -> Error {
 }
 
 fn busy() -> Error {
-    larder_gateway::Error::Overloaded { retry_after: 1 }.into()
+    larder_core::Error::Overloaded { retry_after: 1 }.into()
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use larder_admission::{FairBudget, FairTurns, HeldTurn, TurnLimits};
-use larder_gateway::{ScriptArguments, ScriptCall, ScriptError, ScriptFunction, Scripts};
+use larder_core::{ScriptArguments, ScriptCall, ScriptError, ScriptFunction, Scripts};
 use larder_rows::Timestamp;
 use larder_rows::text::beginning;
 use larder_store::{Clock, RateLimitedLog};

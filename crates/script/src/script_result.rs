@@ -1,7 +1,7 @@
 //! The result of a script, JSON that the server parses within bounds of memory and time.
 
-use larder_gateway::ScriptError;
-use larder_model::mapreduce::value::values_in;
+use larder_core::ScriptError;
+use larder_core::rules::json_values::values_in;
 use serde_json::Value;
 
 use crate::limits::VALUES_MAX;

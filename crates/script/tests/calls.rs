@@ -4,9 +4,10 @@
 
 use std::time::Duration;
 
-use crate::support::{self, TestPool, call, children, eventually};
-use larder_gateway::{ScriptArguments, ScriptCall, ScriptError, ScriptFunction, Scripts as _};
+use larder_core::{ScriptArguments, ScriptCall, ScriptError, ScriptFunction, Scripts as _};
 use serde_json::json;
+
+use crate::support::{self, TestPool, call, children, eventually};
 
 const LIMIT: Duration = Duration::from_secs(5);
 

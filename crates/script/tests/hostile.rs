@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::support::{self, TestPool, children, descriptors};
-use larder_gateway::{ScriptError, ScriptFunction};
+use larder_core::{ScriptError, ScriptFunction};
 use larder_testkit::hostile_scripts::{HOSTILE, HostileEnd};
 use serde_json::json;
 use tokio::time::Instant;
+
+use crate::support::{self, TestPool, children, descriptors};
 
 const LIMIT: Duration = Duration::from_secs(1);
 /// Beyond the limit: the wait for a worker of the lane, the kill, and a machine with other work.

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::support::{self, TestPool, children, eventually};
-use larder_gateway::{ScriptError, ScriptFunction};
+use larder_core::{ScriptError, ScriptFunction};
 use serde_json::json;
+
+use crate::support::{self, TestPool, children, eventually};
 
 const LOOP: &str = "function() { for (;;) {} }";
 /// Some tens of milliseconds, and the same result each time.

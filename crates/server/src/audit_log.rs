@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use larder_gateway::{AuditEvent, AuditSink};
+use larder_core::{AuditEvent, AuditSink};
 use larder_rows::text::beginning;
 use larder_store::Clock;
 use serde_json::json;
@@ -183,7 +183,7 @@ fn open_file(path: &Path) -> io::Result<File> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use larder_gateway::AuditOutcome;
+    use larder_core::AuditOutcome;
     use larder_store::SystemClock;
     use std::os::unix::fs::PermissionsExt as _;
 

@@ -1,7 +1,7 @@
 //! The blobs that stored rows name, for a check that all of them are there.
 
 use bytes::Bytes;
-use larder_model::object_row::ObjectRow;
+use larder_kv::rules::object_row::ObjectRow;
 use larder_rows::codec::DecodeError;
 use larder_rows::content::KvBody;
 use larder_s3::rules::part::decode_manifest_row;

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use larder_gateway::{EngineNode, EngineSample, EngineStatus};
+use larder_core::{EngineNode, EngineSample, EngineStatus};
 use larder_rows::ActorId;
 use larder_store::{Clock, Partition, Store};
 use larder_store_cassandra::blobs::{self, BlobOptions, CassandraBlobs};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use larder_gateway::EngineStatus;
+use larder_core::EngineStatus;
 use larder_rows::ActorId;
 use larder_s3::Objects;
 use larder_s3::lifecycle::LifecyclePass;

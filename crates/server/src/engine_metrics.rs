@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use larder_gateway::{EngineSample, EngineStatus, StoredBytes};
+use larder_core::{EngineSample, EngineStatus, StoredBytes};
 use larder_store::{Purpose, Store as _};
 use larder_store_local::LocalStore;
 

@@ -69,7 +69,7 @@ mod tests {
         let logged = |level, target| {
             [Level::ERROR, Level::WARN, Level::INFO, Level::DEBUG].map(|at| targets(level).would_enable(target, &at))
         };
-        assert_eq!(logged(LogLevel::INFO, "larder_gateway::kv"), [true, true, true, false]);
+        assert_eq!(logged(LogLevel::INFO, "larder_kv"), [true, true, true, false]);
         assert_eq!(logged(LogLevel::DEBUG, "lsm_tree::tree"), [true, true, false, false]);
         assert_eq!(logged(LogLevel::ERROR, "lsm_tree::tree"), [true, false, false, false]);
         assert_eq!(logged(LogLevel::TRACE, "lsm_tree::tree"), [true; 4]);

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use larder_admission::MemoryBudget;
-use larder_gateway::EngineSample;
+use larder_core::EngineSample;
 
 use crate::settings::{ServerSettings, table};
 

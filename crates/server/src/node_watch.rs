@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use larder_gateway::{EngineNode, EngineStatus};
+use larder_core::{EngineNode, EngineStatus};
 use tokio::time::Instant;
 
 /// How often the check runs.

@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use larder_gateway::Scripts;
+use larder_core::Scripts;
 use larder_script::{ScriptLimits, ScriptPool, ScriptSettings, WorkerCommand};
 use larder_store::Clock;
 
 use crate::failure::ServerFailure;
-use crate::settings::ServerSettings;
-use crate::settings::table;
+use crate::settings::{ServerSettings, table};
 
 /// The word on the command line that makes this program a worker.
 pub const WORKER_WORD: &str = "script-worker";

@@ -11,8 +11,9 @@ use larder_api_riak::http::HttpSettings;
 use larder_api_riak::pb::PbSettings;
 use larder_api_s3::S3Settings;
 use larder_console::{ConsoleAccess, ConsoleSettings, RunningCommands};
-use larder_gateway::{AuditSink, Config, Gateway, GatewayPorts, IndexSplitting, Scripts};
+use larder_core::{AuditSink, Config, GatewayPorts, IndexSplitting, Scripts};
 use larder_http_edge::{BrowserRules, ConnectionLimit, ConnectionSettings, ShutdownRequest, TrustedProxies};
+use larder_kv::Gateway;
 use larder_rows::ActorId;
 use larder_s3::rules::User;
 use larder_s3::{Objects, ObjectsConfig};
@@ -239,7 +240,7 @@ async fn s3_admin(settings: &ServerSettings, objects: &Objects) -> Result<Option
     }
     let failed = |error| ServerFailure(format!("cannot start: the S3 admin: {error}"));
     match objects.users.ensure_admin(settings.s3_admin.clone()).await {
-        Err(larder_s3::Error::Gateway(larder_gateway::Error::DiskFull)) => {
+        Err(larder_s3::Error::Gateway(larder_core::Error::DiskFull)) => {
             tracing::warn!("S3 admin not written: the disk is full; the next start writes it");
             Ok(None)
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use larder_admission::MemoryBudget;
-use larder_gateway::{EngineNode, EngineSample, EngineStatus, StoredBytes};
+use larder_core::{EngineNode, EngineSample, EngineStatus, StoredBytes};
 use larder_store::metered::{Metered, StoreVerb, VerbCounts};
 use larder_store::{Blobs, Clock, Store};
 
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn every_sample_has_a_row_in_the_table_of_metrics() {
         for (name, _) in metrics().samples() {
-            assert!(larder_gateway::metrics::family_of(name).is_some(), "{name}");
+            assert!(larder_core::metrics::family_of(name).is_some(), "{name}");
         }
     }
 

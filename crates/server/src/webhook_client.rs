@@ -13,8 +13,9 @@ use hyper::{Request, Response};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use larder_gateway::{HOST_DELIVERIES_MAX, Webhooks};
-use larder_model::props::WebhookUrl;
+use larder_core::Webhooks;
+use larder_core::rules::props::WebhookUrl;
+use larder_kv::HOST_DELIVERIES_MAX;
 
 /// The name of this program to receivers.
 const AGENT: &str = concat!("larder/", env!("CARGO_PKG_VERSION"));

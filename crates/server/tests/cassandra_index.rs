@@ -16,11 +16,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use larder_gateway::body::PutBody;
-use larder_gateway::kv::{KvPut, Quorums};
-use larder_gateway::{Config, DeleteMode, Gateway, GatewayPorts, IndexSplitting};
-use larder_model::causality::Conditions;
-use larder_model::index::IndexQuery;
+use larder_core::body::PutBody;
+use larder_core::{Config, DeleteMode, GatewayPorts, IndexSplitting};
+use larder_kv::rules::causality::Conditions;
+use larder_kv::rules::index::IndexQuery;
+use larder_kv::{Gateway, KvPut, Quorums};
 use larder_rows::address::{Address, BucketAddress};
 use larder_rows::content::{KvContent, Term};
 use larder_rows::{ActorId, BucketEpochs, EpochStage};

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use larder_gateway::datatypes::{DatatypeBegin, DatatypeChange, DatatypeFetch};
-use larder_gateway::kv::Quorums;
-use larder_gateway::{Config, Gateway, GatewayPorts};
-use larder_model::datatypes::{DatatypeUpdate, DatatypeValue, SetEdit};
+use larder_core::{Config, GatewayPorts};
+use larder_kv::datatypes::{DatatypeBegin, DatatypeChange, DatatypeFetch};
+use larder_kv::rules::datatypes::{DatatypeUpdate, DatatypeValue, SetEdit};
+use larder_kv::{Gateway, Quorums};
 use larder_rows::ActorId;
 use larder_rows::address::{Address, BucketAddress};
 use larder_store::SystemClock;

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use larder_gateway::views::IndexCheck;
-use larder_gateway::{Config, DeleteMode, Gateway, GatewayPorts, IndexSplitting};
-use larder_model::causality::SHARED_SLOT;
-use larder_model::index::{IndexRowName, StoredTerm};
+use larder_core::{Config, DeleteMode, GatewayPorts, IndexSplitting};
+use larder_kv::Gateway;
+use larder_kv::rules::causality::SHARED_SLOT;
+use larder_kv::rules::index::{IndexRowName, StoredTerm};
+use larder_kv::views::IndexCheck;
 use larder_rows::address::BucketAddress;
 use larder_rows::{ActorId, Batch, Change, Row, Timestamp};
 use larder_store::memory::MemoryStore;

@@ -6,5 +6,5 @@ mod cassandra_index;
 mod datatypes;
 mod index;
 mod start;
-#[path = "../../gateway/tests/simulation/index/walk.rs"]
+#[path = "../../kv/tests/simulation/index/walk.rs"]
 mod walk;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use larder_model::catalogue_row::{CatalogueKey, CatalogueRow};
-use larder_model::props::TypeRecord;
+use larder_core::rules::catalogue_row::{CatalogueKey, CatalogueRow};
+use larder_core::rules::props::TypeRecord;
 use larder_rows::address::BucketAddress;
 use larder_rows::codec::DecodeError;
 use larder_rows::{BucketEpochs, Timestamp};

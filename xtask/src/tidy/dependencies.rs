@@ -7,20 +7,21 @@ use super::{SourceFile, TidyProblem};
 /// A crate and the crates that it may use; dev-dependencies are free. No list has the testkit: it is a dev-dependency only.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("rows", &[]),
-    ("model", &["rows"]),
     ("store", &["rows"]),
     ("testkit", &["store", "rows"]),
     ("store-local", &["store", "rows"]),
     ("store-cassandra", &["store", "rows"]),
-    ("transfer", &["s3", "store", "model", "rows"]),
-    ("gateway", &["admission", "store", "model", "rows"]),
-    ("s3", &["gateway", "store", "model", "rows"]),
-    ("script", &["admission", "gateway", "model", "rows", "store"]),
     ("admission", &[]),
-    ("http-edge", &["admission", "store", "model", "rows"]),
-    ("api-riak", &["admission", "gateway", "model", "rows", "http-edge"]),
-    ("api-s3", &["admission", "gateway", "s3", "model", "rows", "http-edge"]),
-    ("console", &["admission", "gateway", "s3", "model", "rows", "http-edge"]),
+    ("core", &["admission", "store", "rows"]),
+    ("kv", &["core", "admission", "store", "rows"]),
+    ("mapreduce", &["kv", "core", "rows"]),
+    ("s3", &["core", "store", "rows"]),
+    ("transfer", &["s3", "core", "store", "rows"]),
+    ("script", &["admission", "core", "rows", "store"]),
+    ("http-edge", &["admission", "store", "rows"]),
+    ("api-riak", &["admission", "mapreduce", "kv", "core", "rows", "http-edge"]),
+    ("api-s3", &["admission", "s3", "core", "rows", "http-edge"]),
+    ("console", &["admission", "kv", "s3", "core", "rows", "http-edge"]),
     ("progress-bar", &[]),
     ("admin-frame", &["progress-bar"]),
     (
@@ -31,14 +32,15 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "console",
             "admission",
             "http-edge",
-            "gateway",
+            "mapreduce",
+            "kv",
             "s3",
+            "core",
             "script",
             "transfer",
             "store",
             "store-local",
             "store-cassandra",
-            "model",
             "rows",
             "admin-frame",
             "progress-bar",
@@ -102,13 +104,17 @@ mod tests {
 
     #[test]
     fn allowed_dependencies_pass_and_others_are_named() {
-        assert_eq!(manifest("gateway", "[dependencies]\nlarder-store = { workspace = true }\n"), [""; 0]);
-        let wrong = manifest("kv-admin", "[dependencies]\nclap = \"4\"\nlarder-model = { workspace = true }\n");
-        assert_eq!(wrong, ["crates/kv-admin/Cargo.toml:5: kv-admin must not use model"]);
-        let upward = manifest("model", "[build-dependencies]\nlarder-gateway = \"1\"\n");
-        assert_eq!(upward, ["crates/model/Cargo.toml:4: model must not use gateway"]);
-        let hidden = manifest("store", "[target.'cfg(unix)'.dependencies]\nlarder-gateway = \"1\"\n");
-        assert_eq!(hidden, ["crates/store/Cargo.toml:4: store must not use gateway"]);
+        assert_eq!(manifest("core", "[dependencies]\nlarder-store = { workspace = true }\n"), [""; 0]);
+        let wrong = manifest("kv-admin", "[dependencies]\nclap = \"4\"\nlarder-rows = { workspace = true }\n");
+        assert_eq!(wrong, ["crates/kv-admin/Cargo.toml:5: kv-admin must not use rows"]);
+        let upward = manifest("rows", "[build-dependencies]\nlarder-core = \"1\"\n");
+        assert_eq!(upward, ["crates/rows/Cargo.toml:4: rows must not use core"]);
+        let hidden = manifest("store", "[target.'cfg(unix)'.dependencies]\nlarder-core = \"1\"\n");
+        assert_eq!(hidden, ["crates/store/Cargo.toml:4: store must not use core"]);
+        for (from, to) in [("s3", "kv"), ("kv", "s3"), ("store-local", "core")] {
+            let sideways = manifest(from, &format!("[dependencies]\nlarder-{to} = \"1\"\n"));
+            assert_eq!(sideways, [format!("crates/{from}/Cargo.toml:4: {from} must not use {to}")]);
+        }
     }
 
     #[test]

@@ -80,12 +80,12 @@ mod tests {
     #[test]
     fn a_module_of_tests_at_the_end_is_not_code() {
         let text = "fn a() {}\n#[cfg(test)]\nmod elsewhere;\n\n#[cfg(test)]\nmod tests {\n    fn b() {}\n}\n";
-        let mixed = file("crates/model/src/a.rs", text);
+        let mixed = file("crates/rows/src/a.rs", text);
         assert_eq!(mixed.code().count(), 4);
         assert_eq!(mixed.tests().next(), Some((5, "#[cfg(test)]")));
-        let code = file("crates/model/src/a.rs", "fn a() {}\n");
+        let code = file("crates/rows/src/a.rs", "fn a() {}\n");
         assert_eq!((code.code().count(), code.tests().count()), (1, 0));
-        for path in ["tests/kill9.rs", "crates/model/src/props/tests.rs", "crates/store/tests/a.rs"] {
+        for path in ["tests/kill9.rs", "crates/core/src/rules/props/tests.rs", "crates/store/tests/a.rs"] {
             let tests = file(path, text);
             assert_eq!((tests.code().count(), tests.tests().count()), (0, 8), "{path}");
         }

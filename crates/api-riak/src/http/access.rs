@@ -9,11 +9,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hyper::header::{AUTHORIZATION, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
 use hyper::{Method, StatusCode};
-use larder_gateway::Error;
-use larder_gateway::security::{Login, LoginError, PermissionDenied, check_permission};
+use larder_core::Error;
+use larder_core::rules::security::{AccessRules, AccessScope, KvPermission};
+use larder_core::security::{Login, LoginError, PermissionDenied, check_permission};
 use larder_http_edge::RequestSource;
-use larder_model::mapreduce::Job;
-use larder_model::security::{AccessRules, AccessScope, KvPermission};
+use larder_mapreduce::rules::Job;
 
 use super::call::RiakCall;
 use super::errors::RiakFault;

@@ -12,14 +12,13 @@ use futures_core::Stream;
 use futures_util::stream::{self, StreamExt as _};
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use hyper::header::HeaderMap;
-use md5::{Digest as _, Md5};
-
 use larder_admission::MemorySpent;
-use larder_gateway::Error;
-use larder_gateway::body::{BodyError, ByteStream, GetBody, PutBody};
+use larder_core::Error;
+use larder_core::body::{BodyError, ByteStream, GetBody, PutBody};
 use larder_http_edge::{
     ArrivingBody, IncomingError, PIECE_BYTES_MAX, PacedIncoming, Requester, response_memory, upload_memory,
 };
+use md5::{Digest as _, Md5};
 
 /// Bodies with an announced length up to this are collected before the gateway sees them.
 const COLLECT_BYTES_MAX: u64 = 64 * 1024;

@@ -4,18 +4,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hyper::StatusCode;
+use larder_kv::Gateway;
 
-use larder_gateway::Gateway;
-
-use crate::listing::{Lister, ListingTarget};
-
-use super::accept;
 use super::call::RiakCall;
 use super::errors::RiakFault;
 use super::listing::ListingMode;
 use super::params::timeout;
-use super::props;
 use super::reply::{RiakResponse, json, page};
+use super::{accept, props};
+use crate::listing::{Lister, ListingTarget};
 
 /// GET and HEAD of `/buckets`, `/types/T/buckets` and `/riak`.
 ///

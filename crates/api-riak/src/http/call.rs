@@ -5,7 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hyper::Method;
 use hyper::header::HeaderMap;
-use larder_gateway::{Error, Gateway};
+use larder_core::Error;
+use larder_kv::Gateway;
 use larder_rows::address::{Address, BucketAddress, DEFAULT_TYPE};
 
 use super::path::{self, QueryParams, Segments};

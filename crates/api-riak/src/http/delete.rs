@@ -2,9 +2,8 @@
 
 use hyper::StatusCode;
 use hyper::header::VARY;
-
-use larder_gateway::Error;
-use larder_gateway::kv::{KvDelete, KvDeleteOutcome, KvGet, Quorums};
+use larder_core::Error;
+use larder_kv::{KvDelete, KvDeleteOutcome, KvGet, Quorums};
 
 use super::call::RiakCall;
 use super::errors::RiakFault;

@@ -5,11 +5,10 @@
 use bytes::Bytes;
 use hyper::header::{HeaderValue, RETRY_AFTER, VARY};
 use hyper::{Method, StatusCode};
-
-use larder_gateway::types::TypeStateError;
-use larder_gateway::{Error, PrecommitRefusal, QuorumParam};
-use larder_model::causality::FailedCondition;
-use larder_model::datatypes::DatatypeError;
+use larder_core::types::TypeStateError;
+use larder_core::{Error, PrecommitRefusal, QuorumParam};
+use larder_kv::rules::causality::FailedCondition;
+use larder_kv::rules::datatypes::DatatypeError;
 
 use super::reply::{RiakResponse, VARY_ENCODING, empty, json, page, text};
 
@@ -110,7 +109,7 @@ pub(super) fn of_error(error: &Error) -> RiakResponse {
         Error::IndexTooLarge { .. } => text(S::BAD_REQUEST, sentence(error)),
         Error::TooManySiblings { count } => text(S::CONFLICT, format!("Error:\n{{too_many_siblings,{count}}}\n")),
         Error::Datatype(DatatypeError::NotPresent(absent)) => {
-            text(S::INTERNAL_SERVER_ERROR, format!("Error:\n{}\n", absent.erlang()))
+            text(S::INTERNAL_SERVER_ERROR, format!("Error:\n{absent}\n"))
         }
         Error::Datatype(refused) => text(S::BAD_REQUEST, format!("{refused}\n")),
         Error::NotDatatype | Error::DatatypePut => text(S::FORBIDDEN, sentence(error)),
@@ -202,10 +201,10 @@ impl RiakFault {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use larder_gateway::Feature;
-    use larder_model::causality::ContextError;
-    use larder_model::props::reason::InvalidReason;
-    use larder_model::props::{InvalidProp, TypeRefusal};
+    use larder_core::Feature;
+    use larder_core::rules::props::reason::InvalidReason;
+    use larder_core::rules::props::{InvalidProp, TypeRefusal};
+    use larder_kv::rules::causality::ContextError;
 
     #[track_caller]
     fn check(error: Error, status: u16, body: &str) {

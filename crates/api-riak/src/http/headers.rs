@@ -12,10 +12,10 @@ use hyper::header::{
     CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH,
     IF_UNMODIFIED_SINCE,
 };
-use larder_gateway::Error;
+use larder_core::Error;
 use larder_http_edge::joined;
-use larder_model::causality::{Conditions, ContextError, EtagMatcher};
-use larder_model::terms::TermError;
+use larder_kv::rules::causality::{Conditions, ContextError, EtagMatcher};
+use larder_kv::rules::terms::TermError;
 use larder_rows::Timestamp;
 use larder_rows::content::{KvContent, Term};
 
@@ -145,7 +145,7 @@ pub(super) fn terms(headers: &HeaderMap) -> Result<Vec<Term>, RiakFault> {
         let value = joined(headers, name.as_str(), b", ").unwrap_or_default();
         read_terms(field, &value, &mut terms, &mut bad);
     }
-    terms.sort_by(larder_model::terms::order);
+    terms.sort_by(larder_kv::rules::terms::order);
     terms.dedup();
     if bad.is_empty() { Ok(terms) } else { Err(RiakFault::bad(bad)) }
 }
@@ -153,7 +153,7 @@ pub(super) fn terms(headers: &HeaderMap) -> Result<Vec<Term>, RiakFault> {
 fn read_terms(field: &str, value: &Bytes, terms: &mut Vec<Term>, bad: &mut Vec<u8>) {
     let name = Bytes::copy_from_slice(field.as_bytes());
     for one in values(value) {
-        match larder_model::terms::parse(&name, &one) {
+        match larder_kv::rules::terms::parse(&name, &one) {
             Ok(term) => terms.push(term),
             Err(TermError::UnknownFieldType(_)) => {
                 bad.extend_from_slice(format!("Unknown field type for field: '{field}'.\n").as_bytes());

@@ -4,18 +4,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hyper::StatusCode;
+use larder_kv::Gateway;
 
-use larder_gateway::Gateway;
-
-use crate::listing::{Lister, ListingTarget};
-
-use super::accept;
 use super::call::RiakCall;
 use super::errors::RiakFault;
 use super::listing::ListingMode;
 use super::params::timeout;
-use super::props;
 use super::reply::{RiakResponse, json};
+use super::{accept, props};
+use crate::listing::{Lister, ListingTarget};
 
 /// GET and HEAD of `/…/keys`: with `keys=true` or `keys=stream` the keys, else an empty object.
 ///

@@ -13,16 +13,14 @@ use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _};
 use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, VARY};
-
-use larder_gateway::Error;
-use larder_gateway::views::Listing;
-
-use crate::listing::{Lister, ListingTarget};
+use larder_core::Error;
+use larder_kv::views::Listing;
 
 use super::body::RiakBody;
 use super::errors::RiakFault;
 use super::path::{QueryParams, listed_name};
 use super::reply::{JSON, RiakResponse, VARY_ENCODING, json, not_found_page, with_body};
+use crate::listing::{Lister, ListingTarget};
 
 /// The form of a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

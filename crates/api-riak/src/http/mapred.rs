@@ -16,11 +16,11 @@ use futures_util::stream::{self, StreamExt as _};
 use hyper::header::{CONTENT_TYPE, HeaderMap};
 use hyper::{Method, StatusCode};
 use larder_admission::client_key;
-use larder_gateway::Gateway;
-use larder_gateway::mapreduce::{JobError, JobRun, KeptValues};
 use larder_http_edge::{ArrivingBody, GrowingMemory, Requester};
-use larder_model::mapreduce::Job;
-use larder_model::mapreduce::refusal::JobRefusal;
+use larder_kv::Gateway;
+use larder_mapreduce::rules::Job;
+use larder_mapreduce::rules::refusal::JobRefusal;
+use larder_mapreduce::{JobError, JobRun, KeptValues};
 use larder_rows::limits::{JOB_BYTES_MAX, JOB_HELD_BYTES_MAX};
 
 use super::body::{RiakBody, busy, collect_admitted};
@@ -82,7 +82,7 @@ fn refused(refusal: &JobRefusal) -> RiakFault {
     match refusal {
         JobRefusal::Phase(phase) => typed(StatusCode::BAD_REQUEST, JSON, phase.json().to_string()).into(),
         JobRefusal::BadFilter(bad) => typed(StatusCode::INTERNAL_SERVER_ERROR, JSON, bad.json().to_string()).into(),
-        JobRefusal::Search => larder_gateway::Error::NotBuilt(larder_gateway::Feature::Search).into(),
+        JobRefusal::Search => larder_core::Error::NotBuilt(larder_core::Feature::Search).into(),
         JobRefusal::NotJson(_)
         | JobRefusal::NotTerm(_)
         | JobRefusal::NotObject
@@ -96,7 +96,7 @@ fn refused(refusal: &JobRefusal) -> RiakFault {
 fn failed(error: JobError) -> RiakFault {
     let status = match &error {
         JobError::Gateway(error) => return error.clone().into(),
-        JobError::TooMany => return larder_gateway::Error::Overloaded { retry_after: 1 }.into(),
+        JobError::TooMany => return larder_core::Error::Overloaded { retry_after: 1 }.into(),
         JobError::Phase(_) => StatusCode::BAD_REQUEST,
         JobError::Failed { .. } | JobError::TimedOut | JobError::Cancelled | JobError::TooLarge => {
             StatusCode::INTERNAL_SERVER_ERROR

@@ -6,10 +6,9 @@ use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _};
 use hyper::StatusCode;
 use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
-
-use larder_gateway::body::GetBody;
-use larder_gateway::kv::FetchedObject;
-use larder_model::causality::Sibling;
+use larder_core::body::GetBody;
+use larder_kv::FetchedObject;
+use larder_kv::rules::causality::Sibling;
 
 use super::body::{BodyPieces, RiakBody, read_pieces};
 use super::headers::{encoding, http_date, insert, media_header};

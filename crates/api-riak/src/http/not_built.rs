@@ -1,6 +1,6 @@
 //! Features of Riak that are not built: refused by name, after the checks that need no such feature.
 
-use larder_gateway::{Error, Feature};
+use larder_core::{Error, Feature};
 
 use super::errors::RiakFault;
 use super::reply::RiakResponse;

@@ -7,10 +7,10 @@ use hyper::StatusCode;
 use hyper::header::{
     ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderMap, HeaderValue, LAST_MODIFIED, LINK, VARY,
 };
-use larder_gateway::Error;
-use larder_gateway::body::GetBody;
-use larder_gateway::kv::{FetchedObject, KvGet};
-use larder_model::causality::{Context, CurrentValue, FailedCondition, Sibling, Vtag};
+use larder_core::Error;
+use larder_core::body::GetBody;
+use larder_kv::rules::causality::{Context, CurrentValue, FailedCondition, Sibling, Vtag};
+use larder_kv::{FetchedObject, KvGet};
 use larder_rows::Timestamp;
 use larder_rows::content::KvContent;
 

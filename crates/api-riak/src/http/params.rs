@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use larder_gateway::Error;
-use larder_gateway::kv::Quorums;
-use larder_model::props::Quorum;
+use larder_core::Error;
+use larder_core::rules::props::Quorum;
+use larder_kv::Quorums;
 
 use super::errors::RiakFault;
 use super::path::QueryParams;

@@ -2,10 +2,11 @@
 
 use hyper::header::{CONTENT_TYPE, HeaderMap};
 use hyper::{Method, StatusCode};
-use larder_gateway::{Error, Gateway};
+use larder_core::Error;
+use larder_core::rules::props::display::{self, PropList};
+use larder_core::rules::props::set::props_of;
 use larder_http_edge::ArrivingBody;
-use larder_model::props::display::{self, PropList};
-use larder_model::props::set::props_of;
+use larder_kv::Gateway;
 use larder_rows::address::BucketAddress;
 use serde_json::{Map, Value as Json};
 

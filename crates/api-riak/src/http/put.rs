@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use hyper::header::{CONTENT_ENCODING, HeaderValue, LOCATION};
 use hyper::{Method, StatusCode};
-use larder_gateway::kv::{FetchedObject, KvPut};
 use larder_http_edge::{ArrivingBody, joined};
-use larder_model::causality::ContextError;
+use larder_kv::rules::causality::ContextError;
+use larder_kv::{FetchedObject, KvPut};
 use larder_rows::address::Address;
 use larder_rows::content::KvContent;
 
@@ -70,7 +70,7 @@ fn decode_request(call: &RiakCall<'_>, new_key: Option<String>) -> Result<PutReq
         ..KvContent::default()
     };
     let address = match new_key {
-        Some(key) => Address::new(call.bucket()?, key.into()).map_err(larder_gateway::Error::from)?,
+        Some(key) => Address::new(call.bucket()?, key.into()).map_err(larder_core::Error::from)?,
         None => call.address()?,
     };
     Ok(PutRequest { address, params, content })
@@ -88,7 +88,7 @@ async fn decode_and_put(
     let if_not_modified = match *call.method == Method::PUT {
         // Over HTTP an empty context is a damaged one; messages may state none.
         true => match headers::context(call.headers, headers::IF_NOT_MODIFIED.as_str())? {
-            Some(bytes) if bytes.is_empty() => return Err(larder_gateway::Error::from(ContextError::Foreign).into()),
+            Some(bytes) if bytes.is_empty() => return Err(larder_core::Error::from(ContextError::Foreign).into()),
             context => context,
         },
         false => None,

@@ -1,9 +1,8 @@
 //! The table of routes, for dispatch, for 405 with `Allow`, and for the list of resources at `/`.
 
 use hyper::Method;
-
-use larder_gateway::Feature;
-use larder_model::security::KvPermission;
+use larder_core::Feature;
+use larder_core::rules::security::KvPermission;
 
 use super::path::Segments;
 

@@ -7,18 +7,14 @@ use futures_util::FutureExt as _;
 use hyper::body::Incoming;
 use hyper::http::request::Parts;
 use hyper::{Method, Request, StatusCode};
+use larder_core::Error;
 use larder_http_edge::{
     ArrivingBody, BrowserRules, ClientListener, ConnectionHandler, ConnectionSettings, HttpDialect, ListenerWork,
     Requester, ShutdownRequest, names_two_hosts,
 };
+use larder_kv::Gateway;
 
-use larder_gateway::{Error, Gateway};
-
-use crate::failure::{is_of_server, log_panic, log_server_error};
-
-use super::access;
 use super::body::RiakBody;
-use super::browsers;
 use super::call::RiakCall;
 use super::errors::{RiakFault, of_error};
 use super::path::{QueryParams, Segments};
@@ -26,9 +22,10 @@ use super::reply::{self, RiakResponse, page};
 use super::request_notes::{id_of, set_id, take_notes};
 use super::routes::{self, Resource, Route, RouteAccess, RouteMatch};
 use super::{
-    buckets, datatypes, delete, health, index, keys, link_walk, mapred, not_built, object, ping, props, put, root,
-    stats, type_props,
+    access, browsers, buckets, datatypes, delete, health, index, keys, link_walk, mapred, not_built, object, ping,
+    props, put, root, stats, type_props,
 };
+use crate::failure::{is_of_server, log_panic, log_server_error};
 
 /// Settings of the listener of Riak's HTTP API.
 #[derive(Debug, Clone, Default)]

@@ -8,9 +8,10 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use larder_gateway::security::{Login, LoginError, check_permission};
-use larder_gateway::{Error, Gateway};
-use larder_model::security::AccessScope;
+use larder_core::Error;
+use larder_core::rules::security::AccessScope;
+use larder_core::security::{Login, LoginError, check_permission};
+use larder_kv::Gateway;
 
 use super::fault::PbFault;
 use super::frame::put_head;

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use larder_gateway::kv::{FetchedObject, KvGet, Quorums};
-use larder_gateway::views::IndexReader;
-use larder_gateway::{Error, Gateway};
-use larder_model::index::{IndexHit, IndexPosition, IndexQuery, IndexScope};
+use larder_core::Error;
+use larder_kv::rules::index::{IndexHit, IndexPosition, IndexQuery, IndexScope};
+use larder_kv::views::IndexReader;
+use larder_kv::{FetchedObject, Gateway, KvGet, Quorums};
 use larder_rows::address::{Address, BucketAddress};
 use larder_rows::limits::KEY_BYTES_MAX;
 use prost::encoding::encoded_len_varint;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use larder_gateway::{AuditEvent, AuditOutcome, Gateway};
+use larder_core::{AuditEvent, AuditOutcome};
+use larder_kv::Gateway;
 
 use super::fault::{PbFault, decode};
 use super::fields::type_of;

@@ -8,12 +8,12 @@
 //! pieces, and no answer is in memory as a whole.
 
 use bytes::{Bytes, BytesMut};
-use larder_gateway::Error;
-use larder_gateway::body::GetBody;
-use larder_gateway::kv::{FetchedObject, LoneObject};
+use larder_core::Error;
+use larder_core::body::GetBody;
 use larder_http_edge::PIECE_BYTES_MAX;
-use larder_model::causality::Sibling;
-use larder_model::terms;
+use larder_kv::rules::causality::Sibling;
+use larder_kv::rules::terms;
+use larder_kv::{FetchedObject, LoneObject};
 use larder_rows::content::{KvContent, Link};
 use prost::encoding::encoded_len_varint;
 

@@ -1,10 +1,10 @@
 //! The answer to a request that was not carried out: Riak's error message, and whether the connection goes on.
 
 use bytes::{Bytes, BytesMut};
-use larder_gateway::types::TypeStateError;
-use larder_gateway::{Error, QuorumParam};
-use larder_model::causality::FailedCondition;
-use larder_model::datatypes::DatatypeError;
+use larder_core::types::TypeStateError;
+use larder_core::{Error, QuorumParam};
+use larder_kv::rules::causality::FailedCondition;
+use larder_kv::rules::datatypes::DatatypeError;
 use larder_rows::address::AddressError;
 use prost::Message;
 
@@ -96,7 +96,7 @@ fn text(error: &Error) -> String {
         Error::Superseded => "failed".into(),
         Error::TooLarge { bytes, max: _ } => format!("{{too_large,{bytes}}}"),
         Error::TooManySiblings { count } => format!("{{too_many_siblings,{count}}}"),
-        Error::Datatype(DatatypeError::NotPresent(absent)) => absent.erlang(),
+        Error::Datatype(DatatypeError::NotPresent(absent)) => absent.clone(),
         Error::DatatypeNeedsSiblings => "\"Bucket must be allow_mult=true\"".into(),
         Error::Datatype(_) | Error::NotDatatype | Error::DatatypePut => error.to_string(),
         Error::Precommit(refusal) => refusal.erlang(),

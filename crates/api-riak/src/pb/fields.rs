@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use larder_gateway::{Error, Gateway};
-use larder_model::props::Quorum;
-use larder_model::props::value::Value;
+use larder_core::Error;
+use larder_core::rules::props::Quorum;
+use larder_core::rules::props::value::Value;
+use larder_kv::Gateway;
 use larder_rows::address::{Address, AddressError, BucketAddress, DEFAULT_TYPE};
 
 use super::fault::PbFault;

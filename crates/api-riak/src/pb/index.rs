@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use larder_gateway::{Error, Gateway};
-use larder_model::erlang::binary;
-use larder_model::index::{IndexPosition, IndexQuery, RegexError, TermRegex};
+use larder_core::Error;
+use larder_core::rules::erlang::binary;
+use larder_kv::Gateway;
+use larder_kv::rules::index::{IndexPosition, IndexQuery, RegexError, TermRegex};
 use larder_rows::address::BucketAddress;
 use prost::Message as _;
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use larder_gateway::Gateway;
-use larder_gateway::metrics::{PROTOCOL_VERSION, RING_PARTITIONS};
+use larder_core::metrics::{PROTOCOL_VERSION, RING_PARTITIONS};
+use larder_kv::Gateway;
 
 use super::fault::PbFault;
 use super::fields::{address, n_val_of};

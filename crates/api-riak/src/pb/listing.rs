@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use larder_gateway::Gateway;
+use larder_kv::Gateway;
 use larder_rows::address::BucketAddress;
 use prost::Message as _;
 

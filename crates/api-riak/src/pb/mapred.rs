@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use larder_admission::client_key;
-use larder_gateway::mapreduce::{JobError, JobRun};
-use larder_gateway::{Error, Gateway};
-use larder_model::erlang::binary;
-use larder_model::mapreduce::{Job, term_of_results};
+use larder_core::Error;
+use larder_core::rules::erlang::binary;
+use larder_kv::Gateway;
+use larder_mapreduce::rules::{Job, term_of_results};
+use larder_mapreduce::{JobError, JobRun};
 
 use super::fault::PbFault;
 use super::frame::put_message;

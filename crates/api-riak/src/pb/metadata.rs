@@ -1,7 +1,7 @@
 //! The metadata of a value as clients see it: fields 2 to 10 of `RpbContent`, written without a message in between.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
-use larder_model::causality::{Sibling, Vtag};
+use larder_kv::rules::causality::{Sibling, Vtag};
 use larder_rows::content::Link;
 use prost::encoding::{WireType, encode_varint, encoded_len_varint};
 
@@ -130,8 +130,8 @@ fn put_varint(output: &mut BytesMut, number: u64) {
 
 #[cfg(test)]
 mod tests {
-    use larder_model::causality::{ConflictPolicy, KeyVersions, Slot, VersionVector};
-    use larder_model::object_row::ObjectRow;
+    use larder_kv::rules::causality::{ConflictPolicy, KeyVersions, Slot, VersionVector};
+    use larder_kv::rules::object_row::ObjectRow;
     use larder_rows::Row;
     use larder_rows::content::{KvContent, Term};
     use larder_rows::{ActorId, Timestamp};

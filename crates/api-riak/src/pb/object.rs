@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use larder_gateway::Gateway;
-use larder_gateway::body::PutBody;
-use larder_gateway::kv::{KvDelete, KvGet, KvPut, Quorums};
+use larder_core::body::PutBody;
 use larder_http_edge::UNCOUNTED_BYTES;
-use larder_model::causality::{Conditions, EtagMatcher};
+use larder_kv::rules::causality::{Conditions, EtagMatcher};
+use larder_kv::{Gateway, KvDelete, KvGet, KvPut, Quorums};
 
 use super::content::{put_fields, put_lone, put_object, stored_content};
 use super::fault::PbFault;

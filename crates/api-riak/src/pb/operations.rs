@@ -1,7 +1,7 @@
 //! The table of message codes: what each request means, and how long its message may be.
 
-use larder_model::security::KvPermission;
-use larder_model::security::KvPermission::{
+use larder_core::rules::security::KvPermission;
+use larder_core::rules::security::KvPermission::{
     Delete, Get, GetBucket, GetBucketType, GetPreflist, Index, ListBuckets, ListKeys, Put, SetBucket, SetBucketType,
 };
 use larder_rows::limits::{DATATYPE_EDITS_MAX, JOB_BYTES_MAX, METADATA_BYTES_MAX};

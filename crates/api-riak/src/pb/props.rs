@@ -4,11 +4,12 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use larder_gateway::{Error, Gateway};
-use larder_model::erlang;
-use larder_model::props::Quorum;
-use larder_model::props::display::PropList;
-use larder_model::props::value::{Hook, LinkFun, ModFun, Repl, Value};
+use larder_core::Error;
+use larder_core::rules::erlang;
+use larder_core::rules::props::Quorum;
+use larder_core::rules::props::display::PropList;
+use larder_core::rules::props::value::{Hook, LinkFun, ModFun, Repl, Value};
+use larder_kv::Gateway;
 use larder_rows::address::BucketAddress;
 use serde_json::{Map, Value as Json, json};
 
@@ -291,7 +292,7 @@ fn function_message(fun: &ModFun) -> RpbModFun {
 
 #[cfg(test)]
 mod tests {
-    use larder_model::props::table::{PROPS, PropKind};
+    use larder_core::rules::props::table::{PROPS, PropKind};
     use prost::Message as _;
 
     use super::*;

@@ -1,7 +1,7 @@
 //! A part of a frame, where the frame is too large for one buffer.
 
 use bytes::BytesMut;
-use larder_gateway::body::GetBody;
+use larder_core::body::GetBody;
 
 /// A part of a frame.
 pub(super) enum ReplyPiece {

@@ -1,7 +1,7 @@
 //! The right that a message code needs, and the scope that a message names.
 
 use bytes::Bytes;
-use larder_model::security::KvPermission;
+use larder_core::rules::security::KvPermission;
 use larder_rows::address::{BucketAddress, DEFAULT_TYPE};
 use prost::Message;
 

@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use larder_admission::ClientAccount;
-use larder_gateway::{Error, Gateway};
+use larder_core::Error;
 use larder_http_edge::{
     ClientListener, ClientSocket, ConnectedClient, ConnectionServer, ConnectionSettings, ListenerWork, ServerTls,
     ShutdownRequest, serve_connections,
 };
+use larder_kv::Gateway;
 
 use super::connection::PbConnection;
 use super::fault::PbFault;

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::FutureExt as _;
-use larder_gateway::{Error, Gateway};
-use larder_model::datatypes::DatatypeError;
+use larder_core::Error;
+use larder_kv::Gateway;
+use larder_kv::rules::datatypes::DatatypeError;
 use larder_rows::limits::{DATATYPE_EDITS_MAX, METADATA_BYTES_MAX};
 
 use super::access::{self, PbUser};

@@ -1,9 +1,10 @@
 //! The memory of a connection between requests.
 
 use bytes::Bytes;
-use larder_gateway::security::LoggedIn;
-use larder_gateway::{AuditEvent, AuditOutcome, Gateway};
+use larder_core::security::LoggedIn;
+use larder_core::{AuditEvent, AuditOutcome};
 use larder_http_edge::RequestSource;
+use larder_kv::Gateway;
 
 /// The memory of a connection between requests.
 pub(super) struct PbSession {

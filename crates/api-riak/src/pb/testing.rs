@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use larder_admission::MemoryBudget;
-use larder_gateway::{Config, Gateway, GatewayPorts};
+use larder_core::{Config, GatewayPorts};
 use larder_http_edge::RequestSource;
+use larder_kv::Gateway;
 use larder_rows::ActorId;
 use larder_store::SystemClock;
 use larder_store::memory::MemoryStore;
@@ -40,7 +41,7 @@ pub(super) async fn gateway() -> Arc<Gateway> {
         scripts: None,
         audit: None,
         webhooks: None,
-        product: Arc::new(larder_gateway::types::NoProductRows),
+        product: Arc::new(larder_core::types::NoProductRows),
     };
     let gateway = Gateway::start(ports, Config::default()).await.unwrap();
     for (name, props) in TYPES {

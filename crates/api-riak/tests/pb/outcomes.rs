@@ -1,16 +1,15 @@
 //! The same request through both faces: one outcome, each protocol in its own words. A refused request changes nothing.
 
+use PbField::{Bytes, Number};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use larder_gateway::Config;
+use larder_core::Config;
 use larder_testkit::http::HttpRequest;
 use larder_testkit::pb::{PbField, PbMessage, message};
 use serde_json::Value as Json;
 
 use crate::pb::faces::{Face, FaceAddress, FaceObject, Faces};
 use crate::support::RiakServer;
-
-use PbField::{Bytes, Number};
 
 const OBJECT_BYTES_MAX: u64 = 100_000;
 

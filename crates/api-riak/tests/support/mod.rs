@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use larder_api_riak::http::{HttpSettings, serve};
-use larder_gateway::{Config, Gateway, GatewayPorts};
+use larder_core::{Config, GatewayPorts};
 use larder_http_edge::ConnectionSettings;
+use larder_kv::Gateway;
 use larder_rows::ActorId;
 use larder_store::memory::MemoryStore;
 use larder_store::{Store, SystemClock};
@@ -61,7 +62,7 @@ impl RiakServer {
             scripts: None,
             audit: None,
             webhooks: None,
-            product: Arc::new(larder_gateway::types::NoProductRows),
+            product: Arc::new(larder_core::types::NoProductRows),
         };
         let (background, gateway) = BackgroundServer::start(async |listener, stop| {
             let gateway = Gateway::start(ports, config).await.unwrap();

@@ -89,8 +89,8 @@ pub(crate) fn too_large(bytes: u64, max: u64) -> S3Error {
     S3Error::from(Code::EntityTooLarge).with("ProposedSize", bytes.to_string()).with("MaxSizeAllowed", max.to_string())
 }
 
-fn of_gateway(error: &larder_gateway::Error) -> S3Error {
-    use larder_gateway::Error as E;
+fn of_gateway(error: &larder_core::Error) -> S3Error {
+    use larder_core::Error as E;
     match error {
         E::TooLarge { bytes, max } => too_large(*bytes, *max),
         E::MetadataTooLarge { bytes, max } => S3Error::from(Code::MetadataTooLarge)
@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn overload_has_a_retry_after_header() {
-        let error = S3Error::from(Error::Gateway(larder_gateway::Error::Overloaded { retry_after: 7 }));
+        let error = S3Error::from(Error::Gateway(larder_core::Error::Overloaded { retry_after: 7 }));
         let response = error.into_response("/", "r", false);
         assert_eq!((response.status().as_u16(), &response.headers()["retry-after"]), (503, &HeaderValue::from(7)));
         assert_eq!(response.headers().get_all("retry-after").iter().count(), 1);

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use larder_api_s3::{S3Settings, serve};
-use larder_gateway::{Config, Gateway, GatewayPorts};
+use larder_core::{Config, GatewayPorts};
+use larder_kv::Gateway;
 use larder_rows::ActorId;
 use larder_s3::{Objects, ObjectsConfig};
 use larder_store::memory::MemoryStore;

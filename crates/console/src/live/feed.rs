@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use larder_admission::{MemoryBudget, MemoryUsage};
-use larder_gateway::StoredBytes;
-use larder_gateway::metrics::TrafficSummary;
+use larder_core::StoredBytes;
+use larder_core::metrics::TrafficSummary;
 use larder_s3::Objects;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};

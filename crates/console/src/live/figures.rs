@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use larder_gateway::StoredBytes;
+use larder_core::StoredBytes;
 
 use super::feed::{LiveSample, SAMPLES_KEPT};
 use super::sparkline::points;
@@ -135,7 +135,7 @@ mod tests {
     use std::time::Duration;
 
     use larder_admission::MemoryBudget;
-    use larder_gateway::metrics::{RequestTotals, TrafficSummary};
+    use larder_core::metrics::{RequestTotals, TrafficSummary};
 
     use super::*;
 

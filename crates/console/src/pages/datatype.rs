@@ -1,9 +1,9 @@
 //! Data types as they are: the value of a counter, the elements of a set page by page, a map as a tree.
 
-use larder_gateway::datatypes::{DatatypeBegin, DatatypeFetch};
-use larder_gateway::kv::Quorums;
-use larder_gateway::{Error, Gateway};
-use larder_model::datatypes::{Datatype, DatatypeValue, EmbeddedValue, FieldValue, ValuePiece};
+use larder_core::Error;
+use larder_kv::datatypes::{DatatypeBegin, DatatypeFetch};
+use larder_kv::rules::datatypes::{Datatype, DatatypeValue, EmbeddedValue, FieldValue, ValuePiece};
+use larder_kv::{Gateway, Quorums};
 use larder_rows::address::Address;
 use maud::{Markup, html};
 

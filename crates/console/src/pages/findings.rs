@@ -1,6 +1,7 @@
 //! The problems of this moment, each with the step that mends it.
 
-use larder_gateway::{ClusterState, Gateway, NotReadyReason};
+use larder_core::{ClusterState, NotReadyReason};
+use larder_kv::Gateway;
 
 use crate::live::LiveFigures;
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::StatusCode;
-use larder_model::index::{IndexPosition, IndexQuery, IndexScope};
+use larder_kv::rules::index::{IndexPosition, IndexQuery, IndexScope};
 use larder_rows::address::BucketAddress;
 use maud::{Markup, html};
 
@@ -26,7 +26,7 @@ pub(super) async fn keys(call: &ConsoleCall<'_>) -> Result<ConsoleReply, Console
     match call.query.given("bucket") {
         None => buckets(call, &bucket_type).await,
         Some(bucket) => {
-            let address = BucketAddress::new(bucket_type, bucket).map_err(larder_gateway::Error::from)?;
+            let address = BucketAddress::new(bucket_type, bucket).map_err(larder_core::Error::from)?;
             keys_of(call, &address).await
         }
     }

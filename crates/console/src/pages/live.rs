@@ -5,17 +5,16 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::stream;
 use hyper::StatusCode;
-use larder_gateway::Gateway;
+use larder_kv::Gateway;
 use serde_json::{Map, Value, json};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
+use super::findings;
 use crate::access::ConsoleAccess;
 use crate::call::ConsoleCall;
 use crate::faults::ConsoleFault;
 use crate::live::{LiveFeed, LiveFigures};
 use crate::reply::{ConsoleReply, events};
-
-use super::findings;
 
 /// An open stream.
 struct OpenStream {

@@ -4,10 +4,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use hyper::StatusCode;
-use larder_gateway::body::GetBody;
-use larder_gateway::kv::{FetchedObject, KvGet, Quorums};
-use larder_gateway::{Error, Gateway};
-use larder_model::causality::Sibling;
+use larder_core::Error;
+use larder_core::body::GetBody;
+use larder_kv::rules::causality::Sibling;
+use larder_kv::{FetchedObject, Gateway, KvGet, Quorums};
 use larder_rows::address::{Address, BucketAddress};
 use maud::{Markup, PreEscaped, html};
 

@@ -6,9 +6,9 @@ use async_trait::async_trait;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use larder_gateway::body::{BodyError, ByteStream, GetBody, PutBody};
-use larder_gateway::kv::{KvDelete, KvDeleteOutcome, KvPut, Quorums};
-use larder_model::causality::Conditions;
+use larder_core::body::{BodyError, ByteStream, GetBody, PutBody};
+use larder_kv::rules::causality::Conditions;
+use larder_kv::{KvDelete, KvDeleteOutcome, KvPut, Quorums};
 use larder_rows::address::Address;
 use larder_rows::content::KvContent;
 
@@ -57,7 +57,7 @@ async fn chosen(call: &ConsoleCall<'_>, address: &Address) -> Result<(KvContent,
     let vtag = call.form.bytes("vtag");
     let mut found = fetch(call.gateway(), address).await?;
     let at = found.versions.siblings.iter().position(|one| one.vtag().as_bytes() == &vtag[..]);
-    let at = at.filter(|at| *at < found.bodies.len()).ok_or(larder_gateway::Error::Changed)?;
+    let at = at.filter(|at| *at < found.bodies.len()).ok_or(larder_core::Error::Changed)?;
     Ok((found.versions.siblings.swap_remove(at).content, found.bodies.swap_remove(at)))
 }
 

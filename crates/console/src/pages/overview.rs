@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hyper::StatusCode;
-use larder_gateway::ClusterState;
+use larder_core::ClusterState;
 use maud::{Markup, html};
 use tokio::time::timeout;
 

@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::header::{HeaderValue, REFRESH};
-use larder_gateway::types::{TypeStage, TypeStatus};
-use larder_model::props::set::props_of;
-use larder_model::props::{Datatype, Defaults, Prop, PropMutability, Value};
+use larder_core::rules::props::set::props_of;
+use larder_core::rules::props::{Datatype, Defaults, Prop, PropMutability, Value};
+use larder_core::types::{TypeStage, TypeStatus};
 use larder_rows::address::DEFAULT_TYPE;
 use maud::{Markup, html};
 use serde_json::{Map, Value as Json};

@@ -7,7 +7,7 @@
 //! If the deleter dies, the next request that needs the name takes the deletion over after a minute. It closes the bucket
 //! anew, so the first deleter cannot finish: it expects the version of its own closing change.
 
-use larder_gateway::types::{Catalogue, CatalogueEdit};
+use larder_core::types::{Catalogue, CatalogueEdit};
 use larder_rows::Timestamp;
 use larder_rows::limits::KEY_VIEW_SHARDS;
 use larder_store::{Partition, ReadQuery};

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use larder_gateway::gateway_core::internal_options;
-use larder_gateway::{Config, Core, GatewayPorts};
+use larder_core::gateway_core::internal_options;
+use larder_core::{Config, Core, GatewayPorts};
 use larder_rows::keyspace::entry_shard;
 use larder_rows::{ActorId, Change, Row, Timestamp};
 use larder_store::memory::MemoryStore;

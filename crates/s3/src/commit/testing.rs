@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use larder_gateway::body::{BodyError, ByteStream};
+use larder_core::body::{BodyError, ByteStream};
 use larder_rows::content::BlobId;
 use larder_rows::{ActorId, Change, Row};
 use larder_store::{Batch, Blobs as _, Partition};

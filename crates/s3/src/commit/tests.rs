@@ -140,7 +140,7 @@ fn a_timed_out_change_is_absent_if_the_head_lacks_it() {
         attempt.options.deadline = Instant::now();
         tokio::time::sleep(std::time::Duration::from_millis(1)).await;
         let late = attempt.commit(next).await;
-        assert!(matches!(late, Err(Error::Gateway(larder_gateway::Error::TimedOut))), "{late:?}");
+        assert!(matches!(late, Err(Error::Gateway(larder_core::Error::TimedOut))), "{late:?}");
         assert_eq!(fixture.head(KEY).await.current, None);
     });
 }
@@ -216,13 +216,13 @@ fn an_unsynced_change_is_neither_acknowledged_nor_acted_on() {
         assert_eq!(fixture.blobs().await.len(), 2);
         setup.gate.stop_disk();
         let put = setup.slow.put(&fixture.owner, put_of(KEY, &new)).await;
-        assert!(matches!(put, Err(Error::Gateway(larder_gateway::Error::TimedOut))), "{put:?}");
+        assert!(matches!(put, Err(Error::Gateway(larder_core::Error::TimedOut))), "{put:?}");
         assert_eq!(fixture.get(KEY, VersionSpec::Current).await.unwrap(), new, "readers see it");
         assert_eq!(fixture.blobs().await.len(), 3, "a power cut may bring the old version back");
         setup.gate.stop_disk();
         let key = bytes::Bytes::from_static(KEY.as_bytes());
         let abort = setup.slow.uploads.abort(&fixture.owner, super::testing::BUCKET, &key, &upload, None).await;
-        assert!(matches!(abort, Err(Error::Gateway(larder_gateway::Error::TimedOut))), "{abort:?}");
+        assert!(matches!(abort, Err(Error::Gateway(larder_core::Error::TimedOut))), "{abort:?}");
         assert_eq!(setup.state(&upload).await, Some(crate::rules::UploadState::Aborted));
         assert!(setup.slow.sweeper.sweep().await.is_ok_and(|swept| swept.failed > 0 && swept.blobs == 0));
         assert_eq!(fixture.blobs().await.len(), 3, "a power cut may reopen the upload");
@@ -304,8 +304,8 @@ async fn copy_onto_itself(fixture: &BucketFixture) -> Result<crate::copy::Copied
 struct LateBody(Option<tokio::sync::oneshot::Receiver<bytes::Bytes>>);
 
 #[async_trait::async_trait]
-impl larder_gateway::body::ByteStream for LateBody {
-    async fn next(&mut self) -> Option<std::result::Result<bytes::Bytes, larder_gateway::body::BodyError>> {
+impl larder_core::body::ByteStream for LateBody {
+    async fn next(&mut self) -> Option<std::result::Result<bytes::Bytes, larder_core::body::BodyError>> {
         Some(Ok(self.0.take()?.await.unwrap()))
     }
 }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use bytes::Bytes;
-use larder_gateway::Core;
+use larder_core::Core;
 use larder_rows::content::BlobId;
 use larder_store::{Partition, Range as Names, ReadOrder, ReadQuery};
 

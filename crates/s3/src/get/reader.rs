@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use larder_gateway::Core;
-use larder_gateway::metrics::Event;
+use larder_core::Core;
+use larder_core::metrics::Event;
 use larder_rows::content::BlobId;
 use larder_store::{BlobReader, Kind, slice_of};
 
@@ -105,7 +105,7 @@ impl PartsReader {
 
 /// Counts a read that finds damage.
 pub(super) fn count_damage(gateway: &Core, error: &Error) {
-    if matches!(error, Error::Gateway(larder_gateway::Error::Damaged(_))) {
+    if matches!(error, Error::Gateway(larder_core::Error::Damaged(_))) {
         gateway.core.count_event(Event::S3DamagedRead);
     }
 }
@@ -114,12 +114,12 @@ pub(super) fn count_damage(gateway: &Core, error: &Error) {
 pub(super) async fn open_blob(gateway: &Core, blob: BlobId, length: u64) -> Result<Option<Box<dyn BlobReader>>> {
     match gateway.core.ports.blobs.open(blob).await {
         Ok(reader) if reader.length() == length => Ok(Some(reader)),
-        Ok(_) => Err(larder_gateway::Error::Damaged("a blob is not as long as its object says".into()).into()),
+        Ok(_) => Err(larder_core::Error::Damaged("a blob is not as long as its object says".into()).into()),
         Err(error) if error.kind == Kind::NoSuchBlob => Ok(None),
         Err(error) => Err(error.into()),
     }
 }
 
 pub(crate) fn missing_bytes() -> Error {
-    larder_gateway::Error::Damaged("an object's bytes are missing".into()).into()
+    larder_core::Error::Damaged("an object's bytes are missing".into()).into()
 }

@@ -315,7 +315,7 @@ mod over_a_store {
             }
             for key in ["blob", "parts"] {
                 let read = fixture.get(key, VersionSpec::Current).await;
-                assert!(matches!(read, Err(Error::Gateway(larder_gateway::Error::Damaged(_)))), "{key}");
+                assert!(matches!(read, Err(Error::Gateway(larder_core::Error::Damaged(_)))), "{key}");
                 fixture.objects.head(&fixture.owner, &get_of(key)).await.unwrap();
             }
             assert!(fixture.objects.gateway.metrics_text().contains("\nlarder_s3_damaged_reads_total 2\n"));

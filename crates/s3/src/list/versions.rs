@@ -129,7 +129,7 @@ impl HeadStore {
             }
             return Ok(VersionChunk { versions, current, more: page.stopped == Stopped::Limit });
         }
-        Err(larder_gateway::Error::Overloaded { retry_after: 1 }.into())
+        Err(larder_core::Error::Overloaded { retry_after: 1 }.into())
     }
 }
 

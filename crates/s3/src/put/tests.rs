@@ -1,6 +1,6 @@
 //! Puts: objects read back as written, and refused ones leave no bytes.
 
-use larder_gateway::body::BodyError;
+use larder_core::body::BodyError;
 
 use super::super::buckets::testing::anonymous;
 use super::super::commit::testing::{BUCKET, BucketFixture, ChunkedBody, bytes, get_of, put_of, run, upload_body};

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use larder_gateway::gateway_core::GatewayCore;
+use larder_core::gateway_core::GatewayCore;
 use larder_rows::Row;
 use larder_rows::limits::{KEY_VIEW_SHARDS, LISTING_PAGE_ROWS};
 use larder_store::{Partition, ReadQuery, Stopped};

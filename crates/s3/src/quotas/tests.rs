@@ -1,7 +1,7 @@
 //! Quotas over gateways of one memory store: what is admitted, and what frees room.
 
 use futures_util::future::join_all;
-use larder_gateway::body::BodyError;
+use larder_core::body::BodyError;
 
 use super::super::buckets::testing::anonymous;
 use super::super::commit::testing::{BUCKET, BucketFixture, ChunkedBody, bytes, put_of, run, upload_body};

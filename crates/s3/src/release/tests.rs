@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use larder_gateway::Config;
+use larder_core::Config;
 use larder_testkit::{VolatileState, VolatileStore};
 
 use super::*;

@@ -4,7 +4,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 
 use async_trait::async_trait;
-use larder_gateway::blobs::sweep::{BlobReferences, OwnedBlob, SweepPhase};
+use larder_core::blobs::sweep::{BlobReferences, OwnedBlob, SweepPhase};
 use larder_rows::Timestamp;
 use larder_rows::content::BlobId;
 use larder_store::{Partition, Table};
@@ -33,7 +33,7 @@ impl BlobReferences for ObjectSweeper {
         key: &Partition,
         blobs: Vec<OwnedBlob>,
         phase: SweepPhase,
-    ) -> larder_gateway::Result<Vec<OwnedBlob>> {
+    ) -> larder_core::Result<Vec<OwnedBlob>> {
         let blobs = if phase == SweepPhase::Unfenced {
             self.without_live_uploads(blobs).await.map_err(into_gateway_error)?
         } else {
@@ -57,8 +57,8 @@ impl BlobReferences for ObjectSweeper {
         Ok(blobs.into_iter().filter(is_left).collect())
     }
 
-    async fn fence_head(&self, key: &Partition) -> larder_gateway::Result<()> {
-        let damaged = || larder_gateway::Error::Damaged("the name of a key's head".into());
+    async fn fence_head(&self, key: &Partition) -> larder_core::Result<()> {
+        let damaged = || larder_core::Error::Damaged("the name of a key's head".into());
         let (bucket, name) = key.head_bucket_and_key().ok_or_else(damaged)?;
         self.heads.fence_head(bucket, &name).await.map(drop).map_err(into_gateway_error)
     }
@@ -139,9 +139,9 @@ fn upload_of(blob: &OwnedBlob) -> Option<UploadId> {
 }
 
 /// Maps an error to one of the gateway.
-fn into_gateway_error(error: Error) -> larder_gateway::Error {
+fn into_gateway_error(error: Error) -> larder_core::Error {
     match error {
         Error::Gateway(error) => error,
-        other => larder_gateway::Error::Internal(other.to_string()),
+        other => larder_core::Error::Internal(other.to_string()),
     }
 }

@@ -17,7 +17,7 @@ impl ObjectSweeper {
         let Some(row) = page.rows.into_iter().next() else { return Ok(0) };
         // Crash: each batch of a manifest has the owner row, and a removal takes it last.
         if !row.name.is_empty() {
-            return Err(larder_gateway::Error::Damaged("a manifest has no owner row".into()).into());
+            return Err(larder_core::Error::Damaged("a manifest has no owner row".into()).into());
         }
         let owner = ManifestOwner::decode(row.value)?;
         // Race: a running completion writes the manifest before the head that references it [invariant 60].

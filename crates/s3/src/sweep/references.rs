@@ -50,7 +50,7 @@ impl ObjectSweeper {
                 return Ok(left);
             }
         }
-        Err(larder_gateway::Error::Overloaded { retry_after: 1 }.into())
+        Err(larder_core::Error::Overloaded { retry_after: 1 }.into())
     }
 
     /// The candidates that no version of a key references, and the stamp of the first head read. Without a stable head the

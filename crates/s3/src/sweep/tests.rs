@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use larder_gateway::gateway_core::internal_options;
+use larder_core::gateway_core::internal_options;
 use larder_rows::content::BlobId;
 use larder_rows::{ActorId, Change, Row};
 use larder_store::memory::MemoryStore;

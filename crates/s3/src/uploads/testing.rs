@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use larder_gateway::gateway_core::internal_options;
-use larder_gateway::{Config, Core, GatewayPorts};
+use larder_core::gateway_core::internal_options;
+use larder_core::{Config, Core, GatewayPorts};
 use larder_store::memory::MemoryStore;
 use larder_store::{CallOptions, ConsistencyLevel, Durability, ReadQuery, Store, Table};
 use larder_testkit::VirtualClock;

@@ -48,8 +48,7 @@ impl KeyHolder {
     pub(super) fn of(user: User, key_id: &str) -> Result<Self> {
         let further = user.further_keys.iter().find(|key| key.id == key_id).filter(|_| user.key_id != key_id);
         let further = further.map(|key| {
-            let policy =
-                KeyPolicy::of(&key.limits).map_err(|error| larder_gateway::Error::Damaged(error.to_string()))?;
+            let policy = KeyPolicy::of(&key.limits).map_err(|error| larder_core::Error::Damaged(error.to_string()))?;
             Ok::<_, Error>(Arc::new(FurtherKey { key: key.clone(), policy: Arc::new(policy) }))
         });
         Ok(Self { further: further.transpose()?, user: Arc::new(user) })

@@ -1,8 +1,8 @@
 //! One optimistic transaction on the users: reads, and rows to write if the head is unchanged.
 
 use bytes::Bytes;
-use larder_gateway::contention::WriterTurn;
-use larder_gateway::gateway_core::{INTERNAL_CALL_TIMEOUT, internal_options};
+use larder_core::contention::WriterTurn;
+use larder_core::gateway_core::{INTERNAL_CALL_TIMEOUT, internal_options};
 use larder_rows::codec::DecodeError;
 use larder_rows::{Change, Row, Timestamp};
 use larder_store::{CallOptions, CasResult, ConsistencyLevel, Durability, Partition, ReadQuery};

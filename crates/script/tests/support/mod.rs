@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use larder_gateway::{ScriptArguments, ScriptCall, ScriptError, ScriptFunction, Scripts as _};
+use larder_core::{ScriptArguments, ScriptCall, ScriptError, ScriptFunction, Scripts as _};
 use larder_script::{ScriptLimits, ScriptPool, ScriptSettings, WorkerCommand};
 use larder_store::SystemClock;
 use serde_json::Value;

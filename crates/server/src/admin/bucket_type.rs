@@ -1,14 +1,13 @@
 //! `bucket-type`: create, activate, list, status, update.
 
 use bytes::Bytes;
-use serde_json::{Map, Value as Json, json};
-
 use larder_admin_frame::AdminAnswer;
-use larder_gateway::Error;
-use larder_gateway::types::{TypeStage, TypeStateError, TypeStatus};
-use larder_model::props::set::props_of;
-use larder_model::props::types::DEFAULT_TYPE;
-use larder_model::props::{PropsBodyError, display};
+use larder_core::Error;
+use larder_core::rules::props::set::props_of;
+use larder_core::rules::props::types::DEFAULT_TYPE;
+use larder_core::rules::props::{PropsBodyError, display};
+use larder_core::types::{TypeStage, TypeStateError, TypeStatus};
+use serde_json::{Map, Value as Json, json};
 
 use super::command::{CommandCall, CommandResult};
 use super::text::{reasons, shown};

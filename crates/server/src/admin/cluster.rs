@@ -1,8 +1,8 @@
 //! The commands of `riak-admin` about nodes and the ring. The answers come from the running members.
 
 use larder_admin_frame::AdminAnswer;
-use larder_gateway::{ClusterState, MemberState};
-use larder_model::props::Value;
+use larder_core::rules::props::Value;
+use larder_core::{ClusterState, MemberState};
 use serde_json::json;
 
 use super::command::{CommandCall, CommandResult};
@@ -85,7 +85,7 @@ pub(super) async fn status(call: CommandCall<'_>) -> CommandResult {
 
 /// The nodes of the engine, one line each; empty for an engine without nodes.
 fn engine_nodes(cluster: &ClusterState) -> String {
-    let line = |node: &larder_gateway::EngineNode| {
+    let line = |node: &larder_core::EngineNode| {
         format!("\n  {:<24}{}", shown(node.address.as_bytes()), if node.up { "up" } else { "down!" })
     };
     let lines: String = cluster.nodes.iter().map(line).collect();

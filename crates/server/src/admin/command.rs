@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use larder_admin_frame::{AdminAnswer, AdminRequest};
 use larder_console::RunningCommands;
-use larder_gateway::Gateway;
+use larder_kv::Gateway;
 use larder_progress_bar::Progress;
 use larder_s3::Objects;
 use tokio::sync::watch;

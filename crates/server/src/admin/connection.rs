@@ -8,7 +8,7 @@ use larder_admin_frame::{
     AdminAnswer, AdminReply, AdminRequest, BadFrame, LENGTH_BYTES, REQUEST_BYTES_MAX, body_length,
 };
 use larder_console::CommandProgress;
-use larder_gateway::{AuditEvent, AuditOutcome};
+use larder_core::{AuditEvent, AuditOutcome};
 use larder_progress_bar::Progress;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;

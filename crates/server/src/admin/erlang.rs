@@ -1,8 +1,7 @@
 //! Statistics in the form of Riak's console.
 
+use larder_core::rules::props::Value;
 use serde_json::Value as Json;
-
-use larder_model::props::Value;
 
 /// Statistics whose texts are atoms; all other texts are binaries.
 const ATOMS: [&str; 4] = ["nodename", "connected_nodes", "ring_members", "storage_backend"];

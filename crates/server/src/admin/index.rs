@@ -1,7 +1,7 @@
 //! `index check` and `index repair`: all indexes against all objects. `index status`: the epochs of large buckets.
 
 use larder_admin_frame::AdminAnswer;
-use larder_gateway::views::IndexCheck;
+use larder_kv::views::IndexCheck;
 use larder_progress_bar::Progress;
 use larder_rows::BucketEpochs;
 use larder_rows::address::BucketAddress;

@@ -1,9 +1,8 @@
 //! The MapReduce jobs that run on this node.
 
-use serde_json::json;
-
 use larder_admin_frame::AdminAnswer;
-use larder_gateway::RunningJob;
+use larder_core::RunningJob;
+use serde_json::json;
 
 use super::command::{CommandCall, CommandResult};
 use super::text::shown;

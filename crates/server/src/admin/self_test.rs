@@ -5,11 +5,11 @@ mod datatypes;
 
 use bytes::Bytes;
 use larder_admin_frame::AdminAnswer;
-use larder_gateway::body::PutBody;
-use larder_gateway::kv::{KvDelete, KvGet, KvPut, Quorums};
-use larder_gateway::{Gateway, Result};
-use larder_model::causality::Conditions;
-use larder_model::props::Value;
+use larder_core::Result;
+use larder_core::body::PutBody;
+use larder_core::rules::props::Value;
+use larder_kv::rules::causality::Conditions;
+use larder_kv::{Gateway, KvDelete, KvGet, KvPut, Quorums};
 use larder_rows::address::{Address, BucketAddress, DEFAULT_TYPE};
 use larder_rows::content::KvContent;
 

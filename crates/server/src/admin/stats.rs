@@ -1,7 +1,7 @@
 //! `status`: the statistics in the form that monitoring scripts parse, one `name : value` per line.
 
 use larder_admin_frame::AdminAnswer;
-use larder_model::props::Value;
+use larder_core::rules::props::Value;
 use serde_json::{Map, Value as Json};
 
 use super::command::{CommandCall, CommandResult};

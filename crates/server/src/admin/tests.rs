@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use larder_admin_frame::{AdminAnswer, AdminRequest};
 use larder_console::RunningCommands;
-use larder_gateway::security::Login;
-use larder_gateway::{Config, Gateway, GatewayPorts};
+use larder_core::security::Login;
+use larder_core::{Config, GatewayPorts};
+use larder_kv::Gateway;
 use larder_rows::ActorId;
 use larder_s3::{Objects, ObjectsConfig};
 use larder_store::SystemClock;

@@ -1,6 +1,6 @@
 //! Texts of several commands: the reasons of errors, and names.
 
-use larder_gateway::Error;
+use larder_core::Error;
 use larder_rows::text::escaped;
 
 /// The gateway's reasons for an error, one per line.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use larder_admin_frame::AdminAnswer;
-use larder_gateway::Gateway;
+use larder_kv::Gateway;
 use larder_progress_bar::Progress;
 use larder_store::Table;
 use larder_transfer::{

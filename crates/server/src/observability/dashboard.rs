@@ -1,6 +1,6 @@
 //! The dashboard for Grafana: a panel for each family of metrics, in rows by the part of the server that measures it.
 
-use larder_gateway::metrics::{MetricFamily, MetricKind, MetricUnit, metric_families};
+use larder_core::metrics::{MetricFamily, MetricKind, MetricUnit, metric_families};
 use serde_json::{Value, json};
 
 /// Width and height of a panel, in Grafana's grid of 24 columns.

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use larder_gateway::metrics::metric_families;
+use larder_core::metrics::metric_families;
 
 mod alerts;
 mod dashboard;
@@ -64,7 +64,7 @@ mod tests {
     fn every_expression_names_metrics_that_exist() {
         let is_known = |word: &str| {
             metric_families().any(|family| {
-                let histogram = family.kind == larder_gateway::metrics::MetricKind::Histogram;
+                let histogram = family.kind == larder_core::metrics::MetricKind::Histogram;
                 let rest = word.strip_prefix(family.name);
                 rest == Some("") && !histogram || histogram && matches!(rest, Some("_bucket" | "_sum" | "_count"))
             })

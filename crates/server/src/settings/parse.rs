@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use larder_api_s3::PublicUrl;
-use larder_gateway::DeleteMode;
+use larder_core::DeleteMode;
+use larder_core::rules::props::WebhookHost;
 use larder_http_edge::AllowedOrigins;
-use larder_model::ip_network::IpNetwork;
-use larder_model::props::WebhookHost;
+use larder_rows::ip_network::IpNetwork;
 use larder_s3::rules::bucket::is_valid_bucket_name;
 
 use super::{AuditTarget, Listener, LogLevel, StartBucket, word_of};

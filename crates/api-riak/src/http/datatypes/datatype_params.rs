@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use larder_gateway::datatypes::DatatypeBegin;
-use larder_gateway::kv::Quorums;
+use larder_kv::Quorums;
+use larder_kv::datatypes::DatatypeBegin;
 
 use super::json_update::field_name;
 use super::page_window::begin_after;
@@ -169,8 +169,8 @@ fn max_results(value: &[u8]) -> Result<u64, RiakFault> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use larder_model::datatypes::{EmbeddedType, FieldName};
-    use larder_model::props::Quorum;
+    use larder_core::rules::props::Quorum;
+    use larder_kv::rules::datatypes::{EmbeddedType, FieldName};
     use proptest::prelude::*;
 
     fn taken(query: &str) -> DatatypeParams {
@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(taken("max_results=7").part, page(PageBegin::Known(DatatypeBegin::First), Some(7)));
         assert_eq!(taken("start=b").part, page(PageBegin::Start("b".into()), None));
         let mut window = super::super::page_window::PageWindow::of(Some(1));
-        window.take(["k", "l"].map(|one| larder_model::datatypes::ValuePiece::Element(one.into())).into());
+        window.take(["k", "l"].map(|one| larder_kv::rules::datatypes::ValuePiece::Element(one.into())).into());
         let continuation = window.continuation().unwrap();
         let query = format!("continuation={continuation}&max_results=1&start=b");
         let after = PageBegin::Known(DatatypeBegin::AfterElement("k".into()));

@@ -9,10 +9,10 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use larder_model::datatypes::{
+use larder_core::rules::riak_json;
+use larder_kv::rules::datatypes::{
     Datatype, DatatypeUpdate, EmbeddedType, EmbeddedUpdate, FieldEdit, FieldName, MapEdits, SetEdit,
 };
-use larder_model::riak_json;
 use larder_rows::limits::DATATYPE_EDITS_MAX;
 use larder_rows::text::beginning;
 use serde_json::{Map, Value as Json};

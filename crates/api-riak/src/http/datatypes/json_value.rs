@@ -8,7 +8,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use larder_model::datatypes::{Datatype, EmbeddedType, ValuePiece};
+use larder_kv::rules::datatypes::{Datatype, EmbeddedType, ValuePiece};
 
 use crate::http::path::listed_name;
 
@@ -133,7 +133,7 @@ fn write_string(text: &str, out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use larder_model::datatypes::FieldName;
+    use larder_kv::rules::datatypes::FieldName;
     use proptest::collection::vec;
     use proptest::prelude::*;
     use serde_json::{Value as Json, json};

@@ -15,12 +15,12 @@ mod value_reply;
 use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, LINK, LOCATION};
-use larder_gateway::Error;
-use larder_gateway::datatypes::{DatatypeBegin, DatatypeChange, DatatypeFetch};
-use larder_gateway::kv::Quorums;
+use larder_core::Error;
 use larder_http_edge::ArrivingBody;
-use larder_model::causality::{EtagMatcher, FailedCondition};
-use larder_model::datatypes::Datatype;
+use larder_kv::Quorums;
+use larder_kv::datatypes::{DatatypeBegin, DatatypeChange, DatatypeFetch};
+use larder_kv::rules::causality::{EtagMatcher, FailedCondition};
+use larder_kv::rules::datatypes::Datatype;
 use larder_rows::address::{Address, BucketAddress};
 
 use super::accept;

@@ -6,8 +6,8 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
-use larder_gateway::datatypes::DatatypeBegin;
-use larder_model::datatypes::{EmbeddedType, FieldName, ValuePiece};
+use larder_kv::datatypes::DatatypeBegin;
+use larder_kv::rules::datatypes::{EmbeddedType, FieldName, ValuePiece};
 use larder_rows::limits::DATATYPE_NAME_BYTES_MAX;
 
 /// The first byte of a continuation, for its version and meaning: after an element.

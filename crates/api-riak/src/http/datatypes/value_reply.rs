@@ -7,8 +7,8 @@ use bytes::Bytes;
 use futures_util::stream;
 use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, VARY};
-use larder_gateway::Error;
-use larder_gateway::datatypes::DatatypeReader;
+use larder_core::Error;
+use larder_kv::datatypes::DatatypeReader;
 
 use super::json_value::JsonValueWriter;
 use super::page_window::PageWindow;

@@ -8,8 +8,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use larder_model::index::{ContinuationError, IndexCondition, IndexPosition, IndexQuery, IndexScope, all_of, any_of};
-use larder_model::riak_json;
+use larder_core::rules::riak_json;
+use larder_kv::rules::index::{
+    ContinuationError, IndexCondition, IndexPosition, IndexQuery, IndexScope, all_of, any_of,
+};
 use larder_rows::address::BucketAddress;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use larder_model::index::{IndexPosition, IndexQuery, IndexScope, TermKind, TermRegex};
-use larder_model::terms::TermError;
+use larder_kv::rules::index::{IndexPosition, IndexQuery, IndexScope, TermKind, TermRegex};
+use larder_kv::rules::terms::TermError;
 use larder_rows::address::BucketAddress;
 
 use crate::http::call::RiakCall;
@@ -109,7 +109,7 @@ fn regex(params: &QueryParams<'_>, query: &IndexQuery) -> Result<Option<TermRege
     if query.is_of_integers() {
         return Err(RiakFault::bad("Can not use term regular expressions on integer queries"));
     }
-    let refused = |error: larder_model::index::RegexError| {
+    let refused = |error: larder_kv::rules::index::RegexError| {
         let text = format!("Invalid term regular expression {} : ", printed(pattern));
         RiakFault::bad(format!("{text}{}", error.erlang(text.chars().count())))
     };

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _};
 use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, VARY};
-use larder_gateway::Error;
+use larder_core::Error;
 
 use crate::http::body::RiakBody;
 use crate::http::headers::insert;

@@ -14,10 +14,9 @@ mod index_reply;
 use std::sync::Arc;
 
 use hyper::StatusCode;
-use larder_gateway::{Error, Gateway};
+use larder_core::Error;
 use larder_http_edge::ArrivingBody;
-
-use crate::index::IndexPager;
+use larder_kv::Gateway;
 
 use super::accept;
 use super::body::{check_md5, collect_admitted};
@@ -25,6 +24,7 @@ use super::call::RiakCall;
 use super::errors::RiakFault;
 use super::props::{is_json, unknown_type_page};
 use super::reply::RiakResponse;
+use crate::index::IndexPager;
 use index_document::IndexDocument;
 use index_params::IndexParams;
 

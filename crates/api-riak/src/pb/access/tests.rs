@@ -3,17 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::BytesMut;
-use larder_model::security::{GrantChange, GrantTarget, RoleKind, RoleOptions};
+use bytes::{Bytes, BytesMut};
+use larder_core::rules::security::{GrantChange, GrantTarget, KvPermission, RoleKind, RoleOptions};
+use larder_http_edge::RequestSource;
 use larder_testkit::pb::{PbField, message};
 
 use super::super::operations::{CODES, PbOperation};
 use super::super::service::answer;
 use super::*;
 use crate::pb::testing::gateway;
-use bytes::Bytes;
-use larder_http_edge::RequestSource;
-use larder_model::security::KvPermission;
 
 /// A gateway with security on and the user `u`, who may come from anywhere on this machine.
 async fn secured() -> Arc<Gateway> {

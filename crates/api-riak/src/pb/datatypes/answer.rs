@@ -1,9 +1,9 @@
 //! Answers with the value of a data type: written as its pages are read, and sent once the length of the frame is known.
 
 use bytes::{Bytes, BytesMut};
-use larder_gateway::Error;
-use larder_gateway::datatypes::DatatypeReader;
-use larder_model::datatypes::{Datatype, DatatypeError};
+use larder_core::Error;
+use larder_kv::datatypes::DatatypeReader;
+use larder_kv::rules::datatypes::{Datatype, DatatypeError};
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint};
 
 use super::pb_value::{PbValueWriter, ValueMessage, datatype_code, put_bytes, put_number};

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use larder_gateway::datatypes::{DatatypeBegin, DatatypeChange, DatatypeFetch};
-use larder_gateway::kv::Quorums;
-use larder_gateway::{Error, Gateway};
-use larder_model::datatypes::{DatatypeUpdate, DatatypeValue};
+use larder_core::Error;
+use larder_kv::datatypes::{DatatypeBegin, DatatypeChange, DatatypeFetch};
+use larder_kv::rules::datatypes::{DatatypeUpdate, DatatypeValue};
+use larder_kv::{Gateway, Quorums};
 use larder_rows::address::Address;
 
 use super::messages::{RpbCounterGetReq, RpbCounterUpdateReq, RpbCounterValueResp};

@@ -9,11 +9,11 @@ mod pb_value;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use larder_gateway::datatypes::{DatatypeBegin, DatatypeChange, DatatypeFetch};
-use larder_gateway::kv::Quorums;
-use larder_gateway::{Error, Gateway};
-use larder_model::datatypes::{Datatype, DatatypeError};
-use larder_model::erlang;
+use larder_core::Error;
+use larder_core::rules::erlang;
+use larder_kv::datatypes::{DatatypeBegin, DatatypeChange, DatatypeFetch};
+use larder_kv::rules::datatypes::{Datatype, DatatypeError};
+use larder_kv::{Gateway, Quorums};
 use larder_rows::address::Address;
 
 use super::fault::PbFault;

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use larder_model::datatypes::{DatatypeUpdate, EmbeddedUpdate, FieldEdit, FieldName, MapEdits, SetEdit};
+use larder_kv::rules::datatypes::{DatatypeUpdate, EmbeddedUpdate, FieldEdit, FieldName, MapEdits, SetEdit};
 
 use super::messages::{CounterOp, DtOp, MapField, MapOp, MapUpdate, SetOp};
 use super::pb_value::embedded_of;
@@ -64,7 +64,7 @@ fn field_name(field: MapField) -> Result<FieldName, MeaninglessUpdate> {
 }
 
 fn field_edit(one: MapUpdate) -> Result<FieldEdit, MeaninglessUpdate> {
-    use larder_model::datatypes::EmbeddedType as E;
+    use larder_kv::rules::datatypes::EmbeddedType as E;
     let field = field_name(one.field.unwrap_or_default())?;
     let update = match field.embedded {
         E::Counter => one.counter_op.map(|op| EmbeddedUpdate::Counter(amount(&op))),
@@ -124,7 +124,7 @@ mod tests {
     use super::super::messages::{DtUpdateReq, GSetOp, HllOp};
     use super::*;
     use bytes::Bytes;
-    use larder_model::datatypes::EmbeddedType;
+    use larder_kv::rules::datatypes::EmbeddedType;
     use proptest::prelude::*;
     use prost::Message as _;
 

@@ -6,7 +6,7 @@
 //! ```
 
 use bytes::{BufMut as _, BytesMut};
-use larder_model::datatypes::{Datatype, EmbeddedType, FieldName, ValuePiece};
+use larder_kv::rules::datatypes::{Datatype, EmbeddedType, FieldName, ValuePiece};
 use prost::encoding::{WireType, encode_key, encode_varint};
 
 const MAP_ENTRY_FIELD: u32 = 1;

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
-use larder_gateway::Gateway;
+use larder_kv::Gateway;
 use larder_testkit::pb::{PbMessage, frame};
 use larder_testkit::{Scale, SplitMix64};
 use prost::Message;

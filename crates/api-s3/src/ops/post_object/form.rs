@@ -8,7 +8,7 @@ use bytes::Bytes;
 use futures_core::Stream;
 use futures_util::{StreamExt as _, stream};
 use hyper::HeaderMap;
-use larder_gateway::body::{BodyError, ByteStream};
+use larder_core::body::{BodyError, ByteStream};
 use multer::{Field, Multipart};
 
 use super::super::params;

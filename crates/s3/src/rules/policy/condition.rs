@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use larder_model::ip_network::IpNetwork;
+use larder_rows::ip_network::IpNetwork;
 use serde_json::Value as Json;
 use time::format_description::well_known::Rfc3339;
 use time::macros::format_description;

@@ -5,9 +5,9 @@ mod print;
 use std::sync::Arc;
 
 use larder_admin_frame::AdminAnswer;
-use larder_gateway::security::SecurityError;
+use larder_core::rules::security::{AccessRules, GrantChange, GrantTarget, RoleKind, RoleOptions, SecurityRefusal};
+use larder_core::security::SecurityError;
 use larder_http_edge::CipherList;
-use larder_model::security::{AccessRules, GrantChange, GrantTarget, RoleKind, RoleOptions, SecurityRefusal};
 use serde_json::json;
 
 use super::command::{CommandCall, CommandResult};

@@ -1,9 +1,10 @@
 //! The tables of `security`, and the same as JSON.
 
-use larder_admin_frame::AdminAnswer;
-use larder_model::security::{AccessRules, GrantTarget, PermissionSet, RoleKind, RoleRecord, SecurityKey};
-use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
+
+use larder_admin_frame::AdminAnswer;
+use larder_core::rules::security::{AccessRules, GrantTarget, PermissionSet, RoleKind, RoleRecord, SecurityKey};
+use serde_json::{Value as Json, json};
 
 use super::super::command::{CommandCall, CommandResult};
 use super::super::console_table::{TableColumn, table, wrapped};

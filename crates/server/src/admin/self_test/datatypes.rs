@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use larder_gateway::datatypes::{DatatypeBegin, DatatypeChange, DatatypeFetch};
-use larder_gateway::kv::{KvDelete, Quorums};
-use larder_gateway::{Error, Gateway, Result};
-use larder_model::causality::Conditions;
-use larder_model::datatypes::{
+use larder_core::{Error, Result};
+use larder_kv::datatypes::{DatatypeBegin, DatatypeChange, DatatypeFetch};
+use larder_kv::rules::causality::Conditions;
+use larder_kv::rules::datatypes::{
     Datatype, DatatypeUpdate, DatatypeValue, EmbeddedType, EmbeddedUpdate, EmbeddedValue, FieldEdit, FieldName,
     FieldValue, MapEdits, SetEdit,
 };
+use larder_kv::{Gateway, KvDelete, Quorums};
 use larder_rows::address::{Address, BucketAddress};
 
 use super::BUCKET;

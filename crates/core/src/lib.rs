@@ -1,0 +1,57 @@
+//! The base of the products of one process: one [`Core`], its parts over one [`GatewayCore`].
+//!
+//! ```text
+//! Core ─┬─ types     bucket types, properties; a copy of the catalogue, kept fresh, with rows that a product decodes
+//!       ├─ members   the gateways that run; the lease: until when the others wait for this one
+//!       ├─ security  users, grants and sources of Riak's protocols
+//!       ├─ blobs     bytes of large bodies: leases, releases, the sweeper
+//!       └─ issuer    the clocks of writes
+//!   under them:
+//!     gateway_core  ports, settings, admission        metrics     counters and distributions
+//!     contention    writers of one key queue          downgrade   lower levels of calls
+//!     body          bodies on their way               rules       what is decided, pure
+//! ```
+//! It knows no protocol and no object. It owns no data: everything is in the store, so gateways can be started and stopped at
+//! will.
+
+mod adaptive_timeout;
+mod audit;
+pub mod blobs;
+pub mod body;
+pub mod clock_issuer;
+mod cluster;
+pub mod config;
+pub mod contention;
+pub mod core;
+pub mod downgrade;
+mod error;
+pub mod gateway_core;
+mod heartbeats;
+pub mod members;
+pub mod metrics;
+pub mod ports;
+mod precommit_refusal;
+mod readiness;
+pub mod rules;
+mod running_jobs;
+mod scripts;
+pub mod security;
+mod transfer;
+pub mod types;
+mod webhooks;
+
+pub use audit::{AuditEvent, AuditOutcome, AuditSink};
+pub use blobs::sweep::BlobSweep;
+pub use clock_issuer::ClockIssuer;
+pub use cluster::{ClusterState, MemberState};
+pub use config::{Config, DeleteMode, IndexSplitting};
+pub use core::Core;
+pub use error::{Error, Feature, QuorumParam, Result};
+pub use gateway_core::{AdmissionGuard, GatewayCore};
+pub use members::{Member, Members};
+pub use ports::{EngineNode, EngineSample, EngineStatus, GatewayPorts, StoredBytes};
+pub use precommit_refusal::PrecommitRefusal;
+pub use readiness::NotReadyReason;
+pub use running_jobs::{JobTicket, RunningJob, RunningJobs};
+pub use scripts::{ScriptArguments, ScriptCall, ScriptError, ScriptFunction, Scripts};
+pub use webhooks::Webhooks;

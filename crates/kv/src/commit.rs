@@ -1,0 +1,229 @@
+//! Last steps of every write: one batch of the object's rows and views, its conditions, the limit on rows, and the blobs
+//! afterwards. Views are the `$key` entries of a bucket and the `$bucket` rows of a type.
+
+use bytes::Bytes;
+use larder_core::blobs::lease::ReferenceLease;
+use larder_core::config::DeleteMode;
+use larder_core::metrics::Event;
+use larder_core::{Error, Result};
+use larder_rows::address::Address;
+use larder_rows::content::BlobId;
+use larder_rows::{Batch, Change, PartitionChanges, Row, Timestamp};
+use larder_store::{ConsistencyLevel, Partition};
+
+use super::key_shards::key_view_changes;
+use super::request_plan::{ReplicaPlan, RequestPlan};
+use crate::Kv;
+use crate::outbox::PendingNotices;
+use crate::rules::causality::{Conditions, ConflictPolicy, KeyWrite, SupersededRow};
+
+/// Tries of a conditional write on a key that other writers keep changing; each one checks the conditions again.
+const GUARDED_TRIES_MAX: usize = 16;
+
+/// Names and stamps of rows.
+pub(super) type RowStamps = Vec<(Bytes, Timestamp)>;
+
+/// Address and plan of a write.
+#[derive(Clone, Copy)]
+pub(super) struct WriteTarget<'a> {
+    pub(super) address: &'a Address,
+    pub(super) plan: &'a RequestPlan,
+    pub(super) replicas: ReplicaPlan,
+    /// Its notices for webhooks.
+    pub(super) notices: Option<&'a PendingNotices>,
+}
+
+/// The conditions of a write, and the rows that they were checked against.
+pub(super) struct ConditionGuard {
+    pub(super) conditions: Conditions,
+    pub(super) seen: RowStamps,
+}
+
+pub(super) fn row_stamps(rows: &[Row]) -> RowStamps {
+    rows.iter().map(|row| (row.name.clone(), row.stamp)).collect()
+}
+
+impl Kv {
+    /// Commits a write; returns it with all that it removed. A key with too many rows is read once: tombstones that no context
+    /// named, and without `allow_mult` also losers, are removed with the write; siblings are not.
+    ///
+    /// `entry_removals` are changes to the `$key` view: entries of rows that are gone. `seen` names the rows that the conditions
+    /// were checked against.
+    ///
+    /// # Errors
+    /// [`Error::TooManySiblings`], and the store's.
+    async fn commit(
+        &self,
+        target: WriteTarget<'_>,
+        partition: &Partition,
+        mut write: KeyWrite,
+        (entry_removals, seen): (Vec<Change>, Option<&RowStamps>),
+    ) -> Result<KeyWrite> {
+        write.superseded_terms = self.find_superseded_terms(target, &write).await?;
+        let full = match self.apply(target, partition, &write, (entry_removals.clone(), seen)).await {
+            Err(full @ Error::TooManySiblings { .. }) => full,
+            other => return other.map(|()| write),
+        };
+        let read = self.plan_read_for_write(target.plan, target.replicas);
+        let shown = self.read_versions(target.address, target.plan, read).await?;
+        // Race: a row of a later clock came after this write began; removing it would lose an acknowledged write.
+        let is_removable = |gone: &SupersededRow| {
+            (gone.flags.tombstone || write.policy == ConflictPolicy::Newest) && gone.clock < write.clock
+        };
+        let is_new = |gone: &SupersededRow| write.superseded.iter().all(|known| known.name != gone.name);
+        let more: Vec<_> = SupersededRow::named_by(&shown.context)
+            .into_iter()
+            .filter(|gone| is_removable(gone) && is_new(gone))
+            .collect();
+        if more.is_empty() {
+            self.core.metrics.count_event(Event::SiblingsRefused);
+            return Err(full);
+        }
+        write.supersede_more(more, shown.context.vector);
+        write.superseded_terms = self.find_superseded_terms(target, &write).await?;
+        self.apply(target, partition, &write, (entry_removals, seen)).await.map(|()| write)
+    }
+
+    /// As [`Self::commit`], for a write with conditions: it is applied only if the key still has the rows that the conditions
+    /// were checked against. If not, the conditions are checked again. A replicated engine applies it in any case.
+    ///
+    /// # Errors
+    /// [`Error::Condition`], [`Error::Overloaded`] when other writers keep changing the key, and those of [`Self::commit`].
+    pub(super) async fn commit_guarded(
+        &self,
+        target: WriteTarget<'_>,
+        partition: &Partition,
+        write: KeyWrite,
+        (entry_removals, guard): (Vec<Change>, Option<ConditionGuard>),
+    ) -> Result<KeyWrite> {
+        let Some(mut guard) = guard else { return self.commit(target, partition, write, (entry_removals, None)).await };
+        for _ in 0..GUARDED_TRIES_MAX {
+            match self.commit(target, partition, write.clone(), (entry_removals.clone(), Some(&guard.seen))).await {
+                // Race: another put came after the check; a stale check would let two If-None-Match puts win [invariant 15].
+                Err(Error::Changed) => self.recheck_conditions(target, &mut guard).await?,
+                other => return other,
+            }
+        }
+        Err(Error::Overloaded { retry_after: 1 })
+    }
+
+    /// Checks the conditions of a write against the current rows, after another writer changed them.
+    ///
+    /// # Errors
+    /// [`Error::Condition`], and the store's.
+    async fn recheck_conditions(&self, target: WriteTarget<'_>, guard: &mut ConditionGuard) -> Result<()> {
+        let WriteTarget { address, plan, replicas, .. } = target;
+        let rows = self.read_object_rows(address, plan, self.plan_read_for_write(plan, replicas)).await?.rows;
+        guard.seen = row_stamps(&rows);
+        let seen = self.resolve_rows(plan, rows)?;
+        let counter = Box::pin(self.counter_shown_for(&seen, address, plan, replicas)).await?;
+        self.check_conditions(&guard.conditions, counter.as_ref().unwrap_or(&seen))
+    }
+
+    /// Applies a write with its views, then releases the blobs of the rows it removed.
+    async fn apply(
+        &self,
+        target: WriteTarget<'_>,
+        partition: &Partition,
+        write: &KeyWrite,
+        (entry_removals, seen): (Vec<Change>, Option<&RowStamps>),
+    ) -> Result<()> {
+        let address = target.address;
+        // Bound: puts without contexts read nothing, so only the engine's count stops endless siblings [invariant 9].
+        let counted = self.is_limited(write) && self.slots.needs_row_count(partition);
+        let mut batch = Batch {
+            partitions: vec![PartitionChanges {
+                rows_max: counted.then_some(self.core.config.siblings_max),
+                expected_rows: seen.cloned(),
+                ..PartitionChanges::new(partition.clone(), write.object_changes())
+            }],
+        };
+        // Race: an entry has its row's slot and clock, so a newer delete that missed the row leaves it [invariant 29].
+        let mut in_view = write.key_view_changes(&address.key);
+        in_view.extend(entry_removals);
+        // Race: a row that this write removes may be in an epoch that opened since its plan; so the epochs are taken here, after
+        // all that it knows of the key, and from a catalogue that is not stale [invariant 135].
+        self.catalogue.await_fresh().await?;
+        self.index_growth.note(&address.bucket, None, write, &in_view);
+        let fresh = self.slots.are_names_fresh(write.policy);
+        batch.partitions.extend(key_view_changes(&self.catalogue, address, in_view, fresh));
+        let (before, within) = self.split_index_partitions(address, write);
+        if !before.is_empty() {
+            self.write_with_downgrade(target.replicas, Batch { partitions: before }).await?;
+        }
+        batch.partitions.extend(within);
+        let listed = (!write.tombstone).then(|| self.known_buckets.bucket_row_change(&address.bucket)).flatten();
+        let lists = listed.is_some();
+        batch.add(
+            Partition::buckets(&address.bucket.bucket_type, target.plan.props.copies),
+            listed.into_iter().collect(),
+        );
+        // The context names the blobs of its dots; the sweeper finds those that a blind overwrite leaves [invariant 34].
+        let blobs: Vec<_> = write.superseded.iter().filter_map(|gone| gone.blob(partition)).collect();
+        // Crash: bytes go after this batch; unsynced, a power cut would bring back the row that names them [invariant 94].
+        let replicas =
+            if blobs.is_empty() { target.replicas } else { target.replicas.raise_to_disk_if(self.core.config.durable) };
+        // Crash: in the batch of its object, so that no object is written whose receivers get no notice [invariant 136].
+        batch.partitions.extend(target.notices.and_then(|notices| notices.changes(write.clock)));
+        let written = self.write_with_downgrade(replicas, batch).await;
+        if let Some(notices) = target.notices {
+            notices.note_result(&written);
+        }
+        let level = written?;
+        // A tombstone's clock comes from the rows that it removes, so it may be above this gateway's clock.
+        self.issuer.clock.observe(write.clock);
+        self.slots.note_acknowledged(partition, write, counted);
+        if lists {
+            // Noted after the write: a bucket noted before a failed one would never be listed.
+            self.known_buckets.note_written(&address.bucket);
+        }
+        // Below a quorum, readers of other replicas still see the removed rows and open their blobs: the sweeper takes those.
+        let is_gone = level >= ConsistencyLevel::Quorum || !self.core.ports.store.limits().replicated;
+        if !blobs.is_empty() && is_gone {
+            self.blobs.releases.release_replaced(blobs).await;
+        }
+        Ok(())
+    }
+
+    /// Writes for a client; returns the level that succeeded.
+    ///
+    /// # Errors
+    /// The store's, translated by [`ReplicaPlan::to_client_error`].
+    async fn write_with_downgrade(&self, replicas: ReplicaPlan, batch: Batch) -> Result<ConsistencyLevel> {
+        let mut call = replicas.write_call();
+        while !call.is_last_try() {
+            // Race: some replicas may have taken the first try; under new names its rows would be siblings [invariant 23].
+            match self.core.ports.store.apply(batch.clone(), &self.core.next_options(&call)).await {
+                Ok(()) => return Ok(call.options.level),
+                Err(error) => self.core.downgrade(&mut call, error).map_err(|error| replicas.to_client_error(error))?,
+            }
+            self.core.metrics.count_event(Event::WriteDowngraded);
+            if call.options.level == ConsistencyLevel::Any {
+                self.core.metrics.count_event(Event::WriteAtAny);
+            }
+        }
+        // The last try takes the batch itself: a copy of it costs an embedded engine, which has one try, a tenth of a put.
+        let written = self.core.ports.store.apply(batch, &call.options).await;
+        written.map_err(|error| replicas.to_client_error(call.final_error(error)))?;
+        Ok(call.options.level)
+    }
+
+    /// Whether the write adds a row that counts: one that stays until a later write removes it.
+    fn is_limited(&self, write: &KeyWrite) -> bool {
+        // An expiring tombstone frees its row, and a last_write_wins key has one row only.
+        let stays = !write.tombstone || self.core.config.delete_mode == DeleteMode::Keep;
+        stays && write.policy != ConflictPolicy::LastWriteWins
+    }
+
+    /// Cleans up after a failed write. The blob of a refused row is removed at once, so that a full disk has its space back. A
+    /// row of unknown outcome may still be written, so its blob stays leased.
+    pub(super) async fn clean_up_failed_write(&self, error: &Error, blob: Option<BlobId>, lease: ReferenceLease) {
+        if error.is_outcome_unknown() {
+            return drop(lease);
+        }
+        if let (true, Some(blob)) = (error.has_written_nothing(), blob) {
+            self.blobs.releases.remove_unnamed(blob).await;
+        }
+        lease.end();
+    }
+}

@@ -1,0 +1,262 @@
+//! The writers of data types in one gateway: for each key at most one batch is in flight, and requests that come meanwhile join
+//! the next one.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use larder_core::clock_issuer::ClockIssuer;
+use larder_core::gateway_core::GatewayCore;
+use larder_core::types::CatalogueCopy;
+use larder_core::{Error, Result};
+use larder_rows::address::Address;
+use larder_rows::{ActorId, Change};
+use larder_store::{CallOptions, Partition};
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout_at};
+
+use crate::epochs::IndexGrowth;
+use crate::rules::causality::Conditions;
+use crate::rules::datatypes::{DatatypeContext, DatatypeUpdate};
+
+/// Most requests that wait for the next batch of one key.
+const WAITING_MAX: usize = 4096;
+
+/// The actor of the only gateway of a store. Its clock never falls back, also over restarts: it begins above a stored mark.
+const LONE_ACTOR: ActorId = ActorId(u64::MAX);
+
+/// The partitions of a key.
+#[derive(Debug, Clone)]
+pub(crate) struct DatatypeKey {
+    pub(crate) partition: Partition,
+    pub(crate) address: Address,
+    pub(crate) bucket_view: Partition,
+    /// The precision of a HyperLogLog there.
+    pub(crate) precision: u8,
+}
+
+/// A change of one key.
+#[derive(Debug)]
+pub(crate) enum DatatypeWork {
+    /// A client's update.
+    Update { update: DatatypeUpdate, context: Option<DatatypeContext>, request_id: Option<bytes::Bytes> },
+    /// The removal of the whole value, or of the part of it that a context covers, if the conditions hold.
+    Delete { context: Option<DatatypeContext>, conditions: Conditions },
+}
+
+/// A change with the terms of its request.
+#[derive(Debug)]
+pub(crate) struct JoinedUpdate {
+    pub(crate) work: DatatypeWork,
+    pub(crate) options: CallOptions,
+    /// The row that lists the bucket, if it may be missing.
+    pub(crate) listing: Option<Change>,
+}
+
+/// The result of a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DatatypeOutcome {
+    /// It was made.
+    Done,
+    /// There was nothing to delete.
+    NotFound,
+}
+
+/// A change that waits for its batch.
+pub(super) struct WaitingUpdate {
+    pub(super) joined: JoinedUpdate,
+    answer: oneshot::Sender<Result<DatatypeOutcome>>,
+}
+
+/// Writes the data types of one gateway.
+pub(crate) struct DatatypeWriters {
+    pub(super) core: Arc<GatewayCore>,
+    pub(super) issuer: Arc<ClockIssuer>,
+    pub(super) catalogue: Arc<CatalogueCopy>,
+    pub(super) index_growth: Arc<IndexGrowth>,
+    /// Keys with a running task, and what waits for it.
+    queues: Mutex<HashMap<Partition, Vec<WaitingUpdate>>>,
+}
+
+impl WaitingUpdate {
+    pub(super) fn answer(self, result: Result<DatatypeOutcome>) {
+        // A client that left needs no answer.
+        let _ = self.answer.send(result);
+    }
+
+    pub(super) fn is_delete(&self) -> bool {
+        matches!(self.joined.work, DatatypeWork::Delete { .. })
+    }
+
+    /// Whether its client waits no more.
+    fn is_late(&self) -> bool {
+        self.joined.options.deadline <= Instant::now() || self.answer.is_closed()
+    }
+}
+
+impl DatatypeWriters {
+    /// The writers of a gateway.
+    pub(crate) fn new(
+        core: Arc<GatewayCore>,
+        issuer: Arc<ClockIssuer>,
+        catalogue: Arc<CatalogueCopy>,
+        index_growth: Arc<IndexGrowth>,
+    ) -> Arc<Self> {
+        Arc::new(Self { core, issuer, catalogue, index_growth, queues: Mutex::default() })
+    }
+
+    /// The actor whose rows these writers write. A lone gateway keeps one for good, so that a key has one row for it.
+    pub(super) fn actor(&self) -> ActorId {
+        if self.core.config.single_process { LONE_ACTOR } else { self.core.ports.actor }
+    }
+
+    /// Queues a change, and waits for its answer until its deadline.
+    ///
+    /// # Errors
+    /// [`Error::Overloaded`], [`Error::TimedOut`], and those of the batch.
+    pub(crate) async fn submit(self: &Arc<Self>, key: DatatypeKey, joined: JoinedUpdate) -> Result<DatatypeOutcome> {
+        let deadline = joined.options.deadline;
+        let (answer, receiver) = oneshot::channel();
+        self.enqueue(key, Some(WaitingUpdate { joined, answer }))?;
+        match timeout_at(deadline, receiver).await {
+            Ok(Ok(result)) => result,
+            // The task ended in a panic, which is counted and logged where it happened.
+            Ok(Err(_)) => Err(Error::Internal("the writer of this key broke off".into())),
+            Err(_) => Err(Error::TimedOut),
+        }
+    }
+
+    /// Lets the task of a key run, for its markers.
+    pub(super) fn wake(self: &Arc<Self>, key: DatatypeKey) {
+        let _ = self.enqueue(key, None);
+    }
+
+    fn enqueue(self: &Arc<Self>, key: DatatypeKey, waiting: Option<WaitingUpdate>) -> Result<()> {
+        let mut queues = self.queues.lock();
+        if let Some(queue) = queues.get_mut(&key.partition) {
+            // Bound: a key that is updated faster than batches end must not fill the memory.
+            if queue.len() >= WAITING_MAX {
+                return Err(Error::Overloaded { retry_after: 1 });
+            }
+            queue.extend(waiting);
+            return Ok(());
+        }
+        queues.insert(key.partition.clone(), waiting.into_iter().collect());
+        let task = RunningWriter { writers: Arc::clone(self), key, ended: false };
+        // A task of its own: a client that leaves must not stop the batch that others joined.
+        tokio::spawn(task.run());
+        Ok(())
+    }
+
+    /// The changes that wait for the next batch; without any the key's task ends, if it may.
+    fn take(&self, partition: &Partition, may_end: bool) -> Option<Vec<WaitingUpdate>> {
+        let mut queues = self.queues.lock();
+        let waiting = queues.get_mut(partition).map(std::mem::take).unwrap_or_default();
+        if waiting.is_empty() && may_end {
+            // Race: under the lock, so that a change queued now finds a task or starts one.
+            queues.remove(partition);
+            return None;
+        }
+        Some(waiting)
+    }
+}
+
+/// The task of one key.
+struct RunningWriter {
+    writers: Arc<DatatypeWriters>,
+    key: DatatypeKey,
+    /// Whether its queue is gone; one that is there now belongs to the next task.
+    ended: bool,
+}
+
+impl RunningWriter {
+    /// The changes of the next batch; `None` ends the task.
+    fn next(&mut self, may_end: bool) -> Option<Vec<WaitingUpdate>> {
+        let waiting = self.writers.take(&self.key.partition, may_end);
+        self.ended = waiting.is_none();
+        waiting
+    }
+
+    async fn run(mut self) {
+        // The first look at the head says whether markers are to be cleaned.
+        let mut cleaning = true;
+        while let Some(waiting) = self.next(!cleaning) {
+            let Self { writers, key, .. } = &self;
+            if waiting.is_empty() {
+                // Failures are left to the next one that sees the marker.
+                cleaning = writers.clean_page(key).await.unwrap_or(false);
+                continue;
+            }
+            // Bound: a key that is never idle is cleaned, too, a page after each batch [invariant 116].
+            cleaning = writers.commit_all(key, waiting).await && writers.clean_page(key).await.unwrap_or(false);
+        }
+    }
+}
+
+impl Drop for RunningWriter {
+    fn drop(&mut self) {
+        // Race: a change may have begun the next task already; without its queue a third would write beside it [invariant 109].
+        if !self.ended {
+            // After a panic the queue would wait for a task that is gone; dropped senders answer those that wait.
+            self.writers.queues.lock().remove(&self.key.partition);
+        }
+    }
+}
+
+impl DatatypeWriters {
+    /// Commits all of these, in their order; whether the key has markers to clean.
+    async fn commit_all(&self, key: &DatatypeKey, waiting: Vec<WaitingUpdate>) -> bool {
+        let (mut rest, mut has_markers) = (waiting, false);
+        loop {
+            // Before each batch: the ones before it may have taken all the time that clients had.
+            let (late, waiting): (Vec<_>, Vec<_>) = rest.into_iter().partition(WaitingUpdate::is_late);
+            late.into_iter().for_each(|one| one.answer(Err(Error::TimedOut)));
+            rest = waiting;
+            if rest.is_empty() {
+                return has_markers;
+            }
+            // A delete takes the whole value and its clock row, so it has a batch of its own.
+            let deletes = rest[0].is_delete();
+            let group = match rest.iter().position(|one| one.is_delete() != deletes || deletes) {
+                Some(0) => 1,
+                Some(end) => end,
+                None => rest.len(),
+            };
+            let others = rest.split_off(group);
+            let (deferred, markers) = self.commit_group(key, rest).await;
+            has_markers |= markers;
+            rest = deferred;
+            rest.extend(others);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use larder_rows::address::BucketAddress;
+
+    use super::*;
+    use crate::testing::gateway_over;
+    use larder_testkit::VolatileStore;
+
+    #[tokio::test]
+    async fn a_task_that_ended_leaves_the_queue_of_the_next_one_alone() {
+        let gateway = gateway_over(&VolatileStore::new(false)).await;
+        let writers = &gateway.kv.datatype_writers;
+        let bucket = BucketAddress::new("default".into(), "b".into()).unwrap();
+        let address = Address { bucket, key: "k".into() };
+        let key = DatatypeKey {
+            partition: Partition::datatype(&address, 1),
+            bucket_view: Partition::buckets(&address.bucket.bucket_type, 1),
+            address,
+            precision: 14,
+        };
+        writers.queues.lock().insert(key.partition.clone(), Vec::new());
+        let mut ending = RunningWriter { writers: writers.clone(), key: key.clone(), ended: false };
+        assert!(ending.next(true).is_none());
+        // The next change comes before the task is dropped.
+        writers.wake(key.clone());
+        drop(ending);
+        assert!(writers.queues.lock().contains_key(&key.partition), "a third task would write beside the second");
+    }
+}

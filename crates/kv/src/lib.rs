@@ -1,0 +1,50 @@
+//! Key-value: a [`Gateway`] is a core and [`Kv`] over it. Its edges are Riak's HTTP and protocol buffers.
+//!
+//! ```text
+//! Gateway ── Kv ─┬─ get put delete    objects: one step of a request each; request_plan: levels and durability
+//!                ├─ datatypes         counters, sets, maps, HyperLogLogs
+//!                ├─ views             keys, buckets, indexes
+//!                ├─ links             walks along links
+//!                └─ hooks outbox      commit hooks, and the notices of webhooks
+//!   under them:
+//!     epochs      splits indexes of large buckets     rules   what is decided, pure
+//! ```
+//! It knows no protocol and nothing of S3: edges pass decoded values and match every kind of its errors.
+
+mod body;
+mod causal_basis;
+mod commit;
+mod consistent;
+pub mod datatypes;
+mod delete;
+mod epochs;
+mod fence;
+mod gateway;
+mod get;
+mod hooked;
+mod hooks;
+mod index_terms;
+mod key_shards;
+mod known_buckets;
+mod kv;
+pub mod links;
+mod lone;
+mod outbox;
+mod put;
+mod request_plan;
+mod requests;
+pub mod rules;
+mod slots;
+pub mod views;
+
+#[cfg(test)]
+mod blob_release_tests;
+#[cfg(test)]
+mod testing;
+
+pub use gateway::Gateway;
+pub use hooks::HOOKED_BYTES_MAX;
+pub use kv::Kv;
+pub use lone::LoneObject;
+pub use outbox::{HOST_DELIVERIES_MAX, WebhookBacklog, WebhookChoice};
+pub use requests::{FetchedObject, KvDelete, KvDeleteOutcome, KvGet, KvPut, Quorums};

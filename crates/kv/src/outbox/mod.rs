@@ -1,0 +1,180 @@
+//! The outbox: notices for webhooks, delivered at least once.
+//!
+//! ```text
+//! put, delete ──> place reserved ──> one batch: object, views, notice ──> answer
+//!                  (or 503)                                    └──> ready ──> POST ── 2xx ──> row removed, place free
+//!                                                                     ↑         └─ else ──> later: 1 s, 2 s, … 5 min
+//! gateway gone ──> its rows ──> places of the leader ─────────────────┘              └─ after 24 h: given up, logged;
+//!                                                                                        at once if the hook is gone
+//! ```
+//! A notice is a row in the partition of its gateway's run, written in the batch of its object [invariant 136]. It is removed
+//! after its receiver answered [invariant 137], so a crash at any moment delivers it twice rather than never. The leader of the
+//! gateways takes over the rows of runs that ended ([`takeover`]); on an engine of one process that is done before the start.
+//!
+//! The row is named by its *place*, a number that the next notice uses again: over Cassandra a row that is written anew costs
+//! its readers less than a tombstone for each notice. The number of places bounds the outbox. The state of retries is in memory.
+
+mod backlog;
+mod deliverer;
+mod delivery_queue;
+mod pending_notices;
+mod places;
+mod takeover;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use larder_core::clock_issuer::ClockIssuer;
+use larder_core::gateway_core::GatewayCore;
+use larder_core::rules::props::WebhookUrl;
+use larder_core::types::CatalogueCopy;
+use larder_core::{Error, Result};
+use larder_rows::{ActorId, Batch, Change, NoticeRow, Row, Timestamp};
+use larder_store::Partition;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use delivery_queue::DeliveryQueue;
+use places::OutboxPlaces;
+
+pub use backlog::{WebhookBacklog, WebhookChoice};
+pub(crate) use deliverer::deliver_notices;
+pub use delivery_queue::HOST_DELIVERIES_MAX;
+pub(crate) use pending_notices::{NoticeSubject, PendingNotices};
+pub(crate) use takeover::{take_over_once, watch_for_orphans};
+
+/// The notices of one gateway.
+pub(crate) struct Outbox {
+    core: Arc<GatewayCore>,
+    issuer: Arc<ClockIssuer>,
+    catalogue: Arc<CatalogueCopy>,
+    state: Mutex<OutboxState>,
+    /// Notified when a notice is ready.
+    wake: Notify,
+}
+
+#[derive(Default)]
+struct OutboxState {
+    places: OutboxPlaces,
+    queue: DeliveryQueue,
+}
+
+/// A stored notice that is not delivered yet, or whose row is not removed yet.
+#[derive(Debug)]
+struct WaitingNotice {
+    place: u32,
+    /// The stamp of its row.
+    stamp: Timestamp,
+    notice: NoticeRow,
+    /// The address of the notice; `None` for one that this version refuses.
+    url: Option<WebhookUrl>,
+    step: DeliveryStep,
+    /// Failed tries of the step.
+    failures: u32,
+}
+
+/// The next step of a waiting notice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum DeliveryStep {
+    /// It is sent.
+    Send,
+    /// Its row is removed: it was received, given up, or its write was refused.
+    Remove,
+}
+
+impl Outbox {
+    pub(crate) fn new(core: Arc<GatewayCore>, issuer: Arc<ClockIssuer>, catalogue: Arc<CatalogueCopy>) -> Arc<Self> {
+        Arc::new(Self { core, issuer, catalogue, state: Mutex::default(), wake: Notify::new() })
+    }
+
+    /// Notices that wait or are under way.
+    pub(crate) fn waiting(&self) -> usize {
+        self.state.lock().places.taken()
+    }
+
+    /// Reserves places for the notices of one write, before it begins.
+    ///
+    /// # Errors
+    /// [`Error::Overloaded`] when the outbox has no room, or the bucket or a host has its share.
+    pub(crate) fn reserve(
+        self: &Arc<Self>,
+        urls: &[WebhookUrl],
+        subject: &NoticeSubject<'_>,
+    ) -> Result<PendingNotices> {
+        let notices: Vec<NoticeRow> = urls.iter().map(|url| subject.notice(self.core.new_request_id(), url)).collect();
+        let places = self.state.lock().places.take(&notices, self.core.now());
+        let places = places.ok_or(Error::Overloaded { retry_after: 1 })?;
+        Ok(PendingNotices::new(Arc::clone(self), places.into_iter().zip(notices).collect()))
+    }
+
+    /// The rows of this gateway.
+    fn partition(&self) -> Partition {
+        Partition::outbox(self.core.ports.actor)
+    }
+
+    /// Hands stored notices to the deliverer.
+    fn enqueue(&self, notices: Vec<WaitingNotice>) {
+        {
+            let mut state = self.state.lock();
+            notices.into_iter().for_each(|waiting| state.queue.add(waiting));
+        }
+        self.wake.notify_one();
+    }
+
+    /// The same, for notices whose write may still take effect: their receivers would read the value before it.
+    fn enqueue_later(&self, notices: Vec<WaitingNotice>, pause: Duration) {
+        {
+            let (mut state, due) = (self.state.lock(), Instant::now() + pause);
+            notices.into_iter().for_each(|waiting| state.queue.add_later(waiting, due));
+        }
+        self.wake.notify_one();
+    }
+
+    /// Frees places of notices that are not stored.
+    fn free(&self, notices: &[(u32, NoticeRow)]) {
+        let mut state = self.state.lock();
+        for (place, _) in notices {
+            state.places.free(*place);
+        }
+    }
+
+    /// Removes the row of a notice.
+    async fn remove_row(&self, waiting: &WaitingNotice) -> Result<()> {
+        let gone = Change::Remove { name: name_of_place(waiting.place), stamp: waiting.stamp };
+        self.core.apply_at_quorum(Batch::of(self.partition(), vec![gone])).await
+    }
+
+    fn is_own(&self, actor: ActorId) -> bool {
+        actor == self.core.ports.actor
+    }
+}
+
+impl WaitingNotice {
+    fn new(place: u32, stamp: Timestamp, notice: NoticeRow) -> Self {
+        let url = WebhookUrl::parse(&notice.url).ok();
+        Self { place, stamp, notice, url, step: DeliveryStep::Send, failures: 0 }
+    }
+
+    /// Its next step is the removal of its row.
+    fn into_removal(self) -> Self {
+        Self { step: DeliveryStep::Remove, failures: 0, ..self }
+    }
+}
+
+/// The row of a notice at a place.
+fn row_of(place: u32, stamp: Timestamp, notice: &NoticeRow) -> Row {
+    Row { name: name_of_place(place), value: notice.encode(), stamp, expires: None }
+}
+
+fn name_of_place(place: u32) -> Bytes {
+    Bytes::copy_from_slice(&place.to_be_bytes())
+}
+
+/// Bytes of a notice, in memory and in the store.
+fn size_of(notice: &NoticeRow) -> usize {
+    let names = &notice.address;
+    let content_type = notice.content_type.as_ref().map_or(0, Bytes::len);
+    names.bucket.bucket_type.len() + names.bucket.bucket.len() + names.key.len() + notice.url.len() + content_type
+}

@@ -1,0 +1,128 @@
+//! Takes over the notices of runs that ended: of killed gateways, and of the former process on an engine of one process.
+//!
+//! The rows are moved into the partition of the taker, so one run is responsible for each of them. Two gateways that take one
+//! notice over, or an owner that was only slow, send it twice.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use larder_core::gateway_core::internal_options;
+use larder_core::members::Members;
+use larder_core::{Error, Result};
+use larder_rows::{ActorId, Batch, Change, NoticeRow, Row};
+use larder_store::{ConsistencyLevel, Partition, RateLimitedLog, ReadQuery, Stopped, Table};
+
+use super::{Outbox, WaitingNotice, row_of};
+
+/// Interval of looks for the notices of dead gateways.
+const LOOK_INTERVAL: Duration = Duration::from_secs(30);
+/// Runs per page.
+const PAGE_RUNS: usize = 100;
+/// Notices that are moved in one batch.
+const PAGE_NOTICES: usize = 50;
+
+static UNREADABLE: RateLimitedLog = RateLimitedLog::new();
+
+/// Looks for notices of dead gateways, until it is aborted: one gateway does, as it sweeps for all.
+pub(crate) async fn watch_for_orphans(outbox: Arc<Outbox>, members: Arc<Members>) {
+    loop {
+        match members.is_leader().await {
+            Ok(true) => take_over_once(&outbox, &members).await,
+            Ok(false) => {}
+            Err(error) => tracing::debug!(%error, "read of the members failed: notices of dead gateways wait"),
+        }
+        tokio::time::sleep(LOOK_INTERVAL).await;
+    }
+}
+
+/// Takes over as many notices as there are places; a failure is logged, and leaves the rest to the next look.
+pub(crate) async fn take_over_once(outbox: &Outbox, members: &Members) {
+    match outbox.take_over(members).await {
+        Ok(0) => {}
+        Ok(count) => tracing::info!(count, "webhook notices of earlier runs taken over"),
+        Err(error) => tracing::warn!(%error, "takeover of webhook notices failed: they wait for the next look"),
+    }
+}
+
+impl Outbox {
+    async fn take_over(&self, members: &Members) -> Result<usize> {
+        let live: BTreeSet<ActorId> = members.list().await?.into_iter().map(|member| member.actor).collect();
+        let (mut count, mut after) = (0, None);
+        loop {
+            let options = internal_options(ConsistencyLevel::Quorum);
+            let page = self.core.ports.store.partitions(Table::Outbox, after, PAGE_RUNS, &options).await?;
+            for partition in page.partitions {
+                let owner = partition.outbox_actor();
+                if owner.is_some_and(|owner| !self.is_own(owner) && !live.contains(&owner)) {
+                    count += self.take_over_run(&partition).await?;
+                }
+            }
+            after = page.next;
+            if after.is_none() {
+                return Ok(count);
+            }
+        }
+    }
+
+    /// Moves the notices of one run. Those without a place stay.
+    async fn take_over_run(&self, partition: &Partition) -> Result<usize> {
+        let (mut count, mut query) = (0, ReadQuery::all(PAGE_NOTICES));
+        loop {
+            let page = self.core.read_at_quorum(partition, &query).await?;
+            let Some(last) = page.rows.last().map(|row| row.name.clone()) else { return Ok(count) };
+            let found: Vec<_> = page.rows.into_iter().filter_map(|row| self.decode(row)).collect();
+            let Some(moved) = self.move_rows(partition, found).await? else { return Ok(count) };
+            count += moved;
+            if page.stopped == Stopped::End {
+                return Ok(count);
+            }
+            query.continue_after(&last);
+        }
+    }
+
+    /// Moves rows to places of this gateway; `None` where there is no room.
+    async fn move_rows(&self, from: &Partition, found: Vec<(Row, NoticeRow)>) -> Result<Option<usize>> {
+        let (rows, notices): (Vec<Row>, Vec<NoticeRow>) = found.into_iter().unzip();
+        let places = self.state.lock().places.take_free(&notices, self.core.now());
+        let Some(places) = places else { return Ok(None) };
+        let placed: Vec<(u32, NoticeRow)> = places.into_iter().zip(notices).collect();
+        // Race: the places may have had other rows; a new clock is above their stamps and removals [invariant 138].
+        let stamp = match self.issuer.issue().await {
+            Ok(stamp) => stamp,
+            Err(error) => {
+                self.free(&placed);
+                return Err(error);
+            }
+        };
+        let put = |(place, notice): &(u32, NoticeRow)| Change::Put(row_of(*place, stamp, notice));
+        // The copies first: where the batch is sent in parts, a crash in between leaves a notice twice.
+        let mut batch = Batch::of(self.partition(), placed.iter().map(put).collect());
+        let gone = |row: Row| Change::Remove { name: row.name, stamp: row.stamp };
+        batch.add(from.clone(), rows.into_iter().map(gone).collect());
+        let written = self.core.apply_at_quorum(batch).await;
+        // Race: a batch that met a failed replica may still be carried out from the log of batches [invariant 138].
+        if written.as_ref().is_err_and(Error::has_written_nothing) {
+            self.free(&placed);
+            return written.map(|()| None);
+        }
+        // Also of an unknown outcome: the former rows may be gone, and then the copies are all there is.
+        let count = placed.len();
+        self.enqueue(placed.into_iter().map(|(place, notice)| WaitingNotice::new(place, stamp, notice)).collect());
+        written.map(|()| Some(count))
+    }
+
+    fn decode(&self, row: Row) -> Option<(Row, NoticeRow)> {
+        match NoticeRow::decode(row.value.clone()) {
+            Ok(notice) => Some((row, notice)),
+            Err(error) => {
+                // Each look finds it again.
+                if let Some(line) = UNREADABLE.admit(self.core.monotonic()) {
+                    let left_out = line.left_out;
+                    tracing::error!(%error, left_out, "a webhook notice cannot be read: it stays and is not sent");
+                }
+                None
+            }
+        }
+    }
+}

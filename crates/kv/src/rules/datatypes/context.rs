@@ -1,0 +1,235 @@
+//! Contexts: the rows of a key that a reader saw, as the clocks up to which it saw all rows of each actor.
+//!
+//! ```text
+//! version u8 | base clock u64 | clocks | dots | address u32 | crc32 of all before, and of the address
+//! clocks: count, then actor u64, base - clock as varint      dots: count, then row hash u64, base - clock as varint
+//! ```
+//! A read that takes several pages may show rows that are newer than the clocks it began with: these are named one by one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use larder_rows::address::Address;
+use larder_rows::codec::{DecodeError, FieldDecoder, FieldEncoder};
+use larder_rows::limits::{CONTEXT_AHEAD_MICROS_MAX, CONTEXT_BYTES_MAX, DATATYPE_ACTORS_MAX, DATATYPE_DOTS_MAX};
+use larder_rows::{ActorId, Timestamp, hash};
+
+use crate::rules::causality::ContextError;
+
+const VERSION: u8 = 0x41;
+
+/// The last clock of each actor.
+pub type ActorClocks = BTreeMap<ActorId, Timestamp>;
+
+/// The rows of a key that a reader saw.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DatatypeContext {
+    /// For each actor the clock up to which all of its rows were seen.
+    pub clocks: ActorClocks,
+    /// Rows beyond the clocks: hash of the name, and stamp.
+    dots: BTreeSet<(u64, Timestamp)>,
+}
+
+impl DatatypeContext {
+    /// The context of a read that saw everything up to these clocks.
+    #[must_use]
+    pub fn of(clocks: ActorClocks) -> Self {
+        Self { clocks, dots: BTreeSet::new() }
+    }
+
+    /// Names a row that was shown. A row that the clocks cover needs no name, and beyond the limit rows stay unnamed: a removal
+    /// leaves those alone.
+    pub fn note_shown(&mut self, name: &[u8], actor: ActorId, stamp: Timestamp) {
+        if !self.is_within_clocks(actor, stamp) && self.dots.len() < DATATYPE_DOTS_MAX {
+            self.dots.insert((hash::id64(&[name]), stamp));
+        }
+    }
+
+    /// Whether the reader saw this version of the row.
+    #[must_use]
+    pub fn covers(&self, name: &[u8], actor: ActorId, stamp: Timestamp) -> bool {
+        let is_dot = || !self.dots.is_empty() && self.dots.contains(&(hash::id64(&[name]), stamp));
+        self.is_within_clocks(actor, stamp) || is_dot()
+    }
+
+    /// Whether its clocks cover this stamp of the actor.
+    pub(super) fn is_within_clocks(&self, actor: ActorId, stamp: Timestamp) -> bool {
+        self.clocks.get(&actor).is_some_and(|clock| stamp <= *clock)
+    }
+
+    /// The greatest clock in it, 0 for none.
+    #[must_use]
+    pub fn latest(&self) -> Timestamp {
+        self.clocks.values().copied().chain(self.dots.iter().map(|dot| dot.1)).max().unwrap_or_default()
+    }
+
+    /// The bytes for a client, bound to `address`; never longer than [`CONTEXT_BYTES_MAX`].
+    #[must_use]
+    pub fn encode(&self, address: &Address) -> Bytes {
+        let base = self.latest();
+        let mut newest: Vec<_> = self.clocks.iter().collect();
+        newest.sort_unstable_by_key(|(actor, clock)| (std::cmp::Reverse(**clock), **actor));
+        // Bound: rows of an actor that falls away are not covered, so a removal leaves them alone.
+        newest.truncate(DATATYPE_ACTORS_MAX);
+        let mut out = FieldEncoder::versioned(VERSION, 32 + 18 * (newest.len() + self.dots.len()));
+        out.u64(base.0);
+        out.varint(newest.len() as u64);
+        for (actor, clock) in newest {
+            out.u64(actor.0);
+            out.varint(base.since(*clock));
+        }
+        out.varint(self.dots.len() as u64);
+        for (row, clock) in &self.dots {
+            out.u64(*row);
+            out.varint(base.since(*clock));
+        }
+        let address = address_hash(address);
+        let check = crc(out.written(), address);
+        out.raw(&(address as u32).to_be_bytes());
+        out.raw(&check.to_be_bytes());
+        out.finish()
+    }
+
+    /// Whether these bytes begin as those of a data type's context, and not of an object's.
+    #[must_use]
+    pub fn is_one(bytes: &[u8]) -> bool {
+        bytes.first() == Some(&VERSION)
+    }
+
+    /// Reads the bytes that a client sent for `address`. `now` is the clock of this server.
+    ///
+    /// # Errors
+    /// [`ContextError`]; a refused context has no effect at all.
+    pub fn decode(bytes: &Bytes, address: &Address, now: Timestamp) -> Result<Self, ContextError> {
+        if bytes.len() < 9 || bytes.len() > CONTEXT_BYTES_MAX {
+            return Err(ContextError::Foreign);
+        }
+        let (body, tail) = (bytes.slice(..bytes.len() - 8), bytes.slice(bytes.len() - 8..));
+        let tail = FieldDecoder::new(tail).u64().map_err(|_| ContextError::Foreign)?;
+        let context = parse(body.clone()).map_err(|_| ContextError::Foreign)?;
+        let hash = address_hash(address);
+        if (tail >> 32) as u32 != hash as u32 {
+            return Err(ContextError::OtherAddress);
+        }
+        // A changed clock would remove what its client never saw [invariant 7].
+        if tail as u32 != crc(&body, hash) {
+            return Err(ContextError::Foreign);
+        }
+        if context.latest() > now.saturating_add(CONTEXT_AHEAD_MICROS_MAX) {
+            return Err(ContextError::Ahead);
+        }
+        Ok(context)
+    }
+}
+
+fn parse(body: Bytes) -> Result<DatatypeContext, DecodeError> {
+    let mut rest = FieldDecoder::versioned(body, VERSION)?;
+    let base = rest.u64()?;
+    // A difference above the base would wrap to a clock of the far future.
+    let clock = |age: u64| base.checked_sub(age).map(Timestamp).ok_or(DecodeError::Invalid("clock"));
+    let mut context = DatatypeContext::default();
+    for _ in 0..rest.count(DATATYPE_ACTORS_MAX)? {
+        let actor = ActorId(rest.u64()?);
+        context.clocks.insert(actor, clock(rest.varint()?)?);
+    }
+    for _ in 0..rest.count(DATATYPE_DOTS_MAX)? {
+        let row = rest.u64()?;
+        context.dots.insert((row, clock(rest.varint()?)?));
+    }
+    rest.finish()?;
+    Ok(context)
+}
+
+fn address_hash(address: &Address) -> u64 {
+    hash::fast64(&[&address.bucket.bucket_type, &address.bucket.bucket, &address.key])
+}
+
+fn crc(body: &[u8], address: u64) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(body);
+    hasher.update(&address.to_be_bytes());
+    hasher.finalize()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use larder_rows::address::BucketAddress;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    const NOW: Timestamp = Timestamp(1_800_000_000_000_000);
+
+    fn address(key: &'static str) -> Address {
+        Address::new(BucketAddress::new("t".into(), "b".into()).unwrap(), key.into()).unwrap()
+    }
+
+    fn context(clocks: Vec<(u64, u64)>, dots: Vec<u64>) -> DatatypeContext {
+        let clocks = clocks.into_iter().map(|(actor, clock)| (ActorId(actor), Timestamp(clock))).collect();
+        let mut context = DatatypeContext::of(clocks);
+        dots.into_iter().for_each(|at| context.note_shown(&at.to_be_bytes(), ActorId(u64::MAX), Timestamp(at)));
+        context
+    }
+
+    proptest! {
+        #[test]
+        fn contexts_of_data_types_decode_to_themselves_and_stay_small(
+            clocks in vec((0..u64::MAX - 1, 0..NOW.0), 0..=DATATYPE_ACTORS_MAX),
+            dots in vec(0..NOW.0, 0..=2 * DATATYPE_DOTS_MAX),
+        ) {
+            let context = context(clocks, dots);
+            let bytes = context.encode(&address("k"));
+            prop_assert!(bytes.len() <= CONTEXT_BYTES_MAX, "{}", bytes.len());
+            prop_assert_eq!(DatatypeContext::decode(&bytes, &address("k"), NOW), Ok(context));
+            prop_assert_eq!(DatatypeContext::decode(&bytes, &address("l"), NOW), Err(ContextError::OtherAddress));
+        }
+
+        #[test]
+        fn a_damaged_context_of_a_data_type_is_refused(dots in vec(0..NOW.0, 0..5), at: usize, bit in 0..8_u8) {
+            let mut bytes = context(vec![(1, 5)], dots).encode(&address("k")).to_vec();
+            let at = at % bytes.len();
+            bytes[at] ^= 1 << bit;
+            prop_assert!(DatatypeContext::decode(&bytes.into(), &address("k"), NOW).is_err());
+        }
+
+        #[test]
+        fn random_bytes_are_no_context(bytes: Vec<u8>) {
+            prop_assert!(DatatypeContext::decode(&bytes.into(), &address("k"), NOW).is_err());
+        }
+    }
+
+    #[test]
+    fn a_context_covers_what_was_seen_and_nothing_else() {
+        let seen = context(vec![(1, 5)], vec![9]);
+        assert!(seen.covers(b"any", ActorId(1), Timestamp(5)));
+        assert!(!seen.covers(b"any", ActorId(1), Timestamp(6)));
+        assert!(!seen.covers(b"any", ActorId(2), Timestamp(1)));
+        let row = 9_u64.to_be_bytes();
+        assert!(seen.covers(&row, ActorId(2), Timestamp(9)));
+        assert!(!seen.covers(b"other", ActorId(2), Timestamp(9)), "a row of the same batch that was not shown");
+        assert!(!seen.covers(&row, ActorId(2), Timestamp(10)), "a later version of the row");
+    }
+
+    #[test]
+    fn the_oldest_actors_fall_out_of_a_full_context() {
+        let many = context((1..=100).map(|at| (at, at)).collect(), Vec::new());
+        let read = DatatypeContext::decode(&many.encode(&address("k")), &address("k"), NOW).unwrap();
+        assert_eq!(read.clocks.keys().next(), Some(&ActorId(37)));
+        assert_eq!(read.clocks.len(), DATATYPE_ACTORS_MAX);
+    }
+
+    #[test]
+    fn a_context_ahead_of_the_server_is_refused() {
+        let bytes = context(vec![(1, NOW.0 + 2_000_000)], Vec::new()).encode(&address("k"));
+        assert_eq!(DatatypeContext::decode(&bytes, &address("k"), NOW), Err(ContextError::Ahead));
+    }
+
+    #[test]
+    fn the_golden_context_of_a_data_type_still_decodes() {
+        let golden = Bytes::from_static(
+            b"A\0\0\0\0\0\0\0\t\x01\0\0\0\0\0\0\0\x01\x04\x01\xf6|\x17\x1d\xf6Jq\xf5\0Z\xf9y\xfc\x1e\xdf\x90\x86",
+        );
+        assert_eq!(context(vec![(1, 5)], vec![9]).encode(&address("k")), golden);
+        assert_eq!(DatatypeContext::decode(&golden, &address("k"), NOW), Ok(context(vec![(1, 5)], vec![9])));
+    }
+}

@@ -1,0 +1,243 @@
+//! Turns updates into changes of rows: those of one actor at one clock, applied together.
+//!
+//! The editor holds the rows that the updates needed, and shows them with the edits made so far. Each update is applied whole or
+//! not at all, so several requests share one batch. Every changed row is stamped with the one clock, or removed at the stamp
+//! that was read: a removal takes what its writer saw and nothing newer.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use larder_core::rules::refusals::DatatypeError;
+use larder_rows::codec::prefix_successor;
+use larder_rows::{ActorId, Change, Row, Timestamp};
+
+use super::context::{ActorClocks, DatatypeContext};
+use super::head::{ClockValue, DatatypeHead};
+use super::row_name::{CounterSource, DatatypeLeaf, DatatypePath, DatatypeRowName};
+use super::totals::CounterTotals;
+
+/// The value of a row that only says that something is there.
+pub(super) const PRESENT: Bytes = Bytes::from_static(&[1]);
+
+/// The writer of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EditorTerms {
+    /// The actor whose rows are written.
+    pub actor: ActorId,
+    /// The clock of the batch, above every stamp that was read.
+    pub clock: Timestamp,
+    /// The precision of new registers of a HyperLogLog.
+    pub precision: u8,
+    /// Expiry of rows that only stop late writes and retries.
+    pub forget: Timestamp,
+}
+
+/// A change of one row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum RowEdit {
+    Put { value: Bytes, expires: Option<Timestamp> },
+    Remove { stamp: Timestamp },
+}
+
+/// A row as the editor shows it.
+pub(super) struct ShownRow {
+    pub(super) name: Bytes,
+    pub(super) path: DatatypePath,
+    pub(super) leaf: DatatypeLeaf,
+    pub(super) value: Bytes,
+    pub(super) stamp: Timestamp,
+}
+
+/// A moment to go back to.
+#[derive(Debug, Clone, Copy)]
+pub struct EditorMark {
+    undo: usize,
+    markers: usize,
+    touched: bool,
+}
+
+/// The edits of one batch.
+#[derive(Debug)]
+pub struct DatatypeEditor {
+    pub(super) terms: EditorTerms,
+    pub(super) head: DatatypeHead,
+    stored: BTreeMap<Bytes, Row>,
+    oversized: Vec<DatatypePath>,
+    edits: BTreeMap<Bytes, RowEdit>,
+    undo: Vec<(Bytes, Option<RowEdit>)>,
+    bytes: usize,
+    pub(super) touched: bool,
+}
+
+impl DatatypeEditor {
+    /// An editor over a head and rows as they were read. Of the `oversized` parts only the first rows are there.
+    #[must_use]
+    pub fn new(
+        terms: EditorTerms,
+        head: DatatypeHead,
+        rows: impl IntoIterator<Item = Row>,
+        oversized: Vec<DatatypePath>,
+    ) -> Self {
+        let stored = rows.into_iter().map(|row| (row.name.clone(), row)).collect();
+        let (edits, undo) = (BTreeMap::new(), Vec::new());
+        Self { terms, head, stored, oversized, edits, undo, bytes: 0, touched: false }
+    }
+
+    /// The state to go back to when an update is refused.
+    #[must_use]
+    pub fn mark(&self) -> EditorMark {
+        EditorMark { undo: self.undo.len(), markers: self.head.markers.len(), touched: self.touched }
+    }
+
+    /// Takes back every edit since `mark`.
+    pub fn roll_back(&mut self, mark: EditorMark) {
+        while self.undo.len() > mark.undo {
+            let Some((name, edit)) = self.undo.pop() else { return };
+            self.replace(&name, edit);
+        }
+        self.head.markers.truncate(mark.markers);
+        self.touched = mark.touched;
+    }
+
+    /// Whether a part of the key is hidden by a marker.
+    #[must_use]
+    pub fn has_markers(&self) -> bool {
+        !self.head.markers.is_empty()
+    }
+
+    /// Bytes of the changes so far, as a batch counts them.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The changes with the clock row; none if no update changed anything.
+    #[must_use]
+    pub fn finish(mut self) -> Vec<Change> {
+        if self.touched {
+            // The clock stands in every batch: a reader of the clock has seen all rows below it [invariant 109].
+            let value = ClockValue { confirmed: self.terms.clock }.encode();
+            self.put(DatatypeRowName::Clock(self.terms.actor).encode(), value);
+        }
+        let clock = self.terms.clock;
+        let change = |(name, edit)| match edit {
+            RowEdit::Put { value, expires } => Change::Put(Row { name, value, stamp: clock, expires }),
+            RowEdit::Remove { stamp } => Change::Remove { name, stamp },
+        };
+        self.edits.into_iter().map(change).collect()
+    }
+
+    /// The rows below a prefix, with the edits made so far.
+    pub(super) fn shown_below(&self, prefix: &Bytes) -> Result<Vec<ShownRow>, DatatypeError> {
+        let range = || (std::ops::Bound::Included(prefix.clone()), end_of(prefix));
+        let mut names: Vec<&Bytes> = self.stored.range(range()).map(|(name, _)| name).collect();
+        names.extend(self.edits.range(range()).map(|(name, _)| name));
+        names.sort_unstable();
+        names.dedup();
+        names.into_iter().filter_map(|name| self.shown(name).transpose()).collect()
+    }
+
+    /// A row, with the edits made so far; `None` if it is not there or dead.
+    pub(super) fn shown(&self, name: &Bytes) -> Result<Option<ShownRow>, DatatypeError> {
+        let (value, stamp) = match (self.edits.get(name), self.stored.get(name)) {
+            (Some(RowEdit::Put { value, .. }), _) => (value.clone(), self.terms.clock),
+            (Some(RowEdit::Remove { .. }), _) | (None, None) => return Ok(None),
+            (None, Some(row)) => (row.value.clone(), row.stamp),
+        };
+        let DatatypeRowName::Data(path, leaf) = DatatypeRowName::decode(name)? else { return Ok(None) };
+        let is_dead = self.head.is_dead(&path, &leaf, stamp);
+        Ok((!is_dead).then(|| ShownRow { name: name.clone(), path, leaf, value, stamp }))
+    }
+
+    /// Writes a row.
+    pub(super) fn put(&mut self, name: Bytes, value: Bytes) {
+        self.edit(&name, Some(RowEdit::Put { value, expires: None }));
+    }
+
+    /// Writes a row that the store forgets after a while.
+    pub(super) fn put_for_a_while(&mut self, name: Bytes, value: Bytes) {
+        let expires = Some(self.terms.forget);
+        self.edit(&name, Some(RowEdit::Put { value, expires }));
+    }
+
+    /// Takes a row away: a stored one at its own stamp, so that a newer version stays.
+    pub(super) fn take(&mut self, name: &Bytes) {
+        // Race: another gateway may have written the row again since the read [invariant 110].
+        let edit = self.stored.get(name).map(|row| RowEdit::Remove { stamp: row.stamp });
+        self.edit(name, edit);
+    }
+
+    /// Takes a row of the head away, at the stamp that was read.
+    pub(super) fn take_at(&mut self, name: &Bytes, stamp: Timestamp) {
+        self.edit(name, Some(RowEdit::Remove { stamp }));
+    }
+
+    /// Whether a row of this name was stored before the batch.
+    pub(super) fn is_stored(&self, name: &Bytes) -> bool {
+        self.stored.contains_key(name)
+    }
+
+    /// Whether more rows are in the part than were read.
+    pub(super) fn is_oversized(&self, path: &DatatypePath) -> bool {
+        self.oversized.contains(path)
+    }
+
+    /// The newest counter row of this actor at the path; a new one at zero if there is none or it was zeroed.
+    pub(super) fn own_counter(&mut self, path: &DatatypePath) -> Result<(CounterSource, CounterTotals), DatatypeError> {
+        let mut own = self.shown_below(&path.counter_prefix(self.terms.actor))?;
+        if let Some(ShownRow { leaf: DatatypeLeaf::Counter(source), value, .. }) = own.pop() {
+            let totals = CounterTotals::decode(value)?;
+            if totals.operations > 0 {
+                return Ok((source, totals));
+            }
+        }
+        // Bound: a counter that is removed again and again keeps the zeros of its last removal only [invariant 115].
+        own.iter().for_each(|row| self.take(&row.name));
+        // Race: a row that is gone may be on its way back; a new birth begins at zero beside it [invariant 108].
+        Ok((CounterSource { actor: self.terms.actor, birth: self.terms.clock }, CounterTotals::default()))
+    }
+
+    /// The clocks that a removal without context saw.
+    pub(super) fn seen_clocks(&self) -> ActorClocks {
+        self.head.clocks.clone()
+    }
+
+    fn edit(&mut self, name: &Bytes, edit: Option<RowEdit>) {
+        let before = self.replace(name, edit);
+        self.undo.push((name.clone(), before));
+    }
+
+    fn replace(&mut self, name: &Bytes, edit: Option<RowEdit>) -> Option<RowEdit> {
+        let cost = |edit: &RowEdit| {
+            let value = if let RowEdit::Put { value, .. } = edit { value.len() } else { 0 };
+            name.len() + value + 16
+        };
+        self.bytes += edit.as_ref().map_or(0, cost);
+        let before = match edit {
+            Some(edit) => self.edits.insert(name.clone(), edit),
+            None => self.edits.remove(name),
+        };
+        self.bytes -= before.as_ref().map_or(0, cost);
+        before
+    }
+}
+
+impl ShownRow {
+    /// Whether the reader of the context saw it; without a context everything that is shown.
+    pub(super) fn is_seen(&self, context: Option<&DatatypeContext>) -> bool {
+        let Some(context) = context else { return true };
+        self.leaf.actor().is_some_and(|actor| context.covers(&self.name, actor, self.stamp))
+    }
+
+    /// Whether it shows that its field is there.
+    pub(super) fn shows_field(&self) -> bool {
+        matches!(
+            self.leaf,
+            DatatypeLeaf::Presence(_) | DatatypeLeaf::Element(..) | DatatypeLeaf::Register(_) | DatatypeLeaf::Flag(_)
+        )
+    }
+}
+
+fn end_of(prefix: &Bytes) -> std::ops::Bound<Bytes> {
+    prefix_successor(prefix).map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded)
+}

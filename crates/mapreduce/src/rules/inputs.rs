@@ -1,0 +1,226 @@
+//! The inputs of a job.
+
+use bytes::Bytes;
+use larder_rows::address::{Address, BucketAddress, DEFAULT_TYPE};
+use serde_json::{Map, Value};
+
+use super::key_filter::KeyFilter;
+use super::mochi_json::pieces;
+use super::refusal::JobRefusal;
+use super::value::JobInput;
+use crate::rules::erlang_term::ErlangTerm;
+
+/// The inputs of a job.
+#[derive(Debug, Clone)]
+pub enum JobInputs {
+    /// All keys of a bucket.
+    Bucket(BucketAddress),
+    /// These keys.
+    Keys(Vec<JobInput>),
+    /// The keys of a bucket that pass a filter.
+    Filtered(BucketAddress, KeyFilter),
+    /// The keys with terms of an index in this range, both ends included.
+    Index(IndexInputs),
+}
+
+/// The keys of an index query.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IndexInputs {
+    /// The bucket.
+    pub bucket: BucketAddress,
+    /// The field, or `$key` or `$bucket`.
+    pub field: Bytes,
+    /// The first term.
+    pub start: Bytes,
+    /// The last term; the same as the first for one term.
+    pub end: Bytes,
+}
+
+/// Inputs whose filters are not compiled.
+#[derive(Debug)]
+pub(super) enum UncompiledInputs {
+    Ready(JobInputs),
+    Filtered(BucketAddress, Vec<Value>),
+}
+
+impl UncompiledInputs {
+    /// The inputs with their filter.
+    ///
+    /// # Errors
+    /// [`JobRefusal::BadFilter`].
+    pub(super) fn compile(self) -> Result<JobInputs, JobRefusal> {
+        match self {
+            Self::Ready(inputs) => Ok(inputs),
+            Self::Filtered(bucket, filters) => {
+                let filter = KeyFilter::compile(&filters).map_err(JobRefusal::BadFilter)?;
+                Ok(JobInputs::Filtered(bucket, filter))
+            }
+        }
+    }
+}
+
+/// Reads the member `inputs`.
+///
+/// # Errors
+/// [`JobRefusal::Inputs`], [`JobRefusal::Search`].
+pub(super) fn parse(inputs: Value) -> Result<UncompiledInputs, JobRefusal> {
+    let ready = UncompiledInputs::Ready;
+    match inputs {
+        Value::String(bucket) => Ok(ready(JobInputs::Bucket(untyped(&bucket)?))),
+        Value::Array(list) => match list.as_slice() {
+            // Two texts are a type and a bucket, not two keys.
+            [Value::String(of_type), Value::String(bucket)] => {
+                Ok(ready(JobInputs::Bucket(address(of_type.as_str(), bucket)?)))
+            }
+            [] => Err(JobRefusal::Inputs(ErlangTerm::string("No inputs were given.\n"))),
+            _ => list.into_iter().map(key).collect::<Result<_, _>>().map(|keys| ready(JobInputs::Keys(keys))),
+        },
+        Value::Object(members) => object(members),
+        invalid => Err(unrecognised(&invalid)),
+    }
+}
+
+fn object(members: Map<String, Value>) -> Result<UncompiledInputs, JobRefusal> {
+    let has = |name: &str| members.contains_key(name);
+    if has("module") && has("function") && has("arg") {
+        let text = "The inputs name an Erlang function, and there is none.\n";
+        return Err(JobRefusal::Inputs(ErlangTerm::string(text)));
+    }
+    if has("query") && (has("bucket") || has("index")) {
+        return Err(JobRefusal::Search);
+    }
+    let Some(bucket) = members.get("bucket") else { return Err(unrecognised(&Value::Object(members))) };
+    let bucket = match bucket {
+        Value::String(bucket) => untyped(bucket)?,
+        Value::Array(pair) => match pair.as_slice() {
+            [Value::String(of_type), Value::String(bucket)] => address(of_type.as_str(), bucket)?,
+            _ => return Err(unrecognised(&Value::Object(members))),
+        },
+        _ => return Err(unrecognised(&Value::Object(members))),
+    };
+    if let Some(index) = index(&bucket, &members)? {
+        return Ok(UncompiledInputs::Ready(JobInputs::Index(index)));
+    }
+    match members.get("key_filters") {
+        Some(Value::Array(filters)) if !filters.is_empty() => Ok(UncompiledInputs::Filtered(bucket, filters.clone())),
+        _ => Err(unrecognised(&Value::Object(members))),
+    }
+}
+
+/// The index query of an object, if it is one.
+fn index(bucket: &BucketAddress, members: &Map<String, Value>) -> Result<Option<IndexInputs>, JobRefusal> {
+    let Some(field) = members.get("index") else { return Ok(None) };
+    let range = match (members.get("key"), members.get("start"), members.get("end")) {
+        (Some(key), ..) => (key, key),
+        (None, Some(start), Some(end)) => (start, end),
+        _ => return Ok(None),
+    };
+    let refused = || unrecognised(&Value::Object(members.clone()));
+    let field = field.as_str().ok_or_else(refused)?.to_ascii_lowercase();
+    let term = |value: &Value| -> Result<Bytes, JobRefusal> {
+        let text = match value {
+            Value::String(text) => text.clone(),
+            Value::Number(number) => number.to_string(),
+            _ => return Err(refused()),
+        };
+        check_term(&field.clone().into(), text.into())
+    };
+    let (start, end) = (term(range.0)?, term(range.1)?);
+    Ok(Some(IndexInputs { bucket: bucket.clone(), field: field.clone().into(), start, end }))
+}
+
+/// A term in the form in which the field stores it.
+pub(super) fn check_term(field: &Bytes, term: Bytes) -> Result<Bytes, JobRefusal> {
+    match larder_kv::rules::terms::parse(field, &term) {
+        Ok(term) => Ok(term.value),
+        Err(error) => Err(JobRefusal::Inputs(ErlangTerm::List(vec![ErlangTerm::Verbatim(error.erlang())]))),
+    }
+}
+
+/// One key of a list: `[bucket, key]`, with key data, with key data and type.
+fn key(item: Value) -> Result<JobInput, JobRefusal> {
+    match JobInput::of_json(&item) {
+        Some(Ok(input)) => Ok(input),
+        Some(Err(error)) => Err(bad_address(&error)),
+        None => Err(unrecognised(&item)),
+    }
+}
+
+impl JobInput {
+    /// The input that a list of texts names; `None`: it names none.
+    pub(super) fn of_json(item: &Value) -> Option<Result<Self, larder_rows::address::AddressError>> {
+        let Value::Array(parts) = item else { return None };
+        let (bucket, key, key_data, of_type) = match parts.as_slice() {
+            [Value::String(bucket), Value::String(key)] => (bucket, key, None, None),
+            [Value::String(bucket), Value::String(key), data] => (bucket, key, Some(data), None),
+            [Value::String(bucket), Value::String(key), data, Value::String(of_type)] => {
+                (bucket, key, Some(data), Some(of_type))
+            }
+            _ => return None,
+        };
+        let of_type = of_type.map_or(Bytes::from_static(DEFAULT_TYPE), |name| name.clone().into());
+        // A missing key datum of a typed key is written as null.
+        let key_data = key_data.filter(|data| !data.is_null()).cloned();
+        let bucket = BucketAddress::new(of_type, bucket.clone().into());
+        let address = bucket.and_then(|bucket| Address::new(bucket, key.clone().into()));
+        Some(address.map(|address| Self { address, key_data }))
+    }
+}
+
+fn untyped(bucket: &str) -> Result<BucketAddress, JobRefusal> {
+    address(Bytes::from_static(DEFAULT_TYPE), bucket)
+}
+
+fn address(of_type: impl AsRef<[u8]>, bucket: &str) -> Result<BucketAddress, JobRefusal> {
+    let of_type = Bytes::copy_from_slice(of_type.as_ref());
+    BucketAddress::new(of_type, bucket.to_owned().into()).map_err(|error| bad_address(&error))
+}
+
+fn bad_address(error: &larder_rows::address::AddressError) -> JobRefusal {
+    JobRefusal::Inputs(ErlangTerm::string(format!("{error}\n")))
+}
+
+/// The lines of Riak's text after the inputs that it did not recognise.
+const FORMATS: &[&str] = &[
+    "\n\n",
+    "Valid formats are:\n",
+    "\nKey List:\n",
+    "  - Map/Reduce over the provided set of keys.\n",
+    "  - {\"inputs\":[[\"mybucket\",\"mykey1\"], [\"mybucket\",\"mykey2\"], ...]}\n",
+    "\n",
+    "Key List with Key Data:\n",
+    "  - Map/Reduce over the provided set of keys.\n",
+    "  - {\"inputs\":[[\"mybucket\",\"mykey1\", \"mykeydata1\"], [\"mybucket\",\"mykey2\", \"mykeydata1\"], ...]}\n",
+    "\n",
+    "Index Query - Exact Match:\n",
+    "  - Indexing backend must be enabled.\n",
+    "  - {\"inputs\":{\"bucket\":\"mybucket\", \"index\":\"myindex_bin\", \"key\":\"mykey\"}}\n",
+    "\n",
+    "Index Query - Range Search:\n",
+    "  - Indexing backend must be enabled.\n",
+    "  - Use secondary indexes to generate a starting set of keys.\n",
+    "  - {\"inputs\":{\"bucket\":\"mybucket\", \"index\":\"myindex_bin\", \"start\":\"key1\", \"end\":\"key2\"}}\n",
+    "\n",
+    "Search Query:\n",
+    "  - Riak Search must be enabled and bucket hook installed.\n",
+    "  - {\"inputs\":{\"bucket\":\"mybucket\", \"query\":\"foo OR bar\"}}\n",
+    "\n",
+    "Search Query With Filter:\n",
+    "  - Riak Search must be enabled and bucket hook installed.\n",
+    "  - {\"inputs\":{\"bucket\":\"mybucket\", \"query\":\"field1:(foo OR bar)\", \"filter\":\"field2:baz\"}}\n",
+    "\n",
+    "Bucket:\n",
+    "  - Map/Reduce over all keys in the provided bucket.\n",
+    "  - WARNING: THIS CAN BE A SLOW OPERATION!\n",
+    "  - {\"inputs\":\"mybucket\"}\n\n",
+    "Bucket With Key Filter:\n",
+    "  - Filter keys in a bucket, then Map/Reduce.\n",
+    "  - WARNING: THIS CAN BE A SLOW OPERATION!\n",
+    "  - {\"inputs\":{\"bucket\":\"mybucket\", \"key_filters\":[[\"matches\", \"foo.*\"]]}}\n\n",
+];
+
+fn unrecognised(inputs: &Value) -> JobRefusal {
+    let begin = [ErlangTerm::string("Unrecognized format of \"inputs\" field:"), ErlangTerm::string("   ")];
+    let formats = FORMATS.iter().map(|line| ErlangTerm::string(*line));
+    JobRefusal::Inputs(ErlangTerm::List(begin.into_iter().chain([pieces(inputs)]).chain(formats).collect()))
+}

@@ -1,0 +1,107 @@
+//! A job that is not started, and the reason: Riak's texts.
+
+use crate::rules::erlang_term::ErlangTerm;
+
+/// Why a document is no job that can run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum JobRefusal {
+    /// The document is not JSON, for this reason.
+    NotJson(String),
+    /// The document is no Erlang term of a job; Riak's reason.
+    NotTerm(&'static str),
+    /// The document is JSON, but no object.
+    NotObject,
+    /// `inputs` or `query` is missing.
+    MissingField,
+    /// The member `inputs` is not valid.
+    Inputs(ErlangTerm),
+    /// The member `query` is not valid.
+    Query(ErlangTerm),
+    /// A phase names a function that does not exist.
+    Phase(PhaseRefusal),
+    /// A key filter does not exist, or has other arguments.
+    BadFilter(BadKeyFilter),
+    /// The inputs are of a search, which does not exist.
+    Search,
+}
+
+/// A phase whose function does not exist.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PhaseRefusal {
+    /// The number of the phase, from 0.
+    pub phase: usize,
+    /// The reason.
+    pub error: String,
+}
+
+/// A key filter that is not valid.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadKeyFilter {
+    /// The name of the filter.
+    pub name: String,
+    /// The reason, where the name is known.
+    pub reason: Option<String>,
+}
+
+impl JobRefusal {
+    /// The text of an answer over HTTP to a document that was not understood.
+    #[must_use]
+    pub fn http_text(&self) -> String {
+        match self {
+            Self::NotJson(reason) => {
+                format!("The POST body was not valid JSON.\nThe error from the parser was:\n{reason}\n")
+            }
+            Self::NotTerm(reason) => format!("{reason}\n"),
+            Self::NotObject => "The POST body was not a JSON object.\n".into(),
+            Self::MissingField => "The post body was missing the \"inputs\" or \"query\" field.\n".into(),
+            Self::Inputs(reason) => {
+                format!("An error occurred parsing the \"inputs\" field.\n{}", reason.pretty())
+            }
+            Self::Query(reason) => format!("An error occurred parsing the \"query\" field.\n{}", reason.pretty()),
+            Self::Phase(PhaseRefusal { error, .. }) => error.clone(),
+            Self::BadFilter(bad) => bad.json().to_string(),
+            Self::Search => "Not available yet: search\n".into(),
+        }
+    }
+
+    /// The error text of protocol buffers.
+    #[must_use]
+    pub fn pb_text(&self) -> String {
+        let pair = |tag: &str, reason: &ErlangTerm| {
+            ErlangTerm::Tuple(vec![ErlangTerm::Atom(tag.into()), reason.clone()]).pretty()
+        };
+        match self {
+            Self::NotJson(reason) => pair("invalid_json", &ErlangTerm::string(reason.as_str())),
+            Self::NotTerm(reason) => (*reason).into(),
+            Self::NotObject => "not_json".into(),
+            Self::MissingField => "missing_field".into(),
+            Self::Inputs(reason) => pair("inputs", reason),
+            Self::Query(reason) => pair("query", reason),
+            Self::Phase(PhaseRefusal { phase, error }) => format!("Phase {phase}: {error}"),
+            Self::BadFilter(bad) => {
+                format!("Error sending inputs: {{bad_filter,{}}}", larder_core::rules::erlang::binary(&bad.name))
+            }
+            Self::Search => "Not available yet: search".into(),
+        }
+    }
+}
+
+impl PhaseRefusal {
+    /// The answer over HTTP.
+    #[must_use]
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::json!({ "phase": self.phase, "error": self.error })
+    }
+}
+
+impl BadKeyFilter {
+    /// The answer over HTTP.
+    #[must_use]
+    pub fn json(&self) -> serde_json::Value {
+        let mut json = serde_json::json!({ "bad_filter": self.name });
+        if let Some(reason) = &self.reason {
+            json["reason"] = reason.as_str().into();
+        }
+        json
+    }
+}
