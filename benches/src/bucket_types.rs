@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use larder_admin_frame::{ANSWER_BYTES_MAX, AdminAnswer, AdminReply, AdminRequest, LENGTH_BYTES, body_length};
+use larder_kv_admin::frame::{ANSWER_BYTES_MAX, AdminAnswer, AdminReply, AdminRequest, LENGTH_BYTES, body_length};
 
 /// The longest wait for an answer.
 const ANSWER_WAIT: Duration = Duration::from_secs(30);

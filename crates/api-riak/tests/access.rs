@@ -11,8 +11,8 @@ use larder_api_riak::http::HttpSettings;
 use larder_api_riak::http::routes::{PathPart, ROUTES, Route, RouteAccess};
 use larder_core::Config;
 use larder_core::rules::security::{GrantChange, GrantTarget, KvPermission, RoleKind, RoleOptions};
-use larder_http_edge::{ConnectionSettings, TrustedProxies};
 use larder_kv::Gateway;
+use larder_net::{ConnectionSettings, TrustedProxies};
 use larder_rows::ip_network::IpNetwork;
 use larder_testkit::http::{HttpClient, HttpRequest, HttpResponse};
 

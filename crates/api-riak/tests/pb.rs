@@ -15,7 +15,7 @@ use PbField::{Bytes, Number};
 use larder_admission::MemoryBudget;
 use larder_api_riak::http::HttpSettings;
 use larder_core::Config;
-use larder_http_edge::ConnectionSettings;
+use larder_net::ConnectionSettings;
 use larder_testkit::SplitMix64;
 use larder_testkit::pb::{PbClient, PbField, PbMessage, frame, message};
 

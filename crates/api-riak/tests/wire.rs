@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use larder_api_riak::http::HttpSettings;
 use larder_core::Config;
-use larder_http_edge::{ConnectionLimit, ConnectionSettings};
+use larder_net::{ConnectionLimit, ConnectionSettings};
 use larder_testkit::http::{HttpClient, HttpRequest, connect};
 use proptest::prelude::*;
 use proptest::test_runner::{Config as Runs, RngSeed, TestRunner};

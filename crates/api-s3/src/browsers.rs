@@ -5,7 +5,7 @@
 
 use hyper::Method;
 use hyper::header::{HeaderMap, ORIGIN};
-use larder_http_edge::BrowserRules;
+use larder_net::BrowserRules;
 use larder_s3::Objects;
 
 use crate::cors;

@@ -126,5 +126,5 @@ impl S3Call {
 /// All values of a header as one, joined with commas.
 #[must_use]
 pub fn joined(headers: &HeaderMap, name: impl hyper::header::AsHeaderName) -> Option<Bytes> {
-    larder_http_edge::joined(headers, name, b",")
+    larder_net::joined(headers, name, b",")
 }

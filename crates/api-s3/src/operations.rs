@@ -4,7 +4,7 @@ use OperationScope::{Admin, Bucket, Object, Service};
 use RequestBodyKind::{CopySource, Document, Form, Nothing, Stream};
 use Support::{ConfigStub, Implemented, NotImplemented};
 use hyper::Method;
-use larder_http_edge::{parsed_body_memory, upload_memory};
+use larder_net::{parsed_body_memory, upload_memory};
 use larder_rows::limits::S3_DOCUMENT_BYTES_MAX;
 use larder_s3::rules::S3Action;
 

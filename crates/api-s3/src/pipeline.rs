@@ -13,7 +13,7 @@ use hyper::http::request::Parts;
 use hyper::{Method, Request, StatusCode, Version};
 use larder_admission::MemorySpent;
 use larder_core::{AdmissionGuard, AuditEvent, AuditOutcome};
-use larder_http_edge::{ArrivingBody, RequestSource, Requester, names_two_hosts};
+use larder_net::{ArrivingBody, RequestSource, Requester, names_two_hosts};
 use larder_rows::Timestamp;
 use larder_rows::text::beginning;
 use larder_s3::rules::access::AccessContext;

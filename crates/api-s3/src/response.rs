@@ -16,7 +16,7 @@ use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
 use larder_core::metrics::RequestOutcome;
-use larder_http_edge::{PIECE_BYTES_MAX, response_memory};
+use larder_net::{PIECE_BYTES_MAX, response_memory};
 use larder_s3::get::ObjectReader;
 use larder_s3::usage::UsageCounts;
 use larder_s3::{Objects, TrackedRequest};

@@ -6,7 +6,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 use hyper::Request;
 use hyper::body::Incoming;
-use larder_http_edge::{
+use larder_net::{
     ClientListener, ConnectionHandler, ConnectionSettings, HttpDialect, ListenerWork, Requester, ShutdownRequest,
 };
 use larder_s3::Objects;
@@ -60,7 +60,7 @@ pub fn serve(
     let service = S3Service::new(objects, settings);
     Box::pin(async move {
         let shutdown = shutdown.shared();
-        let serve = |listener| larder_http_edge::serve(listener, service.clone(), Box::pin(shutdown.clone()));
+        let serve = |listener| larder_net::serve(listener, service.clone(), Box::pin(shutdown.clone()));
         join_all(listeners.into_iter().map(serve)).await;
         service.background().drain(service.settings().connection.drain_timeout).await;
     })

@@ -1,6 +1,6 @@
 //! The settings of the S3 listener.
 
-use larder_http_edge::ConnectionSettings;
+use larder_net::ConnectionSettings;
 
 use crate::public_url::PublicUrl;
 

@@ -10,7 +10,7 @@ use larder_admission::MemoryBudget;
 use larder_api_s3::S3Settings;
 use larder_api_s3::operations::{OPERATIONS, OperationScope};
 use larder_core::Config;
-use larder_http_edge::ConnectionSettings;
+use larder_net::ConnectionSettings;
 use larder_testkit::s3::S3Signer;
 use sha2::{Digest as _, Sha256};
 

@@ -4,7 +4,7 @@
 
 use larder_api_s3::S3Settings;
 use larder_core::Config;
-use larder_http_edge::{ConnectionLimit, ConnectionSettings};
+use larder_net::{ConnectionLimit, ConnectionSettings};
 use larder_s3::rules::Algorithm;
 use larder_s3::rules::checksum::ChecksumHasher;
 use larder_testkit::SplitMix64;

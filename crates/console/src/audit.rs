@@ -2,8 +2,8 @@
 
 use hyper::StatusCode;
 use larder_core::{AuditEvent, AuditOutcome};
-use larder_http_edge::RequestSource;
 use larder_kv::Gateway;
+use larder_net::RequestSource;
 
 /// The name of this interface in the audit log.
 const FACE: &str = "console";

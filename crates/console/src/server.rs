@@ -10,11 +10,11 @@ use hyper::header::{ALLOW, COOKIE, HeaderMap, HeaderValue, RETRY_AFTER, SET_COOK
 use hyper::http::request::Parts;
 use hyper::{Method, Request, StatusCode};
 use larder_core::metrics::Event;
-use larder_http_edge::{
+use larder_kv::Gateway;
+use larder_net::{
     ArrivingBody, ClientListener, ConnectionHandler, ConnectionSettings, HttpDialect, ListenerWork, Requester,
     ShutdownRequest, joined, names_two_hosts,
 };
-use larder_kv::Gateway;
 use larder_s3::Objects;
 
 use crate::access::{ConsoleSession, SESSION_LIFETIME};
@@ -56,7 +56,7 @@ pub fn serve(
         let feed = Arc::new(LiveFeed::default());
         let sampler = tokio::spawn(Arc::clone(&feed).sample(Arc::clone(&objects), settings.connection.memory.clone()));
         let service = ConsoleService { gateway, objects, settings: Arc::new(settings), feed };
-        larder_http_edge::serve(listener, service, shutdown).await;
+        larder_net::serve(listener, service, shutdown).await;
         sampler.abort();
     })
 }

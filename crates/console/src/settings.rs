@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use larder_http_edge::{BrowserRules, ConnectionSettings};
+use larder_net::{BrowserRules, ConnectionSettings};
 
 use crate::access::ConsoleAccess;
 use crate::running_commands::RunningCommands;

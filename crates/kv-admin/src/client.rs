@@ -5,10 +5,10 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use larder_admin_frame::{
+use larder_kv_admin::frame::{
     ANSWER_BYTES_MAX, AdminAnswer, AdminReply, AdminRequest, BadFrame, LENGTH_BYTES, body_length,
 };
-use larder_progress_bar::ProgressBar;
+use larder_kv_admin::progress_bar::ProgressBar;
 
 /// The one command whose name the client knows: it also waits for the start of the server. A server that does not run yet
 /// cannot say which commands wait, and scripts written for `riak-admin` give no option.
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn progress_comes_before_the_answer() {
-        let progress = |percent| larder_progress_bar::Progress { seconds: 1.5, percent, text: "half".into() };
+        let progress = |percent| larder_kv_admin::progress_bar::Progress { seconds: 1.5, percent, text: "half".into() };
         let answer = AdminAnswer::done("done");
         let frames = [
             AdminReply::Progress(progress(Some(42))),
@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn a_command_that_is_too_long_is_not_sent() {
-        let long = request(&[&"x".repeat(larder_admin_frame::REQUEST_BYTES_MAX)]);
+        let long = request(&[&"x".repeat(larder_kv_admin::frame::REQUEST_BYTES_MAX)]);
         let line = ask(&SocketChoice::Named("/no/such/socket".into()), &long).unwrap_err().to_string();
         assert_eq!(line, "the command has 1048632 bytes, more than 1048576");
     }

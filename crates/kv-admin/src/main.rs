@@ -9,7 +9,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use client::SocketChoice;
-use larder_admin_frame::{AdminAnswer, AdminRequest};
+use larder_kv_admin::frame::{AdminAnswer, AdminRequest};
 
 /// The text of `kv-admin help`; a test of the server compares it with the server's own.
 const HELP: &str = include_str!("help.txt");

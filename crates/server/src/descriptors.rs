@@ -6,7 +6,7 @@
 //! ```
 //! An engine that cannot open a file cannot write. So connections get only the descriptors outside the reserve.
 
-use larder_http_edge::REFUSALS_MAX;
+use larder_net::REFUSALS_MAX;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::admin::socket::COMMANDS_MAX;

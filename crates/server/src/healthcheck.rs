@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use larder_admin_frame::{AdminReply, AdminRequest, LENGTH_BYTES};
+use larder_kv_admin::frame::{AdminReply, AdminRequest, LENGTH_BYTES};
 
 use crate::settings::table::MINIO_PORT;
 use crate::settings::{Listener, ServerSettings};

@@ -10,7 +10,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use larder_progress_bar::{Progress, ProgressBar};
+use larder_kv_admin::progress_bar::{Progress, ProgressBar};
 use larder_store_local::inspect::{
     Damage, InspectionSummary, InspectionWatcher, RepairOptions, RepairSummary, check, repair,
 };

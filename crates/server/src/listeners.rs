@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
-use larder_http_edge::{ClientListener, ServerTls};
+use larder_net::{ClientListener, ServerTls};
 use tokio::net::TcpListener;
 
 use crate::banner::ListenAddresses;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use larder_http_edge::ServerTls;
+use larder_net::ServerTls;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use larder_admin_frame::{AdminAnswer, AdminReply, AdminRequest};
+use larder_kv_admin::frame::{AdminAnswer, AdminReply, AdminRequest};
 use tempfile::TempDir;
 
 const END_TIME_MAX: Duration = Duration::from_secs(20);

@@ -18,12 +18,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("s3", &["core", "store", "rows"]),
     ("transfer", &["s3", "core", "store", "rows"]),
     ("script", &["admission", "core", "rows", "store"]),
-    ("http-edge", &["admission", "store", "rows"]),
-    ("api-riak", &["admission", "mapreduce", "kv", "core", "rows", "http-edge"]),
-    ("api-s3", &["admission", "s3", "core", "rows", "http-edge"]),
-    ("console", &["admission", "kv", "s3", "core", "rows", "http-edge"]),
-    ("progress-bar", &[]),
-    ("admin-frame", &["progress-bar"]),
+    ("net", &["admission", "store", "rows"]),
+    ("api-riak", &["admission", "mapreduce", "kv", "core", "rows", "net"]),
+    ("api-s3", &["admission", "s3", "core", "rows", "net"]),
+    ("console", &["admission", "kv", "s3", "core", "rows", "net"]),
     (
         "server",
         &[
@@ -31,7 +29,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "api-s3",
             "console",
             "admission",
-            "http-edge",
+            "net",
             "mapreduce",
             "kv",
             "s3",
@@ -42,11 +40,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "store-local",
             "store-cassandra",
             "rows",
-            "admin-frame",
-            "progress-bar",
+            "kv-admin",
         ],
     ),
-    ("kv-admin", &["admin-frame", "progress-bar"]),
+    ("kv-admin", &[]),
 ];
 
 /// The prefix of our crates' names.

@@ -12,8 +12,8 @@ use hyper::{Method, StatusCode};
 use larder_core::Error;
 use larder_core::rules::security::{AccessRules, AccessScope, KvPermission};
 use larder_core::security::{Login, LoginError, PermissionDenied, check_permission};
-use larder_http_edge::RequestSource;
 use larder_mapreduce::rules::Job;
+use larder_net::RequestSource;
 
 use super::call::RiakCall;
 use super::errors::RiakFault;

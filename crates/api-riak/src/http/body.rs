@@ -15,7 +15,7 @@ use hyper::header::HeaderMap;
 use larder_admission::MemorySpent;
 use larder_core::Error;
 use larder_core::body::{BodyError, ByteStream, GetBody, PutBody};
-use larder_http_edge::{
+use larder_net::{
     ArrivingBody, IncomingError, PIECE_BYTES_MAX, PacedIncoming, Requester, response_memory, upload_memory,
 };
 use md5::{Digest as _, Md5};

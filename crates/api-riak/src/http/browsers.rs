@@ -6,7 +6,7 @@ use hyper::header::{
     ACCESS_CONTROL_REQUEST_METHOD, HeaderMap, HeaderValue, VARY,
 };
 use hyper::{Method, StatusCode};
-use larder_http_edge::ForeignRequest;
+use larder_net::ForeignRequest;
 
 use super::reply::{RiakResponse, empty};
 

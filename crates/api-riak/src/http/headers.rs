@@ -13,9 +13,9 @@ use hyper::header::{
     IF_UNMODIFIED_SINCE,
 };
 use larder_core::Error;
-use larder_http_edge::joined;
 use larder_kv::rules::causality::{Conditions, ContextError, EtagMatcher};
 use larder_kv::rules::terms::TermError;
+use larder_net::joined;
 use larder_rows::Timestamp;
 use larder_rows::content::{KvContent, Term};
 

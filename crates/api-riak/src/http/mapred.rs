@@ -16,11 +16,11 @@ use futures_util::stream::{self, StreamExt as _};
 use hyper::header::{CONTENT_TYPE, HeaderMap};
 use hyper::{Method, StatusCode};
 use larder_admission::client_key;
-use larder_http_edge::{ArrivingBody, GrowingMemory, Requester};
 use larder_kv::Gateway;
 use larder_mapreduce::rules::Job;
 use larder_mapreduce::rules::refusal::JobRefusal;
 use larder_mapreduce::{JobError, JobRun, KeptValues};
+use larder_net::{ArrivingBody, GrowingMemory, Requester};
 use larder_rows::limits::{JOB_BYTES_MAX, JOB_HELD_BYTES_MAX};
 
 use super::body::{RiakBody, busy, collect_admitted};

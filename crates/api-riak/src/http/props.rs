@@ -5,8 +5,8 @@ use hyper::{Method, StatusCode};
 use larder_core::Error;
 use larder_core::rules::props::display::{self, PropList};
 use larder_core::rules::props::set::props_of;
-use larder_http_edge::ArrivingBody;
 use larder_kv::Gateway;
+use larder_net::ArrivingBody;
 use larder_rows::address::BucketAddress;
 use serde_json::{Map, Value as Json};
 

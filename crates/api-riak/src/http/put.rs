@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use hyper::header::{CONTENT_ENCODING, HeaderValue, LOCATION};
 use hyper::{Method, StatusCode};
-use larder_http_edge::{ArrivingBody, joined};
 use larder_kv::rules::causality::ContextError;
 use larder_kv::{FetchedObject, KvPut};
+use larder_net::{ArrivingBody, joined};
 use larder_rows::address::Address;
 use larder_rows::content::KvContent;
 

@@ -9,8 +9,8 @@ use hyper::Method;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use larder_core::{AuditEvent, AuditOutcome, AuditSink};
-use larder_http_edge::{RequestSource, Requester};
 use larder_kv::Gateway;
+use larder_net::{RequestSource, Requester};
 use larder_rows::text::beginning;
 
 use super::path::Segments;

@@ -8,11 +8,11 @@ use hyper::body::Incoming;
 use hyper::http::request::Parts;
 use hyper::{Method, Request, StatusCode};
 use larder_core::Error;
-use larder_http_edge::{
+use larder_kv::Gateway;
+use larder_net::{
     ArrivingBody, BrowserRules, ClientListener, ConnectionHandler, ConnectionSettings, HttpDialect, ListenerWork,
     Requester, ShutdownRequest, names_two_hosts,
 };
-use larder_kv::Gateway;
 
 use super::body::RiakBody;
 use super::call::RiakCall;
@@ -64,7 +64,7 @@ pub fn serve(
     settings: HttpSettings,
     shutdown: ShutdownRequest,
 ) -> ListenerWork {
-    larder_http_edge::serve(listener, service(gateway, settings), shutdown)
+    larder_net::serve(listener, service(gateway, settings), shutdown)
 }
 
 impl ConnectionHandler for HttpService {

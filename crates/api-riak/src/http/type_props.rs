@@ -1,7 +1,7 @@
 //! The properties of a bucket type. Types are created and activated by `kv-admin` alone.
 
 use hyper::{Method, StatusCode};
-use larder_http_edge::ArrivingBody;
+use larder_net::ArrivingBody;
 
 use super::accept;
 use super::call::RiakCall;

@@ -19,11 +19,11 @@ use bytes::{Buf as _, Bytes, BytesMut};
 use larder_admission::{ClientAccount, MemorySpent};
 use larder_core::Error;
 use larder_core::body::GetBody;
-use larder_http_edge::{
+use larder_kv::Gateway;
+use larder_net::{
     ConnectionWatchers, PIECE_BYTES_MAX, Pace, Requester, UNCOUNTED_BYTES, close_lingering, pause_before_refusal,
     response_memory,
 };
-use larder_kv::Gateway;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::time::{MissedTickBehavior, interval, timeout, timeout_at};
 

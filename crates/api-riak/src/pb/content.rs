@@ -10,10 +10,10 @@
 use bytes::{Bytes, BytesMut};
 use larder_core::Error;
 use larder_core::body::GetBody;
-use larder_http_edge::PIECE_BYTES_MAX;
 use larder_kv::rules::causality::Sibling;
 use larder_kv::rules::terms;
 use larder_kv::{FetchedObject, LoneObject};
+use larder_net::PIECE_BYTES_MAX;
 use larder_rows::content::{KvContent, Link};
 use prost::encoding::encoded_len_varint;
 

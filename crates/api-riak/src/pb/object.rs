@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use larder_core::body::PutBody;
-use larder_http_edge::UNCOUNTED_BYTES;
 use larder_kv::rules::causality::{Conditions, EtagMatcher};
 use larder_kv::{Gateway, KvDelete, KvGet, KvPut, Quorums};
+use larder_net::UNCOUNTED_BYTES;
 
 use super::content::{put_fields, put_lone, put_object, stored_content};
 use super::fault::PbFault;

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use larder_admission::ClientAccount;
 use larder_core::Error;
-use larder_http_edge::{
+use larder_kv::Gateway;
+use larder_net::{
     ClientListener, ClientSocket, ConnectedClient, ConnectionServer, ConnectionSettings, ListenerWork, ServerTls,
     ShutdownRequest, serve_connections,
 };
-use larder_kv::Gateway;
 
 use super::connection::PbConnection;
 use super::fault::PbFault;

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use larder_core::security::LoggedIn;
 use larder_core::{AuditEvent, AuditOutcome};
-use larder_http_edge::RequestSource;
 use larder_kv::Gateway;
+use larder_net::RequestSource;
 
 /// The memory of a connection between requests.
 pub(super) struct PbSession {

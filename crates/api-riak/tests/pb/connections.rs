@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use larder_http_edge::{ConnectionLimit, ConnectionSettings};
+use larder_net::{ConnectionLimit, ConnectionSettings};
 use larder_testkit::pb::{PbField, PbMessage, frame, message};
 
 use crate::pb::{GET, PUT, content, key, put, values};

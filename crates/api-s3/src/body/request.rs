@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use hyper::header::HeaderMap;
 use larder_core::body::{BodyError, ByteStream};
-use larder_http_edge::{IncomingError, PacedIncoming};
+use larder_net::{IncomingError, PacedIncoming};
 use larder_rows::limits::S3_DOCUMENT_BYTES_MAX;
 use larder_s3;
 use parking_lot::Mutex;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use larder_console::{ConsoleAccess, ConsoleSettings, RunningCommands, serve};
 use larder_core::{AuditEvent, AuditSink, Config, GatewayPorts};
-use larder_http_edge::{BrowserRules, ConnectionSettings};
 use larder_kv::Gateway;
+use larder_net::{BrowserRules, ConnectionSettings};
 use larder_rows::ActorId;
 use larder_s3::{Caller, Objects, ObjectsConfig};
 use larder_store::SystemClock;

@@ -1,12 +1,12 @@
 //! `bucket-type`: create, activate, list, status, update.
 
 use bytes::Bytes;
-use larder_admin_frame::AdminAnswer;
 use larder_core::Error;
 use larder_core::rules::props::set::props_of;
 use larder_core::rules::props::types::DEFAULT_TYPE;
 use larder_core::rules::props::{PropsBodyError, display};
 use larder_core::types::{TypeStage, TypeStateError, TypeStatus};
+use larder_kv_admin::frame::AdminAnswer;
 use serde_json::{Map, Value as Json, json};
 
 use super::command::{CommandCall, CommandResult};

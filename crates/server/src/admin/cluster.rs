@@ -1,8 +1,8 @@
 //! The commands of `riak-admin` about nodes and the ring. The answers come from the running members.
 
-use larder_admin_frame::AdminAnswer;
 use larder_core::rules::props::Value;
 use larder_core::{ClusterState, MemberState};
+use larder_kv_admin::frame::AdminAnswer;
 use serde_json::json;
 
 use super::command::{CommandCall, CommandResult};

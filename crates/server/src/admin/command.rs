@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use larder_admin_frame::{AdminAnswer, AdminRequest};
 use larder_console::RunningCommands;
 use larder_kv::Gateway;
-use larder_progress_bar::Progress;
+use larder_kv_admin::frame::{AdminAnswer, AdminRequest};
+use larder_kv_admin::progress_bar::Progress;
 use larder_s3::Objects;
 use tokio::sync::watch;
 use tokio::time::Instant;

@@ -4,12 +4,12 @@ use std::io;
 use std::pin::pin;
 use std::time::Duration;
 
-use larder_admin_frame::{
-    AdminAnswer, AdminReply, AdminRequest, BadFrame, LENGTH_BYTES, REQUEST_BYTES_MAX, body_length,
-};
 use larder_console::CommandProgress;
 use larder_core::{AuditEvent, AuditOutcome};
-use larder_progress_bar::Progress;
+use larder_kv_admin::frame::{
+    AdminAnswer, AdminReply, AdminRequest, BadFrame, LENGTH_BYTES, REQUEST_BYTES_MAX, body_length,
+};
+use larder_kv_admin::progress_bar::Progress;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::sync::watch;

@@ -1,6 +1,6 @@
 //! `console link`: a link that signs in to the web console.
 
-use larder_admin_frame::AdminAnswer;
+use larder_kv_admin::frame::AdminAnswer;
 
 use super::command::{CommandCall, CommandResult};
 use crate::settings::table;

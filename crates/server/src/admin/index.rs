@@ -1,8 +1,8 @@
 //! `index check` and `index repair`: all indexes against all objects. `index status`: the epochs of large buckets.
 
-use larder_admin_frame::AdminAnswer;
 use larder_kv::views::IndexCheck;
-use larder_progress_bar::Progress;
+use larder_kv_admin::frame::AdminAnswer;
+use larder_kv_admin::progress_bar::Progress;
 use larder_rows::BucketEpochs;
 use larder_rows::address::BucketAddress;
 use larder_rows::limits::KEY_VIEW_SHARDS;

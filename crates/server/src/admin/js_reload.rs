@@ -1,6 +1,6 @@
 //! `js-reload`: loads the modules again. As in Riak it prints nothing when all is well, and ignores the names of pools.
 
-use larder_admin_frame::AdminAnswer;
+use larder_kv_admin::frame::AdminAnswer;
 
 use super::command::{CommandCall, CommandResult};
 

@@ -1,7 +1,7 @@
 //! The MapReduce jobs that run on this node.
 
-use larder_admin_frame::AdminAnswer;
 use larder_core::RunningJob;
+use larder_kv_admin::frame::AdminAnswer;
 use serde_json::json;
 
 use super::command::{CommandCall, CommandResult};

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! kv-admin ──request─▶ socket ──▶ connection ──▶ COMMANDS ──▶ gateway
-//!          ◀─answer── (larder-admin-frame)   (one table: usage, help, handler)
+//!          ◀─answer── (larder-kv-admin)   (one table: usage, help, handler)
 //! ```
 //! The server owns every text: `kv-admin` prints the answer and exits with its code. Answers go to standard output; usage and
 //! failures to standard error.

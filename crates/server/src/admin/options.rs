@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use larder_admin_frame::{AdminAnswer, AdminRequest};
+use larder_kv_admin::frame::{AdminAnswer, AdminRequest};
 
 /// An option that a command takes.
 #[derive(Debug, Clone, Copy)]

@@ -1,6 +1,6 @@
 //! `s3 key`: create, list, revoke. A new secret is printed once and never again; one that is given is not printed.
 
-use larder_admin_frame::AdminAnswer;
+use larder_kv_admin::frame::AdminAnswer;
 use larder_s3::Error;
 use larder_s3::rules::access_key::{parse_expiry, time_text};
 use larder_s3::rules::{AccessKey, KeyLimits, User};

@@ -1,6 +1,6 @@
 //! `s3 quota`: set, clear, show, list: most objects and bytes of a bucket, or of all buckets of a user.
 
-use larder_admin_frame::AdminAnswer;
+use larder_kv_admin::frame::AdminAnswer;
 use larder_s3::quotas::QuotaHolder;
 use larder_s3::rules::{Storage, StorageQuota};
 use larder_s3::{Error, Objects};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use larder_admin_frame::AdminAnswer;
+use larder_kv_admin::frame::AdminAnswer;
 use larder_s3::rules::User;
 use larder_s3::users::{NewUser, UserChange};
 use larder_s3::{Error, Objects};

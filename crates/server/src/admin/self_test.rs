@@ -4,12 +4,12 @@
 mod datatypes;
 
 use bytes::Bytes;
-use larder_admin_frame::AdminAnswer;
 use larder_core::Result;
 use larder_core::body::PutBody;
 use larder_core::rules::props::Value;
 use larder_kv::rules::causality::Conditions;
 use larder_kv::{Gateway, KvDelete, KvGet, KvPut, Quorums};
+use larder_kv_admin::frame::AdminAnswer;
 use larder_rows::address::{Address, BucketAddress, DEFAULT_TYPE};
 use larder_rows::content::KvContent;
 

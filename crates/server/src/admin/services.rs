@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use larder_admin_frame::AdminAnswer;
+use larder_kv_admin::frame::AdminAnswer;
 
 use super::command::{CommandCall, CommandResult};
 use super::text::shown;

@@ -1,7 +1,7 @@
 //! `status`: the statistics in the form that monitoring scripts parse, one `name : value` per line.
 
-use larder_admin_frame::AdminAnswer;
 use larder_core::rules::props::Value;
+use larder_kv_admin::frame::AdminAnswer;
 use serde_json::{Map, Value as Json};
 
 use super::command::{CommandCall, CommandResult};

@@ -1,6 +1,6 @@
 //! The table of commands: the interpreter, the usage lines and the help are made from it.
 
-use larder_admin_frame::AdminAnswer;
+use larder_kv_admin::frame::AdminAnswer;
 
 use super::command::{AdminCommand, CommandCall, CommandResult};
 use super::{

@@ -6,11 +6,11 @@ mod wire;
 
 use std::sync::Arc;
 
-use larder_admin_frame::{AdminAnswer, AdminRequest};
 use larder_console::RunningCommands;
 use larder_core::security::Login;
 use larder_core::{Config, GatewayPorts};
 use larder_kv::Gateway;
+use larder_kv_admin::frame::{AdminAnswer, AdminRequest};
 use larder_rows::ActorId;
 use larder_s3::{Objects, ObjectsConfig};
 use larder_store::SystemClock;

@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-use larder_admin_frame::AdminAnswer;
+use larder_kv_admin::frame::AdminAnswer;
 use rcgen::{CertificateParams, DnType, KeyPair, KeyUsagePurpose};
 
 use super::command::{CommandCall, CommandResult};

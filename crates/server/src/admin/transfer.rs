@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use larder_admin_frame::AdminAnswer;
 use larder_kv::Gateway;
-use larder_progress_bar::Progress;
+use larder_kv_admin::frame::AdminAnswer;
+use larder_kv_admin::progress_bar::Progress;
 use larder_store::Table;
 use larder_transfer::{
     Error, ExportOptions, Phase, SEGMENT_BYTES, StorePair, Totals, TransferProgress, export as write, import as read,

@@ -1,6 +1,6 @@
 //! Commands of `riak-admin` that this server refuses by name: a script must not take silence for success.
 
-use larder_admin_frame::AdminAnswer;
+use larder_kv_admin::frame::AdminAnswer;
 
 /// The reason why a command of Riak is refused.
 enum UnsupportedReason {

@@ -1,7 +1,7 @@
 //! The notices for webhooks that wait on this node.
 
-use larder_admin_frame::AdminAnswer;
 use larder_kv::{WebhookBacklog, WebhookChoice};
+use larder_kv_admin::frame::AdminAnswer;
 use larder_rows::address::BucketAddress;
 use serde_json::json;
 

@@ -12,7 +12,7 @@ use clap::ValueEnum;
 use larder_api_s3::PublicUrl;
 use larder_core::DeleteMode;
 use larder_core::rules::props::WebhookHost;
-use larder_http_edge::AllowedOrigins;
+use larder_net::AllowedOrigins;
 use larder_rows::ip_network::IpNetwork;
 
 pub mod cassandra;

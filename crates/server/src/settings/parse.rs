@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use larder_api_s3::PublicUrl;
 use larder_core::DeleteMode;
 use larder_core::rules::props::WebhookHost;
-use larder_http_edge::AllowedOrigins;
+use larder_net::AllowedOrigins;
 use larder_rows::ip_network::IpNetwork;
 use larder_s3::rules::bucket::is_valid_bucket_name;
 

@@ -1,6 +1,6 @@
 //! The encrypted listeners and their certificate.
 
-use larder_http_edge::TlsFiles;
+use larder_net::TlsFiles;
 
 use super::raw::RawSettings;
 use super::table::{self, Setting};

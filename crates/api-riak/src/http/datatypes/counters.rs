@@ -3,10 +3,10 @@
 use hyper::StatusCode;
 use hyper::header::CONTENT_TYPE;
 use larder_core::Error;
-use larder_http_edge::ArrivingBody;
 use larder_kv::Quorums;
 use larder_kv::datatypes::{DatatypeBegin, DatatypeChange, DatatypeFetch};
 use larder_kv::rules::datatypes::{DatatypeUpdate, DatatypeValue};
+use larder_net::ArrivingBody;
 use larder_rows::address::Address;
 
 use super::{check_headers, check_read, request_id};

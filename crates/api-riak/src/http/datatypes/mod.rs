@@ -16,11 +16,11 @@ use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, LINK, LOCATION};
 use larder_core::Error;
-use larder_http_edge::ArrivingBody;
 use larder_kv::Quorums;
 use larder_kv::datatypes::{DatatypeBegin, DatatypeChange, DatatypeFetch};
 use larder_kv::rules::causality::{EtagMatcher, FailedCondition};
 use larder_kv::rules::datatypes::Datatype;
+use larder_net::ArrivingBody;
 use larder_rows::address::{Address, BucketAddress};
 
 use super::accept;

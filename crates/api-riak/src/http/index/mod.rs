@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 use hyper::StatusCode;
 use larder_core::Error;
-use larder_http_edge::ArrivingBody;
 use larder_kv::Gateway;
+use larder_net::ArrivingBody;
 
 use super::accept;
 use super::body::{check_md5, collect_admitted};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use larder_core::rules::security::{GrantChange, GrantTarget, KvPermission, RoleKind, RoleOptions};
-use larder_http_edge::RequestSource;
+use larder_net::RequestSource;
 use larder_testkit::pb::{PbField, message};
 
 use super::super::operations::{CODES, PbOperation};

@@ -4,10 +4,10 @@ mod print;
 
 use std::sync::Arc;
 
-use larder_admin_frame::AdminAnswer;
 use larder_core::rules::security::{AccessRules, GrantChange, GrantTarget, RoleKind, RoleOptions, SecurityRefusal};
 use larder_core::security::SecurityError;
-use larder_http_edge::CipherList;
+use larder_kv_admin::frame::AdminAnswer;
+use larder_net::CipherList;
 use serde_json::json;
 
 use super::command::{CommandCall, CommandResult};
@@ -96,7 +96,7 @@ pub(super) async fn ciphers(call: CommandCall<'_>) -> CommandResult {
         call.gateway().security.set_ciphers(list).await.map_err(refused)?;
     }
     let rules = rules(&call).await?;
-    let usual = larder_http_edge::CIPHER_NAMES.join(":");
+    let usual = larder_net::CIPHER_NAMES.join(":");
     let list = rules.settings().ciphers.as_deref().unwrap_or(&usual);
     let CipherList { offered, others } = CipherList::parse(list);
     if call.json {

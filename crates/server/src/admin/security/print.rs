@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use larder_admin_frame::AdminAnswer;
 use larder_core::rules::security::{AccessRules, GrantTarget, PermissionSet, RoleKind, RoleRecord, SecurityKey};
+use larder_kv_admin::frame::AdminAnswer;
 use serde_json::{Value as Json, json};
 
 use super::super::command::{CommandCall, CommandResult};

@@ -1,6 +1,6 @@
 //! The socket in front of a gateway: a malformed request gets an answer, and other clients are served at the same time.
 
-use larder_admin_frame::AdminReply;
+use larder_kv_admin::frame::AdminReply;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::sync::watch;

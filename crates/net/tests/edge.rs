@@ -11,9 +11,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::header::{HeaderValue, RETRY_AFTER};
 use hyper::{Request, Response, StatusCode};
-use larder_http_edge::{
-    ArrivingBody, ConnectionHandler, ConnectionLimit, ConnectionSettings, HttpDialect, Requester, serve,
-};
+use larder_net::{ArrivingBody, ConnectionHandler, ConnectionLimit, ConnectionSettings, HttpDialect, Requester, serve};
 use larder_testkit::BackgroundServer;
 use larder_testkit::http::{HttpConnection, connect};
 use tokio::sync::Notify;

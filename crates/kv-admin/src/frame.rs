@@ -12,7 +12,7 @@
 
 use std::collections::BTreeMap;
 
-use larder_progress_bar::Progress;
+use crate::progress_bar::Progress;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
