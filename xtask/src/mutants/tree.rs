@@ -71,13 +71,16 @@ fn write_if_changed(path: &Path, bytes: &[u8]) -> Result<()> {
     fs::write(path, bytes).map_err(shown)
 }
 
-/// Removes files of an earlier copy that the sources no longer have: cargo would build a test of them.
+/// Removes files and folders of an earlier copy that the sources no longer have: cargo would build a test of them, or miss the
+/// manifest of a crate.
 fn remove_others(root: &Path, directory: &Path, files: &BTreeSet<&str>) -> Result<()> {
     let shown = |error: std::io::Error| format!("{}: {error}", directory.display());
     for entry in fs::read_dir(directory).map_err(shown)? {
         let path = entry.map_err(shown)?.path();
         if path.is_dir() {
             remove_others(root, &path, files)?;
+            // It fails for a folder with files, which stays.
+            let _ = fs::remove_dir(&path);
         } else if path.strip_prefix(root).is_ok_and(|path| !files.contains(&*path.to_string_lossy())) {
             fs::remove_file(&path).map_err(shown)?;
         }
