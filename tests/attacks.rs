@@ -34,7 +34,7 @@ fn with_guest(
     guest: impl Fn(&mut HttpClient) + Sync,
     attack: impl FnOnce() -> Vec<TcpStream>,
 ) -> Vec<TcpStream> {
-    let at_work = Duration::from_secs(Scale::current().of(3, 60));
+    let at_work = Duration::from_secs(Scale::current().pick(3, 60));
     let over = AtomicBool::new(false);
     let mut client = HttpClient::from(GUEST, node.http());
     guest(&mut client);
@@ -193,7 +193,7 @@ fn small_bodies_that_never_end_are_closed() {
 fn writes_to_keys_of_many_siblings_delay_no_other_client() {
     const SIBLING_BYTES: usize = 60 << 10;
     let Some(_guard) = begin_attack() else { return };
-    let (keys, siblings) = Scale::current().of((6, 40), (24, 90));
+    let (keys, siblings) = Scale::current().pick((6, 40), (24, 90));
     let node = start();
     node.client().put_json("/buckets/heavy/props", r#"{"props":{"allow_mult":true}}"#).expect(204);
     thread::scope(|scope| {

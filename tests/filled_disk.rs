@@ -480,7 +480,7 @@ fn a_full_disk_loses_nothing_takes_deletes_and_heals_in_place() {
     {
         return;
     }
-    let sizes: &[u64] = Scale::current().of(&[64, 186], &[64, 116, 186, 300, 700]);
+    let sizes: &[u64] = Scale::current().pick(&[64, 186], &[64, 116, 186, 300, 700]);
     let seed = SplitMix64::from_environment("full disk").number();
     let mut all = 0;
     for mib in sizes {

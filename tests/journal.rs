@@ -55,7 +55,7 @@ fn a_journal_cut_anywhere_loses_nothing_silently() {
     let mut random = SplitMix64::from_environment("journal");
     let killed = killed();
     let written = written_bytes(&journal(&killed.data()));
-    let cuts = Scale::current().of(12, 100);
+    let cuts = Scale::current().pick(12, 100);
     let mut named = 0;
     for _ in 0..cuts {
         let home = killed.copy();
@@ -101,7 +101,7 @@ fn a_flipped_bit_in_the_journal_is_named_or_harmless() {
     }
     let mut random = SplitMix64::from_environment("flipped bit");
     let killed = killed();
-    for _ in 0..Scale::current().of(6, 50) {
+    for _ in 0..Scale::current().pick(6, 50) {
         let home = killed.copy();
         let path = journal(&home.data());
         let mut bytes = fs::read(&path).unwrap();

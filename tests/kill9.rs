@@ -176,7 +176,7 @@ fn size(random: &mut SplitMix64) -> usize {
 
 #[test]
 fn every_acknowledged_write_survives_a_kill() {
-    let rounds = Scale::current().of(4, 200);
+    let rounds = Scale::current().pick(4, 200);
     let mut random = SplitMix64::from_environment("kill9");
     let mut node = LarderNode::start(&[]);
     let mut ledgers: Vec<WriterLedger> = (0..WRITERS).map(|_| WriterLedger::default()).collect();

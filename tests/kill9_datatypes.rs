@@ -224,7 +224,7 @@ fn data_types_are_exact_after_every_kill() {
     if !TestEngine::is_local_for("data types") {
         return;
     }
-    let rounds = Scale::current().of(3, 200);
+    let rounds = Scale::current().pick(3, 200);
     let mut random = SplitMix64::from_environment("kill9-datatypes");
     let mut node = LarderNode::start(&[]);
     for (name, props) in TYPES {

@@ -108,7 +108,7 @@ fn send(server: SocketAddr, bytes: &[u8]) -> Vec<u8> {
 
 #[test]
 fn malformed_requests_leave_the_server_serving() {
-    let count = Scale::current().of(3_300, 100_000);
+    let count = Scale::current().pick(3_300, 100_000);
     let mut random = SplitMix64::from_environment("malformed");
     let node = LarderNode::buffered();
     node.admin().active_type("t", r#"{"props":{}}"#);
@@ -158,7 +158,7 @@ fn malformed_admin_frames_leave_the_socket_answering() {
     let node = LarderNode::buffered();
     let mut random = SplitMix64::from_environment("admin frames");
     let frame = admin_frame();
-    for _ in 0..Scale::current().of(330, 20_000) {
+    for _ in 0..Scale::current().pick(330, 20_000) {
         let bytes = match random.below(4) {
             0 => {
                 let length = random.below(200);

@@ -160,7 +160,7 @@ fn a_full_disk_whose_rows_are_deleted_takes_puts_again() {
     if !is_possible("reclaimed_space::a_full_disk_whose_rows_are_deleted_takes_puts_again") {
         return;
     }
-    let cases: &[(SpaceApi, u64, usize)] = Scale::current().of(
+    let cases: &[(SpaceApi, u64, usize)] = Scale::current().pick(
         &[(SpaceApi::S3, 150, 30_000), (SpaceApi::Kv, 60, 4_000)],
         &[
             (SpaceApi::S3, 150, 30_000),
@@ -177,7 +177,7 @@ fn a_full_disk_that_keeps_some_of_its_rows_takes_puts_again() {
     if !is_possible("reclaimed_space::a_full_disk_that_keeps_some_of_its_rows_takes_puts_again") {
         return;
     }
-    let cases: &[(SpaceApi, u64, usize, usize)] = Scale::current().of(
+    let cases: &[(SpaceApi, u64, usize, usize)] = Scale::current().pick(
         &[(SpaceApi::Kv, 100, 4_000, 4)],
         &[
             (SpaceApi::Kv, 150, 3_000, 4),
@@ -194,7 +194,7 @@ fn a_full_disk_whose_large_values_are_deleted_takes_puts_again() {
     if !is_possible("reclaimed_space::a_full_disk_whose_large_values_are_deleted_takes_puts_again") {
         return;
     }
-    let cases: &[(u64, usize)] = Scale::current().of(
+    let cases: &[(u64, usize)] = Scale::current().pick(
         &[(150, 200_000), (150, 900_000)],
         &[(150, 200_000), (150, 500_000), (150, 900_000), (400, 200_000), (400, 500_000), (400, 900_000)],
     );
@@ -207,8 +207,8 @@ fn a_server_that_rests_gives_the_space_of_deleted_objects_back() {
         return;
     }
     // The bytes of each kind, and the length of a body: beside the rows, in a row of a key, in a row of an object.
-    let mib = Scale::current().of(120, 2_500);
-    let mut test = SpaceTest::new(Scale::current().of(1_000, 12_000));
+    let mib = Scale::current().pick(120, 2_500);
+    let mut test = SpaceTest::new(Scale::current().pick(1_000, 12_000));
     let kinds = [(SpaceApi::Kv, 500_000), (SpaceApi::Kv, 4_000), (SpaceApi::S3, 30_000)];
     let counts = kinds.map(|(_, length)| mib * MIB as usize / length);
     let mut first = 0;

@@ -202,7 +202,7 @@ fn checksums(stdout: &str) -> BTreeMap<String, (String, String)> {
 
 #[test]
 fn data_is_unchanged_after_a_transfer_to_the_cluster_and_back() {
-    let keys = Scale::current().of(400, 5000);
+    let keys = Scale::current().pick(400, 5000);
     let (near, far) = (TransferSide::Local, TransferSide::far());
     let first = near.start(Home::new());
     let held = fill(&first, keys);
@@ -259,7 +259,7 @@ fn with_kills(
     dir: &Path,
     random: &mut SplitMix64,
 ) -> (LarderNode, String) {
-    let rounds = Scale::current().of(2, 40);
+    let rounds = Scale::current().pick(2, 40);
     let mut killed = 0;
     for _ in 0..rounds {
         let mut command = begin(&node, words, dir);
@@ -284,13 +284,13 @@ fn with_kills(
 
 #[test]
 fn a_transfer_that_is_killed_many_times_has_the_same_result() {
-    let keys = Scale::current().of(3000, 30_000);
+    let keys = Scale::current().pick(3000, 30_000);
     let mut random = SplitMix64::from_environment("transfer");
     let (near, far) = (TransferSide::Local, TransferSide::far());
     let first = near.start(Home::new());
     let held = fill(&first, keys);
     let mut s3 = first.s3_admin();
-    for number in 0..Scale::current().of(8, 40) {
+    for number in 0..Scale::current().pick(8, 40) {
         s3.put(&format!("/photos/more-{number}"), random.bytes(6_000_000)).expect(200);
     }
     let (whole, out, back) = (Home::new(), Home::new(), Home::new());

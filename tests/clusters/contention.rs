@@ -13,7 +13,7 @@ const STRONG: &str = "/types/first/buckets/b/keys";
 /// Every put of an S3 object succeeds; of the creators of a `consistent` key one succeeds, and the others get a 412.
 pub(crate) fn all_are_served(gateways: [&LarderNode; 2]) {
     gateways[0].s3_admin().put("/contended", "").expect(200);
-    let puts = Scale::current().of(3, 20);
+    let puts = Scale::current().pick(3, 20);
     let took = each_writer(|number| {
         let mut client = gateways[number % 2].s3_admin();
         let put = |round: usize| {
@@ -27,7 +27,7 @@ pub(crate) fn all_are_served(gateways: [&LarderNode; 2]) {
 
     gateways[0].admin().active_type("first", r#"{"props":{"consistent":true}}"#);
     let barrier = Barrier::new(WRITERS);
-    let keys = Scale::current().of(5, 30);
+    let keys = Scale::current().pick(5, 30);
     let answers = each_writer(|number| {
         let mut client = gateways[number % 2].client();
         (0..keys).map(|key| create(&mut client, &barrier, key)).collect()

@@ -38,7 +38,7 @@ impl FailoverRun {
     }
 
     fn rest(seconds: (u64, u64)) {
-        thread::sleep(Duration::from_secs(Scale::current().of(seconds.0, seconds.1)));
+        thread::sleep(Duration::from_secs(Scale::current().pick(seconds.0, seconds.1)));
     }
 }
 
@@ -52,7 +52,7 @@ pub(crate) fn loses_no_acknowledged_write(cluster: &TestCluster, gateways: &mut 
     run.record("begin", true);
     FailoverRun::rest((5, 30));
     // In a test run the nodes fail at the end alone: a node that returns under load takes more than a minute.
-    for number in Scale::current().of(vec![], vec![1, 2, 3, 2, 3, 1]) {
+    for number in Scale::current().pick(vec![], vec![1, 2, 3, 2, 3, 1]) {
         run.record(format!("node {number} killed"), false);
         cluster.node(number).kill().unwrap();
         FailoverRun::rest((12, 60));
@@ -60,7 +60,7 @@ pub(crate) fn loses_no_acknowledged_write(cluster: &TestCluster, gateways: &mut 
         run.record(format!("node {number} back"), false);
         FailoverRun::rest((5, 60));
     }
-    for _ in 0..Scale::current().of(1, 5) {
+    for _ in 0..Scale::current().pick(1, 5) {
         run.record("a gateway killed", true);
         other.kill();
         FailoverRun::rest((5, 30));

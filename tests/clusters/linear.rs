@@ -39,12 +39,12 @@ pub(crate) fn compare_and_set_is_linearizable(cluster: &TestCluster, gateways: [
         histories: Mutex::default(),
         done: AtomicU64::new(0),
     };
-    let wanted = Scale::current().of(5_000, 100_000);
+    let wanted = Scale::current().pick(5_000, 100_000);
     thread::scope(|scope| {
         let world = &world;
         scope.spawn(|| inject_faults(world, cluster));
         let groups: Vec<_> =
-            (0..Scale::current().of(2, 12)).map(|number| scope.spawn(move || group(world, number, wanted))).collect();
+            (0..Scale::current().pick(2, 12)).map(|number| scope.spawn(move || group(world, number, wanted))).collect();
         groups.into_iter().for_each(|group| group.join().unwrap());
         world.ended.store(true, Ordering::Relaxed);
     });

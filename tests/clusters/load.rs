@@ -182,7 +182,7 @@ impl LoadClient {
 
     fn run(mut self) -> ClientKeys {
         // Clients without a pause leave returning nodes no processor: in a test run a node then takes a minute to start.
-        let pause = Duration::from_millis(Scale::current().of(20, 0));
+        let pause = Duration::from_millis(Scale::current().pick(20, 0));
         while !self.shared.stop.load(Ordering::Relaxed) {
             let key = format!("c{}k{}", self.number, self.random.below(KEYS));
             if self.s3 {

@@ -60,7 +60,7 @@ fn a_power_cut_loses_no_durable_change() {
         return assert!(outcome.failures.is_empty(), "{} cuts failed", outcome.failures.len());
     }
     let Some(tracer) = record::tracer() else { return };
-    let rounds = Scale::current().of(1, 50);
+    let rounds = Scale::current().pick(1, 50);
     let begun = Instant::now();
     let mut wrong = 0;
     let mut cuts = 0;
@@ -90,7 +90,7 @@ fn a_power_cut_loses_no_durable_change() {
 /// Makes the cuts of a record and judges them.
 fn cut(record: &ServerRecord, random: &mut SplitMix64) -> CutOutcome {
     let cuts = CutRun::new(record);
-    let chosen = cuts.choose(Scale::current().of(170, 500), random);
+    let chosen = cuts.choose(Scale::current().pick(170, 500), random);
     let begun = Instant::now();
     let outcome = cuts.run(&chosen);
     let (count, took) = (chosen.len(), begun.elapsed().as_millis());

@@ -121,7 +121,7 @@ fn blob_bytes(dir: &Path) -> u64 {
 
 #[test]
 fn no_acknowledged_object_is_lost_and_none_is_torn_by_a_kill() {
-    let rounds = Scale::current().of(4, 200);
+    let rounds = Scale::current().pick(4, 200);
     let mut node = LarderNode::s3(&["--sweep-interval", "2s"]);
     node.s3_admin().put("/kill", "").expect(200);
     let mut writers: Vec<S3Writer> = (0..WRITERS)

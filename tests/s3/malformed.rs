@@ -74,7 +74,7 @@ fn after_thousands_of_malformed_requests_the_server_still_serves() {
     s3.put("/bucket/fine", "still here").expect(200);
     let upload = s3.begin("/bucket/key");
     let requests = valid(&s3, &upload);
-    let count = Scale::current().of(3_300, 100_000) / THREADS;
+    let count = Scale::current().pick(3_300, 100_000) / THREADS;
     let at = node.s3_at();
     thread::scope(|scope| {
         for seed in 0..THREADS {

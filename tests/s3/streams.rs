@@ -30,7 +30,7 @@ fn a_large_object_is_put_and_read_in_bounded_memory() {
     let node = LarderNode::s3(&["--durability", "buffered"]);
     let mut s3 = node.s3_admin();
     s3.put("/large", "").expect(200);
-    let total = Scale::current().of(TestEngine::scaled(320, 128), TestEngine::scaled(50 * 1024, 4 * 1024)) * MIB;
+    let total = Scale::current().pick(TestEngine::scaled(320, 128), TestEngine::scaled(50 * 1024, 4 * 1024)) * MIB;
     // The largest put has 5 GiB; larger objects need parts.
     let part = total.min(1024 * MIB);
     let piece = SplitMix64::new(1).bytes(usize::try_from(MIB).unwrap());

@@ -81,7 +81,7 @@ impl IndexPager {
             *left = left.saturating_sub(hits.len());
             // As in Riak: also where the page happens to end with the last hit.
             let last = hits.last().filter(|_| *left == 0);
-            continuation = last.map(|hit| IndexPosition::of(hit).encode(self.reader.query()));
+            continuation = last.map(|hit| IndexPosition::from_hit(hit).encode(self.reader.query()));
         }
         let hits = hits.into_iter().map(|hit| self.show(hit)).collect::<Result<_, _>>()?;
         let mut is_last = is_last || continuation.is_some();

@@ -103,7 +103,7 @@ fn every_route_refuses_clients_without_tls_without_a_user_and_without_a_permissi
             assert_eq!((clear.status, nobody.status), (426, 401), "{at}");
             assert_eq!(nobody.header("www-authenticate"), Some("Basic realm=\"Riak\""), "{at}");
             let expected = match route.access {
-                RouteAccess::Needs(permissions) => Some(denial(route, permissions.of(method))),
+                RouteAccess::Needs(permissions) => Some(denial(route, permissions.for_method(method))),
                 RouteAccess::PropsAndKeys if *method == Method::PUT => Some(denial(route, KvPermission::SetBucket)),
                 RouteAccess::PropsAndKeys => Some(denial(route, KvPermission::GetBucket)),
                 RouteAccess::NotWithSecurity => {
@@ -129,7 +129,7 @@ fn the_one_permission_of_a_route_is_enough_and_every_other_one_is_not() {
     for route in ROUTES {
         let RouteAccess::Needs(permissions) = route.access else { continue };
         for method in route.methods {
-            let (path, needed) = (path(route), permissions.of(method));
+            let (path, needed) = (path(route), permissions.for_method(method));
             for permission in KvPermission::ALL {
                 change(&server, GrantChange::Grant, *permission, &GrantTarget::Any);
                 let status = send(&mut client, method, &path, Some(TRUSTED), true).status;

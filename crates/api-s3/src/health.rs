@@ -32,7 +32,7 @@ const PATHS: &[(&str, HealthProbe)] = &[
 
 impl HealthProbe {
     /// The probe that a request is.
-    pub(crate) fn of(parts: &Parts, addressing: &AddressingStyle) -> Option<Self> {
+    pub(crate) fn from_request(parts: &Parts, addressing: &AddressingStyle) -> Option<Self> {
         let (_, probe) = PATHS.iter().find(|(path, _)| *path == parts.uri.path())?;
         let is_read = matches!(parts.method, Method::GET | Method::HEAD);
         let is_plain = parts.uri.query().is_none() && !parts.headers.contains_key(AUTHORIZATION);

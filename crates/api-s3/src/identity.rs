@@ -46,7 +46,7 @@ pub(crate) async fn authenticate(
     keys: &SigningKeys,
     request: &AuthRequest<'_>,
 ) -> Result<Identity, S3Error> {
-    let Some(signature) = RequestSignature::of(request)? else { return Ok(Identity::default()) };
+    let Some(signature) = RequestSignature::from_request(request)? else { return Ok(Identity::default()) };
     let holder = holder_of_key(objects, signature.access_key()).await?;
     let signature = signature.verify(request, holder.secret(), keys)?;
     // Only the holder of the secret learns that the user is disabled.

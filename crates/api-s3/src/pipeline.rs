@@ -137,7 +137,7 @@ impl S3Service {
             parts,
         };
         let mut trace = RequestTrace::default();
-        let probe = HealthProbe::of(&head.parts, &head.addressing);
+        let probe = HealthProbe::from_request(&head.parts, &head.addressing);
         let target = match probe {
             // No bucket is looked up for a probe, not even its rules of CORS.
             Some(_) => restored.map(|()| ResourcePath::default()),
@@ -256,7 +256,7 @@ impl S3Service {
             return None;
         };
         // A body is refused by its headers, or stays unread.
-        if !matches!(Payload::of(&head.parts.headers), Ok(Payload::Unsigned | Payload::Sha256(_))) {
+        if !matches!(Payload::from_headers(&head.parts.headers), Ok(Payload::Unsigned | Payload::Sha256(_))) {
             return None;
         }
         let (user, key_policy) = (identity.user().cloned(), identity.key_policy());
@@ -297,11 +297,13 @@ impl S3Service {
         headers: &HeaderMap,
         identity: &Identity,
     ) -> Result<RequestBody, S3Error> {
-        if matches!(Payload::of(headers)?, Payload::Chunked { .. }) && operation.body != RequestBodyKind::Stream {
+        if matches!(Payload::from_headers(headers)?, Payload::Chunked { .. })
+            && operation.body != RequestBodyKind::Stream
+        {
             return Err(S3Error::invalid("Only objects and parts can be sent in chunks."));
         }
         let (incoming, requester) = body.into_parts();
-        let body = RequestBody::of(incoming, headers, identity.signature.as_ref())?;
+        let body = RequestBody::new(incoming, headers, identity.signature.as_ref())?;
         if operation.body == RequestBodyKind::Stream {
             let max = self.objects.config.put_bytes_max;
             match body.length() {

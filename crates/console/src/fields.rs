@@ -12,7 +12,7 @@ pub(crate) struct ConsoleFields(Vec<(Bytes, Bytes)>);
 
 impl ConsoleFields {
     /// The fields of `application/x-www-form-urlencoded` bytes: `%XX` is a byte, `+` a space.
-    pub(crate) fn of(encoded: &[u8]) -> Self {
+    pub(crate) fn parse(encoded: &[u8]) -> Self {
         let parts = encoded.split(|byte| *byte == b'&').filter(|part| !part.is_empty()).take(FIELDS_MAX);
         let field = |part: &[u8]| {
             let at = part.iter().position(|byte| *byte == b'=').unwrap_or(part.len());
@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn fields_are_bytes() {
-        let fields = ConsoleFields::of(b"a=1%00%ff&b=x+y%2B&&c&d=e=f&a=2");
+        let fields = ConsoleFields::parse(b"a=1%00%ff&b=x+y%2B&&c&d=e=f&a=2");
         assert_eq!(fields.bytes("a"), &b"1\0\xff"[..]);
         assert_eq!(fields.text("b"), "x y+");
         assert_eq!((fields.given("c"), fields.bytes("d"), fields.given("e")), (None, "e=f".into(), None));
@@ -62,7 +62,7 @@ mod tests {
         for name in [&all[..], b".", b"..", b"/", b"a b+c", b"&key=1#", "\u{202e}\u{1f375}".as_bytes()] {
             let link = Href::to("/object").with("key", name).with("bucket", b"b").text();
             let (_, query) = link.split_once('?').unwrap();
-            let fields = ConsoleFields::of(query.as_bytes());
+            let fields = ConsoleFields::parse(query.as_bytes());
             assert_eq!((fields.bytes("key"), fields.bytes("bucket")), (Bytes::copy_from_slice(name), "b".into()));
         }
     }

@@ -163,7 +163,7 @@ impl ConsoleService {
     }
 
     fn sign_in(&self, request: &Parts, requester: &Requester<'_>) -> ConsoleReply {
-        let query = ConsoleFields::of(request.uri.query().unwrap_or_default().as_bytes());
+        let query = ConsoleFields::parse(request.uri.query().unwrap_or_default().as_bytes());
         let (access, now) = (&self.settings.access, self.gateway.core.monotonic());
         let Some(cookie) = access.redeem(&query.bytes("token"), now) else {
             self.audit_refusal(request, requester, None, StatusCode::FORBIDDEN);
@@ -191,7 +191,7 @@ impl ConsoleService {
         body: ArrivingBody<'_>,
         requester: &Requester<'_>,
     ) -> ConsoleReply {
-        let query = ConsoleFields::of(request.uri.query().unwrap_or_default().as_bytes());
+        let query = ConsoleFields::parse(request.uri.query().unwrap_or_default().as_bytes());
         let form = if route.is_post() { read_form(body).await } else { Ok(ConsoleFields::default()) };
         let (form, unread) = match form {
             Ok(form) => (form, None),
@@ -314,5 +314,5 @@ async fn read_form(body: ArrivingBody<'_>) -> Result<ConsoleFields, ConsoleFault
         }
         encoded.extend_from_slice(&piece);
     }
-    Ok(ConsoleFields::of(&encoded))
+    Ok(ConsoleFields::parse(&encoded))
 }

@@ -140,7 +140,7 @@ impl ClockIssuer {
         let stamp = *stamp;
         let name = Bytes::copy_from_slice(self.core.config.node.as_bytes());
         let row = Row { name, value: MarkRow { mark }.encode(), stamp, expires: None };
-        let batch = Batch::of(Partition::marks(), vec![Change::Put(row)]);
+        let batch = Batch::single(Partition::marks(), vec![Change::Put(row)]);
         self.core.apply_at_quorum(batch).await
     }
 

@@ -160,7 +160,7 @@ impl Members {
         };
         let changes: Vec<_> = others.iter().map(gone).collect();
         if !changes.is_empty() {
-            self.core.apply_at_quorum(Batch::of(Partition::members(), changes)).await?;
+            self.core.apply_at_quorum(Batch::single(Partition::members(), changes)).await?;
         }
         Ok(())
     }

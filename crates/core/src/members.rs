@@ -164,7 +164,7 @@ impl Members {
             stamp: self.issuer.clock.current(self.core.now()).max(now).max(Timestamp(1)),
             expires: Some(now + micros_of(LIFETIME)),
         };
-        let batch = Batch::of(Partition::members(), vec![Change::Put(row)]);
+        let batch = Batch::single(Partition::members(), vec![Change::Put(row)]);
         // Race: the others read the members at a quorum. They may miss a heartbeat whose answer was lost, or that fewer replicas
         // took, and delete a bucket without this gateway: only a quorum's answer extends the lease [invariant 107].
         if self.core.write_internal_table(batch).await? {
@@ -211,7 +211,7 @@ impl Members {
         // Race: a heartbeat may have the stamp of an engine with a faster clock, and would stay [invariant 104].
         let now = self.core.ports.store.now(&internal_options(ConsistencyLevel::One)).await?;
         let gone = Change::Remove { name, stamp: clock.max(now) + 1 };
-        self.core.apply_at_quorum(Batch::of(Partition::members(), vec![gone])).await?;
+        self.core.apply_at_quorum(Batch::single(Partition::members(), vec![gone])).await?;
         if self.core.config.single_process { self.issuer.store_exact(clock).await } else { Ok(()) }
     }
 }

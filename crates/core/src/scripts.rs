@@ -37,7 +37,7 @@ pub struct ScriptArguments(Vec<u8>);
 impl ScriptArguments {
     /// These arguments.
     #[must_use]
-    pub fn of(arguments: &[Value]) -> Self {
+    pub fn new(arguments: &[Value]) -> Self {
         // Values in memory are written to memory, which does not fail.
         Self(serde_json::to_vec(arguments).unwrap_or_default())
     }

@@ -66,7 +66,7 @@ impl Kv {
         rest: Option<Box<dyn ByteStream>>,
         to: KvBlobPlacement<'_>,
     ) -> Result<ReceivedValue> {
-        let id = BlobId::of(&to.partition.key, &to.slot.row_name(), to.clock);
+        let id = BlobId::for_row(&to.partition.key, &to.slot.row_name(), to.clock);
         let owner = BlobOwner { partition: to.partition.clone(), row: to.slot.row_name() };
         let mut writer = self.core.ports.blobs.create(id, owner).await?;
         // A full disk refuses the body here, before gigabytes of it arrive.

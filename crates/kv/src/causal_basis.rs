@@ -15,7 +15,7 @@ pub(super) struct CausalBasis {
 
 impl CausalBasis {
     /// The past that a context names.
-    pub(super) fn of(context: Context) -> Self {
+    pub(super) fn from_context(context: Context) -> Self {
         let (superseded, context_hash) = (SupersededRow::named_by(&context), context.dots_hash());
         Self { superseded, vector: context.vector, context_hash }
     }

@@ -228,7 +228,7 @@ impl Kv {
         replicas: ReplicaPlan,
     ) {
         let replaced = seen.siblings.iter().filter(|sibling| sibling.dot.flags.terms);
-        write.superseded_terms = replaced.map(SupersededTerms::of).collect();
+        write.superseded_terms = replaced.map(SupersededTerms::from_sibling).collect();
         if self.catalogue.await_fresh().await.is_err() {
             return;
         }

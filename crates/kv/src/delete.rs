@@ -61,7 +61,9 @@ impl Kv {
         let mut guard = None;
         let address = &request.address;
         let basis = match &request.context {
-            Some(bytes) if request.conditions.is_empty() => CausalBasis::of(self.decode_context(bytes, address)?),
+            Some(bytes) if request.conditions.is_empty() => {
+                CausalBasis::from_context(self.decode_context(bytes, address)?)
+            }
             _ => {
                 // Race: a value written after this read is not named by the tombstone, so it survives.
                 let rows = self.read_object_rows(address, &plan, reading).await?.rows;
@@ -80,7 +82,7 @@ impl Kv {
                     guard = Some(ConditionGuard { conditions: request.conditions.clone(), seen: rows_seen });
                 }
                 match &request.context {
-                    Some(bytes) => CausalBasis::of(self.decode_context(bytes, address)?),
+                    Some(bytes) => CausalBasis::from_context(self.decode_context(bytes, address)?),
                     None => CausalBasis {
                         superseded: SupersededRow::all_of(&seen),
                         vector: seen.context.vector,

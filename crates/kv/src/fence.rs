@@ -172,7 +172,8 @@ impl Kv {
         options: &CallOptions,
     ) -> Result<()> {
         let Some(row) = &write.row else { return Ok(()) };
-        let mut batch = Batch::of(partition.clone(), vec![Change::Remove { name: row.name.clone(), stamp: row.stamp }]);
+        let mut batch =
+            Batch::single(partition.clone(), vec![Change::Remove { name: row.name.clone(), stamp: row.stamp }]);
         let entry = view_row_name(&address.key, &row.name);
         let entry = vec![Change::Remove { name: entry, stamp: row.stamp }];
         // Its epochs are those that the write itself was made for, or more.

@@ -148,7 +148,7 @@ impl Kv {
     pub(super) fn resolve_rows(&self, plan: &RequestPlan, rows: Vec<Row>) -> Result<KeyVersions> {
         let policy = if plan.props.consistent { ConflictPolicy::Newest } else { plan.policy };
         // Race: a client repeats a put whose answer was lost; both rows become one value here [invariant 8].
-        let versions = KeyVersions::of(rows, policy).map_err(|error| Error::Damaged(error.to_string()))?;
+        let versions = KeyVersions::from_rows(rows, policy).map_err(|error| Error::Damaged(error.to_string()))?;
         // Race: through a slow clock a write based on these rows would be older than them [invariant 5].
         self.issuer.clock.observe(versions.latest());
         Ok(versions)

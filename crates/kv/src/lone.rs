@@ -41,7 +41,7 @@ impl Kv {
         }
         let partition = Partition::object(&request.address, false, props.copies);
         let row = self.core.ports.store.try_read_lone_row(&partition).filter(|row| row.value.len() <= row_max)?;
-        let LoneVersion { sibling, context } = LoneVersion::of(row).ok()??;
+        let LoneVersion { sibling, context } = LoneVersion::from_row(row).ok()??;
         // The bytes of a blob are read with a wait.
         let KvBody::Inline(value) = &sibling.content.body else { return None };
         let value = value.clone();

@@ -138,8 +138,8 @@ impl Kv {
             return Err(error);
         }
         let basis = match (context, versions) {
-            (Some(context), _) => CausalBasis::of(context),
-            (None, Some(versions)) if reads => CausalBasis::of(versions.context),
+            (Some(context), _) => CausalBasis::from_context(context),
+            (None, Some(versions)) if reads => CausalBasis::from_context(versions.context),
             _ => CausalBasis::default(),
         };
         Ok((basis, seen))

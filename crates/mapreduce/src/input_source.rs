@@ -44,7 +44,7 @@ impl InputSource {
     ///
     /// # Errors
     /// They are of an index that cannot be queried.
-    pub(super) fn of(kv: &Kv, inputs: JobInputs, timeout: Duration) -> Result<Self, Error> {
+    pub(super) fn open(kv: &Kv, inputs: JobInputs, timeout: Duration) -> Result<Self, Error> {
         let pages = |bucket, filter| Self::Bucket(KeyPages { bucket, after: None, filter });
         Ok(match inputs {
             JobInputs::Keys(keys) => {
@@ -91,8 +91,9 @@ impl InputSource {
                 }
                 let IndexPage { hits, is_last } = page?;
                 let bucket = reader.query().bucket.clone();
-                let value =
-                    |hit: IndexHit| JobValue::Key(JobInput::of(Address { bucket: bucket.clone(), key: hit.key }));
+                let value = |hit: IndexHit| {
+                    JobValue::Key(JobInput::from_address(Address { bucket: bucket.clone(), key: hit.key }))
+                };
                 let page = hits.into_iter().map(value).collect();
                 if is_last {
                     *self = Self::Ended;
@@ -121,7 +122,7 @@ impl KeyPages {
         let listing = listing?;
         let has_more = listing.next.is_some();
         self.after = listing.next;
-        let value = |key| JobValue::Key(JobInput::of(Address { bucket: self.bucket.clone(), key }));
+        let value = |key| JobValue::Key(JobInput::from_address(Address { bucket: self.bucket.clone(), key }));
         let Some(filter) = &self.filter else { return Ok((listing.names.into_iter().map(value).collect(), has_more)) };
         let mut page = Vec::new();
         for (at, key) in listing.names.into_iter().enumerate() {

@@ -62,12 +62,12 @@ impl JobRun {
         let mut phases = Vec::with_capacity(job.phases.len());
         for (at, phase) in job.phases.into_iter().enumerate() {
             // Bound: the source of a function may be a large object, or one that comes slowly.
-            let begun = timeout_at(deadline, RunningPhase::of(gateway, &client, at, phase, deadline)).await;
+            let begun = timeout_at(deadline, RunningPhase::start(gateway, &client, at, phase, deadline)).await;
             phases.push(begun.map_err(|_| JobError::TimedOut)??);
         }
         Ok(Self {
             gateway: Arc::clone(gateway),
-            source: InputSource::of(&gateway.kv, job.inputs, job.timeout)?,
+            source: InputSource::open(&gateway.kv, job.inputs, job.timeout)?,
             phases,
             waiting: Vec::new(),
             finished: 0,

@@ -42,7 +42,7 @@ impl RunningPhase {
     ///
     /// # Errors
     /// Its function cannot be had.
-    pub(super) async fn of(
+    pub(super) async fn start(
         gateway: &Gateway,
         client: &Arc<str>,
         at: usize,
@@ -90,7 +90,7 @@ async fn load_script(
         }
         PhaseScript::Named(_) | PhaseScript::Source(_) => None,
     };
-    Ok((LoadedScript::of(client, &script, source, arg).map_err(refused)?, scripts))
+    Ok((LoadedScript::load(client, &script, source, arg).map_err(refused)?, scripts))
 }
 
 /// The value of an object, as source; or the reason why it is none.
@@ -102,7 +102,7 @@ async fn read_source(
     let bucket = BucketAddress::new(Bytes::from_static(DEFAULT_TYPE), bucket.to_owned().into());
     let address =
         bucket.and_then(|bucket| Address::new(bucket, key.to_owned().into())).map_err(larder_core::Error::from)?;
-    let object = read(&gateway.kv, JobInput::of(address), true, deadline).await?;
+    let object = read(&gateway.kv, JobInput::from_address(address), true, deadline).await?;
     // Bound: looked at before a byte of it is read. A source in a document has no more.
     if object.length() > JOB_BYTES_MAX as u64 {
         return Ok(Err(format!("has more than {JOB_BYTES_MAX} bytes")));

@@ -31,7 +31,7 @@ impl LoadedScript {
     ///
     /// # Errors
     /// The name is none.
-    pub(super) fn of(
+    pub(super) fn load(
         client: &Arc<str>,
         script: &PhaseScript,
         source: Option<String>,
@@ -247,7 +247,7 @@ mod tests {
     use super::*;
 
     fn loaded(script: PhaseScript, arg: Value) -> LoadedScript {
-        LoadedScript::of(&"c".into(), &script, None, Some(arg)).unwrap()
+        LoadedScript::load(&"c".into(), &script, None, Some(arg)).unwrap()
     }
 
     #[test]
@@ -256,7 +256,7 @@ mod tests {
             [("Riak.f", true), ("_a.$b1", true), ("a..b", false), ("", false), ("f()", false), ("1a", false)]
         {
             assert_eq!(is_name(name), is, "{name}");
-            assert_eq!(LoadedScript::of(&"c".into(), &PhaseScript::Named(name.into()), None, None).is_ok(), is);
+            assert_eq!(LoadedScript::load(&"c".into(), &PhaseScript::Named(name.into()), None, None).is_ok(), is);
         }
     }
 

@@ -13,7 +13,7 @@ const LAST_SECOND: u64 = 253_402_300_799;
 
 thread_local! {
     /// The date of the last answer of this thread, and its second.
-    static LAST: RefCell<(u64, HeaderValue)> = RefCell::new((0, of(0)));
+    static LAST: RefCell<(u64, HeaderValue)> = RefCell::new((0, header_at(0)));
 }
 
 /// The date now. A time before 1970 counts as the first second of that year.
@@ -22,13 +22,13 @@ pub(crate) fn now() -> HeaderValue {
     LAST.with_borrow_mut(|last| {
         // Also after a jump back of the clock.
         if last.0 != second {
-            *last = (second, of(second));
+            *last = (second, header_at(second));
         }
         last.1.clone()
     })
 }
 
-fn of(second: u64) -> HeaderValue {
+fn header_at(second: u64) -> HeaderValue {
     let date = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(second.min(LAST_SECOND)));
     HeaderValue::try_from(date).unwrap_or_else(|_| HeaderValue::from_static(""))
 }
@@ -39,9 +39,9 @@ mod tests {
 
     #[test]
     fn every_second_has_a_date() {
-        assert_eq!(of(0), "Thu, 01 Jan 1970 00:00:00 GMT");
-        assert_eq!(of(u64::MAX), "Fri, 31 Dec 9999 23:59:59 GMT");
-        LAST.with_borrow_mut(|last| *last = (u64::MAX, of(u64::MAX)));
-        assert_ne!(now(), of(u64::MAX), "a clock that was set back shows");
+        assert_eq!(header_at(0), "Thu, 01 Jan 1970 00:00:00 GMT");
+        assert_eq!(header_at(u64::MAX), "Fri, 31 Dec 9999 23:59:59 GMT");
+        LAST.with_borrow_mut(|last| *last = (u64::MAX, header_at(u64::MAX)));
+        assert_ne!(now(), header_at(u64::MAX), "a clock that was set back shows");
     }
 }

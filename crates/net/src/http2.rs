@@ -82,14 +82,14 @@ pub(crate) async fn serve<F: ConnectionHandler>(
                     Ok(held) => Some(held),
                     Err(MemorySpent) => {
                         let busy = handler.busy().map(|body| MemoryHoldingBody::new(body, Vec::new()));
-                        return Ok(busy.map(|body| StreamBody::of(body, streams)));
+                        return Ok(busy.map(|body| StreamBody::new(body, streams)));
                     }
                 },
                 false => None,
             };
             let named = is_proxy.then(|| forwarded::<F>(client, &request, settings));
             let answered = answer(handler, activity, (client, named), request).await;
-            answered.map(|response| response.map(|body| StreamBody::of(body, streams)))
+            answered.map(|response| response.map(|body| StreamBody::new(body, streams)))
         }
     });
     let tasks = StreamTasks::default();
@@ -207,7 +207,7 @@ struct StreamBody<B: Body> {
 }
 
 impl<B: Body> StreamBody<B> {
-    fn of(body: B, streams: &Arc<StreamActivity>) -> Self {
+    fn new(body: B, streams: &Arc<StreamActivity>) -> Self {
         streams.sending.fetch_add(1, Ordering::Relaxed);
         Self { body, rest: None, streams: Arc::clone(streams), is_untaken: false }
     }
@@ -283,7 +283,7 @@ mod tests {
     async fn a_large_piece_goes_out_in_small_ones_so_that_little_waits_undrawn() {
         let streams = Arc::new(StreamActivity::default());
         let whole: Vec<u8> = (0..100_000_u32).map(|at| at as u8).collect();
-        let mut body = StreamBody::of(Full::new(Bytes::from(whole.clone())), &streams);
+        let mut body = StreamBody::new(Full::new(Bytes::from(whole.clone())), &streams);
         let mut got = Vec::new();
         while let Some(frame) = body.frame().await {
             let piece = frame.unwrap().into_data().unwrap();

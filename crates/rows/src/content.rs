@@ -108,7 +108,7 @@ impl KvBody {
 impl BlobId {
     /// The blob of the row `name`@`stamp` in the partition with this key.
     #[must_use]
-    pub fn of(partition: &[u8], name: &[u8], stamp: Timestamp) -> Self {
+    pub fn for_row(partition: &[u8], name: &[u8], stamp: Timestamp) -> Self {
         let mut id = [0; 24];
         let owner = crate::hash::id128(&[partition, name]);
         id[..16].copy_from_slice(&owner.to_be_bytes());
@@ -255,7 +255,7 @@ mod tests {
     #[test]
     fn the_id_of_a_blob_holds_its_stamp() {
         for stamp in [0, 1, 1_800_000_000_000_000, u64::MAX] {
-            assert_eq!(BlobId::of(b"partition", b"row", Timestamp(stamp)).stamp(), Timestamp(stamp));
+            assert_eq!(BlobId::for_row(b"partition", b"row", Timestamp(stamp)).stamp(), Timestamp(stamp));
         }
     }
 }

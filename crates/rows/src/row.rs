@@ -96,7 +96,7 @@ pub struct Batch {
 impl Batch {
     /// A batch of one partition.
     #[must_use]
-    pub fn of(partition: Partition, changes: Vec<Change>) -> Self {
+    pub fn single(partition: Partition, changes: Vec<Change>) -> Self {
         Self { partitions: vec![PartitionChanges::new(partition, changes)] }
     }
 

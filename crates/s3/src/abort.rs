@@ -112,7 +112,7 @@ impl Uploads {
                 break;
             }
         }
-        let batch = Batch::of(partition, vec![Change::Clear { stamp }]);
+        let batch = Batch::single(partition, vec![Change::Clear { stamp }]);
         Ok(store.apply(batch, &self.heads.options().reclaiming()).await?)
     }
 

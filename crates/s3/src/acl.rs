@@ -26,7 +26,7 @@ impl Objects {
     ) -> Result<ShownAcl> {
         let LocatedVersion { version, .. } = self.locate(caller, bucket, key, version).await?;
         let acl = version.object.and_then(|object| object.acl).unwrap_or_default();
-        Ok(ShownAcl::of(&version.owner, &acl))
+        Ok(ShownAcl::new(&version.owner, &acl))
     }
 
     /// Replaces the ACL of a version.
@@ -46,7 +46,7 @@ impl Objects {
         let LocatedVersion { bucket, version, .. } = self.locate(caller, bucket, key, version).await?;
         check_owner(owner, &version.owner)?;
         let acl = acl.resolve(&self.users, &version.owner, &bucket.owner).await?;
-        let (location, named) = (ObjectLocation::of(&bucket, key), VersionSpec::Id(version_id_text(&version)));
+        let (location, named) = (ObjectLocation::new(&bucket, key), VersionSpec::Id(version_id_text(&version)));
         let mut cas = self.heads.cas_loop(&location, None);
         loop {
             let attempt = cas.next_attempt().await?;

@@ -39,7 +39,7 @@ pub struct ShownAcl {
 }
 
 impl ShownAcl {
-    pub(crate) fn of(owner: &str, acl: &Acl) -> Self {
+    pub(crate) fn new(owner: &str, acl: &Acl) -> Self {
         Self { owner: owner.to_owned(), acl: Acl { grants: acl.effective_grants(owner) } }
     }
 }

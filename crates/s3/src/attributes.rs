@@ -43,7 +43,7 @@ impl Objects {
         tags: Vec<Tag>,
     ) -> Result<Option<String>> {
         let located = self.locate(caller, bucket, key, version).await?;
-        let location = ObjectLocation::of(&located.bucket, key);
+        let location = ObjectLocation::new(&located.bucket, key);
         let mut cas = self.heads.cas_loop(&location, None);
         loop {
             let attempt = cas.next_attempt().await?;

@@ -264,7 +264,7 @@ fn head_row(gateway: &Core, head: &ObjectHead, bucket: BucketId, key: &Bytes, st
     // Race: without its head the next put, by a slower clock, would stamp below the deletion and not be listed [invariant 56].
     let expires = head.current.is_none().then(|| gateway.core.now() + DELETED_HEAD_MICROS);
     let row = Row { name: Bytes::new(), value: head.encode(), stamp, expires };
-    let value = ListingEntry::of(head).map(|entry| entry.encode());
+    let value = ListingEntry::from_head(head).map(|entry| entry.encode());
     let derived = DerivedRow { partition: Partition::entries(bucket, entry_shard(key)), name: key.clone(), value };
     HeadWrite { row, derived: Some(derived) }
 }

@@ -121,7 +121,7 @@ impl Uploads {
         let begun = UploadState::Completing { version, list, since: self.gateway.core.now() };
         // Crash: from here on the upload names its version, so a recovery can look for it.
         let Some(completing) = self.heads.cas_upload_state(&open, begun).await? else { return Ok(None) };
-        let location = ObjectLocation::of(bucket, &request.key);
+        let location = ObjectLocation::new(bucket, &request.key);
         match self.commit_upload(&location, &completing, version, &assembly, &request.conditions).await {
             Ok(Some(made)) => {
                 admission.written();
@@ -181,8 +181,9 @@ impl Uploads {
         let owner = Row { name: Bytes::new(), value: owner.encode(), stamp, expires: None };
         // Crash: each batch has the owner row, so the sweeper can attribute rows that arrive after a removal.
         let mut changes = vec![Change::Put(owner.clone())];
-        let write =
-            async |changes| store.apply(Batch::of(Partition::manifest(version), changes), &self.heads.options()).await;
+        let write = async |changes| {
+            store.apply(Batch::single(Partition::manifest(version), changes), &self.heads.options()).await
+        };
         for (name, value) in manifest_rows(parts) {
             if changes_bytes(&changes) + value.len() > bytes_max {
                 write(std::mem::replace(&mut changes, vec![Change::Put(owner.clone())])).await?;

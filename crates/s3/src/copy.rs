@@ -81,7 +81,7 @@ impl Objects {
         let owner = owner_of(caller, &bucket);
         let acl = self.buckets.new_object_acl(caller, &bucket, &request.key, (&request.acl, &owner)).await?;
         let onto_itself = request.source.bucket == request.bucket && request.source.key == request.key;
-        let target = CopyTarget { location: ObjectLocation::of(&bucket, &request.key), owner, acl, onto_itself };
+        let target = CopyTarget { location: ObjectLocation::new(&bucket, &request.key), owner, acl, onto_itself };
         refuse_unchanged(&request, onto_itself)?;
         self.precheck_conditions(&target.location, &request.conditions).await?;
         let source = GetObject { window: ReadWindow::Whole, ..request.source.clone() };

@@ -38,7 +38,7 @@ impl Objects {
         let asked = version.action(caller.action()?);
         caller.with_version(version).check(&bucket, &asked.on_key(key))?;
         version.check()?;
-        let location = ObjectLocation::of(&bucket, key);
+        let location = ObjectLocation::new(&bucket, key);
         let owner = owner_of(caller, &bucket);
         let deleted = self
             .heads

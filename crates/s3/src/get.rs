@@ -151,7 +151,7 @@ impl Objects {
         spec: &VersionSpec,
     ) -> Result<LocatedVersion> {
         let bucket = self.buckets.find(bucket).await?;
-        let partition = ObjectLocation::of(&bucket, key).partition();
+        let partition = ObjectLocation::new(&bucket, key).partition();
         let options = self.heads.options();
         let observed = self.heads.read_head(&partition, &options).await?;
         let found = self.heads.find_version(&partition, &observed.head, spec, &options).await?;

@@ -87,7 +87,7 @@ impl LifecycleWorker {
 
     /// Scans the entries of keys under the prefixes of the rules.
     async fn scan_keys(&self, scan: &BucketScan<'_>, pass: &mut LifecyclePass) -> Result<()> {
-        let prefilter = LifecyclePrefilter::of(scan.bucket, scan.rules);
+        let prefilter = LifecyclePrefilter::new(scan.bucket, scan.rules);
         for prefix in prefilter.prefixes() {
             for shard in 0..KEY_VIEW_SHARDS {
                 let partition = Partition::entries(scan.bucket.id, shard);
@@ -96,7 +96,7 @@ impl LifecycleWorker {
                     for row in rows {
                         // Race: the entry may be older than the key; the removal checks the version itself.
                         if prefilter.may_have_due(&row.name, &ListingEntry::decode(row.value)?, scan.now) {
-                            let location = ObjectLocation::of(scan.bucket, &row.name);
+                            let location = ObjectLocation::new(scan.bucket, &row.name);
                             self.expire_key(scan, &location, pass).await;
                         }
                     }

@@ -21,7 +21,7 @@ pub(crate) struct ObjectLocation {
 
 impl ObjectLocation {
     /// The location of `key` in this bucket.
-    pub(crate) fn of(bucket: &Bucket, key: &Bytes) -> Self {
+    pub(crate) fn new(bucket: &Bucket, key: &Bytes) -> Self {
         Self { name: bucket.name.clone(), id: bucket.id, key: key.clone() }
     }
 

@@ -87,7 +87,7 @@ impl Uploads {
             .core
             .ports
             .store
-            .apply(Batch::of(Partition::parts(upload), changes), &self.heads.options())
+            .apply(Batch::single(Partition::parts(upload), changes), &self.heads.options())
             .await?)
     }
 
@@ -96,7 +96,7 @@ impl Uploads {
         let remove = |name| Change::Remove { name, stamp };
         let mut changes = vec![remove(Part::row_name(part.number))];
         changes.extend(part.blob.map(|blob| remove(blob_row_name(blob))));
-        let (batch, options) = (Batch::of(Partition::parts(upload), changes), self.heads.options().reclaiming());
+        let (batch, options) = (Batch::single(Partition::parts(upload), changes), self.heads.options().reclaiming());
         Ok(self.gateway.core.ports.store.apply(batch, &options).await?)
     }
 }

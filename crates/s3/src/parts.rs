@@ -93,7 +93,7 @@ impl Uploads {
     ) -> Result<(Arc<Bucket>, UploadHead, BlobDestination)> {
         let bucket = self.buckets.find_for_put(caller, &at.bucket, &at.key, &[]).await?;
         let head = self.heads.find_live_upload(&bucket, &at.key, &at.upload).await?;
-        let (location, needs_default) = (ObjectLocation::of(&bucket, &at.key), head.upload.checksum.is_none());
+        let (location, needs_default) = (ObjectLocation::new(&bucket, &at.key), head.upload.checksum.is_none());
         let to = self.receiver.part_destination(&location, head.id, at.number, needs_default).await?;
         Ok((bucket, head, to))
     }

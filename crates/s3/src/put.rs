@@ -55,7 +55,7 @@ impl Objects {
         let bucket = self.buckets.find_for_put(caller, &bucket, &key, &metadata.tags).await?;
         let owner = owner_of(caller, &bucket);
         let acl = self.buckets.new_object_acl(caller, &bucket, &key, (&metadata.acl, &owner)).await?;
-        let location = ObjectLocation::of(&bucket, &key);
+        let location = ObjectLocation::new(&bucket, &key);
         // A failed condition is cheap to find before the body; the commit checks it again.
         self.precheck_conditions(&location, &conditions).await?;
         let announced = upload_body.length;

@@ -205,7 +205,7 @@ impl Quotas {
         if room.objects == 0 || bucket.versioning != Versioning::Off {
             return Ok(room);
         }
-        let partition = ObjectLocation::of(bucket, key).partition();
+        let partition = ObjectLocation::new(bucket, key).partition();
         let current = self.heads.read_head(&partition, &self.heads.options()).await?.head.current;
         let replaced = current.and_then(|version| version.object).map(|object| Storage::object(object.length()));
         Ok(room.less(replaced.unwrap_or_default()))

@@ -77,7 +77,7 @@ impl BodyReceiver {
         let row = Bytes::copy_from_slice(&VersionId::new(stamp, self.gateway.core.ports.actor).0);
         let inline_max = self.gateway.core.ports.store.limits().inline_max;
         let partition = location.partition();
-        let id = BlobId::of(&partition.key, &row, stamp);
+        let id = BlobId::for_row(&partition.key, &row, stamp);
         Ok(BlobDestination { partition, row, id, inline_max, needs_default: false })
     }
 
@@ -97,8 +97,11 @@ impl BodyReceiver {
         let row: Bytes = [&upload.0[..], &number.to_be_bytes()].concat().into();
         let partition = location.partition();
         // Race: two gateways may store this part in one microsecond; the actor keeps the ids apart [invariant 100].
-        let id =
-            BlobId::of(&partition.key, &[&row[..], &self.gateway.core.ports.actor.0.to_be_bytes()].concat(), stamp);
+        let id = BlobId::for_row(
+            &partition.key,
+            &[&row[..], &self.gateway.core.ports.actor.0.to_be_bytes()].concat(),
+            stamp,
+        );
         Ok(BlobDestination { partition, row, id, inline_max: 0, needs_default })
     }
 

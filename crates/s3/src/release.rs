@@ -151,6 +151,6 @@ async fn remove_manifest(gateway: &Core, manifest: VersionId, synced: SyncProof)
             gateway.blobs.releases.remove(blob, synced, Event::BlobRemoved).await?;
         }
         let gone = Change::Remove { name: row.name, stamp: row.stamp };
-        gateway.core.apply_at_quorum(Batch::of(partition.clone(), vec![gone])).await?;
+        gateway.core.apply_at_quorum(Batch::single(partition.clone(), vec![gone])).await?;
     }
 }

@@ -97,7 +97,7 @@ impl Uploads {
     /// Removes the rows of a manifest that no version references. Its blobs stay: they belong to the upload.
     pub(super) async fn clear_manifest(&self, version: VersionId) -> Result<()> {
         let gone = Change::Clear { stamp: self.gateway.issuer.issue().await? };
-        let batch = Batch::of(Partition::manifest(version), vec![gone]);
+        let batch = Batch::single(Partition::manifest(version), vec![gone]);
         Ok(self.gateway.core.ports.store.apply(batch, &self.heads.options().reclaiming()).await?)
     }
 

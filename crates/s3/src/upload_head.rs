@@ -45,7 +45,7 @@ impl UploadHead {
         let derived = DerivedRow {
             partition: Partition::upload_entries(self.upload.bucket),
             name: upload_entry_name(&self.upload.key, self.id),
-            value: UploadEntry::of(&self.upload).map(|entry| entry.encode()),
+            value: UploadEntry::from_upload(&self.upload).map(|entry| entry.encode()),
         };
         HeadWrite { row, derived: Some(derived) }
     }

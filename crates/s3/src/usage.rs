@@ -141,7 +141,7 @@ impl Usage {
                     let name = self.row_key(*hour, operation).row_name();
                     Change::Put(Row { name, value: encode(counts), stamp, expires: None })
                 });
-                let batch = Batch::of(Partition::usage(&key_id), rows.collect());
+                let batch = Batch::single(Partition::usage(&key_id), rows.collect());
                 self.core.apply_at_quorum(batch).await?;
                 // After the write: the next flush repeats a failed batch with the same or greater totals.
                 self.log.mark_written(&key_id, lines);
@@ -159,7 +159,7 @@ impl Usage {
         let hours = hour_of(from)..=hour_of(to);
         let mut counted = self.read(key_id, *hours.start(), *hours.end()).await?;
         // Own counts in memory are newer than their rows.
-        let own = self.log.of(key_id);
+        let own = self.log.lines_for(key_id);
         counted.extend(own.iter().map(|(hour, operation, counts)| (self.row_key(*hour, operation), *counts)));
         let mut samples = BTreeMap::<(String, u64), BTreeMap<String, UsageCounts>>::new();
         for (UsageRowKey { hour, node, operation, .. }, counts) in counted {

@@ -44,7 +44,7 @@ impl FrameKind {
         Self::TooLarge,
     ];
 
-    fn of(byte: u8) -> io::Result<Self> {
+    fn from_byte(byte: u8) -> io::Result<Self> {
         Self::ALL.get(usize::from(byte)).copied().ok_or_else(|| invalid("unknown kind of frame"))
     }
 }
@@ -101,7 +101,7 @@ fn decode_head(head: [u8; 5], max: usize) -> io::Result<(FrameKind, usize)> {
     let [a, b, c, d, kind] = head;
     let length = u32::from_be_bytes([a, b, c, d]) as usize;
     let payload = length.checked_sub(1).ok_or_else(|| invalid("empty frame"))?;
-    if payload > max { Err(invalid("frame too large")) } else { Ok((FrameKind::of(kind)?, payload)) }
+    if payload > max { Err(invalid("frame too large")) } else { Ok((FrameKind::from_byte(kind)?, payload)) }
 }
 
 fn invalid(what: &'static str) -> io::Error {

@@ -226,7 +226,7 @@ async fn calls_in_the_background_leave_a_worker_to_those_that_a_client_waits_for
                 pool.call_in_background(ScriptCall {
                     client: support::next_client(),
                     function,
-                    arguments: ScriptArguments::of(&[]),
+                    arguments: ScriptArguments::new(&[]),
                     deadline,
                 })
                 .await
@@ -254,7 +254,7 @@ async fn a_deadline_of_a_client_that_passed_kills_no_worker() {
     assert_eq!(test.named("f", vec![]).await, Ok(json!(1)));
     let workers = children();
     let with = async |name: &str, deadline: tokio::time::Instant| {
-        let (function, arguments) = (ScriptFunction::Named(name.into()), ScriptArguments::of(&[]));
+        let (function, arguments) = (ScriptFunction::Named(name.into()), ScriptArguments::new(&[]));
         test.pool.call(ScriptCall { client: support::next_client(), function, arguments, deadline }).await
     };
     let now = tokio::time::Instant::now();
@@ -328,7 +328,7 @@ async fn endless_calls_of_one_client_once_took_all_workers_from_the_others() {
     let call = |client: &'static str, name: &str| {
         let (pool, function) = (test.pool.clone(), ScriptFunction::Named(name.into()));
         let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
-        let call = ScriptCall { client: client.into(), function, arguments: ScriptArguments::of(&[]), deadline };
+        let call = ScriptCall { client: client.into(), function, arguments: ScriptArguments::new(&[]), deadline };
         tokio::spawn(async move { pool.call(call).await })
     };
     let loops: Vec<_> = (0..12).map(|_| call("a", "loop")).collect();

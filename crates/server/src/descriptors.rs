@@ -48,7 +48,7 @@ struct DescriptorNeeds {
 }
 
 impl DescriptorNeeds {
-    fn of(engine: EngineKind) -> Self {
+    fn for_engine(engine: EngineKind) -> Self {
         match engine {
             EngineKind::Local => Self { reserve: PROCESS + larder_store_local::DESCRIPTORS_MAX, each: 3 },
             EngineKind::Memory => Self { reserve: PROCESS, each: 1 },
@@ -82,7 +82,7 @@ impl ConnectionBudget {
     /// # Errors
     /// A line that says that the limit is too low to serve.
     pub(crate) fn new(settings: &ServerSettings, limit: usize) -> Result<Self, ServerFailure> {
-        let (mut needs, wanted) = (DescriptorNeeds::of(settings.engine), settings.connections_max);
+        let (mut needs, wanted) = (DescriptorNeeds::for_engine(settings.engine), settings.connections_max);
         needs.reserve += settings.webhook_hosts.len() * WEBHOOK_CONNECTIONS_MAX;
         // Too few descriptors would show as refused connections later; the start says so at once.
         if limit < needs.limit_min() {
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn connections_never_take_what_the_engine_needs() {
         for engine in [EngineKind::Local, EngineKind::Memory, EngineKind::Cassandra] {
-            let needs = DescriptorNeeds::of(engine);
+            let needs = DescriptorNeeds::for_engine(engine);
             for limit in (needs.limit_min()..5_000).chain([65_536, usize::MAX]) {
                 let connections = needs.connections(limit);
                 let taken = needs.reserve.saturating_add(connections.saturating_mul(needs.each));

@@ -40,10 +40,10 @@ impl MemoryPlan {
     #[must_use]
     pub(crate) fn new(settings: &ServerSettings) -> Self {
         let total = settings.memory.unwrap_or_else(|| machine_bytes() / PART_OF_MACHINE);
-        Self::of(total, settings.cache_bytes)
+        Self::divide(total, settings.cache_bytes)
     }
 
-    fn of(total: u64, cache_wanted: u64) -> Self {
+    fn divide(total: u64, cache_wanted: u64) -> Self {
         // Bound: the cache must leave room for memtables and clients whatever its setting is.
         let cache = cache_wanted.min(total / 4);
         let (memtables, in_flight) = (total / 8, IN_FLIGHT_BYTES_MAX.min(total / 8));
@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn the_parts_never_exceed_the_whole() {
         for total in [64, 256, 1024, 6 * 1024].map(|mib| mib * MIB) {
-            let plan = MemoryPlan::of(total, 256 * MIB);
+            let plan = MemoryPlan::divide(total, 256 * MIB);
             let usage = plan.clients.usage();
             let fixed = plan.cache + plan.memtables + IN_FLIGHT_BYTES_MAX.min(total / 8);
             assert!(fixed + usage.small_max + usage.large_max <= total, "{plan:?} {usage:?}");
@@ -117,10 +117,10 @@ mod tests {
 
     #[test]
     fn a_cache_above_its_quarter_is_cut_with_a_note() {
-        let plan = MemoryPlan::of(256 * MIB, 256 * MIB);
+        let plan = MemoryPlan::divide(256 * MIB, 256 * MIB);
         assert_eq!(plan.cache, 64 * MIB);
         assert!(plan.note.unwrap().contains("64 MiB instead of 256 (cache-size)"));
-        assert_eq!(MemoryPlan::of(1024 * MIB, 256 * MIB).note, None);
+        assert_eq!(MemoryPlan::divide(1024 * MIB, 256 * MIB).note, None);
     }
 
     #[test]

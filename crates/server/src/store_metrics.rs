@@ -50,9 +50,11 @@ impl StoreMetrics {
         let (store, blobs) = (self.store.counts(), self.blobs.counts());
         let of = |verb| match verb {
             StoreVerb::Read | StoreVerb::Apply | StoreVerb::ApplyIf | StoreVerb::Partitions | StoreVerb::Now => {
-                store.of(verb)
+                store.verb(verb)
             }
-            StoreVerb::BlobCreate | StoreVerb::BlobOpen | StoreVerb::BlobRemove | StoreVerb::BlobList => blobs.of(verb),
+            StoreVerb::BlobCreate | StoreVerb::BlobOpen | StoreVerb::BlobRemove | StoreVerb::BlobList => {
+                blobs.verb(verb)
+            }
         };
         StoreVerb::ALL.into_iter().map(|verb| (verb, of(verb))).collect()
     }

@@ -134,7 +134,7 @@ async fn a_repair_adds_missing_rows_and_removes_those_left_over() {
             let gone = Change::Remove { name: row.name.clone(), stamp: row.stamp };
             let strange = Row { name: [b"x", &row.name[..]].concat().into(), stamp: Timestamp(1), ..row };
             let changes = vec![gone, Change::Put(strange)];
-            run.store.apply(Batch::of(partition.clone(), changes), &options).await.unwrap();
+            run.store.apply(Batch::single(partition.clone(), changes), &options).await.unwrap();
             removed += 1;
         }
     }
@@ -164,12 +164,12 @@ async fn a_repair_leaves_the_rows_of_a_put_whose_head_is_still_to_come() {
     let options = CallOptions::new(ConsistencyLevel::Quorum, deadline, Durability::Buffered);
     for (stamp, left_over) in [(run.gateway.core.now(), 0), (Timestamp(1), 1)] {
         let row = Row { name: name.clone(), value: Bytes::new(), stamp, expires: None };
-        run.store.apply(Batch::of(partition.clone(), vec![Change::Put(row)]), &options).await.unwrap();
+        run.store.apply(Batch::single(partition.clone(), vec![Change::Put(row)]), &options).await.unwrap();
         let repaired = run.gateway.kv.check_indexes(true, |_, _| ()).await.unwrap();
         assert_eq!(repaired.left_over, left_over, "{repaired:?}");
         let rows = run.store.read(&partition, &ReadQuery::all(10), &options).await.unwrap().rows;
         assert_eq!(rows.len(), usize::from(left_over == 0));
         let gone = Change::Remove { name: name.clone(), stamp };
-        run.store.apply(Batch::of(partition.clone(), vec![gone]), &options).await.unwrap();
+        run.store.apply(Batch::single(partition.clone(), vec![gone]), &options).await.unwrap();
     }
 }

@@ -73,7 +73,7 @@ async fn work(store: Arc<dyn Store>, verb: Workload, task: u64, done: Arc<Atomic
         let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
         let options = CallOptions::new(ConsistencyLevel::Quorum, deadline, Durability::Buffered);
         let object = Partition::new(Table::Objects, key.clone());
-        let batch = Batch::of(object.clone(), vec![Change::Put(row("slot".into(), value.clone(), Timestamp(1)))]);
+        let batch = Batch::single(object.clone(), vec![Change::Put(row("slot".into(), value.clone(), Timestamp(1)))]);
         match verb {
             Workload::Put => store.apply(batch, &options).await.unwrap(),
             Workload::PutWithKey => {

@@ -37,7 +37,7 @@ impl ClusterClient {
 
     /// Rows without expiry that the partition would hold after the batch.
     async fn rows_after(&self, share: &PartitionShare<'_>, options: &CallOptions) -> Result<usize> {
-        let mut count = RowCounter::of(&share.changes);
+        let mut count = RowCounter::new(&share.changes);
         let mut after = None;
         loop {
             // The pages are not isolated: rows written in between may be counted or missed.
@@ -60,7 +60,7 @@ struct RowCounter<'a> {
 }
 
 impl<'a> RowCounter<'a> {
-    fn of(changes: &'a [&'a Change]) -> Self {
+    fn new(changes: &'a [&'a Change]) -> Self {
         let (mut named, mut cleared) = (BTreeMap::new(), Timestamp::ZERO);
         for change in changes {
             match change {
@@ -114,7 +114,7 @@ mod tests {
     #[track_caller]
     fn check(current: &[Row], changes: &[Change], expected: usize) {
         let changes: Vec<&Change> = changes.iter().collect();
-        let mut count = RowCounter::of(&changes);
+        let mut count = RowCounter::new(&changes);
         current.iter().cloned().for_each(|row| count.add(row));
         assert_eq!(count.finish(), expected);
     }

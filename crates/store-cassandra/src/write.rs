@@ -233,7 +233,7 @@ mod tests {
         let mut batch = Batch::default();
         for (number, changes) in changes.iter().enumerate() {
             let partition = Partition::new(Table::Keys, Bytes::from(vec![number as u8]));
-            batch.partitions.extend(Batch::of(partition, changes.to_vec()).partitions);
+            batch.partitions.extend(Batch::single(partition, changes.to_vec()).partitions);
         }
         let shares = group_by_partition(&batch);
         let removes = removes_elsewhere(&shares);
@@ -268,7 +268,7 @@ mod tests {
     fn additions_to_other_copies_go_out_before_the_object() {
         let partition =
             |n_val: u8| Partition { copies: n_val, ..Partition::new(Table::Keys, Bytes::from(vec![n_val])) };
-        let mut batch = Batch::of(partition(1), vec![put(9)]);
+        let mut batch = Batch::single(partition(1), vec![put(9)]);
         batch.add(partition(3), vec![put(9)]);
         let stages = plan_stages(group_by_partition(&batch), false, true);
         let copies: Vec<u8> = stages.iter().map(|stage| stage[0][0].partition.copies).collect();
@@ -285,7 +285,7 @@ mod tests {
     #[test]
     fn a_removal_behind_an_empty_first_partition_is_logged() {
         let partition = |key: &'static str| Partition::new(Table::Keys, key);
-        let mut batch = Batch::of(partition("own"), Vec::new());
+        let mut batch = Batch::single(partition("own"), Vec::new());
         batch.add(partition("a"), vec![remove(9)]);
         batch.add(partition("b"), vec![put(9)]);
         let shares = group_by_partition(&batch);
@@ -311,7 +311,7 @@ mod tests {
     #[test]
     fn a_partition_named_twice_is_one_share() {
         let partition = Partition::new(Table::Keys, "p");
-        let mut batch = Batch::of(partition.clone(), vec![put(1)]);
+        let mut batch = Batch::single(partition.clone(), vec![put(1)]);
         batch.add(partition, vec![remove(9)]);
         let shares = group_by_partition(&batch);
         assert_eq!((shares.len(), shares[0].changes.len()), (1, 2));

@@ -105,7 +105,7 @@ async fn several_gateways_that_start_at_once_make_one_schema() {
     for (stamp, store) in (1..).zip(&stores) {
         for table in [Table::Objects, Table::Usage] {
             let partition = Partition::new(table, "p");
-            let batch = Batch::of(partition.clone(), vec![Change::Put(row("r", "v", stamp))]);
+            let batch = Batch::single(partition.clone(), vec![Change::Put(row("r", "v", stamp))]);
             store.rows().apply(batch, &options()).await.expect("a write is taken");
             let page =
                 stores[0].rows().read(&partition, &ReadQuery::all(9), &options()).await.expect("a read is answered");
@@ -137,7 +137,7 @@ async fn every_number_of_copies_has_a_keyspace_of_its_own() {
     let other = other.rows();
     assert_eq!(other.read(&at(1), &ReadQuery::all(9), &options()).await.expect("a read is answered").rows, []);
     for n_val in [1, 2, 3] {
-        let batch = Batch::of(at(n_val), vec![Change::Put(row("r", "v", u64::from(n_val)))]);
+        let batch = Batch::single(at(n_val), vec![Change::Put(row("r", "v", u64::from(n_val)))]);
         store.apply(batch, &options()).await.expect("a write is taken");
     }
     for n_val in [1, 2, 3] {
@@ -174,11 +174,11 @@ async fn a_range_full_of_tombstones_is_read_in_pieces() {
     let name = |at: u32| format!("user/{at:08}");
     for page in 0..120 {
         let changes = (0..1000).map(|at| Change::Remove { name: name(page * 1000 + at).into(), stamp: Timestamp(1) });
-        store.apply(Batch::of(partition.clone(), changes.collect()), &options()).await.expect("removals are taken");
+        store.apply(Batch::single(partition.clone(), changes.collect()), &options()).await.expect("removals are taken");
     }
     let last = [row("user/zzz", "v", 2), row("z", "v", 2)];
     let changes = last.iter().cloned().map(Change::Put).collect();
-    store.apply(Batch::of(partition.clone(), changes), &options()).await.expect("a write is taken");
+    store.apply(Batch::single(partition.clone(), changes), &options()).await.expect("a write is taken");
     let page = store.read(&partition, &ReadQuery::all(9), &options()).await.expect("a read is answered");
     assert_eq!((&page.rows[..], page.stopped), (&last[..], Stopped::End));
     let back = ReadQuery { order: ReadOrder::Reverse, ..ReadQuery::all(9) };

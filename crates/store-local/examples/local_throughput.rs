@@ -107,7 +107,7 @@ async fn write(store: LocalStore, keys: Arc<AtomicU64>, end: Instant) {
         let key = bytes::Bytes::copy_from_slice(&keys.fetch_add(1, Ordering::Relaxed).to_be_bytes());
         let row = |name, value| Row { name, value, stamp: Timestamp(1), expires: None };
         let object = Partition::new(Table::Objects, key.clone());
-        let mut batch = Batch::of(object, vec![Change::Put(row("slot".into(), vec![7; 1024].into()))]);
+        let mut batch = Batch::single(object, vec![Change::Put(row("slot".into(), vec![7; 1024].into()))]);
         let view = Partition::new(Table::Keys, "bucket");
         batch.add(view, vec![Change::Put(row(key, bytes::Bytes::new()))]);
         let deadline = tokio::time::Instant::now() + Duration::from_secs(30);

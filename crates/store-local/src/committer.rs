@@ -284,7 +284,7 @@ fn compare_and_set(
     // Head and derived row are one batch: a crash leaves both or neither, so this engine needs no intents.
     let derived = head.derived_change();
     changes.push(Change::Put(head.row));
-    let mut batch = Batch::of(partition, changes);
+    let mut batch = Batch::single(partition, changes);
     if let Some((partition, change)) = derived {
         batch.add(partition, vec![change]);
     }

@@ -480,7 +480,7 @@ pub(crate) mod testing {
 
     impl FakeDisk {
         /// A disk of `total` bytes, all of them free.
-        pub(crate) fn of(total: u64) -> Arc<Self> {
+        pub(crate) fn with_bytes(total: u64) -> Arc<Self> {
             Arc::new(Self { free: AtomicU64::new(total), total, blobs: Mutex::default() })
         }
 

@@ -132,7 +132,7 @@ mod tests {
     #[tokio::test]
     async fn writes_to_heavy_entries_wait_for_light_ones() {
         let (queue, mut receiver) = CommitQueue::new(Arc::new(CommitterHealth::default()));
-        let work = |key| WriteCommand::Apply(Batch::of(partition(key), Vec::new()));
+        let work = |key| WriteCommand::Apply(Batch::single(partition(key), Vec::new()));
         let mut lanes = CommitLanes::new();
         note_size(&mut lanes, "heavy", 2 * HEAVY_BYTES);
         note_size(&mut lanes, "light", 100);

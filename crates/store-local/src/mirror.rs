@@ -30,7 +30,7 @@ pub(crate) fn holds_key(key: &[u8]) -> bool {
 /// The tree of a key whose table has a mirror.
 pub(crate) fn tree_of(key: &[u8]) -> Option<TreeId> {
     let table = Table::from_code(*key.first()?).filter(|table| holds(*table))?;
-    Some(TreeId::of(table))
+    Some(TreeId::for_table(table))
 }
 
 /// Adds the writes of the mirror to those of a group.
@@ -46,7 +46,7 @@ pub(crate) fn add_copies(writes: &mut Vec<(TreeId, Bytes, Option<Bytes>)>) {
 /// The error of the first read if the second fails, too.
 pub(crate) fn read<T>(table: Table, read: impl Fn(TreeId) -> Result<T>) -> Result<T> {
     // Damage: the other copy was written by the same groups [invariant 143].
-    match read(TreeId::of(table)) {
+    match read(TreeId::for_table(table)) {
         Err(error) if error.kind == Kind::Damaged && holds(table) => read(TreeId::Mirror).map_err(|_| error),
         done => done,
     }

@@ -133,7 +133,7 @@ fn next_partition(
     for entry in trees.range(tree_id, from.clone(), Some(end.clone()), ReadOrder::Forward) {
         let (key, value) = entry?;
         let (partition, name) = entry::split_key(&key).map_err(|error| damaged(tree_id, error))?;
-        if has_row(TreeId::of(partition.table), name, value, |row| row.is_live(now))? {
+        if has_row(TreeId::for_table(partition.table), name, value, |row| row.is_live(now))? {
             // A copy: the key may be a view of a whole block.
             let key = Bytes::copy_from_slice(&partition.key);
             return Ok(Some(Partition { key, ..partition }));

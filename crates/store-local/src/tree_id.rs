@@ -29,7 +29,7 @@ impl TreeId {
     }
 
     /// The tree of a table's rows.
-    pub(crate) fn of(table: Table) -> Self {
+    pub(crate) fn for_table(table: Table) -> Self {
         match table.layout() {
             Layout::Packed => Self::Packed,
             Layout::Wide => Self::Wide,

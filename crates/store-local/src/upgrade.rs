@@ -52,7 +52,7 @@ pub(crate) fn fill_mirror(trees: &Trees) -> larder_store::Result<()> {
     let mut writes = Vec::new();
     for table in mirror::TABLES {
         let (first, end) = entry::table_bounds(table);
-        for entry in trees.range(TreeId::of(table), first, Some(end), ReadOrder::Forward) {
+        for entry in trees.range(TreeId::for_table(table), first, Some(end), ReadOrder::Forward) {
             let (key, value) = entry?;
             writes.push((TreeId::Mirror, key, Some(value)));
         }

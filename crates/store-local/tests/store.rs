@@ -32,7 +32,7 @@ async fn rows_of_many_writers_survive_a_reopen() {
         let store = store.clone();
         tokio::spawn(async move {
             for stamp in 1..20_u64 {
-                let mut batch = Batch::of(
+                let mut batch = Batch::single(
                     partition(Table::Objects, writer.to_be_bytes()),
                     vec![Change::Put(row("s", Timestamp(stamp), b"v"))],
                 );
@@ -59,7 +59,10 @@ async fn rows_of_many_writers_survive_a_reopen() {
     assert!(!store.is_ready());
     assert_eq!(
         store
-            .apply(Batch::of(partition(Table::Objects, "x"), vec![Change::Clear { stamp: Timestamp(1) }]), &call(DISK))
+            .apply(
+                Batch::single(partition(Table::Objects, "x"), vec![Change::Clear { stamp: Timestamp(1) }]),
+                &call(DISK)
+            )
             .await
             .unwrap_err()
             .kind,
@@ -107,7 +110,7 @@ async fn racing_compare_and_sets_of_a_head_apply_once() {
         }
         assert_eq!(applied, 1);
         assert_eq!(rows(&store, &place).await.len(), 2);
-        let plain = store.apply(Batch::of(place, other()), &call(DISK)).await;
+        let plain = store.apply(Batch::single(place, other()), &call(DISK)).await;
         assert_eq!(plain.unwrap_err().kind, Kind::Misuse);
     }
 }
@@ -120,7 +123,7 @@ async fn a_refused_batch_changes_no_partition() {
         let (one, other) = (partition(table, "one"), partition(table, "other"));
         let puts =
             |names: &[&str]| names.iter().map(|name| Change::Put(row(name, Timestamp(1), b""))).collect::<Vec<_>>();
-        let mut batch = Batch::of(one.clone(), puts(&["a", "b"]));
+        let mut batch = Batch::single(one.clone(), puts(&["a", "b"]));
         batch.add(other.clone(), puts(&["a", "b", "c"]));
         batch.partitions[1].rows_max = Some(2);
         let refused = store.apply(batch.clone(), &call(DISK)).await.unwrap_err();
@@ -130,9 +133,10 @@ async fn a_refused_batch_changes_no_partition() {
         store.apply(batch, &call(DISK)).await.unwrap();
         assert_eq!(rows(&store, &other).await.len(), 3);
     }
-    let large = Batch::of(partition(Table::Keys, "large"), vec![Change::Put(row("a", Timestamp(1), vec![0; 3 << 20]))]);
+    let large =
+        Batch::single(partition(Table::Keys, "large"), vec![Change::Put(row("a", Timestamp(1), vec![0; 3 << 20]))]);
     assert_eq!(store.apply(large, &call(DISK)).await.unwrap_err().kind, Kind::TooLarge);
-    let long = Batch::of(partition(Table::Keys, vec![0; 70_000]), vec![Change::Put(row("a", Timestamp(1), b""))]);
+    let long = Batch::single(partition(Table::Keys, vec![0; 70_000]), vec![Change::Put(row("a", Timestamp(1), b""))]);
     assert_eq!(store.apply(long, &call(DISK)).await.unwrap_err().kind, Kind::TooLarge);
 }
 
@@ -141,7 +145,7 @@ async fn a_passed_deadline_answers_timed_out() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path(), &clock());
     let past = CallOptions { deadline: tokio::time::Instant::now() - Duration::from_secs(1), ..call(DISK) };
-    let batch = Batch::of(partition(Table::Objects, "a"), vec![Change::Put(row("a", Timestamp(1), b""))]);
+    let batch = Batch::single(partition(Table::Objects, "a"), vec![Change::Put(row("a", Timestamp(1), b""))]);
     assert_eq!(store.apply(batch, &past).await.unwrap_err().kind, Kind::TimedOut);
 }
 
@@ -158,7 +162,7 @@ async fn expired_rows_are_swept() {
                 expiring("b", Timestamp(1_000_020)),
                 Change::Put(row("c", Timestamp(1), b"v")),
             ];
-            store.apply(Batch::of(partition(table, key), changes), &call(DISK)).await.unwrap();
+            store.apply(Batch::single(partition(table, key), changes), &call(DISK)).await.unwrap();
         }
     }
     clock.0.store(1_000_010, Ordering::SeqCst);
@@ -188,10 +192,10 @@ async fn a_row_written_expired_does_not_hide_later_writes() {
         let place = partition(table, "p");
         let expired = Row { expires: Some(Timestamp(5)), ..row("a", Timestamp(10), b"expired") };
         for written in [expired.clone(), row("a", Timestamp(5), b"v")] {
-            store.apply(Batch::of(place.clone(), vec![Change::Put(written)]), &call(DISK)).await.unwrap();
+            store.apply(Batch::single(place.clone(), vec![Change::Put(written)]), &call(DISK)).await.unwrap();
         }
         assert_eq!(rows(&store, &place).await, vec![row("a", Timestamp(5), b"v")], "{table:?}");
-        store.apply(Batch::of(place.clone(), vec![Change::Put(expired)]), &call(DISK)).await.unwrap();
+        store.apply(Batch::single(place.clone(), vec![Change::Put(expired)]), &call(DISK)).await.unwrap();
         assert!(rows(&store, &place).await.is_empty(), "{table:?}");
     }
 }
@@ -251,7 +255,7 @@ async fn an_interrupted_creation_starts_again() {
 async fn a_directory_with_data_and_without_format_is_refused() {
     let (dir, clock) = (tempfile::tempdir().unwrap(), clock());
     let store = open(dir.path(), &clock);
-    let put = Batch::of(partition(Table::Objects, "p"), vec![Change::Put(row("r", Timestamp(1), "v"))]);
+    let put = Batch::single(partition(Table::Objects, "p"), vec![Change::Put(row("r", Timestamp(1), "v"))]);
     store.apply(put, &call(DISK)).await.unwrap();
     drop(store);
     for more in ["format", "manifest"] {

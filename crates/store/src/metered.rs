@@ -105,7 +105,7 @@ struct Meter {
 impl StoreCounts {
     /// Counts of one verb.
     #[must_use]
-    pub fn of(&self, verb: StoreVerb) -> VerbCounts {
+    pub fn verb(&self, verb: StoreVerb) -> VerbCounts {
         self.0[verb as usize]
     }
 

@@ -73,7 +73,7 @@ async fn a_partition_named_twice_in_a_batch_is_counted_once() {
 async fn a_write_after_its_deadline_is_refused() {
     let (store, _) = engine();
     let past = CallOptions { deadline: Instant::now(), ..options() };
-    let answer = store.apply(Batch::of(Partition::marks(), vec![put("a", Timestamp(1))]), &past).await;
+    let answer = store.apply(Batch::single(Partition::marks(), vec![put("a", Timestamp(1))]), &past).await;
     assert_eq!(answer.unwrap_err().kind, Kind::TimedOut);
     let page = store.read(&Partition::marks(), &ReadQuery::all(1), &options()).await.unwrap();
     assert_eq!(page.rows, []);
@@ -92,7 +92,7 @@ async fn another_process_sees_rows_and_blobs_but_no_leases() {
     assert_eq!(other.list(None, 9).await.unwrap(), listed(false));
     drop(lease);
     assert_eq!(one.list(None, 9).await.unwrap(), listed(false));
-    one.apply(Batch::of(Partition::marks(), vec![put("a", Timestamp(1))]), &options()).await.unwrap();
+    one.apply(Batch::single(Partition::marks(), vec![put("a", Timestamp(1))]), &options()).await.unwrap();
     let page = other.read(&Partition::marks(), &ReadQuery::one("a".into()), &options()).await.unwrap();
     assert_eq!(page.rows.len(), 1);
 }

@@ -33,9 +33,9 @@ async fn calls_and_errors_are_counted_by_verb() {
     store.read(&Partition::marks(), &ReadQuery::all(0), &options()).await.unwrap_err();
     assert!(store.open(BlobId([0; 24])).await.is_err());
     let counts = store.counts();
-    assert_eq!((counts.of(StoreVerb::Read).calls, counts.of(StoreVerb::Read).errors), (2, 1));
-    assert_eq!((counts.of(StoreVerb::Now).calls, counts.of(StoreVerb::Now).errors), (1, 0));
-    assert_eq!((counts.of(StoreVerb::BlobOpen).calls, counts.of(StoreVerb::BlobOpen).errors), (1, 1));
+    assert_eq!((counts.verb(StoreVerb::Read).calls, counts.verb(StoreVerb::Read).errors), (2, 1));
+    assert_eq!((counts.verb(StoreVerb::Now).calls, counts.verb(StoreVerb::Now).errors), (1, 0));
+    assert_eq!((counts.verb(StoreVerb::BlobOpen).calls, counts.verb(StoreVerb::BlobOpen).errors), (1, 1));
     assert_eq!(counts.iter().map(|(_, count)| count.calls).sum::<u64>(), 4);
 }
 
@@ -50,7 +50,7 @@ async fn durations_are_measured_by_the_clock() {
     let moved = async { clock.advance(Duration::from_millis(7)) };
     let (answer, ()) = tokio::join!(call, moved);
     answer.unwrap();
-    assert_eq!(store.counts().of(StoreVerb::Now).time, Duration::from_millis(7));
+    assert_eq!(store.counts().verb(StoreVerb::Now).time, Duration::from_millis(7));
 }
 
 #[test]

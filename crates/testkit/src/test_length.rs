@@ -32,7 +32,7 @@ impl Scale {
 
     /// One of two values.
     #[must_use]
-    pub fn of<T>(self, test: T, soak: T) -> T {
+    pub fn pick<T>(self, test: T, soak: T) -> T {
         match self {
             Self::Test => test,
             Self::Soak => soak,
@@ -48,7 +48,7 @@ impl Scale {
 #[must_use]
 pub fn case_seeds(test: u64, soak: u64) -> Range<u64> {
     let first = number("LARDER_TEST_SEED").unwrap_or(0);
-    let count = number("LARDER_TEST_CASES").unwrap_or_else(|| Scale::current().of(test, soak));
+    let count = number("LARDER_TEST_CASES").unwrap_or_else(|| Scale::current().pick(test, soak));
     first..first.saturating_add(count)
 }
 

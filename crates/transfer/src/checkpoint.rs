@@ -56,7 +56,7 @@ impl ImportCheckpoint {
         let json = serde_json::to_vec(self).map_err(unreadable)?;
         let value = [&[VERSION], &json[..]].concat().into();
         let row = Row { name: NAME, value, stamp: self.stamp, expires: None };
-        let (store, batch) = (&stores.store, &Batch::of(partition(), vec![Change::Put(row)]));
+        let (store, batch) = (&stores.store, &Batch::single(partition(), vec![Change::Put(row)]));
         let write = |options| async move { store.apply(batch.clone(), &options).await };
         with_durable_retries("writing the mark of an import", write).await
     }

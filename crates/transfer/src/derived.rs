@@ -22,14 +22,14 @@ pub(crate) fn head_with_derived_row(partition: &Partition, row: Row) -> Result<H
 fn object_entry(partition: &Partition, row: &Row) -> Result<DerivedRow, DecodeError> {
     let (bucket, key) = partition.head_bucket_and_key().ok_or(DecodeError::Truncated)?;
     let head = ObjectHead::decode(row.value.clone())?;
-    let value = ListingEntry::of(&head).map(|entry| entry.encode());
+    let value = ListingEntry::from_head(&head).map(|entry| entry.encode());
     Ok(DerivedRow { partition: Partition::entries(bucket, entry_shard(&key)), name: key, value })
 }
 
 fn upload_entry(partition: &Partition, row: &Row) -> Result<DerivedRow, DecodeError> {
     let id = partition.key.as_ref().try_into().map(UploadId).map_err(|_| DecodeError::Truncated)?;
     let upload = Upload::decode(row.value.clone())?;
-    let value = UploadEntry::of(&upload).map(|entry| entry.encode());
+    let value = UploadEntry::from_upload(&upload).map(|entry| entry.encode());
     let name = upload_entry_name(&upload.key, id);
     Ok(DerivedRow { partition: Partition::upload_entries(upload.bucket), name, value })
 }

@@ -129,7 +129,7 @@ async fn begin(stores: &StorePair, folder: &ExportFolder, options: &ExportOption
         stamp: now.max(Timestamp(1)),
         expires: Some(now + RESUMABLE),
     };
-    let batch = Batch::of(exports(), vec![Change::Put(mark)]);
+    let batch = Batch::single(exports(), vec![Change::Put(mark)]);
     let batch = &batch;
     with_durable_retries("noting the export", |options| async move { store.apply(batch.clone(), &options).await })
         .await?;
@@ -246,7 +246,7 @@ fn progress_of(scan: &StoreScan, counted: &PartitionCounter) -> TransferProgress
     let totals = scan.totals();
     // No engine counts its blobs without reading them all, so their progress has no fraction.
     let fraction = counted.fraction(totals.partitions).filter(|_| scan.table() != "blobs");
-    TransferProgress::of(Phase::Export, scan.table(), totals, fraction)
+    TransferProgress::new(Phase::Export, scan.table(), totals, fraction)
 }
 
 /// Counts the partitions during the export, as the total of its progress.

@@ -131,7 +131,7 @@ async fn refuse_others(stores: &StorePair, complete: &ExportContents) -> Result<
             found.push(table.name());
         }
     }
-    if complete.totals.of(Table::Users) != TableTotal::default() && users::has_users(stores).await? {
+    if complete.totals.table(Table::Users) != TableTotal::default() && users::has_users(stores).await? {
         found.push(Table::Users.name());
     }
     if !with_retries("looking whether the target is empty", |_| blobs.list(None, 1)).await?.is_empty() {
@@ -166,7 +166,7 @@ async fn put_segment(
     if wanted != Some(&hex::encode(digest)) {
         return Err(damaged("it is not the one in the manifest".to_owned()));
     }
-    let mut progress = TransferProgress::of(Phase::Import, "blobs", &before, None);
+    let mut progress = TransferProgress::new(Phase::Import, "blobs", &before, None);
     let all = complete.totals.bytes().max(1) as f64;
     loop {
         let records;

@@ -32,7 +32,7 @@ pub struct TransferProgress {
 
 impl TransferProgress {
     /// The progress that these totals show.
-    pub(crate) fn of(phase: Phase, table: &'static str, totals: &Totals, fraction: Option<f64>) -> Self {
+    pub(crate) fn new(phase: Phase, table: &'static str, totals: &Totals, fraction: Option<f64>) -> Self {
         Self { phase, table, rows: totals.rows(), blobs: totals.blobs.count, bytes: totals.bytes(), fraction }
     }
 }

@@ -98,7 +98,7 @@ impl RecordSink {
             return Ok(());
         }
         for changes in into_batches(rows, BATCH_BYTES.min(self.batch_max / 2)) {
-            let part = Batch::of(partition.clone(), changes);
+            let part = Batch::single(partition.clone(), changes);
             let more = part.bytes();
             let is_full = self.bytes + more > BATCH_BYTES || self.batch.partitions.len() >= BATCH_PARTITIONS;
             // A batch names a partition once, so a second part of it starts a new batch.

@@ -54,7 +54,7 @@ fn row(name: impl Into<Bytes>, value: impl Into<Bytes>, stamp: u64) -> Row {
 }
 
 async fn put(stores: &StorePair, partition: Partition, rows: Vec<Row>) {
-    let batch = Batch::of(partition, rows.into_iter().map(Change::Put).collect());
+    let batch = Batch::single(partition, rows.into_iter().map(Change::Put).collect());
     stores.store.apply(batch, &options()).await.unwrap();
 }
 
@@ -311,7 +311,7 @@ async fn rows_that_expired_since_the_export_are_left_out() {
     let memory = Arc::new(MemoryStore::new(clock));
     let target = StorePair { store: memory.clone(), blobs: memory };
     import(&target, dir.path(), |_| ()).await.unwrap();
-    assert_eq!(verify(&target, dir.path(), |_| ()).await.unwrap().of(Table::Objects).expiring, 0);
+    assert_eq!(verify(&target, dir.path(), |_| ()).await.unwrap().table(Table::Objects).expiring, 0);
 }
 
 #[tokio::test]

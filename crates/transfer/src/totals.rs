@@ -39,7 +39,7 @@ pub struct Totals {
 impl Totals {
     /// The total of a table.
     #[must_use]
-    pub fn of(&self, table: Table) -> TableTotal {
+    pub fn table(&self, table: Table) -> TableTotal {
         self.tables.get(table.name()).copied().unwrap_or_default()
     }
 
@@ -85,7 +85,7 @@ impl Totals {
     /// A line for each table whose total differs in `found`.
     pub(crate) fn differences(&self, found: &Self) -> Vec<String> {
         let compared = scope::ORDER.into_iter().filter(|table| scope::is_compared(*table));
-        let tables = compared.map(|table| (table, self.of(table), found.of(table)));
+        let tables = compared.map(|table| (table, self.table(table), found.table(table)));
         // An export without users leaves the target's own users in place.
         let tables = tables.filter(|(table, wanted, _)| *table != Table::Users || wanted.count > 0);
         let tables = tables.map(|(table, wanted, found)| (table.name(), wanted, found));
@@ -96,7 +96,7 @@ impl Totals {
     /// A line for each table and the blobs, in columns.
     #[must_use]
     pub fn text(&self) -> String {
-        let tables = scope::ORDER.iter().map(|table| (table.name(), self.of(*table)));
+        let tables = scope::ORDER.iter().map(|table| (table.name(), self.table(*table)));
         let mut out = format!("{:<16}{:>12}{:>10}{:>16}  {}\n", "table", "rows", "expiring", "bytes", "checksum");
         for (name, total) in tables.chain([("blobs", self.blobs)]) {
             let TableTotal { count, bytes, expiring, sum } = total;
@@ -209,7 +209,7 @@ mod tests {
     fn expiring_rows_are_counted_and_not_compared() {
         let (stays, goes) = (row("a", "1", Timestamp(1), None), row("b", "2", Timestamp(2), Some(9)));
         let whole = totals(Table::Objects, [&stays, &goes]);
-        assert_eq!(whole.of(Table::Objects).expiring, 1);
+        assert_eq!(whole.table(Table::Objects).expiring, 1);
         assert_eq!(whole.differences(&totals(Table::Objects, [&stays])), Vec::<String>::new());
     }
 

@@ -30,7 +30,7 @@ pub(crate) async fn compare(
     let all = complete.totals.bytes().max(1) as f64;
     while !matches!(scan.next().await?, ScanStep::End) {
         let fraction = Some((scan.totals().bytes() as f64 / all).min(1.0));
-        report(TransferProgress::of(Phase::Verify, scan.table(), scan.totals(), fraction));
+        report(TransferProgress::new(Phase::Verify, scan.table(), scan.totals(), fraction));
     }
     match complete.totals.differences(scan.totals()) {
         same if same.is_empty() => Ok(scan.totals().clone()),

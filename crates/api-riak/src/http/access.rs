@@ -99,7 +99,7 @@ fn check_access(call: &RiakCall<'_>, rules: &AccessRules, user: &str) -> Result<
     let check = |permission| check_permission(rules, user, permission, scope).map_err(|denied| forbidden(&denied));
     match call.route.access {
         RouteAccess::Open | RouteAccess::LoggedIn | RouteAccess::Job => Ok(()),
-        RouteAccess::Needs(permissions) => check(permissions.of(call.method)),
+        RouteAccess::Needs(permissions) => check(permissions.for_method(call.method)),
         RouteAccess::PropsAndKeys if *call.method == Method::PUT => check(KvPermission::SetBucket),
         RouteAccess::PropsAndKeys => {
             check(KvPermission::GetBucket)?;
@@ -126,7 +126,7 @@ fn check_form(call: &RiakCall<'_>) -> Result<(), RiakFault> {
             if is_write {
                 content_type(call.headers)?;
             }
-            ObjectParams::of(&call.query).map(drop)
+            ObjectParams::from_query(&call.query).map(drop)
         }
         Resource::Keys | Resource::Buckets => timeout(&call.query).map(drop),
         Resource::Index => index::check_form(call),

@@ -92,7 +92,7 @@ impl RiakBody {
 
     /// All of a value.
     #[must_use]
-    pub fn of(download: GetBody) -> Self {
+    pub fn from_download(download: GetBody) -> Self {
         let length = download.length();
         Self::part(download, 0, length)
     }
@@ -178,7 +178,7 @@ pub(super) async fn upload(body: ArrivingBody<'_>, headers: &HeaderMap, max: u64
     if let Some(bytes) = length.filter(|bytes| *bytes > max) {
         return Err(Error::TooLarge { bytes, max });
     }
-    let check = Md5Check::of(headers)?;
+    let check = Md5Check::from_headers(headers)?;
     if length.is_some_and(|length| length <= COLLECT_BYTES_MAX) {
         let bytes = collect(body, COLLECT_BYTES_MAX).await?;
         return matched(check, &bytes).map(|()| PutBody::Bytes(bytes));
@@ -243,7 +243,7 @@ pub(super) async fn collect_admitted(
 /// # Errors
 /// It differs, or the header is none.
 pub(super) fn check_md5(headers: &HeaderMap, body: &[u8]) -> Result<(), Error> {
-    matched(Md5Check::of(headers)?, body)
+    matched(Md5Check::from_headers(headers)?, body)
 }
 
 fn matched(check: Option<Md5Check>, body: &[u8]) -> Result<(), Error> {
@@ -276,7 +276,7 @@ struct Md5Check {
 }
 
 impl Md5Check {
-    fn of(headers: &HeaderMap) -> Result<Option<Self>, Error> {
+    fn from_headers(headers: &HeaderMap) -> Result<Option<Self>, Error> {
         let Some(value) = headers.get("content-md5") else { return Ok(None) };
         let decoded = STANDARD.decode(value.as_bytes()).ok().and_then(|bytes| bytes.try_into().ok());
         let expected = decoded.ok_or_else(|| Error::BrokenBody(MISMATCH.into()))?;

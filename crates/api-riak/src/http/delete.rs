@@ -16,7 +16,7 @@ use super::reply::{HTML, RiakResponse, VARY_ENCODING, done, text};
 /// # Errors
 /// An invalid parameter or header, or an error of the gateway.
 pub(super) async fn delete(call: &RiakCall<'_>) -> Result<RiakResponse, RiakFault> {
-    let params = ObjectParams::of(&call.query)?;
+    let params = ObjectParams::from_query(&call.query)?;
     let request = KvDelete {
         address: call.address()?,
         context: headers::context(call.headers, "x-riak-vclock")?,

@@ -78,7 +78,7 @@ pub(super) async fn answer(
             return Err(RiakFault::bad(format!("{refused}\n")));
         }
     };
-    respond(gateway, walk, LinkContext::of(call).style).await
+    respond(gateway, walk, LinkContext::from_call(call).style).await
 }
 
 /// Checks the steps of a walk.

@@ -28,7 +28,7 @@ pub(super) struct LinkContext {
 impl LinkContext {
     /// The context of the request's object.
     #[must_use]
-    pub(super) fn of(call: &RiakCall<'_>) -> Self {
+    pub(super) fn from_call(call: &RiakCall<'_>) -> Self {
         let style = if call.route.is_old() { LinkStyle::Riak } else { LinkStyle::Buckets };
         Self { style, bucket: name(call.raw(PathPart::Bucket)) }
     }

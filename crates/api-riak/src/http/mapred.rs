@@ -113,7 +113,7 @@ struct WholeAnswer {
 
 impl WholeAnswer {
     /// The answer of a job that keeps these phases: each has its place, also one without results.
-    fn of(kept: &[usize]) -> Self {
+    fn new(kept: &[usize]) -> Self {
         Self { phases: kept.iter().map(|phase| (*phase, Vec::new())).collect(), bytes: 0 }
     }
 
@@ -155,7 +155,7 @@ impl WholeAnswer {
 }
 
 async fn respond_whole(mut run: JobRun, kept: &[usize], requester: &Requester<'_>) -> Result<RiakResponse, RiakFault> {
-    let mut answer = WholeAnswer::of(kept);
+    let mut answer = WholeAnswer::new(kept);
     loop {
         // The answer counts twice: as its phases, and as the whole.
         requester.hold(run.memory() + 2 * answer.bytes as u64).await.map_err(busy)?;

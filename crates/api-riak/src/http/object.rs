@@ -34,7 +34,7 @@ const SIBLING_MEDIA: [&str; 2] = ["text/plain", "multipart/mixed"];
 /// # Errors
 /// An invalid parameter or header, or an error of the gateway.
 pub(super) async fn get(call: &RiakCall<'_>) -> Result<RiakResponse, RiakFault> {
-    let params = ObjectParams::of(&call.query)?;
+    let params = ObjectParams::from_query(&call.query)?;
     let request =
         KvGet { address: call.address()?, quorums: params.quorums, bodies: !call.is_head(), timeout: params.timeout };
     // A `vtag` chooses among siblings; most objects are one value, which needs no wait.
@@ -76,7 +76,7 @@ fn found_response(call: &RiakCall<'_>, found: FetchedObject) -> Result<RiakRespo
 }
 
 fn show_sibling(call: &RiakCall<'_>, mut found: FetchedObject, index: usize) -> Result<RiakResponse, RiakFault> {
-    ShownValue::of(&mut found, index).map_or_else(|| Ok(not_found_page()), |shown| show_value(call, shown))
+    ShownValue::new(&mut found, index).map_or_else(|| Ok(not_found_page()), |shown| show_value(call, shown))
 }
 
 /// A value to show, and the context of its key.
@@ -91,7 +91,7 @@ pub(super) struct ShownValue<'a> {
 
 impl<'a> ShownValue<'a> {
     /// The value at `index`, with its body if it was read. It takes the body out.
-    pub(super) fn of(found: &'a mut FetchedObject, index: usize) -> Option<Self> {
+    pub(super) fn new(found: &'a mut FetchedObject, index: usize) -> Option<Self> {
         let body = (index < found.bodies.len()).then(|| found.bodies.swap_remove(index));
         let encoded_context = found.context.as_ref();
         Some(Self {
@@ -124,7 +124,7 @@ fn show_value(call: &RiakCall<'_>, shown: ShownValue<'_>) -> Result<RiakResponse
     let span =
         // A HEAD has no body: it answers the headers of the whole value.
         if call.is_head() { None } else { ByteRange::from_headers(call.headers, content.body.length(), &etag) };
-    Ok(value_response(&LinkContext::of(call), shown, &etag, span))
+    Ok(value_response(&LinkContext::from_call(call), shown, &etag, span))
 }
 
 fn show_siblings(call: &RiakCall<'_>, found: FetchedObject) -> Result<RiakResponse, RiakFault> {
@@ -134,7 +134,7 @@ fn show_siblings(call: &RiakCall<'_>, found: FetchedObject) -> Result<RiakRespon
     if let Some(reply) = check_conditions(call, &found.versions.context, &etag, modified)? {
         return Ok(with_vary(reply, Some(VARY_BOTH)));
     }
-    let mut reply = siblings_response(&LinkContext::of(call), found, media == 1);
+    let mut reply = siblings_response(&LinkContext::from_call(call), found, media == 1);
     reply.headers_mut().insert(VARY, VARY_BOTH);
     Ok(reply)
 }
@@ -201,7 +201,7 @@ fn value(download: Option<GetBody>, size: u64, span: Option<ByteRange>) -> RiakR
         return reply;
     };
     let Some(span) = span else {
-        let mut reply = with_body(StatusCode::OK, RiakBody::of(download));
+        let mut reply = with_body(StatusCode::OK, RiakBody::from_download(download));
         reply.headers_mut().reserve(10);
         return reply;
     };

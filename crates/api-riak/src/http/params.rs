@@ -25,7 +25,7 @@ impl ObjectParams {
     ///
     /// # Errors
     /// 400 with the texts of the first group with invalid parameters; a deadline that has already passed.
-    pub(super) fn of(query: &QueryParams<'_>) -> Result<Self, RiakFault> {
+    pub(super) fn from_query(query: &QueryParams<'_>) -> Result<Self, RiakFault> {
         if query.is_empty() {
             return Ok(Self::default());
         }
@@ -166,12 +166,12 @@ mod tests {
 
     #[track_caller]
     fn refused(query: &str, text: &str) {
-        let fault = ObjectParams::of(&QueryParams::of(Some(query))).unwrap_err();
+        let fault = ObjectParams::from_query(&QueryParams::parse(Some(query))).unwrap_err();
         assert_eq!(fault.text(), text, "{query}");
     }
 
     fn taken(query: &str) -> ObjectParams {
-        ObjectParams::of(&QueryParams::of(Some(query))).unwrap()
+        ObjectParams::from_query(&QueryParams::parse(Some(query))).unwrap()
     }
 
     #[test]
@@ -219,7 +219,7 @@ mod tests {
             let mut query = format!("{name}=").into_bytes();
             crate::http::path::quote_form(&value, &mut query);
             let query = String::from_utf8(query).unwrap();
-            let _ = ObjectParams::of(&QueryParams::of(Some(&query)));
+            let _ = ObjectParams::from_query(&QueryParams::parse(Some(&query)));
         }
     }
 }

@@ -24,7 +24,7 @@ pub(super) struct Segments<'a> {
 impl<'a> Segments<'a> {
     /// Splits a raw path.
     #[must_use]
-    pub(super) fn of(path: &'a str) -> Self {
+    pub(super) fn new(path: &'a str) -> Self {
         let mut segments = Self { path, parts: [""; SEGMENTS_MAX], count: 0 };
         for part in path.split('/').filter(|part| !part.is_empty()) {
             if let Some(place) = segments.parts.get_mut(segments.count) {
@@ -137,7 +137,7 @@ pub(super) struct QueryParams<'a> {
 impl<'a> QueryParams<'a> {
     /// Splits a query at `&` and `;`; a name without `=` has an empty value.
     #[must_use]
-    pub(super) fn of(query: Option<&'a str>) -> Self {
+    pub(super) fn parse(query: Option<&'a str>) -> Self {
         let pairs = query.unwrap_or_default().split(['&', ';']).filter(|pair| !pair.is_empty());
         let decode = |pair: &'a str| {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -207,32 +207,32 @@ mod tests {
 
     #[test]
     fn empty_segments_do_not_count() {
-        let segments = Segments::of("//buckets/b/keys/");
+        let segments = Segments::new("//buckets/b/keys/");
         assert_eq!(segments.count(), 3);
         assert_eq!((segments.raw(0), segments.raw(2), segments.raw(3)), ("buckets", "keys", ""));
-        assert_eq!(Segments::of("/").count(), 0);
-        assert_eq!(Segments::of("/1/2/3/4/5/6/7/8/9").count(), 9);
+        assert_eq!(Segments::new("/").count(), 0);
+        assert_eq!(Segments::new("/1/2/3/4/5/6/7/8/9").count(), 9);
     }
 
     #[test]
     fn the_first_of_a_repeated_parameter_counts() {
-        let query = QueryParams::of(Some("r=1&r=foo;x=a+b%26&flag&=v&"));
+        let query = QueryParams::parse(Some("r=1&r=foo;x=a+b%26&flag&=v&"));
         assert_eq!(query.get("r"), Some(&b"1"[..]));
         assert_eq!(query.get("x"), Some(&b"a b&"[..]));
         assert!(query.is("flag", "") && query.is("", "v"));
         assert_eq!(query.get("y"), None);
-        assert!(QueryParams::of(None).is_empty() && QueryParams::of(Some("&;")).is_empty());
+        assert!(QueryParams::parse(None).is_empty() && QueryParams::parse(Some("&;")).is_empty());
     }
 
     proptest! {
         #[test]
         fn arbitrary_queries_parse_without_a_panic(text: String, name: String) {
-            let _ = QueryParams::of(Some(&text)).get(&name);
+            let _ = QueryParams::parse(Some(&text)).get(&name);
         }
 
         #[test]
         fn arbitrary_paths_decode_without_a_panic(path: String) {
-            let segments = Segments::of(&path);
+            let segments = Segments::new(&path);
             for index in 0..segments.count() {
                 let _ = name(segments.raw(index));
             }
@@ -244,7 +244,7 @@ mod tests {
                 let mut quoted = Vec::new();
                 quote(&bytes, &mut quoted);
                 let text = String::from_utf8(quoted).unwrap();
-                prop_assert_eq!(Segments::of(&text).count(), 1);
+                prop_assert_eq!(Segments::new(&text).count(), 1);
                 prop_assert_eq!(&name(&text), &bytes);
             }
         }

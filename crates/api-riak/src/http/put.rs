@@ -49,10 +49,10 @@ struct PutRequest {
 
 fn decode_request(call: &RiakCall<'_>, new_key: Option<String>) -> Result<PutRequest, RiakFault> {
     let (media, charset) = content_type(call.headers)?;
-    let params = ObjectParams::of(&call.query)?;
+    let params = ObjectParams::from_query(&call.query)?;
     let links = match joined(call.headers, "link", b", ") {
         Some(link) => {
-            let context = LinkContext::of(call);
+            let context = LinkContext::from_call(call);
             links::parse(&link, context.style, &context.bucket)?
         }
         None => Vec::new(),
@@ -118,10 +118,10 @@ async fn decode_and_put(
 }
 
 fn put_response(call: &RiakCall<'_>, mut found: FetchedObject) -> RiakResponse {
-    let context = LinkContext::of(call);
+    let context = LinkContext::from_call(call);
     if let [only] = found.versions.siblings.as_slice() {
         let etag = only.vtag();
-        return match ShownValue::of(&mut found, 0) {
+        return match ShownValue::new(&mut found, 0) {
             Some(shown) => object::value_response(&context, shown, &etag, None),
             None => not_found_page(),
         };

@@ -72,7 +72,7 @@ fn request_id(gateway: &Gateway, headers: &HeaderMap) -> HeaderValue {
 }
 
 fn log_slow((source, elapsed): (RequestSource, Duration), request: &Parts, (reply, id): (&RiakResponse, &HeaderValue)) {
-    let segments = Segments::of(request.uri.path());
+    let segments = Segments::new(request.uri.path());
     let route = route_of(request);
     let part = |part, shown: usize| {
         let raw = segments.raw(route?.place(part)?);
@@ -95,7 +95,7 @@ fn log_slow((source, elapsed): (RequestSource, Duration), request: &Parts, (repl
 
 /// The route of a request, looked up again: most requests have no notes.
 fn route_of(request: &Parts) -> Option<&'static Route> {
-    match find(&Segments::of(request.uri.path()), &request.method) {
+    match find(&Segments::new(request.uri.path()), &request.method) {
         RouteMatch::Route(route) => Some(route),
         RouteMatch::NotAllowed(_) | RouteMatch::None => None,
     }

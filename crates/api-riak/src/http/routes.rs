@@ -99,7 +99,7 @@ pub struct MethodPermissions {
 impl MethodPermissions {
     /// The permission of a method.
     #[must_use]
-    pub fn of(self, method: &Method) -> KvPermission {
+    pub fn for_method(self, method: &Method) -> KvPermission {
         match *method {
             Method::GET | Method::HEAD => self.read,
             Method::DELETE => self.delete,
@@ -372,7 +372,7 @@ mod tests {
     #[track_caller]
     fn check(method: &str, path: &str, expected: &str) {
         let method = Method::from_bytes(method.as_bytes()).unwrap();
-        let found = match find(&Segments::of(path), &method) {
+        let found = match find(&Segments::new(path), &method) {
             RouteMatch::Route(route) => format!("{:?}", route.resource),
             RouteMatch::NotAllowed(route) => route.allow(),
             RouteMatch::None => "none".into(),

@@ -137,7 +137,7 @@ impl HttpService {
         if names_two_hosts(&request.headers) {
             return Err(RiakFault::text_of(StatusCode::BAD_REQUEST, "The request has two Host headers.\n"));
         }
-        let segments = Segments::of(request.uri.path());
+        let segments = Segments::new(request.uri.path());
         let browsers = &self.settings.browsers;
         if browsers::is_preflight(&request.method, &request.headers) && browsers.reader(&request.headers).is_some() {
             return Ok(browsers::preflight(&request.headers));
@@ -149,7 +149,7 @@ impl HttpService {
             method: &request.method,
             headers: &request.headers,
             segments,
-            query: QueryParams::of(request.uri.query()),
+            query: QueryParams::parse(request.uri.query()),
             user: None,
         };
         if let Err(foreign) = browsers.check(call.headers) {

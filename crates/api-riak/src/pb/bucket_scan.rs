@@ -55,12 +55,12 @@ impl PbBucketScan {
     ///
     /// # Errors
     /// The bucket or the continuation is invalid.
-    pub(super) fn of(gateway: &Arc<Gateway>, request: RpbCSBucketReq) -> Result<Self, PbFault> {
+    pub(super) fn new(gateway: &Arc<Gateway>, request: RpbCSBucketReq) -> Result<Self, PbFault> {
         let bucket = BucketAddress::new(type_of(request.r#type.clone()), request.bucket.clone().unwrap_or_default())?;
         let from = request.start_key.clone().unwrap_or_default();
         // Without an end: no key is longer, and none is greater.
         let to = request.end_key.clone().unwrap_or_else(|| vec![u8::MAX; KEY_BYTES_MAX].into());
-        let query = IndexQuery::of(bucket.clone(), IndexScope::Keys { from, to });
+        let query = IndexQuery::new(bucket.clone(), IndexScope::Keys { from, to });
         let after = match request.continuation.as_ref().filter(|text| !text.is_empty()) {
             Some(text) => Some(IndexPosition::decode(text, &query).map_err(|error| PbFault::Text(error.to_string()))?),
             None => None,
@@ -149,7 +149,7 @@ impl PbBucketScan {
         }
         if let Some(left) = &mut self.left {
             *left -= 1;
-            let last = (*left == 0).then(|| IndexPosition::of(&hit).encode(self.reader.query()));
+            let last = (*left == 0).then(|| IndexPosition::from_hit(&hit).encode(self.reader.query()));
             self.continuation = last.map(Bytes::from);
         }
         self.found = Some((hit.key, found));

@@ -91,7 +91,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> PbConnection<S> {
         watchers.add(shutdown);
         watchers.add(wait_for_silence(&waits, self.idle_timeout));
         let ended = loop {
-            let head = match FrameHead::of(&self.input) {
+            let head = match FrameHead::parse(&self.input) {
                 Ok(Some(head)) => head,
                 Ok(None) => {
                     waits.fetch_add(1, Ordering::Relaxed);

@@ -77,7 +77,7 @@ pub(super) fn put_object(
     found: FetchedObject,
     (blank, new_key): (bool, Option<Bytes>),
 ) -> Result<Vec<ReplyPiece>, PbFault> {
-    let content = |one| EncodedContent::of(one, blank);
+    let content = |one| EncodedContent::new(one, blank);
     let contents: Vec<_> = found.versions.siblings.iter().map(content).collect();
     let (context, new_key) = (found.context.as_deref(), new_key.as_deref());
     let contents_len: u64 = contents.iter().map(EncodedContent::field_len).sum();
@@ -104,7 +104,7 @@ pub(super) fn put_object(
 
 /// Bytes of a message with all siblings of an object.
 pub(super) fn object_len(found: &FetchedObject) -> u64 {
-    let contents = found.versions.siblings.iter().map(|one| EncodedContent::of(one, false).field_len());
+    let contents = found.versions.siblings.iter().map(|one| EncodedContent::new(one, false).field_len());
     contents.sum::<u64>() + fields_len(found.context.as_deref(), None) as u64
 }
 
@@ -114,7 +114,7 @@ pub(super) fn object_len(found: &FetchedObject) -> u64 {
 /// A value cannot be read: the output ends within the message.
 pub(super) async fn put_read_object(output: &mut BytesMut, found: FetchedObject) -> Result<(), Error> {
     for (sibling, mut body) in found.versions.siblings.iter().zip(found.bodies) {
-        let content = EncodedContent::of(sibling, false);
+        let content = EncodedContent::new(sibling, false);
         content.put_head(output);
         let mut offset = 0;
         while offset < content.value_len {
@@ -134,7 +134,7 @@ pub(super) async fn put_read_object(output: &mut BytesMut, found: FetchedObject)
 /// Appends a message with an object of one value, without the value if `blank`: as [`put_object`], the value copied once.
 pub(super) fn put_lone(output: &mut BytesMut, code: u8, found: &LoneObject, blank: bool) {
     let value: &[u8] = if blank { &[] } else { &found.value };
-    let content = EncodedContent { value_len: value.len() as u64, metadata: ShownMetadata::of(&found.sibling) };
+    let content = EncodedContent { value_len: value.len() as u64, metadata: ShownMetadata::new(&found.sibling) };
     let context = Some(found.encoded_context.as_ref());
     put_head(output, code, content.field_len() as usize + fields_len(context, None));
     content.put_head(output);
@@ -161,9 +161,9 @@ struct EncodedContent<'a> {
 }
 
 impl<'a> EncodedContent<'a> {
-    fn of(sibling: &'a Sibling, blank: bool) -> Self {
+    fn new(sibling: &'a Sibling, blank: bool) -> Self {
         let value_len = if blank { 0 } else { sibling.content.body.length() };
-        Self { value_len, metadata: ShownMetadata::of(sibling) }
+        Self { value_len, metadata: ShownMetadata::new(sibling) }
     }
 
     fn len(&self) -> u64 {

@@ -26,7 +26,7 @@ impl FrameHead {
     ///
     /// # Errors
     /// [`EmptyFrame`]: Riak closes the connection, and so does the caller.
-    pub(super) fn of(input: &[u8]) -> Result<Option<Self>, EmptyFrame> {
+    pub(super) fn parse(input: &[u8]) -> Result<Option<Self>, EmptyFrame> {
         let Some((length, rest)) = input.split_first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
         let length = u32::from_be_bytes(*length).checked_sub(1).ok_or(EmptyFrame)?;
         Ok(rest.first().map(|&code| Self { code, length: length as usize }))
@@ -79,22 +79,22 @@ mod tests {
         let sent = [0, 0, 0, 3, 9, 7, 8, 0, 0, 0, 1, 1];
         for arrived in 0..sent.len() {
             let mut input = BytesMut::from(&sent[..arrived]);
-            let head = FrameHead::of(&input).unwrap();
+            let head = FrameHead::parse(&input).unwrap();
             assert_eq!(head.is_some(), arrived >= 5, "{arrived} bytes");
             let message = head.and_then(|head| head.take(&mut input));
             assert_eq!(message.as_deref(), (arrived >= 7).then_some(&[7, 8][..]), "{arrived} bytes");
         }
         let mut input = BytesMut::from(&sent[7..]);
-        let head = FrameHead::of(&input).unwrap().unwrap();
+        let head = FrameHead::parse(&input).unwrap().unwrap();
         assert_eq!((head, head.take(&mut input)), (FrameHead { code: 1, length: 0 }, Some(Bytes::new())));
         assert!(input.is_empty());
     }
 
     #[test]
     fn a_frame_of_no_bytes_is_refused_and_a_claimed_length_takes_no_memory() {
-        assert_eq!(FrameHead::of(&[0, 0, 0, 0]), Err(EmptyFrame));
+        assert_eq!(FrameHead::parse(&[0, 0, 0, 0]), Err(EmptyFrame));
         let mut input = BytesMut::from(&[0xff, 0xff, 0xff, 0xff, 11, 1][..]);
-        let head = FrameHead::of(&input).unwrap().unwrap();
+        let head = FrameHead::parse(&input).unwrap().unwrap();
         assert_eq!((head.length, head.take(&mut input)), (u32::MAX as usize - 1, None));
         assert!(input.capacity() < 64);
     }
@@ -106,7 +106,7 @@ mod tests {
             let mut wire = BytesMut::new();
             put_message(&mut wire, code, &message);
             wire.extend_from_slice(&rest);
-            let head = FrameHead::of(&wire).unwrap().unwrap();
+            let head = FrameHead::parse(&wire).unwrap().unwrap();
             prop_assert_eq!(head.code, code);
             let body = head.take(&mut wire).unwrap();
             prop_assert_eq!(super::super::messages::RpbClientId::decode(body).unwrap(), message);

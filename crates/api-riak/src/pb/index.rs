@@ -36,7 +36,7 @@ impl PbIndexAnswer {
     ///
     /// # Errors
     /// The query is incomplete or invalid.
-    pub(super) fn of(gateway: &Arc<Gateway>, request: RpbIndexReq) -> Result<Self, PbFault> {
+    pub(super) fn new(gateway: &Arc<Gateway>, request: RpbIndexReq) -> Result<Self, PbFault> {
         let stream = request.stream == Some(true);
         let whole = (!stream).then(BytesMut::new);
         let mut query = query_of(&request)?;

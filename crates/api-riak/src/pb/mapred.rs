@@ -29,7 +29,7 @@ enum JobForm {
 }
 
 impl JobForm {
-    fn of(content_type: &[u8]) -> Option<Self> {
+    fn from_content_type(content_type: &[u8]) -> Option<Self> {
         match content_type {
             b"application/json" => Some(Self::Json),
             b"application/x-erlang-binary" => Some(Self::Term),
@@ -57,7 +57,7 @@ impl PbJob {
         request: RpbMapRedReq,
     ) -> Result<Self, PbFault> {
         let content_type = request.content_type.unwrap_or_default();
-        let Some(form) = JobForm::of(&content_type) else {
+        let Some(form) = JobForm::from_content_type(&content_type) else {
             return Err(PbFault::Text(format!("{{unknown_content_type,{}}}", binary(&content_type))));
         };
         let document = request.request.unwrap_or_default();

@@ -24,7 +24,7 @@ pub(super) struct ShownMetadata<'a> {
 
 impl<'a> ShownMetadata<'a> {
     /// The metadata of this value.
-    pub(super) fn of(sibling: &'a Sibling) -> Self {
+    pub(super) fn new(sibling: &'a Sibling) -> Self {
         let mut shown = Self { sibling, vtag: sibling.vtag(), len: 0 };
         let mut len = 0;
         shown.each(&mut |field| len += field.len());
@@ -167,14 +167,14 @@ mod tests {
         let row = ObjectRow { tombstone: false, context_hash: 0, vector: VersionVector::default(), content };
         let name = Slot { actor: ActorId(3), birth: Timestamp(4) }.row_name();
         let row = Row { name, value: row.encode(), stamp: clock, expires: None };
-        KeyVersions::of(vec![row], ConflictPolicy::Siblings).unwrap().siblings.remove(0)
+        KeyVersions::from_rows(vec![row], ConflictPolicy::Siblings).unwrap().siblings.remove(0)
     }
 
     proptest! {
         #[test]
         fn metadata_is_the_message_that_clients_decode(content in content(), clock: u64) {
             let sibling = stored(content, Timestamp(clock));
-            let shown = ShownMetadata::of(&sibling);
+            let shown = ShownMetadata::new(&sibling);
             let mut wire = BytesMut::new();
             shown.put(&mut wire);
             prop_assert_eq!(wire.len() as u64, shown.len());

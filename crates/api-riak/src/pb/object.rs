@@ -27,7 +27,7 @@ const ROW_BYTES_MAX: usize = UNCOUNTED_BYTES as usize - 2048;
 /// # Errors
 /// An invalid address or parameter, or an error of the gateway.
 pub(super) async fn get(gateway: &Arc<Gateway>, request: RpbGetReq, output: &mut BytesMut) -> Result<PbReply, PbFault> {
-    let GetOptions { blank, deleted_context, if_modified, n_val } = GetOptions::of(&request);
+    let GetOptions { blank, deleted_context, if_modified, n_val } = GetOptions::from_request(&request);
     let request = gateway_request(request)?;
     if let Some(n_val) = n_val {
         Box::pin(check_n_val(gateway, &request.address.bucket, n_val)).await?;
@@ -48,7 +48,7 @@ pub(super) async fn get(gateway: &Arc<Gateway>, request: RpbGetReq, output: &mut
 /// As [`get`], at once: appends the whole answer, if the gateway has the object without a wait. `false`: nothing was appended,
 /// and [`get`] answers. A value is copied once, into the output: that costs less than a write of its own.
 pub(super) fn try_get(gateway: &Gateway, request: RpbGetReq, output: &mut BytesMut) -> bool {
-    let GetOptions { blank, if_modified, n_val, .. } = GetOptions::of(&request);
+    let GetOptions { blank, if_modified, n_val, .. } = GetOptions::from_request(&request);
     if n_val.is_some() {
         return false;
     }
@@ -75,7 +75,7 @@ struct GetOptions {
 }
 
 impl GetOptions {
-    fn of(request: &RpbGetReq) -> Self {
+    fn from_request(request: &RpbGetReq) -> Self {
         Self {
             blank: request.head == Some(true),
             deleted_context: request.deletedvclock == Some(true),

@@ -94,11 +94,11 @@ async fn dispatch(
         PbOperation::ListBuckets => return PbListing::of_buckets(gateway, decode(message)?).map(paged),
         PbOperation::ListKeys => return PbListing::of_keys(gateway, decode(message)?).map(paged),
         PbOperation::Index => {
-            let answer = PbIndexAnswer::of(gateway, decode(message)?)?;
+            let answer = PbIndexAnswer::new(gateway, decode(message)?)?;
             return Ok(PbReply::Paged(PagedReply::Index(answer.into())));
         }
         PbOperation::ScanBucket => {
-            let scan = PbBucketScan::of(gateway, decode(message)?)?;
+            let scan = PbBucketScan::new(gateway, decode(message)?)?;
             return Ok(PbReply::Paged(PagedReply::Scan(scan.into())));
         }
         PbOperation::MapReduce => {

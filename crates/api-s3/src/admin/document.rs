@@ -92,7 +92,7 @@ pub(super) fn user_response(status: StatusCode, user: &User, format: DocumentFor
 
 /// The entity tag of a document.
 pub(super) fn etag(text: &[u8]) -> String {
-    format!("\"{:032x}\"", u128::from_be_bytes(Md5Hasher::of(text)))
+    format!("\"{:032x}\"", u128::from_be_bytes(Md5Hasher::digest(text)))
 }
 
 /// A user in JSON with its secret; readers are the user or an administrator.

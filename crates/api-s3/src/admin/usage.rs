@@ -19,7 +19,7 @@ pub(crate) async fn report(call: &S3Call) -> Result<S3Response, S3Error> {
     let path = String::from_utf8_lossy(&call.key);
     let rest = if call.bucket == USAGE_BUCKET { &*path } else { path.strip_prefix("usage").unwrap_or_default() };
     let format = super::accepted_format(&call.headers, DocumentFormat::Json);
-    let request = match UsageRequest::of(rest, &call.query, format, call.now) {
+    let request = match UsageRequest::parse(rest, &call.query, format, call.now) {
         Ok(request) => request,
         Err(message) => return Ok(refused(StatusCode::BAD_REQUEST, message, format)),
     };

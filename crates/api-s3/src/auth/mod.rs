@@ -1,7 +1,7 @@
 //! Request signatures, versions 2 and 4: who sent a request, and which body it declares and signs.
 //!
 //! ```text
-//! request ── RequestSignature::of ──> access key ── the user's secret ──> RequestSignature::verify ──> VerifiedSignature
+//! request ── RequestSignature::from_request ──> access key ── the user's secret ──> RequestSignature::verify ──> VerifiedSignature
 //!                 v2 header, query · v4 header, query            post: forms       chunked: bodies signed in pieces
 //! ```
 //! Parsing and the date check happen before the user lookup, verification after it. This module is pure: it neither
@@ -93,7 +93,7 @@ impl RequestSignature {
     ///
     /// # Errors
     /// The signature is malformed, expired, outside the clock skew, or of an unsupported kind.
-    pub fn of(request: &AuthRequest<'_>) -> Result<Option<Self>, S3Error> {
+    pub fn from_request(request: &AuthRequest<'_>) -> Result<Option<Self>, S3Error> {
         let header = request.headers.get(AUTHORIZATION);
         let in_v2 = ["AWSAccessKeyId", "Signature"].iter().any(|name| request.query.has(name));
         let in_v4 =
@@ -177,7 +177,7 @@ impl Payload {
     ///
     /// # Errors
     /// `InvalidArgument` for an unknown value, `NotImplemented` for elliptic curve signatures.
-    pub fn of(headers: &HeaderMap) -> Result<Self, S3Error> {
+    pub fn from_headers(headers: &HeaderMap) -> Result<Self, S3Error> {
         let Some(value) = headers.get(CONTENT_SHA256) else { return Ok(Self::Unsigned) };
         Self::parse(value.to_str().unwrap_or_default().trim())
     }
@@ -185,7 +185,7 @@ impl Payload {
     /// Parses a header value.
     ///
     /// # Errors
-    /// As [`of`](Self::of).
+    /// As [`of`](Self::from_headers).
     pub fn parse(value: &str) -> Result<Self, S3Error> {
         let chunked = |signed, trailer| Ok(Self::Chunked { signed, trailer });
         match value {

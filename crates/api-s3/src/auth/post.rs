@@ -27,7 +27,7 @@ impl FormSignature {
     ///
     /// # Errors
     /// `InvalidArgument` naming the missing or invalid field.
-    pub fn of<'a>(field: impl Fn(&str) -> Option<&'a str>) -> Result<Option<Self>, S3Error> {
+    pub fn from_fields<'a>(field: impl Fn(&str) -> Option<&'a str>) -> Result<Option<Self>, S3Error> {
         let filled = |name: &str| field(name).filter(|value| !value.is_empty());
         let Some(policy) = filled("policy") else { return Ok(None) };
         let required = |name: &'static str, shown: &'static str| filled(name).ok_or_else(|| missing(shown));

@@ -31,7 +31,7 @@ impl fmt::Debug for SigningKeys {
 
 impl SigningKeys {
     /// The signing key of a credential under the user's current secret, and whether it was derived just now.
-    pub(super) fn of(&self, credential: &Credential, secret: &str) -> (SigningKey, bool) {
+    pub(super) fn key_for(&self, credential: &Credential, secret: &str) -> (SigningKey, bool) {
         let keys = self.0.lock();
         // The secret is compared, so a changed one is obeyed at once whatever the cache holds.
         let found = keys.get(&credential.access_key).filter(|derived| {
@@ -79,17 +79,17 @@ mod tests {
     fn a_changed_secret_day_or_region_is_never_answered_with_the_old_key() {
         let keys = SigningKeys::default();
         let first = credential("K", "20260101", "us-east-1");
-        let (key, fresh) = keys.of(&first, "secret");
+        let (key, fresh) = keys.key_for(&first, "secret");
         assert!(fresh);
         keys.keep(&first, "secret", key);
-        assert_eq!(keys.of(&first, "secret"), (first.key("secret"), false));
+        assert_eq!(keys.key_for(&first, "secret"), (first.key("secret"), false));
         for (other, secret) in [
             (first.clone(), "changed"),
             (credential("K", "20260102", "us-east-1"), "secret"),
             (credential("K", "20260101", "eu-west-1"), "secret"),
             (credential("other", "20260101", "us-east-1"), "secret"),
         ] {
-            assert_eq!(keys.of(&other, secret), (other.key(secret), true), "{other:?}");
+            assert_eq!(keys.key_for(&other, secret), (other.key(secret), true), "{other:?}");
         }
     }
 

@@ -57,7 +57,7 @@ impl TestRequest {
             now: self.now,
             region: self.region,
         };
-        let Some(signature) = RequestSignature::of(&request)? else { return Ok(None) };
+        let Some(signature) = RequestSignature::from_request(&request)? else { return Ok(None) };
         let key = signature.access_key().to_owned();
         signature.verify(&request, secret, &SigningKeys::default()).map(|checked| Some((key, checked)))
     }
@@ -546,7 +546,7 @@ fn forms_are_signed_in_either_version() {
         let of = |without: &str| {
             let field =
                 |name: &str| form.iter().find(|(one, _)| *one == name && name != without).map(|(_, value)| *value);
-            post::FormSignature::of(field)
+            post::FormSignature::from_fields(field)
         };
         let signature = of("").unwrap().unwrap();
         assert_eq!((signature.access_key.as_str(), signature.policy()), ("AKIAIOSFODNN7EXAMPLE", policy));

@@ -193,7 +193,7 @@ impl SignatureV4 {
         keys: &SigningKeys,
     ) -> Result<VerifiedSignature, S3Error> {
         self.check_all_headers_signed(request)?;
-        let (key, fresh) = keys.of(&self.credential, secret);
+        let (key, fresh) = keys.key_for(&self.credential, secret);
         let given = unhex(&self.signature);
         let decoded = decode(request.path);
         let encoded: Cow<'_, str> = percent_encode(&decoded, PATH).into();

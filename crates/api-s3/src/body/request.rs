@@ -90,14 +90,14 @@ impl RequestBody {
     /// # Errors
     /// `MissingContentLength`: a chunked payload without its decoded length. `InvalidRequest`: signed chunks without a
     /// version 4 signature. `InvalidArgument`: an unknown payload type.
-    pub fn of(
+    pub fn new(
         body: PacedIncoming,
         headers: &HeaderMap,
         signature: Option<&VerifiedSignature>,
     ) -> Result<Self, S3Error> {
         let length = body.length();
         let mut this = Self::from_source(RequestBodySource::Wire(body), length);
-        this.set_framing(Payload::of(headers)?, headers, signature)?;
+        this.set_framing(Payload::from_headers(headers)?, headers, signature)?;
         Ok(this)
     }
 

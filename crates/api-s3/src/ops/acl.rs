@@ -36,7 +36,7 @@ pub(super) async fn put_object(call: &S3Call) -> Result<S3Response, S3Error> {
 }
 
 async fn respond(call: &S3Call, shown: &ShownAcl) -> Result<S3Response, S3Error> {
-    let names = DisplayNames::of(&call.objects, grants::ids(shown).collect()).await;
+    let names = DisplayNames::load(&call.objects, grants::ids(shown).collect()).await;
     Ok(response::document(grants::write(shown, &names.0).finish()))
 }
 
@@ -44,7 +44,7 @@ async fn respond(call: &S3Call, shown: &ShownAcl) -> Result<S3Response, S3Error>
 async fn choice(call: &S3Call) -> Result<(Option<String>, AclChoice), S3Error> {
     let document = upload_body::document(call).await?;
     if grants::in_headers(&call.headers) {
-        return Ok((None, grants::of(&call.headers)?));
+        return Ok((None, grants::acl_from_headers(&call.headers)?));
     }
     let read = grants::read(&document)?;
     Ok((read.owner, AclChoice::Grants(read.grants)))

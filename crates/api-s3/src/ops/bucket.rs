@@ -16,7 +16,7 @@ const DEFAULT_REGION: &str = "us-east-1";
 
 pub(super) async fn create(call: &S3Call) -> Result<S3Response, S3Error> {
     refuse_unsupported(&call.headers)?;
-    let acl = grants::of(&call.headers)?;
+    let acl = grants::acl_from_headers(&call.headers)?;
     let location = location_wanted(&upload_body::document(call).await?)?;
     call.objects.buckets.create(&call.caller, &call.bucket, acl, location).await?;
     let mut response = response::empty(StatusCode::OK);

@@ -126,11 +126,11 @@ pub(crate) fn kind(headers: &HeaderMap) -> Result<Option<ChecksumKind>, S3Error>
 /// 400 `InvalidDigest`, `InvalidRequest`, `BadDigest`.
 pub(crate) fn check(headers: &HeaderMap, document: &[u8]) -> Result<(), S3Error> {
     let (md5, checksum) = (md5(headers)?, given(headers)?);
-    if md5.is_some_and(|md5| md5 != Md5Hasher::of(document)) {
+    if md5.is_some_and(|md5| md5 != Md5Hasher::digest(document)) {
         return Err(Error::BadDigest.into());
     }
     match checksum {
-        Some(checksum) if ChecksumHasher::of(checksum.algorithm, document) != checksum => {
+        Some(checksum) if ChecksumHasher::digest(checksum.algorithm, document) != checksum => {
             Err(Error::BadChecksum(checksum.algorithm.name()).into())
         }
         _ => Ok(()),

@@ -43,7 +43,7 @@ pub(super) fn source(headers: &HeaderMap, window: ReadWindow) -> Result<GetObjec
 fn decode(bucket: &str, key: &Bytes, headers: &HeaderMap) -> Result<CopyObject, S3Error> {
     object_metadata::refuse_unsupported(headers)?;
     let replace = object_metadata::is_replace(headers, "x-amz-metadata-directive")?
-        .then(|| object_metadata::of(headers))
+        .then(|| object_metadata::metadata_from_headers(headers))
         .transpose()?;
     let tags = if object_metadata::is_replace(headers, "x-amz-tagging-directive")? {
         Some(object_metadata::tags(headers)?.unwrap_or_default())
@@ -56,7 +56,7 @@ fn decode(bucket: &str, key: &Bytes, headers: &HeaderMap) -> Result<CopyObject, 
         key: key.clone(),
         replace,
         tags,
-        acl: grants::of(headers)?,
+        acl: grants::acl_from_headers(headers)?,
         own: object_metadata::of_copy(headers)?,
         changes_more: object_metadata::changes_more(headers),
         checksum: checksums::algorithm(headers)?,

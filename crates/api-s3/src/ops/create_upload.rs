@@ -15,7 +15,7 @@ use crate::xml::XmlWriter;
 
 pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
     let checksum = checksum(&call.headers)?;
-    let metadata = object_metadata::of(&call.headers)?;
+    let metadata = object_metadata::metadata_from_headers(&call.headers)?;
     let request = CreateUpload { bucket: call.bucket.clone(), key: call.key.clone(), metadata, checksum };
     let (upload, abort_date) = call.objects.uploads.create(&call.caller, request).await?;
     let mut response = response::document(document(&call.bucket, &call.key, &upload.text()));

@@ -29,7 +29,7 @@ pub(crate) struct AclDocument {
 ///
 /// # Errors
 /// 400 `InvalidRequest` for a canned ACL together with grants, `InvalidArgument` for invalid grants.
-pub(crate) fn of(headers: &HeaderMap) -> Result<AclChoice, S3Error> {
+pub(crate) fn acl_from_headers(headers: &HeaderMap) -> Result<AclChoice, S3Error> {
     let canned = params::header(headers, CANNED).filter(|name| !name.is_empty());
     let mut grants = Vec::new();
     for (name, permission) in Permission::headers() {
@@ -221,17 +221,19 @@ mod tests {
 
     #[test]
     fn headers_carry_a_canned_acl_or_grants() {
-        let of = |name: &'static str, value: &str| {
+        let parse = |name: &'static str, value: &str| {
             let headers: HeaderMap =
                 [(hyper::header::HeaderName::from_static(name), value.parse().unwrap())].into_iter().collect();
-            super::of(&headers)
+            super::acl_from_headers(&headers)
         };
-        assert!(matches!(super::of(&HeaderMap::new()), Ok(AclChoice::Private)));
-        assert!(matches!(of("x-amz-acl", "public-read"), Ok(AclChoice::Canned(name)) if name == "public-read"));
-        let Ok(AclChoice::Grants(grants)) = of("x-amz-grant-write-acp", "id=1, emailAddress=\"a@b\"") else { panic!() };
+        assert!(matches!(super::acl_from_headers(&HeaderMap::new()), Ok(AclChoice::Private)));
+        assert!(matches!(parse("x-amz-acl", "public-read"), Ok(AclChoice::Canned(name)) if name == "public-read"));
+        let Ok(AclChoice::Grants(grants)) = parse("x-amz-grant-write-acp", "id=1, emailAddress=\"a@b\"") else {
+            panic!()
+        };
         let email = GranteeRef::Email("a@b".into());
         assert_eq!(grants, [(Permission::WriteAcp, GranteeRef::Id("1".into())), (Permission::WriteAcp, email)]);
-        assert_eq!(of("x-amz-grant-read", "nobody").unwrap_err().code.name(), "InvalidArgument");
+        assert_eq!(parse("x-amz-grant-read", "nobody").unwrap_err().code.name(), "InvalidArgument");
     }
 
     proptest! {

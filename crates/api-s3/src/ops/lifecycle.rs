@@ -45,7 +45,7 @@ mod tests {
 
     use super::*;
 
-    fn of(rule: &str) -> Result<Lifecycle, &'static str> {
+    fn parsed(rule: &str) -> Result<Lifecycle, &'static str> {
         let document = format!("<LifecycleConfiguration><Rule>{rule}</Rule></LifecycleConfiguration>");
         decode(document.as_bytes()).map_err(|error| error.code.name())
     }
@@ -110,7 +110,7 @@ mod tests {
             (format!("<Filter/>{on}{days}<Transition><Days>1</Days></Transition>"), "NotImplemented"),
             (format!("<ID>{}</ID><Filter/>{on}{days}", "x".repeat(256)), "InvalidArgument"),
         ] {
-            assert_eq!(of(&rule), Err(code), "{rule}");
+            assert_eq!(parsed(&rule), Err(code), "{rule}");
         }
         let moved = format!("<LifecycleConfiguration><Rule><Filter/>{on}<Transition/></Rule></LifecycleConfiguration>");
         assert_eq!(decode(moved.as_bytes()).unwrap_err().extras, [("Element", "Transition".to_owned())]);

@@ -40,7 +40,7 @@ struct ListV2Request {
 pub(super) async fn run_v1(call: &S3Call) -> Result<S3Response, S3Error> {
     let request = decode_v1(&call.bucket, &call.query)?;
     let page = call.objects.list(&call.caller, &request.list).await?;
-    let names = DisplayNames::of(&call.objects, owners(&page).collect()).await;
+    let names = DisplayNames::load(&call.objects, owners(&page).collect()).await;
     Ok(response::document(document_v1(&request, &page, &names)))
 }
 
@@ -48,7 +48,7 @@ pub(super) async fn run_v2(call: &S3Call) -> Result<S3Response, S3Error> {
     let request = decode_v2(&call.bucket, &call.query)?;
     let page = call.objects.list(&call.caller, &request.list).await?;
     let owners = owners(&page).filter(|_| request.owners);
-    let names = DisplayNames::of(&call.objects, owners.collect()).await;
+    let names = DisplayNames::load(&call.objects, owners.collect()).await;
     Ok(response::document(document_v2(&request, &page, &names)))
 }
 
@@ -69,7 +69,7 @@ pub(super) fn list_of(
         after: Bytes::new(),
         max: params::page(max, query.get(max), S3_PAGE_MAX)?,
     };
-    Ok((list, EncodingType::of(query.get("encoding-type"))?))
+    Ok((list, EncodingType::from_param(query.get("encoding-type"))?))
 }
 
 /// Writes the common prefixes of a page.

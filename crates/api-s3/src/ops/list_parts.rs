@@ -23,7 +23,7 @@ pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
     let (request, encoding) = decode(&call.bucket, &call.key, &call.query)?;
     let listed = call.objects.uploads.list_parts(&call.caller, &request).await?;
     let ids = [listed.upload.initiator.as_str(), listed.upload.owner.as_str()];
-    let names = DisplayNames::of(&call.objects, ids.into_iter().collect()).await;
+    let names = DisplayNames::load(&call.objects, ids.into_iter().collect()).await;
     let mut response = response::document(document(&request, encoding, &listed, &names));
     write_abort_date(&mut response, &listed.abort_date);
     Ok(response)
@@ -51,7 +51,7 @@ fn decode(bucket: &str, key: &Bytes, query: &S3Query) -> Result<(ListParts, Enco
         after: params::number("part-number-marker", query.get("part-number-marker"), 0)?,
         max: params::page("max-parts", query.get("max-parts"), S3_PAGE_MAX)?,
     };
-    Ok((request, EncodingType::of(query.get("encoding-type"))?))
+    Ok((request, EncodingType::from_param(query.get("encoding-type"))?))
 }
 
 fn document(request: &ListParts, encoding: EncodingType, listed: &ListedParts, names: &DisplayNames) -> Bytes {

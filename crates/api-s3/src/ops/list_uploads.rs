@@ -20,7 +20,7 @@ type UploadsPage = (ListingPage<(UploadId, UploadEntry)>, Option<UploadId>);
 pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
     let (request, encoding) = decode(&call.bucket, &call.query)?;
     let page = call.objects.uploads.list(&call.caller, &request).await?;
-    let names = DisplayNames::of(&call.objects, user_ids(&page).collect()).await;
+    let names = DisplayNames::load(&call.objects, user_ids(&page).collect()).await;
     Ok(response::document(document(&request, encoding, &page, &names)))
 }
 

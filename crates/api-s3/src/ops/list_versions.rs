@@ -16,7 +16,7 @@ use crate::xml::XmlWriter;
 pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
     let (request, encoding) = decode(&call.bucket, &call.query)?;
     let page = call.objects.list_versions(&call.caller, &request).await?;
-    let names = DisplayNames::of(&call.objects, owners(&page).collect()).await;
+    let names = DisplayNames::load(&call.objects, owners(&page).collect()).await;
     Ok(response::document(document(&request, encoding, &page, &names)))
 }
 
@@ -61,7 +61,7 @@ fn document(request: &ListVersions, encoding: EncodingType, page: &VersionsPage,
 }
 
 fn write_version(xml: &mut XmlWriter, key: &str, listed: &ListedVersion, names: &DisplayNames) {
-    let object = listed.version.object.as_ref().map(ListedObject::of);
+    let object = listed.version.object.as_ref().map(ListedObject::from_object);
     xml.element(if object.is_some() { "Version" } else { "DeleteMarker" }, |xml| {
         xml.text("Key", key).text("VersionId", &listed.version_id).value("IsLatest", listed.latest);
         xml.text("LastModified", dates::iso(listed.version.modified));

@@ -26,7 +26,7 @@ impl EncodingType {
     ///
     /// # Errors
     /// 400 for another value than `url`.
-    pub(crate) fn of(encoding_type: Option<&str>) -> Result<Self, S3Error> {
+    pub(crate) fn from_param(encoding_type: Option<&str>) -> Result<Self, S3Error> {
         match encoding_type {
             None | Some("") => Ok(Self::Plain),
             Some(url) if url.eq_ignore_ascii_case("url") => Ok(Self::Url),
@@ -68,7 +68,7 @@ pub(crate) struct DisplayNames(pub(crate) HashMap<String, String>);
 
 impl DisplayNames {
     /// Looks up the names of these ids.
-    pub(crate) async fn of(objects: &Objects, ids: HashSet<&str>) -> Self {
+    pub(crate) async fn load(objects: &Objects, ids: HashSet<&str>) -> Self {
         let mut names = HashMap::with_capacity(ids.len());
         for id in ids {
             names.insert(id.to_owned(), objects.users.display_name(id).await);
@@ -106,9 +106,9 @@ mod tests {
 
     #[test]
     fn only_url_is_a_valid_encoding_type() {
-        assert_eq!(EncodingType::of(None).unwrap(), EncodingType::Plain);
-        assert_eq!(EncodingType::of(Some("url")).unwrap(), EncodingType::Url);
-        let error = EncodingType::of(Some("base64")).unwrap_err();
+        assert_eq!(EncodingType::from_param(None).unwrap(), EncodingType::Plain);
+        assert_eq!(EncodingType::from_param(Some("url")).unwrap(), EncodingType::Url);
+        let error = EncodingType::from_param(Some("base64")).unwrap_err();
         assert_eq!(error.code, crate::errors::Code::InvalidArgument);
         assert_eq!(error.extras[0].1, "encoding-type");
     }

@@ -46,13 +46,13 @@ const UNSUPPORTED_PREFIXES: &[&str] = &[
 ///
 /// # Errors
 /// 400 for metadata above the limit, invalid tags or grants, or an unknown storage class; 501 for encryption.
-pub(crate) fn of(headers: &HeaderMap) -> Result<ObjectMetadata, S3Error> {
+pub(crate) fn metadata_from_headers(headers: &HeaderMap) -> Result<ObjectMetadata, S3Error> {
     refuse_unsupported(headers)?;
     Ok(ObjectMetadata {
         headers: system_headers(headers)?,
         meta: meta(headers)?,
         tags: tags(headers)?.unwrap_or_default(),
-        acl: grants::of(headers)?,
+        acl: grants::acl_from_headers(headers)?,
     })
 }
 
@@ -224,12 +224,12 @@ mod tests {
     }
 
     fn code(pairs: &[(&'static str, &str)]) -> &'static str {
-        of(&headers(pairs)).unwrap_err().code.name()
+        metadata_from_headers(&headers(pairs)).unwrap_err().code.name()
     }
 
     #[test]
     fn metadata_is_decoded_from_headers() {
-        let metadata = of(&headers(&[
+        let metadata = metadata_from_headers(&headers(&[
             ("content-type", "text/plain; charset=utf-8"),
             ("content-encoding", "aws-chunked, gzip"),
             ("x-amz-storage-class", "STANDARD"),
@@ -262,7 +262,7 @@ mod tests {
             ("gzip, br", Some("gzip, br")),
             ("", None),
         ] {
-            let metadata = of(&headers(&[("content-encoding", given)])).unwrap();
+            let metadata = metadata_from_headers(&headers(&[("content-encoding", given)])).unwrap();
             let found = metadata.headers.first().map(|(_, value)| String::from_utf8(value.to_vec()).unwrap());
             assert_eq!(found.as_deref(), kept, "{given}");
         }
@@ -272,10 +272,10 @@ mod tests {
     fn invalid_and_unsupported_headers_are_refused() {
         let long = "v".repeat(2048);
         assert_eq!(code(&[("x-amz-meta-a", &long)]), "MetadataTooLarge");
-        assert!(of(&headers(&[("x-amz-meta-a", &long[1..])])).is_ok());
+        assert!(metadata_from_headers(&headers(&[("x-amz-meta-a", &long[1..])])).is_ok());
         assert_eq!(code(&[("x-amz-storage-class", "CHEAP")]), "InvalidArgument");
         for name in ["x-amz-server-side-encryption", "x-amz-write-offset-bytes"] {
-            let error = of(&headers(&[(name, "0")])).unwrap_err();
+            let error = metadata_from_headers(&headers(&[(name, "0")])).unwrap_err();
             assert_eq!((error.code, error.extras), (Code::NotImplemented, vec![("Header", name.to_owned())]));
         }
         assert_eq!(code(&[("x-amz-object-lock-mode", "GOVERNANCE")]), "InvalidRequest");
@@ -300,7 +300,7 @@ mod tests {
             let Ok(value) = HeaderValue::from_bytes(&value) else { return Ok(()) };
             for name in ["content-encoding", "x-amz-storage-class", "x-amz-meta-x", TAGGING, "x-amz-grant-read"] {
                 let headers: HeaderMap = [(HeaderName::from_static(name), value.clone())].into_iter().collect();
-                let _ = of(&headers);
+                let _ = metadata_from_headers(&headers);
             }
         }
     }

@@ -58,8 +58,8 @@ pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
     };
     // The policy is checked before the file is read: a refused form stores nothing.
     let headers = headers_of(&fields)?;
-    let mut metadata = object_metadata::of(&headers)?;
-    metadata.acl = grants::of(&headers)?;
+    let mut metadata = object_metadata::metadata_from_headers(&headers)?;
+    metadata.acl = grants::acl_from_headers(&headers)?;
     if let Some(document) = fields.get("tagging") {
         metadata.tags = tagging::read(document.as_bytes(), OBJECT_TAGS_MAX)?;
     }
@@ -74,12 +74,14 @@ pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
         conditions: WriteConditions::default(),
     };
     let stored = call.objects.put(&caller, request).await.map_err(|error| failure.error_for(error))?;
-    Ok(response::of(call, &fields, &key, &stored))
+    Ok(response::stored_response(call, &fields, &key, &stored))
 }
 
 /// Authenticates the signer of the form and parses its policy. An unsigned form keeps the anonymous caller.
 async fn signer(call: &S3Call, fields: &FormFields) -> Result<(Caller, Option<PostPolicy>), S3Error> {
-    let Some(signature) = FormSignature::of(|name| fields.get(name))? else { return Ok((call.caller.clone(), None)) };
+    let Some(signature) = FormSignature::from_fields(|name| fields.get(name))? else {
+        return Ok((call.caller.clone(), None));
+    };
     if let (Some(ours), Some(theirs)) = (call.settings.region.as_deref(), signature.region())
         && ours != theirs
     {

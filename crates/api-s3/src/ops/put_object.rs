@@ -10,7 +10,7 @@ use crate::errors::S3Error;
 use crate::response::{self, S3Response};
 
 pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
-    let metadata = object_metadata::of(&call.headers)?;
+    let metadata = object_metadata::metadata_from_headers(&call.headers)?;
     let (body, failure) = upload_body::bytes(call)?;
     let request = PutObject {
         bucket: call.bucket.clone(),

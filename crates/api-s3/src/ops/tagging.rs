@@ -135,7 +135,7 @@ mod tests {
 
     use super::*;
 
-    fn of(tags: &str) -> Result<Vec<Tag>, &'static str> {
+    fn parsed(tags: &str) -> Result<Vec<Tag>, &'static str> {
         read(format!("<Tagging><TagSet>{tags}</TagSet></Tagging>").as_bytes(), 10).map_err(|error| error.code.name())
     }
 
@@ -154,13 +154,13 @@ mod tests {
     #[test]
     fn invalid_tags_are_refused() {
         let one = |key: &str| format!("<Tag><Key>{key}</Key><Value/></Tag>");
-        assert_eq!(of("<Tag><Key>k</Key></Tag>"), Err("MalformedXML"));
-        assert_eq!(of(&one("")), Err("InvalidTag"));
-        assert_eq!(of(&one(&"k".repeat(129))), Err("InvalidTag"));
-        assert_eq!(of(&[one("k"), one("k")].concat()), Err("InvalidTag"));
+        assert_eq!(parsed("<Tag><Key>k</Key></Tag>"), Err("MalformedXML"));
+        assert_eq!(parsed(&one("")), Err("InvalidTag"));
+        assert_eq!(parsed(&one(&"k".repeat(129))), Err("InvalidTag"));
+        assert_eq!(parsed(&[one("k"), one("k")].concat()), Err("InvalidTag"));
         let many = |count: usize| (0..count).map(|at| one(&at.to_string())).collect::<String>();
-        assert_eq!(of(&many(10)).map(|tags| tags.len()), Ok(10));
-        assert_eq!(of(&many(11)), Err("BadRequest"));
+        assert_eq!(parsed(&many(10)).map(|tags| tags.len()), Ok(10));
+        assert_eq!(parsed(&many(11)), Err("BadRequest"));
         assert_eq!(read(b"<Tagging/>", 10).unwrap_err().code.name(), "MalformedXML");
     }
 

@@ -54,7 +54,7 @@ pub(crate) struct LiveFigures {
 
 impl LiveFigures {
     /// The figures after these samples.
-    pub(crate) fn of(history: &[Arc<LiveSample>]) -> Self {
+    pub(crate) fn from_history(history: &[Arc<LiveSample>]) -> Self {
         let Some(last) = history.last() else { return Self::default() };
         let back = |samples: usize| &history[history.len().saturating_sub(samples + 1)];
         let (recent, minute) = (back(RATE_SAMPLES), back(MINUTE_SAMPLES));
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn rates_are_those_of_the_last_seconds_and_failures_those_of_the_minute() {
         let history: Vec<_> = (0..100).map(|second| sample(second, second * 50, second)).collect();
-        let figures = LiveFigures::of(&history);
+        let figures = LiveFigures::from_history(&history);
         assert_eq!((&*figures.kv_rate, &*figures.s3_rate, &*figures.rate_peak), ("50", "0", "50"));
         assert_eq!((figures.failed_count, &*figures.p99), (60, "1.5 ms"));
         assert_eq!((&*figures.disk, figures.disk_percent), ("91 % of 1.0 GiB at /", Some(91)));
@@ -161,8 +161,8 @@ mod tests {
 
     #[test]
     fn there_are_figures_from_the_first_sample_on() {
-        assert_eq!(LiveFigures::of(&[]), LiveFigures::default());
-        let figures = LiveFigures::of(&[sample(7, 3, 1)]);
+        assert_eq!(LiveFigures::from_history(&[]), LiveFigures::default());
+        let figures = LiveFigures::from_history(&[sample(7, 3, 1)]);
         assert_eq!((&*figures.kv_rate, figures.failed_count, &*figures.rate_line), ("0", 0, ""));
         assert_eq!(shown_rate(0.24), "0.2");
     }

@@ -81,7 +81,7 @@ async fn keys_of(call: &ConsoleCall<'_>, bucket: &BucketAddress) -> Result<Conso
     let (prefix, after) = (call.query.bytes("prefix"), call.query.given("after"));
     let scope = if prefix.is_empty() { IndexScope::AllKeys } else { IndexScope::KeyPrefix { prefix: prefix.clone() } };
     let position = after.clone().map(|key| IndexPosition { key, ..IndexPosition::default() });
-    let query = IndexQuery::of(bucket.clone(), scope);
+    let query = IndexQuery::new(bucket.clone(), scope);
     let mut reader = call.gateway().kv.query_index(query, position, Some(READ_TIMEOUT));
     let found = reader.next(KEYS_SHOWN).await?;
     let first = to_keys(&bucket.bucket_type, &bucket.bucket).with("prefix", &prefix);

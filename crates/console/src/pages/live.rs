@@ -54,7 +54,7 @@ impl OpenStream {
         let core = &self.gateway.core;
         // A stream without an end would hold up the shutdown.
         let goes_on = !core.is_stopping() && self.access.session(&self.cookie, core.monotonic()).is_some();
-        goes_on.then(|| event(&self.gateway, &LiveFigures::of(&self.feed.history())))
+        goes_on.then(|| event(&self.gateway, &LiveFigures::from_history(&self.feed.history())))
     }
 }
 

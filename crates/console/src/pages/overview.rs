@@ -21,7 +21,7 @@ const MEMBERS_TIMEOUT: Duration = Duration::from_secs(2);
 /// `GET /`.
 pub(super) async fn overview(call: &ConsoleCall<'_>) -> Result<ConsoleReply, ConsoleFault> {
     let gateway = call.gateway();
-    let figures = LiveFigures::of(&call.feed.history());
+    let figures = LiveFigures::from_history(&call.feed.history());
     let cluster = timeout(MEMBERS_TIMEOUT, gateway.members.cluster()).await.ok().and_then(Result::ok);
     let of_node = findings::of_node(gateway, &figures);
     let digest = findings::digest(&of_node);

@@ -60,7 +60,7 @@ pub(super) async fn uploads(call: &ConsoleCall<'_>) -> Result<ConsoleReply, Cons
 
 /// `GET /s3/upload`.
 pub(super) async fn upload(call: &ConsoleCall<'_>) -> Result<ConsoleReply, ConsoleFault> {
-    let at = UploadAddress::of(call);
+    let at = UploadAddress::from_call(call);
     let after = call.query.text("after").parse().unwrap_or(0);
     let caller = call.s3_caller(S3Action::ListMultipartUploadParts).await?;
     let found = call.objects.uploads.list_parts(&caller, &at.parts(after, LINES_SHOWN)).await?;
@@ -112,7 +112,7 @@ pub(super) async fn upload(call: &ConsoleCall<'_>) -> Result<ConsoleReply, Conso
 
 /// `POST /s3/upload/abort`.
 pub(super) async fn abort(call: &ConsoleCall<'_>) -> Result<ConsoleReply, ConsoleFault> {
-    let at = UploadAddress::of(call);
+    let at = UploadAddress::from_call(call);
     let caller = call.s3_caller(S3Action::AbortMultipartUpload).await?;
     call.objects.uploads.abort(&caller, &at.bucket, &at.key, &at.upload, None).await?;
     Ok(redirect(to_uploads(&at.bucket).with("done", b"aborted")))
@@ -126,7 +126,7 @@ struct UploadAddress {
 }
 
 impl UploadAddress {
-    fn of(call: &ConsoleCall<'_>) -> Self {
+    fn from_call(call: &ConsoleCall<'_>) -> Self {
         let query = &call.query;
         Self { bucket: query.text("bucket"), key: query.bytes("key"), upload: query.text("upload") }
     }

@@ -61,7 +61,7 @@ impl BlobCollector {
         // Race: a second sweeper may rely on this mark, so it is never removed and only expires [invariant 93].
         let expires = Some(self.core.now().saturating_add(GC_MARK_MICROS));
         let mark = Row { name: Bytes::new(), value: Bytes::from_static(GC_MARK_VALUE), stamp, expires };
-        let batch = Batch::of(Partition::gc_mark(blob), vec![Change::Put(mark)]);
+        let batch = Batch::single(Partition::gc_mark(blob), vec![Change::Put(mark)]);
         Ok(self.core.ports.store.apply(batch, &internal_options(ConsistencyLevel::All)).await?)
     }
 }

@@ -79,7 +79,7 @@ const fn row(name: &'static str, help: &'static str, source: StatSource) -> Stat
     Stat { name, help, source }
 }
 
-const fn of(name: &'static str, help: &'static str, value: fn(&Snapshot, &NodeInfo<'_>) -> Value) -> Stat {
+const fn stat(name: &'static str, help: &'static str, value: fn(&Snapshot, &NodeInfo<'_>) -> Value) -> Stat {
     row(name, help, StatSource::Computed(value))
 }
 
@@ -101,37 +101,41 @@ const REQUESTS: &[Stat] = &[
     row("postcommit_fail", Event::PostcommitFailed.help(), StatSource::Event(Event::PostcommitFailed)),
     row("node_gets", "Reads of objects in the last minute.", StatSource::LastMinute(KvOp::Get)),
     row("node_gets_total", "Reads of objects since the start.", StatSource::SinceStart(KvOp::Get)),
-    of("node_puts", "Writes and deletes of objects in the last minute.", |s, _| s.puts.count.into()),
-    of("node_puts_total", "Writes and deletes of objects since the start.", |s, _| s.ended(&PUTS)),
+    stat("node_puts", "Writes and deletes of objects in the last minute.", |s, _| s.puts.count.into()),
+    stat("node_puts_total", "Writes and deletes of objects since the start.", |s, _| s.ended(&PUTS)),
     row("vnode_gets", "The same as node_gets: there are no vnodes.", StatSource::LastMinute(KvOp::Get)),
     row("vnode_gets_total", "The same as node_gets_total: there are no vnodes.", StatSource::SinceStart(KvOp::Get)),
-    of("vnode_puts", "The same as node_puts: there are no vnodes.", |s, _| s.puts.count.into()),
-    of("vnode_puts_total", "The same as node_puts_total: there are no vnodes.", |s, _| s.ended(&PUTS)),
-    of("node_get_fsm_active", "Reads of objects being worked on.", |s, _| s.active(&[KvOp::Get])),
-    of("node_get_fsm_errors", "Reads that failed in the last minute.", |s, _| s.last_minute(KvOp::Get).failed.into()),
-    of("node_get_fsm_errors_total", "Reads that failed since the start.", |s, _| s.failed(&[KvOp::Get])),
-    of("node_get_fsm_in_rate", "Reads per second over the last minute.", |s, _| {
+    stat("vnode_puts", "The same as node_puts: there are no vnodes.", |s, _| s.puts.count.into()),
+    stat("vnode_puts_total", "The same as node_puts_total: there are no vnodes.", |s, _| s.ended(&PUTS)),
+    stat("node_get_fsm_active", "Reads of objects being worked on.", |s, _| s.active(&[KvOp::Get])),
+    stat("node_get_fsm_errors", "Reads that failed in the last minute.", |s, _| s.last_minute(KvOp::Get).failed.into()),
+    stat("node_get_fsm_errors_total", "Reads that failed since the start.", |s, _| s.failed(&[KvOp::Get])),
+    stat("node_get_fsm_in_rate", "Reads per second over the last minute.", |s, _| {
         per_second(s.last_minute(KvOp::Get).count)
     }),
-    of("node_get_fsm_out_rate", "Reads per second over the last minute.", |s, _| {
+    stat("node_get_fsm_out_rate", "Reads per second over the last minute.", |s, _| {
         per_second(s.last_minute(KvOp::Get).count)
     }),
-    of("node_put_fsm_active", "Writes and deletes being worked on.", |s, _| s.active(&PUTS)),
-    of("node_put_fsm_in_rate", "Writes and deletes per second over the last minute.", |s, _| per_second(s.puts.count)),
-    of("node_put_fsm_out_rate", "Writes and deletes per second over the last minute.", |s, _| per_second(s.puts.count)),
-    of("list_fsm_active", "Listings of keys and buckets being worked on.", |s, _| s.active(&LIST_PAGES)),
-    of("list_fsm_create", "Listings of keys and buckets in the last minute.", |s, _| s.lists.count.into()),
-    of("list_fsm_create_total", "Listings of keys and buckets since the start.", |s, _| s.ended(&LISTS)),
-    of("list_fsm_create_error", "Listings that failed in the last minute.", |s, _| s.list_pages.failed.into()),
-    of("list_fsm_create_error_total", "Listings that failed since the start.", |s, _| s.failed(&LIST_PAGES)),
-    of("index_fsm_active", "Queries of secondary indexes being worked on.", |s, _| s.active(&INDEX_PAGES)),
+    stat("node_put_fsm_active", "Writes and deletes being worked on.", |s, _| s.active(&PUTS)),
+    stat("node_put_fsm_in_rate", "Writes and deletes per second over the last minute.", |s, _| {
+        per_second(s.puts.count)
+    }),
+    stat("node_put_fsm_out_rate", "Writes and deletes per second over the last minute.", |s, _| {
+        per_second(s.puts.count)
+    }),
+    stat("list_fsm_active", "Listings of keys and buckets being worked on.", |s, _| s.active(&LIST_PAGES)),
+    stat("list_fsm_create", "Listings of keys and buckets in the last minute.", |s, _| s.lists.count.into()),
+    stat("list_fsm_create_total", "Listings of keys and buckets since the start.", |s, _| s.ended(&LISTS)),
+    stat("list_fsm_create_error", "Listings that failed in the last minute.", |s, _| s.list_pages.failed.into()),
+    stat("list_fsm_create_error_total", "Listings that failed since the start.", |s, _| s.failed(&LIST_PAGES)),
+    stat("index_fsm_active", "Queries of secondary indexes being worked on.", |s, _| s.active(&INDEX_PAGES)),
     row("index_fsm_create", "Queries of secondary indexes in the last minute.", StatSource::LastMinute(KvOp::Index)),
-    of("index_fsm_create_error", "Such queries that failed in the last minute.", |s, _| {
+    stat("index_fsm_create_error", "Such queries that failed in the last minute.", |s, _| {
         INDEX_PAGES.iter().map(|op| s.last_minute(*op).failed).sum::<u64>().into()
     }),
-    of("pbc_active", "Open connections of protocol buffers.", |s, _| s.pb_open.into()),
-    of("pbc_connects", "Connections of protocol buffers in the last minute.", |s, _| s.pb_connects.count.into()),
-    of("pbc_connects_total", "Connections of protocol buffers since the start.", |s, _| s.pb_connects_total.into()),
+    stat("pbc_active", "Open connections of protocol buffers.", |s, _| s.pb_open.into()),
+    stat("pbc_connects", "Connections of protocol buffers in the last minute.", |s, _| s.pb_connects.count.into()),
+    stat("pbc_connects_total", "Connections of protocol buffers since the start.", |s, _| s.pb_connects_total.into()),
 ];
 
 const SPREADS: &[Stat] = spread![
@@ -184,29 +188,29 @@ const DATATYPES: &[Stat] = datatypes![
 const VERSION_HELP: &str = "Version of Riak whose protocols are spoken; ours is larder_version.";
 
 const NODE: &[Stat] = &[
-    of("nodename", "Name of this node.", |_, info| info.node.into()),
-    of("connected_nodes", "Names of all other members.", |_, info| info.connected_nodes().into()),
-    of("ring_members", "Names of all members.", |_, info| info.ring_members().into()),
-    of("ring_num_partitions", "There is no ring: what Riak starts with.", |_, _| RING_PARTITIONS.into()),
-    of("ring_creation_size", "There is no ring: what Riak starts with.", |_, _| RING_PARTITIONS.into()),
-    of("ring_ownership", "There is no ring: even shares, as an Erlang list.", |_, info| info.ring_ownership().into()),
-    of("storage_backend", "Name of the store engine.", |_, info| info.engine.into()),
-    of("disk", "Disks of the store: mount, size in KiB, percent used.", |_, info| info.disks()),
-    of("larder_live_bytes", "Bytes of tables and journals with live rows, at least.", |_, info| {
+    stat("nodename", "Name of this node.", |_, info| info.node.into()),
+    stat("connected_nodes", "Names of all other members.", |_, info| info.connected_nodes().into()),
+    stat("ring_members", "Names of all members.", |_, info| info.ring_members().into()),
+    stat("ring_num_partitions", "There is no ring: what Riak starts with.", |_, _| RING_PARTITIONS.into()),
+    stat("ring_creation_size", "There is no ring: what Riak starts with.", |_, _| RING_PARTITIONS.into()),
+    stat("ring_ownership", "There is no ring: even shares, as an Erlang list.", |_, info| info.ring_ownership().into()),
+    stat("storage_backend", "Name of the store engine.", |_, info| info.engine.into()),
+    stat("disk", "Disks of the store: mount, size in KiB, percent used.", |_, info| info.disks()),
+    stat("larder_live_bytes", "Bytes of tables and journals with live rows, at least.", |_, info| {
         info.stored.live.into()
     }),
-    of("larder_dead_bytes", "Bytes of them with removed and replaced rows, at most.", |_, info| {
+    stat("larder_dead_bytes", "Bytes of them with removed and replaced rows, at most.", |_, info| {
         info.stored.dead.into()
     }),
-    of("larder_version", "Version of Larder.", |_, info| info.version.into()),
-    of(
+    stat("larder_version", "Version of Larder.", |_, info| info.version.into()),
+    stat(
         "larder_engine_fault",
         "Failure of the engine that ends or holds up writes, or damage that it found.",
         |_, info| info.fault.unwrap_or("none").into(),
     ),
-    of("larder_ready", "Whether requests are served.", |_, info| info.ready.into()),
-    of("larder_catalogue_version", "Version of the catalogue in use.", |_, info| info.catalogue.into()),
-    of("larder_webhooks_waiting", "Webhook notices of this gateway not delivered yet.", |_, info| {
+    stat("larder_ready", "Whether requests are served.", |_, info| info.ready.into()),
+    stat("larder_catalogue_version", "Version of the catalogue in use.", |_, info| info.catalogue.into()),
+    stat("larder_webhooks_waiting", "Webhook notices of this gateway not delivered yet.", |_, info| {
         info.webhooks_waiting.into()
     }),
     row("riak_kv_version", VERSION_HELP, StatSource::Text(PROTOCOL_VERSION)),
@@ -217,29 +221,31 @@ const NODE: &[Stat] = &[
 ];
 
 const MACHINE: &[Stat] = &[
-    of("cpu_nprocs", "Tasks of all processes of the machine.", |_, info| info.process.host.tasks.into()),
-    of("cpu_avg1", "Load of the last minute, times 256.", |_, info| load(info, 0)),
-    of("cpu_avg5", "Load of the last 5 minutes, times 256.", |_, info| load(info, 1)),
-    of("cpu_avg15", "Load of the last 15 minutes, times 256.", |_, info| load(info, 2)),
-    of("mem_total", "Memory of the machine in bytes.", |_, info| info.process.host.memory_bytes.into()),
-    of("mem_allocated", "Memory of the machine in use, in bytes.", |_, info| {
+    stat("cpu_nprocs", "Tasks of all processes of the machine.", |_, info| info.process.host.tasks.into()),
+    stat("cpu_avg1", "Load of the last minute, times 256.", |_, info| load(info, 0)),
+    stat("cpu_avg5", "Load of the last 5 minutes, times 256.", |_, info| load(info, 1)),
+    stat("cpu_avg15", "Load of the last 15 minutes, times 256.", |_, info| load(info, 2)),
+    stat("mem_total", "Memory of the machine in bytes.", |_, info| info.process.host.memory_bytes.into()),
+    stat("mem_allocated", "Memory of the machine in use, in bytes.", |_, info| {
         info.process.host.memory_bytes.saturating_sub(info.process.host.memory_available_bytes).into()
     }),
-    of("memory_total", "Resident memory of this process in bytes.", |_, info| info.process.rss_bytes.into()),
-    of("sys_process_count", "Threads of this process.", |_, info| info.process.threads.into()),
-    of("sys_port_count", "Open file descriptors of this process.", |_, info| info.process.open_fds.into()),
-    of("sys_logical_processors", "Processors of this process.", |_, info| info.process.host.processors.into()),
-    of("sys_system_version", "Name and version of this program.", |_, info| format!("Larder {}", info.version).into()),
-    of("sys_system_architecture", "Processor and system.", |_, _| {
+    stat("memory_total", "Resident memory of this process in bytes.", |_, info| info.process.rss_bytes.into()),
+    stat("sys_process_count", "Threads of this process.", |_, info| info.process.threads.into()),
+    stat("sys_port_count", "Open file descriptors of this process.", |_, info| info.process.open_fds.into()),
+    stat("sys_logical_processors", "Processors of this process.", |_, info| info.process.host.processors.into()),
+    stat("sys_system_version", "Name and version of this program.", |_, info| {
+        format!("Larder {}", info.version).into()
+    }),
+    stat("sys_system_architecture", "Processor and system.", |_, _| {
         format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS).into()
     }),
-    of("sys_wordsize", "Bytes of a machine word.", |_, _| size_of::<usize>().into()),
+    stat("sys_wordsize", "Bytes of a machine word.", |_, _| size_of::<usize>().into()),
     row("sys_otp_release", "There is no Erlang.", StatSource::Text("undefined")),
     row("sys_driver_version", "There is no Erlang.", StatSource::Text("undefined")),
     row("sys_heap_type", "There is no Erlang.", StatSource::Text("undefined")),
     row("sys_global_heaps_size", "There is no Erlang.", StatSource::Text("deprecated")),
-    of("sys_smp_support", "All processors are used.", |_, _| true.into()),
-    of("sys_threads_enabled", "Threads are used.", |_, _| true.into()),
+    stat("sys_smp_support", "All processors are used.", |_, _| true.into()),
+    stat("sys_threads_enabled", "Threads are used.", |_, _| true.into()),
 ];
 
 const UNMEASURED_SPREADS: &[Stat] = spread![

@@ -144,7 +144,7 @@ impl Catalogue {
 
     /// The state in these rows. Entries unchanged since `before` are taken from there: parsing the properties, policies and
     /// rules of many buckets is expensive.
-    pub(super) fn of(rows: Vec<Row>, before: &Self) -> Result<Self> {
+    pub(super) fn from_rows(rows: Vec<Row>, before: &Self) -> Result<Self> {
         let mut catalogue = Self::empty(Arc::clone(&before.product));
         let (mut types, mut buckets, mut epochs) = (Vec::new(), Vec::new(), Vec::new());
         let (mut security, mut product) = (Vec::new(), Vec::new());
@@ -158,13 +158,13 @@ impl Catalogue {
                 CatalogueKey::Type(name) => {
                     let found = before.types.get(&name).filter(|found| found.number == number).cloned();
                     let found =
-                        found.map_or_else(|| CatalogueType::of(&decode_catalogue_json(row.value)?, number), Ok)?;
+                        found.map_or_else(|| CatalogueType::parse(&decode_catalogue_json(row.value)?, number), Ok)?;
                     types.push((name, found));
                 }
                 CatalogueKey::Bucket(bucket) => {
                     let found = before.buckets.get(&bucket).filter(|found| found.number == number).cloned();
                     let found =
-                        found.map_or_else(|| BucketOverrides::of(&decode_catalogue_json(row.value)?, number), Ok)?;
+                        found.map_or_else(|| BucketOverrides::parse(&decode_catalogue_json(row.value)?, number), Ok)?;
                     buckets.push((bucket, found));
                 }
                 CatalogueKey::Epochs(bucket) => epochs.push((bucket, epochs_of(&decode_catalogue_json(row.value)?)?)),
@@ -200,10 +200,10 @@ impl Catalogue {
         };
         match key {
             CatalogueKey::Type(name) => {
-                after.types.set(name.clone(), json.map(|json| CatalogueType::of(json, number)).transpose()?);
+                after.types.set(name.clone(), json.map(|json| CatalogueType::parse(json, number)).transpose()?);
             }
             CatalogueKey::Bucket(bucket) => {
-                let own = json.map(|json| BucketOverrides::of(json, number)).transpose()?;
+                let own = json.map(|json| BucketOverrides::parse(json, number)).transpose()?;
                 let own = own.map(|own| own.within(&after.types, bucket));
                 after.buckets.set(bucket.clone(), own);
             }
@@ -224,7 +224,7 @@ impl Catalogue {
 }
 
 impl CatalogueType {
-    fn of(json: &Value, number: Timestamp) -> Result<Self> {
+    fn parse(json: &Value, number: Timestamp) -> Result<Self> {
         let record = TypeRecord::from_json(json).map_err(|error| damaged_catalogue(&error))?;
         let effective = TypeRecord::effective(Some(&record), &Overrides::EMPTY);
         Ok(Self { record: Arc::new(record), number, effective })
@@ -232,7 +232,7 @@ impl CatalogueType {
 }
 
 impl BucketOverrides {
-    fn of(json: &Value, number: Timestamp) -> Result<Self> {
+    fn parse(json: &Value, number: Timestamp) -> Result<Self> {
         let map = json.as_object().ok_or_else(|| damaged_catalogue(&"bucket properties are no object"))?;
         let overrides = Overrides::from_json(map).map_err(|_| damaged_catalogue(&"bucket properties do not hold"))?;
         let effective = (Timestamp::ZERO, TypeRecord::effective(None, &overrides));
@@ -265,7 +265,7 @@ fn security_of(rows: Vec<(SecurityKey, Timestamp, Bytes)>, before: &Arc<AccessRu
     }
     let parsed: Result<Vec<_>> =
         rows.into_iter().map(|(key, number, value)| Ok((key, number, decode_catalogue_json(value)?))).collect();
-    AccessRules::of(parsed?).map(Arc::new).map_err(|error| damaged_catalogue(&error))
+    AccessRules::from_rows(parsed?).map(Arc::new).map_err(|error| damaged_catalogue(&error))
 }
 
 fn key_of(name: &[u8]) -> Result<CatalogueKey> {

@@ -240,7 +240,7 @@ impl CatalogueCopy {
         // Race: a stale replica answers an older number, and the copy must not go back to it.
         if number > self.current.load().number() {
             let rows = self.read_catalogue(number).await?;
-            let read = Catalogue::of(rows, &self.current.load())?;
+            let read = Catalogue::from_rows(rows, &self.current.load())?;
             self.core.metrics.count_event(Event::CatalogueRefreshed);
             self.install(read);
         }

@@ -29,7 +29,7 @@ impl Types {
         for schema in props.get(PROP).map(schemas_in).unwrap_or_default() {
             let function = ScriptFunction::Named(SCHEMA_FUNCTION.into());
             let deadline = Instant::now() + WORKER_TIMEOUT;
-            let arguments = ScriptArguments::of(&[schema.into()]);
+            let arguments = ScriptArguments::new(&[schema.into()]);
             let reason = match scripts.call(ScriptCall { client: client.into(), function, arguments, deadline }).await {
                 Ok(Value::String(reason)) => reason,
                 Ok(_) => continue,

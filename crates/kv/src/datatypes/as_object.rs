@@ -26,7 +26,7 @@ impl Kv {
     ) -> Result<Option<FetchedObject>> {
         let address = &request.address;
         let Some(head) = self.datatype_head(address, plan, replicas).await? else { return Ok(None) };
-        let token = DatatypeContext::of(head.clocks.clone()).encode(address);
+        let token = DatatypeContext::new(head.clocks.clone()).encode(address);
         Ok(Some(FetchedObject {
             versions: versions_of(plan.props.datatype, &head, token.clone()),
             bodies: if request.bodies { vec![GetBody::Bytes(token.clone())] } else { Vec::new() },
@@ -70,7 +70,7 @@ impl Kv {
 
 /// The versions of a data type as an object: one value, named by its clocks.
 pub(super) fn versions_of(datatype: Option<Datatype>, head: &DatatypeHead, body: Bytes) -> KeyVersions {
-    let context = object_context(&DatatypeContext::of(head.clocks.clone()));
+    let context = object_context(&DatatypeContext::new(head.clocks.clone()));
     // Without a data type the bucket is of the type `default`, and the value a counter of Riak 1.4.
     let datatype = datatype.unwrap_or(Datatype::Counter);
     let content = KvContent {

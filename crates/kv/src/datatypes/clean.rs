@@ -34,7 +34,7 @@ impl DatatypeWriters {
                 changes.push(Change::Remove { name, stamp: marker.stamp });
             }
             if !changes.is_empty() {
-                self.core.apply_at_quorum(Batch::of(key.partition.clone(), changes)).await?;
+                self.core.apply_at_quorum(Batch::single(key.partition.clone(), changes)).await?;
                 return Ok(!ended || head.markers.len() > 1);
             }
             // A page of live rows only: updates since the marker.

@@ -202,7 +202,7 @@ impl DatatypeWriters {
             let value = Bytes::from_static(&[1]);
             vec![Change::Put(Row { name: entry(self.actor()), value, stamp: clock, expires: None })]
         };
-        let mut batch = Batch::of(key.partition.clone(), changes);
+        let mut batch = Batch::single(key.partition.clone(), changes);
         if deleted.is_none() && !head.exists() {
             self.index_growth.note_rows(&key.address.bucket, None, 1);
         }

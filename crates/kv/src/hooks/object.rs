@@ -40,7 +40,7 @@ impl HookedObject {
     pub(super) fn script(&self, name: &str, arguments: &[Value], deadline: Instant) -> ScriptCall {
         let client = self.address.bucket.to_string().into();
         let function = ScriptFunction::Named(name.to_owned());
-        ScriptCall { client, function, arguments: ScriptArguments::of(arguments), deadline }
+        ScriptCall { client, function, arguments: ScriptArguments::new(arguments), deadline }
     }
 
     /// The JSON for a hook.

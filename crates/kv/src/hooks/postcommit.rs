@@ -73,7 +73,7 @@ impl CommitHooks {
     async fn call_after(&self, name: &str, object: &HookedObject) -> Result<Value, HookFailure> {
         let deadline = Instant::now() + HOOK_TIMEOUT;
         let called = self.scripts()?.call_in_background(object.script(name, &[object.to_json()?], deadline)).await;
-        called.map_err(|error| HookFailure::of(&error, deadline))
+        called.map_err(|error| HookFailure::from_script_error(&error, deadline))
     }
 
     fn count_failure(&self, hook: &Hook, object: &HookedObject, failure: &str) {

@@ -34,9 +34,11 @@ impl CommitHooks {
         for hook in hooks {
             let decided = match hook {
                 Hook::Text(name) | Hook::Named(name) => self.run_script(name, object, deadline).await,
-                Hook::ModFun(function) => self.run_native(NativeHook::of(function, None), object, deadline).await,
+                Hook::ModFun(function) => {
+                    self.run_native(NativeHook::from_function(function, None), object, deadline).await
+                }
                 Hook::WithArgument { function, argument } => {
-                    self.run_native(NativeHook::of(function, Some(argument)), object, deadline).await
+                    self.run_native(NativeHook::from_function(function, Some(argument)), object, deadline).await
                 }
             };
             match decided {
@@ -119,7 +121,7 @@ impl CommitHooks {
     async fn call(&self, call: ScriptCall) -> std::result::Result<Value, HookFailure> {
         let deadline = call.deadline;
         let called = self.scripts()?.call(call).await;
-        called.map_err(|error| HookFailure::of(&error, deadline))
+        called.map_err(|error| HookFailure::from_script_error(&error, deadline))
     }
 
     /// The port to scripts.
@@ -140,7 +142,7 @@ pub(super) enum HookFailure {
 
 impl HookFailure {
     /// The failure of a call with this deadline.
-    pub(super) fn of(error: &ScriptError, deadline: Instant) -> Self {
+    pub(super) fn from_script_error(error: &ScriptError, deadline: Instant) -> Self {
         match error {
             ScriptError::Unavailable if Instant::now() >= deadline => Self::PastDeadline,
             ScriptError::Unavailable => Self::ForTheMoment,

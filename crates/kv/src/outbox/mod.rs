@@ -143,7 +143,7 @@ impl Outbox {
     /// Removes the row of a notice.
     async fn remove_row(&self, waiting: &WaitingNotice) -> Result<()> {
         let gone = Change::Remove { name: name_of_place(waiting.place), stamp: waiting.stamp };
-        self.core.apply_at_quorum(Batch::of(self.partition(), vec![gone])).await
+        self.core.apply_at_quorum(Batch::single(self.partition(), vec![gone])).await
     }
 
     fn is_own(&self, actor: ActorId) -> bool {

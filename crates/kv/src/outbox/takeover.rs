@@ -97,7 +97,7 @@ impl Outbox {
         };
         let put = |(place, notice): &(u32, NoticeRow)| Change::Put(row_of(*place, stamp, notice));
         // The copies first: where the batch is sent in parts, a crash in between leaves a notice twice.
-        let mut batch = Batch::of(self.partition(), placed.iter().map(put).collect());
+        let mut batch = Batch::single(self.partition(), placed.iter().map(put).collect());
         let gone = |row: Row| Change::Remove { name: row.name, stamp: row.stamp };
         batch.add(from.clone(), rows.into_iter().map(gone).collect());
         let written = self.core.apply_at_quorum(batch).await;

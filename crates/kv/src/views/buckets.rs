@@ -61,7 +61,7 @@ impl Kv {
         BucketRow::decode(row.value.clone()).map_err(|error| Error::Damaged(error.to_string()))?;
         let bucket = BucketAddress { bucket_type: bucket_type.clone(), bucket: row.name.clone() };
         let props = self.catalogue.current().effective(&bucket);
-        if let Some(checked) = props.and_then(|props| ExistenceCheck::of(&props)) {
+        if let Some(checked) = props.and_then(|props| ExistenceCheck::for_props(&props)) {
             return self.has_object(&bucket, checked, options).await;
         }
         let mut looked_at = 0;

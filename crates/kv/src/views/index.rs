@@ -177,7 +177,7 @@ impl IndexReader {
             merge: ShardMerge::new(core, copy, query, self.after.as_ref()),
             ready: VecDeque::new(),
             is_read: false,
-            check: HitCheck::of(&self.query, &props, self.core.ports.store.limits().replicated),
+            check: HitCheck::for_query(&self.query, &props, self.core.ports.store.limits().replicated),
         })
     }
 
@@ -196,7 +196,7 @@ impl IndexReader {
         let copies = self.catalogue.copies(&address.bucket);
         let partition = Partition::object(&address, check.consistent, copies);
         let rows = self.core.read_rows(&partition, options).await?;
-        let versions = KeyVersions::of(rows, check.policy).map_err(damaged)?;
+        let versions = KeyVersions::from_rows(rows, check.policy).map_err(damaged)?;
         let terms: Vec<_> = versions.siblings.iter().map(|one| indexed_terms(&one.content.terms)).collect();
         let is_there = match self.query.scope.field() {
             Some(field) => terms.iter().any(|terms| terms.contains(&(field, hit.term.clone()))),
@@ -208,7 +208,7 @@ impl IndexReader {
 
 impl HitCheck {
     /// Whether and how a query checks its hits.
-    fn of(query: &IndexQuery, props: &EffectiveProps, replicated: bool) -> Option<Self> {
+    fn for_query(query: &IndexQuery, props: &EffectiveProps, replicated: bool) -> Option<Self> {
         let policy = if props.consistent { ConflictPolicy::Newest } else { conflict_policy(props) };
         // A blind write of such a bucket does not know the terms that it replaces, and its rows have no slots.
         let outlives = props.consistent || !policy.has_slots();

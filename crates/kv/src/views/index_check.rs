@@ -232,7 +232,7 @@ impl<P: FnMut(&IndexCheck, f64) + Send> CheckRun<'_, P> {
 
     async fn repair(&self, partition: Partition, change: Change) -> Result<()> {
         if self.repairs {
-            self.kv.core.apply_at_quorum(Batch::of(partition, vec![change])).await?;
+            self.kv.core.apply_at_quorum(Batch::single(partition, vec![change])).await?;
         }
         Ok(())
     }

@@ -37,7 +37,7 @@ pub(super) struct ExistenceCheck {
 
 impl ExistenceCheck {
     /// Whether and how listings of a bucket check its objects.
-    pub(super) fn of(props: &EffectiveProps) -> Option<Self> {
+    pub(super) fn for_props(props: &EffectiveProps) -> Option<Self> {
         let checked = props.consistent || props.last_write_wins || props.write_once;
         checked.then_some(Self { consistent: props.consistent })
     }
@@ -59,7 +59,7 @@ impl Kv {
             let options = self.listing_options(timeout);
             let mut listing = self.merge_shards(bucket, after.clone(), &options).await?;
             // Race: an entry of such a bucket may outlive its object, and would list a deleted key [invariant 30].
-            if let Some(checked) = catalogue.effective(bucket).and_then(|props| ExistenceCheck::of(&props)) {
+            if let Some(checked) = catalogue.effective(bucket).and_then(|props| ExistenceCheck::for_props(&props)) {
                 listing.names = self.filter_existing(bucket, listing.names, checked, &options).await?;
             }
             Ok(listing)
@@ -88,7 +88,7 @@ impl Kv {
     /// The keys of a bucket from the shards of its `$key` view.
     pub(super) fn merge_keys(&self, bucket: &BucketAddress, after: Option<Bytes>) -> ShardMerge {
         let after = after.map(|key| IndexPosition { key, ..IndexPosition::default() });
-        let query = IndexQuery::of(bucket.clone(), IndexScope::AllKeys);
+        let query = IndexQuery::new(bucket.clone(), IndexScope::AllKeys);
         ShardMerge::new(Arc::clone(&self.core), Arc::clone(&self.catalogue), Arc::new(query), after.as_ref())
     }
 
@@ -105,7 +105,7 @@ impl Kv {
             let address = Address { bucket: bucket.clone(), key };
             let partition = Partition::object(&address, checked.consistent, self.catalogue.copies(bucket));
             let rows = self.core.read_rows(&partition, options).await?;
-            let versions = KeyVersions::of(rows, ConflictPolicy::Newest).map_err(|error| damaged(&error))?;
+            let versions = KeyVersions::from_rows(rows, ConflictPolicy::Newest).map_err(|error| damaged(&error))?;
             if !versions.siblings.is_empty() {
                 existing.push(address.key);
             }

@@ -155,7 +155,7 @@ impl ShardMerge {
     fn add_shards(&mut self, epochs: BucketEpochs, from: usize) {
         self.epochs = epochs;
         let copies = self.catalogue.copies(&self.query.bucket);
-        let after = self.last.as_ref().map(|last| self.query.row_name_after(&IndexPosition::of(last)));
+        let after = self.last.as_ref().map(|last| self.query.row_name_after(&IndexPosition::from_hit(last)));
         let next = after.unwrap_or_else(|| self.first.clone());
         // An empty range begins at its end, or beyond it.
         let next = Some(next).filter(|next| self.to.as_ref().is_none_or(|to| next < to));
@@ -221,7 +221,7 @@ impl PageRead<'_> {
             }
             shard.next = match page.stopped {
                 // After the hit: a row of it that another epoch gets meanwhile would stand between the pages.
-                Stopped::Limit => shard.hits.back().map(|hit| query.row_name_after(&IndexPosition::of(hit))),
+                Stopped::Limit => shard.hits.back().map(|hit| query.row_name_after(&IndexPosition::from_hit(hit))),
                 Stopped::End => end.clone().filter(|end| Some(end) != to),
             };
             // Up to the pages of the older epochs: more may be here once they are read further.

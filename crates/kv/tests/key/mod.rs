@@ -37,7 +37,7 @@ impl KeyRows {
 
     /// Resolves the rows as a read does.
     pub(crate) fn read(&self, policy: ConflictPolicy) -> KeyVersions {
-        KeyVersions::of(self.rows.values().cloned().collect(), policy).unwrap()
+        KeyVersions::from_rows(self.rows.values().cloned().collect(), policy).unwrap()
     }
 }
 

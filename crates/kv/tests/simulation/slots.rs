@@ -72,7 +72,7 @@ async fn rows(world: &SimWorld, partition: &Partition) -> Vec<Row> {
 
 /// Writes a row directly to the store, as read repair, a hint or the late half of a write does.
 async fn arrives(world: &SimWorld, partition: Partition, row: Row) {
-    world.store.apply(Batch::of(partition, vec![Change::Put(row)]), &options()).await.unwrap();
+    world.store.apply(Batch::single(partition, vec![Change::Put(row)]), &options()).await.unwrap();
 }
 
 /// Number of row names ever written to the key's partition.

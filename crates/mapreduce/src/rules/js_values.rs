@@ -15,7 +15,7 @@ pub(super) enum JobNumber {
 
 impl JobNumber {
     /// The number of a document.
-    pub(super) fn of(number: &Number) -> Option<Self> {
+    pub(super) fn from_json(number: &Number) -> Option<Self> {
         if let Some(integer) = number.as_i128() {
             return Some(Self::Integer(integer));
         }
@@ -62,7 +62,7 @@ pub(super) fn js_number(value: &Value) -> Option<JobNumber> {
     match value {
         Value::Null => Some(JobNumber::Integer(0)),
         Value::Bool(truth) => Some(JobNumber::Integer(i128::from(*truth))),
-        Value::Number(number) => JobNumber::of(number),
+        Value::Number(number) => JobNumber::from_json(number),
         Value::String(text) => match text.trim() {
             "" => Some(JobNumber::Integer(0)),
             text => text.parse::<i128>().map(JobNumber::Integer).ok().or_else(|| {
@@ -78,7 +78,7 @@ pub(super) fn js_number(value: &Value) -> Option<JobNumber> {
 pub(super) fn js_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
-        Value::Number(number) => match JobNumber::of(number).map(JobNumber::js_value) {
+        Value::Number(number) => match JobNumber::from_json(number).map(JobNumber::js_value) {
             Some(Value::Number(number)) => number.to_string(),
             _ => number.to_string(),
         },

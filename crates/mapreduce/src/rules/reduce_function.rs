@@ -134,7 +134,7 @@ fn key(value: JobValue) -> Result<JobValue, PhaseFailure> {
 /// The number of values. A whole number among them is the count of an earlier call.
 fn count(values: &[JobValue]) -> JobValue {
     let counted = |value: &JobValue| match value {
-        JobValue::Json(Value::Number(number)) => match JobNumber::of(number) {
+        JobValue::Json(Value::Number(number)) => match JobNumber::from_json(number) {
             Some(JobNumber::Integer(count)) => count,
             _ => 1,
         },
@@ -144,7 +144,7 @@ fn count(values: &[JobValue]) -> JobValue {
 }
 
 fn number(value: &Value) -> Result<JobNumber, PhaseFailure> {
-    let number = value.as_number().and_then(JobNumber::of);
+    let number = value.as_number().and_then(JobNumber::from_json);
     number.ok_or_else(|| PhaseFailure::new("badarith: a value is no number", value))
 }
 

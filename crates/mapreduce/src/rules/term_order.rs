@@ -9,7 +9,7 @@ use super::js_values::JobNumber;
 /// The order of two values.
 pub(super) fn term_order(a: &Value, b: &Value) -> Ordering {
     match (a, b) {
-        (Value::Number(a), Value::Number(b)) => match (JobNumber::of(a), JobNumber::of(b)) {
+        (Value::Number(a), Value::Number(b)) => match (JobNumber::from_json(a), JobNumber::from_json(b)) {
             (Some(JobNumber::Integer(a)), Some(JobNumber::Integer(b))) => a.cmp(&b),
             (Some(a), Some(b)) => mixed_order(a, b),
             (a, b) => a.is_some().cmp(&b.is_some()),

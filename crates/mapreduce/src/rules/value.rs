@@ -59,7 +59,7 @@ impl PhaseFailure {
 impl JobInput {
     /// A key without a datum.
     #[must_use]
-    pub fn of(address: Address) -> Self {
+    pub fn from_address(address: Address) -> Self {
         Self { address, key_data: None }
     }
 

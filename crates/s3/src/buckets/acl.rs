@@ -14,7 +14,7 @@ impl Buckets {
     /// `NoSuchBucket`, `AccessDenied`.
     pub async fn acl(&self, caller: &Caller, bucket: &str) -> Result<ShownAcl> {
         let bucket = self.find_for(caller, bucket).await?;
-        Ok(ShownAcl::of(&bucket.owner, &bucket.acl))
+        Ok(ShownAcl::new(&bucket.owner, &bucket.acl))
     }
 
     /// Replaces the ACL of a bucket. A given `owner` must be the bucket's owner.

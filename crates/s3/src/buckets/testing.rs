@@ -118,7 +118,7 @@ pub(crate) async fn write_versions(objects: &Objects, bucket: &Bucket, key: &[u8
     let derived = DerivedRow {
         partition: Partition::entries(bucket.id, entry_shard(key)),
         name: Bytes::copy_from_slice(key),
-        value: ListingEntry::of(&head).map(|entry| entry.encode()),
+        value: ListingEntry::from_head(&head).map(|entry| entry.encode()),
     };
     let row = |name, value| Row { name, value, stamp, expires: None };
     let put = |version: &Version| Change::Put(row(version.row_name(), version.encode()));

@@ -115,7 +115,7 @@ impl BucketFixture {
 
     pub(crate) async fn location(&self, key: &str) -> ObjectLocation {
         let bucket = self.objects.buckets.find(BUCKET).await.unwrap();
-        ObjectLocation::of(&bucket, &Bytes::copy_from_slice(key.as_bytes()))
+        ObjectLocation::new(&bucket, &Bytes::copy_from_slice(key.as_bytes()))
     }
 
     pub(crate) async fn put(&self, key: &str, body: &Bytes) -> StoredVersion {
@@ -165,7 +165,7 @@ impl BucketFixture {
         }
         let row = |(name, value)| Change::Put(Row { name, value, stamp, expires: None });
         let rows = manifest_rows(&made).into_iter().map(row).collect();
-        let batch = Batch::of(Partition::manifest(manifest), rows);
+        let batch = Batch::single(Partition::manifest(manifest), rows);
         objects.gateway.core.ports.store.apply(batch, &objects.heads.options()).await.unwrap();
         let length = made.iter().map(|part| part.length).sum();
         let object = Object {

@@ -57,7 +57,7 @@ fn a_writer_that_read_before_a_fence_conflicts() {
 
 async fn write_gc_mark(fixture: &BucketFixture, blob: BlobId) {
     let mark = Row { name: bytes::Bytes::from_static(b"m"), value: vec![1].into(), stamp: Timestamp(1), expires: None };
-    let batch = Batch::of(Partition::gc_mark(blob), vec![Change::Put(mark)]);
+    let batch = Batch::single(Partition::gc_mark(blob), vec![Change::Put(mark)]);
     fixture.stores.store.apply(batch, &fixture.objects.heads.options()).await.unwrap();
 }
 

@@ -31,7 +31,7 @@ fn an_upload_becomes_an_object() {
         assert!(setup.fixture.find(get_of(KEY)).await.is_err(), "nothing is there before");
         let done = setup.complete(&upload, &parts.iter().collect::<Vec<_>>()).await.unwrap();
         let md5s: Vec<_> = parts.iter().map(|part| part.md5).collect();
-        let checksum = Some(ChecksumHasher::of(Algorithm::Crc64Nvme, &bodies.concat()));
+        let checksum = Some(ChecksumHasher::digest(Algorithm::Crc64Nvme, &bodies.concat()));
         assert_eq!(done, CompletedUpload { etag: Etag::of_parts(&md5s), checksum, version_id: None });
         let (found, got) = setup.fixture.find(get_of(KEY)).await.unwrap();
         assert_eq!(got, bodies.concat());
@@ -157,14 +157,14 @@ fn object_checksums_are_computed_and_checked() {
             let bodies = [bytes(1, 50), bytes(2, 60)];
             let mut request = complete_of(&upload, &[]);
             for (number, body) in (1..).zip(&bodies) {
-                let sum = ChecksumHasher::of(Algorithm::Crc32, body);
+                let sum = ChecksumHasher::digest(Algorithm::Crc32, body);
                 let mut upload_body = upload_body(body);
                 upload_body.checksum = ChecksumWanted::Given(sum.clone());
                 let part = objects.uploads.put_part(owner, &address(&upload, number), upload_body).await.unwrap().part;
                 let etag = Etag::of_md5(part.md5).to_string();
                 request.parts.push(ListedPart { number: number.into(), etag, checksum: Some(sum) });
             }
-            let whole = ChecksumHasher::of(Algorithm::Crc32, &bodies.concat());
+            let whole = ChecksumHasher::digest(Algorithm::Crc32, &bodies.concat());
             request.checksum = Some(Checksum { digest: Bytes::from_static(b"1234"), ..whole.clone() });
             let refused = objects.uploads.complete(owner, request.clone()).await;
             assert!(matches!(refused, Err(Error::BadChecksum("CRC32"))), "{refused:?}");

@@ -15,7 +15,7 @@ pub(super) struct LifecyclePrefilter {
 
 impl LifecyclePrefilter {
     /// Makes the prefilter of a bucket's rules.
-    pub(super) fn of(bucket: &Bucket, rules: &Lifecycle) -> Self {
+    pub(super) fn new(bucket: &Bucket, rules: &Lifecycle) -> Self {
         let mut rules = rules.clone();
         rules.rules.retain(|rule| rule.enabled && (rule.expiration.is_some() || rule.noncurrent.is_some()));
         for rule in &mut rules.rules {

@@ -161,7 +161,7 @@ fn the_prefilter_skips_keys_by_their_entries() {
         let expiration = Some(Expiration::Days(3)).filter(|_| !prefix.is_empty());
         LifecycleRule { expiration, ..rule(prefix) }
     });
-    let prefilter = LifecyclePrefilter::of(&bucket, &Lifecycle { rules: rules.to_vec() });
+    let prefilter = LifecyclePrefilter::new(&bucket, &Lifecycle { rules: rules.to_vec() });
     assert_eq!(prefilter.prefixes(), [Bytes::from("log/"), Bytes::from("tmp")]);
     let etag = Etag { md5: [0; 16], parts: None };
     let object = ListedObject { etag, length: 5, storage_class: None, checksum: None };
@@ -172,10 +172,13 @@ fn the_prefilter_skips_keys_by_their_entries() {
     assert!(!prefilter.may_have_due(b"x", &entry(9), BEGIN), "another prefix");
     let noncurrent = Some(NoncurrentExpiration { days: 5, keep: None });
     let rules = Lifecycle { rules: vec![LifecycleRule { noncurrent, ..rule("log/") }] };
-    assert!(!LifecyclePrefilter::of(&bucket, &rules).may_have_due(b"log/x", &entry(1), BEGIN), "there are no versions");
+    assert!(
+        !LifecyclePrefilter::new(&bucket, &rules).may_have_due(b"log/x", &entry(1), BEGIN),
+        "there are no versions"
+    );
     let versioned = Bucket { versioning: Versioning::Suspended, ..bucket };
     assert!(
-        LifecyclePrefilter::of(&versioned, &rules).may_have_due(b"log/x", &entry(1), BEGIN),
+        LifecyclePrefilter::new(&versioned, &rules).may_have_due(b"log/x", &entry(1), BEGIN),
         "older ones may be old"
     );
 }

@@ -173,7 +173,7 @@ fn a_late_part_the_object_uses_is_kept() {
 #[test]
 fn parts_have_the_checksum_of_their_upload() {
     let (crc, sha) = (Algorithm::Crc32, Algorithm::Sha256);
-    let of = |algorithm| ChecksumWanted::Given(ChecksumHasher::of(algorithm, b"x"));
+    let of = |algorithm| ChecksumWanted::Given(ChecksumHasher::digest(algorithm, b"x"));
     let ok = |upload, part: ChecksumWanted| part_checksum(Some(upload), part).unwrap();
     let full = (crc, ChecksumKind::FullObject);
     let composite = (crc, ChecksumKind::Composite);
@@ -198,7 +198,7 @@ fn parts_that_do_not_match_their_digests_are_refused() {
         let body = bytes(1, 30);
         let put = |change: fn(&mut UploadBody)| {
             let mut upload_body = upload_body(&body);
-            upload_body.checksum = ChecksumWanted::Given(ChecksumHasher::of(Algorithm::Crc32, &body));
+            upload_body.checksum = ChecksumWanted::Given(ChecksumHasher::digest(Algorithm::Crc32, &body));
             change(&mut upload_body);
             let at = address(&upload, 1);
             async move { objects.uploads.put_part(owner, &at, upload_body).await }
@@ -210,8 +210,8 @@ fn parts_that_do_not_match_their_digests_are_refused() {
         assert!(matches!(put(|it| it.md5 = Some([0; 16])).await, Err(Error::BadDigest)));
         assert!(matches!(put(|it| it.checksum = ChecksumWanted::Default).await, Err(Error::InvalidRequest(_))));
         assert!(setup.fixture.blobs().await.is_empty(), "a refused part leaves no blob");
-        let StoredPart { part, checksum } = put(|it| it.md5 = Some(Md5Hasher::of(&bytes(1, 30)))).await.unwrap();
-        assert_eq!(checksum, Some(ChecksumHasher::of(Algorithm::Crc32, &body)));
+        let StoredPart { part, checksum } = put(|it| it.md5 = Some(Md5Hasher::digest(&bytes(1, 30)))).await.unwrap();
+        assert_eq!(checksum, Some(ChecksumHasher::digest(Algorithm::Crc32, &body)));
         assert_eq!(part.checksum, checksum.map(|checksum| checksum.digest));
         assert_eq!(setup.parts(&upload, 0, 1).await.unwrap().page.parts, [part]);
     });
@@ -231,7 +231,7 @@ fn four_byte_checksums_of_parts_are_in_the_answers() {
             let put = objects.uploads.put_part(owner, &address(&upload, 1), upload_body(&body)).await.unwrap();
             let copy = objects.copy_part(owner, &get_of("source"), &address(&upload, 2)).await.unwrap().0;
             for checksum in [put.checksum, copy.checksum] {
-                assert_eq!(checksum, Some(ChecksumHasher::of(algorithm, &body)));
+                assert_eq!(checksum, Some(ChecksumHasher::digest(algorithm, &body)));
             }
         }
     });
@@ -325,7 +325,7 @@ fn parts_are_copied_from_objects() {
         let (StoredPart { part: whole, .. }, version) = copy(1, ReadWindow::Whole).await.unwrap();
         assert_eq!((whole.length, version), (5000, None));
         let (StoredPart { part: some, .. }, _) = copy(2, ReadWindow::Range(100, Some(4999))).await.unwrap();
-        assert_eq!(some.md5, Md5Hasher::of(&body[100..]));
+        assert_eq!(some.md5, Md5Hasher::digest(&body[100..]));
         for (first, last) in [(0, 5000), (4999, 5000), (5000, 5000), (9000, 9001)] {
             let refused = copy(3, ReadWindow::Range(first, Some(last))).await;
             let Err(Error::InvalidArgument { argument, value, message }) = refused else { panic!("{refused:?}") };

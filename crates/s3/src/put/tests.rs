@@ -25,16 +25,16 @@ fn objects_are_read_back_with_their_metadata() {
             put.metadata.headers = vec![(SystemHeader::ContentType, Bytes::from_static(b"text/x"))];
             put.metadata.meta = vec![("a".into(), Bytes::from_static(b"b"))];
             put.metadata.tags = vec![Tag { key: "t".into(), value: "v".into() }];
-            put.upload_body.md5 = Some(Md5Hasher::of(&body));
-            put.upload_body.checksum = ChecksumWanted::Given(ChecksumHasher::of(Algorithm::Sha256, &body));
+            put.upload_body.md5 = Some(Md5Hasher::digest(&body));
+            put.upload_body.checksum = ChecksumWanted::Given(ChecksumHasher::digest(Algorithm::Sha256, &body));
             let stored = fixture.objects.put(&fixture.owner, put).await.unwrap();
             assert_eq!(stored.version_id, None);
             let (found, got) = fixture.find(get_of("key")).await.unwrap();
             assert_eq!(got, body);
             assert_eq!(found.version, stored.version);
             let object = found.version.object.unwrap();
-            assert_eq!(object.etag, Etag::of_md5(Md5Hasher::of(&body)));
-            assert_eq!(object.checksum, Some(ChecksumHasher::of(Algorithm::Sha256, &body)));
+            assert_eq!(object.etag, Etag::of_md5(Md5Hasher::digest(&body)));
+            assert_eq!(object.checksum, Some(ChecksumHasher::digest(Algorithm::Sha256, &body)));
             assert_eq!(found.version.owner, fixture.owner.id());
             assert_eq!((object.headers.len(), object.meta.len(), object.tags.len()), (1, 1, 1));
             assert_eq!(fixture.blobs().await.len(), usize::from(length > 1024), "the replaced blob is gone");
@@ -49,7 +49,7 @@ fn a_body_that_does_not_match_its_digests_leaves_no_bytes() {
         let other = Bytes::from_static(b"other");
         for length in [10, 5000] {
             let body = bytes(1, length);
-            let crc = |bytes: &Bytes| ChecksumHasher::of(Algorithm::Crc32, bytes);
+            let crc = |bytes: &Bytes| ChecksumHasher::digest(Algorithm::Crc32, bytes);
             let trailer = |name: &str, value: String| Some((name.to_owned(), Bytes::from(value)));
             let whole = || vec![Ok(body.clone())];
             let broken = vec![Ok(body.clone()), Err(BodyError("gone".into()))];
@@ -62,7 +62,7 @@ fn a_body_that_does_not_match_its_digests_leaves_no_bytes() {
             };
             let header = "x-amz-checksum-crc32";
             let bad: Vec<(UploadBody, &str)> = vec![
-                (UploadBody { md5: Some(Md5Hasher::of(&other)), ..plain() }, "digest"),
+                (UploadBody { md5: Some(Md5Hasher::digest(&other)), ..plain() }, "digest"),
                 (UploadBody { checksum: ChecksumWanted::Given(crc(&other)), ..plain() }, "checksum"),
                 (trailing(trailer(header, crc(&other).text())), "checksum"),
                 (trailing(None), "broken"),

@@ -80,7 +80,7 @@ impl Measurer {
 
     async fn parts_in(&self, bucket: BucketId) -> Result<Storage> {
         let mut stored = Storage::default();
-        let mut pages = RowPages::of(&self.heads.gateway.core, Partition::upload_entries(bucket));
+        let mut pages = RowPages::over(&self.heads.gateway.core, Partition::upload_entries(bucket));
         while let Some(rows) = pages.next().await? {
             for row in rows {
                 let (_, upload) = upload_of_entry_name(&row.name)?;
@@ -99,7 +99,7 @@ impl Measurer {
 pub(crate) async fn current_storage(core: &GatewayCore, bucket: BucketId) -> Result<Storage> {
     let mut stored = Storage::default();
     for shard in 0..KEY_VIEW_SHARDS {
-        let mut pages = RowPages::of(core, Partition::entries(bucket, shard));
+        let mut pages = RowPages::over(core, Partition::entries(bucket, shard));
         while let Some(rows) = pages.next().await? {
             for row in rows {
                 if let Some(object) = ListingEntry::decode(row.value)?.object {
@@ -120,7 +120,7 @@ struct RowPages<'a> {
 }
 
 impl<'a> RowPages<'a> {
-    fn of(core: &'a GatewayCore, partition: Partition) -> Self {
+    fn over(core: &'a GatewayCore, partition: Partition) -> Self {
         Self { core, partition, last: None, has_more: true }
     }
 

@@ -13,7 +13,7 @@ use super::*;
 use crate::acl::AclChoice;
 use crate::rules::S3Action;
 
-fn of(objects: Option<u64>, bytes: Option<u64>) -> StorageQuota {
+fn quota(objects: Option<u64>, bytes: Option<u64>) -> StorageQuota {
     StorageQuota { objects, bytes }
 }
 
@@ -38,7 +38,7 @@ const USED_UP: &str = "The quota of the bucket bucket is used up: 3 objects, 100
 
 async fn limited() -> BucketFixture {
     let fixture = BucketFixture::new().await;
-    fixture.objects.quotas.set(&bucket(), of(Some(3), Some(100))).await.unwrap();
+    fixture.objects.quotas.set(&bucket(), quota(Some(3), Some(100))).await.unwrap();
     fixture
 }
 
@@ -137,7 +137,7 @@ fn the_quota_of_a_user_counts_all_its_buckets_whoever_writes() {
         let BucketFixture { objects, owner, .. } = &BucketFixture::new().await;
         objects.buckets.create(owner, "other", AclChoice::Canned("public-read-write".into()), None).await.unwrap();
         let holder = QuotaHolder::User(owner.id().to_owned());
-        objects.quotas.set(&holder, of(Some(2), None)).await.unwrap();
+        objects.quotas.set(&holder, quota(Some(2), None)).await.unwrap();
         put(objects, owner, "a", 1).await.unwrap();
         let into_other = |key| PutObject { bucket: "other".into(), ..put_of(key, &bytes(1, 1)) };
         let anyone = anonymous(S3Action::PutObject);
@@ -146,7 +146,7 @@ fn the_quota_of_a_user_counts_all_its_buckets_whoever_writes() {
         check_refused(objects.put(&anyone, into_other("c")).await, text);
         check_refused(put(objects, owner, "c", 1).await, text);
         let (quota, stored) = objects.quotas.stored(&holder).await.unwrap();
-        assert_eq!((quota, stored), (of(Some(2), None), Storage { objects: 2, bytes: 2 }));
+        assert_eq!((quota, stored), (self::quota(Some(2), None), Storage { objects: 2, bytes: 2 }));
         assert_eq!(objects.quotas.all().await.unwrap(), BTreeMap::from([(holder, quota)]));
     });
 }
@@ -156,7 +156,7 @@ fn parts_count_from_their_upload_on_and_their_object_not_again() {
     run(async {
         let setup = UploadSetup::new().await;
         let BucketFixture { objects, owner, .. } = &setup.fixture;
-        objects.quotas.set(&bucket(), of(Some(1), Some(25))).await.unwrap();
+        objects.quotas.set(&bucket(), quota(Some(1), Some(25))).await.unwrap();
         let (upload, used_up) =
             (setup.begin().await, "The quota of the bucket bucket is used up: 1 objects, 25 bytes.");
         let (ten, six) = (bytes(1, 10), bytes(1, 6));

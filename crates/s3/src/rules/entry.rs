@@ -27,9 +27,9 @@ pub struct ListingEntry {
 impl ListingEntry {
     /// The entry of the key with this head; `None` when the key has no version.
     #[must_use]
-    pub fn of(head: &ObjectHead) -> Option<Self> {
+    pub fn from_head(head: &ObjectHead) -> Option<Self> {
         let current = head.current.as_ref()?;
-        let object = current.object.as_ref().map(ListedObject::of);
+        let object = current.object.as_ref().map(ListedObject::from_object);
         Some(Self { modified: current.modified, owner: current.owner.clone(), object })
     }
 
@@ -87,7 +87,7 @@ pub struct ListedObject {
 impl ListedObject {
     /// The properties of this object.
     #[must_use]
-    pub fn of(object: &Object) -> Self {
+    pub fn from_object(object: &Object) -> Self {
         Self {
             etag: object.etag,
             length: object.length(),
@@ -115,7 +115,7 @@ pub struct UploadEntry {
 impl UploadEntry {
     /// The entry of this upload; `None` when it is done or aborted.
     #[must_use]
-    pub fn of(upload: &Upload) -> Option<Self> {
+    pub fn from_upload(upload: &Upload) -> Option<Self> {
         let class = upload.headers.iter().find(|(name, _)| *name == SystemHeader::StorageClass);
         // An upload that has ended has no entry: the derived row is removed with it [invariant 66].
         upload.state.is_alive().then(|| Self {
@@ -211,7 +211,7 @@ mod tests {
     }
 
     fn upload_entry() -> impl Strategy<Value = UploadEntry> {
-        upload().prop_filter_map("alive", |upload| UploadEntry::of(&upload))
+        upload().prop_filter_map("alive", |upload| UploadEntry::from_upload(&upload))
     }
 
     fn key() -> impl Strategy<Value = Vec<u8>> {
@@ -245,7 +245,7 @@ mod tests {
         #[test]
         fn an_entry_has_the_properties_of_the_current_version(current in version(), older: bool) {
             let head = ObjectHead { current: Some(current.clone()), older, ..ObjectHead::default() };
-            let entry = ListingEntry::of(&head).unwrap();
+            let entry = ListingEntry::from_head(&head).unwrap();
             prop_assert_eq!((entry.modified, &entry.owner), (current.modified, &current.owner));
             prop_assert_eq!(entry.object.map(|entry| (entry.etag, entry.length)),
                 current.object.map(|object| (object.etag, object.length())));
@@ -265,7 +265,7 @@ mod tests {
     #[test]
     fn the_golden_entries_still_decode() {
         let head = ObjectHead { current: Some(golden()), ..ObjectHead::default() };
-        let entry = ListingEntry::of(&head).unwrap();
+        let entry = ListingEntry::from_head(&head).unwrap();
         let row = b"\x01\x00\x00\x00\x00\x00\x00\x00\x07\x03ann\x01\
             \x22\x22\x22\x22\x22\x22\x22\x22\x22\x22\x22\x22\x22\x22\x22\x22\x00\x03\x00\x01\x01\x01";
         assert_eq!(entry.encode().as_ref(), row);
@@ -289,11 +289,11 @@ mod tests {
 
     #[test]
     fn delete_markers_have_entries_and_keys_without_versions_have_none() {
-        assert_eq!(ListingEntry::of(&ObjectHead { older: true, ..ObjectHead::default() }), None);
+        assert_eq!(ListingEntry::from_head(&ObjectHead { older: true, ..ObjectHead::default() }), None);
         let marker = Version { object: None, ..golden() };
         let head = ObjectHead { current: Some(marker), ..ObjectHead::default() };
         assert_eq!(
-            ListingEntry::of(&head),
+            ListingEntry::from_head(&head),
             Some(ListingEntry { modified: Timestamp(7), owner: "ann".into(), object: None })
         );
     }
@@ -301,10 +301,10 @@ mod tests {
     proptest! {
         #[test]
         fn uploads_are_listed_while_they_live(mut upload in upload()) {
-            prop_assert_eq!(UploadEntry::of(&upload).is_some(), upload.state.is_alive());
+            prop_assert_eq!(UploadEntry::from_upload(&upload).is_some(), upload.state.is_alive());
             upload.state = UploadState::Open;
             upload.headers = vec![(SystemHeader::StorageClass, Bytes::from_static(b"COLD"))];
-            let entry = UploadEntry::of(&upload).unwrap();
+            let entry = UploadEntry::from_upload(&upload).unwrap();
             prop_assert_eq!(entry.storage_class.as_deref(), Some("COLD"));
             prop_assert_eq!((entry.initiator, entry.owner), (upload.initiator, upload.owner));
         }

@@ -37,7 +37,7 @@ async fn left(store: &MemoryStore) -> Vec<u8> {
 async fn write_row(store: &MemoryStore, partition: Partition, name: &[u8]) {
     let row =
         Row { name: Bytes::copy_from_slice(name), value: Bytes::from_static(b"\x01"), stamp: BEGIN, expires: None };
-    let batch = Batch::of(partition, vec![Change::Put(row)]);
+    let batch = Batch::single(partition, vec![Change::Put(row)]);
     store.apply(batch, &internal_options(ConsistencyLevel::Quorum)).await.unwrap();
 }
 

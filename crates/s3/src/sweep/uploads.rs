@@ -82,7 +82,7 @@ impl ObjectSweeper {
         let mut stamp = self.gateway.issuer.issue().await?;
         let page = self.gateway.core.ports.store.read(&partition, &ReadQuery::all(1), &self.heads.options()).await?;
         stamp = page.rows.iter().map(|row| row.stamp).fold(stamp, Timestamp::max);
-        let batch = Batch::of(partition, vec![Change::Clear { stamp }]);
+        let batch = Batch::single(partition, vec![Change::Clear { stamp }]);
         Ok(self.gateway.core.ports.store.apply(batch, &self.heads.options().reclaiming()).await?)
     }
 }

@@ -64,7 +64,7 @@ impl UsageLog {
     }
 
     /// All counts of a user in memory.
-    pub(super) fn of(&self, key_id: &str) -> Vec<UsageLine> {
+    pub(super) fn lines_for(&self, key_id: &str) -> Vec<UsageLine> {
         let guard = self.counted.lock();
         let user = guard.users.get(key_id).into_iter().flatten();
         user.map(|((hour, operation), counter)| (*hour, *operation, counter.counts)).collect()

@@ -61,7 +61,7 @@ async fn hours_stay_apart_and_leave_memory_once_written() {
     let all = objects.usage.samples("K", Timestamp::ZERO, Timestamp::MAX).await.unwrap();
     assert_eq!(all.len(), 5);
     objects.usage.flush().await.unwrap();
-    assert_eq!(objects.usage.log.of("K").len(), 1);
+    assert_eq!(objects.usage.log.lines_for("K").len(), 1);
     assert_eq!(objects.usage.samples("K", Timestamp::ZERO, Timestamp::MAX).await.unwrap(), all);
     let two =
         objects.usage.samples("K", Timestamp(first + HOUR_MICROS), Timestamp(first + 2 * HOUR_MICROS)).await.unwrap();

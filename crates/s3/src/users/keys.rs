@@ -45,10 +45,11 @@ impl KeyHolder {
     ///
     /// # Errors
     /// `UnknownKey` when the user has no such key, any more or yet.
-    pub(super) fn of(user: User, key_id: &str) -> Result<Self> {
+    pub(super) fn new(user: User, key_id: &str) -> Result<Self> {
         let further = user.further_keys.iter().find(|key| key.id == key_id).filter(|_| user.key_id != key_id);
         let further = further.map(|key| {
-            let policy = KeyPolicy::of(&key.limits).map_err(|error| larder_core::Error::Damaged(error.to_string()))?;
+            let policy =
+                KeyPolicy::from_limits(&key.limits).map_err(|error| larder_core::Error::Damaged(error.to_string()))?;
             Ok::<_, Error>(Arc::new(FurtherKey { key: key.clone(), policy: Arc::new(policy) }))
         });
         Ok(Self { further: further.transpose()?, user: Arc::new(user) })
@@ -89,7 +90,7 @@ impl Users {
             Ok(holder) => return Ok(holder),
             Err(miss) => miss,
         };
-        let holder = KeyHolder::of(user_with_key(self.find(KEY, key_id).await?, key_id)?, key_id)?;
+        let holder = KeyHolder::new(user_with_key(self.find(KEY, key_id).await?, key_id)?, key_id)?;
         self.cache.keys.insert(key_id, miss, holder.clone());
         Ok(holder)
     }
@@ -165,6 +166,6 @@ impl Users {
         if limits.expires.is_some_and(|expires| expires <= self.core.now()) {
             return Err(invalid("The time of expiry has passed."));
         }
-        KeyPolicy::of(limits).map(drop).map_err(|error| invalid(&error.message))
+        KeyPolicy::from_limits(limits).map(drop).map_err(|error| invalid(&error.message))
     }
 }

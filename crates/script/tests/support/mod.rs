@@ -45,7 +45,7 @@ pub(crate) async fn call(
     function: ScriptFunction,
     arguments: Vec<Value>,
 ) -> Result<Value, ScriptError> {
-    let (arguments, deadline) = (ScriptArguments::of(&arguments), Instant::now() + Duration::from_secs(30));
+    let (arguments, deadline) = (ScriptArguments::new(&arguments), Instant::now() + Duration::from_secs(30));
     pool.call(ScriptCall { client: next_client(), function, arguments, deadline }).await
 }
 

@@ -84,7 +84,7 @@ async fn run_import(stores: &StorePair, dir: &Path, call: &CommandCall<'_>) -> R
 
 /// A warning where the engine keeps rows of data types and does not serve them.
 fn unserved_text(stores: &StorePair, found: &Totals) -> String {
-    let rows = found.of(Table::DataTypes).count;
+    let rows = found.table(Table::DataTypes).count;
     match stores.store.limits().replicated && rows > 0 {
         true => {
             format!("WARNING: this engine does not serve data types yet: it keeps their {rows} rows for an export\n")

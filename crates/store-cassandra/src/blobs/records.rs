@@ -222,7 +222,7 @@ impl BlobRecord {
         self.finished.filter(|_| self.removed.is_none() && self.head.is_some())
     }
 
-    fn of(columns: Columns) -> Result<Self> {
+    fn from_columns(columns: Columns) -> Result<Self> {
         let (id, run, head, groups, length, finished, removed, abandoned, lease) = columns;
         let time = |stored: i64| Timestamp(stored.cast_unsigned());
         Ok(Self {
@@ -250,5 +250,5 @@ fn shard_of(id: &BlobId) -> i32 {
 fn read(answer: QueryResult) -> Result<Vec<BlobRecord>> {
     let rows = answer.into_rows_result().map_err(unreadable)?;
     let rows = rows.rows::<Columns>().map_err(unreadable)?;
-    rows.map(|row| BlobRecord::of(row.map_err(unreadable)?)).collect()
+    rows.map(|row| BlobRecord::from_columns(row.map_err(unreadable)?)).collect()
 }

@@ -38,7 +38,7 @@ fn fixture_on(sizes: BlobSizes, disk: Box<dyn BlobDisk>) -> BlobFixture {
 
 /// A disk that never fills up.
 fn endless() -> Arc<DiskSpace> {
-    space_on(&FakeDisk::of(1 << 60), Arc::new(larder_store::SystemClock::default()))
+    space_on(&FakeDisk::with_bytes(1 << 60), Arc::new(larder_store::SystemClock::default()))
 }
 
 fn id(number: u8) -> BlobId {

@@ -18,7 +18,7 @@ struct SpaceFixture {
 }
 
 fn fixture() -> SpaceFixture {
-    let (disk, clock) = (FakeDisk::of(GIB), Arc::new(FrozenClock(AtomicU64::new(1))));
+    let (disk, clock) = (FakeDisk::with_bytes(GIB), Arc::new(FrozenClock(AtomicU64::new(1))));
     let space = space_on(&disk, clock.clone());
     SpaceFixture { disk, clock, space }
 }

@@ -116,7 +116,7 @@ impl JournalEntries {
     }
 
     /// Entries of one tree, sorted by key, with their origins.
-    pub(super) fn of(&self, tree_id: TreeId) -> impl Iterator<Item = (&Bytes, &JournalEntry, VersionOrigin)> {
+    pub(super) fn in_tree(&self, tree_id: TreeId) -> impl Iterator<Item = (&Bytes, &JournalEntry, VersionOrigin)> {
         let origin = |entry: &JournalEntry| VersionOrigin::Journal { is_last: entry.seqno >= self.whole_from };
         self.entries[tree_id as usize].iter().map(move |(key, entry)| (key, entry, origin(entry)))
     }

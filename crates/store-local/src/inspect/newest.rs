@@ -101,7 +101,7 @@ impl Iterator for NewestEntries<'_> {
 /// The entries of a tree's tables and of its part of the journal, each source sorted by key.
 fn tree_entries<'a>(tree: &'a SourceTree, journal: &'a JournalEntries) -> impl Iterator<Item = EntrySource<'a>> {
     let tables = chains(&tree.tables).into_iter().map(|tables| Box::new(TableChain::new(tables)) as EntrySource<'a>);
-    let journal = journal.of(tree.id).map(|(key, entry, origin)| {
+    let journal = journal.in_tree(tree.id).map(|(key, entry, origin)| {
         let value = entry.value.clone().map_or(FoundValue::Removed, FoundValue::Inline);
         Ok(FoundEntry { key: key.clone(), seqno: entry.seqno, value, origin })
     });

@@ -180,7 +180,7 @@ impl TreeCopy<'_, '_> {
         if mirror::holds_key(&entry.key) && self.mirror.is_some_and(|mirror| mirror.unreadable.is_empty()) {
             return false;
         }
-        let range = self.unreadable.of(&entry.key, entry.seqno, entry.origin);
+        let range = self.unreadable.find(&entry.key, entry.seqno, entry.origin);
         let Some(range) = range.filter(|_| !matches!(entry.value, FoundValue::Removed)) else { return false };
         let what = match self.options.leave_out_older {
             true => "a newer version may be lost with it; the version found elsewhere is left out",

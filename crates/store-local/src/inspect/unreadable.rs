@@ -88,7 +88,7 @@ impl<'a> UnreadableRanges<'a> {
     }
 
     /// The damaged table in which a newer version of this key may have been.
-    pub(super) fn of(&mut self, key: &[u8], seqno: u64, origin: VersionOrigin) -> Option<&'a UnreadableRange> {
+    pub(super) fn find(&mut self, key: &[u8], seqno: u64, origin: VersionOrigin) -> Option<&'a UnreadableRange> {
         while let Some(range) = self.upcoming.pop_if(|range| range.has_begun_at(key)) {
             self.current.push(range);
         }
@@ -122,7 +122,7 @@ mod tests {
     fn in_doubt(unreadable: &[UnreadableRange], keys: &[&'static str]) -> Vec<&'static str> {
         let mut all = UnreadableRanges::new(unreadable);
         let found = VersionOrigin::Table(Some(TablePlace { level: 3, run: 0 }));
-        keys.iter().copied().filter(|key| all.of(key.as_bytes(), 5, found).is_some()).collect()
+        keys.iter().copied().filter(|key| all.find(key.as_bytes(), 5, found).is_some()).collect()
     }
 
     #[test]
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn a_version_that_cannot_be_older_than_the_lost_one_is_certain() {
         let unreadable = [range(Bound::Unbounded, Bound::Unbounded)];
-        let of = |seqno, origin| UnreadableRanges::new(&unreadable).of(b"k", seqno, origin).is_some();
+        let of = |seqno, origin| UnreadableRanges::new(&unreadable).find(b"k", seqno, origin).is_some();
         let table = |level, run| VersionOrigin::Table(Some(TablePlace { level, run }));
         assert!(of(10, table(3, 0)) && of(10, table(2, 1)) && of(10, VersionOrigin::Table(None)));
         assert!(of(10, VersionOrigin::Journal { is_last: false }));

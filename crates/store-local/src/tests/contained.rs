@@ -26,7 +26,7 @@ async fn put(store: &LocalStore, key: u64, stamp: u64, expires: Option<u64>) -> 
         stamp: Timestamp(stamp),
         expires: expires.map(Timestamp),
     };
-    store.apply(Batch::of(place(key), vec![Change::Put(row)]), &call(Durability::Buffered)).await
+    store.apply(Batch::single(place(key), vec![Change::Put(row)]), &call(Durability::Buffered)).await
 }
 
 /// The stamp of a key's row, 0 when it has none.

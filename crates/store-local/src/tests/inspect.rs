@@ -94,18 +94,21 @@ fn small(dir: &Path) -> OpenOptions {
 
 async fn put(store: &LocalStore, table: Table, key: u64, stamp: u64, value: Vec<u8>) {
     let row = Row { name: "row".into(), value: value.into(), stamp: Timestamp(stamp), expires: None };
-    store.apply(Batch::of(place(table, key), vec![Change::Put(row)]), &call(Durability::Disk)).await.unwrap();
+    store.apply(Batch::single(place(table, key), vec![Change::Put(row)]), &call(Durability::Disk)).await.unwrap();
 }
 
 async fn remove(store: &LocalStore, table: Table, key: u64, stamp: u64) {
     store
-        .apply(Batch::of(place(table, key), vec![Change::Clear { stamp: Timestamp(stamp) }]), &call(Durability::Disk))
+        .apply(
+            Batch::single(place(table, key), vec![Change::Clear { stamp: Timestamp(stamp) }]),
+            &call(Durability::Disk),
+        )
         .await
         .unwrap();
 }
 
 fn id(number: u64) -> BlobId {
-    BlobId::of(&number.to_be_bytes(), b"row", Timestamp(number))
+    BlobId::for_row(&number.to_be_bytes(), b"row", Timestamp(number))
 }
 
 /// Writes a store with tables, journals, large values and blob files; flushed keys are overwritten and removed.

@@ -25,7 +25,7 @@ fn server_row(number: u64, stamp: u64) -> Row {
 }
 
 async fn apply(store: &LocalStore, partition: Partition, change: Change) {
-    store.apply(Batch::of(partition, vec![change]), &call(Durability::Buffered)).await.unwrap();
+    store.apply(Batch::single(partition, vec![change]), &call(Durability::Buffered)).await.unwrap();
 }
 
 /// A closed store with rows of the server and of clients; some of the server's are removed again.

@@ -70,7 +70,7 @@ fn row(stamp: u64) -> Row {
 /// Writes a row to a packed or a wide partition.
 async fn put(store: &LocalStore, key: u64, durability: Durability) -> Result<()> {
     let table = if key.is_multiple_of(2) { Table::Objects } else { Table::Keys };
-    store.apply(Batch::of(place(table, key), vec![Change::Put(row(1))]), &call(durability)).await
+    store.apply(Batch::single(place(table, key), vec![Change::Put(row(1))]), &call(durability)).await
 }
 
 async fn is_there(store: &LocalStore, key: u64) -> bool {

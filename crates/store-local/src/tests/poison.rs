@@ -177,7 +177,7 @@ async fn full_groups_without_end_once_starved_a_key_of_many_siblings() {
     let store = store.unwrap();
     let put = |key: u64, name: &'static str, stamp: u64, bytes: usize| {
         let row = Row { name: name.into(), value: vec![7; bytes].into(), stamp: Timestamp(stamp), expires: None };
-        Batch::of(place(Table::Objects, key), vec![Change::Put(row)])
+        Batch::single(place(Table::Objects, key), vec![Change::Put(row)])
     };
     store.apply(put(0, "sibling", 1, 600 * 1024), &call(Durability::Disk)).await.unwrap();
     let ended = Arc::new(AtomicBool::new(false));

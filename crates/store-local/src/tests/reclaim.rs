@@ -121,7 +121,7 @@ impl ReclaimModel {
 fn merges_that_reclaim_space_change_no_read() {
     let mut seeds = SplitMix64::from_environment("reclaim");
     let (mut merged, mut ended) = ([0; 3], 0);
-    for _ in 0..Scale::current().of(6, 600) {
+    for _ in 0..Scale::current().pick(6, 600) {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(dir.path().join(TreeId::Wide.name())).unwrap();
         let mut model = ReclaimModel {

@@ -24,7 +24,8 @@ async fn fill(store: &LocalStore, rows: u64) {
     for key in 0..rows {
         let name = bytes::Bytes::copy_from_slice(&key.to_be_bytes());
         let row = |name| Row { name, value: vec![7; 100].into(), stamp: Timestamp(1), expires: None };
-        let mut batch = Batch::of(Partition::new(Table::Objects, name.clone()), vec![Change::Put(row(name.clone()))]);
+        let mut batch =
+            Batch::single(Partition::new(Table::Objects, name.clone()), vec![Change::Put(row(name.clone()))]);
         batch.add(Partition::new(Table::Keys, "bucket"), vec![Change::Put(row(name))]);
         store.apply(batch, &call(Durability::Buffered)).await.unwrap();
     }

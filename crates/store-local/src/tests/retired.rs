@@ -27,7 +27,7 @@ async fn put(store: &LocalStore, names: impl Iterator<Item = String>, stamp: u64
     let row =
         |name: String| Row { name: name.into(), value: vec![7; 100].into(), stamp: Timestamp(stamp), expires: None };
     let changes = names.map(|name| Change::Put(row(name))).collect();
-    store.apply(Batch::of(wide(), changes), &call(Durability::Buffered)).await.unwrap();
+    store.apply(Batch::single(wide(), changes), &call(Durability::Buffered)).await.unwrap();
 }
 
 /// The numbers of the files of tables, and of the tables in the tree's newest version.
@@ -111,7 +111,7 @@ async fn writers_without_a_pause_once_kept_flushed_memtables_and_every_journal()
                 let key = Partition::new(Table::Objects, format!("{writer}-{}", round % 50));
                 let value = vec![7; 16 * 1024].into();
                 let row = Row { name: "row".into(), value, stamp: Timestamp(round), expires: None };
-                store.apply(Batch::of(key, vec![Change::Put(row)]), &call(Durability::Buffered)).await.unwrap();
+                store.apply(Batch::single(key, vec![Change::Put(row)]), &call(Durability::Buffered)).await.unwrap();
             }
         })
     });

@@ -27,7 +27,7 @@ struct FullDiskFixture {
 
 fn fixture() -> FullDiskFixture {
     let dir = tempfile::tempdir().unwrap();
-    let (disk, clock) = (FakeDisk::of(1024 * MIB), Arc::new(FrozenClock(AtomicU64::new(1_000_000))));
+    let (disk, clock) = (FakeDisk::with_bytes(1024 * MIB), Arc::new(FrozenClock(AtomicU64::new(1_000_000))));
     let space = space_on(&disk, clock.clone());
     let options = OpenOptions { clock: clock.clone(), ..options(dir.path()) };
     let store = LocalStore::open_in(options, space.clone(), |journal| Box::new(journal)).unwrap();
@@ -89,7 +89,7 @@ fn kind<T>(answer: Result<T>) -> Kind {
 async fn remove(store: &LocalStore, key: u64) -> Result<()> {
     let gone = Change::Remove { name: "row".into(), stamp: Timestamp(2) };
     let table = if key.is_multiple_of(2) { Table::Objects } else { Table::Keys };
-    store.apply(Batch::of(place(table, key), vec![gone]), &call(Durability::Disk).reclaiming()).await
+    store.apply(Batch::single(place(table, key), vec![gone]), &call(Durability::Disk).reclaiming()).await
 }
 
 #[tokio::test]
@@ -130,7 +130,10 @@ async fn below_the_last_floor_all_writes_are_refused_and_reads_go_on() {
 async fn the_sweep_removes_expired_rows_when_puts_are_refused() {
     let f = fixture();
     let expired = Row { expires: Some(Timestamp(1_500_000)), ..row(1) };
-    f.store.apply(Batch::of(place(Table::Keys, 1), vec![Change::Put(expired)]), &call(Durability::Disk)).await.unwrap();
+    f.store
+        .apply(Batch::single(place(Table::Keys, 1), vec![Change::Put(expired)]), &call(Durability::Disk))
+        .await
+        .unwrap();
     f.leave(0);
     assert_eq!(kind(put(&f.store, 3, Durability::Disk).await), Kind::Full);
     let swept = f.store.sweep_expired(100).await.unwrap();
@@ -208,7 +211,7 @@ async fn a_store_on_a_full_disk_starts() {
         times.max().unwrap()
     };
     let before = shards();
-    let (disk, clock) = (FakeDisk::of(1024 * MIB), Arc::new(FrozenClock(AtomicU64::new(1_000_000))));
+    let (disk, clock) = (FakeDisk::with_bytes(1024 * MIB), Arc::new(FrozenClock(AtomicU64::new(1_000_000))));
     disk.set(0);
     let space = space_on(&disk, clock);
     let store = LocalStore::open_in(options(dir.path()), space.clone(), |journal| Box::new(journal)).unwrap();
@@ -255,7 +258,7 @@ fn a_merge_that_would_take_the_last_bytes_ends_before_and_changes_nothing() {
 async fn most_values_deleted_on_a_full_disk_once_never_gave_their_space_back() {
     const VALUES: u64 = 2000;
     let dir = tempfile::tempdir().unwrap();
-    let (disk, clock) = (FakeDisk::of(16 * MIB), Arc::new(FrozenClock(AtomicU64::new(1_000_000))));
+    let (disk, clock) = (FakeDisk::with_bytes(16 * MIB), Arc::new(FrozenClock(AtomicU64::new(1_000_000))));
     // Few and large memtables: level 0 never has the four runs that are merged in any case.
     let sizes = Some(EngineSizes { table: 64 * 1024, ..EngineSizes::of_memtable(MIB) });
     let options = OpenOptions { clock: clock.clone(), sizes, ..options(dir.path()) };
@@ -263,7 +266,7 @@ async fn most_values_deleted_on_a_full_disk_once_never_gave_their_space_back() {
     let mut random = SplitMix64::new(7);
     for key in 0..VALUES {
         let value = Row { value: random.bytes(4000).into(), ..row(1) };
-        let batch = Batch::of(place(Table::Objects, 2 * key), vec![Change::Put(value)]);
+        let batch = Batch::single(place(Table::Objects, 2 * key), vec![Change::Put(value)]);
         store.apply(batch, &call(Durability::Buffered)).await.unwrap();
     }
     let rest = async |done: &dyn Fn() -> bool| {
@@ -294,7 +297,7 @@ async fn most_values_deleted_on_a_full_disk_once_never_gave_their_space_back() {
 #[tokio::test]
 async fn a_put_waits_on_a_disk_that_gets_full_until_the_upper_levels_have_sunk() {
     let dir = tempfile::tempdir().unwrap();
-    let (disk, clock) = (FakeDisk::of(64 * MIB), Arc::new(FrozenClock(AtomicU64::new(1_000_000))));
+    let (disk, clock) = (FakeDisk::with_bytes(64 * MIB), Arc::new(FrozenClock(AtomicU64::new(1_000_000))));
     let space = space_on(&disk, clock.clone());
     let options =
         OpenOptions { clock: clock.clone(), sizes: Some(EngineSizes::of_memtable(256 * 1024)), ..options(dir.path()) };

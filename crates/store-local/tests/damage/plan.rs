@@ -134,11 +134,14 @@ impl WritePlan {
         let mut plan = Self { random, stamp: Timestamp(stamp), ops: Vec::new(), expected: expected.clone() };
         for key in 0..100 {
             let row = plan.row("slot", 2000);
-            plan.push(PlannedWrite::Apply(Batch::of(Partition::new(Table::Objects, format!("new-{key}")), vec![row])));
+            plan.push(PlannedWrite::Apply(Batch::single(
+                Partition::new(Table::Objects, format!("new-{key}")),
+                vec![row],
+            )));
         }
         for key in 0..40 {
             let row = plan.row(&format!("new-{key}"), 300);
-            plan.push(PlannedWrite::Apply(Batch::of(Partition::new(Table::Keys, "many"), vec![row])));
+            plan.push(PlannedWrite::Apply(Batch::single(Partition::new(Table::Keys, "many"), vec![row])));
             plan.head(Table::Heads, Table::Entries, &format!("new-{key}"), false);
         }
         plan.blob("new", BULK_BYTES);
@@ -146,7 +149,7 @@ impl WritePlan {
             let key = plan.random.below(OBJECTS);
             plan.object(key);
             let row = plan.row(&format!("row-{:05}", key * 2), 80);
-            plan.push(PlannedWrite::Apply(Batch::of(Partition::new(Table::Keys, "many"), vec![row])));
+            plan.push(PlannedWrite::Apply(Batch::single(Partition::new(Table::Keys, "many"), vec![row])));
             let (key, gone) = (plan.random.below(HEADS), plan.random.below(3) == 0);
             plan.head(Table::Heads, Table::Entries, &key.to_string(), gone);
         }
@@ -179,7 +182,7 @@ impl WritePlan {
         for (table, count) in [(Table::Marks, 5), (Table::GcMarks, 20)] {
             for key in 0..count {
                 let row = self.row("mark", 40);
-                self.push(PlannedWrite::Apply(Batch::of(Partition::new(table, format!("{key}")), vec![row])));
+                self.push(PlannedWrite::Apply(Batch::single(Partition::new(table, format!("{key}")), vec![row])));
             }
         }
     }
@@ -191,13 +194,13 @@ impl WritePlan {
         let name = format!("object-{key:04}");
         let stamp = self.next_stamp();
         let mut batch = if self.random.below(5) == 0 {
-            let mut batch = Batch::of(object, vec![Change::Clear { stamp }]);
+            let mut batch = Batch::single(object, vec![Change::Clear { stamp }]);
             batch.add(listing, vec![Change::Remove { name: name.into(), stamp }]);
             batch
         } else {
             let slots = 1 + self.random.below(4);
             let rows = (0..slots).map(|slot| self.row(&format!("slot-{slot}"), 500)).collect();
-            let mut batch = Batch::of(object, rows);
+            let mut batch = Batch::single(object, rows);
             batch.add(listing, vec![self.row(&name, 30)]);
             batch
         };
@@ -211,16 +214,19 @@ impl WritePlan {
         for first in (0..300).step_by(10) {
             let name = |at: usize| format!("row-{:05}", (round as usize * 300 + first + at) * 7 % 1500);
             let changes = (0..10).map(|at| self.row(&name(at), 80)).collect();
-            self.push(PlannedWrite::Apply(Batch::of(many.clone(), changes)));
+            self.push(PlannedWrite::Apply(Batch::single(many.clone(), changes)));
         }
         for at in 0..40 {
             let (stamp, name) = (self.next_stamp(), format!("row-{:05}", at * 31 % 1500));
-            self.push(PlannedWrite::Apply(Batch::of(many.clone(), vec![Change::Remove { name: name.into(), stamp }])));
+            self.push(PlannedWrite::Apply(Batch::single(
+                many.clone(),
+                vec![Change::Remove { name: name.into(), stamp }],
+            )));
         }
         let tables = [Table::Buckets, Table::Members, Table::Parts, Table::Manifests, Table::Usage];
         for (table, key) in tables.into_iter().flat_map(|table| (0..6).map(move |key| (table, key))) {
             let changes = (0..4).map(|name| self.row(&format!("name-{name}"), 120)).collect();
-            self.push(PlannedWrite::Apply(Batch::of(Partition::new(table, format!("{key}")), changes)));
+            self.push(PlannedWrite::Apply(Batch::single(Partition::new(table, format!("{key}")), changes)));
         }
     }
 
@@ -293,5 +299,5 @@ impl WritePlan {
 }
 
 fn blob_id(name: &str) -> BlobId {
-    BlobId::of(b"blobs", name.as_bytes(), Timestamp(7))
+    BlobId::for_row(b"blobs", name.as_bytes(), Timestamp(7))
 }

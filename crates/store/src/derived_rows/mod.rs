@@ -136,7 +136,7 @@ impl<S: Store + ?Sized> DerivedRowStore<S> {
         let row = format::intent_row(derived.name.clone(), &head, stamp - 1);
         // At least at a quorum, so that every quorum read of the listing meets the intent.
         let options = CallOptions { level: options.level.max(ConsistencyLevel::Quorum), ..*options };
-        self.inner.apply(Batch::of(derived.partition.clone(), vec![Change::Put(row)]), &options).await
+        self.inner.apply(Batch::single(derived.partition.clone(), vec![Change::Put(row)]), &options).await
     }
 
     /// Writes the confirmed row of a head (step 3). A failure is ignored: until the write succeeds, readers ask the
@@ -146,7 +146,7 @@ impl<S: Store + ?Sized> DerivedRowStore<S> {
         let options = CallOptions { durability: Durability::Buffered, ..*options };
         // Race: the head's stamp makes a late confirmation lose to the row of a newer head [invariant 52].
         let row = format::confirmed_row(derived.name.clone(), derived.value.as_ref(), stamp);
-        let _ = self.inner.apply(Batch::of(derived.partition.clone(), vec![Change::Put(row)]), &options).await;
+        let _ = self.inner.apply(Batch::single(derived.partition.clone(), vec![Change::Put(row)]), &options).await;
     }
 }
 

@@ -108,7 +108,7 @@ impl<S: Store + ?Sized> DerivedRowStore<S> {
         let options = CallOptions { durability: Durability::Buffered, ..*options };
         // At the intent's own stamp: the row of a newer writer survives.
         let change = Change::Remove { name: intent.name.clone(), stamp: intent.stamp };
-        let _ = self.inner.apply(Batch::of(intent.partition.clone(), vec![change]), &options).await;
+        let _ = self.inner.apply(Batch::single(intent.partition.clone(), vec![change]), &options).await;
     }
 }
 

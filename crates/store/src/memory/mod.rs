@@ -143,7 +143,7 @@ impl Store for MemoryStore {
         contract::check_compare_and_set(partition, expected, &head, &changes, BATCH_BYTES_MAX)?;
         // The head goes last, so that a `Clear` among the changes does not remove it.
         changes.push(Change::Put(head.row.clone()));
-        let mut batch = Batch::of(partition.clone(), changes);
+        let mut batch = Batch::single(partition.clone(), changes);
         if let Some((derived, change)) = head.derived_change() {
             batch.add(derived, vec![change]);
         }

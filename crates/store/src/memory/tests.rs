@@ -16,7 +16,7 @@ fn put(name: &'static str, stamp: Timestamp, expires: Option<Timestamp>) -> Chan
 async fn the_next_write_removes_expired_rows() {
     let store = MemoryStore::new(Arc::new(SystemClock::default()));
     let partition = Partition::marks();
-    let apply = async |changes| store.apply(Batch::of(partition.clone(), changes), &options()).await.unwrap();
+    let apply = async |changes| store.apply(Batch::single(partition.clone(), changes), &options()).await.unwrap();
     let stored = || (store.shard(&partition).read().stored_rows(), store.shard(&partition).read().expiring());
     apply(vec![
         put("a", Timestamp(1), Some(Timestamp(1))),

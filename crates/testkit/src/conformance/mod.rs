@@ -148,7 +148,7 @@ const BLOBS: &[Promise<BlobSubject>] = promises![
 pub async fn conformance(store: Arc<dyn Store>, clock: Arc<ManualClock>) {
     let scope = CheckScope::new();
     for promise in STORE {
-        let subject = StoreSubject::new(store.clone(), clock.clone(), scope.of(promise.sentence));
+        let subject = StoreSubject::new(store.clone(), clock.clone(), scope.for_check(promise.sentence));
         check_promise(promise, subject).await;
     }
     for seed in 0..4 {
@@ -163,7 +163,7 @@ pub async fn conformance(store: Arc<dyn Store>, clock: Arc<ManualClock>) {
 pub async fn blob_conformance(blobs: Arc<dyn Blobs>) {
     let scope = CheckScope::new();
     for promise in BLOBS {
-        check_promise(promise, BlobSubject::new(blobs.clone(), scope.of(promise.sentence))).await;
+        check_promise(promise, BlobSubject::new(blobs.clone(), scope.for_check(promise.sentence))).await;
     }
 }
 

@@ -19,7 +19,7 @@ const NAMES: [&[u8]; 8] = [b"", b"\0", b"a", b"a\0", b"ab", b"b", b"b\xff", b"\x
 /// # Panics
 /// At the first answer that differs; the text has `seed` and the step.
 pub async fn random_changes_match_the_model(store: Arc<dyn Store>, clock: Arc<ManualClock>, seed: u64, steps: usize) {
-    let subject = StoreSubject::new(store, clock, CheckScope::new().of("model"));
+    let subject = StoreSubject::new(store, clock, CheckScope::new().for_check("model"));
     let mut walk = ModelWalk::new(subject, seed);
     for step in 0..steps {
         walk.step(&format!("seed {seed}, step {step}")).await;

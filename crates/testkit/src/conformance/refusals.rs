@@ -159,7 +159,7 @@ pub(super) async fn several_partitions_are_all_or_none(subject: StoreSubject) {
 pub(super) async fn misuse_is_refused(subject: StoreSubject) {
     for table in GUARDED {
         let partition = subject.partition(table);
-        let mut batch = Batch::of(subject.partition(Table::Objects), vec![put("a", "v", Timestamp(1))]);
+        let mut batch = Batch::single(subject.partition(Table::Objects), vec![put("a", "v", Timestamp(1))]);
         batch.add(partition.clone(), vec![put("a", "v", Timestamp(1))]);
         refused(subject.apply(batch).await, Kind::Misuse);
         assert_eq!(subject.rows(&subject.partition(Table::Objects)).await, [], "{table:?}");
@@ -190,7 +190,7 @@ pub(super) async fn misuse_is_refused_with_the_same_words(subject: StoreSubject)
     let words = |answer: Result<()>| answer.map_err(|error| (error.kind, error.context)).expect_err("refused");
     for table in PLAIN {
         let partition = subject.partition(table);
-        let change = async |changes| words(subject.apply(Batch::of(partition.clone(), changes)).await);
+        let change = async |changes| words(subject.apply(Batch::single(partition.clone(), changes)).await);
         let twice = (Kind::Misuse, "two changes to the row b\"a\"".to_owned());
         assert_eq!(
             change(vec![put("a", "v", Timestamp(1)), put("b", "v", Timestamp(1)), remove("a", Timestamp(5))]).await,
@@ -205,7 +205,7 @@ pub(super) async fn misuse_is_refused_with_the_same_words(subject: StoreSubject)
         let listed = subject.store.partitions(table, None, 0, &options()).await;
         assert_eq!(words(listed.map(drop)), limit, "{table:?}");
         let long = subject.other(table, vec![7; KEY_BYTES_MAX]);
-        refused(subject.apply(Batch::of(long, vec![put("a", "v", Timestamp(1))])).await, Kind::TooLarge);
+        refused(subject.apply(Batch::single(long, vec![put("a", "v", Timestamp(1))])).await, Kind::TooLarge);
         assert_eq!(subject.rows(&partition).await, [], "{table:?}");
     }
     for table in GUARDED {
@@ -219,7 +219,7 @@ pub(super) async fn misuse_is_refused_with_the_same_words(subject: StoreSubject)
 pub(super) async fn a_batch_above_batch_max_writes_nothing(subject: StoreSubject) {
     let value = vec![7; subject.store.limits().batch_max];
     for table in PLAIN {
-        let mut batch = Batch::of(subject.other(table, "small"), vec![put("a", "v", Timestamp(1))]);
+        let mut batch = Batch::single(subject.other(table, "small"), vec![put("a", "v", Timestamp(1))]);
         batch.add(subject.other(table, "large"), vec![put("a", &value, Timestamp(1))]);
         refused(subject.apply(batch).await, Kind::TooLarge);
         for which in ["small", "large"] {
@@ -243,7 +243,7 @@ pub(super) async fn a_cas_above_batch_max_writes_nothing(subject: StoreSubject) 
 pub(super) async fn a_deadline_in_the_past_never_hangs(subject: StoreSubject) {
     let past = CallOptions { deadline: Instant::now(), ..options() };
     let (plain, guarded) = (subject.partition(Table::Objects), subject.partition(Table::Consistent));
-    let batch = Batch::of(plain.clone(), vec![put("a", "v", Timestamp(1))]);
+    let batch = Batch::single(plain.clone(), vec![put("a", "v", Timestamp(1))]);
     let store = &subject.store;
     assert_returns(store.read(&plain, &ReadQuery::all(1), &past)).await;
     assert_returns(store.apply(batch.clone(), &past)).await;

@@ -47,7 +47,7 @@ impl CheckScope {
     }
 
     /// The scope of a check.
-    pub(super) fn of(&self, check: &str) -> Self {
+    pub(super) fn for_check(&self, check: &str) -> Self {
         Self(format!("{}/{check}", self.0))
     }
 }
@@ -70,7 +70,7 @@ impl StoreSubject {
 
     /// Changes a partition; panics if the store refuses.
     pub(super) async fn change(&self, partition: &Partition, changes: Vec<Change>) {
-        self.apply(Batch::of(partition.clone(), changes)).await.expect("the changes are taken");
+        self.apply(Batch::single(partition.clone(), changes)).await.expect("the changes are taken");
     }
 
     /// Applies a batch that the store may refuse.
@@ -156,7 +156,7 @@ impl BlobSubject {
 
     /// The id of the blob of an owner.
     pub(super) fn id(&self, which: u8) -> BlobId {
-        BlobId::of(self.scope.0.as_bytes(), &[which], Timestamp(1))
+        BlobId::for_row(self.scope.0.as_bytes(), &[which], Timestamp(1))
     }
 
     /// Writes a blob in pieces; answers its lease.

@@ -84,7 +84,7 @@ impl Store for DefectiveStore {
         let small = batch.partitions[0].changes.len() <= SMALL_BATCH;
         for one in batch.partitions {
             for change in one.changes {
-                self.inner.apply(Batch::of(one.partition.clone(), vec![change]), options).await?;
+                self.inner.apply(Batch::single(one.partition.clone(), vec![change]), options).await?;
                 if small {
                     tokio::time::sleep(DEFECT_WINDOW).await;
                 }
@@ -101,7 +101,7 @@ impl Store for DefectiveStore {
         changes: Vec<Change>,
         options: &CallOptions,
     ) -> Result<CasResult> {
-        let derived = head.derived_change().map(|(partition, change)| Batch::of(partition, vec![change]));
+        let derived = head.derived_change().map(|(partition, change)| Batch::single(partition, vec![change]));
         match (self.defect, derived) {
             (Defect::LateDerivedRow, Some(derived)) if head.check(expected).is_ok() => {
                 head.derived = None;

@@ -195,7 +195,7 @@ pub(super) async fn every_durability_is_taken(subject: StoreSubject) {
     for table in PLAIN {
         let partition = subject.partition(table);
         for (stamp, durability) in [(1, Durability::Buffered), (2, Durability::Disk), (3, Durability::Forced)] {
-            let batch = Batch::of(partition.clone(), vec![put("a", "v", Timestamp(stamp))]);
+            let batch = Batch::single(partition.clone(), vec![put("a", "v", Timestamp(stamp))]);
             let options = CallOptions { durability, ..options() };
             subject.store.apply(batch, &options).await.expect("a write is taken");
             assert_eq!(subject.rows(&partition).await, [row("a", "v", Timestamp(stamp))], "{table:?} {durability:?}");
@@ -216,7 +216,7 @@ pub(super) async fn one_machine_meets_every_level(subject: StoreSubject) {
     ]) {
         let partition = subject.partition(Table::Objects);
         let options = CallOptions { level, ..options() };
-        let batch = Batch::of(partition.clone(), vec![put("a", "v", Timestamp(stamp))]);
+        let batch = Batch::single(partition.clone(), vec![put("a", "v", Timestamp(stamp))]);
         subject.store.apply(batch, &options).await.expect("one disk is every replica");
         let page = subject.store.read(&partition, &ReadQuery::all(9), &options).await;
         assert_eq!(page.expect("one disk is every replica").rows, [row("a", "v", Timestamp(stamp))], "{level:?}");

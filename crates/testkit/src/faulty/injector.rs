@@ -46,7 +46,7 @@ pub(super) struct FaultTerms {
 
 impl FaultTerms {
     /// The terms of a call to a store.
-    pub(super) fn of(options: &CallOptions) -> Self {
+    pub(super) fn from_options(options: &CallOptions) -> Self {
         Self { deadline: Some(options.deadline), refused: unavailable(options.level), lost: Kind::TimedOut }
     }
 }

@@ -101,7 +101,7 @@ impl<S: ?Sized> Faulty<S> {
     }
 
     async fn call<T>(&self, options: &CallOptions, call: impl Future<Output = Result<T>> + Send) -> Result<T> {
-        let terms = FaultTerms::of(options);
+        let terms = FaultTerms::from_options(options);
         // Drawn before the call waits, so that the order of draws is the order of calls.
         let fate = self.injector.draw_call();
         self.injector.inject_before(&fate, &terms).await?;

@@ -23,7 +23,7 @@ fn options(level: ConsistencyLevel) -> CallOptions {
 
 fn write(stamp: Timestamp) -> Batch {
     let row = Row { name: "a".into(), value: stamp.to_string().into(), stamp, expires: None };
-    Batch::of(Partition::marks(), vec![Change::Put(row)])
+    Batch::single(Partition::marks(), vec![Change::Put(row)])
 }
 
 /// The stamp of the row; 0 when absent.
@@ -108,7 +108,7 @@ async fn a_late_write_does_not_undo_a_removal() {
     one.set_faults(StoreFaults { late_per_mille: 1000, ..StoreFaults::none() });
     for (stamp, left) in [(5, 0), (6, 6)] {
         one.apply(write(Timestamp(stamp)), &options(ConsistencyLevel::Quorum)).await.unwrap_err();
-        let gone = Batch::of(Partition::marks(), vec![Change::Remove { name: "a".into(), stamp: Timestamp(5) }]);
+        let gone = Batch::single(Partition::marks(), vec![Change::Remove { name: "a".into(), stamp: Timestamp(5) }]);
         other.apply(gone, &options(ConsistencyLevel::Quorum)).await.unwrap();
         tokio::time::sleep(LATE_MAX).await;
         assert_eq!(read_stamp(&other, ConsistencyLevel::Quorum).await.unwrap(), Timestamp(left));

@@ -35,12 +35,12 @@ fn row(name: &str, value: &str, stamp: Timestamp) -> Row {
 }
 
 async fn put(store: &Replicas, stamp: Timestamp, level: ConsistencyLevel) -> Result<()> {
-    store.apply(Batch::of(partition(), vec![Change::Put(row("a", "v", stamp))]), &options(level)).await
+    store.apply(Batch::single(partition(), vec![Change::Put(row("a", "v", stamp))]), &options(level)).await
 }
 
 async fn remove(store: &Replicas, stamp: Timestamp, level: ConsistencyLevel) -> Result<()> {
     let gone = Change::Remove { name: "a".into(), stamp };
-    store.apply(Batch::of(partition(), vec![gone]), &options(level)).await
+    store.apply(Batch::single(partition(), vec![gone]), &options(level)).await
 }
 
 /// The stamp of the row; 0 when absent.
@@ -186,7 +186,7 @@ async fn batch_of_dead_coordinator(seed: u64, removes: bool) -> (usize, usize) {
     let elsewhere = Partition::new(Table::Keys, "elsewhere");
     store
         .apply(
-            Batch::of(elsewhere.clone(), vec![Change::Put(row("old", "v", Timestamp(1)))]),
+            Batch::single(elsewhere.clone(), vec![Change::Put(row("old", "v", Timestamp(1)))]),
             &options(ConsistencyLevel::All),
         )
         .await
@@ -196,7 +196,7 @@ async fn batch_of_dead_coordinator(seed: u64, removes: bool) -> (usize, usize) {
     } else {
         Change::Put(row("old", "w", Timestamp(2)))
     };
-    let mut batch = Batch::of(partition(), vec![Change::Put(row("a", "v", Timestamp(2)))]);
+    let mut batch = Batch::single(partition(), vec![Change::Put(row("a", "v", Timestamp(2)))]);
     batch.add(elsewhere.clone(), vec![change]);
     store.set_network_faults(NetworkFaults { stop_per_mille: 1000, ..NetworkFaults::none() });
     let _ = store.apply(batch, &options(ConsistencyLevel::Quorum)).await;
@@ -274,7 +274,7 @@ async fn a_write_above_the_limits_of_the_cluster_writes_nothing() {
     assert_eq!(kind(refused), Some(Kind::TooLarge));
     let setup = ClusterSetup { mutation_max: 1 << 20, ..ClusterSetup::default() };
     let small = cluster(setup, 1).0;
-    let refused = small.apply(Batch::of(partition(), vec![large(2 << 20)]), &options(ConsistencyLevel::All)).await;
+    let refused = small.apply(Batch::single(partition(), vec![large(2 << 20)]), &options(ConsistencyLevel::All)).await;
     assert_eq!(
         (kind(refused), read_stamp(&small, ConsistencyLevel::All).await.unwrap()),
         (Some(Kind::TooLarge), Timestamp::ZERO)
@@ -452,7 +452,7 @@ async fn mostly_removed(removed: u32, bisects_ranges: bool) -> Replicas {
         }
     }
     for changes in [rows, gone] {
-        store.apply(Batch::of(partition(), changes), &options(ConsistencyLevel::All)).await.unwrap();
+        store.apply(Batch::single(partition(), changes), &options(ConsistencyLevel::All)).await.unwrap();
     }
     store
 }

@@ -27,7 +27,7 @@ const COUNTER_BYTES: usize = 1024;
 /// # Errors
 /// An invalid parameter, or an error of the gateway.
 pub(in crate::http) async fn get_counter(call: &RiakCall<'_>) -> Result<RiakResponse, RiakFault> {
-    let params = ObjectParams::of(&call.query)?;
+    let params = ObjectParams::from_query(&call.query)?;
     accept::require(call.headers, &["text/plain"])?;
     check_read(call.headers)?;
     match read(call, call.address()?, params).await {
@@ -45,7 +45,7 @@ pub(in crate::http) async fn post_counter(
     call: &RiakCall<'_>,
     body: ArrivingBody<'_>,
 ) -> Result<RiakResponse, RiakFault> {
-    let params = ObjectParams::of(&call.query)?;
+    let params = ObjectParams::from_query(&call.query)?;
     check_headers(call.headers)?;
     let address = call.address()?;
     let body = collect(body, AMOUNT_BYTES_MAX).await?;

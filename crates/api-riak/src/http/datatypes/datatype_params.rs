@@ -82,7 +82,7 @@ impl DatatypeParams {
     ///
     /// # Errors
     /// 400 with the texts of the first group with invalid parameters.
-    pub(in crate::http) fn of(query: &QueryParams<'_>) -> Result<Self, RiakFault> {
+    pub(in crate::http) fn from_query(query: &QueryParams<'_>) -> Result<Self, RiakFault> {
         let timeout = timeout(query)?;
         let mut quorums = quorum_params(query)?;
         let (mut bad, mut return_body, mut include_context) = (String::new(), None, None);
@@ -174,17 +174,17 @@ mod tests {
     use proptest::prelude::*;
 
     fn taken(query: &str) -> DatatypeParams {
-        DatatypeParams::of(&QueryParams::of(Some(query))).unwrap()
+        DatatypeParams::from_query(&QueryParams::parse(Some(query))).unwrap()
     }
 
     #[track_caller]
     fn refused(query: &str, text: &str) {
-        assert_eq!(DatatypeParams::of(&QueryParams::of(Some(query))).unwrap_err().text(), text, "{query}");
+        assert_eq!(DatatypeParams::from_query(&QueryParams::parse(Some(query))).unwrap_err().text(), text, "{query}");
     }
 
     #[test]
     fn valid_parameters_are_parsed() {
-        let none = DatatypeParams::of(&QueryParams::of(None)).unwrap();
+        let none = DatatypeParams::from_query(&QueryParams::parse(None)).unwrap();
         assert!(none.include_context && !none.return_body && none.part == ValuePart::Whole);
         let params = taken("r=1&w=all&returnbody=TRUE&include_context=false&timeout=50&notfound_ok=true");
         assert_eq!((params.quorums.r, params.quorums.w), (Some(Quorum::Count(1)), Some(Quorum::All)));
@@ -204,7 +204,7 @@ mod tests {
         let page = |begin, max_results| ValuePart::Page { begin, max_results };
         assert_eq!(taken("max_results=7").part, page(PageBegin::Known(DatatypeBegin::First), Some(7)));
         assert_eq!(taken("start=b").part, page(PageBegin::Start("b".into()), None));
-        let mut window = super::super::page_window::PageWindow::of(Some(1));
+        let mut window = super::super::page_window::PageWindow::new(Some(1));
         window.take(["k", "l"].map(|one| larder_kv::rules::datatypes::ValuePiece::Element(one.into())).into());
         let continuation = window.continuation().unwrap();
         let query = format!("continuation={continuation}&max_results=1&start=b");
@@ -242,7 +242,7 @@ mod tests {
             let mut query = format!("{name}=").into_bytes();
             crate::http::path::quote_form(&value, &mut query);
             let query = String::from_utf8(query).unwrap();
-            let _ = DatatypeParams::of(&QueryParams::of(Some(&query)));
+            let _ = DatatypeParams::from_query(&QueryParams::parse(Some(&query)));
         }
     }
 }

@@ -73,7 +73,7 @@ pub(super) fn decode(datatype: Datatype, document: &[u8]) -> Result<JsonUpdate, 
         return Err(JsonRefusal::Undecodable("{badmatch,any}".into()));
     }
     // Attack: two bytes of a document may become a hundred in memory, so its parts are counted first.
-    let parts = JsonParts::of(document);
+    let parts = JsonParts::split(document);
     if parts.all > JSON_PARTS_MAX {
         return Err(JsonRefusal::TooManyParts);
     }
@@ -106,7 +106,7 @@ struct JsonParts {
 
 impl JsonParts {
     /// Counts outside of strings.
-    fn of(document: &[u8]) -> Self {
+    fn split(document: &[u8]) -> Self {
         let (mut parts, mut in_string, mut escaped) = (Self { members: 0, all: 0 }, false, false);
         for byte in document {
             match byte {

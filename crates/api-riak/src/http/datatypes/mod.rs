@@ -53,7 +53,7 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-larder-request-id");
 /// # Errors
 /// An invalid parameter, a bucket without a data type, or an error of the gateway.
 pub(super) async fn get(call: &RiakCall<'_>) -> Result<RiakResponse, RiakFault> {
-    let params = DatatypeParams::of(&call.query)?;
+    let params = DatatypeParams::from_query(&call.query)?;
     if let Some(moved) = moved_to_counters(call) {
         return Ok(moved);
     }
@@ -72,7 +72,7 @@ pub(super) async fn get(call: &RiakCall<'_>) -> Result<RiakResponse, RiakFault> 
 /// # Errors
 /// 400 with Riak's text.
 pub(super) fn check_form(call: &RiakCall<'_>) -> Result<(), RiakFault> {
-    DatatypeParams::of(&call.query).map(drop)
+    DatatypeParams::from_query(&call.query).map(drop)
 }
 
 /// POST of `/types/T/buckets/B/datatypes` and `/types/T/buckets/B/datatypes/K`.
@@ -80,7 +80,7 @@ pub(super) fn check_form(call: &RiakCall<'_>) -> Result<(), RiakFault> {
 /// # Errors
 /// An invalid parameter or document, a bucket without a data type, or an error of the gateway.
 pub(super) async fn post(call: &RiakCall<'_>, body: ArrivingBody<'_>) -> Result<RiakResponse, RiakFault> {
-    let params = DatatypeParams::of(&call.query)?;
+    let params = DatatypeParams::from_query(&call.query)?;
     if let Some(moved) = moved_to_counters(call) {
         return Ok(moved);
     }
@@ -153,7 +153,7 @@ async fn show(
         timeout: params.timeout,
     };
     let window = match params.part {
-        ValuePart::Whole => PageWindow::of(None),
+        ValuePart::Whole => PageWindow::new(None),
         ValuePart::Element(_) if !is_set => {
             return Err(RiakFault::bad(format!("A {} has no elements to ask for\n", datatype.name())));
         }
@@ -172,7 +172,7 @@ async fn show(
             // A context covers the whole value: with a page's a removal would take what the page did not show.
             fetch.include_context = false;
             fetch.begin = begin.within(is_map)?;
-            PageWindow::of(max_results)
+            PageWindow::new(max_results)
         }
     };
     match kv.fetch_datatype(fetch).await? {

@@ -30,7 +30,7 @@ pub(super) struct PageWindow {
 impl PageWindow {
     /// A window of at most so many elements or fields.
     #[must_use]
-    pub(super) fn of(max_results: Option<u64>) -> Self {
+    pub(super) fn new(max_results: Option<u64>) -> Self {
         Self { left: max_results, ..Self::default() }
     }
 
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn a_window_ends_where_an_element_lies_beyond_it() {
-        let mut window = PageWindow::of(Some(5));
+        let mut window = PageWindow::new(Some(5));
         assert_eq!(window.take(elements(0, 3)), elements(0, 3));
         assert_eq!(window.take(elements(3, 5)), elements(3, 5));
         assert_eq!((window.is_full(), window.continuation()), (false, None), "nothing is known to follow");
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_window_without_a_bound_shows_all() {
-        let mut window = PageWindow::of(None);
+        let mut window = PageWindow::new(None);
         assert_eq!(window.take(elements(0, 200)), elements(0, 200));
         assert_eq!((window.is_full(), window.continuation()), (false, None));
     }
@@ -130,7 +130,7 @@ mod tests {
         let of_set =
             |name, elements| [vec![field(name, EmbeddedType::Set)], elements, vec![ValuePiece::EndField]].concat();
         let shown = [of_set("a", elements(0, 3)), of_set("b", Vec::new())].concat();
-        let mut window = PageWindow::of(Some(2));
+        let mut window = PageWindow::new(Some(2));
         // Pages of rows end anywhere.
         assert_eq!(window.take(shown[..2].to_vec()), shown[..2]);
         assert_eq!(window.take([&shown[2..], &of_set("c", elements(0, 1))].concat()), shown[2..]);
@@ -142,7 +142,7 @@ mod tests {
     proptest! {
         #[test]
         fn continuations_are_read_as_they_were_made_and_others_refused(element: Vec<u8>, other: Vec<u8>) {
-            let mut window = PageWindow::of(Some(1));
+            let mut window = PageWindow::new(Some(1));
             window.take(vec![ValuePiece::Element(element.clone().into()), ValuePiece::Element("next".into())]);
             let made = window.continuation().unwrap();
             prop_assert!(made.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_')));

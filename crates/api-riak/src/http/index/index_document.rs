@@ -75,7 +75,7 @@ impl IndexDocument {
     ///
     /// # Errors
     /// The text of the 400 that names its first fault.
-    pub(super) fn of(bucket: BucketAddress, document: &[u8]) -> Result<Self, String> {
+    pub(super) fn parse(bucket: BucketAddress, document: &[u8]) -> Result<Self, String> {
         let document: QueryJson = riak_json::parse(document).map_err(|error| invalid(&error.to_string()))?;
         let DocumentFields { all, any, max_results, continuation, count, timeout } = fields_of(document)?;
         let mut queries = match (all, any) {
@@ -156,7 +156,7 @@ mod tests {
 
     fn parsed(document: &str) -> Result<IndexDocument, String> {
         let bucket = BucketAddress::new("default".into(), "b".into()).unwrap();
-        IndexDocument::of(bucket, document.as_bytes())
+        IndexDocument::parse(bucket, document.as_bytes())
     }
 
     #[test]

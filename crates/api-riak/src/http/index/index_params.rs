@@ -37,7 +37,7 @@ impl IndexParams {
     ///
     /// # Errors
     /// 400 with the text of the first invalid part.
-    pub(super) fn of(call: &RiakCall<'_>) -> Result<Self, RiakFault> {
+    pub(super) fn from_call(call: &RiakCall<'_>) -> Result<Self, RiakFault> {
         let params = &call.query;
         // Results are always sorted, so the parameter is only checked.
         boolean(params, "pagination_sort")?;
@@ -82,7 +82,7 @@ fn query(call: &RiakCall<'_>) -> Result<Option<IndexQuery>, RiakFault> {
         return prefix(bucket, &field, &value(1), values).map(Some);
     }
     let parsed = match values {
-        0 if TermKind::of(&field) == Some(TermKind::Integer) => return Ok(None),
+        0 if TermKind::from_field(&field) == Some(TermKind::Integer) => return Ok(None),
         0 => IndexQuery::equality(bucket, &field, &Bytes::new()),
         1 => IndexQuery::equality(bucket, &field, &value(1)),
         _ => IndexQuery::range(bucket, &field, &value(1), &value(2)),
@@ -97,7 +97,7 @@ fn prefix(bucket: BucketAddress, field: &Bytes, begin: &Bytes, values: usize) ->
         return Err(unfit());
     }
     let scope = IndexScope::prefix(field, begin).map_err(refused)?.ok_or_else(unfit)?;
-    Ok(IndexQuery::of(bucket, scope))
+    Ok(IndexQuery::new(bucket, scope))
 }
 
 fn refused(error: TermError) -> RiakFault {

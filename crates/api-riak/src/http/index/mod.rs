@@ -39,7 +39,7 @@ const DECODED_PER_BYTE: u64 = 16;
 /// # Errors
 /// 400 with Riak's text for an invalid parameter or query, and those of the gateway; an unknown type gets the 404 page.
 pub(super) async fn get(call: &RiakCall<'_>, gateway: &Arc<Gateway>) -> Result<RiakResponse, RiakFault> {
-    let params = IndexParams::of(call)?;
+    let params = IndexParams::from_call(call)?;
     accept::require(call.headers, if params.stream { &OFFERED } else { &OFFERED[..1] })?;
     if let Err(error) = call.gateway.types.props(&call.bucket_type()).await {
         return unknown_type_page(error);
@@ -59,7 +59,7 @@ pub(super) async fn get(call: &RiakCall<'_>, gateway: &Arc<Gateway>) -> Result<R
 /// # Errors
 /// 400 with Riak's text.
 pub(super) fn check_form(call: &RiakCall<'_>) -> Result<(), RiakFault> {
-    IndexParams::of(call).map(drop)
+    IndexParams::from_call(call).map(drop)
 }
 
 /// POST of `/…/index`: a query of several conditions.
@@ -78,7 +78,7 @@ pub(super) async fn post(
     let max = index_document::DOCUMENT_BYTES_MAX;
     let document = collect_admitted(incoming, requester, max, |length| length * DECODED_PER_BYTE).await?;
     check_md5(call.headers, &document)?;
-    let document = IndexDocument::of(call.bucket()?, &document).map_err(RiakFault::bad)?;
+    let document = IndexDocument::parse(call.bucket()?, &document).map_err(RiakFault::bad)?;
     let IndexDocument { queries, after, max_results, count, timeout } = document;
     accept::require(call.headers, &OFFERED[..1])?;
     if let Err(error) = call.gateway.types.props(&call.bucket_type()).await {

@@ -91,7 +91,7 @@ async fn a_silent_connection_holds_no_buffer_of_an_earlier_request() {
         let mut watchers = ConnectionWatchers::new();
         let mut taken = 0;
         while taken < requests {
-            match FrameHead::of(&connection.input).unwrap() {
+            match FrameHead::parse(&connection.input).unwrap() {
                 Some(head) => {
                     connection.take_request(head).await.unwrap();
                     taken += 1;

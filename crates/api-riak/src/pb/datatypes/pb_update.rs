@@ -137,35 +137,35 @@ mod tests {
         SetOp { adds: bytes(adds), removes: bytes(removes) }
     }
 
-    fn of(op: DtOp) -> Result<DatatypeUpdate, MeaninglessUpdate> {
+    fn update_in(op: DtOp) -> Result<DatatypeUpdate, MeaninglessUpdate> {
         update_of(op)
     }
 
     #[test]
     fn each_operation_becomes_the_update_of_its_type() {
         let counter = |increment| DtOp { counter_op: Some(CounterOp { increment }), ..DtOp::default() };
-        assert_eq!(of(counter(None)), Ok(DatatypeUpdate::Counter(1)), "absent is one");
-        assert_eq!(of(counter(Some(-2))), Ok(DatatypeUpdate::Counter(-2)));
+        assert_eq!(update_in(counter(None)), Ok(DatatypeUpdate::Counter(1)), "absent is one");
+        assert_eq!(update_in(counter(Some(-2))), Ok(DatatypeUpdate::Counter(-2)));
         let both = DtOp { set_op: Some(set(&["a"], &["a", "b"])), gset_op: Some(GSetOp::default()), ..DtOp::default() };
         let edits = [SetEdit::Add("a".into()), SetEdit::Remove("a".into()), SetEdit::Remove("b".into())];
-        assert_eq!(of(both), Ok(DatatypeUpdate::Set(edits.into())), "additions first, and a set before a gset");
+        assert_eq!(update_in(both), Ok(DatatypeUpdate::Set(edits.into())), "additions first, and a set before a gset");
         let adds = || vec![Bytes::from("a")];
         assert_eq!(
-            of(DtOp { hll_op: Some(HllOp { adds: adds() }), ..DtOp::default() }),
+            update_in(DtOp { hll_op: Some(HllOp { adds: adds() }), ..DtOp::default() }),
             Ok(DatatypeUpdate::Hll(adds()))
         );
         assert_eq!(
-            of(DtOp { gset_op: Some(GSetOp { adds: adds() }), ..DtOp::default() }),
+            update_in(DtOp { gset_op: Some(GSetOp { adds: adds() }), ..DtOp::default() }),
             Ok(DatatypeUpdate::Gset(adds()))
         );
-        assert_eq!(of(DtOp::default()), Err(MeaninglessUpdate("the update has no operation")));
+        assert_eq!(update_in(DtOp::default()), Err(MeaninglessUpdate("the update has no operation")));
     }
 
     #[test]
     fn the_type_of_a_field_and_its_operation_must_agree() {
         let update = |field, one: MapUpdate| {
             let one = MapUpdate { field: Some(field), ..one };
-            of(DtOp { map_op: Some(MapOp { removes: Vec::new(), updates: vec![one] }), ..DtOp::default() })
+            update_in(DtOp { map_op: Some(MapOp { removes: Vec::new(), updates: vec![one] }), ..DtOp::default() })
         };
         let edit = |update| {
             let updates = vec![FieldEdit { name: "x".into(), update }];
@@ -191,7 +191,7 @@ mod tests {
             assert!(refused.is_err(), "{refused:?}");
         }
         let removes = vec![named("x", 2), named("x", 1)];
-        let removed = of(DtOp { map_op: Some(MapOp { removes, updates: Vec::new() }), ..DtOp::default() });
+        let removed = update_in(DtOp { map_op: Some(MapOp { removes, updates: Vec::new() }), ..DtOp::default() });
         let names = vec![FieldName::new("x", EmbeddedType::Set), FieldName::new("x", EmbeddedType::Counter)];
         assert_eq!(removed, Ok(DatatypeUpdate::Map(MapEdits { removes: names, updates: Vec::new() })));
     }

@@ -41,7 +41,7 @@ const CASES_MIN: u64 = 100;
 
 /// Runs `case` with one generator after the other until the time is over, and says how many it ran.
 fn repeat(name: &str, mut case: impl FnMut(&mut SplitMix64)) {
-    let time = Scale::current().of(Duration::from_secs(1), Duration::from_secs(600));
+    let time = Scale::current().pick(Duration::from_secs(1), Duration::from_secs(600));
     let mut random = SplitMix64::from_environment(name);
     let (begun, mut cases) = (Instant::now(), 0_u64);
     // A busy machine must not make it pass without input.
@@ -93,7 +93,7 @@ fn frames_of<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<(u8, Bytes)
         arrived += piece.len();
         input.extend_from_slice(piece);
         loop {
-            let Ok(head) = FrameHead::of(&input) else { return (frames, false) };
+            let Ok(head) = FrameHead::parse(&input) else { return (frames, false) };
             let Some((head, message)) = head.and_then(|head| Some((head, head.take(&mut input)?))) else { break };
             assert_eq!(message.len(), head.length);
             frames.push((head.code, message));

@@ -30,7 +30,7 @@ pub(super) struct UsageRequest {
 impl UsageRequest {
     /// Parses `/KEY/abj/START/END` or `KEY.abj.START.END`, in which all but the key is optional, and the parameters
     /// `a`, `b`, `j`, `x`, `s`, `e`. `default` is the format when none is named.
-    pub(super) fn of(
+    pub(super) fn parse(
         path: &str,
         query: &S3Query,
         default: DocumentFormat,
@@ -76,8 +76,8 @@ mod tests {
 
     const NOW: Timestamp = Timestamp(1_289_422_114_000_000);
 
-    fn of(path: &str, query: &str) -> Result<UsageRequest, &'static str> {
-        UsageRequest::of(path, &S3Query::parse(Some(query)), DocumentFormat::Json, NOW)
+    fn parsed(path: &str, query: &str) -> Result<UsageRequest, &'static str> {
+        UsageRequest::parse(path, &S3Query::parse(Some(query)), DocumentFormat::Json, NOW)
     }
 
     #[test]
@@ -91,7 +91,7 @@ mod tests {
             ("K-_.abx.20101110T000000Z.20101110T120000Z", ""),
             ("/K-_", "a&b=yes&x=t&s=20101110T000000Z&e=20101110T120000Z"),
         ] {
-            assert_eq!(of(path, query).unwrap(), expected, "{path} {query}");
+            assert_eq!(parsed(path, query).unwrap(), expected, "{path} {query}");
         }
     }
 
@@ -105,17 +105,17 @@ mod tests {
             from: NOW,
             to: NOW,
         };
-        assert_eq!(of("/K", "a=no&b=0").unwrap(), expected);
-        assert!(of("/K/a/soon", "").is_err());
-        assert!(of("/K", "s=20101110T120000Z&e=20101110T000000Z").is_err());
-        assert_eq!(of("/K", "s=20101001T000000Z&e=20101101T000000Z"), Err("Too much time requested"));
-        assert!(of("/K", "s=20101001T000000Z&e=20101031T235959Z").is_ok());
+        assert_eq!(parsed("/K", "a=no&b=0").unwrap(), expected);
+        assert!(parsed("/K/a/soon", "").is_err());
+        assert!(parsed("/K", "s=20101110T120000Z&e=20101110T000000Z").is_err());
+        assert_eq!(parsed("/K", "s=20101001T000000Z&e=20101101T000000Z"), Err("Too much time requested"));
+        assert!(parsed("/K", "s=20101001T000000Z&e=20101031T235959Z").is_ok());
     }
 
     proptest! {
         #[test]
         fn anything_is_read_or_refused(path: String, query: String) {
-            let _ = of(&path, &query);
+            let _ = parsed(&path, &query);
         }
     }
 }

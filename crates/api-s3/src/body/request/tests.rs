@@ -8,7 +8,7 @@ fn body(pieces: &[&'static str], length: Option<u64>, headers: &[(&'static str, 
     let headers: HeaderMap =
         headers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect();
     let mut body = RequestBody::from_source(RequestBodySource::Pieces(pieces), length);
-    let payload = Payload::of(&headers).map_err(|error| error.code)?;
+    let payload = Payload::from_headers(&headers).map_err(|error| error.code)?;
     body.set_framing(payload, &headers, None).map_err(|error| error.code)?;
     Ok(body)
 }
@@ -50,7 +50,7 @@ async fn a_signed_hash_overrides_an_unsigned_header() {
             header.iter().map(|value| ("x-amz-content-sha256".parse().unwrap(), value.parse().unwrap())).collect();
         let pieces = [Bytes::from_static(text.as_bytes())].into_iter().collect();
         let mut body = RequestBody::from_source(RequestBodySource::Pieces(pieces), Some(3));
-        body.set_framing(Payload::of(&headers).unwrap(), &headers, Some(&checked)).unwrap();
+        body.set_framing(Payload::from_headers(&headers).unwrap(), &headers, Some(&checked)).unwrap();
         assert_eq!(body.collect(9).await.err().map(|error| error.code), code, "{text} {header:?}");
     }
 }

@@ -12,7 +12,7 @@ use crate::response::{self, S3Response};
 use crate::xml::XmlWriter;
 
 /// The response that the form asks for.
-pub(super) fn of(call: &S3Call, fields: &FormFields, key: &str, stored: &StoredVersion) -> S3Response {
+pub(super) fn stored_response(call: &S3Call, fields: &FormFields, key: &str, stored: &StoredVersion) -> S3Response {
     let location = format!("{}{}", call.location(), path_of(key.as_bytes()));
     let etag = stored.version.object.as_ref().map(|object| object_headers::quoted(object.etag)).unwrap_or_default();
     let mut response = match redirect(fields, &call.bucket, key, &etag) {
@@ -77,8 +77,8 @@ mod tests {
 
     #[test]
     fn only_200_and_201_override_the_status() {
-        let of = |value: &str| status(&FormFields::fixed(&[("success_action_status", value)], "")).as_u16();
-        assert_eq!(["200", "201", "204", "404", ""].map(of), [200, 201, 204, 204, 204]);
+        let chosen = |value: &str| status(&FormFields::fixed(&[("success_action_status", value)], "")).as_u16();
+        assert_eq!(["200", "201", "204", "404", ""].map(chosen), [200, 201, 204, 204, 204]);
         assert_eq!(status(&FormFields::default()).as_u16(), 204);
         let response = plain(StatusCode::CREATED, "http://b/k", "b", "k", "\"e\"");
         let text = String::from_utf8(response.into_body().into_bytes().unwrap().to_vec()).unwrap();

@@ -62,7 +62,7 @@ pub struct EffectiveProps {
 impl EffectiveProps {
     /// The properties of a bucket with the overrides `bucket`, in a type with the overrides `of_type`.
     #[must_use]
-    pub fn of(defaults: Defaults, of_type: &Overrides, bucket: &Overrides) -> Self {
+    pub fn resolve(defaults: Defaults, of_type: &Overrides, bucket: &Overrides) -> Self {
         let layers = PropLayers { defaults, of_type, bucket };
         Self {
             allow_mult: layers.flag("allow_mult"),
@@ -159,8 +159,8 @@ mod tests {
 
     #[test]
     fn the_defaults_of_types_differ_in_two_properties() {
-        let plain = EffectiveProps::of(Defaults::DefaultType, &Overrides::EMPTY, &Overrides::EMPTY);
-        let typed = EffectiveProps::of(Defaults::CustomType, &Overrides::EMPTY, &Overrides::EMPTY);
+        let plain = EffectiveProps::resolve(Defaults::DefaultType, &Overrides::EMPTY, &Overrides::EMPTY);
+        let typed = EffectiveProps::resolve(Defaults::CustomType, &Overrides::EMPTY, &Overrides::EMPTY);
         assert_eq!(EffectiveProps { allow_mult: true, dvv_enabled: true, ..plain }, typed);
         assert_eq!((plain.allow_mult, plain.dvv_enabled, plain.n_val), (false, false, 3));
         assert_eq!((plain.r, plain.dw, plain.pr), (Quorum::Quorum, Quorum::Quorum, Quorum::Count(0)));
@@ -172,11 +172,12 @@ mod tests {
     fn the_bucket_wins_over_the_type() {
         let of_type = read(r#"{"n_val":2,"r":"all","datatype":"hll","hll_precision":12}"#);
         let bucket = read(r#"{"r":1,"precommit":"x","sync_on_write":"all"}"#);
-        let effective = EffectiveProps::of(Defaults::CustomType, &of_type, &bucket);
+        let effective = EffectiveProps::resolve(Defaults::CustomType, &of_type, &bucket);
         assert_eq!((effective.n_val, effective.r), (2, Quorum::Count(1)));
         assert_eq!((effective.datatype, effective.hll_precision), (Some(Datatype::Hll), 12));
         assert!(effective.has_precommit && !effective.has_postcommit && effective.has_standard_linkfun);
-        let other = EffectiveProps::of(Defaults::CustomType, &of_type, &read(r#"{"linkfun":{"mod":"m","fun":"f"}}"#));
+        let other =
+            EffectiveProps::resolve(Defaults::CustomType, &of_type, &read(r#"{"linkfun":{"mod":"m","fun":"f"}}"#));
         assert!(!other.has_standard_linkfun);
         assert_eq!(effective.sync_on_write, SyncOnWrite::All);
     }

@@ -39,7 +39,7 @@ pub enum NativeHook<'a> {
 impl<'a> NativeHook<'a> {
     /// The built-in hook of this name, if the argument is one of it.
     #[must_use]
-    pub fn of(function: &ModFun, argument: Option<&'a Json>) -> Option<Self> {
+    pub fn from_function(function: &ModFun, argument: Option<&'a Json>) -> Option<Self> {
         if function.module != NATIVE_HOOK_MODULE {
             return None;
         }
@@ -129,7 +129,7 @@ fn check_hook(hook: &Hook, stage: HookStage) -> Result<(), (String, HookFault)> 
         (None, _) => HookFault::NotBuiltIn,
         (Some(HookStage::Precommit), HookStage::Postcommit) => HookFault::PrecommitOnly,
         (Some(HookStage::Postcommit), HookStage::Precommit) => HookFault::PostcommitOnly,
-        _ => match NativeHook::of(function, argument) {
+        _ => match NativeHook::from_function(function, argument) {
             None => HookFault::WrongArgument,
             Some(NativeHook::Webhook(url)) => match WebhookUrl::parse(url) {
                 Ok(_) => return Ok(()),
@@ -177,8 +177,8 @@ fn hooks_of(hooks: &Json) -> Vec<Hook> {
 fn native(hook: &Hook) -> Option<NativeHook<'_>> {
     match hook {
         Hook::Text(_) | Hook::Named(_) => None,
-        Hook::ModFun(function) => NativeHook::of(function, None),
-        Hook::WithArgument { function, argument } => NativeHook::of(function, Some(argument)),
+        Hook::ModFun(function) => NativeHook::from_function(function, None),
+        Hook::WithArgument { function, argument } => NativeHook::from_function(function, Some(argument)),
     }
 }
 
@@ -223,7 +223,8 @@ mod tests {
         assert_eq!(late, Err(("larder:json".into(), HookFault::PrecommitOnly)));
         for (name, _) in NATIVE_HOOKS {
             let arguments = [None, Some(json!({"bytes": 1})), Some(json!({"schema": {}})), Some(json!("http://h/"))];
-            let is_known = arguments.iter().any(|one| NativeHook::of(&function(name), one.as_ref()).is_some());
+            let is_known =
+                arguments.iter().any(|one| NativeHook::from_function(&function(name), one.as_ref()).is_some());
             assert!(is_known, "{name}");
         }
     }

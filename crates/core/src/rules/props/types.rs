@@ -125,10 +125,10 @@ impl TypeRecord {
     pub fn effective(of_type: Option<&Self>, bucket: &Overrides) -> EffectiveProps {
         match of_type {
             Some(record) => {
-                let effective = EffectiveProps::of(Defaults::CustomType, &record.overrides, bucket);
+                let effective = EffectiveProps::resolve(Defaults::CustomType, &record.overrides, bucket);
                 EffectiveProps { copies: record.copies, ..effective }
             }
-            None => EffectiveProps::of(Defaults::DefaultType, &Overrides::EMPTY, bucket),
+            None => EffectiveProps::resolve(Defaults::DefaultType, &Overrides::EMPTY, bucket),
         }
     }
 
@@ -175,7 +175,7 @@ impl TypeRecord {
 
 /// The number of replicas of a type created with these overrides.
 fn copies_of(overrides: &Overrides) -> u8 {
-    let n_val = EffectiveProps::of(Defaults::CustomType, overrides, &Overrides::EMPTY).n_val;
+    let n_val = EffectiveProps::resolve(Defaults::CustomType, overrides, &Overrides::EMPTY).n_val;
     u8::try_from(n_val).unwrap_or(u8::MAX)
 }
 

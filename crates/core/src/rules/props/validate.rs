@@ -31,13 +31,13 @@ pub fn create_type(claimant: &str, props: &Map<String, Json>) -> Result<(TypeKin
     let request = PropsRequest {
         target: PropsTarget::NewType,
         kind,
-        current: EffectiveProps::of(Defaults::CustomType, &Overrides::EMPTY, &Overrides::EMPTY),
+        current: EffectiveProps::resolve(Defaults::CustomType, &Overrides::EMPTY, &Overrides::EMPTY),
         active: false,
         claimant: Some(claimant),
         props,
     };
     let set = request.check()?;
-    check_dvv_with_last_write_wins(EffectiveProps::of(Defaults::CustomType, &Overrides::EMPTY, &set), &set)?;
+    check_dvv_with_last_write_wins(EffectiveProps::resolve(Defaults::CustomType, &Overrides::EMPTY, &set), &set)?;
     Ok((kind, set))
 }
 
@@ -48,7 +48,7 @@ pub fn create_type(claimant: &str, props: &Map<String, Json>) -> Result<(TypeKin
 pub fn update_type(record: &TypeRecord, props: &Map<String, Json>) -> Result<Overrides, Vec<InvalidProp>> {
     let set = PropsRequest::of_type(record, &Overrides::EMPTY, props).check()?;
     let merged = record.overrides.with(set.clone());
-    check_dvv_with_last_write_wins(EffectiveProps::of(Defaults::CustomType, &merged, &Overrides::EMPTY), &set)?;
+    check_dvv_with_last_write_wins(EffectiveProps::resolve(Defaults::CustomType, &merged, &Overrides::EMPTY), &set)?;
     Ok(merged)
 }
 

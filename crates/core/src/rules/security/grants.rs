@@ -46,7 +46,7 @@ struct TypeGrants {
 }
 
 impl GrantLookup {
-    pub(super) fn of(grants: &[RoleGrant]) -> Self {
+    pub(super) fn new(grants: &[RoleGrant]) -> Self {
         let mut lookup = Self::default();
         for RoleGrant { target, permissions } in grants {
             let set = match target {

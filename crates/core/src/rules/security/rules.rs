@@ -49,7 +49,7 @@ impl AccessRules {
     ///
     /// # Errors
     /// [`DecodeError`] for a row that does not hold what it should.
-    pub fn of(rows: Vec<(SecurityKey, Timestamp, Value)>) -> Result<Self, DecodeError> {
+    pub fn from_rows(rows: Vec<(SecurityKey, Timestamp, Value)>) -> Result<Self, DecodeError> {
         let mut rules = Self::default();
         for (key, number, json) in rows {
             rules.put(key, number, json)?;
@@ -61,7 +61,7 @@ impl AccessRules {
     /// The rules after a change of this number.
     ///
     /// # Errors
-    /// As [`Self::of`].
+    /// As [`Self::from_rows`].
     pub fn changed(
         &self,
         number: Timestamp,
@@ -180,7 +180,7 @@ impl AccessRules {
     }
 
     fn make_lookups(&self) -> HashMap<String, UserLookups> {
-        let of = |entry: &RoleEntry| Arc::new(GrantLookup::of(&entry.record.grants));
+        let of = |entry: &RoleEntry| Arc::new(GrantLookup::new(&entry.record.grants));
         let groups: HashMap<&str, Arc<GrantLookup>> =
             self.groups.iter().map(|(name, one)| (&**name, of(one))).collect();
         let all = self.all.as_ref().map(of);

@@ -28,7 +28,7 @@ enum ContextVersion {
 }
 
 impl ContextVersion {
-    fn of(bytes: &[u8]) -> Option<Self> {
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
         [Self::Sha1, Self::Xxh3].into_iter().find(|version| bytes.first() == Some(&(*version as u8)))
     }
 
@@ -135,7 +135,7 @@ impl Context {
         if bytes.len() < 8 || bytes.len() > CONTEXT_BYTES_MAX {
             return Err(ContextError::Foreign);
         }
-        let version = ContextVersion::of(bytes).ok_or(ContextError::Foreign)?;
+        let version = ContextVersion::from_bytes(bytes).ok_or(ContextError::Foreign)?;
         let body = bytes.slice(..bytes.len() - 8);
         let mut tail = FieldDecoder::new(bytes.slice(bytes.len() - 8..));
         let tail = tail.u64().map_err(|_| ContextError::Foreign)?;

@@ -71,7 +71,7 @@ pub struct Vtag([u8; 22]);
 impl Vtag {
     /// The tag of the row `name`@`stamp`. That of a `write_once` row depends on its name alone, a hash of the content.
     #[must_use]
-    pub fn of(name: &[u8], stamp: Timestamp) -> Self {
+    pub fn new(name: &[u8], stamp: Timestamp) -> Self {
         // Sixteen bytes are a slot; a `write_once` name is a SHA-1 of twenty.
         Self(hash::base62_digits(match <[u8; 16]>::try_from(name) {
             Ok(slot) => {
@@ -120,9 +120,9 @@ mod tests {
     #[test]
     fn the_golden_entity_tags_stay() {
         let slot = Slot { actor: ActorId(7), birth: Timestamp(100) }.row_name();
-        assert_eq!(&*Vtag::of(&slot, Timestamp(140)), "8zSQNeOzyfQDRffKdscFPy");
-        assert_eq!(&*Vtag::of(&[9; 20], Timestamp(140)), "INsiab4GpwFEcjJHuOk4P2");
-        assert_eq!(Vtag::of(&[9; 20], Timestamp(140)), Vtag::of(&[9; 20], Timestamp(141)), "named by its content");
-        assert_ne!(Vtag::of(&slot, Timestamp(140)), Vtag::of(&slot, Timestamp(141)));
+        assert_eq!(&*Vtag::new(&slot, Timestamp(140)), "8zSQNeOzyfQDRffKdscFPy");
+        assert_eq!(&*Vtag::new(&[9; 20], Timestamp(140)), "INsiab4GpwFEcjJHuOk4P2");
+        assert_eq!(Vtag::new(&[9; 20], Timestamp(140)), Vtag::new(&[9; 20], Timestamp(141)), "named by its content");
+        assert_ne!(Vtag::new(&slot, Timestamp(140)), Vtag::new(&slot, Timestamp(141)));
     }
 }

@@ -45,7 +45,7 @@ impl Sibling {
     /// Its entity tag, without quotes.
     #[must_use]
     pub fn vtag(&self) -> Vtag {
-        Vtag::of(&self.name, self.dot.clock)
+        Vtag::new(&self.name, self.dot.clock)
     }
 
     /// Its last modification, in microseconds since 1970.
@@ -61,7 +61,7 @@ impl KeyVersions {
     ///
     /// # Errors
     /// [`DecodeError`] when a row is of an unknown version or damaged.
-    pub fn of(rows: Vec<Row>, policy: ConflictPolicy) -> Result<Self, DecodeError> {
+    pub fn from_rows(rows: Vec<Row>, policy: ConflictPolicy) -> Result<Self, DecodeError> {
         let mut rows = rows.into_iter().map(DecodedRow::decode).collect::<Result<Vec<_>, _>>()?;
         // WriteOnce shows the smallest SHA-1, which is the first in row order; all others show the newest.
         if policy != ConflictPolicy::WriteOnce && rows.len() > 1 {
@@ -127,7 +127,7 @@ impl LoneVersion {
     ///
     /// # Errors
     /// [`DecodeError`] when the row is of an unknown version or damaged.
-    pub fn of(row: Row) -> Result<Option<Self>, DecodeError> {
+    pub fn from_row(row: Row) -> Result<Option<Self>, DecodeError> {
         let row = DecodedRow::decode(row)?;
         if row.tombstone {
             return Ok(None);

@@ -101,7 +101,7 @@ impl SupersededRow {
     #[must_use]
     pub fn blob(&self, partition: &Partition) -> Option<BlobId> {
         let is_slot = self.name.len() == SHARED_SLOT.row_name().len() && self.name != SHARED_SLOT.row_name();
-        (self.flags.blob && is_slot).then(|| BlobId::of(&partition.key, &self.name, self.clock))
+        (self.flags.blob && is_slot).then(|| BlobId::for_row(&partition.key, &self.name, self.clock))
     }
 }
 

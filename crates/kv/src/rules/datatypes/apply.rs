@@ -112,7 +112,7 @@ impl DatatypeEditor {
         let name = |chunk| DatatypeRowName::Data(path.clone(), DatatypeLeaf::Chunk(precision, chunk, actor)).encode();
         let mut chunks: BTreeMap<u8, (HllChunk, bool)> = BTreeMap::new();
         for element in adds {
-            let place = HllPlace::of(element, precision);
+            let place = HllPlace::for_element(element, precision);
             if let std::collections::btree_map::Entry::Vacant(vacant) = chunks.entry(place.chunk) {
                 let stored = self.shown(&name(place.chunk))?.map(|row| HllChunk::decode(row.value, precision));
                 vacant.insert((stored.transpose()?.unwrap_or_else(|| HllChunk::new(precision)), false));

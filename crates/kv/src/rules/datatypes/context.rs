@@ -33,7 +33,7 @@ pub struct DatatypeContext {
 impl DatatypeContext {
     /// The context of a read that saw everything up to these clocks.
     #[must_use]
-    pub fn of(clocks: ActorClocks) -> Self {
+    pub fn new(clocks: ActorClocks) -> Self {
         Self { clocks, dots: BTreeSet::new() }
     }
 
@@ -166,7 +166,7 @@ mod tests {
 
     fn context(clocks: Vec<(u64, u64)>, dots: Vec<u64>) -> DatatypeContext {
         let clocks = clocks.into_iter().map(|(actor, clock)| (ActorId(actor), Timestamp(clock))).collect();
-        let mut context = DatatypeContext::of(clocks);
+        let mut context = DatatypeContext::new(clocks);
         dots.into_iter().for_each(|at| context.note_shown(&at.to_be_bytes(), ActorId(u64::MAX), Timestamp(at)));
         context
     }

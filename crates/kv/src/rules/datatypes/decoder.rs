@@ -38,7 +38,7 @@ impl ValueDecoder {
     pub fn new(datatype: Datatype, head: DatatypeHead) -> Self {
         Self {
             datatype,
-            context: DatatypeContext::of(head.clocks.clone()),
+            context: DatatypeContext::new(head.clocks.clone()),
             head,
             path: DatatypePath::root(),
             fields: Vec::new(),

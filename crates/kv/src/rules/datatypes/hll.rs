@@ -38,7 +38,7 @@ pub struct HllRegisters(BTreeMap<u8, Vec<u8>>);
 impl HllPlace {
     /// The place of `element` among 2^`precision` registers.
     #[must_use]
-    pub fn of(element: &[u8], precision: u8) -> Self {
+    pub fn for_element(element: &[u8], precision: u8) -> Self {
         let precision = precision.clamp(*PRECISIONS.start(), *PRECISIONS.end());
         // A stored register depends on it, and a client must not find elements that raise a register at will.
         let hash = hash::id64(&[element]);
@@ -183,7 +183,7 @@ mod tests {
     fn registers(elements: impl IntoIterator<Item = u64>, precision: u8) -> HllRegisters {
         let mut chunks = BTreeMap::new();
         for element in elements {
-            let place = HllPlace::of(&element.to_be_bytes(), precision);
+            let place = HllPlace::for_element(&element.to_be_bytes(), precision);
             chunks.entry(place.chunk).or_insert_with(|| HllChunk::new(precision)).raise(place);
         }
         let mut all = HllRegisters::default();
@@ -238,7 +238,7 @@ mod tests {
     /// Stored registers depend on the hash: another one would count every element again.
     #[test]
     fn the_golden_places_stay() {
-        assert_eq!(HllPlace::of(b"a", 14), HllPlace { chunk: 41, register: 182, rank: 1 });
+        assert_eq!(HllPlace::for_element(b"a", 14), HllPlace { chunk: 41, register: 182, rank: 1 });
         assert_eq!(HllChunk::new(4).encode(), [b"\x01".as_ref(), &[0; 16]].concat());
         assert!(HllChunk::decode(Bytes::from_static(b"\x01\0"), 14).is_err());
     }

@@ -61,7 +61,7 @@ impl DatatypeUpdate {
             Self::Gset(_) => {}
             Self::Hll(adds) => {
                 let chunk = |element: &Bytes| {
-                    let place = HllPlace::of(element, precision);
+                    let place = HllPlace::for_element(element, precision);
                     NeededRows::one(&root, DatatypeLeaf::Chunk(precision, place.chunk, actor))
                 };
                 needs.extend(adds.iter().map(chunk));

@@ -32,7 +32,7 @@ pub fn all_of(bucket: &BucketAddress, mut conditions: Vec<IndexCondition>) -> Ve
     let IndexCondition { scope, is_equality } = conditions.remove(first);
     let all = conditions.into_iter().map(|one| one.scope).collect();
     let filter = ObjectFilter { all, none: Vec::new() };
-    vec![IndexQuery { is_equality, filter, ..IndexQuery::of(bucket.clone(), scope) }]
+    vec![IndexQuery { is_equality, filter, ..IndexQuery::new(bucket.clone(), scope) }]
 }
 
 /// The queries of objects that meet any of the conditions, one after the other.
@@ -42,7 +42,7 @@ pub fn any_of(bucket: &BucketAddress, conditions: Vec<IndexCondition>) -> Vec<In
     let queries = conditions.into_iter().map(|IndexCondition { scope, is_equality }| {
         let filter = ObjectFilter { all: Vec::new(), none: before.clone() };
         before.push(scope.clone());
-        IndexQuery { is_equality, filter, ..IndexQuery::of(bucket.clone(), scope) }
+        IndexQuery { is_equality, filter, ..IndexQuery::new(bucket.clone(), scope) }
     });
     queries.collect()
 }

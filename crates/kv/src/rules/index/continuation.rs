@@ -38,7 +38,7 @@ pub enum ContinuationError {
 impl IndexPosition {
     /// The position of a hit.
     #[must_use]
-    pub fn of(hit: &IndexHit) -> Self {
+    pub fn from_hit(hit: &IndexHit) -> Self {
         Self { term: hit.term.clone(), key: hit.key.clone() }
     }
 

@@ -66,7 +66,7 @@ pub struct IndexHit {
 impl IndexQuery {
     /// The query of these rows.
     #[must_use]
-    pub fn of(bucket: BucketAddress, scope: IndexScope) -> Self {
+    pub fn new(bucket: BucketAddress, scope: IndexScope) -> Self {
         Self { bucket, scope, is_equality: false, regex: None, filter: ObjectFilter::default() }
     }
 
@@ -83,7 +83,7 @@ impl IndexQuery {
     /// # Errors
     /// As [`Self::equality`].
     pub fn range(bucket: BucketAddress, field: &Bytes, from: &Bytes, to: &Bytes) -> Result<Self, TermError> {
-        Ok(Self::of(bucket, IndexScope::range(field, from, to)?))
+        Ok(Self::new(bucket, IndexScope::range(field, from, to)?))
     }
 
     /// Whether its terms are integers, which no regular expression filters.
@@ -189,7 +189,7 @@ mod tests {
                 prop_assert_eq!(holds(&query, &name.encode()), from <= *term && *term <= to);
                 let (hit, object_row) = query.hit(&name.encode()).unwrap();
                 prop_assert_eq!((&hit.term, &hit.key, &object_row), (&name.term, &name.key, &name.object_row));
-                let after = query.row_name_after(&IndexPosition::of(&hit));
+                let after = query.row_name_after(&IndexPosition::from_hit(&hit));
                 prop_assert!(name.encode() < after);
                 let longer = IndexRowName { key: [&key[..], b"\0"].concat().into(), ..name };
                 prop_assert!(longer.encode() >= after);

@@ -36,7 +36,7 @@ pub struct SupersededTerms {
 impl SupersededTerms {
     /// The terms of a version that a read showed.
     #[must_use]
-    pub fn of(sibling: &Sibling) -> Self {
+    pub fn from_sibling(sibling: &Sibling) -> Self {
         Self { name: sibling.name.clone(), clock: sibling.dot.clock, terms: sibling.content.terms.clone() }
     }
 }
@@ -71,7 +71,7 @@ pub(super) fn row_name(term: &StoredTerm, key: &[u8], object_row: &[u8]) -> Byte
 
 /// The terms of an object that have index rows, each once, by field: special fields have none.
 pub fn indexed_terms(terms: &[Term]) -> BTreeSet<(&Bytes, StoredTerm)> {
-    let stored = |term: &Term| TermKind::of(&term.field).map(|kind| kind.store(&term.value));
+    let stored = |term: &Term| TermKind::from_field(&term.field).map(|kind| kind.store(&term.value));
     terms.iter().filter_map(|term| Some((&term.field, stored(term)?))).collect()
 }
 
@@ -83,7 +83,7 @@ pub fn index_bytes(terms: &[Term], key: &[u8]) -> usize {
         let text = term.field.len() + term.value.len();
         text.max((text + key.len() + INDEX_ROW_BYTES) / 3)
     };
-    terms.iter().filter(|term| TermKind::of(&term.field).is_some()).map(bytes).sum()
+    terms.iter().filter(|term| TermKind::from_field(&term.field).is_some()).map(bytes).sum()
 }
 
 /// The changes that a write makes to the indexes of its bucket, by field.

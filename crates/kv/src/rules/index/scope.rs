@@ -57,7 +57,7 @@ impl IndexScope {
     pub fn range(field: &Bytes, from: &Bytes, to: &Bytes) -> Result<Self, TermError> {
         let field = Bytes::from(field.to_ascii_lowercase());
         let (first, last) = (parse(&field, from)?, parse(&field, to)?);
-        Ok(match (TermKind::of(&field), &field[..]) {
+        Ok(match (TermKind::from_field(&field), &field[..]) {
             (Some(kind), _) => {
                 let (from, to) = (kind.store(&first.value), kind.store(&last.value));
                 Self::Field { field, kind, from, to }
@@ -73,7 +73,7 @@ impl IndexScope {
     /// As [`Self::range`].
     pub fn prefix(field: &Bytes, prefix: &Bytes) -> Result<Option<Self>, TermError> {
         let field = Bytes::from(field.to_ascii_lowercase());
-        if TermKind::of(&field) == Some(TermKind::Integer) {
+        if TermKind::from_field(&field) == Some(TermKind::Integer) {
             return Ok(None);
         }
         Ok(match Self::range(&field, prefix, prefix)? {

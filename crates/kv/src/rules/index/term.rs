@@ -32,7 +32,7 @@ pub struct StoredTerm(pub Bytes);
 impl TermKind {
     /// The kind of a field with this name; `None` for a special field.
     #[must_use]
-    pub fn of(field: &[u8]) -> Option<Self> {
+    pub fn from_field(field: &[u8]) -> Option<Self> {
         if field.ends_with(b"_int") { Some(Self::Integer) } else { field.ends_with(b"_bin").then_some(Self::Binary) }
     }
 

@@ -86,7 +86,7 @@ fn a_repair_beside_overwrites_adds_no_term_of_a_replaced_value() {
             let shard = index_shard("sib", "k");
             let row = world.store.read(&shard, &ReadQuery::all(1), &options()).await.unwrap().rows.remove(0);
             let gone = Change::Remove { name: row.name, stamp: row.stamp };
-            world.store.apply(Batch::of(shard, vec![gone]), &options()).await.unwrap();
+            world.store.apply(Batch::single(shard, vec![gone]), &options()).await.unwrap();
             world.set_faults(StoreFaults { pause_ms_max: 20, pause_per_mille: 700, ..StoreFaults::none() });
             let (repaired, put) = tokio::join!(
                 world.nodes[1].gateway.kv.check_indexes(true, |_, _| {}),

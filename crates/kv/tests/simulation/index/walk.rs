@@ -258,7 +258,7 @@ pub(crate) async fn hits(
         let page = reader.next((limit - hits.len()).min(1000)).await.map_err(|error| error.to_string())?;
         for hit in page.hits {
             let term = query.show_term(&hit).map_err(|error| error.to_string())?;
-            hits.push((IndexPosition::of(&hit), (term, hit.key)));
+            hits.push((IndexPosition::from_hit(&hit), (term, hit.key)));
         }
         if page.is_last || hits.len() >= limit {
             return Ok(hits);

@@ -8,7 +8,7 @@ use super::*;
 
 fn object(values: &[&str]) -> MapObject {
     let bucket = BucketAddress::new("default".into(), "b".into()).unwrap();
-    let input = JobInput::of(Address::new(bucket, "k".into()).unwrap());
+    let input = JobInput::from_address(Address::new(bucket, "k".into()).unwrap());
     let clock = Timestamp(1_795_261_395_000_000);
     let dot = Dot { slot: Slot { actor: ActorId(1), birth: clock }, clock, flags: DotFlags::default() };
     let content = KvContent {

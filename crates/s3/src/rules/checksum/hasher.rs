@@ -60,7 +60,7 @@ impl ChecksumHasher {
 
     /// The checksum of `bytes`.
     #[must_use]
-    pub fn of(algorithm: Algorithm, bytes: &[u8]) -> Checksum {
+    pub fn digest(algorithm: Algorithm, bytes: &[u8]) -> Checksum {
         let mut hasher = Self::new(algorithm);
         hasher.update(bytes);
         Checksum::full(algorithm, hasher.finish())
@@ -85,7 +85,7 @@ impl Md5Hasher {
 
     /// The digest of `bytes`.
     #[must_use]
-    pub fn of(bytes: &[u8]) -> [u8; 16] {
+    pub fn digest(bytes: &[u8]) -> [u8; 16] {
         md5::Md5::digest(bytes).into()
     }
 }

@@ -33,8 +33,8 @@ proptest! {
             hasher.update(&piece);
             md5.update(&piece);
         }
-        prop_assert_eq!(Checksum::full(algorithm, hasher.finish()), ChecksumHasher::of(algorithm, &bytes));
-        prop_assert_eq!(md5.finish(), Md5Hasher::of(&bytes));
+        prop_assert_eq!(Checksum::full(algorithm, hasher.finish()), ChecksumHasher::digest(algorithm, &bytes));
+        prop_assert_eq!(md5.finish(), Md5Hasher::digest(&bytes));
     }
 
     #[test]
@@ -43,8 +43,8 @@ proptest! {
     ) {
         let pieces = split(&bytes, &cuts);
         let parts: Vec<_> =
-            pieces.iter().map(|piece| (ChecksumHasher::of(algorithm, piece).digest, piece.len() as u64)).collect();
-        let whole = algorithm.allows(ChecksumKind::FullObject).then(|| ChecksumHasher::of(algorithm, &bytes));
+            pieces.iter().map(|piece| (ChecksumHasher::digest(algorithm, piece).digest, piece.len() as u64)).collect();
+        let whole = algorithm.allows(ChecksumKind::FullObject).then(|| ChecksumHasher::digest(algorithm, &bytes));
         prop_assert_eq!(combine_full(algorithm, &parts), whole);
     }
 
@@ -72,11 +72,11 @@ fn the_algorithms_give_the_known_checksums() {
         (Algorithm::Sha256, "FeKw08M4keuw8e9gnsQZQgwg4yDOlMZfvIwzEkSOsiU="),
     ];
     for (algorithm, text) in answers {
-        let checksum = ChecksumHasher::of(algorithm, b"123456789");
+        let checksum = ChecksumHasher::digest(algorithm, b"123456789");
         assert_eq!(checksum.digest.len(), algorithm.digest_length());
         assert_eq!(checksum.text(), text, "{}", algorithm.name());
     }
-    assert_eq!(Md5Hasher::of(b""), 0xd41d8cd98f00b204e9800998ecf8427e_u128.to_be_bytes());
+    assert_eq!(Md5Hasher::digest(b""), 0xd41d8cd98f00b204e9800998ecf8427e_u128.to_be_bytes());
 }
 
 #[test]
@@ -110,10 +110,12 @@ fn each_algorithm_allows_the_kinds_that_aws_documents() {
 
 #[test]
 fn a_composite_is_the_checksum_of_the_checksums() {
-    let digests =
-        [ChecksumHasher::of(Algorithm::Sha1, b"tea").digest, ChecksumHasher::of(Algorithm::Sha1, b"milk").digest];
+    let digests = [
+        ChecksumHasher::digest(Algorithm::Sha1, b"tea").digest,
+        ChecksumHasher::digest(Algorithm::Sha1, b"milk").digest,
+    ];
     let composite = composite(Algorithm::Sha1, &digests);
-    assert_eq!(composite.digest, ChecksumHasher::of(Algorithm::Sha1, &digests.concat()).digest);
+    assert_eq!(composite.digest, ChecksumHasher::digest(Algorithm::Sha1, &digests.concat()).digest);
     assert_eq!((composite.kind(), composite.parts), (ChecksumKind::Composite, Some(2)));
     assert!(composite.text().ends_with("=-2"));
 }

@@ -26,7 +26,7 @@ impl KeyPolicy {
     ///
     /// # Errors
     /// [`PolicyError`] when it is longer than a policy may be.
-    pub fn of(limits: &KeyLimits) -> Result<Self, PolicyError> {
+    pub fn from_limits(limits: &KeyLimits) -> Result<Self, PolicyError> {
         let document = json!({"Version": "2012-10-17", "Statement": statements_of(limits)});
         let statements = parse_statements(PolicySubject::Key, &document.to_string());
         statements
@@ -126,7 +126,7 @@ mod tests {
             key in "[a*?$/]{1,4}",
             prefix in prop::option::of("[a*?$/]{0,4}"),
         ) {
-            let policy = KeyPolicy::of(&limits).unwrap();
+            let policy = KeyPolicy::from_limits(&limits).unwrap();
             let keys = prefix.iter().map(|prefix| ("s3:prefix", prefix.clone())).collect();
             let context = AccessContext { keys, ..AccessContext::default() };
             for action in S3Action::ALL {
@@ -142,6 +142,6 @@ mod tests {
     fn limits_longer_than_a_policy_are_refused() {
         let prefixes = (0..20).map(|number| format!("{number}{}", "a".repeat(1000))).collect();
         let limits = KeyLimits { buckets: vec!["tea".into()], prefixes, ..KeyLimits::default() };
-        assert!(KeyPolicy::of(&limits).is_err());
+        assert!(KeyPolicy::from_limits(&limits).is_err());
     }
 }

@@ -200,10 +200,10 @@ fn rules_know_the_rows_that_they_are_made_of() {
     let is_of = |rules: &AccessRules, rows: &[(SecurityKey, Timestamp, Value)]| {
         rules.is_of(rows.iter().map(|(key, number, _)| (key, *number)))
     };
-    let rules = AccessRules::of(rows.clone()).unwrap();
+    let rules = AccessRules::from_rows(rows.clone()).unwrap();
     assert!(is_of(&rules, &rows));
     assert!(!is_of(&rules, &rows[..1]));
     assert!(!is_of(&rules, &[rows[0].clone(), row(SecurityKey::User("u".into()), 5)]));
     assert!(!is_of(&rules, &[rows[0].clone(), row(SecurityKey::User("v".into()), 4)]));
-    assert!(AccessRules::of(vec![(SecurityKey::All, Timestamp(1), json!(7))]).is_err());
+    assert!(AccessRules::from_rows(vec![(SecurityKey::All, Timestamp(1), json!(7))]).is_err());
 }

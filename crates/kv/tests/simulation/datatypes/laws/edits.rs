@@ -227,7 +227,7 @@ const FLAT: [EmbeddedType; 4] = [EmbeddedType::Counter, EmbeddedType::Register, 
 static HASHED_POOL: LazyLock<Vec<Bytes>> = LazyLock::new(|| {
     let mut places = std::collections::BTreeSet::new();
     let mut is_new = |element: &Bytes| {
-        let HllPlace { chunk, register, .. } = HllPlace::of(element, PRECISION);
+        let HllPlace { chunk, register, .. } = HllPlace::for_element(element, PRECISION);
         // All in one chunk of the stored form: adds meet in one row.
         chunk == 0 && places.insert(register)
     };
