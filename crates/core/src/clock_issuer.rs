@@ -56,6 +56,7 @@ impl HybridClock {
     }
 
     /// Observes a clock from a context or a row: later clocks are above it.
+    #[inline]
     pub fn observe(&self, seen: Timestamp) {
         // Most reads see clocks of long ago: a load leaves the number in the caches of all processors.
         if seen.0 <= self.last.load(Ordering::Acquire) {
@@ -66,6 +67,7 @@ impl HybridClock {
     }
 
     /// The current time of this clock.
+    #[inline]
     pub fn current(&self, now: Timestamp) -> Timestamp {
         now.max(Timestamp(self.last.load(Ordering::Acquire)))
     }
@@ -108,6 +110,7 @@ impl ClockIssuer {
     }
 
     /// Issues the next clock of this gateway; stores a new mark first if needed.
+    #[inline]
     pub async fn issue(&self) -> Result<Timestamp> {
         loop {
             match self.clock.issue(self.core.now()) {

@@ -55,6 +55,7 @@ impl WriterQueues {
     ///
     /// # Errors
     /// [`Error::Overloaded`] when the deadline comes first: nothing was written.
+    #[inline]
     pub async fn wait_for_turn(&self, partition: &Partition, deadline: Instant) -> Result<WriterTurn<'_>> {
         let mut turn = self.join(partition);
         if turn.wait(deadline).await { Ok(turn) } else { Err(Error::Overloaded { retry_after: 1 }) }

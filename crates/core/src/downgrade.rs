@@ -43,11 +43,13 @@ pub struct DowngradableCall {
 
 impl DowngradableCall {
     /// A call to `copies` replicas that may be downgraded to `floor` of them.
+    #[inline]
     pub fn new(options: CallOptions, copies: u32, floor: u32) -> Self {
         Self { options, copies, floor, may_have_happened: false }
     }
 
     /// Whether no failure of this try leads to another one.
+    #[inline]
     pub fn is_last_try(&self) -> bool {
         replicas_required(self.options.level, self.copies) <= self.floor
     }
@@ -175,11 +177,13 @@ impl GatewayCore {
     }
 
     /// Options of the next try: the adaptive timeout limits a call that can be downgraded afterwards.
+    #[inline]
     pub fn next_options(&self, call: &DowngradableCall) -> CallOptions {
         if call.can_downgrade() { self.impatient_options(&call.options) } else { call.options }
     }
 
     /// Options of a call whose answer the caller can do without, under the adaptive timeout.
+    #[inline]
     pub fn impatient_options(&self, options: &CallOptions) -> CallOptions {
         let latest = Instant::now() + self.replica_timeout.current(self.monotonic());
         CallOptions { deadline: options.deadline.min(latest), ..*options }

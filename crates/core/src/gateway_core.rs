@@ -100,16 +100,19 @@ impl GatewayCore {
     }
 
     /// Whether the server ends: answers that run without an end break off.
+    #[inline]
     pub fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
     }
 
     /// Wall clock in microseconds since 1970.
+    #[inline]
     pub fn now(&self) -> Timestamp {
         self.ports.clock.now()
     }
 
     /// Monotonic time since a fixed moment.
+    #[inline]
     pub fn monotonic(&self) -> Duration {
         self.ports.clock.monotonic()
     }
@@ -139,6 +142,7 @@ impl GatewayCore {
     }
 
     /// Reads all rows of a key's partition at one level.
+    #[inline]
     pub async fn read_rows(&self, partition: &Partition, options: &CallOptions) -> larder_store::Result<Vec<Row>> {
         let mut rows: Vec<Row> = Vec::new();
         loop {
@@ -160,12 +164,14 @@ impl GatewayCore {
     ///
     /// # Errors
     /// [`Error::Overloaded`].
+    #[inline]
     pub fn admit(&self) -> Result<AdmissionGuard> {
         let permit = Arc::clone(&self.admission).try_acquire_owned();
         permit.map(AdmissionGuard).map_err(|_| Error::Overloaded { retry_after: 1 })
     }
 
     /// Whether `requests_max` requests run now, so that one more would be refused.
+    #[inline]
     pub fn is_full(&self) -> bool {
         self.admission.available_permits() == 0
     }
@@ -174,6 +180,7 @@ impl GatewayCore {
     ///
     /// # Errors
     /// [`Error::Overloaded`].
+    #[inline]
     pub fn begin(&self, op: KvOp) -> Result<MeasuredRequest<'_>> {
         let Ok(admitted) = self.admission.try_acquire() else {
             return Err(Error::Overloaded { retry_after: 1 });
@@ -202,12 +209,14 @@ pub struct MeasuredRequest<'a> {
 
 impl MeasuredRequest<'_> {
     /// From now on it is an operation of this kind, which was not known when it began.
+    #[inline]
     pub fn becomes(&mut self, op: KvOp) {
         self.active = self.core.metrics.begin_request(op);
         self.op = op;
     }
 
     /// Records the result and the time that it took; returns the result. `outcome` classes the successes.
+    #[inline]
     pub fn end<T>(self, result: Result<T>, outcome: fn(&T) -> RequestOutcome) -> Result<T> {
         let now = self.core.monotonic();
         let outcome = result.as_ref().map_or_else(Error::outcome, outcome);

@@ -50,6 +50,7 @@ impl BucketAddress {
     ///
     /// # Errors
     /// [`AddressError`] when a part is empty or too long.
+    #[inline]
     pub fn new(bucket_type: Bytes, bucket: Bytes) -> Result<Self, AddressError> {
         check("bucket type", &bucket_type, TYPE_BYTES_MAX)?;
         check("bucket", &bucket, BUCKET_BYTES_MAX)?;
@@ -58,6 +59,7 @@ impl BucketAddress {
 
     /// Whether the bucket is of type `default`.
     #[must_use]
+    #[inline]
     pub fn is_default_type(&self) -> bool {
         self.bucket_type == DEFAULT_TYPE
     }
@@ -68,6 +70,7 @@ impl Address {
     ///
     /// # Errors
     /// [`AddressError`] when the key is empty or too long.
+    #[inline]
     pub fn new(bucket: BucketAddress, key: Bytes) -> Result<Self, AddressError> {
         check("key", &key, KEY_BYTES_MAX)?;
         Ok(Self { bucket, key })

@@ -39,24 +39,28 @@ macro_rules! coded {
 
             /// Its name.
             #[must_use]
+            #[inline]
             pub fn name(self) -> &'static str {
                 match self { $(Self::$member => $name),+ }
             }
 
             /// The variant of this name, in any case.
             #[must_use]
+            #[inline]
             pub fn from_name(name: &str) -> Option<Self> {
                 Self::ALL.into_iter().find(|variant| variant.name().eq_ignore_ascii_case(name))
             }
 
             /// Its byte in stored keys and rows.
             #[must_use]
+            #[inline]
             pub fn code(self) -> u8 {
                 self as u8
             }
 
             /// The variant with this byte.
             #[must_use]
+            #[inline]
             pub fn from_code(code: u8) -> Option<Self> {
                 Self::ALL.into_iter().find(|variant| variant.code() == code)
             }
@@ -74,12 +78,14 @@ pub struct FieldEncoder {
 impl FieldEncoder {
     /// An encoder with room for `capacity` bytes.
     #[must_use]
+    #[inline]
     pub fn with_capacity(capacity: usize) -> Self {
         Self { bytes: BytesMut::with_capacity(capacity) }
     }
 
     /// An encoder of a row that begins with this version byte.
     #[must_use]
+    #[inline]
     pub fn versioned(version: u8, capacity: usize) -> Self {
         let mut out = Self::with_capacity(capacity);
         out.u8(version);
@@ -87,16 +93,19 @@ impl FieldEncoder {
     }
 
     /// One byte.
+    #[inline]
     pub fn u8(&mut self, value: u8) {
         self.bytes.put_u8(value);
     }
 
     /// Eight bytes, big endian.
+    #[inline]
     pub fn u64(&mut self, value: u64) {
         self.bytes.put_u64(value);
     }
 
     /// A number in 7-bit groups, least significant first: 1 to 10 bytes.
+    #[inline]
     pub fn varint(&mut self, mut value: u64) {
         while value >= 0x80 {
             self.bytes.put_u8((value as u8 & 0x7f) | 0x80);
@@ -106,22 +115,26 @@ impl FieldEncoder {
     }
 
     /// A byte string after its length.
+    #[inline]
     pub fn bytes(&mut self, value: &[u8]) {
         self.varint(value.len() as u64);
         self.raw(value);
     }
 
     /// Bytes without a length: the reader must know how many there are.
+    #[inline]
     pub fn raw(&mut self, value: &[u8]) {
         self.bytes.put_slice(value);
     }
 
     /// A text after its length.
+    #[inline]
     pub fn text(&mut self, text: &str) {
         self.bytes(text.as_bytes());
     }
 
     /// 0 for an absent value, 1 before a value.
+    #[inline]
     pub fn optional<T>(&mut self, value: Option<T>, put: impl FnOnce(&mut Self, T)) {
         self.u8(u8::from(value.is_some()));
         if let Some(value) = value {
@@ -130,6 +143,7 @@ impl FieldEncoder {
     }
 
     /// Items after their count.
+    #[inline]
     pub fn list<T>(&mut self, items: &[T], put: impl Fn(&mut Self, &T)) {
         self.varint(items.len() as u64);
         for item in items {
@@ -139,12 +153,14 @@ impl FieldEncoder {
 
     /// The bytes written so far.
     #[must_use]
+    #[inline]
     pub fn written(&self) -> &[u8] {
         &self.bytes
     }
 
     /// The finished bytes.
     #[must_use]
+    #[inline]
     pub fn finish(self) -> Bytes {
         self.bytes.freeze()
     }
@@ -159,6 +175,7 @@ pub struct FieldDecoder {
 impl FieldDecoder {
     /// A decoder over `bytes`.
     #[must_use]
+    #[inline]
     pub fn new(bytes: Bytes) -> Self {
         Self { rest: bytes }
     }
@@ -167,6 +184,7 @@ impl FieldDecoder {
     ///
     /// # Errors
     /// [`DecodeError::UnknownVersion`] for any version but `known`.
+    #[inline]
     pub fn versioned(bytes: Bytes, known: u8) -> Result<Self, DecodeError> {
         let mut rest = Self::new(bytes);
         rest.version(known)?;
@@ -177,6 +195,7 @@ impl FieldDecoder {
     ///
     /// # Errors
     /// [`DecodeError::UnknownVersion`] for any version but `known`.
+    #[inline]
     pub fn version(&mut self, known: u8) -> Result<(), DecodeError> {
         match self.u8()? {
             version if version == known => Ok(()),
@@ -187,6 +206,7 @@ impl FieldDecoder {
 
     /// The number of bytes not read yet.
     #[must_use]
+    #[inline]
     pub fn remaining(&self) -> usize {
         self.rest.len()
     }
@@ -283,6 +303,7 @@ impl FieldDecoder {
     ///
     /// # Errors
     /// As [`Self::bytes`]; [`DecodeError::Invalid`] for text that is not UTF-8.
+    #[inline]
     pub fn text(&mut self) -> Result<String, DecodeError> {
         String::from_utf8(self.bytes()?.into()).map_err(|_| DecodeError::Invalid("text"))
     }
@@ -291,6 +312,7 @@ impl FieldDecoder {
     ///
     /// # Errors
     /// [`DecodeError::Invalid`] for a presence byte above 1, and the errors of `take`.
+    #[inline]
     pub fn optional<T>(
         &mut self,
         take: impl FnOnce(&mut Self) -> Result<T, DecodeError>,
@@ -306,6 +328,7 @@ impl FieldDecoder {
     ///
     /// # Errors
     /// [`DecodeError::Invalid`] for a count above [`METADATA_BYTES_MAX`], and the errors of `take`.
+    #[inline]
     pub fn list<T>(&mut self, take: impl Fn(&mut Self) -> Result<T, DecodeError>) -> Result<Vec<T>, DecodeError> {
         let mut items = Vec::new();
         for _ in 0..self.count(METADATA_BYTES_MAX)? {
@@ -316,6 +339,7 @@ impl FieldDecoder {
 
     /// All remaining bytes.
     #[must_use]
+    #[inline]
     pub fn rest(self) -> Bytes {
         self.rest
     }
@@ -324,6 +348,7 @@ impl FieldDecoder {
     ///
     /// # Errors
     /// [`DecodeError::Trailing`] otherwise.
+    #[inline]
     pub fn finish(self) -> Result<(), DecodeError> {
         // Bytes that are left over are damage, or a field of a newer program.
         if self.rest.is_empty() { Ok(()) } else { Err(DecodeError::Trailing) }
@@ -332,18 +357,21 @@ impl FieldDecoder {
 
 /// Bytes of a number that [`FieldEncoder::varint`] writes.
 #[must_use]
+#[inline]
 pub fn varint_len(value: u64) -> usize {
     (u64::BITS - (value | 1).leading_zeros()).div_ceil(7) as usize
 }
 
 /// The first name after this one.
 #[must_use]
+#[inline]
 pub fn name_after(name: &[u8]) -> Bytes {
     [name, &[0]].concat().into()
 }
 
 /// The first name after all that begin with `prefix`; `None` when there is none.
 #[must_use]
+#[inline]
 pub fn prefix_successor(prefix: &[u8]) -> Option<Bytes> {
     // The last byte that can grow: all `ff` after it fall away.
     let last = prefix.iter().rposition(|&byte| byte < 0xff)?;
@@ -353,6 +381,7 @@ pub fn prefix_successor(prefix: &[u8]) -> Option<Bytes> {
 }
 
 /// Appends `bytes` so that results sort as the bytes do and none is a prefix of another: `00` becomes `00 ff`, `00 01` ends it.
+#[inline]
 pub fn put_ordered(out: &mut Vec<u8>, bytes: &[u8]) {
     for &byte in bytes {
         out.push(byte);
@@ -368,6 +397,7 @@ pub fn put_ordered(out: &mut Vec<u8>, bytes: &[u8]) {
 ///
 /// # Errors
 /// [`DecodeError::Truncated`] without an end mark, [`DecodeError::Invalid`] for an unknown escape.
+#[inline]
 pub fn take_ordered(bytes: &[u8]) -> Result<(Vec<u8>, &[u8]), DecodeError> {
     let mut value = Vec::with_capacity(bytes.len());
     let mut rest = bytes;

@@ -78,6 +78,7 @@ impl Default for KvBody {
 impl KvBody {
     /// Length in bytes.
     #[must_use]
+    #[inline]
     pub fn length(&self) -> u64 {
         match self {
             Self::Inline(bytes) => bytes.len() as u64,
@@ -87,6 +88,7 @@ impl KvBody {
 
     /// The id of the blob; `None` for an inline body.
     #[must_use]
+    #[inline]
     pub fn blob(&self) -> Option<BlobId> {
         match self {
             Self::Inline(_) => None,
@@ -96,6 +98,7 @@ impl KvBody {
 
     /// Whether both hold the same bytes, in the same blob or in two.
     #[must_use]
+    #[inline]
     pub fn has_same_bytes(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Inline(a), Self::Inline(b)) => a == b,
@@ -108,6 +111,7 @@ impl KvBody {
 impl BlobId {
     /// The blob of the row `name`@`stamp` in the partition with this key.
     #[must_use]
+    #[inline]
     pub fn for_row(partition: &[u8], name: &[u8], stamp: Timestamp) -> Self {
         let mut id = [0; 24];
         let owner = crate::hash::id128(&[partition, name]);
@@ -118,18 +122,21 @@ impl BlobId {
 
     /// The stamp of its owner: the time at which its body began to arrive, in microseconds since 1970.
     #[must_use]
+    #[inline]
     pub fn stamp(&self) -> Timestamp {
         Timestamp(self.0[16..].iter().fold(0, |stamp, &byte| (stamp << 8) | u64::from(byte)))
     }
 
     /// Lower-case hexadecimal, as used for file names.
     #[must_use]
+    #[inline]
     pub fn hex(&self) -> String {
         hex::encode(self.0)
     }
 
     /// Reads [`Self::hex`] back.
     #[must_use]
+    #[inline]
     pub fn from_hex(text: &str) -> Option<Self> {
         let mut id = [0; 24];
         hex::decode_to_slice(text, &mut id).ok()?;
@@ -146,6 +153,7 @@ impl KvContent {
     /// Bytes of metadata, which [`METADATA_BYTES_MAX`] limits. Each entry counts two more than its text: a row must be able
     /// to count its entries, also empty ones.
     #[must_use]
+    #[inline]
     pub fn metadata_bytes(&self) -> usize {
         let headers = [&self.content_type, &self.charset, &self.encoding];
         let entry = |bytes: usize| bytes + ENTRY_BYTES;
@@ -157,6 +165,7 @@ impl KvContent {
 
     /// Whether both have the same metadata and the same bytes, in the same blob or in two.
     #[must_use]
+    #[inline]
     pub fn is_same_as(&self, other: &Self) -> bool {
         let head = |one: &Self| (one.content_type.clone(), one.charset.clone(), one.encoding.clone());
         head(self) == head(other)
@@ -166,6 +175,7 @@ impl KvContent {
 
     /// SHA-1 of the content: the row name of a `write_once` value.
     #[must_use]
+    #[inline]
     pub fn sha1(&self) -> [u8; 20] {
         let mut out = FieldEncoder::default();
         // The head without body: a blob is hashed by its digest, so its bytes are not read again.
@@ -178,6 +188,7 @@ impl KvContent {
     }
 
     /// Writes the content. The body comes last, so an inline body needs no length.
+    #[inline]
     pub fn encode(&self, out: &mut FieldEncoder) {
         for header in [&self.content_type, &self.charset, &self.encoding] {
             // Length + 1, and 0 for an absent header: an empty value must differ from none.
@@ -220,6 +231,7 @@ impl KvContent {
     ///
     /// # Errors
     /// [`DecodeError`] for damaged bytes.
+    #[inline]
     pub fn decode(mut rest: FieldDecoder) -> Result<Self, DecodeError> {
         let content_type = optional(&mut rest)?;
         let charset = optional(&mut rest)?;

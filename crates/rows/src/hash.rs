@@ -10,6 +10,7 @@ const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnop
 
 /// SHA-1 of several byte strings. Each is prefixed by its length, so two lists with the same concatenation differ.
 #[must_use]
+#[inline]
 pub fn sha1_of(parts: &[&[u8]]) -> [u8; 20] {
     let mut digest = Sha1::new();
     for part in parts {
@@ -25,12 +26,14 @@ pub struct Sha1Hasher(Sha1);
 
 impl Sha1Hasher {
     /// Adds the next piece.
+    #[inline]
     pub fn update(&mut self, piece: &[u8]) {
         self.0.update(piece);
     }
 
     /// The digest of all pieces.
     #[must_use]
+    #[inline]
     pub fn finish(self) -> [u8; 20] {
         self.0.finalize().into()
     }
@@ -38,6 +41,7 @@ impl Sha1Hasher {
 
 /// The first 16 bytes of [`sha1_of`], as a number.
 #[must_use]
+#[inline]
 pub fn id128(parts: &[&[u8]]) -> u128 {
     let digest = sha1_of(parts);
     digest.iter().take(16).fold(0, |id, &byte| (id << 8) | u128::from(byte))
@@ -45,6 +49,7 @@ pub fn id128(parts: &[&[u8]]) -> u128 {
 
 /// The first 8 bytes of [`sha1_of`], as a number.
 #[must_use]
+#[inline]
 pub fn id64(parts: &[&[u8]]) -> u64 {
     (id128(parts) >> 64) as u64
 }
@@ -52,18 +57,21 @@ pub fn id64(parts: &[&[u8]]) -> u64 {
 /// XXH3 of several byte strings, each with the hash of those before it as its seed: two lists with the same concatenation
 /// differ.
 #[must_use]
+#[inline]
 pub fn fast64(parts: &[&[u8]]) -> u64 {
     parts.iter().fold(0, |before, part| xxh3_64_with_seed(part, before))
 }
 
 /// XXH3 of bytes, in 128 bits.
 #[must_use]
+#[inline]
 pub fn fast128(bytes: &[u8]) -> u128 {
     xxh3_128(bytes)
 }
 
 /// A hash in 22 digits of base 62: eleven for each half, the upper half first.
 #[must_use]
+#[inline]
 pub fn base62_digits(hash: u128) -> [u8; 22] {
     let mut digits = [b'0'; 22];
     let (upper, lower) = digits.split_at_mut(11);
@@ -78,6 +86,7 @@ pub fn base62_digits(hash: u128) -> [u8; 22] {
 
 /// A hash as Riak writes it: base 62 with digits, capitals and small letters, the most significant digit first.
 #[must_use]
+#[inline]
 pub fn base62(number: u128) -> String {
     // Dividing 128 bits is slow: this cuts off groups of ten digits, which fit 64 bits, and divides those.
     const GROUP: u128 = 62_u128.pow(10);

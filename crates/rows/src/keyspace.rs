@@ -90,6 +90,7 @@ coded! {
 impl Table {
     /// How an engine may keep its partitions.
     #[must_use]
+    #[inline]
     pub fn layout(self) -> Layout {
         match self {
             Self::Objects | Self::Consistent | Self::Marks | Self::Uploads | Self::GcMarks => Layout::Packed,
@@ -101,6 +102,7 @@ impl Table {
 
     /// Whether its partitions have a head and change by `apply_if` alone.
     #[must_use]
+    #[inline]
     pub fn is_guarded(self) -> bool {
         matches!(self, Self::Consistent | Self::Catalogue | Self::Heads | Self::Uploads | Self::Users)
     }
@@ -124,12 +126,14 @@ impl Partition {
 
     /// A partition with [`Self::DEFAULT_COPIES`] copies.
     #[must_use]
+    #[inline]
     pub fn new(table: Table, key: impl Into<Bytes>) -> Self {
         Self { table, copies: Self::DEFAULT_COPIES, key: key.into() }
     }
 
     /// The rows of a key-value object. `consistent` types have their own table.
     #[must_use]
+    #[inline]
     pub fn object(address: &Address, consistent: bool, copies: u8) -> Self {
         let mut key = bucket_prefix(&address.bucket, address.key.len());
         key.raw(&address.key);
@@ -138,6 +142,7 @@ impl Partition {
 
     /// The rows of a data type.
     #[must_use]
+    #[inline]
     pub fn datatype(address: &Address, copies: u8) -> Self {
         let mut key = bucket_prefix(&address.bucket, address.key.len() + 1);
         key.raw(&address.key);
@@ -148,6 +153,7 @@ impl Partition {
 
     /// One shard of the `$key` view of a bucket.
     #[must_use]
+    #[inline]
     pub fn keys(bucket: &BucketAddress, epoch: u8, shard: u8, copies: u8) -> Self {
         let mut key = bucket_prefix(bucket, 2);
         key.u8(epoch);
@@ -157,6 +163,7 @@ impl Partition {
 
     /// One shard of the index of a field.
     #[must_use]
+    #[inline]
     pub fn index(bucket: &BucketAddress, field: &[u8], epoch: u8, shard: u8, copies: u8) -> Self {
         let mut key = bucket_prefix(bucket, varint_len(field.len() as u64) + field.len() + 2);
         key.bytes(field);
@@ -184,6 +191,7 @@ impl Partition {
 
     /// The `$bucket` view of a type.
     #[must_use]
+    #[inline]
     pub fn buckets(bucket_type: &Bytes, copies: u8) -> Self {
         Self { table: Table::Buckets, copies, key: bucket_type.clone() }
     }
@@ -250,6 +258,7 @@ impl Partition {
 
     /// The head and the noncurrent versions of an S3 key.
     #[must_use]
+    #[inline]
     pub fn head(bucket: BucketId, key: &[u8]) -> Self {
         Self::new(Table::Heads, [&bucket.0, key].concat())
     }
@@ -263,6 +272,7 @@ impl Partition {
 
     /// One shard of the listing entries of an S3 bucket.
     #[must_use]
+    #[inline]
     pub fn entries(bucket: BucketId, shard: u8) -> Self {
         Self::new(Table::Entries, [&bucket.0[..], &[shard]].concat())
     }
@@ -325,6 +335,7 @@ impl Partition {
 
 /// The shard of a bucket's listing entries that holds the entry of `key`.
 #[must_use]
+#[inline]
 pub fn entry_shard(key: &[u8]) -> u8 {
     (crate::hash::id64(&[key]) % u64::from(KEY_VIEW_SHARDS)) as u8
 }

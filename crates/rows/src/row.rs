@@ -24,18 +24,21 @@ pub struct Row {
 impl Row {
     /// Whether the row has not expired at `now`.
     #[must_use]
+    #[inline]
     pub fn is_live(&self, now: Timestamp) -> bool {
         self.expires.is_none_or(|expires| expires > now)
     }
 
     /// Bytes of the row, as a batch counts them.
     #[must_use]
+    #[inline]
     pub fn bytes(&self) -> usize {
         self.name.len() + self.value.len() + 16
     }
 
     /// Whether this write wins over another write to the same name: by the greater stamp, then by the greater value.
     #[must_use]
+    #[inline]
     pub fn supersedes(&self, other: &Self) -> bool {
         // Of equal stamps the greater value wins: every replica decides alike [invariant 40].
         (self.stamp, &self.value) >= (other.stamp, &other.value)
@@ -81,6 +84,7 @@ pub struct PartitionChanges {
 impl PartitionChanges {
     /// Changes to a partition, without limits and conditions.
     #[must_use]
+    #[inline]
     pub fn new(partition: Partition, changes: Vec<Change>) -> Self {
         Self { partition, changes, rows_max: None, expected_rows: None, fresh: false }
     }
@@ -96,11 +100,13 @@ pub struct Batch {
 impl Batch {
     /// A batch of one partition.
     #[must_use]
+    #[inline]
     pub fn single(partition: Partition, changes: Vec<Change>) -> Self {
         Self { partitions: vec![PartitionChanges::new(partition, changes)] }
     }
 
     /// Adds changes to another partition, if there are any.
+    #[inline]
     pub fn add(&mut self, partition: Partition, changes: Vec<Change>) {
         if !changes.is_empty() {
             self.partitions.push(PartitionChanges::new(partition, changes));
@@ -109,6 +115,7 @@ impl Batch {
 
     /// Bytes of names and values, which engines limit.
     #[must_use]
+    #[inline]
     pub fn bytes(&self) -> usize {
         self.partitions.iter().map(|one| one.partition.key.len() + changes_bytes(&one.changes)).sum()
     }
@@ -116,6 +123,7 @@ impl Batch {
 
 /// Bytes of names and values of `changes`.
 #[must_use]
+#[inline]
 pub fn changes_bytes(changes: &[Change]) -> usize {
     changes
         .iter()

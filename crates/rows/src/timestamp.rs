@@ -24,30 +24,35 @@ impl Timestamp {
 
     /// The point `micros` later, at most [`Self::MAX`].
     #[must_use]
+    #[inline]
     pub const fn saturating_add(self, micros: u64) -> Self {
         Self(self.0.saturating_add(micros))
     }
 
     /// The point `micros` earlier, at least [`Self::ZERO`].
     #[must_use]
+    #[inline]
     pub const fn saturating_sub(self, micros: u64) -> Self {
         Self(self.0.saturating_sub(micros))
     }
 
     /// Microseconds since `earlier`; zero when it is later.
     #[must_use]
+    #[inline]
     pub const fn since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
 
     /// Whole seconds since 1970.
     #[must_use]
+    #[inline]
     pub const fn as_secs(self) -> u64 {
         self.0 / 1_000_000
     }
 
     /// Microseconds between two points, whichever is later.
     #[must_use]
+    #[inline]
     pub const fn abs_diff(self, other: Self) -> u64 {
         self.0.abs_diff(other.0)
     }

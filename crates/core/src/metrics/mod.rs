@@ -82,6 +82,7 @@ impl Default for Metrics {
 
 impl Metrics {
     /// Records an operation that ended, and its duration.
+    #[inline]
     pub fn record_request(&self, op: KvOp, took: Duration, outcome: RequestOutcome, now: Duration) {
         let shard = self.shard();
         shard.outcomes[op as usize][outcome as usize].fetch_add(1, Relaxed);
@@ -97,6 +98,7 @@ impl Metrics {
 
     /// Records a read that began at `begun` and ended now with an object of one value: as [`Self::record_request`] and
     /// [`Self::record_read`] together.
+    #[inline]
     pub fn record_lone_get(&self, begun: Duration, bytes: u64, now: Duration) {
         let shard = self.shard();
         shard.outcomes[KvOp::Get as usize][RequestOutcome::Ok as usize].fetch_add(1, Relaxed);
@@ -106,16 +108,19 @@ impl Metrics {
     }
 
     /// Records an object that was written: the size of the new body, and the number of versions that it replaced.
+    #[inline]
     pub fn record_written(&self, bytes: u64, replaced: usize, now: Duration) {
         self.shard().record(&[(Series::WriteBytes, bytes), (Series::ReplacedVersions, replaced as u64)], false, now);
     }
 
     /// Counts an event.
+    #[inline]
     pub fn count_event(&self, event: Event) {
         self.events[event as usize].fetch_add(1, Relaxed);
     }
 
     /// Counts a request as active until the guard is dropped.
+    #[inline]
     pub fn begin_request(&self, op: KvOp) -> InFlight<'_> {
         let active = &self.shard().active[op as usize];
         active.fetch_add(1, Relaxed);

@@ -73,6 +73,7 @@ impl Catalogue {
     }
 
     /// Its number: the stamp of the head.
+    #[inline]
     pub fn number(&self) -> Timestamp {
         self.number
     }
@@ -92,6 +93,7 @@ impl Catalogue {
     }
 
     /// Effective properties of a bucket; `None` when its type serves no request.
+    #[inline]
     pub fn effective(&self, bucket: &BucketAddress) -> Option<EffectiveProps> {
         let of_type = match bucket.is_default_type() {
             true => None,
@@ -123,6 +125,7 @@ impl Catalogue {
     }
 
     /// The epochs of a bucket.
+    #[inline]
     pub fn epochs(&self, bucket: &BucketAddress) -> BucketEpochs {
         self.epochs.get(bucket).copied().unwrap_or_default()
     }
@@ -133,6 +136,7 @@ impl Catalogue {
     }
 
     /// The rows of the product beside key-value.
+    #[inline]
     pub fn product(&self) -> &dyn ProductRows {
         &*self.product
     }

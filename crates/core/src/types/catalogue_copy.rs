@@ -99,6 +99,7 @@ impl CatalogueCopy {
     }
 
     /// The catalogue as last read, however old.
+    #[inline]
     pub fn current(&self) -> Arc<Catalogue> {
         self.current.load_full()
     }
@@ -125,11 +126,13 @@ impl CatalogueCopy {
     }
 
     /// Number of copies of a bucket's data. It never changes, so any catalogue that knows the type will do.
+    #[inline]
     pub fn copies(&self, bucket: &BucketAddress) -> u8 {
         self.copies_of_type(&bucket.bucket_type)
     }
 
     /// The epochs of a bucket. Await [`Self::await_fresh`] before, and after everything that a write relies on.
+    #[inline]
     pub fn epochs(&self, bucket: &BucketAddress) -> BucketEpochs {
         self.current.load().epochs(bucket)
     }
@@ -138,6 +141,7 @@ impl CatalogueCopy {
     ///
     /// # Errors
     /// [`Error::Overloaded`]: a write that waits for it has sent nothing yet, so that its blob need not outlive it.
+    #[inline]
     pub async fn await_fresh(&self) -> Result<()> {
         if self.core.config.single_process || self.is_fresh(self.core.monotonic()) {
             return Ok(());
@@ -155,6 +159,7 @@ impl CatalogueCopy {
     ///
     /// # Errors
     /// [`Error::NotReady`] when it cannot be checked now.
+    #[inline]
     pub async fn fresh(&self) -> Result<Arc<Catalogue>> {
         if self.is_fresh(self.core.monotonic()) {
             return Ok(self.current.load_full());
@@ -166,6 +171,7 @@ impl CatalogueCopy {
 
     /// As [`Self::fresh`], without a check and its wait; `None` when it was not checked within the last five seconds. `now` is
     /// monotonic time.
+    #[inline]
     pub fn peek(&self, now: Duration) -> Option<arc_swap::Guard<Arc<Catalogue>>> {
         // Checked first: a catalogue loaded before could be older than the check that makes it fresh.
         self.is_fresh(now).then(|| self.current.load())
@@ -181,6 +187,7 @@ impl CatalogueCopy {
     ///
     /// # Errors
     /// [`Error::UnknownType`].
+    #[inline]
     pub async fn for_type(&self, bucket_type: &Bytes) -> Result<Arc<Catalogue>> {
         let catalogue = self.fresh().await?;
         if catalogue.active(bucket_type).is_some() {
