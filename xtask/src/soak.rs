@@ -16,12 +16,13 @@ const REPORT: &str = ".work/soak.md";
 /// The crates whose own tests have a full length: simulation, engines, causality, random input of protocol buffers.
 const LONG: &[&str] = &[
     "larder-kv",
-    "larder-core",
     "larder-store",
     "larder-testkit",
     "larder-store-local",
     "larder-s3",
     "larder-api-riak",
+    "larder-api-s3",
+    "larder-server",
 ];
 
 /// Runs the long tests of the crates, then the product tests, and writes the report.

@@ -11,7 +11,7 @@
 //!     contention    writers of one key queue          downgrade   lower levels of calls
 //!     body          bodies on their way               rules       what is decided, pure
 //! ```
-//! It knows no protocol and no object. It owns no data: everything is in the store, so gateways can be started and stopped at
+//! It knows no object, and no bytes of a protocol; its errors carry refusals of key-value as values. It owns no data: everything is in the store, so gateways can be started and stopped at
 //! will.
 
 mod adaptive_timeout;

@@ -39,7 +39,13 @@ impl S3Catalogue {
         Arc::new(Self::default())
     }
 
-    /// The S3 rows of a state of the catalogue. A gateway that was started without them has none.
+    /// Whether a state of the catalogue has S3's rows, decoded.
+    pub(super) fn is_in(catalogue: &Catalogue) -> bool {
+        let rows: &dyn Any = catalogue.product();
+        rows.is::<Self>()
+    }
+
+    /// The S3 rows of a state of the catalogue, which has them: [`Objects::new`](crate::Objects::new) has checked it.
     pub(super) fn within(catalogue: &Catalogue) -> &Self {
         static NONE: LazyLock<S3Catalogue> = LazyLock::new(S3Catalogue::default);
         let rows: &dyn Any = catalogue.product();

@@ -3,7 +3,7 @@
 //!
 //! A heartbeat advertises the oldest guarded catalogue version. So once every live gateway advertises a change, no write
 //! that predates the change is still running [invariant 64] [invariant 65]. The other gateways do not wait for one whose
-//! heartbeat expired, so a guarded write ends before that ([`larder_core::members::MembershipLease`]).
+//! heartbeat expired, so a guarded write ends before that ([`larder_core::Members::await_lease`]).
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -7,6 +7,7 @@ use larder_core::blobs::sweep::BlobReferences;
 
 use crate::ObjectsConfig;
 use crate::buckets::Buckets;
+use crate::catalogue::S3Catalogue;
 use crate::commit::HeadStore;
 use crate::lifecycle::LifecycleWorker;
 use crate::quotas::Quotas;
@@ -43,8 +44,12 @@ pub struct Objects {
 
 impl Objects {
     /// Creates the S3 side of a core. The rows of `others` name blobs, which the sweeper checks with its own.
+    ///
+    /// # Panics
+    /// If the core was started without [`S3Catalogue::empty`]: every bucket would look gone, and the sweeper abort its uploads.
     #[must_use]
     pub fn new(gateway: Arc<Core>, others: Vec<Arc<dyn BlobReferences>>, config: ObjectsConfig) -> Arc<Self> {
+        assert!(S3Catalogue::is_in(&gateway.catalogue.current()), "the core was started without the rows of S3");
         let (users, usage, config) = (Arc::new(Users::new(&gateway)), Usage::new(&gateway), Arc::new(config));
         let share = || Arc::clone(&gateway);
         let heads = Arc::new(HeadStore { gateway: share(), pins: Pins::default() });

@@ -45,6 +45,8 @@ impl LocalStore {
         let purpose = if value.is_some() { Purpose::Data } else { Purpose::Reclaim };
         // Buffered: the sync of the later row that names the blob covers this entry of the same journal.
         let done = self.queue().submit_until(deadline, WriteCommand::Bulk { key, value }, bytes, false);
-        self.run_admitted(purpose, bytes, deadline, done).await.map(drop)
+        // The row that names a body waits for merges, under the deadline of its request; its body waits no second time.
+        let wait_until = if purpose == Purpose::Data { Instant::now() } else { deadline };
+        self.run_admitted(purpose, bytes, wait_until, done).await.map(drop)
     }
 }

@@ -43,7 +43,7 @@ const MARGIN_DIVISOR: u64 = 50;
 const MARGIN_MIN: u64 = 8 * MIB;
 /// Largest margin.
 const MARGIN_MAX: u64 = 512 * MIB;
-/// A disk is short from a refusal until this part of it is free above the floor of data.
+/// A disk is short from a refusal, or a wait, until this part of it is free above the floor of data at a put.
 const SHORT_PART: u64 = 16;
 /// Bytes that a body of unknown length reserves at a time.
 const CHUNK_BYTES: u64 = MIB;
@@ -120,7 +120,7 @@ struct SpaceState {
     ledger: SpaceLedger,
     /// When the capacity was read; `None` before the first time.
     read_at: Option<Duration>,
-    /// Whether a write was refused, and there is little room since.
+    /// Whether a write was refused or waited, and there is little room since.
     short: bool,
     log: RefusalLog,
 }

@@ -225,14 +225,23 @@ impl Maintenance {
     /// Notes what a flush or merge left in the levels of a tree. As long as much of it is above the lowest level, puts leave the
     /// merges their room.
     fn note_levels(&self, tree: &EngineTree) {
+        // Race: of two threads that note, the later one must leave its numbers.
+        let state = self.state.lock();
         tree.count_levels();
-        self.update_merge_need();
+        self.set_merge_need(&state);
+    }
+
+    /// The same after a merge that failed, or whose pause is over.
+    fn update_merge_need(&self) {
+        self.set_merge_need(&self.state.lock());
     }
 
     /// Keeps free the disk space that the merges of a short disk may need, which write what the upper levels and the tables
     /// below them hold before files go.
-    fn update_merge_need(&self) {
-        let unsunk = self.trees.all().iter().map(EngineTree::unsunk_bytes).sum::<u64>();
+    fn set_merge_need(&self, state: &MaintenanceState) {
+        // A tree whose merges fail, or have no room, gives nothing back: puts would wait for it in vain.
+        let can_sink = |tree: &&EngineTree| state.compaction_pauses[tree.id as usize].last.is_zero();
+        let unsunk = self.trees.all().iter().filter(can_sink).map(EngineTree::unsunk_bytes).sum::<u64>();
         self.ports.space.set_merge_need((2 * unsunk).min(MERGE_TABLES_KEPT * self.sizes.table));
     }
 

@@ -264,6 +264,13 @@ impl LocalStore {
         self.inner.maintenance.shared().hold_memtables();
     }
 
+    /// Lets a compaction of a tree fail over damage.
+    #[cfg(test)]
+    pub(crate) fn fail_compaction(&self, tree_id: crate::tree_id::TreeId) {
+        let error = lsm_tree::Error::Io(std::io::ErrorKind::InvalidData.into());
+        self.inner.maintenance.shared().handle_compaction_error(self.trees().tree(tree_id), &error);
+    }
+
     /// Publishes the numbers of versions, as the flusher does while the store rests.
     #[cfg(test)]
     pub(crate) fn publish_versions(&self) {

@@ -4,10 +4,11 @@ use super::openings::comment;
 use super::{SourceFile, TidyProblem};
 
 /// Words of what is not pure.
-const IMPURE: &[&str] =
-    &["tokio", "async fn", "std::fs", "TcpStream", "std::thread", "Instant::now", "SystemTime", "rand"];
-/// Begins of paths that lead out of the rules.
-const INSIDE: &str = "crate::";
+const IMPURE: &[&str] = &["tokio", "async", "await", "fs", "TcpStream", "thread", "Instant::now", "SystemTime", "rand"];
+/// Begins of paths of which only the rules may follow.
+const CRATES: &[&str] = &["crate::", "larder_core::", "larder_kv::", "larder_s3::"];
+/// A crate that waits.
+const STORE: &str = "larder_store";
 
 pub(super) fn check(files: &[SourceFile]) -> Vec<TidyProblem> {
     files.iter().filter(|file| file.is_rust() && !file.is_test() && is_pure(&file.path)).flat_map(in_file).collect()
@@ -23,23 +24,30 @@ fn in_file(file: &SourceFile) -> Vec<TidyProblem> {
     let problems = lines.filter_map(|(number, line)| {
         let word = IMPURE.iter().find(|word| has_words(line, word));
         let what = word.map(|word| format!("{word} is not pure"));
-        let leaves = of_crate && leads_out(line);
+        let leaves = of_crate && leads_out(&file.path, line);
         Some(TidyProblem::at(file, number, what.or_else(|| leaves.then(|| "imports what is no rule".to_owned()))?))
     });
     problems.collect()
 }
 
-/// Whether a path of the line leads to another folder of the crate.
-fn leads_out(line: &str) -> bool {
-    line.match_indices(INSIDE).any(|(at, _)| {
-        let is_root = !line[..at].ends_with(|before: char| before.is_alphanumeric() || before == '_' || before == ':');
-        is_root && !line[at + INSIDE.len()..].starts_with("rules")
-    })
+/// Whether a path of the line leads out of the rules.
+fn leads_out(path: &str, line: &str) -> bool {
+    let is_begin = |at: usize| !line[..at].ends_with(|before: char| before.is_alphanumeric() || "_:".contains(before));
+    let is_rules = |rest: &str| rest.strip_prefix("rules").is_some_and(|rest| !rest.starts_with(is_part));
+    let to_other =
+        |root: &str| line.match_indices(root).any(|(at, _)| is_begin(at) && !is_rules(&line[at + root.len()..]));
+    let below = path.split_once("/src/rules/").map_or("", |(_, name)| name.trim_end_matches(".rs"));
+    let depth = below.split('/').filter(|part| *part != "mod").count();
+    let upward = format!("{}super::", "super::".repeat(depth));
+    CRATES.iter().any(|root| to_other(root)) || line.contains(STORE) || line.contains(&upward)
+}
+
+fn is_part(char: char) -> bool {
+    char.is_alphanumeric() || char == '_'
 }
 
 /// Whether the line has these words, and not as a part of longer ones.
 fn has_words(line: &str, words: &str) -> bool {
-    let is_part = |char: char| char.is_alphanumeric() || char == '_';
     line.match_indices(words)
         .any(|(at, _)| !line[..at].ends_with(is_part) && !line[at + words.len()..].starts_with(is_part))
 }
@@ -59,6 +67,16 @@ mod tests {
             problems("crates/rows/src/a.rs", "x(SystemTime);\n"),
             ["crates/rows/src/a.rs:1: SystemTime is not pure"]
         );
+        for out in [
+            "use super::super::commit::X;\n",
+            "use larder_core::Core;\n",
+            "use larder_store::Store;\n",
+            "use crate::rules_x::X;\n",
+        ] {
+            assert_eq!(problems(path, out), ["crates/s3/src/rules/a.rs:1: imports what is no rule"], "{out}");
+        }
+        assert_eq!(problems(path, "use std::{fs, io};\n"), ["crates/s3/src/rules/a.rs:1: fs is not pure"]);
+        assert_eq!(problems("crates/s3/src/rules/b/c.rs", "use super::super::a::X;\n"), [""; 0]);
         assert_eq!(problems(path, "use crate::rules::b::Operand;\n// tokio\nuse larder_rows;\n"), [""; 0]);
         assert_eq!(problems("crates/s3/src/a.rs", "use tokio::time;\nuse crate::b;\n"), [""; 0]);
     }

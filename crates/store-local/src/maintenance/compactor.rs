@@ -83,6 +83,7 @@ impl Maintenance {
             }
         }
         self.state.lock().compaction_pauses[tree.id as usize] = RetryPause::default();
+        self.update_merge_need();
     }
 
     /// Lets a compaction that has no room be done in steps.
@@ -96,7 +97,7 @@ impl Maintenance {
     }
 
     /// Puts the next try off, and restores the directory of the tree.
-    pub(super) fn handle_compaction_error(&self, tree: &EngineTree, error: &lsm_tree::Error) {
+    pub(crate) fn handle_compaction_error(&self, tree: &EngineTree, error: &lsm_tree::Error) {
         let at = tree.id as usize;
         let damaged = is_damage(error);
         let mut state = self.state.lock();
@@ -106,6 +107,7 @@ impl Maintenance {
         state.needs_cleanup[at] = true;
         // Due again: the retry after the pause needs no further flush.
         state.compaction_due[at] = true;
+        self.set_merge_need(&state);
         drop(state);
         let dir = tree.dir.display();
         if damaged {

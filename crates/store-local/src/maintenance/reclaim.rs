@@ -97,6 +97,7 @@ impl Maintenance {
                 // Writers do not wait for a tree that has no room to be merged.
                 let last = if payment == DebtPayment::Whole { Duration::ZERO } else { RETRY_FIRST };
                 state.compaction_pauses[at] = RetryPause { until: Duration::ZERO, last };
+                self.set_merge_need(&state);
             }
             Err(error) => {
                 drop(state);

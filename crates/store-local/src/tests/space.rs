@@ -294,15 +294,14 @@ async fn most_values_deleted_on_a_full_disk_once_never_gave_their_space_back() {
     assert!(is_back, "{} of {full} bytes are still used", tree.disk_bytes());
 }
 
-#[tokio::test]
-async fn a_put_waits_on_a_disk_that_gets_full_until_the_upper_levels_have_sunk() {
-    let dir = tempfile::tempdir().unwrap();
+/// A store on a disk of 64 MiB, whose upper levels have some tables that a short disk would merge, and its number of keys.
+async fn with_upper_levels(dir: &std::path::Path) -> (LocalStore, Arc<FakeDisk>, Arc<FrozenClock>, u64) {
     let (disk, clock) = (FakeDisk::with_bytes(64 * MIB), Arc::new(FrozenClock(AtomicU64::new(1_000_000))));
     let space = space_on(&disk, clock.clone());
     let options =
-        OpenOptions { clock: clock.clone(), sizes: Some(EngineSizes::of_memtable(256 * 1024)), ..options(dir.path()) };
-    let store = LocalStore::open_in(options, space.clone(), |journal| Box::new(journal)).unwrap();
-    let (trees, mut keys) = (store.trees(), 0);
+        OpenOptions { clock: clock.clone(), sizes: Some(EngineSizes::of_memtable(256 * 1024)), ..options(dir) };
+    let store = LocalStore::open_in(options, space, |journal| Box::new(journal)).unwrap();
+    let (trees, mut keys) = (store.trees().clone(), 0);
     let unsunk = || trees.all().iter().map(EngineTree::unsunk_bytes).sum::<u64>();
     let is_busy = |tree: &EngineTree| tree.next_sealed().is_some() || tree.l0_runs() >= 4;
     while unsunk() < 64 * 1024 || trees.all().iter().any(is_busy) {
@@ -318,11 +317,29 @@ async fn a_put_waits_on_a_disk_that_gets_full_until_the_upper_levels_have_sunk()
     }
     // The threads have noted their last flush and merge.
     tokio::time::sleep(Duration::from_millis(200)).await;
-    disk.set(space.stats().floors[Purpose::Data as usize] + 64 * 1024);
+    (store, disk, clock, keys)
+}
+
+#[tokio::test]
+async fn a_put_waits_on_a_disk_that_gets_full_until_the_upper_levels_have_sunk() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, disk, clock, keys) = with_upper_levels(dir.path()).await;
+    disk.set(store.disk_space().stats().floors[Purpose::Data as usize] + 64 * 1024);
     clock.0.fetch_add(1_000_000, Ordering::SeqCst);
     put(&store, 0, Durability::Disk).await.unwrap();
-    assert_eq!(unsunk(), 0, "the put was answered after the merges");
+    let unsunk = store.trees().all().iter().map(EngineTree::unsunk_bytes).sum::<u64>();
+    assert_eq!(unsunk, 0, "the put was answered after the merges");
     for key in 0..=keys {
         assert!(is_there(&store, key).await, "key {key}");
     }
+}
+
+#[tokio::test]
+async fn puts_once_waited_for_merges_of_a_damaged_tree_that_never_came() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, disk, clock, _) = with_upper_levels(dir.path()).await;
+    disk.set(store.disk_space().stats().floors[Purpose::Data as usize] + 64 * 1024);
+    clock.0.fetch_add(1_000_000, Ordering::SeqCst);
+    TreeId::ALL.into_iter().for_each(|tree_id| store.fail_compaction(tree_id));
+    assert!(!store.disk_space().must_wait(Purpose::Data, 100));
 }
