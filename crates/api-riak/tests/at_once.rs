@@ -75,11 +75,12 @@ fn requests(path: &str, seen: &HttpResponse) -> Vec<HttpRequest> {
     let get = |query: &str| HttpRequest::get(&format!("{path}{query}"));
     let tag = seen.header("ETag").unwrap_or("\"none\"");
     let modified = seen.header("Last-Modified").unwrap_or("Thu, 01 Jan 1970 00:00:00 GMT");
-    let mut requests: Vec<_> = ["", "?r=all", "?r=9", "?pr=quorum&basic_quorum=true", "?node_confirms=2", "?timeout=1"]
-        .into_iter()
-        .chain(["?notfound_ok=false", "?vtag=none", "?r=x"])
-        .map(get)
-        .collect();
+    let mut requests: Vec<_> =
+        ["", "?r=all", "?r=9", "?pr=quorum&basic_quorum=true", "?node_confirms=2", "?timeout=60000"]
+            .into_iter()
+            .chain(["?notfound_ok=false", "?vtag=none", "?r=x"])
+            .map(get)
+            .collect();
     requests.push(get(&format!("?vtag={}", tag.trim_matches('"'))));
     requests.push(HttpRequest::new("HEAD", path));
     for (name, value) in [
