@@ -74,7 +74,8 @@ async fn serve_connection<F: ConnectionHandler>(
     let is_proxy = settings.proxies.contains(client.source.address);
     let of_headers = |request: &Request<Incoming>| is_proxy.then(|| forwarded::<F>(&client, request, &settings));
     let answer = service_fn(|request| answer(&handler, &activity, (&client, of_headers(&request)), request));
-    let io = TokioIo::new(LingeringSocket::new(socket, Arc::clone(&activity), HeadMemory::new(client.account.clone())));
+    let head = HeadMemory::new(client.account.clone());
+    let io = TokioIo::new(LingeringSocket::new(socket, Arc::clone(&activity), head).with_strict_lines());
     let connection = http1::Builder::new()
         // Some clients close their writing side after the request and still read the answer.
         .half_close(true)

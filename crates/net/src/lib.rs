@@ -12,6 +12,7 @@
 //! proxy_header     the PROXY protocol of trusted proxies
 //! connection       one client: requests to the handler, timeouts, its last request
 //! http2            the same, of several requests at a time
+//! request_framing  where the heads of requests lie, to refuse a bare LF
 //! request_answer   one request of a connection: its client, its memory, its answer
 //! slow_reader      clients that do not read their responses
 //! lingering_close  a socket that counts its reads and writes, and drains input before it closes
@@ -36,6 +37,7 @@ mod http2;
 mod lingering_close;
 mod proxy_header;
 mod request_answer;
+mod request_framing;
 mod request_source;
 mod requester;
 mod server_tls;

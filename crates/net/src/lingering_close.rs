@@ -13,6 +13,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, Re
 use tokio::time::Sleep;
 
 use crate::client_socket::ClientSocket;
+use crate::request_framing::RequestFraming;
 use crate::requester::UNCOUNTED_BYTES;
 
 /// How long the socket drains input before it closes.
@@ -128,6 +129,8 @@ pub(crate) struct LingeringSocket {
     stream: ClientSocket,
     activity: Arc<ConnectionActivity>,
     head: HeadMemory,
+    /// Of HTTP/1.
+    framing: Option<RequestFraming>,
     linger_deadline: Option<Pin<Box<Sleep>>>,
 }
 
@@ -175,7 +178,13 @@ impl LingeringSocket {
     /// Wraps a socket.
     #[must_use]
     pub(crate) fn new(stream: ClientSocket, activity: Arc<ConnectionActivity>, head: HeadMemory) -> Self {
-        Self { stream, activity, head, linger_deadline: None }
+        Self { stream, activity, head, framing: None, linger_deadline: None }
+    }
+
+    /// The same of HTTP/1, whose heads have no bare LF.
+    #[must_use]
+    pub(crate) fn with_strict_lines(self) -> Self {
+        Self { framing: Some(RequestFraming::default()), ..self }
     }
 
     /// Reads and drops input until the client closes or the linger deadline passes.
@@ -207,6 +216,9 @@ impl AsyncRead for LingeringSocket {
             // Bytes that arrive while no request is unanswered belong to the head of the next one.
             let is_head = begun == self.activity.answered.load(Ordering::Relaxed);
             self.head.count(begun, if is_head { count as u64 } else { 0 })?;
+            if let Some(framing) = &mut self.framing {
+                framing.refuse_bare_line_feeds(&mut buf.filled_mut()[before..]);
+            }
         }
         result
     }

@@ -75,20 +75,20 @@ impl ConnectionHandler for EchoHandler {
     }
 }
 
-struct EchoServer {
+pub(crate) struct EchoServer {
     background: BackgroundServer,
     handler: EchoHandler,
 }
 
 impl EchoServer {
-    fn start(settings: ConnectionSettings) -> Self {
+    pub(crate) fn start(settings: ConnectionSettings) -> Self {
         let handler = EchoHandler { settings, waiting: Arc::default(), let_go: Arc::default() };
         let work = handler.clone();
         let (background, ()) = BackgroundServer::start(async |listener, stop| ((), serve(listener.into(), work, stop)));
         Self { background, handler }
     }
 
-    fn connect(&self) -> HttpConnection {
+    pub(crate) fn connect(&self) -> HttpConnection {
         HttpConnection::open(self.background.address)
     }
 }

@@ -1,3 +1,4 @@
 //! Tests of the HTTP edge over connections.
 
 mod edge;
+mod framing;
