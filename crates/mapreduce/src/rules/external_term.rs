@@ -5,7 +5,7 @@
 //! ```
 //! A term borrows the bytes of its document. Atoms are texts: no table keeps them. Depth and memory are bounded.
 
-use crate::rules::erlang_term::ErlangTerm;
+use larder_core::rules::erlang::{atom, binary, string};
 
 /// Nested terms at most.
 const DEPTH_MAX: usize = 64;
@@ -77,24 +77,23 @@ impl<'a> ExternalTerm<'a> {
         }
     }
 
-    /// The term for an error text.
+    /// The term on one line, as Erlang's shell prints it.
     #[must_use]
-    pub fn shown(&self) -> ErlangTerm {
-        let all = |list: &[Self]| list.iter().map(Self::shown).collect();
+    pub fn shown(&self) -> String {
+        let all = |list: &[Self]| list.iter().map(Self::shown).collect::<Vec<_>>().join(",");
         match self {
-            Self::Atom(name) => ErlangTerm::Atom(String::from_utf8_lossy(name).into_owned()),
-            Self::Integer(number) => ErlangTerm::Integer(*number),
+            Self::Atom(name) => atom(&String::from_utf8_lossy(name)),
+            Self::Integer(number) => number.to_string(),
             Self::Big(is_negative, digits) => match big(*is_negative, digits) {
-                Some(number) => ErlangTerm::Verbatim(number.to_string()),
-                None => ErlangTerm::Verbatim(format!("<integer of {} bytes>", digits.len())),
+                Some(number) => number.to_string(),
+                None => format!("<integer of {} bytes>", digits.len()),
             },
-            Self::Float(number) => ErlangTerm::Verbatim(format!("{number:?}")),
-            Self::Binary(bytes) => ErlangTerm::Binary(bytes.to_vec()),
-            Self::Bytes(bytes) => ErlangTerm::string(bytes.iter().map(|byte| char::from(*byte)).collect::<String>()),
-            Self::List(list) => ErlangTerm::List(all(list)),
-            Self::Tuple(list) => ErlangTerm::Tuple(all(list)),
-            Self::Map(list) => ErlangTerm::Tuple(all(list)),
-            Self::Fun => ErlangTerm::Verbatim("#Fun".into()),
+            Self::Float(number) => format!("{number:?}"),
+            Self::Binary(bytes) => binary(bytes),
+            Self::Bytes(bytes) => string(&bytes.iter().map(|byte| char::from(*byte)).collect::<String>()),
+            Self::List(list) => format!("[{}]", all(list)),
+            Self::Tuple(list) | Self::Map(list) => format!("{{{}}}", all(list)),
+            Self::Fun => "#Fun".to_owned(),
         }
     }
 }

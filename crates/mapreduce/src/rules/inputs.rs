@@ -5,10 +5,8 @@ use larder_rows::address::{Address, BucketAddress, DEFAULT_TYPE};
 use serde_json::{Map, Value};
 
 use super::key_filter::KeyFilter;
-use super::mochi_json::pieces;
-use super::refusal::JobRefusal;
+use super::refusal::{JobRefusal, shown};
 use super::value::JobInput;
-use crate::rules::erlang_term::ErlangTerm;
 
 /// The inputs of a job.
 #[derive(Debug, Clone)]
@@ -72,7 +70,7 @@ pub(super) fn parse(inputs: Value) -> Result<UncompiledInputs, JobRefusal> {
             [Value::String(of_type), Value::String(bucket)] => {
                 Ok(ready(JobInputs::Bucket(address(of_type.as_str(), bucket)?)))
             }
-            [] => Err(JobRefusal::Inputs(ErlangTerm::string("No inputs were given.\n"))),
+            [] => Err(JobRefusal::Inputs("No inputs were given.\n".to_owned())),
             _ => list.into_iter().map(key).collect::<Result<_, _>>().map(|keys| ready(JobInputs::Keys(keys))),
         },
         Value::Object(members) => object(members),
@@ -83,8 +81,7 @@ pub(super) fn parse(inputs: Value) -> Result<UncompiledInputs, JobRefusal> {
 fn object(members: Map<String, Value>) -> Result<UncompiledInputs, JobRefusal> {
     let has = |name: &str| members.contains_key(name);
     if has("module") && has("function") && has("arg") {
-        let text = "The inputs name an Erlang function, and there is none.\n";
-        return Err(JobRefusal::Inputs(ErlangTerm::string(text)));
+        return Err(JobRefusal::Inputs(NO_FUNCTION.to_owned()));
     }
     if has("query") && (has("bucket") || has("index")) {
         return Err(JobRefusal::Search);
@@ -133,7 +130,7 @@ fn index(bucket: &BucketAddress, members: &Map<String, Value>) -> Result<Option<
 pub(super) fn check_term(field: &Bytes, term: Bytes) -> Result<Bytes, JobRefusal> {
     match larder_kv::rules::terms::parse(field, &term) {
         Ok(term) => Ok(term.value),
-        Err(error) => Err(JobRefusal::Inputs(ErlangTerm::List(vec![ErlangTerm::Verbatim(error.erlang())]))),
+        Err(error) => Err(JobRefusal::Inputs(format!("[{}]", error.erlang()))),
     }
 }
 
@@ -176,51 +173,24 @@ fn address(of_type: impl AsRef<[u8]>, bucket: &str) -> Result<BucketAddress, Job
     BucketAddress::new(of_type, bucket.to_owned().into()).map_err(|error| bad_address(&error))
 }
 
-fn bad_address(error: &larder_rows::address::AddressError) -> JobRefusal {
-    JobRefusal::Inputs(ErlangTerm::string(format!("{error}\n")))
+/// The refusal of an invalid address.
+pub(super) fn bad_address(error: &larder_rows::address::AddressError) -> JobRefusal {
+    JobRefusal::Inputs(format!("{error}\n"))
 }
 
-/// The lines of Riak's text after the inputs that it did not recognise.
-const FORMATS: &[&str] = &[
-    "\n\n",
-    "Valid formats are:\n",
-    "\nKey List:\n",
-    "  - Map/Reduce over the provided set of keys.\n",
-    "  - {\"inputs\":[[\"mybucket\",\"mykey1\"], [\"mybucket\",\"mykey2\"], ...]}\n",
-    "\n",
-    "Key List with Key Data:\n",
-    "  - Map/Reduce over the provided set of keys.\n",
-    "  - {\"inputs\":[[\"mybucket\",\"mykey1\", \"mykeydata1\"], [\"mybucket\",\"mykey2\", \"mykeydata1\"], ...]}\n",
-    "\n",
-    "Index Query - Exact Match:\n",
-    "  - Indexing backend must be enabled.\n",
-    "  - {\"inputs\":{\"bucket\":\"mybucket\", \"index\":\"myindex_bin\", \"key\":\"mykey\"}}\n",
-    "\n",
-    "Index Query - Range Search:\n",
-    "  - Indexing backend must be enabled.\n",
-    "  - Use secondary indexes to generate a starting set of keys.\n",
-    "  - {\"inputs\":{\"bucket\":\"mybucket\", \"index\":\"myindex_bin\", \"start\":\"key1\", \"end\":\"key2\"}}\n",
-    "\n",
-    "Search Query:\n",
-    "  - Riak Search must be enabled and bucket hook installed.\n",
-    "  - {\"inputs\":{\"bucket\":\"mybucket\", \"query\":\"foo OR bar\"}}\n",
-    "\n",
-    "Search Query With Filter:\n",
-    "  - Riak Search must be enabled and bucket hook installed.\n",
-    "  - {\"inputs\":{\"bucket\":\"mybucket\", \"query\":\"field1:(foo OR bar)\", \"filter\":\"field2:baz\"}}\n",
-    "\n",
-    "Bucket:\n",
-    "  - Map/Reduce over all keys in the provided bucket.\n",
-    "  - WARNING: THIS CAN BE A SLOW OPERATION!\n",
-    "  - {\"inputs\":\"mybucket\"}\n\n",
-    "Bucket With Key Filter:\n",
-    "  - Filter keys in a bucket, then Map/Reduce.\n",
-    "  - WARNING: THIS CAN BE A SLOW OPERATION!\n",
-    "  - {\"inputs\":{\"bucket\":\"mybucket\", \"key_filters\":[[\"matches\", \"foo.*\"]]}}\n\n",
-];
+/// The refusal of inputs by a function of Erlang.
+pub(super) const NO_FUNCTION: &str = "The inputs name an Erlang function, and there is none.\n";
+
+/// The forms of inputs, after inputs that have none of them.
+const FORMATS: &str = r#"
+Valid formats are:
+  "BUCKET" or ["TYPE","BUCKET"]
+  [["BUCKET","KEY"],["BUCKET","KEY",DATA],["BUCKET","KEY",DATA,"TYPE"]]
+  {"bucket":"BUCKET","key_filters":[["matches","foo.*"]]}
+  {"bucket":"BUCKET","index":"NAME_bin","key":"TERM"}
+  {"bucket":"BUCKET","index":"NAME_int","start":1,"end":9}
+"#;
 
 fn unrecognised(inputs: &Value) -> JobRefusal {
-    let begin = [ErlangTerm::string("Unrecognized format of \"inputs\" field:"), ErlangTerm::string("   ")];
-    let formats = FORMATS.iter().map(|line| ErlangTerm::string(*line));
-    JobRefusal::Inputs(ErlangTerm::List(begin.into_iter().chain([pieces(inputs)]).chain(formats).collect()))
+    JobRefusal::Inputs(format!("Unrecognized format of \"inputs\" field: {}{FORMATS}", shown(inputs)))
 }

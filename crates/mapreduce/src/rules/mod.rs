@@ -7,7 +7,6 @@
 //! Built-in functions are native, whether a job calls them by their Erlang or their JavaScript names. The gateway runs jobs.
 
 pub mod builtins;
-pub mod erlang_term;
 pub mod external_term;
 mod filter_value;
 pub mod inputs;
@@ -15,7 +14,6 @@ mod job;
 mod js_values;
 pub mod key_filter;
 mod map_function;
-mod mochi_json;
 pub mod phase;
 mod reduce_function;
 mod reducer;

@@ -6,10 +6,8 @@ use serde_json::{Map, Value};
 
 use super::builtins;
 use super::map_function::MapFunction;
-use super::mochi_json::pieces;
 use super::reduce_function::ReduceFunction;
-use super::refusal::{JobRefusal, PhaseRefusal};
-use crate::rules::erlang_term::ErlangTerm;
+use super::refusal::{JobRefusal, PhaseRefusal, shown};
 
 /// A phase of a job.
 #[derive(Debug, Clone)]
@@ -82,7 +80,7 @@ pub(super) fn parse_query(query: &Value) -> Result<Vec<ParsedPhase>, JobRefusal>
     };
     if steps.len() > JOB_PHASES_MAX {
         let text = format!("The query has more than {JOB_PHASES_MAX} phases.\n");
-        return Err(JobRefusal::Query(ErlangTerm::string(text)));
+        return Err(JobRefusal::Query(text));
     }
     let last = steps.len().saturating_sub(1);
     let phases = steps.iter().enumerate().map(|(at, step)| parse_phase(step, at == last));
@@ -137,8 +135,7 @@ fn link_filter(spec: &Map<String, Value>) -> Result<LinkFilter, JobRefusal> {
 }
 
 fn parse_function(spec: &Map<String, Value>, is_map: bool) -> Result<ParsedStep, JobRefusal> {
-    let shown = || pieces(&Value::Object(spec.clone()));
-    let text = |text: &str| ErlangTerm::string(text);
+    let phase = || Value::Object(spec.clone());
     match spec.get("language") {
         Some(Value::String(language)) if language == "erlang" => {
             Ok(ParsedStep::Erlang { is_map, function: erlang_function(spec)? })
@@ -146,18 +143,11 @@ fn parse_function(spec: &Map<String, Value>, is_map: bool) -> Result<ParsedStep,
         Some(Value::String(language)) if language == "javascript" => {
             Ok(ParsedStep::Script { is_map, script: script(spec)? })
         }
-        None => {
-            let begin = [text("No \"language\" was specified for the phase:\n"), text("   ")];
-            Err(JobRefusal::Query(ErlangTerm::List(begin.into_iter().chain([shown(), text("\n")]).collect())))
+        None => Err(refusal("No \"language\" was specified for the phase:\n   ", &phase(), "\n")),
+        Some(language) => {
+            let before = format!("Unknown language {} in phase:\n   ", shown(language));
+            Err(refusal(&before, &phase(), "\n"))
         }
-        Some(language) => Err(JobRefusal::Query(ErlangTerm::List(vec![
-            text("Unknown language "),
-            pieces(language),
-            text(" in phase:\n"),
-            text("   "),
-            shown(),
-            text("\n"),
-        ]))),
     }
 }
 
@@ -243,6 +233,7 @@ fn unrecognised(step: &Value) -> JobRefusal {
     )
 }
 
-fn refusal(before: &str, shown: &Value, after: &str) -> JobRefusal {
-    JobRefusal::Query(ErlangTerm::List(vec![ErlangTerm::string(before), pieces(shown), ErlangTerm::string(after)]))
+/// The refusal of a part of the query, between two texts.
+fn refusal(before: &str, part: &Value, after: &str) -> JobRefusal {
+    JobRefusal::Query(format!("{before}{}{after}", shown(part)))
 }

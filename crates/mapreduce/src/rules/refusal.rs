@@ -1,6 +1,10 @@
 //! A job that is not started, and the reason: Riak's texts.
 
-use crate::rules::erlang_term::ErlangTerm;
+use larder_core::rules::erlang::{binary, string};
+use serde_json::Value;
+
+/// Longest document that an error text repeats, in bytes.
+const SHOWN_BYTES_MAX: usize = 8 * 1024;
 
 /// Why a document is no job that can run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,10 +17,10 @@ pub enum JobRefusal {
     NotObject,
     /// `inputs` or `query` is missing.
     MissingField,
-    /// The member `inputs` is not valid.
-    Inputs(ErlangTerm),
-    /// The member `query` is not valid.
-    Query(ErlangTerm),
+    /// The member `inputs` is not valid, for this reason.
+    Inputs(String),
+    /// The member `query` is not valid, for this reason.
+    Query(String),
     /// A phase names a function that does not exist.
     Phase(PhaseRefusal),
     /// A key filter does not exist, or has other arguments.
@@ -54,10 +58,8 @@ impl JobRefusal {
             Self::NotTerm(reason) => format!("{reason}\n"),
             Self::NotObject => "The POST body was not a JSON object.\n".into(),
             Self::MissingField => "The post body was missing the \"inputs\" or \"query\" field.\n".into(),
-            Self::Inputs(reason) => {
-                format!("An error occurred parsing the \"inputs\" field.\n{}", reason.pretty())
-            }
-            Self::Query(reason) => format!("An error occurred parsing the \"query\" field.\n{}", reason.pretty()),
+            Self::Inputs(reason) => format!("An error occurred parsing the \"inputs\" field.\n{reason}"),
+            Self::Query(reason) => format!("An error occurred parsing the \"query\" field.\n{reason}"),
             Self::Phase(PhaseRefusal { error, .. }) => error.clone(),
             Self::BadFilter(bad) => bad.json().to_string(),
             Self::Search => "Not available yet: search\n".into(),
@@ -67,11 +69,9 @@ impl JobRefusal {
     /// The error text of protocol buffers.
     #[must_use]
     pub fn pb_text(&self) -> String {
-        let pair = |tag: &str, reason: &ErlangTerm| {
-            ErlangTerm::Tuple(vec![ErlangTerm::Atom(tag.into()), reason.clone()]).pretty()
-        };
+        let pair = |tag: &str, reason: &str| format!("{{{tag},{}}}", string(reason));
         match self {
-            Self::NotJson(reason) => pair("invalid_json", &ErlangTerm::string(reason.as_str())),
+            Self::NotJson(reason) => pair("invalid_json", reason),
             Self::NotTerm(reason) => (*reason).into(),
             Self::NotObject => "not_json".into(),
             Self::MissingField => "missing_field".into(),
@@ -79,10 +79,18 @@ impl JobRefusal {
             Self::Query(reason) => pair("query", reason),
             Self::Phase(PhaseRefusal { phase, error }) => format!("Phase {phase}: {error}"),
             Self::BadFilter(bad) => {
-                format!("Error sending inputs: {{bad_filter,{}}}", larder_core::rules::erlang::binary(&bad.name))
+                format!("Error sending inputs: {{bad_filter,{}}}", binary(&bad.name))
             }
             Self::Search => "Not available yet: search".into(),
         }
+    }
+}
+
+/// A part of a document in an error text: its JSON, or its length if that is long.
+pub(super) fn shown(part: &Value) -> String {
+    match part.to_string() {
+        long if long.len() > SHOWN_BYTES_MAX => format!("({} bytes)", long.len()),
+        json => json,
     }
 }
 

@@ -15,18 +15,17 @@ use larder_rows::limits::JOB_PHASES_MAX;
 use serde_json::{Map, Number, Value};
 
 use super::Job;
-use super::inputs::{IndexInputs, JobInputs, UncompiledInputs};
+use super::inputs::{IndexInputs, JobInputs, NO_FUNCTION, UncompiledInputs, bad_address};
 use super::job::finish;
 use super::phase::{ErlangFunction, ParsedPhase, ParsedStep, PhaseScript, keep_last};
 use super::refusal::JobRefusal;
 use super::value::JobInput;
-use crate::rules::erlang_term::ErlangTerm;
 use crate::rules::external_term::{ExternalTerm as Term, big};
 
 const INPUTS: &str = "Inputs must be a binary bucket, a tuple of bucket and key-filters, a list of target tuples, or a \
                       search, index, or modfun tuple:";
 const TARGETS: &str = "Inputs target tuples must be {B,K} or {{B,K},KeyData}:";
-const QUERY: &str = "Query takes a list of step tuples";
+const QUERY: &str = "Query takes a list of step tuples:";
 /// Elements of a term that an error text repeats.
 const SHOWN_MAX: usize = 100;
 
@@ -81,10 +80,7 @@ fn parse_inputs(inputs: Term<'_>) -> Result<UncompiledInputs, JobRefusal> {
             [Term::Atom(b"index"), bucket, field, key] => index(bucket, field, (key, key)).map(ready),
             [Term::Atom(b"index"), bucket, field, start, end] => index(bucket, field, (start, end)).map(ready),
             [Term::Atom(b"search"), _, _] | [Term::Atom(b"search"), _, _, _] => Err(JobRefusal::Search),
-            [Term::Atom(b"modfun"), Term::Atom(_), Term::Atom(_), _] => {
-                let text = "The inputs name an Erlang function, and there is none.\n";
-                Err(JobRefusal::Inputs(ErlangTerm::string(text)))
-            }
+            [Term::Atom(b"modfun"), Term::Atom(_), Term::Atom(_), _] => Err(JobRefusal::Inputs(NO_FUNCTION.to_owned())),
             _ => Err(JobRefusal::Inputs(refused(INPUTS, &Term::Tuple(parts)))),
         },
         invalid => Err(JobRefusal::Inputs(refused(INPUTS, &invalid))),
@@ -147,10 +143,6 @@ fn address(of_type: &[u8], bucket: &[u8]) -> Result<BucketAddress, JobRefusal> {
         .map_err(|error| bad_address(&error))
 }
 
-fn bad_address(error: &larder_rows::address::AddressError) -> JobRefusal {
-    JobRefusal::Inputs(ErlangTerm::string(format!("{error}\n")))
-}
-
 fn parse_query(query: Term<'_>) -> Result<Vec<ParsedPhase>, JobRefusal> {
     let steps = match query {
         Term::List(steps) => steps,
@@ -158,7 +150,7 @@ fn parse_query(query: Term<'_>) -> Result<Vec<ParsedPhase>, JobRefusal> {
     };
     if steps.len() > JOB_PHASES_MAX {
         let text = format!("The query has more than {JOB_PHASES_MAX} phases.\n");
-        return Err(JobRefusal::Query(ErlangTerm::string(text)));
+        return Err(JobRefusal::Query(text));
     }
     steps.into_iter().map(parse_phase).collect::<Result<Vec<_>, _>>().map(keep_last)
 }
@@ -266,13 +258,12 @@ fn object<'a>(members: impl Iterator<Item = [Term<'a>; 2]>) -> Value {
     Value::Object(members.map(|[key, value]| (name(key), json(value))).collect::<Map<_, _>>())
 }
 
-/// Riak's reason, with the term unless it is long.
-fn refused(text: &str, term: &Term<'_>) -> ErlangTerm {
-    let shown = match size(term) > SHOWN_MAX {
-        true => ErlangTerm::string("(a long term)"),
-        false => term.shown(),
-    };
-    ErlangTerm::Tuple(vec![ErlangTerm::string(text), shown])
+/// The reason, with the term unless it is long.
+fn refused(text: &str, term: &Term<'_>) -> String {
+    match size(term) > SHOWN_MAX {
+        true => format!("{text} (a long term)\n"),
+        false => format!("{text} {}\n", term.shown()),
+    }
 }
 
 /// The elements and bytes of a term, in hundreds.

@@ -104,7 +104,7 @@ mod tests {
         use JobValue as V;
         let shown = |value: JobValue, is_bare| {
             let document = term_of_results(&[value], is_bare);
-            ExternalTerm::decode(&document).unwrap().shown().pretty()
+            ExternalTerm::decode(&document).unwrap().shown()
         };
         for (value, is_bare, printed) in [
             (V::Json(json!([1, -300, 1.5, "a", true, null])), false, r#"[[1,-300,1.5,<<"a">>,true,null]]"#),

@@ -4,9 +4,6 @@ use super::super::phase::PhaseFunction;
 use super::*;
 
 const MAP: &str = r#"{"map":{"language":"erlang","module":"riak_kv_mapreduce","function":"map_object_value"}}"#;
-/// The lines after the inputs in Riak's answer to inputs that it does not recognise.
-const FORMATS: &str = include_str!("formats.txt");
-
 fn parsed(inputs: &str, query: &str) -> Result<Job, JobRefusal> {
     Job::parse(format!(r#"{{"inputs":{inputs},"query":{query}}}"#).as_bytes())
 }
@@ -23,12 +20,10 @@ fn refused_query(query: &str, expected: &str) {
 }
 
 #[track_caller]
-fn refused_inputs(inputs: &str, shown: &str) {
+fn refused_inputs(inputs: &str) {
     let text = parsed(inputs, "[]").unwrap_err().http_text();
-    let begin = format!(
-        "An error occurred parsing the \"inputs\" field.\n[\"Unrecognized format of \\\"inputs\\\" field:\",\"   \",{shown}\n"
-    );
-    assert_eq!(text, format!("{begin}{FORMATS}"), "{inputs}");
+    let begin = "An error occurred parsing the \"inputs\" field.\nUnrecognized format of \"inputs\" field: ";
+    assert!(text.starts_with(&format!("{begin}{inputs}\nValid formats are:\n  \"BUCKET\"")), "{inputs}: {text}");
 }
 
 #[test]
@@ -47,7 +42,7 @@ fn inputs_have_their_forms() {
 }
 
 #[test]
-fn documents_that_are_no_job_get_riaks_texts() {
+fn documents_that_are_no_job_are_refused() {
     refused("[]", "The POST body was not a JSON object.\n");
     refused(r#"{"inputs":"mr"}"#, "The post body was missing the \"inputs\" or \"query\" field.\n");
     refused(r#"{"query":[]}"#, "The post body was missing the \"inputs\" or \"query\" field.\n");
@@ -60,27 +55,26 @@ fn documents_that_are_no_job_get_riaks_texts() {
 #[test]
 fn inputs_that_are_none_get_the_list_of_forms() {
     let text = parsed("[]", "[]").unwrap_err().http_text();
-    assert_eq!(text, "An error occurred parsing the \"inputs\" field.\n\"No inputs were given.\\n\"");
-    refused_inputs("5", "\"5\",\"\\n\\n\",");
-    let unknown = "\n [91,[34,<<\"a\">>,34],93],\n \"\\n\\n\",\"Valid formats are:\\n\",\"\\nKey List:\\n\",";
-    let text = parsed(r#"[["a"]]"#, "[]").unwrap_err().http_text();
-    assert!(text.contains(unknown), "{text}");
-    let unknown = "\n [123,[34,<<\"x\">>,34],58,\"1\",125],\n \"\\n\\n\",";
-    let text = parsed(r#"{"x":1}"#, "[]").unwrap_err().http_text();
-    assert!(text.contains(unknown), "{text}");
+    assert_eq!(text, "An error occurred parsing the \"inputs\" field.\nNo inputs were given.\n");
+    for inputs in ["5", r#"{"x":1}"#, r#"{"bucket":["t"]}"#] {
+        refused_inputs(inputs);
+    }
+    let of_list = parsed(r#"[["b","k"],["a"]]"#, "[]").unwrap_err().http_text();
+    assert!(of_list.contains("field: [\"a\"]\n"), "{of_list}");
+    let long = parsed(&format!("[[\"{}\"]]", "x".repeat(10_000)), "[]").unwrap_err().http_text();
+    assert!(long.contains("field: (10004 bytes)\n") && long.len() < 1_000, "{long}");
     let term = parsed(r#"{"bucket":"b","index":"n_int","key":"x"}"#, "[]").unwrap_err().http_text();
     assert!(term.contains("[{field_parsing_failed,{<<\"n_int\">>,<<\"x\">>}}]"), "{term}");
     assert_eq!(parsed(r#"{"bucket":"b","query":"x"}"#, "[]").unwrap_err(), JobRefusal::Search);
 }
 
 #[test]
-fn queries_that_are_none_get_riaks_texts() {
-    refused_query(r#""x""#, r#"["The value of the \"query\" field was not a list:\n   ",[34,<<"x">>,34],"\n"]"#);
-    refused_query(r#"[{"map":{}}]"#, r#"["No \"language\" was specified for the phase:\n","   ",<<"{}">>,"\n"]"#);
+fn queries_that_are_none_are_refused() {
+    refused_query(r#""x""#, "The value of the \"query\" field was not a list:\n   \"x\"\n");
+    refused_query(r#"[{"map":{}}]"#, "No \"language\" was specified for the phase:\n   {}\n");
     refused_query(
         r#"[{"map":{"language":"cobol"}}]"#,
-        "[\"Unknown language \",\n [34,<<\"cobol\">>,34],\n \" in phase:\\n\",\"   \",\n \
-         [123,[34,<<\"language\">>,34],58,[34,<<\"cobol\">>,34],125],\n \"\\n\"]",
+        "Unknown language \"cobol\" in phase:\n   {\"language\":\"cobol\"}\n",
     );
     for query in [
         r#"[{"map":{"language":"erlang"}}]"#,
