@@ -1,18 +1,24 @@
 //! CORS: responses to preflights, and the CORS headers of other responses.
+//!
+//! Unsigned requests on loopback that a browser sends for a page of another site.
+//!
+//! Attack: a page anywhere can make its reader's browser use the public buckets of a server on the reader's machine. A page whose
+//! host was pointed there (DNS rebinding) reads them, too. A signature is proof of its own: no page can make one.
 
-use hyper::StatusCode;
 use hyper::header::{
     ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
     ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS,
     ACCESS_CONTROL_REQUEST_METHOD, HeaderMap, HeaderValue, ORIGIN, VARY,
 };
+use hyper::{Method, StatusCode};
+use larder_net::BrowserRules;
 use larder_s3::Objects;
 use larder_s3::rules::cors::{Cors, CorsRule};
 
 use crate::errors::{Code, S3Error};
 use crate::response::{self, S3Response};
 use crate::route::is_admin;
-use crate::target::ResourcePath;
+use crate::target::{ResourcePath, is_unknown_host};
 
 /// `Vary` of a preflight response.
 const VARIES: HeaderValue =
@@ -107,6 +113,35 @@ pub(crate) async fn rules(objects: &Objects, bucket: &str) -> Result<Option<Cors
 
 fn bad_request(message: &'static str) -> S3Error {
     S3Error::new(Code::BadRequest, message)
+}
+
+const FOREIGN_HOST: &str =
+    "The request has no signature, and its Host is none of this server's; the setting s3-host adds one.";
+const FOREIGN_ORIGIN: &str = "A browser sent the request, which has no signature, for a page of another origin; the bucket's rules of CORS may allow one.";
+
+/// Refuses an unsigned request at a host that is none of the `roots`, and an unsigned write for a page of another origin that the
+/// bucket's rules of CORS do not allow. Pages everywhere may show what all may read, as on AWS.
+///
+/// # Errors
+/// `AccessDenied`, and the errors of looking up the bucket.
+pub(crate) async fn check_unsigned(
+    objects: &Objects,
+    (host, roots): (&str, &[String]),
+    target: &ResourcePath,
+    (method, headers): (&Method, &HeaderMap),
+) -> Result<(), S3Error> {
+    if is_unknown_host(host, roots) {
+        return Err(S3Error::new(Code::AccessDenied, FOREIGN_HOST));
+    }
+    if matches!(*method, Method::GET | Method::HEAD) || BrowserRules::default().check(headers).is_ok() {
+        return Ok(());
+    }
+    let origin = headers.get(ORIGIN).and_then(|origin| origin.to_str().ok());
+    let is_allowed = match (origin, rules(objects, &target.bucket).await?) {
+        (Some(origin), Some(rules)) => rules.find_rule(origin, method.as_str(), &[]).is_some(),
+        _ => false,
+    };
+    if is_allowed { Ok(()) } else { Err(S3Error::new(Code::AccessDenied, FOREIGN_ORIGIN)) }
 }
 
 #[cfg(test)]

@@ -24,19 +24,17 @@ use parking_lot::Mutex;
 
 use crate::admin::ChangedUser;
 use crate::auth::{self, AuthScheme, Payload, SigningKeys};
-use crate::background::BackgroundTasks;
+use crate::background::{self, BackgroundTasks};
 use crate::body::RequestBody;
-use crate::call::S3Call;
+use crate::call::{self, Identity, S3Call};
 use crate::errors::{Code, S3Error, gateway};
 use crate::health::HealthProbe;
-use crate::identity::{self, Identity};
 use crate::operations::{OperationScope, OperationSpec, RequestBodyKind, S3Operation, Support};
-use crate::ops::condition_values;
-use crate::public_url::PublicUrl;
+use crate::ops::{self, conditions};
 use crate::response::{self, RequestAccounting, S3Response};
-use crate::target::{AddressingStyle, ResourcePath, S3Query, check_key, is_unknown_host};
-use crate::unsupported_config::not_offered;
-use crate::{S3Settings, background, browsers, cors, ops, route, unsupported_config};
+use crate::target::{AddressingStyle, PublicUrl, ResourcePath, S3Query, check_key, is_unknown_host};
+use crate::unsupported_config::{self, not_offered};
+use crate::{S3Settings, cors, route};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
 const ID_2: HeaderName = HeaderName::from_static("x-amz-id-2");
@@ -203,7 +201,7 @@ impl S3Service {
             _ => Some(self.admit()?),
         };
         // The admission slot is taken before the user is looked up, so that lookups are bounded under load.
-        let identity = identity::authenticate(&self.objects, &self.keys, &self.auth_request(head)).await?;
+        let identity = call::authenticate(&self.objects, &self.keys, &self.auth_request(head)).await?;
         trace.signer = identity.holder.clone();
         if self.settings.is_on_loopback && identity.signature.is_none() {
             self.check_page(head, operation, &target).await?;
@@ -240,7 +238,7 @@ impl S3Service {
             return Ok(());
         }
         let host = (&*head.host, &*self.settings.roots);
-        browsers::check_unsigned(&self.objects, host, target, (&head.parts.method, &head.parts.headers)).await
+        cors::check_unsigned(&self.objects, host, target, (&head.parts.method, &head.parts.headers)).await
     }
 
     /// The answer to a read of an object in its row, which needs neither a wait nor a call of its own; `None`: the operation
@@ -486,9 +484,9 @@ fn access_context(head: &RequestHead, scheme: Option<AuthScheme>) -> AccessConte
         ("s3:signatureversion", version.map(str::to_owned)),
     ];
     let mut keys: Vec<_> = known.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
-    keys.extend(condition_values::of_headers(headers));
-    keys.extend(condition_values::of_query(&head.query));
-    let request_tags = condition_values::request_tags(headers);
+    keys.extend(conditions::of_headers(headers));
+    keys.extend(conditions::of_query(&head.query));
+    let request_tags = conditions::request_tags(headers);
     let RequestSource { address, secure } = head.source;
     AccessContext { source: Some(address), secure, now: head.now, keys, request_tags, work: PolicyWork::default() }
 }

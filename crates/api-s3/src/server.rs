@@ -11,9 +11,9 @@ use larder_net::{
 };
 use larder_s3::Objects;
 
+use super::settings::S3Settings;
 use crate::pipeline::S3Service;
 use crate::response::{S3Body, S3Response};
-use crate::settings::S3Settings;
 
 impl ConnectionHandler for S3Service {
     type Body = S3Body;

@@ -2,7 +2,7 @@
 
 use larder_net::ConnectionSettings;
 
-use crate::public_url::PublicUrl;
+use crate::target::PublicUrl;
 
 /// Settings of the S3 listener.
 #[derive(Debug, Clone)]

@@ -8,8 +8,8 @@ use larder_s3::{Caller, Objects};
 
 use crate::access::ConsoleSession;
 use crate::faults::ConsoleFault;
-use crate::fields::ConsoleFields;
 use crate::live::LiveFeed;
+use crate::reply::ConsoleFields;
 use crate::routes::ConsoleRoute;
 use crate::settings::ConsoleSettings;
 

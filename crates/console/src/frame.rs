@@ -3,11 +3,11 @@
 use hyper::StatusCode;
 use maud::{DOCTYPE, Markup, html};
 
+use super::escaped::shown_lines;
+use super::href::Href;
 use crate::access::ConsoleSession;
 use crate::call::ConsoleCall;
-use crate::escaped::shown_lines;
 use crate::faults::ConsoleFault;
-use crate::href::Href;
 
 /// A section of the navigation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -11,11 +11,9 @@
 //! values are arbitrary bytes: `escaped` shows them, `href` puts them into links.
 
 mod access;
-mod audit;
 mod call;
 mod escaped;
 mod faults;
-mod fields;
 mod frame;
 mod href;
 mod live;

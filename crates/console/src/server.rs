@@ -17,16 +17,14 @@ use larder_net::{
 };
 use larder_s3::Objects;
 
-use crate::access::{ConsoleSession, SESSION_LIFETIME};
-use crate::audit::AuditedRequest;
+use super::settings::ConsoleSettings;
+use crate::access::{AuditedRequest, ConsoleSession, SESSION_LIFETIME};
 use crate::call::ConsoleCall;
 use crate::escaped::label;
 use crate::faults::ConsoleFault;
-use crate::fields::ConsoleFields;
 use crate::live::LiveFeed;
-use crate::reply::{self, ConsoleBody, ConsoleReply};
+use crate::reply::{self, ConsoleBody, ConsoleFields, ConsoleReply};
 use crate::routes::{ConsoleAction, ConsoleRight, ConsoleRoute};
-use crate::settings::ConsoleSettings;
 use crate::{frame, pages};
 
 /// Most bytes of a form: a value of 64 KiB, percent-encoded, and its other fields.

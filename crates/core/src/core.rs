@@ -12,7 +12,7 @@ use crate::heartbeats::spawn_heartbeats;
 use crate::members::Members;
 use crate::metrics::{NodeInfo, ProcessStats, TrafficSummary};
 use crate::ports::{EngineStatus, GatewayPorts};
-use crate::running_jobs::RunningJobs;
+use crate::scripts::RunningJobs;
 use crate::security::Security;
 use crate::types::{CatalogueCopy, Types};
 use crate::{Config, Error, Result};

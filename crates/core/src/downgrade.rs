@@ -6,7 +6,7 @@
 //! r=all, pr=2      ALL ──1 down──> QUORUM ──2 down──> PR-value unsatisfied: 1/2
 //! ```
 //! A replica is down when the engine says so, or when it does not answer within the
-//! [`AdaptiveTimeout`](crate::adaptive_timeout::AdaptiveTimeout).
+//! [`AdaptiveTimeout`](crate::downgrade::AdaptiveTimeout).
 //!
 //! A downgraded write repeats the same rows, names and stamps: if some replicas took the first try, the second completes it and
 //! adds no sibling [invariant 23]. Rows replaced in between stay replaced by their tombstones. An engine on one machine keeps

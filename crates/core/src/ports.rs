@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
+use bytes::Bytes;
 use larder_rows::ActorId;
 use larder_store::{Blobs, Clock, Store};
 
 use crate::audit::AuditSink;
+use crate::rules::props::WebhookUrl;
 use crate::scripts::Scripts;
 use crate::types::ProductRows;
-use crate::webhooks::Webhooks;
 
 /// Dependencies of a gateway.
 #[derive(Clone)]
@@ -96,4 +98,14 @@ impl EngineStatus for &'static str {
     fn name(&self) -> &str {
         self
     }
+}
+
+/// Sends notices over HTTP.
+#[async_trait]
+pub trait Webhooks: Send + Sync {
+    /// Posts a JSON body to this address and to no other: a redirection is a failure. The caller gives it up after its time.
+    ///
+    /// # Errors
+    /// One line for the log: no connection, no answer, or a status other than 2xx.
+    async fn post(&self, url: &WebhookUrl, id: &str, body: Bytes) -> std::result::Result<(), String>;
 }

@@ -8,8 +8,9 @@ use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use client::SocketChoice;
 use larder_kv_admin::frame::{AdminAnswer, AdminRequest};
+
+use client::SocketChoice;
 
 /// The text of `kv-admin help`; a test of the server compares it with the server's own.
 const HELP: &str = include_str!("help.txt");

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::testing::gateway_over;
 use bytes::Bytes;
 use larder_core::Error;
 use larder_core::blobs::sweep::BlobSweep;
@@ -14,6 +13,7 @@ use larder_rows::content::KvContent;
 use larder_testkit::VolatileStore;
 
 use crate::rules::causality::Conditions;
+use crate::testing::gateway_over;
 use crate::{Gateway, KvDelete, KvGet, KvPut, Quorums};
 
 /// Longer than removals are collected for one barrier.

@@ -2,7 +2,7 @@
 //! the current context replaces it.
 
 use bytes::Bytes;
-use larder_core::blobs::lease::ReferenceLease;
+use larder_core::blobs::release::ReferenceLease;
 use larder_core::{Error, Result};
 use larder_rows::address::Address;
 use larder_rows::content::{BlobId, KvContent};
@@ -10,9 +10,9 @@ use larder_rows::limits::DELETED_HEAD_MICROS;
 use larder_rows::{Batch, Change, Row, Timestamp};
 use larder_store::{CasResult, ConsistencyLevel, Kind, Partition, ReadQuery};
 
-use super::body::{KvBlobPlacement, ReceivedValue};
 use super::delete::nothing_to_delete;
-use super::key_shards::key_view_changes;
+use super::known_buckets::key_view_changes;
+use super::put::{KvBlobPlacement, ReceivedValue};
 use super::request_plan::{ReplicaPlan, RequestPlan};
 use super::{FetchedObject, KvDelete, KvDeleteOutcome, KvPut};
 use crate::Kv;

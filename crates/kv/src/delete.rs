@@ -13,11 +13,11 @@ use super::commit::{ConditionGuard, row_stamps};
 use super::request_plan::{ReplicaPlan, RequestPlan};
 use super::{KvDelete, KvDeleteOutcome, Quorums};
 use crate::Kv;
-use crate::causal_basis::CausalBasis;
 use crate::commit::WriteTarget;
 use crate::datatypes::may_hold_counter;
 use crate::rules::causality::{ConflictPolicy, IndexRemovals, KeyVersions, KeyWrite, SupersededRow, VersionVector};
 use crate::rules::datatypes::DatatypeContext;
+use crate::slots::CausalBasis;
 
 impl Kv {
     /// Deletes an object: with a context the versions that it names, without a read; otherwise the versions that a read shows.

@@ -23,7 +23,7 @@ use larder_rows::limits::DELETED_HEAD_MICROS;
 use larder_rows::{Batch, Change, Row, Timestamp};
 use larder_store::{CallOptions, CasResult, ConsistencyLevel, Kind, Partition, ReadQuery, Table};
 
-use super::key_shards::key_view_changes;
+use super::known_buckets::key_view_changes;
 use crate::Kv;
 use crate::commit::WriteTarget;
 use crate::rules::causality::{ConflictPolicy, KeyWrite, SHARED_SLOT, VersionVector};

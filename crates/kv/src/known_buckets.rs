@@ -1,11 +1,18 @@
 //! The buckets that a gateway has listed: a write adds the row of its bucket unless it is known to exist.
+//!
+//! The shards of a key in an index or in the `$key` view, one in each epoch of its bucket: additions go to the newest epoch,
+//! removals to every one.
 
 use std::collections::HashSet;
 
 use bytes::Bytes;
-use larder_rows::address::BucketAddress;
-use larder_rows::{BucketRow, Change, Row, Timestamp};
+use larder_core::types::CatalogueCopy;
+use larder_rows::address::{Address, BucketAddress};
+use larder_rows::{BucketEpochs, BucketRow, Change, PartitionChanges, Row, Timestamp};
+use larder_store::Partition;
 use parking_lot::RwLock;
+
+use crate::Kv;
 
 /// Most bytes of remembered bucket names; above it all are forgotten.
 const KNOWN_BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -52,5 +59,80 @@ impl KnownBuckets {
         if known.buckets.insert(bucket) {
             known.bytes += bytes;
         }
+    }
+}
+
+impl Kv {
+    /// The shards of the `$key` view that have, or may have, an object's entries, the oldest epoch first.
+    pub(crate) fn key_view_shards(&self, address: &Address) -> Vec<Partition> {
+        let (copies, epochs) = (self.catalogue.copies(&address.bucket), self.catalogue.epochs(&address.bucket));
+        let shard = |epoch, shard| Partition::keys(&address.bucket, epoch, shard, copies);
+        epochs.shards_of(&address.key).map(|one| shard(one.epoch, one.shard)).collect()
+    }
+}
+
+/// Changes to the `$key` entries of an object, by shard.
+pub(crate) fn key_view_changes(
+    catalogue: &CatalogueCopy,
+    address: &Address,
+    changes: Vec<Change>,
+    fresh: bool,
+) -> Vec<PartitionChanges> {
+    if changes.is_empty() {
+        return Vec::new();
+    }
+    let (copies, epochs) = (catalogue.copies(&address.bucket), catalogue.epochs(&address.bucket));
+    let shard = |epoch, shard| Partition::keys(&address.bucket, epoch, shard, copies);
+    key_shards(epochs, &address.key, changes, fresh, shard)
+}
+
+/// Spreads changes to the rows of a key in one index over its epochs.
+pub(super) fn key_shards(
+    epochs: BucketEpochs,
+    key: &[u8],
+    changes: Vec<Change>,
+    fresh: bool,
+    shard: impl Fn(u8, u8) -> Partition,
+) -> Vec<PartitionChanges> {
+    if epochs.is_single() {
+        let own = epochs.newest_shard_of(key);
+        return vec![PartitionChanges { fresh, ..PartitionChanges::new(shard(own.epoch, own.shard), changes) }];
+    }
+    let in_epoch = |one: larder_rows::EpochShard| {
+        // Race: a row may be in any epoch, so a removal goes to all that readers merge; a gateway one stage ahead writes to one
+        // that this one knows [invariant 132].
+        let is_due = |change: &&Change| epochs.is_written(one.epoch) || !matches!(change, Change::Put(_));
+        let changes: Vec<Change> = changes.iter().filter(is_due).cloned().collect();
+        PartitionChanges { fresh, ..PartitionChanges::new(shard(one.epoch, one.shard), changes) }
+    };
+    epochs.shards_of(key).map(in_epoch).filter(|one| !one.changes.is_empty()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use larder_rows::Row;
+    use larder_rows::Timestamp;
+    use larder_rows::address::BucketAddress;
+
+    use super::*;
+
+    #[test]
+    fn rows_are_added_in_written_epochs_and_removed_in_all() {
+        let bucket = BucketAddress::new("t".into(), "b".into()).unwrap();
+        let put = Row { name: "new".into(), value: "".into(), stamp: Timestamp(2), expires: None };
+        let changes = vec![Change::Put(put), Change::Remove { name: "old".into(), stamp: Timestamp(1) }];
+        let spread = |epochs: BucketEpochs| {
+            let shard = |epoch, shard| Partition::keys(&bucket, epoch, shard, 3);
+            let parts = key_shards(epochs, b"k", changes.clone(), true, shard);
+            let in_place =
+                |one: &PartitionChanges, own: larder_rows::EpochShard| one.partition == shard(own.epoch, own.shard);
+            assert!(parts.iter().zip(epochs.shards_of(b"k")).all(|(one, own)| in_place(one, own)));
+            parts.iter().map(|one| one.changes.len()).collect::<Vec<_>>()
+        };
+        let one = BucketEpochs::ONE;
+        let known = one.with_new_epoch().unwrap();
+        let both = known.in_next_stage().unwrap();
+        let open = both.in_next_stage().unwrap();
+        assert_eq!([one, known, both, open].map(spread), [vec![2], vec![2, 1], vec![2, 2], vec![1, 2]]);
     }
 }

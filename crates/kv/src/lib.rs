@@ -11,8 +11,6 @@
 //! ```
 //! It knows no protocol and nothing of S3: edges pass decoded values and match every kind of its errors.
 
-mod body;
-mod causal_basis;
 mod commit;
 mod consistent;
 pub mod datatypes;
@@ -23,12 +21,9 @@ mod gateway;
 mod get;
 mod hooked;
 mod hooks;
-mod index_terms;
-mod key_shards;
 mod known_buckets;
 mod kv;
 pub mod links;
-mod lone;
 mod outbox;
 mod put;
 mod request_plan;
@@ -43,8 +38,8 @@ mod blob_release_tests;
 mod testing;
 
 pub use gateway::Gateway;
+pub use get::LoneObject;
 pub use hooks::HOOKED_BYTES_MAX;
 pub use kv::Kv;
-pub use lone::LoneObject;
 pub use outbox::{HOST_DELIVERIES_MAX, WebhookBacklog, WebhookChoice};
 pub use requests::{FetchedObject, KvDelete, KvDeleteOutcome, KvGet, KvPut, Quorums};

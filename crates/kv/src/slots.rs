@@ -17,9 +17,8 @@ use parking_lot::Mutex;
 use quick_cache::Weighter;
 use quick_cache::unsync::Cache;
 
-use crate::causal_basis::CausalBasis;
 use crate::rules::causality::{
-    CarriedVector, ConflictPolicy, IndexRemovals, KeyWrite, SHARED_SLOT, Slot, SupersededRow, VectorEntry,
+    CarriedVector, ConflictPolicy, Context, IndexRemovals, KeyWrite, SHARED_SLOT, Slot, SupersededRow, VectorEntry,
     VersionVector,
 };
 
@@ -237,4 +236,23 @@ pub(crate) fn is_settled(stamp: Timestamp, now: Timestamp) -> bool {
 /// Key of the memory: a hash of fixed length.
 fn key_hash(partition: &Partition) -> u128 {
     hash::id128(&[&[partition.table.code(), partition.copies], &partition.key])
+}
+
+/// The causal past of a write: the versions of the key that it knows and replaces.
+#[derive(Default)]
+pub(super) struct CausalBasis {
+    /// The rows it replaces.
+    pub(super) superseded: Vec<SupersededRow>,
+    /// The slots that were superseded before.
+    pub(super) vector: VersionVector,
+    /// Hash of the dots in the context it was made with, 0 for none.
+    pub(super) context_hash: u64,
+}
+
+impl CausalBasis {
+    /// The past that a context names.
+    pub(super) fn from_context(context: Context) -> Self {
+        let (superseded, context_hash) = (SupersededRow::named_by(&context), context.dots_hash());
+        Self { superseded, vector: context.vector, context_hash }
+    }
 }

@@ -15,12 +15,10 @@ use tokio::time::MissedTickBehavior;
 
 use crate::accept::{ConnectedClient, ConnectionServer, ListenerWork, ShutdownRequest, serve_connections};
 use crate::client_socket::{ClientListener, ClientSocket};
-use crate::http2;
 use crate::lingering_close::{ActivityCounts, ConnectionActivity, HeadMemory, LingeringSocket};
 use crate::request_answer::{answer, forwarded};
-use crate::slow_reader::wait_for_slow_reader;
-use crate::watchers::ConnectionWatchers;
-use crate::{ConnectionHandler, ConnectionSettings};
+use crate::watchers::{ConnectionWatchers, wait_for_slow_reader};
+use crate::{ConnectionHandler, ConnectionSettings, http2};
 
 /// A listener of HTTP over its handler.
 struct HttpServer<F>(F);

@@ -28,8 +28,7 @@ use crate::client_socket::ClientSocket;
 use crate::lingering_close::{ConnectionActivity, HeadMemory, LingeringSocket};
 use crate::request_answer::{answer, forwarded};
 use crate::requester::{MemoryHoldingBody, UNCOUNTED_BYTES};
-use crate::slow_reader::wait_for_slow_reader;
-use crate::watchers::ConnectionWatchers;
+use crate::watchers::{ConnectionWatchers, wait_for_slow_reader};
 use crate::{ConnectionHandler, ConnectionSettings};
 
 /// Most requests at a time.

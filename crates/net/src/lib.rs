@@ -5,7 +5,6 @@
 //! accept           the listener: its connections, refusals, draining
 //! acceptor         the next connection, and pauses after failures
 //! connection_limit one bound of connections for all listeners
-//! cipher_list      the ciphers of TLS by OpenSSL's names
 //! client_socket    its socket, encrypted or not
 //! server_tls       the certificate of a listener, and its replacement
 //! request_source   the client of a request: the peer, or the client that a trusted proxy names
@@ -14,13 +13,10 @@
 //! http2            the same, of several requests at a time
 //! request_framing  where the heads of requests lie, to refuse a bare LF
 //! request_answer   one request of a connection: its client, its memory, its answer
-//! slow_reader      clients that do not read their responses
 //! lingering_close  a socket that counts its reads and writes, and drains input before it closes
 //! requester        the client of a request, and the memory held until its response is sent
-//! unread_body      the rest of a body that a handler leaves
 //! watchers         what a connection waits for besides its client: the end of the server, its timers
 //! browser_rules    the pages whose requests are refused, by host and origin
-//! stored_pages     headers that keep stored documents from running scripts in a browser
 //! arriving_body    the body of a request: its memory, and the least rate of a transfer
 //! ```
 
@@ -28,11 +24,9 @@ mod accept;
 mod acceptor;
 mod arriving_body;
 mod browser_rules;
-mod cipher_list;
 mod client_socket;
 mod connection;
 mod connection_limit;
-mod date_header;
 mod http2;
 mod lingering_close;
 mod proxy_header;
@@ -41,9 +35,6 @@ mod request_framing;
 mod request_source;
 mod requester;
 mod server_tls;
-mod slow_reader;
-mod stored_pages;
-mod unread_body;
 mod watchers;
 
 use std::error::Error;
@@ -63,7 +54,6 @@ pub use arriving_body::{
     upload_memory,
 };
 pub use browser_rules::{AllowedOrigins, BrowserRules, ForeignRequest};
-pub use cipher_list::{CIPHER_NAMES, CipherList};
 pub use client_socket::{ClientListener, ClientSocket};
 pub use connection::serve;
 pub use connection_limit::{ConnectionLimit, REFUSALS_MAX};
@@ -71,7 +61,7 @@ pub use lingering_close::close_lingering;
 pub use request_answer::pause_before_refusal;
 pub use request_source::{RequestSource, TrustedProxies};
 pub use requester::{GrowingMemory, Requester, UNCOUNTED_BYTES};
-pub use server_tls::{ServerTls, TlsFiles};
+pub use server_tls::{CIPHER_NAMES, CipherList, ServerTls, TlsFiles};
 pub use watchers::ConnectionWatchers;
 
 /// Settings of a listener.

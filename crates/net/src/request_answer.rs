@@ -1,18 +1,23 @@
 //! One request of a connection: its client, its memory, and its answer.
+//!
+//! The header `Date` of an answer.
+//!
+//! hyper would write one, too: it stays at the latest time that it saw when the clock is set back, and panics before 1970.
 
+use std::cell::RefCell;
 use std::convert::Infallible;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use hyper::body::{Body as _, Incoming};
 use hyper::header::{CONNECTION, DATE, EXPECT, HeaderValue, RETRY_AFTER};
 use hyper::{Request, Response, StatusCode, Version};
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::accept::ConnectedClient;
-use crate::date_header;
+use crate::arriving_body::UnreadBody;
 use crate::lingering_close::ConnectionActivity;
 use crate::requester::{MemoryHoldingBody, Requester};
-use crate::unread_body::UnreadBody;
-use crate::{ConnectionHandler, ConnectionSettings, stored_pages};
+use crate::{ConnectionHandler, ConnectionSettings, browser_rules};
 
 /// From the decision that the server or a client's share is too busy to its answer.
 const REFUSAL_PAUSE: Duration = Duration::from_millis(100);
@@ -54,7 +59,7 @@ pub(crate) async fn answer<F: ConnectionHandler>(
     let requester = requester.with_unread(unread.clone());
     let is_http2 = request.version() >= Version::HTTP_2;
     let waits_to_send = request.headers().contains_key(EXPECT) && !is_http2;
-    let is_of_browser = stored_pages::is_of_browser(request.headers());
+    let is_of_browser = browser_rules::is_of_browser(request.headers());
     let mut reply = handler.respond(&requester, request).await;
     if reply.status() == StatusCode::SERVICE_UNAVAILABLE && reply.headers().contains_key(RETRY_AFTER) {
         pause_before_refusal().await;
@@ -74,9 +79,9 @@ pub(crate) async fn answer<F: ConnectionHandler>(
         reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     if is_of_browser {
-        stored_pages::disarm(reply.headers_mut());
+        browser_rules::disarm(reply.headers_mut());
     }
-    reply.headers_mut().entry(DATE).or_insert_with(date_header::now);
+    reply.headers_mut().entry(DATE).or_insert_with(now);
     begun.answered(is_left);
     Ok(reply.map(|body| MemoryHoldingBody::new(body, requester.into_held())))
 }
@@ -108,6 +113,31 @@ impl Drop for BegunRequest<'_> {
     }
 }
 
+/// The last second that has a date: 9999-12-31T23:59:59Z.
+const LAST_SECOND: u64 = 253_402_300_799;
+
+thread_local! {
+    /// The date of the last answer of this thread, and its second.
+    static LAST: RefCell<(u64, HeaderValue)> = RefCell::new((0, header_at(0)));
+}
+
+/// The date now. A time before 1970 counts as the first second of that year.
+pub(crate) fn now() -> HeaderValue {
+    let second = u64::try_from(clock_gettime(ClockId::RealtimeCoarse).tv_sec).unwrap_or(0);
+    LAST.with_borrow_mut(|last| {
+        // Also after a jump back of the clock.
+        if last.0 != second {
+            *last = (second, header_at(second));
+        }
+        last.1.clone()
+    })
+}
+
+fn header_at(second: u64) -> HeaderValue {
+    let date = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(second.min(LAST_SECOND)));
+    HeaderValue::try_from(date).unwrap_or_else(|_| HeaderValue::from_static(""))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -119,5 +149,18 @@ mod tests {
         BegunRequest::new(&activity).answered(true);
         let counts = activity.counts();
         assert_eq!((counts.begun, counts.answered), (2, 2));
+    }
+}
+
+#[cfg(test)]
+mod date_header_tests {
+    use super::*;
+
+    #[test]
+    fn every_second_has_a_date() {
+        assert_eq!(header_at(0), "Thu, 01 Jan 1970 00:00:00 GMT");
+        assert_eq!(header_at(u64::MAX), "Fri, 31 Dec 9999 23:59:59 GMT");
+        LAST.with_borrow_mut(|last| *last = (u64::MAX, header_at(u64::MAX)));
+        assert_ne!(now(), header_at(u64::MAX), "a clock that was set back shows");
     }
 }

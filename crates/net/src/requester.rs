@@ -9,8 +9,8 @@ use larder_admission::{ClientAccount, HeldMemory, MemorySpent};
 use parking_lot::Mutex;
 use rustix::time::{ClockId, Timespec};
 
+use crate::arriving_body::UnreadBody;
 use crate::request_source::RequestSource;
-use crate::unread_body::UnreadBody;
 
 /// The draws of a request so far, and their sum in bytes.
 #[derive(Debug, Default)]

@@ -3,11 +3,10 @@
 //! Tools that renew certificates write the files one after the other. A pair that does not fit is refused, so the old one
 //! serves until both files are there.
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use std::{fs, io};
 
 use larder_admission::{ClientAccount, HeldMemory};
 use parking_lot::Mutex;
@@ -197,4 +196,69 @@ fn revocations(path: &Path, bytes: &[u8]) -> Result<Vec<CertificateRevocationLis
 fn pem_items<T: PemObject>(path: &Path, bytes: &[u8], kind: &str) -> Result<Vec<T>, String> {
     let all: Vec<T> = T::pem_slice_iter(bytes).collect::<Result<_, _>>().map_err(|error| wrong(path, &error))?;
     if all.is_empty() { Err(format!("{}: there is no {kind} in it", path.display())) } else { Ok(all) }
+}
+
+/// OpenSSL's names of the ciphers that listeners offer, the preferred ones first. Those of TLS 1.3 begin with `TLS_`.
+pub const CIPHER_NAMES: [&str; 9] = [
+    "TLS_AES_256_GCM_SHA384",
+    "TLS_AES_128_GCM_SHA256",
+    "TLS_CHACHA20_POLY1305_SHA256",
+    "ECDHE-ECDSA-AES256-GCM-SHA384",
+    "ECDHE-ECDSA-AES128-GCM-SHA256",
+    "ECDHE-ECDSA-CHACHA20-POLY1305",
+    "ECDHE-RSA-AES256-GCM-SHA384",
+    "ECDHE-RSA-AES128-GCM-SHA256",
+    "ECDHE-RSA-CHACHA20-POLY1305",
+];
+
+/// A list of ciphers, sorted into those that listeners offer and all others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CipherList<'a> {
+    /// The names that listeners offer.
+    pub offered: Vec<&'a str>,
+    /// The names that they do not.
+    pub others: Vec<&'a str>,
+}
+
+impl<'a> CipherList<'a> {
+    /// Reads a list with colons.
+    #[must_use]
+    pub fn parse(list: &'a str) -> Self {
+        let names = list.split(':').filter(|name| !name.is_empty());
+        let (offered, others) = names.partition(|name| CIPHER_NAMES.contains(name));
+        Self { offered, others }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_is_sorted_into_offered_ciphers_and_others() {
+        let list = CipherList::parse("RC4-SHA:ECDHE-RSA-AES256-GCM-SHA384::TLS_AES_128_GCM_SHA256");
+        assert_eq!(list.offered, ["ECDHE-RSA-AES256-GCM-SHA384", "TLS_AES_128_GCM_SHA256"]);
+        assert_eq!(list.others, ["RC4-SHA"]);
+    }
+
+    #[test]
+    fn the_names_are_those_of_the_encryption() {
+        // rustls calls a cipher of TLS 1.2 by the name of its registry: TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384.
+        let provider = rustls::crypto::aws_lc_rs::default_provider();
+        let shown = |name: String| name.replace("TLS13", "TLS").replace("_WITH", "");
+        let offered: Vec<String> =
+            provider.cipher_suites.iter().map(|suite| shown(format!("{:?}", suite.suite()))).collect();
+        let ours: Vec<String> = CIPHER_NAMES
+            .iter()
+            .map(|name| match name.starts_with("TLS_") {
+                true => (*name).to_owned(),
+                false => {
+                    let name = name.replace("AES256", "AES_256").replace("AES128", "AES_128").replace('-', "_");
+                    let mac = if name.ends_with("POLY1305") { "_SHA256" } else { "" };
+                    format!("TLS_{name}{mac}")
+                }
+            })
+            .collect();
+        assert_eq!(offered, ours);
+    }
 }

@@ -1,16 +1,17 @@
 //! The access control lists of objects.
 
-use bytes::Bytes;
+#[cfg(test)]
+mod tests;
 
-pub use crate::acl_choice::{AclChoice, GranteeRef, ShownAcl};
-pub(super) use crate::acl_choice::{check_owner, refuse_public};
+use bytes::Bytes;
 
 use super::commit::{ObjectLocation, version_id_text};
 use super::get::{LocatedVersion, VersionSpec};
-use super::{Caller, Objects, Result};
+use super::{Caller, Objects};
+use crate::Result;
 
-#[cfg(test)]
-mod tests;
+pub use super::acl_choice::{AclChoice, GranteeRef, ShownAcl};
+pub(super) use super::acl_choice::{check_owner, refuse_public};
 
 impl Objects {
     /// The ACL of a version.

@@ -2,6 +2,7 @@
 
 mod acl;
 mod delete;
+
 #[cfg(test)]
 pub(super) mod testing;
 #[cfg(test)]
@@ -16,7 +17,7 @@ use larder_core::types::{Catalogue, CatalogueEdit};
 use larder_rows::limits::S3_KEY_BYTES_MAX;
 use tokio::time::timeout;
 
-use super::acl::AclChoice;
+use super::acl_choice::AclChoice;
 use super::users::Users;
 use super::{Caller, Error, ObjectsConfig, Result};
 use crate::catalogue::S3Catalogue;

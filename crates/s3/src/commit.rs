@@ -9,15 +9,12 @@
 //! the blob, and only then removes it. A writer reads the head first and the mark second: in any interleaving one of the
 //! two gives way.
 
+mod versions;
+
 #[cfg(test)]
 pub(super) mod testing;
 #[cfg(test)]
 mod tests;
-mod versions;
-
-pub(super) use crate::object_location::{
-    ObjectLocation, client_version_id, expiry_of, external_body, read_head_row, version_id_text,
-};
 
 use std::sync::Arc;
 
@@ -34,10 +31,14 @@ use larder_store::{
 };
 use tokio::time::Instant;
 
-use super::catalogue_guard::CatalogueGuard;
+use super::catalogue::CatalogueGuard;
 use super::release::Pins;
 use super::{Error, Result};
 use crate::rules::{Bucket, BucketId, ListingEntry, ObjectHead};
+
+pub(super) use crate::object_location::{
+    ObjectLocation, client_version_id, expiry_of, external_body, read_head_row, version_id_text,
+};
 
 /// Most attempts of one change before the client gets `Overloaded`.
 const ATTEMPTS_MAX: usize = 1000;

@@ -11,7 +11,7 @@ use larder_core::body::{BodyError, ByteStream};
 use larder_rows::limits::PART_BYTES_MAX;
 use parking_lot::Mutex;
 
-use super::acl::{AclChoice, refuse_public};
+use super::acl_choice::{AclChoice, refuse_public};
 use super::commit::{ObjectLocation, client_version_id, expiry_of, external_body, version_id_text};
 use super::get::{FoundObject, GetObject, ObjectReader, ReadWindow, VersionSpec, missing_bytes};
 use super::put::{

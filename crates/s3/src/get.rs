@@ -1,33 +1,30 @@
 //! Reading an object.
 
 mod at_once;
-mod manifest;
 mod reader;
+
 #[cfg(test)]
 mod tests;
 
-pub(super) use crate::conditions::matches_etag;
-pub use crate::conditions::{IfRange, ReadConditions, ReadWindow};
-pub use crate::version_spec::VersionSpec;
-
-use larder_rows::Timestamp;
-
-pub(super) use manifest::ManifestCursor;
-pub use reader::ObjectReader;
-pub(super) use reader::missing_bytes;
-
-use reader::{BodySource, PartsReader, open_blob};
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::rules::{Bucket, Checksum, Object, ObjectBody, Version};
 use bytes::Bytes;
+use larder_rows::Timestamp;
 use larder_store::Partition;
 
 use super::commit::{ObjectLocation, client_version_id, expiry_of, external_body};
 use super::release::Pin;
 use super::{Caller, Error, Objects, Result};
 use crate::conditions::range_of;
+use crate::rules::{Bucket, Checksum, Object, ObjectBody, Version};
+use reader::{BodySource, PartsReader, open_blob};
+
+pub(super) use crate::conditions::matches_etag;
+pub use crate::conditions::{IfRange, ReadConditions, ReadWindow};
+pub use crate::object_location::VersionSpec;
+pub use reader::ObjectReader;
+pub(super) use reader::{ManifestCursor, missing_bytes};
 
 /// Most attempts of a read whose bytes are being removed.
 const RETRIES_MAX: usize = 8;
@@ -203,7 +200,7 @@ impl Objects {
                 if number == 0 || u32::from(number) > *count {
                     return Err(Error::InvalidPartNumber);
                 }
-                let part = manifest::part(&self.gateway, *manifest, u32::from(number) - 1).await?;
+                let part = reader::part(&self.gateway, *manifest, u32::from(number) - 1).await?;
                 Ok(part.map(|(range, digest)| (range, Some(FoundPart::of_many(object, *count, digest)))))
             }
             (window, body) => {

@@ -13,49 +13,39 @@
 //! lives, the heartbeat of this gateway advertises no newer catalogue version than the guarded one. So an acknowledged
 //! change of a bucket holds for every write that ends later.
 
-pub mod access;
-mod commit;
-mod error;
-pub mod objects_config;
-
 pub mod abort;
+pub mod access;
 pub mod acl;
 mod acl_choice;
-mod assemble;
 pub mod attributes;
 pub mod buckets;
 mod catalogue;
-mod catalogue_guard;
+mod commit;
 pub mod complete;
 mod conditions;
 pub mod copy;
 pub mod delete;
+mod error;
 pub mod get;
 pub mod lifecycle;
 pub mod list;
 mod listing_page;
 mod object_location;
-mod objects;
-mod part_rows;
+pub mod objects;
+pub mod objects_config;
 pub mod parts;
 pub mod put;
 pub mod quotas;
 mod receive;
 mod release;
-mod reopen;
 pub mod rules;
 pub mod sweep;
-mod tracked_request;
-mod upload_body;
-mod upload_head;
 pub mod uploads;
 pub mod usage;
 pub mod users;
-mod version_spec;
 
 pub use access::Caller;
 pub use catalogue::S3Catalogue;
 pub use error::{Configuration, Error, RequestArgument, Result};
-pub use objects::Objects;
+pub use objects::{Objects, TrackedRequest};
 pub use objects_config::ObjectsConfig;
-pub use tracked_request::TrackedRequest;

@@ -5,7 +5,7 @@
 //! overlooked.
 
 mod keys;
-mod prefilter;
+
 #[cfg(test)]
 mod tests;
 
@@ -23,7 +23,7 @@ use crate::catalogue::S3Catalogue;
 use crate::rules::entry::upload_of_entry_name;
 use crate::rules::lifecycle::Lifecycle;
 use crate::rules::{Bucket, BucketState, ListingEntry, UploadEntry};
-use prefilter::LifecyclePrefilter;
+use keys::LifecyclePrefilter;
 
 /// Failures logged per pass; further ones are only counted.
 const FAILURES_LOGGED_MAX: u64 = 10;

@@ -1,21 +1,20 @@
 //! Pages of keys and versions: merges the entry shards of a bucket and skips over common prefixes.
 
 mod merged;
-#[cfg(test)]
-mod tests;
 mod versions;
 
-pub use crate::listing_page::{ListObjects, ListVersions, ListedVersion, ListingPage, VersionsPage};
-pub use crate::rules::listing::KeyOrPrefix;
+#[cfg(test)]
+mod tests;
 
+use super::commit::HeadStore;
+use super::{Caller, Objects, Result};
 use crate::rules::listing::{KeyPage, KeyPageStep};
 use crate::rules::{BucketId, ListingEntry};
 use merged::MergedEntries;
 
+pub use super::listing_page::{ListObjects, ListVersions, ListedVersion, ListingPage, VersionsPage};
+pub use crate::rules::listing::KeyOrPrefix;
 pub(super) use versions::VersionMarker;
-
-use super::commit::HeadStore;
-use super::{Caller, Objects, Result};
 
 impl Objects {
     /// A page of the keys of a bucket, with every put that was acknowledged before.

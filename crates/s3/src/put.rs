@@ -9,15 +9,15 @@ use bytes::Bytes;
 use larder_rows::Timestamp;
 use larder_rows::content::BlobId;
 
-pub use crate::conditions::WriteConditions;
-pub use crate::upload_body::{ChecksumWanted, ObjectMetadata, UploadBody};
-
-use super::acl::refuse_public;
+use super::acl_choice::refuse_public;
 use super::commit::{ObjectLocation, client_version_id, expiry_of};
 use super::quotas::Admission;
 use super::receive::VerifiedBody;
 use super::{Caller, Error, Objects, Result};
 use crate::rules::{Bucket, Etag, Object, Storage, Version};
+
+pub use crate::conditions::WriteConditions;
+pub use crate::receive::{ChecksumWanted, ObjectMetadata, UploadBody};
 
 /// A request to put an object.
 pub struct PutObject {

@@ -10,8 +10,8 @@
 //! of one cluster may together exceed a quota by what they admit between two measurements. A bucket without a quota costs a
 //! lookup in memory.
 
-mod ledger;
 mod measure;
+
 #[cfg(test)]
 mod tests;
 
@@ -31,8 +31,7 @@ use super::commit::{HeadStore, ObjectLocation};
 use super::{Error, Result};
 use crate::catalogue::S3Catalogue;
 use crate::rules::{Bucket, BucketId, BucketState, Storage, StorageQuota, Versioning};
-use ledger::Ledger;
-use measure::Measurer;
+use measure::{Ledger, Measurer};
 
 pub(super) use measure::current_storage;
 

@@ -11,10 +11,10 @@ use larder_rows::content::BlobId;
 use larder_store::{BlobOwner, Durability, Partition};
 
 use super::commit::ObjectLocation;
-use super::put::{ChecksumWanted, UploadBody};
 use super::{Error, Result};
+use crate::acl_choice::AclChoice;
 use crate::rules::checksum::{ChecksumHasher, Md5Hasher};
-use crate::rules::{Algorithm, Checksum, ObjectBody, UploadId, VersionId};
+use crate::rules::{Algorithm, Checksum, ObjectBody, SystemHeader, Tag, UploadId, VersionId};
 
 /// The checksum algorithm of an object when the client names none; an upload without one makes its object's of those of its parts.
 pub(super) const DEFAULT_ALGORITHM: Algorithm = Algorithm::Crc64Nvme;
@@ -248,4 +248,42 @@ fn broken(error: larder_core::Error) -> Error {
         larder_core::Error::BrokenBody(why) => Error::BrokenBody(why),
         other => other.into(),
     }
+}
+
+/// A request body, and what the client announces of it.
+pub struct UploadBody {
+    /// The bytes.
+    pub stream: Box<dyn ByteStream>,
+    /// Announced length in bytes.
+    pub length: Option<u64>,
+    /// Their MD5, if the client gives it.
+    pub md5: Option<[u8; 16]>,
+    /// Their checksum.
+    pub checksum: ChecksumWanted,
+}
+
+/// The checksum of a request body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ChecksumWanted {
+    /// Not given: an object gets CRC64NVME, a part the algorithm of its upload.
+    Default,
+    /// Compute this one.
+    Compute(Algorithm),
+    /// The body must have this one.
+    Given(Checksum),
+    /// In a trailer of the body, see [`ByteStream::trailing`], in this algorithm.
+    Trailing(Algorithm),
+}
+
+/// The metadata of an object in a request.
+#[derive(Debug, Clone, Default)]
+pub struct ObjectMetadata {
+    /// System headers.
+    pub headers: Vec<(SystemHeader, Bytes)>,
+    /// User metadata: names in lower case, without the prefix of their headers.
+    pub meta: Vec<(String, Bytes)>,
+    /// Tags, checked by the edge.
+    pub tags: Vec<Tag>,
+    /// The ACL.
+    pub acl: AclChoice,
 }

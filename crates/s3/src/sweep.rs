@@ -10,11 +10,10 @@
 //! (see [`super::commit`]).
 
 mod blobs;
-mod manifests;
 mod references;
+
 #[cfg(test)]
 mod tests;
-mod uploads;
 
 use std::sync::Arc;
 

@@ -8,27 +8,27 @@
 
 mod cache;
 mod keys;
+mod transaction;
+
 #[cfg(test)]
 mod tests;
-mod transaction;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use larder_store::{Partition, Range, ReadOrder, ReadQuery, Stopped};
-
-use crate::rules::User;
-use crate::rules::user::{canonical_id_of, display_name_of, is_valid_email, key_id_of, secret_of};
-use cache::UserCache;
-
-pub use keys::{KeyHolder, NewKey};
-use transaction::{ADMIN, EMAIL, KEY, USER, UsersTransaction, row_name, user_of};
-
-use super::{Error, Result};
-use crate::catalogue::S3Catalogue;
 use larder_core::Core;
 use larder_core::gateway_core::GatewayCore;
 use larder_core::types::CatalogueCopy;
+use larder_store::{Partition, Range, ReadOrder, ReadQuery, Stopped};
+
+use super::{Error, Result};
+use crate::catalogue::S3Catalogue;
+use crate::rules::User;
+use crate::rules::user::{canonical_id_of, display_name_of, is_valid_email, key_id_of, secret_of};
+use cache::UserCache;
+use transaction::{ADMIN, EMAIL, KEY, USER, UsersTransaction, row_name, user_of};
+
+pub use keys::{KeyHolder, NewKey};
 
 const ATTEMPTS_MAX: usize = 50;
 const PAGE_ROWS: usize = 1000;

@@ -9,10 +9,8 @@
 //! clock; its memory, its stack and its CPU time are bounded by the engine and by the kernel.
 
 mod frame;
-mod limits;
 mod module_set;
 mod modules;
-mod overruns;
 mod pool;
 mod script_log;
 mod script_result;
@@ -20,7 +18,6 @@ mod time_slices;
 mod worker;
 mod worker_process;
 
-pub use limits::ScriptLimits;
 pub use pool::{ScriptPool, ScriptSettings};
 pub use worker::run_worker;
-pub use worker_process::WorkerCommand;
+pub use worker_process::{ScriptLimits, WorkerCommand};

@@ -5,9 +5,9 @@ use std::io;
 use std::sync::OnceLock;
 
 use crate::frame::{self, FrameKind};
-use crate::limits::ScriptLimits;
 use crate::modules::JsModule;
 use crate::worker::{LoadedModules, WorkerSetup};
+use crate::worker_process::ScriptLimits;
 
 /// One generation of modules.
 pub(crate) struct ModuleSet {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::limits::{MODULE_BYTES_MAX, MODULES_MAX};
+use crate::worker_process::{MODULE_BYTES_MAX, MODULES_MAX};
 
 /// One file of functions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -23,15 +23,16 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::frame::{self, FrameKind};
-use crate::limits::{CLIENT_CALLS_MAX, ERROR_BYTES_MAX, READY_TIMEOUT, START_TIMEOUT, ScriptLimits, WAITING_BYTES_MAX};
 use crate::module_set::ModuleSet;
 use crate::modules::{fingerprint, read_modules};
-use crate::overruns::Overruns;
 use crate::script_log::ScriptLog;
 use crate::script_result::parse_result;
-use crate::time_slices::TimeSlices;
+use crate::time_slices::{Overruns, TimeSlices};
 use crate::worker::CALL_HEAD_MAX;
-use crate::worker_process::{WorkerCommand, WorkerProcess};
+use crate::worker_process::{
+    CLIENT_CALLS_MAX, ERROR_BYTES_MAX, READY_TIMEOUT, START_TIMEOUT, ScriptLimits, WAITING_BYTES_MAX, WorkerCommand,
+    WorkerProcess,
+};
 
 /// How often the folder of modules is looked at.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);

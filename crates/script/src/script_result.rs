@@ -1,10 +1,10 @@
 //! The result of a script, JSON that the server parses within bounds of memory and time.
 
 use larder_core::ScriptError;
-use larder_core::rules::json_values::values_in;
+use larder_core::rules::riak_json::values_in;
 use serde_json::Value;
 
-use crate::limits::VALUES_MAX;
+use crate::worker_process::VALUES_MAX;
 
 /// Most bytes of a result that is parsed on a thread of the runtime.
 const PARSED_AT_ONCE_MAX: usize = 256 << 10;

@@ -2,14 +2,18 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
+use std::time::Duration;
 
 use larder_net::{ClientListener, ServerTls};
 use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 use crate::banner::ListenAddresses;
 use crate::failure::ServerFailure;
+use crate::private::readable_by_all;
 use crate::settings::table::{self, Setting};
-use crate::settings::{Listener, ServerSettings};
+use crate::settings::{Listener, ServerSettings, TlsSettings};
 
 /// A listener and its address.
 pub(crate) struct BoundListener {
@@ -99,5 +103,53 @@ impl BoundListener {
     /// The hosts that its clients may name: the one in the settings, and its address.
     pub(crate) fn names(&self) -> [String; 2] {
         [self.host.clone(), self.address.ip().to_string()]
+    }
+}
+
+/// How often the files are compared with what was read.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+
+/// The encryption of these settings; `None` without an encrypted listener.
+///
+/// # Errors
+/// A line that names the file that does not serve.
+pub(crate) fn load(settings: Option<&TlsSettings>) -> Result<Option<ServerTls>, ServerFailure> {
+    if let Some(warning) = settings.and_then(|tls| readable_by_all(&tls.files.key)) {
+        tracing::warn!("{warning}");
+    }
+    let load = |tls: &TlsSettings| ServerTls::load(tls.files.clone()).map_err(|why| failed(&why));
+    settings.map(load).transpose()
+}
+
+fn failed(why: &str) -> ServerFailure {
+    ServerFailure(format!("cannot encrypt connections: {why}"))
+}
+
+/// Reads the files again every ten seconds, and at each hangup signal. The task ends when it is dropped.
+pub(crate) fn keep_current(tls: ServerTls, mut hangups: watch::Receiver<()>) -> CertificateWatch {
+    CertificateWatch(tokio::spawn(async move {
+        loop {
+            let asked = tokio::time::timeout(LOOK_EVERY, hangups.changed()).await;
+            // The files may be on a slow disk: their read must not hold a thread of the runtime.
+            let of_task = tls.clone();
+            match tokio::task::spawn_blocking(move || of_task.reload()).await {
+                Ok(Ok(true)) => tracing::info!("certificate read again: new connections get it"),
+                Ok(Ok(false)) => {}
+                Ok(Err(why)) => tracing::warn!(why, "certificate not read again: the old one stays in use"),
+                Err(_) => return,
+            }
+            if let Ok(Err(_)) = asked {
+                return;
+            }
+        }
+    }))
+}
+
+/// The task that follows the files.
+pub(crate) struct CertificateWatch(JoinHandle<()>);
+
+impl Drop for CertificateWatch {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }

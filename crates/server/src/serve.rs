@@ -29,14 +29,13 @@ use crate::console::ConsoleLinks;
 use crate::descriptors::ConnectionBudget;
 use crate::engine::OpenEngine;
 use crate::failure::ServerFailure;
-use crate::listeners::{BoundListener, BoundListeners};
+use crate::listeners::{self, BoundListener, BoundListeners};
 use crate::memory::MemoryPlan;
 use crate::private::check_private;
 use crate::scripts::start_scripts;
 use crate::settings::{DurabilitySetting, ServerSettings};
 use crate::signals::{self, ProcessSignals};
 use crate::start_buckets::make_buckets;
-use crate::tls;
 use crate::webhook_client::webhook_client;
 
 /// Serves until SIGTERM or SIGINT, then ends in order. At most `files_max` files and sockets may be open at a time.
@@ -51,7 +50,7 @@ pub(crate) async fn serve(settings: &ServerSettings, files_max: usize) -> Result
     check_path(&settings.admin_socket).map_err(|error| ServerFailure(error.to_string()))?;
     // Before the engine opens: it would put data into a directory that others may read.
     check_private(&settings.data_dir)?;
-    let tls = tls::load(settings.tls.as_ref())?;
+    let tls = listeners::load(settings.tls.as_ref())?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
     // Drawn at each start: a server whose clock was set back must not issue a dot again [invariant 12].
     let actor = actor(&*clock);
@@ -109,7 +108,7 @@ pub(crate) async fn serve(settings: &ServerSettings, files_max: usize) -> Result
         ));
         links
     });
-    let certificate = tls.map(|tls| tls::keep_current(tls, hangups));
+    let certificate = tls.map(|tls| listeners::keep_current(tls, hangups));
     let console_link = console.as_ref().filter(|_| std::io::stdout().is_terminal());
     let console_link = console_link.map(|links| links.issue(gateway.core.monotonic()));
     let context = AdminContext { gateway: gateway.clone(), objects: objects.clone(), console, commands };

@@ -18,7 +18,6 @@
 
 pub mod cql;
 mod format;
-mod lease;
 mod purge;
 mod reader;
 mod records;
@@ -36,10 +35,9 @@ use scylla::client::session::Session;
 
 use cql::{BlobStatement, PreparedBlobStatements};
 use format::{BLOCK_BYTES, RecordHeader};
-use lease::RecordLease;
 use reader::BlockReader;
 use records::{BlobRecord, BlobRecords, RecordName, SHARDS, current_record};
-use writer::BlockWriter;
+use writer::{BlockWriter, RecordLease};
 
 /// How long removed blocks stay for running readers.
 pub const GRACE: Duration = Duration::from_secs(15 * 60);

@@ -2,29 +2,28 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
+use larder_store::{CallOptions, Clock, ConsistencyLevel, Error, Partition, Table};
 use parking_lot::{Mutex, RwLock};
 use scylla::client::session::Session;
 use scylla::cluster::metadata::Strategy;
-use scylla::errors::ExecutionError;
+use scylla::errors::{DbError, ExecutionError, PrepareError, RequestAttemptError};
 use scylla::response::query_result::QueryResult;
 use scylla::statement::batch::{Batch, BatchType};
 use scylla::statement::prepared::PreparedStatement;
 use scylla::statement::{Consistency, SerialConsistency};
 use tokio::sync::OnceCell;
-use tokio::time::{Instant, timeout_at};
-
-use larder_store::{CallOptions, Clock, ConsistencyLevel, Error, Partition, Table};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::encoding::BoundValue;
 use crate::errors;
-use crate::head_cache::{CasIds, HeadCache};
 use crate::hedge::hedged;
 use crate::in_doubt::InDoubt;
 use crate::levels::{ReplicaCounts, TableAccess, consistency};
 use crate::metrics::Counters;
 use crate::options::Replication;
-use crate::prepare::prepare;
+use crate::partitions::{CasIds, HeadCache};
 use crate::statements::{self, RowStatement};
 
 /// State that all calls of the store share.
@@ -271,4 +270,46 @@ async fn with_deadline<T>(
 /// Refuses a call after its deadline.
 pub(crate) fn check_deadline(options: &CallOptions, what: &str) -> larder_store::Result<()> {
     if Instant::now() >= options.deadline { Err(errors::deadline_passed(what)) } else { Ok(()) }
+}
+
+/// How long a table may be missing.
+const WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// Pause between two tries.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Prepares a statement; tries again while a node does not know its table.
+///
+/// # Errors
+/// After ten seconds, the node's last error; any other error at once.
+pub(crate) async fn prepare(session: &Session, text: &str) -> Result<PreparedStatement, PrepareError> {
+    let deadline = Instant::now() + WAIT_MAX;
+    loop {
+        match session.prepare(text).await {
+            Err(error) if is_unknown(&error) && Instant::now() + PAUSE < deadline => sleep(PAUSE).await,
+            answer => return answer,
+        }
+    }
+}
+
+/// Whether a node does not know the table of the statement. Both engines call such a statement invalid.
+fn is_unknown(error: &PrepareError) -> bool {
+    let PrepareError::AllAttemptsFailed { first_attempt } = error else { return false };
+    matches!(first_attempt, RequestAttemptError::DbError(DbError::Invalid, _))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_missing_table_is_retried() {
+        let refused = |error| PrepareError::AllAttemptsFailed {
+            first_attempt: RequestAttemptError::DbError(error, "table blob_blocks does not exist".into()),
+        };
+        assert!(is_unknown(&refused(DbError::Invalid)));
+        for error in [DbError::SyntaxError, DbError::Unauthorized, DbError::Overloaded] {
+            assert!(!is_unknown(&refused(error)));
+        }
+    }
 }

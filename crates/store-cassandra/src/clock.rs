@@ -11,14 +11,13 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use larder_store::{Clock, Error, Kind, Result, SystemClock, Timestamp};
 use parking_lot::Mutex;
 use scylla::client::session::Session;
 use scylla::statement::Consistency;
 use scylla::statement::unprepared::Statement as Text;
 use scylla::value::CqlTimestamp;
 use tokio::time::{Instant, sleep, timeout_at};
-
-use larder_store::{Clock, Error, Kind, Result, SystemClock, Timestamp};
 
 use crate::errors;
 use crate::statements::TIME;

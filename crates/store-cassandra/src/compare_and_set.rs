@@ -15,6 +15,8 @@
 
 use std::time::Duration;
 
+use larder_store::cas_history::{CasHistory, CasOutcome};
+use larder_store::{CallOptions, CasResult, Change, ConsistencyLevel, Error, Kind, Partition, Result, Row, Timestamp};
 use scylla::errors::{DbError, ExecutionError, RequestAttemptError};
 use scylla::response::query_result::QueryResult;
 use scylla::statement::Consistency;
@@ -22,14 +24,11 @@ use scylla::statement::batch::BatchType;
 use scylla::value::{CqlValue, Row as CqlRow};
 use tokio::time::{Instant, sleep_until};
 
-use larder_store::cas_history::{CasHistory, CasOutcome};
-use larder_store::{CallOptions, CasResult, Change, ConsistencyLevel, Error, Kind, Partition, Result, Row, Timestamp};
-
 use crate::client::{BoundStatement, ClusterClient, RequestFailure, check_deadline};
 use crate::encoding::{BoundValue, timestamp, ttl_seconds};
 use crate::errors;
-use crate::head_cache::KnownHead;
 use crate::metrics::count;
+use crate::partitions::KnownHead;
 use crate::read::{StoredRow, live_row};
 use crate::statements::RowStatement;
 

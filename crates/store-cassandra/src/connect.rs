@@ -1,10 +1,14 @@
 //! Connecting to a cluster.
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use rustls::ClientConfig;
+use larder_store::{Clock, Kind, Partition};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
 use scylla::client::execution_profile::ExecutionProfile;
 use scylla::client::session::{Session, TlsContext};
 use scylla::client::session_builder::SessionBuilder;
@@ -13,16 +17,15 @@ use scylla::errors::{
 };
 use scylla::policies::load_balancing::DefaultPolicy;
 use scylla::statement::Consistency;
+use tokio::io::AsyncReadExt;
+use tokio::net::{TcpStream, lookup_host};
 use tokio::time::{Instant, timeout, timeout_at};
-
-use larder_store::{Clock, Kind, Partition};
+use tokio_rustls::TlsConnector;
 
 use crate::client::ClusterClient;
 use crate::clock::ClusterClock;
-use crate::node_settings::NodeSettings;
-use crate::options::{ConnectOptions, Replication, TlsOptions};
-use crate::retry::LarderRetryPolicy;
-use crate::tls;
+use crate::errors::LarderRetryPolicy;
+use crate::options::{ConnectOptions, NodeSettings, Replication, TlsOptions};
 
 /// How long connecting and reading the settings may take.
 const CONNECT_MAX: Duration = Duration::from_secs(30);
@@ -175,13 +178,13 @@ async fn connect_error(
 /// Reads certificates on a thread that may block.
 async fn load_tls_config(options: &TlsOptions) -> Result<Arc<ClientConfig>, ConnectError> {
     let options = options.clone();
-    let read = tokio::task::spawn_blocking(move || tls::config(&options)).await;
+    let read = tokio::task::spawn_blocking(move || config(&options)).await;
     read.unwrap_or_else(|error| Err(error.to_string())).map_err(ConnectError::Options)
 }
 
 /// The TLS alert of a node; asks all contact points at once.
 async fn tls_refusal(config: Arc<ClientConfig>, contact_points: &[String]) -> Option<String> {
-    let asked = contact_points.iter().map(|point| timeout(CONNECTION_MAX, tls::refusal(config.clone(), point)));
+    let asked = contact_points.iter().map(|point| timeout(CONNECTION_MAX, refusal(config.clone(), point)));
     join_all(asked).await.into_iter().flatten().flatten().next()
 }
 
@@ -218,6 +221,56 @@ fn note_fewer_copies(cluster: &ClusterClient) -> Option<String> {
 
 fn format_node_count(nodes: usize) -> String {
     if nodes == 1 { "1 node".to_owned() } else { format!("{nodes} nodes") }
+}
+
+/// The driver's TLS configuration.
+///
+/// # Errors
+/// One line that names the file.
+pub(crate) fn config(options: &TlsOptions) -> Result<Arc<ClientConfig>, String> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(&options.ca)? {
+        roots.add(certificate).map_err(|error| format!("{}: {error}", options.ca.display()))?;
+    }
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let config = config.map_err(|error| error.to_string())?.with_root_certificates(roots);
+    let config = match &options.identity {
+        None => config.with_no_client_auth(),
+        Some((certificate, key)) => {
+            let chain = certificates(certificate)?;
+            let private = PrivateKeyDer::from_pem_file(key).map_err(|error| format!("{}: {error}", key.display()))?;
+            let config = config.with_client_auth_cert(chain, private);
+            config.map_err(|error| format!("{}: {error}", certificate.display()))?
+        }
+    };
+    Ok(Arc::new(config))
+}
+
+/// The TLS alert with which a node ends connections; `None` if there is none, or the node is unreachable.
+///
+/// In TLS 1.3 the client finishes its handshake before the server checks its certificate (RFC 8446 §2). The alert comes
+/// later, and a client that sends data in between may fail with another error. This function sends nothing and reads
+/// the alert.
+pub(crate) async fn refusal(config: Arc<ClientConfig>, contact_point: &str) -> Option<String> {
+    let address = lookup_host(contact_point).await.ok()?.next()?;
+    let stream = TcpStream::connect(address).await.ok()?;
+    let connecting = TlsConnector::from(config).connect(ServerName::IpAddress(address.ip().into()), stream);
+    let ended = match connecting.await {
+        Ok(mut stream) => stream.read_u8().await.err()?,
+        Err(error) => error,
+    };
+    // Errors of other kinds come from the connection, not from TLS.
+    (ended.kind() == ErrorKind::InvalidData).then(|| ended.to_string())
+}
+
+fn certificates(path: &std::path::Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let wrong = |error: rustls::pki_types::pem::Error| format!("{}: {error}", path.display());
+    let all: Vec<_> = CertificateDer::pem_file_iter(path).map_err(wrong)?.collect::<Result<_, _>>().map_err(wrong)?;
+    if all.is_empty() {
+        return Err(format!("{}: there is no certificate in it", path.display()));
+    }
+    Ok(all)
 }
 
 #[cfg(test)]

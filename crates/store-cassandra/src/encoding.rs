@@ -12,12 +12,11 @@
 //! after it.
 
 use bytes::{Buf, Bytes};
+use larder_store::{Error, Kind, Result, Timestamp};
 use scylla::cluster::metadata::ColumnType;
 use scylla::errors::SerializationError;
 use scylla::serialize::value::SerializeValue;
 use scylla::serialize::writers::{CellWriter, WrittenCellProof};
-
-use larder_store::{Error, Kind, Result, Timestamp};
 
 const NEVER: u8 = 0;
 const EXPIRES: u8 = 1;

@@ -1,8 +1,18 @@
 //! Errors of the driver, as errors of the store.
+//!
+//! The driver's retry policy: the default one, except for one error.
+//!
+//! A node that reports missing replicas may itself be cut off, so the default policy asks another node. If no other
+//! node is connected, the error of the first node is the useful answer: it says how many replicas are up.
 
-use scylla::errors::{DbError, ExecutionError, PrepareError, RequestAttemptError};
+use std::sync::{Arc, OnceLock, Weak};
 
 use larder_store::{Error, Kind};
+use scylla::client::session::Session;
+use scylla::errors::{DbError, ExecutionError, PrepareError, RequestAttemptError};
+use scylla::policies::retry::{
+    DefaultRetryPolicy, RequestInfo, RetryDecision, RetryPolicy as Policy, RetrySession as Deciding,
+};
 
 /// An error of the driver about `what`, usually a table.
 pub(crate) fn from_driver(what: &str, error: ExecutionError) -> Error {
@@ -94,6 +104,52 @@ fn no_node_reachable() -> Kind {
 
 fn count(number: i32) -> u32 {
     u32::try_from(number).unwrap_or(0)
+}
+
+/// The policy of a session. It needs the session to see the connected nodes, and gets it after the session exists.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct LarderRetryPolicy {
+    session: Arc<OnceLock<Weak<Session>>>,
+}
+
+/// The retries of one request.
+struct LarderRetrySession {
+    usual: Box<dyn Deciding>,
+    retry: LarderRetryPolicy,
+}
+
+impl LarderRetryPolicy {
+    /// Sets the session whose nodes are checked.
+    pub(crate) fn watch(&self, session: &Arc<Session>) {
+        // Set once, by the caller that created both.
+        let _ = self.session.set(Arc::downgrade(session));
+    }
+
+    fn is_another_connected(&self) -> bool {
+        let Some(session) = self.session.get().and_then(Weak::upgrade) else { return true };
+        session.get_cluster_state().get_nodes_info().iter().filter(|node| node.is_connected()).count() > 1
+    }
+}
+
+impl Policy for LarderRetryPolicy {
+    fn new_session(&self) -> Box<dyn Deciding> {
+        Box::new(LarderRetrySession { usual: DefaultRetryPolicy::new().new_session(), retry: self.clone() })
+    }
+}
+
+impl Deciding for LarderRetrySession {
+    fn decide_should_retry(&mut self, request: RequestInfo<'_>) -> RetryDecision {
+        let misses_replicas = matches!(request.error, RequestAttemptError::DbError(DbError::Unavailable { .. }, _));
+        // Asking again would replace the count of live replicas by "no node left".
+        if misses_replicas && !self.retry.is_another_connected() {
+            return RetryDecision::DontRetry;
+        }
+        self.usual.decide_should_retry(request)
+    }
+
+    fn reset(&mut self) {
+        self.usual.reset();
+    }
 }
 
 #[cfg(test)]

@@ -1,9 +1,16 @@
 //! Options of a connection to a cluster.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use larder_store::Clock;
+use scylla::client::session::Session;
+use scylla::statement::Consistency;
+use scylla::statement::unprepared::Statement as Text;
+use tokio::time::{Instant, timeout_at};
+
+use crate::statements::SETTINGS;
 
 /// Options of a connection: the cluster, and the location of Larder's rows in it.
 #[derive(Clone)]
@@ -61,5 +68,70 @@ impl Replication {
             Self::Simple => None,
             Self::Datacenters { local, .. } => Some(local),
         }
+    }
+}
+
+/// The settings of the node that answered; empty if it has no settings table.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct NodeSettings(BTreeMap<String, String>);
+
+impl NodeSettings {
+    /// Reads the settings of a node. After any failure they are empty, and nothing is promised.
+    pub(crate) async fn read(session: &Session, deadline: Instant) -> Self {
+        let mut text = Text::new(SETTINGS);
+        text.set_consistency(Consistency::One);
+        let Ok(Ok(answer)) = timeout_at(deadline, session.query_unpaged(text, ())).await else {
+            return Self::default();
+        };
+        let Ok(answer) = answer.into_rows_result() else { return Self::default() };
+        let Ok(rows) = answer.rows::<(String, Option<String>)>() else { return Self::default() };
+        let rows = rows.flatten().filter(|(name, _)| name.starts_with("commitlog_sync"));
+        Self(rows.map(|(name, value)| (name, value.unwrap_or_default())).collect())
+    }
+
+    /// Whether a node syncs a write before it answers.
+    pub(crate) fn syncs(&self) -> bool {
+        // Race: with `periodic` a power cut of all nodes takes writes that were answered before the sync [invariant 25].
+        matches!(self.0.get("commitlog_sync").map(String::as_str), Some("batch" | "group"))
+    }
+
+    /// A note for the operator.
+    pub(crate) fn note(&self) -> Option<String> {
+        let text = match self.0.get("commitlog_sync").map(String::as_str) {
+            Some("batch" | "group") => return None,
+            Some("periodic") => {
+                let period = ["commitlog_sync_period", "commitlog_sync_period_in_ms"].map(|name| self.0.get(name));
+                let period = period.into_iter().flatten().next().map_or("10 seconds", String::as_str);
+                format!(
+                    "the nodes sync their commit log every {period} (commitlog_sync: periodic): a write that was answered \
+                     survives the death of a process, but not a power cut of all its nodes within that time"
+                )
+            }
+            _ => "the nodes do not tell when they sync their commit log: a write that was answered may be lost in a power \
+                  cut of all its nodes"
+                .into(),
+        };
+        Some(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(pairs: &[(&str, &str)]) -> NodeSettings {
+        NodeSettings(pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
+    }
+
+    #[test]
+    fn only_a_commit_log_synced_before_the_answer_counts() {
+        for mode in ["batch", "group"] {
+            let settings = settings(&[("commitlog_sync", mode)]);
+            assert!(settings.syncs() && settings.note().is_none(), "{mode}");
+        }
+        let periodic = settings(&[("commitlog_sync", "periodic"), ("commitlog_sync_period", "10000ms")]);
+        assert!(!periodic.syncs() && periodic.note().unwrap().contains("every 10000ms"));
+        let unknown = settings(&[]);
+        assert!(!unknown.syncs() && unknown.note().unwrap().contains("do not tell"));
     }
 }

@@ -5,22 +5,21 @@
 //! part succeeds. Every page scans the tombstones again until compaction, but no page fails.
 
 use bytes::Bytes;
-use scylla::response::query_result::QueryResult;
-use scylla::statement::Consistency;
-use tokio::time::Instant;
-
 use larder_store::cas_history::CasHistory;
 use larder_store::range_bisect::RangeBisect;
 use larder_store::{
     CallOptions, Error, Kind, Partition, Range, ReadOrder, ReadQuery, Result, Row, RowPage, Stopped, Timestamp,
     contract,
 };
+use scylla::response::query_result::QueryResult;
+use scylla::statement::Consistency;
+use tokio::time::Instant;
 
 use crate::client::{BoundStatement, ClusterClient, RequestFailure, check_deadline};
 use crate::encoding::{BoundValue, decode_value};
 use crate::errors;
-use crate::head_cache::KnownHead;
 use crate::metrics::count;
+use crate::partitions::KnownHead;
 use crate::statements::RowStatement;
 
 /// Least rows of a further read of one page.

@@ -9,9 +9,8 @@ use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 
-use crate::io_errors::{if_there, write_synced};
+use crate::io_errors::{OpenError, if_there, write_synced};
 use crate::journal::HEADER_BYTES;
-use crate::open_error::OpenError;
 
 /// The format this build writes.
 const FORMAT: &str = "3";

@@ -8,7 +8,6 @@
 //! trees, tree  the trees of lsm-tree            flush         memtables to tables           snapshots  numbers of readers
 //! maintenance  flush, compaction, journal files disk_space    admission of writes by purpose
 //! open         opens everything or nothing      precheck      reads before it opens         version_file  files of a tree
-//! active_memtable  takes writes                 output_sync  tables in parts                retired    freed without a lock
 //! range_scan   memtables and runs as one range  memtable_scan  the newest versions of its keys
 //! archive      container format of lsm-tree     verified_tables  before a compaction
 //! read, cache  pages, cached entries            sweep         expired rows
@@ -18,10 +17,8 @@
 //! ```
 //! `docs/format.md` has every byte, `docs/decisions/0014` why.
 
-mod active_memtable;
 mod archive;
 pub mod blobs;
-mod bulk;
 mod bulk_store;
 mod cache;
 mod committer;
@@ -39,7 +36,6 @@ mod manifest;
 mod memtable_scan;
 mod mirror;
 mod open;
-mod open_error;
 mod output_sync;
 mod overlay;
 mod precheck;
@@ -47,7 +43,6 @@ mod queue;
 mod quiet;
 mod range_scan;
 mod read;
-mod retired;
 mod sizes;
 mod snapshots;
 mod space_debt;
@@ -59,8 +54,6 @@ mod tree;
 mod tree_id;
 mod tree_reclaim;
 mod trees;
-mod upgrade;
-mod verified_tables;
 mod version_file;
 
 #[cfg(all(test, feature = "schedules"))]
@@ -68,11 +61,11 @@ mod schedules;
 #[cfg(test)]
 mod tests;
 
-pub use bulk::BulkRows;
+pub use bulk_store::BulkRows;
 pub use descriptors::DESCRIPTORS_MAX;
 pub use disk_space::{DiskCapacity, DiskSpace, SpaceReservation, SpaceStats};
+pub use io_errors::OpenError;
 pub use open::OpenOptions;
-pub use open_error::OpenError;
 pub use sizes::EngineSizes;
 pub use store::{CommitterStats, EngineMemory, LocalStore};
 pub use sweep::SweepStep;

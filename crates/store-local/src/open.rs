@@ -15,22 +15,21 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use larder_store::Clock;
+use larder_store::{Clock, ReadOrder};
 
 use crate::blobs::folders;
+use crate::flush::flush;
 use crate::format::{self, DirectoryState};
-use crate::io_errors::sync_dir;
+use crate::io_errors::{OpenError, if_there, sync_dir};
 use crate::journal::{
     self, JournalEnd, JournalFile, JournalFiles, JournalHeader, ManifestJournal, SyncedFile, WriteGroup,
 };
 use crate::manifest::{self, EngineManifest, ManifestFile};
-use crate::open_error::OpenError;
-use crate::precheck;
 use crate::sizes::EngineSizes;
 use crate::tree::EngineTree;
 use crate::tree_id::{PerTree, TreeId};
-use crate::trees::{Trees, is_damage};
-use crate::upgrade;
+use crate::trees::{Trees, is_damage, read_error};
+use crate::{entry, mirror, precheck};
 
 /// Options of [`crate::LocalStore::open`].
 #[derive(Clone)]
@@ -86,7 +85,7 @@ pub(crate) fn open(options: &OpenOptions) -> Result<OpenedDirectory, OpenError> 
         .map_or_else(|| sizes_for_disk(dir, options.memtables_bytes), Ok)
         .map_err(failed("looking at the disk"))?;
     if !has_mirror {
-        upgrade::create_mirror(dir).map_err(failed("making a directory"))?;
+        create_mirror(dir).map_err(failed("making a directory"))?;
     }
     // Opening a tree removes files that its version does not name, so the checks come first.
     let trees = open_trees(dir, options.cache_bytes, sizes.table)?;
@@ -95,7 +94,7 @@ pub(crate) fn open(options: &OpenOptions) -> Result<OpenedDirectory, OpenError> 
         replay(dir, &trees, &checked.journals, &sizes, checked.is_lossy)?;
     let manifest = Arc::new(ManifestFile::new(dir, manifest).map_err(failed("opening the directory"))?);
     if !has_mirror {
-        upgrade::finish(dir, &trees, &manifest)?;
+        finish(dir, &trees, &manifest)?;
     }
     let files = JournalFiles::new(dir.join("journal"), manifest.clone()).map_err(failed("opening the journal"))?;
     let (header, end) = match checked.is_lossy {
@@ -343,4 +342,55 @@ fn start_new_journal(
         manifest.journals = vec![ManifestJournal { header, sealed: None }];
     })?;
     Ok((header, JournalEnd::empty(&header, 0)))
+}
+
+/// Creates the folder of the mirror.
+///
+/// # Errors
+/// Any I/O error.
+pub(crate) fn create_mirror(dir: &Path) -> io::Result<()> {
+    let rows = dir.join("rows");
+    let mirror = rows.join(TreeId::Mirror.name());
+    // An interrupted start may have left a part of it.
+    if_there(fs::remove_dir_all(&mirror))?;
+    fs::create_dir(&mirror)?;
+    sync_dir(&rows)
+}
+
+/// Fills the mirror and names the format.
+///
+/// # Errors
+/// `Io`: the directory is still of the format before.
+pub(crate) fn finish(dir: &Path, trees: &Trees, manifest: &ManifestFile) -> Result<(), OpenError> {
+    // Not `Damaged`, which says that nothing was changed: the folder of the mirror is there.
+    let failed =
+        |error: larder_store::Error| OpenError::Io { dir: dir.to_owned(), what: format!("adding the mirror: {error}") };
+    fill_mirror(trees).map_err(failed)?;
+    // Crash: `format` comes last. Until it names the mirror, a start makes it anew.
+    let named = manifest.change(|manifest| manifest.trees = trees.versions()).map_err(io::Error::from);
+    named.and_then(|()| format::create(dir)).map_err(|error| OpenError::io(dir, "adding the mirror", &error))
+}
+
+/// Fills an empty mirror from the trees of its tables, and writes it to tables. No other thread may write.
+///
+/// # Errors
+/// Any error of the reads, and of the flush.
+pub(crate) fn fill_mirror(trees: &Trees) -> larder_store::Result<()> {
+    let mut writes = Vec::new();
+    for table in mirror::TABLES {
+        let (first, end) = entry::table_bounds(table);
+        for entry in trees.range(TreeId::for_table(table), first, Some(end), ReadOrder::Forward) {
+            let (key, value) = entry?;
+            writes.push((TreeId::Mirror, key, Some(value)));
+        }
+    }
+    trees.insert(&WriteGroup { number: 0, seqno: trees.next_seqno(), writes });
+    let mirror = trees.tree(TreeId::Mirror);
+    mirror.rotate();
+    while let Some(sealed) = mirror.next_sealed() {
+        let flushed = flush(mirror, &sealed, 1, trees.snapshots.watermark());
+        flushed.map_err(|error| read_error(TreeId::Mirror, error))?;
+        mirror.drop_flushed();
+    }
+    Ok(())
 }

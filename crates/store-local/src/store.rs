@@ -13,14 +13,14 @@ use larder_store::{
 };
 use tokio::time::Instant;
 
-use crate::bulk::BulkRows;
+use crate::bulk_store::BulkRows;
 use crate::committer::Committer;
 use crate::disk_space::DiskSpace;
+use crate::io_errors::OpenError;
 use crate::journal::{Journal, JournalFile, JournalFiles};
 use crate::lanes::CommitLanes;
 use crate::maintenance::{Maintenance, MaintenancePorts, MaintenanceThreads};
 use crate::open::{OpenOptions, OpenedDirectory, open};
-use crate::open_error::OpenError;
 use crate::queue::{CommitQueue, CommitReply, CommitterHealth, WriteCommand};
 use crate::sweep::SweepCursor;
 use crate::syncer::{GroupSyncer, GuardedSyncs};

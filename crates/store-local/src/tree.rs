@@ -18,17 +18,16 @@ use lsm_tree::{
     KvSeparationOptions, Memtable, SequenceNumberCounter, Table, UserKey,
 };
 
-use crate::active_memtable::ActiveMemtable;
-use crate::inspect::damaged_blocks;
+use crate::inspect::tables;
+use crate::memtable_scan::ActiveMemtable;
 use crate::output_sync::{CompactionSync, OutputBound, numbered};
 use crate::range_scan::{RangeScan, ScanBounds, ScannedEntries};
-use crate::retired::{RetiredPart, RetiredParts};
-use crate::snapshots::ReadSnapshot;
+use crate::snapshots::{ReadSnapshot, RetiredPart, RetiredParts};
 use crate::space_debt::{TableCounts, TreeSpace};
 use crate::threads::{Mutex, RwLock};
 use crate::tree_id::TreeId;
 use crate::trees::{is_damage, read_error};
-use crate::verified_tables::VerifiedTables;
+use crate::version_file::VerifiedTables;
 
 /// A file of large values has the size of a table divided by this.
 const LARGE_FILES_PER_TABLE: u64 = 4;
@@ -452,7 +451,7 @@ impl EngineTree {
         if is_damage(&error) && self.note_damage() {
             let dir = self.dir.display();
             tracing::error!(%error, "read of {dir} failed: a block is damaged; its keys answer 500, `larder check` lists them");
-            damaged_blocks::name_in_background(self.id, self.dir.clone(), from, to);
+            tables::name_in_background(self.id, self.dir.clone(), from, to);
         }
         read_error(self.id, error)
     }

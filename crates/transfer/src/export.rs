@@ -14,12 +14,11 @@ use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
 use crate::catalogue::{TypeCatalogue, bucket_split_since};
 use crate::cursor::ScanCursor;
 use crate::folder::{ExportContents, ExportFolder, ExportManifest, TypeCopies};
-use crate::progress::{Phase, TransferProgress};
 use crate::retry::{join_result, read, with_durable_retries, with_retries};
 use crate::scan::{ScanStep, StoreScan};
 use crate::scope::{ORDER, TransferMethod, transfer_method};
 use crate::segment::{self, ExportId, SegmentReader, SegmentTrailer, SegmentWriter};
-use crate::totals::Totals;
+use crate::totals::{Phase, Totals, TransferProgress};
 use crate::{Error, Result, StorePair};
 
 /// The default length of a segment: it ends after the record that reaches it. A segment never ends inside a blob, so it may be

@@ -7,13 +7,12 @@ use larder_store::{Row, Table};
 use crate::checkpoint::ImportCheckpoint;
 use crate::export::run_blocking;
 use crate::folder::{ExportContents, ExportFolder};
-use crate::progress::{Phase, ProgressCallback, TransferProgress};
 use crate::record::SegmentRecord;
 use crate::retry::with_retries;
 use crate::scope::{ORDER, TransferMethod, transfer_method};
 use crate::segment::{self, ExportId, SegmentReader};
 use crate::sink::RecordSink;
-use crate::totals::{TableTotal, Totals};
+use crate::totals::{Phase, ProgressCallback, TableTotal, Totals, TransferProgress};
 use crate::{Error, Result, StorePair, users};
 
 /// Bytes of records per read.

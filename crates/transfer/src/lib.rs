@@ -24,25 +24,22 @@ mod export;
 mod folder;
 mod guarded;
 mod import;
-mod progress;
 mod record;
 mod retry;
 mod scan;
 mod scope;
 mod segment;
 mod sink;
-mod store_pair;
 mod totals;
 mod users;
 mod verify;
 
+#[cfg(test)]
+mod tests;
+
 pub use error::{Error, Result};
 pub use export::{ExportOptions, Exported, SEGMENT_BYTES, export};
 pub use import::{Imported, import};
-pub use progress::{Phase, TransferProgress};
-pub use store_pair::StorePair;
-pub use totals::Totals;
+pub use scope::StorePair;
+pub use totals::{Phase, Totals, TransferProgress};
 pub use verify::verify;
-
-#[cfg(test)]
-mod tests;

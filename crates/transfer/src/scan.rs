@@ -15,7 +15,6 @@ use crate::retry::with_retries;
 use crate::scope::{ORDER, TransferMethod, transfer_method};
 use crate::totals::Totals;
 use crate::{Error, Result, StorePair};
-
 use blobs::BlobWalk;
 use prefetch::RowPrefetch;
 

@@ -1,6 +1,8 @@
 //! The tables of a transfer, their order, and how each one is copied.
 
-use larder_store::Table;
+use std::sync::Arc;
+
+use larder_store::{Blobs, Store, Table};
 
 /// How a transfer copies a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +57,15 @@ pub(crate) fn keeps_stamps(table: Table) -> bool {
 /// Whether a comparison includes the table. Usage is left out: the target's server goes on counting.
 pub(crate) fn is_compared(table: Table) -> bool {
     table != Table::Usage
+}
+
+/// A store and its blobs.
+#[derive(Clone)]
+pub struct StorePair {
+    /// The rows.
+    pub store: Arc<dyn Store>,
+    /// The large bodies.
+    pub blobs: Arc<dyn Blobs>,
 }
 
 #[cfg(test)]

@@ -5,9 +5,8 @@ use std::path::Path;
 use crate::cursor::ScanCursor;
 use crate::export::run_blocking;
 use crate::folder::{ExportContents, ExportFolder};
-use crate::progress::{Phase, ProgressCallback, TransferProgress};
 use crate::scan::{ScanStep, StoreScan};
-use crate::totals::Totals;
+use crate::totals::{Phase, ProgressCallback, Totals, TransferProgress};
 use crate::{Error, Result, StorePair};
 
 /// Reads everything in `stores` and compares counts and checksums with the export in `dir`. Returns the totals found.

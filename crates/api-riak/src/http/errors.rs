@@ -6,7 +6,7 @@ use bytes::Bytes;
 use hyper::header::{HeaderValue, RETRY_AFTER, VARY};
 use hyper::{Method, StatusCode};
 use larder_core::types::TypeStateError;
-use larder_core::{Error, PrecommitRefusal, QuorumParam};
+use larder_core::{Error, Feature, PrecommitRefusal, QuorumParam};
 use larder_kv::rules::causality::FailedCondition;
 use larder_kv::rules::datatypes::DatatypeError;
 
@@ -196,6 +196,14 @@ impl RiakFault {
         let body = self.into_reply().into_body();
         String::from_utf8(body.into_full().unwrap_or_default().to_vec()).unwrap_or_default()
     }
+}
+
+/// 501 with the name of the feature.
+///
+/// # Errors
+/// Always [`Error::NotBuilt`].
+pub(super) fn answer(feature: Feature) -> Result<RiakResponse, RiakFault> {
+    Err(Error::NotBuilt(feature).into())
 }
 
 #[cfg(test)]

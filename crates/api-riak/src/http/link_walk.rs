@@ -36,7 +36,8 @@ use larder_rows::Timestamp;
 use larder_rows::address::Address;
 use larder_rows::limits::{LINK_STEPS_MAX, LINK_WALK_BYTES_MAX};
 
-use super::body::{BodyPieces, RiakBody, read_pieces};
+use super::accept;
+use super::body::{self, BodyPieces, RiakBody, read_pieces};
 use super::call::RiakCall;
 use super::errors::RiakFault;
 use super::headers::{http_date, insert};
@@ -45,7 +46,6 @@ use super::multipart::{add_head, line};
 use super::path::{name, quote_form};
 use super::reply::{RiakResponse, empty, not_found_page, with_body};
 use super::routes::PathPart;
-use super::{accept, body};
 
 /// Seconds for which a browser may keep the answer.
 const EXPIRES_SECONDS: u64 = 600;

@@ -8,18 +8,23 @@
 //! off, so that no client takes a part for the whole.
 
 use std::io;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _};
 use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, VARY};
 use larder_core::Error;
+use larder_kv::Gateway;
 use larder_kv::views::Listing;
 
 use super::body::RiakBody;
+use super::call::RiakCall;
 use super::errors::RiakFault;
+use super::params::timeout;
 use super::path::{QueryParams, listed_name};
-use super::reply::{JSON, RiakResponse, VARY_ENCODING, json, not_found_page, with_body};
+use super::reply::{JSON, RiakResponse, VARY_ENCODING, json, not_found_page, page, with_body};
+use super::{accept, props};
 use crate::listing::{Lister, ListingTarget};
 
 /// The form of a listing.
@@ -174,6 +179,63 @@ fn names(list: &[Bytes]) -> Vec<u8> {
 /// A name as a JSON string.
 pub(super) fn write_name(name: &[u8], out: &mut Vec<u8>) {
     out.extend(serde_json::Value::from(listed_name(name)).to_string().into_bytes());
+}
+
+/// GET and HEAD of `/…/keys`: with `keys=true` or `keys=stream` the keys, else an empty object.
+///
+/// # Errors
+/// An invalid `timeout`, or an error of the gateway.
+pub(super) async fn list_keys(call: &RiakCall<'_>, gateway: &Arc<Gateway>) -> Result<RiakResponse, RiakFault> {
+    let timeout = timeout(&call.query)?;
+    accept::require(call.headers, &["application/json"])?;
+    match ListingMode::from_query(&call.query, "keys") {
+        ListingMode::None => match call.gateway.types.props(&call.bucket_type()).await {
+            Ok(_) => Ok(json(StatusCode::OK, "{}")),
+            Err(error) => props::unknown_type_page(error),
+        },
+        mode => Lister::new(gateway, ListingTarget::Keys(call.bucket()?), timeout).reply(mode, Bytes::new()).await,
+    }
+}
+
+/// GET and HEAD of `/buckets`, `/types/T/buckets` and `/riak`.
+///
+/// # Errors
+/// An invalid `timeout`, or an error of the gateway.
+pub(super) async fn list_buckets(call: &RiakCall<'_>, gateway: &Arc<Gateway>) -> Result<RiakResponse, RiakFault> {
+    let timeout = timeout(&call.query)?;
+    accept::require(call.headers, &["application/json"])?;
+    let bucket_type = call.bucket_type();
+    match ListingMode::from_query(&call.query, "buckets") {
+        ListingMode::None => match call.gateway.types.props(&bucket_type).await {
+            Ok(_) => Ok(json(StatusCode::OK, r#"{"buckets":[]}"#)),
+            Err(error) => props::unknown_type_page(error),
+        },
+        mode => Lister::new(gateway, ListingTarget::Buckets(bucket_type), timeout).reply(mode, Bytes::new()).await,
+    }
+}
+
+/// GET and HEAD of `/riak/B`: properties unless `props=false`, and keys if `keys` asks for them.
+///
+/// # Errors
+/// An invalid `timeout`, or an error of the gateway.
+pub(super) async fn get_old(call: &RiakCall<'_>, gateway: &Arc<Gateway>) -> Result<RiakResponse, RiakFault> {
+    let (mode, with_props) = (ListingMode::from_query(&call.query, "keys"), !call.query.is("props", "false"));
+    if mode == ListingMode::None && !with_props {
+        return Ok(page(StatusCode::NOT_FOUND));
+    }
+    let timeout = timeout(&call.query)?;
+    accept::require(call.headers, &["application/json"])?;
+    let bucket = call.bucket()?;
+    let shown = if with_props { props::object(&call.gateway.types.bucket_props(&bucket).await?) } else { "{}".into() };
+    let head = match mode {
+        ListingMode::None => return Ok(json(StatusCode::OK, shown)),
+        ListingMode::Stream => shown,
+        // The members without the object's braces.
+        ListingMode::Whole => {
+            shown.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).unwrap_or_default().to_owned()
+        }
+    };
+    Lister::new(gateway, ListingTarget::Keys(bucket), timeout).reply(mode, Bytes::from(head)).await
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use hyper::header::{CONTENT_TYPE, HeaderMap};
 use hyper::{Method, StatusCode};
 use larder_core::Error;
 use larder_core::rules::props::display::{self, PropList};
-use larder_core::rules::props::set::props_of;
+use larder_core::rules::props::effective::props_of;
 use larder_kv::Gateway;
 use larder_net::ArrivingBody;
 use larder_rows::address::BucketAddress;
@@ -93,5 +93,23 @@ pub(super) fn unknown_type_page(error: Error) -> Result<RiakResponse, RiakFault>
     match error {
         Error::UnknownType(_) => Ok(not_found_page()),
         other => Err(other.into()),
+    }
+}
+
+/// GET, HEAD and PUT of `/types/T/props`.
+///
+/// # Errors
+/// An invalid body, or an error of the gateway.
+pub(super) async fn answer_for_type(call: &RiakCall<'_>, body: ArrivingBody<'_>) -> Result<RiakResponse, RiakFault> {
+    let name = call.bucket_type();
+    if *call.method == Method::PUT {
+        let props = read_props(call.headers, body, "bucket type").await?;
+        call.gateway.types.update(&name, &props).await?;
+        return Ok(done(JSON));
+    }
+    accept::require(call.headers, &["application/json"])?;
+    match call.gateway.types.props(&name).await {
+        Ok(list) => Ok(json(StatusCode::OK, object(&list))),
+        Err(error) => unknown_type_page(error),
     }
 }

@@ -5,26 +5,28 @@ use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 use hyper::body::Incoming;
+use hyper::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS,
+    ACCESS_CONTROL_REQUEST_METHOD, HeaderMap, HeaderValue, VARY,
+};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, StatusCode};
 use larder_core::Error;
 use larder_kv::Gateway;
 use larder_net::{
-    ArrivingBody, BrowserRules, ClientListener, ConnectionHandler, ConnectionSettings, HttpDialect, ListenerWork,
-    Requester, ShutdownRequest, names_two_hosts,
+    ArrivingBody, BrowserRules, ClientListener, ConnectionHandler, ConnectionSettings, ForeignRequest, HttpDialect,
+    ListenerWork, Requester, ShutdownRequest, names_two_hosts,
 };
 
 use super::body::RiakBody;
 use super::call::RiakCall;
-use super::errors::{RiakFault, of_error};
+use super::errors::{self, RiakFault, of_error};
 use super::path::{QueryParams, Segments};
-use super::reply::{self, RiakResponse, page};
+use super::reply::{self, RiakResponse, empty, page};
 use super::request_notes::{id_of, set_id, take_notes};
 use super::routes::{self, Resource, Route, RouteAccess, RouteMatch};
-use super::{
-    access, browsers, buckets, datatypes, delete, health, index, keys, link_walk, mapred, not_built, object, ping,
-    props, put, root, stats, type_props,
-};
+use super::{access, datatypes, delete, index, link_walk, listing, mapred, object, props, put, root};
 use crate::failure::{is_of_server, log_panic, log_server_error};
 
 /// Settings of the listener of Riak's HTTP API.
@@ -109,7 +111,7 @@ impl ConnectionHandler for HttpService {
             }
         };
         if let Some(reader) = reader {
-            browsers::show_to(&mut reply, reader);
+            show_to(&mut reply, reader);
         }
         let user = user.as_deref();
         take_notes(&self.gateway, self.settings.connection.slow_after, (requester, user), &request, &mut reply);
@@ -139,8 +141,8 @@ impl HttpService {
         }
         let segments = Segments::new(request.uri.path());
         let browsers = &self.settings.browsers;
-        if browsers::is_preflight(&request.method, &request.headers) && browsers.reader(&request.headers).is_some() {
-            return Ok(browsers::preflight(&request.headers));
+        if is_preflight(&request.method, &request.headers) && browsers.reader(&request.headers).is_some() {
+            return Ok(preflight(&request.headers));
         }
         let route = route(&segments, &request.method)?;
         let mut call = RiakCall {
@@ -153,7 +155,7 @@ impl HttpService {
             user: None,
         };
         if let Err(foreign) = browsers.check(call.headers) {
-            return Err(RiakFault::text_of(StatusCode::FORBIDDEN, browsers::refusal(foreign)));
+            return Err(RiakFault::text_of(StatusCode::FORBIDDEN, refusal(foreign)));
         }
         if route.access != RouteAccess::Open && !self.gateway.security.is_surely_off() {
             // A box: most servers run without security, and need no room for it.
@@ -173,17 +175,17 @@ impl HttpService {
     async fn other(&self, call: &RiakCall<'_>, body: ArrivingBody<'_>) -> Result<RiakResponse, RiakFault> {
         match call.route.resource {
             Resource::Object | Resource::NewObject => Err(RiakFault::page(StatusCode::NOT_FOUND)),
-            Resource::Keys => keys::get(call, &self.gateway).await,
-            Resource::Buckets => buckets::get(call, &self.gateway).await,
-            Resource::OldBucket if *call.method != Method::PUT => buckets::get_old(call, &self.gateway).await,
+            Resource::Keys => listing::list_keys(call, &self.gateway).await,
+            Resource::Buckets => listing::list_buckets(call, &self.gateway).await,
+            Resource::OldBucket if *call.method != Method::PUT => listing::get_old(call, &self.gateway).await,
             Resource::BucketProps | Resource::OldBucket => props::answer(call, body).await,
-            Resource::TypeProps => type_props::answer(call, body).await,
-            Resource::Ping => Ok(ping::get(call)),
+            Resource::TypeProps => props::answer_for_type(call, body).await,
+            Resource::Ping => Ok(root::ping(call)),
             Resource::Root => Ok(root::get(call)),
-            Resource::Stats => Ok(stats::get(call)),
-            Resource::Metrics => Ok(stats::metrics(call)),
-            Resource::Live => Ok(health::live()),
-            Resource::Ready => Ok(health::ready(call)),
+            Resource::Stats => Ok(root::stats(call)),
+            Resource::Metrics => Ok(root::metrics(call)),
+            Resource::Live => Ok(root::live()),
+            Resource::Ready => Ok(root::ready(call)),
             Resource::Index => Box::pin(index::get(call, &self.gateway)).await,
             // As in Riak, where there is no such path.
             Resource::CombinedIndex if *call.method != Method::POST => Err(RiakFault::page(StatusCode::NOT_FOUND)),
@@ -194,7 +196,7 @@ impl HttpService {
             Resource::Counter if *call.method == Method::POST => datatypes::post_counter(call, body).await,
             Resource::Counter => datatypes::get_counter(call).await,
             Resource::MapReduce => mapred::answer(call, &self.gateway, body).await,
-            Resource::NotBuilt(feature) => not_built::answer(feature),
+            Resource::NotBuilt(feature) => errors::answer(feature),
         }
     }
 }
@@ -222,4 +224,49 @@ fn is_known(method: &Method) -> bool {
         Method::OPTIONS,
     ];
     known.contains(method)
+}
+
+/// Methods of a preflight's answer: all that any route has.
+const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, PUT, DELETE");
+/// How long a browser may keep the answer to a preflight, in seconds.
+const PREFLIGHT_SECONDS: HeaderValue = HeaderValue::from_static("600");
+const ANY: HeaderValue = HeaderValue::from_static("*");
+const VARY_ORIGIN: HeaderValue = HeaderValue::from_static("Origin");
+
+/// The text of a refusal, with the setting that would allow the request.
+pub(super) fn refusal(foreign: ForeignRequest) -> &'static str {
+    match foreign {
+        ForeignRequest::Host => {
+            "Forbidden: the Host of the request is none of this server's; the setting http-hosts adds one\n"
+        }
+        ForeignRequest::Origin => {
+            "Forbidden: a browser sent the request for a page of another origin; the setting http-origins allows one\n"
+        }
+    }
+}
+
+/// Whether a browser asks beforehand if a page may send a request.
+pub(super) fn is_preflight(method: &Method, headers: &HeaderMap) -> bool {
+    method == Method::OPTIONS && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
+}
+
+/// The answer to that question for an allowed origin.
+pub(super) fn preflight(headers: &HeaderMap) -> RiakResponse {
+    let mut reply = empty(StatusCode::NO_CONTENT);
+    let answer = reply.headers_mut();
+    answer.insert(ACCESS_CONTROL_ALLOW_METHODS, METHODS);
+    answer.insert(ACCESS_CONTROL_MAX_AGE, PREFLIGHT_SECONDS);
+    // A wildcard would not cover `Authorization`.
+    if let Some(wanted) = headers.get(ACCESS_CONTROL_REQUEST_HEADERS) {
+        answer.insert(ACCESS_CONTROL_ALLOW_HEADERS, wanted.clone());
+    }
+    reply
+}
+
+/// Lets the page of this origin read an answer with all its headers.
+pub(super) fn show_to(reply: &mut RiakResponse, origin: HeaderValue) {
+    let headers = reply.headers_mut();
+    headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+    headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, ANY);
+    headers.append(VARY, VARY_ORIGIN);
 }

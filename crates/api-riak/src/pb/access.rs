@@ -18,8 +18,7 @@ use super::frame::put_head;
 use super::messages::RpbAuthReq;
 use super::operations::PbCode;
 use super::reply::PbReply;
-use super::scope::{PbAccess, PbScope};
-use super::session::PbSession;
+use super::session::{PbAccess, PbScope, PbSession};
 
 const AUTH_RESP: u8 = 254;
 const START_TLS: u8 = 255;

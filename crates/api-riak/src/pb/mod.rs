@@ -8,15 +8,12 @@
 
 mod access;
 mod bucket_scan;
-mod changed_props;
 mod connection;
 mod content;
 mod datatypes;
 mod fault;
 mod fields;
 mod frame;
-#[cfg(test)]
-mod fuzz;
 mod index;
 mod info;
 mod listing;
@@ -29,10 +26,12 @@ mod props;
 mod put_scan;
 mod reply;
 mod reply_piece;
-mod scope;
 mod server;
 mod service;
 mod session;
+
+#[cfg(test)]
+mod fuzz;
 #[cfg(test)]
 mod testing;
 

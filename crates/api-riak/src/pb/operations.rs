@@ -1,12 +1,12 @@
 //! The table of message codes: what each request means, and how long its message may be.
 
-use larder_core::rules::security::KvPermission;
 use larder_core::rules::security::KvPermission::{
-    Delete, Get, GetBucket, GetBucketType, GetPreflist, Index, ListBuckets, ListKeys, Put, SetBucket, SetBucketType,
+    self, Delete, Get, GetBucket, GetBucketType, GetPreflist, Index, ListBuckets, ListKeys, Put, SetBucket,
+    SetBucketType,
 };
 use larder_rows::limits::{DATATYPE_EDITS_MAX, JOB_BYTES_MAX, METADATA_BYTES_MAX};
 
-use super::scope::{
+use super::session::{
     PbAccess, ScopeDecoder, bucket_type_at_2, bucket_type_at_3, bucket_type_at_9, bucket_type_at_12, bucket_type_at_13,
     bucket_type_at_16, default_bucket, type_at_1, type_at_3,
 };

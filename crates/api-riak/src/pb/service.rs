@@ -12,7 +12,7 @@ use larder_rows::limits::{DATATYPE_EDITS_MAX, METADATA_BYTES_MAX};
 
 use super::access::{self, PbUser};
 use super::bucket_scan::PbBucketScan;
-use super::datatypes::{DtUpdateReq, PbValueAnswer, count_edits};
+use super::datatypes::{self, DtUpdateReq, PbValueAnswer, count_edits};
 use super::fault::{PbFault, decode};
 use super::index::PbIndexAnswer;
 use super::listing::PbListing;
@@ -21,7 +21,7 @@ use super::messages::RpbPutReq;
 use super::operations::{PUT_BESIDES_VALUE, PbOperation, find};
 use super::reply::{PagedReply, PbReply};
 use super::session::PbSession;
-use super::{changed_props, datatypes, info, object, props, put_scan};
+use super::{info, object, props, put_scan};
 use crate::failure::{log_panic, log_server_error};
 
 /// Answers the request with this code and message: appends to `output`, and returns the rest of the answer. A panic becomes an
@@ -114,7 +114,7 @@ async fn dispatch(
         PbOperation::GetPreflist => Box::pin(info::preflist(gateway, decode(message)?, output)).await?,
         PbOperation::GetBucket => Box::pin(props::get_bucket(gateway, decode(message)?, output)).await?,
         PbOperation::SetBucket | PbOperation::ResetBucket | PbOperation::SetBucketType => {
-            Box::pin(changed_props::change(gateway, session, (row.operation, message), output)).await?;
+            Box::pin(props::change(gateway, session, (row.operation, message), output)).await?;
         }
         PbOperation::GetBucketType => Box::pin(props::get_type(gateway, decode(message)?, output)).await?,
         PbOperation::StartTls => return access::start_tls(session, &user, output),

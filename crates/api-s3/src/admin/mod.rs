@@ -8,7 +8,6 @@
 //! A user may read and change itself; an administrator, every user.
 
 mod document;
-pub(crate) mod status;
 pub(crate) mod usage;
 pub(crate) mod user;
 pub(crate) mod users;

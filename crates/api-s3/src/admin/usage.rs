@@ -1,7 +1,6 @@
 //! `/riak-cs/usage/KEY`: accesses of a user by hour, and the storage of its buckets.
 
 mod report;
-mod request;
 
 use hyper::StatusCode;
 use larder_s3::Error;
@@ -12,8 +11,7 @@ use crate::errors::S3Error;
 use crate::response::{self, S3Response};
 use crate::route::USAGE_BUCKET;
 use crate::xml::XmlWriter;
-use report::UsageReport;
-use request::UsageRequest;
+use report::{UsageReport, UsageRequest};
 
 pub(crate) async fn report(call: &S3Call) -> Result<S3Response, S3Error> {
     let path = String::from_utf8_lossy(&call.key);

@@ -10,7 +10,6 @@
 mod canonical;
 pub mod chunked;
 pub mod post;
-mod signing_keys;
 mod v2;
 mod v4;
 
@@ -23,7 +22,7 @@ use crate::target::S3Query;
 pub use canonical::{PATH, QUERY};
 pub(crate) use canonical::{restore_headers, unhex};
 pub use chunked::ChunkSigner;
-pub use signing_keys::SigningKeys;
+pub use v4::SigningKeys;
 
 /// Largest clock difference between client and server.
 pub const SKEW_MICROS_MAX: u64 = 15 * 60 * 1_000_000;

@@ -1,15 +1,18 @@
 //! Version 4 signatures: HMAC-SHA256 over the canonical request.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
+use std::fmt;
 
 use larder_rows::Timestamp;
+use parking_lot::Mutex;
 use percent_encoding::percent_encode;
 use subtle::ConstantTimeEq as _;
 
 use super::canonical::{PATH, QUERY, append_joined, fold, folded, hmac_sha256, sha256_hex, unhex};
 use super::{
-    AuthRequest, AuthScheme, CONTENT_SHA256, ChunkSigner, Payload, SKEW_MICROS_MAX, SigningKeys, VerifiedSignature,
-    expired, mismatch, skewed, spaced_hex, v2,
+    AuthRequest, AuthScheme, CONTENT_SHA256, ChunkSigner, Payload, SKEW_MICROS_MAX, VerifiedSignature, expired,
+    mismatch, skewed, spaced_hex, v2,
 };
 use crate::dates;
 use crate::errors::{Code, S3Error};
@@ -387,4 +390,101 @@ fn is_signed_in_query(request: &AuthRequest<'_>, name: &str) -> bool {
         request.query.iter().any(same)
     };
     request.query.has("X-Amz-Signature") && request.headers.get_all(name).iter().all(is_in_query)
+}
+
+/// Most keys; a thousand users sign at once, with one day and region each.
+const KEYS_MAX: usize = 1000;
+
+/// The signing keys used last, one for each access key id.
+#[derive(Default)]
+pub struct SigningKeys(Mutex<HashMap<String, DerivedKey>>);
+
+/// A signing key, and all that it was derived from.
+struct DerivedKey {
+    secret: String,
+    day: String,
+    region: String,
+    key: [u8; 32],
+}
+
+/// Shows no key: neither logs nor errors may.
+impl fmt::Debug for SigningKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SigningKeys({})", self.0.lock().len())
+    }
+}
+
+impl SigningKeys {
+    /// The signing key of a credential under the user's current secret, and whether it was derived just now.
+    pub(super) fn key_for(&self, credential: &Credential, secret: &str) -> (SigningKey, bool) {
+        let keys = self.0.lock();
+        // The secret is compared, so a changed one is obeyed at once whatever the cache holds.
+        let found = keys.get(&credential.access_key).filter(|derived| {
+            derived.secret == secret && derived.day == credential.day && derived.region == credential.region
+        });
+        match found {
+            Some(derived) => (derived.key, false),
+            None => {
+                drop(keys);
+                (credential.key(secret), true)
+            }
+        }
+    }
+
+    /// Keeps the key of a signature that was verified. An unverified one is never kept: anyone could name a user and any region,
+    /// and so displace the key in use.
+    pub(super) fn keep(&self, credential: &Credential, secret: &str, key: SigningKey) {
+        let mut keys = self.0.lock();
+        // Bound: to forget all costs each user four HMACs.
+        if keys.len() >= KEYS_MAX && !keys.contains_key(&credential.access_key) {
+            keys.clear();
+        }
+        let derived = DerivedKey {
+            secret: secret.to_owned(),
+            day: credential.day.clone(),
+            region: credential.region.clone(),
+            key,
+        };
+        keys.insert(credential.access_key.clone(), derived);
+    }
+}
+
+/// An HMAC key of one user, day, region and service.
+pub(super) type SigningKey = [u8; 32];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn credential(access_key: &str, day: &str, region: &str) -> Credential {
+        Credential::parse(&format!("{access_key}/{day}/{region}/s3/aws4_request")).unwrap()
+    }
+
+    #[test]
+    fn a_changed_secret_day_or_region_is_never_answered_with_the_old_key() {
+        let keys = SigningKeys::default();
+        let first = credential("K", "20260101", "us-east-1");
+        let (key, fresh) = keys.key_for(&first, "secret");
+        assert!(fresh);
+        keys.keep(&first, "secret", key);
+        assert_eq!(keys.key_for(&first, "secret"), (first.key("secret"), false));
+        for (other, secret) in [
+            (first.clone(), "changed"),
+            (credential("K", "20260102", "us-east-1"), "secret"),
+            (credential("K", "20260101", "eu-west-1"), "secret"),
+            (credential("other", "20260101", "us-east-1"), "secret"),
+        ] {
+            assert_eq!(keys.key_for(&other, secret), (other.key(secret), true), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn signing_keys_are_bounded_and_not_shown() {
+        let keys = SigningKeys::default();
+        for number in 0..=KEYS_MAX {
+            keys.keep(&credential(&format!("K{number}"), "20260101", "r"), "hidden", [7; 32]);
+            assert!(keys.0.lock().len() <= KEYS_MAX);
+        }
+        assert_eq!(format!("{keys:?}"), "SigningKeys(1)");
+    }
 }

@@ -1,6 +1,5 @@
 //! Request bodies: a stream that is decoded and verified as it arrives. At most one piece of a large body is in memory.
 
-mod payload_digest;
 mod request;
 
 pub(crate) use request::DOCUMENT_TIME_MAX;

@@ -15,8 +15,9 @@ use larder_net::{IncomingError, PacedIncoming};
 use larder_rows::limits::S3_DOCUMENT_BYTES_MAX;
 use larder_s3;
 use parking_lot::Mutex;
+use sha2::{Digest as _, Sha256};
+use subtle::ConstantTimeEq as _;
 
-use super::payload_digest::PayloadDigest;
 use crate::auth::chunked::ChunkedDecoder;
 use crate::auth::{Payload, VerifiedSignature};
 use crate::errors::{Code, S3Error};
@@ -282,6 +283,34 @@ impl ByteStream for RequestBody {
     fn trailing(&mut self) -> Option<(String, Bytes)> {
         let trailers = self.decoder.as_ref()?.trailers();
         trailers.iter().find(|(name, _)| name.starts_with("x-amz-checksum-")).cloned()
+    }
+}
+
+/// An incremental SHA-256 with its expected value.
+#[derive(Debug)]
+pub(super) struct PayloadDigest {
+    expected: [u8; 32],
+    hasher: Sha256,
+}
+
+impl PayloadDigest {
+    pub(super) fn new(expected: [u8; 32]) -> Self {
+        Self { expected, hasher: Sha256::new() }
+    }
+
+    pub(super) fn update(&mut self, bytes: &[u8]) {
+        self.hasher.update(bytes);
+    }
+
+    /// Verifies the digest in constant time.
+    pub(super) fn verify(self) -> Result<(), S3Error> {
+        let computed = self.hasher.finalize();
+        if computed.as_slice().ct_eq(&self.expected).into() {
+            return Ok(());
+        }
+        Err(S3Error::from(Code::XAmzContentSHA256Mismatch)
+            .with("ClientComputedContentSHA256", hex::encode(self.expected))
+            .with("S3ComputedContentSHA256", hex::encode(computed)))
     }
 }
 

@@ -3,8 +3,8 @@
 use hyper::StatusCode;
 use larder_s3::acl::{AclChoice, ShownAcl};
 
-use super::listing_document::DisplayNames;
-use super::{grants, object_headers, params, upload_body};
+use super::listing_document::{self, DisplayNames};
+use super::{grants, object_headers, upload_body};
 use crate::call::S3Call;
 use crate::errors::S3Error;
 use crate::response::{self, S3Response};
@@ -15,7 +15,7 @@ pub(super) async fn get_bucket(call: &S3Call) -> Result<S3Response, S3Error> {
 }
 
 pub(super) async fn get_object(call: &S3Call) -> Result<S3Response, S3Error> {
-    let version = params::version(&call.query);
+    let version = listing_document::version(&call.query);
     let shown = call.objects.object_acl(&call.caller, &call.bucket, &call.key, &version).await?;
     let mut response = respond(call, &shown).await?;
     object_headers::write_version(&mut response, call.query.non_empty("versionId"));
@@ -30,7 +30,7 @@ pub(super) async fn put_bucket(call: &S3Call) -> Result<S3Response, S3Error> {
 
 pub(super) async fn put_object(call: &S3Call) -> Result<S3Response, S3Error> {
     let (owner, choice) = choice(call).await?;
-    let version = params::version(&call.query);
+    let version = listing_document::version(&call.query);
     call.objects.put_object_acl(&call.caller, &call.bucket, &call.key, &version, owner.as_deref(), choice).await?;
     Ok(response::empty(StatusCode::OK))
 }

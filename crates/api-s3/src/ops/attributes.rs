@@ -7,7 +7,7 @@ use larder_rows::limits::S3_PAGE_MAX;
 use larder_s3::get::{GetObject, ReadWindow};
 use larder_s3::rules::{Checksum, ManifestPart, Object, ObjectBody};
 
-use super::{conditions, get_object, object_headers, params};
+use super::{conditions, get_object, listing_document, object_headers};
 use crate::call::{S3Call, joined};
 use crate::dates;
 use crate::errors::{Code, S3Error};
@@ -40,7 +40,7 @@ pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
     let request = GetObject {
         bucket: call.bucket.clone(),
         key: call.key.clone(),
-        version: params::version(&call.query),
+        version: listing_document::version(&call.query),
         window: ReadWindow::Whole,
         conditions: conditions::of_read(&call.headers),
     };
@@ -71,8 +71,8 @@ fn decode(headers: &HeaderMap) -> Result<AttributesRequest, S3Error> {
     }
     Ok(AttributesRequest {
         names,
-        after: params::number(MARKER, params::header(headers, MARKER), 0)?,
-        max: params::page(MAX_PARTS, params::header(headers, MAX_PARTS), S3_PAGE_MAX)?,
+        after: listing_document::number(MARKER, listing_document::header(headers, MARKER), 0)?,
+        max: listing_document::page(MAX_PARTS, listing_document::header(headers, MAX_PARTS), S3_PAGE_MAX)?,
     })
 }
 

@@ -3,8 +3,9 @@
 use bytes::Bytes;
 use hyper::header::{HeaderName, LOCATION};
 use hyper::{HeaderMap, StatusCode};
+use larder_s3::rules::Versioning;
 
-use super::{grants, params, upload_body};
+use super::{grants, listing_document, upload_body};
 use crate::call::S3Call;
 use crate::errors::{Code, S3Error};
 use crate::response::{self, S3Response};
@@ -51,7 +52,7 @@ fn location_of(region: &str) -> Bytes {
 
 /// Refuses headers that ask for unsupported bucket features.
 fn refuse_unsupported(headers: &HeaderMap) -> Result<(), S3Error> {
-    let refuse = |name: &str, is_kept: fn(&str) -> bool| match params::header(headers, name) {
+    let refuse = |name: &str, is_kept: fn(&str) -> bool| match listing_document::header(headers, name) {
         Some(value) if !is_kept(value) => Err(S3Error::header_not_offered(name)),
         _ => Ok(()),
     };
@@ -83,6 +84,48 @@ fn location_wanted(document: &[u8]) -> Result<Option<String>, S3Error> {
     }
     xml.expect_end()?;
     Ok(wanted)
+}
+
+pub(super) async fn versioning(call: &S3Call) -> Result<S3Response, S3Error> {
+    let bucket = call.objects.buckets.find_for(&call.caller, &call.bucket).await?;
+    Ok(response::document(write(bucket.versioning)))
+}
+
+pub(super) async fn put_versioning(call: &S3Call) -> Result<S3Response, S3Error> {
+    let versioning = read(&upload_body::document(call).await?)?;
+    call.configure(StatusCode::OK, |bucket| bucket.versioning = versioning).await
+}
+
+fn write(versioning: Versioning) -> Bytes {
+    let mut xml = XmlWriter::new("VersioningConfiguration");
+    match versioning {
+        Versioning::Off => {}
+        Versioning::Enabled => drop(xml.text("Status", "Enabled")),
+        Versioning::Suspended => drop(xml.text("Status", "Suspended")),
+    }
+    xml.finish()
+}
+
+fn read(document: &[u8]) -> Result<Versioning, S3Error> {
+    let mut xml = XmlReader::open(document, "VersioningConfiguration")?;
+    let mut versioning = None;
+    while let Some(name) = xml.next_child()? {
+        match name {
+            "Status" => {
+                versioning = Some(match xml.text()?.trim() {
+                    "Enabled" => Versioning::Enabled,
+                    "Suspended" => Versioning::Suspended,
+                    "" => return Err(Code::IllegalVersioningConfigurationException.into()),
+                    _ => return Err(Code::MalformedXML.into()),
+                });
+            }
+            "MfaDelete" | "MFADelete" if xml.text()?.trim() == "Disabled" => {}
+            "MfaDelete" | "MFADelete" => return Err(S3Error::element_not_offered("MfaDelete")),
+            _ => xml.skip()?,
+        }
+    }
+    xml.expect_end()?;
+    versioning.ok_or_else(|| Code::IllegalVersioningConfigurationException.into())
 }
 
 #[cfg(test)]
@@ -135,6 +178,40 @@ mod tests {
         #[test]
         fn any_document_is_read_or_refused(bytes: Vec<u8>) {
             let _ = location_wanted(&bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod versioning_tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn versioning_documents_are_read_and_written() {
+        let text = |versioning| String::from_utf8(write(versioning).to_vec()).unwrap();
+        assert!(text(Versioning::Off).ends_with("03-01/\"></VersioningConfiguration>"));
+        for versioning in [Versioning::Enabled, Versioning::Suspended] {
+            assert_eq!(read(&write(versioning)).unwrap(), versioning);
+        }
+        let of = |inner: &str| read(format!("<VersioningConfiguration>{inner}</VersioningConfiguration>").as_bytes());
+        assert_eq!(of("<Status>Enabled</Status><MfaDelete>Disabled</MfaDelete>").unwrap(), Versioning::Enabled);
+        for (inner, code) in [
+            ("", "IllegalVersioningConfigurationException"),
+            ("<Status/>", "IllegalVersioningConfigurationException"),
+            ("<Status>enabled</Status>", "MalformedXML"),
+            ("<Status>Enabled</Status><MfaDelete>Enabled</MfaDelete>", "NotImplemented"),
+            ("<Status>Enabled", "MalformedXML"),
+        ] {
+            assert_eq!(of(inner).unwrap_err().code.name(), code, "{inner}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_document_is_read_or_refused(bytes: Vec<u8>) {
+            let _ = read(&bytes);
         }
     }
 }

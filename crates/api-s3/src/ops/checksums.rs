@@ -9,7 +9,7 @@ use larder_s3::put::ChecksumWanted;
 use larder_s3::rules::checksum::{ChecksumHasher, Md5Hasher};
 use larder_s3::rules::{Algorithm, Checksum, ChecksumKind};
 
-use super::params;
+use super::listing_document;
 use crate::errors::{Code, S3Error};
 use crate::response::{self, S3Response};
 use crate::xml::XmlWriter;
@@ -104,7 +104,7 @@ pub(crate) fn wanted(headers: &HeaderMap) -> Result<ChecksumWanted, S3Error> {
 /// 400 `InvalidRequest` for an unknown algorithm.
 pub(crate) fn algorithm(headers: &HeaderMap) -> Result<Option<Algorithm>, S3Error> {
     known(
-        params::header(headers, ALGORITHM),
+        listing_document::header(headers, ALGORITHM),
         Algorithm::from_name,
         "Checksum algorithm provided is unsupported. Please try again with any of the valid types: [CRC32, CRC32C, \
          CRC64NVME, SHA1, SHA256]",
@@ -116,7 +116,7 @@ pub(crate) fn algorithm(headers: &HeaderMap) -> Result<Option<Algorithm>, S3Erro
 /// # Errors
 /// 400 `InvalidRequest` for an unknown kind.
 pub(crate) fn kind(headers: &HeaderMap) -> Result<Option<ChecksumKind>, S3Error> {
-    let name = params::header(headers, TYPE.as_str());
+    let name = listing_document::header(headers, TYPE.as_str());
     known(name, ChecksumKind::from_name, "Value for x-amz-checksum-type header is invalid.")
 }
 
@@ -150,13 +150,13 @@ pub(crate) fn write(xml: &mut XmlWriter, checksum: Option<&Checksum>) {
 }
 
 fn announced(headers: &HeaderMap) -> Result<Option<Algorithm>, S3Error> {
-    let name = params::header(headers, SDK_ALGORITHM);
+    let name = listing_document::header(headers, SDK_ALGORITHM);
     known(name, Algorithm::from_name, "Value for x-amz-sdk-checksum-algorithm header is invalid.")
 }
 
 /// The algorithm of a trailing checksum.
 fn trailing(headers: &HeaderMap) -> Result<Option<Algorithm>, S3Error> {
-    let name = params::header(headers, "x-amz-trailer").filter(|name| !name.is_empty());
+    let name = listing_document::header(headers, "x-amz-trailer").filter(|name| !name.is_empty());
     known(name, Algorithm::from_header, "The value specified in the x-amz-trailer header is not supported")
 }
 

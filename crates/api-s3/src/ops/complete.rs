@@ -9,7 +9,7 @@ use larder_s3::complete::{CompleteUpload, CompletedUpload, ListedPart};
 use larder_s3::rules::part::PART_NUMBER_MAX;
 use larder_s3::rules::{Algorithm, Checksum};
 
-use super::{checksums, conditions, object_headers, params};
+use super::{checksums, conditions, listing_document, object_headers};
 use crate::call::S3Call;
 use crate::errors::{Code, S3Error};
 use crate::response::{self, S3Body, S3Response};
@@ -98,8 +98,10 @@ fn decode(call: &S3Call, document: &[u8]) -> Result<CompleteUpload, S3Error> {
 }
 
 fn length(headers: &HeaderMap) -> Result<Option<u64>, S3Error> {
-    let Some(text) = params::header(headers, OBJECT_SIZE) else { return Ok(None) };
-    params::digits(text).map(Some).ok_or_else(|| S3Error::invalid("Value for x-amz-mp-object-size header is invalid."))
+    let Some(text) = listing_document::header(headers, OBJECT_SIZE) else { return Ok(None) };
+    listing_document::digits(text)
+        .map(Some)
+        .ok_or_else(|| S3Error::invalid("Value for x-amz-mp-object-size header is invalid."))
 }
 
 fn parts(document: &[u8]) -> Result<Vec<ListedPart>, S3Error> {

@@ -7,7 +7,7 @@ use larder_s3::copy::{CopiedObject, CopyObject};
 use larder_s3::get::{GetObject, ReadWindow};
 
 use super::copy_source::{COPY_SOURCE, CopySource};
-use super::{checksums, conditions, grants, object_headers, object_metadata, params};
+use super::{checksums, conditions, grants, listing_document, object_headers, object_metadata};
 use crate::call::{EXPECTED_SOURCE_OWNER, S3Call};
 use crate::dates;
 use crate::errors::S3Error;
@@ -36,7 +36,7 @@ pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
 /// 400 `InvalidArgument`.
 pub(super) fn source(headers: &HeaderMap, window: ReadWindow) -> Result<GetObject, S3Error> {
     let CopySource { bucket, key, version } =
-        CopySource::parse(params::header(headers, COPY_SOURCE).unwrap_or_default())?;
+        CopySource::parse(listing_document::header(headers, COPY_SOURCE).unwrap_or_default())?;
     Ok(GetObject { bucket, key, version, window, conditions: conditions::of_source(headers) })
 }
 

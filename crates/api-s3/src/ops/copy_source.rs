@@ -4,7 +4,7 @@ use bytes::Bytes;
 use larder_s3::get::{ReadWindow, VersionSpec};
 use larder_s3::rules::tags::percent_decode;
 
-use super::params;
+use super::listing_document;
 use crate::errors::S3Error;
 
 /// The header that turns a PUT into a copy.
@@ -60,7 +60,9 @@ impl CopySource {
 pub(crate) fn part_window(text: Option<&str>) -> Result<ReadWindow, S3Error> {
     let Some(text) = text else { return Ok(ReadWindow::Whole) };
     let range = text.strip_prefix("bytes=").and_then(|range| range.split_once('-'));
-    match range.and_then(|(first, last)| Some((params::digits::<u64>(first)?, params::digits(last)?))) {
+    match range
+        .and_then(|(first, last)| Some((listing_document::digits::<u64>(first)?, listing_document::digits(last)?)))
+    {
         Some((first, last)) if first <= last => Ok(ReadWindow::Range(first, Some(last))),
         _ => Err(S3Error::argument(
             COPY_SOURCE_RANGE,

@@ -1,15 +1,17 @@
 //! `POST /key?uploads`: creates a multipart upload.
 
 use bytes::Bytes;
-use hyper::HeaderMap;
 use hyper::header::{HeaderName, HeaderValue};
+use hyper::{HeaderMap, StatusCode};
 use larder_s3::rules::{Algorithm, ChecksumKind};
 use larder_s3::uploads::CreateUpload;
 
 use super::list_parts::write_abort_date;
-use super::{checksums, object_metadata};
+use super::{checksums, listing_document, object_metadata};
 use crate::call::S3Call;
+use crate::dates;
 use crate::errors::S3Error;
+use crate::errors::gateway::INITIATED;
 use crate::response::{self, S3Response};
 use crate::xml::XmlWriter;
 
@@ -54,6 +56,19 @@ fn document(bucket: &str, key: &[u8], upload: &str) -> Bytes {
     let mut xml = XmlWriter::new("InitiateMultipartUploadResult");
     xml.text("Bucket", bucket).text_lossy("Key", key).text("UploadId", upload);
     xml.finish()
+}
+
+pub(super) async fn abort(call: &S3Call) -> Result<S3Response, S3Error> {
+    let upload = call.query.get("uploadId").unwrap_or_default();
+    let initiated = match listing_document::header(&call.headers, INITIATED) {
+        None => None,
+        Some(text) => {
+            let bad = || S3Error::argument(INITIATED, text, "The date is none.");
+            Some(dates::parse_http(text).or_else(|| dates::parse_document_date(text)).ok_or_else(bad)?.as_secs())
+        }
+    };
+    call.objects.uploads.abort(&call.caller, &call.bucket, &call.key, upload, initiated).await?;
+    Ok(response::empty(StatusCode::NO_CONTENT))
 }
 
 #[cfg(test)]

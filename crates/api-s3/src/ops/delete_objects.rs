@@ -2,13 +2,15 @@
 
 use bytes::Bytes;
 use futures_util::future::join_all;
+use hyper::header::{HeaderName, HeaderValue, IF_MATCH};
+use hyper::{HeaderMap, StatusCode};
 use larder_rows::limits::DELETE_OBJECTS_MAX;
 use larder_s3::Caller;
 use larder_s3::delete::DeletedObject;
 use larder_s3::get::VersionSpec;
 use larder_s3::rules::policy::PolicyWork;
 
-use super::{conditions, upload_body};
+use super::{conditions, listing_document, object_headers, upload_body};
 use crate::auth::AuthScheme;
 use crate::call::S3Call;
 use crate::errors::{Code, S3Error};
@@ -128,6 +130,31 @@ fn write_deleted(xml: &mut XmlWriter, item: &DeleteItem, deleted: &DeletedObject
     xml.text("Key", &item.key).optional_text("VersionId", item.version.as_ref());
     if deleted.marker {
         xml.value("DeleteMarker", true).optional_text("DeleteMarkerVersionId", deleted.version_id.as_ref());
+    }
+}
+
+/// Set if a delete marker was created or deleted.
+const DELETE_MARKER: HeaderName = HeaderName::from_static("x-amz-delete-marker");
+/// Unsupported conditions. Refusing the request is safer than deleting without the check.
+const UNSUPPORTED_CONDITIONS: &[&str] = &["x-amz-if-match-size", "x-amz-if-match-last-modified-time"];
+
+pub(super) async fn run_single(call: &S3Call) -> Result<S3Response, S3Error> {
+    refuse_unsupported(&call.headers)?;
+    let version = listing_document::version(&call.query);
+    let if_match = conditions::etags(&call.headers, IF_MATCH);
+    let deleted = call.objects.delete(&call.caller, &call.bucket, &call.key, &version, if_match).await?;
+    let mut response = response::empty(StatusCode::NO_CONTENT);
+    object_headers::write_version(&mut response, deleted.version_id.as_deref());
+    if deleted.marker {
+        response.headers_mut().insert(DELETE_MARKER, HeaderValue::from_static("true"));
+    }
+    Ok(response)
+}
+
+fn refuse_unsupported(headers: &HeaderMap) -> Result<(), S3Error> {
+    match UNSUPPORTED_CONDITIONS.iter().find(|name| headers.contains_key(**name)) {
+        Some(name) => Err(S3Error::header_not_offered(name)),
+        None => Ok(()),
     }
 }
 

@@ -8,7 +8,7 @@ use larder_s3::rules::access::AccessContext;
 use larder_s3::rules::part::PART_NUMBER_MAX;
 use larder_s3::{Caller, Objects};
 
-use super::{conditions, object_headers, params};
+use super::{conditions, listing_document, object_headers};
 use crate::call::{EXPECTED_OWNER, S3Call};
 use crate::errors::{Code, S3Error};
 use crate::response::{self, S3Body, S3Response};
@@ -76,7 +76,7 @@ fn replace(response: &mut S3Response, overrides: impl IntoIterator<Item = (Heade
 /// # Errors
 /// 400 `InvalidArgument` outside 1 to 10,000.
 pub(super) fn part_number(text: &str) -> Result<u16, S3Error> {
-    params::digits(text).filter(|number| (1..=PART_NUMBER_MAX).contains(number)).ok_or_else(|| {
+    listing_document::digits(text).filter(|number| (1..=PART_NUMBER_MAX).contains(number)).ok_or_else(|| {
         S3Error::argument("partNumber", text, "Part number must be an integer between 1 and 10000, inclusive")
     })
 }
@@ -89,14 +89,14 @@ fn decode(bucket: String, key: Bytes, (query, headers): (&S3Query, &HeaderMap)) 
     Ok(GetObject {
         bucket,
         key,
-        version: params::version(query),
+        version: listing_document::version(query),
         window: window(query, headers)?,
         conditions: conditions::of_read(headers),
     })
 }
 
 fn window(query: &S3Query, headers: &HeaderMap) -> Result<ReadWindow, S3Error> {
-    let range = params::header(headers, RANGE).and_then(range);
+    let range = listing_document::header(headers, RANGE).and_then(range);
     match (query.get("partNumber"), range) {
         (Some(_), _) if headers.contains_key(RANGE) => {
             Err(S3Error::invalid("Cannot specify both Range header and partNumber query parameter"))
@@ -114,7 +114,7 @@ fn range(text: &str) -> Option<ReadWindow> {
     let number = |digits: &str| {
         let digits = digits.trim();
         // A number above 64 bits means the end of the object.
-        params::is_digits(digits).then(|| digits.parse().unwrap_or(u64::MAX))
+        listing_document::is_digits(digits).then(|| digits.parse().unwrap_or(u64::MAX))
     };
     if !unit.trim().eq_ignore_ascii_case("bytes") {
         return None;
@@ -143,7 +143,7 @@ fn respond(found: &FoundObject, headers: &HeaderMap) -> Result<S3Response, S3Err
 
 /// Refuses a read that names an encryption: no object is encrypted, and its client would take it for one.
 pub(super) fn check_unencrypted(headers: &HeaderMap) -> Result<(), S3Error> {
-    match params::first_header(headers, |name| name.starts_with(ENCRYPTION)) {
+    match listing_document::first_header(headers, |name| name.starts_with(ENCRYPTION)) {
         Some(name) => Err(not_encrypted(name)),
         None => Ok(()),
     }

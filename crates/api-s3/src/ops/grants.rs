@@ -7,7 +7,7 @@ use larder_s3::acl::{AclChoice, GranteeRef, ShownAcl};
 use larder_s3::rules::acl::{RawGrantee, parse_grantees};
 use larder_s3::rules::{Grant, Grantee, Permission};
 
-use super::params;
+use super::listing_document;
 use crate::errors::{Code, S3Error};
 use crate::xml::{XmlReader, XmlWriter};
 
@@ -30,7 +30,7 @@ pub(crate) struct AclDocument {
 /// # Errors
 /// 400 `InvalidRequest` for a canned ACL together with grants, `InvalidArgument` for invalid grants.
 pub(crate) fn acl_from_headers(headers: &HeaderMap) -> Result<AclChoice, S3Error> {
-    let canned = params::header(headers, CANNED).filter(|name| !name.is_empty());
+    let canned = listing_document::header(headers, CANNED).filter(|name| !name.is_empty());
     let mut grants = Vec::new();
     for (name, permission) in Permission::headers() {
         for value in headers.get_all(name) {

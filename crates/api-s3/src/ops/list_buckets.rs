@@ -6,7 +6,7 @@ use bytes::Bytes;
 use larder_s3::buckets::BucketsPage;
 use larder_s3::rules::User;
 
-use super::params;
+use super::listing_document;
 use crate::call::S3Call;
 use crate::dates;
 use crate::errors::S3Error;
@@ -41,7 +41,7 @@ pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
 }
 
 fn decode(query: &S3Query) -> Result<ListBucketsRequest, S3Error> {
-    let max = params::number("max-buckets", query.get("max-buckets"), PAGE_MAX)?;
+    let max = listing_document::number("max-buckets", query.get("max-buckets"), PAGE_MAX)?;
     if max == 0 || max > PAGE_MAX {
         let value = query.get("max-buckets").unwrap_or_default();
         return Err(S3Error::argument(

@@ -8,8 +8,7 @@ use larder_s3::list::{KeyOrPrefix, ListObjects, ListingPage};
 use larder_s3::rules::ListingEntry;
 use larder_s3::rules::entry::ListedObject;
 
-use super::listing_document::{DisplayNames, EncodingType};
-use super::params;
+use super::listing_document::{self, DisplayNames, EncodingType};
 use crate::call::S3Call;
 use crate::dates;
 use crate::errors::S3Error;
@@ -67,7 +66,7 @@ pub(super) fn list_of(
         prefix: text("prefix"),
         delimiter: text("delimiter"),
         after: Bytes::new(),
-        max: params::page(max, query.get(max), S3_PAGE_MAX)?,
+        max: listing_document::page(max, query.get(max), S3_PAGE_MAX)?,
     };
     Ok((list, EncodingType::from_param(query.get("encoding-type"))?))
 }

@@ -7,8 +7,7 @@ use larder_s3::parts::{ListParts, ListedParts};
 use larder_s3::rules::{Algorithm, Checksum, Etag, Part, SystemHeader, Upload};
 use larder_s3::uploads::AbortDate;
 
-use super::listing_document::{DisplayNames, EncodingType};
-use super::params;
+use super::listing_document::{self, DisplayNames, EncodingType};
 use crate::call::S3Call;
 use crate::dates;
 use crate::errors::S3Error;
@@ -48,8 +47,8 @@ fn decode(bucket: &str, key: &Bytes, query: &S3Query) -> Result<(ListParts, Enco
         bucket: bucket.to_owned(),
         key: key.clone(),
         upload: query.get("uploadId").unwrap_or_default().to_owned(),
-        after: params::number("part-number-marker", query.get("part-number-marker"), 0)?,
-        max: params::page("max-parts", query.get("max-parts"), S3_PAGE_MAX)?,
+        after: listing_document::number("part-number-marker", query.get("part-number-marker"), 0)?,
+        max: listing_document::page("max-parts", query.get("max-parts"), S3_PAGE_MAX)?,
     };
     Ok((request, EncodingType::from_param(query.get("encoding-type"))?))
 }

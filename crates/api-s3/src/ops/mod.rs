@@ -10,20 +10,16 @@
 //! responses object_headers  listing_document
 //! ```
 
-mod abort;
 mod acl;
 mod attributes;
 mod bucket;
 mod checksums;
 mod complete;
-pub(crate) mod condition_values;
-mod conditions;
+pub(crate) mod conditions;
 mod copy_object;
-mod copy_part;
 mod copy_source;
 mod cors;
 mod create_upload;
-mod delete_object;
 mod delete_objects;
 mod get_object;
 mod grants;
@@ -36,23 +32,21 @@ mod list_versions;
 mod listing_document;
 mod object_headers;
 mod object_metadata;
-mod params;
 mod policy;
 mod post_object;
 mod public_access;
-mod put_object;
+pub(crate) mod put_object;
 mod tagging;
 pub(crate) mod upload_body;
 mod upload_part;
-mod versioning;
-
-pub(crate) use get_object::at_once;
 
 use crate::admin;
 use crate::call::{EXPECTED_OWNER, S3Call};
 use crate::errors::S3Error;
 use crate::operations::{OperationScope, S3Operation};
 use crate::response::S3Response;
+
+pub(crate) use get_object::at_once;
 
 /// Runs an operation. The caller is authenticated and has the operation's action; the gateway checks its permissions.
 ///
@@ -78,8 +72,8 @@ pub(crate) async fn run(op: S3Operation, call: &S3Call) -> Result<S3Response, S3
         S3Operation::PostObject => post_object::run(call).await,
 
         S3Operation::GetBucketLocation => bucket::location(call).await,
-        S3Operation::GetBucketVersioning => versioning::get(call).await,
-        S3Operation::PutBucketVersioning => versioning::put(call).await,
+        S3Operation::GetBucketVersioning => bucket::versioning(call).await,
+        S3Operation::PutBucketVersioning => bucket::put_versioning(call).await,
         S3Operation::GetBucketAcl => acl::get_bucket(call).await,
         S3Operation::PutBucketAcl => acl::put_bucket(call).await,
         S3Operation::GetBucketPolicy => policy::get(call).await,
@@ -103,7 +97,7 @@ pub(crate) async fn run(op: S3Operation, call: &S3Call) -> Result<S3Response, S3
         S3Operation::HeadObject => get_object::head(call).await,
         S3Operation::PutObject => put_object::run(call).await,
         S3Operation::CopyObject => copy_object::run(call).await,
-        S3Operation::DeleteObject => delete_object::run(call).await,
+        S3Operation::DeleteObject => delete_objects::run_single(call).await,
         S3Operation::GetObjectAcl => acl::get_object(call).await,
         S3Operation::PutObjectAcl => acl::put_object(call).await,
         S3Operation::GetObjectTagging => tagging::get_object(call).await,
@@ -113,14 +107,14 @@ pub(crate) async fn run(op: S3Operation, call: &S3Call) -> Result<S3Response, S3
 
         S3Operation::CreateMultipartUpload => create_upload::run(call).await,
         S3Operation::UploadPart => upload_part::run(call).await,
-        S3Operation::UploadPartCopy => copy_part::run(call).await,
+        S3Operation::UploadPartCopy => upload_part::copy(call).await,
         S3Operation::ListParts => list_parts::run(call).await,
         S3Operation::CompleteMultipartUpload => complete::run(call).await,
-        S3Operation::AbortMultipartUpload => abort::run(call).await,
+        S3Operation::AbortMultipartUpload => create_upload::abort(call).await,
 
-        S3Operation::AdminPing | S3Operation::AdminHeadPing => Ok(admin::status::ping(call)),
-        S3Operation::AdminStats => admin::status::stats(call),
-        S3Operation::AdminInfo => admin::status::info(call),
+        S3Operation::AdminPing | S3Operation::AdminHeadPing => Ok(admin::user::ping(call)),
+        S3Operation::AdminStats => admin::user::stats(call),
+        S3Operation::AdminInfo => admin::user::info(call),
         S3Operation::AdminCreateUser => admin::user::create(call).await,
         S3Operation::AdminReadUser | S3Operation::AdminHeadUser => admin::user::read(call).await,
         S3Operation::AdminUpdateUser => admin::user::update(call).await,

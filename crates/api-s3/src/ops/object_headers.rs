@@ -8,11 +8,11 @@ use larder_rows::Timestamp;
 use larder_s3::get::FoundObject;
 use larder_s3::rules::{Etag, Object, SystemHeader};
 
-use super::{checksums, listing_document, object_metadata, params};
-use crate::errors::S3Error;
+use super::{checksums, listing_document, object_metadata};
+use crate::dates;
+use crate::errors::{self, S3Error};
 use crate::response::{self, S3Response};
 use crate::target::S3Query;
-use crate::{dates, encoded_words};
 
 /// The version of an object.
 pub(crate) const VERSION_ID: HeaderName = HeaderName::from_static("x-amz-version-id");
@@ -99,7 +99,7 @@ pub(crate) fn write_found(response: &mut S3Response, found: &FoundObject, object
         response::set(response, PARTS_COUNT, count.to_string());
     }
     let wants_checksum =
-        params::header(headers, CHECKSUM_MODE).is_some_and(|mode| mode.eq_ignore_ascii_case("enabled"));
+        listing_document::header(headers, CHECKSUM_MODE).is_some_and(|mode| mode.eq_ignore_ascii_case("enabled"));
     let checksum = match &found.part {
         Some(part) => part.checksum.as_ref(),
         // A client would check a range against the checksum of the whole object and fail.
@@ -116,7 +116,7 @@ fn write_metadata(response: &mut S3Response, object: &Object) {
     let mut missing = 0_usize;
     for (name, value) in &object.meta {
         let name = HeaderName::try_from(format!("{}{name}", object_metadata::META));
-        match (name, HeaderValue::from_maybe_shared(encoded_words::encoded(value))) {
+        match (name, HeaderValue::from_maybe_shared(errors::encoded(value))) {
             (Ok(name), Ok(value)) => drop(response.headers_mut().insert(name, value)),
             _ => missing += 1,
         }

@@ -8,10 +8,9 @@ use larder_s3::put::ObjectMetadata;
 use larder_s3::rules::tags::{self, TagError};
 use larder_s3::rules::{SystemHeader, Tag};
 
-use super::{grants, params};
+use super::{grants, listing_document};
 use crate::call::joined;
-use crate::encoded_words;
-use crate::errors::{Code, S3Error};
+use crate::errors::{self, Code, S3Error};
 use crate::unsupported_config::NO_LOCKS;
 
 /// Prefix of user metadata headers.
@@ -118,10 +117,10 @@ pub(crate) fn of_copy(headers: &HeaderMap) -> Result<Vec<(SystemHeader, Bytes)>,
 /// 501 for server-side encryption and offset writes, 400 for object lock.
 pub(crate) fn refuse_unsupported(headers: &HeaderMap) -> Result<(), S3Error> {
     let unsupported = |name: &str| UNSUPPORTED_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
-    if let Some(name) = params::first_header(headers, unsupported) {
+    if let Some(name) = listing_document::first_header(headers, unsupported) {
         return Err(S3Error::header_not_offered(name));
     }
-    if params::first_header(headers, |name| name.starts_with("x-amz-object-lock-")).is_some() {
+    if listing_document::first_header(headers, |name| name.starts_with("x-amz-object-lock-")).is_some() {
         return Err(S3Error::invalid(NO_LOCKS));
     }
     Ok(())
@@ -166,7 +165,7 @@ fn meta(headers: &HeaderMap) -> Result<Vec<(String, Bytes)>, S3Error> {
     let mut bytes = 0;
     for name in headers.keys() {
         let Some(short) = name.as_str().strip_prefix(META) else { continue };
-        let value = encoded_words::decoded(&joined(headers, name).unwrap_or_default());
+        let value = errors::decoded(&joined(headers, name).unwrap_or_default());
         bytes += short.len() + value.len();
         meta.push((short.to_owned(), value));
     }
@@ -193,7 +192,7 @@ pub(crate) fn check_meta(bytes: usize) -> Result<(), S3Error> {
 /// # Errors
 /// 400 for a directive other than `COPY` or `REPLACE`.
 pub(crate) fn is_replace(headers: &HeaderMap, directive: &'static str) -> Result<bool, S3Error> {
-    match params::header(headers, directive) {
+    match listing_document::header(headers, directive) {
         None | Some("" | "COPY") => Ok(false),
         Some("REPLACE") => Ok(true),
         Some(other) => {

@@ -19,12 +19,11 @@ use larder_s3::put::{PutObject, UploadBody, WriteConditions};
 use larder_s3::rules::Tag;
 use larder_s3::rules::access::AccessContext;
 
-use super::{checksums, condition_values, grants, object_metadata, tagging};
+use super::{checksums, conditions, grants, object_metadata, tagging};
 use crate::auth::post::FormSignature;
 use crate::body::DOCUMENT_TIME_MAX;
-use crate::call::S3Call;
+use crate::call::{self, S3Call};
 use crate::errors::{Code, S3Error};
-use crate::identity;
 use crate::response::S3Response;
 use form::{FormFields, PostForm};
 use policy::PostPolicy;
@@ -88,9 +87,9 @@ async fn signer(call: &S3Call, fields: &FormFields) -> Result<(Caller, Option<Po
         let message = format!("the region '{theirs}' is wrong; expecting '{ours}'");
         return Err(S3Error::new(Code::AuthorizationHeaderMalformed, message).with("Region", ours));
     }
-    let holder = identity::holder_of_key(&call.objects, &signature.access_key).await?;
+    let holder = call::holder_of_key(&call.objects, &signature.access_key).await?;
     signature.verify(holder.secret())?;
-    let holder = identity::require_usable(holder, call.now)?;
+    let holder = call::require_usable(holder, call.now)?;
     let key_policy = holder.policy();
     let mut caller = Caller { user: Some(holder.user), key_policy, ..call.caller.clone() };
     let keys = &mut caller.access_context.keys;
@@ -104,7 +103,7 @@ async fn signer(call: &S3Call, fields: &FormFields) -> Result<(Caller, Option<Po
 /// Updates the context that a bucket policy tests: the fields of the form count, the request's own headers do not.
 fn update_access_context(access_context: &mut AccessContext, headers: &HeaderMap, tags: &[Tag]) {
     access_context.keys.retain(|(name, _)| !name.starts_with("s3:x-amz-"));
-    access_context.keys.extend(condition_values::of_headers(headers));
+    access_context.keys.extend(conditions::of_headers(headers));
     access_context.request_tags = tags.to_vec();
 }
 

@@ -7,7 +7,7 @@ use larder_s3::rules::Tag;
 use larder_s3::rules::tags::{self, TagError};
 use larder_s3::{Configuration, Error};
 
-use super::{object_headers, object_metadata, params, upload_body};
+use super::{listing_document, object_headers, object_metadata, upload_body};
 use crate::call::S3Call;
 use crate::errors::{Code, S3Error};
 use crate::response::{self, S3Response};
@@ -31,7 +31,7 @@ pub(super) async fn delete_bucket(call: &S3Call) -> Result<S3Response, S3Error> 
 }
 
 pub(super) async fn get_object(call: &S3Call) -> Result<S3Response, S3Error> {
-    let version = params::version(&call.query);
+    let version = listing_document::version(&call.query);
     let found = call.objects.object_tags(&call.caller, &call.bucket, &call.key, &version).await;
     let (tags, version_id) = found.map_err(named_marker)?;
     let mut response = response::document(write(&tags));
@@ -49,7 +49,7 @@ pub(super) async fn delete_object(call: &S3Call) -> Result<S3Response, S3Error> 
 }
 
 async fn replace(call: &S3Call, tags: Vec<Tag>, status: StatusCode) -> Result<S3Response, S3Error> {
-    let version = params::version(&call.query);
+    let version = listing_document::version(&call.query);
     let mut caller = call.caller.clone();
     // Bucket policies test the tags of this document; a tagging header has no meaning here.
     caller.access_context.request_tags.clone_from(&tags);

@@ -8,8 +8,6 @@
 
 mod feed;
 mod figures;
-mod sparkline;
 
 pub(crate) use feed::LiveFeed;
-pub(crate) use figures::LiveFigures;
-pub(crate) use sparkline::{LINE_HEIGHT, LINE_WIDTH};
+pub(crate) use figures::{LINE_HEIGHT, LINE_WIDTH, LiveFigures};

@@ -9,7 +9,7 @@ use larder_kv::Gateway;
 use serde_json::{Map, Value, json};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
-use super::findings;
+use super::overview;
 use crate::access::ConsoleAccess;
 use crate::call::ConsoleCall;
 use crate::faults::ConsoleFault;
@@ -66,7 +66,7 @@ fn event(gateway: &Gateway, figures: &LiveFigures) -> Bytes {
         "texts": texts,
         "meters": { "memory": figures.memory_percent, "disk": figures.disk_percent },
         "lines": { "rate": figures.rate_line, "p99": figures.p99_line },
-        "findings": findings::digest(&findings::of_node(gateway, figures)),
+        "findings": overview::digest(&overview::of_node(gateway, figures)),
     });
     format!("event: figures\ndata: {data}\n\n").into()
 }

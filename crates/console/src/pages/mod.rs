@@ -1,12 +1,10 @@
 //! The pages and the changes, by the rows of the table of routes.
 
 mod datatype;
-mod findings;
 mod jobs;
 mod keys;
 mod live;
 mod object;
-mod object_change;
 mod overview;
 mod s3;
 mod s3_uploads;
@@ -37,9 +35,9 @@ pub(crate) async fn answer(call: &ConsoleCall<'_>) -> Result<ConsoleReply, Conso
         A::UpdateType => types::update(call).await,
         A::Keys => keys::keys(call).await,
         A::Object => object::object(call).await,
-        A::ResolveObject => object_change::resolve(call).await,
-        A::EditObject => object_change::edit(call).await,
-        A::DeleteObject => object_change::delete(call).await,
+        A::ResolveObject => object::resolve(call).await,
+        A::EditObject => object::edit(call).await,
+        A::DeleteObject => object::delete(call).await,
         A::S3Buckets => s3::buckets(call).await,
         A::S3Bucket => s3::bucket(call).await,
         A::S3Object => s3::versions(call).await,

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::header::{HeaderValue, REFRESH};
-use larder_core::rules::props::set::props_of;
+use larder_core::rules::props::effective::props_of;
 use larder_core::rules::props::{Datatype, Defaults, Prop, PropMutability, Value};
 use larder_core::types::{TypeStage, TypeStatus};
 use larder_rows::address::DEFAULT_TYPE;

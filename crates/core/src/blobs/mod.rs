@@ -37,8 +37,6 @@
 //! implement [`sweep::BlobReferences`]: they say whether their rows name a blob; nothing here knows those rows. Any failure
 //! leaves a blob to the next pass. Decisions 1, 10 and 15 have the interleavings.
 
-pub(crate) mod fence;
-pub mod lease;
 pub mod release;
 pub mod sweep;
 

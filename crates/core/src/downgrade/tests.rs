@@ -1,8 +1,7 @@
 use std::time::Duration;
 
-use proptest::prelude::*;
-
 use larder_store::Durability;
+use proptest::prelude::*;
 
 use super::*;
 

@@ -13,31 +13,29 @@
 //!   own through [`EngineStatus`](crate::EngineStatus).
 
 mod distribution;
-mod families;
 mod names;
 mod node_info;
 mod operations;
 mod stats;
 mod table;
 mod text;
-mod traffic;
 
 #[cfg(test)]
 mod tests;
 
-use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
-pub use families::{MetricFamily, MetricKind, MetricUnit, family_of, metric_families};
-pub use names::{Event, KvOp, RequestOutcome};
-pub use node_info::{HostStats, NodeInfo, ProcessStats};
-pub use table::{PROTOCOL_VERSION, RING_PARTITIONS, Stat, table};
-pub use traffic::{RequestTotals, TrafficSummary};
-
 use distribution::{Distribution, LastMinute, Series, SinceStart};
 use operations::Operations;
+
+pub use names::{Event, KvOp, MetricFamily, MetricKind, MetricUnit, RequestOutcome, family_of, metric_families};
+pub use node_info::{HostStats, NodeInfo, ProcessStats};
+pub use operations::{RequestTotals, TrafficSummary};
+pub use table::{PROTOCOL_VERSION, RING_PARTITIONS, Stat, table};
 
 /// Counters and distributions of one gateway.
 #[derive(Debug)]

@@ -5,8 +5,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::distribution::{LastMinute, Series};
+use super::node_info::NodeInfo;
 use super::table::{RING_PARTITIONS, StatDistribution, StatSource, table};
-use super::{Event, KvOp, Metrics, NodeInfo, RequestOutcome};
+use super::{Event, KvOp, Metrics, RequestOutcome};
 
 /// The data of all rows, collected once.
 pub(super) struct Snapshot {

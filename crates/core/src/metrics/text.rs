@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::distribution::{Series, SinceStart, Statistic, TIME_US_BOUNDS};
-use super::families::{self, MetricFamily};
+use super::names::{self, MetricFamily};
 use super::{Event, KvOp, Metrics, NodeInfo, RequestOutcome};
 
 const MICROS_PER_SECOND: f64 = 1e6;
@@ -23,7 +23,7 @@ impl Metrics {
         page.objects(self);
         page.operations(self);
         for event in Event::ALL {
-            page.one(&families::of_event(*event), self.event_count(*event) as f64);
+            page.one(&names::of_event(*event), self.event_count(*event) as f64);
         }
         page.process(info);
         page.engine_samples(info);
@@ -36,35 +36,35 @@ struct ExpositionText(String);
 
 impl ExpositionText {
     fn about(&mut self, info: &NodeInfo<'_>) {
-        self.head(&families::INFO);
+        self.head(&names::INFO);
         let labels = [("node", info.node), ("version", info.version), ("engine", info.engine)];
-        self.line(families::INFO.name, &labels, 1.0);
-        self.one(&families::READY, f64::from(u8::from(info.ready)));
-        self.one(&families::MEMBERS, info.ring_members().len() as f64);
-        self.one(&families::CATALOGUE_VERSION, info.catalogue as f64);
-        self.one(&families::WEBHOOKS_WAITING, info.webhooks_waiting as f64);
+        self.line(names::INFO.name, &labels, 1.0);
+        self.one(&names::READY, f64::from(u8::from(info.ready)));
+        self.one(&names::MEMBERS, info.ring_members().len() as f64);
+        self.one(&names::CATALOGUE_VERSION, info.catalogue as f64);
+        self.one(&names::WEBHOOKS_WAITING, info.webhooks_waiting as f64);
     }
 
     fn requests(&mut self, metrics: &Metrics) {
-        self.head(&families::REQUESTS);
+        self.head(&names::REQUESTS);
         for (op, outcome) in
             KvOp::ALL.iter().flat_map(|op| RequestOutcome::ALL.iter().map(move |outcome| (*op, *outcome)))
         {
             let labels = [("op", op.name()), ("outcome", outcome.name())];
-            self.line(families::REQUESTS.name, &labels, metrics.request_count(op, outcome) as f64);
+            self.line(names::REQUESTS.name, &labels, metrics.request_count(op, outcome) as f64);
         }
-        self.head(&families::REQUESTS_ACTIVE);
+        self.head(&names::REQUESTS_ACTIVE);
         for op in KvOp::ALL {
-            self.line(families::REQUESTS_ACTIVE.name, &[("op", op.name())], metrics.active_count(*op) as f64);
+            self.line(names::REQUESTS_ACTIVE.name, &[("op", op.name())], metrics.active_count(*op) as f64);
         }
-        self.head(&families::REQUEST_SECONDS);
+        self.head(&names::REQUEST_SECONDS);
         for op in KvOp::ALL {
-            self.histogram(&families::REQUEST_SECONDS, ("op", op.name()), metrics, Series::Time(*op));
+            self.histogram(&names::REQUEST_SECONDS, ("op", op.name()), metrics, Series::Time(*op));
         }
     }
 
     fn recent(&mut self, metrics: &Metrics, now: Duration) {
-        let family = &families::REQUEST_RECENT_SECONDS;
+        let family = &names::REQUEST_RECENT_SECONDS;
         self.head(family);
         for op in KvOp::ALL {
             let recent = metrics.last_minute(&[Series::Time(*op)], now);
@@ -78,56 +78,56 @@ impl ExpositionText {
     }
 
     fn objects(&mut self, metrics: &Metrics) {
-        self.head(&families::OBJECT_BYTES);
-        self.histogram(&families::OBJECT_BYTES, ("way", "read"), metrics, Series::ReadBytes);
-        self.histogram(&families::OBJECT_BYTES, ("way", "write"), metrics, Series::WriteBytes);
-        self.head(&families::OBJECT_SIBLINGS);
-        self.histogram(&families::OBJECT_SIBLINGS, ("way", "read"), metrics, Series::ReadSiblings);
-        self.histogram(&families::OBJECT_SIBLINGS, ("way", "write"), metrics, Series::ReplacedVersions);
+        self.head(&names::OBJECT_BYTES);
+        self.histogram(&names::OBJECT_BYTES, ("way", "read"), metrics, Series::ReadBytes);
+        self.histogram(&names::OBJECT_BYTES, ("way", "write"), metrics, Series::WriteBytes);
+        self.head(&names::OBJECT_SIBLINGS);
+        self.histogram(&names::OBJECT_SIBLINGS, ("way", "read"), metrics, Series::ReadSiblings);
+        self.histogram(&names::OBJECT_SIBLINGS, ("way", "write"), metrics, Series::ReplacedVersions);
     }
 
     fn operations(&mut self, metrics: &Metrics) {
         let all = metrics.operations();
-        self.head(&families::S3_REQUESTS);
+        self.head(&names::S3_REQUESTS);
         for (name, counted) in &all {
             for outcome in [RequestOutcome::Ok, RequestOutcome::Refused, RequestOutcome::Failed] {
                 let labels = [("op", *name), ("outcome", outcome.name())];
-                self.line(families::S3_REQUESTS.name, &labels, counted.answered(outcome) as f64);
+                self.line(names::S3_REQUESTS.name, &labels, counted.answered(outcome) as f64);
             }
         }
-        self.head(&families::S3_REQUESTS_ACTIVE);
+        self.head(&names::S3_REQUESTS_ACTIVE);
         for (name, counted) in &all {
-            self.line(families::S3_REQUESTS_ACTIVE.name, &[("op", name)], counted.active() as f64);
+            self.line(names::S3_REQUESTS_ACTIVE.name, &[("op", name)], counted.active() as f64);
         }
-        self.head(&families::S3_REQUEST_SECONDS);
+        self.head(&names::S3_REQUEST_SECONDS);
         for (name, counted) in &all {
             let bounds = (TIME_US_BOUNDS, MICROS_PER_SECOND);
-            self.buckets(families::S3_REQUEST_SECONDS.name, ("op", name), &counted.time, bounds);
+            self.buckets(names::S3_REQUEST_SECONDS.name, ("op", name), &counted.time, bounds);
         }
-        self.head(&families::S3_RECEIVED_BYTES);
+        self.head(&names::S3_RECEIVED_BYTES);
         for (name, counted) in &all {
-            self.line(families::S3_RECEIVED_BYTES.name, &[("op", name)], counted.received as f64);
+            self.line(names::S3_RECEIVED_BYTES.name, &[("op", name)], counted.received as f64);
         }
-        self.head(&families::S3_SENT_BYTES);
+        self.head(&names::S3_SENT_BYTES);
         for (name, counted) in &all {
-            self.line(families::S3_SENT_BYTES.name, &[("op", name)], counted.sent as f64);
+            self.line(names::S3_SENT_BYTES.name, &[("op", name)], counted.sent as f64);
         }
     }
 
     fn process(&mut self, info: &NodeInfo<'_>) {
         let process = &info.process;
-        self.one(&families::PROCESS_MEMORY, process.rss_bytes as f64);
-        self.one(&families::PROCESS_CPU, process.cpu_seconds);
-        self.one(&families::PROCESS_UPTIME, process.uptime_seconds);
-        self.one(&families::PROCESS_THREADS, process.threads as f64);
-        self.one(&families::PROCESS_OPEN_FDS, process.open_fds as f64);
-        self.one(&families::PROCESS_MAX_FDS, process.open_fds_max as f64);
+        self.one(&names::PROCESS_MEMORY, process.rss_bytes as f64);
+        self.one(&names::PROCESS_CPU, process.cpu_seconds);
+        self.one(&names::PROCESS_UPTIME, process.uptime_seconds);
+        self.one(&names::PROCESS_THREADS, process.threads as f64);
+        self.one(&names::PROCESS_OPEN_FDS, process.open_fds as f64);
+        self.one(&names::PROCESS_MAX_FDS, process.open_fds_max as f64);
     }
 
     fn engine_samples(&mut self, info: &NodeInfo<'_>) {
         let mut before = "";
         for (name, value) in info.engine_samples {
-            let family = families::family_of(name);
+            let family = names::family_of(name);
             debug_assert!(family.is_some(), "{name} has no row in the table of metrics");
             if let Some(family) = family.filter(|family| family.name != before) {
                 self.head(&family);

@@ -8,10 +8,7 @@
 //! Users, groups and grants are rows of the catalogue: a change is answered when every running gateway serves with it, and a
 //! start reads them before it serves.
 
-mod failed_logins;
 mod login;
-mod password;
-mod verified_passwords;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -26,11 +23,9 @@ use crate::rules::security::{
 };
 use crate::types::{CatalogueCopy, CatalogueEdit};
 use crate::{Error, Result};
-use failed_logins::FailedLogins;
+use login::{FailedLogins, VerifiedPasswords, hashes_at_once};
 
 pub use login::{LoggedIn, Login, LoginError};
-use password::hashes_at_once;
-use verified_passwords::VerifiedPasswords;
 
 /// Most passwords of an address that wait to be hashed.
 const LOGINS_WAITING_MAX: usize = 64;

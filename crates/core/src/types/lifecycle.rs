@@ -10,14 +10,15 @@ use larder_store::{CallOptions, ConsistencyLevel, Partition, ReadQuery};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
-use super::{Catalogue, CatalogueEdit, TypeStage, TypeStateError, TypeStatus, Types};
+use super::type_state_error::TypeStateError;
+use super::{Catalogue, CatalogueEdit, TypeStage, TypeStatus, Types};
 use crate::gateway_core::internal_options;
 use crate::metrics::KvOp;
 use crate::rules::catalogue_row::CatalogueKey;
-use crate::rules::props::display::PropList;
+use crate::rules::props::display::{self, PropList};
 use crate::rules::props::types::DEFAULT_TYPE;
 use crate::rules::props::{
-    InvalidProp, InvalidReason, Overrides, PropsError, TypeRecord, TypeRefusal, TypeState, Value as PropValue, display,
+    InvalidProp, InvalidReason, Overrides, PropsError, TypeRecord, TypeRefusal, TypeState, Value as PropValue,
 };
 use crate::{Error, Result};
 

@@ -36,13 +36,11 @@
 
 mod catalogue;
 mod catalogue_copy;
-mod hook_schemas;
 mod lifecycle;
 mod product_rows;
 mod props;
 mod shared_map;
 mod type_state_error;
-mod webhook_hosts;
 
 use std::sync::Arc;
 

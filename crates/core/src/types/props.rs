@@ -1,15 +1,20 @@
 //! Properties of types and buckets, as clients read and set them.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use larder_rows::address::BucketAddress;
 use serde_json::{Map, Value};
+use tokio::time::Instant;
 
 use super::{Catalogue, CatalogueEdit, Types};
 use crate::metrics::KvOp;
 use crate::rules::catalogue_row::CatalogueKey;
 use crate::rules::props::display::{self, PropList};
-use crate::rules::props::{Overrides, TypeRecord, validate};
-use crate::{Error, Result};
+use crate::rules::props::{
+    InvalidProp, InvalidReason, Overrides, PropsError, TypeRecord, schemas_in, validate, webhooks_in,
+};
+use crate::{Error, Result, ScriptArguments, ScriptCall, ScriptError, ScriptFunction};
 
 impl Types {
     /// Properties of an active type.
@@ -91,5 +96,58 @@ fn own_row(bucket: &BucketAddress, overrides: &Overrides) -> CatalogueEdit {
         CatalogueEdit::Remove(key)
     } else {
         CatalogueEdit::Write(key, Value::Object(overrides.to_json()))
+    }
+}
+
+/// The property with the hooks that have schemas.
+const SCHEMA_PROP: &str = "precommit";
+/// The property with the webhooks.
+const WEBHOOK_PROP: &str = "postcommit";
+/// The script that names the fault of a schema. In a worker, since a schema may take memory or time without end.
+const SCHEMA_FUNCTION: &str = "Larder.schemaError";
+
+/// How long a check may wait for a worker.
+const WORKER_TIMEOUT: Duration = Duration::from_secs(10);
+
+impl Types {
+    /// Checks the schemas in properties that a client sets for this type or bucket.
+    ///
+    /// # Errors
+    /// [`Error::Refused`]: the argument of a hook is no schema. [`Error::Overloaded`]: no worker can check it now.
+    pub(super) async fn check_schemas(&self, client: &str, props: &Map<String, Value>) -> Result<()> {
+        // Without scripts no hook of this kind runs: each put says so.
+        let Some(scripts) = &self.core.ports.scripts else { return Ok(()) };
+        for schema in props.get(SCHEMA_PROP).map(schemas_in).unwrap_or_default() {
+            let function = ScriptFunction::Named(SCHEMA_FUNCTION.into());
+            let deadline = Instant::now() + WORKER_TIMEOUT;
+            let arguments = ScriptArguments::new(&[schema.into()]);
+            let reason = match scripts.call(ScriptCall { client: client.into(), function, arguments, deadline }).await {
+                Ok(Value::String(reason)) => reason,
+                Ok(_) => continue,
+                Err(ScriptError::Unavailable) => return Err(Error::Overloaded { retry_after: 1 }),
+                Err(error) => error.to_string(),
+            };
+            let refused = InvalidProp { prop: SCHEMA_PROP.into(), reason: InvalidReason::not_a_schema(reason) };
+            return Err(PropsError::Props(vec![refused]).into());
+        }
+        Ok(())
+    }
+}
+
+impl Types {
+    /// Checks the hosts of the webhooks in properties that a client sets.
+    ///
+    /// # Errors
+    /// [`crate::Error::Refused`]: the setting does not name the host.
+    pub(super) fn check_webhooks(&self, props: &Map<String, Value>) -> Result<()> {
+        let allowed = &self.core.config.webhook_hosts;
+        let webhooks = props.get(WEBHOOK_PROP).map(webhooks_in).unwrap_or_default();
+        match webhooks.iter().find(|url| !allowed.contains(url.host())) {
+            None => Ok(()),
+            Some(url) => {
+                let reason = InvalidReason::host_not_allowed(url.host().clone());
+                Err(PropsError::Props(vec![InvalidProp { prop: WEBHOOK_PROP.into(), reason }]).into())
+            }
+        }
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use larder_core::{Error, Result};
+use larder_rows::codec::prefix_successor;
 use larder_rows::limits::{DATATYPE_MAP_PAGE_ROWS, DATATYPE_REMOVAL_BYTES_MAX, REQUEST_ID_MICROS};
 use larder_rows::{Batch, Change, Row, Timestamp};
 use larder_store::{CallOptions, Purpose, Range, ReadOrder, ReadQuery, Stopped};
@@ -13,9 +14,10 @@ use tokio::time::Instant;
 use super::delete::check_conditions;
 use super::reader::read_head;
 use super::writers::{DatatypeKey, DatatypeOutcome, DatatypeWork, DatatypeWriters, WaitingUpdate};
-use crate::key_shards::key_view_changes;
+use crate::known_buckets::key_view_changes;
 use crate::rules::datatypes::{
-    DatatypeEditor, DatatypeError, DatatypeHead, DatatypeLeaf, DatatypePath, DatatypeRowName, EditorTerms, NeededRows,
+    DatatypeEditor, DatatypeError, DatatypeHead, DatatypeLeaf, DatatypePath, DatatypeRowName, EditorTerms, FieldName,
+    NeededRows,
 };
 use crate::rules::object_row::view_row_name;
 
@@ -285,4 +287,36 @@ fn joint_options(group: &[WaitingUpdate]) -> CallOptions {
 
 fn answer_all(group: Vec<WaitingUpdate>, result: &Result<DatatypeOutcome>) {
     group.into_iter().for_each(|one| one.answer(result.clone()));
+}
+
+/// The begin of a read of a data type.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum DatatypeBegin {
+    /// The first row of the value.
+    #[default]
+    First,
+    /// This element of a set, or the next one.
+    AtElement(Bytes),
+    /// The element after this one, whether the set has it or not.
+    AfterElement(Bytes),
+    /// This field of a map, or the next one.
+    AtField(FieldName),
+    /// The field after this one, whether the map has it or not.
+    AfterField(FieldName),
+}
+
+impl DatatypeBegin {
+    /// The rows from there on. A field's rows lie together, so a read that begins between two fields misses no part of one.
+    pub(super) fn range(&self) -> Range {
+        let root = DatatypePath::root();
+        let (prefix, after) = match self {
+            Self::First => (DatatypeRowName::DATA, false),
+            Self::AtElement(element) => (root.element_prefix(element), false),
+            Self::AfterElement(element) => (root.element_prefix(element), true),
+            Self::AtField(field) => (root.child(field).prefix(), false),
+            Self::AfterField(field) => (root.child(field).prefix(), true),
+        };
+        let from = if after { prefix_successor(&prefix) } else { Some(prefix) };
+        Range { from: Some(from.unwrap_or(DatatypeRowName::DATA)), to: None }
+    }
 }

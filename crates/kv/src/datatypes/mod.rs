@@ -8,9 +8,6 @@
 //! An update costs its own rows, whatever the size of the value. See [`crate::rules::datatypes`] for the rows. Key-value calls
 //! come here too: a read and a delete of a key that holds a data type.
 
-mod as_object;
-mod begin;
-mod clean;
 mod commit;
 mod delete;
 mod reader;
@@ -31,11 +28,11 @@ use crate::request_plan::{ReplicaPlan, RequestPlan};
 use crate::rules::causality::ContextError;
 use crate::rules::datatypes::{Datatype, DatatypeContext, DatatypeError, DatatypeUpdate};
 use crate::{Kv, Quorums};
-
-pub(crate) use as_object::object_context;
-pub use begin::DatatypeBegin;
-pub use reader::DatatypeReader;
 use writers::{DatatypeKey, DatatypeOutcome, DatatypeWork, JoinedUpdate};
+
+pub use commit::DatatypeBegin;
+pub use reader::DatatypeReader;
+pub(crate) use reader::object_context;
 
 /// Reads a data type.
 #[derive(Debug, Clone)]

@@ -22,7 +22,6 @@
 
 mod growth;
 mod opener;
-mod shard_size;
 
 pub(crate) use growth::IndexGrowth;
 pub(crate) use opener::spawn_epoch_opener;

@@ -16,8 +16,7 @@ use larder_store::{ConsistencyLevel, Partition, RateLimitedLog, ReadQuery, Stopp
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::growth::{IndexGrowth, IndexName};
-use super::shard_size::ShardSize;
+use super::growth::{IndexGrowth, IndexName, ShardSize};
 
 /// Interval of looks for epochs whose opening stopped, because its gateway did.
 const LOOK_INTERVAL: Duration = Duration::from_secs(60);

@@ -14,11 +14,9 @@
 //! The row is named by its *place*, a number that the next notice uses again: over Cassandra a row that is written anew costs
 //! its readers less than a tombstone for each notice. The number of places bounds the outbox. The state of retries is in memory.
 
-mod backlog;
 mod deliverer;
 mod delivery_queue;
 mod pending_notices;
-mod places;
 mod takeover;
 
 use std::sync::Arc;
@@ -36,12 +34,10 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use delivery_queue::DeliveryQueue;
-use places::OutboxPlaces;
+use delivery_queue::{DeliveryQueue, OutboxPlaces};
 
-pub use backlog::{WebhookBacklog, WebhookChoice};
 pub(crate) use deliverer::deliver_notices;
-pub use delivery_queue::HOST_DELIVERIES_MAX;
+pub use delivery_queue::{HOST_DELIVERIES_MAX, WebhookBacklog, WebhookChoice};
 pub(crate) use pending_notices::{NoticeSubject, PendingNotices};
 pub(crate) use takeover::{take_over_once, watch_for_orphans};
 

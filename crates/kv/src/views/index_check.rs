@@ -13,7 +13,7 @@ use larder_rows::{Batch, Change, EpochShard, Row};
 use larder_store::{CallOptions, ConsistencyLevel, Partition, ReadQuery, Stopped, Table};
 
 use crate::Kv;
-use crate::index_terms::index_shards;
+use crate::commit::index_shards;
 use crate::rules::index::{IndexRowName, StoredTerm, indexed_terms};
 use crate::rules::object_row::ObjectRow;
 use crate::slots::is_settled;

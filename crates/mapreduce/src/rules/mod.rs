@@ -8,7 +8,6 @@
 
 pub mod builtins;
 pub mod external_term;
-mod filter_value;
 pub mod inputs;
 mod job;
 mod js_values;
@@ -16,7 +15,6 @@ pub mod key_filter;
 mod map_function;
 pub mod phase;
 mod reduce_function;
-mod reducer;
 pub mod refusal;
 mod term_job;
 mod term_order;
@@ -25,7 +23,6 @@ pub mod value;
 
 pub use job::Job;
 pub use map_function::{MapFunction, MapObject};
-pub use reduce_function::ReduceFunction;
-pub use reducer::Reducer;
+pub use reduce_function::{ReduceFunction, Reducer};
 pub use term_results::term_of_results;
 pub use value::{JobInput, JobValue, PhaseFailure};

@@ -1,7 +1,7 @@
 //! The values between phases.
 
 use bytes::Bytes;
-use larder_core::rules::json_values::values_in;
+use larder_core::rules::riak_json::values_in;
 use larder_rows::address::Address;
 use larder_rows::text::beginning;
 use serde::{Serialize, Serializer};

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::super::acl::{AclChoice, ShownAcl, check_owner, refuse_public};
+use super::super::acl_choice::{AclChoice, ShownAcl, check_owner, refuse_public};
 use super::super::{Caller, Error, Result};
 use super::Buckets;
 use crate::rules::{Acl, Bucket, S3Action};

@@ -6,8 +6,7 @@ use larder_rows::Timestamp;
 
 use super::testing::{S3TestStore, anonymous, caller, new_caller, version, write_versions};
 use super::*;
-use crate::catalogue::S3Catalogue;
-use crate::catalogue_guard::CatalogueGuard;
+use crate::catalogue::{CatalogueGuard, S3Catalogue};
 use crate::rules::public_access::PublicAccessBlock;
 use crate::rules::{Acl, S3Action, Versioning};
 use crate::{Objects, ObjectsConfig};

@@ -12,7 +12,7 @@ use larder_rows::{ActorId, Change, Row};
 use larder_store::{Batch, Blobs as _, Partition};
 
 use super::{CasLoop, ObjectLocation};
-use crate::acl::AclChoice;
+use crate::acl_choice::AclChoice;
 use crate::buckets::testing::{S3TestStore, new_caller};
 use crate::delete::DeletedObject;
 use crate::get::{FoundObject, GetObject, ObjectReader, VersionSpec};

@@ -292,7 +292,7 @@ async fn copy_onto_itself(fixture: &BucketFixture) -> Result<crate::copy::Copied
         key: bytes::Bytes::from_static(KEY.as_bytes()),
         replace: Some(crate::put::ObjectMetadata::default()),
         tags: None,
-        acl: crate::acl::AclChoice::Private,
+        acl: crate::acl_choice::AclChoice::Private,
         own: Vec::new(),
         changes_more: false,
         checksum: None,

@@ -3,7 +3,8 @@
 use larder_store::Table;
 
 use super::super::commit::testing::{BUCKET, bytes, get_of, run, upload_body};
-use super::super::list::{KeyOrPrefix, ListVersions};
+use super::super::list::KeyOrPrefix;
+use super::super::listing_page::ListVersions;
 use super::super::put::ChecksumWanted;
 use super::super::uploads::testing::{KEY, Trap, UploadSetup, address, complete_of, create_of};
 use super::*;

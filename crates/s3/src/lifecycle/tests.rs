@@ -4,13 +4,14 @@ use bytes::Bytes;
 use larder_rows::ActorId;
 
 use super::*;
-use crate::acl::AclChoice;
+use crate::acl_choice::AclChoice;
 use crate::buckets::testing::{BEGIN, S3TestStore, new_caller, version, write_versions};
-use crate::list::{KeyOrPrefix, ListObjects, ListVersions};
+use crate::list::KeyOrPrefix;
+use crate::listing_page::{ListObjects, ListVersions};
 use crate::rules::entry::ListedObject;
 use crate::rules::lifecycle::{Expiration, LifecycleFilter, LifecycleRule, NoncurrentExpiration};
 use crate::rules::{BucketId, Etag, Tag, Upload, UploadId, UploadState, Version, Versioning};
-use crate::upload_head::UploadHead;
+use crate::uploads::UploadHead;
 use crate::{Caller, Objects};
 
 const DAY: u64 = 86_400_000_000;
@@ -46,7 +47,7 @@ async fn versions(objects: &Objects, caller: &Caller) -> Vec<(String, Option<u64
     let page = objects.list_versions(caller, &ListVersions { objects: listed, version: None }).await.unwrap();
     let age = |line: &KeyOrPrefix<_>| match line {
         KeyOrPrefix::Key(_, found) => {
-            let found: &crate::list::ListedVersion = found;
+            let found: &crate::listing_page::ListedVersion = found;
             found.version.object.as_ref().map(|_| BEGIN.since(found.version.modified) / DAY)
         }
         KeyOrPrefix::Prefix(_) => None,

@@ -8,7 +8,7 @@ use larder_rows::Timestamp;
 
 use super::super::buckets::testing::{S3TestStore, anonymous, new_caller, version, write_versions};
 use super::*;
-use crate::acl::AclChoice;
+use crate::acl_choice::AclChoice;
 use crate::rules::{Bucket, S3Action, Version};
 use crate::{Caller, Error, Objects, RequestArgument};
 

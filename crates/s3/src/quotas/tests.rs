@@ -10,7 +10,7 @@ use super::super::put::{PutObject, UploadBody};
 use super::super::uploads::testing::{UploadSetup, complete_of, put_part};
 use super::super::{Caller, Objects};
 use super::*;
-use crate::acl::AclChoice;
+use crate::acl_choice::AclChoice;
 use crate::rules::S3Action;
 
 fn quota(objects: Option<u64>, bytes: Option<u64>) -> StorageQuota {

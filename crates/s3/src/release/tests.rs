@@ -7,7 +7,7 @@ use larder_core::Config;
 use larder_testkit::{VolatileState, VolatileStore};
 
 use super::*;
-use crate::acl::AclChoice;
+use crate::acl_choice::AclChoice;
 use crate::buckets::testing::{new_caller, ports_over};
 use crate::commit::testing::{BUCKET, bytes, put_of, upload_body};
 use crate::complete::CompleteUpload;

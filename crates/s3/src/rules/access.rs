@@ -1,13 +1,13 @@
 //! The decision whether a caller may carry out a request.
 
-pub use super::access_request::{AccessContext, AccessRequest};
-
 use super::acl::{Acl, Permission};
 use super::action::S3Action;
 use super::bucket::Bucket;
 use super::policy::{BucketPolicy, PolicyDecision};
 use super::user::User;
 use super::version::Version;
+
+pub use super::access_request::{AccessContext, AccessRequest};
 
 /// Actions that an explicit deny never takes from the owner, who could not correct the policy otherwise.
 const POLICY_ACTIONS: &[S3Action] =

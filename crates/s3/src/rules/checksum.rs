@@ -1,17 +1,16 @@
 //! The five checksum algorithms of S3, over a whole object or over the checksums of its parts.
 
-mod combine;
 mod hasher;
+
 #[cfg(test)]
 mod tests;
-
-pub use combine::{combine_full, composite};
-pub use hasher::{ChecksumHasher, Md5Hasher};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use larder_rows::codec::coded;
+
+pub use hasher::{ChecksumHasher, Md5Hasher, combine_full, composite};
 
 coded! {
     /// A checksum algorithm.

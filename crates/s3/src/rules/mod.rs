@@ -13,7 +13,6 @@
 //! who restores a store can read them.
 
 pub mod access;
-pub mod access_key;
 mod access_request;
 pub mod acl;
 pub mod action;
@@ -34,7 +33,6 @@ pub mod upload;
 pub mod user;
 pub mod version;
 
-pub use access_key::{AccessKey, KeyLimits};
 pub use acl::{Acl, Grant, Grantee, Permission};
 pub use action::S3Action;
 pub use bucket::{Bucket, BucketState, Versioning};
@@ -46,5 +44,5 @@ pub use part::{ManifestOwner, ManifestPart, Part};
 pub use quota::{Storage, StorageQuota};
 pub use tags::Tag;
 pub use upload::{Upload, UploadState};
-pub use user::User;
+pub use user::{AccessKey, KeyLimits, User};
 pub use version::{Etag, Object, ObjectBody, SystemHeader, Version};

@@ -1,13 +1,11 @@
 //! The stored form of a version of an S3 object.
 
-mod etag;
 pub(in crate::rules) mod fields;
-mod header;
 #[cfg(test)]
 pub(in crate::rules) mod tests;
 
-pub use etag::Etag;
-pub use header::SystemHeader;
+pub use fields::Etag;
+pub use fields::SystemHeader;
 
 use bytes::Bytes;
 use larder_rows::Timestamp;

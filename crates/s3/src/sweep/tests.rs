@@ -9,10 +9,10 @@ use larder_store::{Batch, BlobOwner, Blobs as _, ConsistencyLevel, Durability, R
 
 use super::*;
 use crate::Objects;
-use crate::acl::AclChoice;
+use crate::acl_choice::AclChoice;
 use crate::buckets::testing::{BEGIN, S3TestStore, new_caller};
 use crate::rules::{BucketId, Part, Upload, UploadId, UploadState, VersionId};
-use crate::upload_head::UploadHead;
+use crate::uploads::UploadHead;
 
 async fn stores() -> (Arc<MemoryStore>, Arc<Objects>, BucketId) {
     let stores = S3TestStore::new();

@@ -19,10 +19,10 @@ use super::super::commit::testing::{BUCKET, BucketFixture, upload_body};
 use super::super::complete::{CompleteUpload, CompletedUpload, ListedPart};
 use super::super::parts::{ListParts, ListedParts, PartAddress};
 use super::super::put::{ObjectMetadata, WriteConditions};
-use super::super::upload_head::UploadHead;
+use super::super::uploads::UploadHead;
 use super::super::{Caller, Objects, ObjectsConfig, Result};
 use super::CreateUpload;
-use crate::acl::AclChoice;
+use crate::acl_choice::AclChoice;
 use crate::rules::{Part, UploadId, UploadState};
 
 /// The key of most tests.

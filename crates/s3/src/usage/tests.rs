@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::super::buckets::testing::{BEGIN, S3TestStore, new_caller, version, write_versions};
 use super::*;
-use crate::acl::AclChoice;
+use crate::acl_choice::AclChoice;
 
 fn counts(count: u64, bytes_in: u64) -> UsageCounts {
     UsageCounts { count, bytes_in, ..UsageCounts::default() }

@@ -6,10 +6,9 @@ use larder_rows::Timestamp;
 
 use super::transaction::{KEY, USER, UsersTransaction};
 use super::{ATTEMPTS_MAX, Users, busy, check_key, invalid, key_taken, user_with_key};
-use crate::rules::access_key::FURTHER_KEYS_MAX;
 use crate::rules::bucket::is_valid_bucket_name;
 use crate::rules::policy::KeyPolicy;
-use crate::rules::user::key_id_of;
+use crate::rules::user::{FURTHER_KEYS_MAX, key_id_of};
 use crate::rules::{AccessKey, KeyLimits, User};
 use crate::{Error, Result};
 

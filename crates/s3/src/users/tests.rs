@@ -2,7 +2,7 @@
 
 use super::super::buckets::testing::{S3TestStore, caller};
 use super::*;
-use crate::acl::AclChoice;
+use crate::acl_choice::AclChoice;
 use crate::rules::KeyLimits;
 
 fn key(id: &str, secret: &str) -> Option<(String, String)> {

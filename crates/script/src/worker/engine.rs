@@ -12,8 +12,8 @@ use rquickjs::{CatchResultExt, CaughtError, Context, Ctx, Function, Object, Pers
 use super::schema::{schema_error, schema_fault};
 use super::{LoadedModules, WorkerSetup};
 use crate::frame::{self, FrameKind};
-use crate::limits::{CALLS_PER_CONTEXT, ERROR_BYTES_MAX, FUNCTIONS_MAX, LOG_LINE_BYTES_MAX, LOG_LINES_MAX};
 use crate::modules::JsModule;
+use crate::worker_process::{CALLS_PER_CONTEXT, ERROR_BYTES_MAX, FUNCTIONS_MAX, LOG_LINE_BYTES_MAX, LOG_LINES_MAX};
 
 /// Without `Performance`: a script has no clock. Without `DOMException`, which no script for Riak knows.
 type Intrinsics = (

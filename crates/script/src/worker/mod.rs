@@ -3,7 +3,6 @@
 mod confinement;
 mod engine;
 mod schema;
-mod system_calls;
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -12,8 +11,8 @@ use larder_rows::text::beginning;
 use serde::{Deserialize, Serialize};
 
 use crate::frame::{self, FrameKind};
-use crate::limits::{ERROR_BYTES_MAX, MODULE_BYTES_MAX, THREAD_STACK};
 use crate::modules::JsModule;
+use crate::worker_process::{ERROR_BYTES_MAX, MODULE_BYTES_MAX, THREAD_STACK};
 use engine::{CallOutcome, JsEngine};
 
 /// The first frame to a worker.
@@ -87,7 +86,7 @@ impl Drop for ExitOnDrop {
 
 fn answer_calls(setup: &WorkerSetup) -> io::Result<()> {
     // After the confinement, which makes calls that the filter takes away. The limits hold where the kernel has no filter.
-    let unfiltered = system_calls::forbid().err().map(|error| error.to_string());
+    let unfiltered = confinement::forbid().err().map(|error| error.to_string());
     let (mut engine, loaded) = JsEngine::start(setup).map_err(io::Error::other)?;
     let loaded = LoadedModules { unfiltered, ..loaded };
     frame::write(io::stdout().lock(), FrameKind::Ready, &serde_json::to_vec(&loaded)?)?;

@@ -2,15 +2,14 @@
 
 use bytes::Bytes;
 use larder_core::Error;
-use larder_core::rules::props::set::props_of;
+use larder_core::rules::props::effective::props_of;
 use larder_core::rules::props::types::DEFAULT_TYPE;
 use larder_core::rules::props::{PropsBodyError, display};
 use larder_core::types::{TypeStage, TypeStateError, TypeStatus};
 use larder_kv_admin::frame::AdminAnswer;
 use serde_json::{Map, Value as Json, json};
 
-use super::command::{CommandCall, CommandResult};
-use super::text::{reasons, shown};
+use super::command::{CommandCall, CommandResult, reasons, shown};
 
 pub(super) async fn list(call: CommandCall<'_>) -> CommandResult {
     let types = call.gateway().types.list().await;

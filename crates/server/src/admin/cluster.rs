@@ -5,8 +5,7 @@ use larder_core::{ClusterState, MemberState};
 use larder_kv_admin::frame::AdminAnswer;
 use serde_json::json;
 
-use super::command::{CommandCall, CommandResult};
-use super::text::{reasons, shown};
+use super::command::{CommandCall, CommandResult, reasons, shown};
 
 /// A header of Riak's console: 79 columns, the title centred.
 fn header(title: &str) -> String {

@@ -9,8 +9,7 @@ use larder_rows::limits::KEY_VIEW_SHARDS;
 use serde_json::json;
 use tokio::sync::Semaphore;
 
-use super::command::{CommandCall, CommandResult};
-use super::text::{reasons, shown};
+use super::command::{CommandCall, CommandResult, reasons, shown};
 
 /// One check at a time.
 static RUNNING: Semaphore = Semaphore::const_new(1);

@@ -4,8 +4,7 @@ use larder_core::RunningJob;
 use larder_kv_admin::frame::AdminAnswer;
 use serde_json::json;
 
-use super::command::{CommandCall, CommandResult};
-use super::text::shown;
+use super::command::{CommandCall, CommandResult, shown};
 
 pub(super) async fn list(call: CommandCall<'_>) -> CommandResult {
     let gateway = call.gateway();
@@ -34,5 +33,17 @@ pub(super) async fn cancel(call: CommandCall<'_>) -> CommandResult {
     match cancelled {
         true => Ok(AdminAnswer::done(format!("Job {given} is cancelled: its client gets an error"))),
         false => Err(AdminAnswer::failed(format!("No job {} runs here", shown(given.as_bytes())))),
+    }
+}
+
+pub(super) async fn js_reload(call: CommandCall<'_>) -> CommandResult {
+    let Some(scripts) = call.gateway().core.scripts() else {
+        return Err(AdminAnswer::failed("this server runs no scripts"));
+    };
+    // It waits for a worker that tries the modules.
+    match tokio::task::spawn_blocking(move || scripts.reload()).await {
+        Ok(Ok(_)) => Ok(AdminAnswer::default()),
+        Ok(Err(fault)) => Err(AdminAnswer::failed(format!("modules not loaded, the old ones stay in use: {fault}"))),
+        Err(_) => Err(AdminAnswer::failed("modules not loaded: the server ends")),
     }
 }

@@ -16,9 +16,7 @@ mod console_table;
 mod erlang;
 mod help;
 mod index;
-mod js_reload;
 mod mapreduce;
-mod options;
 mod s3_key;
 mod s3_policy;
 mod s3_quota;
@@ -29,13 +27,12 @@ mod services;
 pub(crate) mod socket;
 mod stats;
 mod table;
-mod text;
 mod tls;
 mod transfer;
 mod unsupported;
 mod webhooks;
 
-pub(crate) use transfer::is_running as is_transferring;
-
 #[cfg(test)]
 mod tests;
+
+pub(crate) use transfer::is_running as is_transferring;

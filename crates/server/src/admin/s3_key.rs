@@ -2,15 +2,13 @@
 
 use larder_kv_admin::frame::AdminAnswer;
 use larder_s3::Error;
-use larder_s3::rules::access_key::{parse_expiry, time_text};
+use larder_s3::rules::user::{parse_expiry, time_text};
 use larder_s3::rules::{AccessKey, KeyLimits, User};
 use larder_s3::users::NewKey;
 use serde_json::{Value as Json, json};
 
-use super::command::{CommandCall, CommandResult};
-use super::options::{CommandOption, OptionKind, ParsedArgs};
+use super::command::{CommandCall, CommandOption, CommandResult, OptionKind, ParsedArgs, shown};
 use super::s3_user::{failed, find};
-use super::text::shown;
 
 pub(super) const OPTIONS: &[CommandOption] = &[
     CommandOption { name: "--key", kind: OptionKind::Value },

@@ -6,8 +6,7 @@ use larder_kv_admin::frame::AdminAnswer;
 use larder_s3::rules::Bucket;
 use larder_s3::{Error, Objects};
 
-use super::command::{CommandCall, CommandResult};
-use super::text::shown;
+use super::command::{CommandCall, CommandResult, shown};
 
 pub(super) async fn check(call: CommandCall<'_>) -> CommandResult {
     let buckets = buckets(call.objects(), call.args.first().copied()).await.map_err(|error| failed(&error))?;

@@ -6,10 +6,8 @@ use larder_s3::rules::{Storage, StorageQuota};
 use larder_s3::{Error, Objects};
 use serde_json::{Value as Json, json};
 
-use super::command::{CommandCall, CommandResult};
-use super::options::{CommandOption, OptionKind, ParsedArgs};
+use super::command::{CommandCall, CommandOption, CommandResult, OptionKind, ParsedArgs, shown};
 use super::s3_user;
-use super::text::shown;
 use crate::settings::parse_size;
 
 pub(super) const OPTIONS: &[CommandOption] = &[

@@ -8,9 +8,7 @@ use larder_s3::users::{NewUser, UserChange};
 use larder_s3::{Error, Objects};
 use serde_json::json;
 
-use super::command::{CommandCall, CommandResult};
-use super::options::{CommandOption, OptionKind, ParsedArgs};
-use super::text::shown;
+use super::command::{CommandCall, CommandOption, CommandResult, OptionKind, ParsedArgs, shown};
 
 /// A key and a canonical id that a user brings.
 pub(super) const OPTIONS: &[CommandOption] = &[

@@ -13,8 +13,7 @@ use larder_kv_admin::frame::AdminAnswer;
 use larder_rows::address::{Address, BucketAddress, DEFAULT_TYPE};
 use larder_rows::content::KvContent;
 
-use super::command::{CommandCall, CommandResult};
-use super::text::reasons;
+use super::command::{CommandCall, CommandResult, reasons};
 
 /// Riak's name for the bucket of this command.
 const BUCKET: &[u8] = b"__riak_client_test__";

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use larder_kv_admin::frame::AdminAnswer;
 
-use super::command::{CommandCall, CommandResult};
-use super::text::shown;
+use super::command::{CommandCall, CommandResult, shown};
 
 /// The services that other programs wait for.
 const SERVICES: [&str; 2] = ["riak_kv", "riak_pipe"];

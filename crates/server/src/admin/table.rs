@@ -4,8 +4,8 @@ use larder_kv_admin::frame::AdminAnswer;
 
 use super::command::{AdminCommand, CommandCall, CommandResult};
 use super::{
-    bucket_type, cluster, console, help, index, js_reload, mapreduce, s3_key, s3_policy, s3_quota, s3_user, security,
-    self_test, services, stats, tls, transfer, unsupported, webhooks,
+    bucket_type, cluster, console, help, index, mapreduce, s3_key, s3_policy, s3_quota, s3_user, security, self_test,
+    services, stats, tls, transfer, unsupported, webhooks,
 };
 
 const ANY: usize = usize::MAX;
@@ -234,7 +234,7 @@ pub(super) static COMMANDS: &[AdminCommand] = &[
             transfer::import
         )
     },
-    change!("js-reload", (0, ANY), false, "Load the JavaScript modules of --js-dir again", js_reload::js_reload),
+    change!("js-reload", (0, ANY), false, "Load the JavaScript modules of --js-dir again", mapreduce::js_reload),
     AdminCommand {
         reports_progress: true,
         ..command!("index check", (0, 0), false, "Compare all secondary indexes with all objects", index::check)

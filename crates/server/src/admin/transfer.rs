@@ -12,8 +12,7 @@ use larder_transfer::{
 };
 use tokio::sync::Semaphore;
 
-use super::command::{CommandCall, CommandResult, ProgressReporter};
-use super::text::reasons;
+use super::command::{CommandCall, CommandResult, ProgressReporter, reasons};
 
 /// The argument that asks for a comparison only.
 const VERIFY: &str = "--verify";

@@ -52,7 +52,7 @@ pub(super) fn refuse(verb: &str, words: &[&str]) -> AdminAnswer {
         Some((name, NotYet(feature))) => format!("{name} is not available yet: {feature}"),
         Some((name, Never(reason))) => format!("{name} is not supported: {reason}"),
         None => {
-            let word = super::text::shown(words.first().unwrap_or(&verb).as_bytes());
+            let word = super::command::shown(words.first().unwrap_or(&verb).as_bytes());
             format!("{word} is not a command; `kv-admin help` lists them")
         }
     })

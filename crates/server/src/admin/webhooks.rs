@@ -5,8 +5,7 @@ use larder_kv_admin::frame::AdminAnswer;
 use larder_rows::address::BucketAddress;
 use serde_json::json;
 
-use super::command::{CommandCall, CommandResult};
-use super::text::shown;
+use super::command::{CommandCall, CommandResult, shown};
 
 pub(super) async fn list(call: CommandCall<'_>) -> CommandResult {
     let gateway = call.gateway();

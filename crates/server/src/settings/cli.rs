@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::error::{ContextKind, ErrorKind};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
-use super::flag::flag;
-use super::raw::{RawSettings, SettingSource};
+use super::raw::{RawSettings, SettingSource, flag};
 use super::table::{CONFIG_VARIABLE, SETTINGS};
 use super::{ServerSettings, SettingError, manual, minio};
 use crate::healthcheck::{HealthTarget, HealthUrl};

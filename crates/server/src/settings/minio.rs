@@ -10,8 +10,7 @@ use std::net::Ipv4Addr;
 use clap::{Arg, ArgMatches, Command};
 
 use super::SettingError;
-use super::flag::flag;
-use super::raw::{RawSettings, SettingSource};
+use super::raw::{RawSettings, SettingSource, flag};
 use super::table::{self, MINIO_PORT, SETTINGS, Setting};
 
 /// The word of the command.

@@ -5,6 +5,15 @@
 //!   └─────▶ manual                flag > environment > file > default
 //! ```
 
+pub mod cassandra;
+pub mod cli;
+pub mod manual;
+pub mod minio;
+mod parse;
+pub mod raw;
+pub mod table;
+mod tls;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -15,23 +24,13 @@ use larder_core::rules::props::WebhookHost;
 use larder_net::AllowedOrigins;
 use larder_rows::ip_network::IpNetwork;
 
-pub mod cassandra;
-pub mod cli;
-mod flag;
-pub mod manual;
-pub mod minio;
-mod parse;
-pub mod raw;
-pub mod table;
-mod tls;
+use raw::RawSettings;
+use table::SettingKind;
 
 pub use cassandra::CassandraSettings;
 pub(crate) use parse::size as parse_size;
 pub use tls::TlsSettings;
 pub use tracing::level_filters::LevelFilter as LogLevel;
-
-use raw::RawSettings;
-use table::SettingKind;
 
 /// The address of a listener.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use clap::Arg;
+
 use super::SettingError;
 use super::parse::ParseResult;
-use super::table::{self, CONFIG_VARIABLE, SETTINGS, Setting, VARIABLE_PREFIX};
+use super::table::{self, CONFIG_VARIABLE, SETTINGS, Setting, SettingKind, VARIABLE_PREFIX};
 
 /// The source of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -162,6 +164,17 @@ fn distance(a: &str, b: &str) -> usize {
 /// Kubernetes sets such variables in every container next to a service called "larder".
 fn is_of_kubernetes(variable: &str) -> bool {
     ["LARDER_SERVICE_HOST", "LARDER_SERVICE_PORT", "LARDER_PORT"].iter().any(|prefix| variable.starts_with(prefix))
+}
+
+/// The flag of a setting.
+pub(super) fn flag(setting: &'static Setting) -> Arg {
+    let default = setting.shown_default().map_or_else(String::new, |default| format!("; default {default}"));
+    let help = format!("{} [{}{default}]", setting.help, setting.variable());
+    let argument = Arg::new(setting.name).long(setting.name).value_name(setting.kind.placeholder()).help(help);
+    match setting.kind {
+        SettingKind::Switch => argument.num_args(0..=1).require_equals(true).default_missing_value("true"),
+        _ => argument.num_args(1),
+    }
 }
 
 #[cfg(test)]

@@ -22,8 +22,8 @@ use scylla::statement::batch::{Batch, BatchType};
 use scylla::statement::prepared::PreparedStatement;
 use tokio::time::timeout;
 
+use crate::client::prepare;
 use crate::errors;
-use crate::prepare::prepare;
 
 /// Time of the replicas that are asked first: many times what a healthy cluster takes.
 const FIRST_WAIT: Duration = Duration::from_millis(500);

@@ -17,7 +17,7 @@ use larder_store::leases::BlobLeases;
 use larder_store::{BlobOwner, Error, Kind, ListedBlob, Result};
 
 use super::disk::{BlobDisk, failed};
-use super::{BlobSizes, folders, reader, verify};
+use super::{BlobSizes, folders, reader};
 use crate::io_errors::if_there;
 
 /// The folder, shared by all writers and readers.
@@ -143,7 +143,7 @@ impl BlobFolder {
 
     /// Ids of one shard after `after`, sorted.
     fn ids(&self, shard: u8, after: Option<BlobId>) -> io::Result<Vec<BlobId>> {
-        let mut ids = verify::ids(&self.root, shard)?;
+        let mut ids = reader::ids(&self.root, shard)?;
         ids.retain(|id| after.is_none_or(|after| *id > after));
         Ok(ids)
     }

@@ -18,15 +18,12 @@
 //!   by chunk. A refused or abandoned file is removed at once, and its reservation released.
 //! - Memory is bounded: a row while it is small, then two runs of blocks; a reader holds a few blocks.
 
-mod block_buffers;
-mod block_encoder;
 mod bulk_row;
 mod disk;
 mod files;
 pub(crate) mod folders;
 mod format;
 mod reader;
-mod verify;
 mod writer;
 
 #[cfg(test)]
@@ -41,14 +38,14 @@ use larder_rows::content::BlobId;
 use larder_store::leases::BlobLeases;
 use larder_store::{BlobOwner, BlobReader, BlobWriter, Blobs, ListedBlob, Purpose, Result};
 
-use crate::bulk::BulkRows;
+use crate::bulk_store::BulkRows;
 use crate::disk_space::DiskSpace;
 use disk::{BlobDisk, SystemDisk, run_blocking};
 use files::BlobFolder;
 use reader::{BlobFileReader, BulkRowReader};
 use writer::LocalBlobWriter;
 
-pub(crate) use verify::{ids, row_owner, verify_file};
+pub(crate) use reader::{ids, row_owner, verify_file};
 
 /// Longest body kept as a bulk row, in bytes.
 pub const BULK_MAX: usize = 1024 * 1024;

@@ -1,19 +1,21 @@
 //! Readers of one blob: from its file, a block at a time, or from its bulk row, which is in memory.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use larder_rows::content::BlobId;
-use larder_store::{BlobReader, Result, slice_of};
+use larder_store::{BlobOwner, BlobReader, Kind, Result, slice_of};
 
-use super::block_buffers::{BUFFER_BYTES_MAX, BlockBuffers};
 use super::disk::{failed, read_cached, run_blocking};
 use super::files::BlobFolder;
 use super::format::{BlobFileHead, BlobLayout, CHECK_BYTES, FOOT_BYTES, HEAD_START_BYTES, block_check, damaged};
+use super::writer::{BUFFER_BYTES_MAX, BlockBuffers};
+use super::{bulk_row, folders};
 
 /// A blob in a bulk row, whose check passed at the open.
 pub(super) struct BulkRowReader(pub(super) Bytes);
@@ -194,4 +196,41 @@ pub(super) fn read_head(file: &File, id: BlobId) -> Result<(BlobFileHead, u64, u
 /// Fills the buffer; a shorter file is `Damaged`.
 fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> Result<()> {
     file.read_exact_at(buffer, offset).map_err(|error: io::Error| failed("read a blob", error))
+}
+
+/// Ids of the files in one folder, sorted.
+///
+/// # Errors
+/// Any I/O error.
+pub(crate) fn ids(root: &Path, shard: u8) -> io::Result<Vec<BlobId>> {
+    let mut ids = Vec::new();
+    for entry in fs::read_dir(folders::shard(root, shard))? {
+        let id = entry?.file_name().to_str().and_then(BlobId::from_hex);
+        ids.extend(id.filter(|id| id.0[0] == shard));
+    }
+    ids.sort_unstable();
+    Ok(ids)
+}
+
+/// Reads and checks every byte of the file of `id`; returns the row that owns the blob, too, when the head is whole.
+///
+/// # Errors
+/// `Damaged`, `Io`.
+pub(crate) fn verify_file(path: &Path, id: BlobId) -> (Result<()>, Option<BlobOwner>) {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) => return (Err(failed("open a blob", error)), None),
+    };
+    let owner = match read_head(&file, id) {
+        Ok((head, ..)) => Some(head.owner),
+        Err(error) => return (Err(error), None),
+    };
+    let checked = read_layout(&file, id).and_then(|(_, layout)| check_blocks(&file, &layout));
+    // An unreadable sector is damage; a file that may not be opened is not.
+    (checked.map_err(|error| larder_store::Error { kind: Kind::Damaged, ..error }), owner)
+}
+
+/// The row that owns the body in a bulk row; its name has a check of its own.
+pub(crate) fn row_owner(id: BlobId, value: Bytes) -> Option<BlobOwner> {
+    bulk_row::owner(id, value).ok()
 }

@@ -3,18 +3,19 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use bytes::Bytes;
+use bytes::{Buf, Bytes, BytesMut};
 use larder_rows::content::BlobId;
 use larder_store::leases::BlobLease;
 use larder_store::{BlobOwner, BlobWriter, Durability, Error, Kind, Result};
 use tokio::runtime::Handle;
 use tokio::task::{JoinHandle, spawn_blocking};
 
-use super::block_encoder::BlockEncoder;
 use super::bulk_row::BulkRowBuilder;
 use super::disk::{join_result, run_blocking};
 use super::files::{BlobFolder, UnfinishedFile};
-use crate::bulk::BulkRows;
+use super::format::{BlobFileHead, BlobLayout, CHECK_BYTES, block_check};
+use super::{BlobSizes, RUN_BLOCKS};
+use crate::bulk_store::BulkRows;
 use crate::disk_space::SpaceReservation;
 
 /// A blob being written.
@@ -234,5 +235,150 @@ impl Drop for PendingRun {
         if let (Some(task), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
             runtime.spawn_blocking(move || drop(task));
         }
+    }
+}
+
+/// The encoder of one blob file.
+pub(super) struct BlockEncoder {
+    layout: BlobLayout,
+    buffer: Vec<u8>,
+    /// Whole blocks in the buffer.
+    blocks: u64,
+    /// Bytes in the current block.
+    partial: u64,
+    /// Number of the current block.
+    index: u64,
+    check: crc32fast::Hasher,
+}
+
+impl BlockEncoder {
+    /// The encoder of an empty body; the buffer begins with the head.
+    ///
+    /// # Errors
+    /// `Misuse` for an owner whose names are too long.
+    pub(super) fn new(id: BlobId, owner: BlobOwner, sizes: BlobSizes) -> Result<Self> {
+        let head = BlobFileHead { id, owner, block: sizes.block }.encode()?;
+        let seed = head.last_chunk().map_or(0, |check| u32::from_be_bytes(*check));
+        let layout = BlobLayout { seed, head: head.len() as u64, block: u64::from(sizes.block), length: 0 };
+        let mut buffer = Vec::with_capacity(head.len() + run_bytes(&layout));
+        buffer.extend_from_slice(&head);
+        Ok(Self { layout, buffer, blocks: 0, partial: 0, index: 0, check: block_check(seed, 0) })
+    }
+
+    /// Takes bytes from the front, at most to the end of the current block.
+    pub(super) fn fill(&mut self, bytes: &mut Bytes) {
+        let room = self.layout.block - self.partial;
+        let count = room.min(bytes.len() as u64) as usize;
+        self.check.update(&bytes[..count]);
+        self.buffer.extend_from_slice(&bytes[..count]);
+        bytes.advance(count);
+        self.partial += count as u64;
+        if self.partial == self.layout.block {
+            self.seal();
+        }
+    }
+
+    /// Whether the buffer holds a full run and must be taken.
+    pub(super) fn is_full(&self) -> bool {
+        self.blocks >= RUN_BLOCKS
+    }
+
+    /// Bytes in the buffer.
+    pub(super) fn buffered(&self) -> u64 {
+        self.buffer.len() as u64
+    }
+
+    /// Takes the buffer and continues in `spare`.
+    pub(super) fn take(&mut self, mut spare: Vec<u8>) -> Vec<u8> {
+        spare.clear();
+        spare.reserve(run_bytes(&self.layout));
+        self.blocks = 0;
+        std::mem::replace(&mut self.buffer, spare)
+    }
+
+    /// The last bytes of the file, with its foot.
+    pub(super) fn end(mut self) -> Vec<u8> {
+        if self.partial > 0 {
+            self.seal();
+        }
+        self.buffer.extend_from_slice(&self.layout.foot());
+        self.buffer
+    }
+
+    /// Ends the current block with its check.
+    fn seal(&mut self) {
+        let next = block_check(self.layout.seed, self.index + 1);
+        let check = std::mem::replace(&mut self.check, next).finalize();
+        self.buffer.extend_from_slice(&check.to_be_bytes());
+        self.layout.length += self.partial;
+        self.index += 1;
+        self.blocks += 1;
+        self.partial = 0;
+    }
+}
+
+fn run_bytes(layout: &BlobLayout) -> usize {
+    (RUN_BLOCKS * (layout.block + CHECK_BYTES as u64)) as usize + super::format::FOOT_BYTES
+}
+
+/// Most buffers of a reader: two whose bytes wait for the socket, and one to read into.
+const BUFFERS_MAX: usize = 3;
+/// The longest buffer that is kept, in bytes.
+pub(super) const BUFFER_BYTES_MAX: usize = 1024 * 1024;
+
+/// The buffers of one reader, those used last at the end.
+#[derive(Debug, Default)]
+pub(super) struct BlockBuffers(Vec<Bytes>);
+
+impl BlockBuffers {
+    /// A buffer of this length with any content: one whose bytes nobody reads any more, or a new one.
+    pub(super) fn take(&mut self, length: usize) -> BytesMut {
+        let free = self.0.iter().rposition(Bytes::is_unique);
+        let free = free.and_then(|at| self.0.remove(at).try_into_mut().ok());
+        let mut buffer = free.unwrap_or_default();
+        buffer.resize(length, 0);
+        buffer
+    }
+
+    /// Keeps a full buffer for a later [`Self::take`], and returns it.
+    pub(super) fn keep(&mut self, buffer: Bytes) -> Bytes {
+        if buffer.len() <= BUFFER_BYTES_MAX && self.0.len() < BUFFERS_MAX {
+            self.0.push(buffer.clone());
+        }
+        buffer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_serves_again_only_when_all_its_readers_are_gone() {
+        let mut buffers = BlockBuffers::default();
+        let first = buffers.take(4);
+        let memory = first.as_ptr();
+        let slice = buffers.keep(first.freeze()).slice(1..3);
+        assert_ne!(buffers.take(4).as_ptr(), memory, "a reader has a slice");
+        assert_eq!(slice, [0, 0][..]);
+        drop(slice);
+        let again = buffers.take(2);
+        assert_eq!((again.as_ptr(), again.len()), (memory, 2), "the memory of the first, cut to the length");
+    }
+
+    #[test]
+    fn a_reader_keeps_few_buffers() {
+        let mut buffers = BlockBuffers::default();
+        let mut fill = |length| {
+            let full = buffers.take(length).freeze();
+            buffers.keep(full)
+        };
+        let held: Vec<Bytes> = (0..10).map(|_| fill(8)).collect();
+        assert_eq!(buffers.0.len(), BUFFERS_MAX);
+        drop(held);
+        buffers.0.clear();
+        let long = buffers.take(BUFFER_BYTES_MAX + 1);
+        buffers.keep(long.freeze());
+        assert!(buffers.0.is_empty(), "a long buffer is not kept");
     }
 }

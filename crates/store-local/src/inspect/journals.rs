@@ -1,14 +1,13 @@
 //! The journal of an inspected directory: its damage and its entries.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
 use std::path::Path;
+use std::{fs, io};
 
 use bytes::Bytes;
 
 use super::InspectionTally;
-use super::unreadable::VersionOrigin;
+use super::address::VersionOrigin;
 use crate::journal::{self, JournalHeader, ManifestJournal};
 use crate::manifest::EngineManifest;
 use crate::tree_id::{PerTree, TreeId};

@@ -3,9 +3,7 @@
 //! ```text
 //! survey     required files, and their damage             tables        blocks of one table, damaged or not
 //! journals   entries that are in no table yet             large_values  one large value of the bulk tree
-//! unreadable keys that may have lost a newer version      newest        merges tables and journals, key by key
 //! blob_files blob files                                  repair        writes the undamaged data into a new directory
-//! named_blobs  the blob files that rows name
 //! address    keys as operators know them                damaged_blocks  of an open tree, named in the log
 //! ```
 //! An inspection changes nothing in the directory. It hands damage to an [`InspectionWatcher`] at once and keeps only the names
@@ -13,29 +11,25 @@
 
 mod address;
 mod blob_files;
-pub(crate) mod damaged_blocks;
 mod journals;
 mod large_values;
-mod named_blobs;
 mod newest;
 mod repair;
 mod survey;
-mod tables;
-mod unreadable;
+pub(crate) mod tables;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-pub use address::{KeyAddress, LostKeys};
-pub use repair::{RepairOptions, RepairSummary, repair};
-
 use larder_store::RowBlobs;
 
 use crate::blobs::folders;
-use crate::io_errors::if_there;
-use crate::open_error::OpenError;
+use crate::io_errors::{OpenError, if_there};
 use survey::SourceDirectory;
+
+pub use address::{KeyAddress, LostKeys};
+pub use repair::{RepairOptions, RepairSummary, repair};
 
 /// Receives the progress and the findings of an inspection.
 pub trait InspectionWatcher {
@@ -95,7 +89,7 @@ pub fn check(
     let source = SourceDirectory::survey(dir, &mut tally)?;
     let journal = source.journal_entries()?;
     source.check_large_values(&journal, &mut tally)?;
-    named_blobs::check(dir, &source, &journal, references, &mut tally)
+    blob_files::check_named(dir, &source, &journal, references, &mut tally)
         .map_err(|error| OpenError::io(dir, "reading tables", &error))?;
     blob_files::check(dir, &mut tally, |_, _| Ok(())).map_err(|error| OpenError::io(dir, "reading blobs", &error))?;
     Ok(tally.finish())

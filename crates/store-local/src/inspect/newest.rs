@@ -10,10 +10,10 @@ use std::io;
 use bytes::Bytes;
 use lsm_tree::{InternalValue, ValueType};
 
+use super::address::VersionOrigin;
 use super::journals::JournalEntries;
 use super::survey::{SourceTable, SourceTree};
 use super::tables::{TablePart, TableReader};
-use super::unreadable::VersionOrigin;
 use crate::mirror;
 
 /// A version of a key.

@@ -15,21 +15,18 @@ use bytes::Bytes;
 use larder_store::RowBlobs;
 use lsm_tree::{AbstractTree as _, InternalValue, ValueType};
 
-use super::address::{KeyAddress, LostKeys};
+use super::address::{KeyAddress, LostKeys, UnreadableRanges};
 use super::journals::JournalEntries;
 use super::large_values::ValueHandle;
 use super::newest::{FoundEntry, FoundValue, NewestEntries};
 use super::survey::{self, SourceDirectory, SourceTree};
-use super::unreadable::UnreadableRanges;
-use super::{InspectionSummary, InspectionTally, InspectionWatcher, blob_files, bytes_below, named_blobs};
+use super::{InspectionSummary, InspectionTally, InspectionWatcher, blob_files, bytes_below};
 use crate::blobs::folders;
-use crate::io_errors::{if_there, sync_dir};
+use crate::io_errors::{OpenError, if_there, sync_dir};
 use crate::manifest::ManifestFile;
-use crate::open::{create_dir_synced, create_layout, lock, open_trees, sizes_for_disk};
-use crate::open_error::OpenError;
+use crate::open::{create_dir_synced, create_layout, fill_mirror, lock, open_trees, sizes_for_disk};
 use crate::tree_id::TreeId;
 use crate::trees::Trees;
-use crate::upgrade::fill_mirror;
 use crate::{format, mirror};
 
 /// Block cache of the new directory, which has no readers yet.
@@ -96,7 +93,7 @@ pub fn repair(
         };
         copy.run(&trees, &journal).map_err(|error| OpenError::Io { dir: into.to_owned(), what: error.to_string() })?;
     }
-    named_blobs::check(dir, &source, &journal, references, &mut tally).map_err(failed("reading tables"))?;
+    blob_files::check_named(dir, &source, &journal, references, &mut tally).map_err(failed("reading tables"))?;
     trees.publish_tables();
     fill_mirror(&trees).map_err(|error| OpenError::Io { dir: into.to_owned(), what: error.to_string() })?;
     let mut shards = BTreeSet::new();

@@ -10,22 +10,19 @@ use bytes::Bytes;
 use lsm_tree::Table;
 
 use super::InspectionTally;
-use super::address::{KeyAddress, LostKeys};
+use super::address::{KeyAddress, LostKeys, UnreadableRange};
 use super::journals::{JournalEntries, SourceJournal};
 use super::large_values::ValueHandle;
 use super::newest::{FoundValue, NewestEntries};
 use super::tables::{KeyBounds, TablePart, TableReader, is_whole_inside};
-use super::unreadable::UnreadableRange;
 use crate::format::{self, DirectoryState};
-use crate::io_errors::if_there;
+use crate::io_errors::{OpenError, if_there};
 use crate::journal::decode_synced;
 use crate::manifest::{self, EngineManifest};
 use crate::open::lock_file;
-use crate::open_error::OpenError;
 use crate::precheck::{self, open_table};
 use crate::tree_id::TreeId;
-use crate::verified_tables::{OTHER_BYTES, checksum_of};
-use crate::version_file::{self, TreeFile, TreeFiles};
+use crate::version_file::{self, OTHER_BYTES, TreeFile, TreeFiles, checksum_of};
 
 /// The checksum of a file that no version names.
 const UNKNOWN: u128 = 0;

@@ -1,9 +1,8 @@
 //! Reads the journal before a start opens anything. Every file that the manifest names must exist, whole and in one chain;
 //! otherwise the start is refused and names the missing groups. The scan changes nothing.
 
-use std::fs;
-use std::io;
 use std::path::Path;
+use std::{fs, io};
 
 use bytes::Bytes;
 

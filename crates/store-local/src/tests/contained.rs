@@ -1,15 +1,14 @@
 //! Damage in tables of a running store: only the keys in the damaged block are lost.
 
-use larder_store::Timestamp;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use larder_store::{Batch, Change, Durability, Kind, Partition, ReadQuery, Row, Store, Table};
+use larder_store::{Batch, Change, Durability, Kind, Partition, ReadQuery, Row, Store, Table, Timestamp};
 
 use super::{FrozenClock, call, small};
-use crate::inspect::damaged_blocks;
+use crate::inspect::tables;
 use crate::tree_id::TreeId;
 use crate::{LocalStore, OpenOptions};
 
@@ -154,10 +153,10 @@ async fn a_wrong_number_in_a_list_of_value_files_does_not_end_the_compactor_or_w
 async fn a_damaged_block_is_named_with_its_file_its_offset_and_its_keys() {
     let dir = damaged(None).await;
     let folder = dir.path().join("rows/packed");
-    let lines = damaged_blocks::lines(TreeId::Packed, &folder, &[1], None);
+    let lines = tables::lines(TreeId::Packed, &folder, &[1], None);
     assert_eq!(lines.len(), 1, "{lines:?}");
     let path = table(dir.path()).display().to_string();
     assert!(lines[0].starts_with(&format!("{path}, byte 4")), "{lines:?}");
     assert!(lines[0].contains("objects") && lines[0].contains("larder repair"), "{lines:?}");
-    assert!(damaged_blocks::lines(TreeId::Packed, &folder, &[7], None).is_empty(), "no key of the table was read");
+    assert!(tables::lines(TreeId::Packed, &folder, &[7], None).is_empty(), "no key of the table was read");
 }

@@ -7,7 +7,7 @@ use larder_kv::Quorums;
 use larder_kv::datatypes::DatatypeBegin;
 
 use super::json_update::field_name;
-use super::page_window::begin_after;
+use super::value_reply::begin_after;
 use crate::http::errors::RiakFault;
 use crate::http::params::{boolean, integer, quorum_params};
 use crate::http::path::{QueryParams, listed_bytes};
@@ -204,7 +204,7 @@ mod tests {
         let page = |begin, max_results| ValuePart::Page { begin, max_results };
         assert_eq!(taken("max_results=7").part, page(PageBegin::Known(DatatypeBegin::First), Some(7)));
         assert_eq!(taken("start=b").part, page(PageBegin::Start("b".into()), None));
-        let mut window = super::super::page_window::PageWindow::new(Some(1));
+        let mut window = super::super::value_reply::PageWindow::new(Some(1));
         window.take(["k", "l"].map(|one| larder_kv::rules::datatypes::ValuePiece::Element(one.into())).into());
         let continuation = window.continuation().unwrap();
         let query = format!("continuation={continuation}&max_results=1&start=b");

@@ -9,7 +9,6 @@ mod counters;
 mod datatype_params;
 mod json_update;
 mod json_value;
-mod page_window;
 mod value_reply;
 
 use bytes::Bytes;
@@ -31,13 +30,12 @@ use super::headers::{IF_NOT_MODIFIED, INDEX, META, conditions, insert};
 use super::path::quote_segment;
 use super::reply::{JSON, RiakResponse, VCLOCK, done, empty, json, not_found_page, text};
 use super::routes::PathPart;
-
-pub(super) use counters::{get_counter, post_counter};
 use datatype_params::{DatatypeParams, ValuePart};
 use json_update::JsonUpdate;
 use json_value::JsonValueWriter;
-use page_window::PageWindow;
-use value_reply::value_reply;
+use value_reply::{PageWindow, value_reply};
+
+pub(super) use counters::{get_counter, post_counter};
 
 /// Longest document of an update: a register of the largest size, with some of its bytes escaped.
 const UPDATE_BYTES_MAX: u64 = 4 * 1024 * 1024;

@@ -1,5 +1,6 @@
-use super::*;
 use proptest::prelude::*;
+
+use super::*;
 
 fn headers(pairs: &[(&str, &str)]) -> HeaderMap {
     let pair = |(name, value): &(&str, &str)| {

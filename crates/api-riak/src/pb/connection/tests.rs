@@ -1,13 +1,11 @@
 //! Time and memory of a connection, with a clock that the test moves.
 
+use PbField::Bytes;
 use larder_testkit::pb::{PbField, frame, message};
-
 use tokio::time::Instant;
 
 use super::*;
 use crate::pb::testing::{connection, gateway};
-
-use PbField::Bytes;
 
 const KEY: [PbField<'_>; 2] = [Bytes(1, b"b"), Bytes(2, b"k")];
 

@@ -3,7 +3,6 @@
 mod answer;
 mod counters;
 mod messages;
-mod pb_update;
 mod pb_value;
 
 use std::sync::Arc;
@@ -18,16 +17,17 @@ use larder_rows::address::Address;
 
 use super::fault::PbFault;
 use super::fields::{address, check_n_val, quorum, timeout};
+use answer::{put_absent, put_updated, put_updated_to_nothing};
 
 pub(super) use answer::PbValueAnswer;
-use answer::{put_absent, put_updated, put_updated_to_nothing};
 pub(super) use counters::{get_counter, update_counter};
 pub(super) use messages::{DtFetchReq, DtUpdateReq};
+
 #[cfg(test)]
 pub(super) use messages::{RpbCounterGetReq, RpbCounterUpdateReq};
-pub(super) use pb_update::count_edits;
-use pb_update::update_of;
 use pb_value::ValueMessage;
+pub(super) use pb_value::count_edits;
+use pb_value::update_of;
 
 /// Code 80. In type `default` it fetches a counter of Riak 1.4. It returns an answer that is not short.
 ///

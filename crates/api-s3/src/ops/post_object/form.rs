@@ -11,7 +11,7 @@ use hyper::HeaderMap;
 use larder_core::body::{BodyError, ByteStream};
 use multer::{Field, Multipart};
 
-use super::super::params;
+use super::super::listing_document;
 use super::policy::SizeRange;
 use crate::body::{RequestBody, RequestBodyFailure};
 use crate::errors::{Code, S3Error, gateway};
@@ -79,7 +79,7 @@ impl PostForm {
         headers: &HeaderMap,
         pieces: impl Stream<Item = Result<Bytes, S3Error>> + Send + 'static,
     ) -> Result<Self, S3Error> {
-        let media = params::header(headers, "content-type").unwrap_or_default();
+        let media = listing_document::header(headers, "content-type").unwrap_or_default();
         let essence = media.split(';').next().unwrap_or_default().trim();
         if !essence.eq_ignore_ascii_case("multipart/form-data") {
             let condition = "Bucket POST must be of the enclosure-type multipart/form-data";

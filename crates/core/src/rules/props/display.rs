@@ -11,8 +11,7 @@
 
 use serde_json::{Map, Value as Json};
 
-use super::effective::HLL_PRECISION_DEFAULT;
-use super::set::Overrides;
+use super::effective::{HLL_PRECISION_DEFAULT, Overrides};
 use super::table::{Defaults, PROPS, Prop};
 use super::types::{TypeRecord, TypeState};
 use super::value::{Datatype, Value};

@@ -21,23 +21,22 @@
 mod decode;
 pub mod display;
 pub mod effective;
-#[cfg(test)]
-mod manual;
 mod native_hook;
 pub mod quorum;
 pub mod reason;
-pub mod set;
 pub mod table;
 pub mod types;
 pub mod validate;
 pub mod value;
 mod webhook_url;
 
-pub use effective::EffectiveProps;
+#[cfg(test)]
+mod manual;
+
+pub use effective::{EffectiveProps, Overrides, PropsBodyError};
 pub use native_hook::{HookFault, HookStage, NativeHook, check_hooks, schemas_in, webhook_in, webhooks_in};
 pub use quorum::Quorum;
 pub use reason::{InvalidProp, InvalidReason, PropsError, TypeRefusal};
-pub use set::{Overrides, PropsBodyError};
 pub use table::{Defaults, PROPS, Prop, PropKind, PropMutability};
 pub use types::{TypeKind, TypeRecord, TypeRecordError, TypeState};
 pub use value::{Datatype, Hook, LinkFun, ModFun, Repl, SyncOnWrite, Value};

@@ -8,9 +8,8 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use serde_json::{Map, Value as Json, json};
 
-use super::effective::EffectiveProps;
+use super::effective::{EffectiveProps, Overrides};
 use super::reason::{InvalidProp, PropsError, TypeRefusal};
-use super::set::Overrides;
 use super::table::Defaults;
 use super::validate;
 use super::value::named;

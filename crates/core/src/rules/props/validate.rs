@@ -14,10 +14,9 @@
 use serde_json::{Map, Value as Json};
 
 use super::decode::{flag, quoted_in_error};
-use super::effective::EffectiveProps;
+use super::effective::{EffectiveProps, Overrides};
 use super::native_hook::{HookStage, check_hooks};
 use super::reason::{InvalidProp, InvalidReason};
-use super::set::Overrides;
 use super::table::{Defaults, Prop};
 use super::types::{TypeKind, TypeRecord, TypeState};
 use super::value::{Datatype, Value};

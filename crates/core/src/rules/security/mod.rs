@@ -9,21 +9,13 @@
 //! ```
 
 mod edit;
-mod grants;
-mod name;
-mod options;
 mod permission;
 mod record;
-mod refusal;
 mod rules;
-mod source;
 
-pub use edit::{GrantChange, SecurityEdit};
-pub use grants::AccessScope;
-pub use name::{ALL, folded, parse_name};
-pub use options::RoleOptions;
-pub use permission::{KvPermission, PermissionSet};
-pub use record::{GrantTarget, RoleGrant, RoleRecord, SecurityKey, SecuritySettings};
-pub use refusal::SecurityRefusal;
-pub use rules::{AccessRules, RoleEntry, RoleKind};
-pub use source::{AccessSource, SourceMethod};
+pub use edit::{GrantChange, SecurityEdit, SecurityRefusal};
+pub use permission::{AccessScope, KvPermission, PermissionSet};
+pub use record::{
+    ALL, GrantTarget, RoleGrant, RoleOptions, RoleRecord, SecurityKey, SecuritySettings, folded, parse_name,
+};
+pub use rules::{AccessRules, AccessSource, RoleEntry, RoleKind, SourceMethod};

@@ -1,11 +1,15 @@
 //! The stored rows of security, as JSON: one for each user and group, one for `all`, one for the settings.
 
+use std::fmt;
+
 use larder_rows::codec::DecodeError;
+use larder_rows::limits::{ROLE_LIST_MAX, ROLE_NAME_BYTES_MAX, ROLE_OPTION_BYTES_MAX};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::SecurityRefusal;
 use super::permission::PermissionSet;
-use super::source::AccessSource;
+use super::rules::AccessSource;
 
 /// The name of a row.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -148,6 +152,89 @@ impl From<RoleGrant> for StoredGrant {
     }
 }
 
+/// The group that every user is in.
+pub const ALL: &str = "all";
+/// Words of the commands, which no user or group may have as its name.
+const RESERVED: [&str; 5] = [ALL, "on", "to", "from", "any"];
+
+/// The lower case of a name, as the commands write it: of the letters of Latin-1 alone, as Riak does.
+#[must_use]
+pub fn folded(name: &str) -> String {
+    let fold = |letter: char| match letter {
+        // The sign of multiplication stands among the capitals.
+        'A'..='Z' | 'À'..='Ö' | 'Ø'..='Þ' => char::from_u32(u32::from(letter) + 32).unwrap_or(letter),
+        other => other,
+    };
+    name.chars().map(fold).collect()
+}
+
+/// The name of a new user or group, in lower case.
+///
+/// # Errors
+/// [`SecurityRefusal::IllegalName`], [`SecurityRefusal::ReservedName`].
+pub fn parse_name(name: &str) -> Result<String, SecurityRefusal> {
+    let is_illegal = |letter: char| {
+        matches!(letter, '\0'..=' ' | '!' | '"' | '#' | '$' | '%' | '&' | '\'' | '(' | ')' | '*' | '+' | ',')
+            || matches!(letter, ':' | ';' | '<' | '=' | '>' | '?' | '\u{7f}'..='\u{bf}')
+    };
+    let name = folded(name);
+    if name.is_empty() || name.len() > ROLE_NAME_BYTES_MAX || name.chars().any(is_illegal) {
+        return Err(SecurityRefusal::IllegalName);
+    }
+    if RESERVED.contains(&&*name) { Err(SecurityRefusal::ReservedName) } else { Ok(name) }
+}
+
+/// The options of a user or group.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct RoleOptions {
+    /// A new password, in clear.
+    pub password: Option<String>,
+    /// The groups that it is to be in.
+    pub groups: Option<Vec<String>>,
+    /// All other options, which have no effect.
+    pub others: Vec<(String, String)>,
+}
+
+/// Shows no value: one of them may be a password.
+impl fmt::Debug for RoleOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RoleOptions").field("groups", &self.groups).finish_non_exhaustive()
+    }
+}
+
+impl RoleOptions {
+    /// Reads the words after a name.
+    ///
+    /// # Errors
+    /// [`SecurityRefusal::BadOption`], [`SecurityRefusal::TooLong`], [`SecurityRefusal::TooMany`].
+    pub fn parse(words: &[&str]) -> Result<Self, SecurityRefusal> {
+        let mut options = Self::default();
+        if words.len() > ROLE_LIST_MAX {
+            return Err(SecurityRefusal::TooMany { things: "options", max: ROLE_LIST_MAX });
+        }
+        for word in words {
+            let (key, value) = word
+                .split_once('=')
+                .filter(|(key, _)| !key.is_empty())
+                .ok_or_else(|| SecurityRefusal::BadOption((*word).to_owned()))?;
+            match key {
+                "groups" => options.groups = Some(list(value)),
+                _ if word.len() > ROLE_OPTION_BYTES_MAX => {
+                    return Err(SecurityRefusal::TooLong("option", ROLE_OPTION_BYTES_MAX));
+                }
+                "password" => options.password = Some(value.to_owned()),
+                _ => options.others.push((key.to_owned(), value.to_owned())),
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// The names of a list with commas, in lower case.
+pub(super) fn list(text: &str) -> Vec<String> {
+    text.split(',').filter(|name| !name.is_empty()).map(folded).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -162,5 +249,50 @@ mod tests {
         assert!(serde_json::from_str::<RoleRecord>(r#"{"grants":[{"permissions":["none"]}]}"#).is_err());
         let settings: SecuritySettings = serde_json::from_str(r#"{"enabled":true}"#).unwrap();
         assert_eq!(settings, SecuritySettings { enabled: true, ciphers: None });
+    }
+}
+
+#[cfg(test)]
+mod name_tests {
+    use super::*;
+
+    #[test]
+    fn names_are_kept_in_lower_case_of_latin_1() {
+        for (name, expected) in
+            [("Bob", "bob"), ("ÄÖÜ×Þß", "äöü×þß"), ("ПРИМЕР", "ПРИМЕР"), ("a-b_c.d/e@f", "a-b_c.d/e@f")]
+        {
+            assert_eq!(parse_name(name), Ok(expected.to_owned()), "{name}");
+        }
+    }
+
+    #[test]
+    fn words_of_the_commands_and_marks_are_no_names() {
+        for name in ["all", "ON", "To", "from", "Any"] {
+            assert_eq!(parse_name(name), Err(SecurityRefusal::ReservedName), "{name}");
+        }
+        let long = "a".repeat(ROLE_NAME_BYTES_MAX + 1);
+        for name in ["", "a b", "a\n", "a,b", "a=b", "a?", "a*", "\"a", "a\u{7f}", "a\u{a0}", "a\u{bf}", &long] {
+            assert_eq!(parse_name(name), Err(SecurityRefusal::IllegalName), "{name:?}");
+        }
+        assert!(parse_name("a\u{c0}").is_ok() && parse_name("@[]^_`{|}~/.-").is_ok());
+    }
+}
+
+#[cfg(test)]
+mod options_tests {
+    use super::*;
+
+    #[test]
+    fn options_are_pairs_and_a_password_may_hold_any_character() {
+        let options = RoleOptions::parse(&["password=a=b:c", "groups=A,b", "Note=x"]).unwrap();
+        assert_eq!(options.password.as_deref(), Some("a=b:c"));
+        assert_eq!(options.groups, Some(vec!["a".into(), "b".into()]));
+        assert_eq!(options.others, [("Note".into(), "x".into())]);
+        assert!(!format!("{options:?}").contains("a=b"));
+        for word in ["x", "=x", ""] {
+            assert_eq!(RoleOptions::parse(&[word]), Err(SecurityRefusal::BadOption(word.into())));
+        }
+        let long = format!("password={}", "x".repeat(ROLE_OPTION_BYTES_MAX));
+        assert!(RoleOptions::parse(&[&long]).is_err());
     }
 }

@@ -49,17 +49,13 @@
 //! `write` makes the batch of a put or delete, `versions` turns rows into siblings and a context, `context` is the wire form,
 //! `version_vector` and `dot` hold the names, `conditions` the preconditions of a request. `gateway/kv/slots.rs` picks slots.
 
-mod conditions;
 mod context;
-mod dot;
 mod version_vector;
 mod versions;
 mod write;
 
-pub use conditions::{Conditions, CurrentValue, EtagMatcher};
-pub use context::Context;
-pub use dot::{Dot, DotFlags, SHARED_SLOT, Slot, Vtag};
+pub use context::{Context, Dot, DotFlags, SHARED_SLOT, Slot, Vtag};
 pub use larder_core::rules::refusals::{ContextError, FailedCondition};
 pub use version_vector::{CarriedVector, VectorEntry, VersionVector};
 pub use versions::{KeyVersions, LoneVersion, Sibling};
-pub use write::{ConflictPolicy, IndexRemovals, KeyWrite, SupersededRow};
+pub use write::{Conditions, ConflictPolicy, CurrentValue, EtagMatcher, IndexRemovals, KeyWrite, SupersededRow};

@@ -7,7 +7,7 @@
 use larder_rows::Timestamp;
 use larder_rows::limits::VECTOR_ENTRIES_MAX;
 
-use super::dot::{SHARED_SLOT, Slot};
+use super::context::{SHARED_SLOT, Slot};
 use super::write::SupersededRow;
 
 /// One slot of a [`VersionVector`]: every write to it up to `clock` is superseded.

@@ -6,8 +6,7 @@ use larder_rows::content::KvContent;
 use larder_rows::limits::SIBLINGS_MAX;
 use larder_rows::{Row, Timestamp, hash};
 
-use super::context::Context;
-use super::dot::{Dot, SHARED_SLOT, Slot, Vtag};
+use super::context::{Context, Dot, SHARED_SLOT, Slot, Vtag};
 use super::version_vector::{VectorEntry, VersionVector};
 use super::write::ConflictPolicy;
 use crate::rules::object_row::ObjectRow;

@@ -5,15 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use larder_core::rules::refusals::DatatypeError;
 
-use super::absent_target::AbsentTarget;
 use super::context::DatatypeContext;
 use super::editor::{DatatypeEditor, PRESENT, ShownRow};
-use super::field::FieldName;
-use super::head::RemovalMarker;
+use super::head::{CounterResets, CounterTotals, RemovalMarker};
 use super::hll::{HllChunk, HllPlace};
-use super::row_name::{CounterSource, DatatypeLeaf, DatatypePath, DatatypeRowName};
-use super::totals::{CounterResets, CounterTotals};
-use super::update::{DatatypeUpdate, EmbeddedUpdate, MapEdits, SetEdit};
+use super::needs::AbsentTarget;
+use super::row_name::{CounterSource, DatatypeLeaf, DatatypePath, DatatypeRowName, FieldName};
+use super::value::{DatatypeUpdate, EmbeddedUpdate, MapEdits, SetEdit};
 
 impl DatatypeEditor {
     /// Applies an update whole, or not at all. A repeated `request_id` changes nothing.

@@ -7,11 +7,9 @@ use larder_rows::codec::DecodeError;
 use larder_rows::{Row, Timestamp};
 
 use super::context::DatatypeContext;
-use super::field::{EmbeddedType, FieldName};
-use super::head::DatatypeHead;
+use super::head::{CounterResets, CounterSum, CounterTotals, DatatypeHead};
 use super::hll::{HllChunk, HllRegisters};
-use super::row_name::{DatatypeLeaf, DatatypePath, DatatypeRowName};
-use super::totals::{CounterResets, CounterSum, CounterTotals};
+use super::row_name::{DatatypeLeaf, DatatypePath, DatatypeRowName, EmbeddedType, FieldName};
 use super::value::ValuePiece;
 
 /// Reads the rows of a key's data in the order of their names.

@@ -12,9 +12,8 @@ use larder_rows::codec::prefix_successor;
 use larder_rows::{ActorId, Change, Row, Timestamp};
 
 use super::context::{ActorClocks, DatatypeContext};
-use super::head::{ClockValue, DatatypeHead};
+use super::head::{ClockValue, CounterTotals, DatatypeHead};
 use super::row_name::{CounterSource, DatatypeLeaf, DatatypePath, DatatypeRowName};
-use super::totals::CounterTotals;
 
 /// The value of a row that only says that something is there.
 pub(super) const PRESENT: Bytes = Bytes::from_static(&[1]);

@@ -23,32 +23,26 @@
 //! `update` and `value` are what requests and answers say; `row_name`, `head`, `totals`, `hll` are the rows; `needs`, `editor`
 //! and `apply` make the batch of updates; `decoder` reads; `context` is the wire form.
 
-mod absent_target;
 mod apply;
-mod bounds;
 mod context;
 mod decoder;
 mod editor;
-mod field;
 mod head;
 mod hll;
 mod needs;
 mod row_name;
-mod totals;
-mod update;
 mod value;
 
-pub use absent_target::AbsentTarget;
 pub use context::{ActorClocks, DatatypeContext};
 pub use decoder::ValueDecoder;
 pub use editor::{DatatypeEditor, EditorMark, EditorTerms};
-pub use field::{EmbeddedType, FieldName};
-pub use head::{ClockValue, DatatypeHead, RemovalMarker};
+pub use head::{ClockValue, CounterResets, CounterSum, CounterTotals, DatatypeHead, RemovalMarker};
 pub use hll::{CHUNK_REGISTERS, HllChunk, HllPlace, HllRegisters};
 pub use larder_core::rules::props::Datatype;
 pub use larder_core::rules::refusals::DatatypeError;
-pub use needs::NeededRows;
-pub use row_name::{CounterSource, DatatypeLeaf, DatatypePath, DatatypeRowName};
-pub use totals::{CounterResets, CounterSum, CounterTotals};
-pub use update::{DatatypeUpdate, EmbeddedUpdate, FieldEdit, MapEdits, SetEdit};
-pub use value::{DatatypeValue, EmbeddedValue, FieldValue, ValueBuilder, ValuePiece};
+pub use needs::{AbsentTarget, NeededRows};
+pub use row_name::{CounterSource, DatatypeLeaf, DatatypePath, DatatypeRowName, EmbeddedType, FieldName};
+pub use value::{
+    DatatypeUpdate, DatatypeValue, EmbeddedUpdate, EmbeddedValue, FieldEdit, FieldValue, MapEdits, SetEdit,
+    ValueBuilder, ValuePiece,
+};

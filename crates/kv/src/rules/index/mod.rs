@@ -11,18 +11,12 @@
 //! of rows and the changes of a write, `scope` a part of an index as a range of names, `query` a query of one, `combined` one of
 //! several conditions, `continuation` the place where a next page begins, `term_regex` the filter of terms.
 
-mod combined;
-mod continuation;
 mod query;
 mod row;
 mod scope;
 mod term;
-mod term_regex;
 
-pub use combined::{IndexCondition, all_of, any_of};
-pub use continuation::{ContinuationError, IndexPosition};
-pub use query::{IndexHit, IndexQuery, ObjectFilter};
+pub use query::{ContinuationError, IndexCondition, IndexHit, IndexPosition, IndexQuery, ObjectFilter, all_of, any_of};
 pub use row::{IndexRowName, SupersededTerms, index_bytes, index_changes, indexed_terms};
 pub use scope::IndexScope;
-pub use term::{StoredTerm, TermKind};
-pub use term_regex::{RegexError, TermRegex};
+pub use term::{RegexError, StoredTerm, TermKind, TermRegex};

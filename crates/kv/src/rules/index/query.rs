@@ -1,17 +1,31 @@
 //! A query of an index as a range of row names.
+//!
+//! A query of several conditions at once.
+//!
+//! ```text
+//! all   the rows of one condition are read; a hit stays if its object meets the others
+//! any   the rows of each are read, one condition after the other; a hit stays if its object meets none before
+//! ```
+//! So a page is one of a single condition, and its continuation names that condition's query.
+//!
+//! The place where the next page of a query begins, as opaque text for a client.
+//!
+//! ```text
+//! base64 of: version u8 | hash of the query u64 | term | key | crc32 of all before it
+//! ```
 
 use std::collections::BTreeSet;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use larder_rows::address::BucketAddress;
-use larder_rows::codec::DecodeError;
+use larder_rows::codec::{DecodeError, FieldDecoder, FieldEncoder};
 use larder_rows::hash;
 
-use super::continuation::IndexPosition;
 use super::row::{IndexRowName, row_name};
 use super::scope::{IndexScope, name_after_prefix};
-use super::term::{StoredTerm, TermKind};
-use super::term_regex::TermRegex;
+use super::term::{StoredTerm, TermKind, TermRegex};
 use crate::rules::object_row::{key_of_view_row, view_row_prefix};
 use crate::rules::terms::TermError;
 
@@ -164,6 +178,107 @@ impl IndexQuery {
     }
 }
 
+/// A condition of a query.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IndexCondition {
+    /// The terms or keys that meet it.
+    pub scope: IndexScope,
+    /// Whether it is one value.
+    pub is_equality: bool,
+}
+
+/// The query of objects that meet all conditions. Their number is above 0.
+#[must_use]
+pub fn all_of(bucket: &BucketAddress, mut conditions: Vec<IndexCondition>) -> Vec<IndexQuery> {
+    // One value of a field has few rows as a rule; of others nothing is known.
+    let is_narrow = |one: &IndexCondition| one.is_equality && one.scope.field().is_some();
+    let first = conditions.iter().position(is_narrow).unwrap_or(0);
+    if first >= conditions.len() {
+        return Vec::new();
+    }
+    let IndexCondition { scope, is_equality } = conditions.remove(first);
+    let all = conditions.into_iter().map(|one| one.scope).collect();
+    let filter = ObjectFilter { all, none: Vec::new() };
+    vec![IndexQuery { is_equality, filter, ..IndexQuery::new(bucket.clone(), scope) }]
+}
+
+/// The queries of objects that meet any of the conditions, one after the other.
+#[must_use]
+pub fn any_of(bucket: &BucketAddress, conditions: Vec<IndexCondition>) -> Vec<IndexQuery> {
+    let mut before = Vec::new();
+    let queries = conditions.into_iter().map(|IndexCondition { scope, is_equality }| {
+        let filter = ObjectFilter { all: Vec::new(), none: before.clone() };
+        before.push(scope.clone());
+        IndexQuery { is_equality, filter, ..IndexQuery::new(bucket.clone(), scope) }
+    });
+    queries.collect()
+}
+
+const VERSION: u8 = 1;
+const CHECK_BYTES: usize = 4;
+
+/// The last hit of a page: the next page begins after it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct IndexPosition {
+    /// Its term; empty for a query of keys.
+    pub term: StoredTerm,
+    /// Its key.
+    pub key: Bytes,
+}
+
+/// A continuation that is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ContinuationError {
+    /// The text is damaged, or no server of Larder made it.
+    #[error("The continuation was not issued by this server or is damaged")]
+    Foreign,
+    /// It is one of another query.
+    #[error("The continuation belongs to another query")]
+    OtherQuery,
+}
+
+impl IndexPosition {
+    /// The position of a hit.
+    #[must_use]
+    pub fn from_hit(hit: &IndexHit) -> Self {
+        Self { term: hit.term.clone(), key: hit.key.clone() }
+    }
+
+    /// The text for a client, bound to `query`.
+    #[must_use]
+    pub fn encode(&self, query: &IndexQuery) -> String {
+        let mut out = FieldEncoder::versioned(VERSION, 24 + self.term.0.len() + self.key.len());
+        out.u64(query.id());
+        out.bytes(&self.term.0);
+        out.bytes(&self.key);
+        let check = crc32fast::hash(out.written());
+        out.raw(&check.to_be_bytes());
+        STANDARD.encode(out.finish())
+    }
+
+    /// Reads the text that a client sent with `query`.
+    ///
+    /// # Errors
+    /// [`ContinuationError`].
+    pub fn decode(text: &[u8], query: &IndexQuery) -> Result<Self, ContinuationError> {
+        let bytes = Bytes::from(STANDARD.decode(text).map_err(|_| ContinuationError::Foreign)?);
+        let fields = bytes.len().checked_sub(CHECK_BYTES).ok_or(ContinuationError::Foreign)?;
+        if crc32fast::hash(&bytes[..fields]).to_be_bytes() != bytes[fields..] {
+            return Err(ContinuationError::Foreign);
+        }
+        let (id, position) = Self::parse(bytes.slice(..fields)).map_err(|_| ContinuationError::Foreign)?;
+        if id == query.id() { Ok(position) } else { Err(ContinuationError::OtherQuery) }
+    }
+
+    fn parse(bytes: Bytes) -> Result<(u64, Self), DecodeError> {
+        let mut rest = FieldDecoder::versioned(bytes, VERSION)?;
+        let id = rest.u64()?;
+        let position = Self { term: StoredTerm(rest.bytes()?), key: rest.bytes()? };
+        rest.finish()?;
+        Ok((id, position))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -214,5 +329,48 @@ mod tests {
         assert_eq!(key("$bucket").scope, IndexScope::AllKeys);
         let unknown = IndexQuery::equality(bucket(), &"$bogus".into(), &"a".into()).unwrap_err();
         assert_eq!(unknown.erlang(), "{unknown_field_type,<<\"$bogus\">>}");
+    }
+}
+
+#[cfg(test)]
+mod continuation_tests {
+    use super::*;
+    use larder_rows::address::BucketAddress;
+    use proptest::prelude::*;
+
+    fn query(bucket: &'static str, from: &'static str) -> IndexQuery {
+        let bucket = BucketAddress::new("t".into(), bucket.into()).unwrap();
+        IndexQuery::range(bucket, &"f_bin".into(), &from.into(), &"z".into()).unwrap()
+    }
+
+    proptest! {
+        #[test]
+        fn continuations_decode_to_themselves_and_for_their_query_alone(term: Vec<u8>, key: Vec<u8>) {
+            let position = IndexPosition { term: StoredTerm(term.into()), key: key.into() };
+            let text = position.encode(&query("b", "a"));
+            prop_assert_eq!(IndexPosition::decode(text.as_bytes(), &query("b", "a")), Ok(position));
+            for other in [query("c", "a"), query("b", "b")] {
+                prop_assert_eq!(IndexPosition::decode(text.as_bytes(), &other), Err(ContinuationError::OtherQuery));
+            }
+        }
+
+        #[test]
+        fn random_and_damaged_texts_are_refused(bytes: Vec<u8>, at: usize, bit in 0..7_u8) {
+            let query = query("b", "a");
+            prop_assert_eq!(IndexPosition::decode(&bytes, &query), Err(ContinuationError::Foreign));
+            let mut text = IndexPosition::default().encode(&query).into_bytes();
+            let at = at % text.len();
+            text[at] ^= 1 << bit;
+            prop_assert!(IndexPosition::decode(&text, &query).is_err());
+        }
+    }
+
+    /// Continuations that clients may hold.
+    #[test]
+    fn the_golden_continuation_stays() {
+        let position = IndexPosition { term: StoredTerm("m".into()), key: "k".into() };
+        let golden = "AQWMXGwgSXNMAW0Bay1ddWU=";
+        assert_eq!(position.encode(&query("b", "a")), golden);
+        assert_eq!(IndexPosition::decode(golden.as_bytes(), &query("b", "a")), Ok(position));
     }
 }

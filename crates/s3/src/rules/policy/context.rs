@@ -3,7 +3,7 @@
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::super::access::{AccessContext, AccessRequest};
+use super::super::access_request::{AccessContext, AccessRequest};
 use super::super::condition_keys::{EXISTING_TAG, REQUEST_TAG};
 use super::super::tags::Tag;
 use super::super::user::User;

@@ -2,9 +2,8 @@
 
 use serde_json::{Value as Json, json};
 
-use super::super::access::{AccessContext, AccessRequest};
-use super::super::access_key::KeyLimits;
-use super::super::user::User;
+use super::super::access_request::{AccessContext, AccessRequest};
+use super::super::user::{KeyLimits, User};
 use super::parse::{PolicySubject, parse_statements};
 use super::{PolicyDecision, PolicyError, PolicyStatement, decide};
 

@@ -3,34 +3,31 @@
 //! ```text
 //! parse       the JSON document into statements        pattern    * and ?, and ${variables}
 //! principal   the callers of a statement               condition  tests of the properties of a request
-//! context     the values of condition keys             distinct   JSON objects without duplicate names
-//! glyphs      the match of a pattern in bounded time      void       the parts of a statement that no request can meet
 //! key_policy  the limits of an access key as statements    work   the steps that the policies of a request may take
 //! ```
 //! A deny wins over every allow, in any order of the statements.
 
 mod condition;
 mod context;
-mod distinct;
-mod glyphs;
 mod key_policy;
 mod parse;
 mod pattern;
 mod principal;
-#[cfg(test)]
-mod tests;
 mod void;
 mod work;
 
-use super::access::{AccessContext, AccessRequest};
+#[cfg(test)]
+mod tests;
+
+use super::access_request::{AccessContext, AccessRequest};
 use super::action::S3Action;
 use super::user::User;
 use condition::PolicyCondition;
 use context::ConditionContext;
-
-pub use key_policy::KeyPolicy;
 use pattern::Pattern;
 use principal::Principals;
+
+pub use key_policy::KeyPolicy;
 pub use void::VoidPart;
 pub use work::PolicyWork;
 

@@ -5,8 +5,7 @@ use serde_json::{Map, Value as Json};
 
 use super::super::action::{ActionScope, S3Action};
 use super::condition::PolicyCondition;
-use super::distinct::DistinctNames;
-use super::pattern::{Pattern, PatternSyntax, matches_wildcards};
+use super::pattern::{DistinctNames, Pattern, PatternSyntax, matches_wildcards};
 use super::principal::Principals;
 use super::{PatternSet, PolicyError, PolicyStatement};
 

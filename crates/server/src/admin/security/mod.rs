@@ -10,8 +10,7 @@ use larder_kv_admin::frame::AdminAnswer;
 use larder_net::CipherList;
 use serde_json::json;
 
-use super::command::{CommandCall, CommandResult};
-use super::text::{reasons, shown};
+use super::command::{CommandCall, CommandResult, reasons, shown};
 
 pub(super) use print::{print_grants, print_group, print_groups, print_sources, print_user, print_users};
 

@@ -6,9 +6,8 @@ use larder_core::rules::security::{AccessRules, GrantTarget, PermissionSet, Role
 use larder_kv_admin::frame::AdminAnswer;
 use serde_json::{Value as Json, json};
 
-use super::super::command::{CommandCall, CommandResult};
+use super::super::command::{CommandCall, CommandResult, shown};
 use super::super::console_table::{TableColumn, table, wrapped};
-use super::super::text::shown;
 use super::{refused, rules};
 
 const USER_COLUMNS: &[TableColumn] =

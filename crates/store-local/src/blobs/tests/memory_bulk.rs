@@ -8,7 +8,7 @@ use bytes::Bytes;
 use larder_store::Result;
 use parking_lot::Mutex;
 
-use crate::bulk::BulkRows;
+use crate::bulk_store::BulkRows;
 
 /// In-memory [`BulkRows`].
 #[derive(Default)]

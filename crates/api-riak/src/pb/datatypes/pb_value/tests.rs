@@ -1,12 +1,12 @@
 //! Values as messages: bytes that a Riak 3.2.3 sent, and messages that decode to what was written.
 
-use super::*;
 use bytes::Bytes;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use prost::Message;
 
 use super::super::messages::MapField;
+use super::*;
 
 /// `DtValue`, as a client decodes it.
 #[derive(Clone, PartialEq, Message)]

@@ -1,7 +1,7 @@
 //! The lists, compared with the output of a Riak node.
 
 use super::*;
-use crate::rules::props::set::props_of;
+use crate::rules::props::effective::props_of;
 use crate::rules::props::validate;
 
 const NODE: &str = "larder@127.0.0.1";
