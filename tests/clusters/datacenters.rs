@@ -15,7 +15,7 @@ fn gateway(cluster: &TestCluster, number: usize) -> LarderNode {
     let at = cluster.node(number).address().to_string();
     let name = format!("{own}@127.0.0.1");
     let args = ["--cassandra-datacenter", &own, "--cassandra-datacenters", "dc1,dc2", "--node-name", &name];
-    cluster.gateway_of(&at, &args)
+    cluster.gateway_with(&at, &args)
 }
 
 /// The status of a read of a key.

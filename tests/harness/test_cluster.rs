@@ -64,17 +64,17 @@ impl TestCluster {
     /// Starts a gateway over all nodes with these additional arguments. A test may start several.
     #[must_use]
     pub fn gateway(&self, args: &[&str]) -> LarderNode {
-        self.gateway_of(&self.cluster.contact_points(), args)
+        self.gateway_with(&self.cluster.contact_points(), args)
     }
 
     /// Starts a gateway with these contact points (`host:port,…`); it finds the other nodes through them.
     #[must_use]
-    pub fn gateway_of(&self, nodes: &str, args: &[&str]) -> LarderNode {
+    pub fn gateway_with(&self, nodes: &str, args: &[&str]) -> LarderNode {
         let started = self.try_gateway_of(nodes, args);
         started.unwrap_or_else(|ended| panic!("no gateway over {nodes}: {ended:?}"))
     }
 
-    /// As [`Self::gateway_of`], when the nodes may refuse the gateway.
+    /// As [`Self::gateway_with`], when the nodes may refuse the gateway.
     ///
     /// # Errors
     /// The end of a gateway that does not start.

@@ -33,7 +33,7 @@ impl DatatypesRun {
         let counted = self.report.cells.iter().filter(|measured| is_increment(measured.cell.operation.name));
         let answered: u64 = counted.map(|measured| measured.tally.latencies_us.len()).sum();
         // Those of the warm-up count in the value alone.
-        let total = value_of(&driver.text());
+        let total = encoded_value(&driver.text());
         anyhow::ensure!(total.is_some_and(|total| total >= answered), "{answered} increments, but {}", driver.text());
         Ok(())
     }
@@ -57,7 +57,7 @@ fn puts() -> NumberedWork {
 }
 
 /// The number of `{"type":"counter","value":7}`, of a HyperLogLog as well.
-pub(super) fn value_of(text: &str) -> Option<u64> {
+pub(super) fn encoded_value(text: &str) -> Option<u64> {
     let (_, rest) = text.split_once("\"value\":")?;
     rest.split(['}', ',']).next()?.parse().ok()
 }
@@ -69,9 +69,9 @@ mod tests {
 
     #[test]
     fn a_value_is_read() {
-        assert_eq!(value_of(r#"{"type":"counter","value":12}"#), Some(12));
-        assert_eq!(value_of(r#"{"type":"hll","value":3,"x":1}"#), Some(3));
-        assert_eq!(value_of(r#"{"type":"counter","error":"notfound"}"#), None);
+        assert_eq!(encoded_value(r#"{"type":"counter","value":12}"#), Some(12));
+        assert_eq!(encoded_value(r#"{"type":"hll","value":3,"x":1}"#), Some(3));
+        assert_eq!(encoded_value(r#"{"type":"counter","error":"notfound"}"#), None);
     }
 
     #[test]

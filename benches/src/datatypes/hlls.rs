@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 
-use super::counters::value_of;
+use super::counters::encoded_value;
 use super::operation::ValueOperation;
 use super::run::DatatypesRun;
 use crate::keys::key;
@@ -64,7 +64,7 @@ impl DatatypesRun {
         for sketch in 0..sketches {
             driver.request.get(format_args!("/types/hlls/buckets/of-{distinct}/datatypes/{sketch}"));
             driver.send_checked(200).await?;
-            let estimate = value_of(&driver.text()).context("a HyperLogLog without a value")?;
+            let estimate = encoded_value(&driver.text()).context("a HyperLogLog without a value")?;
             errors.push((estimate as f64 - distinct as f64) / distinct as f64 * 100.0);
         }
         Ok(errors)

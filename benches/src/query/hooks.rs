@@ -87,7 +87,7 @@ async fn set_hooks(endpoint: &Endpoint) -> Result<()> {
 /// Puts of new keys with `dw=0`.
 fn hooked_puts(operation: QueryBenchOperation, bucket: &'static str, connections: usize) -> NumberedWork {
     // Each number of connections has keys of its own.
-    let kind = if connections == 1 { "lone" } else { "many" };
+    let kind = if connections == 1 { "single" } else { "many" };
     let work = NumberedWork::new(operation, OBJECT_BYTES, move |number, request| {
         request.put(format_args!("/buckets/hook-{bucket}/keys/"));
         request.add_to_target(&key(kind, number));

@@ -60,8 +60,8 @@ impl MemoryBudget {
     pub fn new(total: u64, fixed: u64) -> Self {
         let clients = total.saturating_sub(fixed).max(CLIENT_BYTES_MIN);
         Self(Arc::new(SharedBudget {
-            small: permits_of(clients / 4),
-            large: permits_of(clients - clients / 4),
+            small: byte_permits(clients / 4),
+            large: byte_permits(clients - clients / 4),
             waiting: AtomicU64::new(0),
             refused: AtomicU64::new(0),
         }))
@@ -88,10 +88,10 @@ impl MemoryBudget {
     pub fn usage(&self) -> MemoryUsage {
         let SharedBudget { small, large, waiting, refused } = &*self.0;
         MemoryUsage {
-            small: bytes_of(small.held()),
-            small_max: bytes_of(small.max()),
-            large: bytes_of(large.held()),
-            large_max: bytes_of(large.max()),
+            small: permit_bytes(small.held()),
+            small_max: permit_bytes(small.max()),
+            large: permit_bytes(large.held()),
+            large_max: permit_bytes(large.max()),
             waiting: waiting.load(Ordering::Relaxed),
             refused: refused.load(Ordering::Relaxed),
         }
@@ -101,7 +101,7 @@ impl MemoryBudget {
 impl SharedBudget {
     /// The largest draw of one address: a larger one would never succeed.
     fn draw_max(&self) -> u64 {
-        bytes_of(self.large.address_max())
+        permit_bytes(self.large.address_max())
     }
 
     fn begin_waiting(&self) -> WaitingDraw<'_> {
@@ -177,11 +177,11 @@ impl ClientAccount {
     }
 }
 
-fn permits_of(bytes: u64) -> SharedPermits {
+fn byte_permits(bytes: u64) -> SharedPermits {
     SharedPermits::new(usize::try_from(bytes / PERMIT_BYTES).unwrap_or(usize::MAX))
 }
 
-fn bytes_of(permits: usize) -> u64 {
+fn permit_bytes(permits: usize) -> u64 {
     permits as u64 * PERMIT_BYTES
 }
 

@@ -90,12 +90,12 @@ impl SharedPermits {
     }
 
     fn address_share(&self, address: IpAddr) -> Arc<Semaphore> {
-        self.addresses.lock().share_of(client_key(address), self.address_max())
+        self.addresses.lock().address_share(client_key(address), self.address_max())
     }
 }
 
 impl AddressShares {
-    fn share_of(&mut self, address: IpAddr, max: usize) -> Arc<Semaphore> {
+    fn address_share(&mut self, address: IpAddr, max: usize) -> Arc<Semaphore> {
         // A held permit keeps its semaphore alive, so a new share never stands beside permits of an old one.
         if let Some(share) = self.shares.get(&address).and_then(Weak::upgrade) {
             return share;

@@ -179,7 +179,7 @@ pub(crate) async fn authenticate(
 /// # Errors
 /// `InvalidAccessKeyId`, and errors of the store.
 pub(crate) async fn holder_of_key(objects: &Objects, access_key: &str) -> Result<KeyHolder, S3Error> {
-    match objects.users.holder_of(access_key).await {
+    match objects.users.key_holder(access_key).await {
         Ok(holder) => Ok(holder),
         Err(Error::UnknownKey(_)) => Err(auth::unknown_key(access_key)),
         Err(error) => Err(error.into()),

@@ -393,7 +393,7 @@ mod encoded_words_tests {
 
     use super::*;
 
-    fn text_of(value: &'static str) -> String {
+    fn encoded_text(value: &'static str) -> String {
         String::from_utf8(decoded(&Bytes::from_static(value.as_bytes())).to_vec()).unwrap()
     }
 
@@ -412,7 +412,7 @@ mod encoded_words_tests {
             ("=?UTF-8?Q?=0D=0Ax:_y?=", "=?UTF-8?Q?=0D=0Ax:_y?="),
             ("x=?y", "x=?y"),
         ] {
-            assert_eq!(text_of(value), text, "{value}");
+            assert_eq!(encoded_text(value), text, "{value}");
         }
     }
 

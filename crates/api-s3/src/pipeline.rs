@@ -119,7 +119,7 @@ impl S3Service {
         let gateway = &self.objects.gateway;
         let begun = tracing::enabled!(tracing::Level::DEBUG).then(|| gateway.core.monotonic());
         let (mut parts, body) = request.into_parts();
-        let host = host_of(&parts);
+        let host = request_host(&parts);
         let forwarded_host = requester.is_forwarded.then(|| forwarded_host(&parts.headers)).flatten();
         let asked_host = forwarded_host.as_deref().unwrap_or(&host);
         let query = S3Query::parse(parts.uri.query());
@@ -128,7 +128,7 @@ impl S3Service {
             id: gateway.core.new_request_id(),
             now: gateway.core.now(),
             source: requester.source,
-            addressing: AddressingStyle::of_host(Some(asked_host), &self.settings.roots),
+            addressing: AddressingStyle::from_host(Some(asked_host), &self.settings.roots),
             query,
             host,
             forwarded_host,
@@ -378,7 +378,7 @@ impl S3Service {
         insert_common_headers(&mut response, &head.id);
         self.audit(head, target, &trace, &response);
         let tracked = trace.tracked.unwrap_or_else(|| self.objects.track(UNKNOWN));
-        tracked.record_answer(response::outcome_of(response.status()));
+        tracked.record_answer(response::status_outcome(response.status()));
         // Reports of usage name a user by the first key, whichever signed.
         let signer = trace.signer.map(|signer| signer.user.key_id.clone());
         let is_empty = is_head || response.body().length() == Some(0);
@@ -400,7 +400,7 @@ impl S3Service {
     fn audit(&self, head: &RequestHead, target: &ResourcePath, trace: &RequestTrace, response: &S3Response) {
         let Some(log) = self.objects.gateway.core.audit() else { return };
         let status = response.status().as_u16();
-        let outcome = AuditOutcome::of_status(status);
+        let outcome = AuditOutcome::from_status(status);
         if outcome == AuditOutcome::Refused || trace.operation.is_some_and(|operation| operation.is_audited) {
             let created = response.extensions().get::<ChangedUser>();
             log.record(&AuditEvent {
@@ -450,7 +450,7 @@ fn insert_common_headers(response: &mut S3Response, id: &str) {
 
 /// The host as the client wrote it. `Host` wins over the authority of an absolute-form target, because older proxies
 /// forward the target unchanged.
-fn host_of(parts: &Parts) -> String {
+fn request_host(parts: &Parts) -> String {
     let named = parts.headers.get(HOST).and_then(|host| host.to_str().ok());
     named.or_else(|| parts.uri.authority().map(|authority| authority.as_str())).unwrap_or_default().to_owned()
 }
@@ -484,8 +484,8 @@ fn access_context(head: &RequestHead, scheme: Option<AuthScheme>) -> AccessConte
         ("s3:signatureversion", version.map(str::to_owned)),
     ];
     let mut keys: Vec<_> = known.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
-    keys.extend(conditions::of_headers(headers));
-    keys.extend(conditions::of_query(&head.query));
+    keys.extend(conditions::header_conditions(headers));
+    keys.extend(conditions::query_conditions(&head.query));
     let request_tags = conditions::request_tags(headers);
     let RequestSource { address, secure } = head.source;
     AccessContext { source: Some(address), secure, now: head.now, keys, request_tags, work: PolicyWork::default() }

@@ -264,7 +264,7 @@ pub(crate) struct RequestAccounting {
 impl RequestAccounting {
     fn counts(&self) -> UsageCounts {
         let mut counts = UsageCounts { bytes_in: self.received.load(Ordering::Relaxed), ..UsageCounts::default() };
-        match outcome_of(self.status) {
+        match status_outcome(self.status) {
             RequestOutcome::Failed => counts.system_errors = 1,
             RequestOutcome::Refused => counts.user_errors = 1,
             RequestOutcome::Ok | RequestOutcome::NotFound => counts.count = 1,
@@ -287,7 +287,7 @@ impl Drop for RequestAccounting {
 }
 
 /// The outcome class of a status: success, client error or server error.
-pub(crate) fn outcome_of(status: StatusCode) -> RequestOutcome {
+pub(crate) fn status_outcome(status: StatusCode) -> RequestOutcome {
     if status.is_server_error() {
         RequestOutcome::Failed
     } else if status.is_client_error() {

@@ -39,7 +39,7 @@ impl ConnectionHandler for S3Service {
         self.handle(requester, request).await
     }
 
-    fn memory_of(response: &S3Body) -> u64 {
+    fn response_memory(response: &S3Body) -> u64 {
         response.memory()
     }
 

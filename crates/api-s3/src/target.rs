@@ -31,7 +31,7 @@ impl AddressingStyle {
     /// Reads a host, with or without a port, against the root hosts; the longest matching root wins. An IP address or
     /// an unknown host means path style.
     #[must_use]
-    pub fn of_host(host: Option<&str>, roots: &[String]) -> Self {
+    pub fn from_host(host: Option<&str>, roots: &[String]) -> Self {
         let Some(name) = host.and_then(host_name) else { return Self::PathStyle };
         let Some(root) = root_length(&name, roots) else { return Self::PathStyle };
         match name.len().checked_sub(root + 1) {
@@ -296,9 +296,9 @@ mod tests {
         for (host, bucket) in cases {
             let expected =
                 bucket.map_or(AddressingStyle::PathStyle, |bucket| AddressingStyle::VirtualHosted(bucket.into()));
-            assert_eq!(AddressingStyle::of_host(Some(host), &roots), expected, "{host}");
+            assert_eq!(AddressingStyle::from_host(Some(host), &roots), expected, "{host}");
         }
-        assert_eq!(AddressingStyle::of_host(None, &roots), AddressingStyle::PathStyle);
+        assert_eq!(AddressingStyle::from_host(None, &roots), AddressingStyle::PathStyle);
         for (host, bucket) in [
             ("s3.eu-west-1.amazonaws.com", None),
             ("a.b.s3.eu-west-1.amazonaws.com", Some("a.b")),
@@ -309,15 +309,15 @@ mod tests {
         ] {
             let expected =
                 bucket.map_or(AddressingStyle::PathStyle, |bucket| AddressingStyle::VirtualHosted(bucket.into()));
-            assert_eq!(AddressingStyle::of_host(Some(host), &roots), expected, "{host}");
+            assert_eq!(AddressingStyle::from_host(Some(host), &roots), expected, "{host}");
             assert_eq!(
-                AddressingStyle::of_host(Some(host), &roots[..2]),
+                AddressingStyle::from_host(Some(host), &roots[..2]),
                 AddressingStyle::PathStyle,
                 "{host}: Amazon's root is none of ours"
             );
         }
         let address = [String::from("10.0.0.1")];
-        assert_eq!(AddressingStyle::of_host(Some("10.0.0.1:80"), &address), AddressingStyle::PathStyle);
+        assert_eq!(AddressingStyle::from_host(Some("10.0.0.1:80"), &address), AddressingStyle::PathStyle);
     }
 
     fn target(addressing: AddressingStyle, path: &str) -> Option<(String, String)> {

@@ -34,7 +34,7 @@ fn server(memory: &Arc<MemoryStore>, clock: &Arc<SystemClock>, reads: Option<Arc
     S3TestServer::start_over(store, memory.clone(), clock.clone(), random, config, settings)
 }
 
-fn lone_server() -> S3TestServer {
+fn single_server() -> S3TestServer {
     let clock = Arc::new(SystemClock::default());
     server(&Arc::new(MemoryStore::new(clock.clone())), &clock, Some(Arc::default()))
 }
@@ -194,7 +194,7 @@ fn statuses(connection: &mut HttpConnection, signer: &S3Signer) -> [u16; 4] {
 
 #[test]
 fn a_changed_secret_is_obeyed_at_once_on_an_open_connection() {
-    let server = lone_server();
+    let server = single_server();
     let json = [("content-type", "application/json"), ("accept", "application/json")];
     let (key, secret) = user_with_object(&server);
     let (path, old) = (format!("/riak-cs/user/{key}"), S3Signer::new(&key, &secret));
@@ -219,7 +219,7 @@ fn a_changed_secret_is_obeyed_at_once_on_an_open_connection() {
 
 #[test]
 fn a_changed_policy_or_acl_holds_for_the_next_request_of_a_connection() {
-    let server = lone_server();
+    let server = single_server();
     assert_eq!(server.ask("PUT", "/box", NOTHING, b"").status, 200);
     assert_eq!(server.ask("PUT", "/box/k", NOTHING, b"hello").status, 200);
     let mut connection = server.connect();

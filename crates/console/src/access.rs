@@ -163,7 +163,7 @@ impl AuditedRequest<'_> {
             from: Some(self.source.address),
             action: self.action,
             target: self.target,
-            outcome: AuditOutcome::of_status(status),
+            outcome: AuditOutcome::from_status(status),
             status: Some(status),
             request: None,
         });

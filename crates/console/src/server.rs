@@ -88,7 +88,7 @@ impl ConnectionHandler for ConsoleService {
         reply
     }
 
-    fn memory_of(answer: &ConsoleBody) -> u64 {
+    fn response_memory(answer: &ConsoleBody) -> u64 {
         answer.memory()
     }
 
@@ -208,11 +208,11 @@ impl ConsoleService {
             if fault.of_server {
                 tracing::error!(path = route.path, reasons = ?fault.reasons, "page of the console failed");
             }
-            reply::page(fault.status, frame::failure(&call, pages::section_of(route.action), &fault))
+            reply::page(fault.status, frame::failure(&call, pages::action_section(route.action), &fault))
         });
         match route.right {
             ConsoleRight::Change(action) => {
-                self.audit(action, &pages::target_of(&call), Some(session.number), requester, reply.status());
+                self.audit(action, &pages::request_target(&call), Some(session.number), requester, reply.status());
             }
             _ if reply.status() == StatusCode::FORBIDDEN => {
                 self.audit_refusal(request, requester, Some(session.number), reply.status());

@@ -12,7 +12,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use larder_store::micros_of;
+use larder_store::as_micros;
 
 /// Normal timeout: many times what a healthy cluster takes.
 const NORMAL: Duration = Duration::from_secs(1);
@@ -32,13 +32,13 @@ pub(crate) struct AdaptiveTimeout {
 impl AdaptiveTimeout {
     /// The timeout of a call that starts now.
     pub(crate) fn current(&self, now: Duration) -> Duration {
-        if micros_of(now) < self.shortened_until.load(Ordering::Relaxed) { SHORTENED } else { NORMAL }
+        if as_micros(now) < self.shortened_until.load(Ordering::Relaxed) { SHORTENED } else { NORMAL }
     }
 
     /// Notes a call that got no answer within its timeout.
     pub(crate) fn note_unanswered(&self, now: Duration) {
         if self.current(now) == NORMAL {
-            self.shortened_until.fetch_max(micros_of(now + SHORTENED_FOR), Ordering::Relaxed);
+            self.shortened_until.fetch_max(as_micros(now + SHORTENED_FOR), Ordering::Relaxed);
         }
     }
 }

@@ -17,7 +17,7 @@ pub enum AuditOutcome {
 impl AuditOutcome {
     /// The outcome of an answer with this HTTP status.
     #[must_use]
-    pub fn of_status(status: u16) -> Self {
+    pub fn from_status(status: u16) -> Self {
         match status {
             401 | 403 => Self::Refused,
             400.. => Self::Failed,

@@ -84,7 +84,7 @@ impl GetBody {
             *self = Self::Blob(open(blobs.as_ref(), blob).await?);
         }
         match self {
-            Self::Bytes(bytes) => Ok(larder_store::slice_of(bytes, offset, max)),
+            Self::Bytes(bytes) => Ok(larder_store::body_slice(bytes, offset, max)),
             Self::Blob(blob) => blob.read(offset, max).await.map_err(Error::from),
             Self::Later(..) => Ok(Bytes::new()),
         }

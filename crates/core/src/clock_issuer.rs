@@ -173,7 +173,7 @@ impl ClockIssuer {
     }
 }
 
-/// The clock of a lone gateway, above the mark that the last run of its name stored, and the stamp of the mark's row.
+/// The clock of a single gateway, above the mark that the last run of its name stored, and the stamp of the mark's row.
 async fn stored_clock(core: &GatewayCore) -> Result<(HybridClock, Timestamp)> {
     // Race: a clock that starts ten seconds ahead makes contexts that the other gateways refuse [invariant 83].
     if !core.config.single_process {

@@ -34,7 +34,7 @@ pub struct Config {
     pub requests_max: usize,
     /// Whether clients of Riak's protocols can encrypt: security refuses all others.
     pub offers_tls: bool,
-    /// Whether the directory lock proves that no other gateway runs on this store. A lone gateway stores a clock mark and
+    /// Whether the directory lock proves that no other gateway runs on this store. A single gateway stores a clock mark and
     /// deletes heartbeats of dead processes; otherwise its node name must be unique among those that run.
     pub single_process: bool,
     /// The hosts that webhooks may name.
@@ -68,7 +68,7 @@ pub struct IndexSplitting {
     /// Rows of a shard above which its bucket opens an epoch; 0: never. `None`:
     /// [`larder_rows::limits::SHARD_ROWS_MAX`] where large partitions are a burden to the engine, else never.
     pub shard_rows: Option<u64>,
-    /// Least time of a stage beyond its propagation, longer than a catalogue is served from. A lone gateway needs none.
+    /// Least time of a stage beyond its propagation, longer than a catalogue is served from. A single gateway needs none.
     pub stage: Duration,
     /// Pause between two pages of a count.
     pub pause: Duration,

@@ -21,7 +21,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use larder_rows::{ActorId, Batch, Change, MemberRow, Row, Timestamp};
-use larder_store::{ConsistencyLevel, Partition, ReadQuery, micros_of};
+use larder_store::{ConsistencyLevel, Partition, ReadQuery, as_micros};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -165,7 +165,7 @@ impl Members {
             name: Bytes::copy_from_slice(&self.core.ports.actor.0.to_be_bytes()),
             value: row.encode(),
             stamp: self.issuer.clock.current(self.core.now()).max(now).max(Timestamp(1)),
-            expires: Some(now + micros_of(LIFETIME)),
+            expires: Some(now + as_micros(LIFETIME)),
         };
         let batch = Batch::single(Partition::members(), vec![Change::Put(row)]);
         // Race: the others read the members at a quorum. They may miss a heartbeat whose answer was lost, or that fewer replicas
@@ -177,7 +177,7 @@ impl Members {
         Ok(())
     }
 
-    /// Waits for a fresh catalogue under a live heartbeat, and returns the end of the lease. A lone gateway needs none.
+    /// Waits for a fresh catalogue under a live heartbeat, and returns the end of the lease. A single gateway needs none.
     ///
     /// # Errors
     /// [`Error::NotReady`] while heartbeats fail, or the catalogue cannot be checked.
@@ -206,7 +206,7 @@ impl Members {
         }
     }
 
-    /// Deletes the heartbeat. A lone gateway also stores its exact clock, so that the next start need not jump ahead to the
+    /// Deletes the heartbeat. A single gateway also stores its exact clock, so that the next start need not jump ahead to the
     /// mark.
     pub(crate) async fn delete_heartbeat(&self) -> Result<()> {
         let name = Bytes::copy_from_slice(&self.core.ports.actor.0.to_be_bytes());

@@ -50,7 +50,7 @@ impl ScriptArguments {
 
     /// Arguments that are the text of a JSON array already.
     #[must_use]
-    pub fn of_json(text: Vec<u8>) -> Self {
+    pub fn from_json(text: Vec<u8>) -> Self {
         Self(text)
     }
 

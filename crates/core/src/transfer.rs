@@ -20,7 +20,7 @@ impl Core {
     /// The store's.
     pub async fn adopt_imported_rows(&self, greatest: Timestamp) -> Result<()> {
         self.issuer.clock.observe(greatest);
-        // Crash: the next run of a lone gateway must also start above the imported rows.
+        // Crash: the next run of a single gateway must also start above the imported rows.
         self.issuer.store_mark().await?;
         self.catalogue.refresh().await
     }

@@ -76,7 +76,7 @@ impl AdminRequest {
     /// # Errors
     /// [`BadFrame::Malformed`] or [`BadFrame::TooManyArgs`].
     pub fn decode(body: &[u8]) -> Result<Self, BadFrame> {
-        let json = object_of(body)?;
+        let json = decode_object(body)?;
         let args = json.get("args").and_then(Json::as_array).map_or(0, Vec::len);
         if args > ARGS_MAX {
             return Err(BadFrame::TooManyArgs(args));
@@ -108,7 +108,7 @@ impl AdminReply {
     /// # Errors
     /// [`BadFrame::Malformed`].
     pub fn decode(body: &[u8]) -> Result<Self, BadFrame> {
-        typed(object_of(body)?)
+        typed(decode_object(body)?)
     }
 }
 
@@ -180,7 +180,7 @@ fn framed(body: &impl Serialize, max: usize) -> Result<Vec<u8>, BadFrame> {
     }
 }
 
-fn object_of(body: &[u8]) -> Result<Map<String, Json>, BadFrame> {
+fn decode_object(body: &[u8]) -> Result<Map<String, Json>, BadFrame> {
     serde_json::from_slice(body).map_err(|_| BadFrame::Malformed)
 }
 

@@ -50,7 +50,7 @@ fn buffered() -> Quorums {
     Quorums { dw: Some(Quorum::Count(0)), ..Quorums::default() }
 }
 
-fn put_of(kind: &'static str, body: &Bytes, quorums: Quorums, context: Option<Bytes>) -> KvPut {
+fn put_request(kind: &'static str, body: &Bytes, quorums: Quorums, context: Option<Bytes>) -> KvPut {
     KvPut {
         address: address(kind),
         context,
@@ -94,9 +94,9 @@ fn small() -> Bytes {
 #[tokio::test(start_paused = true)]
 async fn a_blob_is_not_removed_before_the_row_that_replaced_it_is_synced() {
     let (store, gateway) = world(true).await;
-    gateway.kv.put(put_of("lww", &large(1), Quorums::default(), None)).await.unwrap();
-    gateway.kv.put(put_of("lww", &small(), buffered(), None)).await.unwrap();
-    gateway.kv.put(put_of("once", &large(2), Quorums::default(), None)).await.unwrap();
+    gateway.kv.put(put_request("lww", &large(1), Quorums::default(), None)).await.unwrap();
+    gateway.kv.put(put_request("lww", &small(), buffered(), None)).await.unwrap();
+    gateway.kv.put(put_request("once", &large(2), Quorums::default(), None)).await.unwrap();
     delete(&gateway, "once", buffered()).await;
     assert_eq!(store.state().removed, 0, "a blind overwrite leaves its blob to the sweeper");
     assert_eq!(gateway.kv.sweep_blobs().await.unwrap(), BlobSweep { removed: 2, failed: 0 });
@@ -109,9 +109,9 @@ async fn a_blob_is_not_removed_before_the_row_that_replaced_it_is_synced_where_a
     let (store, gateway) = world(false).await;
     for kind in ["sib", "cas"] {
         let before = store.state().barriers;
-        gateway.kv.put(put_of(kind, &large(1), Quorums::default(), None)).await.unwrap();
+        gateway.kv.put(put_request(kind, &large(1), Quorums::default(), None)).await.unwrap();
         let context = get(&gateway, kind).await.unwrap().1;
-        gateway.kv.put(put_of(kind, &large(2), Quorums::default(), context)).await.unwrap();
+        gateway.kv.put(put_request(kind, &large(2), Quorums::default(), context)).await.unwrap();
         assert_eq!(
             (store.state().barriers, store.blobs().await.unwrap()),
             (before, 2),
@@ -131,10 +131,10 @@ async fn a_blob_is_not_removed_before_the_row_that_replaced_it_is_synced_where_a
 #[tokio::test(start_paused = true)]
 async fn a_blob_is_not_removed_because_of_a_head_that_was_only_read_back() {
     let (store, gateway) = world(true).await;
-    gateway.kv.put(put_of("cas", &large(1), Quorums::default(), None)).await.unwrap();
+    gateway.kv.put(put_request("cas", &large(1), Quorums::default(), None)).await.unwrap();
     let context = get(&gateway, "cas").await.unwrap().1;
     store.stall_next_swap();
-    gateway.kv.put(put_of("cas", &large(2), Quorums::default(), context)).await.unwrap();
+    gateway.kv.put(put_request("cas", &large(2), Quorums::default(), context)).await.unwrap();
     assert_eq!((store.state().removed, store.state().removed_too_early, store.state().barriers), (1, 0, 1));
 }
 
@@ -142,10 +142,10 @@ async fn a_blob_is_not_removed_because_of_a_head_that_was_only_read_back() {
 async fn a_durable_answer_needs_no_further_barrier() {
     let (store, gateway) = world(true).await;
     for kind in ["sib", "cas"] {
-        gateway.kv.put(put_of(kind, &large(1), Quorums::default(), None)).await.unwrap();
+        gateway.kv.put(put_request(kind, &large(1), Quorums::default(), None)).await.unwrap();
         let context = get(&gateway, kind).await.unwrap().1;
         // A write that removes bytes waits for the disk, whatever it asks for.
-        gateway.kv.put(put_of(kind, &large(2), buffered(), context)).await.unwrap();
+        gateway.kv.put(put_request(kind, &large(2), buffered(), context)).await.unwrap();
         assert_eq!(store.blobs().await.unwrap(), 1, "{kind}");
         delete(&gateway, kind, buffered()).await;
         assert_eq!(store.blobs().await.unwrap(), 0, "{kind}");
@@ -157,12 +157,12 @@ async fn a_durable_answer_needs_no_further_barrier() {
 async fn a_failed_sync_removes_no_bytes() {
     for durable in [true, false] {
         let (store, gateway) = world(durable).await;
-        gateway.kv.put(put_of("lww", &large(1), Quorums::default(), None)).await.unwrap();
-        gateway.kv.put(put_of("lww", &small(), buffered(), None)).await.unwrap();
-        gateway.kv.put(put_of("sib", &large(2), Quorums::default(), None)).await.unwrap();
+        gateway.kv.put(put_request("lww", &large(1), Quorums::default(), None)).await.unwrap();
+        gateway.kv.put(put_request("lww", &small(), buffered(), None)).await.unwrap();
+        gateway.kv.put(put_request("sib", &large(2), Quorums::default(), None)).await.unwrap();
         let context = get(&gateway, "sib").await.unwrap().1;
         store.fail_syncs();
-        let put = gateway.kv.put(put_of("sib", &small(), Quorums::default(), context)).await;
+        let put = gateway.kv.put(put_request("sib", &small(), Quorums::default(), context)).await;
         assert_eq!(put.is_err(), durable);
         tokio::time::sleep(LATER).await;
         assert_eq!(gateway.kv.sweep_blobs().await.unwrap(), BlobSweep { removed: 0, failed: 1 });
@@ -176,7 +176,7 @@ async fn a_put_that_the_store_carries_out_after_its_client_left_keeps_its_bytes(
     for kind in ["sib", "lww"] {
         let (store, gateway) = world(true).await;
         let arrived = store.hold();
-        let put = put_of(kind, &large(1), Quorums::default(), None);
+        let put = put_request(kind, &large(1), Quorums::default(), None);
         let client = tokio::spawn({
             let gateway = Arc::clone(&gateway);
             async move { gateway.kv.put(put).await.map(drop) }
@@ -195,7 +195,7 @@ async fn a_put_that_the_store_carries_out_after_its_client_left_keeps_its_bytes(
 async fn bytes_of_a_put_that_was_never_carried_out_are_swept_after_the_lease() {
     let (store, gateway) = world(true).await;
     let arrived = store.hold();
-    let put = put_of("sib", &large(1), Quorums::default(), None);
+    let put = put_request("sib", &large(1), Quorums::default(), None);
     tokio::select! {
         _ = gateway.kv.put(put) => panic!("the batch is held"),
         arrived = arrived => arrived.unwrap(),

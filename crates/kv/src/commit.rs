@@ -251,7 +251,7 @@ impl Kv {
         let replicas = self.plan_read_for_write(target.plan, target.replicas);
         let level = replicas.options.level.max(ConsistencyLevel::Quorum);
         let rows = self.read_object_rows(target.address, target.plan, replicas.at(level)).await?.rows;
-        rows.into_iter().filter(|row| removes(write, row)).map(terms_of).collect()
+        rows.into_iter().filter(|row| removes(write, row)).map(row_terms).collect()
     }
 
     /// The changes to the indexes of a bucket, one of each shard that a write touches.
@@ -320,7 +320,7 @@ impl Kv {
 /// The shards of the index of `field` that have, or may have, the rows of this object, the oldest epoch first.
 pub(crate) fn index_shards(epochs: BucketEpochs, address: &Address, field: &[u8], copies: u8) -> Vec<Partition> {
     let shard = |one: EpochShard| Partition::index(&address.bucket, field, one.epoch, one.shard, copies);
-    epochs.shards_of(&address.key).map(shard).collect()
+    epochs.key_shards(&address.key).map(shard).collect()
 }
 
 /// Whether a write removes this row: without slots it clears all that are older.
@@ -333,7 +333,7 @@ fn removes(write: &KeyWrite, row: &Row) -> bool {
     }
 }
 
-pub(super) fn terms_of(row: Row) -> Result<SupersededTerms> {
+pub(super) fn row_terms(row: Row) -> Result<SupersededTerms> {
     let content = ObjectRow::decode(row.value).map_err(|error| Error::Damaged(error.to_string()))?.content;
     Ok(SupersededTerms { name: row.name, clock: row.stamp, terms: content.terms })
 }

@@ -62,7 +62,7 @@ impl Kv {
         lease.end();
         self.remove_replaced_terms(address, write, &seen, replicas).await;
         // Crash: only after the swap, since a crash before it leaves the old head, which needs its bytes [invariant 94].
-        self.blobs.releases.release_replaced(blobs_of(&seen)).await;
+        self.blobs.releases.release_replaced(seen_blobs(&seen)).await;
         match return_body {
             true => self.fetch(address, &plan, replicas, true, None).await.map(Some),
             false => Ok(None),
@@ -78,7 +78,7 @@ impl Kv {
         (replicas, notices): (ReplicaPlan, Option<&PendingNotices>),
     ) -> Result<KeyWrite> {
         // Race: mark after head. A sweeper that marks later rewrites the head, and the swap below fails [invariant 90].
-        self.refuse_gc_marked(content.body.blob(), &replicas.options).await?;
+        self.check_gc_mark(content.body.blob(), &replicas.options).await?;
         let clock = self.issue_above(expected).await?;
         let row = ObjectRow { tombstone: false, context_hash: 0, vector: VersionVector::default(), content };
         let write = KeyWrite::put(ConflictPolicy::LastWriteWins, SHARED_SLOT, clock, &row, Vec::new());
@@ -152,7 +152,7 @@ impl Kv {
         self.catalogue.await_fresh().await?;
         let partitions = key_view_changes(&self.catalogue, address, vec![gone], false);
         self.core.ports.store.apply(Batch { partitions }, &replicas.options).await?;
-        self.blobs.releases.release_replaced(blobs_of(&seen)).await;
+        self.blobs.releases.release_replaced(seen_blobs(&seen)).await;
         Ok(KvDeleteOutcome::Done)
     }
 
@@ -262,7 +262,7 @@ impl Kv {
 }
 
 /// Blobs of the versions that were read.
-fn blobs_of(seen: &KeyVersions) -> Vec<BlobId> {
+fn seen_blobs(seen: &KeyVersions) -> Vec<BlobId> {
     seen.siblings.iter().filter_map(|sibling| sibling.content.body.blob()).collect()
 }
 

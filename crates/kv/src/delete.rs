@@ -7,7 +7,7 @@ use larder_core::clock_issuer::SKEW_MICROS_MAX;
 use larder_core::config::DeleteMode;
 use larder_core::metrics::KvOp;
 use larder_rows::Timestamp;
-use larder_store::{ConsistencyLevel, Durability, Partition, micros_of};
+use larder_store::{ConsistencyLevel, Durability, Partition, as_micros};
 
 use super::commit::{ConditionGuard, row_stamps};
 use super::request_plan::{ReplicaPlan, RequestPlan};
@@ -84,7 +84,7 @@ impl Kv {
                 match &request.context {
                     Some(bytes) => CausalBasis::from_context(self.decode_context(bytes, address)?),
                     None => CausalBasis {
-                        superseded: SupersededRow::all_of(&seen),
+                        superseded: SupersededRow::from_versions(&seen),
                         vector: seen.context.vector,
                         context_hash: 0,
                     },
@@ -166,7 +166,7 @@ impl Kv {
     fn tombstone_expiry(&self) -> Option<Timestamp> {
         match self.core.config.delete_mode {
             DeleteMode::Keep => None,
-            DeleteMode::After(time) => Some(self.core.now().saturating_add(micros_of(time))),
+            DeleteMode::After(time) => Some(self.core.now().saturating_add(as_micros(time))),
         }
     }
 

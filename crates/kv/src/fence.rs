@@ -42,7 +42,7 @@ impl BlobReferences for Kv {
         matches!(table, Table::Objects | Table::Consistent)
     }
 
-    /// A lone gateway sees all leases: a blob that is not leased and not named will never be named.
+    /// A single gateway sees all leases: a blob that is not leased and not named will never be named.
     fn is_fenced(&self) -> bool {
         !self.core.config.single_process
     }
@@ -118,8 +118,8 @@ impl Kv {
     ///
     /// # Errors
     /// [`Error::Overloaded`].
-    pub(super) async fn refuse_old_blob(&self, blob: Option<BlobId>) -> Result<()> {
-        // A lone gateway sees its own leases: no sweeper takes a body that still arrives.
+    pub(super) async fn check_blob_age(&self, blob: Option<BlobId>) -> Result<()> {
+        // A single gateway sees its own leases: no sweeper takes a body that still arrives.
         let Some(blob) = blob.filter(|_| !self.core.config.single_process) else { return Ok(()) };
         // Race: a sweeper may be about to take an older blob, and its row would replace a whole value [invariant 92].
         if self.blob_age(blob) < COMMIT_AGE_MAX {
@@ -155,7 +155,7 @@ impl Kv {
     ///
     /// # Errors
     /// [`Error::Overloaded`], and the store's; the row is not written.
-    pub(super) async fn refuse_gc_marked(&self, blob: Option<BlobId>, options: &CallOptions) -> Result<()> {
+    pub(super) async fn check_gc_mark(&self, blob: Option<BlobId>, options: &CallOptions) -> Result<()> {
         let Some(blob) = blob.filter(|_| self.is_fenced()) else { return Ok(()) };
         match self.blobs.has_gc_mark(blob, options).await? {
             true => Err(Error::Overloaded { retry_after: 1 }),

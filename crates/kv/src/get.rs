@@ -16,7 +16,7 @@ use larder_store::{ConsistencyLevel, Kind, Partition, ReadQuery, RowPage, Stoppe
 use super::request_plan::{ReplicaPlan, RequestPlan};
 use super::{FetchedObject, KvDeleteOutcome, KvGet, Quorums};
 use crate::Kv;
-use crate::rules::causality::{ConflictPolicy, Context, KeyVersions, KeyWrite, LoneVersion, Sibling};
+use crate::rules::causality::{ConflictPolicy, Context, KeyVersions, KeyWrite, Sibling, SingleVersion};
 
 /// Restarts of a read because a blob was removed between the read of its row and of its bytes.
 const RETRIES_MAX: usize = 8;
@@ -244,7 +244,7 @@ impl FetchedObject {
 
 /// An object with one live value, which is in its row. Its parts share the memory of the engine.
 #[derive(Debug)]
-pub struct LoneObject {
+pub struct SingleObject {
     /// The value.
     pub sibling: Sibling,
     /// Its bytes, empty or not.
@@ -262,7 +262,7 @@ impl Kv {
     ///
     /// The read is counted as one of [`Self::get`], but not as active: it ends before anyone can look.
     #[must_use]
-    pub fn try_get(&self, request: &KvGet, row_max: usize) -> Option<LoneObject> {
+    pub fn try_get(&self, request: &KvGet, row_max: usize) -> Option<SingleObject> {
         // A read that does not wait takes no permit; where none is left the other way refuses the request.
         if self.core.is_full() {
             return None;
@@ -274,15 +274,15 @@ impl Kv {
             return None;
         }
         let partition = Partition::object(&request.address, false, props.copies);
-        let row = self.core.ports.store.try_read_lone_row(&partition).filter(|row| row.value.len() <= row_max)?;
-        let LoneVersion { sibling, context } = LoneVersion::from_row(row).ok()??;
+        let row = self.core.ports.store.try_read_single_row(&partition).filter(|row| row.value.len() <= row_max)?;
+        let SingleVersion { sibling, context } = SingleVersion::from_row(row).ok()??;
         // The bytes of a blob are read with a wait.
         let KvBody::Inline(value) = &sibling.content.body else { return None };
         let value = value.clone();
         // Race: through a slow clock a write based on this row would be older than it [invariant 5].
         self.issuer.clock.observe(context.latest());
         let encoded_context = context.encode(&request.address);
-        self.core.metrics.record_lone_get(begun, value.len() as u64, self.core.monotonic());
-        Some(LoneObject { sibling, value, context, encoded_context })
+        self.core.metrics.record_single_get(begun, value.len() as u64, self.core.monotonic());
+        Some(SingleObject { sibling, value, context, encoded_context })
     }
 }

@@ -39,7 +39,7 @@ impl Kv {
         plan: RequestPlan,
         replicas: ReplicaPlan,
     ) -> Result<Option<FetchedObject>> {
-        let hooks = self.hooks_of(&request.address.bucket);
+        let hooks = self.bucket_hooks(&request.address.bucket);
         let KvPut { address, context, content, upload, .. } = request;
         let (body, mut memory) = self.hold_body(&address.bucket, upload, &plan).await?;
         // Bound: the hooks and the engine have their full time, however slowly the client sent the body.
@@ -75,7 +75,7 @@ impl Kv {
 
     /// Runs the precommit hooks of a delete, which see the object with `X-Riak-Deleted`.
     pub(super) async fn hooks_before_delete(&self, request: &KvDelete, plan: &RequestPlan) -> Result<HookedWrite> {
-        let hooks = self.hooks_of(&request.address.bucket);
+        let hooks = self.bucket_hooks(&request.address.bucket);
         let memory = self.hooks.hold(&request.address.bucket, 0, plan.deadline).await?;
         let mut object = HookedObject {
             address: request.address.clone(),
@@ -92,7 +92,7 @@ impl Kv {
     }
 
     /// The hooks of a bucket, from the catalogue that is current now.
-    fn hooks_of(&self, bucket: &BucketAddress) -> BucketHooks {
+    fn bucket_hooks(&self, bucket: &BucketAddress) -> BucketHooks {
         let catalogue = self.catalogue.current();
         let (precommit, mut postcommit) = (catalogue.hooks(bucket, "precommit"), catalogue.hooks(bucket, "postcommit"));
         let webhooks = postcommit.iter().filter_map(webhook_in).collect();

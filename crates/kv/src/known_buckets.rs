@@ -67,7 +67,7 @@ impl Kv {
     pub(crate) fn key_view_shards(&self, address: &Address) -> Vec<Partition> {
         let (copies, epochs) = (self.catalogue.copies(&address.bucket), self.catalogue.epochs(&address.bucket));
         let shard = |epoch, shard| Partition::keys(&address.bucket, epoch, shard, copies);
-        epochs.shards_of(&address.key).map(|one| shard(one.epoch, one.shard)).collect()
+        epochs.key_shards(&address.key).map(|one| shard(one.epoch, one.shard)).collect()
     }
 }
 
@@ -95,7 +95,7 @@ pub(super) fn key_shards(
     shard: impl Fn(u8, u8) -> Partition,
 ) -> Vec<PartitionChanges> {
     if epochs.is_single() {
-        let own = epochs.newest_shard_of(key);
+        let own = epochs.newest_shard(key);
         return vec![PartitionChanges { fresh, ..PartitionChanges::new(shard(own.epoch, own.shard), changes) }];
     }
     let in_epoch = |one: larder_rows::EpochShard| {
@@ -105,7 +105,7 @@ pub(super) fn key_shards(
         let changes: Vec<Change> = changes.iter().filter(is_due).cloned().collect();
         PartitionChanges { fresh, ..PartitionChanges::new(shard(one.epoch, one.shard), changes) }
     };
-    epochs.shards_of(key).map(in_epoch).filter(|one| !one.changes.is_empty()).collect()
+    epochs.key_shards(key).map(in_epoch).filter(|one| !one.changes.is_empty()).collect()
 }
 
 #[cfg(test)]
@@ -126,7 +126,7 @@ mod tests {
             let parts = key_shards(epochs, b"k", changes.clone(), true, shard);
             let in_place =
                 |one: &PartitionChanges, own: larder_rows::EpochShard| one.partition == shard(own.epoch, own.shard);
-            assert!(parts.iter().zip(epochs.shards_of(b"k")).all(|(one, own)| in_place(one, own)));
+            assert!(parts.iter().zip(epochs.key_shards(b"k")).all(|(one, own)| in_place(one, own)));
             parts.iter().map(|one| one.changes.len()).collect::<Vec<_>>()
         };
         let one = BucketEpochs::ONE;

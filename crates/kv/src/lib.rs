@@ -38,7 +38,7 @@ mod blob_release_tests;
 mod testing;
 
 pub use gateway::Gateway;
-pub use get::LoneObject;
+pub use get::SingleObject;
 pub use hooks::HOOKED_BYTES_MAX;
 pub use kv::Kv;
 pub use outbox::{HOST_DELIVERIES_MAX, WebhookBacklog, WebhookChoice};

@@ -116,7 +116,11 @@ impl Kv {
         step: &LinkStep,
     ) -> Result<(), LinkWalkError> {
         self.check_link_function(&address.bucket)?;
-        step.filter.links_of(&versions.siblings).into_iter().filter_map(target_of).try_for_each(|one| targets.add(one))
+        step.filter
+            .matching_links(&versions.siblings)
+            .into_iter()
+            .filter_map(link_target)
+            .try_for_each(|one| targets.add(one))
     }
 
     /// Checks that the bucket's links are found by the standard function.
@@ -141,7 +145,7 @@ impl Kv {
 }
 
 /// The address of a link's target; `None`: no object can have it.
-pub fn target_of(link: &Link) -> Option<Address> {
+pub fn link_target(link: &Link) -> Option<Address> {
     let bucket = BucketAddress::new(Bytes::from_static(DEFAULT_TYPE), link.bucket.clone()).ok()?;
     Address::new(bucket, link.key.clone()).ok()
 }

@@ -209,7 +209,7 @@ impl Kv {
         // Bound: the engine has its full time, however slowly the client sent the body.
         let target = WriteTarget { replicas: replicas.with_timeout(plan.timeout), ..target };
         // Before the row: undoing it later would not restore the value that it replaced [invariant 92].
-        self.refuse_old_blob(blob).await?;
+        self.check_blob_age(blob).await?;
         // From here on the store may carry out the write even if the client leaves and this future is dropped.
         let lease = ReferenceLease::new(lease);
         match self.commit_guarded(target, partition, write, (Vec::new(), guard)).await {

@@ -87,7 +87,7 @@ impl SlotAllocator {
     pub(super) fn carried_vector(&self, own: Slot, basis: &CausalBasis) -> CarriedVector {
         match self {
             Self::Fresh => CarriedVector::default(),
-            Self::Reused(_) => CarriedVector::of_write(own, &basis.vector, &basis.superseded),
+            Self::Reused(_) => CarriedVector::from_write(own, &basis.vector, &basis.superseded),
         }
     }
 
@@ -108,7 +108,7 @@ impl SlotAllocator {
             Self::Reused(_) => {
                 // Overwrites left the entries of the slots in the vector, so the delete removes those too [invariant 28].
                 let CarriedVector { mut stored, dropped } =
-                    CarriedVector::of_write(SHARED_SLOT, &basis.vector, &basis.superseded);
+                    CarriedVector::from_write(SHARED_SLOT, &basis.vector, &basis.superseded);
                 stored.extend(dropped);
                 IndexRemovals::Slots(stored)
             }

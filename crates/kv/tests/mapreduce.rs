@@ -11,7 +11,7 @@ use bytes::Bytes;
 use larder_core::body::PutBody;
 use larder_core::{Config, Error, GatewayPorts, ScriptCall, ScriptError, ScriptFunction, Scripts};
 use larder_kv::rules::causality::Conditions;
-use larder_kv::rules::index::{IndexCondition, IndexScope, all_of};
+use larder_kv::rules::index::{IndexCondition, IndexScope, for_every_combination};
 use larder_kv::{Gateway, KvPut, Quorums};
 use larder_mapreduce::rules::Job;
 use larder_mapreduce::{JobError, JobRun};
@@ -266,7 +266,8 @@ async fn a_filtered_query_reads_thirty_two_objects_at_a_time() {
         let scope = IndexScope::range(&field.into(), &from.into(), &to.into()).unwrap();
         IndexCondition { scope, is_equality: false }
     };
-    let query = all_of(&bucket, vec![condition("f_int", "0", "1000"), condition("g_bin", "x", "x")]).remove(0);
+    let query =
+        for_every_combination(&bucket, vec![condition("f_int", "0", "1000"), condition("g_bin", "x", "x")]).remove(0);
     let mut reader = gateway.kv.query_index(query, None, None);
     let (mut hits, mut is_last) = (0, false);
     while !is_last {

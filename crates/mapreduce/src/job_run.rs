@@ -168,7 +168,7 @@ impl JobRun {
         match &mut self.phases[phase].work {
             PhaseWork::Reduce(reducer) => reducer.push(values.into()).map_err(failed),
             work @ PhaseWork::ReduceScript { .. } => {
-                work.push_to_script(values.into(), self.deadline).await.map_err(|error| error.of_phase(phase))
+                work.push_to_script(values.into(), self.deadline).await.map_err(|error| error.phase_error(phase))
             }
             PhaseWork::Map(..) | PhaseWork::Link(_) | PhaseWork::MapScript(..) => {
                 let chunk = values.iter().take(LISTING_PAGE_ROWS).cloned();
@@ -194,7 +194,7 @@ impl JobRun {
                     reducer.finish().map_err(|failure| JobError::Failed { phase, failure })?
                 }
                 work @ PhaseWork::ReduceScript { .. } => {
-                    work.finish_script(self.deadline).await.map_err(|error| error.of_phase(phase))?
+                    work.finish_script(self.deadline).await.map_err(|error| error.phase_error(phase))?
                 }
                 _ => continue,
             };

@@ -107,7 +107,7 @@ async fn map_natively(
             PhaseWork::Link(filter) => {
                 let checked = kv.check_link_function(&object.input.address.bucket);
                 checked.map_err(|refused| failed_link(phase, &refused.to_string()))?;
-                filter.links_of(&object.siblings).into_iter().map(linked).collect()
+                filter.matching_links(&object.siblings).into_iter().map(linked).collect()
             }
             PhaseWork::Map(function, arg) => {
                 let values = function.map(object.load().await?, arg.as_ref());
@@ -141,7 +141,7 @@ async fn map_by_script(
             }
         };
         let (results, next) = tokio::join!(script.map(scripts, calls, deadline), next);
-        mapped.add(count, results.map_err(|error| error.of_phase(phase))?);
+        mapped.add(count, results.map_err(|error| error.phase_error(phase))?);
         (calls, wanted) = next?;
     }
     // Another chunk of results comes between, where this one ended with objects that are read again.
@@ -176,7 +176,7 @@ fn failed_link(phase: usize, error: &str) -> JobError {
 /// The result of a link phase: the target's key, with the tag as its datum.
 fn linked(link: &Link) -> JobValue {
     let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
-    match larder_kv::links::target_of(link) {
+    match larder_kv::links::link_target(link) {
         Some(address) => JobValue::Key(JobInput { address, key_data: Some(text(&link.tag).into()) }),
         None => JobValue::Json(json!([text(&link.bucket), text(&link.key), text(&link.tag)])),
     }

@@ -93,7 +93,7 @@ impl LoadedScript {
         deadline: Instant,
     ) -> Result<Vec<JobValue>, ScriptPhaseError> {
         let source = format!("function(values, arg) {{ return {}(values, arg); }}", self.expression);
-        let arguments = ScriptArguments::of_json(text_of(&(&values, &self.arg)));
+        let arguments = ScriptArguments::from_json(script_text(&(&values, &self.arg)));
         drop(values);
         match self.call(scripts, source, arguments, deadline).await? {
             Value::Array(list) => Ok(list.into_iter().map(JobValue::Json).collect()),
@@ -159,11 +159,11 @@ impl MapCalls {
     fn into_parts(self) -> (Vec<JobValue>, ScriptArguments, Vec<Bytes>) {
         let Self { missing, mut text, keys } = self;
         text.extend_from_slice(b"]]");
-        (missing, ScriptArguments::of_json(text), keys)
+        (missing, ScriptArguments::from_json(text), keys)
     }
 }
 
-fn text_of(value: &impl Serialize) -> Vec<u8> {
+fn script_text(value: &impl Serialize) -> Vec<u8> {
     let mut text = Vec::new();
     write_text(value, &mut text);
     text
@@ -201,7 +201,7 @@ impl From<PhaseFailure> for ScriptPhaseError {
 
 impl ScriptPhaseError {
     /// The end of the job.
-    pub(super) fn of_phase(self, phase: usize) -> JobError {
+    pub(super) fn phase_error(self, phase: usize) -> JobError {
         let failure = match self {
             Self::Failure(failure) => failure,
             // The function has not failed: the job may be sent again.

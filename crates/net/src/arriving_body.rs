@@ -28,12 +28,12 @@ const STREAM_BYTES_HELD: u64 = 2 * 1024 * 1024;
 /// How long a transfer may take to start.
 const PACE_GRACE: Duration = Duration::from_secs(20);
 /// The least average rate after that, in bytes per second.
-const PACE_BYTES_PER_SECOND: u64 = 16 * 1024;
+const MIN_RATE_BYTES_PER_SECOND: u64 = 16 * 1024;
 
 /// An unread body, and the client that sends it.
 #[derive(Debug)]
 pub struct ArrivingBody<'a> {
-    incoming: PacedIncoming,
+    incoming: RatedIncoming,
     requester: &'a Requester<'a>,
 }
 
@@ -41,7 +41,7 @@ impl<'a> ArrivingBody<'a> {
     /// The body that this client sends.
     #[must_use]
     pub fn new(body: Incoming, requester: &'a Requester<'a>) -> Self {
-        Self { incoming: PacedIncoming { body: Some(body), pace: None, unread: requester.unread() }, requester }
+        Self { incoming: RatedIncoming { body: Some(body), min_rate: None, unread: requester.unread() }, requester }
     }
 
     /// Bytes in all, where the client states them.
@@ -54,24 +54,24 @@ impl<'a> ArrivingBody<'a> {
     ///
     /// # Errors
     /// [`MemorySpent`]: the caller answers that the server is busy.
-    pub async fn admit(self, memory: u64) -> Result<PacedIncoming, MemorySpent> {
+    pub async fn admit(self, memory: u64) -> Result<RatedIncoming, MemorySpent> {
         self.requester.hold(memory).await?;
         Ok(self.incoming)
     }
 
     /// The body and its client, where the headers decide how much memory is needed.
     #[must_use]
-    pub fn into_parts(self) -> (PacedIncoming, &'a Requester<'a>) {
+    pub fn into_parts(self) -> (RatedIncoming, &'a Requester<'a>) {
         (self.incoming, self.requester)
     }
 }
 
 /// The bytes of a request's body, in order.
-pub struct PacedIncoming {
+pub struct RatedIncoming {
     /// There until this is dropped.
     body: Option<Incoming>,
     /// Begun by the first read: time before it counts against the server, not the client.
-    pace: Option<Pace>,
+    min_rate: Option<MinRate>,
     /// The place for the rest, where somebody wants it.
     unread: Option<UnreadBody>,
 }
@@ -85,13 +85,13 @@ pub enum IncomingError {
     BrokenOff(hyper::Error),
 }
 
-impl fmt::Debug for PacedIncoming {
+impl fmt::Debug for RatedIncoming {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "PacedIncoming({:?} bytes)", self.length())
+        write!(f, "RatedIncoming({:?} bytes)", self.length())
     }
 }
 
-impl PacedIncoming {
+impl RatedIncoming {
     /// Bytes in all, where the client states them.
     #[must_use]
     pub fn length(&self) -> Option<u64> {
@@ -110,15 +110,15 @@ impl PacedIncoming {
     /// [`IncomingError`]; no bytes come after it.
     pub async fn next(&mut self) -> Result<Option<Bytes>, IncomingError> {
         let Some(body) = &mut self.body else { return Ok(None) };
-        let pace = self.pace.get_or_insert_with(Pace::begin);
+        let min_rate = self.min_rate.get_or_insert_with(MinRate::begin);
         loop {
-            let frame = timeout_at(pace.deadline(), body.frame()).await;
+            let frame = timeout_at(min_rate.deadline(), body.frame()).await;
             match frame.map_err(|_| IncomingError::TooSlow)? {
                 None => return Ok(None),
                 Some(Err(error)) => return Err(IncomingError::BrokenOff(error)),
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(bytes) if !bytes.is_empty() => {
-                        pace.count(bytes.len() as u64);
+                        min_rate.count(bytes.len() as u64);
                         return Ok(Some(bytes));
                     }
                     // Trailers and empty frames carry no data: the caller would take an empty piece for the end.
@@ -129,7 +129,7 @@ impl PacedIncoming {
     }
 }
 
-impl Drop for PacedIncoming {
+impl Drop for RatedIncoming {
     fn drop(&mut self) {
         if let (Some(unread), Some(body)) = (&self.unread, self.body.take()) {
             unread.put(body);
@@ -137,15 +137,15 @@ impl Drop for PacedIncoming {
     }
 }
 
-/// The pace of one transfer, in either direction: a grace period, then a least average rate.
+/// The least rate of one transfer, in either direction: a grace period, then an average.
 #[derive(Debug, Clone, Copy)]
-pub struct Pace {
+pub struct MinRate {
     begun: Instant,
     bytes: u64,
 }
 
-impl Pace {
-    /// A pace that starts now.
+impl MinRate {
+    /// A rate whose grace period starts now.
     #[must_use]
     pub fn begin() -> Self {
         Self { begun: Instant::now(), bytes: 0 }
@@ -159,7 +159,7 @@ impl Pace {
     /// The deadline of the next bytes.
     #[must_use]
     pub fn deadline(&self) -> Instant {
-        let at_least = Duration::from_millis(self.bytes.saturating_mul(1000) / PACE_BYTES_PER_SECOND);
+        let at_least = Duration::from_millis(self.bytes.saturating_mul(1000) / MIN_RATE_BYTES_PER_SECOND);
         self.begun + PACE_GRACE + at_least
     }
 }
@@ -230,13 +230,13 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_transfer_at_the_least_rate_is_never_late() {
-        let mut pace = Pace::begin();
+        let mut min_rate = MinRate::begin();
         for _ in 0..100 {
             tokio::time::sleep(Duration::from_secs(1)).await;
-            assert!(Instant::now() < pace.deadline());
-            pace.count(PACE_BYTES_PER_SECOND);
+            assert!(Instant::now() < min_rate.deadline());
+            min_rate.count(MIN_RATE_BYTES_PER_SECOND);
         }
         tokio::time::sleep(PACE_GRACE + Duration::from_secs(1)).await;
-        assert!(Instant::now() > pace.deadline(), "a transfer that stops is late after the grace period");
+        assert!(Instant::now() > min_rate.deadline(), "a transfer that stops is late after the grace period");
     }
 }

@@ -68,10 +68,10 @@ impl BrowserRules {
         // `Origin` first: it decides alone where it is allowed, since `Referer` may be left out or cut.
         for header in [ORIGIN, REFERER] {
             let Some(page) = headers.get(&header).map(HeaderValue::as_bytes) else { continue };
-            if self.allows(origin_of(page)) {
+            if self.allows(address_origin(page)) {
                 return Ok(());
             }
-            if !is_own_origin(origin_of(page), host) {
+            if !is_own_origin(address_origin(page), host) {
                 return Err(ForeignRequest::Origin);
             }
         }
@@ -99,7 +99,7 @@ impl BrowserRules {
 }
 
 /// The scheme, host and port of an address.
-fn origin_of(address: &[u8]) -> &[u8] {
+fn address_origin(address: &[u8]) -> &[u8] {
     let scheme = address.windows(3).position(|three| three == b"://").map_or(0, |at| at + 3);
     let ends = |byte: &u8| matches!(byte, b'/' | b'?' | b'#');
     let end = address[scheme..].iter().position(ends).map_or(address.len(), |end| scheme + end);

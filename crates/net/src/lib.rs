@@ -50,7 +50,7 @@ use larder_admission::MemoryBudget;
 pub use accept::{ConnectedClient, ConnectionServer, ListenerWork, ShutdownRequest, serve_connections};
 pub use acceptor::Acceptor;
 pub use arriving_body::{
-    ArrivingBody, IncomingError, PIECE_BYTES_MAX, Pace, PacedIncoming, parsed_body_memory, response_memory,
+    ArrivingBody, IncomingError, MinRate, PIECE_BYTES_MAX, RatedIncoming, parsed_body_memory, response_memory,
     upload_memory,
 };
 pub use browser_rules::{AllowedOrigins, BrowserRules, ForeignRequest};
@@ -134,7 +134,7 @@ pub trait ConnectionHandler: Clone + Send + Sync + 'static {
     ) -> impl Future<Output = Response<Self::Body>> + Send;
 
     /// Bytes of memory that a response holds while it is sent.
-    fn memory_of(answer: &Self::Body) -> u64;
+    fn response_memory(answer: &Self::Body) -> u64;
 
     /// The response of a busy server: 503 and `Retry-After`.
     fn busy(&self) -> Response<Self::Body>;

@@ -65,7 +65,7 @@ pub(crate) async fn answer<F: ConnectionHandler>(
         pause_before_refusal().await;
     }
     // The response is in memory already; this hold keeps a slow reader within its client's share.
-    if requester.hold(F::memory_of(reply.body())).await.is_err() {
+    if requester.hold(F::response_memory(reply.body())).await.is_err() {
         reply = handler.busy();
     }
     let is_refused = reply.status().as_u16() >= StatusCode::BAD_REQUEST.as_u16();

@@ -8,7 +8,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use tokio::time::{Instant, MissedTickBehavior};
 
-use crate::arriving_body::Pace;
+use crate::arriving_body::MinRate;
 
 /// Futures beside a connection. Each is polled when it was woken and not with every request: polling the end of the server and
 /// two timers costs as much as a lookup.
@@ -56,7 +56,7 @@ const CHECK_EVERY: Duration = Duration::from_secs(5);
 pub(crate) async fn wait_for_slow_reader(activity: impl Fn() -> (bool, u64)) {
     let mut ticks = tokio::time::interval(CHECK_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut since: Option<(Pace, u64)> = None;
+    let mut since: Option<(MinRate, u64)> = None;
     loop {
         ticks.tick().await;
         let (is_blocked, sent) = activity();
@@ -64,11 +64,11 @@ pub(crate) async fn wait_for_slow_reader(activity: impl Fn() -> (bool, u64)) {
             since = None;
             continue;
         }
-        let (pace, before) = since.get_or_insert_with(|| (Pace::begin(), sent));
-        pace.count(sent.saturating_sub(*before));
+        let (min_rate, before) = since.get_or_insert_with(|| (MinRate::begin(), sent));
+        min_rate.count(sent.saturating_sub(*before));
         *before = sent;
         // Bound: a client that reads almost nothing would hold the memory of its response for ever.
-        if Instant::now() > pace.deadline() {
+        if Instant::now() > min_rate.deadline() {
             tracing::debug!("response too slow: the client reads below the least rate, so the connection is closed");
             return;
         }

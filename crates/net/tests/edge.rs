@@ -64,7 +64,7 @@ impl ConnectionHandler for EchoHandler {
         Response::new(Full::new(request.into_body().collect().await.unwrap_or_default().to_bytes()))
     }
 
-    fn memory_of(_: &Full<Bytes>) -> u64 {
+    fn response_memory(_: &Full<Bytes>) -> u64 {
         0
     }
 

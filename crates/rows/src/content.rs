@@ -182,8 +182,8 @@ impl KvContent {
         let head = Self { body: KvBody::default(), ..self.clone() };
         head.encode(&mut out);
         match &self.body {
-            KvBody::Inline(bytes) => crate::hash::sha1_of(&[out.written(), bytes]),
-            KvBody::Blob(blob) => crate::hash::sha1_of(&[out.written(), &blob.digest]),
+            KvBody::Inline(bytes) => crate::hash::sha1(&[out.written(), bytes]),
+            KvBody::Blob(blob) => crate::hash::sha1(&[out.written(), &blob.digest]),
         }
     }
 

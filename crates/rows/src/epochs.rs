@@ -126,7 +126,7 @@ impl BucketEpochs {
     }
 
     /// The shard of `key` in each epoch, the oldest epoch first.
-    pub fn shards_of(&self, key: &[u8]) -> impl Iterator<Item = EpochShard> + use<> {
+    pub fn key_shards(&self, key: &[u8]) -> impl Iterator<Item = EpochShard> + use<> {
         let (epochs, hash) = (*self, crate::hash::id64(&[key]));
         (0..epochs.length).map(move |epoch| {
             let of = epochs.counts[usize::from(epoch)];
@@ -136,7 +136,7 @@ impl BucketEpochs {
 
     /// The shard of `key` in the newest epoch that additions go to.
     #[must_use]
-    pub fn newest_shard_of(&self, key: &[u8]) -> EpochShard {
+    pub fn newest_shard(&self, key: &[u8]) -> EpochShard {
         let (epoch, hash) = (*self.written().end(), crate::hash::id64(&[key]));
         let of = self.counts[usize::from(epoch)];
         EpochShard { epoch, shard: (hash % u64::from(of)) as u8, of }
@@ -215,13 +215,13 @@ mod tests {
         fn a_key_is_in_one_shard_of_each_epoch_that_readers_merge(opened in 0..3_usize, stages in 0..3_usize, key: Vec<u8>) {
             let epochs = epochs_after(opened, stages);
             let all: Vec<EpochShard> = epochs.shards().collect();
-            let own: Vec<EpochShard> = epochs.shards_of(&key).collect();
+            let own: Vec<EpochShard> = epochs.key_shards(&key).collect();
             prop_assert_eq!(own.len(), epochs.counts().len());
             for (one, other) in own.iter().zip(own.iter().skip(1)) {
                 prop_assert!(one.may_share_keys(*other) && other.may_share_keys(*one));
             }
             prop_assert!(own.iter().all(|shard| all.contains(shard)));
-            let newest = epochs.newest_shard_of(&key);
+            let newest = epochs.newest_shard(&key);
             prop_assert!(own.contains(&newest) && epochs.is_written(newest.epoch));
             prop_assert_eq!(BucketEpochs::from_json(&epochs.to_json()), Ok(epochs));
         }

@@ -11,7 +11,7 @@ const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnop
 /// SHA-1 of several byte strings. Each is prefixed by its length, so two lists with the same concatenation differ.
 #[must_use]
 #[inline]
-pub fn sha1_of(parts: &[&[u8]]) -> [u8; 20] {
+pub fn sha1(parts: &[&[u8]]) -> [u8; 20] {
     let mut digest = Sha1::new();
     for part in parts {
         digest.update((part.len() as u64).to_be_bytes());
@@ -39,15 +39,15 @@ impl Sha1Hasher {
     }
 }
 
-/// The first 16 bytes of [`sha1_of`], as a number.
+/// The first 16 bytes of [`sha1`], as a number.
 #[must_use]
 #[inline]
 pub fn id128(parts: &[&[u8]]) -> u128 {
-    let digest = sha1_of(parts);
+    let digest = sha1(parts);
     digest.iter().take(16).fold(0, |id, &byte| (id << 8) | u128::from(byte))
 }
 
-/// The first 8 bytes of [`sha1_of`], as a number.
+/// The first 8 bytes of [`sha1`], as a number.
 #[must_use]
 #[inline]
 pub fn id64(parts: &[&[u8]]) -> u64 {
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn lists_with_the_same_concatenation_have_different_hashes() {
-        assert_ne!(sha1_of(&[b"ab", b"c"]), sha1_of(&[b"a", b"bc"]));
+        assert_ne!(sha1(&[b"ab", b"c"]), sha1(&[b"a", b"bc"]));
         assert_ne!(fast64(&[b"ab", b"c"]), fast64(&[b"a", b"bc"]));
     }
 

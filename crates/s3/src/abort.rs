@@ -7,7 +7,7 @@
 //! writer reads the head, then its upload, then commits against that head. So either it sees the mark, or its commit fails,
 //! or the version is there and the upload is done.
 //!
-//! A version may leave its key only after its upload is done ([`HeadStore::finish_upload_of`](super::commit::HeadStore::finish_upload_of)): otherwise the recovery would
+//! A version may leave its key only after its upload is done ([`HeadStore::finish_upload_behind`](super::commit::HeadStore::finish_upload_behind)): otherwise the recovery would
 //! miss it and reopen the upload over parts that went with the object.
 
 #[cfg(test)]
@@ -27,7 +27,7 @@ use larder_store::{Partition, ReadQuery, Stopped};
 use tokio::time::Instant;
 
 use super::parts::{blob_of_row, blob_rows};
-use super::uploads::{UploadHead, Uploads, completion_of, done_state};
+use super::uploads::{UploadHead, Uploads, done_state, state_completion};
 use super::{Caller, Error, Result};
 use crate::rules::part::decode_manifest_row;
 use crate::rules::{UploadId, UploadState, Version, VersionId};
@@ -164,7 +164,7 @@ impl Uploads {
     /// `OperationAborted` when the completion still runs at the deadline.
     pub(super) async fn settle(&self, observed: UploadHead, deadline: Instant) -> Result<Option<UploadHead>> {
         let mut head = observed;
-        while let Some((version, _, since)) = completion_of(&head.upload.state) {
+        while let Some((version, _, since)) = state_completion(&head.upload.state) {
             if Instant::now() >= deadline {
                 return Err(Error::OperationAborted);
             }
@@ -185,7 +185,7 @@ impl Uploads {
     /// Resolves the completion of an upload whose writer is gone or has given up, and returns the upload. Safe next to
     /// other recoveries and to a completing writer that is still alive.
     pub(super) async fn resolve_completion(&self, observed: &UploadHead) -> Result<Option<UploadHead>> {
-        let Some((version, list, since)) = completion_of(&observed.upload.state) else {
+        let Some((version, list, since)) = state_completion(&observed.upload.state) else {
             return Ok(Some(observed.clone()));
         };
         let mut marked = observed.clone();

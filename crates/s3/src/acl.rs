@@ -11,7 +11,7 @@ use super::{Caller, Objects};
 use crate::Result;
 
 pub use super::acl_choice::{AclChoice, GranteeRef, ShownAcl};
-pub(super) use super::acl_choice::{check_owner, refuse_public};
+pub(super) use super::acl_choice::{check_owner, check_public_acl};
 
 impl Objects {
     /// The ACL of a version.
@@ -51,7 +51,7 @@ impl Objects {
         let mut cas = self.heads.cas_loop(&location, None);
         loop {
             let attempt = cas.next_attempt().await?;
-            refuse_public(attempt.bucket(), acl.as_ref())?;
+            check_public_acl(attempt.bucket(), acl.as_ref())?;
             let found = attempt.find(&named).await?.filter(|found| found.id == version.id);
             let Some(mut found) = found else {
                 // Race: another writer removed the version. The result equals an ACL change just before that.

@@ -76,12 +76,12 @@ impl GranteeRef {
     async fn resolve(&self, users: &Users, owner: &str) -> Result<Grantee> {
         Ok(match self {
             Self::Id(id) if id == owner => Grantee::User(id.clone()),
-            Self::Id(id) => match users.of_id(id).await? {
+            Self::Id(id) => match users.find_by_id(id).await? {
                 Some(user) => Grantee::User(user.id.clone()),
                 None => return Err(invalid_argument(RequestArgument::GranteeId, id, "No user has this id.")),
             },
             // A stranger may have registered the address of the one that the grant means.
-            Self::Email(email) => match users.of_email(email).await?.filter(|user| !user.self_registered) {
+            Self::Email(email) => match users.find_by_email(email).await?.filter(|user| !user.self_registered) {
                 Some(user) => Grantee::User(user.id.clone()),
                 None => return Err(Error::UnknownEmail(email.clone())),
             },
@@ -93,7 +93,7 @@ impl GranteeRef {
 }
 
 /// Refuses public grants where the bucket's public access block does.
-pub(crate) fn refuse_public(bucket: &Bucket, acl: Option<&Acl>) -> Result<()> {
+pub(crate) fn check_public_acl(bucket: &Bucket, acl: Option<&Acl>) -> Result<()> {
     let refused = bucket.public_access.zip(acl).is_some_and(|(access, acl)| access.refuses_acl(acl));
     if refused { Err(Error::AccessDenied) } else { Ok(()) }
 }

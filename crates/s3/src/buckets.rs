@@ -70,7 +70,7 @@ impl Buckets {
                 return match found.state {
                     BucketState::Closing => Err(Error::OperationAborted),
                     BucketState::Active if own && self.location(found) == LENIENT_REGION => {
-                        edit_of(found, &Bucket { acl: bucket.acl.clone(), ..Bucket::clone(found) })
+                        catalogue_edit(found, &Bucket { acl: bucket.acl.clone(), ..Bucket::clone(found) })
                     }
                     BucketState::Active => Err(Error::BucketExists { own }),
                 };
@@ -81,7 +81,7 @@ impl Buckets {
             if !user.admin && current >= allowed {
                 return Err(Error::TooManyBuckets { current, allowed });
             }
-            Ok(CatalogueEdit::Write(key_of(name), bucket.to_json()))
+            Ok(CatalogueEdit::Write(catalogue_key(name), bucket.to_json()))
         });
         // No wait for the other gateways: each checks the catalogue before it answers that a bucket is missing.
         created.await.map(|_| ())
@@ -190,7 +190,7 @@ impl Buckets {
             caller.check(before, &caller.action()?.on_bucket())?;
             let mut bucket = Bucket::clone(before);
             change(&mut bucket)?;
-            edit_of(before, &bucket)
+            catalogue_edit(before, &bucket)
         });
         // Race: a write under the old configuration ends before this returns, since its gateway advertises the old version.
         let number = edit.await?;
@@ -204,19 +204,19 @@ pub(super) fn active<'a>(catalogue: &'a Catalogue, name: &str) -> Option<&'a Arc
 }
 
 /// The change of a bucket, if its public access block allows it.
-pub(super) fn edit_of(before: &Bucket, bucket: &Bucket) -> Result<CatalogueEdit> {
-    refuse_public(before, bucket)?;
-    let write = || CatalogueEdit::Write(key_of(&bucket.name), bucket.to_json());
+pub(super) fn catalogue_edit(before: &Bucket, bucket: &Bucket) -> Result<CatalogueEdit> {
+    check_public_access(before, bucket)?;
+    let write = || CatalogueEdit::Write(catalogue_key(&bucket.name), bucket.to_json());
     Ok(if bucket == before { CatalogueEdit::Nothing } else { write() })
 }
 
 /// The catalogue key of a bucket.
-fn key_of(name: &str) -> CatalogueKey {
+fn catalogue_key(name: &str) -> CatalogueKey {
     CatalogueKey::S3Bucket(name.to_owned().into())
 }
 
 /// Refuses new public grants that the public access block, after the change, does not allow.
-fn refuse_public(before: &Bucket, bucket: &Bucket) -> Result<()> {
+fn check_public_access(before: &Bucket, bucket: &Bucket) -> Result<()> {
     let Some(block) = bucket.public_access else { return Ok(()) };
     let acl = bucket.acl != before.acl && block.refuses_acl(&bucket.acl);
     let policy = bucket.policy.as_ref().filter(|_| bucket.policy != before.policy);

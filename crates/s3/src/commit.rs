@@ -37,7 +37,7 @@ use super::{Error, Result};
 use crate::rules::{Bucket, BucketId, ListingEntry, ObjectHead};
 
 pub(super) use crate::object_location::{
-    ObjectLocation, client_version_id, expiry_of, external_body, read_head_row, version_id_text,
+    ObjectLocation, client_version_id, external_body, lifecycle_expiry, read_head_row, version_id_text,
 };
 
 /// Most attempts of one change before the client gets `Overloaded`.

@@ -161,7 +161,7 @@ impl Uploads {
                 return Ok(None);
             }
             conditions.check(attempt.head.current.as_ref())?;
-            let object = object_of(completing, id, assembly);
+            let object = completed_object(completing, id, assembly);
             let made = Version { id, ..attempt.new_version(completing.upload.owner.clone(), Some(object)) };
             // Race: a put overtook this completion, whose older id must not become current after it [invariant 99].
             if attempt.newest_remaining(&made).await?.is_some_and(|newest| newest.stamp() >= id.stamp()) {
@@ -245,7 +245,7 @@ fn completed_answer(state: &UploadState, asked: &[u8; 20]) -> Result<CompletedUp
     }
 }
 
-fn object_of(head: &UploadHead, manifest: VersionId, assembly: &Assembly) -> Object {
+fn completed_object(head: &UploadHead, manifest: VersionId, assembly: &Assembly) -> Object {
     let upload = &head.upload;
     // Part numbers end at 10,000.
     let count = u32::try_from(assembly.parts.len()).unwrap_or(u32::MAX);
@@ -306,7 +306,12 @@ pub(super) fn assemble(
     let all_but_last = parts.len().saturating_sub(1);
     if let Some(small) = parts[..all_but_last].iter().find(|part| part.length < config.part_bytes_min) {
         let Part { number, length: bytes, .. } = **small;
-        return Err(Error::EntityTooSmall { number, etag: Etag::of_md5(small.md5), bytes, min: config.part_bytes_min });
+        return Err(Error::EntityTooSmall {
+            number,
+            etag: Etag::from_md5(small.md5),
+            bytes,
+            min: config.part_bytes_min,
+        });
     }
     let length = parts.iter().fold(0_u64, |sum, part| sum.saturating_add(part.length));
     if length > config.object_bytes_max {
@@ -326,13 +331,13 @@ pub(super) fn assemble(
     }
     let md5s: Vec<_> = parts.iter().map(|part| part.md5).collect();
     let parts = parts.into_iter().map(ManifestPart::from).collect();
-    Ok(Assembly { parts, length, etag: Etag::of_parts(&md5s), checksum })
+    Ok(Assembly { parts, length, etag: Etag::from_parts(&md5s), checksum })
 }
 
 fn stored_part<'a>(listed: &ListedPart, stored: &'a BTreeMap<u16, Part>) -> Result<&'a Part> {
     let found = u16::try_from(listed.number).ok().and_then(|number| stored.get(&number));
     let etag = Etag::parse(&listed.etag);
-    found.filter(|part| etag == Some(Etag::of_md5(part.md5))).ok_or_else(|| invalid_part(listed))
+    found.filter(|part| etag == Some(Etag::from_md5(part.md5))).ok_or_else(|| invalid_part(listed))
 }
 
 /// A listed checksum must be the part's. A composite checksum requires one for each part.
@@ -428,7 +433,7 @@ mod assemble_tests {
     fn list(parts: &[(u32, u8)]) -> CompleteUpload {
         let listed = |(number, md5): &(u32, u8)| ListedPart {
             number: *number,
-            etag: Etag::of_md5([*md5; 16]).to_string(),
+            etag: Etag::from_md5([*md5; 16]).to_string(),
             checksum: None,
         };
         CompleteUpload {
@@ -456,7 +461,7 @@ mod assemble_tests {
         assert!(matches!(of(&[(3, 3), (4, 4)]), Err(Error::EntityTooLarge { bytes: 110, max: 100 })));
         let made = of(&[(1, 1), (2, 2)]).unwrap();
         assert_eq!((made.length, made.checksum, made.parts.len()), (19, None, 2));
-        assert_eq!(made.etag, Etag::of_parts(&[[1; 16], [2; 16]]));
+        assert_eq!(made.etag, Etag::from_parts(&[[1; 16], [2; 16]]));
     }
 
     #[test]

@@ -149,7 +149,7 @@ pub(crate) fn matches_etag(tags: &[String], etag: Option<Etag>) -> bool {
 ///
 /// # Errors
 /// `InvalidRange`, `InvalidPartNumber`.
-pub(crate) fn range_of(window: ReadWindow, length: u64) -> Result<Range<u64>> {
+pub(crate) fn window_range(window: ReadWindow, length: u64) -> Result<Range<u64>> {
     match window {
         ReadWindow::Whole | ReadWindow::Part(1) => Ok(0..length),
         ReadWindow::Part(_) => Err(Error::InvalidPartNumber),

@@ -11,11 +11,11 @@ use larder_core::body::{BodyError, ByteStream};
 use larder_rows::limits::PART_BYTES_MAX;
 use parking_lot::Mutex;
 
-use super::acl_choice::{AclChoice, refuse_public};
-use super::commit::{ObjectLocation, client_version_id, expiry_of, external_body, version_id_text};
+use super::acl_choice::{AclChoice, check_public_acl};
+use super::commit::{ObjectLocation, client_version_id, external_body, lifecycle_expiry, version_id_text};
 use super::get::{FoundObject, GetObject, ObjectReader, ReadWindow, VersionSpec, missing_bytes};
 use super::put::{
-    ChecksumWanted, ObjectMetadata, StoredVersion, UploadBody, WriteConditions, conditional_conflict, owner_of,
+    ChecksumWanted, ObjectMetadata, StoredVersion, UploadBody, WriteConditions, conditional_conflict, object_owner,
 };
 use super::receive::{BlobDestination, BodyReceiver, VerifiedBody};
 use super::{Caller, Error, Objects, Result};
@@ -78,16 +78,16 @@ impl Objects {
     pub async fn copy(&self, caller: &Caller, request: CopyObject) -> Result<CopiedObject> {
         let given = request.tags.as_deref().unwrap_or_default();
         let bucket = self.buckets.find_for_put(caller, &request.bucket, &request.key, given).await?;
-        let owner = owner_of(caller, &bucket);
+        let owner = object_owner(caller, &bucket);
         let acl = self.buckets.new_object_acl(caller, &bucket, &request.key, (&request.acl, &owner)).await?;
         let onto_itself = request.source.bucket == request.bucket && request.source.key == request.key;
         let target = CopyTarget { location: ObjectLocation::new(&bucket, &request.key), owner, acl, onto_itself };
-        refuse_unchanged(&request, onto_itself)?;
+        check_changes(&request, onto_itself)?;
         self.precheck_conditions(&target.location, &request.conditions).await?;
         let source = GetObject { window: ReadWindow::Whole, ..request.source.clone() };
         for _ in 0..RETRIES_MAX {
             let (found, reader) = self.open_source(caller, source.clone()).await?;
-            refuse_large(&found)?;
+            check_copied_size(&found)?;
             self.check_tags(caller, &request, &bucket, &found).await?;
             let source_version = found.version_id.clone();
             let length = found.version.object.as_ref().map_or(0, Object::length);
@@ -153,7 +153,7 @@ impl Objects {
         let received = self.receiver.receive_copy(reader, checksum, to).await?;
         let object = Object {
             body: received.body.clone(),
-            etag: Etag::of_md5(received.md5),
+            etag: Etag::from_md5(received.md5),
             checksum: Some(received.checksum.clone()),
             upload: None,
             ..described(request, target, source)
@@ -180,10 +180,10 @@ impl Objects {
                 return Ok(None);
             }
             let object = described(request, target, source);
-            refuse_public(attempt.bucket(), object.acl.as_ref())?;
+            check_public_acl(attempt.bucket(), object.acl.as_ref())?;
             let version = attempt.new_version(target.owner.clone(), Some(object));
             let version_id = client_version_id(attempt.bucket(), &version);
-            let expires = expiry_of(attempt.bucket(), &request.key, &version);
+            let expires = lifecycle_expiry(attempt.bucket(), &request.key, &version);
             let next = attempt.add_shared(version.clone()).await?;
             if attempt.commit(next).await? {
                 return Ok(Some(StoredVersion { version, version_id, expires }));
@@ -240,7 +240,7 @@ fn is_same(seen: &Version, now: Option<&Version>) -> bool {
     now.is_some_and(|now| now.id == seen.id && external_body(now) == external_body(seen))
 }
 
-fn refuse_unchanged(request: &CopyObject, onto_itself: bool) -> Result<()> {
+fn check_changes(request: &CopyObject, onto_itself: bool) -> Result<()> {
     let changes = request.replace.is_some() || request.tags.is_some() || request.changes_more;
     if !onto_itself || changes || request.source.version != VersionSpec::Current {
         return Ok(());
@@ -248,7 +248,7 @@ fn refuse_unchanged(request: &CopyObject, onto_itself: bool) -> Result<()> {
     Err(Error::InvalidRequest("A copy of an object onto itself has to change its metadata or storage class.".into()))
 }
 
-fn refuse_large(found: &FoundObject) -> Result<()> {
+fn check_copied_size(found: &FoundObject) -> Result<()> {
     let length = found.version.object.as_ref().map_or(0, Object::length);
     if length <= PART_BYTES_MAX {
         return Ok(());

@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::commit::{CasAttempt, HeadStore, ObjectLocation, version_id_text};
 use super::get::{VersionSpec, matches_etag};
-use super::put::owner_of;
+use super::put::object_owner;
 use super::{Caller, Error, Objects, Result};
 use crate::rules::{Bucket, Version, Versioning};
 
@@ -39,7 +39,7 @@ impl Objects {
         caller.with_version(version).check(&bucket, &asked.on_key(key))?;
         version.check()?;
         let location = ObjectLocation::new(&bucket, key);
-        let owner = owner_of(caller, &bucket);
+        let owner = object_owner(caller, &bucket);
         let deleted = self
             .heads
             .delete_if(&location, version, &owner, |_, found| match &if_match {

@@ -13,10 +13,10 @@ use bytes::Bytes;
 use larder_rows::Timestamp;
 use larder_store::Partition;
 
-use super::commit::{ObjectLocation, client_version_id, expiry_of, external_body};
+use super::commit::{ObjectLocation, client_version_id, external_body, lifecycle_expiry};
 use super::release::Pin;
 use super::{Caller, Error, Objects, Result};
-use crate::conditions::range_of;
+use crate::conditions::window_range;
 use crate::rules::{Bucket, Checksum, Object, ObjectBody, Version};
 use reader::{BodySource, PartsReader, open_blob};
 
@@ -72,21 +72,21 @@ pub struct FoundPart {
 
 impl FoundObject {
     /// The current version of a key, and the bytes that are `wanted` of it.
-    fn of_current(bucket: &Bucket, key: &[u8], version: Version, wanted: ReadWindow, window: Range<u64>) -> Self {
+    fn from_current(bucket: &Bucket, key: &[u8], version: Version, wanted: ReadWindow, window: Range<u64>) -> Self {
         let length = version.object.as_ref().map_or(0, |object| object.length());
         Self {
             version_id: client_version_id(bucket, &version),
             partial: wanted != ReadWindow::Whole && length > 0,
             window,
             part: None,
-            expires: expiry_of(bucket, key, &version),
+            expires: lifecycle_expiry(bucket, key, &version),
             version,
         }
     }
 }
 
 impl FoundPart {
-    fn of_many(object: &Object, count: u32, digest: Option<Bytes>) -> Self {
+    fn from_many(object: &Object, count: u32, digest: Option<Bytes>) -> Self {
         // AWS shows those of parts only where the object's is made of them.
         let algorithm = object.checksum.as_ref().filter(|one| one.parts.is_some()).map(|checksum| checksum.algorithm);
         let checksum = algorithm.zip(digest).map(|(algorithm, digest)| Checksum::full(algorithm, digest));
@@ -176,7 +176,7 @@ impl Objects {
             let wanted = request.conditions.window(&located.version, request.window);
             // Race: an overwrite may have removed the manifest; the next round finds its version.
             let Some((window, part)) = self.window(&located.version, wanted).await? else { continue };
-            let found = FoundObject::of_current(&located.bucket, key, located.version.clone(), wanted, window);
+            let found = FoundObject::from_current(&located.bucket, key, located.version.clone(), wanted, window);
             let expires = found.expires.filter(|_| located.current && *version == VersionSpec::Current);
             return Ok((FoundObject { part, expires, ..found }, located, pin));
         }
@@ -201,12 +201,12 @@ impl Objects {
                     return Err(Error::InvalidPartNumber);
                 }
                 let part = reader::part(&self.gateway, *manifest, u32::from(number) - 1).await?;
-                Ok(part.map(|(range, digest)| (range, Some(FoundPart::of_many(object, *count, digest)))))
+                Ok(part.map(|(range, digest)| (range, Some(FoundPart::from_many(object, *count, digest)))))
             }
             (window, body) => {
                 let whole = matches!(window, ReadWindow::Part(_));
                 let part = whole.then(|| FoundPart { count: None, checksum: object.checksum.clone() });
-                Ok(Some((range_of(window, body.length())?, part)))
+                Ok(Some((window_range(window, body.length())?, part)))
             }
         }
     }

@@ -44,7 +44,7 @@ pub(crate) fn client_version_id(bucket: &Bucket, version: &Version) -> Option<St
 }
 
 /// When, and by which rule, the lifecycle will remove a version that is the current one.
-pub(crate) fn expiry_of(bucket: &Bucket, key: &[u8], version: &Version) -> Option<(Timestamp, String)> {
+pub(crate) fn lifecycle_expiry(bucket: &Bucket, key: &[u8], version: &Version) -> Option<(Timestamp, String)> {
     let (when, rule) = bucket.lifecycle.as_ref()?.version_expiry(key, version)?;
     Some((when, rule.to_owned()))
 }

@@ -9,8 +9,8 @@ use bytes::Bytes;
 use larder_rows::Timestamp;
 use larder_rows::content::BlobId;
 
-use super::acl_choice::refuse_public;
-use super::commit::{ObjectLocation, client_version_id, expiry_of};
+use super::acl_choice::check_public_acl;
+use super::commit::{ObjectLocation, client_version_id, lifecycle_expiry};
 use super::quotas::Admission;
 use super::receive::VerifiedBody;
 use super::{Caller, Error, Objects, Result};
@@ -53,7 +53,7 @@ impl Objects {
     pub async fn put(&self, caller: &Caller, request: PutObject) -> Result<StoredVersion> {
         let PutObject { bucket, key, metadata, upload_body, conditions } = request;
         let bucket = self.buckets.find_for_put(caller, &bucket, &key, &metadata.tags).await?;
-        let owner = owner_of(caller, &bucket);
+        let owner = object_owner(caller, &bucket);
         let acl = self.buckets.new_object_acl(caller, &bucket, &key, (&metadata.acl, &owner)).await?;
         let location = ObjectLocation::new(&bucket, &key);
         // A failed condition is cheap to find before the body; the commit checks it again.
@@ -65,7 +65,7 @@ impl Objects {
         let admission = self.admit_received(admission, &bucket, &key, announced, &received).await?;
         let object = Object {
             body: received.body.clone(),
-            etag: Etag::of_md5(received.md5),
+            etag: Etag::from_md5(received.md5),
             headers: metadata.headers,
             meta: metadata.meta,
             tags: metadata.tags,
@@ -151,10 +151,10 @@ impl Objects {
             // Race: the compare-and-set expects the head checked here, so of two If-None-Match puts one fails.
             conditions.check(attempt.head.current.as_ref())?;
             // Race: the bucket may have blocked public grants while the body arrived.
-            refuse_public(attempt.bucket(), object.acl.as_ref())?;
+            check_public_acl(attempt.bucket(), object.acl.as_ref())?;
             let version = attempt.new_version(owner.to_owned(), Some(object.clone()));
             let version_id = client_version_id(attempt.bucket(), &version);
-            let expires = expiry_of(attempt.bucket(), &location.key, &version);
+            let expires = lifecycle_expiry(attempt.bucket(), &location.key, &version);
             let next = attempt.add(version.clone()).await?;
             if attempt.commit(next).await? {
                 return Ok(StoredVersion { version, version_id, expires });
@@ -164,7 +164,7 @@ impl Objects {
 }
 
 /// The owner of a new object: the caller, or the bucket owner for an anonymous caller.
-pub(super) fn owner_of(caller: &Caller, bucket: &Bucket) -> String {
+pub(super) fn object_owner(caller: &Caller, bucket: &Bucket) -> String {
     caller.user.as_ref().map_or(&bucket.owner, |user| &user.id).clone()
 }
 

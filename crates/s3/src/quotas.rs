@@ -130,7 +130,7 @@ impl Quotas {
             QuotaHolder::Bucket(name) => {
                 let found = super::buckets::active(catalogue, name);
                 let before = found.ok_or_else(|| Error::NoSuchBucket(name.clone()))?;
-                super::buckets::edit_of(before, &Bucket { quota, ..Bucket::clone(before) })
+                super::buckets::catalogue_edit(before, &Bucket { quota, ..Bucket::clone(before) })
             }
             QuotaHolder::User(id) if quota == StorageQuota::default() => {
                 Ok(CatalogueEdit::Remove(CatalogueKey::S3UserQuota(id.clone())))
@@ -164,9 +164,9 @@ impl Quotas {
         let scope = match holder {
             QuotaHolder::Bucket(name) => {
                 let found = super::buckets::active(&catalogue, name);
-                of_bucket(found.ok_or_else(|| Error::NoSuchBucket(name.clone()))?)
+                bucket_scope(found.ok_or_else(|| Error::NoSuchBucket(name.clone()))?)
             }
-            QuotaHolder::User(id) => of_user(&catalogue, id),
+            QuotaHolder::User(id) => user_scope(&catalogue, id),
         };
         let scopes = [scope];
         self.measure(&scopes, Duration::ZERO).await?;
@@ -177,9 +177,9 @@ impl Quotas {
     /// The quotas that limit a write into this bucket.
     async fn scopes(&self, bucket: &Arc<Bucket>) -> Result<Vec<QuotaScope>> {
         let catalogue = self.heads.gateway.catalogue.fresh().await?;
-        let mut scopes = vec![of_bucket(bucket)];
+        let mut scopes = vec![bucket_scope(bucket)];
         if S3Catalogue::within(&catalogue).quota(&bucket.owner) != StorageQuota::default() {
-            scopes.push(of_user(&catalogue, &bucket.owner));
+            scopes.push(user_scope(&catalogue, &bucket.owner));
         }
         scopes.retain(|scope| scope.quota != StorageQuota::default());
         Ok(scopes)
@@ -255,11 +255,11 @@ impl QuotaScope {
     }
 }
 
-fn of_bucket(bucket: &Arc<Bucket>) -> QuotaScope {
+fn bucket_scope(bucket: &Arc<Bucket>) -> QuotaScope {
     QuotaScope { quota: bucket.quota, buckets: vec![Arc::clone(bucket)], is_of_user: false }
 }
 
-fn of_user(catalogue: &larder_core::types::Catalogue, id: &str) -> QuotaScope {
+fn user_scope(catalogue: &larder_core::types::Catalogue, id: &str) -> QuotaScope {
     let is_counted = |bucket: &&Arc<Bucket>| bucket.owner == id && bucket.state == BucketState::Active;
     let buckets = S3Catalogue::within(catalogue).buckets().filter(is_counted).cloned().collect();
     QuotaScope { quota: S3Catalogue::within(catalogue).quota(id), buckets, is_of_user: true }

@@ -113,7 +113,7 @@ impl ObjectSweeper {
 }
 
 /// The 16-byte id that names a partition.
-fn id_of(partition: &Partition) -> Result<[u8; 16]> {
+fn partition_id(partition: &Partition) -> Result<[u8; 16]> {
     let damaged = |_| larder_core::Error::Damaged(format!("a partition of the table {}", partition.table.name()));
     Ok(partition.key.as_ref().try_into().map_err(damaged)?)
 }

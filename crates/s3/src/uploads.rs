@@ -274,11 +274,11 @@ impl HeadStore {
     }
 
     /// Marks the upload of `version` done before the version leaves its key.
-    pub(super) async fn finish_upload_of(&self, version: &Version) -> Result<()> {
+    pub(super) async fn finish_upload_behind(&self, version: &Version) -> Result<()> {
         let Some(id) = version.object.as_ref().and_then(|object| object.upload) else { return Ok(()) };
         while let Some(head) = self.read_upload(id).await? {
             // Race: a recovery that misses the version would reopen the upload over parts that are gone [invariant 97].
-            let Some((completed, list, _)) = completion_of(&head.upload.state) else { break };
+            let Some((completed, list, _)) = state_completion(&head.upload.state) else { break };
             if completed != version.id || self.cas_upload_state(&head, done_state(version, list)).await?.is_some() {
                 break;
             }
@@ -288,7 +288,7 @@ impl HeadStore {
 }
 
 /// The version of a completion, the digest of its list, and its start; no start: it is being taken back.
-pub(super) fn completion_of(state: &UploadState) -> Option<(VersionId, [u8; 20], Option<Timestamp>)> {
+pub(super) fn state_completion(state: &UploadState) -> Option<(VersionId, [u8; 20], Option<Timestamp>)> {
     match state {
         UploadState::Completing { version, list, since } => Some((*version, *list, Some(*since))),
         UploadState::Reopening { version, list } => Some((*version, *list, None)),

@@ -93,7 +93,7 @@ impl UsageRowKey {
         name.into()
     }
 
-    fn of_row_name(name: &[u8]) -> std::result::Result<Self, DecodeError> {
+    fn from_row_name(name: &[u8]) -> std::result::Result<Self, DecodeError> {
         let (hour, rest) = name.split_first_chunk().ok_or(DecodeError::Truncated)?;
         let (node, rest) = take_ordered(rest)?;
         let (actor, operation) = rest.split_first_chunk().ok_or(DecodeError::Truncated)?;
@@ -124,7 +124,7 @@ impl Usage {
 
     /// Counts one request of a user.
     pub fn count(&self, key_id: &str, operation: &'static str, counts: UsageCounts) {
-        self.log.count(key_id, hour_of(self.core.now()), operation, counts);
+        self.log.count(key_id, hour_begin(self.core.now()), operation, counts);
     }
 
     /// Writes the counts that changed since the last flush.
@@ -147,7 +147,7 @@ impl Usage {
                 self.log.mark_written(&key_id, lines);
             }
         }
-        self.log.forget_before(hour_of(self.core.now()).saturating_sub(1));
+        self.log.forget_before(hour_begin(self.core.now()).saturating_sub(1));
         Ok(())
     }
 
@@ -156,7 +156,7 @@ impl Usage {
     /// # Errors
     /// Any error of the store.
     pub async fn samples(&self, key_id: &str, from: Timestamp, to: Timestamp) -> Result<Vec<UsageSample>> {
-        let hours = hour_of(from)..=hour_of(to);
+        let hours = hour_begin(from)..=hour_begin(to);
         let mut counted = self.read(key_id, *hours.start(), *hours.end()).await?;
         // Own counts in memory are newer than their rows.
         let own = self.log.lines_for(key_id);
@@ -176,7 +176,7 @@ impl Usage {
     ///
     /// # Errors
     /// Any error of the store.
-    pub async fn storage_of(&self, user_id: &str) -> Result<BTreeMap<String, Storage>> {
+    pub async fn user_storage(&self, user_id: &str) -> Result<BTreeMap<String, Storage>> {
         let catalogue = self.catalogue.refreshed().await?;
         let mut all = BTreeMap::new();
         for bucket in S3Catalogue::within(&catalogue).buckets().filter(|bucket| bucket.owner == user_id) {
@@ -197,7 +197,7 @@ impl Usage {
             let more = page.rows.last().filter(|_| page.stopped == Stopped::Limit);
             next = more.map(|last| name_after(&last.name));
             for row in page.rows {
-                counted.insert(UsageRowKey::of_row_name(&row.name)?, decode(&row.value)?);
+                counted.insert(UsageRowKey::from_row_name(&row.name)?, decode(&row.value)?);
             }
         }
         Ok(counted)
@@ -210,7 +210,7 @@ impl Usage {
 }
 
 /// The number of the hour since 1970.
-fn hour_of(time: Timestamp) -> u64 {
+fn hour_begin(time: Timestamp) -> u64 {
     time.0 / HOUR_MICROS
 }
 

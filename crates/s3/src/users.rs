@@ -24,9 +24,9 @@ use larder_store::{Partition, Range, ReadOrder, ReadQuery, Stopped};
 use super::{Error, Result};
 use crate::catalogue::S3Catalogue;
 use crate::rules::User;
-use crate::rules::user::{canonical_id_of, display_name_of, is_valid_email, key_id_of, secret_of};
+use crate::rules::user::{canonical_id, display_name, is_valid_email, new_key_id, new_secret};
 use cache::UserCache;
-use transaction::{ADMIN, EMAIL, KEY, USER, UsersTransaction, row_name, user_of};
+use transaction::{ADMIN, EMAIL, KEY, USER, UsersTransaction, decode_user, row_name};
 
 pub use keys::{KeyHolder, NewKey};
 
@@ -138,15 +138,15 @@ impl Users {
     ///
     /// # Errors
     /// `UnknownKey`.
-    pub async fn of_key(&self, key_id: &str) -> Result<Arc<User>> {
-        Ok(self.holder_of(key_id).await?.user)
+    pub async fn find_by_key(&self, key_id: &str) -> Result<Arc<User>> {
+        Ok(self.key_holder(key_id).await?.user)
     }
 
     /// The user of a canonical id.
     ///
     /// # Errors
     /// Any error of the store.
-    pub async fn of_id(&self, id: &str) -> Result<Option<Arc<User>>> {
+    pub async fn find_by_id(&self, id: &str) -> Result<Option<Arc<User>>> {
         Ok(self.find(USER, id).await?.map(Arc::new))
     }
 
@@ -154,7 +154,7 @@ impl Users {
     ///
     /// # Errors
     /// Any error of the store.
-    pub async fn of_email(&self, email: &str) -> Result<Option<Arc<User>>> {
+    pub async fn find_by_email(&self, email: &str) -> Result<Option<Arc<User>>> {
         Ok(self.find(EMAIL, email).await?.filter(|user| user.email == email).map(Arc::new))
     }
 
@@ -172,7 +172,7 @@ impl Users {
             let query = ReadQuery { range, limit, order: ReadOrder::Forward };
             let page = self.core.read_at_quorum(&Partition::users(), &query).await?;
             for row in &page.rows {
-                users.push(Arc::new(user_of(&row.value)?));
+                users.push(Arc::new(decode_user(&row.value)?));
             }
             if page.stopped == Stopped::End {
                 break;
@@ -297,14 +297,14 @@ impl Users {
     }
 
     fn new_user(&self, new: &NewUser) -> User {
-        let (key_id, secret) = new.key.clone().unwrap_or_else(|| (key_id_of(&self.random()), self.new_secret()));
+        let (key_id, secret) = new.key.clone().unwrap_or_else(|| (new_key_id(&self.random()), self.new_secret()));
         User {
-            id: new.id.clone().unwrap_or_else(|| canonical_id_of(&key_id, &self.random::<16>())),
+            id: new.id.clone().unwrap_or_else(|| canonical_id(&key_id, &self.random::<16>())),
             key_id,
             secret,
             name: new.name.clone(),
             email: new.email.clone(),
-            display_name: display_name_of(&new.email).to_owned(),
+            display_name: display_name(&new.email).to_owned(),
             enabled: true,
             admin: new.admin,
             created: self.core.now(),
@@ -319,7 +319,7 @@ impl Users {
         }
         if let Some(email) = &change.email {
             user.email.clone_from(email);
-            display_name_of(email).clone_into(&mut user.display_name);
+            display_name(email).clone_into(&mut user.display_name);
         }
         if change.new_secret {
             user.secret = self.new_secret();
@@ -329,7 +329,7 @@ impl Users {
     }
 
     fn new_secret(&self) -> String {
-        secret_of(&self.random())
+        new_secret(&self.random())
     }
 
     fn random<const N: usize>(&self) -> [u8; N] {

@@ -32,20 +32,20 @@ pub(crate) fn read_modules(dir: Option<&Path>) -> Result<Vec<JsModule>, String> 
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         Ok(JsModule { name, source })
     };
-    dir.map_or_else(|| Ok(Vec::new()), files_of)?.into_iter().map(read).collect()
+    dir.map_or_else(|| Ok(Vec::new()), module_files)?.into_iter().map(read).collect()
 }
 
 /// A number that differs when a file of the folder was added, removed or changed; `None` while it cannot be read.
 pub(crate) fn fingerprint(dir: &Path) -> Option<u64> {
     let mut hasher = DefaultHasher::new();
-    for file in files_of(dir).ok()? {
+    for file in module_files(dir).ok()? {
         let metadata = std::fs::metadata(&file).ok()?;
         (file, metadata.len(), metadata.modified().ok()).hash(&mut hasher);
     }
     Some(hasher.finish())
 }
 
-fn files_of(dir: &Path) -> Result<Vec<PathBuf>, String> {
+fn module_files(dir: &Path) -> Result<Vec<PathBuf>, String> {
     let failed = |error: std::io::Error| format!("{}: {error}", dir.display());
     let mut files = Vec::new();
     for entry in std::fs::read_dir(dir).map_err(failed)? {

@@ -96,7 +96,8 @@ struct Lane {
 
 impl Lane {
     fn new(workers: usize) -> Self {
-        let limits = TurnLimits { at_once: workers, of_source: workers.saturating_sub(1), waiting: CLIENT_CALLS_MAX };
+        let limits =
+            TurnLimits { at_once: workers, source_conditions: workers.saturating_sub(1), waiting: CLIENT_CALLS_MAX };
         Self { turns: FairTurns::new(limits), overruns: Overruns::default(), idle: Mutex::new(VecDeque::new()) }
     }
 }

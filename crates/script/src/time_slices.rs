@@ -164,9 +164,9 @@ impl Drop for LongCall<'_> {
 
 impl ServerLoad {
     fn now() -> Self {
-        let thread = cpu_of(ClockId::CLOCK_THREAD_CPUTIME_ID);
+        let thread = cpu_time(ClockId::CLOCK_THREAD_CPUTIME_ID);
         // Its own thread works for the scripts.
-        Self { used: cpu_of(ClockId::CLOCK_PROCESS_CPUTIME_ID).saturating_sub(thread) }
+        Self { used: cpu_time(ClockId::CLOCK_PROCESS_CPUTIME_ID).saturating_sub(thread) }
     }
 
     /// Whether the server has served requests since.
@@ -178,16 +178,16 @@ impl ServerLoad {
 /// Returns when the worker has used [`FREE_RUN`] from now on. Time that it waits for a processor does not count.
 async fn runs_long(worker: Pid) {
     let Ok(clock) = clock_getcpuclockid(worker) else { return std::future::pending().await };
-    let begun = cpu_of(clock);
+    let begun = cpu_time(clock);
     let mut left = FREE_RUN;
     while !left.is_zero() {
         tokio::time::sleep(left).await;
-        left = FREE_RUN.saturating_sub(cpu_of(clock).saturating_sub(begun));
+        left = FREE_RUN.saturating_sub(cpu_time(clock).saturating_sub(begun));
     }
 }
 
 /// Processor time by this clock; none of a process that has ended.
-fn cpu_of(clock: ClockId) -> Duration {
+fn cpu_time(clock: ClockId) -> Duration {
     clock_gettime(clock).map(Duration::from).unwrap_or_default()
 }
 

@@ -79,7 +79,7 @@ impl AuditLog {
 impl AuditSink for AuditLog {
     fn record(&self, event: &AuditEvent<'_>) {
         let line = json!({
-            "time": time_of(&*self.clock),
+            "time": entry_time(&*self.clock),
             "face": event.face,
             "who": event.who.map(cut),
             "from": event.from.map(|from| from.to_string()),
@@ -98,7 +98,7 @@ impl AuditSink for AuditLog {
     }
 }
 
-fn time_of(clock: &dyn Clock) -> String {
+fn entry_time(clock: &dyn Clock) -> String {
     larder_api_s3::dates::iso(clock.now())
 }
 
@@ -131,7 +131,7 @@ impl Write for AuditWriter {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let lost = self.lost.count();
         if lost > self.reported {
-            let note = format!("{}\n", json!({ "time": time_of(&*self.clock), "lost": lost - self.reported }));
+            let note = format!("{}\n", json!({ "time": entry_time(&*self.clock), "lost": lost - self.reported }));
             if self.place.write_line(note.as_bytes()).is_ok() {
                 self.reported = lost;
             }

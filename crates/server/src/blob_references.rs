@@ -16,13 +16,13 @@ pub(crate) fn blob_references(table: Table, name: &[u8], value: Bytes) -> Vec<Bl
 fn decode(table: Table, name: &[u8], value: Bytes) -> Result<Vec<BlobReference>, DecodeError> {
     match table {
         Table::Objects | Table::Consistent => {
-            Ok(of_body(&ObjectRow::decode(value)?.content.body).into_iter().collect())
+            Ok(body_reference(&ObjectRow::decode(value)?.content.body).into_iter().collect())
         }
         // The head has no name; the others are noncurrent versions.
         Table::Heads if name.is_empty() => {
-            Ok(ObjectHead::decode(value)?.current.iter().filter_map(of_version).collect())
+            Ok(ObjectHead::decode(value)?.current.iter().filter_map(version_reference).collect())
         }
-        Table::Heads => Ok(of_version(&Version::decode(value)?).into_iter().collect()),
+        Table::Heads => Ok(version_reference(&Version::decode(value)?).into_iter().collect()),
         Table::Parts => {
             let Part { blob, length, .. } = Part::decode(name, value)?;
             Ok(blob.map(|id| BlobReference { id, length }).into_iter().collect())
@@ -39,14 +39,14 @@ fn decode(table: Table, name: &[u8], value: Bytes) -> Result<Vec<BlobReference>,
     }
 }
 
-fn of_body(body: &KvBody) -> Option<BlobReference> {
+fn body_reference(body: &KvBody) -> Option<BlobReference> {
     match body {
         KvBody::Inline(_) => None,
         KvBody::Blob(blob) => Some(BlobReference { id: blob.id, length: blob.length }),
     }
 }
 
-fn of_version(version: &Version) -> Option<BlobReference> {
+fn version_reference(version: &Version) -> Option<BlobReference> {
     match version.object.as_ref()?.body {
         ObjectBody::Blob { id, length } => Some(BlobReference { id, length }),
         // The parts are named by the rows of the manifest.

@@ -257,7 +257,7 @@ fn describe_local(settings: &ServerSettings) -> String {
         DurabilitySetting::Disk => "a write is answered once it is on disk",
         DurabilitySetting::Buffered => "a write is answered before it is on disk",
     };
-    let (dir, name) = (settings.data_dir.display(), settings::word_of(&settings.durability));
+    let (dir, name) = (settings.data_dir.display(), settings::choice_word(&settings.durability));
     format!("{dir} (engine local, durability {name}: {durability})")
 }
 

@@ -36,10 +36,10 @@ impl HealthTarget {
     ///
     /// # Errors
     /// The server takes a free port.
-    pub fn of_settings(settings: &ServerSettings) -> Result<Self, String> {
+    pub fn from_settings(settings: &ServerSettings) -> Result<Self, String> {
         match (&settings.http, &settings.s3) {
             (Listener::Off, Listener::Off) => Ok(Self::Socket(settings.admin_socket.clone())),
-            _ => HealthUrl::of_settings(settings).map(Self::Url),
+            _ => HealthUrl::from_settings(settings).map(Self::Url),
         }
     }
 }
@@ -76,7 +76,7 @@ impl HealthUrl {
     ///
     /// # Errors
     /// The server takes a free port.
-    fn of_settings(settings: &ServerSettings) -> Result<Self, String> {
+    fn from_settings(settings: &ServerSettings) -> Result<Self, String> {
         let listeners = [&settings.http, &settings.s3];
         let mut authorities: Vec<String> = listeners.into_iter().filter_map(reachable).collect();
         if authorities.is_empty() {
@@ -162,7 +162,7 @@ fn connect(authorities: &[String]) -> io::Result<(&str, TcpStream)> {
     let mut first = None;
     for authority in authorities {
         let addresses: io::Result<Vec<SocketAddr>> = authority.to_socket_addrs().map(Iterator::collect);
-        match addresses.and_then(|addresses| first_of(&addresses)) {
+        match addresses.and_then(|addresses| connect_to_first(&addresses)) {
             Ok(stream) => return Ok((authority, stream)),
             Err(error) => first = first.or(Some(error)),
         }
@@ -170,7 +170,7 @@ fn connect(authorities: &[String]) -> io::Result<(&str, TcpStream)> {
     Err(first.unwrap_or_else(|| io::ErrorKind::NotFound.into()))
 }
 
-fn first_of(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
+fn connect_to_first(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
     let mut last = io::Error::from(io::ErrorKind::NotFound);
     for address in addresses {
         match TcpStream::connect_timeout(address, STEP_TIME_MAX) {

@@ -64,7 +64,7 @@ impl MemoryPlan {
 
 /// Metrics of the memory that clients hold.
 #[expect(clippy::cast_precision_loss, reason = "a sample is a float")]
-pub(crate) fn samples_of(budget: &MemoryBudget) -> Vec<EngineSample> {
+pub(crate) fn budget_samples(budget: &MemoryBudget) -> Vec<EngineSample> {
     let usage = budget.usage();
     vec![
         ("larder_memory_held_bytes{draws=\"small\"}", usage.small as f64),

@@ -286,7 +286,7 @@ fn connection_settings(settings: &ServerSettings, connections: usize, memory: Me
 }
 
 fn http_settings(settings: &ServerSettings, connection: ConnectionSettings, bound: &BoundListener) -> HttpSettings {
-    let hosts = hosts_of(bound, settings.http_hosts.clone());
+    let hosts = bound_hosts(bound, settings.http_hosts.clone());
     HttpSettings { connection, browsers: BrowserRules { origins: settings.http_origins.clone(), hosts } }
 }
 
@@ -298,7 +298,7 @@ fn console_settings(
 ) -> ConsoleSettings {
     ConsoleSettings {
         connection,
-        browsers: BrowserRules { hosts: hosts_of(bound, settings.console_hosts.clone()), ..BrowserRules::default() },
+        browsers: BrowserRules { hosts: bound_hosts(bound, settings.console_hosts.clone()), ..BrowserRules::default() },
         access: Arc::new(ConsoleAccess::new(fill_random)),
         port: bound.address.port(),
         read_only: settings.console_read_only,
@@ -307,7 +307,7 @@ fn console_settings(
 }
 
 /// The hosts that requests of a listener may name, beside loopback; `None`: any.
-fn hosts_of(bound: &BoundListener, mut hosts: Option<Vec<String>>) -> Option<Vec<String>> {
+fn bound_hosts(bound: &BoundListener, mut hosts: Option<Vec<String>>) -> Option<Vec<String>> {
     if let Some(hosts) = &mut hosts {
         hosts.extend(bound.names());
     }

@@ -9,7 +9,7 @@ use larder_store::metered::{Metered, StoreVerb, VerbCounts};
 use larder_store::{Blobs, Clock, Purpose, Store};
 use larder_store_local::LocalStore;
 
-use crate::memory::samples_of;
+use crate::memory::budget_samples;
 
 /// An engine's own view, with the metrics of calls to its store and of the memory of clients.
 pub(crate) struct StoreMetrics {
@@ -89,7 +89,7 @@ impl EngineStatus for StoreMetrics {
             let row = |(verb, count): &(StoreVerb, VerbCounts)| (verb.metric_names()[index], value(*count));
             samples.extend(counts.iter().map(row));
         }
-        samples.extend(samples_of(&self.client_memory));
+        samples.extend(budget_samples(&self.client_memory));
         samples
     }
 
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn every_sample_has_a_row_in_the_table_of_metrics() {
         for (name, _) in metrics().samples() {
-            assert!(larder_core::metrics::family_of(name).is_some(), "{name}");
+            assert!(larder_core::metrics::sample_family(name).is_some(), "{name}");
         }
     }
 

@@ -277,7 +277,7 @@ fn decide(request: &CasRequest<'_>, stored: Option<&StoredRow>, now: Timestamp) 
     let history = stored.and_then(|stored| stored.history).unwrap_or_default();
     let head = live_row(stored, now);
     let unchanged = head.map(|row| row.stamp) == request.expected;
-    match history.outcome_of(request.id, &request.replaced, unchanged) {
+    match history.own_outcome(request.id, &request.replaced, unchanged) {
         CasOutcome::Applied => CasDecision::Applied,
         // An expired head may still exist in Cassandra, and its stamp is the one that the condition compares.
         CasOutcome::NotApplied => CasDecision::Send(CasGuard { stamp: stored.map(|stored| stored.row.stamp), history }),

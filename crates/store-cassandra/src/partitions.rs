@@ -44,7 +44,7 @@ impl ClusterClient {
         check_deadline(options, table.name())?;
         let (first, mut after) = after.map_or(Ok((0, None)), decode_cursor)?;
         let mut partitions = Vec::new();
-        for n_val in self.keyspaces_of(table, options).await?.into_iter().filter(|n_val| *n_val >= first) {
+        for n_val in self.table_keyspaces(table, options).await?.into_iter().filter(|n_val| *n_val >= first) {
             // The cursor's key belongs to its own keyspace; later keyspaces start at their first partition.
             let mut key = after.take().filter(|_| n_val == first);
             loop {
@@ -116,7 +116,7 @@ impl ClusterClient {
     }
 
     /// The numbers of copies whose keyspace exists and has this table.
-    async fn keyspaces_of(&self, table: Table, options: &CallOptions) -> Result<Vec<u8>> {
+    async fn table_keyspaces(&self, table: Table, options: &CallOptions) -> Result<Vec<u8>> {
         let names = self.query_names(statements::KEYSPACES, None, options.deadline).await?;
         let numbers = names.iter().filter_map(|name| statements::n_val_of_keyspace(&self.prefix, name));
         let mut numbers: Vec<u8> = numbers.filter(|n_val| statements::tables(*n_val).contains(&table)).collect();

@@ -16,7 +16,7 @@ const PAGE_ROWS: usize = 1000;
 
 impl ClusterClient {
     /// Refuses a batch after which a partition would hold more rows without expiry than the batch allows.
-    pub(crate) async fn refuse_too_many_rows(
+    pub(crate) async fn check_row_count(
         &self,
         batch: &Batch,
         shares: &[PartitionShare<'_>],

@@ -48,7 +48,7 @@ impl ClusterClient {
         }
         let shares = group_by_partition(batch);
         // Counted before anything is sent: a refused batch writes nothing.
-        self.refuse_too_many_rows(batch, &shares, options).await?;
+        self.check_row_count(batch, &shares, options).await?;
         let removes = removes_elsewhere(&shares);
         // The batch log needs two live nodes: a write below a quorum must succeed without them.
         let stages = plan_stages(shares, removes, options.level >= ConsistencyLevel::Quorum);
@@ -75,7 +75,7 @@ impl ClusterClient {
             let text = format!("a batch of {} changes; {STATEMENTS_MAX} at most", bounds.len());
             return Err(Error::new(Kind::TooLarge, text));
         }
-        let consistency = self.consistency_of(request, options.level);
+        let consistency = self.write_consistency(request, options.level);
         let sent: std::result::Result<_, RequestFailure> = match &bounds[..] {
             [one] => self.execute(one, consistency, options.deadline).await,
             several => self.batch(batch_type(request, removes), several, consistency, options.deadline).await,
@@ -84,7 +84,7 @@ impl ClusterClient {
     }
 
     /// One consistency for all partitions. Where they differ, a quorum, which is valid for every keyspace.
-    fn consistency_of(&self, request: &WriteRequest<'_>, level: ConsistencyLevel) -> Consistency {
+    fn write_consistency(&self, request: &WriteRequest<'_>, level: ConsistencyLevel) -> Consistency {
         let mut all = request.iter().map(|share| self.consistency(share.partition, level, true));
         let first = all.next().unwrap_or(Consistency::Quorum);
         if all.all(|other| other == first) {

@@ -19,7 +19,7 @@
 //!
 //! **Group.** Staging is where conditions are judged: a draft sees the committed rows and the earlier drafts of its group, so a
 //! compare-and-set needs no lock. A refused draft is undone alone. While one group syncs, the next one is staged, and requests
-//! that arrive join it: groups grow with the load, and a lone writer waits for its own sync only. A group of durable writes is
+//! that arrive join it: groups grow with the load, and a single writer waits for its own sync only. A group of durable writes is
 //! appended when the sync before it has ended, a group of buffered ones at once.
 //!
 //! **Frame.** A frame holds the whole group under one checksum, the checksum of the frame before it (the chain) and the number

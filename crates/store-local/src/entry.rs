@@ -119,7 +119,7 @@ pub(crate) fn decode_packed(entry: Bytes) -> Result<Vec<Row>, DecodeError> {
 ///
 /// # Errors
 /// As [`decode_packed`]; of several rows the first alone is checked.
-pub(crate) fn decode_lone(entry: Bytes) -> Result<Option<Row>, DecodeError> {
+pub(crate) fn decode_single(entry: Bytes) -> Result<Option<Row>, DecodeError> {
     let mut rest = FieldDecoder::new(entry);
     rest.version(VERSION)?;
     if rest.remaining() == 0 {

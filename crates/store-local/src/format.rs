@@ -54,7 +54,7 @@ pub(crate) fn find(dir: &Path) -> Result<DirectoryState, OpenError> {
         Ok(text) => check(dir, &String::from_utf8_lossy(&text)),
         // Only a directory that never took a write is laid out anew: that clears its rows and journals.
         Err(error) if error.kind() == io::ErrorKind::NotFound && !has_data(dir).map_err(looking)? => {
-            refuse_foreign(dir)?;
+            check_for_foreign_files(dir)?;
             Ok(DirectoryState::Empty)
         }
         // A directory with data has lost its `format`: a fresh layout would delete the data.
@@ -93,7 +93,7 @@ fn entries(dir: &Path) -> io::Result<Vec<fs::DirEntry>> {
 }
 
 /// Refuses a directory that holds foreign files: pointing the server at a Riak node's data is an easy slip.
-fn refuse_foreign(dir: &Path) -> Result<(), OpenError> {
+fn check_for_foreign_files(dir: &Path) -> Result<(), OpenError> {
     let failed = |error| OpenError::io(dir, "looking into the directory", &error);
     for entry in fs::read_dir(dir).map_err(failed)? {
         let name = entry.map_err(failed)?.file_name();

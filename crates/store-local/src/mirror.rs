@@ -24,11 +24,11 @@ pub(crate) fn holds(table: Table) -> bool {
 
 /// Whether the table of a key has a mirror.
 pub(crate) fn holds_key(key: &[u8]) -> bool {
-    tree_of(key).is_some()
+    mirrored_tree(key).is_some()
 }
 
 /// The tree of a key whose table has a mirror.
-pub(crate) fn tree_of(key: &[u8]) -> Option<TreeId> {
+pub(crate) fn mirrored_tree(key: &[u8]) -> Option<TreeId> {
     let table = Table::from_code(*key.first()?).filter(|table| holds(*table))?;
     Some(TreeId::for_table(table))
 }

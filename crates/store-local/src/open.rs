@@ -175,7 +175,7 @@ pub(crate) fn create_layout(dir: &Path) -> Result<EngineManifest, OpenError> {
         fs::create_dir(dir.join("rows").join(tree_id.name())).map_err(failed("making a directory"))?;
     }
     sync_dir(&dir.join("rows")).and_then(|()| folders::create(dir)).map_err(failed("making a directory"))?;
-    let sizes = EngineSizes::of_memtable(1);
+    let sizes = EngineSizes::from_memtable(1);
     open_trees(dir, 0, sizes.table)?;
     let header = JournalHeader { number: 1, first: 1, chain: 0 };
     let manifest =

@@ -71,7 +71,7 @@ pub(crate) fn open_table(file: &TreeFile) -> Result<Table, String> {
 }
 
 /// The id in the description of a table; `None` when it cannot be opened.
-pub(crate) fn id_of(file: &TreeFile) -> Option<u64> {
+pub(crate) fn numbered_file(file: &TreeFile) -> Option<u64> {
     open_any_table(file).ok().map(|table| table.metadata.id)
 }
 

@@ -41,11 +41,11 @@ fn packed_page(trees: &Trees, partition: &Partition, query: &ReadQuery, now: Tim
 }
 
 /// The only row of a packed partition, if it is live; `None` for any other partition, and when the read fails.
-pub(crate) fn lone_row(trees: &Trees, partition: &Partition, clock: &dyn Clock) -> Option<Row> {
+pub(crate) fn single_row(trees: &Trees, partition: &Partition, clock: &dyn Clock) -> Option<Row> {
     if partition.table.layout() != Layout::Packed {
         return None;
     }
-    let row = trees.cached_lone_row(&entry::partition_key(partition)).ok()??;
+    let row = trees.cached_single_row(&entry::partition_key(partition)).ok()??;
     // Race: the sweep may not have reached an expired row yet; no reader sees it [invariant 41]. Only a row that can expire
     // costs a look at the clock.
     (row.expires.is_none() || row.is_live(clock.now())).then_some(row)

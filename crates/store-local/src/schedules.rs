@@ -68,7 +68,7 @@ struct Schedule {
 }
 
 fn small(dir: &Path, clock: Arc<FrozenClock>) -> OpenOptions {
-    let sizes = Some(EngineSizes::of_memtable(MEMTABLE_BYTES));
+    let sizes = Some(EngineSizes::from_memtable(MEMTABLE_BYTES));
     OpenOptions { sizes, clock, cache_bytes: 64 * 1024, ..options(dir) }
 }
 
@@ -90,13 +90,13 @@ fn numbered_row(name: &'static str, number: u64) -> Row {
     Row { name: name.into(), value: value.into(), stamp: Timestamp(number), expires: None }
 }
 
-fn numbers_of(store: &LocalStore, partition: &Partition) -> Vec<u64> {
+fn stored_numbers(store: &LocalStore, partition: &Partition) -> Vec<u64> {
     let page = block_on(store.read(partition, &ReadQuery::all(10), &call(Durability::Buffered)));
     page.unwrap().rows.iter().map(|row| row.stamp.0).collect()
 }
 
-fn number_of(store: &LocalStore, partition: &Partition) -> u64 {
-    numbers_of(store, partition).first().copied().unwrap_or(0)
+fn stored_number(store: &LocalStore, partition: &Partition) -> u64 {
+    stored_numbers(store, partition).first().copied().unwrap_or(0)
 }
 
 impl Schedule {
@@ -137,7 +137,7 @@ impl Schedule {
 
     /// Adds one to the shared head, unless another writer does.
     fn swap(&self, durability: Durability) {
-        let seen = number_of(&self.store, &guarded(SHARED));
+        let seen = stored_number(&self.store, &guarded(SHARED));
         let expected = (seen > 0).then_some(Timestamp(seen));
         let head = numbered_row("", seen + 1).into();
         let (shared, options) = (guarded(SHARED), call(durability));
@@ -160,11 +160,11 @@ impl Schedule {
         for _ in 0..10 {
             let writer = random.number_below(WRITERS);
             let answered = self.answered.lock().any.get(&writer).copied().unwrap_or(0);
-            let rows = numbers_of(&self.store, &wide(writer));
+            let rows = stored_numbers(&self.store, &wide(writer));
             assert!(rows.windows(2).all(|pair| pair[0] == pair[1]), "half a group: {rows:?}");
             let first = rows.first().copied().unwrap_or(0);
-            let second = number_of(&self.store, &packed(writer));
-            let third = number_of(&self.store, &wide(writer));
+            let second = stored_number(&self.store, &packed(writer));
+            let third = stored_number(&self.store, &wide(writer));
             let seen = last.insert(writer, third).unwrap_or(0).max(answered);
             assert!(seen <= first && first <= second && second <= third, "{seen} {first} {second} {third}");
         }
@@ -224,17 +224,17 @@ fn check(copy: &DirectoryCopy) {
     let clock = Arc::new(FrozenClock(AtomicU64::new(1_000_000)));
     let store = LocalStore::open(small(&copy.dir, clock)).unwrap();
     for writer in 0..WRITERS {
-        let (rows, packed) = (numbers_of(&store, &wide(writer)), number_of(&store, &packed(writer)));
+        let (rows, packed) = (stored_numbers(&store, &wide(writer)), stored_number(&store, &packed(writer)));
         let least = copy.writes.get(&writer).copied().unwrap_or(0);
         assert!(rows.iter().all(|number| *number == packed), "a write in parts: {rows:?}, {packed}");
         assert!(packed >= least, "writer {writer}: {packed} of {least} answered");
-        let own = |number: u64| number_of(&store, &wide(100 * (writer + 1) + number));
+        let own = |number: u64| stored_number(&store, &wide(100 * (writer + 1) + number));
         // A later write may remove those before the last two.
         for number in packed.saturating_sub(1).max(1)..=WRITES {
             assert_eq!(own(number), if number <= packed { number } else { 0 }, "write {number} of {packed}");
         }
     }
-    assert!(number_of(&store, &guarded(SHARED)) >= copy.swapped, "a swap is lost");
+    assert!(stored_number(&store, &guarded(SHARED)) >= copy.swapped, "a swap is lost");
     close(&store);
 }
 

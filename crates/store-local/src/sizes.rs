@@ -27,12 +27,12 @@ impl EngineSizes {
     #[must_use]
     pub fn for_disk(disk: u64, memory: u64) -> Self {
         let memtable = (disk / DISK_PER_MEMTABLE).min(memory / MEMTABLES);
-        Self::of_memtable(memtable.clamp(MIB, MEMTABLE_BYTES_MAX))
+        Self::from_memtable(memtable.clamp(MIB, MEMTABLE_BYTES_MAX))
     }
 
     /// The sizes around a memtable of `bytes`.
     #[must_use]
-    pub fn of_memtable(bytes: u64) -> Self {
+    pub fn from_memtable(bytes: u64) -> Self {
         Self { memtable: bytes, table: bytes, journals_max: 4 * bytes, memtables_max: MEMTABLES * bytes }
     }
 }

@@ -366,8 +366,8 @@ impl Store for LocalStore {
         read::read_page(self.trees(), partition, query, self.clock().now())
     }
 
-    fn try_read_lone_row(&self, partition: &Partition) -> Option<Row> {
-        read::lone_row(self.trees(), partition, self.clock())
+    fn try_read_single_row(&self, partition: &Partition) -> Option<Row> {
+        read::single_row(self.trees(), partition, self.clock())
     }
 
     fn try_read_row(&self, partition: &Partition, name: &Bytes) -> Option<Row> {

@@ -46,7 +46,7 @@ impl Trees {
         table_bytes: u64,
     ) -> std::result::Result<Self, (PathBuf, lsm_tree::Error)> {
         let seqnos = SequenceNumberCounter::new(1);
-        let blocks = Arc::new(Cache::with_capacity_bytes(content_of(cache_bytes - cache_bytes / 2)));
+        let blocks = Arc::new(Cache::with_capacity_bytes(content_bytes(cache_bytes - cache_bytes / 2)));
         let options = TreeOptions {
             cache: blocks.clone(),
             descriptors: Arc::new(DescriptorTable::new(TABLES_OPEN_MAX)),
@@ -208,9 +208,9 @@ impl Trees {
     ///
     /// # Errors
     /// `Damaged`, `Io`.
-    pub(crate) fn cached_lone_row(&self, key: &[u8]) -> Result<Option<Row>> {
+    pub(crate) fn cached_single_row(&self, key: &[u8]) -> Result<Option<Row>> {
         let Some(entry) = self.cached_entry(key)? else { return Ok(None) };
-        entry::decode_lone(entry).map_err(|error| damaged(TreeId::Packed, error))
+        entry::decode_single(entry).map_err(|error| damaged(TreeId::Packed, error))
     }
 
     /// The entry of a packed partition, from published groups, through the entry cache.
@@ -245,7 +245,7 @@ fn number_after(trees: &PerTree<EngineTree>) -> u64 {
 }
 
 /// Bytes of blocks that so much memory holds.
-fn content_of(memory: u64) -> u64 {
+fn content_bytes(memory: u64) -> u64 {
     memory / BLOCK_PARTS.1 * BLOCK_PARTS.0
 }
 

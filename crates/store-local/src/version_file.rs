@@ -183,7 +183,7 @@ impl VerifiedTables {
 }
 
 fn verify_table(table: &Table) -> io::Result<()> {
-    if checksum_of(&mut File::open(&*table.path)?, |_| ())? == table.checksum().into_u128() {
+    if file_checksum(&mut File::open(&*table.path)?, |_| ())? == table.checksum().into_u128() {
         return Ok(());
     }
     let what = format!("{}: {OTHER_BYTES}", table.path.display());
@@ -194,7 +194,7 @@ fn verify_table(table: &Table) -> io::Result<()> {
 ///
 /// # Errors
 /// Any I/O error.
-pub(crate) fn checksum_of(file: &mut File, mut read: impl FnMut(u64)) -> io::Result<u128> {
+pub(crate) fn file_checksum(file: &mut File, mut read: impl FnMut(u64)) -> io::Result<u128> {
     let mut checksum = Xxh3Default::new();
     let mut buffer = vec![0; READ_BYTES];
     loop {

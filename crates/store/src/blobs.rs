@@ -113,7 +113,7 @@ pub trait BlobReader: Send + Sync {
 
 /// The bytes of a body in memory from `offset`, at most `max`; empty at the end.
 #[must_use]
-pub fn slice_of(body: &Bytes, offset: u64, max: usize) -> Bytes {
+pub fn body_slice(body: &Bytes, offset: u64, max: usize) -> Bytes {
     let from = usize::try_from(offset).unwrap_or(usize::MAX).min(body.len());
     body.slice(from..from.saturating_add(max).min(body.len()))
 }

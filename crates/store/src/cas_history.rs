@@ -48,7 +48,7 @@ impl CasHistory {
     /// The outcome of the write `own`, which was to replace a head with the history `replaced`, when the head now has
     /// this history. `unchanged`: the head still has the stamp that the write expects.
     #[must_use]
-    pub fn outcome_of(&self, own: u64, replaced: &Self, unchanged: bool) -> CasOutcome {
+    pub fn own_outcome(&self, own: u64, replaced: &Self, unchanged: bool) -> CasOutcome {
         if self.contains(own) {
             return CasOutcome::Applied;
         }
@@ -84,7 +84,7 @@ impl CasHistory {
 mod tests {
     use super::*;
 
-    fn history_of(ids: impl IntoIterator<Item = u64>) -> CasHistory {
+    fn history(ids: impl IntoIterator<Item = u64>) -> CasHistory {
         ids.into_iter().fold(CasHistory::default(), |history, id| history.followed_by(id))
     }
 
@@ -92,7 +92,7 @@ mod tests {
     fn a_history_keeps_the_last_writers_and_decodes_to_itself() {
         assert!(!CasHistory::default().contains(0), "an empty history has no ids");
         for last in 1..80 {
-            let history = history_of(1..=last);
+            let history = history(1..=last);
             assert_eq!(CasHistory::decode(history.encode().into()), history);
             for id in 1..=80 {
                 assert_eq!(history.contains(id), id <= last && id + 32 > last, "{id} of {last}");
@@ -105,18 +105,18 @@ mod tests {
 
     #[test]
     fn a_history_tells_the_outcome_of_a_write() {
-        let replaced = history_of([1, 2]);
-        assert_eq!(replaced.outcome_of(7, &replaced, true), CasOutcome::NotApplied);
-        assert_eq!(history_of([1, 2, 3]).outcome_of(7, &replaced, false), CasOutcome::Lost);
+        let replaced = history([1, 2]);
+        assert_eq!(replaced.own_outcome(7, &replaced, true), CasOutcome::NotApplied);
+        assert_eq!(history([1, 2, 3]).own_outcome(7, &replaced, false), CasOutcome::Lost);
         for since in 0..32 {
             let others = 100..100 + since;
             assert_eq!(
-                history_of([1, 2, 7].into_iter().chain(others)).outcome_of(7, &replaced, false),
+                history([1, 2, 7].into_iter().chain(others)).own_outcome(7, &replaced, false),
                 CasOutcome::Applied
             );
         }
         assert_eq!(
-            history_of([1, 2].into_iter().chain(100..131)).outcome_of(7, &replaced, false),
+            history([1, 2].into_iter().chain(100..131)).own_outcome(7, &replaced, false),
             CasOutcome::Lost,
             "writer 2 is still listed"
         );
@@ -124,14 +124,14 @@ mod tests {
 
     #[test]
     fn a_write_that_many_others_followed_is_not_called_lost() {
-        let replaced = history_of([1, 2]);
-        let applied = history_of([1, 2, 7].into_iter().chain(100..132));
-        let not_applied = history_of([1, 2].into_iter().chain(100..132));
+        let replaced = history([1, 2]);
+        let applied = history([1, 2, 7].into_iter().chain(100..132));
+        let not_applied = history([1, 2].into_iter().chain(100..132));
         assert_eq!(applied, not_applied, "both heads have the same history");
-        assert_eq!(applied.outcome_of(7, &replaced, false), CasOutcome::Unknown);
-        assert_eq!(history_of(100..132).outcome_of(7, &CasHistory::default(), false), CasOutcome::Unknown);
+        assert_eq!(applied.own_outcome(7, &replaced, false), CasOutcome::Unknown);
+        assert_eq!(history(100..132).own_outcome(7, &CasHistory::default(), false), CasOutcome::Unknown);
         assert_eq!(
-            history_of(100..131).outcome_of(7, &CasHistory::default(), false),
+            history(100..131).own_outcome(7, &CasHistory::default(), false),
             CasOutcome::Lost,
             "the list reaches back to the first writer"
         );

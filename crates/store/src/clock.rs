@@ -21,7 +21,7 @@ pub struct SystemClock {
 
 /// A duration in whole microseconds, saturating.
 #[must_use]
-pub fn micros_of(time: Duration) -> u64 {
+pub fn as_micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
@@ -36,7 +36,7 @@ impl Clock for SystemClock {
     #[expect(clippy::disallowed_methods, reason = "every other component gets its time from this clock")]
     fn now(&self) -> Timestamp {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        since.map_or(Timestamp::ZERO, |since| Timestamp(micros_of(since)))
+        since.map_or(Timestamp::ZERO, |since| Timestamp(as_micros(since)))
     }
 
     fn monotonic(&self) -> Duration {

@@ -26,8 +26,8 @@ pub mod memory;
 pub mod metered;
 pub mod range_bisect;
 
-pub use blobs::{BlobOwner, BlobReader, BlobReference, BlobWriter, Blobs, ListedBlob, RowBlobs, slice_of};
-pub use clock::{Clock, SystemClock, micros_of};
+pub use blobs::{BlobOwner, BlobReader, BlobReference, BlobWriter, Blobs, ListedBlob, RowBlobs, body_slice};
+pub use clock::{Clock, SystemClock, as_micros};
 pub use error::{Error, Kind, Result};
 pub use larder_rows::Timestamp;
 pub use larder_rows::keyspace::{Layout, Partition, Table};

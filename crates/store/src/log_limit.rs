@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::micros_of;
+use crate::as_micros;
 
 /// Time between two lines of one kind.
 const INTERVAL: Duration = Duration::from_secs(10);
@@ -36,10 +36,10 @@ impl RateLimitedLog {
     /// returns `None`.
     pub fn admit(&self, now: Duration) -> Option<AdmittedLine> {
         let next = self.next.load(Ordering::Relaxed);
-        let after = micros_of(now.saturating_add(INTERVAL));
+        let after = as_micros(now.saturating_add(INTERVAL));
         // When several threads log at once, one wins the exchange; the others are counted below.
         let is_due = || self.next.compare_exchange(next, after, Ordering::Relaxed, Ordering::Relaxed).is_ok();
-        if micros_of(now) >= next && is_due() {
+        if as_micros(now) >= next && is_due() {
             let left_out = self.left_out.swap(0, Ordering::Relaxed);
             return Some(AdmittedLine { left_out: (left_out > 0).then_some(left_out) });
         }

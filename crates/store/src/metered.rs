@@ -88,8 +88,8 @@ pub struct StoreCounts([VerbCounts; StoreVerb::ALL.len()]);
 pub struct Metered<S: ?Sized> {
     clock: Arc<dyn Clock>,
     meters: [Meter; StoreVerb::ALL.len()],
-    /// Tries to read a lone row at once, of which some are measured.
-    lone_reads: AtomicU64,
+    /// Tries to read a single row at once, of which some are measured.
+    single_reads: AtomicU64,
     /// The same for rows with a name.
     named_reads: AtomicU64,
     inner: Arc<S>,
@@ -119,7 +119,13 @@ impl<S: ?Sized> Metered<S> {
     /// Counts the calls to `inner`; `clock` measures their duration.
     #[must_use]
     pub fn new(inner: Arc<S>, clock: Arc<dyn Clock>) -> Self {
-        Self { clock, meters: Default::default(), lone_reads: AtomicU64::new(0), named_reads: AtomicU64::new(0), inner }
+        Self {
+            clock,
+            meters: Default::default(),
+            single_reads: AtomicU64::new(0),
+            named_reads: AtomicU64::new(0),
+            inner,
+        }
     }
 
     /// The counts so far.
@@ -149,7 +155,7 @@ impl<S: ?Sized> Metered<S> {
         // of no use to it, such as that of a blob; then both count.
         let row = read()?;
         meter.count_call();
-        let took = nanos_of(self.clock.monotonic().saturating_sub(start));
+        let took = as_nanos(self.clock.monotonic().saturating_sub(start));
         meter.nanos.fetch_add(took.saturating_mul(READS_PER_MEASURE), Ordering::Relaxed);
         Some(row)
     }
@@ -164,7 +170,7 @@ impl Meter {
     }
 
     fn record(&self, time: Duration, failed: bool) {
-        self.nanos.fetch_add(nanos_of(time), Ordering::Relaxed);
+        self.nanos.fetch_add(as_nanos(time), Ordering::Relaxed);
         self.errors.fetch_add(u64::from(failed), Ordering::Relaxed);
     }
 
@@ -177,7 +183,7 @@ impl Meter {
     }
 }
 
-fn nanos_of(time: Duration) -> u64 {
+fn as_nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
@@ -187,8 +193,8 @@ impl<S: Store + ?Sized> Store for Metered<S> {
         self.meter(StoreVerb::Read, self.inner.read(partition, query, options)).await
     }
 
-    fn try_read_lone_row(&self, partition: &Partition) -> Option<Row> {
-        self.meter_at_once(&self.lone_reads, || self.inner.try_read_lone_row(partition))
+    fn try_read_single_row(&self, partition: &Partition) -> Option<Row> {
+        self.meter_at_once(&self.single_reads, || self.inner.try_read_single_row(partition))
     }
 
     fn try_read_row(&self, partition: &Partition, name: &Bytes) -> Option<Row> {

@@ -310,7 +310,7 @@ pub trait Store: Send + Sync {
     /// The only live row of a partition of a packed table, read at once on the caller's thread; as [`Self::read`] would
     /// show it. `None` says nothing: the partition has other rows or none, the read failed, or the engine cannot read
     /// without waiting. The caller then uses [`Self::read`].
-    fn try_read_lone_row(&self, _partition: &Partition) -> Option<Row> {
+    fn try_read_single_row(&self, _partition: &Partition) -> Option<Row> {
         None
     }
 

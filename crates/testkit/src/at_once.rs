@@ -42,7 +42,7 @@ impl StoreHook for ReadsAtOnce {
     }
 
     fn read_at_once(&self, partition: &Partition) -> Option<Row> {
-        self.count(|store| store.try_read_lone_row(partition))
+        self.count(|store| store.try_read_single_row(partition))
     }
 
     fn read_row_at_once(&self, partition: &Partition, name: &Bytes) -> Option<Row> {

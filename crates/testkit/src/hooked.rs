@@ -46,7 +46,7 @@ pub trait StoreHook: Send + Sync {
         make: MakeCall<'a, T>,
     ) -> impl Future<Output = Result<T>> + Send;
 
-    /// Answers [`Store::try_read_lone_row`]: by default nothing, so that every read goes through [`Self::around`].
+    /// Answers [`Store::try_read_single_row`]: by default nothing, so that every read goes through [`Self::around`].
     fn read_at_once(&self, _partition: &Partition) -> Option<Row> {
         None
     }
@@ -82,7 +82,7 @@ impl<H: StoreHook> Store for Hooked<H> {
         self.0.around(StoreCall::Read(partition), *options, make).await
     }
 
-    fn try_read_lone_row(&self, partition: &Partition) -> Option<Row> {
+    fn try_read_single_row(&self, partition: &Partition) -> Option<Row> {
         self.0.read_at_once(partition)
     }
 

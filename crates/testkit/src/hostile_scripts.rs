@@ -232,7 +232,7 @@ pub const HOSTILE: &[(&str, &str, HostileEnd)] = &[
     ),
     ("BigInt as the result", "function() { return 10n ** 100n; }", InThrow),
     ("huge BigInt", "function() { var n = 3n; for (;;) n = n * n; }", InError),
-    ("lone surrogates", "function() { return '\\ud800'; }", InThrow),
+    ("single surrogates", "function() { return '\\ud800'; }", InThrow),
     ("undefined", "function() {}", InValue("null")),
     ("not a function", "1 + 1", InThrow),
     ("source that leaves its parentheses", "function() {}); while (true) {} (function() {}", ByKill),

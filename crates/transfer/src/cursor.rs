@@ -54,11 +54,11 @@ impl ScanCursor {
 
     /// The partition being read.
     pub(crate) fn partition(&self) -> Option<Partition> {
-        self.rest.front().and_then(|pending| self.partition_of(pending))
+        self.rest.front().and_then(|pending| self.pending_partition(pending))
     }
 
     /// A listed partition.
-    pub(crate) fn partition_of(&self, pending: &PendingPartition) -> Option<Partition> {
+    pub(crate) fn pending_partition(&self, pending: &PendingPartition) -> Option<Partition> {
         let table = *ORDER.get(self.step)?;
         Some(Partition { table, copies: pending.n_val, key: pending.key.0.clone() })
     }

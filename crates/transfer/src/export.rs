@@ -81,9 +81,9 @@ pub async fn export(
         number += 1;
         let of = folder.clone();
         let writer = run_blocking(move || SegmentWriter::create(of, number, &id)).await?;
-        write_segment(&mut scan, writer, options.segment_bytes, &|scan| report(progress_of(scan, &counted))).await?;
+        write_segment(&mut scan, writer, options.segment_bytes, &|scan| report(scan_progress(scan, &counted))).await?;
     }
-    refuse_new_epochs(stores, &folder, manifest.begun).await?;
+    check_epochs(stores, &folder, manifest.begun).await?;
     let complete = ExportContents { types: types(scan.copies()), totals: scan.totals().clone(), segments: Vec::new() };
     let totals = complete.totals.clone();
     run_blocking(move || end(&folder, manifest, complete, (number, id))).await?;
@@ -92,7 +92,7 @@ pub async fn export(
 
 /// Refuses an export during which the indexes of a bucket were split: its catalogue may lack the epoch of rows that follow, and no
 /// query of the target would read them.
-async fn refuse_new_epochs(stores: &StorePair, folder: &ExportFolder, begun: Timestamp) -> Result<()> {
+async fn check_epochs(stores: &StorePair, folder: &ExportFolder, begun: Timestamp) -> Result<()> {
     let Some(bucket) = bucket_split_since(stores, begun).await? else { return Ok(()) };
     let (of, name, dir) = (bucket.bucket_type.escape_ascii(), bucket.bucket.escape_ascii(), folder.dir.display());
     Err(Error::Refused(format!(
@@ -241,7 +241,7 @@ fn types(copies: &TypeCatalogue) -> Vec<TypeCopies> {
     asked.map(|(name, (copies, _))| of(name, *copies)).collect()
 }
 
-fn progress_of(scan: &StoreScan, counted: &PartitionCounter) -> TransferProgress {
+fn scan_progress(scan: &StoreScan, counted: &PartitionCounter) -> TransferProgress {
     let totals = scan.totals();
     // No engine counts its blobs without reading them all, so their progress has no fraction.
     let fraction = counted.fraction(totals.partitions).filter(|_| scan.table() != "blobs");

@@ -150,12 +150,12 @@ impl ExportFolder {
         let mut found = BTreeSet::new();
         for entry in fs::read_dir(&self.dir).map_err(|error| Error::file(&self.dir, error))? {
             let entry = entry.map_err(|error| Error::file(&self.dir, error))?;
-            found.extend(entry.file_name().to_str().and_then(segment::number_of));
+            found.extend(entry.file_name().to_str().and_then(segment::segment_number));
         }
         let count = u32::try_from(found.len()).unwrap_or(u32::MAX);
         // A gap is a lost file: segments are written in order.
         match (1..=count).find(|number| !found.contains(number)) {
-            Some(gap) => Err(Error::damaged(&self.dir.join(segment::name_of(gap)), "it is missing")),
+            Some(gap) => Err(Error::damaged(&self.dir.join(segment::segment_name(gap)), "it is missing")),
             None => Ok(count),
         }
     }
@@ -178,11 +178,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let folder = ExportFolder::make(dir.path()).unwrap();
         for number in [1, 2, 4] {
-            fs::write(dir.path().join(segment::name_of(number)), "").unwrap();
+            fs::write(dir.path().join(segment::segment_name(number)), "").unwrap();
         }
         let error = folder.segments().unwrap_err().to_string();
         assert!(error.contains("segment-000003") && error.contains("missing"), "{error}");
-        fs::write(dir.path().join(segment::name_of(3)), "").unwrap();
+        fs::write(dir.path().join(segment::segment_name(3)), "").unwrap();
         fs::write(dir.path().join("segment-000005.part"), "").unwrap();
         assert_eq!(folder.segments().unwrap(), 4);
     }

@@ -80,9 +80,9 @@ async fn begin(stores: &StorePair, id: &str, complete: &ExportContents) -> Resul
         }
         Some(_) | None => {}
     }
-    refuse_types(stores, complete)?;
-    refuse_future(stores, complete).await?;
-    refuse_others(stores, complete).await?;
+    check_types(stores, complete)?;
+    check_times(stores, complete).await?;
+    check_other_rows(stores, complete).await?;
     // Before the first row: after a crash the checkpoint explains why the target is not empty.
     let mut checkpoint = ImportCheckpoint::new(id, before.as_ref());
     checkpoint.write(stores).await?;
@@ -90,7 +90,7 @@ async fn begin(stores: &StorePair, id: &str, complete: &ExportContents) -> Resul
 }
 
 /// Refuses types with more copies than the target has nodes.
-fn refuse_types(stores: &StorePair, complete: &ExportContents) -> Result<()> {
+fn check_types(stores: &StorePair, complete: &ExportContents) -> Result<()> {
     let limits = stores.store.limits();
     let too_many = complete.types.iter().filter(|one| limits.replicated && u32::from(one.copies) > limits.nodes);
     let named: Vec<_> = too_many.map(|one| format!("{} (n_val {})", one.name.escape_debug(), one.copies)).collect();
@@ -102,7 +102,7 @@ fn refuse_types(stores: &StorePair, complete: &ExportContents) -> Result<()> {
 }
 
 /// Refuses rows from the future: writes after the import would get older stamps than those rows and lose to them.
-async fn refuse_future(stores: &StorePair, complete: &ExportContents) -> Result<()> {
+async fn check_times(stores: &StorePair, complete: &ExportContents) -> Result<()> {
     let store = &stores.store;
     let now = with_retries("asking for the time", |options| async move { store.now(&options).await }).await?;
     let ahead = complete.totals.greatest.since(now);
@@ -116,7 +116,7 @@ async fn refuse_future(stores: &StorePair, complete: &ExportContents) -> Result<
 }
 
 /// Refuses a target that holds data.
-async fn refuse_others(stores: &StorePair, complete: &ExportContents) -> Result<()> {
+async fn check_other_rows(stores: &StorePair, complete: &ExportContents) -> Result<()> {
     let mut found = Vec::new();
     let (store, blobs) = (&stores.store, &stores.blobs);
     // A first start writes an admin, and derived rows follow from others: neither makes a target used.
@@ -153,13 +153,13 @@ async fn put_segment(
     let (mut reader, before, digest) = run_blocking(move || {
         let before = match number {
             1 => Totals::default(),
-            _ => segment::trailer(&dir.join(segment::name_of(number - 1)))?.0.totals,
+            _ => segment::trailer(&dir.join(segment::segment_name(number - 1)))?.0.totals,
         };
         let (reader, _, digest) = SegmentReader::open(&dir, number, &id)?;
         Ok((reader, before, digest))
     })
     .await?;
-    let damaged = |what: String| Error::damaged(&folder.dir.join(segment::name_of(number)), what);
+    let damaged = |what: String| Error::damaged(&folder.dir.join(segment::segment_name(number)), what);
     // The manifest's digest guards against a segment of another run, which is whole but holds other rows.
     let wanted = complete.segments.get(number as usize - 1);
     if wanted != Some(&hex::encode(digest)) {

@@ -46,14 +46,14 @@ pub(crate) struct SegmentTrailer {
 }
 
 /// The file name of a segment.
-pub(crate) fn name_of(number: u32) -> String {
+pub(crate) fn segment_name(number: u32) -> String {
     format!("segment-{number:06}")
 }
 
 /// The number in a segment's name.
-pub(crate) fn number_of(name: &str) -> Option<u32> {
+pub(crate) fn segment_number(name: &str) -> Option<u32> {
     let number = name.strip_prefix("segment-")?.parse().ok()?;
-    (name_of(number) == name).then_some(number)
+    (segment_name(number) == name).then_some(number)
 }
 
 /// A segment being written.
@@ -70,7 +70,7 @@ pub(crate) struct SegmentWriter {
 impl SegmentWriter {
     /// Begins a segment. The rest of an earlier attempt is overwritten.
     pub(crate) fn create(folder: ExportFolder, number: u32, id: &ExportId) -> Result<Self> {
-        let path = folder.dir.join(name_of(number));
+        let path = folder.dir.join(segment_name(number));
         let part = path.with_extension(PART);
         let file = File::create(&part).map_err(|error| Error::file(&part, error))?;
         let mut writer = Self { file, part, path, digest: Sha256::new(), _folder: folder };
@@ -137,7 +137,7 @@ pub(crate) struct SegmentReader {
 impl SegmentReader {
     /// Opens a segment after a check of its digest, and returns its trailer and the digest.
     pub(crate) fn open(dir: &Path, number: u32, id: &ExportId) -> Result<(Self, SegmentTrailer, [u8; 32])> {
-        let path = dir.join(name_of(number));
+        let path = dir.join(segment_name(number));
         // The trailer is only used after the digest of the whole file has passed.
         let (trailer, records_end) = trailer(&path)?;
         let digest = check(&path)?;
@@ -263,16 +263,16 @@ mod tests {
         write(dir.path(), &[]);
         let refused = SegmentReader::open(dir.path(), 1, &[b'j'; 32]).unwrap_err().to_string();
         assert!(refused.contains("segment-000001") && refused.contains("another export"), "{refused}");
-        fs::rename(dir.path().join(name_of(1)), dir.path().join(name_of(2))).unwrap();
+        fs::rename(dir.path().join(segment_name(1)), dir.path().join(segment_name(2))).unwrap();
         assert!(matches!(SegmentReader::open(dir.path(), 2, &ID), Err(Error::Damaged { .. })));
     }
 
     #[test]
     fn segment_names_carry_their_numbers() {
-        assert_eq!(number_of(&name_of(42)), Some(42));
-        assert_eq!(number_of(&name_of(1_234_567)), Some(1_234_567));
+        assert_eq!(segment_number(&segment_name(42)), Some(42));
+        assert_eq!(segment_number(&segment_name(1_234_567)), Some(1_234_567));
         for name in ["segment-42", "segment-000042.part", "segment-", "manifest.json"] {
-            assert_eq!(number_of(name), None, "{name}");
+            assert_eq!(segment_number(name), None, "{name}");
         }
     }
 
@@ -281,7 +281,7 @@ mod tests {
         fn a_damaged_segment_is_refused_at_any_byte(at: usize, bit in 0..8_u8, is_cut: bool) {
             let dir = tempfile::tempdir().unwrap();
             write(dir.path(), &[b"one", &[7; 300]]);
-            let path = dir.path().join(name_of(1));
+            let path = dir.path().join(segment_name(1));
             let mut bytes = fs::read(&path).unwrap();
             let at = at % bytes.len();
             if is_cut { bytes.truncate(at) } else { bytes[at] ^= 1 << bit }

@@ -56,7 +56,7 @@ impl Totals {
         } else {
             total.count += 1;
             total.bytes += (partition.key.len() + row.name.len() + row.value.len()) as u64;
-            total.sum = total.sum.wrapping_add(digest_of(partition, row));
+            total.sum = total.sum.wrapping_add(partition_digest(partition, row));
         }
         if scope::keeps_stamps(table) {
             self.greatest = self.greatest.max(row.stamp);
@@ -115,7 +115,7 @@ fn difference(name: &str, wanted: TableTotal, found: TableTotal) -> Option<Strin
 }
 
 /// The digest of a row and its address. It leaves out the number of copies, which follows from the type.
-fn digest_of(partition: &Partition, row: &Row) -> u128 {
+fn partition_digest(partition: &Partition, row: &Row) -> u128 {
     // An import gives such rows new stamps, so their stamps are not compared.
     let stamp = if scope::keeps_stamps(partition.table) { row.stamp } else { Timestamp::ZERO };
     let mut digest = Sha256::new();

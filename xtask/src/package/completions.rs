@@ -13,7 +13,7 @@ const ADMIN_OPTIONS: &str = "--socket --json --key --secret-file --id --read-onl
 pub(super) fn bash(tables: &ProgramTables) -> String {
     let flags: Vec<&str> = tables.settings.iter().map(|row| row.flag.as_str()).collect();
     let larder = format!("{LARDER_WORDS} --config --help --version {}", flags.join(" "));
-    let phrases: Vec<String> = tables.commands.iter().map(|row| words_of(row).join(" ")).collect();
+    let phrases: Vec<String> = tables.commands.iter().map(|row| request_words(row).join(" ")).collect();
     format!(
         "# Completion of larder and kv-admin. Made from their tables.\n\
          _larder() {{\n    COMPREPLY=($(compgen -W '{larder}' -- \"${{COMP_WORDS[COMP_CWORD]}}\"))\n}}\n\
@@ -50,7 +50,7 @@ pub(super) fn fish(tables: &ProgramTables) -> String {
     }));
     let mut seen = BTreeSet::new();
     for row in &tables.commands {
-        let words = words_of(row);
+        let words = request_words(row);
         for (index, word) in words.iter().enumerate() {
             let before = words[..index].join(" ");
             if seen.insert((before.clone(), word.clone())) {
@@ -71,7 +71,7 @@ pub(super) fn fish(tables: &ProgramTables) -> String {
 }
 
 /// The words of a command without its arguments.
-fn words_of(row: &AdminRow) -> Vec<String> {
+fn request_words(row: &AdminRow) -> Vec<String> {
     let is_word = |word: &&str| word.starts_with(|c: char| c.is_ascii_lowercase());
     row.usage.split_whitespace().take_while(is_word).map(str::to_owned).collect()
 }

@@ -48,7 +48,7 @@ pub(super) async fn authorize(
     }
     check_form(call)?;
     if !source.secure {
-        return Err(RiakFault::text_of(StatusCode::UPGRADE_REQUIRED, UPGRADE));
+        return Err(RiakFault::status_text(StatusCode::UPGRADE_REQUIRED, UPGRADE));
     }
     let user = log_in(call, source).await?;
     *logged_in = Some(Arc::clone(&user));
@@ -108,7 +108,7 @@ fn check_access(call: &RiakCall<'_>, rules: &AccessRules, user: &str) -> Result<
                 ListingMode::Whole | ListingMode::Stream => check(KvPermission::ListKeys),
             }
         }
-        RouteAccess::NotWithSecurity => Err(RiakFault::text_of(StatusCode::FORBIDDEN, NO_LINK_WALK)),
+        RouteAccess::NotWithSecurity => Err(RiakFault::status_text(StatusCode::FORBIDDEN, NO_LINK_WALK)),
     }
 }
 
@@ -155,7 +155,7 @@ fn unauthorized() -> RiakFault {
 }
 
 fn forbidden(denied: &PermissionDenied) -> RiakFault {
-    RiakFault::text_of(StatusCode::FORBIDDEN, denied.to_string())
+    RiakFault::status_text(StatusCode::FORBIDDEN, denied.to_string())
 }
 
 #[cfg(test)]

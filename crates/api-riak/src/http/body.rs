@@ -16,7 +16,7 @@ use larder_admission::MemorySpent;
 use larder_core::Error;
 use larder_core::body::{BodyError, ByteStream, GetBody, PutBody};
 use larder_net::{
-    ArrivingBody, IncomingError, PIECE_BYTES_MAX, PacedIncoming, Requester, response_memory, upload_memory,
+    ArrivingBody, IncomingError, PIECE_BYTES_MAX, RatedIncoming, Requester, response_memory, upload_memory,
 };
 use md5::{Digest as _, Md5};
 
@@ -213,7 +213,7 @@ pub(super) async fn collect_parsed(
 /// # Errors
 /// As [`collect`].
 pub(super) async fn collect_admitted(
-    body: PacedIncoming,
+    body: RatedIncoming,
     requester: &Requester<'_>,
     max: u64,
     memory: impl Fn(u64) -> u64,
@@ -247,7 +247,7 @@ pub(super) fn check_md5(headers: &HeaderMap, body: &[u8]) -> Result<(), Error> {
 }
 
 fn matched(check: Option<Md5Check>, body: &[u8]) -> Result<(), Error> {
-    match check.is_none_or(|check| check.of_all(body)) {
+    match check.is_none_or(|check| check.covers_all(body)) {
         true => Ok(()),
         false => Err(Error::BrokenBody(MISMATCH.into())),
     }
@@ -283,7 +283,7 @@ impl Md5Check {
         Ok(Some(Self { expected, hash: Md5::new() }))
     }
 
-    fn of_all(mut self, bytes: &[u8]) -> bool {
+    fn covers_all(mut self, bytes: &[u8]) -> bool {
         self.hash.update(bytes);
         self.holds()
     }
@@ -295,7 +295,7 @@ impl Md5Check {
 
 /// A request's body as a stream for the gateway, checked against its `Content-MD5`.
 struct UploadStream {
-    body: PacedIncoming,
+    body: RatedIncoming,
     check: Option<Md5Check>,
 }
 

@@ -35,7 +35,7 @@ pub(super) async fn delete(call: &RiakCall<'_>) -> Result<RiakResponse, RiakFaul
         Ok(KvDeleteOutcome::NotFound(_)) => Ok(not_found()),
         // Riak looks for the object before it looks at the quorums.
         Err(Error::QuorumAboveN { .. }) if is_absent(call, found).await => Ok(not_found()),
-        Err(error) => Err(RiakFault::of_write(error, call.method).after_checks()),
+        Err(error) => Err(RiakFault::from_write(error, call.method).after_checks()),
     }
 }
 

@@ -35,20 +35,20 @@ impl From<RiakResponse> for RiakFault {
 
 impl RiakFault {
     /// The failure of a write by this method.
-    pub(super) fn of_write(error: Error, method: &Method) -> Self {
+    pub(super) fn from_write(error: Error, method: &Method) -> Self {
         match &error {
-            Error::Precommit(refusal) => Self::text_of(StatusCode::FORBIDDEN, precommit(refusal, method.as_str())),
+            Error::Precommit(refusal) => Self::status_text(StatusCode::FORBIDDEN, precommit(refusal, method.as_str())),
             _ => Self::Gateway(error),
         }
     }
 
     /// 400 with a text.
     pub(super) fn bad(text: impl Into<Bytes>) -> Self {
-        Self::text_of(StatusCode::BAD_REQUEST, text)
+        Self::status_text(StatusCode::BAD_REQUEST, text)
     }
 
     /// This status with a text.
-    pub(super) fn text_of(status: StatusCode, body: impl Into<Bytes>) -> Self {
+    pub(super) fn status_text(status: StatusCode, body: impl Into<Bytes>) -> Self {
         text(status, body).into()
     }
 
@@ -77,7 +77,7 @@ impl RiakFault {
     #[must_use]
     pub(super) fn into_reply(self) -> RiakResponse {
         match self {
-            Self::Gateway(error) => of_error(&error),
+            Self::Gateway(error) => error_response(&error),
             Self::Response(reply) => *reply,
         }
     }
@@ -85,7 +85,7 @@ impl RiakFault {
 
 /// The answer to an error of the gateway.
 #[must_use]
-pub(super) fn of_error(error: &Error) -> RiakResponse {
+pub(super) fn error_response(error: &Error) -> RiakResponse {
     use StatusCode as S;
     match error {
         Error::UnknownType(name) => text(S::NOT_FOUND, unknown_type(name)),
@@ -216,7 +216,7 @@ mod tests {
 
     #[track_caller]
     fn check(error: Error, status: u16, body: &str) {
-        let answer = of_error(&error);
+        let answer = error_response(&error);
         assert_eq!(answer.status().as_u16(), status);
         assert_eq!(RiakFault::from(answer).text(), body);
     }
@@ -257,7 +257,7 @@ mod tests {
 
     #[test]
     fn a_retry_comes_with_its_seconds() {
-        let seconds = |error| of_error(&error).headers()[RETRY_AFTER].clone();
+        let seconds = |error| error_response(&error).headers()[RETRY_AFTER].clone();
         assert_eq!(seconds(Error::Overloaded { retry_after: 7 }), "7");
         assert_eq!(seconds(Error::NotReady("old".into())), "1");
     }

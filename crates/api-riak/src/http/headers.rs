@@ -113,7 +113,7 @@ pub(super) fn check_media(media: &[u8]) -> Result<(), RiakFault> {
     }
     let media = String::from_utf8_lossy(media);
     let text = format!("\"{media}\" is not a valid media type for the Content-type header.\n");
-    Err(RiakFault::text_of(hyper::StatusCode::UNSUPPORTED_MEDIA_TYPE, text))
+    Err(RiakFault::status_text(hyper::StatusCode::UNSUPPORTED_MEDIA_TYPE, text))
 }
 
 /// User metadata. Names are capitalised word by word, as in Riak; repeated headers are joined.

@@ -139,7 +139,7 @@ async fn respond(gateway: &Arc<Gateway>, walk: LinkWalk, style: LinkStyle) -> Re
     let shared = Arc::clone(gateway);
     let pieces = stream::iter(pieces).then(move |piece| {
         let gateway = Arc::clone(&shared);
-        async move { read_piece(&gateway, piece, style).await.map_err(broken_off) }
+        async move { read_piece(&gateway, piece, style).await.map_err(aborted) }
     });
     let mut pieces: BodyPieces = Box::pin(pieces.try_flatten());
     let mut begin = Vec::new();
@@ -236,7 +236,7 @@ fn location(bucket: &[u8], key: &[u8], style: LinkStyle) -> Vec<u8> {
     path
 }
 
-fn broken_off(error: Error) -> io::Error {
+fn aborted(error: Error) -> io::Error {
     tracing::warn!(%error, "read of an object of a link walk failed: the answer is broken off");
     io::Error::other(error)
 }

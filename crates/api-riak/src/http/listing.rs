@@ -91,7 +91,7 @@ impl Lister {
             let Some((lister, step, mut wrote)) = state else { return Ok(None) };
             let (mut piece, page) = match step {
                 ListingStep::Page(opening, page) => (opening, page),
-                ListingStep::After(after) => (Vec::new(), lister.page(Some(after)).await.map_err(broken_off)?),
+                ListingStep::After(after) => (Vec::new(), lister.page(Some(after)).await.map_err(aborted)?),
             };
             if wrote && !page.names.is_empty() {
                 piece.push(b',');
@@ -149,7 +149,7 @@ pub(super) fn failure(error: &Error) -> Vec<u8> {
 }
 
 /// The error that breaks a whole answer off.
-pub(super) fn broken_off(error: Error) -> io::Error {
+pub(super) fn aborted(error: Error) -> io::Error {
     tracing::warn!(%error, "read of a listing's page failed: the answer is broken off");
     io::Error::other(error)
 }

@@ -203,7 +203,7 @@ fn stream_whole(run: StreamedJob, answer: WholeAnswer) -> RiakResponse {
                 Some((Ok(Bytes::from(piece)), Some(run)))
             }
             Ok(None) => Some((Ok(Bytes::from_static(b"]")), None)),
-            Err(error) => Some((Err(broken_off(&error)), None)),
+            Err(error) => Some((Err(aborted(&error)), None)),
         }
     });
     let begin = stream::once(async { Ok(Bytes::from(begin)) });
@@ -234,7 +234,7 @@ fn stream_parts(run: StreamedJob, boundary: &str) -> RiakResponse {
     reply
 }
 
-fn broken_off(error: &JobError) -> io::Error {
+fn aborted(error: &JobError) -> io::Error {
     tracing::warn!(%error, "step of a MapReduce job failed: the answer is broken off");
     io::Error::other(error.to_string())
 }

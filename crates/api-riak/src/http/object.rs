@@ -17,7 +17,7 @@ use larder_rows::content::KvContent;
 
 use super::body::RiakBody;
 use super::call::RiakCall;
-use super::errors::{RiakFault, of_error};
+use super::errors::{RiakFault, error_response};
 use super::headers::{self, OCTETS, add_content_headers, http_date, insert};
 use super::links::{self, LinkContext};
 use super::params::ObjectParams;
@@ -119,7 +119,7 @@ fn show_value(call: &RiakCall<'_>, shown: ShownValue<'_>) -> Result<RiakResponse
     negotiate(call.headers, content)?;
     let etag = shown.sibling.vtag();
     if let Some(reply) = check_conditions(call, shown.context, &etag, shown.sibling.modified())? {
-        return Ok(with_vary(reply, vary_of(content)));
+        return Ok(with_vary(reply, vary_header(content)));
     }
     let span =
         // A HEAD has no body: it answers the headers of the whole value.
@@ -171,7 +171,7 @@ fn check_conditions(
             set_etag(&mut reply, etag.as_bytes());
             Ok(Some(reply))
         }
-        Err(failed) => Ok(Some(of_error(&Error::Condition(failed)))),
+        Err(failed) => Ok(Some(error_response(&Error::Condition(failed)))),
     }
 }
 
@@ -190,7 +190,7 @@ pub(super) fn value_response(
     let headers = reply.headers_mut();
     add_content_headers(content, headers);
     insert(headers, LINK, links::render(&content.links, link_context.style, &link_context.bucket));
-    with_vary(reply, vary_of(content))
+    with_vary(reply, vary_header(content))
 }
 
 fn value(download: Option<GetBody>, size: u64, span: Option<ByteRange>) -> RiakResponse {
@@ -258,7 +258,7 @@ fn set_context(reply: &mut RiakResponse, context: Option<&Bytes>) {
 }
 
 /// `Vary` of a value. A value with a stored encoding is sent as it is; Riak might compress any other.
-fn vary_of(content: &KvContent) -> Option<HeaderValue> {
+fn vary_header(content: &KvContent) -> Option<HeaderValue> {
     content.encoding.is_none().then_some(VARY_ENCODING)
 }
 

@@ -4,7 +4,7 @@ use hyper::header::{CONTENT_TYPE, HeaderMap};
 use hyper::{Method, StatusCode};
 use larder_core::Error;
 use larder_core::rules::props::display::{self, PropList};
-use larder_core::rules::props::effective::props_of;
+use larder_core::rules::props::effective::body_props;
 use larder_kv::Gateway;
 use larder_net::ArrivingBody;
 use larder_rows::address::BucketAddress;
@@ -62,7 +62,7 @@ pub(super) async fn read_props(
     what: &str,
 ) -> Result<Map<String, Json>, RiakFault> {
     let body = collect(body, PROPS_BYTES_MAX).await?;
-    let props = props_of(&body).map_err(|_| {
+    let props = body_props(&body).map_err(|_| {
         RiakFault::bad(format!(
             "{what} PUT must be a JSON object of the form:\n{{\"props\":{{...bucket properties...}}}}"
         ))

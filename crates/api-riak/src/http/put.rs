@@ -105,7 +105,7 @@ async fn decode_and_put(
         return_body: request.params.return_body,
         timeout: request.params.timeout,
     };
-    let outcome = call.gateway.kv.put(put).await.map_err(|error| RiakFault::of_write(error, call.method))?;
+    let outcome = call.gateway.kv.put(put).await.map_err(|error| RiakFault::from_write(error, call.method))?;
     let mut reply = match outcome.filter(|found| !found.versions.siblings.is_empty()) {
         Some(found) => put_response(call, found),
         None => done(media),

@@ -26,7 +26,7 @@ const NAME_BYTES_SHOWN: usize = 128;
 const KEY_BYTES_SHOWN: usize = 16;
 
 /// Takes the notes that the settings ask for.
-pub(super) fn take_notes(
+pub(super) fn log_request(
     gateway: &Gateway,
     slow_after: Option<Duration>,
     (requester, user): (&Requester<'_>, Option<&str>),
@@ -54,7 +54,7 @@ pub(super) fn set_id(gateway: &Gateway, headers: &HeaderMap, reply: &mut RiakRes
 }
 
 /// The id in an answer.
-pub(super) fn id_of(reply: &RiakResponse) -> Option<&str> {
+pub(super) fn reply_id(reply: &RiakResponse) -> Option<&str> {
     reply.headers().get(REQUEST_ID).and_then(|id| id.to_str().ok())
 }
 
@@ -73,7 +73,7 @@ fn request_id(gateway: &Gateway, headers: &HeaderMap) -> HeaderValue {
 
 fn log_slow((source, elapsed): (RequestSource, Duration), request: &Parts, (reply, id): (&RiakResponse, &HeaderValue)) {
     let segments = Segments::new(request.uri.path());
-    let route = route_of(request);
+    let route = request_route(request);
     let part = |part, shown: usize| {
         let raw = segments.raw(route?.place(part)?);
         let cut = beginning(raw, shown);
@@ -94,7 +94,7 @@ fn log_slow((source, elapsed): (RequestSource, Duration), request: &Parts, (repl
 }
 
 /// The route of a request, looked up again: most requests have no notes.
-fn route_of(request: &Parts) -> Option<&'static Route> {
+fn request_route(request: &Parts) -> Option<&'static Route> {
     match find(&Segments::new(request.uri.path()), &request.method) {
         RouteMatch::Route(route) => Some(route),
         RouteMatch::NotAllowed(_) | RouteMatch::None => None,
@@ -104,8 +104,8 @@ fn route_of(request: &Parts) -> Option<&'static Route> {
 /// Reports refused requests, and changes of types and buckets.
 fn audit(log: &dyn AuditSink, (source, user): (RequestSource, Option<&str>), request: &Parts, reply: &RiakResponse) {
     let status = reply.status().as_u16();
-    let outcome = AuditOutcome::of_status(status);
-    let route = route_of(request);
+    let outcome = AuditOutcome::from_status(status);
+    let route = request_route(request);
     if outcome == AuditOutcome::Refused || route.is_some_and(|route| is_audited(route, &request.method)) {
         let resource = route.map_or_else(String::new, |route| format!(" {:?}", route.resource));
         log.record(&AuditEvent {
@@ -116,7 +116,7 @@ fn audit(log: &dyn AuditSink, (source, user): (RequestSource, Option<&str>), req
             target: request.uri.path(),
             outcome,
             status: Some(status),
-            request: id_of(reply),
+            request: reply_id(reply),
         });
     }
 }

@@ -21,10 +21,10 @@ use larder_net::{
 
 use super::body::RiakBody;
 use super::call::RiakCall;
-use super::errors::{self, RiakFault, of_error};
+use super::errors::{self, RiakFault, error_response};
 use super::path::{QueryParams, Segments};
 use super::reply::{self, RiakResponse, empty, page};
-use super::request_notes::{id_of, set_id, take_notes};
+use super::request_notes::{log_request, reply_id, set_id};
 use super::routes::{self, Resource, Route, RouteAccess, RouteMatch};
 use super::{access, datatypes, delete, index, link_walk, listing, mapred, object, props, put, root};
 use crate::failure::{is_of_server, log_panic, log_server_error};
@@ -98,10 +98,10 @@ impl ConnectionHandler for HttpService {
             Ok(Ok(reply)) => reply,
             Ok(Err(RiakFault::Response(reply))) => *reply,
             Ok(Err(RiakFault::Gateway(error))) => {
-                let mut reply = of_error(&error);
+                let mut reply = error_response(&error);
                 if is_of_server(&error) {
                     set_id(&self.gateway, &request.headers, &mut reply);
-                    log_server_error(&error, id_of(&reply));
+                    log_server_error(&error, reply_id(&reply));
                 }
                 reply
             }
@@ -114,16 +114,16 @@ impl ConnectionHandler for HttpService {
             show_to(&mut reply, reader);
         }
         let user = user.as_deref();
-        take_notes(&self.gateway, self.settings.connection.slow_after, (requester, user), &request, &mut reply);
+        log_request(&self.gateway, self.settings.connection.slow_after, (requester, user), &request, &mut reply);
         reply
     }
 
-    fn memory_of(answer: &RiakBody) -> u64 {
+    fn response_memory(answer: &RiakBody) -> u64 {
         answer.memory()
     }
 
     fn busy(&self) -> RiakResponse {
-        of_error(&Error::Overloaded { retry_after: 1 })
+        error_response(&Error::Overloaded { retry_after: 1 })
     }
 }
 
@@ -137,7 +137,7 @@ impl HttpService {
         user: &mut Option<Arc<str>>,
     ) -> Result<RiakResponse, RiakFault> {
         if names_two_hosts(&request.headers) {
-            return Err(RiakFault::text_of(StatusCode::BAD_REQUEST, "The request has two Host headers.\n"));
+            return Err(RiakFault::status_text(StatusCode::BAD_REQUEST, "The request has two Host headers.\n"));
         }
         let segments = Segments::new(request.uri.path());
         let browsers = &self.settings.browsers;
@@ -155,7 +155,7 @@ impl HttpService {
             user: None,
         };
         if let Err(foreign) = browsers.check(call.headers) {
-            return Err(RiakFault::text_of(StatusCode::FORBIDDEN, refusal(foreign)));
+            return Err(RiakFault::status_text(StatusCode::FORBIDDEN, refusal(foreign)));
         }
         if route.access != RouteAccess::Open && !self.gateway.security.is_surely_off() {
             // A box: most servers run without security, and need no room for it.

@@ -20,7 +20,7 @@ use prost::encoding::encoded_len_varint;
 
 use super::content::{object_len, put_read_object};
 use super::fault::PbFault;
-use super::fields::type_of;
+use super::fields::type_name;
 use super::frame::{put_head, put_message};
 use super::messages::{RpbCSBucketEnd, RpbCSBucketReq};
 use super::metadata::put_field;
@@ -56,7 +56,7 @@ impl PbBucketScan {
     /// # Errors
     /// The bucket or the continuation is invalid.
     pub(super) fn new(gateway: &Arc<Gateway>, request: RpbCSBucketReq) -> Result<Self, PbFault> {
-        let bucket = BucketAddress::new(type_of(request.r#type.clone()), request.bucket.clone().unwrap_or_default())?;
+        let bucket = BucketAddress::new(type_name(request.r#type.clone()), request.bucket.clone().unwrap_or_default())?;
         let from = request.start_key.clone().unwrap_or_default();
         // Without an end: no key is longer, and none is greater.
         let to = request.end_key.clone().unwrap_or_else(|| vec![u8::MAX; KEY_BYTES_MAX].into());
@@ -95,10 +95,10 @@ impl PbBucketScan {
             return Ok(false);
         }
         if let Some((key, found)) = self.found.take() {
-            put_frame(output, &key, found).await.map_err(PbFault::of_bucket)?;
+            put_frame(output, &key, found).await.map_err(PbFault::from_bucket)?;
             return Ok(true);
         }
-        match self.next_hit().await.map_err(PbFault::of_bucket)? {
+        match self.next_hit().await.map_err(PbFault::from_bucket)? {
             Some(hit) => self.find(hit).await?,
             None => {
                 let end = RpbCSBucketEnd { continuation: self.continuation.take(), done: Some(true) };

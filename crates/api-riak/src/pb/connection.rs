@@ -21,7 +21,7 @@ use larder_core::Error;
 use larder_core::body::GetBody;
 use larder_kv::Gateway;
 use larder_net::{
-    ConnectionWatchers, PIECE_BYTES_MAX, Pace, Requester, UNCOUNTED_BYTES, close_lingering, pause_before_refusal,
+    ConnectionWatchers, MinRate, PIECE_BYTES_MAX, Requester, UNCOUNTED_BYTES, close_lingering, pause_before_refusal,
     response_memory,
 };
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
@@ -138,7 +138,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> PbConnection<S> {
         let has_begun = !self.input.is_empty();
         let read = async {
             if has_begun {
-                let read = timeout_at(Pace::begin().deadline(), self.socket.read_buf(&mut self.input)).await;
+                let read = timeout_at(MinRate::begin().deadline(), self.socket.read_buf(&mut self.input)).await;
                 return read.map_err(|_| PbEnd::TooSlow)?.map_err(PbEnd::from);
             }
             // The watcher of silence looks at the clock, not each wait for a request.
@@ -320,7 +320,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> PbConnection<S> {
     async fn send_body(&mut self, mut body: GetBody) -> Result<(), PbEnd> {
         self.flush().await?;
         let (length, mut offset) = (body.length(), 0);
-        let mut pace = Pace::begin();
+        let mut min_rate = MinRate::begin();
         while offset < length {
             let piece = body.piece(offset, PIECE_BYTES_MAX).await;
             let piece = piece.ok().filter(|piece| !piece.is_empty()).ok_or_else(|| {
@@ -328,7 +328,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> PbConnection<S> {
                 PbEnd::Broken
             })?;
             offset += piece.len() as u64;
-            write_all(&mut self.socket, &piece, &mut pace).await?;
+            write_all(&mut self.socket, &piece, &mut min_rate).await?;
         }
         Ok(())
     }
@@ -346,11 +346,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> PbConnection<S> {
 
     async fn send_output(&mut self) -> Result<(), PbEnd> {
         let sent = write_now(&mut self.socket, &self.output).await?;
-        // Only a client that does not read fast enough needs a pace, which looks at the clock.
+        // Only a client that does not read fast enough needs a least rate, which looks at the clock.
         if sent == self.output.len() && flush_now(&mut self.socket).await? {
             return Ok(());
         }
-        write_all(&mut self.socket, &self.output[sent..], &mut Pace::begin()).await
+        write_all(&mut self.socket, &self.output[sent..], &mut MinRate::begin()).await
     }
 
     /// Reads until `bytes` are in the input.
@@ -359,12 +359,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> PbConnection<S> {
             // The client may wait for these answers before it sends the rest.
             self.flush().await?;
         }
-        let mut pace = Pace::begin();
+        let mut min_rate = MinRate::begin();
         while self.input.len() < bytes {
             // No more than has arrived already, so that a claimed length takes no memory.
             let missing = bytes - self.input.len();
             self.input.reserve(missing.min(self.input.len().max(READ_BYTES)));
-            self.read(&mut pace).await?;
+            self.read(&mut min_rate).await?;
         }
         Ok(())
     }
@@ -372,7 +372,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> PbConnection<S> {
     /// Sends what waits, then reads and drops a request that is not carried out.
     async fn skip(&mut self, head: FrameHead) -> Result<(), PbEnd> {
         self.flush().await?;
-        let (mut left, mut pace) = (head.frame_bytes(), Pace::begin());
+        let (mut left, mut min_rate) = (head.frame_bytes(), MinRate::begin());
         loop {
             let taken = left.min(self.input.len());
             self.input.advance(taken);
@@ -381,16 +381,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> PbConnection<S> {
                 return Ok(());
             }
             self.input.reserve(READ_BYTES);
-            self.read(&mut pace).await?;
+            self.read(&mut min_rate).await?;
         }
     }
 
-    async fn read(&mut self, pace: &mut Pace) -> Result<(), PbEnd> {
-        let read = timeout_at(pace.deadline(), self.socket.read_buf(&mut self.input)).await;
+    async fn read(&mut self, min_rate: &mut MinRate) -> Result<(), PbEnd> {
+        let read = timeout_at(min_rate.deadline(), self.socket.read_buf(&mut self.input)).await;
         match read.map_err(|_| PbEnd::TooSlow)?? {
             0 => Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
             count => {
-                pace.count(count as u64);
+                min_rate.count(count as u64);
                 Ok(())
             }
         }
@@ -445,18 +445,22 @@ async fn flush_now(socket: &mut (impl AsyncWrite + Unpin)) -> io::Result<bool> {
     .await
 }
 
-/// Writes all bytes, at the pace of a transfer, until they have left the socket.
-async fn write_all(socket: &mut (impl AsyncWrite + Unpin), mut bytes: &[u8], pace: &mut Pace) -> Result<(), PbEnd> {
+/// Writes all bytes, at the least rate of a transfer or faster, until they have left the socket.
+async fn write_all(
+    socket: &mut (impl AsyncWrite + Unpin),
+    mut bytes: &[u8],
+    min_rate: &mut MinRate,
+) -> Result<(), PbEnd> {
     while !bytes.is_empty() {
-        let written = timeout_at(pace.deadline(), socket.write(bytes)).await.map_err(|_| PbEnd::TooSlow)??;
+        let written = timeout_at(min_rate.deadline(), socket.write(bytes)).await.map_err(|_| PbEnd::TooSlow)??;
         if written == 0 {
             return Err(io::Error::from(io::ErrorKind::WriteZero).into());
         }
         bytes = &bytes[written..];
-        pace.count(written as u64);
+        min_rate.count(written as u64);
     }
     // An encrypted socket takes bytes into its records first: without this the last of them wait for the next answer.
-    timeout_at(pace.deadline(), socket.flush()).await.map_err(|_| PbEnd::TooSlow)?.map_err(PbEnd::from)
+    timeout_at(min_rate.deadline(), socket.flush()).await.map_err(|_| PbEnd::TooSlow)?.map_err(PbEnd::from)
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use larder_core::Error;
 use larder_core::body::GetBody;
 use larder_kv::rules::causality::Sibling;
 use larder_kv::rules::terms;
-use larder_kv::{FetchedObject, LoneObject};
+use larder_kv::{FetchedObject, SingleObject};
 use larder_net::PIECE_BYTES_MAX;
 use larder_rows::content::{KvContent, Link};
 use prost::encoding::encoded_len_varint;
@@ -132,7 +132,7 @@ pub(super) async fn put_read_object(output: &mut BytesMut, found: FetchedObject)
 }
 
 /// Appends a message with an object of one value, without the value if `blank`: as [`put_object`], the value copied once.
-pub(super) fn put_lone(output: &mut BytesMut, code: u8, found: &LoneObject, blank: bool) {
+pub(super) fn put_single(output: &mut BytesMut, code: u8, found: &SingleObject, blank: bool) {
     let value: &[u8] = if blank { &[] } else { &found.value };
     let content = EncodedContent { value_len: value.len() as u64, metadata: ShownMetadata::new(&found.sibling) };
     let context = Some(found.encoded_context.as_ref());

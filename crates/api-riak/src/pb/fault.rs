@@ -46,7 +46,7 @@ impl PbFault {
     }
 
     /// The same, with this protocol's text for an unknown type in requests about buckets and types.
-    pub(super) fn of_bucket(error: Error) -> Self {
+    pub(super) fn from_bucket(error: Error) -> Self {
         match error {
             Error::UnknownType(name) => {
                 Self::Text(format!("No bucket-type named '{}'", String::from_utf8_lossy(&name)))

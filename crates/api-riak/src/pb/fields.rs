@@ -13,7 +13,7 @@ use larder_rows::address::{Address, AddressError, BucketAddress, DEFAULT_TYPE};
 use super::fault::PbFault;
 
 /// The bucket type of a request: absent is `default`.
-pub(super) fn type_of(bucket_type: Option<Bytes>) -> Bytes {
+pub(super) fn type_name(bucket_type: Option<Bytes>) -> Bytes {
     bucket_type.unwrap_or(Bytes::from_static(DEFAULT_TYPE))
 }
 
@@ -32,7 +32,7 @@ pub(super) fn address(
             return Err(AddressError::Empty(part));
         }
     }
-    Address::new(BucketAddress::new(type_of(bucket_type), bucket)?, key)
+    Address::new(BucketAddress::new(type_name(bucket_type), bucket)?, key)
 }
 
 /// A replica count: the four greatest numbers below 2³² − 1 are words (reference §3).
@@ -50,7 +50,7 @@ pub(super) fn quorum(count: Option<u32>) -> Option<Quorum> {
 ///
 /// # Errors
 /// The type is unknown, or another error of the gateway.
-pub(super) async fn n_val_of(gateway: &Arc<Gateway>, bucket: &BucketAddress) -> Result<u32, Error> {
+pub(super) async fn default_n_val(gateway: &Arc<Gateway>, bucket: &BucketAddress) -> Result<u32, Error> {
     let props = gateway.types.bucket_props(bucket).await?;
     let n_val = props.iter().find_map(|(name, value)| match value {
         Value::Int(n_val) if *name == "n_val" => u32::try_from(*n_val).ok(),
@@ -62,9 +62,9 @@ pub(super) async fn n_val_of(gateway: &Arc<Gateway>, bucket: &BucketAddress) -> 
 /// Checks the `n_val` of a request: that of its bucket is the only one that objects have.
 ///
 /// # Errors
-/// It is another one, or as [`n_val_of`].
+/// It is another one, or as [`default_n_val`].
 pub(super) async fn check_n_val(gateway: &Arc<Gateway>, bucket: &BucketAddress, wanted: u32) -> Result<(), PbFault> {
-    let n_val = n_val_of(gateway, bucket).await?;
+    let n_val = default_n_val(gateway, bucket).await?;
     if wanted > n_val {
         return Err(PbFault::Text(format!("{{n_val_violation,{wanted}}}")));
     }

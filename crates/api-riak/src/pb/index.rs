@@ -12,7 +12,7 @@ use larder_rows::address::BucketAddress;
 use prost::Message as _;
 
 use super::fault::PbFault;
-use super::fields::type_of;
+use super::fields::type_name;
 use super::frame::{put_head, put_message};
 use super::messages::{RpbIndexReq, RpbIndexResp, RpbPair};
 use crate::index::{IndexPager, ShownHits};
@@ -39,7 +39,7 @@ impl PbIndexAnswer {
     pub(super) fn new(gateway: &Arc<Gateway>, request: RpbIndexReq) -> Result<Self, PbFault> {
         let stream = request.stream == Some(true);
         let whole = (!stream).then(BytesMut::new);
-        let mut query = query_of(&request)?;
+        let mut query = index_query(&request)?;
         if let Some(pattern) = &request.term_regex {
             query.regex = Some(regex(pattern, &query)?);
         }
@@ -75,14 +75,14 @@ impl PbIndexAnswer {
         let page = match &mut self.pager {
             Some(pager) => match pager.next().await {
                 Err(Error::TimedOut) if self.whole.is_none() => return Err(PbFault::Text("{error,timeout}".into())),
-                page => page.map_err(PbFault::of_bucket)?,
+                page => page.map_err(PbFault::from_bucket)?,
             },
             None => ShownHits { is_last: true, ..ShownHits::default() },
         };
         self.ended = page.is_last;
         let shows_terms = self.pager.as_ref().is_some_and(|pager| pager.shows_terms);
         let has_hits = !page.hits.is_empty();
-        let mut message = message_of(page, shows_terms);
+        let mut message = index_message(page, shows_terms);
         let Some(whole) = &mut self.whole else {
             // The last frame has no results, as Riak's.
             let continuation = message.continuation.take();
@@ -107,7 +107,7 @@ impl PbIndexAnswer {
     }
 }
 
-fn message_of(page: ShownHits, shows_terms: bool) -> RpbIndexResp {
+fn index_message(page: ShownHits, shows_terms: bool) -> RpbIndexResp {
     let mut message = RpbIndexResp { continuation: page.continuation.map(Bytes::from), ..Default::default() };
     match shows_terms {
         true => {
@@ -119,8 +119,8 @@ fn message_of(page: ShownHits, shows_terms: bool) -> RpbIndexResp {
     message
 }
 
-fn query_of(request: &RpbIndexReq) -> Result<IndexQuery, PbFault> {
-    let bucket = BucketAddress::new(type_of(request.r#type.clone()), request.bucket.clone().unwrap_or_default())?;
+fn index_query(request: &RpbIndexReq) -> Result<IndexQuery, PbFault> {
+    let bucket = BucketAddress::new(type_name(request.r#type.clone()), request.bucket.clone().unwrap_or_default())?;
     let field = request.index.clone().unwrap_or_default();
     let parsed = if request.qtype == Some(RANGE) {
         let (Some(from), Some(to)) = (&request.range_min, &request.range_max) else {

@@ -7,7 +7,7 @@ use larder_core::metrics::{PROTOCOL_VERSION, RING_PARTITIONS};
 use larder_kv::Gateway;
 
 use super::fault::PbFault;
-use super::fields::{address, n_val_of};
+use super::fields::{address, default_n_val};
 use super::frame::{put_head, put_message};
 use super::messages::{
     RpbBucketKeyPreflistItem, RpbClientId, RpbGetBucketKeyPreflistReq, RpbGetBucketKeyPreflistResp,
@@ -57,7 +57,7 @@ pub(super) async fn preflist(
 ) -> Result<(), PbFault> {
     let address = address(request.bucket, request.key, request.r#type)?;
     // Bound: an n_val may be any number, and no ring has more partitions.
-    let copies = u64::from(n_val_of(gateway, &address.bucket).await?).min(RING_PARTITIONS);
+    let copies = u64::from(default_n_val(gateway, &address.bucket).await?).min(RING_PARTITIONS);
     let node = Bytes::from(gateway.core.config.node.clone());
     let item = |partition| RpbBucketKeyPreflistItem { partition, node: node.clone(), primary: true };
     let preflist = (0..copies as i64).map(item).collect();

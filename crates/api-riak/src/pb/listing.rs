@@ -8,7 +8,7 @@ use larder_rows::address::BucketAddress;
 use prost::Message as _;
 
 use super::fault::PbFault;
-use super::fields::{timeout, type_of};
+use super::fields::{timeout, type_name};
 use super::frame::{put_head, put_message};
 use super::messages::{RpbListBucketsReq, RpbListKeysReq, RpbListResp};
 use crate::listing::{Lister, ListingTarget};
@@ -33,8 +33,8 @@ impl PbListing {
     ///
     /// # Errors
     /// The timeout has passed already.
-    pub(super) fn of_buckets(gateway: &Arc<Gateway>, request: RpbListBucketsReq) -> Result<Self, PbFault> {
-        let target = ListingTarget::Buckets(type_of(request.r#type));
+    pub(super) fn from_buckets(gateway: &Arc<Gateway>, request: RpbListBucketsReq) -> Result<Self, PbFault> {
+        let target = ListingTarget::Buckets(type_name(request.r#type));
         let lister = Lister::new(gateway, target, timeout(request.timeout)?);
         let whole = (request.stream != Some(true)).then(BytesMut::new);
         Ok(Self { lister, code: BUCKETS_RESP, whole, after: None, ended: false })
@@ -44,8 +44,8 @@ impl PbListing {
     ///
     /// # Errors
     /// The bucket has no name, or the timeout has passed already.
-    pub(super) fn of_keys(gateway: &Arc<Gateway>, request: RpbListKeysReq) -> Result<Self, PbFault> {
-        let bucket = BucketAddress::new(type_of(request.r#type), request.bucket.unwrap_or_default())?;
+    pub(super) fn from_keys(gateway: &Arc<Gateway>, request: RpbListKeysReq) -> Result<Self, PbFault> {
+        let bucket = BucketAddress::new(type_name(request.r#type), request.bucket.unwrap_or_default())?;
         let lister = Lister::new(gateway, ListingTarget::Keys(bucket), timeout(request.timeout)?);
         Ok(Self { lister, code: KEYS_RESP, whole: None, after: None, ended: false })
     }
@@ -63,7 +63,7 @@ impl PbListing {
         if self.ended {
             return Ok(false);
         }
-        let page = self.lister.page(self.after.take()).await.map_err(PbFault::of_bucket)?;
+        let page = self.lister.page(self.after.take()).await.map_err(PbFault::from_bucket)?;
         self.ended = page.next.is_none();
         self.after = page.next;
         match &mut self.whole {

@@ -112,7 +112,7 @@ impl PbJob {
 
 fn failed(error: JobError) -> PbFault {
     match error {
-        JobError::Gateway(error) => PbFault::of_bucket(error),
+        JobError::Gateway(error) => PbFault::from_bucket(error),
         JobError::TooMany => Error::Overloaded { retry_after: 1 }.into(),
         JobError::TimedOut => Error::TimedOut.into(),
         JobError::Phase(refusal) => PbFault::Text(format!("Phase {}: {}", refusal.phase, refusal.error)),

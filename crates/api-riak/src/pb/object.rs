@@ -8,7 +8,7 @@ use larder_kv::rules::causality::{Conditions, EtagMatcher};
 use larder_kv::{Gateway, KvDelete, KvGet, KvPut, Quorums};
 use larder_net::UNCOUNTED_BYTES;
 
-use super::content::{put_fields, put_lone, put_object, stored_content};
+use super::content::{put_fields, put_object, put_single, stored_content};
 use super::fault::PbFault;
 use super::fields::{address, check_n_val, quorum, timeout};
 use super::frame::{put_head, put_message};
@@ -57,7 +57,7 @@ pub(super) fn try_get(gateway: &Gateway, request: RpbGetReq, output: &mut BytesM
     if if_modified.is_some_and(|seen| seen == found.encoded_context) {
         put_unchanged(output);
     } else {
-        put_lone(output, GET_RESP, &found, blank);
+        put_single(output, GET_RESP, &found, blank);
     }
     true
 }

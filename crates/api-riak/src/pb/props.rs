@@ -14,7 +14,7 @@ use larder_rows::address::BucketAddress;
 use serde_json::{Map, Value as Json, json};
 
 use super::fault::{PbFault, decode};
-use super::fields::type_of;
+use super::fields::type_name;
 use super::frame::{put_head, put_message};
 use super::messages::{
     RpbBucketProps, RpbBucketReq, RpbCommitHook, RpbGetBucketResp, RpbGetBucketTypeReq, RpbModFun, RpbSetBucketReq,
@@ -38,13 +38,13 @@ pub(super) async fn get_bucket(
 ) -> Result<(), PbFault> {
     let bucket = request.bucket.filter(|bucket| !bucket.is_empty());
     let list = match bucket {
-        None => gateway.types.props(&type_of(request.r#type)).await,
+        None => gateway.types.props(&type_name(request.r#type)).await,
         Some(bucket) => {
-            let bucket = BucketAddress::new(type_of(request.r#type), bucket)?;
+            let bucket = BucketAddress::new(type_name(request.r#type), bucket)?;
             gateway.types.bucket_props(&bucket).await
         }
     };
-    put_props(output, &list.map_err(PbFault::of_bucket)?);
+    put_props(output, &list.map_err(PbFault::from_bucket)?);
     Ok(())
 }
 
@@ -57,9 +57,9 @@ pub(super) async fn set_bucket(
     request: RpbSetBucketReq,
     output: &mut BytesMut,
 ) -> Result<(), PbFault> {
-    let bucket = BucketAddress::new(type_of(request.r#type), request.bucket.unwrap_or_default())?;
-    let props = json_of(request.props.unwrap_or_default());
-    gateway.types.set_bucket_props(&bucket, &props).await.map_err(PbFault::of_bucket)?;
+    let bucket = BucketAddress::new(type_name(request.r#type), request.bucket.unwrap_or_default())?;
+    let props = props_json(request.props.unwrap_or_default());
+    gateway.types.set_bucket_props(&bucket, &props).await.map_err(PbFault::from_bucket)?;
     put_head(output, SET_RESP, 0);
     Ok(())
 }
@@ -73,7 +73,7 @@ pub(super) async fn reset_bucket(
     request: RpbBucketReq,
     output: &mut BytesMut,
 ) -> Result<(), PbFault> {
-    let bucket = BucketAddress::new(type_of(request.r#type), request.bucket.unwrap_or_default())?;
+    let bucket = BucketAddress::new(type_name(request.r#type), request.bucket.unwrap_or_default())?;
     match gateway.types.reset_bucket_props(&bucket).await {
         Ok(()) | Err(Error::UnknownType(_)) => {
             put_head(output, RESET_RESP, 0);
@@ -112,19 +112,19 @@ pub(super) async fn set_type(
     request: RpbSetBucketTypeReq,
     output: &mut BytesMut,
 ) -> Result<(), PbFault> {
-    let props = json_of(request.props.unwrap_or_default());
+    let props = props_json(request.props.unwrap_or_default());
     gateway.types.update(&request.r#type.unwrap_or_default(), &props).await?;
     put_head(output, SET_RESP, 0);
     Ok(())
 }
 
 fn put_props(output: &mut BytesMut, list: &PropList) {
-    put_message(output, GET_RESP, &RpbGetBucketResp { props: Some(message_of(list)) });
+    put_message(output, GET_RESP, &RpbGetBucketResp { props: Some(props_message(list)) });
 }
 
 /// The members that a message sets, as HTTP writes them. The last field stands first: the gateway names invalid properties in
 /// reverse, and Riak names those of a message in the order of its fields.
-pub(super) fn json_of(props: RpbBucketProps) -> Map<String, Json> {
+pub(super) fn props_json(props: RpbBucketProps) -> Map<String, Json> {
     let text = |bytes: Bytes| Json::from(String::from_utf8_lossy(&bytes));
     let function = |fun: RpbModFun| json!({ "mod": fun.module.map(text), "fun": fun.function.map(text) });
     let hook = |hook: RpbCommitHook| match hook.modfun {
@@ -190,7 +190,7 @@ fn repl_json(repl: u32) -> Json {
 }
 
 /// The list as a message: properties that it has no field for are left out.
-fn message_of(list: &PropList) -> RpbBucketProps {
+fn props_message(list: &PropList) -> RpbBucketProps {
     // Both flags are always set on read: an empty list shows as no hooks.
     let mut props =
         RpbBucketProps { has_precommit: Some(true), has_postcommit: Some(true), ..RpbBucketProps::default() };
@@ -315,7 +315,7 @@ pub(super) async fn change(
         }
         _ => {
             let request: RpbSetBucketTypeReq = decode(message)?;
-            let target = format!("/types/{}", String::from_utf8_lossy(&type_of(request.r#type.clone())));
+            let target = format!("/types/{}", String::from_utf8_lossy(&type_name(request.r#type.clone())));
             (target, set_type(gateway, request, output).await)
         }
     };
@@ -335,7 +335,7 @@ pub(super) async fn change(
 }
 
 fn bucket_path(bucket_type: Option<Bytes>, bucket: Option<&Bytes>) -> String {
-    let (bucket_type, bucket) = (type_of(bucket_type), bucket.map(|bucket| &bucket[..]).unwrap_or_default());
+    let (bucket_type, bucket) = (type_name(bucket_type), bucket.map(|bucket| &bucket[..]).unwrap_or_default());
     format!("/types/{}/buckets/{}", String::from_utf8_lossy(&bucket_type), String::from_utf8_lossy(bucket))
 }
 
@@ -382,10 +382,10 @@ mod tests {
     fn every_property_with_a_field_goes_out_and_comes_back_in_it() {
         for prop in PROPS {
             let json = sample(prop.kind);
-            let message = message_of(&vec![(prop.name, prop.kind.decode(&json).unwrap())]);
+            let message = props_message(&vec![(prop.name, prop.kind.decode(&json).unwrap())]);
             assert_eq!(fields(&message), prop.pb.into_iter().collect::<Vec<_>>(), "{}", prop.name);
             if prop.pb.is_some() {
-                assert_eq!(json_of(message).get(prop.name), Some(&json), "{}", prop.name);
+                assert_eq!(props_json(message).get(prop.name), Some(&json), "{}", prop.name);
             }
         }
     }

@@ -91,8 +91,8 @@ async fn dispatch(
         PbOperation::UpdateDatatype => {
             return Box::pin(datatypes::update(gateway, decode_update(message)?, output)).await.map(valued);
         }
-        PbOperation::ListBuckets => return PbListing::of_buckets(gateway, decode(message)?).map(paged),
-        PbOperation::ListKeys => return PbListing::of_keys(gateway, decode(message)?).map(paged),
+        PbOperation::ListBuckets => return PbListing::from_buckets(gateway, decode(message)?).map(paged),
+        PbOperation::ListKeys => return PbListing::from_keys(gateway, decode(message)?).map(paged),
         PbOperation::Index => {
             let answer = PbIndexAnswer::new(gateway, decode(message)?)?;
             return Ok(PbReply::Paged(PagedReply::Index(answer.into())));

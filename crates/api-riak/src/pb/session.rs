@@ -10,7 +10,7 @@ use larder_rows::address::{BucketAddress, DEFAULT_TYPE};
 use prost::Message;
 
 use super::fault::{PbFault, decode};
-use super::fields::type_of;
+use super::fields::type_name;
 
 /// The memory of a connection between requests.
 pub(super) struct PbSession {
@@ -99,7 +99,7 @@ macro_rules! scope_decoders {
             pub(super) fn $decoder(message: Bytes) -> Result<PbScope, PbFault> {
                 let $message { bucket, bucket_type } = decode(message)?;
                 Ok(PbScope::Bucket(BucketAddress {
-                    bucket_type: type_of(bucket_type),
+                    bucket_type: type_name(bucket_type),
                     bucket: bucket.unwrap_or_default(),
                 }))
             }
@@ -143,9 +143,9 @@ pub(super) fn default_bucket(message: Bytes) -> Result<PbScope, PbFault> {
 }
 
 pub(super) fn type_at_1(message: Bytes) -> Result<PbScope, PbFault> {
-    Ok(PbScope::Type(type_of(decode::<TypeAt1>(message)?.bucket_type)))
+    Ok(PbScope::Type(type_name(decode::<TypeAt1>(message)?.bucket_type)))
 }
 
 pub(super) fn type_at_3(message: Bytes) -> Result<PbScope, PbFault> {
-    Ok(PbScope::Type(type_of(decode::<TypeAt3>(message)?.bucket_type)))
+    Ok(PbScope::Type(type_name(decode::<TypeAt3>(message)?.bucket_type)))
 }

@@ -22,7 +22,7 @@ pub(crate) async fn report(call: &S3Call) -> Result<S3Response, S3Error> {
         Err(message) => return Ok(refused(StatusCode::BAD_REQUEST, message, format)),
     };
     self_or_admin(call, &request.key_id)?;
-    let user = match call.objects.users.of_key(&request.key_id).await {
+    let user = match call.objects.users.find_by_key(&request.key_id).await {
         Ok(user) => user,
         Err(Error::UnknownKey(_)) => return Ok(refused(StatusCode::NOT_FOUND, "Unknown user", request.format)),
         Err(error) => return Err(error.into()),
@@ -32,7 +32,7 @@ pub(crate) async fn report(call: &S3Call) -> Result<S3Response, S3Error> {
     } else {
         None
     };
-    let storage = if request.storage { Some(call.objects.usage.storage_of(&user.id).await?) } else { None };
+    let storage = if request.storage { Some(call.objects.usage.user_storage(&user.id).await?) } else { None };
     let report = UsageReport { access, storage, now: call.now, to: request.to };
     Ok(match request.format {
         DocumentFormat::Json => response::json(StatusCode::OK, report.json().to_string()),

@@ -71,7 +71,7 @@ fn own_change(user: &User, asked: UserChange) -> Result<UserChange, S3Error> {
 /// Only an administrator removes users, and no administrator this way: a call without a key once removed the only one.
 pub(crate) async fn delete(call: &S3Call) -> Result<S3Response, S3Error> {
     admin_only(call)?;
-    if key_of(&call.key).is_none() {
+    if path_key(&call.key).is_none() {
         return Err(S3Error::invalid("Name the user to remove: DELETE /riak-cs/user/KEY"));
     }
     let user = requested_user(call).await.map_err(no_such_user)?;
@@ -84,13 +84,13 @@ pub(crate) async fn delete(call: &S3Call) -> Result<S3Response, S3Error> {
 
 /// The user that the path names; without a key, the caller.
 async fn requested_user(call: &S3Call) -> Result<Arc<User>, S3Error> {
-    let Some(key_id) = key_of(&call.key) else { return Ok(Arc::clone(call.caller.require_user()?)) };
+    let Some(key_id) = path_key(&call.key) else { return Ok(Arc::clone(call.caller.require_user()?)) };
     self_or_admin(call, &key_id)?;
-    Ok(call.objects.users.of_key(&key_id).await?)
+    Ok(call.objects.users.find_by_key(&key_id).await?)
 }
 
 /// The access key id after `user/`.
-fn key_of(path: &[u8]) -> Option<String> {
+fn path_key(path: &[u8]) -> Option<String> {
     let path = String::from_utf8_lossy(path);
     let (_, key) = path.split_once('/')?;
     Some(key.trim_end_matches('/').to_owned()).filter(|key| !key.is_empty())
@@ -178,7 +178,7 @@ mod tests {
             ("user/KEY/", Some("KEY")),
             ("user/a/b", Some("a/b")),
         ] {
-            assert_eq!(key_of(path.as_bytes()).as_deref(), key, "{path}");
+            assert_eq!(path_key(path.as_bytes()).as_deref(), key, "{path}");
         }
     }
 

@@ -31,7 +31,7 @@ pub(crate) async fn list(call: &S3Call) -> Result<S3Response, S3Error> {
     let wanted = call.query.non_empty("status").map(str::to_owned);
     // The first page is read before the response begins, so that its failure has its own status.
     let first = call.objects.users.list("", PAGE).await?;
-    let boundary = boundary_of(&call.objects.gateway.core.new_unique_name());
+    let boundary = multipart_boundary(&call.objects.gateway.core.new_unique_name());
     let media = format!("multipart/mixed; boundary={boundary}");
     let objects = Arc::clone(&call.objects);
     let pieces = stream::unfold(Some(UserListState::Page(first)), move |next| {
@@ -59,7 +59,7 @@ pub(crate) async fn list(call: &S3Call) -> Result<S3Response, S3Error> {
 }
 
 /// A boundary of letters and digits that no document contains.
-fn boundary_of(unique: &str) -> String {
+fn multipart_boundary(unique: &str) -> String {
     let plain: String = unique.chars().filter(char::is_ascii_alphanumeric).collect();
     format!("larder{plain}")
 }
@@ -104,6 +104,6 @@ mod tests {
         assert!(off.starts_with("\r\n--B\r\nContent-Type: application/json\r\n\r\n[{\"email\""), "{off}");
         assert!(off.contains("OFF") && !off.contains("\"KEY\""), "{off}");
         assert_eq!(end("B"), "\r\n--B--");
-        assert_eq!(boundary_of("a-b/c"), "larderabc");
+        assert_eq!(multipart_boundary("a-b/c"), "larderabc");
     }
 }

@@ -102,23 +102,23 @@ impl RequestSignature {
             Some(_) if in_v2 || in_v4 => Err(several_mechanisms()),
             Some(value) => {
                 let text = value.to_str().map_err(|_| unsupported(""))?;
-                Self::of_header(request, text.trim()).map(Some)
+                Self::from_header(request, text.trim()).map(Some)
             }
-            None if in_v4 => v4::SignatureV4::of_query(request).map(|signature| Some(Self::V4(Box::new(signature)))),
-            None if in_v2 => v2::SignatureV2::of_query(request).map(|signature| Some(Self::V2(signature))),
+            None if in_v4 => v4::SignatureV4::from_query(request).map(|signature| Some(Self::V4(Box::new(signature)))),
+            None if in_v2 => v2::SignatureV2::from_query(request).map(|signature| Some(Self::V2(signature))),
             None => Ok(None),
         }
     }
 
-    fn of_header(request: &AuthRequest<'_>, value: &str) -> Result<Self, S3Error> {
+    fn from_header(request: &AuthRequest<'_>, value: &str) -> Result<Self, S3Error> {
         let Some((scheme, rest)) = value.split_once(' ') else {
             let message = "Authorization header is invalid -- one and only one ' ' (space) required";
             return Err(S3Error::argument("Authorization", value, message));
         };
         match scheme {
-            "AWS" => v2::SignatureV2::of_header(request, rest.trim()).map(Self::V2),
+            "AWS" => v2::SignatureV2::from_header(request, rest.trim()).map(Self::V2),
             v4::ALGORITHM => {
-                v4::SignatureV4::of_header(request, rest.trim()).map(|signature| Self::V4(Box::new(signature)))
+                v4::SignatureV4::from_header(request, rest.trim()).map(|signature| Self::V4(Box::new(signature)))
             }
             "AWS4-ECDSA-P256-SHA256" => Err(S3Error::header_not_offered("Authorization")),
             _ => Err(unsupported(value)),

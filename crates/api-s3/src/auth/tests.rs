@@ -146,7 +146,7 @@ fn list_parts_of_the_riak_cs_manual_verifies() {
 }
 
 /// Signs a given string to sign.
-fn v2_of(text: &str, secret: &str) -> String {
+fn v2_signature(text: &str, secret: &str) -> String {
     use base64::Engine as _;
     base64::engine::general_purpose::STANDARD.encode(canonical::hmac_sha1(secret.as_bytes(), text.as_bytes()))
 }
@@ -164,13 +164,13 @@ fn known_readings_of_the_canonical_resource_are_tried() {
         ("/b/?list-type=2&prefix=x", "/b/?list-type=2"),
         ("/b/?uploads=&prefix=x", "/b/?uploads"),
     ] {
-        let signature = v2_of(&format!("GET\n\n\n{date}\n{resource}"), "s");
+        let signature = v2_signature(&format!("GET\n\n\n{date}\n{resource}"), "s");
         assert!(v2("GET", target, date, &signature).holds("s"), "{target} as {resource}");
     }
     for (target, resource) in
         [("/b/k", "/b/k/"), ("/b/k", "/k"), ("/b/k?acl", "/b/k"), ("/b/k?uploadId=u", "/b/k?uploadId=v")]
     {
-        let signature = v2_of(&format!("GET\n\n\n{date}\n{resource}"), "s");
+        let signature = v2_signature(&format!("GET\n\n\n{date}\n{resource}"), "s");
         assert!(!v2("GET", target, date, &signature).holds("s"), "{target} as {resource}");
     }
 }
@@ -181,7 +181,7 @@ fn white_space_within_a_header_is_signed_verbatim_or_folded() {
     for (value, holds) in [("two  spaces", true), ("two spaces", true), (" two  spaces ", false), ("twospaces", false)]
     {
         let text = format!("PUT\n\n\n{date}\nx-amz-meta-a:{value}\nx-amz-meta-b:1\n/b/k");
-        let sent = v2("PUT", "/b/k", date, &v2_of(&text, "s"));
+        let sent = v2("PUT", "/b/k", date, &v2_signature(&text, "s"));
         let sent = sent.with("x-amz-meta-a", " two  spaces ").with("x-amz-meta-b", "1");
         assert_eq!(sent.holds("s"), holds, "{value:?}");
     }
@@ -198,7 +198,7 @@ fn a_presigned_v2_address_cannot_be_extended() {
         ("GET", "/b", "/b?policyStatus"),
         ("GET", "/b/k", "/b/k?versionId=1"),
     ] {
-        let signature = v2_of(&format!("{method}\n\n\n2000000000\n{resource}"), "s").replace('+', "%2B");
+        let signature = v2_signature(&format!("{method}\n\n\n2000000000\n{resource}"), "s").replace('+', "%2B");
         let signed = |target: &str| {
             let mark = if target.contains('?') { '&' } else { '?' };
             let target = format!("{target}{mark}AWSAccessKeyId=K&Expires=2000000000&Signature={signature}");
@@ -294,7 +294,7 @@ fn the_dates_of_version_2_are_checked() {
 #[test]
 fn presigned_v2_addresses_verify_until_they_expire() {
     let text = "PUT\nmd5\ntext/plain\n2000000000\nx-amz-acl:public-read\nx-amz-meta-a:b c\n/b/k?versionId=1";
-    let signature = v2_of(text, "s");
+    let signature = v2_signature(text, "s");
     let escaped = percent_encoding::percent_encode(signature.as_bytes(), canonical::QUERY).to_string();
     let target = |signature: &str| {
         format!(
@@ -533,7 +533,7 @@ fn forms_are_signed_in_either_version() {
     let credential = "AKIAIOSFODNN7EXAMPLE/20151229/us-east-1/s3/aws4_request";
     let key = v4::Credential::parse(credential).unwrap().key(V4_SECRET);
     let in_v4 = hex::encode(canonical::hmac_sha256(&key, policy.as_bytes()));
-    let in_v2 = v2_of(policy, V4_SECRET);
+    let in_v2 = v2_signature(policy, V4_SECRET);
     let four = [
         ("policy", policy),
         ("x-amz-algorithm", "AWS4-HMAC-SHA256"),

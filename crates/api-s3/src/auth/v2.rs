@@ -79,7 +79,7 @@ pub struct SignatureV2 {
 
 impl SignatureV2 {
     /// Parses `<access key>:<signature>` and checks the time of the request.
-    pub(super) fn of_header(request: &AuthRequest<'_>, credential: &str) -> Result<Self, S3Error> {
+    pub(super) fn from_header(request: &AuthRequest<'_>, credential: &str) -> Result<Self, S3Error> {
         let Some((access_key, signature)) = credential.split_once(':') else {
             let message = "AWS authorization header is invalid. Expected AwsAccessKeyId:signature";
             return Err(S3Error::argument("Authorization", format!("AWS {credential}"), message));
@@ -100,7 +100,7 @@ impl SignatureV2 {
     }
 
     /// Parses the three parameters of a presigned address.
-    pub(super) fn of_query(request: &AuthRequest<'_>) -> Result<Self, S3Error> {
+    pub(super) fn from_query(request: &AuthRequest<'_>) -> Result<Self, S3Error> {
         let parameter = |name: &str| request.query.non_empty(name);
         let (Some(access_key), Some(signature), Some(expires)) =
             (parameter("AWSAccessKeyId"), parameter("Signature"), parameter("Expires"))

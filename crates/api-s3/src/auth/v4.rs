@@ -102,7 +102,7 @@ pub struct SignatureV4 {
 
 impl SignatureV4 {
     /// Parses `Credential=…, SignedHeaders=…, Signature=…`, and the headers with date and payload hash.
-    pub(super) fn of_header(request: &AuthRequest<'_>, text: &str) -> Result<Self, S3Error> {
+    pub(super) fn from_header(request: &AuthRequest<'_>, text: &str) -> Result<Self, S3Error> {
         let (mut credential, mut signed_headers, mut signature) = (None, None, None);
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
             let (name, value) = part.split_once('=').ok_or_else(|| malformed_header("a component has no value."))?;
@@ -148,7 +148,7 @@ impl SignatureV4 {
     }
 
     /// Parses the parameters of a presigned address.
-    pub(super) fn of_query(request: &AuthRequest<'_>) -> Result<Self, S3Error> {
+    pub(super) fn from_query(request: &AuthRequest<'_>) -> Result<Self, S3Error> {
         let get = |name: &str| {
             request.query.non_empty(name).ok_or_else(|| {
                 malformed_query(

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use hyper::header::HeaderMap;
 use larder_core::body::{BodyError, ByteStream};
-use larder_net::{IncomingError, PacedIncoming};
+use larder_net::{IncomingError, RatedIncoming};
 use larder_rows::limits::S3_DOCUMENT_BYTES_MAX;
 use larder_s3;
 use parking_lot::Mutex;
@@ -52,7 +52,7 @@ impl RequestBodyFailure {
 
 /// The source of the raw bytes.
 enum RequestBodySource {
-    Wire(PacedIncoming),
+    Wire(RatedIncoming),
     #[cfg(test)]
     Pieces(std::collections::VecDeque<Bytes>),
     #[cfg(test)]
@@ -92,7 +92,7 @@ impl RequestBody {
     /// `MissingContentLength`: a chunked payload without its decoded length. `InvalidRequest`: signed chunks without a
     /// version 4 signature. `InvalidArgument`: an unknown payload type.
     pub fn new(
-        body: PacedIncoming,
+        body: RatedIncoming,
         headers: &HeaderMap,
         signature: Option<&VerifiedSignature>,
     ) -> Result<Self, S3Error> {

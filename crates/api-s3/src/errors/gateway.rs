@@ -18,7 +18,7 @@ pub(crate) const INITIATED: &str = "x-amz-if-match-initiated-time";
 impl From<Error> for S3Error {
     fn from(error: Error) -> Self {
         match error {
-            Error::Gateway(error) => of_gateway(&error),
+            Error::Gateway(error) => from_gateway(&error),
             Error::AccessDenied => Code::AccessDenied.into(),
             Error::NoSuchBucket(name) => Self::from(Code::NoSuchBucket).with("BucketName", name),
             Error::InvalidBucketName(name) => Self::from(Code::InvalidBucketName).with("BucketName", name),
@@ -66,7 +66,9 @@ impl From<Error> for S3Error {
             }
             Error::InvalidPartOrder => Code::InvalidPartOrder.into(),
             Error::InvalidRequest(message) => Self::invalid(message),
-            Error::InvalidArgument { argument, value, message } => Self::argument(name_of(argument), value, message),
+            Error::InvalidArgument { argument, value, message } => {
+                Self::argument(argument_name(argument), value, message)
+            }
             Error::MalformedPolicy(message) => Self::new(Code::MalformedPolicy, message),
             Error::InvalidTag(message) => Self::new(Code::InvalidTag, message),
             Error::UnknownEmail(email) => Self::from(Code::UnresolvableGrantByEmailAddress).with("EmailAddress", email),
@@ -89,7 +91,7 @@ pub(crate) fn too_large(bytes: u64, max: u64) -> S3Error {
     S3Error::from(Code::EntityTooLarge).with("ProposedSize", bytes.to_string()).with("MaxSizeAllowed", max.to_string())
 }
 
-fn of_gateway(error: &larder_core::Error) -> S3Error {
+fn from_gateway(error: &larder_core::Error) -> S3Error {
     use larder_core::Error as E;
     match error {
         E::TooLarge { bytes, max } => too_large(*bytes, *max),
@@ -141,7 +143,7 @@ fn not_configured(what: Configuration) -> Code {
 }
 
 /// The name of an argument for clients.
-fn name_of(argument: RequestArgument) -> &'static str {
+fn argument_name(argument: RequestArgument) -> &'static str {
     match argument {
         RequestArgument::CannedAcl => "x-amz-acl",
         RequestArgument::GranteeId => "CanonicalUser/ID",

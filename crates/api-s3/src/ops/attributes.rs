@@ -42,7 +42,7 @@ pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
         key: call.key.clone(),
         version: listing_document::version(&call.query),
         window: ReadWindow::Whole,
-        conditions: conditions::of_read(&call.headers),
+        conditions: conditions::read_conditions(&call.headers),
     };
     let max = if requested.has("ObjectParts") { requested.max } else { 0 };
     let (found, parts, more) = call.objects.object_attributes(&call.caller, &request, requested.after, max).await?;

@@ -16,7 +16,7 @@ const REGION: HeaderName = HeaderName::from_static("x-amz-bucket-region");
 const DEFAULT_REGION: &str = "us-east-1";
 
 pub(super) async fn create(call: &S3Call) -> Result<S3Response, S3Error> {
-    refuse_unsupported(&call.headers)?;
+    check_supported(&call.headers)?;
     let acl = grants::acl_from_headers(&call.headers)?;
     let location = location_wanted(&upload_body::document(call).await?)?;
     call.objects.buckets.create(&call.caller, &call.bucket, acl, location).await?;
@@ -39,10 +39,10 @@ pub(super) async fn delete(call: &S3Call) -> Result<S3Response, S3Error> {
 
 pub(super) async fn location(call: &S3Call) -> Result<S3Response, S3Error> {
     let bucket = call.objects.buckets.find_for(&call.caller, &call.bucket).await?;
-    Ok(response::document(location_of(call.objects.buckets.location(&bucket))))
+    Ok(response::document(location_document(call.objects.buckets.location(&bucket))))
 }
 
-fn location_of(region: &str) -> Bytes {
+fn location_document(region: &str) -> Bytes {
     let mut xml = XmlWriter::new("LocationConstraint");
     if region != DEFAULT_REGION {
         xml.root_text(region);
@@ -51,7 +51,7 @@ fn location_of(region: &str) -> Bytes {
 }
 
 /// Refuses headers that ask for unsupported bucket features.
-fn refuse_unsupported(headers: &HeaderMap) -> Result<(), S3Error> {
+fn check_supported(headers: &HeaderMap) -> Result<(), S3Error> {
     let refuse = |name: &str, is_kept: fn(&str) -> bool| match listing_document::header(headers, name) {
         Some(value) if !is_kept(value) => Err(S3Error::header_not_offered(name)),
         _ => Ok(()),
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn the_default_region_is_omitted() {
-        let text = |region| String::from_utf8(location_of(region).to_vec()).unwrap();
+        let text = |region| String::from_utf8(location_document(region).to_vec()).unwrap();
         assert!(text("us-east-1").ends_with("03-01/\"></LocationConstraint>"));
         assert!(text("eu").ends_with("03-01/\">eu</LocationConstraint>"));
     }
@@ -165,8 +165,7 @@ mod tests {
     #[test]
     fn unsupported_bucket_features_are_refused() {
         let refused = |name: &'static str, value: &str| {
-            refuse_unsupported(&[(HeaderName::from_static(name), value.parse().unwrap())].into_iter().collect())
-                .is_err()
+            check_supported(&[(HeaderName::from_static(name), value.parse().unwrap())].into_iter().collect()).is_err()
         };
         assert!(refused("x-amz-bucket-object-lock-enabled", "true"));
         assert!(!refused("x-amz-bucket-object-lock-enabled", "False"));

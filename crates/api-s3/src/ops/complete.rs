@@ -90,7 +90,7 @@ fn decode(call: &S3Call, document: &[u8]) -> Result<CompleteUpload, S3Error> {
         key: call.key.clone(),
         upload: call.query.get("uploadId").unwrap_or_default().to_owned(),
         parts: parts(document)?,
-        conditions: conditions::of_write(&call.headers),
+        conditions: conditions::write_conditions(&call.headers),
         checksum: checksums::given(&call.headers)?,
         checksum_kind: checksums::kind(&call.headers)?,
         length: length(&call.headers)?,

@@ -21,7 +21,7 @@ use crate::dates;
 use crate::target::S3Query;
 
 /// The conditions of a read.
-pub(crate) fn of_read(headers: &HeaderMap) -> ReadConditions {
+pub(crate) fn read_conditions(headers: &HeaderMap) -> ReadConditions {
     let four = conditions(headers, [IF_MATCH, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE]);
     ReadConditions { if_range: if_range(headers), ..four }
 }
@@ -41,7 +41,7 @@ fn if_range(headers: &HeaderMap) -> Option<IfRange> {
 }
 
 /// The conditions of a copy source; any that fails is a failed precondition.
-pub(crate) fn of_source(headers: &HeaderMap) -> ReadConditions {
+pub(crate) fn source_conditions(headers: &HeaderMap) -> ReadConditions {
     let names = [
         "x-amz-copy-source-if-match",
         "x-amz-copy-source-if-none-match",
@@ -52,7 +52,7 @@ pub(crate) fn of_source(headers: &HeaderMap) -> ReadConditions {
 }
 
 /// The conditions that a write checks against the current version at commit.
-pub(crate) fn of_write(headers: &HeaderMap) -> WriteConditions {
+pub(crate) fn write_conditions(headers: &HeaderMap) -> WriteConditions {
     WriteConditions { if_match: etags(headers, IF_MATCH), if_none_match: etags(headers, IF_NONE_MATCH) }
 }
 
@@ -130,7 +130,7 @@ const HEADER_KEYS: [(&str, HeaderReading); 13] = [
 ];
 
 /// The values of headers.
-pub(crate) fn of_headers(headers: &HeaderMap) -> Vec<ConditionValue> {
+pub(crate) fn header_conditions(headers: &HeaderMap) -> Vec<ConditionValue> {
     let mut found = Vec::new();
     for (key, reading) in HEADER_KEYS {
         let header = &key["s3:".len()..];
@@ -148,7 +148,7 @@ pub(crate) fn of_headers(headers: &HeaderMap) -> Vec<ConditionValue> {
 }
 
 /// The values of parameters.
-pub(crate) fn of_query(query: &S3Query) -> Vec<ConditionValue> {
+pub(crate) fn query_conditions(query: &S3Query) -> Vec<ConditionValue> {
     let text = |name: &str| query.get(name).map(str::to_owned);
     let max_keys = query.get("max-keys").map(|text| {
         let number = listing_document::number("max-keys", Some(text), u32::try_from(S3_PAGE_MAX).unwrap_or(u32::MAX));
@@ -222,30 +222,33 @@ mod tests {
     fn entity_tags_are_read_with_and_without_quotes() {
         let given =
             headers(&[("if-match", "\"a\", b ,W/\"c\""), ("if-match", "*"), ("if-none-match", "&quot;d-2&quot;")]);
-        let found = of_read(&given);
+        let found = read_conditions(&given);
         let tags = |tags: &[&str]| Some(tags.iter().map(|tag| (*tag).to_owned()).collect::<Vec<_>>());
         assert_eq!(found.if_match, tags(&["a", "b", "c", "*"]));
         assert_eq!(found.if_none_match, tags(&["d-2"]));
-        assert_eq!(of_write(&given).if_none_match, tags(&["d-2"]));
-        assert_eq!(of_source(&given), ReadConditions { always_precondition: true, ..ReadConditions::default() });
+        assert_eq!(write_conditions(&given).if_none_match, tags(&["d-2"]));
+        assert_eq!(
+            source_conditions(&given),
+            ReadConditions { always_precondition: true, ..ReadConditions::default() }
+        );
         assert_eq!(etags(&headers(&[("if-match", "")]), IF_MATCH), Some(vec![]));
     }
 
     #[test]
     fn a_range_condition_is_a_tag_or_a_date() {
-        let found = |value: &str| of_read(&headers(&[("if-range", value)])).if_range;
+        let found = |value: &str| read_conditions(&headers(&[("if-range", value)])).if_range;
         assert_eq!(found("\"a\""), Some(IfRange::Tag("a".into())));
         assert_eq!(found("a"), Some(IfRange::Tag("a".into())));
         assert_eq!(found("Thu, 01 Jan 1970 00:00:07 GMT"), Some(IfRange::Modified(Timestamp(7_000_000))));
         assert_eq!((found("W/\"a\""), found("")), (Some(IfRange::Nothing), Some(IfRange::Nothing)));
-        assert_eq!(of_read(&HeaderMap::new()).if_range, None);
-        assert_eq!(of_source(&headers(&[("if-range", "a")])).if_range, None);
+        assert_eq!(read_conditions(&HeaderMap::new()).if_range, None);
+        assert_eq!(source_conditions(&headers(&[("if-range", "a")])).if_range, None);
     }
 
     #[test]
     fn unreadable_dates_are_ignored() {
         let given = headers(&[("if-modified-since", "Thu, 01 Jan 1970 00:00:07 GMT"), ("if-unmodified-since", "soon")]);
-        let found = of_read(&given);
+        let found = read_conditions(&given);
         assert_eq!((found.modified_since, found.unmodified_since), (Some(Timestamp(7_000_000)), None));
     }
 
@@ -257,7 +260,7 @@ mod tests {
             for name in ["if-match", "if-none-match", "if-modified-since", "if-range"] {
                 headers.insert(name, value.clone());
             }
-            let _ = (of_read(&headers), of_write(&headers));
+            let _ = (read_conditions(&headers), write_conditions(&headers));
         }
     }
 }
@@ -267,22 +270,23 @@ mod condition_values_tests {
     use super::super::copy_source::COPY_SOURCE;
     use super::*;
 
-    fn of_header(name: &'static str, value: &'static str) -> Vec<String> {
+    fn header_values(name: &'static str, value: &'static str) -> Vec<String> {
         let headers = HeaderMap::from_iter([(name.parse().unwrap(), value.parse().unwrap())]);
-        of_headers(&headers).into_iter().map(|(_, value)| value).collect()
+        header_conditions(&headers).into_iter().map(|(_, value)| value).collect()
     }
 
     #[test]
     fn a_source_that_is_spelled_in_another_way_once_passed_a_denial() {
         for spelled in ["/b/secret/x", "b/secret/x", "/b/%73ecret/x", "%2Fb%2Fsecret%2Fx", "b/secret/x?versionId=1"] {
-            assert_eq!(of_header(COPY_SOURCE, spelled), ["/b/secret/x", "b/secret/x"], "{spelled}");
+            assert_eq!(header_values(COPY_SOURCE, spelled), ["/b/secret/x", "b/secret/x"], "{spelled}");
         }
-        assert_eq!(of_header(COPY_SOURCE, "nonsense"), ["nonsense"]);
+        assert_eq!(header_values(COPY_SOURCE, "nonsense"), ["nonsense"]);
     }
 
     #[test]
     fn a_number_that_is_spelled_in_another_way_once_passed_a_denial() {
-        let max_keys = |query: &str| of_query(&S3Query::parse(Some(query))).into_iter().map(|(_, value)| value).next();
+        let max_keys =
+            |query: &str| query_conditions(&S3Query::parse(Some(query))).into_iter().map(|(_, value)| value).next();
         for spelled in ["max-keys=1000", "max-keys=%2B1000", "max-keys=0000000000000000000001000", "max-keys="] {
             assert_eq!(max_keys(spelled).as_deref(), Some("1000"), "{spelled}");
         }
@@ -294,14 +298,14 @@ mod condition_values_tests {
     #[test]
     fn grantees_are_the_same_with_any_white_space_and_quotes() {
         for spelled in ["id=a,uri=\"u\"", "id=\"a\" ,  uri=u"] {
-            let values = of_header("x-amz-grant-read", spelled);
+            let values = header_values("x-amz-grant-read", spelled);
             assert_eq!(values, ["id=\"a\", uri=\"u\"", "id=a, uri=u"], "{spelled}");
         }
     }
 
     #[test]
     fn an_empty_directive_is_the_default() {
-        assert_eq!(of_header("x-amz-metadata-directive", ""), ["COPY"]);
-        assert_eq!(of_header("x-amz-storage-class", " STANDARD "), ["STANDARD"]);
+        assert_eq!(header_values("x-amz-metadata-directive", ""), ["COPY"]);
+        assert_eq!(header_values("x-amz-storage-class", " STANDARD "), ["STANDARD"]);
     }
 }

@@ -37,11 +37,11 @@ pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
 pub(super) fn source(headers: &HeaderMap, window: ReadWindow) -> Result<GetObject, S3Error> {
     let CopySource { bucket, key, version } =
         CopySource::parse(listing_document::header(headers, COPY_SOURCE).unwrap_or_default())?;
-    Ok(GetObject { bucket, key, version, window, conditions: conditions::of_source(headers) })
+    Ok(GetObject { bucket, key, version, window, conditions: conditions::source_conditions(headers) })
 }
 
 fn decode(bucket: &str, key: &Bytes, headers: &HeaderMap) -> Result<CopyObject, S3Error> {
-    object_metadata::refuse_unsupported(headers)?;
+    object_metadata::check_supported(headers)?;
     let replace = object_metadata::is_replace(headers, "x-amz-metadata-directive")?
         .then(|| object_metadata::metadata_from_headers(headers))
         .transpose()?;
@@ -57,10 +57,10 @@ fn decode(bucket: &str, key: &Bytes, headers: &HeaderMap) -> Result<CopyObject, 
         replace,
         tags,
         acl: grants::acl_from_headers(headers)?,
-        own: object_metadata::of_copy(headers)?,
+        own: object_metadata::copied_headers(headers)?,
         changes_more: object_metadata::changes_more(headers),
         checksum: checksums::algorithm(headers)?,
-        conditions: conditions::of_write(headers),
+        conditions: conditions::write_conditions(headers),
     })
 }
 

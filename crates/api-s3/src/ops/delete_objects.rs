@@ -49,7 +49,7 @@ pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
     call.objects.buckets.find(&call.bucket).await?;
     // Attack: a policy of many stars would take its steps for each key.
     let mut caller = call.caller.clone();
-    caller.access_context.work = PolicyWork::of_keys(request.items.len());
+    caller.access_context.work = PolicyWork::from_keys(request.items.len());
     // Chunks run one after another, so that one request cannot occupy the store with a thousand deletes.
     let mut outcomes = Vec::with_capacity(request.items.len());
     for items in request.items.chunks(CONCURRENT_DELETES) {
@@ -139,7 +139,7 @@ const DELETE_MARKER: HeaderName = HeaderName::from_static("x-amz-delete-marker")
 const UNSUPPORTED_CONDITIONS: &[&str] = &["x-amz-if-match-size", "x-amz-if-match-last-modified-time"];
 
 pub(super) async fn run_single(call: &S3Call) -> Result<S3Response, S3Error> {
-    refuse_unsupported(&call.headers)?;
+    check_supported(&call.headers)?;
     let version = listing_document::version(&call.query);
     let if_match = conditions::etags(&call.headers, IF_MATCH);
     let deleted = call.objects.delete(&call.caller, &call.bucket, &call.key, &version, if_match).await?;
@@ -151,7 +151,7 @@ pub(super) async fn run_single(call: &S3Call) -> Result<S3Response, S3Error> {
     Ok(response)
 }
 
-fn refuse_unsupported(headers: &HeaderMap) -> Result<(), S3Error> {
+fn check_supported(headers: &HeaderMap) -> Result<(), S3Error> {
     match UNSUPPORTED_CONDITIONS.iter().find(|name| headers.contains_key(**name)) {
         Some(name) => Err(S3Error::header_not_offered(name)),
         None => Ok(()),

@@ -91,7 +91,7 @@ fn decode(bucket: String, key: Bytes, (query, headers): (&S3Query, &HeaderMap)) 
         key,
         version: listing_document::version(query),
         window: window(query, headers)?,
-        conditions: conditions::of_read(headers),
+        conditions: conditions::read_conditions(headers),
     })
 }
 

@@ -55,7 +55,7 @@ pub(super) async fn run_v2(call: &S3Call) -> Result<S3Response, S3Error> {
 ///
 /// # Errors
 /// 400 `InvalidArgument`.
-pub(super) fn list_of(
+pub(super) fn list_request(
     bucket: &str,
     query: &S3Query,
     max: &'static str,
@@ -76,7 +76,7 @@ pub(super) fn write_prefixes<T>(xml: &mut XmlWriter, lines: &[KeyOrPrefix<T>], e
     for line in lines {
         if let KeyOrPrefix::Prefix(prefix) = line {
             xml.element("CommonPrefixes", |xml| {
-                xml.text("Prefix", encoding.of_key(prefix));
+                xml.text("Prefix", encoding.encode_key(prefix));
             });
         }
     }
@@ -85,18 +85,18 @@ pub(super) fn write_prefixes<T>(xml: &mut XmlWriter, lines: &[KeyOrPrefix<T>], e
 /// Writes the delimiter if it is not empty.
 pub(super) fn write_delimiter(xml: &mut XmlWriter, list: &ListObjects, encoding: EncodingType) {
     if !list.delimiter.is_empty() {
-        xml.text("Delimiter", encoding.of_key(&list.delimiter));
+        xml.text("Delimiter", encoding.encode_key(&list.delimiter));
     }
 }
 
 fn decode_v1(bucket: &str, query: &S3Query) -> Result<ListV1Request, S3Error> {
-    let (mut list, encoding) = list_of(bucket, query, "max-keys")?;
+    let (mut list, encoding) = list_request(bucket, query, "max-keys")?;
     list.after = Bytes::copy_from_slice(query.get("marker").unwrap_or_default().as_bytes());
     Ok(ListV1Request { list, encoding })
 }
 
 fn decode_v2(bucket: &str, query: &S3Query) -> Result<ListV2Request, S3Error> {
-    let (mut list, encoding) = list_of(bucket, query, "max-keys")?;
+    let (mut list, encoding) = list_request(bucket, query, "max-keys")?;
     let (token, start_after) = (query.get("continuation-token"), query.get("start-after"));
     // The token wins: clients repeat `start-after` on each page.
     list.after = match token {
@@ -134,9 +134,9 @@ fn owners(page: &ListingPage<ListingEntry>) -> impl Iterator<Item = &str> {
 fn document_v1(request: &ListV1Request, page: &ListingPage<ListingEntry>, names: &DisplayNames) -> Bytes {
     let (list, encoding) = (&request.list, request.encoding);
     let mut xml = XmlWriter::new("ListBucketResult");
-    xml.text("Name", &list.bucket).text("Prefix", encoding.of_key(&list.prefix));
-    xml.text("Marker", encoding.of_key(&list.after));
-    xml.optional_text("NextMarker", page.next.as_ref().map(|next| encoding.of_key(next)));
+    xml.text("Name", &list.bucket).text("Prefix", encoding.encode_key(&list.prefix));
+    xml.text("Marker", encoding.encode_key(&list.after));
+    xml.optional_text("NextMarker", page.next.as_ref().map(|next| encoding.encode_key(next)));
     xml.value("MaxKeys", list.max);
     write_delimiter(&mut xml, list, encoding);
     encoding.write(&mut xml);
@@ -148,8 +148,8 @@ fn document_v1(request: &ListV1Request, page: &ListingPage<ListingEntry>, names:
 fn document_v2(request: &ListV2Request, page: &ListingPage<ListingEntry>, names: &DisplayNames) -> Bytes {
     let (list, encoding) = (&request.list, request.encoding);
     let mut xml = XmlWriter::new("ListBucketResult");
-    xml.text("Name", &list.bucket).text("Prefix", encoding.of_key(&list.prefix));
-    xml.optional_text("StartAfter", request.start_after.as_ref().map(|key| encoding.of_key(key.as_bytes())));
+    xml.text("Name", &list.bucket).text("Prefix", encoding.encode_key(&list.prefix));
+    xml.optional_text("StartAfter", request.start_after.as_ref().map(|key| encoding.encode_key(key.as_bytes())));
     xml.optional_text("ContinuationToken", request.token.as_ref());
     xml.optional_text("NextContinuationToken", page.next.as_ref().map(|next| token_of_key(next)));
     xml.value("KeyCount", page.lines.len()).value("MaxKeys", list.max);
@@ -170,7 +170,7 @@ fn write_lines(
     for line in &page.lines {
         if let KeyOrPrefix::Key(key, ListingEntry { modified, owner, object: Some(object) }) = line {
             xml.element("Contents", |xml| {
-                xml.text("Key", encoding.of_key(key)).text("LastModified", dates::iso(*modified));
+                xml.text("Key", encoding.encode_key(key)).text("LastModified", dates::iso(*modified));
                 write_object(xml, object);
                 if let Some(names) = names {
                     names.write(xml, "Owner", owner);

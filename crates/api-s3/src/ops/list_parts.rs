@@ -37,7 +37,7 @@ pub(super) fn write_abort_date(response: &mut S3Response, date: &AbortDate) {
 }
 
 /// The storage class of the upload's object.
-pub(super) fn class_of(upload: &Upload) -> String {
+pub(super) fn storage_class(upload: &Upload) -> String {
     let class = upload.headers.iter().find(|(name, _)| *name == SystemHeader::StorageClass);
     class.map_or_else(|| "STANDARD".into(), |(_, value)| String::from_utf8_lossy(value).into_owned())
 }
@@ -56,10 +56,12 @@ fn decode(bucket: &str, key: &Bytes, query: &S3Query) -> Result<(ListParts, Enco
 fn document(request: &ListParts, encoding: EncodingType, listed: &ListedParts, names: &DisplayNames) -> Bytes {
     let ListedParts { upload, page, .. } = listed;
     let mut xml = XmlWriter::new("ListPartsResult");
-    xml.text("Bucket", &request.bucket).text("Key", encoding.of_key(&request.key)).text("UploadId", &request.upload);
+    xml.text("Bucket", &request.bucket)
+        .text("Key", encoding.encode_key(&request.key))
+        .text("UploadId", &request.upload);
     names.write(&mut xml, "Initiator", &upload.initiator);
     names.write(&mut xml, "Owner", &upload.owner);
-    xml.text("StorageClass", class_of(upload));
+    xml.text("StorageClass", storage_class(upload));
     xml.value("PartNumberMarker", request.after).value("NextPartNumberMarker", page.next_marker);
     xml.value("MaxParts", request.max).value("IsTruncated", page.truncated);
     encoding.write(&mut xml);
@@ -74,7 +76,7 @@ fn document(request: &ListParts, encoding: EncodingType, listed: &ListedParts, n
 
 fn write_part(xml: &mut XmlWriter, part: &Part, algorithm: Option<Algorithm>) {
     xml.value("PartNumber", part.number).text("LastModified", dates::iso(part.modified));
-    xml.text("ETag", format!("\"{}\"", Etag::of_md5(part.md5))).value("Size", part.length);
+    xml.text("ETag", format!("\"{}\"", Etag::from_md5(part.md5))).value("Size", part.length);
     if let (Some(algorithm), Some(digest)) = (algorithm, &part.checksum) {
         xml.text(algorithm.element(), Checksum::full(algorithm, digest.clone()).text());
     }

@@ -5,7 +5,7 @@ use larder_s3::list::{KeyOrPrefix, ListingPage};
 use larder_s3::rules::{UploadEntry, UploadId};
 use larder_s3::uploads::ListUploads;
 
-use super::list_objects::{list_of, write_prefixes};
+use super::list_objects::{list_request, write_prefixes};
 use super::listing_document::{DisplayNames, EncodingType};
 use crate::call::S3Call;
 use crate::dates;
@@ -25,7 +25,7 @@ pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
 }
 
 fn decode(bucket: &str, query: &S3Query) -> Result<(ListUploads, EncodingType), S3Error> {
-    let (mut objects, encoding) = list_of(bucket, query, "max-uploads")?;
+    let (mut objects, encoding) = list_request(bucket, query, "max-uploads")?;
     objects.after = Bytes::copy_from_slice(query.get("key-marker").unwrap_or_default().as_bytes());
     // An upload marker without a key marker is ignored.
     let marker = query.non_empty("upload-id-marker").filter(|_| !objects.after.is_empty());
@@ -50,18 +50,18 @@ fn user_ids((page, _): &UploadsPage) -> impl Iterator<Item = &str> {
 fn document(request: &ListUploads, encoding: EncodingType, (page, next): &UploadsPage, names: &DisplayNames) -> Bytes {
     let list = &request.objects;
     let mut xml = XmlWriter::new("ListMultipartUploadsResult");
-    xml.text("Bucket", &list.bucket).text("KeyMarker", encoding.of_key(&list.after));
+    xml.text("Bucket", &list.bucket).text("KeyMarker", encoding.encode_key(&list.after));
     xml.text("UploadIdMarker", request.upload.map(|upload| upload.text()).unwrap_or_default());
-    xml.text("NextKeyMarker", page.next.as_ref().map(|key| encoding.of_key(key)).unwrap_or_default());
+    xml.text("NextKeyMarker", page.next.as_ref().map(|key| encoding.encode_key(key)).unwrap_or_default());
     xml.text("NextUploadIdMarker", next.map(|upload| upload.text()).unwrap_or_default());
-    xml.text("Prefix", encoding.of_key(&list.prefix));
+    xml.text("Prefix", encoding.encode_key(&list.prefix));
     super::list_objects::write_delimiter(&mut xml, list, encoding);
     encoding.write(&mut xml);
     xml.value("MaxUploads", list.max).value("IsTruncated", page.next.is_some());
     for line in &page.lines {
         if let KeyOrPrefix::Key(key, (id, entry)) = line {
             xml.element("Upload", |xml| {
-                xml.text("Key", encoding.of_key(key)).text("UploadId", id.text());
+                xml.text("Key", encoding.encode_key(key)).text("UploadId", id.text());
                 write_entry(xml, entry, names);
             });
         }

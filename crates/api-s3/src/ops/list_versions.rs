@@ -4,7 +4,7 @@ use bytes::Bytes;
 use larder_s3::list::{KeyOrPrefix, ListVersions, ListedVersion, VersionsPage};
 use larder_s3::rules::entry::ListedObject;
 
-use super::list_objects::{list_of, write_delimiter, write_object, write_prefixes};
+use super::list_objects::{list_request, write_delimiter, write_object, write_prefixes};
 use super::listing_document::{DisplayNames, EncodingType};
 use crate::call::S3Call;
 use crate::dates;
@@ -21,7 +21,7 @@ pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
 }
 
 fn decode(bucket: &str, query: &S3Query) -> Result<(ListVersions, EncodingType), S3Error> {
-    let (mut objects, encoding) = list_of(bucket, query, "max-keys")?;
+    let (mut objects, encoding) = list_request(bucket, query, "max-keys")?;
     objects.after = Bytes::copy_from_slice(query.get("key-marker").unwrap_or_default().as_bytes());
     let version = query.non_empty("version-id-marker");
     if let (Some(version), true) = (version, objects.after.is_empty()) {
@@ -41,11 +41,11 @@ fn owners(page: &VersionsPage) -> impl Iterator<Item = &str> {
 fn document(request: &ListVersions, encoding: EncodingType, page: &VersionsPage, names: &DisplayNames) -> Bytes {
     let list = &request.objects;
     let mut xml = XmlWriter::new("ListVersionsResult");
-    xml.text("Name", &list.bucket).text("Prefix", encoding.of_key(&list.prefix));
-    xml.text("KeyMarker", encoding.of_key(&list.after));
+    xml.text("Name", &list.bucket).text("Prefix", encoding.encode_key(&list.prefix));
+    xml.text("KeyMarker", encoding.encode_key(&list.after));
     xml.text("VersionIdMarker", request.version.as_deref().unwrap_or_default());
     if let Some((key, version)) = &page.next {
-        xml.text("NextKeyMarker", encoding.of_key(key)).optional_text("NextVersionIdMarker", version.as_ref());
+        xml.text("NextKeyMarker", encoding.encode_key(key)).optional_text("NextVersionIdMarker", version.as_ref());
     }
     xml.value("MaxKeys", list.max);
     write_delimiter(&mut xml, list, encoding);
@@ -53,7 +53,7 @@ fn document(request: &ListVersions, encoding: EncodingType, page: &VersionsPage,
     xml.value("IsTruncated", page.next.is_some());
     for line in &page.lines {
         if let KeyOrPrefix::Key(key, listed) = line {
-            write_version(&mut xml, &encoding.of_key(key), listed, names);
+            write_version(&mut xml, &encoding.encode_key(key), listed, names);
         }
     }
     write_prefixes(&mut xml, &page.lines, encoding);
@@ -86,7 +86,7 @@ mod tests {
     fn listed(object: bool, latest: bool, version_id: &str) -> ListedVersion {
         let object = object.then(|| Object {
             body: ObjectBody::Inline(Bytes::from_static(b"1234567")),
-            etag: Etag::of_md5([0x33; 16]),
+            etag: Etag::from_md5([0x33; 16]),
             headers: vec![],
             meta: vec![],
             tags: vec![],

@@ -42,7 +42,7 @@ impl EncodingType {
     }
 
     /// Encodes a key, prefix or delimiter.
-    pub(crate) fn of_key(self, key: &[u8]) -> Cow<'_, str> {
+    pub(crate) fn encode_key(self, key: &[u8]) -> Cow<'_, str> {
         match self {
             Self::Plain => String::from_utf8_lossy(key),
             Self::Url => percent_encode(key, PATH).into(),
@@ -58,12 +58,12 @@ impl EncodingType {
 }
 
 /// Percent-encodes a key in a path.
-pub(crate) fn path_of(key: &[u8]) -> String {
+pub(crate) fn encoded_path(key: &[u8]) -> String {
     percent_encode(key, PATH).to_string()
 }
 
 /// Percent-encodes a single value.
-pub(crate) fn value_of(value: &[u8]) -> String {
+pub(crate) fn encoded_value(value: &[u8]) -> String {
     percent_encode(value, QUERY).to_string()
 }
 
@@ -167,9 +167,9 @@ mod tests {
     #[test]
     fn keys_keep_slashes_and_values_do_not() {
         let key = "a/b c+d%é\u{1}~-_.*".as_bytes();
-        assert_eq!(EncodingType::Url.of_key(key), "a/b%20c%2Bd%25%C3%A9%01~-_.%2A");
-        assert_eq!(EncodingType::Plain.of_key(key), "a/b c+d%é\u{1}~-_.*");
-        assert_eq!(value_of(b"a/b"), "a%2Fb");
+        assert_eq!(EncodingType::Url.encode_key(key), "a/b%20c%2Bd%25%C3%A9%01~-_.%2A");
+        assert_eq!(EncodingType::Plain.encode_key(key), "a/b c+d%é\u{1}~-_.*");
+        assert_eq!(encoded_value(b"a/b"), "a%2Fb");
     }
 
     #[test]

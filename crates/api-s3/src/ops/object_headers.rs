@@ -72,7 +72,7 @@ pub(crate) fn write_version(response: &mut S3Response, id: Option<&str>) {
 /// Writes when the lifecycle removes an object, and by which rule.
 pub(crate) fn write_expiry(response: &mut S3Response, expires: Option<&(Timestamp, String)>) {
     if let Some((at, rule)) = expires {
-        let rule = listing_document::value_of(rule.as_bytes());
+        let rule = listing_document::encoded_value(rule.as_bytes());
         response::set(response, EXPIRATION, format!("expiry-date=\"{}\", rule-id=\"{rule}\"", dates::http(*at)));
     }
 }
@@ -158,7 +158,7 @@ pub(crate) mod tests {
     pub(crate) fn object() -> Object {
         Object {
             body: ObjectBody::Inline(Bytes::from(vec![0; 100])),
-            etag: Etag::of_md5([0x44; 16]),
+            etag: Etag::from_md5([0x44; 16]),
             headers: vec![
                 (SystemHeader::ContentType, Bytes::from_static(b"text/plain; charset=utf-8")),
                 (SystemHeader::StorageClass, Bytes::from_static(b"GLACIER")),

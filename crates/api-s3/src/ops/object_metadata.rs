@@ -46,7 +46,7 @@ const UNSUPPORTED_PREFIXES: &[&str] = &[
 /// # Errors
 /// 400 for metadata above the limit, invalid tags or grants, or an unknown storage class; 501 for encryption.
 pub(crate) fn metadata_from_headers(headers: &HeaderMap) -> Result<ObjectMetadata, S3Error> {
-    refuse_unsupported(headers)?;
+    check_supported(headers)?;
     Ok(ObjectMetadata {
         headers: system_headers(headers)?,
         meta: meta(headers)?,
@@ -105,7 +105,7 @@ pub(crate) fn changes_more(headers: &HeaderMap) -> bool {
 ///
 /// # Errors
 /// 400 for an unknown storage class.
-pub(crate) fn of_copy(headers: &HeaderMap) -> Result<Vec<(SystemHeader, Bytes)>, S3Error> {
+pub(crate) fn copied_headers(headers: &HeaderMap) -> Result<Vec<(SystemHeader, Bytes)>, S3Error> {
     let mut given = system_headers(headers)?;
     given.retain(|(header, _)| NEVER_COPIED.contains(header));
     Ok(given)
@@ -115,7 +115,7 @@ pub(crate) fn of_copy(headers: &HeaderMap) -> Result<Vec<(SystemHeader, Bytes)>,
 ///
 /// # Errors
 /// 501 for server-side encryption and offset writes, 400 for object lock.
-pub(crate) fn refuse_unsupported(headers: &HeaderMap) -> Result<(), S3Error> {
+pub(crate) fn check_supported(headers: &HeaderMap) -> Result<(), S3Error> {
     let unsupported = |name: &str| UNSUPPORTED_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
     if let Some(name) = listing_document::first_header(headers, unsupported) {
         return Err(S3Error::header_not_offered(name));

@@ -15,13 +15,13 @@ use crate::response::{self, S3Response};
 use crate::xml::XmlWriter;
 
 pub(super) async fn get(call: &S3Call) -> Result<S3Response, S3Error> {
-    let policy = policy_of(call).await?;
+    let policy = bucket_policy(call).await?;
     Ok(response::json(StatusCode::OK, policy.text.clone()))
 }
 
 pub(super) async fn status(call: &S3Call) -> Result<S3Response, S3Error> {
-    let policy = policy_of(call).await?;
-    Ok(response::document(status_of(policy.is_public())))
+    let policy = bucket_policy(call).await?;
+    Ok(response::document(status_document(policy.is_public())))
 }
 
 pub(super) async fn put(call: &S3Call) -> Result<S3Response, S3Error> {
@@ -48,12 +48,12 @@ pub(super) async fn delete(call: &S3Call) -> Result<S3Response, S3Error> {
     call.configure(StatusCode::NO_CONTENT, |bucket| bucket.policy = None).await
 }
 
-async fn policy_of(call: &S3Call) -> Result<Arc<BucketPolicy>, S3Error> {
+async fn bucket_policy(call: &S3Call) -> Result<Arc<BucketPolicy>, S3Error> {
     let bucket = call.objects.buckets.find_for(&call.caller, &call.bucket).await?;
     Ok(bucket.policy.clone().ok_or(Error::NoConfiguration(Configuration::Policy))?)
 }
 
-fn status_of(public: bool) -> Bytes {
+fn status_document(public: bool) -> Bytes {
     let mut xml = XmlWriter::new("PolicyStatus");
     xml.value("IsPublic", public);
     xml.finish()
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn the_status_document() {
-        let text = String::from_utf8(status_of(true).to_vec()).unwrap();
+        let text = String::from_utf8(status_document(true).to_vec()).unwrap();
         assert!(text.ends_with("03-01/\"><IsPublic>true</IsPublic></PolicyStatus>"));
     }
 }

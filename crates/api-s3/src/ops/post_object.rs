@@ -50,13 +50,13 @@ pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
     // Bound: a form that never ends must not hold its admission.
     let fields = tokio::time::timeout(DOCUMENT_TIME_MAX, form.fields()).await.map_err(|_| Code::RequestTimeout)??;
     let (mut caller, policy) = signer(call, &fields).await?;
-    let key = key_of(&fields)?;
+    let key = form_key(&fields)?;
     let range = match &policy {
         Some(policy) => policy.check(&fields, &call.bucket, &key, call.now)?,
         None => None,
     };
     // The policy is checked before the file is read: a refused form stores nothing.
-    let headers = headers_of(&fields)?;
+    let headers = form_headers(&fields)?;
     let mut metadata = object_metadata::metadata_from_headers(&headers)?;
     metadata.acl = grants::acl_from_headers(&headers)?;
     if let Some(document) = fields.get("tagging") {
@@ -103,12 +103,12 @@ async fn signer(call: &S3Call, fields: &FormFields) -> Result<(Caller, Option<Po
 /// Updates the context that a bucket policy tests: the fields of the form count, the request's own headers do not.
 fn update_access_context(access_context: &mut AccessContext, headers: &HeaderMap, tags: &[Tag]) {
     access_context.keys.retain(|(name, _)| !name.starts_with("s3:x-amz-"));
-    access_context.keys.extend(conditions::of_headers(headers));
+    access_context.keys.extend(conditions::header_conditions(headers));
     access_context.request_tags = tags.to_vec();
 }
 
 /// The key, with `${filename}` replaced by the name of the file.
-fn key_of(fields: &FormFields) -> Result<String, S3Error> {
+fn form_key(fields: &FormFields) -> Result<String, S3Error> {
     let message =
         "Bucket POST must contain a field named 'key'.  If it is specified, please check the order of the fields.";
     let missing = || S3Error::argument("key", "", message);
@@ -118,7 +118,7 @@ fn key_of(fields: &FormFields) -> Result<String, S3Error> {
 }
 
 /// The fields that equal PutObject headers.
-fn headers_of(fields: &FormFields) -> Result<HeaderMap, S3Error> {
+fn form_headers(fields: &FormFields) -> Result<HeaderMap, S3Error> {
     let mut headers = HeaderMap::new();
     for (name, value) in fields.iter() {
         let name = match name {
@@ -140,20 +140,20 @@ mod tests {
     #[test]
     fn the_key_may_contain_the_file_name() {
         let key = |key: &str| {
-            key_of(&FormFields::fixed(&[("key", key)], "C:\\a\\b.txt")).map_err(|error| error.extras[0].1.clone())
+            form_key(&FormFields::fixed(&[("key", key)], "C:\\a\\b.txt")).map_err(|error| error.extras[0].1.clone())
         };
         assert_eq!(key("k"), Ok("k".into()));
         assert_eq!(key("dir/${filename}"), Ok("dir/b.txt".into()));
         assert_eq!(key(""), Err("key".into()));
-        assert!(key_of(&FormFields::fixed(&[], "f")).is_err());
-        assert!(key_of(&FormFields::fixed(&[("key", "${filename}")], "")).is_err());
+        assert!(form_key(&FormFields::fixed(&[], "f")).is_err());
+        assert!(form_key(&FormFields::fixed(&[("key", "${filename}")], "")).is_err());
     }
 
     #[test]
     fn a_bucket_policy_sees_the_form_and_not_the_headers_around_it() {
         let keys = vec![("s3:x-amz-acl", "private".to_owned()), ("aws:UserAgent", "u".to_owned())];
         let mut access_context = AccessContext { keys, ..AccessContext::default() };
-        let headers = headers_of(&FormFields::fixed(&[("acl", "public-read")], "")).unwrap();
+        let headers = form_headers(&FormFields::fixed(&[("acl", "public-read")], "")).unwrap();
         let tag = Tag { key: "a".into(), value: "b".into() };
         update_access_context(&mut access_context, &headers, std::slice::from_ref(&tag));
         assert_eq!(access_context.keys, [("aws:UserAgent", "u".into()), ("s3:x-amz-acl", "public-read".into())]);
@@ -172,11 +172,11 @@ mod tests {
             ],
             "",
         );
-        let headers = headers_of(&fields).unwrap();
+        let headers = form_headers(&fields).unwrap();
         let mut names: Vec<_> = headers.keys().map(HeaderName::as_str).collect();
         names.sort_unstable();
         assert_eq!(names, ["content-type", "x-amz-acl", "x-amz-meta-a"]);
-        assert!(headers_of(&FormFields::fixed(&[("x-amz-meta-a b", "c")], "")).is_err());
-        assert!(headers_of(&FormFields::fixed(&[("x-amz-meta-a", "c\n")], "")).is_err());
+        assert!(form_headers(&FormFields::fixed(&[("x-amz-meta-a b", "c")], "")).is_err());
+        assert!(form_headers(&FormFields::fixed(&[("x-amz-meta-a", "c\n")], "")).is_err());
     }
 }

@@ -17,7 +17,7 @@ pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
         key: call.key.clone(),
         metadata,
         upload_body: body,
-        conditions: conditions::of_write(&call.headers),
+        conditions: conditions::write_conditions(&call.headers),
     };
     let stored = call.objects.put(&call.caller, request).await.map_err(|error| failure.error_for(error))?;
     let mut response = response::empty(StatusCode::OK);

@@ -17,13 +17,13 @@ use crate::response::{self, S3Response};
 use crate::xml::XmlWriter;
 
 pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
-    object_metadata::refuse_unsupported(&call.headers)?;
+    object_metadata::check_supported(&call.headers)?;
     let at = address(call).await?;
     let (body, failure) = upload_body::bytes(call)?;
     let stored =
         call.objects.uploads.put_part(&call.caller, &at, body).await.map_err(|error| failure.error_for(error))?;
     let mut response = response::empty(StatusCode::OK);
-    response::set(&mut response, ETAG, object_headers::quoted(Etag::of_md5(stored.part.md5)));
+    response::set(&mut response, ETAG, object_headers::quoted(Etag::from_md5(stored.part.md5)));
     if let Some(checksum) = stored.checksum {
         response::set(&mut response, HeaderName::from_static(checksum.algorithm.header()), checksum.text());
     }
@@ -45,7 +45,7 @@ pub(super) async fn address(call: &S3Call) -> Result<PartAddress, S3Error> {
 }
 
 pub(super) async fn copy(call: &S3Call) -> Result<S3Response, S3Error> {
-    object_metadata::refuse_unsupported(&call.headers)?;
+    object_metadata::check_supported(&call.headers)?;
     let at = address(call).await?;
     let window = part_window(listing_document::header(&call.headers, COPY_SOURCE_RANGE))?;
     let source = source(&call.headers, window)?;
@@ -60,7 +60,7 @@ pub(super) async fn copy(call: &S3Call) -> Result<S3Response, S3Error> {
 
 fn copied_document(StoredPart { part, checksum }: &StoredPart) -> Bytes {
     let mut xml = XmlWriter::new("CopyPartResult");
-    xml.text("LastModified", dates::iso(part.modified)).text("ETag", object_headers::quoted(Etag::of_md5(part.md5)));
+    xml.text("LastModified", dates::iso(part.modified)).text("ETag", object_headers::quoted(Etag::from_md5(part.md5)));
     if let Some(checksum) = checksum {
         xml.text(checksum.algorithm.element(), checksum.text());
     }

@@ -67,7 +67,7 @@ impl<'a> XmlReader<'a> {
         if !self.advance()? {
             return Ok(None);
         }
-        let name = self.current.as_ref().and_then(|start| span_of(self.document, start.name().into_inner()));
+        let name = self.current.as_ref().and_then(|start| element_span(self.document, start.name().into_inner()));
         name.map(|name| Some(local(name))).ok_or_else(malformed)
     }
 
@@ -179,7 +179,7 @@ fn malformed() -> S3Error {
 }
 
 /// The slice of `document` that `part` points to; it outlives the event that found it.
-fn span_of<'a>(document: &'a str, part: &str) -> Option<&'a str> {
+fn element_span<'a>(document: &'a str, part: &str) -> Option<&'a str> {
     let from = part.as_ptr().addr().checked_sub(document.as_ptr().addr())?;
     document.get(from..from + part.len())
 }

@@ -23,7 +23,7 @@ pub(super) async fn is_datatype(gateway: &Gateway, address: &Address) -> Result<
     if address.bucket.is_default_type() {
         return Ok(false);
     }
-    match gateway.kv.datatype_of(&address.bucket, Some(READ_TIMEOUT)).await {
+    match gateway.kv.bucket_datatype(&address.bucket, Some(READ_TIMEOUT)).await {
         Ok(_) => Ok(true),
         Err(Error::NotDatatype | Error::DatatypeNeedsSiblings) => Ok(false),
         Err(error) => Err(error.into()),
@@ -78,7 +78,7 @@ fn whole(value: &DatatypeValue) -> Markup {
         DatatypeValue::Hll(estimate) => {
             html! { p.unit { "A HyperLogLog: about so many different elements." } p.big { (estimate) } }
         }
-        DatatypeValue::Set(elements) | DatatypeValue::Gset(elements) => elements_of(elements),
+        DatatypeValue::Set(elements) | DatatypeValue::Gset(elements) => element_rows(elements),
         DatatypeValue::Map(fields) => html! { p.unit { "A map." } div.panel { (tree(fields)) } },
     }
 }
@@ -105,12 +105,12 @@ fn embedded(value: &EmbeddedValue) -> Markup {
         EmbeddedValue::Flag(flag) => html! { (flag) },
         EmbeddedValue::Register(None) => html! { span.unit { "unset" } },
         EmbeddedValue::Register(Some(bytes)) => html! { code { (shown(bytes)) } },
-        EmbeddedValue::Set(elements) => elements_of(elements),
+        EmbeddedValue::Set(elements) => element_rows(elements),
         EmbeddedValue::Map(fields) => tree(fields),
     }
 }
 
-fn elements_of(elements: &[bytes::Bytes]) -> Markup {
+fn element_rows(elements: &[bytes::Bytes]) -> Markup {
     html! {
         ul.tree {
             @if elements.is_empty() { li.unit { "no elements" } }

@@ -27,7 +27,7 @@ pub(super) async fn keys(call: &ConsoleCall<'_>) -> Result<ConsoleReply, Console
         None => buckets(call, &bucket_type).await,
         Some(bucket) => {
             let address = BucketAddress::new(bucket_type, bucket).map_err(larder_core::Error::from)?;
-            keys_of(call, &address).await
+            bucket_keys(call, &address).await
         }
     }
 }
@@ -77,7 +77,7 @@ async fn buckets(call: &ConsoleCall<'_>, bucket_type: &Bytes) -> Result<ConsoleR
     Ok(page(StatusCode::OK, framed(call, ConsoleSection::Keys, "Buckets", &body)))
 }
 
-async fn keys_of(call: &ConsoleCall<'_>, bucket: &BucketAddress) -> Result<ConsoleReply, ConsoleFault> {
+async fn bucket_keys(call: &ConsoleCall<'_>, bucket: &BucketAddress) -> Result<ConsoleReply, ConsoleFault> {
     let (prefix, after) = (call.query.bytes("prefix"), call.query.given("after"));
     let scope = if prefix.is_empty() { IndexScope::AllKeys } else { IndexScope::KeyPrefix { prefix: prefix.clone() } };
     let position = after.clone().map(|key| IndexPosition { key, ..IndexPosition::default() });

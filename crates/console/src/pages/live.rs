@@ -66,7 +66,7 @@ fn event(gateway: &Gateway, figures: &LiveFigures) -> Bytes {
         "texts": texts,
         "meters": { "memory": figures.memory_percent, "disk": figures.disk_percent },
         "lines": { "rate": figures.rate_line, "p99": figures.p99_line },
-        "findings": overview::digest(&overview::of_node(gateway, figures)),
+        "findings": overview::digest(&overview::node_findings(gateway, figures)),
     });
     format!("event: figures\ndata: {data}\n\n").into()
 }

@@ -53,7 +53,7 @@ pub(crate) async fn answer(call: &ConsoleCall<'_>) -> Result<ConsoleReply, Conso
 }
 
 /// The section of an action's pages.
-pub(crate) fn section_of(action: ConsoleAction) -> ConsoleSection {
+pub(crate) fn action_section(action: ConsoleAction) -> ConsoleSection {
     use ConsoleAction as A;
     match action {
         A::Types | A::Type | A::CreateType | A::ActivateType | A::UpdateType => ConsoleSection::Types,
@@ -75,7 +75,7 @@ pub(crate) fn is_named_twice(call: &ConsoleCall<'_>) -> bool {
 }
 
 /// The thing that a change is about, for the audit log: the names in its link or its form.
-pub(crate) fn target_of(call: &ConsoleCall<'_>) -> String {
+pub(crate) fn request_target(call: &ConsoleCall<'_>) -> String {
     let given = |name: &&str| call.query.given(name).or_else(|| call.form.given(name));
     let parts: Vec<String> = NAMES.iter().filter_map(given).map(|name| crate::escaped::shown(&name)).collect();
     parts.join("/")

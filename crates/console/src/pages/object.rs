@@ -35,7 +35,7 @@ const SIBLINGS_SHOWN: usize = 20;
 
 /// `GET /object`.
 pub(super) async fn object(call: &ConsoleCall<'_>) -> Result<ConsoleReply, ConsoleFault> {
-    let address = address_of(call)?;
+    let address = object_address(call)?;
     let body = if datatype::is_datatype(call.gateway(), &address).await? {
         datatype::shown_value(call, &address).await?
     } else {
@@ -51,7 +51,7 @@ pub(super) async fn object(call: &ConsoleCall<'_>) -> Result<ConsoleReply, Conso
 }
 
 /// The address in the link of a page or a change.
-pub(super) fn address_of(call: &ConsoleCall<'_>) -> Result<Address, ConsoleFault> {
+pub(super) fn object_address(call: &ConsoleCall<'_>) -> Result<Address, ConsoleFault> {
     let query = &call.query;
     let bucket = BucketAddress::new(query.bytes("type"), query.bytes("bucket")).map_err(Error::from)?;
     Ok(Address::new(bucket, query.bytes("key")).map_err(Error::from)?)
@@ -201,7 +201,7 @@ const PIECE_BYTES: usize = 64 * 1024;
 
 /// `POST /object/resolve`: the chosen sibling replaces all that the page showed.
 pub(super) async fn resolve(call: &ConsoleCall<'_>) -> Result<ConsoleReply, ConsoleFault> {
-    let address = address_of(call)?;
+    let address = object_address(call)?;
     let (content, body) = chosen(call, &address).await?;
     let length = Some(body.length());
     let upload = PutBody::Stream { stream: Box::new(StoredBody { body, offset: 0 }), length };
@@ -210,7 +210,7 @@ pub(super) async fn resolve(call: &ConsoleCall<'_>) -> Result<ConsoleReply, Cons
 
 /// `POST /object/edit`: another value with the metadata of the shown one.
 pub(super) async fn edit(call: &ConsoleCall<'_>) -> Result<ConsoleReply, ConsoleFault> {
-    let address = address_of(call)?;
+    let address = object_address(call)?;
     let (content, _) = chosen(call, &address).await?;
     let value = without_carriage_returns(&call.form.bytes("value"));
     if value.len() > EDITED_BYTES_MAX {
@@ -221,9 +221,9 @@ pub(super) async fn edit(call: &ConsoleCall<'_>) -> Result<ConsoleReply, Console
 
 /// `POST /object/delete`.
 pub(super) async fn delete(call: &ConsoleCall<'_>) -> Result<ConsoleReply, ConsoleFault> {
-    let address = address_of(call)?;
+    let address = object_address(call)?;
     let to = to_object(&address.bucket, &address.key);
-    let (context, conditions, quorums) = (Some(context_of(call)?), Conditions::default(), Quorums::default());
+    let (context, conditions, quorums) = (Some(form_context(call)?), Conditions::default(), Quorums::default());
     let request = KvDelete { address, context, conditions, quorums, timeout: Some(READ_TIMEOUT) };
     match call.gateway().kv.delete(request).await? {
         KvDeleteOutcome::Done | KvDeleteOutcome::NotFound(_) => Ok(redirect(to.with("done", b"deleted"))),
@@ -249,7 +249,7 @@ async fn put(
     let to = to_object(&address.bucket, &address.key);
     let request = KvPut {
         address,
-        context: Some(context_of(call)?),
+        context: Some(form_context(call)?),
         conditions: Conditions::default(),
         if_not_modified: None,
         content,
@@ -262,7 +262,7 @@ async fn put(
     Ok(redirect(to.with("done", done)))
 }
 
-fn context_of(call: &ConsoleCall<'_>) -> Result<Bytes, ConsoleFault> {
+fn form_context(call: &ConsoleCall<'_>) -> Result<Bytes, ConsoleFault> {
     let context = STANDARD.decode(call.form.bytes("context")).ok().filter(|context| !context.is_empty());
     context.map(Bytes::from).ok_or_else(|| ConsoleFault::bad("The form has no context. Load the page again."))
 }

@@ -23,9 +23,9 @@ pub(super) async fn overview(call: &ConsoleCall<'_>) -> Result<ConsoleReply, Con
     let gateway = call.gateway();
     let figures = LiveFigures::from_history(&call.feed.history());
     let cluster = timeout(MEMBERS_TIMEOUT, gateway.members.cluster()).await.ok().and_then(Result::ok);
-    let of_node = of_node(gateway, &figures);
-    let digest = digest(&of_node);
-    let problems = [of_node, cluster.as_ref().map(of_cluster).unwrap_or_default()].concat();
+    let node_findings = node_findings(gateway, &figures);
+    let digest = digest(&node_findings);
+    let problems = [node_findings, cluster.as_ref().map(cluster_findings).unwrap_or_default()].concat();
     let body = html! {
         div data-live-page data-findings=(digest) {
             div.head {
@@ -194,7 +194,7 @@ pub(super) struct HealthFinding {
 }
 
 /// The problems that this node knows without a call of the store.
-pub(super) fn of_node(gateway: &Gateway, figures: &LiveFigures) -> Vec<HealthFinding> {
+pub(super) fn node_findings(gateway: &Gateway, figures: &LiveFigures) -> Vec<HealthFinding> {
     let mut found: Vec<HealthFinding> = gateway.readiness().err().map(not_ready).into_iter().collect();
     if let Some(fault) = gateway.engine().fault() {
         found.push(warning("engine", format!("The engine: {fault}."), "The log has the file and what to do."));
@@ -221,7 +221,7 @@ pub(super) fn of_node(gateway: &Gateway, figures: &LiveFigures) -> Vec<HealthFin
 }
 
 /// The problems of the cluster.
-pub(super) fn of_cluster(cluster: &ClusterState) -> Vec<HealthFinding> {
+pub(super) fn cluster_findings(cluster: &ClusterState) -> Vec<HealthFinding> {
     let (unreachable, behind) = (cluster.unreachable(), cluster.behind());
     let mut found = Vec::new();
     if !unreachable.is_empty() {

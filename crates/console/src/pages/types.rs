@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::header::{HeaderValue, REFRESH};
-use larder_core::rules::props::effective::props_of;
+use larder_core::rules::props::effective::body_props;
 use larder_core::rules::props::{Datatype, Defaults, Prop, PropMutability, Value};
 use larder_core::types::{TypeStage, TypeStatus};
 use larder_rows::address::DEFAULT_TYPE;
@@ -146,7 +146,7 @@ fn given_props(call: &ConsoleCall<'_>) -> Result<Map<String, Json>, ConsoleFault
         Ok(Json::Object(object)) if !object.contains_key("props") => Some(object),
         _ => None,
     };
-    let props = props_of(&text).ok().or_else(bare);
+    let props = body_props(&text).ok().or_else(bare);
     props.ok_or_else(|| {
         ConsoleFault::bad("The properties are no JSON object, such as {\"n_val\": 3, \"allow_mult\": false}.")
     })

@@ -118,7 +118,7 @@ impl BlobCollector {
         for (partition, blobs) in partitions {
             // The blobs of a side that takes no part in this pass stay.
             let Some(owner) = owners.iter().find(|owner| owner.owns_table(partition.table)) else { continue };
-            match self.garbage_of(*owner, &partition, blobs).await {
+            match self.owned_garbage(*owner, &partition, blobs).await {
                 Ok(found) => garbage.extend(found.into_iter().map(|blob| (*owner, blob))),
                 Err(error) => count_failure(&mut done.failed, "blobs of an object", &error),
             }
@@ -126,7 +126,7 @@ impl BlobCollector {
         garbage
     }
 
-    async fn garbage_of(
+    async fn owned_garbage(
         &self,
         owner: &dyn BlobReferences,
         partition: &Partition,

@@ -32,7 +32,7 @@ use parking_lot::Mutex;
 use distribution::{Distribution, LastMinute, Series, SinceStart};
 use operations::Operations;
 
-pub use names::{Event, KvOp, MetricFamily, MetricKind, MetricUnit, RequestOutcome, family_of, metric_families};
+pub use names::{Event, KvOp, MetricFamily, MetricKind, MetricUnit, RequestOutcome, metric_families, sample_family};
 pub use node_info::{HostStats, NodeInfo, ProcessStats};
 pub use operations::{RequestTotals, TrafficSummary};
 pub use table::{PROTOCOL_VERSION, RING_PARTITIONS, Stat, table};
@@ -97,7 +97,7 @@ impl Metrics {
     /// Records a read that began at `begun` and ended now with an object of one value: as [`Self::record_request`] and
     /// [`Self::record_read`] together.
     #[inline]
-    pub fn record_lone_get(&self, begun: Duration, bytes: u64, now: Duration) {
+    pub fn record_single_get(&self, begun: Duration, bytes: u64, now: Duration) {
         let shard = self.shard();
         shard.outcomes[KvOp::Get as usize][RequestOutcome::Ok as usize].fetch_add(1, Relaxed);
         let took = microseconds(now.saturating_sub(begun));

@@ -65,7 +65,7 @@ table! {
 
 impl KvOp {
     /// The read of a data type.
-    pub const fn get_of(datatype: Datatype) -> Self {
+    pub const fn get_operation(datatype: Datatype) -> Self {
         match datatype {
             Datatype::Counter => Self::CounterGet,
             Datatype::Set => Self::SetGet,
@@ -76,7 +76,7 @@ impl KvOp {
     }
 
     /// The update of a data type.
-    pub const fn update_of(datatype: Datatype) -> Self {
+    pub const fn update_operation(datatype: Datatype) -> Self {
         match datatype {
             Datatype::Counter => Self::CounterUpdate,
             Datatype::Set => Self::SetUpdate,
@@ -258,18 +258,18 @@ families! {
 
 /// All families: the table, then the events.
 pub fn metric_families() -> impl Iterator<Item = MetricFamily> {
-    FAMILIES.iter().map(|family| **family).chain(Event::ALL.iter().map(|event| of_event(*event)))
+    FAMILIES.iter().map(|family| **family).chain(Event::ALL.iter().map(|event| event_family(*event)))
 }
 
 /// The family of an event.
-pub(super) const fn of_event(event: Event) -> MetricFamily {
+pub(super) const fn event_family(event: Event) -> MetricFamily {
     let (kind, unit) = (MetricKind::Counter, MetricUnit::Count);
     MetricFamily { name: event.name(), kind, unit, labels: &[], help: event.help() }
 }
 
 /// The family of a sample, whose name may carry labels.
 #[must_use]
-pub fn family_of(sample: &str) -> Option<MetricFamily> {
+pub fn sample_family(sample: &str) -> Option<MetricFamily> {
     let name = sample.split('{').next().unwrap_or_default();
     metric_families().find(|family| family.name == name)
 }

@@ -177,8 +177,8 @@ fn deletes_are_puts_and_refusals_take_no_time() {
 #[test]
 fn data_types_are_counted_by_type_and_not_as_objects() {
     let metrics = Metrics::default();
-    metrics.record_request(KvOp::get_of(Datatype::Set), micros(40), RequestOutcome::NotFound, at(1));
-    metrics.record_request(KvOp::update_of(Datatype::Map), micros(70), RequestOutcome::Ok, at(1));
+    metrics.record_request(KvOp::get_operation(Datatype::Set), micros(40), RequestOutcome::NotFound, at(1));
+    metrics.record_request(KvOp::update_operation(Datatype::Map), micros(70), RequestOutcome::Ok, at(1));
     check(&metrics, at(1), &[("node_gets_set", 1), ("node_gets_set_total", 1), ("node_gets", 0), ("node_puts", 0)]);
     check(&metrics, at(1), &[("node_get_fsm_set_time_100", 40), ("node_gets_map", 0), ("node_puts_map_total", 1)]);
     check(&metrics, at(1), &[("vnode_map_update", 1), ("vnode_map_update_time_mean", 70), ("node_puts_set", 0)]);

@@ -23,7 +23,7 @@ impl Metrics {
         page.objects(self);
         page.operations(self);
         for event in Event::ALL {
-            page.one(&names::of_event(*event), self.event_count(*event) as f64);
+            page.one(&names::event_family(*event), self.event_count(*event) as f64);
         }
         page.process(info);
         page.engine_samples(info);
@@ -127,7 +127,7 @@ impl ExpositionText {
     fn engine_samples(&mut self, info: &NodeInfo<'_>) {
         let mut before = "";
         for (name, value) in info.engine_samples {
-            let family = names::family_of(name);
+            let family = names::sample_family(name);
             debug_assert!(family.is_some(), "{name} has no row in the table of metrics");
             if let Some(family) = family.filter(|family| family.name != before) {
                 self.head(&family);

@@ -84,7 +84,7 @@ impl CatalogueKey {
                     return Err(DecodeError::Trailing);
                 }
                 if kind == SECURITY {
-                    return SecurityKey::of_parts(&first, &bucket).map(Self::Security);
+                    return SecurityKey::from_parts(&first, &bucket).map(Self::Security);
                 }
                 let address = BucketAddress { bucket_type: first.into(), bucket: bucket.into() };
                 Ok(if kind == BUCKET { Self::Bucket(address) } else { Self::Epochs(address) })

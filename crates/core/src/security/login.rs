@@ -100,7 +100,7 @@ impl Security {
         let begun = Instant::now();
         let rules = self.rules().await?;
         let user = std::str::from_utf8(login.user).ok().and_then(|name| rules.users().get_key_value(name));
-        let source = user.and_then(|(_, entry)| rules.source_of(entry, login.address));
+        let source = user.and_then(|(_, entry)| rules.user_source(entry, login.address));
         let logged_in =
             user.map(|(name, entry)| LoggedIn { user: name.as_str().into(), password: entry.record.password.clone() });
         let entry = match (user, source.map(|source| source.method)) {

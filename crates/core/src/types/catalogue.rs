@@ -158,7 +158,7 @@ impl Catalogue {
                 continue;
             }
             let number = row.stamp;
-            match key_of(&row.name)? {
+            match decode_key(&row.name)? {
                 CatalogueKey::Type(name) => {
                     let found = before.types.get(&name).filter(|found| found.number == number).cloned();
                     let found =
@@ -171,14 +171,16 @@ impl Catalogue {
                         found.map_or_else(|| BucketOverrides::parse(&decode_catalogue_json(row.value)?, number), Ok)?;
                     buckets.push((bucket, found));
                 }
-                CatalogueKey::Epochs(bucket) => epochs.push((bucket, epochs_of(&decode_catalogue_json(row.value)?)?)),
+                CatalogueKey::Epochs(bucket) => {
+                    epochs.push((bucket, decode_epochs(&decode_catalogue_json(row.value)?)?))
+                }
                 CatalogueKey::Security(key) => security.push((key, number, row.value)),
                 key @ (CatalogueKey::S3Bucket(_) | CatalogueKey::S3UserQuota(_)) => {
                     product.push(ProductRow { key, number, value: row.value });
                 }
             }
         }
-        catalogue.security = security_of(security, &before.security)?;
+        catalogue.security = rows_security(security, &before.security)?;
         catalogue.types = types.into_iter().collect();
         catalogue.epochs = epochs.into_iter().collect();
         catalogue.product = before.product.replaced(product)?;
@@ -212,7 +214,7 @@ impl Catalogue {
                 after.buckets.set(bucket.clone(), own);
             }
             CatalogueKey::Epochs(bucket) => {
-                after.epochs.set(bucket.clone(), json.map(epochs_of).transpose()?);
+                after.epochs.set(bucket.clone(), json.map(decode_epochs).transpose()?);
             }
             CatalogueKey::S3Bucket(_) | CatalogueKey::S3UserQuota(_) => {
                 after.product = self.product.changed(number, key, json)?;
@@ -263,8 +265,8 @@ impl BucketOverrides {
 }
 
 /// The rules in these rows; those of before, if no row changed.
-fn security_of(rows: Vec<(SecurityKey, Timestamp, Bytes)>, before: &Arc<AccessRules>) -> Result<Arc<AccessRules>> {
-    if before.is_of(rows.iter().map(|(key, number, _)| (key, *number))) {
+fn rows_security(rows: Vec<(SecurityKey, Timestamp, Bytes)>, before: &Arc<AccessRules>) -> Result<Arc<AccessRules>> {
+    if before.rows_hold(rows.iter().map(|(key, number, _)| (key, *number))) {
         return Ok(Arc::clone(before));
     }
     let parsed: Result<Vec<_>> =
@@ -272,10 +274,10 @@ fn security_of(rows: Vec<(SecurityKey, Timestamp, Bytes)>, before: &Arc<AccessRu
     AccessRules::from_rows(parsed?).map(Arc::new).map_err(|error| damaged_catalogue(&error))
 }
 
-fn key_of(name: &[u8]) -> Result<CatalogueKey> {
+fn decode_key(name: &[u8]) -> Result<CatalogueKey> {
     CatalogueKey::decode(name).map_err(|error| damaged_catalogue(&error))
 }
 
-fn epochs_of(json: &Value) -> Result<BucketEpochs> {
+fn decode_epochs(json: &Value) -> Result<BucketEpochs> {
     BucketEpochs::from_json(json).map_err(|error| damaged_catalogue(&error))
 }

@@ -11,7 +11,7 @@ use larder_rows::address::BucketAddress;
 use larder_rows::{BucketEpochs, Change, Row, Timestamp};
 use larder_store::leases::HolderCounts;
 use larder_store::{
-    CallOptions, CasResult, ConsistencyLevel, Durability, Partition, RateLimitedLog, ReadQuery, RowPage, micros_of,
+    CallOptions, CasResult, ConsistencyLevel, Durability, Partition, RateLimitedLog, ReadQuery, RowPage, as_micros,
 };
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -137,7 +137,7 @@ impl CatalogueCopy {
         self.current.load().epochs(bucket)
     }
 
-    /// Returns once the copy was checked within the last five seconds. A lone gateway changes the catalogue itself.
+    /// Returns once the copy was checked within the last five seconds. A single gateway changes the catalogue itself.
     ///
     /// # Errors
     /// [`Error::Overloaded`]: a write that waits for it has sent nothing yet, so that its blob need not outlive it.
@@ -313,13 +313,13 @@ impl CatalogueCopy {
 
     /// Monotonic time in microseconds, never 0.
     fn monotonic_micros(&self) -> u64 {
-        micros_of(self.core.monotonic()).max(1)
+        as_micros(self.core.monotonic()).max(1)
     }
 
     /// The number of the catalogue, from the live replicas: with most of them down it may be an older one.
     async fn catalogue_number(&self) -> Result<Timestamp> {
         let page = self.core.read_internal_table(&Partition::catalogue(), &ReadQuery::all(1)).await?;
-        Ok(number_of(&page))
+        Ok(page_number(&page))
     }
 
     /// Reads all rows of one state. Pages are not isolated, so the number must be the same before and after. A quorum must
@@ -337,7 +337,7 @@ impl CatalogueCopy {
                 }
             }
             let head = self.core.read_at_quorum(&Partition::catalogue(), &ReadQuery::all(1)).await?;
-            let after = number_of(&head);
+            let after = page_number(&head);
             if after == number && rows.first().is_some_and(|head| head.stamp == number) {
                 return Ok(rows);
             }
@@ -358,6 +358,6 @@ fn row_change(key: &CatalogueKey, json: Option<&Value>, number: Timestamp) -> Ch
     }
 }
 
-fn number_of(page: &RowPage) -> Timestamp {
+fn page_number(page: &RowPage) -> Timestamp {
     page.rows.first().filter(|row| row.name.is_empty()).map_or(Timestamp::ZERO, |row| row.stamp)
 }

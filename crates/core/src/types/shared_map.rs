@@ -29,7 +29,7 @@ impl<K: Ord + Clone, V: Clone> SharedMap<K, V> {
     where
         K: Borrow<Q>,
     {
-        let run = self.runs.get(self.run_of(key)?)?;
+        let run = self.runs.get(self.key_run(key)?)?;
         run.binary_search_by(|(found, _)| found.borrow().cmp(key)).ok().map(|at| &run[at].1)
     }
 
@@ -40,7 +40,7 @@ impl<K: Ord + Clone, V: Clone> SharedMap<K, V> {
             return;
         }
         // A key before all others goes into the first run.
-        let at = self.run_of(&key).unwrap_or(0);
+        let at = self.key_run(&key).unwrap_or(0);
         let run = Arc::make_mut(&mut self.runs[at]);
         match (run.binary_search_by(|(found, _)| found.cmp(&key)), value) {
             (Ok(found), Some(value)) => run[found].1 = value,
@@ -73,13 +73,13 @@ impl<K: Ord + Clone, V: Clone> SharedMap<K, V> {
     where
         K: Borrow<Q>,
     {
-        let first = self.run_of(key).unwrap_or(0);
+        let first = self.key_run(key).unwrap_or(0);
         let within = self.runs.get(first).map_or(0, |run| run.partition_point(|(found, _)| found.borrow() < key));
         self.runs[first..].iter().flat_map(|run| run.iter().map(|(_, value)| value)).skip(within)
     }
 
     /// The run that may hold the key: the last one that begins at or before it.
-    fn run_of<Q: Ord + ?Sized>(&self, key: &Q) -> Option<usize>
+    fn key_run<Q: Ord + ?Sized>(&self, key: &Q) -> Option<usize>
     where
         K: Borrow<Q>,
     {

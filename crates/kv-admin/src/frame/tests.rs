@@ -12,7 +12,7 @@ fn a_length_above_the_bound_is_refused_on_both_sides() {
     assert_eq!(framed(&"eight!", 7), Err(BadFrame::Long { bytes: 8, max: 7 }));
 }
 
-fn request_of(body: &str) -> Result<AdminRequest, BadFrame> {
+fn decode_request(body: &str) -> Result<AdminRequest, BadFrame> {
     AdminRequest::decode(body.as_bytes())
 }
 
@@ -23,7 +23,7 @@ fn a_request_has_these_bytes() {
     let request = AdminRequest { args, files, unreadable, progress: true };
     let body = r#"{"args":["ping"],"files":{"@f":"{}"},"unreadable":{"@g":"no"},"progress":true}"#;
     assert_eq!(request.encode().unwrap(), [&[0, 0, 0, 78], body.as_bytes()].concat());
-    assert_eq!(request_of(body), Ok(request));
+    assert_eq!(decode_request(body), Ok(request));
 }
 
 #[test]
@@ -37,11 +37,11 @@ fn requests_of_other_formats_are_malformed() {
         r#"{"args":[],"files":{"@f":1},"unreadable":{},"progress":true}"#,
         r#"{"args":[],"files":{},"unreadable":{},"progress":1}"#,
     ] {
-        assert_eq!(request_of(body), Err(BadFrame::Malformed), "{body}");
+        assert_eq!(decode_request(body), Err(BadFrame::Malformed), "{body}");
     }
     assert_eq!(AdminRequest::decode(&[b'['; 100_000]), Err(BadFrame::Malformed));
     let many = json!({ "args": vec![""; ARGS_MAX + 1], "files": {}, "progress": false }).to_string();
-    assert_eq!(request_of(&many), Err(BadFrame::TooManyArgs(ARGS_MAX + 1)));
+    assert_eq!(decode_request(&many), Err(BadFrame::TooManyArgs(ARGS_MAX + 1)));
 }
 
 fn decoded(reply: &AdminReply) -> Result<AdminReply, BadFrame> {

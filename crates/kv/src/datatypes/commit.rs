@@ -45,7 +45,7 @@ impl DatatypeWriters {
         group: Vec<WaitingUpdate>,
     ) -> (Vec<WaitingUpdate>, bool) {
         let options = joint_options(&group);
-        let needs = self.needs_of(key, &group);
+        let needs = self.needed_rows(key, &group);
         let begun = async {
             let found = self.read_rows_for_batch(key, needs, &options).await?;
             // Race: an entry that the batch removes may be in an epoch that opened before these reads [invariant 135].
@@ -86,7 +86,7 @@ impl DatatypeWriters {
         }
         deferred.extend(group);
         let has_markers = editor.has_markers();
-        let batch = self.batch_of(key, &head, editor, &applied, clock);
+        let batch = self.key_batch(key, &head, editor, &applied, clock);
         let written = match applied.is_empty() {
             true => Ok(()),
             // Crash: an empty batch waits for the sync, too: what its updates found may not be on disk yet [invariant 149].
@@ -107,7 +107,7 @@ impl DatatypeWriters {
         DatatypeEditor::new(terms, found.head, found.rows, found.oversized)
     }
 
-    fn needs_of(&self, key: &DatatypeKey, group: &[WaitingUpdate]) -> BTreeSet<NeededRows> {
+    fn needed_rows(&self, key: &DatatypeKey, group: &[WaitingUpdate]) -> BTreeSet<NeededRows> {
         let of_one = |one: &WaitingUpdate| match &one.joined.work {
             DatatypeWork::Update { update, request_id, .. } => {
                 update.needs(self.actor(), key.precision, request_id.as_ref())
@@ -178,7 +178,7 @@ impl DatatypeWriters {
     }
 
     /// The batch of the edits, with the entries of listings.
-    fn batch_of(
+    fn key_batch(
         &self,
         key: &DatatypeKey,
         head: &DatatypeHead,

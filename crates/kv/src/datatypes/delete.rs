@@ -10,7 +10,7 @@ use larder_rows::{Batch, Change, Row};
 use larder_store::{ConsistencyLevel, ReadQuery};
 
 use super::commit::ReadLimit;
-use super::reader::{read_head, versions_of};
+use super::reader::{datatype_versions, read_head};
 use super::writers::{DatatypeKey, DatatypeWriters};
 use super::{DatatypeOutcome, DatatypeWork};
 use crate::request_plan::{ReplicaPlan, RequestPlan};
@@ -81,7 +81,7 @@ pub(super) fn check_conditions(conditions: &Conditions, head: &DatatypeHead) -> 
     if conditions.is_empty() {
         return Ok(());
     }
-    let versions = if head.exists() { versions_of(None, head, bytes::Bytes::new()) } else { Default::default() };
+    let versions = if head.exists() { datatype_versions(None, head, bytes::Bytes::new()) } else { Default::default() };
     let (etag, modified) = (versions.etag(), versions.modified().unwrap_or_default().as_secs());
     let current = CurrentValue { etag: etag.as_deref(), modified, context: &versions.context };
     // The time matters to conditions of reads alone.

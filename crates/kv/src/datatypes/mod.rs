@@ -77,7 +77,7 @@ impl Kv {
     ///
     /// # Errors
     /// [`Error::UnknownType`], [`Error::NotDatatype`], [`Error::DatatypeNeedsSiblings`].
-    pub async fn datatype_of(&self, bucket: &BucketAddress, timeout: Option<Duration>) -> Result<Datatype> {
+    pub async fn bucket_datatype(&self, bucket: &BucketAddress, timeout: Option<Duration>) -> Result<Datatype> {
         Ok(self.plan_datatype(bucket, timeout).await?.datatype)
     }
 
@@ -93,7 +93,7 @@ impl Kv {
 
     async fn submit_update(&self, change: DatatypeChange, measured: &mut MeasuredRequest<'_>) -> Result<()> {
         let planned = self.plan_datatype(&change.address.bucket, change.timeout).await?;
-        measured.becomes(KvOp::update_of(planned.datatype));
+        measured.becomes(KvOp::update_operation(planned.datatype));
         if !planned.plan.props.allow_mult {
             return Err(Error::DatatypeNeedsSiblings);
         }

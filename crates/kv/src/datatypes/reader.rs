@@ -97,7 +97,7 @@ impl Kv {
         measured: &mut MeasuredRequest<'_>,
     ) -> Result<Option<DatatypeReader>> {
         let planned = self.plan_datatype(&fetch.address.bucket, fetch.timeout).await?;
-        measured.becomes(KvOp::get_of(planned.datatype));
+        measured.becomes(KvOp::get_operation(planned.datatype));
         let replicas = self.plan_read(&planned.plan, &fetch.quorums)?;
         let replicas = match fetch.include_context {
             // Race: a context names only what a quorum has; a lagging replica would let removals miss rows [invariant 109].
@@ -296,7 +296,7 @@ impl Kv {
         let Some(head) = self.datatype_head(address, plan, replicas).await? else { return Ok(None) };
         let token = DatatypeContext::new(head.clocks.clone()).encode(address);
         Ok(Some(FetchedObject {
-            versions: versions_of(plan.props.datatype, &head, token.clone()),
+            versions: datatype_versions(plan.props.datatype, &head, token.clone()),
             bodies: if request.bodies { vec![GetBody::Bytes(token.clone())] } else { Vec::new() },
             context: Some(token),
             downgraded: false,
@@ -316,7 +316,7 @@ impl Kv {
             return Ok(None);
         }
         let head = self.datatype_head(address, plan, replicas).await?;
-        Ok(head.map(|head| versions_of(plan.props.datatype, &head, Bytes::new())))
+        Ok(head.map(|head| datatype_versions(plan.props.datatype, &head, Bytes::new())))
     }
 
     /// The head of the data type that may stand at a key without an object; `None` if there is none.
@@ -337,7 +337,7 @@ impl Kv {
 }
 
 /// The versions of a data type as an object: one value, named by its clocks.
-pub(super) fn versions_of(datatype: Option<Datatype>, head: &DatatypeHead, body: Bytes) -> KeyVersions {
+pub(super) fn datatype_versions(datatype: Option<Datatype>, head: &DatatypeHead, body: Bytes) -> KeyVersions {
     let context = object_context(&DatatypeContext::new(head.clocks.clone()));
     // Without a data type the bucket is of the type `default`, and the value a counter of Riak 1.4.
     let datatype = datatype.unwrap_or(Datatype::Counter);
@@ -346,7 +346,7 @@ pub(super) fn versions_of(datatype: Option<Datatype>, head: &DatatypeHead, body:
         body: KvBody::Inline(body),
         ..KvContent::default()
     };
-    let siblings = context.dots.iter().map(|dot| Sibling::of_write(*dot, content.clone())).collect();
+    let siblings = context.dots.iter().map(|dot| Sibling::from_write(*dot, content.clone())).collect();
     KeyVersions { siblings, context, deleted: false }
 }
 

@@ -105,7 +105,7 @@ impl DatatypeWriters {
         Arc::new(Self { core, issuer, catalogue, index_growth, queues: Mutex::default() })
     }
 
-    /// The actor whose rows these writers write. A lone gateway keeps one for good, so that a key has one row for it.
+    /// The actor whose rows these writers write. A single gateway keeps one for good, so that a key has one row for it.
     pub(super) fn actor(&self) -> ActorId {
         if self.core.config.single_process { LONE_ACTOR } else { self.core.ports.actor }
     }

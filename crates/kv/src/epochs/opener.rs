@@ -12,7 +12,7 @@ use larder_core::types::{Catalogue, CatalogueEdit};
 use larder_core::{Error, Result};
 use larder_rows::BucketEpochs;
 use larder_rows::address::BucketAddress;
-use larder_store::{ConsistencyLevel, Partition, RateLimitedLog, ReadQuery, Stopped, micros_of};
+use larder_store::{ConsistencyLevel, Partition, RateLimitedLog, ReadQuery, Stopped, as_micros};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -94,7 +94,7 @@ impl EpochOpener<'_> {
         let core = &self.members.core;
         let copies = self.members.catalogue.copies(&index.bucket);
         // Any of them: keys are spread by their hash.
-        let place = epochs.newest_shard_of(&micros_of(core.monotonic()).to_be_bytes());
+        let place = epochs.newest_shard(&as_micros(core.monotonic()).to_be_bytes());
         let shard = match &index.field {
             Some(field) => Partition::index(&index.bucket, field, place.epoch, place.shard, copies),
             None => Partition::keys(&index.bucket, place.epoch, place.shard, copies),

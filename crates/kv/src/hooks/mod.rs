@@ -82,7 +82,7 @@ impl CommitHooks {
     /// [`Error::TooLarge`]; [`Error::Overloaded`] when there is none before the deadline.
     pub(crate) async fn hold(&self, bucket: &BucketAddress, bytes: u64, deadline: Instant) -> Result<HookMemory> {
         check_length(bytes)?;
-        let units = units_of(HELD_COPIES * bytes);
+        let units = memory_units(HELD_COPIES * bytes);
         let held = timeout_at(deadline, self.held.take(bucket, units)).await;
         held.map_err(|_| Error::Overloaded { retry_after: 1 })
     }
@@ -115,7 +115,7 @@ impl CommitHooks {
     /// # Errors
     /// [`Error::Overloaded`] at once: a request that holds memory must not wait for more.
     pub(crate) fn hold_more(memory: &mut HookMemory, bytes: u64) -> Result<()> {
-        let more = units_of(bytes).saturating_sub(memory.units());
+        let more = memory_units(bytes).saturating_sub(memory.units());
         if memory.try_grow(more) { Ok(()) } else { Err(Error::Overloaded { retry_after: 1 }) }
     }
 
@@ -143,12 +143,12 @@ fn check_length(bytes: u64) -> Result<()> {
 }
 
 /// Units of this many bytes.
-fn units_of(bytes: u64) -> usize {
+fn memory_units(bytes: u64) -> usize {
     usize::try_from(bytes.div_ceil(HELD_UNIT).max(1)).unwrap_or(usize::MAX)
 }
 
 /// The name of a hook for logs and error terms.
-fn name_of(hook: &Hook) -> String {
+fn hook_name(hook: &Hook) -> String {
     match hook {
         Hook::Text(name) | Hook::Named(name) => name.clone(),
         Hook::ModFun(function) | Hook::WithArgument { function, .. } => {

@@ -97,19 +97,19 @@ impl HookedObject {
             ("content-encoding", &mut content.encoding),
         ] {
             if changed(name) {
-                *header = metadata.get(name).map(|value| header_of(name, value)).transpose()?;
+                *header = metadata.get(name).map(|value| decode_header(name, value)).transpose()?;
             }
         }
         if changed("Links") {
-            content.links = items(metadata.get("Links"))?.iter().map(link_of).collect::<Result<_, _>>()?;
+            content.links = items(metadata.get("Links"))?.iter().map(decode_link).collect::<Result<_, _>>()?;
         }
         if changed("index") {
-            content.terms = terms_of(members(metadata.get("index"), "index")?)?;
+            content.terms = decode_terms(members(metadata.get("index"), "index")?)?;
         }
         if changed("X-Riak-Meta") {
             let meta = members(metadata.get("X-Riak-Meta"), "X-Riak-Meta")?;
             let pair = |(name, value): (&String, &Value)| {
-                Ok::<_, String>((header_of("X-Riak-Meta", &json!(name))?, header_of(name, value)?))
+                Ok::<_, String>((decode_header("X-Riak-Meta", &json!(name))?, decode_header(name, value)?))
             };
             content.meta = meta.iter().flat_map(|meta| meta.iter()).map(pair).collect::<Result<_, _>>()?;
         }
@@ -117,7 +117,7 @@ impl HookedObject {
     }
 }
 
-fn link_of(json: &Value) -> Result<Link, String> {
+fn decode_link(json: &Value) -> Result<Link, String> {
     let parts: Option<Vec<_>> = json.as_array().map(|parts| parts.iter().filter_map(Value::as_str).collect());
     match parts.as_deref() {
         Some([bucket, key, tag]) => {
@@ -128,7 +128,7 @@ fn link_of(json: &Value) -> Result<Link, String> {
     }
 }
 
-fn terms_of(index: Option<&Map<String, Value>>) -> Result<Vec<Term>, String> {
+fn decode_terms(index: Option<&Map<String, Value>>) -> Result<Vec<Term>, String> {
     let mut found = Vec::new();
     for (field, values) in index.into_iter().flatten() {
         let one = std::slice::from_ref(values);
@@ -163,7 +163,7 @@ fn members<'a>(json: Option<&'a Value>, name: &str) -> Result<Option<&'a Map<Str
 }
 
 /// Text that a header can carry.
-fn header_of(name: &str, json: &Value) -> Result<Bytes, String> {
+fn decode_header(name: &str, json: &Value) -> Result<Bytes, String> {
     let text = json.as_str().filter(|text| !text.chars().any(char::is_control));
     text.map(|text| Bytes::copy_from_slice(text.as_bytes())).ok_or_else(|| format!("{name} is no text for a header"))
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::precommit::{HookFailure, refusal_in};
-use super::{CommitHooks, HookMemory, HookedObject, POSTCOMMIT_COPIES, name_of, units_of};
+use super::{CommitHooks, HookMemory, HookedObject, POSTCOMMIT_COPIES, hook_name, memory_units};
 use crate::outbox::PendingNotices;
 
 /// How long one hook may wait for a worker and run.
@@ -35,7 +35,7 @@ impl CommitHooks {
         if hooks.is_empty() {
             return;
         }
-        let units = units_of(POSTCOMMIT_COPIES * object.body().len() as u64);
+        let units = memory_units(POSTCOMMIT_COPIES * object.body().len() as u64);
         let bucket = &object.address.bucket;
         let place = self.postcommit.try_take(bucket, 1);
         let memory = self.postcommit_bytes.try_take(bucket, units);
@@ -78,6 +78,6 @@ impl CommitHooks {
 
     fn count_failure(&self, hook: &Hook, object: &HookedObject, failure: &str) {
         self.core.metrics.count_event(Event::PostcommitFailed);
-        self.log_failure(&name_of(hook), object, failure, "the object is written all the same");
+        self.log_failure(&hook_name(hook), object, failure, "the object is written all the same");
     }
 }

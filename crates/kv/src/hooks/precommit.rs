@@ -10,7 +10,7 @@ use larder_rows::text::beginning;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{CommitHooks, HookedObject, name_of};
+use super::{CommitHooks, HookedObject, hook_name};
 
 /// The script behind `larder:json_schema`: it is part of the helpers, so a schema and a value that take long harm nothing.
 const SCHEMA_FUNCTION: &str = "Larder.schemaFault";
@@ -53,7 +53,7 @@ impl CommitHooks {
                 Err(HookFailure::ForTheMoment) => return Err(Error::Overloaded { retry_after: 1 }),
                 Err(HookFailure::Text(failure)) => {
                     self.core.metrics.count_event(Event::PrecommitFailed);
-                    self.log_failure(&name_of(hook), object, &failure, "the write is refused");
+                    self.log_failure(&hook_name(hook), object, &failure, "the write is refused");
                     return Err(Error::Precommit(PrecommitRefusal::Fail));
                 }
             }

@@ -10,7 +10,7 @@ use larder_rows::address::BucketAddress;
 use larder_rows::{NoticeRow, Timestamp};
 use tokio::time::Instant;
 
-use super::{DeliveryStep, Outbox, WaitingNotice, size_of};
+use super::{DeliveryStep, Outbox, WaitingNotice, notice_bytes};
 
 /// Most deliveries to one host at a time.
 pub const HOST_DELIVERIES_MAX: usize = 8;
@@ -33,7 +33,7 @@ struct HostLane {
 impl DeliveryQueue {
     /// Adds a notice that is due now.
     pub(super) fn add(&mut self, waiting: WaitingNotice) {
-        self.lanes.entry(lane_of(&waiting)).or_default().ready.push_back(waiting);
+        self.lanes.entry(host_lane(&waiting)).or_default().ready.push_back(waiting);
     }
 
     /// Adds a notice for a later moment.
@@ -74,7 +74,7 @@ impl DeliveryQueue {
 
     /// Notes that a delivery is not under way any more.
     pub(super) fn end(&mut self, waiting: &WaitingNotice) {
-        let lane = lane_of(waiting);
+        let lane = host_lane(waiting);
         if let Some(found) = self.lanes.get_mut(&lane) {
             found.under_way -= 1;
             if found.under_way == 0 && found.ready.is_empty() {
@@ -84,7 +84,7 @@ impl DeliveryQueue {
     }
 }
 
-fn lane_of(waiting: &WaitingNotice) -> Option<WebhookHost> {
+fn host_lane(waiting: &WaitingNotice) -> Option<WebhookHost> {
     waiting.url.as_ref().map(|url| url.host().clone())
 }
 
@@ -212,8 +212,8 @@ impl OutboxPlaces {
     fn take_all(&mut self, notices: &[NoticeRow], now: Timestamp, is_shared: bool) -> Option<Vec<u32>> {
         // Bound: beyond it writes are refused, so nothing is dropped [invariant 139].
         let room = |notice: &NoticeRow| {
-            let (bucket, host) = (&notice.address.bucket, host_of(notice));
-            let bytes = size_of(notice);
+            let (bucket, host) = (&notice.address.bucket, webhook_host(notice));
+            let bytes = notice_bytes(notice);
             Some((self.buckets.take(bucket, bytes, is_shared)?, self.hosts.take(&host, bytes, is_shared)?))
         };
         let room = notices.iter().map(room).collect::<Option<Vec<_>>>()?;
@@ -253,7 +253,7 @@ impl<S: ShareSource> Default for NoticeBudgets<S> {
     }
 }
 
-fn host_of(notice: &NoticeRow) -> Option<WebhookHost> {
+fn webhook_host(notice: &NoticeRow) -> Option<WebhookHost> {
     WebhookUrl::parse(&notice.url).ok().map(|url| url.host().clone())
 }
 

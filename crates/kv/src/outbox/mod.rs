@@ -160,7 +160,7 @@ impl WaitingNotice {
 }
 
 /// The row of a notice at a place.
-fn row_of(place: u32, stamp: Timestamp, notice: &NoticeRow) -> Row {
+fn notice_row(place: u32, stamp: Timestamp, notice: &NoticeRow) -> Row {
     Row { name: name_of_place(place), value: notice.encode(), stamp, expires: None }
 }
 
@@ -169,7 +169,7 @@ fn name_of_place(place: u32) -> Bytes {
 }
 
 /// Bytes of a notice, in memory and in the store.
-fn size_of(notice: &NoticeRow) -> usize {
+fn notice_bytes(notice: &NoticeRow) -> usize {
     let names = &notice.address;
     let content_type = notice.content_type.as_ref().map_or(0, Bytes::len);
     names.bucket.bucket_type.len() + names.bucket.bucket.len() + names.key.len() + notice.url.len() + content_type

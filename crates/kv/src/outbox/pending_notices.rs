@@ -10,7 +10,7 @@ use larder_core::{Error, Result};
 use larder_rows::address::Address;
 use larder_rows::{Change, NoticeEvent, NoticeRow, PartitionChanges, Timestamp};
 
-use super::{Outbox, WaitingNotice, row_of};
+use super::{Outbox, WaitingNotice, notice_row};
 
 /// The write that notices are about.
 #[derive(Debug, Clone, Copy)]
@@ -76,7 +76,7 @@ impl PendingNotices {
         }
         self.stamp.store(clock.0, Ordering::Release);
         let put = |(place, notice): &(u32, NoticeRow)| {
-            Change::Put(row_of(*place, clock, &NoticeRow { time: clock, ..notice.clone() }))
+            Change::Put(notice_row(*place, clock, &NoticeRow { time: clock, ..notice.clone() }))
         };
         Some(PartitionChanges::new(self.outbox.partition(), self.notices.iter().map(put).collect()))
     }

@@ -13,7 +13,7 @@ use larder_core::{Error, Result};
 use larder_rows::{ActorId, Batch, Change, NoticeRow, Row};
 use larder_store::{ConsistencyLevel, Partition, RateLimitedLog, ReadQuery, Stopped, Table};
 
-use super::{Outbox, WaitingNotice, row_of};
+use super::{Outbox, WaitingNotice, notice_row};
 
 /// Interval of looks for the notices of dead gateways.
 const LOOK_INTERVAL: Duration = Duration::from_secs(30);
@@ -95,7 +95,7 @@ impl Outbox {
                 return Err(error);
             }
         };
-        let put = |(place, notice): &(u32, NoticeRow)| Change::Put(row_of(*place, stamp, notice));
+        let put = |(place, notice): &(u32, NoticeRow)| Change::Put(notice_row(*place, stamp, notice));
         // The copies first: where the batch is sent in parts, a crash in between leaves a notice twice.
         let mut batch = Batch::single(self.partition(), placed.iter().map(put).collect());
         let gone = |row: Row| Change::Remove { name: row.name, stamp: row.stamp };

@@ -35,7 +35,7 @@ impl LinkFilter {
 
     /// The links of all siblings that it takes: each once, in the order of bucket, key and tag.
     #[must_use]
-    pub fn links_of<'a>(&self, siblings: &'a [Sibling]) -> BTreeSet<&'a Link> {
+    pub fn matching_links<'a>(&self, siblings: &'a [Sibling]) -> BTreeSet<&'a Link> {
         siblings.iter().flat_map(|one| &one.content.links).filter(|link| self.takes(link)).collect()
     }
 }
@@ -54,7 +54,7 @@ mod tests {
     fn sibling(links: Vec<Link>) -> Sibling {
         let slot = Slot { actor: ActorId(1), birth: Timestamp(1) };
         let dot = Dot { slot, clock: Timestamp(1), flags: DotFlags::default() };
-        Sibling::of_write(dot, KvContent { links, ..KvContent::default() })
+        Sibling::from_write(dot, KvContent { links, ..KvContent::default() })
     }
 
     #[test]
@@ -65,7 +65,7 @@ mod tests {
         ];
         let taken = |bucket: Option<&'static str>, tag: Option<&'static str>| {
             let filter = LinkFilter { bucket: bucket.map(Bytes::from), tag: tag.map(Bytes::from) };
-            filter.links_of(&siblings).into_iter().cloned().collect::<Vec<_>>()
+            filter.matching_links(&siblings).into_iter().cloned().collect::<Vec<_>>()
         };
         assert_eq!(taken(None, None), [link("a", "k", "t"), link("b", "y", "u"), link("b", "z", "t")]);
         assert_eq!(taken(Some("b"), None), [link("b", "y", "u"), link("b", "z", "t")]);

@@ -148,7 +148,7 @@ impl<P: FnMut(&IndexCheck, f64) + Send> CheckRun<'_, P> {
                 self.counts.missing += 1;
                 let added = Row { name, value: bytes::Bytes::new(), stamp: row.stamp, expires: row.expires };
                 let epochs = self.kv.catalogue.epochs(&address.bucket);
-                for place in epochs.shards_of(&address.key).filter(|place| epochs.is_written(place.epoch)) {
+                for place in epochs.key_shards(&address.key).filter(|place| epochs.is_written(place.epoch)) {
                     let EpochShard { epoch, shard, .. } = place;
                     let shard = Partition::index(&address.bucket, field, epoch, shard, partition.copies);
                     self.repair(shard, Change::Put(added.clone())).await?;

@@ -181,7 +181,7 @@ fn a_fast_gateway_does_not_expire_the_heartbeats_of_others() {
     });
 }
 
-/// Kills and restarts a lone gateway; whether a type can be used at once. The heartbeat of the dead run would delay it for ten
+/// Kills and restarts a single gateway; whether a type can be used at once. The heartbeat of the dead run would delay it for ten
 /// seconds [invariant 69].
 async fn at_once_after_a_kill(single_process: bool) -> bool {
     let mut ring = SimRing::new(1, ClusterSetup { nodes: 1, ..ClusterSetup::default() }, &[0]).await;
@@ -196,7 +196,7 @@ async fn at_once_after_a_kill(single_process: bool) -> bool {
 }
 
 #[test]
-fn a_lone_gateway_waits_for_no_dead_one() {
+fn a_single_gateway_waits_for_no_dead_one() {
     run(async {
         assert!(at_once_after_a_kill(true).await);
         assert!(!at_once_after_a_kill(false).await, "the heartbeat of the dead run delays it");

@@ -62,7 +62,7 @@ fn object() -> Partition {
 
 fn entries() -> Partition {
     let address = address("sib", "k");
-    let EpochShard { epoch, shard, .. } = BucketEpochs::ONE.newest_shard_of(&address.key);
+    let EpochShard { epoch, shard, .. } = BucketEpochs::ONE.newest_shard(&address.key);
     Partition::keys(&address.bucket, epoch, shard, Partition::DEFAULT_COPIES)
 }
 

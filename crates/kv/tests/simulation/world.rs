@@ -81,7 +81,7 @@ pub(crate) struct SimWorld {
     seed: u64,
     actors: u64,
     /// Whether the only gateway knows that it is alone.
-    lone: bool,
+    single: bool,
     /// When indexes are split.
     splitting: IndexSplitting,
 }
@@ -153,14 +153,14 @@ impl SimWorld {
         seed: u64,
         count: usize,
         traffic: Option<Arc<Mutex<StoreTraffic>>>,
-        lone: bool,
+        single: bool,
         splitting: IndexSplitting,
     ) -> Self {
         let start = Instant::now();
         let store = Arc::new(MemoryStore::new(SimClock::new(start)));
         let history = StoreHistory::new(Duration::from_secs(1));
         let nodes = Vec::new();
-        let mut world = Self { nodes, store, traffic, fates: None, history, start, seed, actors: 0, lone, splitting };
+        let mut world = Self { nodes, store, traffic, fates: None, history, start, seed, actors: 0, single, splitting };
         for at in 0..count {
             let actor = world.new_actor();
             let node = world.node(at, actor, 0).await;
@@ -170,7 +170,7 @@ impl SimWorld {
     }
 
     fn config(&self, at: usize) -> Config {
-        let (single_process, index_splitting) = (self.lone, self.splitting);
+        let (single_process, index_splitting) = (self.single, self.splitting);
         Config { node: format!("g{at}"), single_process, index_splitting, ..Config::default() }
     }
 

@@ -79,7 +79,7 @@ fn find(name: &str, is_map: bool) -> Option<BuiltinFunction> {
 ///
 /// # Errors
 /// Riak's text: there is no such module or function.
-pub(super) fn of_erlang(module: &str, function: &str, is_map: bool) -> Result<PhaseFunction, String> {
+pub(super) fn erlang_function(module: &str, function: &str, is_map: bool) -> Result<PhaseFunction, String> {
     let (part, arity) = if is_map { ("PhaseSpec", 3) } else { ("arg", 2) };
     if module != MODULE {
         return Err(format!(
@@ -95,7 +95,7 @@ pub(super) fn of_erlang(module: &str, function: &str, is_map: bool) -> Result<Ph
 }
 
 /// The function of a JavaScript phase: a built-in one runs natively.
-pub(super) fn of_script(script: PhaseScript, is_map: bool, arg: Option<&Value>) -> PhaseFunction {
+pub(super) fn script_function(script: PhaseScript, is_map: bool, arg: Option<&Value>) -> PhaseFunction {
     if let PhaseScript::Named(name) = &script
         && name.starts_with("Riak.")
         && let Some(function) = find(name, is_map)
@@ -125,11 +125,11 @@ mod tests {
             let is_map = matches!(one.function, BuiltinFunction::Map(_));
             let script = || PhaseScript::Named(one.name.into());
             if one.name.starts_with("Riak.") {
-                assert_eq!(of_script(script(), is_map, None), one.function.into());
-                assert!(of_erlang(MODULE, one.name, is_map).is_err());
+                assert_eq!(script_function(script(), is_map, None), one.function.into());
+                assert!(erlang_function(MODULE, one.name, is_map).is_err());
             } else {
-                assert_eq!(of_erlang(MODULE, one.name, is_map).unwrap(), one.function.into());
-                assert!(matches!(of_script(script(), true, None), PhaseFunction::MapScript(_)), "{}", one.name);
+                assert_eq!(erlang_function(MODULE, one.name, is_map).unwrap(), one.function.into());
+                assert!(matches!(script_function(script(), true, None), PhaseFunction::MapScript(_)), "{}", one.name);
             }
             assert_eq!(find(one.name, !is_map), None);
         }
@@ -139,11 +139,12 @@ mod tests {
     fn a_sort_with_a_comparison_is_a_script() {
         let sort = || PhaseScript::Named("Riak.reduceSort".into());
         let comparison = Value::from("function(a,b){return b-a;}");
-        let PhaseFunction::ReduceScript(PhaseScript::Source(source)) = of_script(sort(), false, Some(&comparison))
+        let PhaseFunction::ReduceScript(PhaseScript::Source(source)) =
+            script_function(sort(), false, Some(&comparison))
         else {
             panic!("native");
         };
         assert!(source.contains("values.sort(function(a,b){return b-a;}"), "{source}");
-        assert_eq!(of_script(sort(), false, Some(&Value::Null)), PhaseFunction::Reduce(R::JsSort));
+        assert_eq!(script_function(sort(), false, Some(&Value::Null)), PhaseFunction::Reduce(R::JsSort));
     }
 }

@@ -136,7 +136,7 @@ pub(super) fn check_term(field: &Bytes, term: Bytes) -> Result<Bytes, JobRefusal
 
 /// One key of a list: `[bucket, key]`, with key data, with key data and type.
 fn key(item: Value) -> Result<JobInput, JobRefusal> {
-    match JobInput::of_json(&item) {
+    match JobInput::from_json(&item) {
         Some(Ok(input)) => Ok(input),
         Some(Err(error)) => Err(bad_address(&error)),
         None => Err(unrecognised(&item)),
@@ -145,7 +145,7 @@ fn key(item: Value) -> Result<JobInput, JobRefusal> {
 
 impl JobInput {
     /// The input that a list of texts names; `None`: it names none.
-    pub(super) fn of_json(item: &Value) -> Option<Result<Self, larder_rows::address::AddressError>> {
+    pub(super) fn from_json(item: &Value) -> Option<Result<Self, larder_rows::address::AddressError>> {
         let Value::Array(parts) = item else { return None };
         let (bucket, key, key_data, of_type) = match parts.as_slice() {
             [Value::String(bucket), Value::String(key)] => (bucket, key, None, None),

@@ -142,7 +142,7 @@ impl FilterCompiler {
             return Err(bad(format!("there are more than {KEY_FILTERS_MAX} filters, or more than {DEPTH_MAX} lists")));
         }
         let compiled = match name.as_str() {
-            "and" | "or" => self.lists(args, depth).map(|lists| lists.map(of_lists(&name))),
+            "and" | "or" => self.lists(args, depth).map(|lists| lists.map(list_filter(&name))),
             "not" => self.lists(args, depth).map(|lists| Some(FilterStep::Not(lists?.into_iter().next()?.into()))),
             _ => simple(&name, args).map_err(|problem| match problem {
                 FilterProblem::Unknown => BadKeyFilter { name: name.clone(), reason: None },
@@ -159,7 +159,7 @@ impl FilterCompiler {
     }
 }
 
-fn of_lists(name: &str) -> fn(Vec<KeyFilter>) -> FilterStep {
+fn list_filter(name: &str) -> fn(Vec<KeyFilter>) -> FilterStep {
     if name == "and" { FilterStep::And } else { FilterStep::Or }
 }
 
@@ -172,7 +172,7 @@ enum FilterProblem {
 /// A filter without filters within; `None`: its arguments are not valid.
 fn simple(name: &str, args: &[Value]) -> Result<Option<FilterStep>, FilterProblem> {
     use FilterStep as S;
-    let value = |at: usize| args.get(at).and_then(FilterValue::of_json);
+    let value = |at: usize| args.get(at).and_then(FilterValue::from_json);
     let text = |at: usize| value(at).map(|value| value.text());
     let number = |at: usize| args.get(at).and_then(Value::as_u64).and_then(|number| usize::try_from(number).ok());
     let both = |at: usize| value(at).zip(value(at + 1));
@@ -298,7 +298,7 @@ pub(super) enum FilterValue {
 
 impl FilterValue {
     /// The value of an argument; `None`: no key can be one.
-    pub(super) fn of_json(value: &Value) -> Option<Self> {
+    pub(super) fn from_json(value: &Value) -> Option<Self> {
         Some(match value {
             Value::String(text) => Self::Text(text.clone().into_bytes()),
             Value::Bool(truth) => Self::Truth(*truth),

@@ -60,7 +60,7 @@ impl MapFunction {
         let one = |value: Value| vec![JobValue::Json(value)];
         Ok(match self {
             Self::Identity => one(object.json()),
-            Self::ObjectValue | Self::JsValues => vec![JobValue::of_bytes(value)],
+            Self::ObjectValue | Self::JsValues => vec![JobValue::from_bytes(value)],
             Self::ObjectValueList => match parsed(value, &object.input)? {
                 Value::Array(list) => list.into_iter().map(JobValue::Json).collect(),
                 _ => return Err(failure("non_list_result: the value is no list", object.input)),

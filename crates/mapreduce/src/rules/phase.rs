@@ -208,7 +208,7 @@ impl ParsedPhase {
     pub(super) fn resolve(self, phase: usize) -> Result<JobPhase, JobRefusal> {
         let function = match self.step {
             ParsedStep::Link(filter) => Ok(PhaseFunction::Link(filter)),
-            ParsedStep::Script { is_map, script } => Ok(builtins::of_script(script, is_map, self.arg.as_ref())),
+            ParsedStep::Script { is_map, script } => Ok(builtins::script_function(script, is_map, self.arg.as_ref())),
             ParsedStep::Erlang { function: ErlangFunction::Source, .. } => {
                 // Riak's Python client knows the refusal by the name of what failed in Riak.
                 Err("Erlang source is not allowed: worker_startup_failed, {strfun,not_allowed}".to_owned())
@@ -217,7 +217,7 @@ impl ParsedPhase {
                 Err("Erlang funs are not available: {qfun,not_allowed}".to_owned())
             }
             ParsedStep::Erlang { is_map, function: ErlangFunction::Module(module, function) } => {
-                builtins::of_erlang(&module, &function, is_map)
+                builtins::erlang_function(&module, &function, is_map)
             }
         };
         let function = function.map_err(|error| JobRefusal::Phase(PhaseRefusal { phase, error }))?;

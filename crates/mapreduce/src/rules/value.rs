@@ -113,7 +113,7 @@ impl Serialize for JobValue {
 impl JobValue {
     /// The value of an object: text if it is one.
     #[must_use]
-    pub fn of_bytes(bytes: &Bytes) -> Self {
+    pub fn from_bytes(bytes: &Bytes) -> Self {
         match std::str::from_utf8(bytes) {
             Ok(text) => Self::Json(text.into()),
             Err(_) => Self::Binary(bytes.clone()),
@@ -141,7 +141,7 @@ impl JobValue {
             Self::Key(input) => Ok(input),
             Self::NotFound(input) => Err(refused(&input.not_found())),
             Self::Binary(bytes) => Err(refused(&text(&bytes).into())),
-            Self::Json(value) => match JobInput::of_json(&value) {
+            Self::Json(value) => match JobInput::from_json(&value) {
                 Some(Ok(input)) => Ok(input),
                 Some(Err(_)) | None => Err(refused(&value)),
             },

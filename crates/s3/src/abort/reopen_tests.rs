@@ -10,7 +10,7 @@ use larder_store::Table;
 use super::super::ObjectsConfig;
 use super::super::commit::testing::{BUCKET, bytes, run};
 use super::super::get::VersionSpec;
-use super::super::uploads::testing::{KEY, Trap, UploadSetup, complete_of, settings};
+use super::super::uploads::testing::{KEY, Trap, UploadSetup, complete_request, settings};
 use super::*;
 use crate::rules::{ObjectBody, Part};
 
@@ -78,7 +78,7 @@ impl CompletionSchedule {
             .gate
             .set(if self.hitch == CompletionFault::LosesAnswer { Trap::LoseAnswer } else { Trap::Stop }, self.step);
         let owner = setup.fixture.owner.clone();
-        let slow = setup.slow.uploads.complete(&owner, complete_of(&upload, &listed));
+        let slow = setup.slow.uploads.complete(&owner, complete_request(&upload, &listed));
         let mut slow = Box::pin(slow);
         let mut answer = tokio::select! {
             biased;
@@ -100,7 +100,7 @@ impl CompletionSchedule {
         }
         let mut wrong = self.look(&setup, &upload).await;
         if let Some(Ok(done)) = &answer {
-            let etag = crate::rules::Etag::of_parts(&[replaced.md5, last.md5]);
+            let etag = crate::rules::Etag::from_parts(&[replaced.md5, last.md5]);
             if done.etag != etag {
                 wrong.push(format!("answered {done:?}"));
             }
@@ -285,14 +285,14 @@ fn a_completion_of_an_earlier_run_is_not_awaited() {
         let setup = UploadSetup::new().await;
         let upload = setup.begin().await;
         let part = setup.part(&upload, 1, &bytes(1, 50)).await;
-        let alone = setup.fixture.stores.gateway_of(ObjectsConfig { single_process: true, ..settings() }).await;
+        let alone = setup.fixture.stores.gateway_with(ObjectsConfig { single_process: true, ..settings() }).await;
         for (actor, waits) in [(alone.gateway.core.ports.actor, true), (ActorId(77), false)] {
             let open = setup.upload(&upload).await.unwrap();
             let version = VersionId::new(alone.gateway.issuer.issue().await.unwrap(), actor);
             let state = UploadState::Completing { version, list: [0; 20], since: alone.gateway.core.now() };
             alone.heads.cas_upload_state(&open, state).await.unwrap().unwrap();
             let begun = Instant::now();
-            let done = alone.uploads.complete(&setup.fixture.owner, complete_of(&upload, &[&part])).await;
+            let done = alone.uploads.complete(&setup.fixture.owner, complete_request(&upload, &[&part])).await;
             assert_eq!(matches!(done, Err(Error::OperationAborted)), waits, "{done:?}");
             assert_eq!(begun.elapsed() > Duration::from_secs(1), waits);
             if waits {

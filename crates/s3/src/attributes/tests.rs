@@ -1,7 +1,7 @@
 //! Part listings of object attributes, and permission for tags. The model of deletes tests tags.
 
 use super::super::buckets::testing::anonymous;
-use super::super::commit::testing::{BUCKET, BucketFixture, bytes, get_of, run};
+use super::super::commit::testing::{BUCKET, BucketFixture, bytes, get_request, run};
 use super::*;
 use crate::Error;
 
@@ -13,7 +13,7 @@ fn attributes_list_parts_in_pages() {
         fixture.put_parts("key", &parts).await;
         let (mut after, mut seen) = (0, Vec::new());
         loop {
-            let page = fixture.objects.object_attributes(&fixture.owner, &get_of("key"), after, 70).await.unwrap();
+            let page = fixture.objects.object_attributes(&fixture.owner, &get_request("key"), after, 70).await.unwrap();
             let (found, parts, more) = page;
             assert_eq!(found.window, 0..900);
             seen.extend(parts.iter().map(|part| part.number));
@@ -26,7 +26,7 @@ fn attributes_list_parts_in_pages() {
         assert_eq!(seen, (1..=300).collect::<Vec<_>>());
         fixture.put("simple", &bytes(1, 10)).await;
         let (_, parts, more) =
-            fixture.objects.object_attributes(&fixture.owner, &get_of("simple"), 0, 10).await.unwrap();
+            fixture.objects.object_attributes(&fixture.owner, &get_request("simple"), 0, 10).await.unwrap();
         assert!(parts.is_empty() && !more);
     });
 }

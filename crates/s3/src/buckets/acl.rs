@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::super::acl_choice::{AclChoice, ShownAcl, check_owner, refuse_public};
+use super::super::acl_choice::{AclChoice, ShownAcl, check_owner, check_public_acl};
 use super::super::{Caller, Error, Result};
 use super::Buckets;
 use crate::rules::{Acl, Bucket, S3Action};
@@ -51,7 +51,7 @@ impl Buckets {
         if acl.is_some() {
             caller.check(bucket, &S3Action::NewObjectAcl.on_key(key))?;
         }
-        refuse_public(bucket, acl.as_ref())?;
+        check_public_acl(bucket, acl.as_ref())?;
         Ok(acl)
     }
 }

@@ -13,7 +13,7 @@ use larder_rows::limits::KEY_VIEW_SHARDS;
 use larder_store::{Partition, ReadQuery};
 
 use super::super::{Caller, Error, Result};
-use super::{Buckets, key_of};
+use super::{Buckets, catalogue_key};
 use crate::catalogue::S3Catalogue;
 use crate::rules::{Bucket, BucketId, BucketState};
 
@@ -90,7 +90,7 @@ impl Buckets {
                 return Err(Error::OperationAborted);
             }
             let closing = Bucket { state: BucketState::Closing, ..bucket.clone() };
-            Ok(CatalogueEdit::Write(key_of(name), closing.to_json()))
+            Ok(CatalogueEdit::Write(catalogue_key(name), closing.to_json()))
         });
         edit.await
     }
@@ -104,7 +104,7 @@ impl Buckets {
         };
         match looked.await {
             // Race: no put comes after the scan, since every gateway refuses puts to a closing bucket [invariant 64].
-            Ok(true) => self.change_closed(closed, |_| CatalogueEdit::Remove(key_of(closed.name))).await,
+            Ok(true) => self.change_closed(closed, |_| CatalogueEdit::Remove(catalogue_key(closed.name))).await,
             Ok(false) => {
                 self.reopen(closed).await?;
                 Err(Error::BucketNotEmpty)
@@ -122,7 +122,7 @@ impl Buckets {
     async fn reopen(&self, closed: &ClosedBucket<'_>) -> Result<()> {
         let open = |bucket: &Bucket| {
             let open = Bucket { state: BucketState::Active, ..bucket.clone() };
-            CatalogueEdit::Write(key_of(closed.name), open.to_json())
+            CatalogueEdit::Write(catalogue_key(closed.name), open.to_json())
         };
         self.change_closed(closed, open).await
     }

@@ -56,11 +56,11 @@ impl S3TestStore {
 
     /// Starts one more gateway over the store.
     pub(crate) async fn gateway(&self) -> Arc<Objects> {
-        self.gateway_of(ObjectsConfig { single_process: false, ..ObjectsConfig::default() }).await
+        self.gateway_with(ObjectsConfig { single_process: false, ..ObjectsConfig::default() }).await
     }
 
     /// Starts one more gateway with these settings.
-    pub(crate) async fn gateway_of(&self, settings: ObjectsConfig) -> Arc<Objects> {
+    pub(crate) async fn gateway_with(&self, settings: ObjectsConfig) -> Arc<Objects> {
         let actor = self.actors.fetch_add(1, Ordering::Relaxed);
         let clock = Arc::new(VirtualClock(self.start));
         let ports = ports_over(Arc::clone(&self.store) as _, Arc::clone(&self.store) as _, clock, actor);

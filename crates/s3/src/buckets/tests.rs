@@ -76,7 +76,7 @@ async fn a_catalogue_change_reloads_only_the_changed_bucket() {
 #[tokio::test(start_paused = true)]
 async fn the_bucket_limit_of_a_user_holds() {
     let settings = ObjectsConfig { buckets_max: 3, ..ObjectsConfig::default() };
-    let objects = S3TestStore::new().gateway_of(settings).await;
+    let objects = S3TestStore::new().gateway_with(settings).await;
     let foo = new_caller(&objects, "foo").await;
     for name in ["one", "two", "three"] {
         create(&objects, &foo, name).await.unwrap();
@@ -306,5 +306,5 @@ async fn calls_can_be_sent_between_threads() {
     assert_send(&objects.users.ensure_admin(None));
     assert_send(&objects.usage.flush());
     assert_send(&objects.usage.samples("K", Timestamp::ZERO, Timestamp(1)));
-    assert_send(&objects.usage.storage_of("id"));
+    assert_send(&objects.usage.user_storage("id"));
 }

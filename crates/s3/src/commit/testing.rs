@@ -65,7 +65,7 @@ pub(crate) fn upload_body(body: &Bytes) -> UploadBody {
     UploadBody { stream, length: Some(body.len() as u64), md5: None, checksum: ChecksumWanted::Default }
 }
 
-pub(crate) fn put_of(key: &str, body: &Bytes) -> PutObject {
+pub(crate) fn put_request(key: &str, body: &Bytes) -> PutObject {
     PutObject {
         bucket: BUCKET.into(),
         key: Bytes::copy_from_slice(key.as_bytes()),
@@ -75,7 +75,7 @@ pub(crate) fn put_of(key: &str, body: &Bytes) -> PutObject {
     }
 }
 
-pub(crate) fn get_of(key: &str) -> GetObject {
+pub(crate) fn get_request(key: &str) -> GetObject {
     GetObject { bucket: BUCKET.into(), key: Bytes::copy_from_slice(key.as_bytes()), ..GetObject::default() }
 }
 
@@ -119,7 +119,7 @@ impl BucketFixture {
     }
 
     pub(crate) async fn put(&self, key: &str, body: &Bytes) -> StoredVersion {
-        self.objects.put(&self.owner, put_of(key, body)).await.unwrap()
+        self.objects.put(&self.owner, put_request(key, body)).await.unwrap()
     }
 
     pub(crate) async fn find(&self, request: GetObject) -> Result<(FoundObject, Bytes)> {
@@ -129,7 +129,7 @@ impl BucketFixture {
     }
 
     pub(crate) async fn get(&self, key: &str, version: VersionSpec) -> Result<Bytes> {
-        Ok(self.find(GetObject { version, ..get_of(key) }).await?.1)
+        Ok(self.find(GetObject { version, ..get_request(key) }).await?.1)
     }
 
     pub(crate) async fn delete(&self, key: &str, version: &VersionSpec) -> DeletedObject {

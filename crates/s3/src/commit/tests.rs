@@ -3,7 +3,7 @@
 use larder_rows::{Batch, Change};
 use larder_store::Store as _;
 
-use super::testing::{BucketFixture, bytes, put_of, run};
+use super::testing::{BucketFixture, bytes, put_request, run};
 use super::*;
 use crate::get::VersionSpec;
 use crate::rules::{Release, Versioning};
@@ -116,7 +116,7 @@ fn versioning_enabled_during_a_put_applies_at_its_commit() {
         let (objects, owner) = (fixture.objects.clone(), fixture.owner.clone());
         let (send, body) = tokio::sync::oneshot::channel();
         let late = tokio::spawn(async move {
-            let mut put = put_of("key", &bytes::Bytes::new());
+            let mut put = put_request("key", &bytes::Bytes::new());
             put.upload_body.length = None;
             put.upload_body.stream = Box::new(LateBody(Some(body)));
             objects.put(&owner, put).await
@@ -180,7 +180,7 @@ fn a_put_with_lost_answers_is_complete_or_absent() {
             let (setup, old, new) = (UploadSetup::new().await, bytes(1, 3000), bytes(2, 5000));
             setup.fixture.put(KEY, &old).await;
             setup.gate.set(Trap::LoseAnswer, step);
-            let put = setup.slow.put(&setup.fixture.owner, put_of(KEY, &new)).await;
+            let put = setup.slow.put(&setup.fixture.owner, put_request(KEY, &new)).await;
             if setup.gate.clear() {
                 put.unwrap();
                 return false;
@@ -215,7 +215,7 @@ fn an_unsynced_change_is_neither_acknowledged_nor_acted_on() {
         setup.part(&upload, 1, &old).await;
         assert_eq!(fixture.blobs().await.len(), 2);
         setup.gate.stop_disk();
-        let put = setup.slow.put(&fixture.owner, put_of(KEY, &new)).await;
+        let put = setup.slow.put(&fixture.owner, put_request(KEY, &new)).await;
         assert!(matches!(put, Err(Error::Gateway(larder_core::Error::TimedOut))), "{put:?}");
         assert_eq!(fixture.get(KEY, VersionSpec::Current).await.unwrap(), new, "readers see it");
         assert_eq!(fixture.blobs().await.len(), 3, "a power cut may bring the old version back");
@@ -259,7 +259,7 @@ async fn stand_still(concurrent: ConcurrentWrite, step: usize) -> bool {
     let fixture = &setup.fixture;
     fixture.put(KEY, &old).await;
     setup.gate.set(Trap::Stop, step);
-    let put = setup.slow.put(&fixture.owner, put_of(KEY, &slow));
+    let put = setup.slow.put(&fixture.owner, put_request(KEY, &slow));
     let act = async {
         setup.gate.reached().await;
         match concurrent {
@@ -287,7 +287,7 @@ async fn stand_still(concurrent: ConcurrentWrite, step: usize) -> bool {
 
 async fn copy_onto_itself(fixture: &BucketFixture) -> Result<crate::copy::CopiedObject> {
     let request = crate::copy::CopyObject {
-        source: super::testing::get_of(KEY),
+        source: super::testing::get_request(KEY),
         bucket: super::testing::BUCKET.into(),
         key: bytes::Bytes::from_static(KEY.as_bytes()),
         replace: Some(crate::put::ObjectMetadata::default()),

@@ -204,7 +204,7 @@ impl CasAttempt<'_> {
         for version in gone {
             // Crash: the upload ends before its version goes; otherwise a recovery would not find the version
             // and reopen the upload [invariant 97].
-            self.heads.finish_upload_of(version).await?;
+            self.heads.finish_upload_behind(version).await?;
         }
         let mut free: Vec<Release> = gone.iter().filter_map(external_body).collect();
         // Versions of one key may share bytes, and a version that stays keeps them [invariant 61].

@@ -2,11 +2,11 @@
 
 use larder_store::Table;
 
-use super::super::commit::testing::{BUCKET, bytes, get_of, run, upload_body};
+use super::super::commit::testing::{BUCKET, bytes, get_request, run, upload_body};
 use super::super::list::KeyOrPrefix;
 use super::super::listing_page::ListVersions;
 use super::super::put::ChecksumWanted;
-use super::super::uploads::testing::{KEY, Trap, UploadSetup, address, complete_of, create_of};
+use super::super::uploads::testing::{KEY, Trap, UploadSetup, address, complete_request, create_request};
 use super::*;
 use crate::rules::checksum::ChecksumHasher;
 use crate::rules::{Algorithm, ChecksumKind, Part, SystemHeader, Versioning};
@@ -19,7 +19,7 @@ fn tag(tag: &str) -> Option<Vec<String>> {
 fn an_upload_becomes_an_object() {
     run(async {
         let setup = UploadSetup::new().await;
-        let mut create = create_of(KEY);
+        let mut create = create_request(KEY);
         create.metadata.headers = vec![(SystemHeader::ContentType, Bytes::from_static(b"text/x"))];
         create.metadata.meta = vec![("a".into(), Bytes::from_static(b"b"))];
         let (id, _) = setup.fixture.objects.uploads.create(&setup.fixture.owner, create).await.unwrap();
@@ -29,12 +29,12 @@ fn an_upload_becomes_an_object() {
         for (number, body) in [3, 7, 10_000].into_iter().zip(&bodies) {
             parts.push(setup.part(&upload, number, body).await);
         }
-        assert!(setup.fixture.find(get_of(KEY)).await.is_err(), "nothing is there before");
+        assert!(setup.fixture.find(get_request(KEY)).await.is_err(), "nothing is there before");
         let done = setup.complete(&upload, &parts.iter().collect::<Vec<_>>()).await.unwrap();
         let md5s: Vec<_> = parts.iter().map(|part| part.md5).collect();
         let checksum = Some(ChecksumHasher::digest(Algorithm::Crc64Nvme, &bodies.concat()));
-        assert_eq!(done, CompletedUpload { etag: Etag::of_parts(&md5s), checksum, version_id: None });
-        let (found, got) = setup.fixture.find(get_of(KEY)).await.unwrap();
+        assert_eq!(done, CompletedUpload { etag: Etag::from_parts(&md5s), checksum, version_id: None });
+        let (found, got) = setup.fixture.find(get_request(KEY)).await.unwrap();
         assert_eq!(got, bodies.concat());
         let object = found.version.object.unwrap();
         assert_eq!((object.etag, object.upload), (done.etag, Some(id)));
@@ -57,7 +57,7 @@ fn a_manifest_of_many_parts_is_read_back() {
         }
         setup.complete(&upload, &parts.iter().collect::<Vec<_>>()).await.unwrap();
         let expected: Vec<u8> = (1..=600).flat_map(|number| bytes(number, 10)).collect();
-        assert_eq!(setup.fixture.find(get_of(KEY)).await.unwrap().1, expected);
+        assert_eq!(setup.fixture.find(get_request(KEY)).await.unwrap().1, expected);
         assert_eq!(setup.fixture.blobs().await.len(), 600);
     });
 }
@@ -70,10 +70,10 @@ fn a_repeated_completion_gets_the_same_answer_for_a_day() {
         let (one, two) = (setup.part(&upload, 1, &bytes(1, 50)).await, setup.part(&upload, 2, &bytes(2, 50)).await);
         let done = setup.complete(&upload, &[&one, &two]).await.unwrap();
         setup.fixture.put(KEY, &bytes(5, 10)).await;
-        let mut again = complete_of(&upload, &[&one, &two]);
+        let mut again = complete_request(&upload, &[&one, &two]);
         again.parts[0].etag = again.parts[0].etag.to_uppercase();
         assert_eq!(setup.fixture.objects.uploads.complete(&setup.fixture.owner, again).await.unwrap(), done);
-        assert_eq!(setup.fixture.find(get_of(KEY)).await.unwrap().1, bytes(5, 10), "a repeat changes nothing");
+        assert_eq!(setup.fixture.find(get_request(KEY)).await.unwrap().1, bytes(5, 10), "a repeat changes nothing");
         assert!(matches!(setup.complete(&upload, &[&one]).await, Err(Error::NoSuchUpload)), "another list");
         tokio::time::sleep(std::time::Duration::from_secs(23 * 3600)).await;
         assert_eq!(setup.complete(&upload, &[&one, &two]).await.unwrap(), done);
@@ -90,7 +90,7 @@ fn a_failed_condition_leaves_the_upload_open() {
         let part = setup.part(&upload, 1, &bytes(1, 50)).await;
         let conditional = async |if_match, if_none_match| {
             let conditions = WriteConditions { if_match, if_none_match };
-            let request = CompleteUpload { conditions, ..complete_of(&upload, &[&part]) };
+            let request = CompleteUpload { conditions, ..complete_request(&upload, &[&part]) };
             setup.fixture.objects.uploads.complete(&setup.fixture.owner, request).await
         };
         assert!(matches!(conditional(tag("*"), None).await, Err(Error::NoSuchKey)));
@@ -100,9 +100,9 @@ fn a_failed_condition_leaves_the_upload_open() {
         assert!(matches!(conditional(tag("\"x\""), None).await, Err(Error::PreconditionFailed("If-Match"))));
         assert_eq!(setup.state(&upload).await, Some(UploadState::Open));
         assert_eq!(setup.partitions(Table::Manifests).await, 0);
-        assert_eq!(setup.fixture.find(get_of(KEY)).await.unwrap().1, bytes(5, 10));
+        assert_eq!(setup.fixture.find(get_request(KEY)).await.unwrap().1, bytes(5, 10));
         conditional(tag("*"), None).await.unwrap();
-        assert_eq!(setup.fixture.find(get_of(KEY)).await.unwrap().1, bytes(1, 50));
+        assert_eq!(setup.fixture.find(get_request(KEY)).await.unwrap().1, bytes(1, 50));
     });
 }
 
@@ -116,7 +116,7 @@ fn of_two_completions_one_commits() {
             let (one, two) = (setup.part(&upload, 1, &bytes(1, 50)).await, setup.part(&upload, 2, &bytes(2, 50)).await);
             let second: Vec<&Part> = if same { vec![&one, &two] } else { vec![&two] };
             let (first, second) = tokio::join!(
-                setup.slow.uploads.complete(&setup.fixture.owner, complete_of(&upload, &[&one, &two])),
+                setup.slow.uploads.complete(&setup.fixture.owner, complete_request(&upload, &[&one, &two])),
                 setup.complete(&upload, &second),
             );
             match (first, second) {
@@ -139,7 +139,7 @@ fn a_completion_keeps_the_version_before_it() {
         let upload = setup.begin().await;
         let part = setup.part(&upload, 1, &bytes(1, 50)).await;
         let done = setup.complete(&upload, &[&part]).await.unwrap();
-        let (found, _) = setup.fixture.find(get_of(KEY)).await.unwrap();
+        let (found, _) = setup.fixture.find(get_request(KEY)).await.unwrap();
         assert_eq!((found.version_id.clone(), true), (done.version_id.clone(), done.version_id.is_some()));
         assert_ne!(found.version_id, before.version_id);
         assert!(setup.fixture.head(KEY).await.older);
@@ -152,17 +152,17 @@ fn object_checksums_are_computed_and_checked() {
         for kind in ChecksumKind::ALL {
             let setup = UploadSetup::new().await;
             let (objects, owner) = (&setup.fixture.objects, &setup.fixture.owner);
-            let mut create = create_of(KEY);
+            let mut create = create_request(KEY);
             create.checksum = Some((Algorithm::Crc32, kind));
             let upload = objects.uploads.create(owner, create).await.unwrap().0.text();
             let bodies = [bytes(1, 50), bytes(2, 60)];
-            let mut request = complete_of(&upload, &[]);
+            let mut request = complete_request(&upload, &[]);
             for (number, body) in (1..).zip(&bodies) {
                 let sum = ChecksumHasher::digest(Algorithm::Crc32, body);
                 let mut upload_body = upload_body(body);
                 upload_body.checksum = ChecksumWanted::Given(sum.clone());
                 let part = objects.uploads.put_part(owner, &address(&upload, number), upload_body).await.unwrap().part;
-                let etag = Etag::of_md5(part.md5).to_string();
+                let etag = Etag::from_md5(part.md5).to_string();
                 request.parts.push(ListedPart { number: number.into(), etag, checksum: Some(sum) });
             }
             let whole = ChecksumHasher::digest(Algorithm::Crc32, &bodies.concat());
@@ -177,7 +177,7 @@ fn object_checksums_are_computed_and_checked() {
             let made = done.checksum.unwrap();
             assert_eq!(made.kind(), kind);
             assert_eq!(made == whole, kind == ChecksumKind::FullObject);
-            let object = setup.fixture.find(get_of(KEY)).await.unwrap().0.version.object.unwrap();
+            let object = setup.fixture.find(get_request(KEY)).await.unwrap().0.version.object.unwrap();
             assert_eq!(object.checksum, Some(made));
         }
     });
@@ -207,7 +207,7 @@ fn the_version_committed_last_is_the_newest() {
             let part = setup.part(&upload, 1, &bytes(1, 50)).await;
             setup.slow.buckets.find(BUCKET).await.unwrap();
             setup.gate.set(Trap::Stop, step);
-            let slow = setup.slow.uploads.complete(&setup.fixture.owner, complete_of(&upload, &[&part]));
+            let slow = setup.slow.uploads.complete(&setup.fixture.owner, complete_request(&upload, &[&part]));
             let put = async {
                 tokio::select! {
                     () = setup.gate.reached() => {}
@@ -253,7 +253,7 @@ fn a_completed_version_is_the_newest_despite_versioning_changes() {
             let upload = setup.begin().await;
             let part = setup.part(&upload, 1, &bytes(1, 50)).await;
             setup.gate.set(Trap::Stop, step);
-            let done = setup.slow.uploads.complete(&setup.fixture.owner, complete_of(&upload, &[&part]));
+            let done = setup.slow.uploads.complete(&setup.fixture.owner, complete_request(&upload, &[&part]));
             let act = async {
                 setup.gate.reached().await;
                 let mut settled = true;
@@ -276,7 +276,7 @@ fn a_completed_version_is_the_newest_despite_versioning_changes() {
             if settled {
                 done.unwrap();
                 let lengths = listed_one_by_one(&setup).await;
-                let current = setup.fixture.find(get_of(KEY)).await.unwrap().0.version.object.unwrap().length();
+                let current = setup.fixture.find(get_request(KEY)).await.unwrap().0.version.object.unwrap().length();
                 assert_eq!(lengths.first(), Some(&current), "step {step}");
                 assert!(lengths.contains(&60), "step {step}: {lengths:?}");
             }

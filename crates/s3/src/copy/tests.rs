@@ -1,16 +1,16 @@
 //! Copies: own bytes for another key, shared bytes for the same key.
 
 use super::super::buckets::testing::{anonymous, new_caller};
-use super::super::commit::testing::{BUCKET, BucketFixture, bytes, get_of, id, put_of, run, upload_body};
+use super::super::commit::testing::{BUCKET, BucketFixture, bytes, get_request, id, put_request, run, upload_body};
 use super::super::uploads::testing::{KEY, UploadSetup};
 use super::*;
 use crate::rules::policy::BucketPolicy;
 use crate::rules::public_access::PublicAccessBlock;
 use crate::rules::{ObjectBody, SystemHeader, Versioning};
 
-fn copy_of(from: &str, to: &str) -> CopyObject {
+fn copy_request(from: &str, to: &str) -> CopyObject {
     CopyObject {
-        source: get_of(from),
+        source: get_request(from),
         bucket: BUCKET.into(),
         key: Bytes::copy_from_slice(to.as_bytes()),
         replace: None,
@@ -29,7 +29,7 @@ fn metadata(value: &'static str) -> Option<ObjectMetadata> {
 
 async fn put(fixture: &BucketFixture, length: usize) -> (Bytes, Object) {
     let body = bytes(1, length);
-    let mut put = put_of("one", &body);
+    let mut put = put_request("one", &body);
     put.metadata.meta = vec![("a".into(), Bytes::from_static(b"b"))];
     put.metadata.headers = vec![(SystemHeader::ContentType, Bytes::from_static(b"text/x"))];
     put.metadata.tags = vec![Tag { key: "t".into(), value: "v".into() }];
@@ -42,13 +42,13 @@ fn a_copy_to_another_key_survives_its_source() {
         let fixture = BucketFixture::new().await;
         for length in [10, 5000] {
             let (body, source) = put(&fixture, length).await;
-            let copied = fixture.objects.copy(&fixture.owner, copy_of("one", "two")).await.unwrap();
+            let copied = fixture.objects.copy(&fixture.owner, copy_request("one", "two")).await.unwrap();
             let copy = copied.stored.version.object.unwrap();
             assert_eq!((&copy.meta, &copy.headers, &copy.tags), (&source.meta, &source.headers, &source.tags));
             assert_eq!((copy.etag, &copy.checksum), (source.etag, &source.checksum));
             fixture.delete("one", &VersionSpec::Current).await;
             assert_eq!(fixture.get("two", VersionSpec::Current).await.unwrap(), body);
-            let mut other = copy_of("two", "three");
+            let mut other = copy_request("two", "three");
             other.replace = metadata("c");
             other.tags = Some(Vec::new());
             other.checksum = Some(Algorithm::Sha1);
@@ -65,7 +65,7 @@ fn a_copy_onto_itself_shares_bytes_until_the_last_reference_goes() {
     run(async {
         let fixture = BucketFixture::new().await;
         let (body, source) = put(&fixture, 5000).await;
-        let again = || CopyObject { replace: metadata("c"), ..copy_of("one", "one") };
+        let again = || CopyObject { replace: metadata("c"), ..copy_request("one", "one") };
         let copy = fixture.objects.copy(&fixture.owner, again()).await.unwrap().stored.version.object.unwrap();
         assert_eq!((&copy.body, &copy.meta), (&source.body, &metadata("c").unwrap().meta));
         assert_eq!(fixture.get("one", VersionSpec::Current).await.unwrap(), body);
@@ -89,7 +89,8 @@ fn a_copy_onto_itself_may_change_the_checksum_algorithm() {
     run(async {
         let fixture = BucketFixture::new().await;
         let (body, source) = put(&fixture, 5000).await;
-        let request = CopyObject { checksum: Some(Algorithm::Sha256), replace: metadata("c"), ..copy_of("one", "one") };
+        let request =
+            CopyObject { checksum: Some(Algorithm::Sha256), replace: metadata("c"), ..copy_request("one", "one") };
         let copy = fixture.objects.copy(&fixture.owner, request).await.unwrap().stored.version.object.unwrap();
         assert_ne!(copy.body, source.body);
         assert_eq!(copy.checksum.unwrap().algorithm, Algorithm::Sha256);
@@ -104,13 +105,13 @@ fn a_copy_of_parts_is_one_body() {
         let fixture = BucketFixture::new().await;
         let parts = [bytes(1, 3000), bytes(2, 2000)];
         fixture.put_parts("one", &parts).await;
-        let copied = fixture.objects.copy(&fixture.owner, copy_of("one", "two")).await.unwrap();
+        let copied = fixture.objects.copy(&fixture.owner, copy_request("one", "two")).await.unwrap();
         let copy = copied.stored.version.object.unwrap();
         assert!(matches!(copy.body, ObjectBody::Blob { length: 5000, .. }));
         assert_eq!((copy.etag.parts, copy.upload), (None, None));
         assert_eq!(fixture.get("two", VersionSpec::Current).await.unwrap(), parts.concat());
         // A copy onto itself shares the parts.
-        let again = CopyObject { replace: metadata("c"), ..copy_of("one", "one") };
+        let again = CopyObject { replace: metadata("c"), ..copy_request("one", "one") };
         fixture.objects.copy(&fixture.owner, again).await.unwrap();
         assert_eq!(fixture.get("one", VersionSpec::Current).await.unwrap(), parts.concat());
         assert_eq!(fixture.blobs().await.len(), 3);
@@ -125,23 +126,23 @@ fn invalid_copies_are_refused() {
         let fixture = BucketFixture::new().await;
         put(&fixture, 10).await;
         let copy = async |request| fixture.objects.copy(&fixture.owner, request).await.unwrap_err();
-        assert!(matches!(copy(copy_of("one", "one")).await, Error::InvalidRequest(_)));
-        assert!(matches!(copy(copy_of("nothing", "one")).await, Error::NoSuchKey));
-        let mut request = copy_of("one", "two");
+        assert!(matches!(copy(copy_request("one", "one")).await, Error::InvalidRequest(_)));
+        assert!(matches!(copy(copy_request("nothing", "one")).await, Error::NoSuchKey));
+        let mut request = copy_request("one", "two");
         request.source.conditions.if_none_match = Some(vec!["*".into()]);
         assert!(matches!(copy(request).await, Error::PreconditionFailed("If-None-Match")));
-        let mut request = copy_of("one", "two");
+        let mut request = copy_request("one", "two");
         request.conditions.if_match = Some(vec!["*".into()]);
         assert!(matches!(copy(request).await, Error::NoSuchKey));
-        let denied = fixture.objects.copy(&anonymous(S3Action::PutObject), copy_of("one", "two")).await;
+        let denied = fixture.objects.copy(&anonymous(S3Action::PutObject), copy_request("one", "two")).await;
         assert!(matches!(denied, Err(Error::AccessDenied)));
         fixture.versioning(Versioning::Enabled).await;
         let marker = fixture.delete("one", &VersionSpec::Current).await.version_id.unwrap();
-        assert!(matches!(copy(copy_of("one", "two")).await, Error::NoSuchKey));
-        let mut request = copy_of("one", "two");
+        assert!(matches!(copy(copy_request("one", "two")).await, Error::NoSuchKey));
+        let mut request = copy_request("one", "two");
         request.source.version = id(&marker);
         assert!(matches!(copy(request).await, Error::InvalidRequest(_)));
-        let mut request = copy_of("one", "one");
+        let mut request = copy_request("one", "one");
         request.source.version = id("null");
         fixture.objects.copy(&fixture.owner, request).await.unwrap();
         assert_eq!(fixture.get("one", VersionSpec::Current).await.unwrap().len(), 10, "an old version is brought back");
@@ -160,7 +161,7 @@ impl VersionsModel {
     }
 }
 
-fn body_of(number: u64) -> Bytes {
+fn numbered_body(number: u64) -> Bytes {
     bytes(number, 2000 + number as usize)
 }
 
@@ -170,11 +171,11 @@ async fn step(fixture: &BucketFixture, model: &mut VersionsModel, dice: u64, num
     let any = model.0.get(dice as usize / 16 % model.0.len().max(1)).cloned();
     match (dice % 16, any) {
         (0..4, _) | (_, None) => {
-            let stored = fixture.put("one", &body_of(number)).await;
+            let stored = fixture.put("one", &numbered_body(number)).await;
             model.add(stored.version_id, Some(number));
         }
         (4..9, Some((version, Some(body)))) => {
-            let mut request = CopyObject { replace: metadata("c"), ..copy_of("one", "one") };
+            let mut request = CopyObject { replace: metadata("c"), ..copy_request("one", "one") };
             request.source.version = id(&version);
             let copied = fixture.objects.copy(&fixture.owner, request).await.unwrap();
             model.add(copied.stored.version_id, Some(body));
@@ -203,7 +204,7 @@ fn versions_that_share_bytes_neither_lose_nor_leak_them() {
                 step(&fixture, &mut model, dice, number).await;
                 for (version, body) in &model.0 {
                     let got = fixture.get("one", id(version)).await.ok();
-                    assert_eq!(got, body.map(body_of), "seed {seed} step {number}: {version} of {model:?}");
+                    assert_eq!(got, body.map(numbered_body), "seed {seed} step {number}: {version} of {model:?}");
                 }
                 let named: std::collections::BTreeSet<_> = model.0.iter().filter_map(|(_, body)| *body).collect();
                 assert_eq!(fixture.blobs().await.len(), named.len(), "seed {seed} step {number}: {model:?}");
@@ -219,7 +220,7 @@ fn the_cost_of_removing_a_version_does_not_grow_with_the_others() {
         setup.fixture.versioning(Versioning::Enabled).await;
         let mut ids = Vec::new();
         for number in 0..200 {
-            ids.push(setup.fixture.put(KEY, &body_of(number)).await.version_id.unwrap());
+            ids.push(setup.fixture.put(KEY, &numbered_body(number)).await.version_id.unwrap());
         }
         let (key, before) = (Bytes::from_static(KEY.as_bytes()), setup.gate.reads());
         for version in [&ids[0], &ids[100], &ids[199]] {
@@ -286,7 +287,7 @@ fn inheriting_tags_needs_permission_on_both_sides() {
         let fixture = BucketFixture::new().await;
         put(&fixture, 10).await;
         let reader = new_caller(&fixture.objects, "reader").await;
-        let copy = async |tags| fixture.objects.copy(&reader, CopyObject { tags, ..copy_of("one", "two") }).await;
+        let copy = async |tags| fixture.objects.copy(&reader, CopyObject { tags, ..copy_request("one", "two") }).await;
         let actions = ["GetObject", "PutObject", "GetObjectTagging", "PutObjectTagging"];
         for allowed in 2..=4 {
             allow(&fixture, &reader, &actions[..allowed]).await;
@@ -302,14 +303,14 @@ fn setting_an_acl_needs_its_own_permission() {
         let fixture = BucketFixture::new().await;
         let writer = new_caller(&fixture.objects, "writer").await;
         let put = async |acl: &str| {
-            let mut put = put_of("one", &bytes(1, 10));
+            let mut put = put_request("one", &bytes(1, 10));
             put.metadata.acl = AclChoice::Canned(acl.into());
             fixture.objects.put(&writer, put).await
         };
         allow(&fixture, &writer, &["PutObject"]).await;
         assert!(matches!(put("public-read").await, Err(Error::AccessDenied)));
         put("private").await.unwrap();
-        let mut copy = copy_of("one", "two");
+        let mut copy = copy_request("one", "two");
         copy.acl = AclChoice::Canned("public-read".into());
         allow(&fixture, &writer, &["PutObject", "GetObject"]).await;
         assert!(matches!(fixture.objects.copy(&writer, copy).await, Err(Error::AccessDenied)));

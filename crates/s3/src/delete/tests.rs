@@ -6,7 +6,7 @@ use larder_rows::keyspace::entry_shard;
 use larder_store::{Partition, ReadQuery, Store as _};
 
 use super::super::buckets::testing::anonymous;
-use super::super::commit::testing::{BUCKET, BucketFixture, bytes, get_of, id, run};
+use super::super::commit::testing::{BUCKET, BucketFixture, bytes, get_request, id, run};
 use super::super::copy::CopyObject;
 use super::super::put::{ObjectMetadata, WriteConditions};
 use super::*;
@@ -175,7 +175,7 @@ async fn walk(seed: u64) {
 async fn copy_onto_itself(fixture: &BucketFixture, model: &mut KeyModel, dice: &mut DeleteRng) {
     let (name, body) = model.versions[dice.roll(model.versions.len())].clone();
     let request = CopyObject {
-        source: super::super::get::GetObject { version: id(&name), ..get_of("key") },
+        source: super::super::get::GetObject { version: id(&name), ..get_request("key") },
         bucket: BUCKET.into(),
         key: Bytes::from_static(b"key"),
         replace: Some(ObjectMetadata::default()),
@@ -200,7 +200,7 @@ async fn check(fixture: &BucketFixture, model: &KeyModel, at: &str) {
     let mut named = BTreeSet::new();
     let mut ids = BTreeMap::<VersionId, usize>::new();
     for (name, body) in &model.versions {
-        match (fixture.find(super::super::get::GetObject { version: id(name), ..get_of("key") }).await, body) {
+        match (fixture.find(super::super::get::GetObject { version: id(name), ..get_request("key") }).await, body) {
             (Ok((found, got)), Some(body)) => {
                 assert_eq!(got, *body, "{at}");
                 *ids.entry(found.version.id).or_default() += 1;

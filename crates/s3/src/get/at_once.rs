@@ -7,7 +7,7 @@ use bytes::Bytes;
 use larder_store::Partition;
 
 use super::{FoundObject, GetObject, ReadWindow, VersionSpec, check_access};
-use crate::conditions::range_of;
+use crate::conditions::window_range;
 use crate::rules::access::AccessContext;
 use crate::rules::{Bucket, ObjectBody, ObjectHead};
 use crate::{Caller, Objects};
@@ -57,8 +57,8 @@ impl Objects {
         check_access(&caller, bucket, &request.key, &request.version, Some(&version)).ok()?;
         request.conditions.check(bucket, &version, || core.now()).ok()?;
         let wanted = request.conditions.window(&version, request.window);
-        let window = range_of(wanted, version.object.as_ref()?.length()).ok()?;
-        Some(FoundObject::of_current(bucket, &request.key, version, wanted, window))
+        let window = window_range(wanted, version.object.as_ref()?.length()).ok()?;
+        Some(FoundObject::from_current(bucket, &request.key, version, wanted, window))
     }
 }
 

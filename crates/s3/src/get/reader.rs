@@ -8,7 +8,7 @@ use bytes::Bytes;
 use larder_core::Core;
 use larder_core::metrics::Event;
 use larder_rows::content::BlobId;
-use larder_store::{BlobReader, Kind, Partition, Range as Names, ReadOrder, ReadQuery, slice_of};
+use larder_store::{BlobReader, Kind, Partition, Range as Names, ReadOrder, ReadQuery, body_slice};
 
 use crate::release::Pin;
 use crate::rules::part::decode_manifest_row;
@@ -70,7 +70,7 @@ impl ObjectReader {
         }
         let from = self.window.start;
         let piece = match &mut self.source {
-            BodySource::Bytes(bytes) => slice_of(bytes, from, max),
+            BodySource::Bytes(bytes) => body_slice(bytes, from, max),
             BodySource::Blob(blob) => blob.read(from, max).await?,
             BodySource::Parts(parts) => parts.read(&self.gateway, from, max).await?,
         };

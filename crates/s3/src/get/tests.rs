@@ -12,7 +12,7 @@ const NOW: Timestamp = Timestamp(20 * SECOND);
 fn version() -> Version {
     let object = Object {
         body: ObjectBody::Inline(Bytes::from_static(b"0123456789")),
-        etag: Etag::of_md5([7; 16]),
+        etag: Etag::from_md5([7; 16]),
         headers: Vec::new(),
         meta: Vec::new(),
         tags: Vec::new(),
@@ -45,7 +45,7 @@ fn outcome(conditions: ReadConditions) -> &'static str {
 
 #[test]
 fn windows_are_cut_to_the_object() {
-    let range = |window| range_of(window, 10).ok();
+    let range = |window| window_range(window, 10).ok();
     assert_eq!(range(ReadWindow::Whole), Some(0..10));
     assert_eq!(range(ReadWindow::Range(2, Some(4))), Some(2..5));
     assert_eq!(range(ReadWindow::Range(2, Some(u64::MAX))), Some(2..10));
@@ -57,14 +57,14 @@ fn windows_are_cut_to_the_object() {
     assert_eq!(range(ReadWindow::Last(0)), None);
     assert_eq!(range(ReadWindow::Part(1)), Some(0..10));
     assert_eq!(range(ReadWindow::Part(2)), None);
-    assert!(range_of(ReadWindow::Range(0, None), 0).is_err());
-    assert!(range_of(ReadWindow::Last(1), 0).is_err());
-    assert_eq!(range_of(ReadWindow::Whole, 0).ok(), Some(0..0));
+    assert!(window_range(ReadWindow::Range(0, None), 0).is_err());
+    assert!(window_range(ReadWindow::Last(1), 0).is_err());
+    assert_eq!(window_range(ReadWindow::Whole, 0).ok(), Some(0..0));
 }
 
 #[test]
 fn entity_tags_override_dates() {
-    let (right, wrong) = (format!("\"{}\"", Etag::of_md5([7; 16])), format!("{}", Etag::of_md5([8; 16])));
+    let (right, wrong) = (format!("\"{}\"", Etag::from_md5([7; 16])), format!("{}", Etag::from_md5([8; 16])));
     let of = |if_match: &[&str], if_none_match: &[&str], modified_since, unmodified_since| ReadConditions {
         if_match: tags(if_match).filter(|tags| !tags.is_empty()),
         if_none_match: tags(if_none_match).filter(|tags| !tags.is_empty()),
@@ -93,7 +93,7 @@ fn entity_tags_override_dates() {
 
 #[test]
 fn a_failed_if_range_reads_the_whole_object() {
-    let (right, wrong) = (format!("\"{}\"", Etag::of_md5([7; 16])), Etag::of_md5([8; 16]).to_string());
+    let (right, wrong) = (format!("\"{}\"", Etag::from_md5([7; 16])), Etag::from_md5([8; 16]).to_string());
     let range = ReadWindow::Range(1, None);
     let window = |if_range, window| ReadConditions { if_range, ..ReadConditions::default() }.window(&version(), window);
     assert_eq!(window(None, range), range);
@@ -122,7 +122,9 @@ fn a_delete_marker_counts_as_absent_for_a_write() {
 }
 
 mod over_a_store {
-    use super::super::super::commit::testing::{BUCKET, BucketFixture, bytes, get_of, id, put_of, read_all, run};
+    use super::super::super::commit::testing::{
+        BUCKET, BucketFixture, bytes, get_request, id, put_request, read_all, run,
+    };
     use super::super::super::uploads::testing::{KEY, Trap, UploadSetup};
     use super::*;
     use crate::buckets::testing::new_caller;
@@ -145,13 +147,13 @@ mod over_a_store {
                     let from = bytes(seed, 8).iter().fold(0, |sum, byte| sum * 31 + usize::from(*byte)) % length;
                     let last = from + seed as usize * seed as usize;
                     let window = ReadWindow::Range(from as u64, Some(last as u64));
-                    let (found, got) = fixture.find(GetObject { window, ..get_of(key) }).await.unwrap();
+                    let (found, got) = fixture.find(GetObject { window, ..get_request(key) }).await.unwrap();
                     assert_eq!(got, whole.slice(from..(last + 1).min(length)), "{key} {window:?}");
                     assert!(found.partial);
                 }
-                let last = fixture.find(GetObject { window: ReadWindow::Last(5), ..get_of(key) }).await.unwrap().1;
+                let last = fixture.find(GetObject { window: ReadWindow::Last(5), ..get_request(key) }).await.unwrap().1;
                 assert_eq!(last, whole.slice(length - 5..length));
-                let beyond = GetObject { window: ReadWindow::Range(length as u64, None), ..get_of(key) };
+                let beyond = GetObject { window: ReadWindow::Range(length as u64, None), ..get_request(key) };
                 assert!(
                     matches!(fixture.find(beyond).await, Err(Error::InvalidRange { length: l }) if l == length as u64)
                 );
@@ -167,17 +169,17 @@ mod over_a_store {
             let parts: Vec<Bytes> = (0..300).map(|at| bytes(at, at as usize % 5)).collect();
             fixture.put_parts("key", &parts).await;
             for number in [1, 2, 5, 256, 257, 300] {
-                let request = GetObject { window: ReadWindow::Part(number), ..get_of("key") };
+                let request = GetObject { window: ReadWindow::Part(number), ..get_request("key") };
                 let (found, got) = fixture.find(request).await.unwrap();
                 assert_eq!((got, found.part.unwrap().count), (parts[usize::from(number) - 1].clone(), Some(300)));
             }
             for number in [0, 301] {
-                let request = GetObject { window: ReadWindow::Part(number), ..get_of("key") };
+                let request = GetObject { window: ReadWindow::Part(number), ..get_request("key") };
                 assert!(matches!(fixture.find(request).await, Err(Error::InvalidPartNumber)));
             }
             fixture.put("simple", &bytes(1, 10)).await;
             let (found, got) =
-                fixture.find(GetObject { window: ReadWindow::Part(1), ..get_of("simple") }).await.unwrap();
+                fixture.find(GetObject { window: ReadWindow::Part(1), ..get_request("simple") }).await.unwrap();
             assert_eq!((got.len(), found.part.and_then(|part| part.count)), (10, None));
         });
     }
@@ -217,13 +219,16 @@ mod over_a_store {
             for caller in [Caller::default(), other.clone()] {
                 let caller = caller.with_action(S3Action::GetObject);
                 for key in ["key", "nothing"] {
-                    assert!(matches!(fixture.objects.head(&caller, &get_of(key)).await, Err(Error::AccessDenied)));
+                    assert!(matches!(fixture.objects.head(&caller, &get_request(key)).await, Err(Error::AccessDenied)));
                 }
             }
-            assert!(matches!(fixture.objects.head(&fixture.owner, &get_of("nothing")).await, Err(Error::NoSuchKey)));
-            let nowhere = GetObject { bucket: "nowhere".into(), ..get_of("key") };
+            assert!(matches!(
+                fixture.objects.head(&fixture.owner, &get_request("nothing")).await,
+                Err(Error::NoSuchKey)
+            ));
+            let nowhere = GetObject { bucket: "nowhere".into(), ..get_request("key") };
             assert!(matches!(fixture.objects.head(&other, &nowhere).await, Err(Error::NoSuchBucket(_))));
-            assert_eq!(BUCKET, get_of("key").bucket);
+            assert_eq!(BUCKET, get_request("key").bucket);
         });
     }
 
@@ -234,8 +239,8 @@ mod over_a_store {
             let parts = [bytes(1, 3000), bytes(2, 3000)];
             fixture.put_parts("parts", &parts).await;
             fixture.put("blob", &parts[0]).await;
-            let (_, mut of_parts) = fixture.objects.get(&fixture.owner, &get_of("parts")).await.unwrap();
-            let (_, mut of_blob) = fixture.objects.get(&fixture.owner, &get_of("blob")).await.unwrap();
+            let (_, mut of_parts) = fixture.objects.get(&fixture.owner, &get_request("parts")).await.unwrap();
+            let (_, mut of_blob) = fixture.objects.get(&fixture.owner, &get_request("blob")).await.unwrap();
             let first = of_parts.next(100).await.unwrap();
             of_blob.next(100).await.unwrap();
             for key in ["parts", "blob"] {
@@ -273,13 +278,13 @@ mod over_a_store {
         }
         setup.gate.set(Trap::Stop, step);
         let read = async {
-            let (_, reader) = setup.slow.get(&setup.fixture.owner, &get_of(KEY)).await?;
+            let (_, reader) = setup.slow.get(&setup.fixture.owner, &get_request(KEY)).await?;
             read_all(reader, 1000).await
         };
         let replace = async {
             setup.gate.reached().await;
             // Through the same gateway: pins are in its memory.
-            setup.slow.put(&setup.fixture.owner, put_of(KEY, &new)).await.unwrap();
+            setup.slow.put(&setup.fixture.owner, put_request(KEY, &new)).await.unwrap();
             setup.fixture.blobs().await;
             setup.gate.open();
         };
@@ -316,7 +321,7 @@ mod over_a_store {
             for key in ["blob", "parts"] {
                 let read = fixture.get(key, VersionSpec::Current).await;
                 assert!(matches!(read, Err(Error::Gateway(larder_core::Error::Damaged(_)))), "{key}");
-                fixture.objects.head(&fixture.owner, &get_of(key)).await.unwrap();
+                fixture.objects.head(&fixture.owner, &get_request(key)).await.unwrap();
             }
             assert!(fixture.objects.gateway.metrics_text().contains("\nlarder_s3_damaged_reads_total 2\n"));
         });
@@ -343,7 +348,7 @@ mod over_a_store {
             let old = fixture.put(KEY, &bytes(1, 10)).await.version_id.unwrap();
             fixture.put(KEY, &bytes(2, 10)).await;
             let expires = async |version| {
-                let request = GetObject { version, ..get_of(KEY) };
+                let request = GetObject { version, ..get_request(KEY) };
                 fixture.objects.head(&fixture.owner, &request).await.unwrap().expires
             };
             assert!(matches!(expires(VersionSpec::Current).await, Some((_, rule)) if rule == "r"));

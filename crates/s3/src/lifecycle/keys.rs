@@ -20,7 +20,7 @@ impl LifecycleWorker {
         let aged = async {
             pass.expired += u64::from(self.expire_current(scan, location).await?);
             pass.removed += self.remove_noncurrent(scan, location).await?;
-            pass.removed += u64::from(self.remove_lone_marker(scan, location).await?);
+            pass.removed += u64::from(self.remove_single_marker(scan, location).await?);
             Result::Ok(())
         };
         match aged.await {
@@ -89,7 +89,7 @@ impl LifecycleWorker {
     }
 
     /// Removes a delete marker with no version after it.
-    async fn remove_lone_marker(&self, scan: &BucketScan<'_>, location: &ObjectLocation) -> Result<bool> {
+    async fn remove_single_marker(&self, scan: &BucketScan<'_>, location: &ObjectLocation) -> Result<bool> {
         let observed = self.heads.read_head(&location.partition(), &self.heads.options()).await?;
         let marker = observed.head.current.filter(|current| current.object.is_none() && !observed.head.older);
         let Some(marker) = marker else { return Ok(false) };

@@ -99,7 +99,7 @@ async fn with_versioning_a_marker_hides_an_expired_object() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn noncurrent_versions_and_lone_markers_are_removed_when_due() {
+async fn noncurrent_versions_and_single_markers_are_removed_when_due() {
     let noncurrent = Some(NoncurrentExpiration { days: 2, keep: Some(1) });
     let left = LifecycleRule { expiration: Some(Expiration::ExpiredDeleteMarkers), ..rule("b") };
     let rules = vec![

@@ -189,7 +189,7 @@ async fn pages_of_versions_match_a_model() {
     }
 }
 
-fn versions_of(prefix: &str) -> ListVersions {
+fn versions_request(prefix: &str) -> ListVersions {
     let objects =
         ListObjects { bucket: "tea".into(), prefix: prefix.to_owned().into(), max: 1000, ..ListObjects::default() };
     ListVersions { objects, version: None }
@@ -201,7 +201,7 @@ async fn many_versions_of_one_key_are_paged_even_if_the_marker_is_removed() {
     let all: Vec<_> = (0..200).map(|age| version(Timestamp(1000 - age), false, Some(1))).collect();
     let key = Bytes::from_static(b"key");
     fixture.write(&key, all.clone()).await;
-    let mut request = versions_of("");
+    let mut request = versions_request("");
     let ids = |page: &VersionsPage| {
         let id = |line: &KeyOrPrefix<ListedVersion>| match line {
             KeyOrPrefix::Key(_, one) => one.version.id,
@@ -226,7 +226,7 @@ async fn many_versions_of_one_key_are_paged_even_if_the_marker_is_removed() {
 async fn version_markers_are_checked() {
     let fixture = ListingFixture::new().await;
     let refused = async |after: &'static str, version: &str| {
-        let mut request = versions_of("");
+        let mut request = versions_request("");
         request.objects.after = after.into();
         request.version = Some(version.into());
         match fixture.objects.list_versions(&fixture.caller, &request).await {
@@ -246,7 +246,7 @@ async fn version_markers_are_checked() {
 async fn a_listed_version_has_no_bytes() {
     let mut fixture = ListingFixture::new().await;
     fixture.write(&Bytes::from_static(b"key"), vec![version(Timestamp(9), false, Some(700))]).await;
-    let page = fixture.objects.list_versions(&fixture.caller, &versions_of("")).await.unwrap();
+    let page = fixture.objects.list_versions(&fixture.caller, &versions_request("")).await.unwrap();
     let Some(KeyOrPrefix::Key(_, listed)) = page.lines.first() else { panic!("one version is there") };
     let object = listed.version.object.as_ref().unwrap();
     assert_eq!(object.length(), 700);
@@ -256,11 +256,11 @@ async fn a_listed_version_has_no_bytes() {
 #[tokio::test(start_paused = true)]
 async fn listings_need_permission() {
     let fixture = ListingFixture::new().await;
-    let request = versions_of("").objects;
+    let request = versions_request("").objects;
     let keys = anonymous(S3Action::ListBucket);
     assert!(matches!(fixture.objects.list(&keys, &request).await, Err(Error::AccessDenied)));
     let versions = anonymous(S3Action::ListBucketVersions);
-    assert!(matches!(fixture.objects.list_versions(&versions, &versions_of("")).await, Err(Error::AccessDenied)));
+    assert!(matches!(fixture.objects.list_versions(&versions, &versions_request("")).await, Err(Error::AccessDenied)));
     let missing = ListObjects { bucket: "milk".into(), ..request.clone() };
     assert!(matches!(fixture.objects.list(&fixture.caller, &missing).await, Err(Error::NoSuchBucket(_))));
     let none = ListObjects { max: 0, ..request };

@@ -6,9 +6,9 @@ use larder_rows::hash::id64;
 use larder_store::Table;
 
 use super::super::buckets::testing::{anonymous, new_caller};
-use super::super::commit::testing::{BUCKET, bytes, get_of, run, upload_body};
+use super::super::commit::testing::{BUCKET, bytes, get_request, run, upload_body};
 use super::super::put::ChecksumWanted;
-use super::super::uploads::testing::{KEY, Trap, UploadSetup, address, create_of, parts_of, put_part};
+use super::super::uploads::testing::{KEY, Trap, UploadSetup, address, create_request, parts_request, put_part};
 use super::*;
 use crate::rules::checksum::{ChecksumHasher, Md5Hasher};
 use crate::rules::policy::BucketPolicy;
@@ -52,7 +52,7 @@ fn a_page_costs_two_reads_whatever_the_upload_holds() {
             }
             setup.slow.buckets.find(BUCKET).await.unwrap();
             let before = setup.gate.reads();
-            setup.slow.uploads.list_parts(&setup.fixture.owner, &parts_of(&upload, 0, 10)).await.unwrap();
+            setup.slow.uploads.list_parts(&setup.fixture.owner, &parts_request(&upload, 0, 10)).await.unwrap();
             costs.push(setup.gate.reads() - before);
         }
         assert_eq!(costs, [2, 2, 2]);
@@ -159,7 +159,7 @@ fn a_late_part_the_object_uses_is_kept() {
                 setup.gate.open();
             };
             let (slow, ()) = tokio::join!(slow, end);
-            assert_eq!(setup.fixture.find(get_of(KEY)).await.unwrap().1, body, "step {step}");
+            assert_eq!(setup.fixture.find(get_request(KEY)).await.unwrap().1, body, "step {step}");
             assert_eq!(setup.fixture.blobs().await.len(), 1, "step {step}");
             if let Ok(slow) = slow {
                 assert_eq!(setup.fixture.blobs().await, slow.blob.into_iter().collect(), "step {step}");
@@ -192,7 +192,7 @@ fn parts_that_do_not_match_their_digests_are_refused() {
     run(async {
         let setup = UploadSetup::new().await;
         let (objects, owner) = (&setup.fixture.objects, &setup.fixture.owner);
-        let mut create = create_of(KEY);
+        let mut create = create_request(KEY);
         create.checksum = Some((Algorithm::Crc32, ChecksumKind::Composite));
         let upload = objects.uploads.create(owner, create).await.unwrap().0.text();
         let body = bytes(1, 30);
@@ -225,11 +225,11 @@ fn four_byte_checksums_of_parts_are_in_the_answers() {
         let body = bytes(1, 30);
         setup.fixture.put("source", &body).await;
         for algorithm in [Algorithm::Crc32, Algorithm::Crc32c] {
-            let mut create = create_of(KEY);
+            let mut create = create_request(KEY);
             create.checksum = Some((algorithm, ChecksumKind::FullObject));
             let upload = objects.uploads.create(owner, create).await.unwrap().0.text();
             let put = objects.uploads.put_part(owner, &address(&upload, 1), upload_body(&body)).await.unwrap();
-            let copy = objects.copy_part(owner, &get_of("source"), &address(&upload, 2)).await.unwrap().0;
+            let copy = objects.copy_part(owner, &get_request("source"), &address(&upload, 2)).await.unwrap().0;
             for checksum in [put.checksum, copy.checksum] {
                 assert_eq!(checksum, Some(ChecksumHasher::digest(algorithm, &body)));
             }
@@ -249,7 +249,7 @@ fn an_upload_of_another_key_takes_no_parts() {
             assert!(matches!(refused, Err(Error::NoSuchUpload)), "{upload}");
             assert!(matches!(setup.parts(upload, 0, 10).await, Err(Error::NoSuchUpload)), "{upload}");
         }
-        let mut nowhere = parts_of(&elsewhere, 0, 1);
+        let mut nowhere = parts_request(&elsewhere, 0, 1);
         nowhere.bucket = "nowhere".into();
         assert!(matches!(objects.uploads.list_parts(owner, &nowhere).await, Err(Error::NoSuchBucket(_))));
         assert!(setup.fixture.blobs().await.is_empty());
@@ -269,9 +269,9 @@ fn the_bucket_owner_and_the_initiator_list_parts() {
             Ok(())
         };
         objects.buckets.configure(&setup.fixture.owner, BUCKET, change).await.unwrap();
-        let upload = objects.uploads.create(&initiator, create_of(KEY)).await.unwrap().0.text();
+        let upload = objects.uploads.create(&initiator, create_request(KEY)).await.unwrap().0.text();
         put_part(objects, &initiator, &upload, 1, &bytes(1, 10)).await.unwrap();
-        let list = parts_of(&upload, 0, 10);
+        let list = parts_request(&upload, 0, 10);
         assert_eq!(objects.uploads.list_parts(&initiator, &list).await.unwrap().page.parts.len(), 1);
         assert_eq!(objects.uploads.list_parts(&setup.fixture.owner, &list).await.unwrap().page.parts.len(), 1);
         for caller in [stranger, anonymous(S3Action::PutObject)] {
@@ -302,9 +302,9 @@ fn a_deny_of_the_policy_was_skipped_for_the_initiator() {
             Ok(())
         };
         objects.buckets.configure(&setup.fixture.owner, BUCKET, change).await.unwrap();
-        let upload = objects.uploads.create(&initiator, create_of(KEY)).await.unwrap().0.text();
+        let upload = objects.uploads.create(&initiator, create_request(KEY)).await.unwrap().0.text();
         let lister = initiator.with_action(S3Action::ListMultipartUploadParts);
-        let listed = objects.uploads.list_parts(&lister, &parts_of(&upload, 0, 10)).await;
+        let listed = objects.uploads.list_parts(&lister, &parts_request(&upload, 0, 10)).await;
         assert!(matches!(listed, Err(Error::AccessDenied)));
         let aborter = initiator.with_action(S3Action::AbortMultipartUpload);
         let aborted = objects.uploads.abort(&aborter, BUCKET, &KEY.into(), &upload, None).await;
@@ -320,7 +320,7 @@ fn parts_are_copied_from_objects() {
         let body = bytes(3, 5000);
         setup.fixture.put("source", &body).await;
         let upload = setup.begin().await;
-        let source = |window| GetObject { window, ..get_of("source") };
+        let source = |window| GetObject { window, ..get_request("source") };
         let copy = async |number, window| objects.copy_part(owner, &source(window), &address(&upload, number)).await;
         let (StoredPart { part: whole, .. }, version) = copy(1, ReadWindow::Whole).await.unwrap();
         assert_eq!((whole.length, version), (5000, None));
@@ -332,10 +332,10 @@ fn parts_are_copied_from_objects() {
             assert_eq!((argument, value), (RequestArgument::CopyRange, format!("bytes={first}-{last}")));
             assert!(message.contains("5000"), "{message}");
         }
-        let missing = objects.copy_part(owner, &get_of("missing"), &address(&upload, 3)).await;
+        let missing = objects.copy_part(owner, &get_request("missing"), &address(&upload, 3)).await;
         assert!(matches!(missing, Err(Error::NoSuchKey)));
         setup.complete(&upload, &[&whole, &some]).await.unwrap();
-        let (_, got) = setup.fixture.find(get_of(KEY)).await.unwrap();
+        let (_, got) = setup.fixture.find(get_request(KEY)).await.unwrap();
         assert_eq!(got, [&body[..], &body[100..]].concat());
     });
 }

@@ -3,7 +3,9 @@
 use larder_core::body::BodyError;
 
 use super::super::buckets::testing::anonymous;
-use super::super::commit::testing::{BUCKET, BucketFixture, ChunkedBody, bytes, get_of, put_of, run, upload_body};
+use super::super::commit::testing::{
+    BUCKET, BucketFixture, ChunkedBody, bytes, get_request, put_request, run, upload_body,
+};
 use super::super::copy::CopyObject;
 use super::super::get::VersionSpec;
 use super::*;
@@ -21,7 +23,7 @@ fn objects_are_read_back_with_their_metadata() {
         let fixture = BucketFixture::new().await;
         for length in [0, 1, 1024, 1025, 100_000] {
             let body = bytes(length as u64, length);
-            let mut put = put_of("key", &body);
+            let mut put = put_request("key", &body);
             put.metadata.headers = vec![(SystemHeader::ContentType, Bytes::from_static(b"text/x"))];
             put.metadata.meta = vec![("a".into(), Bytes::from_static(b"b"))];
             put.metadata.tags = vec![Tag { key: "t".into(), value: "v".into() }];
@@ -29,11 +31,11 @@ fn objects_are_read_back_with_their_metadata() {
             put.upload_body.checksum = ChecksumWanted::Given(ChecksumHasher::digest(Algorithm::Sha256, &body));
             let stored = fixture.objects.put(&fixture.owner, put).await.unwrap();
             assert_eq!(stored.version_id, None);
-            let (found, got) = fixture.find(get_of("key")).await.unwrap();
+            let (found, got) = fixture.find(get_request("key")).await.unwrap();
             assert_eq!(got, body);
             assert_eq!(found.version, stored.version);
             let object = found.version.object.unwrap();
-            assert_eq!(object.etag, Etag::of_md5(Md5Hasher::digest(&body)));
+            assert_eq!(object.etag, Etag::from_md5(Md5Hasher::digest(&body)));
             assert_eq!(object.checksum, Some(ChecksumHasher::digest(Algorithm::Sha256, &body)));
             assert_eq!(found.version.owner, fixture.owner.id());
             assert_eq!((object.headers.len(), object.meta.len(), object.tags.len()), (1, 1, 1));
@@ -74,7 +76,7 @@ fn a_body_that_does_not_match_its_digests_leaves_no_bytes() {
                 (UploadBody { length: Some(u64::MAX), ..plain() }, "large"),
             ];
             for (upload_body, expected) in bad {
-                let put = PutObject { upload_body, ..put_of("key", &body) };
+                let put = PutObject { upload_body, ..put_request("key", &body) };
                 let kind = match fixture.objects.put(&fixture.owner, put).await.unwrap_err() {
                     Error::BadDigest => "digest",
                     Error::BadChecksum("CRC32") => "checksum",
@@ -89,7 +91,7 @@ fn a_body_that_does_not_match_its_digests_leaves_no_bytes() {
             }
             let good = PutObject {
                 upload_body: trailing(trailer(&header.to_uppercase(), crc(&body).text())),
-                ..put_of("good", &body)
+                ..put_request("good", &body)
             };
             let stored = fixture.objects.put(&fixture.owner, good).await.unwrap();
             assert_eq!(stored.version.object.unwrap().checksum, Some(crc(&body)));
@@ -103,12 +105,12 @@ fn a_body_longer_than_allowed_is_refused_while_it_arrives() {
     run(async {
         let fixture = BucketFixture::new().await;
         let settings = super::super::ObjectsConfig { put_bytes_max: 2000, ..Default::default() };
-        let objects = fixture.stores.gateway_of(settings).await;
-        let mut put = put_of("key", &bytes(1, 2001));
+        let objects = fixture.stores.gateway_with(settings).await;
+        let mut put = put_request("key", &bytes(1, 2001));
         put.upload_body.length = None;
         assert!(matches!(objects.put(&fixture.owner, put).await, Err(Error::EntityTooLarge { max: 2000, .. })));
         assert!(fixture.blobs().await.is_empty());
-        objects.put(&fixture.owner, put_of("key", &bytes(1, 2000))).await.unwrap();
+        objects.put(&fixture.owner, put_request("key", &bytes(1, 2000))).await.unwrap();
     });
 }
 
@@ -119,7 +121,7 @@ fn write_conditions_test_the_current_version() {
         let (one, two) = (bytes(1, 3000), bytes(2, 3000));
         let put = async |body: &Bytes, if_match, if_none_match| {
             let conditions = WriteConditions { if_match, if_none_match };
-            fixture.objects.put(&fixture.owner, PutObject { conditions, ..put_of("key", body) }).await
+            fixture.objects.put(&fixture.owner, PutObject { conditions, ..put_request("key", body) }).await
         };
         assert!(matches!(put(&one, tag("*"), None).await, Err(Error::NoSuchKey)));
         let etag = put(&one, None, tag("*")).await.unwrap().version.object.unwrap().etag.to_string();
@@ -143,7 +145,7 @@ fn of_concurrent_conditional_creates_one_wins() {
             let (objects, owner) = (fixture.objects.clone(), fixture.owner.clone());
             let conditions = WriteConditions { if_match: None, if_none_match: tag("*") };
             tokio::spawn(async move {
-                objects.put(&owner, PutObject { conditions, ..put_of("key", &bytes(seed, 2000)) }).await
+                objects.put(&owner, PutObject { conditions, ..put_request("key", &bytes(seed, 2000)) }).await
             })
         });
         let (mut won, mut lost) = (0, 0);
@@ -166,7 +168,7 @@ fn writers_of_one_key_all_succeed_and_leave_one_body() {
             fixture.versioning(versioning).await;
             let writers = (0..16_u64).map(|seed| {
                 let (objects, owner) = (fixture.objects.clone(), fixture.owner.clone());
-                tokio::spawn(async move { objects.put(&owner, put_of("key", &bytes(seed, 2000))).await })
+                tokio::spawn(async move { objects.put(&owner, put_request("key", &bytes(seed, 2000))).await })
             });
             for writer in writers.collect::<Vec<_>>() {
                 writer.await.unwrap().unwrap();
@@ -186,7 +188,7 @@ fn a_forbidden_put_is_refused_before_its_body_is_read() {
                 stream: Box::new(ChunkedBody { left: vec![Err(BodyError("read".into()))], trailing: None }),
                 ..upload_body(&Bytes::new())
             },
-            ..put_of("key", &Bytes::new())
+            ..put_request("key", &Bytes::new())
         };
         assert!(matches!(fixture.objects.put(&anonymous(S3Action::PutObject), put()).await, Err(Error::AccessDenied)));
         let long = PutObject { key: vec![b'k'; 1025].into(), ..put() };
@@ -204,10 +206,10 @@ fn calls_can_be_sent_between_threads() {
     run(async {
         let fixture = BucketFixture::new().await;
         let key = Bytes::from_static(b"key");
-        assert_send(&fixture.objects.put(&fixture.owner, put_of("key", &Bytes::new())));
-        assert_send(&fixture.objects.get(&fixture.owner, &get_of("key")));
+        assert_send(&fixture.objects.put(&fixture.owner, put_request("key", &Bytes::new())));
+        assert_send(&fixture.objects.get(&fixture.owner, &get_request("key")));
         let copy = CopyObject {
-            source: get_of("key"),
+            source: get_request("key"),
             bucket: BUCKET.into(),
             key: key.clone(),
             replace: None,
@@ -221,6 +223,6 @@ fn calls_can_be_sent_between_threads() {
         assert_send(&fixture.objects.copy(&fixture.owner, copy));
         assert_send(&fixture.objects.delete(&fixture.owner, BUCKET, &key, &VersionSpec::Current, None));
         assert_send(&fixture.objects.put_object_tags(&fixture.owner, BUCKET, &key, &VersionSpec::Current, Vec::new()));
-        assert_send(&fixture.objects.object_attributes(&fixture.owner, &get_of("key"), 0, 1));
+        assert_send(&fixture.objects.object_attributes(&fixture.owner, &get_request("key"), 0, 1));
     });
 }

@@ -4,10 +4,10 @@ use futures_util::future::join_all;
 use larder_core::body::BodyError;
 
 use super::super::buckets::testing::anonymous;
-use super::super::commit::testing::{BUCKET, BucketFixture, ChunkedBody, bytes, put_of, run, upload_body};
+use super::super::commit::testing::{BUCKET, BucketFixture, ChunkedBody, bytes, put_request, run, upload_body};
 use super::super::get::VersionSpec;
 use super::super::put::{PutObject, UploadBody};
-use super::super::uploads::testing::{UploadSetup, complete_of, put_part};
+use super::super::uploads::testing::{UploadSetup, complete_request, put_part};
 use super::super::{Caller, Objects};
 use super::*;
 use crate::acl_choice::AclChoice;
@@ -22,7 +22,7 @@ fn bucket() -> QuotaHolder {
 }
 
 async fn put(objects: &Objects, caller: &Caller, key: &str, length: usize) -> Result<()> {
-    objects.put(caller, put_of(key, &bytes(1, length))).await.map(drop)
+    objects.put(caller, put_request(key, &bytes(1, length))).await.map(drop)
 }
 
 #[track_caller]
@@ -106,7 +106,7 @@ fn a_refused_body_is_not_read_and_a_failed_one_gives_its_room_back() {
                 length: Some(length),
                 ..upload_body(&Bytes::new())
             },
-            ..put_of("key", &Bytes::new())
+            ..put_request("key", &Bytes::new())
         };
         for _ in 0..5 {
             check_refused(objects.put(owner, broken(101)).await, USED_UP);
@@ -121,7 +121,7 @@ fn a_body_without_an_announced_length_is_counted_when_it_has_come() {
     run(async {
         let fixture = limited().await;
         let of_form = |length| {
-            let mut put = put_of("key", &bytes(1, length));
+            let mut put = put_request("key", &bytes(1, length));
             put.upload_body.length = None;
             fixture.objects.put(&fixture.owner, put)
         };
@@ -139,7 +139,7 @@ fn the_quota_of_a_user_counts_all_its_buckets_whoever_writes() {
         let holder = QuotaHolder::User(owner.id().to_owned());
         objects.quotas.set(&holder, quota(Some(2), None)).await.unwrap();
         put(objects, owner, "a", 1).await.unwrap();
-        let into_other = |key| PutObject { bucket: "other".into(), ..put_of(key, &bytes(1, 1)) };
+        let into_other = |key| PutObject { bucket: "other".into(), ..put_request(key, &bytes(1, 1)) };
         let anyone = anonymous(S3Action::PutObject);
         objects.put(&anyone, into_other("b")).await.unwrap();
         let text = "The quota of the bucket's owner is used up: 2 objects in all its buckets.";
@@ -162,7 +162,7 @@ fn parts_count_from_their_upload_on_and_their_object_not_again() {
         let (ten, six) = (bytes(1, 10), bytes(1, 6));
         let (one, two) = (setup.part(&upload, 1, &ten).await, setup.part(&upload, 2, &ten).await);
         check_refused(put_part(objects, owner, &upload, 3, &six).await, used_up);
-        objects.uploads.complete(owner, complete_of(&upload, &[&one, &two])).await.unwrap();
+        objects.uploads.complete(owner, complete_request(&upload, &[&one, &two])).await.unwrap();
         tokio::time::sleep(REFUSAL_AGE_MAX).await;
         assert_eq!(objects.quotas.stored(&bucket()).await.unwrap().1, Storage { objects: 1, bytes: 20 });
         setup.begin_at("other").await;

@@ -9,10 +9,10 @@ use larder_testkit::{VolatileState, VolatileStore};
 use super::*;
 use crate::acl_choice::AclChoice;
 use crate::buckets::testing::{new_caller, ports_over};
-use crate::commit::testing::{BUCKET, bytes, put_of, upload_body};
+use crate::commit::testing::{BUCKET, bytes, put_request, upload_body};
 use crate::complete::CompleteUpload;
 use crate::get::VersionSpec;
-use crate::uploads::testing::{PART_MIN, address, complete_of, create_of, settings};
+use crate::uploads::testing::{PART_MIN, address, complete_request, create_request, settings};
 use crate::{Caller, Objects, ObjectsConfig};
 
 /// Longer than the batching delay of removals.
@@ -50,7 +50,7 @@ impl PowerCutFixture {
     }
 
     async fn put(&self, seed: u64) {
-        self.objects.put(&self.owner, put_of("key", &bytes(seed, 5_000))).await.unwrap();
+        self.objects.put(&self.owner, put_request("key", &bytes(seed, 5_000))).await.unwrap();
     }
 
     async fn delete(&self) {
@@ -60,14 +60,14 @@ impl PowerCutFixture {
 
     /// Completes an object of two parts, with a third part that is not listed.
     async fn put_in_parts(&self) {
-        let upload = self.objects.uploads.create(&self.owner, create_of("key")).await.unwrap().0.text();
+        let upload = self.objects.uploads.create(&self.owner, create_request("key")).await.unwrap().0.text();
         let mut parts = Vec::new();
         for number in 1..=3 {
             let body = upload_body(&bytes(number.into(), PART_MIN as usize));
             parts.push(self.objects.uploads.put_part(&self.owner, &address(&upload, number), body).await.unwrap().part);
         }
         let listed: Vec<_> = parts[..2].iter().collect();
-        let request: CompleteUpload = complete_of(&upload, &listed);
+        let request: CompleteUpload = complete_request(&upload, &listed);
         self.objects.uploads.complete(&self.owner, request).await.unwrap();
     }
 
@@ -141,7 +141,7 @@ async fn durable_answers_need_no_second_sync() {
 async fn the_sweeper_syncs_before_it_removes_in_every_durability() {
     for durable in [true, false] {
         let fixture = PowerCutFixture::new(durable).await;
-        let upload = fixture.objects.uploads.create(&fixture.owner, create_of("key")).await.unwrap().0;
+        let upload = fixture.objects.uploads.create(&fixture.owner, create_request("key")).await.unwrap().0;
         let body = upload_body(&bytes(1, 5_000));
         fixture.objects.uploads.put_part(&fixture.owner, &address(&upload.text(), 1), body).await.unwrap();
         let open = fixture.objects.heads.read_upload(upload).await.unwrap().unwrap();

@@ -108,7 +108,7 @@ const CONDITION_KEYS: &[(&str, KeyCarriers)] = &[
 ];
 
 /// The actions whose requests can have this condition key, in any case; `None` for a key that no request has.
-pub(super) fn carriers_of(key: &str) -> Option<KeyCarriers> {
+pub(super) fn key_carriers(key: &str) -> Option<KeyCarriers> {
     let begins = |prefix: &str| key.get(..prefix.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(prefix));
     if begins(EXISTING_TAG) {
         return Some(TAGGED_OBJECTS);
@@ -125,11 +125,11 @@ mod tests {
 
     #[test]
     fn keys_ignore_case_and_have_their_carriers() {
-        assert_eq!(carriers_of("AWS:sourceip"), Some(KeyCarriers::All));
-        assert_eq!(carriers_of("s3:existingobjecttag/é"), Some(TAGGED_OBJECTS));
-        assert_eq!(carriers_of("aws:PrincipalArn"), None);
-        assert_eq!(carriers_of("s3:ExistingObjectTa\u{e9}"), None);
-        assert!(carriers_of("s3:prefix").unwrap().include(S3Action::ListBucket));
-        assert!(!carriers_of("s3:prefix").unwrap().include(S3Action::GetObject));
+        assert_eq!(key_carriers("AWS:sourceip"), Some(KeyCarriers::All));
+        assert_eq!(key_carriers("s3:existingobjecttag/é"), Some(TAGGED_OBJECTS));
+        assert_eq!(key_carriers("aws:PrincipalArn"), None);
+        assert_eq!(key_carriers("s3:ExistingObjectTa\u{e9}"), None);
+        assert!(key_carriers("s3:prefix").unwrap().include(S3Action::ListBucket));
+        assert!(!key_carriers("s3:prefix").unwrap().include(S3Action::GetObject));
     }
 }

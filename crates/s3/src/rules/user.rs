@@ -76,7 +76,7 @@ impl fmt::Debug for User {
 
 /// The display name of the user with this e-mail address: the part before the at sign.
 #[must_use]
-pub fn display_name_of(email: &str) -> &str {
+pub fn display_name(email: &str) -> &str {
     email.split_once('@').map_or(email, |(name, _)| name)
 }
 
@@ -90,21 +90,21 @@ pub fn is_valid_email(email: &str) -> bool {
 
 /// A new canonical id as Riak CS makes it: 64 hexadecimal digits from the access key id and random bytes.
 #[must_use]
-pub fn canonical_id_of(key_id: &str, random: &[u8]) -> String {
+pub fn canonical_id(key_id: &str, random: &[u8]) -> String {
     let hex = |bytes: &[u8]| format!("{:032x}", u128::from_be_bytes(Md5::digest(bytes).into()));
     hex(key_id.as_bytes()) + &hex(random)
 }
 
 /// A new access key id: 20 characters of `A-Z2-7`, so that no command takes it for an option.
 #[must_use]
-pub fn key_id_of(random: &[u8; 20]) -> String {
+pub fn new_key_id(random: &[u8; 20]) -> String {
     const DIGITS: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
     random.iter().map(|byte| char::from(DIGITS[usize::from(byte % 32)])).collect()
 }
 
 /// A new secret access key as Riak CS makes it: 40 characters, of which the last two are `==`.
 #[must_use]
-pub fn secret_of(random: &[u8; 28]) -> String {
+pub fn new_secret(random: &[u8; 28]) -> String {
     URL_SAFE.encode(random)
 }
 
@@ -194,8 +194,8 @@ mod tests {
 
     #[test]
     fn bad_email_addresses_are_refused() {
-        assert_eq!(display_name_of("foo.bar@example.com"), "foo.bar");
-        assert_eq!(display_name_of("nothing"), "nothing");
+        assert_eq!(display_name("foo.bar@example.com"), "foo.bar");
+        assert_eq!(display_name("nothing"), "nothing");
         for good in ["a@b", "admin@localhost", "foo+1@example.com", "é@ü.de"] {
             assert!(is_valid_email(good), "{good}");
         }
@@ -208,20 +208,20 @@ mod tests {
     #[test]
     fn keys_have_the_form_of_riak_cs() {
         let random: [u8; 20] = std::array::from_fn(|at| u8::try_from(at * 13).unwrap());
-        assert_eq!(key_id_of(&random), "AN2HUBO3IVCP4JWDQ5KX");
-        let secret = secret_of(&[0xff; 28]);
+        assert_eq!(new_key_id(&random), "AN2HUBO3IVCP4JWDQ5KX");
+        let secret = new_secret(&[0xff; 28]);
         assert_eq!(secret, format!("{}w==", "_".repeat(37)));
         assert_eq!((secret.len(), secret.ends_with("==")), (40, true));
         // The digests of two empty strings.
-        assert_eq!(canonical_id_of("", b""), "d41d8cd98f00b204e9800998ecf8427e".repeat(2));
-        assert_ne!(canonical_id_of("A", b"1"), canonical_id_of("A", b"2"));
-        assert_ne!(canonical_id_of("A", b"1"), canonical_id_of("B", b"1"));
+        assert_eq!(canonical_id("", b""), "d41d8cd98f00b204e9800998ecf8427e".repeat(2));
+        assert_ne!(canonical_id("A", b"1"), canonical_id("A", b"2"));
+        assert_ne!(canonical_id("A", b"1"), canonical_id("B", b"1"));
     }
 
     #[test]
     fn users_decode_from_json_and_do_not_print_their_secret() {
         let user = User {
-            id: canonical_id_of("K", b"r"),
+            id: canonical_id("K", b"r"),
             key_id: "K".into(),
             secret: "hush".into(),
             name: "Foo".into(),

@@ -10,7 +10,7 @@ use larder_rows::{Change, Timestamp};
 use larder_store::{Batch, Partition, ReadQuery, Table};
 
 use super::references::SweepCandidates;
-use super::{ObjectSweeper, SweepReport, id_of};
+use super::{ObjectSweeper, SweepReport, partition_id};
 use crate::catalogue::S3Catalogue;
 use crate::rules::{Part, UploadId, UploadState};
 use crate::uploads::UploadHead;
@@ -43,7 +43,7 @@ impl BlobReferences for ObjectSweeper {
         };
         let candidates = SweepCandidates {
             blobs: blobs.iter().map(|blob| blob.id).collect(),
-            uploads: blobs.iter().filter_map(upload_of).collect(),
+            uploads: blobs.iter().filter_map(blob_upload).collect(),
             ..SweepCandidates::default()
         };
         if candidates.all_referenced() {
@@ -67,7 +67,7 @@ impl BlobReferences for ObjectSweeper {
 
     fn has_readers(&self, blob: &OwnedBlob) -> bool {
         // Race: a client may still stream parts of a deleted object [invariant 63].
-        upload_of(blob).is_some_and(|upload| self.heads.pins.is_upload_pinned(&upload))
+        blob_upload(blob).is_some_and(|upload| self.heads.pins.is_upload_pinned(&upload))
     }
 }
 
@@ -77,7 +77,7 @@ impl ObjectSweeper {
         let mut uploads: HashMap<UploadId, BlobUse> = HashMap::new();
         let mut left = Vec::with_capacity(blobs.len());
         for blob in blobs {
-            let Some((upload, number)) = part_of(&blob) else {
+            let Some((upload, number)) = blob_part(&blob) else {
                 left.push(blob);
                 continue;
             };
@@ -131,13 +131,13 @@ impl BlobUse {
 }
 
 /// The upload and the number of the part a blob belongs to, from its owner row.
-fn part_of(blob: &OwnedBlob) -> Option<(UploadId, u16)> {
+fn blob_part(blob: &OwnedBlob) -> Option<(UploadId, u16)> {
     let (id, number) = blob.row.split_at_checked(16)?;
     Some((UploadId(id.try_into().ok()?), u16::from_be_bytes(number.try_into().ok()?)))
 }
 
-fn upload_of(blob: &OwnedBlob) -> Option<UploadId> {
-    part_of(blob).map(|(upload, _)| upload)
+fn blob_upload(blob: &OwnedBlob) -> Option<UploadId> {
+    blob_part(blob).map(|(upload, _)| upload)
 }
 
 /// Maps an error to one of the gateway.
@@ -179,7 +179,7 @@ impl ObjectSweeper {
     }
 
     async fn read_live_upload(&self, partition: Partition) -> Result<Option<UploadHead>> {
-        let id = UploadId(id_of(&partition)?);
+        let id = UploadId(partition_id(&partition)?);
         Ok(self.heads.read_upload(id).await?.filter(|head| head.upload.state.is_alive()))
     }
 
@@ -207,7 +207,7 @@ impl ObjectSweeper {
 
     /// Removes the part rows of an upload that has ended.
     pub(super) async fn sweep_parts(&self, partition: Partition) -> Result<u64> {
-        let id = UploadId(id_of(&partition)?);
+        let id = UploadId(partition_id(&partition)?);
         match self.heads.read_upload(id).await? {
             Some(head) if head.upload.state.is_alive() => Ok(0),
             Some(head) => self.uploads.remove_unused_parts(&head, None).await.map(|()| 1),

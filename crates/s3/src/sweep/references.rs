@@ -6,7 +6,7 @@ use larder_rows::Timestamp;
 use larder_rows::content::BlobId;
 use larder_store::{Partition, ReadQuery, Stopped};
 
-use super::{ObjectSweeper, id_of};
+use super::{ObjectSweeper, partition_id};
 use crate::Result;
 use crate::get::ManifestCursor;
 use crate::rules::{ManifestOwner, ObjectBody, ObjectHead, UploadId, UploadState, Version, VersionId};
@@ -117,7 +117,7 @@ impl ObjectSweeper {
 impl ObjectSweeper {
     /// Removes the rows of an unreferenced manifest. Its blobs have owners of their own.
     pub(super) async fn sweep_manifest(&self, partition: Partition) -> Result<u64> {
-        let manifest = VersionId(id_of(&partition)?);
+        let manifest = VersionId(partition_id(&partition)?);
         let page = self.gateway.core.ports.store.read(&partition, &ReadQuery::all(1), &self.heads.options()).await?;
         let Some(row) = page.rows.into_iter().next() else { return Ok(0) };
         // Crash: each batch of a manifest has the owner row, and a removal takes it last.

@@ -51,7 +51,7 @@ pub(crate) struct UploadSetup {
 impl UploadSetup {
     pub(crate) async fn new() -> Self {
         let (start, stores) = (Instant::now(), S3TestStore::new());
-        let objects = stores.gateway_of(settings()).await;
+        let objects = stores.gateway_with(settings()).await;
         let owner = new_caller(&objects, "owner").await;
         objects.buckets.create(&owner, BUCKET, AclChoice::Private, None).await.unwrap();
         let gate = Arc::new(TrapStore::over(Arc::clone(&stores.store)));
@@ -71,7 +71,7 @@ impl UploadSetup {
     }
 
     pub(crate) async fn begin_at(&self, key: &str) -> UploadId {
-        self.fixture.objects.uploads.create(&self.fixture.owner, create_of(key)).await.unwrap().0
+        self.fixture.objects.uploads.create(&self.fixture.owner, create_request(key)).await.unwrap().0
     }
 
     pub(crate) async fn part(&self, upload: &str, number: u16, body: &Bytes) -> Part {
@@ -79,11 +79,11 @@ impl UploadSetup {
     }
 
     pub(crate) async fn parts(&self, upload: &str, after: u32, max: usize) -> Result<ListedParts> {
-        self.fixture.objects.uploads.list_parts(&self.fixture.owner, &parts_of(upload, after, max)).await
+        self.fixture.objects.uploads.list_parts(&self.fixture.owner, &parts_request(upload, after, max)).await
     }
 
     pub(crate) async fn complete(&self, upload: &str, parts: &[&Part]) -> Result<CompletedUpload> {
-        self.fixture.objects.uploads.complete(&self.fixture.owner, complete_of(upload, parts)).await
+        self.fixture.objects.uploads.complete(&self.fixture.owner, complete_request(upload, parts)).await
     }
 
     pub(crate) async fn abort(&self, upload: &str) -> Result<()> {
@@ -115,7 +115,7 @@ impl UploadSetup {
     }
 }
 
-pub(crate) fn create_of(key: &str) -> CreateUpload {
+pub(crate) fn create_request(key: &str) -> CreateUpload {
     let key = Bytes::copy_from_slice(key.as_bytes());
     CreateUpload { bucket: BUCKET.into(), key, metadata: ObjectMetadata::default(), checksum: None }
 }
@@ -134,11 +134,11 @@ pub(crate) async fn put_part(
     objects.uploads.put_part(caller, &address(upload, number), upload_body(body)).await.map(|stored| stored.part)
 }
 
-pub(crate) fn parts_of(upload: &str, after: u32, max: usize) -> ListParts {
+pub(crate) fn parts_request(upload: &str, after: u32, max: usize) -> ListParts {
     ListParts { bucket: BUCKET.into(), key: Bytes::from_static(KEY.as_bytes()), upload: upload.into(), after, max }
 }
 
-pub(crate) fn complete_of(upload: &str, parts: &[&Part]) -> CompleteUpload {
+pub(crate) fn complete_request(upload: &str, parts: &[&Part]) -> CompleteUpload {
     CompleteUpload {
         bucket: BUCKET.into(),
         key: Bytes::from_static(KEY.as_bytes()),
@@ -152,7 +152,7 @@ pub(crate) fn complete_of(upload: &str, parts: &[&Part]) -> CompleteUpload {
 }
 
 pub(crate) fn listed(part: &Part) -> ListedPart {
-    let etag = crate::rules::Etag::of_md5(part.md5).to_string();
+    let etag = crate::rules::Etag::from_md5(part.md5).to_string();
     ListedPart { number: part.number.into(), etag, checksum: None }
 }
 

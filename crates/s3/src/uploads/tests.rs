@@ -6,7 +6,7 @@ use super::super::Error;
 use super::super::buckets::testing::{anonymous, new_caller};
 use super::super::commit::testing::{BUCKET, run};
 use super::super::list::KeyOrPrefix;
-use super::testing::{UploadSetup, create_of};
+use super::testing::{UploadSetup, create_request};
 use super::*;
 use crate::rules::{S3Action, UploadState};
 
@@ -127,7 +127,7 @@ fn an_upload_has_its_initiator_and_abort_date() {
             Ok(())
         };
         objects.buckets.configure(&setup.fixture.owner, BUCKET, change).await.unwrap();
-        let (id, date) = objects.uploads.create(&setup.fixture.owner, create_of("k")).await.unwrap();
+        let (id, date) = objects.uploads.create(&setup.fixture.owner, create_request("k")).await.unwrap();
         let (when, rule) = date.unwrap();
         let head = objects.heads.read_upload(id).await.unwrap().unwrap();
         assert_eq!(rule, "old");
@@ -148,17 +148,17 @@ fn uploads_need_permission() {
         let setup = UploadSetup::new().await;
         let stranger = new_caller(&setup.fixture.objects, "stranger").await;
         for caller in [stranger, anonymous(S3Action::PutObject)] {
-            let refused = setup.fixture.objects.uploads.create(&caller, create_of("k")).await;
+            let refused = setup.fixture.objects.uploads.create(&caller, create_request("k")).await;
             assert!(matches!(refused, Err(Error::AccessDenied)));
             let caller = caller.with_action(S3Action::ListBucketMultipartUploads);
             let refused = setup.fixture.objects.uploads.list(&caller, &query("", "", 1)).await;
             assert!(matches!(refused, Err(Error::AccessDenied)));
         }
-        let mut nowhere = create_of("k");
+        let mut nowhere = create_request("k");
         nowhere.bucket = "nowhere".into();
         let refused = setup.fixture.objects.uploads.create(&setup.fixture.owner, nowhere).await;
         assert!(matches!(refused, Err(Error::NoSuchBucket(_))));
-        let long = create_of(&"k".repeat(1025));
+        let long = create_request(&"k".repeat(1025));
         let refused = setup.fixture.objects.uploads.create(&setup.fixture.owner, long).await;
         assert!(matches!(refused, Err(Error::KeyTooLong(1025))));
     });

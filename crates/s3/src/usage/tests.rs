@@ -25,7 +25,7 @@ fn samples(found: &[UsageSample]) -> Vec<ShownSample<'_>> {
 async fn counts_of_all_processes_add_up_by_node_and_hour() {
     let stores = S3TestStore::new();
     let (one, two) = (stores.gateway().await, stores.gateway().await);
-    let hour = Timestamp(hour_of(BEGIN) * HOUR_MICROS);
+    let hour = Timestamp(hour_begin(BEGIN) * HOUR_MICROS);
     one.usage.count("K", "KeyWrite", counts(1, 10));
     one.usage.count("K", "KeyRead", counts(1, 0));
     one.usage.count("other", "KeyRead", counts(1, 0));
@@ -53,7 +53,7 @@ async fn counts_of_all_processes_add_up_by_node_and_hour() {
 async fn hours_stay_apart_and_leave_memory_once_written() {
     let stores = S3TestStore::new();
     let objects = stores.gateway().await;
-    let first = hour_of(BEGIN) * HOUR_MICROS;
+    let first = hour_begin(BEGIN) * HOUR_MICROS;
     for _ in 0..5 {
         objects.usage.count("K", "KeyRead", counts(1, 0));
         tokio::time::sleep(Duration::from_secs(3600)).await;
@@ -96,7 +96,7 @@ async fn storage_counts_no_deleted_objects() {
         &[version(Timestamp(10), false, None), version(Timestamp(9), true, Some(1))],
     )
     .await;
-    let stored = objects.usage.storage_of(foo.id()).await.unwrap();
+    let stored = objects.usage.user_storage(foo.id()).await.unwrap();
     let expected =
         [("milk", 0, 0), ("tea", 9, 44)].map(|(name, objects, bytes)| (name.to_owned(), Storage { objects, bytes }));
     assert_eq!(stored, BTreeMap::from(expected));
@@ -114,9 +114,9 @@ fn row_names_round_trip_and_sort_by_hour() {
     let names: Vec<_> = all.iter().map(UsageRowKey::row_name).collect();
     assert!(names.is_sorted());
     for (counted, name) in all.iter().zip(names) {
-        assert_eq!(UsageRowKey::of_row_name(&name).as_ref(), Ok(counted));
+        assert_eq!(UsageRowKey::from_row_name(&name).as_ref(), Ok(counted));
         for end in 0..8 {
-            assert!(UsageRowKey::of_row_name(&name[..end]).is_err());
+            assert!(UsageRowKey::from_row_name(&name[..end]).is_err());
         }
     }
     assert_eq!(decode(&encode(&counts(1, 2))), Ok(counts(1, 2)));

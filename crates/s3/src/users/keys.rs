@@ -8,7 +8,7 @@ use super::transaction::{KEY, USER, UsersTransaction};
 use super::{ATTEMPTS_MAX, Users, busy, check_key, invalid, key_taken, user_with_key};
 use crate::rules::bucket::is_valid_bucket_name;
 use crate::rules::policy::KeyPolicy;
-use crate::rules::user::{FURTHER_KEYS_MAX, key_id_of};
+use crate::rules::user::{FURTHER_KEYS_MAX, new_key_id};
 use crate::rules::{AccessKey, KeyLimits, User};
 use crate::{Error, Result};
 
@@ -84,7 +84,7 @@ impl Users {
     ///
     /// # Errors
     /// `UnknownKey`.
-    pub async fn holder_of(&self, key_id: &str) -> Result<KeyHolder> {
+    pub async fn key_holder(&self, key_id: &str) -> Result<KeyHolder> {
         let miss = match self.cache.keys.get(key_id, self.core.monotonic()) {
             Ok(holder) => return Ok(holder),
             Err(miss) => miss,
@@ -107,7 +107,7 @@ impl Users {
                 return Err(invalid("A user has at most 20 further keys: revoke one."));
             }
             let key = AccessKey {
-                id: new.id.clone().unwrap_or_else(|| key_id_of(&self.random())),
+                id: new.id.clone().unwrap_or_else(|| new_key_id(&self.random())),
                 secret: new.secret.clone().unwrap_or_else(|| self.new_secret()),
                 created: self.core.now(),
                 limits: new.limits.clone(),

@@ -16,14 +16,14 @@ async fn users_are_found_by_all_their_names() {
     let made = objects.users.create("foo@example.com", "Foo", false, None).await.unwrap();
     assert_eq!((made.key_id.len(), made.secret.len(), made.id.len()), (20, 40, 64));
     assert_eq!((made.display_name.as_str(), made.enabled, made.admin), ("foo", true, false));
-    assert_eq!(objects.users.of_key(&made.key_id).await.unwrap(), made);
-    assert_eq!(objects.users.of_id(&made.id).await.unwrap(), Some(Arc::clone(&made)));
-    assert_eq!(objects.users.of_email("foo@example.com").await.unwrap(), Some(Arc::clone(&made)));
+    assert_eq!(objects.users.find_by_key(&made.key_id).await.unwrap(), made);
+    assert_eq!(objects.users.find_by_id(&made.id).await.unwrap(), Some(Arc::clone(&made)));
+    assert_eq!(objects.users.find_by_email("foo@example.com").await.unwrap(), Some(Arc::clone(&made)));
     assert_eq!(objects.users.display_name(&made.id).await, "foo");
     assert_eq!(objects.users.display_name("nobody").await, "nobody");
-    assert!(matches!(objects.users.of_key("nobody").await, Err(Error::UnknownKey(_))));
-    assert_eq!(objects.users.of_id("nobody").await.unwrap(), None);
-    assert_eq!(objects.users.of_email("nobody@example.com").await.unwrap(), None);
+    assert!(matches!(objects.users.find_by_key("nobody").await, Err(Error::UnknownKey(_))));
+    assert_eq!(objects.users.find_by_id("nobody").await.unwrap(), None);
+    assert_eq!(objects.users.find_by_email("nobody@example.com").await.unwrap(), None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -41,7 +41,7 @@ async fn taken_and_malformed_users_are_refused() {
         let refused = objects.users.create(email, name, false, key).await;
         assert!(matches!(refused, Err(Error::InvalidUser(_))), "{email} {name}");
     }
-    assert_eq!(objects.users.of_key("key/+ ü").await.unwrap().secret, "s");
+    assert_eq!(objects.users.find_by_key("key/+ ü").await.unwrap().secret, "s");
     assert_eq!(objects.users.list("", 10).await.unwrap().len(), 1);
 }
 
@@ -50,8 +50,8 @@ async fn user_changes_hold_at_once_here_and_elsewhere_in_two_seconds() {
     let stores = S3TestStore::new();
     let (one, two) = (stores.gateway().await, stores.gateway().await);
     let made = one.users.create("foo@example.com", "Foo", false, None).await.unwrap();
-    assert_eq!(two.users.of_key(&made.key_id).await.unwrap(), made);
-    one.users.of_key(&made.key_id).await.unwrap();
+    assert_eq!(two.users.find_by_key(&made.key_id).await.unwrap(), made);
+    one.users.find_by_key(&made.key_id).await.unwrap();
     let change = UserChange {
         email: Some("bar@example.com".into()),
         name: Some("Bar".into()),
@@ -62,10 +62,10 @@ async fn user_changes_hold_at_once_here_and_elsewhere_in_two_seconds() {
     assert_eq!((&changed.id, &changed.key_id), (&made.id, &made.key_id));
     assert_ne!(changed.secret, made.secret);
     assert_eq!((changed.display_name.as_str(), changed.enabled), ("bar", false));
-    assert_eq!(one.users.of_key(&made.key_id).await.unwrap(), changed);
+    assert_eq!(one.users.find_by_key(&made.key_id).await.unwrap(), changed);
     tokio::time::sleep(std::time::Duration::from_secs(2)).await;
-    assert_eq!(two.users.of_key(&made.key_id).await.unwrap(), changed);
-    assert_eq!(two.users.of_email("foo@example.com").await.unwrap(), None);
+    assert_eq!(two.users.find_by_key(&made.key_id).await.unwrap(), changed);
+    assert_eq!(two.users.find_by_email("foo@example.com").await.unwrap(), None);
     two.users.create("foo@example.com", "New", false, None).await.unwrap();
     let back = UserChange { email: Some("foo@example.com".into()), ..UserChange::default() };
     assert!(matches!(one.users.update(&made.key_id, back).await, Err(Error::UserExists)));
@@ -95,7 +95,7 @@ async fn users_are_listed_in_pages_and_removed() {
     assert!(matches!(objects.users.delete(&user.key_id).await, Err(Error::UserHasBuckets)));
     objects.buckets.delete(&caller(user), "tea").await.unwrap();
     objects.users.delete(&user.key_id).await.unwrap();
-    assert!(matches!(objects.users.of_key(&user.key_id).await, Err(Error::UnknownKey(_))));
+    assert!(matches!(objects.users.find_by_key(&user.key_id).await, Err(Error::UnknownKey(_))));
     assert!(matches!(objects.users.delete(&user.key_id).await, Err(Error::UnknownKey(_))));
     assert_eq!(objects.users.list("", 100).await.unwrap().len(), 24);
     objects.users.create(&user.email, "Again", false, None).await.unwrap();
@@ -128,8 +128,8 @@ async fn concurrent_starts_create_one_admin() {
     let (fixed, made) = one.users.ensure_admin(key("FIXED", "secret")).await.unwrap();
     assert_eq!((fixed.key_id.as_str(), fixed.secret.as_str(), made), ("FIXED", "secret", false));
     assert_eq!(fixed.id, admin.id);
-    assert!(matches!(one.users.of_key(&admin.key_id).await, Err(Error::UnknownKey(_))));
-    assert_eq!(one.users.of_key("FIXED").await.unwrap(), fixed);
+    assert!(matches!(one.users.find_by_key(&admin.key_id).await, Err(Error::UnknownKey(_))));
+    assert_eq!(one.users.find_by_key("FIXED").await.unwrap(), fixed);
     assert_eq!(two.users.ensure_admin(key("FIXED", "secret")).await.unwrap(), (fixed, false));
     assert_eq!(two.users.ensure_admin(key("FIXED", "other")).await.unwrap().0.secret, "other");
     assert_eq!(one.users.list("", 10).await.unwrap().len(), 1);
@@ -173,9 +173,9 @@ async fn many_concurrent_creates_succeed() {
 async fn overlong_names_find_no_user() {
     let objects = S3TestStore::new().gateway().await;
     let long = "k".repeat(100_000);
-    assert!(matches!(objects.users.of_key(&long).await, Err(Error::UnknownKey(_))));
-    assert_eq!(objects.users.of_id(&long).await.unwrap(), None);
-    assert_eq!(objects.users.of_email(&long).await.unwrap(), None);
+    assert!(matches!(objects.users.find_by_key(&long).await, Err(Error::UnknownKey(_))));
+    assert_eq!(objects.users.find_by_id(&long).await.unwrap(), None);
+    assert_eq!(objects.users.find_by_email(&long).await.unwrap(), None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -188,9 +188,9 @@ async fn further_keys_find_their_user_until_they_are_revoked() {
     let (with_both, random) = one.users.add_key("GIVEN", NewKey::default()).await.unwrap();
     assert_eq!((key.secret.as_str(), with_both.further_keys.len()), ("s", 2));
     assert!(random.id.len() == 20 && random.id.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit()));
-    let holder = two.users.holder_of(&random.id).await.unwrap();
+    let holder = two.users.key_holder(&random.id).await.unwrap();
     assert_eq!((&holder.user.id, holder.secret(), holder.policy().is_some()), (&user.id, &*random.secret, true));
-    let first = two.users.holder_of(&user.key_id).await.unwrap();
+    let first = two.users.key_holder(&user.key_id).await.unwrap();
     assert_eq!((first.secret(), first.policy().is_some()), (&*user.secret, false));
     // A change of the user keeps its keys.
     let change = UserChange { new_secret: true, ..UserChange::default() };
@@ -198,12 +198,12 @@ async fn further_keys_find_their_user_until_they_are_revoked() {
     let refused = one.users.update("GIVEN", UserChange { new_secret: true, ..UserChange::default() }).await;
     assert!(matches!(refused, Err(Error::InvalidUser(_))), "the secret of the first key is another key's: {refused:?}");
     one.users.revoke_key("GIVEN").await.unwrap();
-    assert!(matches!(one.users.holder_of("GIVEN").await, Err(Error::UnknownKey(_))), "at once here");
+    assert!(matches!(one.users.key_holder("GIVEN").await, Err(Error::UnknownKey(_))), "at once here");
     tokio::time::sleep(std::time::Duration::from_secs(2)).await;
-    assert!(matches!(two.users.holder_of("GIVEN").await, Err(Error::UnknownKey(_))), "in two seconds elsewhere");
+    assert!(matches!(two.users.key_holder("GIVEN").await, Err(Error::UnknownKey(_))), "in two seconds elsewhere");
     assert!(matches!(one.users.revoke_key(&user.key_id).await, Err(Error::InvalidUser(_))));
     one.users.delete(&user.key_id).await.unwrap();
-    assert!(matches!(one.users.holder_of(&random.id).await, Err(Error::UnknownKey(_))), "no key outlives its user");
+    assert!(matches!(one.users.key_holder(&random.id).await, Err(Error::UnknownKey(_))), "no key outlives its user");
 }
 
 #[tokio::test(start_paused = true)]

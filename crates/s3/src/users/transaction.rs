@@ -43,7 +43,7 @@ pub(super) fn content(value: &Bytes) -> Result<Bytes> {
 }
 
 /// The user in a row.
-pub(super) fn user_of(value: &Bytes) -> Result<User> {
+pub(super) fn decode_user(value: &Bytes) -> Result<User> {
     serde_json::from_slice(&content(value)?).map_err(|_| DecodeError::Invalid("user").into())
 }
 
@@ -124,10 +124,10 @@ impl Users {
         }
         let Some(row) = self.row(row_name(kind, of)).await? else { return Ok(None) };
         if kind == USER {
-            return user_of(&row.value).map(Some);
+            return decode_user(&row.value).map(Some);
         }
         let name = [&[USER], &content(&row.value)?[..]].concat().into();
-        self.row(name).await?.map(|row| user_of(&row.value)).transpose()
+        self.row(name).await?.map(|row| decode_user(&row.value)).transpose()
     }
 
     async fn row(&self, name: Bytes) -> Result<Option<Row>> {

@@ -167,7 +167,7 @@ impl JsHeap {
         let run = |module: &JsModule| {
             self.context.with(|ctx| {
                 let loaded = ctx.eval_with_options::<Value, _>(&*module.source, script_options(&module.name));
-                let failed = |error| format!("{}: {}", module.name, text_of(&error).0);
+                let failed = |error| format!("{}: {}", module.name, error_text(&error).0);
                 loaded.map(drop).catch(&ctx).map_err(failed).err()
             })
         };
@@ -182,7 +182,7 @@ impl JsHeap {
             match called {
                 Ok(outcome) => (outcome, false),
                 Err(error) => {
-                    let (text, is_spoiled) = text_of(&error);
+                    let (text, is_spoiled) = error_text(&error);
                     (CallOutcome::Threw(text), is_spoiled)
                 }
             }
@@ -257,7 +257,7 @@ fn is_identifier(name: &str) -> bool {
 }
 
 /// The text of an error, and whether it is one of the engine itself.
-fn text_of(error: &CaughtError<'_>) -> (String, bool) {
+fn error_text(error: &CaughtError<'_>) -> (String, bool) {
     match error {
         CaughtError::Error(error) => (error.to_string(), matches!(error, rquickjs::Error::Allocation)),
         CaughtError::Exception(exception) => {
@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn a_heap_that_had_no_memory_for_a_call_is_replaced() {
-        assert!(text_of(&CaughtError::Error(rquickjs::Error::Allocation)).1);
-        assert!(!text_of(&CaughtError::Error(rquickjs::Error::new_from_js("text", "number"))).1);
+        assert!(error_text(&CaughtError::Error(rquickjs::Error::Allocation)).1);
+        assert!(!error_text(&CaughtError::Error(rquickjs::Error::new_from_js("text", "number"))).1);
     }
 }

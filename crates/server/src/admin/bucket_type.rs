@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use larder_core::Error;
-use larder_core::rules::props::effective::props_of;
+use larder_core::rules::props::effective::body_props;
 use larder_core::rules::props::types::DEFAULT_TYPE;
 use larder_core::rules::props::{PropsBodyError, display};
 use larder_core::types::{TypeStage, TypeStateError, TypeStatus};
@@ -73,7 +73,7 @@ fn props(call: &CommandCall<'_>, invalid: &str) -> Result<Map<String, Json>, Adm
     }
     let texts: Result<Vec<&str>, &String> = words.iter().map(|word| call.content(word)).collect();
     let text = texts.map_err(AdminAnswer::failed)?.join(" ");
-    props_of(text.as_bytes()).map_err(|error| {
+    body_props(text.as_bytes()).map_err(|error| {
         let begin = match error {
             PropsBodyError::InvalidJson => invalid,
             // Also for an update: the text is Riak's own.

@@ -18,7 +18,7 @@ pub(super) async fn member_status(call: CommandCall<'_>) -> CommandResult {
     if call.json {
         let rows = members.iter().map(|state| {
             let row = &state.member.row;
-            json!({ "node": row.node, "status": status_of(state), "ring": share, "address": row.address,
+            json!({ "node": row.node, "status": node_status(state), "ring": share, "address": row.address,
                 "version": row.version, "catalogue": row.catalogue })
         });
         return Ok(AdminAnswer::json(&json!({ "members": rows.collect::<Vec<_>>() })));
@@ -27,7 +27,7 @@ pub(super) async fn member_status(call: CommandCall<'_>) -> CommandResult {
     let rows: String = members
         .iter()
         .map(|state| {
-            let (status, name) = (status_of(state), shown(state.member.row.node.as_bytes()));
+            let (status, name) = (node_status(state), shown(state.member.row.node.as_bytes()));
             format!("{status:<10}{share:>5.1}%      --      {name}\n")
         })
         .collect();
@@ -40,7 +40,7 @@ pub(super) async fn member_status(call: CommandCall<'_>) -> CommandResult {
     )))
 }
 
-fn status_of(state: &MemberState) -> &'static str {
+fn node_status(state: &MemberState) -> &'static str {
     if state.up { "valid" } else { "down" }
 }
 
@@ -56,7 +56,7 @@ pub(super) async fn status(call: CommandCall<'_>) -> CommandResult {
     if call.json {
         let rows = members.iter().enumerate().map(|(at, state)| {
             let row = &state.member.row;
-            json!({ "node": row.node, "claimant": at == 0, "status": status_of(state), "available": state.up,
+            json!({ "node": row.node, "claimant": at == 0, "status": node_status(state), "available": state.up,
                 "ring": share(members.len()), "address": row.address, "version": row.version })
         });
         let nodes = cluster.nodes.iter().map(|node| json!({ "node": node.address, "available": node.up }));

@@ -65,7 +65,7 @@ pub(super) async fn serve(context: &AdminContext, mut stream: UnixStream, shutdo
 
 /// Reports a command that changes something.
 fn audit(context: &AdminContext, request: &AdminRequest, stream: &UnixStream, answer: &AdminAnswer) {
-    let words = words_of(request);
+    let words = request_words(request);
     let Some(log) = context.objects.gateway.core.audit() else { return };
     let CommandLookup::Command(command, args) = find(&words) else { return };
     if command.audited {
@@ -92,7 +92,7 @@ async fn execute(
 ) -> Option<AdminAnswer> {
     let reports_progress = reports_progress(request);
     let shown = request.progress && reports_progress;
-    let listed = reports_progress.then(|| context.commands.begin(words_of(request).join(" ")));
+    let listed = reports_progress.then(|| context.commands.begin(request_words(request).join(" ")));
     let (reporter, mut reports) = ProgressReporter::new();
     let mut doing = pin!(run(context, request, &reporter));
     let (mut from, mut to) = stream.split();
@@ -129,7 +129,7 @@ async fn execute(
 
 /// Runs one command.
 pub(super) async fn run(context: &AdminContext, request: &AdminRequest, reporter: &ProgressReporter) -> AdminAnswer {
-    let words = words_of(request);
+    let words = request_words(request);
     match find(&words) {
         CommandLookup::Command(command, args) => {
             let json = words.len() < request.args.len();
@@ -141,11 +141,11 @@ pub(super) async fn run(context: &AdminContext, request: &AdminRequest, reporter
 
 /// Whether the command of a request reports progress.
 fn reports_progress(request: &AdminRequest) -> bool {
-    matches!(find(&words_of(request)), CommandLookup::Command(command, _) if command.reports_progress)
+    matches!(find(&request_words(request)), CommandLookup::Command(command, _) if command.reports_progress)
 }
 
 /// The arguments without [`JSON`].
-fn words_of(request: &AdminRequest) -> Vec<&str> {
+fn request_words(request: &AdminRequest) -> Vec<&str> {
     request.args.iter().map(String::as_str).filter(|word| *word != JSON).collect()
 }
 

@@ -8,9 +8,10 @@ pub(super) fn table(columns: &[TableColumn], rows: &[Vec<String>]) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    let longest = |at: usize| rows.iter().flat_map(move |row| row[at].lines()).map(width_of).max().unwrap_or_default();
+    let longest =
+        |at: usize| rows.iter().flat_map(move |row| row[at].lines()).map(text_width).max().unwrap_or_default();
     let widths: Vec<usize> =
-        columns.iter().enumerate().map(|(at, (title, least))| longest(at).max(*least).max(width_of(title))).collect();
+        columns.iter().enumerate().map(|(at, (title, least))| longest(at).max(*least).max(text_width(title))).collect();
     let border: String = widths.iter().map(|width| format!("+{}", "-".repeat(*width))).collect::<String>() + "+\n";
     let titles: Vec<String> = columns.iter().map(|(title, _)| (*title).to_owned()).collect();
     let body: String = rows.iter().map(|row| shown_row(row, &widths)).collect();
@@ -22,7 +23,7 @@ pub(super) fn wrapped<'a>(values: impl IntoIterator<Item = &'a str>, width: usiz
     let mut lines: Vec<String> = Vec::new();
     for value in values {
         match lines.last_mut() {
-            Some(line) if width_of(line) + width_of(value) + 2 <= width => line.push_str(&format!(", {value}")),
+            Some(line) if text_width(line) + text_width(value) + 2 <= width => line.push_str(&format!(", {value}")),
             Some(line) => {
                 line.push(',');
                 lines.push(value.to_owned());
@@ -43,7 +44,7 @@ fn shown_row(row: &[String], widths: &[usize]) -> String {
     (0..height).map(line).collect()
 }
 
-fn width_of(text: &str) -> usize {
+fn text_width(text: &str) -> usize {
     text.chars().count()
 }
 

@@ -23,7 +23,7 @@ pub(super) async fn create(call: CommandCall<'_>) -> CommandResult {
     let args = ParsedArgs::parse(call.args, OPTIONS).map_err(AdminAnswer::failed)?;
     let [user] = args.plain[..] else { return Err(AdminAnswer::usage("s3 key create <key or email> [limits]")) };
     let given = args.secret(call.request)?;
-    let new = NewKey { id: args.value("--key").map(str::to_owned), secret: given, limits: limits_of(&args)? };
+    let new = NewKey { id: args.value("--key").map(str::to_owned), secret: given, limits: parse_limits(&args)? };
     let is_given = new.secret.is_some();
     let created = async {
         let user = find(call.objects(), user).await?;
@@ -48,7 +48,7 @@ pub(super) async fn revoke(call: CommandCall<'_>) -> CommandResult {
     }
 }
 
-fn limits_of(args: &ParsedArgs<'_>) -> Result<KeyLimits, AdminAnswer> {
+fn parse_limits(args: &ParsedArgs<'_>) -> Result<KeyLimits, AdminAnswer> {
     let bad = || AdminAnswer::failed("--expires needs a time like 2030-01-31 or 2030-01-31T12:00:00Z");
     let expires = args.value("--expires").map(|text| parse_expiry(text).ok_or_else(bad)).transpose()?;
     let (buckets, prefixes) = (args.values("--bucket"), args.values("--prefix"));

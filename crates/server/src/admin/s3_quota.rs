@@ -27,7 +27,7 @@ pub(super) async fn set(call: CommandCall<'_>) -> CommandResult {
     let [kind, name] = args.plain[..] else {
         return Err(AdminAnswer::usage("s3 quota set <bucket|user> <name> [--objects N] [--bytes SIZE]"));
     };
-    let quota = quota_of(&args)?;
+    let quota = parse_quota(&args)?;
     if quota == StorageQuota::default() {
         return Err(AdminAnswer::failed("A quota needs --objects, --bytes or both"));
     }
@@ -60,7 +60,7 @@ pub(super) async fn list(call: CommandCall<'_>) -> CommandResult {
         objects.quotas.all().await.map_err(|error| AdminAnswer::failed(format!("Error listing quotas:\n{error}")))?;
     let mut lines = Vec::new();
     for (holder, quota) in all {
-        let (kind, name) = name_of(objects, holder).await?;
+        let (kind, name) = owner_name(objects, holder).await?;
         lines.push((kind, name, quota));
     }
     if call.json {
@@ -73,7 +73,7 @@ pub(super) async fn list(call: CommandCall<'_>) -> CommandResult {
     Ok(AdminAnswer::done(lines.iter().map(line).collect::<String>()))
 }
 
-fn quota_of(args: &ParsedArgs<'_>) -> Result<StorageQuota, AdminAnswer> {
+fn parse_quota(args: &ParsedArgs<'_>) -> Result<StorageQuota, AdminAnswer> {
     let objects = args.value("--objects").map(|text| {
         text.parse::<u64>().map_err(|_| AdminAnswer::failed("--objects needs a number of objects, such as 100000"))
     });
@@ -100,11 +100,11 @@ async fn change(objects: &Objects, named: &NamedHolder<'_>, quota: StorageQuota)
 }
 
 /// A holder in the words of the operator; the canonical id of a user that is gone.
-async fn name_of(objects: &Objects, holder: QuotaHolder) -> Result<(&'static str, String), AdminAnswer> {
+async fn owner_name(objects: &Objects, holder: QuotaHolder) -> Result<(&'static str, String), AdminAnswer> {
     match holder {
         QuotaHolder::Bucket(name) => Ok(("bucket", name)),
         QuotaHolder::User(id) => {
-            let user = objects.users.of_id(&id).await;
+            let user = objects.users.find_by_id(&id).await;
             let user = user.map_err(|error| failed("finding", "user", &id, &error))?;
             Ok(("user", user.map_or(id, |user| user.email.clone())))
         }

@@ -91,17 +91,17 @@ async fn apply_change(call: &CommandCall<'_>, asked: UserChange, done: &str) -> 
 async fn change(call: &CommandCall<'_>, change: UserChange) -> Result<Arc<User>, AdminAnswer> {
     let changed = async {
         let word = call.args[0];
-        let of_email = call.objects().users.of_email(word).await?;
-        call.objects().users.update(of_email.as_ref().map_or(word, |user| &user.key_id), change).await
+        let find_by_email = call.objects().users.find_by_email(word).await?;
+        call.objects().users.update(find_by_email.as_ref().map_or(word, |user| &user.key_id), change).await
     };
     changed.await.map_err(|error| failed("changing", call.args[0], &error))
 }
 
 /// The user with this access key or e-mail address.
 pub(super) async fn find(objects: &Objects, word: &str) -> Result<Arc<User>, Error> {
-    match objects.users.of_email(word).await? {
+    match objects.users.find_by_email(word).await? {
         Some(user) => Ok(user),
-        None => objects.users.of_key(word).await,
+        None => objects.users.find_by_key(word).await,
     }
 }
 

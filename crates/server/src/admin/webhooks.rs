@@ -33,7 +33,7 @@ pub(super) async fn list(call: CommandCall<'_>) -> CommandResult {
 
 pub(super) async fn drop(call: CommandCall<'_>) -> CommandResult {
     let given = call.args.first().copied().unwrap_or_default();
-    let choice = choice_of(given).ok_or_else(|| {
+    let choice = parse_choice(given).ok_or_else(|| {
         AdminAnswer::failed(format!("{} is no bucket as TYPE/BUCKET, no webhook and not all", shown(given.as_bytes())))
     })?;
     match call.gateway().drop_webhook_notices(&choice) {
@@ -44,7 +44,7 @@ pub(super) async fn drop(call: CommandCall<'_>) -> CommandResult {
 }
 
 /// The notices of `all`, a webhook, or a bucket.
-fn choice_of(given: &str) -> Option<WebhookChoice> {
+fn parse_choice(given: &str) -> Option<WebhookChoice> {
     if given == "all" {
         return Some(WebhookChoice::default());
     }
@@ -62,14 +62,14 @@ mod tests {
 
     #[test]
     fn a_bucket_a_webhook_and_all_differ() {
-        let bucket = |text: &str| choice_of(text).and_then(|choice| choice.bucket).map(|bucket| bucket.to_string());
+        let bucket = |text: &str| parse_choice(text).and_then(|choice| choice.bucket).map(|bucket| bucket.to_string());
         assert_eq!(
             [bucket("t/b"), bucket("t/b/c"), bucket("all"), bucket("b"), bucket("/b")],
             [Some("t/b".into()), Some("t/b/c".into()), None, None, None]
         );
-        let url = choice_of("http://h/p").unwrap();
+        let url = parse_choice("http://h/p").unwrap();
         assert_eq!((url.url.as_deref(), url.bucket), (Some("http://h/p"), None));
-        assert_eq!(choice_of("all"), Some(WebhookChoice::default()));
-        assert_eq!(choice_of("b"), None);
+        assert_eq!(parse_choice("all"), Some(WebhookChoice::default()));
+        assert_eq!(parse_choice("b"), None);
     }
 }

@@ -6,7 +6,7 @@ use larder_store_cassandra::{Replication, TlsOptions};
 
 use super::raw::RawSettings;
 use super::table::{self, Setting};
-use super::{EngineKind, SettingError, parse, word_of};
+use super::{EngineKind, SettingError, choice_word, parse};
 
 /// The settings of the engine `cassandra`, checked against each other.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,7 +47,7 @@ impl CassandraSettings {
                 None => Ok(None),
                 Some(given) => Err(SettingError::new(format!(
                     "{given} is given, but the engine is {}: it goes with {} cassandra",
-                    word_of(&engine),
+                    choice_word(&engine),
                     table::ENGINE.flag()
                 ))),
             };

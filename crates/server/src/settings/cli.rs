@@ -90,7 +90,7 @@ pub fn read(
     }
     let settings = ServerSettings { is_minio_server: server.is_some(), ..ServerSettings::resolve(&raw)? };
     if matches.subcommand_matches(HEALTHCHECK).is_some() {
-        return HealthTarget::of_settings(&settings).map(Invocation::CheckHealth).map_err(SettingError::new);
+        return HealthTarget::from_settings(&settings).map(Invocation::CheckHealth).map_err(SettingError::new);
     }
     Ok(Invocation::Serve(Box::new(settings)))
 }

@@ -105,7 +105,7 @@ pub(super) fn set_server(
     words: &ArgMatches,
     variables: &[(OsString, OsString)],
 ) -> Result<(), SettingError> {
-    refuse_variables(variables)?;
+    check_variables(variables)?;
     let dirs: Vec<&String> = words.get_many(DIR).into_iter().flatten().collect();
     match dirs.as_slice() {
         [dir] if !dir.contains("...") && !dir.contains("://") => {
@@ -133,7 +133,7 @@ pub(super) fn set_server(
     Ok(())
 }
 
-fn refuse_variables(variables: &[(OsString, OsString)]) -> Result<(), SettingError> {
+fn check_variables(variables: &[(OsString, OsString)]) -> Result<(), SettingError> {
     let is_refused = |name: &&str| REFUSED.iter().any(|prefix| name.starts_with(prefix));
     // The first by name, whatever the order of the environment.
     let refused = variables.iter().filter(|(_, text)| !text.is_empty()).filter_map(|(name, _)| name.to_str());

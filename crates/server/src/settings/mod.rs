@@ -258,7 +258,7 @@ impl ServerSettings {
 }
 
 /// The word of a choice in the settings.
-pub(crate) fn word_of(choice: &impl ValueEnum) -> String {
+pub(crate) fn choice_word(choice: &impl ValueEnum) -> String {
     choice.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }
 

@@ -11,7 +11,7 @@ use larder_net::AllowedOrigins;
 use larder_rows::ip_network::IpNetwork;
 use larder_s3::rules::bucket::is_valid_bucket_name;
 
-use super::{AuditTarget, Listener, LogLevel, StartBucket, word_of};
+use super::{AuditTarget, Listener, LogLevel, StartBucket, choice_word};
 
 /// Least memory for the server.
 const MEMORY_BYTES_MIN: u64 = 64 << 20;
@@ -296,7 +296,7 @@ pub(super) fn switch(text: &str) -> ParseResult<bool> {
 /// A choice by its word.
 pub(super) fn choice<T: ValueEnum>(text: &str) -> ParseResult<T> {
     T::from_str(text, false).map_err(|_| {
-        let words: Vec<String> = T::value_variants().iter().map(word_of).collect();
+        let words: Vec<String> = T::value_variants().iter().map(choice_word).collect();
         let (last, others) = words.split_last().map_or(("", &[][..]), |(last, others)| (last.as_str(), others));
         format!("{} or {last}", others.join(", "))
     })

@@ -128,7 +128,7 @@ fn a_cluster_is_named_by_its_nodes_and_has_a_keyspace_of_its_own() {
 #[test]
 fn the_table_has_the_words_of_every_choice() {
     fn words<T: ValueEnum>() -> String {
-        T::value_variants().iter().map(word_of).collect::<Vec<_>>().join("|")
+        T::value_variants().iter().map(choice_word).collect::<Vec<_>>().join("|")
     }
     assert_eq!(table::ENGINE.kind.placeholder(), words::<EngineKind>());
     assert_eq!(table::DURABILITY.kind.placeholder(), words::<DurabilitySetting>());

@@ -79,10 +79,10 @@ impl BlockReader {
             // A block never changes, so one replica is enough if its bytes pass the check.
             let order = [Consistency::LocalOne, Consistency::LocalQuorum];
             let is_there =
-                |answer: &QueryResult| matches!(block_of(answer.clone()), Ok(Some(found)) if is_intact(&found));
+                |answer: &QueryResult| matches!(decode_block(answer.clone()), Ok(Some(found)) if is_intact(&found));
             let values = (id, run, group, number);
             let answer = records.cql.read(BlobStatement::GetBlock, values, order, is_there).await?;
-            match block_of(answer)?.filter(is_intact) {
+            match decode_block(answer)?.filter(is_intact) {
                 Some((_, bytes)) => Ok(bytes),
                 None => {
                     // Both the one replica and the quorum lack the block, or have other bytes.
@@ -112,7 +112,7 @@ impl BlobReader for BlockReader {
 }
 
 /// Checksum and bytes of the block in an answer.
-fn block_of(answer: QueryResult) -> Result<Option<(i32, Bytes)>> {
+fn decode_block(answer: QueryResult) -> Result<Option<(i32, Bytes)>> {
     let rows = answer.into_rows_result().map_err(unreadable)?;
     rows.maybe_first_row::<(i32, Bytes)>().map_err(unreadable)
 }

@@ -149,12 +149,12 @@ impl BlobRecords {
 
     /// All records of a blob, the oldest first.
     pub(super) async fn find(&self, id: BlobId) -> Result<Vec<BlobRecord>> {
-        read(self.cql.run(BlobStatement::Find, (shard_of(&id), Bytes::copy_from_slice(&id.0))).await?)
+        read(self.cql.run(BlobStatement::Find, (id_shard(&id), Bytes::copy_from_slice(&id.0))).await?)
     }
 
     /// As [`Self::find`], for readers: from one replica if too few answer.
     pub(super) async fn find_to_read(&self, id: BlobId) -> Result<Vec<BlobRecord>> {
-        let values = (shard_of(&id), Bytes::copy_from_slice(&id.0));
+        let values = (id_shard(&id), Bytes::copy_from_slice(&id.0));
         let order = [Consistency::LocalQuorum, Consistency::LocalOne];
         let has_rows = |answer: &QueryResult| {
             answer.is_rows() && answer.clone().into_rows_result().is_ok_and(|rows| rows.rows_num() > 0)
@@ -207,7 +207,7 @@ impl BlobRecords {
 impl RecordName {
     /// The primary key.
     pub(super) fn key(&self) -> (i32, Bytes, Bytes) {
-        (shard_of(&self.id), Bytes::copy_from_slice(&self.id.0), self.run.name())
+        (id_shard(&self.id), Bytes::copy_from_slice(&self.id.0), self.run.name())
     }
 
     /// The stamp of the `count`th write of the run.
@@ -243,7 +243,7 @@ pub(super) fn current_record(records: &[BlobRecord]) -> Option<&BlobRecord> {
     readable.max_by_key(|record| (record.finished.map(|(_, at)| at), record.name.run))
 }
 
-fn shard_of(id: &BlobId) -> i32 {
+fn id_shard(id: &BlobId) -> i32 {
     i32::from(id.0[0])
 }
 

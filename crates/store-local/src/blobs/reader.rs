@@ -9,7 +9,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use larder_rows::content::BlobId;
-use larder_store::{BlobOwner, BlobReader, Kind, Result, slice_of};
+use larder_store::{BlobOwner, BlobReader, Kind, Result, body_slice};
 
 use super::disk::{failed, read_cached, run_blocking};
 use super::files::BlobFolder;
@@ -90,7 +90,7 @@ impl BlobReader for BulkRowReader {
     }
 
     async fn read(&mut self, offset: u64, max: usize) -> Result<Bytes> {
-        Ok(slice_of(&self.0, offset, max))
+        Ok(body_slice(&self.0, offset, max))
     }
 }
 

@@ -34,7 +34,7 @@ proptest! {
         rows.sort_by(|a, b| a.name.cmp(&b.name));
         rows.dedup_by(|a, b| a.name == b.name);
         let entry = encode_packed(&rows);
-        prop_assert_eq!(decode_lone(entry.clone()), Ok(Some(rows.clone()).filter(|rows| rows.len() == 1).map(|mut rows| rows.remove(0))));
+        prop_assert_eq!(decode_single(entry.clone()), Ok(Some(rows.clone()).filter(|rows| rows.len() == 1).map(|mut rows| rows.remove(0))));
         prop_assert_eq!(decode_packed(entry), Ok(rows));
     }
 
@@ -46,8 +46,8 @@ proptest! {
     #[test]
     fn any_bytes_decode_or_fail_without_panic(bytes: Vec<u8>) {
         let _ = decode_packed(bytes.clone().into());
-        // A lone row that decodes is the same both ways.
-        if let Ok(Some(row)) = decode_lone(bytes.clone().into()) {
+        // A single row that decodes is the same both ways.
+        if let Ok(Some(row)) = decode_single(bytes.clone().into()) {
             prop_assert_eq!(decode_packed(bytes.clone().into()), Ok(vec![row]));
         }
         let _ = decode_wide(Bytes::new(), bytes.clone().into());

@@ -56,7 +56,7 @@ impl KeyAddress {
     }
 
     /// The address of a blob, with the row that owns it if that is known.
-    pub(crate) fn of_blob(id: BlobId, owner: Option<BlobOwner>) -> Self {
+    pub(crate) fn from_blob(id: BlobId, owner: Option<BlobOwner>) -> Self {
         Self { tree_id: TreeId::Bulk, key: entry::bulk_key(&id.0), owner }
     }
 

@@ -58,7 +58,7 @@ fn check_file(
     match checked {
         Ok(()) => whole(path, id)?,
         Err(error) if error.kind == Kind::Damaged => {
-            tally.damage(path, error.to_string(), vec![LostKeys::Key(KeyAddress::of_blob(id, owner))]);
+            tally.damage(path, error.to_string(), vec![LostKeys::Key(KeyAddress::from_blob(id, owner))]);
         }
         Err(error) => return Err(io::Error::other(error)),
     }
@@ -85,7 +85,7 @@ pub(super) fn check_named(
                 let path = folder.join(id.hex());
                 // A folder that is not there is reported as such.
                 if folder.is_dir() && !path.try_exists()? {
-                    tally.damage(&path, "it is missing", vec![LostKeys::Key(KeyAddress::of_blob(id, Some(owner)))]);
+                    tally.damage(&path, "it is missing", vec![LostKeys::Key(KeyAddress::from_blob(id, Some(owner)))]);
                 }
             }
         }

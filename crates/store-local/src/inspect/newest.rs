@@ -55,7 +55,7 @@ impl<'a> NewestEntries<'a> {
         let mut sources = tree_entries(tree, journal).collect::<Vec<_>>();
         sources.extend(mirror.into_iter().flat_map(|mirror| tree_entries(mirror, journal)).map(|entries| {
             let is_of_tree = |entry: &io::Result<FoundEntry>| {
-                entry.as_ref().map_or(true, |entry| mirror::tree_of(&entry.key) == Some(tree.id))
+                entry.as_ref().map_or(true, |entry| mirror::mirrored_tree(&entry.key) == Some(tree.id))
             };
             Box::new(entries.filter(is_of_tree)) as EntrySource<'a>
         }));

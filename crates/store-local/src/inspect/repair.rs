@@ -69,7 +69,7 @@ pub fn repair(
     let mut tally = InspectionTally::new(dir, watcher)?;
     // Both locks are held to the end: no server changes the source or opens the target half copied.
     let _source_lock = survey::lock(dir)?;
-    refuse_used(dir, into)?;
+    check_unused(dir, into)?;
     let source = SourceDirectory::survey(dir, &mut tally)?;
     let journal = source.journal_entries()?;
     create_dir_synced(into).map_err(failed("making the directory"))?;
@@ -113,7 +113,7 @@ pub fn repair(
 }
 
 /// Refuses a target that is not empty, or lies in the source directory.
-fn refuse_used(dir: &Path, into: &Path) -> Result<(), OpenError> {
+fn check_unused(dir: &Path, into: &Path) -> Result<(), OpenError> {
     let absolute = |path: &Path| fs::canonicalize(path).or_else(|_| std::path::absolute(path));
     let failed = |error| OpenError::io(into, "looking into the directory", &error);
     if absolute(into).map_err(failed)?.starts_with(absolute(dir).map_err(failed)?) {

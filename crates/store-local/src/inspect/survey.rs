@@ -22,7 +22,7 @@ use crate::manifest::{self, EngineManifest};
 use crate::open::lock_file;
 use crate::precheck::{self, open_table};
 use crate::tree_id::TreeId;
-use crate::version_file::{self, OTHER_BYTES, TreeFile, TreeFiles, checksum_of};
+use crate::version_file::{self, OTHER_BYTES, TreeFile, TreeFiles, file_checksum};
 
 /// The checksum of a file that no version names.
 const UNKNOWN: u128 = 0;
@@ -304,7 +304,7 @@ fn list_numbered(folder: &Path, prefix: &str) -> io::Result<Vec<u64>> {
 fn check_file(file: &TreeFile, tally: &mut InspectionTally<'_>) -> io::Result<Option<String>> {
     tally.count_file();
     let Some(mut opened) = if_there(File::open(&file.path))? else { return Ok(Some("it is missing".to_owned())) };
-    Ok(match checksum_of(&mut opened, |count| tally.count_bytes(count)) {
+    Ok(match file_checksum(&mut opened, |count| tally.count_bytes(count)) {
         Ok(checksum) if checksum == file.checksum => None,
         Ok(_) => Some(OTHER_BYTES.to_owned()),
         Err(error) => Some(format!("it cannot be read: {error}")),
@@ -342,7 +342,7 @@ fn survey_table(file: &TreeFile, tally: &mut InspectionTally<'_>) -> io::Result<
 
 /// The line that says that a file, whose bytes are not those that were written, is a whole table: another one then.
 fn other_table(file: &TreeFile) -> Option<String> {
-    match precheck::id_of(file) {
+    match precheck::numbered_file(file) {
         Some(id) if id != file.id => Some(precheck::describe_other(id)),
         // Without a known checksum nothing says that it is another one.
         Some(_) if file.place.is_some() && is_whole_inside(&file.path) => {

@@ -158,12 +158,12 @@ fn copy(from: &Path, to: &Path) {
 }
 
 /// Every file below a directory with its bytes, and every folder.
-pub(super) fn bytes_of(dir: &Path) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
+pub(super) fn tree_bytes(dir: &Path) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
     let mut files = BTreeMap::new();
     for entry in fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            files.extend(bytes_of(&path));
+            files.extend(tree_bytes(&path));
             files.insert(path, None);
         } else {
             files.insert(path.clone(), Some(fs::read(path).unwrap()));
@@ -183,7 +183,7 @@ fn entries(dir: &Path) -> (StoreEntries, BTreeSet<String>) {
             entries.insert((tree_id.name(), Bytes::copy_from_slice(&key)), Bytes::copy_from_slice(&value));
         }
     }
-    let files = bytes_of(&dir.join("blobs")).into_iter().filter(|(_, bytes)| bytes.is_some());
+    let files = tree_bytes(&dir.join("blobs")).into_iter().filter(|(_, bytes)| bytes.is_some());
     (entries, files.map(|(path, _)| path.file_name().unwrap().to_str().unwrap().to_owned()).collect())
 }
 
@@ -224,11 +224,11 @@ impl InspectFixture {
         let (dir, into) = (dirs.0.path(), dirs.1.path().join("deep/new"));
         copy(self.dir.path(), dir);
         damage(dir);
-        let before = bytes_of(dir);
+        let before = tree_bytes(dir);
         let (mut checked, mut repaired) = (RecordingWatcher::default(), RecordingWatcher::default());
         let summary = check(dir, no_references, &mut checked).unwrap();
         let done = repair(dir, &into, no_references, options, &mut repaired).unwrap();
-        assert!(bytes_of(dir) == before, "an inspection changed something");
+        assert!(tree_bytes(dir) == before, "an inspection changed something");
         for seen in [&checked, &repaired] {
             assert!(seen.progress.windows(2).all(|two| two[0].0 <= two[1].0));
             let last = seen.progress.last().unwrap();

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use larder_store::{Batch, Change, Durability, Kind, Partition, ReadQuery, Result, Row, Store, Table, Timestamp};
 
-use super::inspect::{RecordingWatcher, bytes_of, flip, no_references, section, tables};
+use super::inspect::{RecordingWatcher, flip, no_references, section, tables, tree_bytes};
 use super::{call, place, small};
 use crate::inspect::{RepairOptions, check, repair};
 use crate::tree_id::TreeId;
@@ -171,13 +171,13 @@ async fn an_older_manifest_once_blamed_a_journal_whose_groups_are_in_tables_and_
     store.close().await.unwrap();
     drop(store);
     fs::write(manifest::path(dir.path()), older).unwrap();
-    let before = bytes_of(dir.path());
+    let before = tree_bytes(dir.path());
     let newest = before.keys().filter(|path| path.extension().is_some_and(|kind| kind == "jnl")).max().unwrap();
     let refused = LocalStore::open(small(dir.path())).err().expect("the manifest is older");
     assert!(matches!(refused, OpenError::DamagedJournal { .. }), "{refused}");
     let named = newest.display().to_string();
     assert!(refused.to_string().contains(&named) && refused.to_string().contains("older"), "{refused}");
-    assert!(bytes_of(dir.path()) == before, "a refused start changed something");
+    assert!(tree_bytes(dir.path()) == before, "a refused start changed something");
 
     let accepting = OpenOptions { accept_damaged_journal: true, ..small(dir.path()) };
     let store = LocalStore::open(accepting).unwrap();

@@ -51,7 +51,7 @@ pub(crate) fn options(dir: &Path) -> OpenOptions {
 
 /// A store whose memtables are flushed early.
 fn small(dir: &Path) -> OpenOptions {
-    OpenOptions { sizes: Some(EngineSizes::of_memtable(64 * 1024)), ..options(dir) }
+    OpenOptions { sizes: Some(EngineSizes::from_memtable(64 * 1024)), ..options(dir) }
 }
 
 pub(crate) fn call(durability: Durability) -> CallOptions {

@@ -16,7 +16,7 @@ use crate::{EngineSizes, LocalStore, OpenOptions};
 const MEMTABLE: u64 = 64 * 1024;
 
 fn open(dir: &Path) -> LocalStore {
-    LocalStore::open(OpenOptions { sizes: Some(EngineSizes::of_memtable(MEMTABLE)), ..options(dir) }).unwrap()
+    LocalStore::open(OpenOptions { sizes: Some(EngineSizes::from_memtable(MEMTABLE)), ..options(dir) }).unwrap()
 }
 
 /// Writes `rows` rows of a hundred bytes to a packed and to a wide table.
@@ -50,7 +50,7 @@ async fn a_start_after_a_kill_replays_no_more_than_the_journals_hold() {
     fill(&store, 5_000).await;
     // Without a close the memtables are not flushed, as after a kill.
     drop(store);
-    let sizes = EngineSizes::of_memtable(MEMTABLE);
+    let sizes = EngineSizes::from_memtable(MEMTABLE);
     let store = open(dir.path());
     let replayed = store.stats().replayed;
     assert!(0 < replayed && replayed < (sizes.journals_max + 2 * MEMTABLE) / 100, "{replayed} writes");
@@ -80,7 +80,7 @@ async fn memory_in_use_is_counted_by_part() {
 async fn a_store_that_rests_gives_the_memory_of_its_memtables_back() {
     let dir = tempfile::tempdir().unwrap();
     let clock = Arc::new(FrozenClock(AtomicU64::new(1_000_000)));
-    let sizes = Some(EngineSizes::of_memtable(1024 * 1024));
+    let sizes = Some(EngineSizes::from_memtable(1024 * 1024));
     let store = LocalStore::open(OpenOptions { sizes, clock: clock.clone(), ..options(dir.path()) }).unwrap();
     fill(&store, 3_000).await;
     let loaded = store.memory().memtables;

@@ -16,7 +16,7 @@ use crate::tree_id::TreeId;
 use crate::{EngineSizes, LocalStore, OpenOptions};
 
 fn open(dir: &Path) -> LocalStore {
-    LocalStore::open(OpenOptions { sizes: Some(EngineSizes::of_memtable(64 * 1024)), ..options(dir) }).unwrap()
+    LocalStore::open(OpenOptions { sizes: Some(EngineSizes::from_memtable(64 * 1024)), ..options(dir) }).unwrap()
 }
 
 fn wide() -> Partition {
@@ -97,7 +97,7 @@ async fn readers_without_a_pause_once_kept_every_flushed_memtable() {
 async fn writers_without_a_pause_once_kept_flushed_memtables_and_every_journal() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
-    let sizes = EngineSizes::of_memtable(64 * 1024);
+    let sizes = EngineSizes::from_memtable(64 * 1024);
     // A tree that comes after the busy one keeps every journal from its first write on.
     put(&store, ["once".to_owned()].into_iter(), 1).await;
     let ended = Arc::new(AtomicBool::new(false));

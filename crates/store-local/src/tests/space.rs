@@ -260,7 +260,7 @@ async fn most_values_deleted_on_a_full_disk_once_never_gave_their_space_back() {
     let dir = tempfile::tempdir().unwrap();
     let (disk, clock) = (FakeDisk::with_bytes(16 * MIB), Arc::new(FrozenClock(AtomicU64::new(1_000_000))));
     // Few and large memtables: level 0 never has the four runs that are merged in any case.
-    let sizes = Some(EngineSizes { table: 64 * 1024, ..EngineSizes::of_memtable(MIB) });
+    let sizes = Some(EngineSizes { table: 64 * 1024, ..EngineSizes::from_memtable(MIB) });
     let options = OpenOptions { clock: clock.clone(), sizes, ..options(dir.path()) };
     let store = LocalStore::open_in(options, space_on(&disk, clock.clone()), |journal| Box::new(journal)).unwrap();
     let mut random = SplitMix64::new(7);
@@ -304,7 +304,7 @@ async fn with_upper_levels(dir: &std::path::Path) -> (LocalStore, Arc<FakeDisk>,
     let (disk, clock) = (FakeDisk::with_bytes(64 * MIB), Arc::new(FrozenClock(AtomicU64::new(1_000_000))));
     let space = space_on(&disk, clock.clone());
     let options =
-        OpenOptions { clock: clock.clone(), sizes: Some(EngineSizes::of_memtable(256 * 1024)), ..options(dir) };
+        OpenOptions { clock: clock.clone(), sizes: Some(EngineSizes::from_memtable(256 * 1024)), ..options(dir) };
     let store = LocalStore::open_in(options, space, |journal| Box::new(journal)).unwrap();
     let trees = store.trees().clone();
     let unsunk = || trees.all().iter().map(EngineTree::unsunk_bytes).sum::<u64>();

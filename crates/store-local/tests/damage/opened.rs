@@ -20,7 +20,7 @@ impl OpenedStore {
     /// Opens a directory as a server does; the error is one line.
     pub fn open(dir: &Path) -> std::result::Result<Self, String> {
         // Small memtables make several tables, levels and journals of few bytes.
-        let sizes = Some(EngineSizes::of_memtable(128 * 1024));
+        let sizes = Some(EngineSizes::from_memtable(128 * 1024));
         let options = OpenOptions { cache_bytes: 4 << 20, sizes, ..common::options(dir, &common::clock()) };
         let store = LocalStore::open(options).map_err(|error| error.to_string())?;
         let blobs = LocalBlobs::open(dir, store.bulk_rows(), store.disk_space()).map_err(|error| error.to_string())?;

@@ -242,10 +242,10 @@ impl WritePlan {
             self.head(Table::Uploads, Table::UploadEntries, &key.to_string(), round == 4 && key < 8);
         }
         for key in 0..40 {
-            self.lone_head(Partition::new(Table::Consistent, format!("strong-{key}")));
+            self.single_head(Partition::new(Table::Consistent, format!("strong-{key}")));
         }
-        self.lone_head(Partition::catalogue());
-        self.lone_head(Partition::users());
+        self.single_head(Partition::catalogue());
+        self.single_head(Partition::users());
     }
 
     /// A head and its derived row, which is removed when `gone`.
@@ -258,7 +258,7 @@ impl WritePlan {
         self.swap(partition, derived);
     }
 
-    fn lone_head(&mut self, partition: Partition) {
+    fn single_head(&mut self, partition: Partition) {
         self.swap(partition, None);
     }
 

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use super::MemoryStore;
 use crate::leases::BlobLease;
-use crate::{BlobOwner, BlobReader, BlobWriter, Blobs, Durability, Error, Kind, ListedBlob, Result, slice_of};
+use crate::{BlobOwner, BlobReader, BlobWriter, Blobs, Durability, Error, Kind, ListedBlob, Result, body_slice};
 
 /// All blobs with their owners.
 pub(super) type BlobMap = Mutex<BTreeMap<BlobId, (BlobOwner, Bytes)>>;
@@ -88,6 +88,6 @@ impl BlobReader for MemoryBlobReader {
     }
 
     async fn read(&mut self, offset: u64, max: usize) -> Result<Bytes> {
-        Ok(slice_of(&self.bytes, offset, max))
+        Ok(body_slice(&self.bytes, offset, max))
     }
 }

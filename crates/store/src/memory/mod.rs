@@ -99,11 +99,11 @@ impl Store for MemoryStore {
         Ok(shard.page(partition, query, self.clock.now()))
     }
 
-    fn try_read_lone_row(&self, partition: &Partition) -> Option<Row> {
+    fn try_read_single_row(&self, partition: &Partition) -> Option<Row> {
         if partition.table.layout() != Layout::Packed {
             return None;
         }
-        self.shard(partition).read().lone_row(partition, self.clock.now()).cloned()
+        self.shard(partition).read().single_row(partition, self.clock.now()).cloned()
     }
 
     fn try_read_row(&self, partition: &Partition, name: &Bytes) -> Option<Row> {
@@ -119,9 +119,9 @@ impl Store for MemoryStore {
         for (shard, share) in &mut work {
             shard.purge(now);
             // Every share is checked before any is changed: a refused batch writes nothing.
-            shard.refuse_changed(share)?;
-            shard.refuse_stale_names(share)?;
-            shard.refuse_too_many_rows(share)?;
+            shard.check_unchanged(share)?;
+            shard.check_fresh_names(share)?;
+            shard.check_row_count(share)?;
         }
         for (mut shard, share) in work {
             for one in share {

@@ -30,7 +30,7 @@ impl MemoryShard {
     }
 
     /// The row of a partition that has one row, if it is live.
-    pub(super) fn lone_row(&self, partition: &Partition, now: Timestamp) -> Option<&Row> {
+    pub(super) fn single_row(&self, partition: &Partition, now: Timestamp) -> Option<&Row> {
         let rows = self.partitions.get(partition)?;
         rows.values().next().filter(|row| rows.len() == 1 && row.is_live(now))
     }
@@ -64,7 +64,7 @@ impl MemoryShard {
     }
 
     /// Refuses changes to a partition that holds other rows than the caller saw.
-    pub(super) fn refuse_changed(&self, share: &[PartitionChanges]) -> Result<()> {
+    pub(super) fn check_unchanged(&self, share: &[PartitionChanges]) -> Result<()> {
         for one in share {
             let Some(expected) = &one.expected_rows else { continue };
             let rows = self.partitions.get(&one.partition);
@@ -77,7 +77,7 @@ impl MemoryShard {
     }
 
     /// Refuses rows under names that exist, where the caller promised fresh ones.
-    pub(super) fn refuse_stale_names(&self, share: &[PartitionChanges]) -> Result<()> {
+    pub(super) fn check_fresh_names(&self, share: &[PartitionChanges]) -> Result<()> {
         for one in share.iter().filter(|one| one.fresh) {
             let Some(rows) = self.partitions.get(&one.partition) else { continue };
             if one.changes.iter().any(|change| matches!(change, Change::Put(row) if rows.contains_key(&row.name))) {
@@ -88,7 +88,7 @@ impl MemoryShard {
     }
 
     /// Refuses changes after which a partition would hold more rows without expiry than the batch allows.
-    pub(super) fn refuse_too_many_rows(&self, share: &[PartitionChanges]) -> Result<()> {
+    pub(super) fn check_row_count(&self, share: &[PartitionChanges]) -> Result<()> {
         for one in share {
             let Some(rows_max) = one.rows_max else { continue };
             let rows = self.rows_after(&one.partition, share);

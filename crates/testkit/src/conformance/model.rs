@@ -234,9 +234,9 @@ impl ModelWalk {
                 assert_eq!((page.rows.len(), page.stopped), (query.limit, Stopped::Limit), "{at}: {query:?}");
             }
             // An engine may always say nothing.
-            if let Some(lone) = self.subject.store.try_read_lone_row(&model.partition) {
+            if let Some(single) = self.subject.store.try_read_single_row(&model.partition) {
                 let all = model.page(&ReadQuery::all(NAMES.len())).rows;
-                assert_eq!(all, [lone], "{at}: the lone row of {:?}", model.partition);
+                assert_eq!(all, [single], "{at}: the single row of {:?}", model.partition);
             }
             let name = Bytes::from_static(NAMES[self.random.below(NAMES.len())]);
             if let Some(row) = self.subject.store.try_read_row(&self.models[which].partition, &name) {

@@ -84,7 +84,7 @@ impl ReplicasState {
     }
 
     /// Those of `nodes` in the datacentre of a gateway on this side.
-    pub(super) fn in_datacentre_of(&self, side: usize, nodes: &[usize]) -> Vec<usize> {
+    pub(super) fn datacentre_side(&self, side: usize, nodes: &[usize]) -> Vec<usize> {
         let per = self.setup.nodes / self.setup.datacentres;
         nodes.iter().copied().filter(|node| node / per == side % self.setup.datacentres).collect()
     }
@@ -251,7 +251,7 @@ impl ReplicasState {
         let replicas = self.replicas(partition);
         match self.setup.serial {
             SerialScope::Global => (0, replicas),
-            SerialScope::Local => (side % self.setup.datacentres, self.in_datacentre_of(side, &replicas)),
+            SerialScope::Local => (side % self.setup.datacentres, self.datacentre_side(side, &replicas)),
         }
     }
 

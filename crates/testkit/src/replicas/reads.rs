@@ -18,7 +18,7 @@ impl Replicas {
     fn choose_read_replicas(&self, partition: &Partition, level: ConsistencyLevel) -> Result<Vec<(Instant, usize)>> {
         let mut state = self.current_state();
         let replicas = state.replicas(partition);
-        let near = state.in_datacentre_of(self.side, &replicas);
+        let near = state.datacentre_side(self.side, &replicas);
         let (_, required) = state.choose_coordinator(self.side, &near, level.max(ConsistencyLevel::One))?;
         let mut nodes = state.choose(self.side, &near, required);
         if partition.table.is_guarded() && level >= ConsistencyLevel::Quorum {

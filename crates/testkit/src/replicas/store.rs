@@ -36,8 +36,8 @@ impl Store for Replicas {
     async fn apply(&self, batch: Batch, options: &CallOptions) -> Result<()> {
         check_deadline(options)?;
         contract::check_batch(&batch, self.limits().batch_max)?;
-        self.refuse_too_large(&batch)?;
-        self.refuse_too_many_rows(&batch, options).await?;
+        self.check_batch_size(&batch)?;
+        self.check_row_count(&batch, options).await?;
         let (waits, logged) = self.send_batch(&batch, options.level)?;
         self.await_answers(&waits, options).await?;
         if let Some(logged) = logged {

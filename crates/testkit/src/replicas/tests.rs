@@ -347,7 +347,7 @@ async fn append(store: &Replicas, id: u64, looks: bool) -> Option<bool> {
             Err(_) if !looks => seen = head(store).await.ok()?,
             Err(_) => {
                 let now = head(store).await.ok()?;
-                match decode_head(now.as_ref()).0.outcome_of(
+                match decode_head(now.as_ref()).0.own_outcome(
                     id,
                     &history,
                     now.as_ref().map(|row| row.stamp) == expected,

@@ -16,7 +16,7 @@ use super::{ClusterSetup, Replicas};
 type PendingAcks = Vec<(usize, AckCount)>;
 
 impl Replicas {
-    pub(super) async fn refuse_too_many_rows(&self, batch: &Batch, options: &CallOptions) -> Result<()> {
+    pub(super) async fn check_row_count(&self, batch: &Batch, options: &CallOptions) -> Result<()> {
         for one in &batch.partitions {
             let Some(rows_max) = one.rows_max else { continue };
             let known = self.read_merged(&one.partition, &ReadQuery::all(usize::MAX), options).await?;
@@ -29,7 +29,7 @@ impl Replicas {
     }
 
     /// Refuses batches that the nodes would refuse for their size.
-    pub(super) fn refuse_too_large(&self, batch: &Batch) -> Result<()> {
+    pub(super) fn check_batch_size(&self, batch: &Batch) -> Result<()> {
         let ClusterSetup { mutation_max, logged_max, .. } = self.state.lock().setup;
         let too_large = |what: &str, bytes: usize| Error::new(Kind::TooLarge, format!("a {what} of {bytes} bytes"));
         for one in &batch.partitions {
@@ -51,7 +51,7 @@ impl Replicas {
         let mut sent = Vec::new();
         for one in &batch.partitions {
             let replicas = state.replicas(&one.partition);
-            let near = state.in_datacentre_of(self.side, &replicas);
+            let near = state.datacentre_side(self.side, &replicas);
             // Every partition is checked before any message is sent, so a refused batch writes nothing.
             sent.push((state.choose_coordinator(self.side, &near, level)?, near));
         }

@@ -86,7 +86,7 @@ impl BlobWalk {
             let (length, rest) = match join_result(WHAT, reading.await)? {
                 FetchedBlob::Gone => {
                     // The cursor passes a removed blob too: the next page begins after it.
-                    cursor.next = Some(name_of(id));
+                    cursor.next = Some(hex_name(id));
                     continue;
                 }
                 FetchedBlob::Whole(bytes) => (bytes.len() as u64, BlobRemainder::Whole(bytes)),
@@ -96,7 +96,7 @@ impl BlobWalk {
             let digest = BlobDigest::new(id, &owner, length);
             if length == 0 {
                 totals.blob(0, digest.finish());
-                cursor.next = Some(name_of(id));
+                cursor.next = Some(hex_name(id));
             } else {
                 self.inside = Some(OpenBlob { id, digest, length, at: 0, rest });
             }
@@ -119,7 +119,7 @@ impl BlobWalk {
         if inside.at == inside.length {
             totals.blob(inside.length, inside.digest.finish());
             // Only now: a resumed scan begins after the last whole blob.
-            cursor.next = Some(name_of(inside.id));
+            cursor.next = Some(hex_name(inside.id));
         } else {
             self.inside = Some(inside);
         }
@@ -128,7 +128,7 @@ impl BlobWalk {
 
     async fn fill(&mut self, cursor: &ScanCursor) -> Result<()> {
         if self.listed.is_empty() && !self.done {
-            let last = cursor.next.as_ref().map(|name| id_of(&name.0)).transpose()?;
+            let last = cursor.next.as_ref().map(|name| decode_id(&name.0)).transpose()?;
             let blobs = &self.stores.blobs;
             let page = with_retries("listing large bodies", |_| blobs.list(last, PAGE_BLOBS)).await?;
             self.done = page.is_empty();
@@ -192,10 +192,10 @@ async fn read_some(reader: &mut dyn BlobReader, at: u64, max: usize) -> Result<B
     Ok(bytes)
 }
 
-fn name_of(id: BlobId) -> HexBytes {
+fn hex_name(id: BlobId) -> HexBytes {
     HexBytes(Bytes::copy_from_slice(&id.0))
 }
 
-fn id_of(name: &[u8]) -> Result<BlobId> {
+fn decode_id(name: &[u8]) -> Result<BlobId> {
     name.try_into().map(BlobId).map_err(|_| Error::unreadable(WHAT, "a place between large bodies that is none"))
 }

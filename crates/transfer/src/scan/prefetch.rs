@@ -62,7 +62,8 @@ impl RowPrefetch {
         {
             // A resumed scan may stand inside the first partition: its next page starts at the cursor, not at the beginning.
             let is_begun = self.pages.is_empty() && cursor.within.is_some();
-            let reading = cursor.partition_of(pending).filter(|_| !is_begun).map(|partition| self.spawn(partition));
+            let reading =
+                cursor.pending_partition(pending).filter(|_| !is_begun).map(|partition| self.spawn(partition));
             self.pages.push_back(reading);
         }
     }

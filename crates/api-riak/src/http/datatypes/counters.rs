@@ -62,7 +62,7 @@ pub(in crate::http) async fn post_counter(
         Ok(()) => {}
         Err(Error::DatatypeNeedsSiblings) => {
             let refused = "Counters require bucket property 'allow_mult=true'";
-            return Err(RiakFault::text_of(StatusCode::CONFLICT, refused));
+            return Err(RiakFault::status_text(StatusCode::CONFLICT, refused));
         }
         Err(error) => return Err(error.into()),
     }

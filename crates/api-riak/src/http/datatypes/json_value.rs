@@ -73,7 +73,7 @@ impl JsonValueWriter {
             ValuePiece::Field(field) => {
                 write_string(&format!("{}_{}", listed_name(&field.name), field.embedded.name()), out);
                 out.push(b':');
-                self.open(shape_of(field.embedded), out);
+                self.open(json_shape(field.embedded), out);
             }
             ValuePiece::EndField => {}
         }
@@ -115,7 +115,7 @@ impl JsonValueWriter {
     }
 }
 
-fn shape_of(embedded: EmbeddedType) -> JsonShape {
+fn json_shape(embedded: EmbeddedType) -> JsonShape {
     match embedded {
         EmbeddedType::Counter => JsonShape::Scalar(b"0"),
         EmbeddedType::Register => JsonShape::Scalar(b"\"\""),

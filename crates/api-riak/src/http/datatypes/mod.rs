@@ -59,7 +59,7 @@ pub(super) async fn get(call: &RiakCall<'_>) -> Result<RiakResponse, RiakFault> 
         return Ok(not_found_page());
     }
     let address = call.address()?;
-    let datatype = datatype_of(call, &address.bucket, &params).await?;
+    let datatype = bucket_datatype(call, &address.bucket, &params).await?;
     accept::require(call.headers, &["application/json"])?;
     check_read(call.headers)?;
     show(call, datatype, address, params, absent).await.map_err(RiakFault::after_checks)
@@ -83,7 +83,7 @@ pub(super) async fn post(call: &RiakCall<'_>, body: ArrivingBody<'_>) -> Result<
         return Ok(moved);
     }
     let bucket = call.bucket()?;
-    let datatype = datatype_of(call, &bucket, &params).await?;
+    let datatype = bucket_datatype(call, &bucket, &params).await?;
     check_content_type(call.headers)?;
     check_headers(call.headers)?;
     if params.part != ValuePart::Whole {
@@ -180,19 +180,19 @@ async fn show(
 }
 
 /// The data type of the bucket.
-async fn datatype_of(
+async fn bucket_datatype(
     call: &RiakCall<'_>,
     bucket: &BucketAddress,
     params: &DatatypeParams,
 ) -> Result<Datatype, RiakFault> {
-    let unsupported = || RiakFault::text_of(S::FORBIDDEN, "Bucket datatype 'undefined' is not a supported type.\n");
+    let unsupported = || RiakFault::status_text(S::FORBIDDEN, "Bucket datatype 'undefined' is not a supported type.\n");
     use StatusCode as S;
     if bucket.is_default_type() {
         return Err(unsupported());
     }
-    match call.gateway.kv.datatype_of(bucket, params.timeout).await {
+    match call.gateway.kv.bucket_datatype(bucket, params.timeout).await {
         Ok(datatype) => Ok(datatype),
-        Err(Error::UnknownType(name)) => Err(RiakFault::text_of(S::NOT_FOUND, unknown_type(&name) + "\n")),
+        Err(Error::UnknownType(name)) => Err(RiakFault::status_text(S::NOT_FOUND, unknown_type(&name) + "\n")),
         Err(Error::NotDatatype) => Err(unsupported()),
         Err(error) => Err(error.into()),
     }

@@ -55,7 +55,7 @@ pub(super) async fn value_reply(reader: DatatypeReader, window: PageWindow) -> R
         if pages.ended {
             return Ok(None);
         }
-        let piece = pages.next().await.map_err(broken_off)?;
+        let piece = pages.next().await.map_err(aborted)?;
         Ok(Some((Bytes::from(piece), pages)))
     });
     let mut reply =
@@ -86,7 +86,7 @@ impl ValuePages {
     }
 }
 
-fn broken_off(error: Error) -> io::Error {
+fn aborted(error: Error) -> io::Error {
     tracing::warn!(%error, "read of a data type's page failed: the answer is broken off");
     io::Error::other(error)
 }

@@ -14,13 +14,13 @@ fn headers(pairs: &[(&str, &str)]) -> HeaderMap {
 }
 
 #[track_caller]
-fn media_of(header: &str, media: &str, charset: Option<&str>) {
+fn media_type(header: &str, media: &str, charset: Option<&str>) {
     let (found, found_charset) = content_type(&headers(&[("content-type", header)])).unwrap();
     assert_eq!((found.as_ref(), found_charset.as_deref()), (media.as_bytes(), charset.map(str::as_bytes)), "{header}");
 }
 
 #[track_caller]
-fn terms_of(name: &str, value: &str, values: &[&str]) {
+fn header_terms(name: &str, value: &str, values: &[&str]) {
     let terms = terms(&headers(&[(name, value)])).unwrap();
     let found: Vec<_> = terms.iter().map(|term| String::from_utf8_lossy(&term.value)).collect();
     assert_eq!(found, values, "{name}: {value}");
@@ -33,12 +33,12 @@ fn refused(pairs: &[(&str, &str)], text: &str) {
 
 #[test]
 fn a_content_type_keeps_its_charset_alone() {
-    media_of("text/plain", "text/plain", None);
-    media_of("text/plain; charset=utf-8", "text/plain", Some("utf-8"));
-    media_of("text/plain;  Charset=UTF-8", "text/plain", None);
-    media_of("application/json;odata=verbose; charset=\"latin1\"", "application/json", Some("\"latin1\""));
-    media_of("garbage", "garbage", None);
-    media_of("", "", None);
+    media_type("text/plain", "text/plain", None);
+    media_type("text/plain; charset=utf-8", "text/plain", Some("utf-8"));
+    media_type("text/plain;  Charset=UTF-8", "text/plain", None);
+    media_type("application/json;odata=verbose; charset=\"latin1\"", "application/json", Some("\"latin1\""));
+    media_type("garbage", "garbage", None);
+    media_type("", "", None);
     assert_eq!(content_type(&HeaderMap::new()).unwrap_err().text(), "Missing Content-Type request header");
     let text = check_media(b"garbage").unwrap_err().text();
     assert_eq!(text, "\"garbage\" is not a valid media type for the Content-type header.\n");
@@ -53,11 +53,11 @@ fn metadata_names_are_capitalised_and_values_joined() {
 
 #[test]
 fn a_comma_and_a_blank_separate_terms() {
-    terms_of("x-riak-index-a_bin", "a, b,c", &["a", "b,c"]);
-    terms_of("X-Riak-Index-A_BIN", "\"q,r\", s", &["\"q,r\"", "s"]);
-    terms_of("x-riak-index-a_bin", "", &[""]);
-    terms_of("x-riak-index-$bucket", "x", &["x"]);
-    terms_of(
+    header_terms("x-riak-index-a_bin", "a, b,c", &["a", "b,c"]);
+    header_terms("X-Riak-Index-A_BIN", "\"q,r\", s", &["\"q,r\"", "s"]);
+    header_terms("x-riak-index-a_bin", "", &[""]);
+    header_terms("x-riak-index-$bucket", "x", &["x"]);
+    header_terms(
         "x-riak-index-a_int",
         "+5, -007, 99999999999999999999999, -0",
         &["-7", "0", "5", "99999999999999999999999"],
@@ -89,24 +89,24 @@ fn metadata_of_other_protocols_cannot_break_an_answer() {
     assert_eq!(headers["content-type"], OCTETS);
 }
 
-fn conditions_of(name: HeaderName, value: &[u8]) -> Conditions {
+fn header_conditions(name: HeaderName, value: &[u8]) -> Conditions {
     conditions(&HeaderMap::from_iter([(name, HeaderValue::from_bytes(value).unwrap())]))
 }
 
 #[test]
 fn entity_tags_lose_their_quotes() {
     let tags = |tags: &[&str]| Some(EtagMatcher::Tags(tags.iter().map(|&tag| tag.to_owned()).collect()));
-    assert_eq!(conditions_of(IF_MATCH, b"\"a\", W/\"b\",c").if_match, tags(&["a", "b", "c"]));
-    assert_eq!(conditions_of(IF_NONE_MATCH, b" * ").if_none_match, Some(EtagMatcher::Any));
+    assert_eq!(header_conditions(IF_MATCH, b"\"a\", W/\"b\",c").if_match, tags(&["a", "b", "c"]));
+    assert_eq!(header_conditions(IF_NONE_MATCH, b" * ").if_none_match, Some(EtagMatcher::Any));
     assert!(conditions(&HeaderMap::new()).is_empty());
 }
 
 #[test]
 fn dates_decode_to_seconds() {
     let date = b"Thu, 01 Jan 1970 00:01:40 GMT";
-    assert_eq!(conditions_of(IF_MODIFIED_SINCE, date).if_modified_since, Some(100));
-    assert_eq!(conditions_of(IF_UNMODIFIED_SINCE, date).if_unmodified_since, Some(100));
-    assert_eq!(conditions_of(IF_MODIFIED_SINCE, b"garbage").if_modified_since, None);
+    assert_eq!(header_conditions(IF_MODIFIED_SINCE, date).if_modified_since, Some(100));
+    assert_eq!(header_conditions(IF_UNMODIFIED_SINCE, date).if_unmodified_since, Some(100));
+    assert_eq!(header_conditions(IF_MODIFIED_SINCE, b"garbage").if_modified_since, None);
 }
 
 #[test]
@@ -121,7 +121,7 @@ proptest! {
     #[test]
     fn arbitrary_conditions_decode_without_a_panic(value in proptest::collection::vec(b' '..=b'~', 0..40)) {
         for name in [IF_MATCH, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE] {
-            let _ = conditions_of(name, &value);
+            let _ = header_conditions(name, &value);
         }
     }
 

@@ -10,7 +10,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use larder_core::rules::riak_json;
 use larder_kv::rules::index::{
-    ContinuationError, IndexCondition, IndexPosition, IndexQuery, IndexScope, all_of, any_of,
+    ContinuationError, IndexCondition, IndexPosition, IndexQuery, IndexScope, for_any_combination,
+    for_every_combination,
 };
 use larder_rows::address::BucketAddress;
 use serde::Deserialize;
@@ -77,10 +78,10 @@ impl IndexDocument {
     /// The text of the 400 that names its first fault.
     pub(super) fn parse(bucket: BucketAddress, document: &[u8]) -> Result<Self, String> {
         let document: QueryJson = riak_json::parse(document).map_err(|error| invalid(&error.to_string()))?;
-        let DocumentFields { all, any, max_results, continuation, count, timeout } = fields_of(document)?;
+        let DocumentFields { all, any, max_results, continuation, count, timeout } = parse_fields(document)?;
         let mut queries = match (all, any) {
-            (Some(all), None) => all_of(&bucket, conditions(all)?),
-            (None, Some(any)) => any_of(&bucket, conditions(any)?),
+            (Some(all), None) => for_every_combination(&bucket, conditions(all)?),
+            (None, Some(any)) => for_any_combination(&bucket, conditions(any)?),
             _ => return Err(invalid("it has either \"all\" or \"any\"")),
         };
         if count && (max_results.is_some() || continuation.is_some()) {
@@ -93,7 +94,7 @@ impl IndexDocument {
 }
 
 /// The fields of an object. An array of values without names, which `serde` would take for one, is none.
-fn fields_of<T: DeserializeOwned>(object: QueryJson) -> Result<T, String> {
+fn parse_fields<T: DeserializeOwned>(object: QueryJson) -> Result<T, String> {
     serde_json::from_value(object.into()).map_err(|error| invalid(&error.to_string()))
 }
 
@@ -105,7 +106,7 @@ fn conditions(fields: Vec<QueryJson>) -> Result<Vec<IndexCondition>, String> {
 }
 
 fn condition(fields: QueryJson) -> Result<IndexCondition, String> {
-    let ConditionFields { field, value, from, to, prefix } = fields_of(fields)?;
+    let ConditionFields { field, value, from, to, prefix } = parse_fields(fields)?;
     let field = Bytes::from(field);
     let (scope, is_equality) = match (value, from, to, prefix) {
         (Some(value), None, None, None) => {

@@ -10,7 +10,7 @@ use larder_core::Error;
 
 use crate::http::body::RiakBody;
 use crate::http::headers::insert;
-use crate::http::listing::{broken_off, failure, write_name};
+use crate::http::listing::{aborted, failure, write_name};
 use crate::http::reply::{JSON, RiakResponse, VARY_ENCODING, json, with_body};
 use crate::index::{IndexPager, ShownHits};
 
@@ -47,7 +47,7 @@ fn pieces(pager: IndexPager, begin: Vec<u8>, first: ShownHits) -> RiakBody {
         let Some((mut pager, mut piece, page, mut wrote)) = state else { return Ok(None) };
         let page = match page {
             Some(page) => page,
-            None => pager.next().await.map_err(broken_off)?,
+            None => pager.next().await.map_err(aborted)?,
         };
         // Pages may be empty, most of all the last one, so a comma stands only between results.
         if wrote && !page.hits.is_empty() {

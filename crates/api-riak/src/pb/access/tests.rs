@@ -30,7 +30,7 @@ fn session(is_secure: bool) -> PbSession {
 }
 
 /// The session of a client that has proved to be `u`.
-async fn of_user(gateway: &Gateway) -> PbSession {
+async fn user_session(gateway: &Gateway) -> PbSession {
     let login = Login { user: b"u", password: b"p", common_name: None, address: [127, 0, 0, 1].into() };
     PbSession { user: Some(gateway.security.log_in(&login).await.unwrap()), ..session(true) }
 }
@@ -97,8 +97,8 @@ async fn every_code_needs_encryption_then_a_user_then_its_permission() {
         assert!(has(clear.as_ref(), "Security is enabled, please STARTTLS first"), "{row:?}: {clear:?}");
         let nobody = refusal(&gateway, &mut session(true), code, sample.clone()).await;
         assert!(has(nobody.as_ref(), "Security is enabled, please authenticate first"), "{row:?}: {nobody:?}");
-        let mut of_user = of_user(&gateway).await;
-        let user = refusal(&gateway, &mut of_user, code, sample.clone()).await;
+        let mut known_user = user_session(&gateway).await;
+        let user = refusal(&gateway, &mut known_user, code, sample.clone()).await;
         let PbAccess::Needs(permissions, _) = row.access else {
             assert!(!has(user.as_ref(), "Permission denied"), "{row:?}: {user:?}");
             continue;
@@ -114,14 +114,14 @@ async fn every_code_needs_encryption_then_a_user_then_its_permission() {
         for names in KvPermission::ALL.iter().map(|other| other.name()).chain([&*all]) {
             let grant = |change| gateway.security.change_grants(change, names, &GrantTarget::Any, "u");
             grant(GrantChange::Grant).await.unwrap();
-            let user = refusal(&gateway, &mut of_user, code, sample.clone()).await;
+            let user = refusal(&gateway, &mut known_user, code, sample.clone()).await;
             assert_eq!(has(user.as_ref(), "Permission denied"), names != all, "{row:?}, {names}: {user:?}");
             grant(GrantChange::Revoke).await.unwrap();
         }
     }
     let unknown = refusal(&gateway, &mut session(false), 99, Vec::new()).await;
     assert!(has(unknown.as_ref(), "please STARTTLS first"), "{unknown:?}");
-    let unknown = refusal(&gateway, &mut of_user(&gateway).await, 99, Vec::new()).await;
+    let unknown = refusal(&gateway, &mut user_session(&gateway).await, 99, Vec::new()).await;
     assert!(has(unknown.as_ref(), "Unknown message code: 99"), "{unknown:?}");
 }
 
@@ -131,7 +131,7 @@ async fn a_field_given_twice_is_checked_as_it_is_served() {
     let target = GrantTarget::Bucket("default".into(), "open".into());
     gateway.security.change_grants(GrantChange::Grant, "riak_kv.get", &target, "u").await.unwrap();
     let twice = message(&[PbField::Bytes(1, b"open"), PbField::Bytes(2, b"k"), PbField::Bytes(1, b"shut")]);
-    let refused = refusal(&gateway, &mut of_user(&gateway).await, 9, twice).await;
+    let refused = refusal(&gateway, &mut user_session(&gateway).await, 9, twice).await;
     assert!(has(refused.as_ref(), "'riak_kv.get' on default/shut"), "{refused:?}");
 }
 
@@ -161,12 +161,12 @@ async fn a_connection_once_kept_the_name_of_a_user_that_was_made_again() {
     grant.await.unwrap();
     let get = message(&[PbField::Bytes(1, b"b"), PbField::Bytes(2, b"k")]);
     let options = |options: &str| RoleOptions::parse(&[options]).unwrap();
-    let mut before = of_user(&gateway).await;
+    let mut before = user_session(&gateway).await;
     assert_eq!(refusal(&gateway, &mut before, 9, get.clone()).await, None);
     gateway.security.alter_role(RoleKind::User, "u", options("password=q")).await.unwrap();
     let refused = refusal(&gateway, &mut before, 9, get.clone()).await;
     assert!(has(refused.as_ref(), "please authenticate first"), "{refused:?}");
-    let mut before = of_user(&gateway).await;
+    let mut before = user_session(&gateway).await;
     assert_eq!(refusal(&gateway, &mut before, 9, get.clone()).await, None);
     gateway.security.delete_role(RoleKind::User, "u").await.unwrap();
     gateway.security.add_role(RoleKind::User, "u", options("password=r")).await.unwrap();
@@ -201,7 +201,7 @@ async fn a_job_without_inputs_needs_its_permission_on_everything() {
     let document = list(&[tuple(&[name(b"inputs"), vec![106]]), tuple(&[name(b"query"), list(&[reduce])])]);
     let document = [&[131][..], &document].concat();
     let job = message(&[PbField::Bytes(1, &document), PbField::Bytes(2, b"application/x-erlang-binary")]);
-    let mut user = of_user(&gateway).await;
+    let mut user = user_session(&gateway).await;
     let refused = refusal(&gateway, &mut user, 23, job.clone()).await;
     assert!(has(refused.as_ref(), "'riak_kv.mapreduce' on any"), "{refused:?}");
     let grant = gateway.security.change_grants(GrantChange::Grant, "riak_kv.mapreduce", &GrantTarget::Any, "u");

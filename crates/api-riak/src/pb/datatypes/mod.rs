@@ -27,7 +27,7 @@ pub(super) use messages::{DtFetchReq, DtUpdateReq};
 pub(super) use messages::{RpbCounterGetReq, RpbCounterUpdateReq};
 use pb_value::ValueMessage;
 pub(super) use pb_value::count_edits;
-use pb_value::update_of;
+use pb_value::decode_update;
 
 /// Code 80. In type `default` it fetches a counter of Riak 1.4. It returns an answer that is not short.
 ///
@@ -66,7 +66,7 @@ pub(super) async fn fetch(
             PbValueAnswer::new(reader, ValueMessage::Fetched, None, bytes_max).begin(output).await
         }
         None => {
-            let datatype = gateway.kv.datatype_of(&bucket, deadline).await.map_err(refused)?;
+            let datatype = gateway.kv.bucket_datatype(&bucket, deadline).await.map_err(refused)?;
             put_absent(datatype, output);
             Ok(None)
         }
@@ -88,7 +88,8 @@ pub(super) async fn update(
     }
     let new_key = request.key.is_none().then(|| Bytes::from(gateway.core.new_unique_name()));
     let address = typed_address(request.bucket, new_key.clone().or(request.key), request.r#type)?;
-    let update = update_of(request.op.unwrap_or_default()).map_err(|error| PbFault::Undecodable(error.to_string()))?;
+    let update =
+        decode_update(request.op.unwrap_or_default()).map_err(|error| PbFault::Undecodable(error.to_string()))?;
     if address.bucket.is_default_type() && update.datatype() != Datatype::Counter {
         return Err(PbFault::Text("\"non-counter operation on default bucket\"".into()));
     }

@@ -136,7 +136,7 @@ impl PbValueWriter {
     fn begin_field(&mut self, field: &FieldName) {
         let mut name = BytesMut::with_capacity(field.name.len() + 8);
         put_bytes(MAP_FIELD_NAME, &field.name, &mut name);
-        put_number(MAP_FIELD_TYPE, code_of(field.embedded), &mut name);
+        put_number(MAP_FIELD_TYPE, embedded_code(field.embedded), &mut name);
         let mut bytes = BytesMut::with_capacity(name.len() + 16);
         put_bytes(MAP_ENTRY_FIELD, &name, &mut bytes);
         self.open_bytes += bytes.len();
@@ -159,7 +159,7 @@ impl PbValueWriter {
 }
 
 /// The number of a field's type in messages.
-fn code_of(embedded: EmbeddedType) -> u64 {
+fn embedded_code(embedded: EmbeddedType) -> u64 {
     match embedded {
         EmbeddedType::Counter => 1,
         EmbeddedType::Set => 2,
@@ -170,8 +170,8 @@ fn code_of(embedded: EmbeddedType) -> u64 {
 }
 
 /// The type of a field with this number in messages.
-pub(super) fn embedded_of(code: i32) -> Option<EmbeddedType> {
-    EmbeddedType::ALL.into_iter().find(|embedded| u64::try_from(code) == Ok(code_of(*embedded)))
+pub(super) fn embedded_type(code: i32) -> Option<EmbeddedType> {
+    EmbeddedType::ALL.into_iter().find(|embedded| u64::try_from(code) == Ok(embedded_code(*embedded)))
 }
 
 /// The number of a data type in the answer to a fetch.
@@ -236,7 +236,7 @@ impl fmt::Display for MeaninglessUpdate {
 ///
 /// # Errors
 /// There is no operation, or a map's field and its operation differ in type.
-pub(super) fn update_of(op: DtOp) -> Result<DatatypeUpdate, MeaninglessUpdate> {
+pub(super) fn decode_update(op: DtOp) -> Result<DatatypeUpdate, MeaninglessUpdate> {
     if let Some(op) = op.counter_op {
         return Ok(DatatypeUpdate::Counter(amount(&op)));
     }
@@ -267,7 +267,7 @@ fn map_edits(op: MapOp) -> Result<MapEdits, MeaninglessUpdate> {
 }
 
 fn field_name(field: MapField) -> Result<FieldName, MeaninglessUpdate> {
-    match (field.name, field.r#type.and_then(embedded_of)) {
+    match (field.name, field.r#type.and_then(embedded_type)) {
         (Some(name), Some(embedded)) => Ok(FieldName { name, embedded }),
         _ => Err(MeaninglessUpdate("the field of a map has no name or no type")),
     }
@@ -351,7 +351,7 @@ mod pb_update_tests {
     }
 
     fn update_in(op: DtOp) -> Result<DatatypeUpdate, MeaninglessUpdate> {
-        update_of(op)
+        decode_update(op)
     }
 
     #[test]
@@ -450,7 +450,7 @@ mod pb_update_tests {
         fn arbitrary_bytes_are_counted_or_refused(message: Vec<u8>) {
             let counted = count_edits(&message);
             if let Ok(request) = DtUpdateReq::decode(&message[..]) {
-                let _ = update_of(request.op.unwrap_or_default());
+                let _ = decode_update(request.op.unwrap_or_default());
                 prop_assert!(counted.is_some() || message.iter().any(|byte| matches!(byte & 7, 3 | 4)), "only groups decode uncounted");
             }
         }

@@ -75,7 +75,7 @@ fn frames_are_the_same_however_their_bytes_arrive() {
 
 /// Takes the frames of a stream whose bytes arrive at once, and in pieces of lengths from a seed.
 fn check_frames(stream: &[u8], cuts: u64) {
-    let whole = frames_of([stream]);
+    let whole = read_frames([stream]);
     let mut random = SplitMix64::new(cuts);
     let (mut pieces, mut rest) = (Vec::new(), stream);
     while !rest.is_empty() {
@@ -83,11 +83,11 @@ fn check_frames(stream: &[u8], cuts: u64) {
         pieces.push(piece);
         rest = after;
     }
-    assert_eq!(frames_of(pieces), whole);
+    assert_eq!(read_frames(pieces), whole);
 }
 
 /// The frames of a stream, and whether it can go on.
-fn frames_of<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<(u8, Bytes)>, bool) {
+fn read_frames<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<(u8, Bytes)>, bool) {
     let (mut input, mut frames, mut arrived) = (BytesMut::new(), Vec::new(), 0);
     for piece in pieces {
         arrived += piece.len();
@@ -121,11 +121,14 @@ fn check_message(code: u8, message: &[u8]) {
         15 => drop(again::<RpbListBucketsReq>(message)),
         17 => drop(again::<RpbListKeysReq>(message)),
         19 | 29 => drop(again::<RpbBucketReq>(message)),
-        21 => drop(again::<RpbSetBucketReq>(message).map(|request| props::json_of(request.props.unwrap_or_default()))),
+        21 => {
+            drop(again::<RpbSetBucketReq>(message).map(|request| props::props_json(request.props.unwrap_or_default())))
+        }
         31 => drop(again::<RpbGetBucketTypeReq>(message)),
         32 => {
             drop(
-                again::<RpbSetBucketTypeReq>(message).map(|request| props::json_of(request.props.unwrap_or_default())),
+                again::<RpbSetBucketTypeReq>(message)
+                    .map(|request| props::props_json(request.props.unwrap_or_default())),
             );
         }
         50 => drop(again::<RpbCounterUpdateReq>(message)),

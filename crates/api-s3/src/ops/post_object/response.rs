@@ -4,7 +4,7 @@ use hyper::header::{ETAG, LOCATION};
 use hyper::{StatusCode, Uri};
 use larder_s3::put::StoredVersion;
 
-use super::super::listing_document::{path_of, value_of};
+use super::super::listing_document::{encoded_path, encoded_value};
 use super::super::{object_headers, put_object};
 use super::form::FormFields;
 use crate::call::S3Call;
@@ -13,7 +13,7 @@ use crate::xml::XmlWriter;
 
 /// The response that the form asks for.
 pub(super) fn stored_response(call: &S3Call, fields: &FormFields, key: &str, stored: &StoredVersion) -> S3Response {
-    let location = format!("{}{}", call.location(), path_of(key.as_bytes()));
+    let location = format!("{}{}", call.location(), encoded_path(key.as_bytes()));
     let etag = stored.version.object.as_ref().map(|object| object_headers::quoted(object.etag)).unwrap_or_default();
     let mut response = match redirect(fields, &call.bucket, key, &etag) {
         Some(page) => {
@@ -56,7 +56,7 @@ fn redirect(fields: &FormFields, bucket: &str, key: &str, etag: &str) -> Option<
         return None;
     }
     let mark = if uri.query().is_some() { '&' } else { '?' };
-    let [bucket, key, etag] = [bucket, key, etag].map(|value| value_of(value.as_bytes()));
+    let [bucket, key, etag] = [bucket, key, etag].map(|value| encoded_value(value.as_bytes()));
     Some(format!("{page}{mark}bucket={bucket}&key={key}&etag={etag}"))
 }
 

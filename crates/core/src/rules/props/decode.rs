@@ -97,7 +97,7 @@ fn hooks(json: &Json) -> Option<Vec<Hook>> {
     match json {
         Json::String(none) if none == "none" => Some(Vec::new()),
         Json::Array(list) => list.iter().map(hook).collect(),
-        lone => hook(lone).map(|hook| vec![hook]),
+        single => hook(single).map(|hook| vec![hook]),
     }
 }
 

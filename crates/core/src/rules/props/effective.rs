@@ -257,7 +257,7 @@ impl PropsBodyError {
 ///
 /// # Errors
 /// [`PropsBodyError`] when there is none. Over HTTP both variants have the same text.
-pub fn props_of(body: &[u8]) -> Result<Map<String, Json>, PropsBodyError> {
+pub fn body_props(body: &[u8]) -> Result<Map<String, Json>, PropsBodyError> {
     let Ok(Json::Object(mut object)) = riak_json::parse(body) else {
         return Err(PropsBodyError::InvalidJson);
     };
@@ -270,10 +270,10 @@ pub fn props_of(body: &[u8]) -> Result<Map<String, Json>, PropsBodyError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules::props::effective::props_of;
+    use crate::rules::props::effective::body_props;
 
     fn read(props: &str) -> Overrides {
-        Overrides::from_json(&props_of(format!("{{\"props\":{props}}}").as_bytes()).unwrap()).unwrap()
+        Overrides::from_json(&body_props(format!("{{\"props\":{props}}}").as_bytes()).unwrap()).unwrap()
     }
 
     #[test]
@@ -317,21 +317,21 @@ mod set_tests {
             (r#"{"props":[1]}"#, PropsBodyError::NoProps),
             (r#"{"props":null}"#, PropsBodyError::NoProps),
         ] {
-            assert_eq!(props_of(body.as_bytes()), Err(bad), "{body}");
+            assert_eq!(body_props(body.as_bytes()), Err(bad), "{body}");
         }
-        assert!(props_of(br#"{"props":{}}"#).unwrap().is_empty());
+        assert!(body_props(br#"{"props":{}}"#).unwrap().is_empty());
     }
 
     #[test]
     fn every_refused_property_is_reported() {
-        let props = props_of(br#"{"props":{"n_val":0,"nope":1,"":2,"allow_mult":"true","r":"x"}}"#).unwrap();
+        let props = body_props(br#"{"props":{"n_val":0,"nope":1,"":2,"allow_mult":"true","r":"x"}}"#).unwrap();
         let names: Vec<_> = Overrides::from_json(&props).unwrap_err().into_iter().map(|one| one.prop).collect();
         assert_eq!(names, ["n_val", "nope", "", "r"]);
     }
 
     #[test]
     fn newer_overrides_replace_older_ones() {
-        let read = |body: &[u8]| Overrides::from_json(&props_of(body).unwrap()).unwrap();
+        let read = |body: &[u8]| Overrides::from_json(&body_props(body).unwrap()).unwrap();
         let merged = read(br#"{"props":{"n_val":2,"r":1}}"#).with(read(br#"{"props":{"n_val":4}}"#));
         assert_eq!(merged, read(br#"{"props":{"n_val":4,"r":1}}"#));
         assert_eq!(merged.len(), 2);
@@ -347,7 +347,7 @@ mod set_tests {
 
         #[test]
         fn random_bodies_do_not_panic(body in proptest::collection::vec(any::<u8>(), 0..64)) {
-            let _ = props_of(&body);
+            let _ = body_props(&body);
         }
     }
 }

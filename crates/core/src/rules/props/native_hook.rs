@@ -148,13 +148,13 @@ pub fn schemas_in(hooks: &Json) -> Vec<String> {
         Some(NativeHook::JsonSchema(schema)) => Some(schema.to_string()),
         _ => None,
     };
-    hooks_of(hooks).iter().filter_map(schema).collect()
+    native_hooks(hooks).iter().filter_map(schema).collect()
 }
 
 /// The addresses of the webhooks in a list that a client sets.
 #[must_use]
 pub fn webhooks_in(hooks: &Json) -> Vec<WebhookUrl> {
-    hooks_of(hooks).iter().filter_map(webhook_in).collect()
+    native_hooks(hooks).iter().filter_map(webhook_in).collect()
 }
 
 /// The address of this hook, if it is a webhook.
@@ -167,7 +167,7 @@ pub fn webhook_in(hook: &Hook) -> Option<WebhookUrl> {
 }
 
 /// The hooks of a list; none of one that is malformed.
-fn hooks_of(hooks: &Json) -> Vec<Hook> {
+fn native_hooks(hooks: &Json) -> Vec<Hook> {
     match PropKind::Hooks.decode(hooks) {
         Ok(Value::Hooks(hooks)) => hooks,
         _ => Vec::new(),

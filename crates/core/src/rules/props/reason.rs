@@ -150,7 +150,7 @@ impl InvalidReason {
             Self::DatatypeAllowMult => "Data Type buckets must be allow_mult=true",
             Self::HllPrecision(value) => return hll_precision(value).into(),
             Self::UnknownHookFunction { function, fault } => {
-                return format!("unknown_hook_function: {}", fault_of(function, fault)).into();
+                return format!("unknown_hook_function: {}", function_fault(function, fault)).into();
             }
             Self::ConsistentNVal => "n_val cannot be modified for existing consistent type",
             Self::WriteOnceForever => "Cannot modify write_once property once set to true",
@@ -194,7 +194,7 @@ impl InvalidReason {
             Self::UnknownProperty => format!("{prop} is not a bucket property"),
             Self::NotValidHook => format!("{prop} must be a list of hook names"),
             Self::UnknownHookFunction { function, fault } => {
-                format!("{prop} cannot be run: {}", fault_of(function, fault))
+                format!("{prop} cannot be run: {}", function_fault(function, fault))
             }
             Self::NotValidFunction => format!("{prop} must be an object with \"mod\" and \"fun\""),
             Self::NotString => format!("{prop} must be a string"),
@@ -209,7 +209,7 @@ impl InvalidReason {
         match (self.atom(), self) {
             (Some(atom), _) => erlang::atom(atom),
             (None, Self::UnknownHookFunction { function, fault }) => {
-                format!("{{unknown_hook_function,{}}}", erlang::string(&fault_of(function, fault)))
+                format!("{{unknown_hook_function,{}}}", erlang::string(&function_fault(function, fault)))
             }
             (None, _) => erlang::string(&self.text()),
         }
@@ -217,7 +217,7 @@ impl InvalidReason {
 }
 
 /// The sentence about a hook that cannot run; the name is a client's.
-fn fault_of(function: &str, fault: &HookFault) -> String {
+fn function_fault(function: &str, fault: &HookFault) -> String {
     let shown: String = function.chars().take(FUNCTION_CHARS_MAX).collect();
     format!("{shown} {}", fault.text())
 }

@@ -84,7 +84,7 @@ impl TypeRecord {
             return Err(TypeRefusal::AlreadyActive.into());
         }
         let (kind, overrides) = validate::create_type(claimant, props)?;
-        let copies = copies_of(&overrides);
+        let copies = wanted_copies(&overrides);
         Ok(Self {
             name: Bytes::copy_from_slice(name),
             state: TypeState::Created,
@@ -155,7 +155,7 @@ impl TypeRecord {
         let overrides = Overrides::from_json(props).map_err(TypeRecordError::Props)?;
         let copies = match stored.get("copies") {
             // Builds without replicated engines did not write the field.
-            None => copies_of(&overrides),
+            None => wanted_copies(&overrides),
             Some(copies) => {
                 copies.as_u64().and_then(|copies| copies.try_into().ok()).ok_or(TypeRecordError::Field("copies"))?
             }
@@ -173,7 +173,7 @@ impl TypeRecord {
 }
 
 /// The number of replicas of a type created with these overrides.
-fn copies_of(overrides: &Overrides) -> u8 {
+fn wanted_copies(overrides: &Overrides) -> u8 {
     let n_val = EffectiveProps::resolve(Defaults::CustomType, overrides, &Overrides::EMPTY).n_val;
     u8::try_from(n_val).unwrap_or(u8::MAX)
 }

@@ -45,7 +45,7 @@ pub fn create_type(claimant: &str, props: &Map<String, Json>) -> Result<(TypeKin
 /// # Errors
 /// Every refused property.
 pub fn update_type(record: &TypeRecord, props: &Map<String, Json>) -> Result<Overrides, Vec<InvalidProp>> {
-    let set = PropsRequest::of_type(record, &Overrides::EMPTY, props).check()?;
+    let set = PropsRequest::from_type(record, &Overrides::EMPTY, props).check()?;
     let merged = record.overrides.with(set.clone());
     check_dvv_with_last_write_wins(EffectiveProps::resolve(Defaults::CustomType, &merged, &Overrides::EMPTY), &set)?;
     Ok(merged)
@@ -64,7 +64,7 @@ pub fn update_bucket(
     props: &Map<String, Json>,
 ) -> Result<Overrides, Vec<InvalidProp>> {
     let request = match of_type {
-        Some(record) => PropsRequest::of_type(record, current, props),
+        Some(record) => PropsRequest::from_type(record, current, props),
         None => PropsRequest::untyped(current, props),
     };
     let set = request.check()?;
@@ -123,7 +123,7 @@ struct PropsRequest<'a> {
 type PropDecision = Result<Option<Value>, InvalidReason>;
 
 impl<'a> PropsRequest<'a> {
-    fn of_type(record: &'a TypeRecord, bucket: &Overrides, props: &'a Map<String, Json>) -> Self {
+    fn from_type(record: &'a TypeRecord, bucket: &Overrides, props: &'a Map<String, Json>) -> Self {
         Self {
             target: PropsTarget::Existing,
             kind: record.kind,

@@ -40,7 +40,7 @@ impl SecurityKey {
     ///
     /// # Errors
     /// [`DecodeError`] for another kind, or a name that is no text.
-    pub fn of_parts(kind: &[u8], name: &[u8]) -> Result<Self, DecodeError> {
+    pub fn from_parts(kind: &[u8], name: &[u8]) -> Result<Self, DecodeError> {
         let invalid = DecodeError::Invalid("security row");
         let name = String::from_utf8(name.to_vec()).map_err(|_| invalid)?;
         match kind {

@@ -90,7 +90,7 @@ impl AccessRules {
 
     /// Whether these rows, by key and number, are the ones that the rules were made of.
     #[must_use]
-    pub fn is_of<'a>(&self, rows: impl ExactSizeIterator<Item = (&'a SecurityKey, Timestamp)>) -> bool {
+    pub fn rows_hold<'a>(&self, rows: impl ExactSizeIterator<Item = (&'a SecurityKey, Timestamp)>) -> bool {
         let (number, settings) = &self.settings;
         let own = usize::from(*number != Timestamp::ZERO) + usize::from(self.all.is_some());
         let of = |entry: Option<&RoleEntry>| entry.map(|entry| entry.number);
@@ -134,7 +134,7 @@ impl AccessRules {
     /// The source that decides about a user who comes from this address: of the longest mask, and a user's own before that of
     /// all. `None`: the user may not come from there.
     #[must_use]
-    pub fn source_of(&self, user: &RoleEntry, address: IpAddr) -> Option<AccessSource> {
+    pub fn user_source(&self, user: &RoleEntry, address: IpAddr) -> Option<AccessSource> {
         let all = self.all.as_ref().map(|entry| entry.record.sources.as_slice()).unwrap_or_default();
         let own = user.record.sources.iter().map(|source| (source, true));
         let sources = own.chain(all.iter().map(|source| (source, false)));
@@ -150,7 +150,7 @@ impl AccessRules {
 
     /// The groups that a role is in, also through other groups, in the order in which they are found.
     #[must_use]
-    pub fn groups_of(&self, record: &RoleRecord) -> Vec<&str> {
+    pub fn effective_groups(&self, record: &RoleRecord) -> Vec<&str> {
         let (mut found, mut seen) = (Vec::new(), HashSet::new());
         let mut next: Vec<&String> = record.groups.iter().rev().collect();
         while let Some(name) = next.pop() {
@@ -186,7 +186,8 @@ impl AccessRules {
             self.groups.iter().map(|(name, one)| (&**name, of(one))).collect();
         let all = self.all.as_ref().map(of);
         let of_user = |(name, user): (&String, &RoleEntry)| {
-            let inherited = self.groups_of(&user.record).into_iter().filter_map(|group| groups.get(group).cloned());
+            let inherited =
+                self.effective_groups(&user.record).into_iter().filter_map(|group| groups.get(group).cloned());
             (name.clone(), std::iter::once(of(user)).chain(inherited).chain(all.clone()).collect())
         };
         self.users.iter().map(of_user).collect()

@@ -183,11 +183,11 @@ fn parse(body: Bytes, version: ContextVersion) -> Result<Context, DecodeError> {
     let dots = entries(SIBLINGS_MAX)?;
     let vector = entries(VECTOR_ENTRIES_MAX)?;
     rest.finish()?;
-    Ok(Context { dots, vector: vector_of(vector) })
+    Ok(Context { dots, vector: dots_vector(vector) })
 }
 
 /// The vector in the form of dots, whose flags mean nothing.
-fn vector_of(dots: Vec<Dot>) -> VersionVector {
+fn dots_vector(dots: Vec<Dot>) -> VersionVector {
     dots.into_iter().map(|dot| VectorEntry { slot: dot.slot, clock: dot.clock }).collect()
 }
 
@@ -334,7 +334,7 @@ mod tests {
         fn contexts_decode_to_themselves_and_stay_small(
             dots in vec(dot(), 0..=SIBLINGS_MAX), vector in vec(dot(), 0..=VECTOR_ENTRIES_MAX),
         ) {
-            let context = Context { dots, vector: vector_of(vector) };
+            let context = Context { dots, vector: dots_vector(vector) };
             let bytes = context.encode(&address("k"));
             prop_assert!(bytes.len() <= CONTEXT_BYTES_MAX);
             prop_assert!(bytes.len().div_ceil(3) * 4 < 8192 - 64, "old clients take headers of up to 8 KB");

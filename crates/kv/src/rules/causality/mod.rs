@@ -57,5 +57,5 @@ mod write;
 pub use context::{Context, Dot, DotFlags, SHARED_SLOT, Slot, Vtag};
 pub use larder_core::rules::refusals::{ContextError, FailedCondition};
 pub use version_vector::{CarriedVector, VectorEntry, VersionVector};
-pub use versions::{KeyVersions, LoneVersion, Sibling};
+pub use versions::{KeyVersions, Sibling, SingleVersion};
 pub use write::{Conditions, ConflictPolicy, CurrentValue, EtagMatcher, IndexRemovals, KeyWrite, SupersededRow};

@@ -105,7 +105,7 @@ pub struct CarriedVector {
 impl CarriedVector {
     /// The vector of a write into `own` whose context has `vector` and which replaces `superseded`.
     #[must_use]
-    pub fn of_write(own: Slot, vector: &VersionVector, superseded: &[SupersededRow]) -> Self {
+    pub fn from_write(own: Slot, vector: &VersionVector, superseded: &[SupersededRow]) -> Self {
         let superseded = superseded.iter().filter_map(SupersededRow::vector_entry);
         // The own slot needs no entry: its row carries its clock.
         let mut stored = VersionVector::merge(vector.iter().chain(superseded).filter(|entry| entry.slot != own));
@@ -147,14 +147,14 @@ mod tests {
         ];
         let vector = [entry(1, Timestamp(5)), entry(2, Timestamp(6)), entry(9, Timestamp(3))].into_iter().collect();
         let stored = [entry(1, Timestamp(7)), entry(2, Timestamp(6))].into_iter().collect();
-        let carried = CarriedVector::of_write(own, &vector, &replaced);
+        let carried = CarriedVector::from_write(own, &vector, &replaced);
         assert_eq!(carried, CarriedVector { stored, dropped: VersionVector::default() });
     }
 
     #[test]
     fn the_newest_entries_are_stored_and_the_others_reported() {
         let many = (1..=20).map(|at| entry(at, Timestamp(at))).collect();
-        let carried = CarriedVector::of_write(Slot { actor: ActorId(99), birth: Timestamp(1) }, &many, &[]);
+        let carried = CarriedVector::from_write(Slot { actor: ActorId(99), birth: Timestamp(1) }, &many, &[]);
         let clocks = |vector: &VersionVector| vector.iter().map(|entry| entry.clock).collect::<Vec<_>>();
         assert_eq!(clocks(&carried.stored), (5..=20).rev().map(Timestamp).collect::<Vec<_>>());
         assert_eq!(clocks(&carried.dropped), [4, 3, 2, 1].map(Timestamp));

@@ -37,7 +37,7 @@ pub struct KeyVersions {
 impl Sibling {
     /// The value of a write that is not a row of an object.
     #[must_use]
-    pub fn of_write(dot: Dot, content: KvContent) -> Self {
+    pub fn from_write(dot: Dot, content: KvContent) -> Self {
         Self { name: dot.slot.row_name(), dot, content, context_hash: 0 }
     }
 
@@ -76,7 +76,7 @@ impl KeyVersions {
         rows.sort_by_key(|row| row.tombstone);
         // Bound: the context of more rows would not fit a header; the next read names the rest.
         rows.truncate(SIBLINGS_MAX);
-        let context = context_of(&rows, vector);
+        let context = rows_context(&rows, vector);
         let tombstones = rows.iter().any(|row| row.tombstone);
         let mut siblings: Vec<Sibling> = rows.into_iter().filter(|row| !row.tombstone).map(|row| row.sibling).collect();
         merge_retries(&mut siblings);
@@ -114,14 +114,14 @@ impl KeyVersions {
 
 /// The live value of a key that has one row and no other.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LoneVersion {
+pub struct SingleVersion {
     /// The value.
     pub sibling: Sibling,
     /// As that of [`KeyVersions`].
     pub context: Context,
 }
 
-impl LoneVersion {
+impl SingleVersion {
     /// The version in the only unexpired row of a key; `None` for a tombstone. No policy matters: each shows the only value.
     ///
     /// # Errors
@@ -132,7 +132,7 @@ impl LoneVersion {
             return Ok(None);
         }
         // No entry hides the row: those of its own vector are older than it, and there is no other row.
-        let context = context_of(std::slice::from_ref(&row), VersionVector::merge(row.vector()));
+        let context = rows_context(std::slice::from_ref(&row), VersionVector::merge(row.vector()));
         Ok(Some(Self { sibling: row.sibling, context }))
     }
 }
@@ -177,7 +177,7 @@ impl DecodedRow {
     }
 }
 
-fn context_of(rows: &[DecodedRow], mut vector: VersionVector) -> Context {
+fn rows_context(rows: &[DecodedRow], mut vector: VersionVector) -> Context {
     let mut dots: Vec<_> = rows.iter().map(|row| row.sibling.dot).collect();
     dots.sort_unstable();
     // A dot implies every older entry of its slot.

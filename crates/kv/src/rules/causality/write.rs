@@ -88,7 +88,7 @@ impl SupersededRow {
 
     /// The rows that a read met. It knows the names of `write_once` rows, which no context can carry.
     #[must_use]
-    pub fn all_of(versions: &KeyVersions) -> Vec<Self> {
+    pub fn from_versions(versions: &KeyVersions) -> Vec<Self> {
         let mut superseded = Self::named_by(&versions.context);
         for sibling in versions.siblings.iter().filter(|sibling| sibling.name.len() != 16) {
             superseded.push(Self { name: sibling.name.clone(), clock: sibling.dot.clock, flags: sibling.dot.flags });

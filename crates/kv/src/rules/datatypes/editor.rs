@@ -128,7 +128,7 @@ impl DatatypeEditor {
 
     /// The rows below a prefix, with the edits made so far.
     pub(super) fn shown_below(&self, prefix: &Bytes) -> Result<Vec<ShownRow>, DatatypeError> {
-        let range = || (std::ops::Bound::Included(prefix.clone()), end_of(prefix));
+        let range = || (std::ops::Bound::Included(prefix.clone()), prefix_end(prefix));
         let mut names: Vec<&Bytes> = self.stored.range(range()).map(|(name, _)| name).collect();
         names.extend(self.edits.range(range()).map(|(name, _)| name));
         names.sort_unstable();
@@ -237,6 +237,6 @@ impl ShownRow {
     }
 }
 
-fn end_of(prefix: &Bytes) -> std::ops::Bound<Bytes> {
+fn prefix_end(prefix: &Bytes) -> std::ops::Bound<Bytes> {
     prefix_successor(prefix).map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded)
 }

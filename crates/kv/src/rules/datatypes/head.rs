@@ -262,7 +262,7 @@ impl CounterSum {
     /// Whether an increment was not reset.
     #[must_use]
     pub fn is_live(&self) -> bool {
-        self.sources.iter().any(|(source, totals)| totals.operations > self.reset_of(source).operations)
+        self.sources.iter().any(|(source, totals)| totals.operations > self.source_reset(source).operations)
     }
 
     /// The value: all increments that were not reset.
@@ -270,14 +270,14 @@ impl CounterSum {
     pub fn value(&self) -> i128 {
         let net = |totals: CounterTotals| totals.plus.wrapping_sub(totals.minus).cast_signed();
         let live = |(source, totals): (&CounterSource, &CounterTotals)| {
-            let reset = self.reset_of(source);
+            let reset = self.source_reset(source);
             // A late replica may show totals from before the reset: they are all reset.
             if totals.operations > reset.operations { net(*totals).wrapping_sub(net(reset)) } else { 0 }
         };
         self.sources.iter().map(live).fold(0, i128::wrapping_add)
     }
 
-    fn reset_of(&self, source: &CounterSource) -> CounterTotals {
+    fn source_reset(&self, source: &CounterSource) -> CounterTotals {
         self.resets.0.get(source).copied().unwrap_or_default()
     }
 }

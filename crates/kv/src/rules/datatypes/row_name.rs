@@ -216,13 +216,13 @@ impl DatatypeRowName {
     pub fn decode(name: &Bytes) -> Result<Self, DecodeError> {
         let (&section, rest) = name.split_first().ok_or(DecodeError::Truncated)?;
         if section == CLOCK {
-            return Ok(Self::Clock(actor_of(rest)?));
+            return Ok(Self::Clock(decode_actor(rest)?));
         }
         let length = path_length(rest)?;
         let path = DatatypePath(name.slice(1..1 + length));
         let (&tag, rest) = rest[length..].split_first().ok_or(DecodeError::Truncated)?;
         match (section, tag) {
-            (MARKER, 0) => Ok(Self::Marker(path, actor_of(rest)?)),
+            (MARKER, 0) => Ok(Self::Marker(path, decode_actor(rest)?)),
             (DATA, _) => Ok(Self::Data(path, DatatypeLeaf::decode(tag, rest)?)),
             _ => Err(DecodeError::Invalid("row name")),
         }
@@ -232,21 +232,21 @@ impl DatatypeRowName {
 impl DatatypeLeaf {
     fn decode(tag: u8, rest: &[u8]) -> Result<Self, DecodeError> {
         Ok(match tag {
-            PRESENCE => Self::Presence(actor_of(rest)?),
+            PRESENCE => Self::Presence(decode_actor(rest)?),
             ELEMENT => {
                 let (element, rest) = take_ordered(rest)?;
-                Self::Element(element.into(), actor_of(rest)?)
+                Self::Element(element.into(), decode_actor(rest)?)
             }
-            REGISTER => Self::Register(actor_of(rest)?),
-            FLAG => Self::Flag(actor_of(rest)?),
+            REGISTER => Self::Register(decode_actor(rest)?),
+            FLAG => Self::Flag(decode_actor(rest)?),
             COUNTER => {
                 let (actor, birth) = rest.split_at_checked(8).ok_or(DecodeError::Truncated)?;
-                Self::Counter(CounterSource { actor: actor_of(actor)?, birth: Timestamp(actor_of(birth)?.0) })
+                Self::Counter(CounterSource { actor: decode_actor(actor)?, birth: Timestamp(decode_actor(birth)?.0) })
             }
-            RESETS => Self::Resets(actor_of(rest)?),
+            RESETS => Self::Resets(decode_actor(rest)?),
             REQUEST => Self::Request(Bytes::copy_from_slice(rest)),
             CHUNK => match rest {
-                [precision, chunk, actor @ ..] => Self::Chunk(*precision, *chunk, actor_of(actor)?),
+                [precision, chunk, actor @ ..] => Self::Chunk(*precision, *chunk, decode_actor(actor)?),
                 _ => return Err(DecodeError::Truncated),
             },
             _ => return Err(DecodeError::Invalid("row name")),
@@ -275,7 +275,7 @@ fn path_length(rest: &[u8]) -> Result<usize, DecodeError> {
     Ok(rest.len() - tail.len())
 }
 
-fn actor_of(bytes: &[u8]) -> Result<ActorId, DecodeError> {
+fn decode_actor(bytes: &[u8]) -> Result<ActorId, DecodeError> {
     let bytes = bytes.try_into().map_err(|_| DecodeError::Invalid("actor"))?;
     Ok(ActorId(u64::from_be_bytes(bytes)))
 }

@@ -16,7 +16,10 @@ mod row;
 mod scope;
 mod term;
 
-pub use query::{ContinuationError, IndexCondition, IndexHit, IndexPosition, IndexQuery, ObjectFilter, all_of, any_of};
+pub use query::{
+    ContinuationError, IndexCondition, IndexHit, IndexPosition, IndexQuery, ObjectFilter, for_any_combination,
+    for_every_combination,
+};
 pub use row::{IndexRowName, SupersededTerms, index_bytes, index_changes, indexed_terms};
 pub use scope::IndexScope;
 pub use term::{RegexError, StoredTerm, TermKind, TermRegex};

@@ -189,7 +189,7 @@ pub struct IndexCondition {
 
 /// The query of objects that meet all conditions. Their number is above 0.
 #[must_use]
-pub fn all_of(bucket: &BucketAddress, mut conditions: Vec<IndexCondition>) -> Vec<IndexQuery> {
+pub fn for_every_combination(bucket: &BucketAddress, mut conditions: Vec<IndexCondition>) -> Vec<IndexQuery> {
     // One value of a field has few rows as a rule; of others nothing is known.
     let is_narrow = |one: &IndexCondition| one.is_equality && one.scope.field().is_some();
     let first = conditions.iter().position(is_narrow).unwrap_or(0);
@@ -204,7 +204,7 @@ pub fn all_of(bucket: &BucketAddress, mut conditions: Vec<IndexCondition>) -> Ve
 
 /// The queries of objects that meet any of the conditions, one after the other.
 #[must_use]
-pub fn any_of(bucket: &BucketAddress, conditions: Vec<IndexCondition>) -> Vec<IndexQuery> {
+pub fn for_any_combination(bucket: &BucketAddress, conditions: Vec<IndexCondition>) -> Vec<IndexQuery> {
     let mut before = Vec::new();
     let queries = conditions.into_iter().map(|IndexCondition { scope, is_equality }| {
         let filter = ObjectFilter { all: Vec::new(), none: before.clone() };

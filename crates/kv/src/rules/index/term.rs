@@ -144,7 +144,7 @@ impl TermRegex {
             std::str::from_utf8(pattern).map_err(|error| refused("invalid UTF-8 string", error.valid_up_to()))?;
         // Parsed apart: the compiler's own error has no position.
         if let Err(error) = ast::parse::ParserBuilder::new().nest_limit(NESTING_MAX).build().parse(text) {
-            return Err(RegexError::of_syntax(&error, text.len()));
+            return Err(RegexError::from_syntax(&error, text.len()));
         }
         let mut builder = RegexBuilder::new(text);
         // As Riak, which matches bytes.
@@ -173,7 +173,7 @@ impl TermRegex {
 }
 
 impl RegexError {
-    fn of_syntax(error: &ast::Error, length: usize) -> Self {
+    fn from_syntax(error: &ast::Error, length: usize) -> Self {
         let at = error.span().start.offset;
         let (reason, position) = match error.kind() {
             ErrorKind::ClassUnclosed => ("missing terminating ] for character class".into(), length),

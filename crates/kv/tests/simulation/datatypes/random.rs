@@ -52,7 +52,7 @@ fn random_schedules_of_data_types_lose_nothing_and_bring_nothing_back() {
     });
 }
 
-async fn schedule(mut world: SimWorld, mut dice: SplitMix64, lone: bool) -> Result<(), String> {
+async fn schedule(mut world: SimWorld, mut dice: SplitMix64, single: bool) -> Result<(), String> {
     add_types(&world).await;
     for node in &world.nodes {
         node.clock.set_skew(dice.below(480_000) as i64 - 240_000);
@@ -71,8 +71,8 @@ async fn schedule(mut world: SimWorld, mut dice: SplitMix64, lone: bool) -> Resu
         if dice.below(20) == 0 {
             let victim = dice.below(world.nodes.len());
             let faults = world.nodes[victim].faulty.faults();
-            // A lone gateway starts after all writes of the last one: its engine is in its process.
-            world.advance(if lone { 40_000 } else { 0 }).await;
+            // A single gateway starts after all writes of the last one: its engine is in its process.
+            world.advance(if single { 40_000 } else { 0 }).await;
             world.restart(victim, dice.below(480_000) as i64 - 240_000).await;
             world.nodes[victim].faulty.set_faults(faults);
         }

@@ -243,7 +243,7 @@ fn a_later_assignment_through_a_slow_clock_is_not_lost() {
 }
 
 #[test]
-fn a_restarted_lone_gateway_goes_on_in_its_own_rows() {
+fn a_restarted_single_gateway_goes_on_in_its_own_rows() {
     run(async {
         let mut world = SimWorld::alone(1).await;
         add_types(&world).await;

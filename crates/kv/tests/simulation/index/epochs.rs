@@ -27,7 +27,7 @@ async fn splitting_world(seed: u64, count: usize) -> SimWorld {
 }
 
 /// The keys that a query shows, read by pages of two.
-async fn keys_of(world: &SimWorld, at: usize, query: IndexQuery) -> BTreeSet<Bytes> {
+async fn bucket_keys(world: &SimWorld, at: usize, query: IndexQuery) -> BTreeSet<Bytes> {
     let mut reader = world.nodes[at].gateway.kv.query_index(query, None, None);
     let mut keys = BTreeSet::new();
     loop {
@@ -43,8 +43,8 @@ async fn keys_of(world: &SimWorld, at: usize, query: IndexQuery) -> BTreeSet<Byt
 
 /// The keys of the bucket by its terms, by `$key`, and as a listing.
 async fn shown_keys(world: &SimWorld, at: usize) -> [BTreeSet<Bytes>; 3] {
-    let by_term = keys_of(world, at, all_terms("sib")).await;
-    let by_key = keys_of(world, at, IndexQuery::new(bucket("sib"), IndexScope::AllKeys)).await;
+    let by_term = bucket_keys(world, at, all_terms("sib")).await;
+    let by_key = bucket_keys(world, at, IndexQuery::new(bucket("sib"), IndexScope::AllKeys)).await;
     let listed = world.nodes[at].gateway.kv.list_keys(&bucket("sib"), None, None).await.unwrap().names;
     [by_term, by_key, listed.into_iter().collect()]
 }

@@ -65,7 +65,7 @@ fn of_two_puts_that_replace_one_version_only_the_shown_one_is_found() {
 }
 
 fn index_shard(kind: &'static str, key: &str) -> Partition {
-    let EpochShard { epoch, shard, .. } = BucketEpochs::ONE.newest_shard_of(key.as_bytes());
+    let EpochShard { epoch, shard, .. } = BucketEpochs::ONE.newest_shard(key.as_bytes());
     Partition::index(&bucket(kind), b"t_bin", epoch, shard, Partition::DEFAULT_COPIES)
 }
 

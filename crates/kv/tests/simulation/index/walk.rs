@@ -7,7 +7,9 @@ use bytes::Bytes;
 use larder_core::Error;
 use larder_core::body::PutBody;
 use larder_kv::rules::causality::Conditions;
-use larder_kv::rules::index::{IndexCondition, IndexPosition, IndexQuery, IndexScope, TermRegex, all_of, any_of};
+use larder_kv::rules::index::{
+    IndexCondition, IndexPosition, IndexQuery, IndexScope, TermRegex, for_any_combination, for_every_combination,
+};
 use larder_kv::{FetchedObject, Gateway, KvDelete, KvGet, KvPut, Quorums};
 use larder_rows::address::{Address, BucketAddress};
 use larder_rows::content::{KvContent, Term};
@@ -165,8 +167,8 @@ impl IndexWalk {
                 .map(|(scope, is_equality)| IndexCondition { scope, is_equality })
                 .to_vec()
         };
-        let all = all_of(&self.bucket, conditions());
-        let any = any_of(&self.bucket, conditions());
+        let all = for_every_combination(&self.bucket, conditions());
+        let any = for_any_combination(&self.bucket, conditions());
         for (queries, expected) in [(all, &numbers & &texts), (any, &numbers | &texts)] {
             let mut found = BTreeSet::new();
             for query in queries {

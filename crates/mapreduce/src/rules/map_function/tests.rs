@@ -20,7 +20,7 @@ fn object(values: &[&str]) -> MapObject {
             .to_vec(),
         ..KvContent::default()
     };
-    let value = |value: &&str| (Sibling::of_write(dot, content.clone()), Bytes::copy_from_slice(value.as_bytes()));
+    let value = |value: &&str| (Sibling::from_write(dot, content.clone()), Bytes::copy_from_slice(value.as_bytes()));
     MapObject { input, context: Bytes::from_static(b"c"), values: values.iter().map(value).collect() }
 }
 

@@ -12,7 +12,7 @@ fn binary(text: impl AsRef<[u8]>) -> Vec<u8> {
     [&[109][..], &(bytes.len() as u32).to_be_bytes(), bytes].concat()
 }
 
-fn tuple_of(parts: &[Vec<u8>]) -> Vec<u8> {
+fn tuple_term(parts: &[Vec<u8>]) -> Vec<u8> {
     [&[104, parts.len() as u8][..], &parts.concat()].concat()
 }
 
@@ -21,15 +21,15 @@ fn list(parts: &[Vec<u8>]) -> Vec<u8> {
 }
 
 fn pair(name: &str, value: Vec<u8>) -> Vec<u8> {
-    tuple_of(&[atom(name), value])
+    tuple_term(&[atom(name), value])
 }
 
 fn phase(kind: &str, function: Vec<u8>, arg: Vec<u8>, keep: &str) -> Vec<u8> {
-    tuple_of(&[atom(kind), function, arg, atom(keep)])
+    tuple_term(&[atom(kind), function, arg, atom(keep)])
 }
 
 fn modfun(function: &str) -> Vec<u8> {
-    tuple_of(&[atom("modfun"), atom("riak_kv_mapreduce"), atom(function)])
+    tuple_term(&[atom("modfun"), atom("riak_kv_mapreduce"), atom(function)])
 }
 
 fn parse(inputs: Vec<u8>, phases: &[Vec<u8>]) -> Result<Job, String> {
@@ -39,17 +39,17 @@ fn parse(inputs: Vec<u8>, phases: &[Vec<u8>]) -> Result<Job, String> {
 
 #[test]
 fn a_job_of_the_erlang_client_is_the_job_of_its_json() {
-    let key = |bucket, key: &str| tuple_of(&[bucket, binary(key)]);
-    let typed = tuple_of(&[binary("t"), binary("b")]);
+    let key = |bucket, key: &str| tuple_term(&[bucket, binary(key)]);
+    let typed = tuple_term(&[binary("t"), binary("b")]);
     let inputs = list(&[
         key(binary("b"), "k"),
-        tuple_of(&[key(binary("b"), "\u{e9}"), binary("d")]),
-        tuple_of(&[key(typed, "k"), atom("undefined")]),
+        tuple_term(&[key(binary("b"), "\u{e9}"), binary("d")]),
+        tuple_term(&[key(typed, "k"), atom("undefined")]),
     ]);
     let phases = [
         phase("map", modfun("map_object_value"), binary("filter_notfound"), "false"),
         phase("reduce", modfun("reduce_sum"), atom("none"), "true"),
-        phase("reduce", tuple_of(&[atom("jsfun"), binary("Riak.reduceSort")]), atom("undefined"), "false"),
+        phase("reduce", tuple_term(&[atom("jsfun"), binary("Riak.reduceSort")]), atom("undefined"), "false"),
     ];
     let job = parse(inputs, &phases).unwrap();
     assert_eq!(job.kept(), [1]);
@@ -72,21 +72,21 @@ fn a_job_of_the_erlang_client_is_the_job_of_its_json() {
 
 #[test]
 fn inputs_have_every_form_of_riak() {
-    let typed = || tuple_of(&[binary("t"), binary("b")]);
+    let typed = || tuple_term(&[binary("t"), binary("b")]);
     assert!(matches!(parse(binary("b"), &[]).unwrap().inputs, JobInputs::Bucket(_)));
     let JobInputs::Bucket(bucket) = parse(typed(), &[]).unwrap().inputs else { panic!() };
     assert_eq!((&bucket.bucket_type[..], &bucket.bucket[..]), (&b"t"[..], &b"b"[..]));
     let filters = list(&[list(&[binary("starts_with"), binary("a")])]);
-    assert!(matches!(parse(tuple_of(&[binary("b"), filters]), &[]).unwrap().inputs, JobInputs::Filtered(..)));
-    let index = tuple_of(&[atom("index"), typed(), binary("F_int"), vec![97, 5], vec![97, 9]]);
+    assert!(matches!(parse(tuple_term(&[binary("b"), filters]), &[]).unwrap().inputs, JobInputs::Filtered(..)));
+    let index = tuple_term(&[atom("index"), typed(), binary("F_int"), vec![97, 5], vec![97, 9]]);
     let JobInputs::Index(index) = parse(index, &[]).unwrap().inputs else { panic!() };
     assert_eq!((&index.field[..], &index.start[..], &index.end[..]), (&b"f_int"[..], &b"5"[..], &b"9"[..]));
     let refused = |inputs| parse(inputs, &[]).unwrap_err();
     assert_eq!(refused(vec![97, 5]), format!("{{inputs,\"{INPUTS} 5\\n\"}}"));
     assert!(refused(list(&[binary("b")])).contains("Inputs target tuples must be"));
-    assert!(refused(tuple_of(&[atom("modfun"), atom("m"), atom("f"), atom("a")])).contains("an Erlang function"));
-    assert!(refused(tuple_of(&[atom("index"), binary("b"), binary("f_int"), binary("x")])).contains("f_int"));
-    assert_eq!(refused(tuple_of(&[atom("search"), binary("b"), binary("q")])), "Not available yet: search");
+    assert!(refused(tuple_term(&[atom("modfun"), atom("m"), atom("f"), atom("a")])).contains("an Erlang function"));
+    assert!(refused(tuple_term(&[atom("index"), binary("b"), binary("f_int"), binary("x")])).contains("f_int"));
+    assert_eq!(refused(tuple_term(&[atom("search"), binary("b"), binary("q")])), "Not available yet: search");
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn arguments_are_the_values_of_their_json() {
     };
     let batch = pair("reduce_phase_batch_size", vec![97, 9]);
     assert_eq!(arg(list(std::slice::from_ref(&batch))), r#"{"reduce_phase_batch_size":9}"#);
-    assert_eq!(arg(pair("struct", list(&[tuple_of(&[binary("a"), atom("true")])]))), r#"{"a":true}"#);
+    assert_eq!(arg(pair("struct", list(&[tuple_term(&[binary("a"), atom("true")])]))), r#"{"a":true}"#);
     assert_eq!(arg(vec![107, 0, 2, 1, 2]), "[1,2]");
     assert_eq!(arg(list(&[atom("do_prereduce"), vec![106]])), r#"["do_prereduce",[]]"#);
 }
@@ -106,10 +106,10 @@ fn arguments_are_the_values_of_their_json() {
 fn functions_without_code_here_and_bytes_that_are_no_job_are_refused() {
     let refused = |function| parse(binary("b"), &[phase("map", function, atom("none"), "true")]).unwrap_err();
     let fun = [&[112][..], &6u32.to_be_bytes(), &[0, 0]].concat();
-    assert_eq!(refused(tuple_of(&[atom("qfun"), fun])), "Phase 0: Erlang funs are not available: {qfun,not_allowed}");
+    assert_eq!(refused(tuple_term(&[atom("qfun"), fun])), "Phase 0: Erlang funs are not available: {qfun,not_allowed}");
     let source = "Phase 0: Erlang source is not allowed: worker_startup_failed, {strfun,not_allowed}";
-    assert_eq!(refused(tuple_of(&[atom("strfun"), binary("fun")])), source);
-    assert!(refused(tuple_of(&[atom("modfun"), atom("lists"), atom("sort")])).starts_with("Phase 0: invalid module"));
+    assert_eq!(refused(tuple_term(&[atom("strfun"), binary("fun")])), source);
+    assert!(refused(tuple_term(&[atom("modfun"), atom("lists"), atom("sort")])).starts_with("Phase 0: invalid module"));
     assert!(refused(atom("none")).starts_with("{query"));
     let text = |document: &[u8]| Job::parse_term(document).unwrap_err().pb_text();
     assert_eq!((text(b"{}"), text(&[131, 97, 1])), ("badarg".to_owned(), "function_clause".to_owned()));

@@ -25,7 +25,7 @@ impl ChecksumHasher {
     /// A hasher that has seen no bytes.
     #[must_use]
     pub fn new(algorithm: Algorithm) -> Self {
-        let state = match (crc_of(algorithm), algorithm) {
+        let state = match (crc_algorithm(algorithm), algorithm) {
             (Some(crc), _) => HasherState::Crc(Box::new(crc_fast::Digest::new(crc))),
             (None, Algorithm::Sha1) => HasherState::Sha1(Sha1::new()),
             (None, _) => HasherState::Sha256(Sha256::new()),
@@ -91,7 +91,7 @@ impl Md5Hasher {
 }
 
 /// The CRC of an algorithm; `None` for the SHA algorithms.
-pub(super) fn crc_of(algorithm: Algorithm) -> Option<CrcAlgorithm> {
+pub(super) fn crc_algorithm(algorithm: Algorithm) -> Option<CrcAlgorithm> {
     match algorithm {
         Algorithm::Crc32 => Some(CrcAlgorithm::Crc32IsoHdlc),
         Algorithm::Crc32c => Some(CrcAlgorithm::Crc32Iscsi),
@@ -111,7 +111,7 @@ pub(super) fn crc_bytes(algorithm: Algorithm, crc: u64) -> Bytes {
 #[must_use]
 pub fn combine_full(algorithm: Algorithm, parts: &[(Bytes, u64)]) -> Option<Checksum> {
     let longest = parts.iter().map(|(_, length)| *length).max().unwrap_or(0);
-    let zeros = CrcZeroTable::up_to(crc_of(algorithm)?, longest);
+    let zeros = CrcZeroTable::up_to(crc_algorithm(algorithm)?, longest);
     let mut whole = 0;
     for (digest, length) in parts {
         if digest.len() != algorithm.digest_length() {

@@ -26,7 +26,7 @@ impl KeyPolicy {
     /// # Errors
     /// [`PolicyError`] when it is longer than a policy may be.
     pub fn from_limits(limits: &KeyLimits) -> Result<Self, PolicyError> {
-        let document = json!({"Version": "2012-10-17", "Statement": statements_of(limits)});
+        let document = json!({"Version": "2012-10-17", "Statement": limit_statements(limits)});
         let statements = parse_statements(PolicySubject::Key, &document.to_string());
         statements
             .map(|statements| Self { statements })
@@ -47,7 +47,7 @@ impl KeyPolicy {
 }
 
 /// All is allowed, and each limit denies what is beyond it.
-fn statements_of(limits: &KeyLimits) -> Vec<Json> {
+fn limit_statements(limits: &KeyLimits) -> Vec<Json> {
     let mut statements = vec![json!({"Effect": "Allow", "Action": "*", "Resource": "*"})];
     if limits.read_only {
         statements.push(json!({"Effect": "Deny", "NotAction": READS, "Resource": "*"}));

@@ -27,7 +27,7 @@ pub(super) struct Pattern {
 impl fmt::Display for Pattern {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.pieces.iter().try_for_each(|piece| match piece {
-            PatternPiece::Glyphs(glyphs) => out.write_str(&text_of(glyphs)),
+            PatternPiece::Glyphs(glyphs) => out.write_str(&glyph_text(glyphs)),
             PatternPiece::Variable(key) => write!(out, "${{{key}}}"),
         })
     }
@@ -175,7 +175,7 @@ pub(super) fn glyphs(text: &str, wildcards: bool) -> Vec<u16> {
 }
 
 /// The text of glyphs.
-pub(super) fn text_of(glyphs: &[u16]) -> String {
+pub(super) fn glyph_text(glyphs: &[u16]) -> String {
     let byte = |glyph: &u16| match *glyph {
         ANY => b'*',
         ONE => b'?',

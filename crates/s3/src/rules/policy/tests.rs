@@ -433,7 +433,7 @@ fn a_policy_of_many_stars_once_took_its_steps_for_each_key_of_a_request() {
     let patterns: Vec<String> =
         (0..110).map(|number| format!("arn:aws:s3:::tea/*{}{number}*z", "a*".repeat(60))).collect();
     let starred = policy(&[statement(json!({"Resource": patterns}))]);
-    let at = AccessContext { work: PolicyWork::of_keys(1000), ..at() };
+    let at = AccessContext { work: PolicyWork::from_keys(1000), ..at() };
     let key = "a".repeat(1000);
     let decisions: Vec<_> =
         (0..1000).map(|_| starred.evaluate("tea", None, &request(S3Action::DeleteObject, Some(&key)), &at)).collect();
@@ -446,10 +446,10 @@ fn a_version_of_each_key_once_gave_each_its_own_steps() {
     let patterns: Vec<String> = (0..90).map(|number| format!("*{}{number}b", "a".repeat(150))).collect();
     let condition = json!({"StringNotLike": {"s3:VersionId": patterns, "aws:UserAgent": "*old*"}});
     let policy = policy(&[statement(json!({"Condition": condition}))]);
-    let request_of = AccessContext { work: PolicyWork::of_keys(100), ..at() };
+    let decode_request = AccessContext { work: PolicyWork::from_keys(100), ..at() };
     let decisions: Vec<_> = (0..100)
         .map(|number| {
-            let mut of_key = request_of.clone();
+            let mut of_key = decode_request.clone();
             of_key.work.set_own(["s3:VersionId"].into_iter());
             of_key.keys.push(("s3:VersionId", format!("{}{number}", "a".repeat(1000))));
             policy.evaluate("tea", None, &request(S3Action::DeleteObjectVersion, Some("k")), &of_key)
@@ -462,9 +462,9 @@ fn a_version_of_each_key_once_gave_each_its_own_steps() {
 fn a_value_of_one_key_decides_for_no_other() {
     let condition = json!({"StringEquals": {"s3:VersionId": "1"}});
     let policy = policy(&[statement(json!({"Condition": condition}))]);
-    let request_of = AccessContext { work: PolicyWork::of_keys(2), ..at() };
+    let decode_request = AccessContext { work: PolicyWork::from_keys(2), ..at() };
     let decide = |version: &str| {
-        let mut of_key = request_of.clone();
+        let mut of_key = decode_request.clone();
         of_key.work.set_own(["s3:VersionId"].into_iter());
         of_key.keys.push(("s3:VersionId", version.into()));
         policy.evaluate("tea", None, &request(S3Action::DeleteObjectVersion, Some("k")), &of_key)
@@ -479,7 +479,7 @@ fn a_long_policy_decides_on_all_keys_of_a_request() {
     let condition = json!({"StringNotLike": {"aws:UserAgent": agents}});
     let long = policy(&[statement(json!({"Resource": patterns, "Condition": condition}))]);
     let keys = vec![("aws:UserAgent", "b".repeat(200))];
-    let at = AccessContext { work: PolicyWork::of_keys(1000), keys, ..at() };
+    let at = AccessContext { work: PolicyWork::from_keys(1000), keys, ..at() };
     for number in 0..1000 {
         let key = format!("folder {}/{}", number % 300, "k".repeat(900));
         let decision = long.evaluate("tea", None, &request(S3Action::DeleteObject, Some(&key)), &at);

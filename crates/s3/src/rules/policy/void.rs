@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use super::super::action::{ActionScope, S3Action};
-use super::super::condition_keys::carriers_of;
+use super::super::condition_keys::key_carriers;
 use super::condition::PolicyCondition;
 use super::pattern::Pattern;
 use super::{PatternSet, PolicyStatement, names_action};
@@ -66,7 +66,7 @@ impl PolicyStatement {
         let unknown = self.actions.patterns.iter().filter(|pattern| known_actions(pattern).is_empty());
         parts.extend(unknown.map(|pattern| VoidPart::Action(pattern.to_string())));
         let (known, unknown): (BTreeSet<_>, BTreeSet<_>) =
-            self.condition_keys().partition(|key| carriers_of(key).is_some());
+            self.condition_keys().partition(|key| key_carriers(key).is_some());
         parts.extend(unknown.into_iter().map(|key| VoidPart::ConditionKey(key.to_owned())));
         for ActionGroup { text: action, mut actions } in self.action_groups() {
             actions.retain(|action| self.resources.has_scope(action.scope(), bucket));
@@ -75,7 +75,7 @@ impl PolicyStatement {
                 continue;
             }
             let is_carried = |key: &str| {
-                carriers_of(key).is_some_and(|carriers| actions.iter().any(|action| carriers.include(*action)))
+                key_carriers(key).is_some_and(|carriers| actions.iter().any(|action| carriers.include(*action)))
             };
             let unfit = known.iter().filter(|key| !is_carried(key));
             parts.extend(unfit.map(|key| VoidPart::Condition { key: (*key).to_owned(), action: action.clone() }));

@@ -36,7 +36,7 @@ struct SharedWork {
 impl PolicyWork {
     /// The work for a request of so many keys.
     #[must_use]
-    pub fn of_keys(keys: usize) -> Self {
+    pub fn from_keys(keys: usize) -> Self {
         let left = STEPS_MAX.saturating_add(keys.saturating_mul(STEPS_PER_KEY)).into();
         let shared = Arc::new(SharedWork { left, decided: Mutex::default() });
         Self(WorkScope::ManyKeys { shared, own: Vec::new() })

@@ -155,13 +155,13 @@ pub struct Etag {
 impl Etag {
     /// The tag of an object whose bytes have this MD5.
     #[must_use]
-    pub fn of_md5(md5: [u8; 16]) -> Self {
+    pub fn from_md5(md5: [u8; 16]) -> Self {
         Self { md5, parts: None }
     }
 
     /// The tag of an object made of parts with these MD5s, in their order. There is at least one part.
     #[must_use]
-    pub fn of_parts(md5s: &[[u8; 16]]) -> Self {
+    pub fn from_parts(md5s: &[[u8; 16]]) -> Self {
         Self { md5: Md5::digest(md5s.as_flattened()).into(), parts: u32::try_from(md5s.len()).ok() }
     }
 
@@ -249,10 +249,10 @@ mod etag_tests {
     #[test]
     fn the_tag_of_parts_is_the_md5_of_their_md5s() {
         let md5 = |bytes: &[u8]| -> [u8; 16] { Md5::digest(bytes).into() };
-        assert_eq!(Etag::of_md5(md5(b"")).to_string(), "d41d8cd98f00b204e9800998ecf8427e");
-        let one = Etag::of_parts(&[md5(b"")]);
+        assert_eq!(Etag::from_md5(md5(b"")).to_string(), "d41d8cd98f00b204e9800998ecf8427e");
+        let one = Etag::from_parts(&[md5(b"")]);
         assert_eq!(one.to_string(), "59adb24ef3cdbe0297f05b395827453f-1");
-        let two = Etag::of_parts(&[md5(b"tea"), md5(b"milk")]);
+        let two = Etag::from_parts(&[md5(b"tea"), md5(b"milk")]);
         assert_eq!(two.md5, md5(&[md5(b"tea"), md5(b"milk")].concat()));
         assert_eq!(two.parts, Some(2));
     }

@@ -23,19 +23,19 @@ const NO_TLS: &str = "Warning: no listener of this gateway offers TLS, so it ref
                       Start it with --tls-cert and --tls-key, or undo this with `kv-admin security disable`.";
 
 pub(super) async fn status(call: CommandCall<'_>) -> CommandResult {
-    Ok(status_of(&*rules(&call).await?, call.json))
+    Ok(security_status(&*rules(&call).await?, call.json))
 }
 
 pub(super) async fn enable(call: CommandCall<'_>) -> CommandResult {
     call.gateway().security.set_enabled(true).await.map_err(refused)?;
-    let answer = status_of(&*rules(&call).await?, call.json);
+    let answer = security_status(&*rules(&call).await?, call.json);
     let warning = if call.gateway().core.config.offers_tls { String::new() } else { format!("{NO_TLS}\n") };
     Ok(AdminAnswer { stderr: warning, ..answer })
 }
 
 pub(super) async fn disable(call: CommandCall<'_>) -> CommandResult {
     call.gateway().security.set_enabled(false).await.map_err(refused)?;
-    Ok(status_of(&*rules(&call).await?, call.json))
+    Ok(security_status(&*rules(&call).await?, call.json))
 }
 
 pub(super) async fn add_user(call: CommandCall<'_>) -> CommandResult {
@@ -164,7 +164,7 @@ async fn rules(call: &CommandCall<'_>) -> Result<Arc<AccessRules>, AdminAnswer> 
     call.gateway().security.refreshed_rules().await.map_err(|error| refused(error.into()))
 }
 
-fn status_of(rules: &AccessRules, json: bool) -> AdminAnswer {
+fn security_status(rules: &AccessRules, json: bool) -> AdminAnswer {
     let enabled = rules.settings().enabled;
     if json {
         return AdminAnswer::json(&json!({ "enabled": enabled }));

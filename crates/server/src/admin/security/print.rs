@@ -82,7 +82,7 @@ pub(in super::super) async fn print_grants(call: CommandCall<'_>) -> CommandResu
     let of_user = matches!(key, SecurityKey::User(_));
     let all = rules.all();
     let mut inherited: Vec<(&str, &GrantTarget, PermissionSet)> = Vec::new();
-    for group in rules.groups_of(&record) {
+    for group in rules.effective_groups(&record) {
         let grants = rules.groups().get(group).map(|entry| entry.record.grants.as_slice()).unwrap_or_default();
         inherited.extend(grants.iter().map(|grant| (group, &grant.target, grant.permissions)));
     }
@@ -108,7 +108,7 @@ pub(in super::super) async fn print_grants(call: CommandCall<'_>) -> CommandResu
             "cumulative": cumulative.iter().map(|one| grant_json(*one)).collect::<Vec<_>>(),
         })));
     }
-    let title = shown(title_of(&key).as_bytes());
+    let title = shown(column_title(&key).as_bytes());
     let of_group = |(group, target, set): &(&str, &GrantTarget, PermissionSet)| {
         [vec![(*group).to_owned()], grant_row((target, *set))].concat()
     };
@@ -125,7 +125,7 @@ pub(in super::super) async fn print_grants(call: CommandCall<'_>) -> CommandResu
     Ok(AdminAnswer { stdout: text, ..AdminAnswer::default() })
 }
 
-fn title_of(key: &SecurityKey) -> String {
+fn column_title(key: &SecurityKey) -> String {
     match key {
         SecurityKey::User(name) => format!("user/{name}"),
         SecurityKey::Group(name) => format!("group/{name}"),

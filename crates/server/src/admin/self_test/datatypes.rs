@@ -29,7 +29,7 @@ pub(super) async fn types_in_use(gateway: &Gateway) -> Result<Vec<(Bytes, Dataty
         if !active || bucket.is_default_type() {
             continue;
         }
-        match gateway.kv.datatype_of(&bucket, None).await {
+        match gateway.kv.bucket_datatype(&bucket, None).await {
             Ok(datatype) => drop(found.entry(datatype.name()).or_insert((name, datatype))),
             Err(Error::NotDatatype | Error::NotBuilt(_)) => {}
             Err(error) => return Err(error),

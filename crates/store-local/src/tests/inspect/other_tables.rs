@@ -4,10 +4,10 @@ use super::*;
 
 /// Asserts that a start is refused by the name of this file, and changes nothing.
 fn assert_refused(dir: &Path, file: &Path) {
-    let before = bytes_of(dir);
+    let before = tree_bytes(dir);
     let refused = LocalStore::open(small(dir)).err().expect("a table is another one").to_string();
     assert!(refused.contains(file.to_str().unwrap()), "{refused}");
-    assert!(bytes_of(dir) == before, "a refused start changed something");
+    assert!(tree_bytes(dir) == before, "a refused start changed something");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -62,7 +62,7 @@ async fn a_table_of_another_store_gives_no_entries() {
 
 /// A closed store with two tables of rows: the second removes and replaces rows of the first. Returns the version file of the
 /// first, too.
-async fn of_two_versions(dir: &Path) -> (PathBuf, Vec<u8>) {
+async fn two_versions(dir: &Path) -> (PathBuf, Vec<u8>) {
     let store = LocalStore::open(small(dir)).unwrap();
     for key in 0..50 {
         put(&store, Table::Objects, key, 1, noise(key, 100)).await;
@@ -91,7 +91,7 @@ fn newest_version(dir: &Path) -> PathBuf {
 #[tokio::test]
 async fn a_damaged_newest_version_once_hid_the_newest_tables() {
     let dir = tempfile::tempdir().unwrap();
-    let (older, bytes) = of_two_versions(dir.path()).await;
+    let (older, bytes) = two_versions(dir.path()).await;
     let newest = newest_version(dir.path());
     assert!(newest != older && tables(dir.path(), "packed").len() == 2, "{newest:?}");
     let expected = entries(dir.path()).0;

@@ -10,7 +10,7 @@ const CASES: (u64, u64) = (24, 2000);
 /// Damages one random file of a directory; returns what was done.
 fn damage(dir: &Path, random: &mut SplitMix64) -> String {
     let mut below = |bound: usize| random.below(bound);
-    let all = bytes_of(dir).into_iter().filter_map(|(path, bytes)| Some((path, bytes?)));
+    let all = tree_bytes(dir).into_iter().filter_map(|(path, bytes)| Some((path, bytes?)));
     // The lock is empty.
     let all = all.filter(|(_, bytes)| !bytes.is_empty()).collect::<Vec<_>>();
     let (path, mut bytes) = all[below(all.len())].clone();

@@ -138,9 +138,9 @@ fn a_total_beyond_64_bits_is_shown_as_the_nearest() {
 #[test]
 fn every_type_of_field_has_its_number() {
     for embedded in EmbeddedType::ALL {
-        assert_eq!(embedded_of(code_of(embedded) as i32), Some(embedded));
+        assert_eq!(embedded_type(embedded_code(embedded) as i32), Some(embedded));
     }
-    assert_eq!([0, 6, -1, i32::MIN].map(embedded_of), [None; 4]);
+    assert_eq!([0, 6, -1, i32::MIN].map(embedded_type), [None; 4]);
 }
 
 /// Fields with content, three levels deep at most.
@@ -171,16 +171,16 @@ fn entries(depth: u32) -> BoxedStrategy<Vec<MapEntry>> {
     vec(prop_oneof![3 => leaf, 1 => (name(), map).prop_map(entry(5))], 0..4).boxed()
 }
 
-fn pieces_of(entries: &[MapEntry], out: &mut Vec<ValuePiece>) {
+fn entry_pieces(entries: &[MapEntry], out: &mut Vec<ValuePiece>) {
     for entry in entries {
         let name = entry.field.clone().unwrap();
-        let embedded = embedded_of(name.r#type.unwrap()).unwrap();
+        let embedded = embedded_type(name.r#type.unwrap()).unwrap();
         out.push(ValuePiece::Field(FieldName { name: name.name.unwrap(), embedded }));
         out.extend(entry.counter_value.map(|one| ValuePiece::Counter(one.into())));
         out.extend(entry.set_value.iter().cloned().map(ValuePiece::Element));
         out.extend(entry.register_value.clone().map(ValuePiece::Register));
         out.extend(entry.flag_value.map(ValuePiece::Flag));
-        pieces_of(&entry.map_value, out);
+        entry_pieces(&entry.map_value, out);
         out.push(ValuePiece::EndField);
     }
 }
@@ -189,7 +189,7 @@ proptest! {
     #[test]
     fn any_map_decodes_to_what_was_written(map_value in entries(3)) {
         let mut pieces = Vec::new();
-        pieces_of(&map_value, &mut pieces);
+        entry_pieces(&map_value, &mut pieces);
         let bytes = written(Datatype::Map, ValueMessage::Fetched, &pieces);
         prop_assert_eq!(DtValue::decode(bytes), Ok(DtValue { map_value, ..DtValue::default() }));
     }

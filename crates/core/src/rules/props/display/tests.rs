@@ -1,7 +1,7 @@
 //! The lists, compared with the output of a Riak node.
 
 use super::*;
-use crate::rules::props::effective::props_of;
+use crate::rules::props::effective::body_props;
 use crate::rules::props::validate;
 
 const NODE: &str = "larder@127.0.0.1";
@@ -39,7 +39,7 @@ const STATUS: [&str; 26] = [
 ];
 
 fn props(props: &str) -> Map<String, Json> {
-    props_of(format!("{{\"props\":{props}}}").as_bytes()).unwrap()
+    body_props(format!("{{\"props\":{props}}}").as_bytes()).unwrap()
 }
 
 fn created(set: &str) -> TypeRecord {

@@ -39,7 +39,7 @@ impl TestRules {
 
     fn method(&self, user: &str, address: &str) -> Option<SourceMethod> {
         let user = &self.0.users()[user];
-        self.0.source_of(user, address.parse().unwrap()).map(|source| source.method)
+        self.0.user_source(user, address.parse().unwrap()).map(|source| source.method)
     }
 
     /// The scopes on which a user may get: `any`, the type `t`, the buckets `t/b` and `t/c`, and `u/b`.
@@ -58,11 +58,11 @@ impl TestRules {
     }
 }
 
-fn of_type(name: &str) -> GrantTarget {
+fn on_type(name: &str) -> GrantTarget {
     GrantTarget::Type(name.into())
 }
 
-fn of_bucket(of_type: &str, name: &str) -> GrantTarget {
+fn on_bucket(of_type: &str, name: &str) -> GrantTarget {
     GrantTarget::Bucket(of_type.into(), name.into())
 }
 
@@ -71,9 +71,9 @@ fn a_grant_holds_for_its_target_and_what_is_in_it() {
     let mut rules = TestRules::new();
     rules.user("u", &[]);
     assert_eq!(rules.gets("u"), [false; 5]);
-    rules.grant("riak_kv.get", &of_bucket("t", "b"), "u");
+    rules.grant("riak_kv.get", &on_bucket("t", "b"), "u");
     assert_eq!(rules.gets("u"), [false, false, true, false, false]);
-    rules.grant("riak_kv.get", &of_type("t"), "u");
+    rules.grant("riak_kv.get", &on_type("t"), "u");
     assert_eq!(rules.gets("u"), [false, true, true, true, false]);
     rules.grant("riak_kv.put", &GrantTarget::Any, "u");
     assert_eq!(rules.gets("u"), [false, true, true, true, false]);
@@ -89,8 +89,8 @@ fn grants_add_up_over_groups_of_groups_and_all() {
     rules.group("inner", &["groups=outer"]);
     rules.user("u", &["groups=inner"]);
     rules.user("v", &[]);
-    rules.grant("riak_kv.get", &of_type("t"), "outer");
-    rules.grant("riak_kv.get", &of_bucket("u", "b"), "inner");
+    rules.grant("riak_kv.get", &on_type("t"), "outer");
+    rules.grant("riak_kv.get", &on_bucket("u", "b"), "inner");
     assert_eq!((rules.gets("u"), rules.gets("v")), ([false, true, true, true, true], [false; 5]));
     rules.grant("riak_kv.get", &GrantTarget::Any, "all");
     assert_eq!((rules.gets("u"), rules.gets("v")), ([true; 5], [true; 5]));
@@ -104,8 +104,8 @@ fn groups_in_a_circle_are_found_once() {
     let edit = rules.0.alter_role(RoleKind::Group, "a", RoleOptions::parse(&["groups=b"]).unwrap(), None).unwrap();
     rules.apply(edit);
     rules.user("u", &["groups=a"]);
-    rules.grant("riak_kv.get", &of_type("t"), "b");
-    assert_eq!(rules.0.groups_of(&rules.0.users()["u"].record), ["a", "b"]);
+    rules.grant("riak_kv.get", &on_type("t"), "b");
+    assert_eq!(rules.0.effective_groups(&rules.0.users()["u"].record), ["a", "b"]);
     assert!(rules.gets("u")[1]);
 }
 
@@ -139,8 +139,8 @@ fn a_removed_user_takes_its_grants_and_sources_along() {
 fn a_revoked_permission_is_gone_and_others_stay() {
     let mut rules = TestRules::new();
     rules.user("u", &[]);
-    rules.grant("riak_kv.get,riak_kv.put", &of_type("t"), "u");
-    for target in [of_type("t"), GrantTarget::Any] {
+    rules.grant("riak_kv.get,riak_kv.put", &on_type("t"), "u");
+    for target in [on_type("t"), GrantTarget::Any] {
         let edit = rules.0.change_grants(GrantChange::Revoke, "riak_kv.get", &target, "u").unwrap();
         rules.apply(edit);
     }
@@ -197,13 +197,13 @@ fn what_does_not_exist_is_refused_by_name() {
 fn rules_know_the_rows_that_they_are_made_of() {
     let row = |key, number| (key, Timestamp(number), json!({}));
     let rows = vec![row(SecurityKey::All, 3), row(SecurityKey::User("u".into()), 4)];
-    let is_of = |rules: &AccessRules, rows: &[(SecurityKey, Timestamp, Value)]| {
-        rules.is_of(rows.iter().map(|(key, number, _)| (key, *number)))
+    let rows_hold = |rules: &AccessRules, rows: &[(SecurityKey, Timestamp, Value)]| {
+        rules.rows_hold(rows.iter().map(|(key, number, _)| (key, *number)))
     };
     let rules = AccessRules::from_rows(rows.clone()).unwrap();
-    assert!(is_of(&rules, &rows));
-    assert!(!is_of(&rules, &rows[..1]));
-    assert!(!is_of(&rules, &[rows[0].clone(), row(SecurityKey::User("u".into()), 5)]));
-    assert!(!is_of(&rules, &[rows[0].clone(), row(SecurityKey::User("v".into()), 4)]));
+    assert!(rows_hold(&rules, &rows));
+    assert!(!rows_hold(&rules, &rows[..1]));
+    assert!(!rows_hold(&rules, &[rows[0].clone(), row(SecurityKey::User("u".into()), 5)]));
+    assert!(!rows_hold(&rules, &[rows[0].clone(), row(SecurityKey::User("v".into()), 4)]));
     assert!(AccessRules::from_rows(vec![(SecurityKey::All, Timestamp(1), json!(7))]).is_err());
 }

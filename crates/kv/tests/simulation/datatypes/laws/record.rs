@@ -226,7 +226,7 @@ impl LawRecord {
             return Ok(());
         }
         // A key is there by its own effect, a field by those of any part.
-        let is_of = |effect: &RecordedEffect<'_>| match target {
+        let rows_hold = |effect: &RecordedEffect<'_>| match target {
             RemovalTarget::Key => *effect.kind == EffectKind::Touched,
             _ => target.takes(effect.path, effect.kind),
         };
@@ -234,12 +234,12 @@ impl LawRecord {
         match request.answer {
             LawAnswer::Refused => {
                 let is_there =
-                    others().any(|effect| is_of(&effect) && self.must_be_in(&effect, request.begun, request.ended));
+                    others().any(|effect| rows_hold(&effect) && self.must_be_in(&effect, request.begun, request.ended));
                 if is_there { Err(format!("{target:?} was refused as absent")) } else { Ok(()) }
             }
             LawAnswer::Acknowledged if *target != RemovalTarget::Key => {
                 let may_be =
-                    others().any(|effect| is_of(&effect) && self.may_be_in(&effect, request.begun, request.ended));
+                    others().any(|effect| rows_hold(&effect) && self.may_be_in(&effect, request.begun, request.ended));
                 if may_be { Ok(()) } else { Err(format!("{target:?} was absent, and its removal was not refused")) }
             }
             LawAnswer::Acknowledged | LawAnswer::Unknown => Ok(()),

@@ -91,14 +91,14 @@ fn skew(dice: &mut SplitMix64) -> i64 {
     dice.below(480_000) as i64 - 240_000
 }
 
-fn faults(dice: &mut SplitMix64, engine: LawEngineKind, is_lone: bool) -> StoreFaults {
+fn faults(dice: &mut SplitMix64, engine: LawEngineKind, is_single: bool) -> StoreFaults {
     let pauses = StoreFaults { pause_ms_max: 1 + dice.below(60) as u64, pause_per_mille: 500, ..StoreFaults::none() };
     if dice.below(3) == 0 {
         return pauses;
     }
     // A batch of the embedded engine is decided before the next one of its key: it is never late. Nor is one that a retry by its
     // id relies on, nor one of replicas: the page on data types says why.
-    let is_decided = is_lone || engine != LawEngineKind::Memory;
+    let is_decided = is_single || engine != LawEngineKind::Memory;
     StoreFaults {
         fail_per_mille: dice.below(40) as u32,
         lose_per_mille: dice.below(60) as u32,
@@ -144,7 +144,7 @@ impl LawSchedule {
             draw.update(self.kind)
         };
         let read = context.as_ref().filter(|_| has_context).map(|(read, _)| *read);
-        let is_repeated = self.kind == "counter" && self.world.is_lone() && dice.below(2) == 0;
+        let is_repeated = self.kind == "counter" && self.world.is_single() && dice.below(2) == 0;
         let change = DatatypeChange {
             context: context.map(|(_, bytes)| bytes),
             request_id: is_repeated.then(|| format!("{number}").into()),

@@ -33,7 +33,7 @@ pub(super) struct LawWorld {
     start: Instant,
     seed: u64,
     actors: Mutex<u64>,
-    is_lone: bool,
+    is_single: bool,
 }
 
 impl LawWorld {
@@ -48,7 +48,7 @@ impl LawWorld {
             start,
             seed,
             actors: Mutex::default(),
-            is_lone: count == 1,
+            is_single: count == 1,
         };
         for at in 0..count {
             let actor = world.new_actor();
@@ -62,8 +62,8 @@ impl LawWorld {
         self.nodes.lock().len()
     }
 
-    pub(super) fn is_lone(&self) -> bool {
-        self.is_lone
+    pub(super) fn is_single(&self) -> bool {
+        self.is_single
     }
 
     pub(super) fn gateway(&self, at: usize) -> Arc<Gateway> {
@@ -101,7 +101,7 @@ impl LawWorld {
     pub(super) async fn restart(&self, at: usize, skew: i64, forgets: bool) {
         let old = Arc::clone(&self.nodes.lock()[at]);
         old.end();
-        let actor = if forgets && self.is_lone { old.actor } else { self.new_actor() };
+        let actor = if forgets && self.is_single { old.actor } else { self.new_actor() };
         let node = self.node(at, actor, skew).await;
         node.faulty.set_faults(*self.faults.lock());
         self.nodes.lock()[at] = node;
@@ -160,7 +160,7 @@ impl LawWorld {
             webhooks: None,
             product: larder_s3::S3Catalogue::empty(),
         };
-        let config = Config { node: format!("g{at}"), single_process: self.is_lone, ..Config::default() };
+        let config = Config { node: format!("g{at}"), single_process: self.is_single, ..Config::default() };
         let gateway = Gateway::start(ports, config).await.expect("over a healthy engine a gateway starts");
         Arc::new(LawGateway { gateway, faulty, clock, actor })
     }
