@@ -10,10 +10,7 @@
 //!         rows     rows that several commands share   in-process   the gateway, or a bare group commit
 //!         beside   two builds of the server
 //!         report   the results, as Markdown           redis        Debian's redis-server
-//! pb, s3, datatypes, query  see their modules; the last two share:
-//!   numbered_work    numbered requests, in turns    value_requests  one connection and its requests
-//!   bucket_types     made over the admin socket
-//! tls, tenants  see their modules
+//! pb, s3, tenants  see their modules
 //! kv --engine cassandra   see its module `cassandra`
 //! ```
 //!
@@ -39,7 +36,6 @@ mod client;
 mod commit_queue;
 mod common_args;
 mod connection;
-mod datatypes;
 mod driver;
 mod endpoint;
 mod framed_driver;
@@ -51,10 +47,8 @@ mod limits;
 mod load;
 mod machine;
 mod metrics;
-mod numbered_work;
 mod pb;
 mod procfs;
-mod query;
 mod redis;
 mod report;
 mod response;
@@ -64,7 +58,6 @@ mod s3;
 mod server;
 mod targets;
 mod tenants;
-mod tls;
 mod turns;
 mod value_requests;
 mod wire;
@@ -94,12 +87,6 @@ enum GeneratorCommand {
     Pb(pb::PbBenchArgs),
     /// Measure the operations of S3 and print the report.
     S3(s3::S3BenchArgs),
-    /// Measure counters, sets, maps and HyperLogLogs by size and print the report.
-    Datatypes(datatypes::DatatypesBenchArgs),
-    /// Measure index queries, puts with terms, commit hooks and MapReduce, and print the report.
-    Query(query::QueryBenchArgs),
-    /// Measure HTTPS beside HTTP and print the report.
-    Tls(tls::TlsBenchArgs),
     /// Measure one tenant's requests while another one attacks, and print the report.
     Tenants(tenants::TenantsBenchArgs),
     /// Answer with a file by sendfile, until stdin ends.
@@ -134,9 +121,6 @@ fn dispatch(command: GeneratorCommand) -> anyhow::Result<ExitCode> {
         GeneratorCommand::Kv(options) => generator()?.block_on(until_signal(run::run(options))),
         GeneratorCommand::Pb(options) => generator()?.block_on(until_signal(pb::run(options))),
         GeneratorCommand::S3(options) => generator()?.block_on(until_signal(s3::run(options))),
-        GeneratorCommand::Datatypes(options) => generator()?.block_on(until_signal(datatypes::run(options))),
-        GeneratorCommand::Query(options) => generator()?.block_on(until_signal(query::run(options))),
-        GeneratorCommand::Tls(options) => generator()?.block_on(until_signal(tls::run(options))),
         GeneratorCommand::Tenants(options) => generator()?.block_on(until_signal(tenants::run(options))),
         GeneratorCommand::BareFile(options) => bare_file::serve(&options).map(|()| ExitCode::SUCCESS),
         GeneratorCommand::BareHttp(options) => bare_http::serve(&options).map(|()| ExitCode::SUCCESS),

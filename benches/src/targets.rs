@@ -138,64 +138,6 @@ pub(crate) const S3_GET_CPU: TargetPromise =
 pub(crate) const S3_SMALL_GET: TargetPromise =
     ("S3 GET 4 KiB, 64 connections, to KV HTTP GET 4 KiB", TargetBound::AtLeast(0.75), "");
 
-/// List Parts of the largest upload against the smallest.
-pub(crate) const S3_PARTS: TargetPromise =
-    ("List Parts, page of 10, largest upload to smallest", TargetBound::AtMost(1.5), "");
-
-/// The listing of all keys of a bucket.
-pub(crate) const S3_LIST: TargetPromise = ("all loaded keys listed", TargetBound::AtMost(10.0), "s");
-
-/// Memory while large bodies arrive.
-pub(crate) const S3_MEMORY: TargetPromise = ("memory during large uploads at once", TargetBound::AtMost(400.0), "MB");
-
-/// A new element in a set of any size.
-pub(crate) const SET_ADD: TargetPromise =
-    ("set add, 16 connections, slowest of four sizes to the fastest", TargetBound::AtLeast(0.5), "");
-
-/// Membership of an element in a set of any size.
-pub(crate) const SET_MEMBER: TargetPromise =
-    ("set membership, 16 connections, slowest of four sizes to the fastest", TargetBound::AtLeast(0.5), "");
-
-/// Removal of an element from a set of any size.
-pub(crate) const SET_REMOVE: TargetPromise =
-    ("set remove, 16 connections, slowest of four sizes to the fastest", TargetBound::AtLeast(0.5), "");
-
-/// Increments of one counter against puts of many keys.
-pub(crate) const COUNTER: TargetPromise =
-    ("increments of one counter, 64 connections, to durable puts to 64 keys", TargetBound::AtLeast(0.5), "");
-
-/// The error of estimates against the theory. Eight estimates of a right sketch exceed the bound once in a hundred times.
-pub(crate) const HLL_ERROR: TargetPromise =
-    ("error of HLL estimates, worst number of elements, to the theory", TargetBound::AtMost(1.6), "");
-
-/// Memory while a large set is read.
-pub(crate) const FETCH_MEMORY: TargetPromise =
-    ("peak memory above idle, whole fetches of the largest set", TargetBound::AtMost(64.0), "MB");
-
-/// The results of a large range of an index.
-pub(crate) const INDEX_RANGE: TargetPromise =
-    ("index range of all loaded objects, 1 connection", TargetBound::AtLeast(300_000.0), "results/s");
-
-/// A term of a new key.
-pub(crate) const TERM_PUT_NEW: TargetPromise =
-    ("time of a durable put with one term to one without, 64 connections, new keys", TargetBound::AtMost(1.5), "");
-
-/// A term of a key that exists.
-pub(crate) const TERM_PUT_OVERWRITTEN: TargetPromise =
-    ("time of a durable put with one term to one without, 64 connections, existing keys", TargetBound::AtMost(1.5), "");
-
-/// A precommit hook in JavaScript that does nothing.
-pub(crate) const HOOK_SCRIPT: TargetPromise =
-    ("time that a no-op JavaScript hook adds to a put, 1 connection", TargetBound::AtMost(150.0), "µs");
-
-/// A count by native functions.
-pub(crate) const COUNT_NATIVE: TargetPromise =
-    ("MapReduce count of all loaded objects, native", TargetBound::AtMost(1.0), "s");
-
-/// A count by JavaScript.
-pub(crate) const COUNT_SCRIPT: TargetPromise =
-    ("MapReduce count of all loaded objects, JavaScript", TargetBound::AtMost(3.0), "s");
-
 /// The latency of a tenant beside dead webhooks of another.
 pub(crate) const TENANT_WEBHOOKS: TargetPromise =
     ("p99 of a put with a webhook beside dead webhooks of another bucket, to calm", TENANT_BOUND, "");
@@ -215,16 +157,6 @@ pub(crate) const TENANT_POLICIES: TargetPromise =
 /// The latency of a tenant beside guesses of the password of another.
 pub(crate) const TENANT_LOG_INS: TargetPromise =
     ("p99 of a first log-in beside guesses of another user's password, to calm", TENANT_BOUND, "");
-
-/// The latency of requests while hostile scripts run.
-pub(crate) const HOSTILE: TargetPromise = (
-    "p99 of other requests while hostile scripts run to p99 without, worst of GET and durable PUT",
-    TargetBound::AtMost(2.0),
-    "",
-);
-
-/// GET over HTTPS against one over HTTP.
-pub(crate) const TLS_GET: TargetPromise = ("GET 1 KB, 64 connections, HTTPS to HTTP", TargetBound::AtLeast(0.75), "");
 
 impl BenchTarget {
     /// A target with its result.

@@ -1,14 +1,11 @@
-//! The requests of `datatypes` and `query` on one connection.
+//! Requests of Riak's HTTP with bodies and headers of any kind, on one connection.
 
 use std::io::Write as _;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
 use crate::client::{KeepAliveClient, ReplySummary};
 use crate::endpoint::Endpoint;
-
-/// The bytes before the context in the JSON of a value; the context comes last.
-const CONTEXT_START: &str = "\"context\":\"";
 
 /// One request, whose buffers serve for the next one, too.
 #[derive(Debug, Default)]
@@ -47,11 +44,6 @@ impl ValueRequest {
         let _ = self.target.write_fmt(target);
     }
 
-    /// Adds a value to the query.
-    pub(crate) fn add_to_target(&mut self, text: &[u8]) {
-        self.target.extend_from_slice(text);
-    }
-
     /// Adds a header line.
     pub(crate) fn add_header(&mut self, line: std::fmt::Arguments<'_>) {
         self.headers.extend_from_slice(b"\r\n");
@@ -64,16 +56,6 @@ impl ValueRequest {
         for part in parts {
             self.body.extend_from_slice(part);
         }
-    }
-
-    /// Adds a list of names, `["a","b"]`, to the body.
-    pub(crate) fn add_names<T: AsRef<[u8]>>(&mut self, names: impl Iterator<Item = T>) {
-        self.body.push(b'[');
-        for (index, name) in names.enumerate() {
-            let comma: &[u8] = if index == 0 { b"" } else { b"," };
-            self.add(&[comma, b"\"", name.as_ref(), b"\""]);
-        }
-        self.body.push(b']');
     }
 
     /// The request line without the version, and the body, for tests and errors.
@@ -130,32 +112,6 @@ impl ValueDriver {
         Ok(())
     }
 
-    /// Sends the request that was built and keeps the body of its answer for [`ValueDriver::body`].
-    ///
-    /// # Errors
-    ///
-    /// A broken connection.
-    pub(crate) async fn send_keeping(&mut self) -> Result<ReplySummary> {
-        self.exchange(true).await
-    }
-
-    /// Reads the context of the value at this path.
-    ///
-    /// # Errors
-    ///
-    /// A broken connection, or a value without a context.
-    pub(crate) async fn context(&mut self, target: std::fmt::Arguments<'_>) -> Result<Vec<u8>> {
-        self.request.get(target);
-        self.send_checked(200).await?;
-        let text = self.text();
-        context_of(&text).map(|context| context.as_bytes().to_vec()).context("a value without a context")
-    }
-
-    /// The kept body of the last answer.
-    pub(crate) fn body(&self) -> &[u8] {
-        self.client.body()
-    }
-
     /// The kept body of the last answer, as text.
     pub(crate) fn text(&self) -> std::borrow::Cow<'_, str> {
         String::from_utf8_lossy(self.client.body())
@@ -177,12 +133,6 @@ impl ValueDriver {
     }
 }
 
-/// The context at the end of a value's JSON.
-fn context_of(text: &str) -> Option<&str> {
-    let (_, rest) = text.rsplit_once(CONTEXT_START)?;
-    rest.split('"').next().filter(|context| !context.is_empty())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -191,22 +141,12 @@ mod tests {
     fn a_request_keeps_nothing_of_the_one_before() {
         let mut request = ValueRequest::default();
         request.post(format_args!("/a/{}", 7));
-        request.add(&[b"{\"add_all\":"]);
-        request.add_names(["x", "y"].iter());
-        request.add(&[b"}"]);
+        request.add(&[b"{\"a\":", b"1}"]);
         request.add_header(format_args!("X-Riak-Index-n_int: {}", 7));
         assert_eq!(request.headers, b"\r\nX-Riak-Index-n_int: 7");
-        assert_eq!(request.shown(), r#"POST /a/7 {"add_all":["x","y"]}"#);
-        request.get(format_args!("/a/8?element="));
-        request.add_to_target(b"x");
+        assert_eq!(request.shown(), r#"POST /a/7 {"a":1}"#);
+        request.get(format_args!("/a/8"));
         assert!(request.headers.is_empty());
-        assert_eq!(request.shown(), "GET /a/8?element=x");
-    }
-
-    #[test]
-    fn an_element_that_looks_like_a_context_is_none() {
-        let text = r#"{"type":"set","value":["context"],"context":"QQ=="}"#;
-        assert_eq!(context_of(text), Some("QQ=="));
-        assert_eq!(context_of(r#"{"type":"set","value":["context"]}"#), None);
+        assert_eq!(request.shown(), "GET /a/8");
     }
 }

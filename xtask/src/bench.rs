@@ -22,12 +22,6 @@ pub(crate) enum BenchCommand {
     Pb(BenchArgs),
     /// The operations of S3, beside a bare server that sends a file.
     S3(BenchArgs),
-    /// Counters, sets, maps and HyperLogLogs over HTTP, each beside a smaller value of its kind or plain puts.
-    Datatypes(BenchArgs),
-    /// Index queries, puts with terms, commit hooks and MapReduce over HTTP, native and JavaScript.
-    Query(BenchArgs),
-    /// HTTPS beside HTTP: requests and new connections.
-    Tls(BenchArgs),
     /// One tenant's requests while another one attacks: webhooks, scripts, policies, log-ins.
     Tenants(BenchArgs),
 }
@@ -66,18 +60,6 @@ const PB: LoadCommand =
 const S3: LoadCommand =
     LoadCommand { name: "s3", report: "docs/benchmarks-s3.md", quick_report: ".work/bench-s3-quick.md" };
 
-const DATATYPES: LoadCommand = LoadCommand {
-    name: "datatypes",
-    report: "docs/benchmarks-datatypes.md",
-    quick_report: ".work/bench-datatypes-quick.md",
-};
-
-const QUERY: LoadCommand =
-    LoadCommand { name: "query", report: "docs/benchmarks-query.md", quick_report: ".work/bench-query-quick.md" };
-
-const TLS: LoadCommand =
-    LoadCommand { name: "tls", report: "docs/benchmarks-tls.md", quick_report: ".work/bench-tls-quick.md" };
-
 const TENANTS: LoadCommand =
     LoadCommand { name: "tenants", report: "docs/benchmarks-tenants.md", quick_report: ".work/bench-tenants-quick.md" };
 
@@ -91,15 +73,6 @@ pub(crate) fn bench(shell: &Shell, what: &BenchCommand) -> Result<()> {
         BenchCommand::Kv(options) => (KV, options),
         BenchCommand::Pb(options) => (PB, options),
         BenchCommand::S3(options) => (S3, options),
-        BenchCommand::Datatypes(options) if options.is_over_cassandra() => {
-            return Err("data types are not built over Cassandra yet: measure them with the engine local".into());
-        }
-        BenchCommand::Datatypes(options) => (DATATYPES, options),
-        BenchCommand::Query(options) if options.is_over_cassandra() => {
-            return Err("query measures the embedded engine: it takes no --engine cassandra".into());
-        }
-        BenchCommand::Query(options) => (QUERY, options),
-        BenchCommand::Tls(options) => (TLS, options),
         BenchCommand::Tenants(options) => (TENANTS, options),
     };
     shell.cargo(&["build", "--release", "-p", "larder-server", "-p", "larder-bench"])?;
@@ -228,15 +201,8 @@ mod tests {
         let full = args(&S3, &BenchArgs { quick: false, engine: None, rest: Vec::new() }, "c", "d").join(" ");
         assert_eq!(full, "s3 --commit c --date d --out docs/benchmarks-s3.md --larder target/release/larder");
         let pb = args(&PB, &BenchArgs { quick: false, engine: None, rest: Vec::new() }, "c", "d").join(" ");
-        let datatypes =
-            args(&DATATYPES, &BenchArgs { quick: false, engine: None, rest: Vec::new() }, "c", "d").join(" ");
-        let query = args(&QUERY, &BenchArgs { quick: true, engine: None, rest: Vec::new() }, "c", "d").join(" ");
-        let tls = args(&TLS, &BenchArgs { quick: true, engine: None, rest: Vec::new() }, "c", "d").join(" ");
         let tenants = args(&TENANTS, &BenchArgs { quick: false, engine: None, rest: Vec::new() }, "c", "d").join(" ");
         assert!(tenants.contains("--out docs/benchmarks-tenants.md "), "{tenants}");
-        assert!(tls.contains("--out .work/bench-tls-quick.md "), "{tls}");
-        assert!(query.contains("--out .work/bench-query-quick.md "), "{query}");
-        assert!(datatypes.contains("--out docs/benchmarks-datatypes.md "), "{datatypes}");
         assert_eq!(pb, "pb --commit c --date d --out docs/benchmarks-pb.md --larder target/release/larder");
         let quick = args(&S3, &BenchArgs { quick: true, engine: None, rest: Vec::new() }, "c", "d").join(" ");
         assert!(quick.contains("--out .work/bench-s3-quick.md ") && quick.ends_with(" --quick"), "{quick}");

@@ -287,43 +287,4 @@ mod tests {
         in_turn.sort_unstable();
         assert!((0..).zip(in_turn).all(|(rank, operation)| operation.label().rank == rank));
     }
-
-    #[tokio::test]
-    async fn a_streamed_value_is_read_and_its_length_checked() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(file.path(), vec![7; 1_000_000]).unwrap();
-        let endpoint = crate::bare_file::on_loopback(file.path()).await.unwrap();
-        let subject = super::super::fake::subject(endpoint);
-        let length = Duration::from_millis(100);
-        for (bytes, is_sound) in [(1_000_000, true), (999_999, false)] {
-            let cell = cell(S3BenchOperation::Get, bytes, 2);
-            let measured =
-                run(&subject, cell, S3BenchOperation::Get, 3, &CreatedKeys::default(), length).await.unwrap();
-            assert_eq!(measured.is_sound(), is_sound, "{}", measured.faults());
-        }
-    }
-
-    #[tokio::test]
-    async fn every_operation_runs_and_leaves_no_key() {
-        let subject = super::super::fake::start().await;
-        subject.make().await.unwrap();
-        subject.work(BucketJob::Load(100), 4_000).await.unwrap();
-        let made = CreatedKeys::default();
-        for operation in S3BenchOperation::IN_TURN {
-            if operation == S3BenchOperation::Delete {
-                made.fill_up(&subject, 100, 400).await.unwrap();
-            }
-            for connections in [1, 4] {
-                let cell = cell(operation, 100, connections);
-                let length = Duration::from_millis(50);
-                let measured = run(&subject, cell, operation, 4_000, &made, length).await.unwrap();
-                assert!(measured.is_sound(), "{operation:?}: {}", measured.faults());
-            }
-        }
-        assert!(made.count() > 0, "the uploads made something");
-        made.delete(&subject).await.unwrap();
-        let mut driver = subject.connect(0).await.unwrap();
-        assert_eq!(driver.get(&super::made(CELL_OPERATIONS_MAX)).await.unwrap().status, 404);
-        subject.remove().await.unwrap();
-    }
 }

@@ -6,9 +6,6 @@
 //!   report_style the notes of the report
 //! sections the measurements of each server
 //!   cells     operation x size x connections
-//!   paging    List Parts: its cost is the page, not the upload
-//!   listing   all keys of a very large bucket
-//!   uploads   memory while many large bodies arrive at once
 //! limits   small GETs beside Riak's HTTP, large ones beside sendfile
 //! bucket   filled and emptied over many connections
 //!   driver    the requests of S3 on one connection
@@ -21,17 +18,12 @@
 mod bucket;
 mod cells;
 mod driver;
-#[cfg(test)]
-mod fake;
 mod limits;
-mod listing;
-mod paging;
 mod plan;
 mod report_style;
 mod run;
 mod sections;
 mod sign;
-mod uploads;
 mod xml;
 
 pub(crate) use driver::{BucketLocation, S3Driver};

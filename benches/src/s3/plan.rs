@@ -15,14 +15,6 @@ pub(crate) struct S3Plan {
     pub(crate) length: Duration,
     /// The rounds of the comparison with the bare server.
     pub(crate) rounds: Rounds,
-    /// The parts of the uploads whose pages are read; the first is compared with the last.
-    pub(crate) parts: [u64; 3],
-    /// The pages of each of these uploads.
-    pub(crate) pages: u64,
-    /// The keys of the bucket that is listed.
-    pub(crate) keys: u64,
-    /// The concurrent uploads while memory is sampled.
-    pub(crate) uploads: u64,
     /// Whether the loads are small.
     pub(crate) is_quick: bool,
 }
@@ -32,9 +24,6 @@ impl S3Plan {
     pub(crate) fn new(is_quick: bool, seconds: Option<u64>) -> Self {
         let length = Duration::from_secs(seconds.unwrap_or(if is_quick { 1 } else { 5 }));
         let rounds = Rounds { count: if is_quick { 2 } else { 5 }, length: length.max(LARGE_LENGTH_MIN) };
-        let parts = if is_quick { [10, 100, 500] } else { [10, 1_000, 10_000] };
-        let pages = if is_quick { 300 } else { 3_000 };
-        let (keys, uploads) = if is_quick { (20_000, 8) } else { (1_000_000, 64) };
         Self { length, rounds, parts, pages, keys, uploads, is_quick }
     }
 
@@ -65,7 +54,6 @@ mod tests {
         for is_quick in [true, false] {
             let plan = S3Plan::new(is_quick, None);
             assert!(plan.loaded(VALUE_BYTES[0]) / 2 > super::super::driver::PAGE_MAX);
-            assert!(plan.parts.is_sorted() && plan.parts[0] >= super::super::paging::PAGE_PARTS);
         }
     }
 

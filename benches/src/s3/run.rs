@@ -12,8 +12,7 @@ use super::cells::VALUE_BYTES;
 use super::driver::BucketLocation;
 use super::limits;
 use super::plan::S3Plan;
-use super::report_style::{STYLE, without_keys};
-use super::sections::BenchSection;
+use super::report_style::{STYLE, size, without_keys};
 use crate::common_args::CommonArgs;
 use crate::endpoint::Endpoint;
 use crate::keys::{BenchRandom, ValuePool};
@@ -72,6 +71,11 @@ pub(crate) fn own_account() -> S3Account {
     S3Account { key: word(20), secret: word(40) }
 }
 
+/// The name of a size in buckets and directories.
+fn section_name(value_bytes: usize) -> String {
+    size(value_bytes).replace(' ', "").to_ascii_lowercase()
+}
+
 /// The state of a run.
 pub(super) struct S3Run {
     /// The amounts of a run.
@@ -93,12 +97,12 @@ impl S3Run {
             );
         };
         let subject = self.subject(Endpoint::from_url(url, HTTP_PORT)?, S3Account { key, secret }, None);
-        for section in BenchSection::ALL {
+        for value_bytes in VALUE_BYTES {
             // The process id in the name keeps two runs against one server apart.
-            let bucket = format!("larder-bench-{}-{}", std::process::id(), section.name());
+            let bucket = format!("larder-bench-{}-{}", std::process::id(), section_name(value_bytes));
             let subject = subject.with_bucket(bucket);
             subject.make().await?;
-            let measured = self.section(&subject, section).await;
+            let measured = self.measure(&subject, value_bytes).await;
             let removed = subject.remove().await;
             measured?;
             removed?;
@@ -108,34 +112,30 @@ impl S3Run {
 
     /// Measures each section against a fresh server.
     async fn own_servers(&mut self, options: &S3BenchArgs) -> Result<()> {
-        for section in BenchSection::ALL {
-            let config = self.config(options, section)?;
+        for value_bytes in VALUE_BYTES {
+            let config = self.config(options, value_bytes)?;
             let log = config.log.clone();
-            self.own_server(config, section).await.with_context(|| log_end(&log))?;
+            self.own_server(config, value_bytes).await.with_context(|| log_end(&log))?;
         }
         Ok(())
     }
 
-    async fn own_server(&mut self, config: ServerConfig, section: BenchSection) -> Result<()> {
+    async fn own_server(&mut self, config: ServerConfig, value_bytes: usize) -> Result<()> {
         let account = config.s3.clone().context("a server without S3")?;
         let data = config.data.clone();
         let server = ServerProcess::start(config)?;
         let subject = limits::subject(&server, account, self.values.clone());
-        let subject = subject.with_bucket(format!("larder-bench-{}", section.name()));
+        let subject = subject.with_bucket(format!("larder-bench-{}", section_name(value_bytes)));
         subject.make().await?;
-        self.section(&subject, section).await?;
+        self.measure(&subject, value_bytes).await?;
         server.stop()?;
         std::fs::remove_dir_all(&data)?;
         Ok(())
     }
 
-    fn config(&self, options: &S3BenchArgs, section: BenchSection) -> Result<ServerConfig> {
-        let config = ServerConfig::of(&options.args, &self.scratch, &section.name())?;
-        let durability = match section {
-            BenchSection::Listing => Some("buffered".to_owned()),
-            _ => config.durability,
-        };
-        Ok(ServerConfig { durability, s3: Some(own_account()), ..config })
+    fn config(&self, options: &S3BenchArgs, value_bytes: usize) -> Result<ServerConfig> {
+        let config = ServerConfig::of(&options.args, &self.scratch, &section_name(value_bytes))?;
+        Ok(ServerConfig { s3: Some(own_account()), ..config })
     }
 
     fn subject(&self, endpoint: Endpoint, account: S3Account, pid: Option<u32>) -> S3Subject {
@@ -149,6 +149,3 @@ impl S3Run {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

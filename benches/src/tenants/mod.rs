@@ -9,6 +9,7 @@
 mod attack;
 mod attackers;
 mod calm;
+mod certificate;
 mod run;
 mod site;
 

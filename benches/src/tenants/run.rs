@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result, bail};
 use hdrhistogram::Histogram;
 use tokio::time::sleep;
 
+use super::certificate;
 use super::attack::TenantAttack;
 use super::attackers::RunningAttack;
 use super::calm::CalmTenant;
@@ -18,7 +19,6 @@ use crate::report::{BenchReport, ReportStyle, size, thousands};
 use crate::s3::own_account;
 use crate::server::{ServerConfig, ServerProcess, log_end};
 use crate::targets::BenchTarget;
-use crate::tls::pair;
 
 const NOTES: &str = "\
 - Each attack has a server of its own with the embedded engine and its defaults. One connection of a calm tenant sends its requests one after the
@@ -81,7 +81,7 @@ pub(crate) async fn run(TenantsBenchArgs { args, only }: TenantsBenchArgs) -> Re
 async fn measure(attack: TenantAttack, config: ServerConfig, scratch: &Path, length: Duration) -> Result<BenchTarget> {
     eprintln!("measuring a calm tenant beside {attack:?}");
     let hosts = WebhookHosts::start()?;
-    let (pair, client) = pair::make(scratch)?;
+    let (pair, client) = certificate::make(scratch)?;
     let js_dir = scratch.join("js");
     std::fs::create_dir_all(&js_dir)?;
     std::fs::write(js_dir.join("bench.js"), MODULE)?;
