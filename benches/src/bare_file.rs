@@ -76,15 +76,6 @@ pub(crate) fn serve(options: &BareFileArgs) -> Result<()> {
     Ok(())
 }
 
-/// Serves on a free port while the test's runtime lives.
-#[cfg(test)]
-pub(crate) async fn on_loopback(file: &Path) -> Result<Endpoint> {
-    let listener = TcpListener::bind("127.0.0.1:0").await?;
-    let endpoint = Endpoint::at(listener.local_addr()?);
-    tokio::spawn(accept(listener, Arc::new(SentFile::open(file)?)));
-    Ok(endpoint)
-}
-
 async fn accept(listener: TcpListener, file: Arc<SentFile>) {
     loop {
         if let Ok((stream, _)) = listener.accept().await {

@@ -28,7 +28,6 @@ mod bare_file;
 mod bare_http;
 mod bare_pb;
 mod beside;
-mod bucket_types;
 mod cassandra;
 mod cells;
 mod child;
@@ -59,7 +58,6 @@ mod server;
 mod targets;
 mod tenants;
 mod turns;
-mod value_requests;
 mod wire;
 mod worker;
 

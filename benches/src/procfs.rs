@@ -72,16 +72,6 @@ pub(crate) fn written_bytes(pid: u32) -> Result<u64> {
     written.and_then(|count| count.trim().parse().ok()).with_context(|| format!("/proc/{pid}/io: no write_bytes"))
 }
 
-/// Sets the peak of a process's resident memory back to what it uses now.
-///
-/// # Errors
-///
-/// When there is no such process, or it is another user's.
-pub(crate) fn reset_peak(pid: u32) -> Result<()> {
-    let path = format!("/proc/{pid}/clear_refs");
-    fs::write(&path, "5").with_context(|| path)
-}
-
 /// The bytes of the disk blocks of the files under `root`.
 ///
 /// # Errors

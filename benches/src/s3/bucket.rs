@@ -47,8 +47,6 @@ pub(crate) enum BucketJob {
     Make(usize),
     /// Delete the `n`th of these.
     Delete(Arc<Vec<String>>),
-    /// Send part `n` + 1 of an upload, of this size.
-    Part(Arc<(String, String)>, usize),
 }
 
 /// The name of the loaded key with this number.
@@ -154,9 +152,6 @@ impl BucketJob {
                 Some(key) => (204, driver.delete(key).await?),
                 None => return Ok(()),
             },
-            Self::Part(upload, bytes) => {
-                return driver.part(&upload.0, &upload.1, number + 1, *bytes).await.map(drop);
-            }
         };
         match expect(status, None, reply) {
             None => Ok(()),
@@ -168,7 +163,6 @@ impl BucketJob {
         match self {
             Self::Load(_) | Self::Make(_) => "a PUT",
             Self::Delete(_) => "a DELETE",
-            Self::Part(..) => "a part",
         }
     }
 }

@@ -220,33 +220,6 @@ impl S3Driver {
         if reply.status == 200 && is_done { Ok(()) } else { Err(self.refusal("completing an upload", reply)) }
     }
 
-    /// Aborts an upload.
-    ///
-    /// # Errors
-    ///
-    /// A refusal, or a broken connection.
-    pub(crate) async fn abort(&mut self, key: &str, upload: &str) -> Result<()> {
-        let reply = self.call(SignedCall { signed: &[("uploadId", upload)], ..SignedCall::new("DELETE", key) }).await?;
-        if reply.status == 204 { Ok(()) } else { Err(self.refusal("aborting an upload", reply)) }
-    }
-
-    /// Lists a page of `max` parts after part `after`; returns the number of its parts.
-    ///
-    /// # Errors
-    ///
-    /// A refusal, or a broken connection.
-    pub(crate) async fn list_parts(&mut self, key: &str, upload: &str, max: u64, after: u64) -> Result<u64> {
-        let query = format!("max-parts={max}&part-number-marker={after}");
-        let signed = [("uploadId", upload)];
-        let reply = self
-            .call(SignedCall { signed: &signed, unsigned: &query, keeps: true, ..SignedCall::new("GET", key) })
-            .await?;
-        match reply.status {
-            200 => Ok(xml::count(self.client.body(), "PartNumber")),
-            _ => Err(self.refusal("listing parts", reply)),
-        }
-    }
-
     /// An unexpected answer as an error, with the server's code and message.
     pub(crate) fn refusal(&self, doing: &str, reply: ReplySummary) -> anyhow::Error {
         let body = self.client.body();

@@ -24,7 +24,7 @@ impl S3Plan {
     pub(crate) fn new(is_quick: bool, seconds: Option<u64>) -> Self {
         let length = Duration::from_secs(seconds.unwrap_or(if is_quick { 1 } else { 5 }));
         let rounds = Rounds { count: if is_quick { 2 } else { 5 }, length: length.max(LARGE_LENGTH_MIN) };
-        Self { length, rounds, parts, pages, keys, uploads, is_quick }
+        Self { length, rounds, is_quick }
     }
 
     /// The length of a cell of this value size.

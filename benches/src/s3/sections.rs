@@ -4,9 +4,9 @@ use anyhow::Result;
 
 use super::bucket::{BucketJob, S3Subject};
 use super::cells::{self, CreatedKeys, S3BenchOperation, VALUE_BYTES, cell, connections};
+use super::limits;
 use super::report_style::size;
 use super::run::S3Run;
-use super::limits;
 use crate::report::{per_second, thousands};
 
 /// The connections of the comparison with the bare server; the target is about the last.

@@ -16,8 +16,8 @@ use tokio::time::sleep;
 
 use super::attack::TenantAttack;
 use super::site::TenantSite;
+use super::value_requests::ValueDriver;
 use crate::client::KeepAliveClient;
-use crate::value_requests::ValueDriver;
 
 /// From the first hostile request to the first calm one: calls that never end have their workers then, and queues are full.
 const SETTLE: Duration = Duration::from_secs(2);

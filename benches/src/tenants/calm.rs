@@ -10,8 +10,8 @@ use tokio::time::sleep;
 
 use super::attack::TenantAttack;
 use super::site::{LOG_INS, PASSWORD, TenantSite};
+use super::value_requests::ValueDriver;
 use crate::s3::S3Driver;
-use crate::value_requests::ValueDriver;
 
 /// Longest latency of the histogram, in microseconds.
 const LATENCY_US_MAX: u64 = 120_000_000;

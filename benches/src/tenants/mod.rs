@@ -6,11 +6,13 @@
 //! calm    the requests of the other tenant
 //! ```
 
+mod admin_socket;
 mod attack;
 mod attackers;
 mod calm;
 mod certificate;
 mod run;
 mod site;
+mod value_requests;
 
 pub(crate) use run::{TenantsBenchArgs, run};

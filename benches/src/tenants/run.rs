@@ -8,10 +8,10 @@ use anyhow::{Context as _, Result, bail};
 use hdrhistogram::Histogram;
 use tokio::time::sleep;
 
-use super::certificate;
 use super::attack::TenantAttack;
 use super::attackers::RunningAttack;
 use super::calm::CalmTenant;
+use super::certificate;
 use super::site::{TenantSite, WebhookHosts};
 use crate::common_args::CommonArgs;
 use crate::endpoint::Endpoint;
@@ -35,7 +35,7 @@ const NOTES: &str = "\
 /// The style of the report of `tenants`.
 const STYLE: ReportStyle = ReportStyle { command: "tenants", size, shows_moved: false, notes: NOTES };
 /// The module of the server in JavaScript.
-const MODULE: &str = include_str!("../query/bench.js");
+const MODULE: &str = include_str!("bench.js");
 /// From the calm requests to the attack: their notices and syncs end.
 const PAUSE: Duration = Duration::from_secs(1);
 

@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use anyhow::{Result, ensure};
 
+use super::admin_socket::run_command;
 use super::attack::TenantAttack;
+use super::value_requests::ValueDriver;
 use crate::bare_http::BareHttp;
-use crate::bucket_types::run_command;
 use crate::endpoint::Endpoint;
 use crate::keys::ValuePool;
 use crate::s3::{BucketLocation, S3Driver};
 use crate::server::{S3Account, ServerProcess};
-use crate::value_requests::ValueDriver;
 
 /// Users whose first log-ins are measured, half of them in calm.
 pub(super) const LOG_INS: u64 = 100;

@@ -1,4 +1,4 @@
-//! Commands of the console over the server's admin socket, and the bucket types of a run.
+//! Commands of `kv-admin` over the server's admin socket.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -11,21 +11,7 @@ use larder_kv_admin::frame::{ANSWER_BYTES_MAX, AdminAnswer, AdminReply, AdminReq
 /// The longest wait for an answer.
 const ANSWER_WAIT: Duration = Duration::from_secs(30);
 
-/// Creates and activates bucket types, each with the JSON of its properties.
-///
-/// # Errors
-///
-/// When the socket does not answer, or the server refuses a type.
-pub(crate) fn make(socket: &Path, types: &[(&str, &str)]) -> Result<()> {
-    for (name, props) in types {
-        let props = format!(r#"{{"props":{props}}}"#);
-        run_command(socket, &["bucket-type", "create", name, &props])?;
-        run_command(socket, &["bucket-type", "activate", name])?;
-    }
-    Ok(())
-}
-
-/// Runs a command of the console.
+/// Runs a command of `kv-admin`.
 ///
 /// # Errors
 ///
@@ -59,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refused_type_fails_with_the_servers_text() {
+    fn a_refused_command_fails_with_the_servers_text() {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("s");
         let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
@@ -72,8 +58,8 @@ mod tests {
             stream.write_all(&AdminReply::Answer(AdminAnswer::failed("no more types")).encode()).unwrap();
             AdminRequest::decode(&body).unwrap().args
         });
-        let error = make(&socket, &[("sets", r#"{"datatype":"set"}"#)]).unwrap_err().to_string();
-        assert!(error.contains("create sets") && error.contains("no more types"), "{error}");
-        assert_eq!(server.join().unwrap()[3], r#"{"props":{"datatype":"set"}}"#);
+        let error = run_command(&socket, &["security", "enable"]).unwrap_err().to_string();
+        assert!(error.contains("security enable") && error.contains("no more types"), "{error}");
+        assert_eq!(server.join().unwrap(), ["security", "enable"]);
     }
 }
