@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use larder_kv_admin::frame::{
@@ -13,6 +13,10 @@ use larder_kv_admin::progress_bar::ProgressBar;
 /// The one command whose name the client knows: it also waits for the start of the server. A server that does not run yet
 /// cannot say which commands wait, and scripts written for `riak-admin` give no option.
 const WAITS_FOR_START: &str = "wait-for-service";
+/// The socket of a server that was started in the current folder.
+pub(crate) const SOCKET_DEFAULT: &str = "./data/admin.sock";
+/// The socket of the installed service.
+const SOCKET_OF_SERVICE: &str = "/run/larder/admin.sock";
 /// Longest wait for a frame: longer than the server stays silent.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(150);
 const REQUEST_TIME_MAX: Duration = Duration::from_secs(10);
@@ -27,8 +31,21 @@ const VERSION_HINT: &str = "does it have the version of this kv-admin?";
 pub(crate) enum SocketChoice {
     /// The operator named it, and so trusts who listens there.
     Named(PathBuf),
-    /// It lies below the current folder. Attack: a folder that others can write to may have one of theirs.
-    OfFolder(PathBuf),
+    /// [`SOCKET_DEFAULT`], or [`SOCKET_OF_SERVICE`] where that alone is there.
+    Unnamed,
+}
+
+impl SocketChoice {
+    /// The path, and whether this user trusts who listens there. Attack: a folder that others can write to may have a socket of
+    /// theirs below it; only root makes folders below `/run`.
+    fn path(&self) -> (&Path, bool) {
+        let (own, service) = (Path::new(SOCKET_DEFAULT), Path::new(SOCKET_OF_SERVICE));
+        match self {
+            Self::Named(path) => (path, true),
+            Self::Unnamed if !own.exists() && service.exists() => (service, true),
+            Self::Unnamed => (own, false),
+        }
+    }
 }
 
 /// The reason why there is no answer, printed as one line.
@@ -77,9 +94,12 @@ pub(crate) fn ask_when_started(
 /// # Errors
 /// [`AdminRequestError`].
 fn ask(socket: &SocketChoice, request: &AdminRequest) -> Result<AdminAnswer, AdminRequestError> {
-    let (SocketChoice::Named(path) | SocketChoice::OfFolder(path)) = socket;
-    let is_named = matches!(socket, SocketChoice::Named(_));
-    let socket = path.as_path();
+    let (socket, is_trusted) = socket.path();
+    ask_at(socket, is_trusted, request)
+}
+
+/// As [`ask`], on this socket; one that is not trusted must be of this user or of root.
+fn ask_at(socket: &Path, is_trusted: bool, request: &AdminRequest) -> Result<AdminAnswer, AdminRequestError> {
     let frame = request.encode().map_err(AdminRequestError::BadRequest)?;
     let stream = UnixStream::connect(socket).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => AdminRequestError::NotRunning(socket.to_owned()),
@@ -87,7 +107,7 @@ fn ask(socket: &SocketChoice, request: &AdminRequest) -> Result<AdminAnswer, Adm
     })?;
     // Before the first byte: a request may hold a password.
     if let (false, Some(user)) =
-        (is_named, foreign_user(&stream).map_err(|error| AdminRequestError::Io(socket.to_owned(), error))?)
+        (is_trusted, foreign_user(&stream).map_err(|error| AdminRequestError::Io(socket.to_owned(), error))?)
     {
         return Err(AdminRequestError::Foreign(socket.to_owned(), user));
     }
@@ -159,7 +179,7 @@ mod tests {
             stream.write_all(&sent).unwrap();
             AdminRequest::decode(&body).unwrap()
         });
-        let outcome = ask(&SocketChoice::OfFolder(path), &request(args));
+        let outcome = ask_at(&path, false, &request(args));
         (outcome, server.join().unwrap())
     }
 
@@ -206,9 +226,8 @@ mod tests {
         let mut other = Command::new(&program);
         other.args(["--exact", "client::tests::listener_of_another_user"]).env(LISTENER, &path).uid(65534).gid(65534);
         let mut other = other.stdout(Stdio::null()).spawn().unwrap();
-        let socket = SocketChoice::OfFolder(path);
         let secret = request(&["security", "add-user", "u", "password=p"]);
-        let refused = (0..500).find_map(|_| match ask(&socket, &secret) {
+        let refused = (0..500).find_map(|_| match ask_at(&path, false, &secret) {
             Err(AdminRequestError::NotRunning(_)) => {
                 std::thread::sleep(Duration::from_millis(20));
                 None

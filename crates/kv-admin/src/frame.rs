@@ -1,7 +1,8 @@
-//! The frames on the admin socket, as bytes: `kv-admin` and the server use them, and each does its own IO.
+//! The frames on the admin socket, as bytes: `kv-admin` and the server use them, and each does its own IO on the socket.
 //!
 //! ```text
-//! request    length u32 big-endian | JSON object: args: [text], files: {arg: text}, unreadable: {arg: reason}, progress: bool
+//! request    length u32 big-endian | JSON object: args: [text], files: {arg: text}, unreadable: {arg: reason}, progress: bool,
+//!            folders: {arg: {path, device, inode}}
 //! progress   length u32 big-endian | JSON object: progress: {seconds, percent or null, text}
 //! answer     length u32 big-endian | JSON object: answer: {stdout, stderr, exit}
 //! ```
@@ -11,6 +12,9 @@
 //! The format has no version number: a frame of another format is [`BadFrame::Malformed`], and both sides say so in a line.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use crate::progress_bar::Progress;
 use serde::de::DeserializeOwned;
@@ -60,6 +64,37 @@ pub struct AdminRequest {
     pub unreadable: BTreeMap<String, String>,
     /// Whether the client shows progress.
     pub progress: bool,
+    /// The nearest folder that exists for the client, for each argument that is a whole path. A service may see other
+    /// folders there.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub folders: BTreeMap<String, SeenFolder>,
+}
+
+/// A folder, as one process sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SeenFolder {
+    /// Its path.
+    pub path: PathBuf,
+    /// The device of its file system.
+    pub device: u64,
+    /// Its number there.
+    pub inode: u64,
+}
+
+impl SeenFolder {
+    /// The nearest existing folder on the way to this path; `None`: the process may not look.
+    #[must_use]
+    pub fn nearest(path: &Path) -> Option<Self> {
+        let exists = |error: &io::Error| error.kind() != io::ErrorKind::NotFound;
+        for folder in path.ancestors() {
+            match fs::metadata(folder) {
+                Ok(found) => return Some(Self { path: folder.to_owned(), device: found.dev(), inode: found.ino() }),
+                Err(error) if exists(&error) => return None,
+                Err(_) => {}
+            }
+        }
+        None
+    }
 }
 
 impl AdminRequest {

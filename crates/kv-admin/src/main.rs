@@ -1,14 +1,16 @@
 //! `kv-admin`: sends its arguments to the server's admin socket and prints the answer. The server owns the texts; this
-//! program holds only those it needs without a server. It takes its own options out of the arguments, and reads files.
+//! program holds only those it needs without a server. It takes its own options out of the arguments, reads files, and makes
+//! certificates.
 
 mod client;
+mod self_signed;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use larder_kv_admin::frame::{AdminAnswer, AdminRequest};
+use larder_kv_admin::frame::{AdminAnswer, AdminRequest, SeenFolder};
 
 use client::SocketChoice;
 
@@ -17,7 +19,6 @@ const HELP: &str = include_str!("help.txt");
 /// The environment variable that names the socket, as `--socket` does.
 const SOCKET_VARIABLE: &str = "LARDER_ADMIN_SOCKET";
 
-const SOCKET_DEFAULT: &str = "./data/admin.sock";
 const SOCKET_FLAG: &str = "--socket";
 /// The option of a password that comes over standard input.
 const STDIN_PASSWORD: &str = "password=-";
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
         Ok(AdminInvocation::Help) => AdminAnswer::done(HELP),
         Ok(AdminInvocation::Version) => AdminAnswer::done(env!("CARGO_PKG_VERSION")),
         Ok(AdminInvocation::Usage) => AdminAnswer::failed(HELP),
+        Ok(AdminInvocation::SelfSigned(args)) => self_signed::run(&args),
         Ok(AdminInvocation::Command { socket, request }) => client::ask_when_started(&socket, &request)
             .unwrap_or_else(|problem| AdminAnswer::failed(problem.to_string())),
         Err(problem) => AdminAnswer::failed(problem),
@@ -56,6 +58,8 @@ enum AdminInvocation {
     Version,
     /// An empty command line: print the help and fail.
     Usage,
+    /// Make a certificate, with these arguments.
+    SelfSigned(Vec<String>),
     /// Send a command to the server.
     Command {
         /// The server's socket.
@@ -91,8 +95,11 @@ fn read_arguments(
         [] => Ok(AdminInvocation::Usage),
         ["help" | "--help" | "-h"] => Ok(AdminInvocation::Help),
         ["version" | "--version" | "-V"] => Ok(AdminInvocation::Version),
+        [first, second, ..] if [first, second] == self_signed::COMMAND => {
+            Ok(AdminInvocation::SelfSigned(args.split_off(self_signed::COMMAND.len())))
+        }
         _ => {
-            let socket = socket.unwrap_or_else(|| SocketChoice::OfFolder(SOCKET_DEFAULT.into()));
+            let socket = socket.unwrap_or(SocketChoice::Unnamed);
             Ok(AdminInvocation::Command { socket, request: request(args) })
         }
     }
@@ -113,7 +120,9 @@ fn request(args: Vec<String>) -> AdminRequest {
             Err(error) => unreadable.insert(arg.to_owned(), format!("cannot read {file}: {error}")),
         };
     }
-    AdminRequest { args, files, unreadable, progress: true }
+    let folders = args.iter().filter(|arg| arg.starts_with('/'));
+    let folders = folders.filter_map(|arg| Some((arg.clone(), SeenFolder::nearest(arg.as_ref())?))).collect();
+    AdminRequest { args, files, unreadable, progress: true, folders }
 }
 
 /// The files that arguments may name, each with the text by which the server asks for it.
@@ -141,6 +150,7 @@ fn named_files(args: &[String]) -> Vec<(&str, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client::SOCKET_DEFAULT;
 
     fn read_line(line: &str, variable: Option<&str>) -> Result<AdminInvocation, String> {
         read_arguments(line.split_whitespace().map(OsString::from), variable.map(OsString::from))
@@ -150,7 +160,7 @@ mod tests {
         let args = args.split_whitespace().map(str::to_owned).collect();
         let request = AdminRequest { args, progress: true, ..AdminRequest::default() };
         let socket = match socket {
-            SOCKET_DEFAULT => SocketChoice::OfFolder(socket.into()),
+            SOCKET_DEFAULT => SocketChoice::Unnamed,
             _ => SocketChoice::Named(socket.into()),
         };
         Ok(AdminInvocation::Command { socket, request })

@@ -20,7 +20,7 @@ fn decode_request(body: &str) -> Result<AdminRequest, BadFrame> {
 fn a_request_has_these_bytes() {
     let one = |arg: &str, text: &str| BTreeMap::from([(arg.to_owned(), text.to_owned())]);
     let (args, files, unreadable) = (vec!["ping".to_owned()], one("@f", "{}"), one("@g", "no"));
-    let request = AdminRequest { args, files, unreadable, progress: true };
+    let request = AdminRequest { args, files, unreadable, progress: true, folders: BTreeMap::new() };
     let body = r#"{"args":["ping"],"files":{"@f":"{}"},"unreadable":{"@g":"no"},"progress":true}"#;
     assert_eq!(request.encode().unwrap(), [&[0, 0, 0, 78], body.as_bytes()].concat());
     assert_eq!(decode_request(body), Ok(request));
@@ -93,7 +93,7 @@ proptest! {
     fn a_request_decodes_to_itself(
         args: Vec<String>, files: BTreeMap<String, String>, unreadable: BTreeMap<String, String>, progress: bool
     ) {
-        let request = AdminRequest { args, files, unreadable, progress };
+        let request = AdminRequest { args, files, unreadable, progress, folders: BTreeMap::new() };
         prop_assert_eq!(AdminRequest::decode(&request.encode().unwrap()[LENGTH_BYTES..]), Ok(request));
     }
 
@@ -116,4 +116,13 @@ proptest! {
     fn arbitrary_replies_decode_or_fail_without_a_panic(bytes: Vec<u8>) {
         let _ = AdminReply::decode(&bytes);
     }
+}
+
+#[test]
+fn the_nearest_folder_is_the_first_that_exists() {
+    let dir = tempfile::tempdir().unwrap();
+    let nearest = SeenFolder::nearest(&dir.path().join("a/b/c")).unwrap();
+    assert_eq!(nearest.path, dir.path());
+    let request = AdminRequest { folders: BTreeMap::from([("/x".into(), nearest)]), ..AdminRequest::default() };
+    assert_eq!(AdminRequest::decode(&request.encode().unwrap()[LENGTH_BYTES..]).unwrap(), request);
 }

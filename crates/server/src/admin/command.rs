@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -73,6 +75,29 @@ impl<'a> CommandCall<'a> {
         match self.request.unreadable.get(arg) {
             Some(reason) => Err(reason),
             None => Ok(self.request.files.get(arg).map_or(arg, String::as_str)),
+        }
+    }
+
+    /// Refuses an argument that names a folder which the client sees and the server does not, or the other way round: a service
+    /// may have a `/tmp` of its own, where nobody would find an export.
+    ///
+    /// # Errors
+    /// The answer that says so.
+    pub(super) fn check_folder(&self, arg: &str) -> Result<(), AdminAnswer> {
+        let Some(theirs) = self.request.folders.get(arg) else { return Ok(()) };
+        let same = match std::fs::metadata(&theirs.path) {
+            Ok(ours) => (ours.dev(), ours.ino()) == (theirs.device, theirs.inode),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+            // The command itself says what the server may not do there.
+            Err(_) => true,
+        };
+        match same {
+            true => Ok(()),
+            false => Err(AdminAnswer::failed(format!(
+                "{} is another folder for the server than for kv-admin: its service has one of its own there. Give a folder \
+                 that both see: the installed service has /var/lib/larder-exports",
+                theirs.path.display()
+            ))),
         }
     }
 }

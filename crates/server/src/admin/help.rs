@@ -12,7 +12,8 @@ Properties are a JSON object with the member props, given as one word or as @FIL
     kv-admin bucket-type activate carts
 
 Options:
-    --socket PATH                  Socket of the server; also LARDER_ADMIN_SOCKET. Default: ./data/admin.sock
+    --socket PATH                  Socket of the server; also LARDER_ADMIN_SOCKET. Default: ./data/admin.sock,
+                                   or else the service's, /run/larder/admin.sock
     --json                         Answer as JSON: list, show, create, rotate-key, status, cluster status,
                                    member-status, mapreduce list, webhooks list, index status, security but
                                    for del-, -source, grant and revoke

@@ -27,7 +27,6 @@ mod services;
 pub(crate) mod socket;
 mod stats;
 mod table;
-mod tls;
 mod transfer;
 mod unsupported;
 mod webhooks;

@@ -5,7 +5,7 @@ use larder_kv_admin::frame::AdminAnswer;
 use super::command::{AdminCommand, CommandCall, CommandResult};
 use super::{
     bucket_type, cluster, console, help, index, mapreduce, s3_key, s3_policy, s3_quota, s3_user, security, self_test,
-    services, stats, tls, transfer, unsupported, webhooks,
+    services, stats, transfer, unsupported, webhooks,
 };
 
 const ANY: usize = usize::MAX;
@@ -249,7 +249,7 @@ pub(super) static COMMANDS: &[AdminCommand] = &[
         (1, ANY),
         false,
         "Make a certificate for trying listeners with TLS",
-        tls::self_signed
+        unsupported::self_signed
     ),
     command!("test", (0, 0), false, "Write, read and delete an object and data types", self_test::test),
     command!("ping", (0, 0), false, "Whether the server answers", services::ping),

@@ -42,6 +42,7 @@ async fn run(call: CommandCall<'_>, usage: &str, into: bool) -> CommandResult {
     if !dir.is_absolute() {
         return Err(AdminAnswer::failed("give the whole path of the directory: it is one of the server's machine"));
     }
+    call.check_folder(dirs[0])?;
     let Ok(_turn) = RUNNING.try_acquire() else {
         return Err(AdminAnswer::failed("another export or import is running"));
     };

@@ -2,6 +2,8 @@
 
 use larder_kv_admin::frame::AdminAnswer;
 
+use super::command::{CommandCall, CommandResult};
+
 /// The reason why a command of Riak is refused.
 enum UnsupportedReason {
     /// Not built yet: this feature.
@@ -56,6 +58,11 @@ pub(super) fn refuse(verb: &str, words: &[&str]) -> AdminAnswer {
             format!("{word} is not a command; `kv-admin help` lists them")
         }
     })
+}
+
+/// `tls self-signed`, which `kv-admin` runs without a server.
+pub(super) async fn self_signed(_: CommandCall<'_>) -> CommandResult {
+    Err(AdminAnswer::failed("kv-admin makes the certificate itself: use the one of this server's version"))
 }
 
 #[cfg(test)]

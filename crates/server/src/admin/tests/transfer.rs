@@ -1,5 +1,8 @@
 //! Export and import over the memory store, and clients that hang up during them.
 
+use std::collections::BTreeMap;
+
+use larder_kv_admin::frame::SeenFolder;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::UnixStream;
 use tokio::sync::watch;
@@ -52,6 +55,31 @@ async fn a_transfer_with_wrong_arguments_is_refused() {
     ] {
         node.check(&format!("$ {line}\n{answer}")).await;
     }
+}
+
+/// The service has a `/tmp` of its own: the export was there, and its user found nothing.
+#[tokio::test]
+async fn an_export_into_a_folder_of_the_service_alone_once_was_lost() {
+    let _turn = TURN.lock().await;
+    let (node, dir) = (node().await, tempfile::tempdir().unwrap());
+    let place = dir.path().join("sub/export");
+    let arg = place.to_str().unwrap().to_owned();
+    let ours = SeenFolder::nearest(&place).unwrap();
+    assert_eq!(ours.path, dir.path());
+    let request = |folder: SeenFolder| AdminRequest {
+        args: vec!["export".into(), arg.clone()],
+        folders: BTreeMap::from([(arg.clone(), folder)]),
+        ..AdminRequest::default()
+    };
+    let theirs = SeenFolder { inode: ours.inode + 1, ..ours.clone() };
+    let hidden = SeenFolder { path: place.clone(), ..ours.clone() };
+    for other in [theirs, hidden] {
+        let refused = node.run_request(&request(other)).await;
+        assert!(refused.exit == 1 && refused.stderr.contains("is another folder for the server"), "{refused:?}");
+        assert!(!dir.path().join("sub").exists());
+    }
+    let done = node.run_request(&request(ours)).await;
+    assert_eq!(done.exit, 0, "{done:?}");
 }
 
 #[tokio::test]
