@@ -33,7 +33,7 @@ use crate::harness::{
     Home, HttpClient, HttpRequest, KvAdmin, LarderNode, Process, ProcessEnd, Scale, SplitMix64, TestEngine, figure,
 };
 pub(crate) use dir_snapshot::DirSnapshot;
-use file_corruption::storage_class;
+use file_corruption::file_class;
 
 /// The subject of these tests, for runs over Cassandra that skip them.
 pub(crate) const FILES: &str = "files of its own";
@@ -252,7 +252,7 @@ fn a_missing_or_damaged_small_file_is_named_and_the_start_changes_nothing() {
         // Three files of a sort: each describes another part of the store.
         let mut sorts: BTreeMap<String, usize> = BTreeMap::new();
         small.retain(|(path, _)| {
-            let count = sorts.entry(storage_class(path)).or_default();
+            let count = sorts.entry(file_class(path)).or_default();
             *count += 1;
             *count <= 3
         });

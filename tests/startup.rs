@@ -31,7 +31,9 @@ fn refused(ended: &ProcessEnd, words: &[&str]) {
 fn a_port_in_use_is_named() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    refused(&Home::new().fails_to_start(&["--http", &address]), &[&address]);
+    let home = Home::new();
+    refused(&home.fails_to_start(&["--http", &address]), &[&address]);
+    assert!(!home.data().exists(), "a folder of data is left");
 }
 
 #[test]

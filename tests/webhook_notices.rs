@@ -20,7 +20,7 @@ const KEYS: usize = 40;
 /// The longest wait for a delivery: pauses between tries grow to half a minute in this test.
 const DELIVERY: Duration = Duration::from_secs(90);
 
-fn body_props(url: &str) -> String {
+fn webhook_props(url: &str) -> String {
     json!({"props": {"postcommit": [{"mod": "larder", "fun": "webhook", "arg": url}]}}).to_string()
 }
 
@@ -35,7 +35,7 @@ fn every_acknowledged_write_is_received_though_the_receiver_was_down_and_the_ser
     let host = address.to_string();
     let mut node = LarderNode::start(&["--webhook-hosts", &host]);
     let mut client = node.client();
-    client.put_json("/buckets/b/props", &body_props(&format!("http://{host}/hook"))).expect(204);
+    client.put_json("/buckets/b/props", &webhook_props(&format!("http://{host}/hook"))).expect(204);
     let mut expected = BTreeSet::new();
     let mut put = |node: &LarderNode, phase: &str| {
         let mut client = node.client();
@@ -81,7 +81,7 @@ fn a_client_cannot_make_the_server_call_a_host_that_its_operator_did_not_name() 
     let node =
         LarderNode::start(&["--durability", "buffered", "--pb", "127.0.0.1:0", "--webhook-hosts", "hooks.test:81"]);
     let mut client = node.client();
-    client.put_json("/buckets/b/props", &body_props("http://HOOKS.test:81/a?b=c")).expect(204);
+    client.put_json("/buckets/b/props", &webhook_props("http://HOOKS.test:81/a?b=c")).expect(204);
     for (url, fault) in [
         ("http://127.0.0.1:81/", "names the host 127.0.0.1:81, which the setting --webhook-hosts does not allow"),
         ("http://hooks.test/", "names the host hooks.test:80, which the setting --webhook-hosts does not allow"),
@@ -94,14 +94,14 @@ fn a_client_cannot_make_the_server_call_a_host_that_its_operator_did_not_name() 
         ("file:///etc/passwd", "has a URL that does not begin with http://"),
         (&*format!("http://hooks.test:81/{}", "x".repeat(2048)), "has a URL of more than 2048 bytes"),
     ] {
-        let refused = client.put_json("/buckets/b/props", &body_props(url)).expect(400).json();
+        let refused = client.put_json("/buckets/b/props", &webhook_props(url)).expect(400).json();
         assert_eq!(refused["postcommit"], format!("unknown_hook_function: larder:webhook {fault}"), "{url}");
     }
     let early = json!({"props": {"precommit": [{"mod": "larder", "fun": "webhook", "arg": "http://hooks.test:81/"}]}});
     let refused = client.put_json("/buckets/b/props", &early.to_string()).expect(400).json();
     assert_eq!(refused["precommit"], "unknown_hook_function: larder:webhook is built in for postcommit only");
     // Types have the same rule, and a hook over protocol buffers has no argument.
-    let created = node.admin().run(&["bucket-type", "create", "t", &body_props("http://other/")]);
+    let created = node.admin().run(&["bucket-type", "create", "t", &webhook_props("http://other/")]);
     assert!(created.code == Some(1) && created.stderr.contains("--webhook-hosts"), "{}", created.stderr);
     let mut pb = PbClient::connect(node.pb());
     let function = message(&[PbField::Bytes(1, b"larder"), PbField::Bytes(2, b"webhook")]);

@@ -61,7 +61,16 @@ fn users_are_created_shown_disabled_and_get_new_secrets() {
     assert_eq!(ann.get("/anns").expect(403).element("Code"), Some("AccessDenied"));
     admin.run(&["s3", "user", "enable", "ann@example.com"]);
     ann.get("/anns").expect(200);
-    assert_eq!(admin.run(&["s3", "user", "show", "nobody"]).code, Some(1));
+    let owner = admin.run(&["s3", "user", "delete", "ann@example.com"]);
+    assert!(owner.code == Some(1) && owner.stderr.contains("buckets"), "{owner:?}");
+    ann.delete("/anns").expect(204);
+    assert_eq!(admin.run(&["s3", "user", "delete", "ann@example.com"]).stdout, format!("{key} removed\n"));
+    assert_eq!(ann.get("/anns").expect(403).element("Code"), Some("InvalidAccessKeyId"));
+    let last = admin.run(&["s3", "user", "delete", S3_KEY]);
+    assert!(last.code == Some(1) && last.stderr.contains("is an administrator"), "{last:?}");
+    for nobody in ["show", "delete"] {
+        assert_eq!(admin.run(&["s3", "user", nobody, "ann@example.com"]).code, Some(1), "{nobody}");
+    }
 }
 
 #[test]

@@ -66,12 +66,12 @@ const OVER_CASSANDRA: &[&str] = &[
 
 impl ProductTests {
     fn has(self, test: &str) -> bool {
-        let rows_hold = |parts| rows_hold(test, parts);
+        let is_named_in = |parts| is_named_in(test, parts);
         let is_cluster = test.starts_with(CLUSTERS);
         match self {
             Self::Embedded => !is_cluster,
-            Self::FirstLook => rows_hold(FIRST_LOOK),
-            Self::OverCassandra => !is_cluster && rows_hold(OVER_CASSANDRA),
+            Self::FirstLook => is_named_in(FIRST_LOOK),
+            Self::OverCassandra => !is_cluster && is_named_in(OVER_CASSANDRA),
             Self::Clusters => is_cluster,
         }
     }
@@ -115,14 +115,15 @@ pub(crate) fn run(shell: &Shell, tests: ProductTests) -> Result<TestSummary> {
 
 /// The tests that every run has, and one other; `number` chooses it.
 fn sample_clusters(cases: Vec<TestCase>, number: u64) -> Vec<TestCase> {
-    let (mut chosen, mut others): (Vec<_>, Vec<_>) = cases.into_iter().partition(|case| rows_hold(&case.name, ALWAYS));
+    let (mut chosen, mut others): (Vec<_>, Vec<_>) =
+        cases.into_iter().partition(|case| is_named_in(&case.name, ALWAYS));
     if !others.is_empty() {
         chosen.push(others.swap_remove(number as usize % others.len()));
     }
     chosen
 }
 
-fn rows_hold(test: &str, parts: &[&str]) -> bool {
+fn is_named_in(test: &str, parts: &[&str]) -> bool {
     parts.iter().any(|part| test.starts_with(part))
 }
 

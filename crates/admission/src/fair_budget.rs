@@ -96,13 +96,13 @@ impl<S: ShareSource> FairBudget<S> {
     fn add(&self, source: &S, units: usize, is_shared: bool) -> bool {
         let mut held = self.0.held.lock();
         let all = held.all.saturating_add(units);
-        let source_conditions = held.sources.get(source).copied().unwrap_or(0).saturating_add(units);
-        let most = if is_shared { all.saturating_add(source_conditions) } else { all };
+        let per_source = held.sources.get(source).copied().unwrap_or(0).saturating_add(units);
+        let most = if is_shared { all.saturating_add(per_source) } else { all };
         if most > self.0.total {
             return false;
         }
         held.all = all;
-        held.sources.insert(source.clone(), source_conditions);
+        held.sources.insert(source.clone(), per_source);
         true
     }
 }
@@ -126,9 +126,9 @@ impl<S: ShareSource> Drop for HeldUnits<S> {
     fn drop(&mut self) {
         let mut held = self.budget.0.held.lock();
         held.all -= self.units;
-        if let Some(source_conditions) = held.sources.get_mut(&self.source) {
-            *source_conditions -= self.units;
-            if *source_conditions == 0 {
+        if let Some(per_source) = held.sources.get_mut(&self.source) {
+            *per_source -= self.units;
+            if *per_source == 0 {
                 held.sources.remove(&self.source);
             }
         }

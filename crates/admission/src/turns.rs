@@ -22,7 +22,7 @@ pub struct TurnLimits {
     /// Turns at a time.
     pub at_once: usize,
     /// Turns of one source at a time.
-    pub source_conditions: usize,
+    pub per_source: usize,
     /// Waiting turns of one source.
     pub waiting: usize,
 }
@@ -74,7 +74,7 @@ impl<S: ShareSource> FairTurns<S> {
     #[must_use]
     pub fn new(limits: TurnLimits) -> Self {
         let queues = TurnQueues { free: limits.at_once.max(1), sources: HashMap::new(), rotation: VecDeque::new() };
-        let limits = TurnLimits { source_conditions: limits.source_conditions.max(1), ..limits };
+        let limits = TurnLimits { per_source: limits.per_source.max(1), ..limits };
         Self(Arc::new(TurnState { limits, queues: Mutex::new(queues) }))
     }
 
@@ -94,7 +94,7 @@ impl<S: ShareSource> FairTurns<S> {
         let turn = {
             let queues = &mut *self.0.queues.lock();
             let turns = queues.sources.entry(source.clone()).or_default();
-            if queues.free > 0 && turns.held < self.0.limits.source_conditions {
+            if queues.free > 0 && turns.held < self.0.limits.per_source {
                 turns.held += 1;
                 queues.free -= 1;
                 return Ok(HeldTurn { state: Arc::clone(&self.0), source });
@@ -135,7 +135,7 @@ impl<S: ShareSource> TurnState<S> {
 
     fn hand_out(self: &Arc<Self>) {
         loop {
-            let next = self.queues.lock().next(self.limits.source_conditions);
+            let next = self.queues.lock().next(self.limits.per_source);
             let Some((source, give)) = next else { return };
             // A caller that went away gives the turn back, outside the lock.
             drop(give.send(HeldTurn { state: Arc::clone(self), source }));
@@ -145,7 +145,7 @@ impl<S: ShareSource> TurnState<S> {
 
 impl<S: ShareSource> TurnQueues<S> {
     /// The caller that has the next turn, if one is free; it is counted as held.
-    fn next(&mut self, source_conditions: usize) -> Option<(S, oneshot::Sender<HeldTurn<S>>)> {
+    fn next(&mut self, per_source: usize) -> Option<(S, oneshot::Sender<HeldTurn<S>>)> {
         if self.free == 0 {
             return None;
         }
@@ -153,7 +153,7 @@ impl<S: ShareSource> TurnQueues<S> {
             let source = self.rotation.pop_front()?;
             let Some(turns) = self.sources.get_mut(&source) else { continue };
             turns.waiting.retain(|waiting| !waiting.give.is_closed());
-            let give = if turns.held < source_conditions { turns.waiting.pop_front() } else { None };
+            let give = if turns.held < per_source { turns.waiting.pop_front() } else { None };
             match (turns.waiting.is_empty(), turns.held) {
                 (false, _) => self.rotation.push_back(source.clone()),
                 (true, 0) if give.is_none() => drop(self.sources.remove(&source)),
@@ -205,8 +205,8 @@ mod tests {
 
     type Taking<'a> = Pin<Box<dyn Future<Output = Result<HeldTurn<u8>, TurnsTaken>> + 'a>>;
 
-    fn turns(at_once: usize, source_conditions: usize, waiting: usize) -> FairTurns<u8> {
-        FairTurns::new(TurnLimits { at_once, source_conditions, waiting })
+    fn turns(at_once: usize, per_source: usize, waiting: usize) -> FairTurns<u8> {
+        FairTurns::new(TurnLimits { at_once, per_source, waiting })
     }
 
     fn look(taking: &mut Taking<'_>) -> Option<Result<HeldTurn<u8>, TurnsTaken>> {

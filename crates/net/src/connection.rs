@@ -70,8 +70,8 @@ async fn serve_connection<F: ConnectionHandler>(
     let activity = Arc::new(ConnectionActivity::default());
     // A client that a PROXY header names is no proxy, unless it is in the list itself: its headers are not believed.
     let is_proxy = settings.proxies.contains(client.source.address);
-    let header_conditions = |request: &Request<Incoming>| is_proxy.then(|| forwarded::<F>(&client, request, &settings));
-    let answer = service_fn(|request| answer(&handler, &activity, (&client, header_conditions(&request)), request));
+    let named_client = |request: &Request<Incoming>| is_proxy.then(|| forwarded::<F>(&client, request, &settings));
+    let answer = service_fn(|request| answer(&handler, &activity, (&client, named_client(&request)), request));
     let head = HeadMemory::new(client.account.clone());
     let io = TokioIo::new(LingeringSocket::new(socket, Arc::clone(&activity), head).with_strict_lines());
     let connection = http1::Builder::new()

@@ -262,12 +262,12 @@ impl<B: Body<Data: Unpin> + Unpin> Body for StreamBody<B> {
 
     fn size_hint(&self) -> SizeHint {
         let rest = self.rest.as_ref().map_or(0, Buf::remaining) as u64;
-        let body_reference = self.body.size_hint();
+        let body_size = self.body.size_hint();
         let mut hint = SizeHint::new();
-        if let Some(upper) = body_reference.upper() {
+        if let Some(upper) = body_size.upper() {
             hint.set_upper(upper + rest);
         }
-        hint.set_lower(body_reference.lower() + rest);
+        hint.set_lower(body_size.lower() + rest);
         hint
     }
 }

@@ -345,7 +345,11 @@ fn user_with_key(found: Option<User>, key_id: &str) -> Result<User> {
 }
 
 fn check_email(email: &str) -> Result<()> {
-    if is_valid_email(email) { Ok(()) } else { Err(invalid("The e-mail address is none.")) }
+    if is_valid_email(email) {
+        Ok(())
+    } else {
+        Err(invalid("The e-mail address is not valid: it is NAME@HOST, without blanks."))
+    }
 }
 
 fn check_name(name: &str) -> Result<()> {

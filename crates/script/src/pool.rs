@@ -96,8 +96,7 @@ struct Lane {
 
 impl Lane {
     fn new(workers: usize) -> Self {
-        let limits =
-            TurnLimits { at_once: workers, source_conditions: workers.saturating_sub(1), waiting: CLIENT_CALLS_MAX };
+        let limits = TurnLimits { at_once: workers, per_source: workers.saturating_sub(1), waiting: CLIENT_CALLS_MAX };
         Self { turns: FairTurns::new(limits), overruns: Overruns::default(), idle: Mutex::new(VecDeque::new()) }
     }
 }

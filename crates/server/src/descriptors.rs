@@ -38,6 +38,9 @@ pub fn raise_limit() -> usize {
     limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX)
 }
 
+/// Connections that are enough for most servers.
+const CONNECTIONS_USUAL: usize = 1_000;
+
 /// The descriptors that an engine and its connections need.
 #[derive(Debug, Clone, Copy)]
 struct DescriptorNeeds {
@@ -92,7 +95,10 @@ impl ConnectionBudget {
             )));
         }
         let connections = wanted.min(needs.connections(limit));
-        let note = (connections < wanted).then(|| {
+        // The default is a wish: as many as most servers have are no news at each start.
+        let is_default = table::CONNECTIONS_MAX.default.parse() == Ok(wanted);
+        let enough = if is_default { wanted.min(CONNECTIONS_USUAL) } else { wanted };
+        let note = (connections < enough).then(|| {
             format!(
                 "at most {connections} connections instead of {wanted} ({}): {limit} files may be open at a time",
                 table::CONNECTIONS_MAX.name
@@ -134,6 +140,9 @@ mod tests {
         assert_eq!(low.connections, 213);
         let note = low.note.unwrap();
         assert!(["213", "10000", "1024", "connections-max"].iter().all(|word| note.contains(word)), "{note}");
+        // A limit of 20,000 files once was a warning at every start.
+        assert_eq!(budget("", 20_000).note, None);
+        assert!(budget("--connections-max 9000", 20_000).note.is_some());
         let enough = ConnectionBudget { connections: 200, note: None };
         assert_eq!(budget("--connections-max 200", 1024), enough);
         assert_eq!(budget("", 40_000), ConnectionBudget { connections: 10_000, note: None });

@@ -58,7 +58,7 @@ impl BoundListeners {
             http: pair((&settings.http, &table::HTTP), (https, &table::HTTPS)).await?,
             pb: pair((&settings.pb, &table::PB), (pb_tls, &table::PB_TLS)).await?,
             s3: pair((&settings.s3, &table::S3), (s3_https, &table::S3_HTTPS)).await?,
-            console: BoundListener::bind((&settings.console, &table::CONSOLE), None).await?,
+            console: bind_console(&settings.console).await?,
         })
     }
 
@@ -78,6 +78,19 @@ impl BoundListeners {
             console: self.console.as_ref().map(|one| one.address),
             admin,
         }
+    }
+}
+
+/// Binds the console. Two servers on one machine share its default port: the second goes without, unless it was asked for.
+async fn bind_console(listener: &Listener) -> Result<Option<BoundListener>, ServerFailure> {
+    let bound = BoundListener::bind((listener, &table::CONSOLE), None).await;
+    let is_default = *listener == Listener::At(table::CONSOLE.default.to_owned());
+    match bound {
+        Err(taken) if is_default => {
+            tracing::warn!("{taken}; the console is off");
+            Ok(None)
+        }
+        bound => bound,
     }
 }
 

@@ -33,7 +33,7 @@ use crate::listeners::{self, BoundListener, BoundListeners};
 use crate::memory::MemoryPlan;
 use crate::private::check_private;
 use crate::scripts::start_scripts;
-use crate::settings::{DurabilitySetting, ServerSettings};
+use crate::settings::{DurabilitySetting, Listener, ServerSettings};
 use crate::signals::{self, ProcessSignals};
 use crate::start_buckets::make_buckets;
 use crate::webhook_client::webhook_client;
@@ -51,6 +51,11 @@ pub(crate) async fn serve(settings: &ServerSettings, files_max: usize) -> Result
     // Before the engine opens: it would put data into a directory that others may read.
     check_private(&settings.data_dir)?;
     let tls = listeners::load(settings.tls.as_ref())?;
+    // A first start that cannot listen leaves no folder of data.
+    if !settings.data_dir.exists() {
+        let without_console = ServerSettings { console: Listener::Off, ..settings.clone() };
+        drop(BoundListeners::bind(&without_console, tls.as_ref()).await?);
+    }
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
     // Drawn at each start: a server whose clock was set back must not issue a dot again [invariant 12].
     let actor = actor(&*clock);

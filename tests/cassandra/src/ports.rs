@@ -74,9 +74,9 @@ impl CassandraPorts {
     /// The first address of one node that is in use already.
     pub(crate) fn first_in_use_of(self, number: usize) -> Option<SocketAddr> {
         let own = address(number);
-        let node_findings = [(own, self.native()), (own, self.storage()), (Ipv4Addr::LOCALHOST, self.jmx(number))];
+        let taken = [(own, self.native()), (own, self.storage()), (Ipv4Addr::LOCALHOST, self.jmx(number))];
         let at = |(host, port): (Ipv4Addr, u16)| SocketAddr::V4(SocketAddrV4::new(host, port));
-        node_findings.into_iter().map(at).find(|at| TcpListener::bind(at).is_err())
+        taken.into_iter().map(at).find(|at| TcpListener::bind(at).is_err())
     }
 }
 

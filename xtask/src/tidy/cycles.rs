@@ -118,9 +118,9 @@ fn without_reexports(code: &str) -> (String, Vec<(String, Vec<String>)>) {
         is_inside = !line.ends_with(';');
         if !is_inside {
             let read = std::mem::take(&mut statement);
-            let (_, mirrored_tree) = read.split_once(" use ").unwrap_or(("", &read));
+            let (_, path) = read.split_once(" use ").unwrap_or(("", &read));
             let mut paths = Vec::new();
-            tree(mirrored_tree, &mut Vec::new(), &mut paths);
+            tree(path, &mut Vec::new(), &mut paths);
             reexports
                 .extend(paths.into_iter().filter_map(|(path, alias)| Some((alias.or(path.last().cloned())?, path))));
         }

@@ -66,8 +66,7 @@ impl Security {
     pub(crate) fn new(core: Arc<GatewayCore>, catalogue: Arc<CatalogueCopy>, members: Arc<Members>) -> Self {
         let verified = VerifiedPasswords::new(core.ports.random);
         let at_once = hashes_at_once();
-        let hashes =
-            FairTurns::new(TurnLimits { at_once, source_conditions: at_once - 1, waiting: LOGINS_WAITING_MAX });
+        let hashes = FairTurns::new(TurnLimits { at_once, per_source: at_once - 1, waiting: LOGINS_WAITING_MAX });
         Self { core, catalogue, members, verified, failed: Arc::default(), hashes }
     }
 

@@ -59,8 +59,14 @@ pub(super) async fn create(call: CommandCall<'_>) -> CommandResult {
 pub(super) async fn update(call: CommandCall<'_>) -> CommandResult {
     let name = call.args[0];
     let props = props(&call, "Cannot update bucket type:")?;
-    let updated = call.gateway().types.update(&bytes(name), &props).await;
-    updated.map_err(|error| change_failed(name, "updating", &error))?;
+    let types = &call.gateway().types;
+    if let Err(error) = types.update(&bytes(name), &props).await {
+        // Of a type that does not exist, the refusal says that it is not active.
+        return Err(match types.status(&bytes(name)).await {
+            Err(unknown) => failed(name, "updating", &unknown),
+            Ok(_) => change_failed(name, "updating", &error),
+        });
+    }
     Ok(AdminAnswer::done(format!("{} updated", shown(name.as_bytes()))))
 }
 

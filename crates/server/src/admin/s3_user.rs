@@ -1,4 +1,4 @@
-//! `s3 user`: create, list, show, disable, enable, rotate-key. A new secret is printed once and never again.
+//! `s3 user`: create, list, show, disable, enable, delete, rotate-key. A new secret is printed once and never again.
 
 use std::sync::Arc;
 
@@ -78,6 +78,23 @@ pub(super) async fn enable(call: CommandCall<'_>) -> CommandResult {
     apply_change(&call, change, "enabled").await
 }
 
+/// Removes a user. An administrator is disabled instead: the last one could otherwise not come back.
+pub(super) async fn delete(call: CommandCall<'_>) -> CommandResult {
+    let word = call.args[0];
+    let removed = async {
+        let user = find(call.objects(), word).await?;
+        if !user.admin {
+            call.objects().users.delete(&user.key_id).await?;
+        }
+        Ok(user)
+    };
+    let user = removed.await.map_err(|error| failed("removing", word, &error))?;
+    match user.admin {
+        true => Err(AdminAnswer::failed(format!("{} is an administrator: not removed", shown(word.as_bytes())))),
+        false => Ok(AdminAnswer::done(format!("{} removed", shown(user.key_id.as_bytes())))),
+    }
+}
+
 pub(super) async fn rotate_key(call: CommandCall<'_>) -> CommandResult {
     let user = change(&call, UserChange { new_secret: true, ..UserChange::default() }).await?;
     Ok(with_secret(&user, call.json))
@@ -91,8 +108,8 @@ async fn apply_change(call: &CommandCall<'_>, asked: UserChange, done: &str) -> 
 async fn change(call: &CommandCall<'_>, change: UserChange) -> Result<Arc<User>, AdminAnswer> {
     let changed = async {
         let word = call.args[0];
-        let find_by_email = call.objects().users.find_by_email(word).await?;
-        call.objects().users.update(find_by_email.as_ref().map_or(word, |user| &user.key_id), change).await
+        let found = call.objects().users.find_by_email(word).await?;
+        call.objects().users.update(found.as_ref().map_or(word, |user| &user.key_id), change).await
     };
     changed.await.map_err(|error| failed("changing", call.args[0], &error))
 }

@@ -2,7 +2,7 @@
 
 use larder_kv_admin::frame::AdminAnswer;
 
-use super::command::{AdminCommand, CommandCall, CommandResult};
+use super::command::{AdminCommand, CommandCall, CommandResult, shown};
 use super::{
     bucket_type, cluster, console, help, index, mapreduce, s3_key, s3_policy, s3_quota, s3_user, security, self_test,
     services, stats, transfer, unsupported, webhooks,
@@ -76,6 +76,7 @@ pub(super) static COMMANDS: &[AdminCommand] = &[
         s3_user::disable
     ),
     change!("s3 user enable <key or email>", (1, 1), false, "Take an S3 user's requests again", s3_user::enable),
+    change!("s3 user delete <key or email>", (1, 1), false, "Remove an S3 user who has no buckets", s3_user::delete),
     change!(
         "s3 user rotate-key <key or email>",
         (1, 1),
@@ -287,15 +288,27 @@ pub(super) fn find<'a>(words: &'a [&'a str]) -> CommandLookup<'a> {
         return CommandLookup::Command(command, &words[command.words().len()..]);
     }
     CommandLookup::Other(match verb.as_str() {
-        "bucket-type" => AdminAnswer::failed(help::bucket_type(COMMANDS)),
-        "s3" => AdminAnswer::failed(help::s3(COMMANDS)),
-        "security" => AdminAnswer::failed(help::security(COMMANDS)),
+        "bucket-type" => wrong_subcommand(words, help::bucket_type(COMMANDS)),
+        "s3" => wrong_subcommand(words, help::s3(COMMANDS)),
+        "security" => wrong_subcommand(words, help::security(COMMANDS)),
         "cluster" => cluster::refuse_membership_change(words),
         "console" => AdminAnswer::usage("console link"),
         "index" => AdminAnswer::usage("index check | index repair | index status"),
         "--help" | "-h" => AdminAnswer::done(help_text()),
         "--version" => AdminAnswer::done(env!("CARGO_PKG_VERSION")),
         _ => unsupported::refuse(&verb, words),
+    })
+}
+
+/// The help of a family of commands, after a line that names the words which are none of them.
+fn wrong_subcommand(words: &[&str], help: String) -> AdminAnswer {
+    AdminAnswer::failed(match words {
+        [_] => help,
+        words => {
+            // Later words may be a password.
+            let named: Vec<&str> = words.iter().copied().take(3).take_while(|word| !word.contains('=')).collect();
+            format!("`{}` is not a command\n{help}", shown(named.join(" ").as_bytes()))
+        }
     })
 }
 
@@ -326,9 +339,9 @@ mod tests {
             ("bucket_type list", "bucket-type list + "),
             ("member_status", "member-status + "),
             ("bucket-type", "Usage: kv-admin bucket-type <command>"),
-            ("bucket-type nonsense", "Usage: kv-admin bucket-type <command>"),
+            ("bucket-type nonsense", "`bucket-type nonsense` is not a command"),
             ("s3 user create a@b A", "s3 user create + a@b,A"),
-            ("s3 user", "Usage: kv-admin s3 <command>"),
+            ("s3 user", "`s3 user` is not a command"),
             ("s3 policy check tea", "s3 policy check + tea"),
             ("s3 key create K --read-only", "s3 key create + K,--read-only"),
             ("s3 quota set bucket tea --bytes 1g", "s3 quota set + bucket,tea,--bytes,1g"),
@@ -340,7 +353,7 @@ mod tests {
             ),
             ("security add-user u password=p", "security add-user + u,password=p"),
             ("security grant a on any to u", "security grant + a,on,any,to,u"),
-            ("security pam", "Usage: kv-admin security <command>"),
+            ("security pam u password=p", "`security pam u` is not a command"),
             ("nonsense", "nonsense is not a command; `kv-admin help` lists them"),
         ] {
             assert_eq!(found(line), to, "{line}");

@@ -51,6 +51,7 @@ static UNSUPPORTED: &[(&str, UnsupportedReason)] = &[
 /// The answer to a command that the table does not have.
 pub(super) fn refuse(verb: &str, words: &[&str]) -> AdminAnswer {
     AdminAnswer::failed(match UNSUPPORTED.iter().find(|(name, _)| *name == verb) {
+        Some((name, NotYet(feature))) if name == feature => format!("{name} is not available yet"),
         Some((name, NotYet(feature))) => format!("{name} is not available yet: {feature}"),
         Some((name, Never(reason))) => format!("{name} is not supported: {reason}"),
         None => {

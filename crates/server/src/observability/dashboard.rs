@@ -52,10 +52,10 @@ pub(super) fn json() -> String {
 
 /// The rows with their families, in the order of the table.
 fn rows() -> Vec<(&'static str, Vec<MetricFamily>)> {
-    let notice_row = |family: &MetricFamily| {
+    let family_row = |family: &MetricFamily| {
         ROWS.iter().position(|(_, prefixes)| prefixes.iter().any(|prefix| family.name.starts_with(prefix)))
     };
-    let families = |row: usize| metric_families().filter(|family| notice_row(family) == Some(row)).collect();
+    let families = |row: usize| metric_families().filter(|family| family_row(family) == Some(row)).collect();
     ROWS.iter().enumerate().map(|(row, (title, _))| (*title, families(row))).collect()
 }
 

@@ -67,7 +67,7 @@ fn each_example_in_the_settings_file_of_the_package_is_valid() {
         examples.lines().filter_map(|line| line.strip_prefix('#')?.split_once(" = ").map(|_| &line[1..])).collect();
     let words = ["larder", "--config", INSTALLED].map(OsString::from);
     match read(words, &[], |_| Ok(examples.join("\n"))) {
-        Ok(Invocation::Serve(loaded)) => assert_eq!((examples.len(), loaded.cassandra.unwrap().nodes.len()), (5, 3)),
+        Ok(Invocation::Serve(loaded)) => assert_eq!((examples.len(), loaded.cassandra.unwrap().nodes.len()), (6, 3)),
         other => panic!("{other:?}"),
     }
 }

@@ -86,13 +86,13 @@ type FileClass<'a> = (String, Vec<(&'a Path, &'a [u8])>);
 fn classes(tree: &DirSnapshot) -> Vec<FileClass<'_>> {
     let mut classes: BTreeMap<String, Vec<(&Path, &[u8])>> = BTreeMap::new();
     for (path, bytes) in tree.files() {
-        classes.entry(storage_class(path)).or_default().push((path, bytes));
+        classes.entry(file_class(path)).or_default().push((path, bytes));
     }
     classes.into_iter().collect()
 }
 
 /// A path without its numbers and hexadecimal names.
-pub fn storage_class(path: &Path) -> String {
+pub fn file_class(path: &Path) -> String {
     let word = |part: &std::ffi::OsStr| {
         let text = part.to_string_lossy().into_owned();
         let stem = text.split('.').next().unwrap_or_default();

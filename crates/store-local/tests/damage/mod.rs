@@ -30,7 +30,7 @@ use std::path::{Path, PathBuf};
 
 use base::{StoppedStore, StoreEnd};
 use case::{CaseFailure, CaseOutcome};
-use file_corruption::{FileCorruption, storage_class};
+use file_corruption::{FileCorruption, file_class};
 use larder_testkit::{SplitMix64, case_seeds};
 use tokio::runtime::Runtime;
 
@@ -85,7 +85,7 @@ fn attack(ended: StoreEnd) {
             std::fs::remove_dir_all(&dir).unwrap();
         }
     }
-    let classes: Vec<String> = base.tree.files().map(|(path, _)| storage_class(path)).collect();
+    let classes: Vec<String> = base.tree.files().map(|(path, _)| file_class(path)).collect();
     report.finish(&work, cases, &classes);
 }
 
@@ -111,7 +111,7 @@ struct DamageReport {
 impl DamageReport {
     /// Notes a case; returns whether it failed.
     fn note(&mut self, seed: u64, fault: &FileCorruption, outcome: Result<CaseOutcome, CaseFailure>) -> bool {
-        let counts = self.by_class.entry(storage_class(&fault.path)).or_default();
+        let counts = self.by_class.entry(file_class(&fault.path)).or_default();
         match outcome {
             Ok(CaseOutcome::Refused) => counts[0] += 1,
             Ok(CaseOutcome::Whole) => counts[1] += 1,

@@ -446,10 +446,10 @@ fn a_version_of_each_key_once_gave_each_its_own_steps() {
     let patterns: Vec<String> = (0..90).map(|number| format!("*{}{number}b", "a".repeat(150))).collect();
     let condition = json!({"StringNotLike": {"s3:VersionId": patterns, "aws:UserAgent": "*old*"}});
     let policy = policy(&[statement(json!({"Condition": condition}))]);
-    let decode_request = AccessContext { work: PolicyWork::from_keys(100), ..at() };
+    let context = AccessContext { work: PolicyWork::from_keys(100), ..at() };
     let decisions: Vec<_> = (0..100)
         .map(|number| {
-            let mut of_key = decode_request.clone();
+            let mut of_key = context.clone();
             of_key.work.set_own(["s3:VersionId"].into_iter());
             of_key.keys.push(("s3:VersionId", format!("{}{number}", "a".repeat(1000))));
             policy.evaluate("tea", None, &request(S3Action::DeleteObjectVersion, Some("k")), &of_key)
@@ -462,9 +462,9 @@ fn a_version_of_each_key_once_gave_each_its_own_steps() {
 fn a_value_of_one_key_decides_for_no_other() {
     let condition = json!({"StringEquals": {"s3:VersionId": "1"}});
     let policy = policy(&[statement(json!({"Condition": condition}))]);
-    let decode_request = AccessContext { work: PolicyWork::from_keys(2), ..at() };
+    let context = AccessContext { work: PolicyWork::from_keys(2), ..at() };
     let decide = |version: &str| {
-        let mut of_key = decode_request.clone();
+        let mut of_key = context.clone();
         of_key.work.set_own(["s3:VersionId"].into_iter());
         of_key.keys.push(("s3:VersionId", version.into()));
         policy.evaluate("tea", None, &request(S3Action::DeleteObjectVersion, Some("k")), &of_key)

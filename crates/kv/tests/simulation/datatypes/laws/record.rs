@@ -226,20 +226,20 @@ impl LawRecord {
             return Ok(());
         }
         // A key is there by its own effect, a field by those of any part.
-        let rows_hold = |effect: &RecordedEffect<'_>| match target {
+        let is_same_target = |effect: &RecordedEffect<'_>| match target {
             RemovalTarget::Key => *effect.kind == EffectKind::Touched,
             _ => target.takes(effect.path, effect.kind),
         };
         let others = || self.effects().filter(|effect| !std::ptr::eq(effect.request, request));
         match request.answer {
             LawAnswer::Refused => {
-                let is_there =
-                    others().any(|effect| rows_hold(&effect) && self.must_be_in(&effect, request.begun, request.ended));
+                let is_there = others()
+                    .any(|effect| is_same_target(&effect) && self.must_be_in(&effect, request.begun, request.ended));
                 if is_there { Err(format!("{target:?} was refused as absent")) } else { Ok(()) }
             }
             LawAnswer::Acknowledged if *target != RemovalTarget::Key => {
-                let may_be =
-                    others().any(|effect| rows_hold(&effect) && self.may_be_in(&effect, request.begun, request.ended));
+                let may_be = others()
+                    .any(|effect| is_same_target(&effect) && self.may_be_in(&effect, request.begun, request.ended));
                 if may_be { Ok(()) } else { Err(format!("{target:?} was absent, and its removal was not refused")) }
             }
             LawAnswer::Acknowledged | LawAnswer::Unknown => Ok(()),
