@@ -24,6 +24,7 @@ mod mapreduce_jobs;
 mod members;
 mod metrics_page;
 mod objects;
+mod online_backup;
 mod own_rows;
 mod powercut;
 mod props;

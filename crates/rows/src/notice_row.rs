@@ -84,7 +84,7 @@ impl NoticeRow {
         add_name(&mut json, "bucket_type", bucket_type);
         add_name(&mut json, "bucket", bucket);
         add_name(&mut json, "key", &self.address.key);
-        json.insert("time".into(), rfc3339(self.time).into());
+        json.insert("time".into(), crate::text::rfc3339(self.time).into());
         if self.event == NoticeEvent::Put {
             match &self.content_type {
                 Some(content_type) => add_name(&mut json, "content_type", content_type),
@@ -101,13 +101,6 @@ fn add_name(json: &mut Map<String, Value>, member: &str, name: &[u8]) {
         Ok(text) => json.insert(member.to_owned(), text.into()),
         Err(_) => json.insert(format!("{member}_base64"), STANDARD.encode(name).into()),
     };
-}
-
-/// A time as `2026-11-25T04:00:00.000001Z`.
-fn rfc3339(at: Timestamp) -> String {
-    let form = time::macros::format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:6]Z");
-    let at = time::OffsetDateTime::from_unix_timestamp_nanos(i128::from(at.0) * 1000).ok();
-    at.and_then(|at| at.format(form).ok()).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Text for answers, pages and logs: cut to a bound, and escaped.
 
+use crate::Timestamp;
+
 /// The beginning of a text, at most `max` bytes of it, which ends between two characters.
 #[must_use]
 pub fn beginning(text: &str, max: usize) -> &str {
@@ -18,6 +20,14 @@ pub fn escaped(bytes: &[u8], is_plain: impl Fn(char) -> bool) -> String {
         chunk.invalid().iter().for_each(|byte| out.push_str(&format!("\\x{{{byte:X}}}")));
     }
     out
+}
+
+/// A time as `2026-11-25T04:00:00.000001Z`.
+#[must_use]
+pub fn rfc3339(at: Timestamp) -> String {
+    let form = time::macros::format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:6]Z");
+    let at = time::OffsetDateTime::from_unix_timestamp_nanos(i128::from(at.0) * 1000).ok();
+    at.and_then(|at| at.format(form).ok()).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ use larder_store_local::blobs::LocalBlobs;
 use larder_store_local::{LocalStore, OpenError, OpenOptions, SweepStep};
 use tokio::task::JoinSet;
 
+use crate::admin::BackupSource;
 use crate::failure::ServerFailure;
 use crate::memory::MemoryPlan;
 use crate::node_watch::watch_nodes;
@@ -51,6 +52,8 @@ pub struct OpenEngine {
     pub description: String,
     /// Notes for the operator, one line each.
     pub notes: Vec<String>,
+    /// The embedded engine, for backups.
+    pub(crate) backup: Option<BackupSource>,
     upkeep: EngineUpkeep,
 }
 
@@ -116,14 +119,17 @@ impl OpenEngine {
         let blobs = LocalBlobs::open(&settings.data_dir, store.bulk_rows(), store.disk_space()).map_err(|error| {
             ServerFailure(format!("cannot open the blobs in {}: {error}", settings.data_dir.display()))
         })?;
+        let blobs = Arc::new(blobs);
+        let backup = BackupSource { data_dir: settings.data_dir.clone(), blobs: Arc::clone(&blobs) };
         let view = Arc::new(LocalEngineMetrics::new(store.clone(), &settings.data_dir));
-        let metrics = StoreMetrics::new(view, Arc::new(store.clone()), Arc::new(blobs), clock, memory.clients.clone());
-        Ok(Self::counted(metrics, describe_local(settings), EngineUpkeep::Local(store)))
+        let metrics = StoreMetrics::new(view, Arc::new(store.clone()), blobs, clock, memory.clients.clone());
+        let engine = Self::counted(metrics, describe_local(settings), EngineUpkeep::Local(store));
+        Ok(Self { backup: Some(backup), ..engine })
     }
 
     fn counted(metrics: StoreMetrics, description: String, upkeep: EngineUpkeep) -> Self {
         let (store, blobs) = (metrics.store(), metrics.blobs());
-        Self { store, blobs, view: Arc::new(metrics), description, notes: Vec::new(), upkeep }
+        Self { store, blobs, view: Arc::new(metrics), description, notes: Vec::new(), backup: None, upkeep }
     }
 
     /// Starts the background tasks: expired rows, leftovers of failures, lifecycle rules of S3 buckets, and the usage of S3

@@ -116,7 +116,13 @@ pub(crate) async fn serve(settings: &ServerSettings, files_max: usize) -> Result
     let certificate = tls.map(|tls| listeners::keep_current(tls, hangups));
     let console_link = console.as_ref().filter(|_| std::io::stdout().is_terminal());
     let console_link = console_link.map(|links| links.issue(gateway.core.monotonic()));
-    let context = AdminContext { gateway: gateway.clone(), objects: objects.clone(), console, commands };
+    let context = AdminContext {
+        gateway: gateway.clone(),
+        objects: objects.clone(),
+        console,
+        backup: engine.backup.clone(),
+        commands,
+    };
     listeners.spawn(socket.serve(context, shutdown.clone()));
     let kv_admin = LaunchContext::current().kv_admin(&settings.admin_socket);
     let notes: Vec<_> = engine.notes.iter().cloned().chain(budget.note).chain(memory.note).collect();

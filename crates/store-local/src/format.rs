@@ -7,7 +7,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::io_errors::{OpenError, if_there, write_synced};
 use crate::journal::HEADER_BYTES;
@@ -33,6 +33,11 @@ const OWN_NAMES: [&str; 10] = [
 pub(crate) const UNREADABLE: &str = "unreadable";
 /// The program that writes the file.
 const PROGRAM: &str = concat!("larder ", env!("CARGO_PKG_VERSION"));
+
+/// The folder of the links of a backup that is being made.
+pub(crate) fn staged_backup(dir: &Path) -> PathBuf {
+    dir.join("backup.partial")
+}
 
 /// The content of a directory.
 pub(crate) enum DirectoryState {

@@ -11,6 +11,7 @@
 //! range_scan   memtables and runs as one range  memtable_scan  the newest versions of its keys
 //! archive      container format of lsm-tree     verified_tables  before a compaction
 //! read, cache  pages, cached entries            sweep         expired rows
+//! backup       of a directory in use
 //! inspect      check and repair, offline        mirror        the server's own rows, twice  upgrade    of format 2
 //! threads      real ones, or those of shuttle  schedules     their orders, tried
 //! sizes, descriptors, io_errors, open_error, tree_id
@@ -18,6 +19,7 @@
 //! `docs/format.md` has every byte, `docs/decisions/0014` why.
 
 mod archive;
+pub mod backup;
 pub mod blobs;
 mod bulk_store;
 mod cache;

@@ -105,6 +105,7 @@ pub(crate) fn open(options: &OpenOptions) -> Result<OpenedDirectory, OpenError> 
     };
     // Not before the checks and the opening: a refused start must not remove files.
     files.remove_leftovers().map_err(failed("removing journals that are not needed"))?;
+    if_there(fs::remove_dir_all(format::staged_backup(dir))).map_err(failed("removing what a backup left"))?;
     // After an accepted loss `synced` may name groups that are gone: the next start would miss them again.
     let synced = SyncedFile::open(dir, end.group.min(known)).map_err(failed("opening the file synced"))?;
     let files = Arc::new(files);

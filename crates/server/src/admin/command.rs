@@ -19,6 +19,7 @@ use larder_s3::Objects;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::backup::BackupSource;
 use crate::console::ConsoleLinks;
 
 /// Shortest time between two reports.
@@ -38,6 +39,8 @@ pub(crate) struct AdminContext {
     pub(crate) objects: Arc<Objects>,
     /// Links to the console; `None`: it is off.
     pub(crate) console: Option<ConsoleLinks>,
+    /// The engine that `backup` copies; `None`: it is not the embedded one.
+    pub(crate) backup: Option<BackupSource>,
     /// The commands that run and report progress, for the console.
     pub(crate) commands: RunningCommands,
 }

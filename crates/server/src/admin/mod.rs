@@ -7,6 +7,7 @@
 //! The server owns every text: `kv-admin` prints the answer and exits with its code. Answers go to standard output; usage and
 //! failures to standard error.
 
+mod backup;
 mod bucket_type;
 mod cluster;
 pub(crate) mod command;
@@ -34,4 +35,5 @@ mod webhooks;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use backup::BackupSource;
 pub(crate) use transfer::is_running as is_transferring;

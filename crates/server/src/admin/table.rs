@@ -4,8 +4,8 @@ use larder_kv_admin::frame::AdminAnswer;
 
 use super::command::{AdminCommand, CommandCall, CommandResult, shown};
 use super::{
-    bucket_type, cluster, console, help, index, mapreduce, s3_key, s3_policy, s3_quota, s3_user, security, self_test,
-    services, stats, transfer, unsupported, webhooks,
+    backup, bucket_type, cluster, console, help, index, mapreduce, s3_key, s3_policy, s3_quota, s3_user, security,
+    self_test, services, stats, transfer, unsupported, webhooks,
 };
 
 const ANY: usize = usize::MAX;
@@ -215,6 +215,16 @@ pub(super) static COMMANDS: &[AdminCommand] = &[
         "Wait until a service is up, a minute at most",
         services::wait_for_service
     ),
+    AdminCommand {
+        reports_progress: true,
+        ..command!(
+            "backup <directory>",
+            (1, 1),
+            false,
+            "Copy the embedded engine's data while it serves",
+            backup::backup
+        )
+    },
     AdminCommand {
         reports_progress: true,
         ..command!(

@@ -65,6 +65,7 @@ impl TestNode {
             gateway: self.gateway.clone(),
             objects: self.objects.clone(),
             console: None,
+            backup: None,
             commands: RunningCommands::default(),
         }
     }

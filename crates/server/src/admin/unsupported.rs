@@ -27,8 +27,10 @@ static UNSUPPORTED: &[(&str, UnsupportedReason)] = &[
     ("search", NotYet("search")),
     ("repair-2i", Never("`kv-admin index repair` repairs all secondary indexes")),
     ("tictacaae", NotYet("folds over keys and objects")),
-    ("backup", Never("`kv-admin export <directory>` copies everything")),
-    ("restore", Never("`kv-admin import <directory>` brings an export into an empty server")),
+    (
+        "restore",
+        Never("a backup is a data directory: start a server on a copy of it; `kv-admin import` reads an export"),
+    ),
     ("stat", NotYet("single statistics; `kv-admin status` prints all")),
     ("diag", NotYet("diagnostic checks")),
     ("cluster-info", NotYet("the diagnostic report")),

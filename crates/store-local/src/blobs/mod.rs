@@ -29,6 +29,7 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -37,6 +38,7 @@ use bytes::Bytes;
 use larder_rows::content::BlobId;
 use larder_store::leases::BlobLeases;
 use larder_store::{BlobOwner, BlobReader, BlobWriter, Blobs, ListedBlob, Purpose, Result};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::bulk_store::BulkRows;
 use crate::disk_space::DiskSpace;
@@ -69,9 +71,49 @@ pub struct LocalBlobs {
     bulk: Arc<dyn BulkRows>,
     leases: BlobLeases,
     space: Arc<DiskSpace>,
+    /// Files whose removal waits until a backup has links to them; `None`: none makes links.
+    held: Arc<Mutex<Option<BTreeSet<BlobId>>>>,
+    /// Held by a backup.
+    backup: Mutex<()>,
+}
+
+/// Holds removals of files while it lives; then they are made up for.
+pub(crate) struct HeldRemovals {
+    files: Arc<BlobFolder>,
+    held: Arc<Mutex<Option<BTreeSet<BlobId>>>>,
+}
+
+impl Drop for HeldRemovals {
+    fn drop(&mut self) {
+        for id in self.held.lock().take().unwrap_or_default() {
+            // The sweeper finds what stays.
+            if let Err(error) = self.files.remove(id) {
+                tracing::warn!(%error, "removal of a body failed after a backup: the sweeper repeats it");
+            }
+        }
+    }
 }
 
 impl LocalBlobs {
+    /// The turn of the one backup that runs; `None`: another one runs.
+    pub(crate) fn begin_backup(&self) -> Option<MutexGuard<'_, ()>> {
+        self.backup.try_lock()
+    }
+
+    /// Lets removals of files wait until the result is dropped.
+    pub(crate) fn hold_removals(&self) -> HeldRemovals {
+        *self.held.lock() = Some(BTreeSet::new());
+        HeldRemovals { files: self.files.clone(), held: Arc::clone(&self.held) }
+    }
+
+    /// Whether the removal of this file waits for a backup now.
+    fn holds(&self, id: BlobId) -> bool {
+        self.held.lock().as_mut().is_some_and(|held| {
+            held.insert(id);
+            true
+        })
+    }
+
     /// Opens or creates `<dir>/blobs` and removes the unfinished files of dead processes; the caller holds the lock of the data
     /// directory. `space` admits files, as it does bulk rows. Blocks the thread; a start needs no disk space once the folder
     /// exists.
@@ -97,7 +139,7 @@ impl LocalBlobs {
         disk: Box<dyn BlobDisk>,
     ) -> Result<Self> {
         let files = Arc::new(BlobFolder::open(dir, sizes, disk)?);
-        Ok(Self { files, bulk, leases: BlobLeases::default(), space })
+        Ok(Self { files, bulk, leases: BlobLeases::default(), space, held: Arc::default(), backup: Mutex::default() })
     }
 
     /// Bulk rows as [`BlobFolder::list`] lists files.
@@ -133,6 +175,10 @@ impl Blobs for LocalBlobs {
         self.files.check_poison()?;
         // Race: a sweeper that lists the blob must find its lease, so the lease comes before the first byte.
         let lease = self.leases.acquire(id);
+        // The file of this id would go with the one before.
+        if let Some(held) = self.held.lock().as_mut() {
+            held.remove(&id);
+        }
         let reservation = self.space.admit(Purpose::Data, 0)?;
         Ok(Box::new(LocalBlobWriter::new(self.files.clone(), self.bulk.clone(), reservation, lease, id, owner)))
     }
@@ -148,6 +194,9 @@ impl Blobs for LocalBlobs {
 
     async fn remove(&self, id: BlobId) -> Result<()> {
         self.files.check_poison()?;
+        if self.holds(id) {
+            return writer::remove_stale_row(&*self.bulk, id).await;
+        }
         let files = self.files.clone();
         // Row and file of one id may both exist: removing the file alone would bring the row's body back.
         if run_blocking(move || files.remove(id)).await? {

@@ -25,9 +25,7 @@ pub(crate) use file::JournalFile;
 pub(crate) use files::{JournalEnd, JournalFiles, ManifestJournal, numbers, path};
 #[cfg(test)]
 pub(crate) use frame::FrameBuffer;
-#[cfg(all(test, feature = "schedules"))]
-pub(crate) use frame::JournalFrame;
-pub(crate) use frame::{HEADER_BYTES, JournalHeader};
+pub(crate) use frame::{HEADER_BYTES, JournalFrame, JournalHeader};
 pub(crate) use scan::{replay, scan};
 #[cfg(test)]
 pub(crate) use sync::encode_synced;

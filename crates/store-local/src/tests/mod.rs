@@ -1,5 +1,6 @@
 //! Tests below the store's interface: failing journals, damaged files, full disks.
 
+mod backup;
 mod contained;
 mod damage;
 mod golden;
