@@ -13,7 +13,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::harness::{LarderNode, Process};
+use crate::harness::{HttpClient, HttpRequest, LarderNode, Process};
 
 const TIME: Duration = Duration::from_secs(60);
 
@@ -31,6 +31,21 @@ fn promtool(args: &[&str], stdin: Option<&Path>) -> Option<()> {
     let ended = Process::start(&mut command).wait_for_end(TIME);
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{args:?} {ended:?}");
     Some(())
+}
+
+/// `larder server DIR` serves S3 alone, and had no metrics.
+#[test]
+fn metrics_have_a_listener_in_every_mode() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let node = LarderNode::s3(&["--durability", "buffered", "--metrics", &free.to_string()]);
+    let mut scraper = HttpClient::new(free);
+    let page = scraper.get("/metrics").expect(200);
+    assert!(page.text().contains("\nlarder_ready 1\n"), "{}", page.text());
+    assert_eq!(page.header("content-type"), Some("text/plain; version=0.0.4"));
+    scraper.get("/stats").expect(404);
+    scraper.put("/metrics", "").expect(405);
+    scraper.send(&HttpRequest::get("/metrics").header("Host", "rebound.example")).expect(403);
+    drop(node);
 }
 
 #[test]

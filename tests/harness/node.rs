@@ -116,7 +116,7 @@ impl Home {
         if !args.contains(&"--http") {
             command.args(["--http", "127.0.0.1:0"]);
         }
-        for listener in ["--pb", "--s3", "--console"] {
+        for listener in ["--pb", "--s3", "--console", "--metrics"] {
             if !args.contains(&listener) {
                 command.args([listener, "off"]);
             }

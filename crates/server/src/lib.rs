@@ -24,6 +24,7 @@ pub mod inspect;
 mod listeners;
 pub mod log;
 mod memory;
+mod metrics_listener;
 mod node_watch;
 pub mod observability;
 pub mod private;

@@ -35,6 +35,8 @@ pub(crate) struct BoundListeners {
     pub(crate) s3: Vec<BoundListener>,
     /// The console.
     pub(crate) console: Option<BoundListener>,
+    /// Of metrics.
+    pub(crate) metrics: Option<BoundListener>,
 }
 
 impl BoundListeners {
@@ -58,7 +60,8 @@ impl BoundListeners {
             http: pair((&settings.http, &table::HTTP), (https, &table::HTTPS)).await?,
             pb: pair((&settings.pb, &table::PB), (pb_tls, &table::PB_TLS)).await?,
             s3: pair((&settings.s3, &table::S3), (s3_https, &table::S3_HTTPS)).await?,
-            console: bind_console(&settings.console).await?,
+            console: bind_optional(&settings.console, &table::CONSOLE).await?,
+            metrics: bind_optional(&settings.metrics, &table::METRICS).await?,
         })
     }
 
@@ -81,13 +84,13 @@ impl BoundListeners {
     }
 }
 
-/// Binds the console. Two servers on one machine share its default port: the second goes without, unless it was asked for.
-async fn bind_console(listener: &Listener) -> Result<Option<BoundListener>, ServerFailure> {
-    let bound = BoundListener::bind((listener, &table::CONSOLE), None).await;
-    let is_default = *listener == Listener::At(table::CONSOLE.default.to_owned());
+/// Binds a listener that a server can do without. Two servers on one machine share its default port: the second goes without,
+/// unless it was asked for.
+async fn bind_optional(listener: &Listener, setting: &Setting) -> Result<Option<BoundListener>, ServerFailure> {
+    let bound = BoundListener::bind((listener, setting), None).await;
     match bound {
-        Err(taken) if is_default => {
-            tracing::warn!("{taken}; the console is off");
+        Err(taken) if *listener == Listener::At(setting.default.to_owned()) => {
+            tracing::warn!("{taken}; --{} is off", setting.name);
             Ok(None)
         }
         bound => bound,

@@ -31,6 +31,7 @@ use crate::engine::OpenEngine;
 use crate::failure::ServerFailure;
 use crate::listeners::{self, BoundListener, BoundListeners};
 use crate::memory::MemoryPlan;
+use crate::metrics_listener::MetricsHandler;
 use crate::private::check_private;
 use crate::scripts::start_scripts;
 use crate::settings::{DurabilitySetting, Listener, ServerSettings};
@@ -53,8 +54,8 @@ pub(crate) async fn serve(settings: &ServerSettings, files_max: usize) -> Result
     let tls = listeners::load(settings.tls.as_ref())?;
     // A first start that cannot listen leaves no folder of data.
     if !settings.data_dir.exists() {
-        let without_console = ServerSettings { console: Listener::Off, ..settings.clone() };
-        drop(BoundListeners::bind(&without_console, tls.as_ref()).await?);
+        let needed = ServerSettings { console: Listener::Off, metrics: Listener::Off, ..settings.clone() };
+        drop(BoundListeners::bind(&needed, tls.as_ref()).await?);
     }
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
     // Drawn at each start: a server whose clock was set back must not issue a dot again [invariant 12].
@@ -99,6 +100,12 @@ pub(crate) async fn serve(settings: &ServerSettings, files_max: usize) -> Result
         let s3 = s3_settings(settings, connection.clone(), &bound.s3);
         let bound = bound.s3.into_iter().map(|bound| bound.listener).collect();
         listeners.spawn(larder_api_s3::serve(bound, objects.clone(), s3, ended(shutdown.clone())));
+    }
+    if let Some(bound) = bound.metrics {
+        let hosts = bound_hosts(&bound, Some(Vec::new()));
+        let browsers = Arc::new(BrowserRules { hosts, ..BrowserRules::default() });
+        let handler = MetricsHandler { core: Arc::clone(gateway.shared()), connection: connection.clone(), browsers };
+        listeners.spawn(larder_net::serve(bound.listener, handler, ended(shutdown.clone())));
     }
     let commands = RunningCommands::default();
     let console = bound.console.map(|bound| {

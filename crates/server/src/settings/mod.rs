@@ -105,6 +105,7 @@ pub struct ServerSettings {
     /// `None`: any.
     pub console_hosts: Option<Vec<String>>,
     pub console_read_only: bool,
+    pub metrics: Listener,
     /// The encrypted listeners; `None`: there are none.
     pub tls: Option<TlsSettings>,
     pub s3_hosts: Vec<String>,
@@ -203,6 +204,7 @@ impl ServerSettings {
             console: raw.value(&table::CONSOLE, parse::listener)?,
             console_hosts: raw.value(&table::CONSOLE_HOSTS, parse::other_hosts)?,
             console_read_only: raw.value(&table::CONSOLE_READ_ONLY, parse::switch)?,
+            metrics: raw.value(&table::METRICS, parse::listener)?,
             tls: TlsSettings::resolve(raw)?,
             s3_hosts: raw.value(&table::S3_HOST, parse::hosts)?,
             s3_region: raw.value(&table::S3_REGION, parse::name)?,

@@ -160,6 +160,8 @@ settings! {
         "Hosts that a request may name while the console listens on loopback, beside localhost, loopback addresses and the host of --console; * allows all. Others are refused with 403.";
     CONSOLE_READ_ONLY = "console-read-only", SettingKind::Switch, "false",
         "The console shows everything and changes nothing.";
+    METRICS = "metrics", SettingKind::Listener, "127.0.0.1:8097",
+        "Where /metrics is also served, in every mode and without a user.";
     S3_HOST = "s3-host", SettingKind::Hosts, "s3.localhost,localhost,s3.amazonaws.com",
         "Hosts of the S3 interface: in front of one, a bucket may be named. The host that it listens on is always one.";
     S3_REGION = "s3-region", SettingKind::Name, "us-east-1",
