@@ -1,13 +1,14 @@
 //! `tls self-signed`: a certificate for trying encrypted listeners. It takes no server.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, chown};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use larder_kv_admin::frame::AdminAnswer;
 use rcgen::{CertificateParams, DnType, KeyPair, KeyUsagePurpose};
+use rustix::fs::OFlags;
 
 /// The words of the command, which the server also lists.
 pub(crate) const COMMAND: [&str; 2] = ["tls", "self-signed"];
@@ -76,15 +77,18 @@ impl SelfSignedPair {
             let shown = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
             let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&path).map_err(shown)?;
             file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(shown)?;
+            give(&file, owner)?;
         }
-        // The server runs as the owner of its folder, and must read a key that root made there.
-        if let Some((user, group)) = owner {
-            for path in [&folder, &folder.join(KEY), &folder.join(CERTIFICATE)] {
-                chown(path, Some(user), Some(group))?;
-            }
-        }
+        // Last, and not by name: its owner could put a link in the place of a file that root then gives away.
+        let opened = OpenOptions::new().read(true).custom_flags(OFlags::NOFOLLOW.bits().cast_signed()).open(&folder)?;
+        give(&opened, owner)?;
         Ok(folder)
     }
+}
+
+/// Gives an open file to the owner of the server's folder, who must read a key that root made there.
+fn give(file: &File, owner: Option<(u32, u32)>) -> io::Result<()> {
+    owner.map_or(Ok(()), |(user, group)| fchown(file, Some(user), Some(group)))
 }
 
 /// The user and group that get what root makes: those of the nearest folder that is there.

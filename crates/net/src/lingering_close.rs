@@ -207,6 +207,10 @@ impl LingeringSocket {
 
 impl AsyncRead for LingeringSocket {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if let Some(end) = self.framing.as_mut().and_then(RequestFraming::end_of_refused) {
+            buf.put_slice(&end[..end.len().min(buf.remaining())]);
+            return Poll::Ready(Ok(()));
+        }
         let before = buf.filled().len();
         let result = Pin::new(&mut self.stream).poll_read(cx, buf);
         let count = buf.filled().len() - before;

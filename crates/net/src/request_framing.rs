@@ -20,6 +20,8 @@ pub(crate) struct RequestFraming {
     /// The begin of a line whose end has not arrived.
     begun_line: Vec<u8>,
     body: BodyLength,
+    /// Whether the end of a refused head was given.
+    is_ended: bool,
 }
 
 /// The part of a request that the next byte belongs to.
@@ -63,6 +65,13 @@ impl RequestFraming {
             };
             bytes = &mut bytes[taken..];
         }
+    }
+
+    /// The end of a head after the byte that hyper refuses, once: hyper looks for that byte when a head is whole.
+    pub(crate) fn end_of_refused(&mut self) -> Option<&'static [u8]> {
+        let is_due = matches!(self.part, MessagePart::Refused) && !self.is_ended;
+        self.is_ended |= is_due;
+        is_due.then_some(b"\r\n\r\n")
     }
 
     /// Skips bytes without lines, of which `left` remain; `part` are fewer of them, `next` follows the last.

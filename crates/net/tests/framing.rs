@@ -58,6 +58,19 @@ impl EchoedRequest {
 }
 
 #[test]
+fn a_refused_head_that_seems_to_go_on_is_answered_at_once() {
+    let server = EchoServer::start(ConnectionSettings::default());
+    let (begun, rests) = ("GET / HTTP/1.1\r\nHost: h\r\n", ["\n", "Content-Length: x\r\n", "A: b\n"]);
+    for rest in rests {
+        let mut client = server.connect();
+        client.write(begun).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(30));
+        client.write(rest).unwrap();
+        assert_eq!(client.receive().unwrap().status, 400, "{rest:?}");
+    }
+}
+
+#[test]
 fn a_bare_line_feed_once_ended_a_line_of_a_head() {
     let server = EchoServer::start(ConnectionSettings::default());
     let mut runner = TestRunner::new(Runs { rng_seed: RngSeed::Fixed(5), ..Runs::default() });

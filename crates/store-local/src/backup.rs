@@ -12,13 +12,17 @@
 //! where that is another file system.
 
 use std::fs::{self, File, FileTimes};
-use std::io;
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
+use larder_store::Purpose;
 
 use crate::blobs::{LocalBlobs, folders};
+use crate::disk_space::DiskSpace;
 use crate::format;
 use crate::io_errors::{if_there, sync_dir, write_synced};
 use crate::journal::{self, HEADER_BYTES, JournalFrame, ManifestJournal};
@@ -29,7 +33,13 @@ use crate::version_file;
 /// The ending of a backup that is not whole.
 const PARTIAL: &str = "partial";
 /// How often the links of the trees begin again.
-const ATTEMPTS_MAX: usize = 1_000;
+const ATTEMPTS_MAX: usize = 200;
+/// The form of a backup's name, with a digit for each `0`.
+const NAME_FORM: &str = "0000-00-00T00-00-00Z";
+/// The file in a folder of backups that the one which is being made holds locked.
+const LOCK: &str = "lock";
+/// Bytes that are copied between two looks at the progress.
+const PIECE_BYTES: usize = 1024 * 1024;
 
 /// The progress of a backup; its caller may end it.
 #[derive(Debug, Default)]
@@ -44,18 +54,23 @@ pub struct BackupProgress {
     pub cancelled: AtomicBool,
 }
 
-/// Removes backups that a kill interrupted: folders with our ending and nothing but files of a data directory.
+/// Removes backups that a kill interrupted. Other names are left alone.
 fn remove_interrupted(folder: &Path) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
-        let ours = ["rows", "format", "synced", "manifest", "journal", "blobs"];
-        let names = || fs::read_dir(&path).into_iter().flatten().flatten().map(|entry| entry.file_name());
-        let is_partial = path.extension().is_some_and(|ending| ending == PARTIAL);
-        if is_partial && names().all(|name| ours.iter().any(|ours| name == *ours)) {
-            fs::remove_dir_all(&path)?;
+        let entry = entry?;
+        let name = entry.file_name();
+        let name = name.to_str().and_then(|name| name.strip_suffix(PARTIAL)?.strip_suffix('.'));
+        if name.is_some_and(is_backup_name) && entry.file_type()?.is_dir() {
+            fs::remove_dir_all(entry.path())?;
         }
     }
     Ok(())
+}
+
+/// Whether a name is that of a backup: the time when it began.
+fn is_backup_name(name: &str) -> bool {
+    let fits = |(form, byte): (u8, u8)| if form == b'0' { byte.is_ascii_digit() } else { byte == form };
+    name.len() == NAME_FORM.len() && NAME_FORM.bytes().zip(name.bytes()).all(fits)
 }
 
 /// Backs up the data directory `dir`, whose blobs are these, into the new directory `into`. Where files must be copied, those of
@@ -73,6 +88,9 @@ pub fn back_up(
     let _turn = blobs.begin_backup().ok_or_else(|| io::Error::from(io::ErrorKind::ResourceBusy))?;
     let staged = format::staged_backup(dir);
     let folder = into.parent().unwrap_or(Path::new("/"));
+    // Another server may use the folder.
+    let lock = File::create(folder.join(LOCK))?;
+    lock.try_lock().map_err(|_| io::Error::from(io::ErrorKind::ResourceBusy))?;
     let partial = folder.join(format!("{}.{PARTIAL}", into.file_name().unwrap_or_default().display()));
     remove_interrupted(folder)?;
     let run = || -> io::Result<()> {
@@ -81,8 +99,9 @@ pub fn back_up(
         stage_rows(dir, &staged, progress)?;
         stage_blobs(dir, &staged, progress)?;
         drop(held);
-        fs::copy(dir.join("format"), staged.join("format"))?;
-        let backup = Placed { previous, progress };
+        write_synced(&staged.join("format"), &fs::read(dir.join("format"))?)?;
+        let shares_disk = fs::metadata(folder)?.dev() == fs::metadata(dir)?.dev();
+        let backup = Placed { previous, progress, space: shares_disk.then(|| blobs.disk_space()) };
         backup.place_folder(&staged, &partial, Path::new(""))?;
         fs::rename(&partial, into)?;
         sync_dir(folder)
@@ -96,13 +115,14 @@ pub fn back_up(
     done
 }
 
-/// Links or copies all but the blobs. The links begin again when a file went before it was linked.
+/// Links or copies all but the blobs. It begins again when a file went before it was linked; links that are made stay, as a
+/// start removes the files that no version names.
 fn stage_rows(dir: &Path, staged: &Path, progress: &BackupProgress) -> io::Result<()> {
+    if_there(fs::remove_dir_all(staged))?;
+    fs::create_dir(staged)?;
     let mut last = io::Error::from(io::ErrorKind::NotFound);
     for _ in 0..ATTEMPTS_MAX {
         progress.check()?;
-        if_there(fs::remove_dir_all(staged))?;
-        fs::create_dir(staged)?;
         match try_stage_rows(dir, staged) {
             Err(gone) if gone.kind() == io::ErrorKind::NotFound => last = gone,
             other => return other,
@@ -130,6 +150,7 @@ fn try_stage_rows(dir: &Path, staged: &Path) -> io::Result<()> {
     }
     write_synced(&manifest::path(staged), manifest.encode().as_bytes())?;
     let (journals, copies) = (dir.join("journal"), staged.join("journal"));
+    if_there(fs::remove_dir_all(&copies))?;
     fs::create_dir(&copies)?;
     manifest.journals.iter().try_for_each(|journal| copy_journal(&journals, &copies, journal))
 }
@@ -147,7 +168,11 @@ fn stage_tree(from: &Path, to: &Path) -> io::Result<u64> {
     }
     for file in files.tables.iter().chain(&files.blob_files) {
         let within = file.path.strip_prefix(from).map_err(io::Error::other)?;
-        fs::hard_link(&file.path, to.join(within))?;
+        match fs::hard_link(&file.path, to.join(within)) {
+            // Of the try before: no id is used twice.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            linked => linked?,
+        }
     }
     write_synced(&to.join(name), &version)?;
     write_synced(&to.join("current"), &version_file::encode_current(files.version, &version))?;
@@ -176,7 +201,8 @@ fn stage_blobs(dir: &Path, staged: &Path, progress: &BackupProgress) -> io::Resu
         for entry in fs::read_dir(folders::shard(&from, shard))? {
             let entry = entry?;
             if entry.file_type()?.is_file() {
-                fs::hard_link(entry.path(), folders::shard(&to, shard).join(entry.file_name()))?;
+                // A removal that began before it could wait may end now: its row is gone already.
+                if_there(fs::hard_link(entry.path(), folders::shard(&to, shard).join(entry.file_name())))?;
             }
         }
     }
@@ -187,6 +213,8 @@ fn stage_blobs(dir: &Path, staged: &Path, progress: &BackupProgress) -> io::Resu
 struct Placed<'a> {
     previous: Option<&'a Path>,
     progress: &'a BackupProgress,
+    /// The disk space of the engine, if the backup takes from it.
+    space: Option<Arc<DiskSpace>>,
 }
 
 impl Placed<'_> {
@@ -207,23 +235,36 @@ impl Placed<'_> {
 
     fn place_file(&self, from: &Path, to: &Path, within: &Path) -> io::Result<()> {
         let length = fs::metadata(from)?.len();
-        match fs::hard_link(from, to) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
-                let same = self.previous.map(|previous| previous.join(within)).filter(|old| is_same(from, old));
-                match same {
-                    Some(old) => fs::hard_link(old, to)?,
-                    None => {
-                        copy_synced(from, to)?;
-                        self.progress.copied.fetch_add(length, Ordering::Relaxed);
-                    }
-                }
+        // Another disk takes no links, nor does another mount of this one.
+        if fs::hard_link(from, to).is_err() {
+            let same = self.previous.map(|previous| previous.join(within)).filter(|old| is_same(from, old));
+            if same.is_none_or(|old| fs::hard_link(old, to).is_err()) {
+                // The engine's own reserve stays: its writes must not end for a backup.
+                let _admitted = self.space.as_ref().map(|space| space.admit(Purpose::Data, length)).transpose();
+                let _admitted = _admitted.map_err(|_| io::Error::from(io::ErrorKind::StorageFull))?;
+                self.copy_synced(from, to)?;
+                self.progress.copied.fetch_add(length, Ordering::Relaxed);
             }
-            Err(error) => return Err(error),
         }
         self.progress.files.fetch_add(1, Ordering::Relaxed);
         self.progress.bytes.fetch_add(length, Ordering::Relaxed);
         Ok(())
+    }
+}
+
+impl Placed<'_> {
+    fn copy_synced(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let (mut source, mut copy) = (File::open(from)?, File::create_new(to)?);
+        let mut piece = vec![0; PIECE_BYTES];
+        loop {
+            self.progress.check()?;
+            match source.read(&mut piece)? {
+                0 => break,
+                count => copy.write_all(&piece[..count])?,
+            }
+        }
+        copy.set_times(FileTimes::new().set_modified(source.metadata()?.modified()?))?;
+        copy.sync_all()
     }
 }
 
@@ -245,13 +286,6 @@ fn is_same(from: &Path, old: &Path) -> bool {
     known(from).is_some_and(|file| known(old) == Some(file))
 }
 
-fn copy_synced(from: &Path, to: &Path) -> io::Result<()> {
-    let (mut source, mut copy) = (File::open(from)?, File::create_new(to)?);
-    io::copy(&mut source, &mut copy)?;
-    copy.set_times(FileTimes::new().set_modified(source.metadata()?.modified()?))?;
-    copy.sync_all()
-}
-
 /// The backups in a folder, oldest first: their names are the times when they began.
 ///
 /// # Errors
@@ -261,7 +295,8 @@ pub fn backups_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in entries {
         let path = entry?.path();
-        if path.join("format").is_file() && path.extension().is_none_or(|ending| ending != PARTIAL) {
+        let is_named = path.file_name().and_then(|name| name.to_str()).is_some_and(is_backup_name);
+        if is_named && path.join("format").is_file() {
             found.push(path);
         }
     }

@@ -78,7 +78,7 @@ pub(super) async fn enable(call: CommandCall<'_>) -> CommandResult {
     apply_change(&call, change, "enabled").await
 }
 
-/// Removes a user. An administrator is disabled instead: the last one could otherwise not come back.
+/// Removes a user, but no administrator: without one, nobody could make another.
 pub(super) async fn delete(call: CommandCall<'_>) -> CommandResult {
     let word = call.args[0];
     let removed = async {

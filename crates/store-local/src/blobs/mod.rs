@@ -85,7 +85,13 @@ pub(crate) struct HeldRemovals {
 
 impl Drop for HeldRemovals {
     fn drop(&mut self) {
-        for id in self.held.lock().take().unwrap_or_default() {
+        loop {
+            // Held for one file at a time: writers of bodies take it, too.
+            let mut held = self.held.lock();
+            let Some(id) = held.as_mut().and_then(BTreeSet::pop_first) else {
+                *held = None;
+                return;
+            };
             // The sweeper finds what stays.
             if let Err(error) = self.files.remove(id) {
                 tracing::warn!(%error, "removal of a body failed after a backup: the sweeper repeats it");
@@ -95,6 +101,11 @@ impl Drop for HeldRemovals {
 }
 
 impl LocalBlobs {
+    /// The disk space that admits bodies.
+    pub(crate) fn disk_space(&self) -> Arc<DiskSpace> {
+        Arc::clone(&self.space)
+    }
+
     /// The turn of the one backup that runs; `None`: another one runs.
     pub(crate) fn begin_backup(&self) -> Option<MutexGuard<'_, ()>> {
         self.backup.try_lock()

@@ -83,7 +83,8 @@ async fn a_backup_under_load_has_all_that_was_answered_and_no_half_of_a_write() 
     for round in 0..BACKUPS {
         tokio::time::sleep(Duration::from_millis(400)).await;
         let before = answered.lock().unwrap().clone();
-        let (data, into, shared) = (dir.path().join("data"), home.path().join(round.to_string()), blobs.clone());
+        let name = format!("2026-11-28T18-40-0{round}Z");
+        let (data, into, shared) = (dir.path().join("data"), home.path().join(&name), blobs.clone());
         let progress = BackupProgress::default();
         let made = tokio::task::spawn_blocking(move || {
             back_up(&data, &shared, &into, None, &progress).map(|()| progress.files.into_inner())
@@ -91,7 +92,7 @@ async fn a_backup_under_load_has_all_that_was_answered_and_no_half_of_a_write() 
         assert!(made.await.unwrap().unwrap() > 5);
         // Files of the original that are replaced later must stay in the backup.
         tokio::time::sleep(Duration::from_millis(200)).await;
-        let (copy, bodies) = opened(home.path().join(round.to_string()));
+        let (copy, bodies) = opened(home.path().join(name));
         for (key, before) in before.into_iter().enumerate() {
             let packed = number(&copy, Table::Objects, key as u64).await;
             let wide = number(&copy, Table::Keys, key as u64).await;
