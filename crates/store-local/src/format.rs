@@ -111,7 +111,9 @@ fn check_for_foreign_files(dir: &Path) -> Result<(), OpenError> {
 
 fn check(dir: &Path, text: &str) -> Result<DirectoryState, OpenError> {
     let mut lines = text.lines();
-    let found = lines.next().and_then(|line| line.strip_prefix("larder data, format ")).unwrap_or(UNREADABLE);
+    let found = lines.next().and_then(|line| line.strip_prefix("larder data, format "));
+    // A damaged file is no other version: `check` and `repair` read the rest.
+    let found = found.filter(|text| text.bytes().all(|byte| byte.is_ascii_digit())).unwrap_or(UNREADABLE);
     let writer = lines.next().and_then(|line| line.strip_prefix("written by ")).unwrap_or("an unknown program");
     match found {
         FORMAT => Ok(DirectoryState::Data),
@@ -139,4 +141,21 @@ pub(crate) fn create(dir: &Path) -> io::Result<()> {
 
 fn path(dir: &Path) -> std::path::PathBuf {
     dir.join("format")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_damaged_file_once_was_another_version_and_ended_a_repair() {
+        for text in
+            ["larder data, format 3\u{1a}written by larder 0.1.0\n", "larder data, format 3x\nwritten by x\n", "x"]
+        {
+            let refused = check(Path::new("/d"), text).err();
+            assert!(matches!(refused, Some(OpenError::UnknownFormat { found, .. }) if found == UNREADABLE), "{text}");
+        }
+        let other = check(Path::new("/d"), "larder data, format 99\nwritten by larder 9\n").err();
+        assert!(matches!(other, Some(OpenError::UnknownFormat { found, .. }) if found == "99"));
+    }
 }
