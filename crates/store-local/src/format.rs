@@ -113,7 +113,8 @@ fn check(dir: &Path, text: &str) -> Result<DirectoryState, OpenError> {
     let mut lines = text.lines();
     let found = lines.next().and_then(|line| line.strip_prefix("larder data, format "));
     // A damaged file is no other version: `check` and `repair` read the rest.
-    let found = found.filter(|text| text.bytes().all(|byte| byte.is_ascii_digit())).unwrap_or(UNREADABLE);
+    let is_number = |text: &&str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let found = found.filter(is_number).unwrap_or(UNREADABLE);
     let writer = lines.next().and_then(|line| line.strip_prefix("written by ")).unwrap_or("an unknown program");
     match found {
         FORMAT => Ok(DirectoryState::Data),
@@ -149,9 +150,12 @@ mod tests {
 
     #[test]
     fn a_damaged_file_once_was_another_version_and_ended_a_repair() {
-        for text in
-            ["larder data, format 3\u{1a}written by larder 0.1.0\n", "larder data, format 3x\nwritten by x\n", "x"]
-        {
+        for text in [
+            "larder data, format 3\u{1a}written by larder 0.1.0\n",
+            "larder data, format 3x\n",
+            "larder data, format ",
+            "x",
+        ] {
             let refused = check(Path::new("/d"), text).err();
             assert!(matches!(refused, Some(OpenError::UnknownFormat { found, .. }) if found == UNREADABLE), "{text}");
         }
