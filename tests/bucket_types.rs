@@ -268,9 +268,13 @@ fn an_update_is_seen_by_the_buckets_of_the_type() {
     );
     client.put("/types/t/buckets/b/keys/k", "w").expect(204);
     assert_eq!(client.get("/types/t/buckets/b/keys/k").expect(200).text(), "w");
-    for name in ["nosuch", "waiting"] {
+    let refusals = [
+        ("nosuch", "nosuch is not an existing bucket type\n"),
+        ("waiting", "Error updating bucket type waiting:\nnot_active\n"),
+    ];
+    for (name, refusal) in refusals {
         let update = ["bucket-type", "update", name, &TestEngine::with_n_val(r#"{"props":{"n_val":2}}"#)];
-        admin.refused(&update, &format!("Error updating bucket type {name}:\nnot_active\n"));
+        admin.refused(&update, refusal);
         admin.check(&["bucket-type", "create", "waiting"], "waiting created\n");
     }
 }
