@@ -147,6 +147,10 @@ impl RequestFraming {
 impl BodyLength {
     /// The length after one more header; `None` for a header that hyper refuses.
     fn with_header(self, line: &[u8]) -> Option<Self> {
+        // Most headers have another first letter, and end the look here.
+        if !matches!(line.first(), Some(b'c' | b'C' | b't' | b'T')) {
+            return Some(self);
+        }
         let Some(colon) = memchr(b':', line) else { return Some(self) };
         let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
         let is_length = name.eq_ignore_ascii_case(b"content-length");
