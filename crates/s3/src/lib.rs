@@ -3,13 +3,13 @@
 //! ```text
 //! Objects    put  get  delete  copy  attributes (ACL, tags)     list  pages of keys and versions
 //! Buckets    create, find, configure, ACL, delete               Users  accounts and keys     Usage  their requests
-//! Uploads    create, list   parts  put, list   complete   abort   reopen
-//! HeadStore  commit, upload_head   the only way a key or an upload changes     release  removing unreferenced bytes
+//! Uploads    create, list   parts  put, list   complete   abort, and uploads taken back
+//! HeadStore  commit, uploads   the only way a key or an upload changes         release  removing unreferenced bytes
 //! BodyReceiver  receive  reading request bodies                 ObjectSweeper  garbage collection
 //! Quotas  most objects and bytes of a bucket or user
 //! LifecycleWorker  expiry by rule                               TrackedRequest  metrics of one request
 //! ```
-//! A key changes by one compare-and-set on its head ([`commit`]), under a *catalogue guard* ([`catalogue_guard`]): while the guard
+//! A key changes by one compare-and-set on its head ([`commit`]), under a *catalogue guard* ([`catalogue`]): while the guard
 //! lives, the heartbeat of this gateway advertises no newer catalogue version than the guarded one. So an acknowledged
 //! change of a bucket holds for every write that ends later.
 

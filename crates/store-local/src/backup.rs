@@ -74,17 +74,11 @@ fn is_backup_name(name: &str) -> bool {
 }
 
 /// Backs up the data directory `dir`, whose blobs are these, into the new directory `into`. Where files must be copied, those of
-/// the backup `previous` are linked instead if they are the same. Blocks the thread.
+/// the last backup beside it are linked instead if they are the same. Blocks the thread.
 ///
 /// # Errors
 /// Any I/O error; `Interrupted`: cancelled; `ResourceBusy`: another backup runs. Nothing is left then.
-pub fn back_up(
-    dir: &Path,
-    blobs: &LocalBlobs,
-    into: &Path,
-    previous: Option<&Path>,
-    progress: &BackupProgress,
-) -> io::Result<()> {
+pub fn back_up(dir: &Path, blobs: &LocalBlobs, into: &Path, progress: &BackupProgress) -> io::Result<()> {
     let _turn = blobs.begin_backup().ok_or_else(|| io::Error::from(io::ErrorKind::ResourceBusy))?;
     let staged = format::staged_backup(dir);
     let folder = into.parent().unwrap_or(Path::new("/"));
@@ -93,6 +87,7 @@ pub fn back_up(
     lock.try_lock().map_err(|_| io::Error::from(io::ErrorKind::ResourceBusy))?;
     let partial = folder.join(format!("{}.{PARTIAL}", into.file_name().unwrap_or_default().display()));
     remove_interrupted(folder)?;
+    let previous = backups_in(folder)?.pop();
     let run = || -> io::Result<()> {
         // Race: a body that is removed after the journals were copied is still named by a row in them.
         let held = blobs.hold_removals();
@@ -101,7 +96,7 @@ pub fn back_up(
         drop(held);
         write_synced(&staged.join("format"), &fs::read(dir.join("format"))?)?;
         let shares_disk = fs::metadata(folder)?.dev() == fs::metadata(dir)?.dev();
-        let backup = Placed { previous, progress, space: shares_disk.then(|| blobs.disk_space()) };
+        let backup = Placed { previous: previous.as_deref(), progress, space: shares_disk.then(|| blobs.disk_space()) };
         backup.place_folder(&staged, &partial, Path::new(""))?;
         fs::rename(&partial, into)?;
         sync_dir(folder)
@@ -240,9 +235,10 @@ impl Placed<'_> {
             let same = self.previous.map(|previous| previous.join(within)).filter(|old| is_same(from, old));
             if same.is_none_or(|old| fs::hard_link(old, to).is_err()) {
                 // The engine's own reserve stays: its writes must not end for a backup.
-                let _admitted = self.space.as_ref().map(|space| space.admit(Purpose::Data, length)).transpose();
-                let _admitted = _admitted.map_err(|_| io::Error::from(io::ErrorKind::StorageFull))?;
+                let admitted = self.space.as_ref().map(|space| space.admit(Purpose::Data, length)).transpose();
+                let reservation = admitted.map_err(|_| io::Error::from(io::ErrorKind::StorageFull))?;
                 self.copy_synced(from, to)?;
+                drop(reservation);
                 self.progress.copied.fetch_add(length, Ordering::Relaxed);
             }
         }
@@ -250,9 +246,7 @@ impl Placed<'_> {
         self.progress.bytes.fetch_add(length, Ordering::Relaxed);
         Ok(())
     }
-}
 
-impl Placed<'_> {
     fn copy_synced(&self, from: &Path, to: &Path) -> io::Result<()> {
         let (mut source, mut copy) = (File::open(from)?, File::create_new(to)?);
         let mut piece = vec![0; PIECE_BYTES];
@@ -290,7 +284,7 @@ fn is_same(from: &Path, old: &Path) -> bool {
 ///
 /// # Errors
 /// Any I/O error but a folder that is not there.
-pub fn backups_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
+pub(crate) fn backups_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let Some(entries) = if_there(fs::read_dir(folder))? else { return Ok(Vec::new()) };
     let mut found = Vec::new();
     for entry in entries {

@@ -5,16 +5,16 @@
 //! queue, lanes bounded queue, order of writes   committer     the one thread that writes: groups, frames, syncs
 //! overlay      requests of a group see others   entry         keys and values in bytes, newer stamps win
 //! journal      frames in sealed files           manifest      the files that must exist
-//! trees, tree  the trees of lsm-tree            flush         memtables to tables           snapshots  numbers of readers
+//! trees, tree  the trees of lsm-tree            flush         memtables to tables
 //! maintenance  flush, compaction, journal files disk_space    admission of writes by purpose
-//! open         opens everything or nothing      precheck      reads before it opens         version_file  files of a tree
+//! open         opens everything or nothing      precheck      reads before it opens         version_file  files of a tree, verified
 //! range_scan   memtables and runs as one range  memtable_scan  the newest versions of its keys
-//! archive      container format of lsm-tree     verified_tables  before a compaction
+//! archive      container format of lsm-tree     snapshots     numbers of readers, and parts that they keep
 //! read, cache  pages, cached entries            sweep         expired rows
 //! backup       of a directory in use
-//! inspect      check and repair, offline        mirror        the server's own rows, twice  upgrade    of format 2
+//! inspect      check and repair, offline        mirror        the server's own rows, twice
 //! threads      real ones, or those of shuttle  schedules     their orders, tried
-//! sizes, descriptors, io_errors, open_error, tree_id
+//! sizes, descriptors, io_errors, tree_id
 //! ```
 //! `docs/format.md` has every byte, `docs/decisions/0014` why.
 

@@ -2,8 +2,8 @@
 //! and `usage`.
 //!
 //! ```text
-//! user, users  create, read, update, delete, list      document  users in JSON and XML
-//! usage        accesses and storage of users           status    ping, stats, info
+//! user, users  create, read, update, delete, list; ping, stats, info      document  users in JSON and XML
+//! usage        accesses and storage of users
 //! ```
 //! A user may read and change itself; an administrator, every user.
 

@@ -3,11 +3,11 @@
 //! ```text
 //! service   list_buckets
 //! bucket    bucket  list_objects  list_versions  list_uploads  delete_objects  post_object
-//!           versioning  acl  policy  cors  lifecycle  tagging  public_access
-//! object    put_object  copy_object  get_object (and head)  delete_object  attributes  acl  tagging
-//! upload    create_upload  upload_part  copy_part  list_parts  complete  abort
-//! requests  params  condition_values  conditions  checksums  object_metadata  grants  copy_source  upload_body
-//! responses object_headers  listing_document
+//!           acl  policy  cors  lifecycle  tagging  public_access
+//! object    put_object  copy_object  get_object (and head)  delete_objects  attributes  acl  tagging
+//! upload    create_upload (and abort)  upload_part (and copies)  list_parts  complete
+//! requests  conditions  checksums  object_metadata  grants  copy_source  upload_body
+//! responses object_headers  listing_document (and the parameters of listings)
 //! ```
 
 mod acl;

@@ -19,12 +19,12 @@
 //! A blob and the row that names it are two writes. Bytes without a row are garbage and cost disk; a row without its bytes is
 //! lost data. So bytes are written and synced first and removed last, and every rule here delays a removal.
 //!
-//! **Lease** ([`lease`]). A blob that is being written, or whose row is, has a lease, and the sweeper passes over it. It
+//! **Lease** ([`release`]). A blob that is being written, or whose row is, has a lease, and the sweeper passes over it. It
 //! ends when the row is written or will never be. It lasts five minutes more when the outcome is unknown: the store may hold
 //! the batch of a client that is gone. One process knows its leases exactly. Beside other gateways a lease is a promise that
 //! expires, and a writer may sleep longer than that.
 //!
-//! **Gc mark and fence** ([`fence`]). They catch such a writer. The sweeper writes a mark at every replica, rewrites the head
+//! **Gc mark and fence** ([`release`]). They catch such a writer. The sweeper writes a mark at every replica, rewrites the head
 //! where the partition has one, and checks the rows again. The writer looks for the mark: after it wrote a plain row, or
 //! between reading a head and swapping it. The first of the two to write is seen by the other, so one gives way. Marks expire
 //! after a day and are never removed earlier: another sweeper may rely on one.

@@ -9,7 +9,7 @@
 //! - Callers pass the time, so the simulation owns it. All must measure from the same moment.
 //! - Refused requests are counted without their time: answers without work would make a node look fast.
 //! - A new counter is a row of `names::Event`: both outputs follow. A new distribution is a variant of `distribution::Series`, a new
-//!   stat of Riak a row of [`table`], a new family of Prometheus a row of [`families`] and a line of `text`. Engines and the server pass samples of their
+//!   stat of Riak a row of [`table`], a new family of Prometheus a row of [`names`] and a line of `text`. Engines and the server pass samples of their
 //!   own through [`EngineStatus`](crate::EngineStatus).
 
 mod distribution;

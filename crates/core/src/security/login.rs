@@ -1,7 +1,7 @@
 //! Log-ins: a user proves to be it by the method of the source that it comes from.
 //!
 //! Passwords are hashed beside the threads of requests, few at a time, and a right one is cached. A failure is answered after five
-//! seconds whatever its reason, so that guesses are slow and tell nothing; [`super::failed_logins`] bounds them by source. Addresses
+//! seconds whatever its reason, so that guesses are slow and tell nothing; [`FailedLogins`] bounds them by source. Addresses
 //! have their passwords hashed in turn, and so have the names of one: who guesses keeps no other from its log-in.
 //!
 //! Stored passwords: PBKDF2 with SHA-256, in a form that says how it was made.

@@ -1,7 +1,7 @@
 //! S3: buckets, objects, versions, uploads and users, and the rows that store them. Pure.
 //!
 //! ```text
-//! bucket      a bucket and its configuration            user        an S3 user, and access_key: its further keys
+//! bucket      a bucket and its configuration            user        an S3 user, and its further keys
 //! version     one version of an object                  head        the head of a key: its current version
 //! entry       listing entries of keys and uploads       upload      a multipart upload and its states
 //! part        a part, its pages, and the manifest       checksum    the five algorithms, composite and whole

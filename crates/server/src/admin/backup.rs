@@ -9,7 +9,7 @@ use std::time::Duration;
 use larder_kv_admin::frame::AdminAnswer;
 use larder_kv_admin::progress_bar::Progress;
 use larder_rows::text::rfc3339;
-use larder_store_local::backup::{BackupProgress, back_up, backups_in};
+use larder_store_local::backup::{BackupProgress, back_up};
 use larder_store_local::blobs::LocalBlobs;
 use tokio::time::sleep;
 
@@ -37,25 +37,20 @@ impl Drop for BackupTurn {
 }
 
 pub(super) async fn backup(call: CommandCall<'_>) -> CommandResult {
-    let folder = PathBuf::from(call.args[0]);
-    if !folder.is_absolute() {
-        return Err(AdminAnswer::failed("give the whole path of the directory: it is one of the server's machine"));
-    }
-    call.check_folder(call.args[0])?;
+    let folder = call.shared_folder(call.args[0])?;
     let Some(source) = call.context.backup.clone() else {
         return Err(AdminAnswer::failed(
             "a backup is of the embedded engine: a cluster has its own snapshots, and kv-admin export copies everything",
         ));
     };
-    let failed = |error: &io::Error| AdminAnswer::failed(refusal(&folder, error));
+    let failed = |error: &io::Error| AdminAnswer::failed(refusal(folder, error));
     let into = folder.join(name(&rfc3339(call.gateway().core.now())));
-    let previous = backups_in(&folder).map_err(|error| failed(&error))?.pop();
     let progress = Arc::new(BackupProgress::default());
     let turn = BackupTurn(Arc::clone(&progress));
     let (shared, target) = (Arc::clone(&progress), into.clone());
     let mut work = tokio::task::spawn_blocking(move || {
         std::fs::create_dir_all(target.parent().unwrap_or(Path::new("/")))?;
-        back_up(&source.data_dir, &source.blobs, &target, previous.as_deref(), &shared)
+        back_up(&source.data_dir, &source.blobs, &target, &shared)
     });
     let done = loop {
         tokio::select! {

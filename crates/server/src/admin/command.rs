@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -81,13 +82,17 @@ impl<'a> CommandCall<'a> {
         }
     }
 
-    /// Refuses an argument that names a folder which the client sees and the server does not, or the other way round: a service
-    /// may have a `/tmp` of its own, where nobody would find an export.
+    /// The folder of an argument. One that the client sees and the server does not, or the other way round, is refused: a service
+    /// may have a `/tmp` of its own, where an export is lost.
     ///
     /// # Errors
-    /// The answer that says so.
-    pub(super) fn check_folder(&self, arg: &str) -> Result<(), AdminAnswer> {
-        let Some(theirs) = self.request.folders.get(arg) else { return Ok(()) };
+    /// The answer that says so, and that of a path which is not whole.
+    pub(super) fn shared_folder(&self, arg: &'a str) -> Result<&'a Path, AdminAnswer> {
+        let folder = Path::new(arg);
+        if !folder.is_absolute() {
+            return Err(AdminAnswer::failed("give the whole path of the directory: it is one of the server's machine"));
+        }
+        let Some(theirs) = self.request.folders.get(arg) else { return Ok(folder) };
         let same = match std::fs::metadata(&theirs.path) {
             Ok(ours) => (ours.dev(), ours.ino()) == (theirs.device, theirs.inode),
             Err(error) if error.kind() == io::ErrorKind::NotFound => false,
@@ -95,7 +100,7 @@ impl<'a> CommandCall<'a> {
             Err(_) => true,
         };
         match same {
-            true => Ok(()),
+            true => Ok(folder),
             false => Err(AdminAnswer::failed(format!(
                 "{} is another folder for the server than for kv-admin: its service has one of its own there. Give a folder \
                  that both see: the installed service has /var/lib/larder-exports",

@@ -38,11 +38,7 @@ async fn run(call: CommandCall<'_>, usage: &str, into: bool) -> CommandResult {
     let only_verify = call.args.contains(&VERIFY);
     let dirs: Vec<&str> = call.args.iter().filter(|word| **word != VERIFY).copied().collect();
     let [dir] = dirs[..] else { return Err(AdminAnswer::usage(&format!("{usage} [{VERIFY}]"))) };
-    let dir = Path::new(dir);
-    if !dir.is_absolute() {
-        return Err(AdminAnswer::failed("give the whole path of the directory: it is one of the server's machine"));
-    }
-    call.check_folder(dirs[0])?;
+    let dir = call.shared_folder(dir)?;
     let Ok(_turn) = RUNNING.try_acquire() else {
         return Err(AdminAnswer::failed("another export or import is running"));
     };

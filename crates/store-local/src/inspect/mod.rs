@@ -4,7 +4,7 @@
 //! survey     required files, and their damage             tables        blocks of one table, damaged or not
 //! journals   entries that are in no table yet             large_values  one large value of the bulk tree
 //! blob_files blob files                                  repair        writes the undamaged data into a new directory
-//! address    keys as operators know them                damaged_blocks  of an open tree, named in the log
+//! address    keys as operators know them, and those that cannot be read
 //! ```
 //! An inspection changes nothing in the directory. It hands damage to an [`InspectionWatcher`] at once and keeps only the names
 //! of damaged files in memory.

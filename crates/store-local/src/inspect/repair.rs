@@ -4,7 +4,7 @@
 //! survey ─▶ into: everything but `format` ─▶ packed, wide, bulk: newest versions, merged ─▶ mirror ─▶ blob files ─▶ `format`
 //! ```
 //! The file `format` comes last: a start refuses the new directory until it is complete. The repair reports the keys
-//! that may have lost a newer version one by one, see `unreadable`.
+//! that may have lost a newer version one by one, see `address`.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};

@@ -1,7 +1,7 @@
 //! Data types: read, update, and create under a key that the server makes (Riak KV HTTP reference §9).
 //!
 //! ```text
-//! GET   datatype_params ──> gateway: pages of pieces ──> page_window ──> json_value ──> body, while it is read
+//! GET   datatype_params ──> gateway: pages of pieces ──> value_reply ──> json_value ──> body, while it is read
 //! POST  datatype_params, json_update ──> gateway: update ──> 204, or as GET with `returnbody`
 //! ```
 

@@ -46,8 +46,8 @@
 //!
 //! `Newest` alone reads before it writes: a put without context reads the key first and supersedes the rows of that read.
 //!
-//! `write` makes the batch of a put or delete, `versions` turns rows into siblings and a context, `context` is the wire form,
-//! `version_vector` and `dot` hold the names, `conditions` the preconditions of a request. `gateway/kv/slots.rs` picks slots.
+//! `write` makes the batch of a put or delete and checks its preconditions, `versions` turns rows into siblings and a context,
+//! `context` is the wire form with the dots, `version_vector` the rest of the past. `kv/slots.rs` picks slots.
 
 mod context;
 mod version_vector;

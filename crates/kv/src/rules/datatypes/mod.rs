@@ -20,7 +20,7 @@
 //!   remover saw are subtracted, and a concurrent increment stays.
 //! - A **marker** removes a part with more rows than one batch may name.
 //!
-//! `update` and `value` are what requests and answers say; `row_name`, `head`, `totals`, `hll` are the rows; `needs`, `editor`
+//! `value` is what requests and answers say; `row_name`, `head`, `hll` are the rows; `needs`, `editor`
 //! and `apply` make the batch of updates; `decoder` reads; `context` is the wire form.
 
 mod apply;

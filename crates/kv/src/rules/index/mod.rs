@@ -8,8 +8,8 @@
 //! ```
 //! An index row carries the name and the stamp of the object's row, so a write adds and removes exactly the rows of the
 //! versions that it adds and replaces. `term` is the stored form of a term, whose bytes sort as its values do, `row` the names
-//! of rows and the changes of a write, `scope` a part of an index as a range of names, `query` a query of one, `combined` one of
-//! several conditions, `continuation` the place where a next page begins, `term_regex` the filter of terms.
+//! of rows and the changes of a write, `scope` a part of an index as a range of names, `query` a query of one or
+//! several conditions, and the place where its next page begins. `term` also has the filter of terms.
 
 mod query;
 mod row;
