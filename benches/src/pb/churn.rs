@@ -37,7 +37,7 @@ struct ChurnedValues {
 const CHURNED: [ChurnedValues; 2] = [
     ChurnedValues {
         value_bytes: 4_096,
-        bytes: 409_600_000,
+        bytes: 1_024_000_000,
         disk: targets::CHURNED_DISK,
         written: targets::WRITE_AMPLIFICATION,
     },

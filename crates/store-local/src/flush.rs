@@ -11,7 +11,6 @@ use lsm_tree::{AbstractTree, InternalValue};
 use crate::io_errors::{sync_dir, write_synced};
 use crate::output_sync::{OutputSync, numbered};
 use crate::tree::{EngineTree, SealedMemtable};
-use crate::tree_id::TreeId;
 use crate::version_file;
 
 /// Writes a sealed memtable as the newest tables of its tree: as so many `slices` of keys, in order. It leaves out versions below
@@ -32,7 +31,7 @@ pub(crate) fn flush(tree: &EngineTree, sealed: &SealedMemtable, slices: u64, wat
             tables.extend(more);
             blob_files.extend(more_files);
         }
-        if tree.id == TreeId::Bulk {
+        if tree.separates {
             // lsm-tree syncs these files, not their names: without this sync a power cut could leave a version that names no file.
             sync_dir(&tree.dir.join("blobs"))?;
         }
@@ -90,21 +89,22 @@ pub(crate) fn restore_directory(tree: &EngineTree) -> io::Result<()> {
         // Race: older files are in use. A reader keeps its tables when no version names them any more [invariant 146].
         let tables = version.iter_tables().map(lsm_tree::Table::id).collect();
         // Crash: no version on disk names a file that is removed here, so no start misses it.
-        remove_others(&tree.dir.join("tables"), first.tables, &tables)?;
-        if tree.id == TreeId::Bulk {
-            remove_others(&tree.dir.join("blobs"), first.blobs, &version.blob_files.list_ids().copied().collect())?;
+        let tables = remove_others(&tree.dir.join("tables"), first.tables, &tables)?;
+        let mut blobs = Vec::new();
+        if tree.separates {
+            let named = version.blob_files.list_ids().copied().collect();
+            blobs = remove_others(&tree.dir.join("blobs"), first.blobs, &named)?;
         }
+        tree.close_removed(&tables, &blobs);
         tree.forget_leftovers();
     }
     Ok(())
 }
 
-/// Removes the files from this number on that are not in `named`.
-fn remove_others(dir: &Path, first: u64, named: &BTreeSet<u64>) -> io::Result<()> {
-    for number in numbered(dir)?.into_iter().filter(|number| *number >= first && !named.contains(number)) {
-        fs::remove_file(dir.join(number.to_string()))?;
-    }
-    Ok(())
+/// Removes the files from this number on that are not in `named`; returns their numbers.
+fn remove_others(dir: &Path, first: u64, named: &BTreeSet<u64>) -> io::Result<Vec<u64>> {
+    let others = numbered(dir)?.into_iter().filter(|number| *number >= first && !named.contains(number));
+    others.map(|number| fs::remove_file(dir.join(number.to_string())).map(|()| number)).collect()
 }
 
 /// Replaces a file by rename: a crash leaves the old bytes or the new ones.
@@ -123,7 +123,8 @@ mod tests {
     use lsm_tree::{Cache, DescriptorTable, SequenceNumberCounter};
 
     use super::*;
-    use crate::tree::TreeOptions;
+    use crate::tree_id::TreeId;
+    use crate::tree_options::TreeOptions;
 
     #[test]
     fn a_cleanup_keeps_the_tables_that_readers_use_until_the_next_write() {

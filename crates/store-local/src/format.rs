@@ -1,7 +1,7 @@
 //! The file `format` of a data directory: the directory's format, and the program that created it.
 //!
 //! ```text
-//! larder data, format 3
+//! larder data, format 4
 //! written by larder 0.1.0
 //! ```
 
@@ -13,8 +13,10 @@ use crate::io_errors::{OpenError, if_there, write_synced};
 use crate::journal::HEADER_BYTES;
 
 /// The format this build writes.
-const FORMAT: &str = "3";
-/// The format before, which has no mirror: a start adds it.
+const FORMAT: &str = "4";
+/// The format before, whose packed and wide trees have every value in a table: they stay so.
+const UNSEPARATED: &str = "3";
+/// The one before that, which has no mirror either: a start adds it.
 const WITHOUT_MIRROR: &str = "2";
 /// Names that an interrupted first start may have left.
 const OWN_NAMES: [&str; 10] = [
@@ -41,9 +43,9 @@ pub(crate) fn staged_backup(dir: &Path) -> PathBuf {
 
 /// The content of a directory.
 pub(crate) enum DirectoryState {
-    /// A data directory of this format.
+    /// A data directory of this format, or of the one before.
     Data,
-    /// A data directory of the format before, which has no mirror.
+    /// A data directory of format 2, which has no mirror.
     WithoutMirror,
     /// Nothing, or the rest of an interrupted creation.
     Empty,
@@ -117,7 +119,7 @@ fn check(dir: &Path, text: &str) -> Result<DirectoryState, OpenError> {
     let found = found.filter(is_number).unwrap_or(UNREADABLE);
     let writer = lines.next().and_then(|line| line.strip_prefix("written by ")).unwrap_or("an unknown program");
     match found {
-        FORMAT => Ok(DirectoryState::Data),
+        FORMAT | UNSEPARATED => Ok(DirectoryState::Data),
         WITHOUT_MIRROR => Ok(DirectoryState::WithoutMirror),
         _ => Err(OpenError::UnknownFormat {
             dir: dir.to_owned(),

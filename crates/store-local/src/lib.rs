@@ -6,6 +6,7 @@
 //! overlay      requests of a group see others   entry         keys and values in bytes, newer stamps win
 //! journal      frames in sealed files           manifest      the files that must exist
 //! trees, tree  the trees of lsm-tree            flush         memtables to tables
+//! tree_options lsm-tree's options of each       large_values  values beside the tables
 //! maintenance  flush, compaction, journal files disk_space    admission of writes by purpose
 //! open         opens everything or nothing      precheck      reads before it opens         version_file  files of a tree, verified
 //! range_scan   memtables and runs as one range  memtable_scan  the newest versions of its keys
@@ -33,6 +34,7 @@ pub mod inspect;
 mod io_errors;
 mod journal;
 mod lanes;
+mod large_values;
 mod maintenance;
 mod manifest;
 mod memtable_scan;
@@ -54,6 +56,7 @@ mod syncer;
 mod threads;
 mod tree;
 mod tree_id;
+mod tree_options;
 mod tree_reclaim;
 mod trees;
 mod version_file;

@@ -75,6 +75,12 @@ pub(crate) fn numbered(dir: &Path) -> io::Result<Vec<u64>> {
     Ok(numbers)
 }
 
+/// The bytes of the files in a folder, as far as they can be counted.
+pub(crate) fn bytes_in(dir: &Path) -> u64 {
+    let files = fs::read_dir(dir).into_iter().flatten().flatten();
+    files.filter_map(|file| file.metadata().ok()).map(|file| file.len()).sum()
+}
+
 /// The most bytes that the compactions of a tree may write, each; without a bound but while one is set.
 #[derive(Debug, Clone)]
 pub(crate) struct OutputBound(Arc<AtomicU64>);

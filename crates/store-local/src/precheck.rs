@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
-use lsm_tree::table::Block;
+use lsm_tree::table::{Block, DataBlock};
 use lsm_tree::{Cache, Checksum, CompressionType, DescriptorTable, Table};
 
 use crate::archive;
@@ -100,7 +100,7 @@ pub(crate) fn describe_other(id: u64) -> String {
     format!("it is a copy of table {id}")
 }
 
-/// Checks the table of contents and the metadata of a file of large values.
+/// Checks the table of contents and the metadata of a file of large values, and that it is no other one.
 fn check_blob_file(file: &TreeFile) -> Result<(), String> {
     let path = file.path.display();
     let damaged = |why: String| format!("{path}: the file of large values is damaged ({why})");
@@ -116,6 +116,13 @@ fn check_blob_file(file: &TreeFile) -> Result<(), String> {
     if &magic != BLOB_META_MAGIC {
         return Err(damaged("its description does not begin as one".to_owned()));
     }
-    let block = Block::from_reader(&mut description, CompressionType::None);
-    block.map(drop).map_err(|error| damaged(error.to_string()))
+    let block =
+        Block::from_reader(&mut description, CompressionType::None).map_err(|error| damaged(error.to_string()))?;
+    // lsm-tree panics over entries that do not decode.
+    let id = catch_unwind(AssertUnwindSafe(|| DataBlock::new(block).point_read(b"id", u64::MAX)));
+    let id = id.ok().flatten().and_then(|id| Some(u64::from_le_bytes(id.value[..].try_into().ok()?)));
+    match id.ok_or_else(|| damaged("its description has no number".to_owned()))? {
+        id if id == file.id => Ok(()),
+        id => Err(format!("{path}: it is a copy of file {id} of large values")),
+    }
 }

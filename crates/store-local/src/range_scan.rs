@@ -14,6 +14,7 @@ use std::sync::Arc;
 use larder_store::ReadOrder;
 use lsm_tree::{InternalValue, Memtable, Table, UserKey, UserValue};
 
+use crate::large_values::{LargeValues, resolve};
 use crate::memtable_scan::MemtableScan;
 
 /// Keys and values of a scan.
@@ -38,12 +39,13 @@ pub(crate) struct RangeScan {
     /// The sources, each with its next entry.
     sources: Vec<(InternalValue, Entries)>,
     order: ReadOrder,
-    /// An open table knows the path of its file alone: without these a compaction would remove it [invariant 131].
-    _tables: Vec<Vec<Table>>,
+    /// Holds the version, too: an open table knows the path of its file alone, and a compaction would remove it [invariant 131].
+    large: LargeValues,
 }
 
 impl RangeScan {
-    /// A scan of the entries below `seqno` in memtables and in runs of tables. An entry may be in both.
+    /// A scan of the entries below `seqno` in memtables and in runs of tables. An entry may be in both. `large` are the values beside
+    /// them.
     ///
     /// # Errors
     /// Any error of lsm-tree.
@@ -52,18 +54,19 @@ impl RangeScan {
         runs: Vec<Vec<Table>>,
         bounds: &ScanBounds,
         seqno: u64,
+        large: LargeValues,
     ) -> lsm_tree::Result<Self> {
         let memtables = memtables.into_iter().filter(|entries| !entries.is_empty());
         let memtables =
             memtables.map(|entries| -> Entries { Box::new(MemtableScan::new(entries, bounds.clone(), seqno).map(Ok)) });
-        let entries = memtables.chain(runs.iter().map(|run| run_entries(run.clone(), bounds.clone(), seqno)));
+        let entries = memtables.chain(runs.into_iter().map(|run| run_entries(run, bounds.clone(), seqno)));
         let mut sources = Vec::new();
         for mut entries in entries {
             if let Some(first) = entries.next().transpose()? {
                 sources.push((first, entries));
             }
         }
-        Ok(Self { sources, order: bounds.order, _tables: runs })
+        Ok(Self { sources, order: bounds.order, large })
     }
 
     /// The newest entry of the next key.
@@ -100,7 +103,10 @@ impl Iterator for RangeScan {
         loop {
             match self.next_newest() {
                 Ok(Some(entry)) if entry.key.is_tombstone() => {}
-                Ok(entry) => return entry.map(|entry| Ok((entry.key.user_key, entry.value))),
+                // A value that is damaged ends no scan: the entries after it are whole.
+                Ok(entry) => {
+                    return entry.map(|entry| Ok((entry.key.user_key.clone(), resolve(&self.large.folder, &entry)?)));
+                }
                 Err(error) => {
                     // Later entries of the damaged source are missing, and with them versions that hide others.
                     self.sources.clear();

@@ -163,20 +163,20 @@ pub(crate) fn find_expired(
     now: Timestamp,
 ) -> Result<ExpiredEntries> {
     let mut found = ExpiredEntries { keys: Vec::new(), seen: 0, next: None };
-    let mut last = from.clone();
+    let (mut last, mut is_damaged) = (from.clone(), false);
     for entry in trees.range(tree_id, from.clone(), None, ReadOrder::Forward) {
         let (key, value) = match entry {
             Ok(entry) => entry,
-            // The sweep skips the damaged block, or it would never get past it; readers hide expired rows all the same.
             Err(error) if error.kind == Kind::Damaged => {
-                let after = trees.tree(tree_id).key_after_damage(&last, limit + 1);
-                found.next = after.map(|key| Bytes::copy_from_slice(&key)).filter(|key| *key > last);
-                break;
+                is_damaged = true;
+                found.seen += 1;
+                continue;
             }
             Err(error) => return Err(error),
         };
         last = key.clone();
-        if found.seen == limit {
+        // Damaged values count as well.
+        if found.seen >= limit {
             found.next = Some(Bytes::copy_from_slice(&key));
             break;
         }
@@ -184,6 +184,11 @@ pub(crate) fn find_expired(
         if has_row(tree_id, Bytes::new(), value, |row| !row.is_live(now))? {
             found.keys.push((tree_id, Bytes::copy_from_slice(&key)));
         }
+    }
+    if is_damaged && found.next.is_none() {
+        // A damaged block ended the range. The sweep skips it, or it would never get past it; readers hide expired rows all the same.
+        let after = trees.tree(tree_id).key_after_damage(&last, limit + 1);
+        found.next = after.map(|key| Bytes::copy_from_slice(&key)).filter(|key| *key > last);
     }
     Ok(found)
 }

@@ -33,7 +33,7 @@ impl EngineSizes {
     /// The sizes around a memtable of `bytes`.
     #[must_use]
     pub fn from_memtable(bytes: u64) -> Self {
-        Self { memtable: bytes, table: bytes, journals_max: 4 * bytes, memtables_max: MEMTABLES * bytes }
+        Self { memtable: bytes, table: bytes, journals_max: 2 * bytes, memtables_max: MEMTABLES * bytes }
     }
 }
 

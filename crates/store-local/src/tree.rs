@@ -10,37 +10,23 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use bytes::Bytes;
 use larder_store::Error;
 use lsm_tree::compaction::{CompactionStrategy, Leveled, MoveDown};
-use lsm_tree::config::{
-    BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry, RestartIntervalPolicy,
-};
 use lsm_tree::{
-    AbstractTree, AnyTree, BlobFile, Cache, CompressionType, Config, DescriptorTable, InternalValue,
-    KvSeparationOptions, Memtable, SequenceNumberCounter, Table, UserKey,
+    AbstractTree, AnyTree, BlobFile, DescriptorTable, GlobalTableId, InternalValue, Memtable, Table, UserKey, UserValue,
 };
 
 use crate::inspect::tables;
+use crate::io_errors::sync_dir;
+use crate::large_values::{LargeValues, resolve};
 use crate::memtable_scan::ActiveMemtable;
-use crate::output_sync::{CompactionSync, OutputBound, numbered};
+use crate::output_sync::{OutputBound, bytes_in, numbered};
 use crate::range_scan::{RangeScan, ScanBounds, ScannedEntries};
 use crate::snapshots::{ReadSnapshot, RetiredPart, RetiredParts};
 use crate::space_debt::{TableCounts, TreeSpace};
 use crate::threads::{Mutex, RwLock};
 use crate::tree_id::TreeId;
+use crate::tree_options::TreeOptions;
 use crate::trees::{is_damage, read_error};
-use crate::version_file::VerifiedTables;
-
-/// A file of large values has the size of a table divided by this.
-const LARGE_FILES_PER_TABLE: u64 = 4;
-/// A merge writes this part of the files of large values anew that have dead bytes.
-pub(crate) const STALE_FILE_PARTS: u64 = 4;
-
-/// Options and resources that the trees share.
-pub(crate) struct TreeOptions {
-    pub(crate) cache: Arc<Cache>,
-    pub(crate) descriptors: Arc<DescriptorTable>,
-    pub(crate) seqnos: SequenceNumberCounter,
-    pub(crate) table_bytes: u64,
-}
+use crate::version_file::{self, VerifiedTables};
 
 /// An open tree.
 pub(crate) struct EngineTree {
@@ -50,8 +36,14 @@ pub(crate) struct EngineTree {
     pub(crate) lsm: AnyTree,
     /// The tree's directory.
     pub(crate) dir: PathBuf,
+    /// The folder of its large values.
+    values: PathBuf,
+    /// Whether it keeps large values beside its tables.
+    pub(crate) separates: bool,
     /// Merges level 0 once it has four runs, and a level that is too large into the next one.
     strategy: Arc<dyn CompactionStrategy + Send + Sync>,
+    /// As `strategy`, but merges each run of level 0 at once.
+    eager: Arc<dyn CompactionStrategy + Send + Sync>,
     /// As `strategy`, but lets no level above the lowest have a byte.
     pub(crate) sinking: Leveled,
     /// Size at which a compaction begins a new table.
@@ -70,6 +62,8 @@ pub(crate) struct EngineTree {
     /// The tables whose lists of large values were read.
     pub(crate) verified: VerifiedTables,
     memtables: Mutex<Memtables>,
+    /// The files that are open between reads, of all trees.
+    descriptors: Arc<DescriptorTable>,
     /// Parts that readers of earlier versions may still use.
     pub(crate) retired: RetiredParts,
 }
@@ -107,20 +101,22 @@ impl EngineTree {
     /// Any error of lsm-tree.
     pub(crate) fn open(tree_id: TreeId, dir: &Path, options: &TreeOptions) -> lsm_tree::Result<Self> {
         let bound = OutputBound::default();
-        let lsm = config(tree_id, dir, options, bound.clone()).open()?;
+        // A tree stays what it was when it was made: packed ones of older directories have every value in a table.
+        let separates = version_file::read(dir).map_or(tree_id.separates(), |files| files.separates);
+        let large_bytes = separates.then(|| bytes_in(&dir.join("blobs")));
+        let lsm = options.config(tree_id, dir, large_bytes, bound.clone()).open()?;
         let leveled = Leveled::default().with_table_target_size(options.table_bytes);
-        let strategy = match tree_id {
-            // A merge moves places of values, which is little work, and it alone finds the replaced ones.
-            TreeId::Bulk => leveled.clone().with_l0_threshold(1),
-            TreeId::Packed | TreeId::Wide | TreeId::Mirror => leveled.clone(),
-        };
-        let sinking = leveled.with_l0_threshold(0);
+        let eager = leveled.clone().with_l0_threshold(1);
+        let sinking = leveled.clone().with_l0_threshold(0);
         let active = ActiveMemtable::new(lsm.active_memtable());
         let tree = Self {
             id: tree_id,
             lsm,
             dir: dir.to_owned(),
-            strategy: Arc::new(strategy),
+            values: dir.join("blobs"),
+            separates,
+            strategy: Arc::new(leveled),
+            eager: Arc::new(eager),
             sinking,
             table_bytes: options.table_bytes,
             bound,
@@ -130,6 +126,7 @@ impl EngineTree {
             l0_runs: AtomicUsize::default(),
             unsunk: AtomicU64::default(),
             verified: VerifiedTables::default(),
+            descriptors: options.descriptors.clone(),
             memtables: Mutex::new(Memtables { active, sealed: VecDeque::new() }),
             retired: RetiredParts::default(),
         };
@@ -169,14 +166,29 @@ impl EngineTree {
         self.memtables.lock().active.insert(key, value, seqno);
     }
 
+    /// The value of a key as of a sequence number.
+    ///
+    /// # Errors
+    /// Any error of lsm-tree, or of the file of a large value.
+    pub(crate) fn get(&self, key: &[u8], seqno: u64) -> lsm_tree::Result<Option<UserValue>> {
+        if self.id == TreeId::Bulk || !self.separates {
+            return self.lsm.get(key, seqno);
+        }
+        let mut missing = None;
+        loop {
+            let Some(entry) = self.lsm.get_internal_entry(key, seqno)? else { return Ok(None) };
+            match resolve(&self.values, &entry) {
+                // Race: a merge moved the value before its file was opened. The same place a second time is damage.
+                Err(error) if error.kind() == io::ErrorKind::NotFound && missing.as_ref() != Some(&entry.value) => {
+                    missing = Some(entry.value);
+                }
+                read => return Ok(Some(read?)),
+            }
+        }
+    }
+
     /// Entries within the bounds, in a snapshot that `acquire` takes; the scan has its parts when this returns.
     pub(crate) fn scan(&self, bounds: ScanBounds, acquire: impl Fn() -> ReadSnapshot) -> ScannedEntries {
-        if self.id == TreeId::Bulk {
-            // Its values are in other files, which lsm-tree reads. Its rows are written once, and read forward.
-            let to = bounds.to.map_or(Bound::Unbounded, Bound::Excluded);
-            let entries = self.lsm.range((Bound::Included(bounds.from), to), acquire().seqno, None);
-            return Box::new(entries.map(lsm_tree::Guard::into_inner));
-        }
         loop {
             // Race: before the snapshot. Flushes and compactions drop a version that a newer one hides, and that one was published
             // before they began: a number that is taken now sees it.
@@ -191,7 +203,9 @@ impl EngineTree {
                     let (first, last) = run.range_overlap_indexes::<UserKey, _>(&keys)?;
                     run.get(first..=last).map(<[Table]>::to_vec)
                 });
-                return match RangeScan::new(memtables, runs.collect(), &bounds, seqno) {
+                let runs = runs.collect();
+                let large = LargeValues { folder: self.values.clone(), _version: Box::new(version) };
+                return match RangeScan::new(memtables, runs, &bounds, seqno, large) {
                     Ok(scan) => Box::new(scan),
                     Err(error) => Box::new(std::iter::once(Err(error))),
                 };
@@ -302,6 +316,8 @@ impl EngineTree {
             // lsm-tree asserts that a level is not empty into which it merges one between the first and the lowest.
             match self.above_empty() {
                 Some(above) => self.lsm.compact(Arc::new(MoveDown(above, above + 1)), watermark),
+                // A merge of places is little work, and it alone finds the values that were replaced.
+                None if self.has_places() => self.lsm.compact(self.eager.clone(), watermark),
                 None => self.lsm.compact(self.strategy.clone(), watermark),
             }
         })
@@ -334,16 +350,26 @@ impl EngineTree {
         compact: impl FnOnce() -> lsm_tree::Result<()>,
     ) -> lsm_tree::Result<()> {
         self.write_files(|| {
-            if self.id == TreeId::Bulk {
+            if self.separates {
                 // Before the compaction: a wrong list of linked files makes lsm-tree panic under its lock or drop a file in use.
                 self.verified.verify_new(&self.lsm)?;
             }
             let before = self.lsm.current_version();
+            // Of large values only the places count, and those of the bulk tree are all that it has.
             let bound = if self.id == TreeId::Bulk { u64::MAX } else { room };
             let compacted = self.bound.within(bound, compact);
-            if self.version() != before.id() {
-                self.retired.hold(RetiredPart::Version { _version: Box::new(before) });
+            if self.version() == before.id() {
+                return compacted;
             }
+            // Crash: the new version names files of values; a power cut must not take those names when the old files are gone.
+            if self.separates
+                && let Err(error) = sync_dir(&self.values)
+            {
+                // Its files stay until the end of the process.
+                std::mem::forget(before);
+                return Err(error.into());
+            }
+            self.retired.hold(RetiredPart::Version { _version: Box::new(before) });
             compacted
         })
     }
@@ -368,11 +394,18 @@ impl EngineTree {
 
     /// The numbers of the next files.
     fn first_files(&self) -> io::Result<FirstFiles> {
-        let blobs = match self.id {
-            TreeId::Bulk => numbered(&self.dir.join("blobs"))?.last().map_or(0, |last| last + 1),
-            TreeId::Packed | TreeId::Wide | TreeId::Mirror => 0,
+        let blobs = match self.separates {
+            true => numbered(&self.values)?.last().map_or(0, |last| last + 1),
+            false => 0,
         };
         Ok(FirstFiles { tables: self.lsm.get_next_table_id(), blobs })
+    }
+
+    /// Closes files that were removed, whose blocks an open descriptor would keep.
+    pub(crate) fn close_removed(&self, tables: &[u64], blobs: &[u64]) {
+        let id = |number: &u64| GlobalTableId::from((self.lsm.id(), *number));
+        tables.iter().for_each(|number| self.descriptors.remove_for_table(&id(number)));
+        blobs.iter().for_each(|number| self.descriptors.remove_for_blob_file(&id(number)));
     }
 
     /// The first files that failed flushes and compactions may have left.
@@ -460,40 +493,4 @@ impl EngineTree {
 /// The first key that can be read.
 fn first_readable_key(entries: impl Iterator<Item = lsm_tree::Result<InternalValue>>) -> Option<UserKey> {
     entries.flatten().map(|entry| entry.key.user_key).next()
-}
-
-/// The lsm-tree options. Reads of absent keys are frequent in packed and wide, so their last level keeps Bloom filters; a
-/// reader of a bulk row knows that it exists.
-fn config(tree_id: TreeId, dir: &Path, options: &TreeOptions, bound: OutputBound) -> Config {
-    let bloom = |policy| FilterPolicyEntry::Bloom(policy);
-    let blobs = (tree_id == TreeId::Bulk).then(|| dir.join("blobs"));
-    let syncs = CompactionSync { tree: dir.to_owned(), bound, blobs };
-    // lsm-tree raises its own visible number at each change of version, which would show half a group. Readers take their
-    // number from `Snapshots`; this counter is unused.
-    let config = Config::new(dir, options.seqnos.clone(), SequenceNumberCounter::default())
-        .use_cache(options.cache.clone())
-        .use_descriptor_table(Some(options.descriptors.clone()))
-        .data_block_restart_interval_policy(RestartIntervalPolicy::new([10, 16]))
-        .filter_policy(FilterPolicy::new([
-            bloom(BloomConstructionPolicy::FalsePositiveRate(0.0001)),
-            bloom(BloomConstructionPolicy::BitsPerKey(10.0)),
-        ]))
-        .data_block_compression_policy(CompressionPolicy::new([
-            CompressionType::None,
-            CompressionType::None,
-            CompressionType::Lz4,
-        ]))
-        .with_compaction_filter_factory(Some(Arc::new(syncs)))
-        .expect_point_read_hits(tree_id == TreeId::Bulk);
-    match tree_id {
-        TreeId::Packed | TreeId::Wide | TreeId::Mirror => config,
-        TreeId::Bulk => {
-            // A merge writes a quarter of the files anew that have dead bytes, the oldest first, and none of fewer than four. Of
-            // small files that leaves little.
-            let options = KvSeparationOptions::default()
-                .file_target_size(options.table_bytes / LARGE_FILES_PER_TABLE)
-                .age_cutoff(1.0 / STALE_FILE_PARTS as f32);
-            config.with_kv_separation(Some(options))
-        }
-    }
 }

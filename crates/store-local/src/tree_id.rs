@@ -8,9 +8,9 @@ pub(crate) type PerTree<T> = [T; TreeId::ALL.len()];
 /// One of the trees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum TreeId {
-    /// A partition is one entry.
+    /// A partition is one entry; large ones are separated from their keys.
     Packed,
-    /// A row is one entry.
+    /// A row is one entry; large ones are separated from their keys.
     Wide,
     /// Large values, separated from their keys.
     Bulk,
@@ -34,6 +34,11 @@ impl TreeId {
             Layout::Packed => Self::Packed,
             Layout::Wide => Self::Wide,
         }
+    }
+
+    /// Whether a new one separates large values from their keys.
+    pub(crate) fn separates(self) -> bool {
+        matches!(self, Self::Packed | Self::Wide | Self::Bulk)
     }
 
     /// The name of the tree and of its directory.

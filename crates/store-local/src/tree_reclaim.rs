@@ -14,10 +14,11 @@
 use std::sync::Arc;
 
 use lsm_tree::compaction::{Leveled, MoveDown};
-use lsm_tree::{AbstractTree, InternalValue, Table};
+use lsm_tree::{AbstractTree, InternalValue, Table, ValueType};
 
-use crate::tree::{EngineTree, STALE_FILE_PARTS};
+use crate::tree::EngineTree;
 use crate::tree_id::TreeId;
+use crate::tree_options::STALE_FILE_PARTS;
 
 /// Most tables that a merge which reclaims space takes at once; those of large values hold only the places of their values.
 const WHOLE_TABLES_MAX: u64 = 256;
@@ -27,6 +28,9 @@ const SLICES_MAX: u64 = 256;
 const SLICES_PER_MERGE: u64 = 40;
 /// A table that meets no more of the lowest level is not cut.
 const NARROW: usize = 2;
+
+/// A tree whose tables have less than this part of the bytes of its large values is one of places.
+const PLACES_PART: u64 = 8;
 
 /// The tables that a merge takes to reclaim space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +44,18 @@ pub(crate) enum ReclaimedPart {
 }
 
 impl EngineTree {
+    /// Whether its tables are a small part of it, the places of values, so that a merge of all of them is little work.
+    pub(crate) fn has_places(&self) -> bool {
+        let version = self.lsm.current_version();
+        let tables = || version.iter_tables().map(|table| table.metadata.file_size).sum::<u64>();
+        self.id == TreeId::Bulk || self.separates && version.blob_files.on_disk_size() / PLACES_PART > tables()
+    }
+
+    /// Bytes of large values that no table names.
+    pub(crate) fn unnamed_bytes(&self) -> u64 {
+        self.lsm.current_version().gc_stats().stale_bytes()
+    }
+
     /// Whether one merge of all tables is expected to write at most `room` bytes, since the files that it replaces go afterwards,
     /// and to be short work.
     pub(crate) fn can_merge_whole(&self, room: u64) -> bool {
@@ -49,13 +65,14 @@ impl EngineTree {
         let large = version.blob_files.on_disk_size().saturating_sub(unnamed);
         let moved = (large / STALE_FILE_PARTS).min(3 * unnamed);
         let tables = version.iter_tables().map(table_bytes).sum::<u64>();
-        match self.id {
-            TreeId::Bulk => tables + moved <= room,
+        match self.id == TreeId::Bulk {
+            true => tables + moved <= room,
             // Tables of rows have their values, so what is dead in them is not written again. How much that is, is an estimate:
             // the merge is tried where it may be half, and ends before it takes the last bytes of the disk [invariant 145].
-            TreeId::Packed | TreeId::Wide | TreeId::Mirror => {
+            false => {
                 let space = self.space();
-                tables <= WHOLE_TABLES_MAX * self.table_bytes && (space.live() <= room || space.dead >= space.live())
+                let is_expected = tables + moved <= room || space.live() <= room || space.dead >= space.live();
+                tables <= WHOLE_TABLES_MAX * self.table_bytes && moved <= room && is_expected
             }
         }
     }
@@ -65,7 +82,7 @@ impl EngineTree {
     /// # Errors
     /// As [`Self::compact`]; [`is_over_bound`](crate::output_sync::is_over_bound) for a merge that would have written more.
     pub(crate) fn reclaim(&self, part: ReclaimedPart, room: u64, watermark: u64) -> lsm_tree::Result<()> {
-        // A merge of large values is never too large, since it moves places.
+        // The bulk tree has places alone: its merges are never too large.
         if part == ReclaimedPart::Cut && self.id != TreeId::Bulk {
             self.prepare_cut(watermark)?;
         }
@@ -116,12 +133,14 @@ impl EngineTree {
         self.note_leftovers(|| {
             let mut copies = Vec::new();
             for table in deepest.iter().filter(|table| is_wide(table, &lowest)) {
-                // A copy has the number of its entry; it would hide a newer one from above.
-                let is_newest = |entry: &InternalValue| {
+                let may_be_copied = |entry: &InternalValue| {
                     let key = &entry.key.user_key;
-                    above.iter().all(|table| table.range(key..=key).next().is_none())
+                    // Race: two entries with one place; a merge of both counts its bytes as dead, and drops the file [invariant 151].
+                    let is_inline = entry.key.value_type != ValueType::Indirection;
+                    // It has the number of its entry; it would hide a newer one from above.
+                    is_inline && above.iter().all(|table| table.range(key..=key).next().is_none())
                 };
-                let mut copied = edges(table).filter(|entry| entry.as_ref().map_or(true, is_newest));
+                let mut copied = edges(table).filter(|entry| entry.as_ref().map_or(true, may_be_copied));
                 copies.extend(self.write_tables(&mut copied)?.0);
             }
             match copies.is_empty() {

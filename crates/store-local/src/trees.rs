@@ -5,15 +5,16 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use larder_store::{Error, Kind, ReadOrder, Result, Row};
-use lsm_tree::{AbstractTree, Cache, DescriptorTable, SequenceNumberCounter};
+use lsm_tree::{Cache, DescriptorTable, SequenceNumberCounter};
 
 use crate::cache::EntryCache;
 use crate::descriptors::TABLES_OPEN_MAX;
 use crate::journal::WriteGroup;
 use crate::range_scan::ScanBounds;
 use crate::snapshots::Snapshots;
-use crate::tree::{EngineTree, TreeOptions};
+use crate::tree::EngineTree;
 use crate::tree_id::{PerTree, TreeId};
+use crate::tree_options::TreeOptions;
 use crate::{entry, mirror};
 
 /// Parts of the memory of a cached block that are its content: a block of little more than 4 KiB takes 5 KiB of the allocator.
@@ -164,8 +165,7 @@ impl Trees {
         if key.len() > entry::KEY_BYTES_MAX {
             return Ok(None);
         }
-        let get =
-            |tree: &EngineTree| tree.lsm.get(key, seqno).map_err(|error| tree.map_read_error(error, key, Some(key)));
+        let get = |tree: &EngineTree| tree.get(key, seqno).map_err(|error| tree.map_read_error(error, key, Some(key)));
         let entry = match get(tree) {
             Err(error) if error.kind == Kind::Damaged && mirror::holds_key(key) => {
                 get(self.tree(TreeId::Mirror)).map_err(|_| error)

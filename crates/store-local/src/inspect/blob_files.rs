@@ -9,7 +9,7 @@ use larder_store::{BlobOwner, Kind, Row, RowBlobs};
 use super::InspectionTally;
 use super::address::{KeyAddress, LostKeys};
 use super::journals::JournalEntries;
-use super::newest::{FoundEntry, FoundValue, NewestEntries};
+use super::newest::{FoundEntry, NewestEntries, read_value};
 use super::survey::SourceDirectory;
 use crate::blobs::{BULK_MAX, folders, ids, verify_file};
 use crate::entry;
@@ -80,7 +80,7 @@ pub(super) fn check_named(
     let root = folders::root(dir);
     for tree in source.trees.iter().filter(|tree| matches!(tree.id, TreeId::Packed | TreeId::Wide)) {
         for entry in NewestEntries::new(tree, None, journal) {
-            for (id, owner) in named_files(tree.id, entry?, references) {
+            for (id, owner) in named_files(dir, tree.id, &entry?, references) {
                 let folder = folders::shard(&root, id.0[0]);
                 let path = folder.join(id.hex());
                 // A folder that is not there is reported as such.
@@ -95,12 +95,12 @@ pub(super) fn check_named(
 
 /// The blobs with files of their own that the rows of an entry name. Readers report a row that does
 /// not decode.
-fn named_files(
-    tree_id: TreeId,
-    FoundEntry { key, value, .. }: FoundEntry,
-    references: RowBlobs,
-) -> Vec<(BlobId, BlobOwner)> {
-    let (FoundValue::Inline(value), Ok((partition, name))) = (value, entry::split_key(&key)) else { return Vec::new() };
+fn named_files(dir: &Path, tree_id: TreeId, found: &FoundEntry, references: RowBlobs) -> Vec<(BlobId, BlobOwner)> {
+    // A value that cannot be read is reported as such.
+    let (Ok(Some(value)), Ok((partition, name))) = (read_value(dir, tree_id, found), entry::split_key(&found.key))
+    else {
+        return Vec::new();
+    };
     let rows = match tree_id {
         TreeId::Packed => entry::decode_packed(value).unwrap_or_default(),
         _ => entry::decode_wide(name, value).into_iter().collect(),

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! survey     required files, and their damage             tables        blocks of one table, damaged or not
-//! journals   entries that are in no table yet             large_values  one large value of the bulk tree
+//! journals   entries that are in no table yet             newest        the newest versions, and their values
 //! blob_files blob files                                  repair        writes the undamaged data into a new directory
 //! address    keys as operators know them, and those that cannot be read
 //! ```
@@ -12,7 +12,6 @@
 mod address;
 mod blob_files;
 mod journals;
-mod large_values;
 mod newest;
 mod repair;
 mod survey;

@@ -6,15 +6,22 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
+use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
+use larder_rows::content::BlobId;
+use larder_store::BlobOwner;
 use lsm_tree::{InternalValue, ValueType};
 
-use super::address::VersionOrigin;
+use super::Damage;
+use super::address::{KeyAddress, LostKeys, VersionOrigin};
 use super::journals::JournalEntries;
 use super::survey::{SourceTable, SourceTree};
 use super::tables::{TablePart, TableReader};
+use crate::blobs::row_owner;
+use crate::large_values::ValueHandle;
 use crate::mirror;
+use crate::tree_id::TreeId;
 
 /// A version of a key.
 pub(super) struct FoundEntry {
@@ -45,9 +52,9 @@ pub(super) struct NewestEntries<'a> {
     last: Option<Bytes>,
 }
 
-/// Orders by key, then the newest version first. Of two finds of one version the certain one comes first. The last part is the
-/// number of the source.
-type MergeKey = (Bytes, Reverse<u64>, Reverse<bool>, usize);
+/// Orders by key, then the newest version first. Of two finds of one version the certain one comes first, then one that has its value
+/// with it: the mirror has that of a row whose file of values is damaged. The last part is the number of the source.
+type MergeKey = (Bytes, Reverse<u64>, Reverse<bool>, bool, usize);
 
 impl<'a> NewestEntries<'a> {
     /// The entries of `tree`, and those of its tables that the mirror has.
@@ -69,7 +76,8 @@ impl<'a> NewestEntries<'a> {
         match self.sources[source].next() {
             Some(Ok(entry)) => {
                 let is_certain = matches!(entry.origin, VersionOrigin::Journal { is_last: true });
-                let key = (entry.key.clone(), Reverse(entry.seqno), Reverse(is_certain), source);
+                let is_separated = matches!(entry.value, FoundValue::Separated(_));
+                let key = (entry.key.clone(), Reverse(entry.seqno), Reverse(is_certain), is_separated, source);
                 self.heads.insert(key, entry);
             }
             Some(Err(error)) => self.failed = Some(error),
@@ -166,4 +174,38 @@ fn found(entry: InternalValue, origin: VersionOrigin) -> FoundEntry {
         ValueType::Tombstone | ValueType::WeakTombstone => FoundValue::Removed,
     };
     FoundEntry { key: Bytes::from(entry.key.user_key), seqno: entry.key.seqno, value, origin }
+}
+
+/// The value of an entry; `None` for a removed one.
+///
+/// # Errors
+/// The damage of a value that cannot be read.
+pub(super) fn read_value(dir: &Path, tree_id: TreeId, entry: &FoundEntry) -> Result<Option<Bytes>, Damage> {
+    let place = match &entry.value {
+        FoundValue::Removed => return Ok(None),
+        FoundValue::Inline(value) => return Ok(Some(value.clone())),
+        FoundValue::Separated(place) => place,
+    };
+    let folder = dir.join("rows").join(tree_id.name()).join("blobs");
+    let damage = |file: PathBuf, what: String, owner: Option<BlobOwner>| {
+        let key = KeyAddress::new(tree_id, &entry.key).owned_by(owner);
+        Damage { file, what, lost: vec![LostKeys::Key(key)] }
+    };
+    let Some(handle) = ValueHandle::decode(place.clone()) else {
+        return Err(damage(folder, "the place of a value is damaged".to_owned(), None));
+    };
+    handle.read(&folder, &entry.key, entry.seqno).map(Some).map_err(|unreadable| {
+        let what = match unreadable.error.kind() {
+            io::ErrorKind::NotFound => "a value was in it".to_owned(),
+            _ => unreadable.error.to_string(),
+        };
+        let owner = (tree_id == TreeId::Bulk).then(|| owner(&entry.key, unreadable.rest)).flatten();
+        damage(folder.join(handle.file.to_string()), what, owner)
+    })
+}
+
+/// The row that owns the body in a bulk row: its name is at the front, under a check of its own.
+fn owner(key: &[u8], value: Bytes) -> Option<BlobOwner> {
+    let id = BlobId(key.get(1..)?.try_into().ok()?);
+    row_owner(id, value)
 }

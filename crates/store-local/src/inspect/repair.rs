@@ -17,10 +17,9 @@ use lsm_tree::{AbstractTree as _, InternalValue, ValueType};
 
 use super::address::{KeyAddress, LostKeys, UnreadableRanges};
 use super::journals::JournalEntries;
-use super::large_values::ValueHandle;
-use super::newest::{FoundEntry, FoundValue, NewestEntries};
+use super::newest::{FoundEntry, FoundValue, NewestEntries, read_value};
 use super::survey::{self, SourceDirectory, SourceTree};
-use super::{InspectionSummary, InspectionTally, InspectionWatcher, blob_files, bytes_below};
+use super::{Damage, InspectionSummary, InspectionTally, InspectionWatcher, blob_files, bytes_below};
 use crate::blobs::folders;
 use crate::io_errors::{OpenError, if_there, sync_dir};
 use crate::manifest::ManifestFile;
@@ -149,7 +148,7 @@ impl TreeCopy<'_, '_> {
             Err(error) => Some(Err(lsm_tree::Error::Io(error))),
         });
         let (tables, blob_files) = target.write_tables(&mut entries)?;
-        if self.tree.id == TreeId::Bulk {
+        if target.separates {
             // lsm-tree syncs files of large values, not their names, which the version below needs.
             sync_dir(&target.dir.join("blobs"))?;
         }
@@ -189,22 +188,10 @@ impl TreeCopy<'_, '_> {
         true
     }
 
+    /// The value of an entry; one that cannot be read is reported.
     fn value(&mut self, entry: &FoundEntry) -> Option<Bytes> {
-        let place = match &entry.value {
-            FoundValue::Removed => return None,
-            FoundValue::Inline(value) => return Some(value.clone()),
-            FoundValue::Separated(place) => place,
-        };
-        let folder = self.source.values_folder();
-        let (file, read) = match ValueHandle::decode(place.clone()) {
-            Some(place) => (folder.join(place.file.to_string()), place.read(&folder, &entry.key)),
-            None => (folder.clone(), Err(("the place of a value is damaged".to_owned(), None))),
-        };
-        read.map_err(|(what, owner)| {
-            let key = KeyAddress::new(self.tree.id, &entry.key).owned_by(owner);
-            self.tally.damage(&file, what, vec![LostKeys::Key(key)]);
-        })
-        .ok()
+        let read = read_value(self.source.dir(), self.tree.id, entry);
+        read.map_err(|Damage { file, what, lost }| self.tally.damage(&file, what, lost)).ok().flatten()
     }
 }
 

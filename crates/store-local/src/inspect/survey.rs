@@ -9,15 +9,15 @@ use std::path::Path;
 use bytes::Bytes;
 use lsm_tree::Table;
 
-use super::InspectionTally;
-use super::address::{KeyAddress, LostKeys, UnreadableRange};
+use super::address::{LostKeys, UnreadableRange};
 use super::journals::{JournalEntries, SourceJournal};
-use super::large_values::ValueHandle;
-use super::newest::{FoundValue, NewestEntries};
+use super::newest::{FoundValue, NewestEntries, read_value};
 use super::tables::{KeyBounds, TablePart, TableReader, is_whole_inside};
+use super::{Damage, InspectionTally};
 use crate::format::{self, DirectoryState};
 use crate::io_errors::{OpenError, if_there};
 use crate::journal::decode_synced;
+use crate::large_values::ValueHandle;
 use crate::manifest::{self, EngineManifest};
 use crate::open::lock_file;
 use crate::precheck::{self, open_table};
@@ -134,29 +134,25 @@ impl SourceDirectory {
         journal: &JournalEntries,
         tally: &mut InspectionTally<'_>,
     ) -> Result<(), OpenError> {
-        let tree = &self.trees[TreeId::Bulk as usize];
-        if tree.damaged_values.is_empty() {
-            return Ok(());
-        }
-        let folder = self.values_folder();
-        for entry in NewestEntries::new(tree, None, journal) {
-            let entry = entry.map_err(|error| OpenError::io(&self.dir, "reading tables", &error))?;
-            let FoundValue::Separated(place) = &entry.value else { continue };
-            let Some(place) = ValueHandle::decode(place.clone()) else { continue };
-            if !tree.damaged_values.contains(&place.file) {
-                continue;
-            }
-            if let Err((what, owner)) = place.read(&folder, &entry.key) {
-                let key = KeyAddress::new(TreeId::Bulk, &entry.key).owned_by(owner);
-                tally.damage(&folder.join(place.file.to_string()), what, vec![LostKeys::Key(key)]);
+        for tree in self.trees.iter().filter(|tree| !tree.damaged_values.is_empty()) {
+            for entry in NewestEntries::new(tree, self.mirror(), journal) {
+                let entry = entry.map_err(|error| OpenError::io(&self.dir, "reading tables", &error))?;
+                let FoundValue::Separated(place) = &entry.value else { continue };
+                let place = ValueHandle::decode(place.clone());
+                if place.is_some_and(|place| !tree.damaged_values.contains(&place.file)) {
+                    continue;
+                }
+                if let Err(Damage { file, what, lost }) = read_value(&self.dir, tree.id, &entry) {
+                    tally.damage(&file, what, lost);
+                }
             }
         }
         Ok(())
     }
 
-    /// The folder of the bulk tree's large values.
-    pub(super) fn values_folder(&self) -> std::path::PathBuf {
-        self.dir.join("rows").join(TreeId::Bulk.name()).join("blobs")
+    /// The data directory.
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
     }
 }
 
@@ -257,6 +253,7 @@ fn tree_files(folder: &Path, tree_id: TreeId, version: u64, tally: &mut Inspecti
         tally.damage(&current, what, vec![LostKeys::range(tree_id, &Bound::Unbounded, &Bound::Unbounded)]);
         return Ok(TreeFiles {
             version: 0,
+            separates: tree_id.separates(),
             tables: files_after(folder, "tables", None)?,
             blob_files: files_after(folder, "blobs", None)?,
         });
@@ -345,7 +342,7 @@ fn other_table(file: &TreeFile) -> Option<String> {
     match precheck::numbered_file(file) {
         Some(id) if id != file.id => Some(precheck::describe_other(id)),
         // Without a known checksum nothing says that it is another one.
-        Some(_) if file.place.is_some() && is_whole_inside(&file.path) => {
+        Some(_) if file.place.is_some() && is_whole_inside(file) => {
             Some("it is a table of another moment or of another store".to_owned())
         }
         _ => None,

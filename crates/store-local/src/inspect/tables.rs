@@ -7,7 +7,7 @@
 //! header and bad bytes is skipped alone. After a damaged header the index gives the offset of the next block; if the index is
 //! damaged, too, the rest of the table is lost: bytes that look like a block may be part of a value.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io;
 use std::ops::Bound;
@@ -20,11 +20,12 @@ use lsm_tree::coding::Decode as _;
 use lsm_tree::table::block::decoder::ParsedItem as _;
 use lsm_tree::table::block::{BlockType, Header};
 use lsm_tree::table::{Block, BlockHandle, BlockOffset, DataBlock, IndexBlock};
-use lsm_tree::{CompressionType, InternalValue, Table};
+use lsm_tree::{CompressionType, InternalValue, Table, ValueType};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::address::LostKeys;
 use crate::archive;
+use crate::large_values::ValueHandle;
 use crate::precheck::open_table;
 use crate::tree_id::TreeId;
 use crate::version_file::{self, TreeFile};
@@ -183,22 +184,57 @@ impl Iterator for TableReader {
 /// The sections of a table that are made of blocks.
 const BLOCK_SECTIONS: [&[u8]; 6] = [b"data", b"tli", b"index", b"filter_tli", b"filter", b"meta"];
 
-/// Whether every part of a table with a checksum of its own passes that, and no part is without one. If its bytes are not those
+/// Whether every part of a table with a checksum of its own passes that, and the list without one says what the entries say. If its bytes are not those
 /// that were written, it is another table then, not a damaged one.
-pub(super) fn is_whole_inside(path: &PathBuf) -> bool {
+pub(super) fn is_whole_inside(table: &TreeFile) -> bool {
+    let path = &table.path;
     let read = || {
         let file = File::open(path).ok()?;
         let archive = archive::open(path).ok()?;
-        // The list of files of large values has no checksum.
-        let has_list = archive.toc().section(b"linked_blob_files").is_some();
         let version = archive.toc().section(b"table_version")?;
         let mut bytes = [0];
         file.read_exact_at(&mut bytes, version.pos()).ok()?;
         let sections = BLOCK_SECTIONS.iter().filter_map(|name| archive.toc().section(name));
         let are_whole = sections.into_iter().all(|section| blocks_pass(&file, section.pos(), section.len()));
-        Some(!has_list && bytes == [TABLE_VERSION] && archive::is_trailer_whole(&file).ok()? && are_whole)
+        let is_whole = bytes == [TABLE_VERSION] && archive::is_trailer_whole(&file).ok()? && are_whole;
+        let list = archive.toc().section(b"linked_blob_files").map(|section| (section.pos(), section.len()));
+        Some(is_whole && lists_its_values(table, list)?)
     };
     catch_unwind(AssertUnwindSafe(read)).ok().flatten().unwrap_or(false)
+}
+
+/// Whether the list of files of large values, which has no checksum, says what the entries say.
+fn lists_its_values(file: &TreeFile, section: Option<(u64, u64)>) -> Option<bool> {
+    let (reader, _) = TableReader::open(file).ok()?;
+    let listed = section.map_or(Some(BTreeMap::new()), |section| read_list(&reader.file, section))?;
+    let mut found = BTreeMap::<u64, [u64; 3]>::new();
+    for part in reader {
+        let TablePart::Entries(entries) = part else { return Some(false) };
+        for entry in entries.into_iter().filter(|entry| entry.key.value_type == ValueType::Indirection) {
+            let handle = ValueHandle::decode(entry.value.into())?;
+            let [values, bytes, stored] = found.entry(handle.file).or_default();
+            *values += 1;
+            *bytes += handle.bytes();
+            *stored += handle.stored_bytes();
+        }
+    }
+    Some(found == listed)
+}
+
+/// The list in a section with this offset and length: a count u32; of each file its id, values, bytes and stored bytes, u64 each.
+/// Not through lsm-tree, which asks for as much memory as a wrong count says.
+fn read_list(file: &File, (begin, length): (u64, u64)) -> Option<BTreeMap<u64, [u64; 3]>> {
+    let mut bytes = vec![0; usize::try_from(length).ok()?];
+    file.read_exact_at(&mut bytes, begin).ok()?;
+    let (count, rows) = bytes.split_first_chunk::<4>()?;
+    let (rows, rest) = rows.as_chunks::<8>();
+    let (rows, odd) = rows.as_chunks::<4>();
+    let is_exact = rest.is_empty() && odd.is_empty() && rows.len() == u32::from_le_bytes(*count) as usize;
+    let row = |row: &[[u8; 8]; 4]| {
+        let [id, values, bytes, stored] = row.map(u64::from_le_bytes);
+        (id, [values, bytes, stored])
+    };
+    is_exact.then(|| rows.iter().map(row).collect())
 }
 
 /// Whether the bytes are blocks, one after the other, whose checksums pass.

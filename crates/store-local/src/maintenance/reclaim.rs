@@ -6,7 +6,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::{EngineTree, Maintenance, RETRY_FIRST, RetryPause, TreeId};
+use super::{EngineTree, Maintenance, RETRY_FIRST, RetryPause};
 use crate::output_sync::is_over_bound;
 use crate::quiet::QuietMemtables;
 use crate::space_debt::{DebtLook, DebtPayment, DueDebts};
@@ -126,7 +126,7 @@ impl Maintenance {
             let has_changed = tree.version() != version;
             let after = tree.space();
             // A first pass finds the dead bytes of files of large values, and later ones give them back.
-            let has_more = tree.id == TreeId::Bulk && (pass == 1 || after.dead < before.dead);
+            let has_more = tree.unnamed_bytes() > 0 && (pass == 1 || after.dead < before.dead);
             before = after;
             part = match part {
                 ReclaimedPart::Whole if !fits => ReclaimedPart::Step,

@@ -84,7 +84,7 @@ impl RecordingWatcher {
 }
 
 /// Pseudo-random bytes, which do not compress.
-fn noise(seed: u64, length: usize) -> Vec<u8> {
+pub(super) fn noise(seed: u64, length: usize) -> Vec<u8> {
     SplitMix64::new(seed).bytes(length)
 }
 
@@ -121,8 +121,9 @@ async fn written(dir: &Path) {
                 (1, 2) | (2, 3) => remove(&store, Table::Keys, key, stamp).await,
                 (3, 2..) => {}
                 _ => {
-                    put(&store, Table::Objects, key, stamp, noise(key * 7 + stamp, 300)).await;
-                    put(&store, Table::Keys, key, stamp, noise(key * 11 + stamp, 100)).await;
+                    let length = if key % 6 == 1 { 3000 } else { 300 };
+                    put(&store, Table::Objects, key, stamp, noise(key * 7 + stamp, length)).await;
+                    put(&store, Table::Keys, key, stamp, noise(key * 11 + stamp, 300)).await;
                 }
             }
         }

@@ -124,13 +124,13 @@ async fn a_directory_from_before_the_mirror_gets_one() {
     // As the program before made it.
     fs::remove_dir_all(dir.path().join("rows/mirror")).unwrap();
     let format = dir.path().join("format");
-    fs::write(&format, fs::read_to_string(&format).unwrap().replace("format 3", "format 2")).unwrap();
+    fs::write(&format, fs::read_to_string(&format).unwrap().replace("format 4", "format 2")).unwrap();
     let mut findings = RecordingWatcher::default();
     assert!(check(dir.path(), no_references, &mut findings).unwrap().is_whole(), "{:?}", findings.damage);
     let store = LocalStore::open(small(dir.path())).unwrap();
     assert_whole(&store, "at once").await;
     drop(store);
-    assert!(fs::read_to_string(&format).unwrap().starts_with("larder data, format 3\n"));
+    assert!(fs::read_to_string(&format).unwrap().starts_with("larder data, format 4\n"));
     let damaged = table(dir.path(), TreeId::Wide);
     flip(&damaged, data_bytes(&damaged) - 60);
     let store = LocalStore::open(small(dir.path())).unwrap();
@@ -157,6 +157,37 @@ async fn a_repair_takes_the_rows_of_the_server_from_the_mirror() {
         let damaged = table(into.path(), TreeId::Wide);
         (60..data_bytes(&damaged)).step_by(200).for_each(|at| flip(&damaged, at));
         assert_whole(&LocalStore::open(small(into.path())).unwrap(), "the new mirror").await;
+    }
+}
+
+/// Its value is beside the table in the first tree, and in the table in the mirror.
+#[tokio::test]
+async fn a_large_row_of_the_server_is_there_when_its_file_of_values_is_damaged() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = LocalStore::open(small(dir.path())).unwrap();
+    for number in 0..ROWS {
+        let row = Row { value: super::inspect::noise(number, 3000).into(), ..server_row(number, 1) };
+        apply(&store, own(Table::Members), Change::Put(row)).await;
+    }
+    store.close().await.unwrap();
+    drop(store);
+    let values = fs::read_dir(dir.path().join("rows/wide/blobs")).unwrap().map(|file| file.unwrap().path());
+    for file in values {
+        // Not the description at its end, without which no start opens it.
+        let end = fs::metadata(&file).unwrap().len() - 800;
+        (60..end).step_by(1500).for_each(|at| flip(&file, at));
+    }
+    let all = (0..ROWS).collect::<Vec<_>>();
+    let mut findings = RecordingWatcher::default();
+    check(dir.path(), no_references, &mut findings).unwrap();
+    let lost = findings.damage.iter().flat_map(|damage| &damage.lost).count();
+    assert!(!findings.damage.is_empty() && lost == 0, "{:?}", findings.damage);
+    let into = tempfile::tempdir().unwrap();
+    repair(dir.path(), into.path(), no_references, RepairOptions::default(), &mut findings).unwrap();
+    for dir in [dir.path(), into.path()] {
+        let store = LocalStore::open(small(dir)).unwrap();
+        assert_eq!(numbers(&store, Table::Members).await.unwrap(), all, "{}", dir.display());
+        store.close().await.unwrap();
     }
 }
 

@@ -5,6 +5,7 @@ mod contained;
 mod damage;
 mod golden;
 mod inspect;
+mod large_values;
 mod mirror;
 mod poison;
 mod reclaim;

@@ -43,7 +43,8 @@ impl ReclaimModel {
         let removed = [0, 5, 95][self.random.below(3)];
         for key in first..first + keys {
             let key = Bytes::from(format!("key {:08}", key % KEYS));
-            let length = 1 + self.random.below(600);
+            // Some are beside the tables.
+            let length = if self.random.below(12) == 0 { 2048 } else { 1 } + self.random.below(600);
             let value = (self.random.below(100) >= removed).then(|| Bytes::from(self.random.bytes(length)));
             let seqno = self.trees.next_seqno();
             self.trees.insert(&WriteGroup {

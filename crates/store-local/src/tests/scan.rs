@@ -15,7 +15,7 @@ use crate::trees::Trees;
 const CACHE_BYTES: u64 = 64 * 1024;
 const TABLE_BYTES: u64 = 256 * 1024;
 
-fn open(dir: &Path) -> Trees {
+pub(super) fn open(dir: &Path) -> Trees {
     for tree_id in TreeId::ALL {
         std::fs::create_dir_all(dir.join(tree_id.name())).unwrap();
     }
@@ -32,13 +32,14 @@ fn key(row: u32) -> Bytes {
     format!("row {row:08}").into()
 }
 
-/// Moves all rows to a table.
-fn flush_all(trees: &Trees) {
-    let tree = trees.tree(TreeId::Wide);
-    tree.rotate();
-    let sealed = tree.next_sealed().unwrap();
-    flush(tree, &sealed, 1, trees.snapshots.watermark()).unwrap();
-    tree.drop_flushed();
+/// Moves all rows to tables.
+pub(super) fn flush_all(trees: &Trees) {
+    for tree in trees.all() {
+        tree.rotate();
+        let Some(sealed) = tree.next_sealed() else { continue };
+        flush(tree, &sealed, 1, trees.snapshots.watermark()).unwrap();
+        tree.drop_flushed();
+    }
 }
 
 fn bounds() -> ScanBounds {

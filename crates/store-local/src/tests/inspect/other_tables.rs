@@ -41,16 +41,24 @@ async fn a_copy_of_another_table_was_once_called_whole_and_brought_removed_keys_
 async fn a_table_of_another_store_gives_no_entries() {
     let fixture = InspectFixture::new().await;
     let other = tempfile::tempdir().unwrap();
-    let store = LocalStore::open(small(other.path())).unwrap();
-    for key in 0..300 {
-        put(&store, Table::Objects, key, 99, noise(key, 300)).await;
+    let mut shared = None;
+    // Each round makes a table, and merges make others. Which numbers the fixture has is a matter of its threads.
+    for round in 0..200 {
+        let store = LocalStore::open(small(other.path())).unwrap();
+        for key in 0..20 + round % 7 * 100 {
+            put(&store, Table::Objects, key, 99 + round, noise(key + round, 300)).await;
+            put(&store, Table::Keys, key, 99 + round, noise(key + round, 300)).await;
+        }
+        store.close().await.unwrap();
+        drop(store);
+        shared = ["packed", "wide"].into_iter().flat_map(|tree| tables(other.path(), tree)).find_map(|table| {
+            let here = fixture.dir.path().join(table.strip_prefix(other.path()).unwrap());
+            here.exists().then_some((table, here))
+        });
+        if shared.is_some() {
+            break;
+        }
     }
-    store.close().await.unwrap();
-    drop(store);
-    let shared = tables(other.path(), "packed").into_iter().find_map(|table| {
-        let here = fixture.dir.path().join(table.strip_prefix(other.path()).unwrap());
-        here.exists().then_some((table, here))
-    });
     let (theirs, ours) = shared.expect("a table of the same number");
     let file = ours.strip_prefix(fixture.dir.path()).unwrap().to_owned();
     let outcome = fixture.after(STRICT, |dir| {
@@ -58,6 +66,24 @@ async fn a_table_of_another_store_gives_no_entries() {
     });
     assert!(outcome.checked.names(&outcome.copy.join(&file)), "{:?}", outcome.checked.damage);
     fixture.assert_nothing_lost_silently(&outcome);
+}
+
+/// The list has no checksum of its own: the one of the file says that something is wrong, and no entry is.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_bit_in_the_list_of_value_files_costs_no_entry_and_no_memory() {
+    let fixture = InspectFixture::new().await;
+    let table = tables(fixture.dir.path(), "packed").into_iter().find_map(|table| {
+        let archive = sfa::Reader::new(&table).unwrap();
+        let list = archive.toc().section(b"linked_blob_files")?;
+        Some((table.strip_prefix(fixture.dir.path()).unwrap().to_owned(), list.pos()))
+    });
+    let (table, list) = table.expect("a table with places of values");
+    // The count, then the id, the number of values, their bytes and their stored bytes of the first file.
+    for at in [3, 4, 12, 20, 28] {
+        let outcome = fixture.after(STRICT, |dir| flip(&dir.join(&table), list + at));
+        assert!(outcome.checked.names(&outcome.copy.join(&table)), "byte {at}");
+        assert!(outcome.found == fixture.expected, "byte {at}: entries are gone");
+    }
 }
 
 /// A closed store with two tables of rows: the second removes and replaces rows of the first. Returns the version file of the
