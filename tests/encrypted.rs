@@ -10,7 +10,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::harness::{
     Home, HttpClient, KvAdmin, LarderNode, S3_KEY, S3_SECRET, TestAuthority, client_trusting, connect, wait,
@@ -226,6 +226,12 @@ fn a_new_certificate_serves_new_clients_and_cuts_off_none() {
     let new = TestPair::make(&node.admin(), node.home().path().join("new"));
     let mut running = TlsConnection::open(node.https(), &old.client(None)).unwrap();
     assert_eq!(running.shown(), old.der());
+    let page = node.client().get("/metrics").expect(200).text();
+    let ends =
+        page.lines().find_map(|line| line.strip_prefix("larder_tls_certificate_ends_seconds ")?.parse::<f64>().ok());
+    let days =
+        (ends.expect("a sample") - SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64()) / 86_400.0;
+    assert!((300.0..=366.0).contains(&days), "{days}");
     // A tool replaces one file after the other: the pair between does not fit, and must harm nothing.
     copy(&new.certificate(), &old.certificate());
     let pid = Pid::from_raw(node.id().cast_signed()).unwrap();

@@ -31,9 +31,11 @@ const ELSEWHERE: &[(&str, &str)] = &[
 const NOT_RUN: &str = "<!-- not run: ";
 /// Before the output of each command.
 const MARK: char = '\u{1e}';
-/// The commands that the shell of a page has: our programs, whose warnings a terminal shows between their lines, and the clients under their usual names.
+/// The commands that the shell of a page has: our programs, whose warnings a terminal shows between their lines, and the clients under
+/// their usual names. A server that a page starts and that goes on is in a block that is not run; the others are refused.
 const PROLOGUE: &str = r#"
 kv-admin() { "$KV_ADMIN" --socket "$SOCKET" "$@" 2>&1; }
+larder() { ! "$LARDER" "$@" 2>&1; }
 cargo() { shift; kv-admin "$@"; }
 python3() { command "$PYTHON" "$@"; }
 aws() { "$AWS" "$@"; }
@@ -143,6 +145,7 @@ fn script(node: &LarderNode, examples: &[&ManualExample]) -> String {
             .command
             .replace("127.0.0.1:8098", &node.http().to_string())
             .replace("127.0.0.1:8080", &node.s3_at().to_string())
+            .replace(INSTALLED, &installed(node))
             .replace("8087", &node.pb().port().to_string())
             .replace("AWS_ACCESS_KEY_ID=…", &format!("AWS_ACCESS_KEY_ID='{S3_KEY}'"))
             .replace("AWS_SECRET_ACCESS_KEY=…", &format!("AWS_SECRET_ACCESS_KEY='{S3_SECRET}'"));
@@ -150,6 +153,13 @@ fn script(node: &LarderNode, examples: &[&ManualExample]) -> String {
         script.push_str(&format!("printf '\\036'\n{command}\n[ $? = 0 ] || exit 1\n"));
     }
     script
+}
+
+/// The folder of a page that stands for the one of an installed package, and its place in a test.
+const INSTALLED: &str = "/var/lib/larder";
+
+fn installed(node: &LarderNode) -> String {
+    node.home().path().join("installed").display().to_string()
 }
 
 /// The output of each example.
@@ -161,6 +171,7 @@ fn run(node: &LarderNode, examples: &[&ManualExample]) -> Vec<String> {
         .args(["-c", &script(node, examples)])
         .current_dir(node.home().path())
         .env("KV_ADMIN", KvAdmin::binary())
+        .env("LARDER", LarderNode::binary())
         .env("SOCKET", node.home().socket())
         .env("PYTHON", place("LARDER_PYTHON", "python3"))
         .env("AWS", place("LARDER_S3_PYTHON", "").join("aws"))
@@ -173,7 +184,8 @@ fn run(node: &LarderNode, examples: &[&ManualExample]) -> Vec<String> {
         command.env_remove(name);
     }
     let ended = Process::start(&mut command).wait_for_end(Duration::from_secs(300));
-    let mut outputs: Vec<String> = ended.stdout.split(MARK).skip(1).map(str::to_owned).collect();
+    let stdout = ended.stdout.replace(&installed(node), INSTALLED);
+    let mut outputs: Vec<String> = stdout.split(MARK).skip(1).map(str::to_owned).collect();
     let last = outputs.len().checked_sub(1).map(|last| &examples[last].command);
     assert_eq!(ended.code, Some(0), "{last:?}\n{:?}\n{}", outputs.pop(), ended.stderr);
     outputs
@@ -218,6 +230,16 @@ fn the_readme_prints_what_it_says() {
 }
 
 #[test]
+fn the_manual_prints_what_it_says() {
+    check("docs/manual.md");
+}
+
+#[test]
+fn the_page_of_security_prints_what_it_says() {
+    check("docs/security.md");
+}
+
+#[test]
 fn the_page_of_protocol_buffers_prints_what_it_says() {
     check("docs/protocol-buffers.md");
 }
@@ -246,7 +268,10 @@ fn every_page_with_examples_is_run_or_says_why_not() {
     let here = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("manual.rs")).unwrap();
     let mut run = 0;
     for page in names.chain(["README.md".to_owned()]).filter(|name| name.ends_with(".md")) {
-        let blocks = blocks(&read(&page));
+        let text = read(&page);
+        let hidden = text.split("```text\n").skip(1).find(|block| block.starts_with("$ "));
+        assert!(hidden.is_none(), "{page} has commands that no test sees: {hidden:?}");
+        let blocks = blocks(&text);
         for block in &blocks {
             assert!(block.not_run.as_ref().is_none_or(|reason| reason.len() > 10), "{page}: a reason");
         }

@@ -135,7 +135,7 @@ impl Home {
     }
 
     fn program(&self) -> Command {
-        let larder = binary("LARDER_BIN", "larder");
+        let larder = LarderNode::binary();
         let Some(limit) = &self.limit else { return Command::new(larder) };
         let mut command = Command::new("sh");
         command.arg("-c").arg(format!("ulimit {limit} && exec \"$0\" \"$@\"")).arg(larder);
@@ -189,6 +189,12 @@ struct NodeAddresses {
 }
 
 impl LarderNode {
+    /// The program under test.
+    #[must_use]
+    pub fn binary() -> PathBuf {
+        binary("LARDER_BIN", "larder")
+    }
+
     /// Starts a server on new data.
     #[must_use]
     pub fn start(args: &[&str]) -> Self {

@@ -60,6 +60,7 @@ impl EmbeddedGateway {
             engine: Arc::new("local"),
             scripts: None,
             audit: None,
+            certificate: None,
             webhooks: None,
             product: larder_s3::S3Catalogue::empty(),
         };

@@ -86,6 +86,7 @@ mod tests {
             engine: Arc::new("memory"),
             scripts: None,
             audit: None,
+            certificate: None,
             webhooks: None,
             product: larder_s3::S3Catalogue::empty(),
         };

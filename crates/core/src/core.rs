@@ -127,8 +127,13 @@ impl Core {
     fn with_node_info<T>(&self, show: impl FnOnce(&NodeInfo<'_>) -> T) -> T {
         let engine = &self.core.ports.engine;
         let mut samples = engine.samples();
+        let ends = self.core.ports.certificate.as_ref().and_then(|certificate| certificate.ends());
+        let more = [
+            ("larder_tls_certificate_ends_seconds", ends),
+            ("larder_audit_lost_total", self.core.audit().map(|log| log.lost())),
+        ];
         #[expect(clippy::cast_precision_loss, reason = "a sample is a float")]
-        samples.extend(self.core.audit().map(|log| ("larder_audit_lost_total", log.lost() as f64)));
+        samples.extend(more.into_iter().filter_map(|(name, value)| Some((name, value? as f64))));
         show(&NodeInfo {
             node: &self.core.config.node,
             version: env!("CARGO_PKG_VERSION"),

@@ -44,7 +44,7 @@ pub use core::Core;
 pub use error::{Error, Feature, PrecommitRefusal, QuorumParam, Result};
 pub use gateway_core::{AdmissionGuard, GatewayCore};
 pub use members::{ClusterState, Member, MemberState, Members};
-pub use ports::{EngineNode, EngineSample, EngineStatus, GatewayPorts, StoredBytes, Webhooks};
+pub use ports::{CertificateStatus, EngineNode, EngineSample, EngineStatus, GatewayPorts, StoredBytes, Webhooks};
 pub use readiness::NotReadyReason;
 pub use scripts::{
     JobTicket, RunningJob, RunningJobs, ScriptArguments, ScriptCall, ScriptError, ScriptFunction, Scripts,

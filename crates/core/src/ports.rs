@@ -31,10 +31,18 @@ pub struct GatewayPorts {
     pub scripts: Option<Arc<dyn Scripts>>,
     /// The audit log; `None`: there is none.
     pub audit: Option<Arc<dyn AuditSink>>,
+    /// The certificate of the listeners; `None`: they have none.
+    pub certificate: Option<Arc<dyn CertificateStatus>>,
     /// The rows of the catalogue of the product beside key-value, as of none read.
     pub product: Arc<dyn ProductRows>,
     /// Receivers of webhooks; `None` where nothing can be sent.
     pub webhooks: Option<Arc<dyn Webhooks>>,
+}
+
+/// The certificate that clients see.
+pub trait CertificateStatus: Send + Sync {
+    /// The seconds since 1970 at which the first certificate of its chain ends; `None`: it cannot be read.
+    fn ends(&self) -> Option<u64>;
 }
 
 /// A node of the engine, where it has several.

@@ -20,6 +20,7 @@ pub(crate) async fn gateway_over(store: &Arc<VolatileStore>) -> Arc<Gateway> {
         engine: Arc::new("memory"),
         scripts: None,
         audit: None,
+        certificate: None,
         product: Arc::new(NoProductRows),
         webhooks: None,
     };

@@ -69,6 +69,8 @@ struct LoadedTls {
     config: Arc<ServerConfig>,
     /// The same for clients that began in clear: they may show a certificate, and need none.
     started: Arc<ServerConfig>,
+    /// When the first certificate of the chain ends, in seconds since 1970.
+    ends: Option<u64>,
 }
 
 impl ServerTls {
@@ -79,7 +81,8 @@ impl ServerTls {
     pub fn load(files: TlsFiles) -> Result<Self, String> {
         let read = TlsMaterial::read(&files)?;
         let (config, started) = (read.config(&files, true)?, read.config(&files, false)?);
-        Ok(Self(Arc::new(SharedTls { files, loaded: Mutex::new(LoadedTls { read, config, started }) })))
+        let ends = read.ends(&files);
+        Ok(Self(Arc::new(SharedTls { files, loaded: Mutex::new(LoadedTls { read, config, started, ends }) })))
     }
 
     /// Reads the files again, and takes what they hold for new connections if it changed; `false`: it did not.
@@ -93,10 +96,18 @@ impl ServerTls {
             return Ok(false);
         }
         let configs = read.config(files, true).and_then(|config| Ok((config, read.config(files, false)?)));
+        let ends = read.ends(files);
         let mut loaded = loaded.lock();
         loaded.read = read;
         (loaded.config, loaded.started) = configs?;
+        loaded.ends = ends;
         Ok(true)
+    }
+
+    /// The seconds since 1970 at which the first certificate of the chain in use ends; `None`: none can be read.
+    #[must_use]
+    pub fn ends(&self) -> Option<u64> {
+        self.0.loaded.lock().ends
     }
 
     /// Makes a connection encrypted, as its server.
@@ -137,6 +148,15 @@ impl TlsMaterial {
             client_ca: files.client_ca.as_deref().map(read).transpose()?,
             client_crl: files.client_crl.as_deref().map(read).transpose()?,
         })
+    }
+
+    fn ends(&self, files: &TlsFiles) -> Option<u64> {
+        let chain = certificates(&files.certificate, &self.certificate).ok()?;
+        let ends = chain.iter().filter_map(|certificate| {
+            let (_, parsed) = x509_parser::parse_x509_certificate(certificate).ok()?;
+            u64::try_from(parsed.validity().not_after.timestamp()).ok()
+        });
+        ends.min()
     }
 
     /// The settings in these bytes; `needs_certificate`: clients need one, where there are authorities.

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
+use larder_core::CertificateStatus;
 use larder_net::{ClientListener, ServerTls};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -159,6 +160,15 @@ pub(crate) fn keep_current(tls: ServerTls, mut hangups: watch::Receiver<()>) -> 
             }
         }
     }))
+}
+
+/// The certificate as the metrics see it.
+pub(crate) struct ListenerCertificate(pub(crate) ServerTls);
+
+impl CertificateStatus for ListenerCertificate {
+    fn ends(&self) -> Option<u64> {
+        self.0.ends()
+    }
 }
 
 /// The task that follows the files.

@@ -11,7 +11,7 @@ use larder_api_riak::http::HttpSettings;
 use larder_api_riak::pb::PbSettings;
 use larder_api_s3::S3Settings;
 use larder_console::{ConsoleAccess, ConsoleSettings, RunningCommands};
-use larder_core::{AuditSink, Config, GatewayPorts, IndexSplitting, Scripts};
+use larder_core::{AuditSink, CertificateStatus, Config, GatewayPorts, IndexSplitting, Scripts};
 use larder_kv::Gateway;
 use larder_net::{BrowserRules, ConnectionLimit, ConnectionSettings, ShutdownRequest, TrustedProxies};
 use larder_rows::ActorId;
@@ -29,7 +29,7 @@ use crate::console::ConsoleLinks;
 use crate::descriptors::ConnectionBudget;
 use crate::engine::OpenEngine;
 use crate::failure::ServerFailure;
-use crate::listeners::{self, BoundListener, BoundListeners};
+use crate::listeners::{self, BoundListener, BoundListeners, ListenerCertificate};
 use crate::memory::MemoryPlan;
 use crate::metrics_listener::MetricsHandler;
 use crate::private::check_private;
@@ -77,7 +77,8 @@ pub(crate) async fn serve(settings: &ServerSettings, files_max: usize) -> Result
     let name = node_name(settings, at);
     let config = gateway_config(settings, &name, at.http, budget.connections);
     let scripts = start_scripts(settings, clock.clone())?;
-    let ports = GatewayPorts { audit, ..gateway_ports(&engine, clock, actor, scripts) };
+    let certificate = tls.clone().map(|tls| Arc::new(ListenerCertificate(tls)) as Arc<dyn CertificateStatus>);
+    let ports = GatewayPorts { audit, certificate, ..gateway_ports(&engine, clock, actor, scripts) };
     let gateway = Gateway::start(ports, config).await;
     let gateway = gateway.map_err(|error| ServerFailure(format!("cannot start: {error}")))?;
     let objects = Objects::new(Arc::clone(gateway.shared()), vec![gateway.kv.clone()], objects_config(settings));
@@ -207,6 +208,7 @@ fn gateway_ports(engine: &OpenEngine, clock: Arc<dyn Clock>, actor: u64, scripts
         engine: view,
         scripts: Some(scripts),
         audit: None,
+        certificate: None,
         webhooks: Some(webhook_client()),
         product: larder_s3::S3Catalogue::empty(),
     }

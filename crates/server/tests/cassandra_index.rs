@@ -90,6 +90,7 @@ impl CassandraGateways {
             engine: Arc::new("cassandra"),
             scripts: None,
             audit: None,
+            certificate: None,
             webhooks: None,
             product: larder_s3::S3Catalogue::empty(),
         };

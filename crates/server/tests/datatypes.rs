@@ -44,6 +44,7 @@ impl ServerRun {
             engine: Arc::new("local"),
             scripts: None,
             audit: None,
+            certificate: None,
             webhooks: None,
             product: larder_s3::S3Catalogue::empty(),
         };

@@ -55,6 +55,7 @@ impl IndexServerRun {
             engine: Arc::new("local"),
             scripts: None,
             audit: None,
+            certificate: None,
             webhooks: None,
             product: larder_s3::S3Catalogue::empty(),
         };

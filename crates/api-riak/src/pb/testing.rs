@@ -40,6 +40,7 @@ pub(super) async fn gateway() -> Arc<Gateway> {
         engine: Arc::new("memory"),
         scripts: None,
         audit: None,
+        certificate: None,
         webhooks: None,
         product: Arc::new(larder_core::types::NoProductRows),
     };

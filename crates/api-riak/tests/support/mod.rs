@@ -61,6 +61,7 @@ impl RiakServer {
             engine: Arc::new("memory"),
             scripts: None,
             audit: None,
+            certificate: None,
             webhooks: None,
             product: Arc::new(larder_core::types::NoProductRows),
         };

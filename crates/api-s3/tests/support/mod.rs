@@ -51,6 +51,7 @@ impl S3TestServer {
             engine: Arc::new("memory"),
             scripts: None,
             audit: None,
+            certificate: None,
             webhooks: None,
             product: larder_s3::S3Catalogue::empty(),
         };

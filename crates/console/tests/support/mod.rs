@@ -53,6 +53,7 @@ impl TestConsole {
             engine: Arc::new("memory"),
             scripts: None,
             audit: Some(audit.clone()),
+            certificate: None,
             webhooks: None,
             product: larder_s3::S3Catalogue::empty(),
         };

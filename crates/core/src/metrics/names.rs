@@ -253,6 +253,7 @@ families! {
     MEMORY_MAX_BYTES = "larder_memory_max_bytes", Gauge, Bytes, ["draws"], "Bytes of memory that they may hold.";
     MEMORY_WAITING = "larder_memory_waiting", Gauge, Count, [], "Requests that wait for memory.";
     MEMORY_REFUSED = "larder_memory_refused_total", Counter, Count, [], "Requests and connections refused for want of memory.";
+    TLS_CERTIFICATE_ENDS = "larder_tls_certificate_ends_seconds", Gauge, Seconds, [], "When the first certificate of the listeners ends, in seconds since 1970.";
     AUDIT_LOST = "larder_audit_lost_total", Counter, Count, [], "Events that the audit log could not take since the start.";
 }
 

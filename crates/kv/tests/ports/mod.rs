@@ -18,6 +18,7 @@ pub(crate) fn ports_over(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Gatewa
         engine: Arc::new("memory"),
         scripts: None,
         audit: None,
+        certificate: None,
         webhooks: None,
         product: larder_s3::S3Catalogue::empty(),
     }

@@ -38,6 +38,7 @@ impl ReplicaCluster {
             engine: Arc::new("replicas"),
             scripts: None,
             audit: None,
+            certificate: None,
             webhooks: None,
             product: larder_s3::S3Catalogue::empty(),
         };

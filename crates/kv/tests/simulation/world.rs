@@ -357,6 +357,7 @@ fn ports(faulty: &Arc<Faulty<MemoryStore>>, clock: &Arc<SimClock>, actor: u64) -
         engine: Arc::new("memory"),
         scripts: None,
         audit: None,
+        certificate: None,
         webhooks: None,
         product: larder_s3::S3Catalogue::empty(),
     }

@@ -35,6 +35,7 @@ pub(crate) fn ports_over(
         engine: Arc::new("memory"),
         scripts: None,
         audit: None,
+        certificate: None,
         product: S3Catalogue::empty(),
         webhooks: None,
     }

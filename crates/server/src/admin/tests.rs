@@ -44,6 +44,7 @@ async fn nodes(names: &[&str]) -> Vec<TestNode> {
             engine: Arc::new("memory"),
             scripts: None,
             audit: None,
+            certificate: None,
             webhooks: None,
             product: larder_s3::S3Catalogue::empty(),
         };

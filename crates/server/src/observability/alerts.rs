@@ -47,6 +47,16 @@ alerts! {
         "More than 1 % of the S3 requests fail.", "Read the errors in the log.";
     "LarderSlow", Warning, 10, "histogram_quantile(0.99, sum by (instance, le) (rate(larder_request_seconds_bucket{op=~\"get|put\"}[5m]))) > 1",
         "1 % of reads and writes of objects take longer than a second.", "Compare the time in the store with the queue of the committer.";
+    "LarderS3Slow", Warning, 10, "histogram_quantile(0.99, sum by (instance, le) (rate(larder_s3_request_seconds_bucket[5m]))) > 2",
+        "1 % of the S3 requests take longer than two seconds until their answer begins.", "Compare the time in the store with the disk's.";
+    "LarderRestarts", Warning, 0, "resets(larder_process_uptime_seconds[30m]) > 2",
+        "The server was started three times in half an hour.", "Read the last lines of the log before each start.";
+    "LarderMemberGone", Warning, 5, "larder_members < max_over_time(larder_members[1h])",
+        "A gateway that was a member within the last hour is none now.", "Start it again, unless it was taken away.";
+    "LarderNodesDown", Critical, 5, "larder_cassandra_nodes_up < max_over_time(larder_cassandra_nodes_up[1h])",
+        "A node of the cluster that was connected within the last hour is not.", "Start it again, then repair it.";
+    "LarderCertificateEnds", Warning, 60, "larder_tls_certificate_ends_seconds - time() < 14 * 86400",
+        "The certificate of the listeners ends in less than two weeks.", "Renew it; the server reads the files again by itself.";
     "LarderDiskAlmostFull", Warning, 10, "larder_disk_free_bytes < ignoring (purpose) (2 * larder_disk_floor_bytes{purpose=\"data\"})",
         "The disk is nearly at the floor below which writes are refused.", "Add space, or remove data.";
     "LarderDiskFull", Critical, 0, "increase(larder_disk_refused_total[5m]) > 0",
@@ -73,6 +83,9 @@ alerts! {
         "Lines of the audit log were lost.", "Check the file and the disk of --audit-log.";
 }
 
+/// The page that says for each alert what to look at and what to do.
+const RUNBOOK: &str = "docs/monitoring.md";
+
 /// The rules as a file for Prometheus.
 pub(super) fn yaml() -> String {
     let mut out = String::from(
@@ -86,12 +99,13 @@ pub(super) fn yaml() -> String {
         let _ = write!(
             out,
             "      - alert: {}\n        expr: {}\n        for: {}m\n        labels:\n          severity: {severity}\n        \
-             annotations:\n          summary: {}\n          description: {}\n",
+             annotations:\n          summary: {}\n          description: {}\n          runbook: '{RUNBOOK}#{}'\n",
             rule.name,
             quoted(rule.expression),
             rule.minutes,
             quoted(rule.summary),
             quoted(rule.advice),
+            rule.name.to_lowercase(),
         );
     }
     out
@@ -119,6 +133,10 @@ mod tests {
         let names: BTreeSet<_> = ALERTS.iter().map(|rule| rule.name).collect();
         assert_eq!(names.len(), ALERTS.len());
         assert!(ALERTS.iter().all(|rule| rule.summary.ends_with('.') && rule.advice.ends_with('.')));
+        let runbook = include_str!("../../../../docs/monitoring.md");
+        for rule in ALERTS {
+            assert!(runbook.contains(&format!("\n### {}\n", rule.name)), "{RUNBOOK} has no section of {}", rule.name);
+        }
         assert!(yaml().contains("      - alert: LarderNotReady\n        expr: 'larder_ready == 0'\n        for: 2m\n"));
     }
 }

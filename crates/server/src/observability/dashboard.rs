@@ -1,4 +1,5 @@
-//! The dashboard for Grafana: a panel for each family of metrics, in rows by the part of the server that measures it.
+//! The dashboard for Grafana: a first row that says whether all is well, then a panel for each family of metrics, in rows by the
+//! part of the server that measures it.
 
 use larder_core::metrics::{MetricFamily, MetricKind, MetricUnit, metric_families};
 use serde_json::{Value, json};
@@ -6,6 +7,7 @@ use serde_json::{Value, json};
 /// Width and height of a panel, in Grafana's grid of 24 columns.
 const PANEL: (usize, usize) = (8, 7);
 const COLUMNS: usize = 24 / PANEL.0;
+const OVERVIEW_HEIGHT: usize = 4;
 /// The families of a title: those whose names begin so. The first that fits counts.
 const ROWS: &[(&str, &[&str])] = &[
     ("Riak requests", &["larder_request", "larder_object", "larder_siblings", "larder_context"]),
@@ -18,14 +20,65 @@ const ROWS: &[(&str, &[&str])] = &[
     ("Calls to the store", &["larder_store_"]),
     ("Cassandra", &["larder_cassandra_", "larder_reads_downgraded", "larder_writes_"]),
     ("Memory of clients", &["larder_memory_"]),
-    ("Process", &["larder_process_", "larder_panicked"]),
+    ("Process", &["larder_process_", "larder_panicked", "larder_tls_"]),
     ("Events", &["larder_"]),
+];
+
+/// The number from which on a figure is alarming.
+enum Alarm {
+    Below(f64),
+    From(f64),
+}
+
+/// The first row says whether all is well: each figure is red or green.
+const OVERVIEW: &[(&str, &str, &str, Alarm)] = &[
+    ("ready", "min(larder_ready{instance=~\"$instance\"})", "bool_yes_no", Alarm::Below(1.0)),
+    ("writable", "min(larder_engine_writable{instance=~\"$instance\"})", "bool_yes_no", Alarm::Below(1.0)),
+    (
+        "failed requests",
+        "(sum(rate(larder_requests_total{instance=~\"$instance\", outcome=\"failed\"}[5m])) + \
+         sum(rate(larder_s3_requests_total{instance=~\"$instance\", outcome=\"failed\"}[5m]))) / \
+         (sum(rate(larder_requests_total{instance=~\"$instance\"}[5m])) + \
+         sum(rate(larder_s3_requests_total{instance=~\"$instance\"}[5m])) > 0)",
+        "percentunit",
+        Alarm::From(0.01),
+    ),
+    (
+        "99 % of gets and puts within",
+        "histogram_quantile(0.99, sum by (le) (rate(larder_request_seconds_bucket{instance=~\"$instance\", op=~\"get|put\"}[5m])))",
+        "s",
+        Alarm::From(1.0),
+    ),
+    (
+        "room above the disk's floor",
+        "min(larder_disk_free_bytes{instance=~\"$instance\"} - ignoring (purpose) larder_disk_floor_bytes{instance=~\"$instance\", purpose=\"data\"})",
+        "bytes",
+        Alarm::Below(0.0),
+    ),
+    (
+        "restarts in an hour",
+        "max(resets(larder_process_uptime_seconds{instance=~\"$instance\"}[1h]))",
+        "short",
+        Alarm::From(1.0),
+    ),
 ];
 
 /// The dashboard as JSON, with a line end.
 pub(super) fn json() -> String {
     let mut panels = Vec::new();
     let (mut id, mut top) = (0, 0);
+    let width = 24 / OVERVIEW.len();
+    for (index, (title, expression, unit, alarm)) in OVERVIEW.iter().enumerate() {
+        id += 1;
+        panels.push(json!({
+            "id": id, "type": "stat", "title": title, "datasource": "${source}",
+            "fieldConfig": {"defaults": {"unit": unit, "thresholds": {"mode": "absolute", "steps": alarm.steps()}}, "overrides": []},
+            "options": {"colorMode": "background", "reduceOptions": {"calcs": ["lastNotNull"]}},
+            "gridPos": {"h": OVERVIEW_HEIGHT, "w": width, "x": index * width, "y": top},
+            "targets": [{"refId": "A", "expr": expression}],
+        }));
+    }
+    top += OVERVIEW_HEIGHT;
     for (title, families) in rows() {
         id += 1;
         panels.push(json!({"id": id, "type": "row", "title": title, "collapsed": false, "panels": [], "gridPos": {"h": 1, "w": 24, "x": 0, "y": top}}));
@@ -48,6 +101,17 @@ pub(super) fn json() -> String {
         "panels": panels,
     });
     format!("{dashboard:#}\n")
+}
+
+impl Alarm {
+    /// Grafana's colours, each from its number on.
+    fn steps(&self) -> Value {
+        let (first, then, from) = match self {
+            Self::Below(bound) => ("red", "green", bound),
+            Self::From(bound) => ("green", "red", bound),
+        };
+        json!([{"color": first, "value": null}, {"color": then, "value": from}])
+    }
 }
 
 /// The rows with their families, in the order of the table.
@@ -115,7 +179,8 @@ fn unit(family: &MetricFamily) -> &'static str {
 /// All expressions.
 #[cfg(test)]
 pub(super) fn expressions() -> Vec<String> {
-    metric_families().flat_map(|family| targets(&family)).map(|(expression, _)| expression).collect()
+    let panels = metric_families().flat_map(|family| targets(&family)).map(|(expression, _)| expression);
+    OVERVIEW.iter().map(|(_, expression, ..)| (*expression).to_owned()).chain(panels).collect()
 }
 
 #[cfg(test)]
@@ -127,6 +192,6 @@ mod tests {
         let shown: usize = rows().iter().map(|(_, families)| families.len()).sum();
         assert_eq!(shown, metric_families().count());
         let dashboard: Value = serde_json::from_str(&json()).unwrap();
-        assert_eq!(dashboard["panels"].as_array().unwrap().len(), shown + ROWS.len());
+        assert_eq!(dashboard["panels"].as_array().unwrap().len(), shown + ROWS.len() + OVERVIEW.len());
     }
 }

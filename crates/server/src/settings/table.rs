@@ -127,127 +127,127 @@ macro_rules! settings {
 
 settings! {
     DATA_DIR = "data-dir", SettingKind::Path, "./data",
-        "Where everything is kept; with the engine cassandra only the admin socket. Created when missing; one server at a time.";
+        "Directory for all data. Created if missing; one server at a time. With the engine cassandra it holds only the admin socket.";
     HTTP = "http", SettingKind::Listener, "127.0.0.1:8098",
-        "Where Riak's HTTP interface listens.";
+        "Address of Riak's HTTP interface.";
     HTTP_ORIGINS = "http-origins", SettingKind::Origins, "",
-        "Origins whose pages may use Riak's HTTP interface from a browser, such as https://app.example.com; * allows all. Pages of other origins are refused with 403.";
+        "Web origins whose pages may call Riak's HTTP interface from a browser, such as https://app.example.com; * allows all. Others get 403.";
     HTTP_HOSTS = "http-hosts", SettingKind::OtherHosts, "",
-        "Hosts that a request may name while Riak's HTTP interface listens on loopback, beside localhost, loopback addresses and the host of --http; * allows all. Others are refused with 403.";
+        "Host names that requests may use while Riak's HTTP interface listens on loopback, besides localhost, loopback addresses and the host of --http; * allows all. Others get 403.";
     PB = "pb", SettingKind::Listener, "127.0.0.1:8087",
-        "Where Riak's protocol buffers interface listens.";
+        "Address of Riak's protocol buffers interface.";
     S3 = "s3", SettingKind::Listener, "127.0.0.1:8080",
-        "Where the S3 interface listens.";
+        "Address of the S3 interface.";
     HTTPS = "https", SettingKind::Listener, "off",
-        "Where Riak's HTTP interface listens with TLS.";
+        "Address of Riak's HTTP interface over TLS.";
     PB_TLS = "pb-tls", SettingKind::Listener, "off",
-        "Where Riak's protocol buffers interface listens with TLS from the first byte.";
+        "Address of Riak's protocol buffers interface over TLS from the first byte.";
     S3_HTTPS = "s3-https", SettingKind::Listener, "off",
-        "Where the S3 interface listens with TLS.";
+        "Address of the S3 interface over TLS.";
     TLS_CERT = "tls-cert", SettingKind::Path, "",
-        "The certificate (PEM, with its chain) of the listeners with TLS. It is read again when the file changes, and at SIGHUP.";
+        "Certificate for the TLS listeners (PEM, with its chain). Reloaded when the file changes, and at SIGHUP.";
     TLS_KEY = "tls-key", SettingKind::Path, "",
-        "The key of that certificate (PEM).";
+        "Private key of that certificate (PEM).";
     TLS_CLIENT_CA = "tls-client-ca", SettingKind::Path, "",
-        "Certificates (PEM) of authorities; when given, clients of the listeners with TLS need a certificate of one of them.";
+        "Certificate authorities (PEM). If set, clients of the TLS listeners must present a certificate that one of them signed.";
     TLS_CLIENT_CRL = "tls-client-crl", SettingKind::Path, "",
-        "Revocation lists (PEM) of those authorities, one for each that signs a client's chain; clients with a revoked certificate are refused, and all while a list is missing or too old. Read again as the certificate is.";
+        "Revocation lists (PEM), one for each authority that signs a client's chain. Clients with a revoked certificate are refused, and all clients while a list is missing or expired. Reloaded like the certificate.";
     TLS_MIN = "tls-min", SettingKind::Choice("1.2|1.3"), "1.2",
-        "The oldest version of TLS that clients may speak.";
+        "Oldest TLS version that clients may use.";
     CONSOLE = "console", SettingKind::Listener, "127.0.0.1:8099",
-        "Where the web console listens. A link with a one-time token signs in; the server prints it on a terminal, and kv-admin console link makes others.";
+        "Address of the web console. You sign in with a one-time link: the server prints one on a terminal, and kv-admin console link prints more.";
     CONSOLE_HOSTS = "console-hosts", SettingKind::OtherHosts, "",
-        "Hosts that a request may name while the console listens on loopback, beside localhost, loopback addresses and the host of --console; * allows all. Others are refused with 403.";
+        "Host names that requests may use while the console listens on loopback, besides localhost, loopback addresses and the host of --console; * allows all. Others get 403.";
     CONSOLE_READ_ONLY = "console-read-only", SettingKind::Switch, "false",
-        "The console shows everything and changes nothing.";
+        "Make the console read-only.";
     METRICS = "metrics", SettingKind::Listener, "127.0.0.1:8097",
-        "Where /metrics is also served, in every mode and without a user.";
+        "Address that serves /metrics, in every mode and without a log-in.";
     S3_HOST = "s3-host", SettingKind::Hosts, "s3.localhost,localhost,s3.amazonaws.com",
-        "Hosts of the S3 interface: in front of one, a bucket may be named. The host that it listens on is always one.";
+        "Host names of the S3 interface. A bucket name may stand in front of one (bucket.s3.localhost). The host of --s3 always counts.";
     S3_REGION = "s3-region", SettingKind::Name, "us-east-1",
-        "The region that S3 clients see, such as auto; they may sign for any.";
+        "Region shown to S3 clients, such as auto. Clients may sign for any region.";
     S3_ADMIN_KEY = "s3-admin-key", SettingKind::Key, "",
-        "Access key of the S3 admin; made at the first start when not given. Better in the environment than as a flag.";
+        "Access key of the S3 admin; created at the first start if not set. Prefer the environment variable to the flag.";
     S3_ADMIN_SECRET = "s3-admin-secret", SettingKind::Key, "",
-        "Secret of the S3 admin's access key; given with it.";
+        "Secret key of the S3 admin; set it together with --s3-admin-key.";
     S3_BUCKETS = "s3-buckets", SettingKind::Buckets, "",
-        "Buckets of the S3 admin that the start makes where they are missing; a start that cannot make them fails. With :public behind its name, a bucket without a policy gets one that lets everyone list and read it.";
+        "Buckets to create at startup, owned by the S3 admin; startup fails if one cannot be created. NAME:public also lets everyone list and read the bucket, unless it has a policy.";
     S3_PUBLIC_URL = "s3-public-url", SettingKind::Url, "",
-        "The address at which clients reach the S3 interface where it is another than this server's, such as https://s3.example.com: signatures made for its host hold behind a proxy that changes the host, and answers name it.";
+        "URL at which clients reach the S3 interface, if it is not this server's own, such as https://s3.example.com. Requests signed for this host verify even if a proxy rewrites Host; responses use this URL.";
     S3_BUCKETS_MAX = "s3-buckets-max", SettingKind::Count(1, 1_000_000), "100",
-        "Most S3 buckets of a user; the admin may have any number.";
+        "Maximum S3 buckets per user; the admin has no limit.";
     S3_LIFECYCLE_INTERVAL = "s3-lifecycle-interval", SettingKind::Time, "1h",
-        "How often the lifecycle rules of each bucket are applied to its objects and uploads.";
+        "How often the lifecycle rules of buckets run.";
     ADMIN_SOCKET = "admin-socket", SettingKind::Path, "<data-dir>/admin.sock",
-        "The Unix socket that kv-admin talks to; only the server's own user may open it.";
+        "Unix socket for kv-admin. Only the server's own user may open it.";
     ENGINE = "engine", SettingKind::Choice("local|memory|cassandra"), "local",
-        "The engine that stores the data: local is embedded, memory loses everything at the end, cassandra is a cluster.";
+        "Where data is stored: local is an embedded engine, memory loses everything at exit, cassandra is a cluster of Cassandra or ScyllaDB.";
     CASSANDRA = "cassandra", SettingKind::Nodes, "",
-        "Nodes of the Cassandra or ScyllaDB cluster to ask first, port 9042 unless said; the others are found through them.";
+        "Nodes of the cluster to contact first (port 9042 by default); the others are discovered from them.";
     CASSANDRA_KEYSPACE = "cassandra-keyspace", SettingKind::Name, "larder",
-        "Beginning of the names of the keyspaces there; _n and the number of copies follow it.";
+        "Prefix of the keyspaces in the cluster; _n and the number of copies follow it.";
     CASSANDRA_DATACENTER = "cassandra-datacenter", SettingKind::Name, "",
-        "The datacenter this gateway is in, where the cluster has several.";
+        "Datacenter of this gateway, if the cluster has several.";
     CASSANDRA_DATACENTERS = "cassandra-datacenters", SettingKind::Names, "",
-        "All datacenters that keep copies, n_val in each; the local one alone when not given.";
+        "All datacenters that keep copies, n_val in each. Only the local one if not set.";
     CASSANDRA_USER = "cassandra-user", SettingKind::Name, "",
-        "The user of this gateway, where the cluster asks for one.";
+        "User name for the cluster, if it requires one.";
     CASSANDRA_PASSWORD_FILE = "cassandra-password-file", SettingKind::Path, "",
-        "The file with this user's password, on its first line.";
+        "File with this user's password on its first line.";
     CASSANDRA_TLS_CA = "cassandra-tls-ca", SettingKind::Path, "",
-        "Certificates (PEM) of the authorities that sign the nodes' certificates; connections are encrypted when given.";
+        "Certificate authorities (PEM) of the nodes. If set, connections to the cluster are encrypted.";
     CASSANDRA_TLS_CERT = "cassandra-tls-cert", SettingKind::Path, "",
-        "This gateway's certificate (PEM), where the cluster asks for one.";
+        "Client certificate (PEM) of this gateway, if the cluster requires one.";
     CASSANDRA_TLS_KEY = "cassandra-tls-key", SettingKind::Path, "",
-        "The key of that certificate (PEM).";
+        "Private key of that certificate (PEM).";
     DURABILITY = "durability", SettingKind::Choice("disk|buffered"), "disk",
-        "When a write is answered: once it is on disk, or once readers see it (a power cut may then lose the last moments). On Cassandra its commitlog_sync decides.";
+        "When a write is acknowledged: disk waits until it is on disk; buffered does not, so a power cut may lose the last moments. On Cassandra its commitlog_sync decides.";
     NODE_NAME = "node-name", SettingKind::Name, "larder@127.0.0.1",
-        "The name shown as claimant, in /stats and in status. Each gateway on Cassandra has its own: larder@, the machine's name and the port when not given.";
+        "Name of this node in /stats, status and as claimant. With cassandra the default is larder@, the machine's name and the port, so that each gateway has its own.";
     MEMORY = "memory", SettingKind::Size, "",
-        "Most memory for caches, tables in memory and what clients' requests hold; a quarter of the machine's or the container's when not given. When it is used up, requests wait for some seconds and are refused with 503 then.";
+        "Memory limit for caches, memtables and request buffers; a quarter of the machine's or container's memory if not set. When it is used up, requests wait a few seconds and then get 503.";
     CACHE_SIZE = "cache-size", SettingKind::Size, "256MiB",
-        "Most memory the engine's cache takes, a quarter of memory at most; it grows as data is read.";
+        "Maximum size of the engine's cache, at most a quarter of --memory. It grows as data is read.";
     OBJECT_SIZE_MAX = "object-size-max", SettingKind::Size, "50MiB",
-        "Largest object body; a larger one is refused with 413.";
+        "Maximum size of an object's body; larger ones get 413.";
     SIBLINGS_MAX = "siblings-max", SettingKind::Count(1, larder_rows::limits::SIBLINGS_MAX as u64), "100",
-        "Most siblings of a key; a write that would make one more is refused with 409.";
+        "Maximum siblings per key; a write that would add one more gets 409.";
     INDEX_SHARD_ROWS = "index-shard-rows", SettingKind::Count(0, 1_000_000_000), "",
-        "Rows of a shard of an index above which its bucket gets four times the shards, 255 at most; 0 is never. When not given, 1000000 with the engine cassandra, and never with the others, whose indexes are one tree.";
+        "When an index shard exceeds this many rows, the bucket's shard count quadruples (up to 255). 0 disables. If not set: 1000000 with cassandra, 0 with the other engines, whose indexes are one tree.";
     DELETE_MODE = "delete-mode", SettingKind::Delete, "3s",
-        "The remains of a deleted object: its tombstone for ever (keep), nothing (immediate), or its tombstone for this time.";
+        "How long a deleted object's tombstone is kept: keep (forever), immediate, or a duration.";
     REQUEST_TIMEOUT = "request-timeout", SettingKind::Time, "60s",
-        "When a request that names no timeout gives up.";
+        "Timeout of requests that name none themselves.";
     CONNECTIONS_MAX = "connections-max", SettingKind::Count(1, 1_000_000), "10000",
-        "Most connections at a time, of all listeners together; one listener has three quarters of them at most, one address half. One more is answered 503 and closed. Fewer where the limit of open files (ulimit -Hn) leaves room for fewer.";
+        "Maximum open connections across all listeners; one listener may use three quarters of them, one client address half. Further ones get 503 and are closed. A lower limit of open files (ulimit -Hn) lowers it.";
     PROXY = "proxy", SettingKind::Networks, "",
-        "Addresses and networks of trusted proxies: their PROXY headers, X-Forwarded-For and X-Forwarded-Proto name the client of a connection or request, and X-Forwarded-Host the host that it asked S3 for.";
+        "Addresses and networks of trusted proxies. Their PROXY headers, X-Forwarded-For and X-Forwarded-Proto identify the client, and X-Forwarded-Host the host that it asked S3 for.";
     JS_DIR = "js-dir", SettingKind::Path, "",
-        "The folder of JavaScript modules for commit hooks and MapReduce: its files that end in .js. They are loaded again when one changes, and by `kv-admin js-reload`.";
+        "Directory of JavaScript modules (*.js) for commit hooks and MapReduce. Reloaded when a file changes, and by `kv-admin js-reload`.";
     JS_WORKERS = "js-workers", SettingKind::Count(1, 64), "2",
-        "Most processes that run functions of these modules, and as many again that run functions sent by clients. One bucket, user or address has one fewer at a time.";
+        "Maximum processes that run functions of these modules, and as many again for functions sent by clients. One bucket, user or address may use all but one of them.";
     JS_TIMEOUT = "js-timeout", SettingKind::Time, "5s",
-        "When a call of a script is ended, with its process.";
+        "Time limit of a script call; its process is killed then.";
     JS_MEMORY = "js-memory", SettingKind::Size, "128MiB",
-        "Most memory of the values of one script.";
+        "Memory limit of one script.";
     WEBHOOK_HOSTS = "webhook-hosts", SettingKind::Nodes, "",
-        "The hosts that webhooks may name, port 80 unless said; none when not given, so that no client makes the server call another machine.";
+        "Hosts that webhooks may call (port 80 by default). None if not set, so that no client can make the server call another machine.";
     SWEEP_INTERVAL = "sweep-interval", SettingKind::Time, "15m",
-        "How often the remains of failures are removed; the first time a minute after the start at the latest.";
+        "How often leftovers of failed operations are removed; the first run is at most a minute after startup.";
     THREADS = "threads", SettingKind::Count(0, 1024), "0",
-        "Threads that serve requests; 0 takes as many as there are cores, and four at least with an engine of its own. Fewer where a node of the cluster shares the machine.";
+        "Number of threads that serve requests. 0 uses one per core, and at least four with an embedded engine. Set fewer if a cluster node shares the machine.";
     LOG_LEVEL = "log-level", SettingKind::Choice("error|warn|info|debug|trace"), "info",
-        "How much is logged to standard error.";
+        "Log level on standard error.";
     LOG_FORMAT = "log-format", SettingKind::Choice("human|json"), "human",
-        "How a log line looks.";
+        "Log format.";
     SLOW_LOG = "slow-log", SettingKind::TimeOrOff, "1s",
-        "Requests that take longer get a line in the log; off logs none.";
+        "Log requests that take longer than this; off logs none.";
     AUDIT_LOG = "audit-log", SettingKind::Path, "",
-        "The file of the audit log, or stderr: a line of JSON for each change of users, keys, grants, policies and types, and for each refused request.";
+        "File of the audit log, or stderr: one line of JSON per change of users, keys, grants, policies and types, and per refused request.";
     ACCEPT_DAMAGED_JOURNAL = "accept-damaged-journal", SettingKind::Switch, "false",
-        "Start although the journal is damaged, and lose the writes after the damage.";
+        "Start even though the journal is damaged, and lose the writes after the damage.";
     DRAIN_TIMEOUT = "drain-timeout", SettingKind::Time, "30s",
-        "How long running requests may take to end when the server is stopped.";
+        "How long running requests may take to finish at shutdown.";
 }
 
 /// The setting of this name.

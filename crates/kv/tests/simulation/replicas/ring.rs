@@ -78,6 +78,7 @@ impl SimRing {
             engine: Arc::new("replicas"),
             scripts: None,
             audit: None,
+            certificate: None,
             webhooks: None,
             product: larder_s3::S3Catalogue::empty(),
         };

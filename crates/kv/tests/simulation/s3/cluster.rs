@@ -86,6 +86,7 @@ impl S3Cluster {
             engine: Arc::new("memory"),
             scripts: None,
             audit: None,
+            certificate: None,
             webhooks: None,
             product: larder_s3::S3Catalogue::empty(),
         };

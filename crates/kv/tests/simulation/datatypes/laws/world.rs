@@ -157,6 +157,7 @@ impl LawWorld {
             engine: Arc::new("laws"),
             scripts: None,
             audit: None,
+            certificate: None,
             webhooks: None,
             product: larder_s3::S3Catalogue::empty(),
         };
