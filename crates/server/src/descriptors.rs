@@ -137,14 +137,14 @@ mod tests {
     fn a_usual_limit_cuts_the_connections_with_a_note() {
         let budget = |arguments, limit| budget(arguments, limit).unwrap();
         let low = budget("", 1024);
-        assert_eq!(low.connections, 213);
+        assert_eq!(low.connections, 170);
         let note = low.note.unwrap();
-        assert!(["213", "10000", "1024", "connections-max"].iter().all(|word| note.contains(word)), "{note}");
+        assert!(["170", "10000", "1024", "connections-max"].iter().all(|word| note.contains(word)), "{note}");
         // A limit of 20,000 files once was a warning at every start.
         assert_eq!(budget("", 20_000).note, None);
         assert!(budget("--connections-max 9000", 20_000).note.is_some());
-        let enough = ConnectionBudget { connections: 200, note: None };
-        assert_eq!(budget("--connections-max 200", 1024), enough);
+        let enough = ConnectionBudget { connections: 150, note: None };
+        assert_eq!(budget("--connections-max 150", 1024), enough);
         assert_eq!(budget("", 40_000), ConnectionBudget { connections: 10_000, note: None });
         assert_eq!(budget("--engine memory", 1024).connections, 928);
         assert_eq!(budget("--engine memory --webhook-hosts a,b", 1024).connections, 908);
@@ -153,8 +153,8 @@ mod tests {
     #[test]
     fn a_limit_too_low_to_serve_is_refused() {
         let failure = budget("", 256).unwrap_err().to_string();
-        assert!(failure.contains("256") && failure.contains("432") && !failure.contains('\n'), "{failure}");
-        assert_eq!(budget("", 432).unwrap().connections, CONNECTIONS_MIN);
+        assert!(failure.contains("256") && failure.contains("560") && !failure.contains('\n'), "{failure}");
+        assert_eq!(budget("", 560).unwrap().connections, CONNECTIONS_MIN);
     }
 
     #[test]
