@@ -242,3 +242,33 @@ fn a_server_that_rests_gives_the_space_of_deleted_objects_back() {
         first += count;
     }
 }
+
+/// Overwrites a twentieth of the keys a second, in no order, and looks at the disk meanwhile.
+#[test]
+fn keys_that_are_overwritten_keep_little_more_than_their_values() {
+    if !is_possible("reclaimed_space::keys_that_are_overwritten_keep_little_more_than_their_values") {
+        return;
+    }
+    const LENGTH: usize = 4_096;
+    // The memtables and journals of a small disk are small, and so is what a server has beside them.
+    let (disk, live, seconds) = Scale::current().pick((256, 64 * MIB, 15), (12_000, 1_024 * MIB, 120));
+    let mut test = SpaceTest::new(disk);
+    let keys = live as usize / LENGTH;
+    for number in 0..keys {
+        assert_eq!(test.put(SpaceApi::Kv, number, LENGTH), 204);
+    }
+    let mut looks = Vec::new();
+    let begun = Instant::now();
+    for second in 1..=seconds {
+        for _ in 0..keys / 20 {
+            let number = test.random.below(keys);
+            assert_eq!(test.put(SpaceApi::Kv, number, LENGTH), 204);
+        }
+        looks.push(test.disk.used());
+        thread::sleep(Duration::from_secs(second).saturating_sub(begun.elapsed()));
+    }
+    let mean = looks.iter().sum::<u64>() / looks.len() as u64;
+    let ratio = mean as f64 / live as f64;
+    figure("bytes on disk a live byte while a twentieth of the keys is overwritten a second", &format!("{ratio:.2}"));
+    assert!(mean <= live * 3 / 2, "{ratio:.2}: {}", test.state());
+}
