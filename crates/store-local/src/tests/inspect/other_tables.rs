@@ -1,5 +1,7 @@
 //! Tables that are not where they belong, and tables that no version names.
 
+use lsm_tree::{InternalValue, ValueType};
+
 use super::*;
 
 /// Asserts that a start is refused by the name of this file, and changes nothing.
@@ -40,26 +42,20 @@ async fn a_copy_of_another_table_was_once_called_whole_and_brought_removed_keys_
 #[tokio::test(flavor = "multi_thread")]
 async fn a_table_of_another_store_gives_no_entries() {
     let fixture = InspectFixture::new().await;
+    let ours = tables(fixture.dir.path(), "packed").swap_remove(0);
+    let number = ours.file_name().unwrap().to_str().unwrap().to_owned();
+    // Each write of the other store makes a table with the next number.
     let other = tempfile::tempdir().unwrap();
-    let mut shared = None;
-    // Each round makes a table, and merges make others. Which numbers the fixture has is a matter of its threads.
-    for round in 0..200 {
-        let store = LocalStore::open(small(other.path())).unwrap();
-        for key in 0..20 + round % 7 * 100 {
-            put(&store, Table::Objects, key, 99 + round, noise(key + round, 300)).await;
-            put(&store, Table::Keys, key, 99 + round, noise(key + round, 300)).await;
-        }
-        store.close().await.unwrap();
-        drop(store);
-        shared = ["packed", "wide"].into_iter().flat_map(|tree| tables(other.path(), tree)).find_map(|table| {
-            let here = fixture.dir.path().join(table.strip_prefix(other.path()).unwrap());
-            here.exists().then_some((table, here))
-        });
-        if shared.is_some() {
-            break;
-        }
+    let trees = crate::tests::scan::open(other.path());
+    let entry = |key: u64| {
+        let key = crate::entry::partition_key(&place(Table::Objects, key));
+        Ok(InternalValue::from_components(key, noise(1, 300), 99, ValueType::Value))
+    };
+    let mut theirs = other.path().to_owned();
+    while !theirs.ends_with(&number) {
+        let written = trees.tree(TreeId::Packed).write_tables(&mut (0..20).map(entry)).unwrap();
+        theirs = written.0[0].path.to_path_buf();
     }
-    let (theirs, ours) = shared.expect("a table of the same number");
     let file = ours.strip_prefix(fixture.dir.path()).unwrap().to_owned();
     let outcome = fixture.after(STRICT, |dir| {
         fs::copy(&theirs, dir.join(&file)).unwrap();
