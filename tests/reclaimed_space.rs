@@ -243,7 +243,7 @@ fn a_server_that_rests_gives_the_space_of_deleted_objects_back() {
     }
 }
 
-/// Overwrites a twentieth of the keys a second, in no order, and looks at the disk meanwhile.
+/// Looks at the disk while a twentieth of the keys is overwritten a second, in no order.
 #[test]
 fn keys_that_are_overwritten_keep_little_more_than_their_values() {
     if !is_possible("reclaimed_space::keys_that_are_overwritten_keep_little_more_than_their_values") {
