@@ -165,11 +165,12 @@ fn writer_of(prefix: &str) -> &str {
     prefix.split('-').next().unwrap_or(prefix)
 }
 
-/// A random size: mostly small, some larger than a row holds, a few large.
+/// A random size: mostly small, some beside their table, some larger than a row holds, a few large.
 fn size(random: &mut SplitMix64) -> usize {
     match random.below(100) {
         0 => 2 * 1024 * 1024,
         1..=6 => LARGE,
+        7..=26 => 2048 + random.below(60_000),
         _ => 1 + random.below(2000),
     }
 }

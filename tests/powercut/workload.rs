@@ -278,6 +278,8 @@ impl WorkloadWriter {
         let size = match self.random.below(100) {
             0..=3 => self.large(),
             4..=14 => 66_000 + self.random.below(60_000),
+            // In a row, beside its table.
+            15..=34 => 2_048 + self.random.below(60_000),
             _ => self.random.below(2000),
         };
         CutBody { seed: self.random.number(), size }
