@@ -96,7 +96,7 @@ pub(super) fn check_named(
 /// The blobs with files of their own that the rows of an entry name. Readers report a row that does
 /// not decode.
 fn named_files(dir: &Path, tree_id: TreeId, found: &FoundEntry, references: RowBlobs) -> Vec<(BlobId, BlobOwner)> {
-    // A value that cannot be read is reported as such.
+    // A value in a damaged file is reported as such.
     let (Ok(Some(value)), Ok((partition, name))) = (read_value(dir, tree_id, found), entry::split_key(&found.key))
     else {
         return Vec::new();

@@ -184,8 +184,8 @@ impl Iterator for TableReader {
 /// The sections of a table that are made of blocks.
 const BLOCK_SECTIONS: [&[u8]; 6] = [b"data", b"tli", b"index", b"filter_tli", b"filter", b"meta"];
 
-/// Whether every part of a table with a checksum of its own passes that, and the list without one says what the entries say. If its bytes are not those
-/// that were written, it is another table then, not a damaged one.
+/// Whether every part of a table with a checksum of its own passes that, and the list without one says what the entries say. If its
+/// bytes are not those that were written, it is another table then, not a damaged one.
 pub(super) fn is_whole_inside(table: &TreeFile) -> bool {
     let path = &table.path;
     let read = || {
