@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::openings::comment;
+use super::source::comment;
 use super::{SourceFile, TidyProblem};
 
 /// The size of the largest group of a crate; a crate that is not listed has none. A size may only become smaller.

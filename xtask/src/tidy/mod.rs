@@ -5,31 +5,23 @@
 //! ```text
 //! dependencies  the allowed directions between our crates, and the lints of the workspace in each
 //! length        a file has one noun: at most 500 lines without its tests
-//! banned_text   notes of unfinished code, registries, and addresses that are open to others
 //! layout        spaces, tabs, ends of files
 //! documents     the changelog's head, and that commands and links in documents are real
 //! homonyms      a type name is defined in one file
-//! vocabulary    names and prose use the field's words
-//! openings      a sentence names its subject first
 //! cycles        files of a crate import in one direction, except in listed groups
 //! purity        values and rules wait for nothing, and read no clock or disk
 //! commits       subjects of commits are at most 72 characters
-//! density       comments per 100 lines of code, shown only
 //! ```
 
-mod banned_text;
 mod commits;
 mod cycles;
-mod density;
 mod dependencies;
 mod documents;
 mod homonyms;
 mod layout;
 mod length;
-mod openings;
 mod purity;
 mod source;
-mod vocabulary;
 
 use std::fs;
 
@@ -43,7 +35,6 @@ pub(crate) use source::{SourceFile, TidyProblem};
 /// The problems, a line each.
 pub(crate) fn tidy(shell: &Shell) -> Result<()> {
     let files = files(shell)?;
-    println!("tidy: {}", density::summary(&files));
     let mut problems = [check(&files), commits(shell)].concat();
     problems.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));
     if problems.is_empty() {
@@ -59,12 +50,9 @@ fn check(files: &[SourceFile]) -> Vec<TidyProblem> {
     [
         dependencies::check(files),
         length::check(files),
-        banned_text::check(files),
         layout::check(files),
         documents::check(files, &tasks),
         homonyms::check(files),
-        vocabulary::check(files),
-        openings::check(files),
         cycles::check(files),
         purity::check(files),
     ]

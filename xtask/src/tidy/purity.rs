@@ -1,6 +1,6 @@
 //! Values and rules are pure: below `src/rules/` of a crate, and in `rows`, nothing waits, reads a clock or a disk, or draws a number.
 
-use super::openings::comment;
+use super::source::comment;
 use super::{SourceFile, TidyProblem};
 
 /// Words of what is not pure.
