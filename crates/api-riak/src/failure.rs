@@ -25,5 +25,5 @@ pub(crate) fn log_panic(gateway: &Gateway, panic: &(dyn Any + Send)) {
         reason = reason.unwrap_or("unknown"),
         "request panicked: the client gets an error of the server, this is a bug"
     );
-    gateway.core.count_event(Event::Panicked);
+    gateway.context().count_event(Event::Panicked);
 }

@@ -29,7 +29,7 @@ impl Lister {
     /// A listing that must end within `timeout`.
     #[must_use]
     pub(crate) fn new(gateway: &Arc<Gateway>, target: ListingTarget, timeout: Option<Duration>) -> Self {
-        let deadline = timeout.map(|timeout| gateway.core.monotonic().saturating_add(timeout));
+        let deadline = timeout.map(|timeout| gateway.context().monotonic().saturating_add(timeout));
         Self { gateway: Arc::clone(gateway), target, deadline }
     }
 
@@ -39,7 +39,7 @@ impl Lister {
     /// The deadline has passed, or an error of the gateway.
     pub(crate) async fn page(&self, after: Option<Bytes>) -> Result<Listing, Error> {
         // The deadline is of the whole listing: each page gets the rest of it.
-        let timeout = self.deadline.map(|deadline| deadline.saturating_sub(self.gateway.core.monotonic()));
+        let timeout = self.deadline.map(|deadline| deadline.saturating_sub(self.gateway.context().monotonic()));
         if timeout == Some(Duration::ZERO) {
             return Err(Error::TimedOut);
         }

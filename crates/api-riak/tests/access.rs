@@ -30,7 +30,7 @@ fn server() -> RiakServer {
     let server = RiakServer::start_with(Config::default(), settings);
     server.make_type("t", "{}", true);
     let setup = async |gateway: &Gateway| {
-        let security = &gateway.security;
+        let security = gateway.security();
         security.add_role(RoleKind::User, "u", RoleOptions::default()).await.unwrap();
         security.add_source("u", "203.0.113.0/24", "trust", &[]).await.unwrap();
         security.set_enabled(true).await.unwrap();
@@ -40,7 +40,7 @@ fn server() -> RiakServer {
 }
 
 fn change(server: &RiakServer, change: GrantChange, permission: KvPermission, target: &GrantTarget) {
-    let changed = server.gateway().security.change_grants(change, permission.name(), target, "u");
+    let changed = server.gateway().security().change_grants(change, permission.name(), target, "u");
     server.background.run(changed).unwrap();
 }
 
@@ -196,8 +196,8 @@ fn a_password_is_checked_a_change_counts_at_once_and_a_wrong_one_waits() {
     let mut client = server.client();
     let setup = async |gateway: &Gateway, password: &str| {
         let options = RoleOptions::parse(&[password]).unwrap();
-        gateway.security.alter_role(RoleKind::User, "u", options).await.unwrap();
-        gateway.security.add_source("u", "203.0.113.0/24", "password", &[]).await.unwrap();
+        gateway.security().alter_role(RoleKind::User, "u", options).await.unwrap();
+        gateway.security().add_source("u", "203.0.113.0/24", "password", &[]).await.unwrap();
     };
     // `u:x` is right first, then `u:y`.
     server.background.run(setup(server.gateway(), "password=x"));
@@ -209,6 +209,6 @@ fn a_password_is_checked_a_change_counts_at_once_and_a_wrong_one_waits() {
     assert_eq!(send(&mut client, &Method::GET, "/ping", Some(TRUSTED), true).status, 401);
     assert!(begun.elapsed() >= Duration::from_secs(5), "{:?}", begun.elapsed());
     assert_eq!(send(&mut client, &Method::GET, "/ping", Some("Basic dTp5"), true).status, 200);
-    server.background.run(server.gateway().security.set_enabled(false)).unwrap();
+    server.background.run(server.gateway().security().set_enabled(false)).unwrap();
     assert_eq!(send(&mut client, &Method::GET, "/buckets/b/props", None, false).status, 200);
 }

@@ -61,7 +61,7 @@ impl BackgroundTasks {
 pub(crate) fn report_panic(gateway: &Core, id: &str, panic: &(dyn Any + Send)) -> S3Error {
     let reason = panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(|text| &**text));
     tracing::error!(reason = reason.unwrap_or("unknown"), id, "S3 request panicked, which is a bug; answered 500");
-    gateway.core.count_event(Event::Panicked);
+    gateway.context().count_event(Event::Panicked);
     Code::InternalError.into()
 }
 

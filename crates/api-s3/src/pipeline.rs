@@ -108,7 +108,7 @@ impl S3Service {
 
     /// The 503 `SlowDown` response of an overloaded server.
     pub(crate) fn busy(&self) -> S3Response {
-        let id = self.objects.gateway.core.new_request_id();
+        let id = self.objects.gateway.context().new_request_id();
         let mut response = S3Error::from(Code::SlowDown).into_response("", &id, false);
         insert_common_headers(&mut response, &id);
         response
@@ -117,7 +117,7 @@ impl S3Service {
     /// Serves one request. A panic becomes a 500 response.
     pub async fn handle(&self, requester: &Requester<'_>, request: Request<Incoming>) -> S3Response {
         let gateway = &self.objects.gateway;
-        let begun = tracing::enabled!(tracing::Level::DEBUG).then(|| gateway.core.monotonic());
+        let begun = tracing::enabled!(tracing::Level::DEBUG).then(|| gateway.context().monotonic());
         let (mut parts, body) = request.into_parts();
         let host = request_host(&parts);
         let forwarded_host = requester.is_forwarded.then(|| forwarded_host(&parts.headers)).flatten();
@@ -125,8 +125,8 @@ impl S3Service {
         let query = S3Query::parse(parts.uri.query());
         let restored = auth::restore_headers(&query, &mut parts.headers);
         let head = RequestHead {
-            id: gateway.core.new_request_id(),
-            now: gateway.core.now(),
+            id: gateway.context().new_request_id(),
+            now: gateway.context().now(),
             source: requester.source,
             addressing: AddressingStyle::from_host(Some(asked_host), &self.settings.roots),
             query,
@@ -159,7 +159,7 @@ impl S3Service {
             host = head.host,
             path = head.parts.uri.path(),
             status = response.status().as_u16(),
-            micros = begun.map(|begun| gateway.core.monotonic().saturating_sub(begun).as_micros()),
+            micros = begun.map(|begun| gateway.context().monotonic().saturating_sub(begun).as_micros()),
             "answered"
         );
         response
@@ -265,7 +265,7 @@ impl S3Service {
     }
 
     fn admit(&self) -> Result<AdmissionGuard, S3Error> {
-        Ok(self.objects.gateway.core.admit().map_err(Error::from)?)
+        Ok(self.objects.gateway.context().admit().map_err(Error::from)?)
     }
 
     /// The parts of the request that its signature covers.
@@ -398,7 +398,7 @@ impl S3Service {
 impl S3Service {
     /// Reports refused requests, and changes of users, buckets and permissions.
     fn audit(&self, head: &RequestHead, target: &ResourcePath, trace: &RequestTrace, response: &S3Response) {
-        let Some(log) = self.objects.gateway.core.audit() else { return };
+        let Some(log) = self.objects.gateway.context().audit() else { return };
         let status = response.status().as_u16();
         let outcome = AuditOutcome::from_status(status);
         if outcome == AuditOutcome::Refused || trace.operation.is_some_and(|operation| operation.is_audited) {

@@ -128,7 +128,7 @@ fn limits_hold_for_a_key_of_an_administrator_but_not_for_its_first_one() {
 fn a_revoked_or_expired_key_and_its_presigned_addresses_end() {
     let setup = Setup::new();
     let key = setup.add("EVE", "SHORT", KeyLimits::default());
-    let soon = setup.server.gateway.core.now() + 1_500_000;
+    let soon = setup.server.gateway.context().now() + 1_500_000;
     let expiring = setup.add("EVE", "SOON", KeyLimits { expires: Some(soon), ..Default::default() });
     let presigned = |signer: &S3Signer, id: &str| {
         let signature = signer.sign_text("GET\n\n\n4000000000\n/eve/a/k").replace('+', "%2B");

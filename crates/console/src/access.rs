@@ -154,7 +154,7 @@ pub(crate) struct AuditedRequest<'a> {
 impl AuditedRequest<'_> {
     /// Writes the line, if there is an audit log.
     pub(crate) fn record(&self, gateway: &Gateway) {
-        let Some(log) = gateway.core.audit() else { return };
+        let Some(log) = gateway.context().audit() else { return };
         let who = self.session.map(|number| format!("session {number}"));
         let status = self.status.as_u16();
         log.record(&AuditEvent {

@@ -49,7 +49,7 @@ const NOTICES: &[(&str, &str)] = &[
 pub(crate) fn framed(call: &ConsoleCall<'_>, section: ConsoleSection, title: &str, body: &Markup) -> Markup {
     let notice = call.query.given("done");
     let notice = NOTICES.iter().find(|(name, _)| notice.as_deref() == Some(name.as_bytes())).map(|(_, text)| *text);
-    let node = call.gateway().core.config.node.as_str();
+    let node = call.gateway().context().config.node.as_str();
     document(
         title,
         &html! {

@@ -81,7 +81,7 @@ impl ConnectionHandler for ConsoleService {
         let answered = AssertUnwindSafe(self.answer(&request, body, requester)).catch_unwind().await;
         let mut reply = answered.unwrap_or_else(|_| {
             tracing::error!(path = request.uri.path(), "page of the console panicked: this is a bug");
-            self.gateway.core.count_event(Event::Panicked);
+            self.gateway.context().count_event(Event::Panicked);
             reply::page(StatusCode::INTERNAL_SERVER_ERROR, frame::outside("Failed", &maud::html! {}))
         });
         reply::protect(reply.headers_mut());
@@ -103,7 +103,7 @@ impl ConnectionHandler for ConsoleService {
 impl ConsoleService {
     async fn answer(&self, request: &Parts, body: ArrivingBody<'_>, requester: &Requester<'_>) -> ConsoleReply {
         let cookie = self.cookie(&request.headers);
-        let now = self.gateway.core.monotonic();
+        let now = self.gateway.context().monotonic();
         let session = cookie.as_deref().and_then(|cookie| self.settings.access.session(cookie, now));
         let number = session.as_ref().map(|session| session.number);
         let checked = self.check(request, session.as_ref());
@@ -162,7 +162,7 @@ impl ConsoleService {
 
     fn sign_in(&self, request: &Parts, requester: &Requester<'_>) -> ConsoleReply {
         let query = ConsoleFields::parse(request.uri.query().unwrap_or_default().as_bytes());
-        let (access, now) = (&self.settings.access, self.gateway.core.monotonic());
+        let (access, now) = (&self.settings.access, self.gateway.context().monotonic());
         let Some(cookie) = access.redeem(&query.bytes("token"), now) else {
             self.audit_refusal(request, requester, None, StatusCode::FORBIDDEN);
             let fault = ConsoleFault::new(StatusCode::FORBIDDEN, USED_LINK);

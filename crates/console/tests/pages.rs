@@ -97,7 +97,7 @@ fn each_page_forbids_frames_and_inline_scripts() {
         assert!(!page.contains(" style=") && !page.contains("<style") && !page.contains("onclick"), "{path}");
         assert_eq!(page.matches("<script").count(), 1, "{path}: the module alone");
     }
-    let cookie = console.access.issue_token(console.objects.gateway.core.monotonic());
+    let cookie = console.access.issue_token(console.objects.gateway.context().monotonic());
     let answer = console.client().get(&format!("/login?token={cookie}"));
     let cookie = answer.header("set-cookie").unwrap();
     assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict") && cookie.contains("Max-Age=43200"));

@@ -13,8 +13,8 @@ use larder_rows::{Batch, Change, MarkRow, Row, Timestamp};
 use larder_store::{ConsistencyLevel, Partition, ReadQuery};
 use tokio::sync::Mutex;
 
-use crate::gateway_core::{GatewayCore, internal_options};
 use crate::metrics::Event;
+use crate::node_context::{NodeContext, internal_options};
 use crate::{Error, Result};
 
 /// A gateway whose clock differs from the engine's by more microseconds refuses writes.
@@ -91,7 +91,7 @@ impl HybridClock {
 
 /// The clock of one gateway, with its stored mark.
 pub struct ClockIssuer {
-    core: Arc<GatewayCore>,
+    context: Arc<NodeContext>,
     /// Observe clocks here; issue them with [`Self::issue`], which keeps the mark ahead.
     pub clock: HybridClock,
     /// Stamp of the stored clock mark. The lock is held during the write: two writers in another order would lower the mark.
@@ -104,16 +104,16 @@ impl ClockIssuer {
     ///
     /// # Errors
     /// The store's; `Damaged` when the mark cannot be read.
-    pub(crate) async fn load(core: Arc<GatewayCore>) -> Result<Self> {
-        let (clock, stamp) = stored_clock(&core).await?;
-        Ok(Self { core, clock, mark_stamp: Mutex::new(stamp), is_skewed: AtomicBool::new(false) })
+    pub(crate) async fn load(context: Arc<NodeContext>) -> Result<Self> {
+        let (clock, stamp) = stored_clock(&context).await?;
+        Ok(Self { context, clock, mark_stamp: Mutex::new(stamp), is_skewed: AtomicBool::new(false) })
     }
 
     /// Issues the next clock of this gateway; stores a new mark first if needed.
     #[inline]
     pub async fn issue(&self) -> Result<Timestamp> {
         loop {
-            match self.clock.issue(self.core.now()) {
+            match self.clock.issue(self.context.now()) {
                 Some(clock) => return Ok(clock),
                 None => self.store_mark().await?,
             }
@@ -124,7 +124,7 @@ impl ClockIssuer {
     pub(crate) async fn store_mark(&self) -> Result<()> {
         let mut stamp = self.mark_stamp.lock().await;
         // Crash: the mark is stored first, so the next run starts above every clock issued here [invariant 12].
-        let mark = self.clock.next_mark(self.core.now());
+        let mark = self.clock.next_mark(self.context.now());
         self.write_mark(mark, &mut stamp).await?;
         self.clock.note_stored_mark(mark);
         Ok(())
@@ -141,24 +141,24 @@ impl ClockIssuer {
         // A count instead of a time: with wall time set back between two runs, the older mark would win.
         *stamp += 1;
         let stamp = *stamp;
-        let name = Bytes::copy_from_slice(self.core.config.node.as_bytes());
+        let name = Bytes::copy_from_slice(self.context.config.node.as_bytes());
         let row = Row { name, value: MarkRow { mark }.encode(), stamp, expires: None };
         let batch = Batch::single(Partition::marks(), vec![Change::Put(row)]);
-        self.core.apply_at_quorum(batch).await
+        self.context.apply_at_quorum(batch).await
     }
 
     /// Stores a new mark if the clock is near the stored one.
     pub(crate) async fn renew_mark(&self) -> Result<()> {
-        if self.clock.is_mark_near(self.core.now()) { self.store_mark().await } else { Ok(()) }
+        if self.clock.is_mark_near(self.context.now()) { self.store_mark().await } else { Ok(()) }
     }
 
     /// Compares this machine's clock with the engine's; writes are refused while they differ too much.
     pub(crate) async fn check_skew(&self) -> Result<()> {
-        let engine = self.core.ports.store.now(&internal_options(ConsistencyLevel::One)).await?;
+        let engine = self.context.ports.store.now(&internal_options(ConsistencyLevel::One)).await?;
         // Race: an acknowledged write of a slow gateway could be older than a stored one, and never visible [invariant 5].
-        let is_skewed = engine.abs_diff(self.core.now()) > SKEW_MICROS_MAX;
+        let is_skewed = engine.abs_diff(self.context.now()) > SKEW_MICROS_MAX;
         if is_skewed && !self.is_skewed.swap(is_skewed, Ordering::AcqRel) {
-            self.core.metrics.count_event(Event::ClockSkew);
+            self.context.metrics.count_event(Event::ClockSkew);
             tracing::error!(
                 "this machine's clock differs from the engine's by more than 500 ms: writes are refused until it is set"
             );
@@ -174,18 +174,18 @@ impl ClockIssuer {
 }
 
 /// The clock of a single gateway, above the mark that the last run of its name stored, and the stamp of the mark's row.
-async fn stored_clock(core: &GatewayCore) -> Result<(HybridClock, Timestamp)> {
+async fn stored_clock(context: &NodeContext) -> Result<(HybridClock, Timestamp)> {
     // Race: a clock that starts ten seconds ahead makes contexts that the other gateways refuse [invariant 83].
-    if !core.config.single_process {
+    if !context.config.single_process {
         return Ok((HybridClock::unmarked(), Timestamp::ZERO));
     }
-    let query = ReadQuery::one(Bytes::copy_from_slice(core.config.node.as_bytes()));
-    let page = core.read_at_quorum(&Partition::marks(), &query).await?;
+    let query = ReadQuery::one(Bytes::copy_from_slice(context.config.node.as_bytes()));
+    let page = context.read_at_quorum(&Partition::marks(), &query).await?;
     let Some(row) = page.rows.into_iter().next() else {
         return Ok((HybridClock::above(Timestamp::ZERO), Timestamp::ZERO));
     };
     let found = MarkRow::decode(row.value).map_err(|error| Error::Damaged(format!("a clock mark: {error}")))?;
-    let ahead = found.mark.0.saturating_sub(core.now().0) / 1_000_000;
+    let ahead = found.mark.0.saturating_sub(context.now().0) / 1_000_000;
     if ahead > AHEAD_SECONDS_MAX {
         tracing::warn!(
             seconds = ahead,

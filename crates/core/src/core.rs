@@ -2,16 +2,19 @@
 
 use std::sync::Arc;
 
+use larder_rows::Timestamp;
+use larder_store::{Blobs, Store};
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
 use crate::blobs::BlobCollector;
 use crate::clock_issuer::ClockIssuer;
-use crate::gateway_core::GatewayCore;
 use crate::heartbeats::spawn_heartbeats;
 use crate::members::Members;
 use crate::metrics::{NodeInfo, ProcessStats, TrafficSummary};
+use crate::node_context::NodeContext;
 use crate::ports::{EngineStatus, GatewayPorts};
+use crate::readiness::NotReadyReason;
 use crate::scripts::RunningJobs;
 use crate::security::Security;
 use crate::types::{CatalogueCopy, Types};
@@ -20,21 +23,21 @@ use crate::{Config, Error, Result};
 /// One running core: one per process, under its products.
 pub struct Core {
     /// Ports, settings, metrics, admission.
-    pub core: Arc<GatewayCore>,
+    context: Arc<NodeContext>,
     /// Bucket types and bucket properties.
-    pub types: Types,
+    types: Types,
     /// The gateways that run.
-    pub members: Arc<Members>,
+    members: Arc<Members>,
     /// Users, grants and sources of Riak's protocols.
-    pub security: Security,
+    security: Security,
     /// The jobs that run here.
-    pub jobs: Arc<RunningJobs>,
+    jobs: Arc<RunningJobs>,
     /// The timestamps of writes.
-    pub issuer: Arc<ClockIssuer>,
+    issuer: Arc<ClockIssuer>,
     /// The copy of the catalogue.
-    pub catalogue: Arc<CatalogueCopy>,
+    catalogue: Arc<CatalogueCopy>,
     /// Bytes of large bodies: their marks, releases and sweep.
-    pub blobs: Arc<BlobCollector>,
+    blobs: Arc<BlobCollector>,
     /// The task that writes heartbeats.
     heartbeats: Mutex<Option<JoinHandle<()>>>,
 }
@@ -46,14 +49,14 @@ impl Core {
     /// # Errors
     /// The store's; a core does not start without its catalogue, or while another one runs under its name.
     pub async fn start(ports: GatewayPorts, config: Config) -> Result<Arc<Self>> {
-        let core = GatewayCore::new(ports, config);
-        let issuer = Arc::new(ClockIssuer::load(Arc::clone(&core)).await?);
-        let started = Arc::new(Self::assemble(core, issuer));
-        let Self { core, members, issuer, catalogue, .. } = &*started;
+        let context = NodeContext::new(ports, config);
+        let issuer = Arc::new(ClockIssuer::load(Arc::clone(&context)).await?);
+        let started = Arc::new(Self::assemble(context, issuer));
+        let Self { context, members, issuer, catalogue, .. } = &*started;
         // Catalogue and name come before the first heartbeat: a heartbeat claims that this gateway serves from its number.
         issuer.check_skew().await?;
         catalogue.refresh().await?;
-        if core.config.single_process {
+        if context.config.single_process {
             tolerate_full_disk("clock mark not stored, so writes wait for it", issuer.store_mark().await)?;
             // The directory's lock proves these heartbeats dead; until they expire, changes would wait for them [invariant 69].
             tolerate_full_disk("heartbeats of dead processes not removed", members.drop_others().await)?;
@@ -65,14 +68,65 @@ impl Core {
         Ok(started)
     }
 
-    fn assemble(core: Arc<GatewayCore>, issuer: Arc<ClockIssuer>) -> Self {
-        let catalogue = CatalogueCopy::new(Arc::clone(&core));
-        let members = Members::new(Arc::clone(&core), Arc::clone(&issuer), Arc::clone(&catalogue));
-        let blobs = BlobCollector::new(Arc::clone(&core), Arc::clone(&issuer));
+    /// What the parts share: ports, settings, metrics, admission, clocks and names.
+    #[inline]
+    pub fn context(&self) -> &Arc<NodeContext> {
+        &self.context
+    }
+
+    /// Bucket types and bucket properties: create, propagate, activate, update, read.
+    #[inline]
+    pub fn types(&self) -> &Types {
+        &self.types
+    }
+
+    /// The gateways that run, and until when others wait for this one.
+    #[inline]
+    pub fn members(&self) -> &Arc<Members> {
+        &self.members
+    }
+
+    /// Users, groups, grants and sources of Riak's protocols.
+    #[inline]
+    pub fn security(&self) -> &Security {
+        &self.security
+    }
+
+    /// The MapReduce jobs that run on this node.
+    pub fn jobs(&self) -> &Arc<RunningJobs> {
+        &self.jobs
+    }
+
+    /// The timestamps of writes: each is greater than every one before it, also of earlier runs.
+    #[inline]
+    pub fn issuer(&self) -> &Arc<ClockIssuer> {
+        &self.issuer
+    }
+
+    /// This node's copy of the catalogue, kept fresh, with the guards that hold back its changes.
+    #[inline]
+    pub fn catalogue(&self) -> &Arc<CatalogueCopy> {
+        &self.catalogue
+    }
+
+    /// The bytes of large bodies: marks of uploads, releases of what is replaced, the sweep.
+    #[inline]
+    pub fn blobs(&self) -> &Arc<BlobCollector> {
+        &self.blobs
+    }
+
+    fn assemble(context: Arc<NodeContext>, issuer: Arc<ClockIssuer>) -> Self {
+        let catalogue = CatalogueCopy::new(Arc::clone(&context));
+        let members = Members::new(Arc::clone(&context), Arc::clone(&issuer), Arc::clone(&catalogue));
+        let blobs = BlobCollector::new(Arc::clone(&context), Arc::clone(&issuer));
         Self {
-            security: Security::new(Arc::clone(&core), Arc::clone(&catalogue), Arc::clone(&members)),
-            types: Types { core: Arc::clone(&core), catalogue: Arc::clone(&catalogue), members: Arc::clone(&members) },
-            core,
+            security: Security::new(Arc::clone(&context), Arc::clone(&catalogue), Arc::clone(&members)),
+            types: Types {
+                context: Arc::clone(&context),
+                catalogue: Arc::clone(&catalogue),
+                members: Arc::clone(&members),
+            },
+            context,
             members,
             jobs: Arc::default(),
             issuer,
@@ -100,42 +154,77 @@ impl Core {
 
     /// Whether it takes writes.
     pub fn is_ready(&self) -> bool {
-        let ports = &self.core.ports;
+        let ports = &self.context.ports;
         ports.store.is_ready() && ports.blobs.is_ready() && !self.issuer.is_skewed()
+    }
+
+    /// Whether this gateway should get requests.
+    ///
+    /// # Errors
+    /// The first reason against it.
+    pub fn readiness(&self) -> std::result::Result<(), NotReadyReason> {
+        let (context, ports) = (&self.context, &self.context.ports);
+        let nodes = ports.engine.nodes();
+        let is_cut_off = !nodes.is_empty() && nodes.iter().all(|node| !node.up);
+        let reasons = [
+            (NotReadyReason::Stopping, context.is_stopping()),
+            (NotReadyReason::StoreUnreachable, is_cut_off || self.catalogue.peek(context.monotonic()).is_none()),
+            (NotReadyReason::ReadOnly, !ports.store.is_ready() || !ports.blobs.is_ready()),
+            (NotReadyReason::DiskFull, ports.engine.is_full()),
+            (NotReadyReason::ClockSkewed, self.issuer.is_skewed()),
+        ];
+        reasons.into_iter().find(|(_, holds)| *holds).map_or(Ok(()), |(reason, _)| Err(reason))
     }
 
     /// The traffic until now in a few figures.
     pub fn traffic(&self) -> TrafficSummary {
-        self.core.metrics.traffic(self.core.monotonic())
+        self.context.metrics.traffic(self.context.monotonic())
     }
 
     /// The engine as operators see it.
     pub fn engine(&self) -> &dyn EngineStatus {
-        &*self.core.ports.engine
+        &*self.context.ports.engine
     }
 
     /// Riak's statistics by their names, sorted.
     pub fn stats(&self) -> Vec<(&'static str, serde_json::Value)> {
-        self.with_node_info(|info| self.core.metrics.stats(info, self.core.monotonic()))
+        self.with_node_info(|info| self.context.metrics.stats(info, self.context.monotonic()))
     }
 
     /// These statistics and more in the Prometheus exposition format.
     pub fn metrics_text(&self) -> String {
-        self.with_node_info(|info| self.core.metrics.text(info, self.core.monotonic()))
+        self.with_node_info(|info| self.context.metrics.text(info, self.context.monotonic()))
+    }
+
+    /// The stores of rows and large bodies. Writes to them bypass every guarantee of the gateway.
+    pub fn stores(&self) -> (Arc<dyn Store>, Arc<dyn Blobs>) {
+        (Arc::clone(&self.context.ports.store), Arc::clone(&self.context.ports.blobs))
+    }
+
+    /// Adopts rows that an import wrote directly: the clock moves past their greatest stamp, so that later writes are newer,
+    /// and the catalogue is read again.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn adopt_imported_rows(&self, greatest: Timestamp) -> Result<()> {
+        self.issuer.clock.observe(greatest);
+        // Crash: the next run of a single gateway must also start above the imported rows.
+        self.issuer.store_mark().await?;
+        self.catalogue.refresh().await
     }
 
     fn with_node_info<T>(&self, show: impl FnOnce(&NodeInfo<'_>) -> T) -> T {
-        let engine = &self.core.ports.engine;
+        let engine = &self.context.ports.engine;
         let mut samples = engine.samples();
-        let ends = self.core.ports.certificate.as_ref().and_then(|certificate| certificate.ends());
+        let ends = self.context.ports.certificate.as_ref().and_then(|certificate| certificate.ends());
         let more = [
             ("larder_tls_certificate_ends_seconds", ends),
-            ("larder_audit_lost_total", self.core.audit().map(|log| log.lost())),
+            ("larder_audit_lost_total", self.context.audit().map(|log| log.lost())),
         ];
         #[expect(clippy::cast_precision_loss, reason = "a sample is a float")]
         samples.extend(more.into_iter().filter_map(|(name, value)| Some((name, value? as f64))));
         show(&NodeInfo {
-            node: &self.core.config.node,
+            node: &self.context.config.node,
             version: env!("CARGO_PKG_VERSION"),
             members: &self.members.known_names(),
             engine: engine.name(),
@@ -144,7 +233,7 @@ impl Core {
             fault: engine.fault().as_deref(),
             ready: self.is_ready(),
             catalogue: self.catalogue.current().number().0,
-            webhooks_waiting: self.core.notices_waiting(),
+            webhooks_waiting: self.context.notices_waiting(),
             process: ProcessStats::read(),
             engine_samples: &samples,
         })

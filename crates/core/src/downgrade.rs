@@ -19,7 +19,7 @@ use larder_rows::Batch;
 use larder_store::{CallOptions, ConsistencyLevel, Error as StoreError, Kind, Partition, ReadQuery, RowPage};
 use tokio::time::Instant;
 
-use crate::gateway_core::{GatewayCore, internal_options};
+use crate::node_context::{NodeContext, internal_options};
 
 /// Fewest replicas of a read.
 pub const READ_FLOOR: u32 = 1;
@@ -129,7 +129,7 @@ fn strongest_level_met_by(count: u32, copies: u32) -> ConsistencyLevel {
     }
 }
 
-impl GatewayCore {
+impl NodeContext {
     /// Reads a page of the gateways' own tables, from fewer replicas when others are down. The page may then be older than an
     /// earlier one: the caller ignores it if so.
     ///

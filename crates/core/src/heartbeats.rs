@@ -14,9 +14,9 @@ use larder_store::{ConsistencyLevel, Partition};
 use tokio::task::JoinHandle;
 
 use crate::clock_issuer::SKEW_MICROS_MAX;
-use crate::gateway_core::internal_options;
 use crate::members::{Member, Members, decode_member};
 use crate::metrics::Event;
+use crate::node_context::internal_options;
 use crate::{Error, Result};
 
 /// Interval of polls for a newer catalogue.
@@ -57,7 +57,7 @@ impl WallClockWatch {
 
 /// Spawns the task that writes heartbeats, until the members are dropped or the task aborted.
 pub(crate) fn spawn_heartbeats(members: &Arc<Members>) -> JoinHandle<()> {
-    let mut watch = WallClockWatch::new(members.core.now(), members.core.monotonic());
+    let mut watch = WallClockWatch::new(members.context.now(), members.context.monotonic());
     let members = Arc::downgrade(members);
     tokio::spawn(async move {
         let mut ticks = tokio::time::interval(CATALOGUE_POLL);
@@ -68,9 +68,9 @@ pub(crate) fn spawn_heartbeats(members: &Arc<Members>) -> JoinHandle<()> {
         for look in 1_u32.. {
             ticks.tick().await;
             let Some(members) = members.upgrade() else { return };
-            log_clock_jump(watch.check(members.core.now(), members.core.monotonic()));
+            log_clock_jump(watch.check(members.context.now(), members.context.monotonic()));
             // Writes to buckets wait while the lease is lapsed, so each poll tries a heartbeat then [invariant 81].
-            if look.is_multiple_of(POLLS_PER_HEARTBEAT) || members.lease.has_lapsed(members.core.monotonic()) {
+            if look.is_multiple_of(POLLS_PER_HEARTBEAT) || members.lease.has_lapsed(members.context.monotonic()) {
                 failures = log_heartbeat(members.run_heartbeat().await, failures);
             } else if let Err(error) = members.poll_catalogue().await {
                 tracing::debug!(%error, "catalogue poll failed: the next one is in 500 ms");
@@ -123,13 +123,13 @@ impl Members {
         // A late heartbeat of a killed process may arrive only now. It was stamped before this moment, within the clock skew,
         // so only a later stamp proves a live process [invariant 79].
         let begun =
-            last.max(self.core.ports.store.now(&internal_options(ConsistencyLevel::One)).await? + SKEW_MICROS_MAX);
+            last.max(self.context.ports.store.now(&internal_options(ConsistencyLevel::One)).await? + SKEW_MICROS_MAX);
         loop {
-            let now = self.core.ports.store.now(&internal_options(ConsistencyLevel::One)).await?;
+            let now = self.context.ports.store.now(&internal_options(ConsistencyLevel::One)).await?;
             let Some(heard) = self.namesake_heartbeat().await? else { return Ok(()) };
             last = last.max(heard);
             if heard > begun {
-                let name = &self.core.config.node;
+                let name = &self.context.config.node;
                 return Err(Error::NotReady(format!(
                     "a gateway named {name} runs already: give each its own --node-name"
                 )));
@@ -145,14 +145,15 @@ impl Members {
     async fn namesake_heartbeat(&self) -> Result<Option<Timestamp>> {
         let page = self.member_rows().await?.into_iter().map(|row| Ok((row.stamp, decode_member(row)?)));
         let members = page.collect::<Result<Vec<_>>>()?;
-        let other = |member: &Member| member.actor != self.core.ports.actor && member.row.node == self.core.config.node;
+        let other =
+            |member: &Member| member.actor != self.context.ports.actor && member.row.node == self.context.config.node;
         Ok(members.iter().filter(|(_, member)| other(member)).map(|(stamp, _)| *stamp).max())
     }
 
     /// Deletes the heartbeats of dead processes: the directory's lock proves that this process is alone.
     pub(crate) async fn drop_others(&self) -> Result<()> {
         let others: Vec<_> =
-            self.list().await?.into_iter().filter(|member| member.actor != self.core.ports.actor).collect();
+            self.list().await?.into_iter().filter(|member| member.actor != self.context.ports.actor).collect();
         let gone = |member: &Member| Change::Remove {
             name: Bytes::copy_from_slice(&member.actor.0.to_be_bytes()),
             // A dead process with a fast clock may have stamped its heartbeat far ahead [invariant 69].
@@ -160,7 +161,7 @@ impl Members {
         };
         let changes: Vec<_> = others.iter().map(gone).collect();
         if !changes.is_empty() {
-            self.core.apply_at_quorum(Batch::single(Partition::members(), changes)).await?;
+            self.context.apply_at_quorum(Batch::single(Partition::members(), changes)).await?;
         }
         Ok(())
     }
@@ -171,7 +172,7 @@ impl Members {
         // After the refresh, so that the heartbeat advertises the new number without waiting for the next one.
         let written = self.write_heartbeat().await;
         if written.is_err() {
-            self.core.metrics.count_event(Event::HeartbeatMissed);
+            self.context.metrics.count_event(Event::HeartbeatMissed);
         }
         let cluster = async { self.cluster().await.map(drop) };
         written.and(skew).and(refreshed).and(cluster.await).and(self.issuer.renew_mark().await)

@@ -1,4 +1,4 @@
-//! The base of the products of one process: one [`Core`], its parts over one [`GatewayCore`].
+//! The base of the products of one process: one [`Core`], its parts over one [`NodeContext`].
 //!
 //! ```text
 //! Core ─┬─ types     bucket types, properties; a copy of the catalogue, kept fresh, with rows that a product decodes
@@ -7,7 +7,7 @@
 //!       ├─ blobs     bytes of large bodies: leases, releases, the sweeper
 //!       └─ issuer    the clocks of writes
 //!   under them:
-//!     gateway_core  ports, settings, admission        metrics     counters and distributions
+//!     node_context  ports, settings, admission        metrics     counters and distributions
 //!     contention    writers of one key queue          downgrade   lower levels of calls
 //!     body          bodies on their way               rules       what is decided, pure
 //! ```
@@ -24,16 +24,15 @@ pub mod contention;
 pub mod core;
 pub mod downgrade;
 mod error;
-pub mod gateway_core;
 mod heartbeats;
 pub mod members;
 pub mod metrics;
+pub mod node_context;
 pub mod ports;
 mod readiness;
 pub mod rules;
 mod scripts;
 pub mod security;
-mod transfer;
 pub mod types;
 
 pub use audit::{AuditEvent, AuditOutcome, AuditSink};
@@ -42,8 +41,8 @@ pub use clock_issuer::ClockIssuer;
 pub use config::{Config, DeleteMode, IndexSplitting};
 pub use core::Core;
 pub use error::{Error, Feature, PrecommitRefusal, QuorumParam, Result};
-pub use gateway_core::{AdmissionGuard, GatewayCore};
 pub use members::{ClusterState, Member, MemberState, Members};
+pub use node_context::{AdmissionGuard, NodeContext};
 pub use ports::{CertificateStatus, EngineNode, EngineSample, EngineStatus, GatewayPorts, StoredBytes, Webhooks};
 pub use readiness::NotReadyReason;
 pub use scripts::{

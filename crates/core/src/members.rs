@@ -26,7 +26,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::clock_issuer::ClockIssuer;
-use crate::gateway_core::{GatewayCore, INTERNAL_CALL_TIMEOUT, internal_options};
+use crate::node_context::{INTERNAL_CALL_TIMEOUT, NodeContext, internal_options};
 use crate::types::CatalogueCopy;
 use crate::{EngineNode, Error, Result};
 
@@ -55,7 +55,7 @@ pub struct Member {
 /// The gateways that run, and this one among them.
 pub struct Members {
     /// Ports, settings, metrics, admission.
-    pub core: Arc<GatewayCore>,
+    pub context: Arc<NodeContext>,
     pub(crate) issuer: Arc<ClockIssuer>,
     /// The copy of the catalogue.
     pub catalogue: Arc<CatalogueCopy>,
@@ -67,9 +67,9 @@ pub struct Members {
 
 impl Members {
     /// The members of `core`'s cluster; nothing is written yet.
-    pub(crate) fn new(core: Arc<GatewayCore>, issuer: Arc<ClockIssuer>, catalogue: Arc<CatalogueCopy>) -> Arc<Self> {
+    pub(crate) fn new(context: Arc<NodeContext>, issuer: Arc<ClockIssuer>, catalogue: Arc<CatalogueCopy>) -> Arc<Self> {
         Arc::new(Self {
-            core,
+            context,
             issuer,
             catalogue,
             lease: MembershipLease::default(),
@@ -104,12 +104,12 @@ impl Members {
     /// The store's.
     pub async fn is_leader(&self) -> Result<bool> {
         // Fallback: without any live heartbeat the work goes on, since two leaders do no harm.
-        Ok(self.list().await?.first().is_none_or(|first| first.actor == self.core.ports.actor))
+        Ok(self.list().await?.first().is_none_or(|first| first.actor == self.context.ports.actor))
     }
 
     pub(crate) async fn member_rows(&self) -> Result<Vec<Row>> {
         let query = ReadQuery::all(MEMBERS_MAX);
-        Ok(self.core.read_at_quorum(&Partition::members(), &query).await?.rows)
+        Ok(self.context.read_at_quorum(&Partition::members(), &query).await?.rows)
     }
 
     /// The running gateways, with this one, in the order of their actors.
@@ -150,28 +150,28 @@ impl Members {
     /// Writes the heartbeat now.
     pub(crate) async fn write_heartbeat(&self) -> Result<()> {
         // Race: the lease counts from before the engine's time is read, the heartbeat's life from that time [invariant 81].
-        let begun = self.core.monotonic();
+        let begun = self.context.monotonic();
         // Race: the expiry counts from the store's clock; by a slow clock here a live heartbeat would expire [invariant 67].
-        let now = self.core.ports.store.now(&internal_options(ConsistencyLevel::One)).await?;
+        let now = self.context.ports.store.now(&internal_options(ConsistencyLevel::One)).await?;
         // Race: no await between number and stamp, or of two heartbeats the newer could show less [invariant 102].
         let catalogue = self.catalogue.advertisable_number();
         let row = MemberRow {
-            node: self.core.config.node.clone(),
-            address: self.core.config.address.clone(),
+            node: self.context.config.node.clone(),
+            address: self.context.config.address.clone(),
             version: env!("CARGO_PKG_VERSION").into(),
             catalogue,
         };
         let row = Row {
-            name: Bytes::copy_from_slice(&self.core.ports.actor.0.to_be_bytes()),
+            name: Bytes::copy_from_slice(&self.context.ports.actor.0.to_be_bytes()),
             value: row.encode(),
-            stamp: self.issuer.clock.current(self.core.now()).max(now).max(Timestamp(1)),
+            stamp: self.issuer.clock.current(self.context.now()).max(now).max(Timestamp(1)),
             expires: Some(now + as_micros(LIFETIME)),
         };
         let batch = Batch::single(Partition::members(), vec![Change::Put(row)]);
         // Race: the others read the members at a quorum. They may miss a heartbeat whose answer was lost, or that fewer replicas
         // took, and delete a bucket without this gateway: only a quorum's answer extends the lease [invariant 107].
-        if self.core.write_internal_table(batch).await? {
-            self.lease.extend(begun, self.core.monotonic(), LIFETIME);
+        if self.context.write_internal_table(batch).await? {
+            self.lease.extend(begun, self.context.monotonic(), LIFETIME);
         }
         self.advertised_number.fetch_max(catalogue.0, Ordering::AcqRel);
         Ok(())
@@ -185,10 +185,10 @@ impl Members {
         let give_up = Instant::now() + INTERNAL_CALL_TIMEOUT;
         loop {
             self.catalogue.fresh().await?;
-            if self.core.config.single_process {
+            if self.context.config.single_process {
                 return Ok(None);
             }
-            let now = self.core.monotonic();
+            let now = self.context.monotonic();
             // Race: while heartbeats failed, the others may have deleted the bucket without this gateway [invariant 81].
             if let Some(until) = self.lease.covers(self.catalogue.checked_at(), now) {
                 return Ok(Some(Instant::now() + (until - now)));
@@ -209,13 +209,13 @@ impl Members {
     /// Deletes the heartbeat. A single gateway also stores its exact clock, so that the next start need not jump ahead to the
     /// mark.
     pub(crate) async fn delete_heartbeat(&self) -> Result<()> {
-        let name = Bytes::copy_from_slice(&self.core.ports.actor.0.to_be_bytes());
-        let clock = self.issuer.clock.current(self.core.now());
+        let name = Bytes::copy_from_slice(&self.context.ports.actor.0.to_be_bytes());
+        let clock = self.issuer.clock.current(self.context.now());
         // Race: a heartbeat may have the stamp of an engine with a faster clock, and would stay [invariant 104].
-        let now = self.core.ports.store.now(&internal_options(ConsistencyLevel::One)).await?;
+        let now = self.context.ports.store.now(&internal_options(ConsistencyLevel::One)).await?;
         let gone = Change::Remove { name, stamp: clock.max(now) + 1 };
-        self.core.apply_at_quorum(Batch::single(Partition::members(), vec![gone])).await?;
-        if self.core.config.single_process { self.issuer.store_exact(clock).await } else { Ok(()) }
+        self.context.apply_at_quorum(Batch::single(Partition::members(), vec![gone])).await?;
+        if self.context.config.single_process { self.issuer.store_exact(clock).await } else { Ok(()) }
     }
 }
 
@@ -314,8 +314,8 @@ impl Members {
     pub async fn cluster(&self) -> Result<ClusterState> {
         let partition = larder_store::Partition::members();
         // Fallback: operators look at the cluster when nodes are down, so fewer replicas will do.
-        let rows = self.core.read_internal_table(&partition, &ReadQuery::all(MEMBERS_MAX)).await?.rows;
-        let now = self.core.ports.store.now(&internal_options(ConsistencyLevel::One)).await?;
+        let rows = self.context.read_internal_table(&partition, &ReadQuery::all(MEMBERS_MAX)).await?.rows;
+        let now = self.context.ports.store.now(&internal_options(ConsistencyLevel::One)).await?;
         let state = |row: larder_rows::Row| {
             let up = now.since(row.stamp) <= UNHEARD_MICROS;
             Ok(MemberState { member: decode_member(row)?, up })
@@ -323,7 +323,7 @@ impl Members {
         let members = rows.into_iter().map(state).collect::<Result<Vec<_>>>()?;
         let names: Vec<String> = members.iter().map(|state| state.member.row.node.clone()).collect();
         self.note_names(names);
-        Ok(ClusterState { members, nodes: self.core.ports.engine.nodes() })
+        Ok(ClusterState { members, nodes: self.context.ports.engine.nodes() })
     }
 }
 

@@ -3,8 +3,6 @@
 
 use std::fmt;
 
-use crate::core::Core;
-
 /// The reason for which a gateway should get no requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotReadyReason {
@@ -29,25 +27,5 @@ impl fmt::Display for NotReadyReason {
             Self::ClockSkewed => "the clock of this machine differs from the cluster's",
             Self::StoreUnreachable => "the store is not reached",
         })
-    }
-}
-
-impl Core {
-    /// Whether this gateway should get requests.
-    ///
-    /// # Errors
-    /// The first reason against it.
-    pub fn readiness(&self) -> Result<(), NotReadyReason> {
-        let (core, ports) = (&self.core, &self.core.ports);
-        let nodes = ports.engine.nodes();
-        let is_cut_off = !nodes.is_empty() && nodes.iter().all(|node| !node.up);
-        let reasons = [
-            (NotReadyReason::Stopping, core.is_stopping()),
-            (NotReadyReason::StoreUnreachable, is_cut_off || self.catalogue.peek(core.monotonic()).is_none()),
-            (NotReadyReason::ReadOnly, !ports.store.is_ready() || !ports.blobs.is_ready()),
-            (NotReadyReason::DiskFull, ports.engine.is_full()),
-            (NotReadyReason::ClockSkewed, self.issuer.is_skewed()),
-        ];
-        reasons.into_iter().find(|(_, holds)| *holds).map_or(Ok(()), |(reason, _)| Err(reason))
     }
 }

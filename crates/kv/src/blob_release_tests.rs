@@ -32,8 +32,8 @@ async fn world(durable: bool) -> (Arc<VolatileStore>, Arc<Gateway>) {
     for (name, props) in TYPES {
         let props: serde_json::Value = serde_json::from_str(props).unwrap();
         let name = Bytes::from_static(name.as_bytes());
-        gateway.types.create(&name, props.as_object().unwrap()).await.unwrap();
-        while gateway.types.activate(&name).await.is_err() {
+        gateway.types().create(&name, props.as_object().unwrap()).await.unwrap();
+        while gateway.types().activate(&name).await.is_err() {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }

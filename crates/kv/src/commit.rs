@@ -80,7 +80,7 @@ impl Kv {
             .filter(|gone| is_removable(gone) && is_new(gone))
             .collect();
         if more.is_empty() {
-            self.core.metrics.count_event(Event::SiblingsRefused);
+            self.context.metrics.count_event(Event::SiblingsRefused);
             return Err(full);
         }
         write.supersede_more(more, shown.context.vector);
@@ -137,7 +137,7 @@ impl Kv {
         let counted = self.is_limited(write) && self.slots.needs_row_count(partition);
         let mut batch = Batch {
             partitions: vec![PartitionChanges {
-                rows_max: counted.then_some(self.core.config.siblings_max),
+                rows_max: counted.then_some(self.context.config.siblings_max),
                 expected_rows: seen.cloned(),
                 ..PartitionChanges::new(partition.clone(), write.object_changes())
             }],
@@ -165,8 +165,11 @@ impl Kv {
         // The context names the blobs of its dots; the sweeper finds those that a blind overwrite leaves [invariant 34].
         let blobs: Vec<_> = write.superseded.iter().filter_map(|gone| gone.blob(partition)).collect();
         // Crash: bytes go after this batch; unsynced, a power cut would bring back the row that names them [invariant 94].
-        let replicas =
-            if blobs.is_empty() { target.replicas } else { target.replicas.raise_to_disk_if(self.core.config.durable) };
+        let replicas = if blobs.is_empty() {
+            target.replicas
+        } else {
+            target.replicas.raise_to_disk_if(self.context.config.durable)
+        };
         // Crash: in the batch of its object, so that no object is written whose receivers get no notice [invariant 136].
         batch.partitions.extend(target.notices.and_then(|notices| notices.changes(write.clock)));
         let written = self.write_with_downgrade(replicas, batch).await;
@@ -182,7 +185,7 @@ impl Kv {
             self.known_buckets.note_written(&address.bucket);
         }
         // Below a quorum, readers of other replicas still see the removed rows and open their blobs: the sweeper takes those.
-        let is_gone = level >= ConsistencyLevel::Quorum || !self.core.ports.store.limits().replicated;
+        let is_gone = level >= ConsistencyLevel::Quorum || !self.context.ports.store.limits().replicated;
         if !blobs.is_empty() && is_gone {
             self.blobs.releases.release_replaced(blobs).await;
         }
@@ -197,17 +200,19 @@ impl Kv {
         let mut call = replicas.write_call();
         while !call.is_last_try() {
             // Race: some replicas may have taken the first try; under new names its rows would be siblings [invariant 23].
-            match self.core.ports.store.apply(batch.clone(), &self.core.next_options(&call)).await {
+            match self.context.ports.store.apply(batch.clone(), &self.context.next_options(&call)).await {
                 Ok(()) => return Ok(call.options.level),
-                Err(error) => self.core.downgrade(&mut call, error).map_err(|error| replicas.to_client_error(error))?,
+                Err(error) => {
+                    self.context.downgrade(&mut call, error).map_err(|error| replicas.to_client_error(error))?
+                }
             }
-            self.core.metrics.count_event(Event::WriteDowngraded);
+            self.context.metrics.count_event(Event::WriteDowngraded);
             if call.options.level == ConsistencyLevel::Any {
-                self.core.metrics.count_event(Event::WriteAtAny);
+                self.context.metrics.count_event(Event::WriteAtAny);
             }
         }
         // The last try takes the batch itself: a copy of it costs an embedded engine, which has one try, a tenth of a put.
-        let written = self.core.ports.store.apply(batch, &call.options).await;
+        let written = self.context.ports.store.apply(batch, &call.options).await;
         written.map_err(|error| replicas.to_client_error(call.final_error(error)))?;
         Ok(call.options.level)
     }
@@ -215,7 +220,7 @@ impl Kv {
     /// Whether the write adds a row that counts: one that stays until a later write removes it.
     fn is_limited(&self, write: &KeyWrite) -> bool {
         // An expiring tombstone frees its row, and a last_write_wins key has one row only.
-        let stays = !write.tombstone || self.core.config.delete_mode == DeleteMode::Keep;
+        let stays = !write.tombstone || self.context.config.delete_mode == DeleteMode::Keep;
         stays && write.policy != ConflictPolicy::LastWriteWins
     }
 
@@ -289,7 +294,7 @@ impl Kv {
     ) -> (Vec<PartitionChanges>, Vec<PartitionChanges>) {
         let partitions = self.index_partitions(address, write);
         let removes = |one: &PartitionChanges| one.changes.iter().any(|change| !matches!(change, Change::Put(_)));
-        if !self.core.ports.store.limits().replicated || !partitions.iter().any(removes) {
+        if !self.context.ports.store.limits().replicated || !partitions.iter().any(removes) {
             return (Vec::new(), partitions);
         }
         let only = |puts: bool| {

@@ -32,14 +32,14 @@ impl Kv {
     ) -> Result<Option<FetchedObject>> {
         let KvPut { address, context, content, upload, return_body, .. } = request;
         let address = &address;
-        let replicas = at_quorum_only(replicas).raise_to_disk_if(self.core.config.durable);
+        let replicas = at_quorum_only(replicas).raise_to_disk_if(self.context.config.durable);
         let seen = self.read_versions(address, &plan, replicas).await?;
         let conditions = self.decode_conditions(request.conditions, request.if_not_modified.as_ref(), address)?;
         self.check_conditions(&conditions, &seen)?;
         // Race: the swap expects the stamp that the conditions were checked against, so of two puts one fails [invariant 15].
         let expected = self.expected_stamp(address, context.as_ref(), &seen)?;
         let partition = Partition::object(address, true, plan.props.copies);
-        let slot = Slot { actor: self.core.ports.actor, birth: self.issuer.issue().await? };
+        let slot = Slot { actor: self.context.ports.actor, birth: self.issuer.issue().await? };
         let to = KvBlobPlacement { partition: &partition, slot, clock: slot.birth };
         // Writers of a key queue in their gateway. The body arrives before that: a slow client must not hold back the others.
         let ReceivedValue { body, lease } = self.receive(upload, to).await?;
@@ -101,7 +101,7 @@ impl Kv {
             return self.compare_and_set(partition, expected, write, replicas).await;
         };
         // Crash: before the head, so that no swapped head lacks its notice [invariant 136].
-        let stored = self.core.ports.store.apply(Batch { partitions: vec![rows] }, &replicas.options).await;
+        let stored = self.context.ports.store.apply(Batch { partitions: vec![rows] }, &replicas.options).await;
         let stored = stored.map_err(|error| replicas.to_client_error(error));
         notices.note_result(&stored);
         if stored.is_err() {
@@ -121,7 +121,7 @@ impl Kv {
         replicas: ReplicaPlan,
     ) -> Result<KvDeleteOutcome> {
         let address = &request.address;
-        let replicas = at_quorum_only(replicas).raise_to_disk_if(self.core.config.durable);
+        let replicas = at_quorum_only(replicas).raise_to_disk_if(self.context.config.durable);
         let seen = self.read_versions(address, &plan, replicas).await?;
         self.check_conditions(&request.conditions, &seen)?;
         if let Some(nothing) = nothing_to_delete(&request, &seen) {
@@ -138,7 +138,7 @@ impl Kv {
         let partition = Partition::object(address, true, plan.props.copies);
         let clock = self.issue_above(expected).await?;
         // Race: without its head the next put, by a slower clock, would stamp its entry below the removal.
-        let expiry = Some(self.core.now() + DELETED_HEAD_MICROS);
+        let expiry = Some(self.context.now() + DELETED_HEAD_MICROS);
         let (policy, vector) = (ConflictPolicy::LastWriteWins, VersionVector::default());
         let write = KeyWrite::delete(policy, SHARED_SLOT, clock, expiry, vector, Vec::new());
         let notices = hooked.as_ref().map(|hooked| &hooked.notices);
@@ -151,7 +151,7 @@ impl Kv {
         let gone = Change::Remove { name: view_row_name(&address.key, &SHARED_SLOT.row_name()), stamp: clock };
         self.catalogue.await_fresh().await?;
         let partitions = key_view_changes(&self.catalogue, address, vec![gone], false);
-        self.core.ports.store.apply(Batch { partitions }, &replicas.options).await?;
+        self.context.ports.store.apply(Batch { partitions }, &replicas.options).await?;
         self.blobs.releases.release_replaced(seen_blobs(&seen)).await;
         Ok(KvDeleteOutcome::Done)
     }
@@ -186,13 +186,13 @@ impl Kv {
         replicas: ReplicaPlan,
     ) -> Result<()> {
         let Some(head) = write.row.clone() else { return Ok(()) };
-        let writer = self.core.writer_queues.wait_for_turn(partition, replicas.options.deadline).await?;
+        let writer = self.context.writer_queues.wait_for_turn(partition, replicas.options.deadline).await?;
         // Another writer of this gateway went first: one read is cheaper than a compare-and-set that fails.
         if writer.waited && self.read_head_stamp(partition, replicas).await? != expected {
             return Err(Error::Superseded);
         }
         let swap =
-            self.core.ports.store.apply_if(partition, expected, head.into(), Vec::new(), &replicas.options).await;
+            self.context.ports.store.apply_if(partition, expected, head.into(), Vec::new(), &replicas.options).await;
         match swap {
             Ok(CasResult::Applied) => Ok(()),
             Ok(CasResult::Conflict(_)) => Err(Error::Superseded),
@@ -203,14 +203,14 @@ impl Kv {
 
     /// The current stamp of the head.
     async fn read_head_stamp(&self, partition: &Partition, replicas: ReplicaPlan) -> Result<Option<Timestamp>> {
-        Ok(self.core.read_rows(partition, &replicas.options).await?.first().map(|row| row.stamp))
+        Ok(self.context.read_rows(partition, &replicas.options).await?.first().map(|row| row.stamp))
     }
 
     /// Resolves a lost answer: the head tells whether it holds this write. Readers see the head before its sync, and the
     /// replaced blob is removed after the answer, so a sync comes in between.
     async fn resolve_lost_answer(&self, partition: &Partition, write: &KeyWrite, replicas: ReplicaPlan) -> Result<()> {
         // The store may hold the write: an error of this read says nothing about it, so the outcome stays unknown.
-        let read = self.core.ports.store.read(partition, &ReadQuery::all(1), &replicas.options).await;
+        let read = self.context.ports.store.read(partition, &ReadQuery::all(1), &replicas.options).await;
         let page = read.map_err(|_| Error::TimedOut)?;
         let is_ours = |row: &Row| row.stamp == write.clock && Some(row) == write.row.as_ref();
         if !page.rows.first().is_some_and(is_ours) {
@@ -239,7 +239,7 @@ impl Kv {
         if partitions.is_empty() {
             return;
         }
-        if let Err(error) = self.core.ports.store.apply(Batch { partitions }, &replicas.options).await {
+        if let Err(error) = self.context.ports.store.apply(Batch { partitions }, &replicas.options).await {
             tracing::warn!(%error, "removal of replaced index rows failed: they stay until an index repair");
         }
     }
@@ -255,7 +255,12 @@ impl Kv {
             Partition::buckets(&address.bucket.bucket_type, self.catalogue.copies(&address.bucket)),
             listed.into_iter().collect(),
         );
-        self.core.ports.store.apply(batch, &replicas.options).await.map_err(|error| replicas.to_client_error(error))?;
+        self.context
+            .ports
+            .store
+            .apply(batch, &replicas.options)
+            .await
+            .map_err(|error| replicas.to_client_error(error))?;
         self.known_buckets.note_written(&address.bucket);
         Ok(())
     }

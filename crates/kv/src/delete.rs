@@ -5,7 +5,6 @@ use std::time::Duration;
 use larder_core::Result;
 use larder_core::clock_issuer::SKEW_MICROS_MAX;
 use larder_core::config::DeleteMode;
-use larder_core::metrics::KvOp;
 use larder_rows::Timestamp;
 use larder_store::{ConsistencyLevel, Durability, Partition, as_micros};
 
@@ -20,17 +19,7 @@ use crate::rules::datatypes::DatatypeContext;
 use crate::slots::CausalBasis;
 
 impl Kv {
-    /// Deletes an object: with a context the versions that it names, without a read; otherwise the versions that a read shows.
-    ///
-    /// # Errors
-    /// As [`Kv::put`].
-    pub async fn delete(&self, request: KvDelete) -> Result<KvDeleteOutcome> {
-        let measured = self.core.begin(KvOp::Delete)?;
-        let result = self.delete_admitted(request).await;
-        measured.end(result, KvDeleteOutcome::outcome)
-    }
-
-    async fn delete_admitted(&self, request: KvDelete) -> Result<KvDeleteOutcome> {
+    pub(super) async fn delete_admitted(&self, request: KvDelete) -> Result<KvDeleteOutcome> {
         let plan = self.plan_request(&request.address.bucket, request.timeout).await?;
         self.check_clock()?;
         let quorums = with_rw(&request.quorums, &plan);
@@ -144,7 +133,7 @@ impl Kv {
     async fn issue_tombstone_clock(&self, policy: ConflictPolicy, basis: &CausalBasis) -> Result<Timestamp> {
         let latest = basis.superseded.iter().map(|gone| gone.clock).max();
         match latest
-            .filter(|_| policy == ConflictPolicy::WriteOnce && self.core.ports.store.limits().tombstones_slow_reads)
+            .filter(|_| policy == ConflictPolicy::WriteOnce && self.context.ports.store.limits().tombstones_slow_reads)
         {
             Some(latest) => Ok(latest + 1),
             None => self.issuer.issue().await,
@@ -154,19 +143,19 @@ impl Kv {
     /// Waits until every gateway's clock is past `clock`: a put after the answer is then newer than the tombstone. It waits
     /// only for values written just before. A gateway whose clock is further off refuses writes.
     async fn wait_out_clock_skew(&self, clock: Timestamp) {
-        if self.core.ports.store.limits().tombstones_slow_reads {
+        if self.context.ports.store.limits().tombstones_slow_reads {
             // Two clocks may be off in opposite directions.
             let apart = 2 * SKEW_MICROS_MAX;
-            let past = clock.saturating_add(apart).since(self.core.now()).min(apart);
+            let past = clock.saturating_add(apart).since(self.context.now()).min(apart);
             tokio::time::sleep(Duration::from_micros(past)).await;
         }
     }
 
     /// Expiry of a tombstone written now.
     fn tombstone_expiry(&self) -> Option<Timestamp> {
-        match self.core.config.delete_mode {
+        match self.context.config.delete_mode {
             DeleteMode::Keep => None,
-            DeleteMode::After(time) => Some(self.core.now().saturating_add(as_micros(time))),
+            DeleteMode::After(time) => Some(self.context.now().saturating_add(as_micros(time))),
         }
     }
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use larder_core::blobs::sweep::{BlobReferences, OwnedBlob, SweepPhase};
-use larder_core::gateway_core::internal_options;
+use larder_core::node_context::internal_options;
 use larder_core::{Error, Result};
 use larder_rows::address::Address;
 use larder_rows::content::{BlobId, KvBody};
@@ -44,7 +44,7 @@ impl BlobReferences for Kv {
 
     /// A single gateway sees all leases: a blob that is not leased and not named will never be named.
     fn is_fenced(&self) -> bool {
-        !self.core.config.single_process
+        !self.context.config.single_process
     }
 
     async fn unnamed(
@@ -54,7 +54,7 @@ impl BlobReferences for Kv {
         phase: SweepPhase,
     ) -> Result<Vec<OwnedBlob>> {
         // Race: a writer that meets a mark takes its row back, but the value that the row replaced is gone [invariant 91].
-        if phase == SweepPhase::Unfenced && !self.core.config.single_process {
+        if phase == SweepPhase::Unfenced && !self.context.config.single_process {
             blobs.retain(|blob| self.blob_age(blob.id) >= SWEEP_AGE_MIN);
         }
         if blobs.is_empty() {
@@ -74,7 +74,7 @@ impl BlobReferences for Kv {
         for _ in 0..HEAD_FENCE_TRIES_MAX {
             let options = internal_options(ConsistencyLevel::Quorum);
             let query = ReadQuery::one(SHARED_SLOT.row_name());
-            let head = self.core.ports.store.read(partition, &query, &options).await?.rows.pop();
+            let head = self.context.ports.store.read(partition, &query, &options).await?.rows.pop();
             let expected = head.as_ref().map(|row| row.stamp);
             // The new stamp differs from the one that a slow writer read, so that writer's compare-and-set fails.
             self.issuer.clock.observe(expected.map_or(Timestamp::ZERO, |stamp| stamp + 1));
@@ -82,7 +82,7 @@ impl BlobReferences for Kv {
             let Some(touched) = head.map(|row| Row { stamp, ..row }).or_else(|| self.deleted_head(stamp)) else {
                 break;
             };
-            match self.core.ports.store.apply_if(partition, expected, touched.into(), Vec::new(), &options).await {
+            match self.context.ports.store.apply_if(partition, expected, touched.into(), Vec::new(), &options).await {
                 Ok(CasResult::Applied) => return Ok(()),
                 Ok(CasResult::Conflict(_)) => {}
                 // The outcome is unknown: the next round reads the head again.
@@ -98,7 +98,7 @@ impl Kv {
     /// Blobs that the rows of a partition name.
     async fn blobs_named_in(&self, partition: &Partition, level: ConsistencyLevel) -> Result<HashSet<BlobId>> {
         let mut named = HashSet::new();
-        for row in self.core.read_rows(partition, &internal_options(level)).await? {
+        for row in self.context.read_rows(partition, &internal_options(level)).await? {
             // A row that cannot be read may name any blob: the error keeps them all.
             let row = ObjectRow::decode(row.value).map_err(|error| Error::Damaged(error.to_string()))?;
             if let KvBody::Blob(blob) = row.content.body {
@@ -109,7 +109,7 @@ impl Kv {
     }
 
     fn deleted_head(&self, stamp: Timestamp) -> Option<Row> {
-        let expires = Some(self.core.now().saturating_add(DELETED_HEAD_MICROS));
+        let expires = Some(self.context.now().saturating_add(DELETED_HEAD_MICROS));
         let (policy, vector) = (ConflictPolicy::LastWriteWins, VersionVector::default());
         KeyWrite::delete(policy, SHARED_SLOT, stamp, expires, vector, Vec::new()).row
     }
@@ -120,7 +120,7 @@ impl Kv {
     /// [`Error::Overloaded`].
     pub(super) async fn check_blob_age(&self, blob: Option<BlobId>) -> Result<()> {
         // A single gateway sees its own leases: no sweeper takes a body that still arrives.
-        let Some(blob) = blob.filter(|_| !self.core.config.single_process) else { return Ok(()) };
+        let Some(blob) = blob.filter(|_| !self.context.config.single_process) else { return Ok(()) };
         // Race: a sweeper may be about to take an older blob, and its row would replace a whole value [invariant 92].
         if self.blob_age(blob) < COMMIT_AGE_MAX {
             return Ok(());
@@ -179,10 +179,10 @@ impl Kv {
         // Its epochs are those that the write itself was made for, or more.
         batch.partitions.extend(key_view_changes(&self.catalogue, address, entry, false));
         batch.partitions.extend(self.undone_index_partitions(address, write));
-        Ok(self.core.ports.store.apply(batch, options).await?)
+        Ok(self.context.ports.store.apply(batch, options).await?)
     }
 
     fn blob_age(&self, blob: BlobId) -> Duration {
-        Duration::from_micros(self.core.now().since(blob.stamp()))
+        Duration::from_micros(self.context.now().since(blob.stamp()))
     }
 }

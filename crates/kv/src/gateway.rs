@@ -45,7 +45,7 @@ impl Gateway {
     /// As [`Core::start`].
     pub async fn start(ports: GatewayPorts, config: Config) -> Result<Arc<Self>> {
         let gateway = Arc::new(Self::over(Core::start(ports, config).await?));
-        let opener = spawn_epoch_opener(&gateway.members, Arc::clone(&gateway.kv.index_growth));
+        let opener = spawn_epoch_opener(gateway.members(), Arc::clone(&gateway.kv.index_growth));
         *gateway.epoch_opener.lock() = Some(opener);
         gateway.start_deliveries().await;
         Ok(gateway)
@@ -53,19 +53,18 @@ impl Gateway {
 
     /// The parts of key-value over a core.
     fn over(shared: Arc<Core>) -> Self {
-        let Core { core, issuer, catalogue, blobs, .. } = &*shared;
-        let outbox = Outbox::new(Arc::clone(core), Arc::clone(issuer), Arc::clone(catalogue));
-        let hooks = Arc::new(CommitHooks::new(Arc::clone(core), Arc::clone(&outbox)));
-        let (of_core, of_blobs) = (Arc::clone(core), Arc::clone(blobs));
-        let kv = Arc::new(Kv::new(of_core, Arc::clone(issuer), Arc::clone(catalogue), of_blobs, hooks));
+        let (context, issuer, catalogue) = (shared.context(), shared.issuer(), shared.catalogue());
+        let outbox = Outbox::new(Arc::clone(context), Arc::clone(issuer), Arc::clone(catalogue));
+        let hooks = Arc::new(CommitHooks::new(Arc::clone(context), Arc::clone(&outbox)));
+        let kv = Arc::new(Kv::new(&shared, hooks));
         let waiting = Arc::downgrade(&outbox);
-        core.count_notices_by(Box::new(move || waiting.upgrade().map_or(0, |outbox| outbox.waiting())));
+        context.count_notices_by(Box::new(move || waiting.upgrade().map_or(0, |outbox| outbox.waiting())));
         Self { shared, kv, outbox, epoch_opener: Mutex::default(), deliveries: Mutex::default() }
     }
 
     async fn start_deliveries(&self) {
-        let (members, outbox) = (&self.members, &self.outbox);
-        if self.core.config.single_process {
+        let (members, outbox) = (&self.members(), &self.outbox);
+        if self.context().config.single_process {
             // Bound: writes are served after the notices of earlier runs count [invariant 139].
             take_over_once(outbox, members).await;
         }

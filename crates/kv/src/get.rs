@@ -5,8 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use larder_core::body::{GetBody, open};
 use larder_core::downgrade::DowngradableCall;
-use larder_core::gateway_core::PAGE_ROWS;
-use larder_core::metrics::{Event, KvOp, RequestOutcome};
+use larder_core::metrics::{Event, RequestOutcome};
+use larder_core::node_context::PAGE_ROWS;
 use larder_core::{Error, Result};
 use larder_rows::Row;
 use larder_rows::address::Address;
@@ -29,17 +29,7 @@ pub(super) struct ReadRows {
 }
 
 impl Kv {
-    /// Reads an object. A key that was never written, or is deleted, has no siblings.
-    ///
-    /// # Errors
-    /// [`Error`] of the address, of the replica counts or of the store.
-    pub async fn get(&self, request: KvGet) -> Result<FetchedObject> {
-        let measured = self.core.begin(KvOp::Get)?;
-        let result = self.get_admitted(request).await;
-        measured.end(result, FetchedObject::outcome)
-    }
-
-    async fn get_admitted(&self, request: KvGet) -> Result<FetchedObject> {
+    pub(super) async fn get_admitted(&self, request: KvGet) -> Result<FetchedObject> {
         let plan = self.plan_request(&request.address.bucket, request.timeout).await?;
         let replicas = self.plan_read(&plan, &request.quorums)?;
         let mut found = self.fetch(&request.address, &plan, replicas, request.bodies, None).await?;
@@ -51,7 +41,7 @@ impl Kv {
             return Ok(Box::pin(self.datatype_as_object(&request, &plan, replicas)).await?.unwrap_or(found));
         }
         let bytes = found.versions.siblings.iter().map(|one| one.content.body.length()).sum();
-        self.core.metrics.record_read(bytes, found.versions.siblings.len(), self.core.monotonic());
+        self.context.metrics.record_read(bytes, found.versions.siblings.len(), self.context.monotonic());
         Ok(found)
     }
 
@@ -122,7 +112,7 @@ impl Kv {
     ) -> Result<(KeyVersions, bool)> {
         let ReadRows { mut rows, downgraded } = self.read_object_rows(address, plan, replicas).await?;
         // Race: the replicas that answer may lack the write, and the context would not name its row [invariant 16].
-        if let (Some(written), true) = (written, self.core.ports.store.limits().replicated) {
+        if let (Some(written), true) = (written, self.context.ports.store.limits().replicated) {
             merge_own_write(&mut rows, written);
         }
         Ok((self.resolve_rows(plan, rows)?, downgraded))
@@ -182,11 +172,11 @@ impl Kv {
         query: &ReadQuery,
     ) -> Result<RowPage> {
         loop {
-            match self.core.ports.store.read(partition, query, &self.core.next_options(call)).await {
+            match self.context.ports.store.read(partition, query, &self.context.next_options(call)).await {
                 Ok(page) => return Ok(page),
-                Err(error) => self.core.downgrade(call, error).map_err(|error| replicas.to_client_error(error))?,
+                Err(error) => self.context.downgrade(call, error).map_err(|error| replicas.to_client_error(error))?,
             }
-            self.core.metrics.count_event(Event::ReadDowngraded);
+            self.context.metrics.count_event(Event::ReadDowngraded);
         }
     }
 
@@ -198,13 +188,13 @@ impl Kv {
         }
         let body = |sibling: &Sibling| match &sibling.content.body {
             KvBody::Inline(bytes) => GetBody::Bytes(bytes.clone()),
-            KvBody::Blob(blob) => GetBody::Later(Arc::clone(&self.core.ports.blobs), *blob),
+            KvBody::Blob(blob) => GetBody::Later(Arc::clone(&self.context.ports.blobs), *blob),
         };
         Ok(Some(versions.siblings.iter().map(body).collect()))
     }
 
     async fn open_body(&self, blob: &BlobRef) -> Result<Option<GetBody>> {
-        match open(self.core.ports.blobs.as_ref(), blob).await {
+        match open(self.context.ports.blobs.as_ref(), blob).await {
             Ok(reader) => Ok(Some(GetBody::Blob(reader))),
             Err(error) if error.kind == Kind::NoSuchBlob => Ok(None),
             Err(error) => Err(error.into()),
@@ -237,7 +227,7 @@ impl KvDeleteOutcome {
 
 impl FetchedObject {
     /// The outcome that metrics count.
-    fn outcome(&self) -> RequestOutcome {
+    pub(super) fn outcome(&self) -> RequestOutcome {
         if self.versions.siblings.is_empty() { RequestOutcome::NotFound } else { RequestOutcome::Ok }
     }
 }
@@ -264,17 +254,17 @@ impl Kv {
     #[must_use]
     pub fn try_get(&self, request: &KvGet, row_max: usize) -> Option<SingleObject> {
         // A read that does not wait takes no permit; where none is left the other way refuses the request.
-        if self.core.is_full() {
+        if self.context.is_full() {
             return None;
         }
-        let begun = self.core.monotonic();
+        let begun = self.context.monotonic();
         let props = self.catalogue.peek(begun)?.effective(&request.address.bucket)?;
         // A compare-and-set head has its own table, and rules that depend on the engine.
         if props.consistent || self.read_counts(&props, &request.quorums).is_err() {
             return None;
         }
         let partition = Partition::object(&request.address, false, props.copies);
-        let row = self.core.ports.store.try_read_single_row(&partition).filter(|row| row.value.len() <= row_max)?;
+        let row = self.context.ports.store.try_read_single_row(&partition).filter(|row| row.value.len() <= row_max)?;
         let SingleVersion { sibling, context } = SingleVersion::from_row(row).ok()??;
         // The bytes of a blob are read with a wait.
         let KvBody::Inline(value) = &sibling.content.body else { return None };
@@ -282,7 +272,7 @@ impl Kv {
         // Race: through a slow clock a write based on this row would be older than it [invariant 5].
         self.issuer.clock.observe(context.latest());
         let encoded_context = context.encode(&request.address);
-        self.core.metrics.record_single_get(begun, value.len() as u64, self.core.monotonic());
+        self.context.metrics.record_single_get(begun, value.len() as u64, self.context.monotonic());
         Some(SingleObject { sibling, value, context, encoded_context })
     }
 }

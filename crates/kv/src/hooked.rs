@@ -50,7 +50,7 @@ impl Kv {
             context: context.clone().unwrap_or_default(),
             content: KvContent { body: KvBody::Inline(body), ..content },
             is_delete: false,
-            modified: self.core.now(),
+            modified: self.context.now(),
         };
         self.hooks.before(&hooks.precommit, &mut object, plan.deadline).await?;
         // Hooks may have made it larger than the copies that are held.
@@ -82,7 +82,7 @@ impl Kv {
             context: request.context.clone().unwrap_or_default(),
             content: KvContent::default(),
             is_delete: true,
-            modified: self.core.now(),
+            modified: self.context.now(),
         };
         self.hooks.before(&hooks.precommit, &mut object, plan.deadline).await?;
         let event = NoticeEvent::Delete;

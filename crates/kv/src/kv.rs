@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use larder_core::blobs::BlobCollector;
 use larder_core::clock_issuer::ClockIssuer;
-use larder_core::gateway_core::GatewayCore;
+use larder_core::core::Core;
+use larder_core::metrics::{KvOp, RequestOutcome};
+use larder_core::node_context::NodeContext;
 use larder_core::types::CatalogueCopy;
 use larder_core::{BlobSweep, Result};
 
@@ -12,11 +14,12 @@ use crate::datatypes::writers::DatatypeWriters;
 use crate::epochs::IndexGrowth;
 use crate::hooks::CommitHooks;
 use crate::known_buckets::KnownBuckets;
+use crate::requests::{FetchedObject, KvDelete, KvDeleteOutcome, KvGet, KvPut};
 use crate::slots::SlotAllocator;
 
 /// Key-value objects, and the listings of their keys and buckets.
 pub struct Kv {
-    pub(crate) core: Arc<GatewayCore>,
+    pub(crate) context: Arc<NodeContext>,
     pub(crate) issuer: Arc<ClockIssuer>,
     pub(crate) catalogue: Arc<CatalogueCopy>,
     pub(crate) blobs: Arc<BlobCollector>,
@@ -29,24 +32,58 @@ pub struct Kv {
 
 impl Kv {
     /// The key-value side of a gateway.
-    pub(crate) fn new(
-        core: Arc<GatewayCore>,
-        issuer: Arc<ClockIssuer>,
-        catalogue: Arc<CatalogueCopy>,
-        blobs: Arc<BlobCollector>,
-        hooks: Arc<CommitHooks>,
-    ) -> Self {
-        let slots = SlotAllocator::for_engine(&core.ports.store.limits(), core.config.siblings_max);
-        let growth = IndexGrowth::new(core.config.index_splitting, &core.ports.store.limits());
-        let index_growth = Arc::new(growth);
+    pub(crate) fn new(core: &Core, hooks: Arc<CommitHooks>) -> Self {
+        let (context, issuer, catalogue) = (core.context(), core.issuer(), core.catalogue());
+        let limits = context.ports.store.limits();
+        let index_growth = Arc::new(IndexGrowth::new(context.config.index_splitting, &limits));
         let datatype_writers = DatatypeWriters::new(
-            Arc::clone(&core),
-            Arc::clone(&issuer),
-            Arc::clone(&catalogue),
+            Arc::clone(context),
+            Arc::clone(issuer),
+            Arc::clone(catalogue),
             Arc::clone(&index_growth),
         );
-        let known_buckets = KnownBuckets::default();
-        Self { core, issuer, catalogue, blobs, known_buckets, slots, datatype_writers, hooks, index_growth }
+        Self {
+            slots: SlotAllocator::for_engine(&limits, context.config.siblings_max),
+            known_buckets: KnownBuckets::default(),
+            context: Arc::clone(context),
+            issuer: Arc::clone(issuer),
+            catalogue: Arc::clone(catalogue),
+            blobs: Arc::clone(core.blobs()),
+            datatype_writers,
+            hooks,
+            index_growth,
+        }
+    }
+
+    /// Reads an object. A key that was never written, or is deleted, has no siblings.
+    ///
+    /// # Errors
+    /// [`larder_core::Error`] of the address, of the replica counts or of the store.
+    pub async fn get(&self, request: KvGet) -> Result<FetchedObject> {
+        let measured = self.context.begin(KvOp::Get)?;
+        let result = self.get_admitted(request).await;
+        measured.end(result, FetchedObject::outcome)
+    }
+
+    /// Writes an object; returns it as a read after the write shows it, if `return_body` asks for that. Never for `write_once`
+    /// (as Riak).
+    ///
+    /// # Errors
+    /// [`larder_core::Error`]; nothing remains of a refused put, while a timed-out one may or may not take effect.
+    pub async fn put(&self, request: KvPut) -> Result<Option<FetchedObject>> {
+        let measured = self.context.begin(KvOp::Put)?;
+        let result = self.put_admitted(request).await;
+        measured.end(result, |_| RequestOutcome::Ok)
+    }
+
+    /// Deletes an object: with a context the versions that it names, without a read; otherwise the versions that a read shows.
+    ///
+    /// # Errors
+    /// As [`Kv::put`].
+    pub async fn delete(&self, request: KvDelete) -> Result<KvDeleteOutcome> {
+        let measured = self.context.begin(KvOp::Delete)?;
+        let result = self.delete_admitted(request).await;
+        measured.end(result, KvDeleteOutcome::outcome)
     }
 
     /// Checks every blob of the key-value side once. Safe beside any traffic of this gateway and others. Failures are logged,

@@ -69,7 +69,7 @@ impl Kv {
         steps: &[LinkStep],
         timeout: Option<Duration>,
     ) -> Result<LinkWalk, LinkWalkError> {
-        let deadline = Instant::now() + timeout.unwrap_or(self.core.config.timeout);
+        let deadline = Instant::now() + timeout.unwrap_or(self.context.config.timeout);
         let walk = timeout_at(deadline, self.walk_within(start, steps, deadline)).await;
         walk.unwrap_or(Err(Error::TimedOut.into()))
     }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use larder_core::blobs::release::ReferenceLease;
 use larder_core::body::{ByteStream, PutBody, collect, next};
-use larder_core::metrics::{Event, KvOp, RequestOutcome};
+use larder_core::metrics::Event;
 use larder_core::{Error, Result};
 use larder_rows::Timestamp;
 use larder_rows::address::Address;
@@ -29,18 +29,7 @@ use crate::rules::object_row::ObjectRow;
 use crate::slots::CausalBasis;
 
 impl Kv {
-    /// Writes an object; returns it as a read after the write shows it, if `return_body` asks for that. Never for `write_once`
-    /// (as Riak).
-    ///
-    /// # Errors
-    /// [`Error`]; nothing remains of a refused put, while a timed-out one may or may not take effect.
-    pub async fn put(&self, request: KvPut) -> Result<Option<FetchedObject>> {
-        let measured = self.core.begin(KvOp::Put)?;
-        let result = self.put_admitted(request).await;
-        measured.end(result, |_| RequestOutcome::Ok)
-    }
-
-    async fn put_admitted(&self, request: KvPut) -> Result<Option<FetchedObject>> {
+    pub(super) async fn put_admitted(&self, request: KvPut) -> Result<Option<FetchedObject>> {
         let plan = self.plan_request(&request.address.bucket, request.timeout).await?;
         self.check_writable(&plan)?;
         let replicas = self.plan_write(&plan, &request.quorums)?;
@@ -77,7 +66,7 @@ impl Kv {
         if let Some(hooked) = hooked {
             self.hooks.after(*hooked);
         }
-        self.core.metrics.record_written(length, written.superseded.len(), self.core.monotonic());
+        self.context.metrics.record_written(length, written.superseded.len(), self.context.monotonic());
         if let Some(context) = counter {
             // After the object: a failure in between leaves both, and never neither.
             Box::pin(self.delete_replaced_counter(&address, &plan, replicas, context)).await?;
@@ -162,7 +151,7 @@ impl Kv {
         // Race: the slot is reserved before the body arrives, so a second put with this context takes another [invariant 3].
         let slot = self.choose_slot(policy, clock, &partition, &basis);
         match upload {
-            PutBody::Bytes(bytes) if bytes.len() <= self.core.ports.store.limits().inline_max => {
+            PutBody::Bytes(bytes) if bytes.len() <= self.context.ports.store.limits().inline_max => {
                 let length = bytes.len() as u64;
                 self.check_length(length)?;
                 let content = KvContent { body: KvBody::Inline(bytes), ..content };
@@ -254,8 +243,8 @@ impl Kv {
         basis: &CausalBasis,
     ) -> Slot {
         match policy.has_slots() {
-            true => self.slots.allocate(self.core.ports.actor, clock, partition, basis),
-            false => Slot { actor: self.core.ports.actor, birth: clock },
+            true => self.slots.allocate(self.context.ports.actor, clock, partition, basis),
+            false => Slot { actor: self.context.ports.actor, birth: clock },
         }
     }
 
@@ -288,7 +277,7 @@ impl Kv {
     pub(super) fn decode_context(&self, bytes: &Bytes, address: &Address) -> Result<Context> {
         // A forged context would carry this clock far ahead, and its write would hide all later ones [invariant 7].
         let context = Context::decode(bytes, address, self.context_clock_limit()).inspect_err(|_: &ContextError| {
-            self.core.metrics.count_event(Event::ContextRefused);
+            self.context.metrics.count_event(Event::ContextRefused);
         })?;
         // Race: through a slow clock the put would be older than the versions that it replaces [invariant 5].
         self.issuer.clock.observe(context.latest());
@@ -298,7 +287,7 @@ impl Kv {
     /// The clock that bounds contexts. Contexts move the gateway's clock, so that alone is no bound: a client could push it
     /// further with every request.
     pub(crate) fn context_clock_limit(&self) -> Timestamp {
-        let now = self.core.now();
+        let now = self.context.now();
         // A clock may lead wall time after a restart above its mark; contexts of its own writes must still be accepted.
         now.max(self.issuer.clock.current(now).saturating_sub(CONTEXT_AHEAD_MICROS_MAX))
     }
@@ -332,7 +321,7 @@ impl Kv {
         let modified = seen.modified().unwrap_or_default().as_secs();
         let current = CurrentValue { etag: etag.as_deref(), modified, context: &seen.context };
         conditions
-            .check(current, false, self.core.now().as_secs())
+            .check(current, false, self.context.now().as_secs())
             .map_err(|failed: FailedCondition| Error::Condition(failed))
     }
 }
@@ -377,7 +366,7 @@ impl Kv {
     /// [`Error::TooLarge`], [`Error::BrokenBody`], [`Error::DiskFull`]: nothing remains of the body.
     pub(super) async fn receive(&self, upload: PutBody, to: KvBlobPlacement<'_>) -> Result<ReceivedValue> {
         // Bound: as a row, a larger body would exceed the largest mutation of the cluster [invariant 18].
-        let inline_max = self.core.ports.store.limits().inline_max;
+        let inline_max = self.context.ports.store.limits().inline_max;
         match upload {
             PutBody::Bytes(bytes) if bytes.len() <= inline_max => {
                 self.check_length(bytes.len() as u64)?;
@@ -407,7 +396,7 @@ impl Kv {
     ) -> Result<ReceivedValue> {
         let id = BlobId::for_row(&to.partition.key, &to.slot.row_name(), to.clock);
         let owner = BlobOwner { partition: to.partition.clone(), row: to.slot.row_name() };
-        let mut writer = self.core.ports.blobs.create(id, owner).await?;
+        let mut writer = self.context.ports.blobs.create(id, owner).await?;
         // A full disk refuses the body here, before gigabytes of it arrive.
         writer.announce(announced.unwrap_or(first.len() as u64)).await?;
         let mut length = 0;
@@ -420,9 +409,9 @@ impl Kv {
         }
         // Any later sync makes the row durable, and a power cut then must find its bytes: they are synced first, whatever dw
         // is.
-        let durability = if self.core.config.durable { Durability::Disk } else { Durability::Buffered };
+        let durability = if self.context.config.durable { Durability::Disk } else { Durability::Buffered };
         let lease = writer.finish(durability).await?;
-        self.core.metrics.count_event(Event::BlobWritten);
+        self.context.metrics.count_event(Event::BlobWritten);
         Ok(ReceivedValue { body: KvBody::Blob(BlobRef { id, length, digest: digest.finish() }), lease: Some(lease) })
     }
 
@@ -441,7 +430,7 @@ impl Kv {
     }
 
     pub(super) fn check_length(&self, bytes: u64) -> Result<()> {
-        let max = self.core.config.object_bytes_max;
+        let max = self.context.config.object_bytes_max;
         if bytes > max { Err(Error::TooLarge { bytes, max }) } else { Ok(()) }
     }
 }

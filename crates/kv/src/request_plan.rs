@@ -139,7 +139,7 @@ impl Kv {
     /// # Errors
     /// [`Error::UnknownType`]; [`Error::NotReady`] when the catalogue is too old to serve from.
     pub(crate) async fn plan_request(&self, bucket: &BucketAddress, timeout: Option<Duration>) -> Result<RequestPlan> {
-        let timeout = timeout.unwrap_or(self.core.config.timeout);
+        let timeout = timeout.unwrap_or(self.context.config.timeout);
         let deadline = Instant::now() + timeout;
         // Bound: a check of the catalogue may wait for dead replicas longer than the client waits.
         let known = timeout_at(deadline, self.catalogue.for_type(&bucket.bucket_type)).await;
@@ -210,7 +210,7 @@ impl Kv {
             primaries: self.primaries_param(props, QuorumParam::Pw, pw),
             node_confirms,
         };
-        let durability = if dw > 0 && self.core.config.durable { Durability::Disk } else { Durability::Buffered };
+        let durability = if dw > 0 && self.context.config.durable { Durability::Disk } else { Durability::Buffered };
         let options = CallOptions::new(ConsistencyLevel::One, plan.deadline, durability);
         Ok(self.plan_replicas(props, options, params).with_sloppy_quorum(quorums.sloppy_quorum))
     }
@@ -225,7 +225,7 @@ impl Kv {
         let level = weakest_level_for(scaled(params.downgradable.1, props.n_val, copies).max(floor), copies);
         // An engine on one machine keeps no tombstones: repeating a write after a lost answer would bring back rows that
         // another writer replaced in between.
-        let floor = if self.core.ports.store.limits().replicated { floor } else { replicas_required(level, copies) };
+        let floor = if self.context.ports.store.limits().replicated { floor } else { replicas_required(level, copies) };
         ReplicaPlan { options: CallOptions { level, ..options }, copies, floor, params }
     }
 
@@ -244,13 +244,13 @@ impl Kv {
     /// Replicas that a level counts: the copies of the bucket's type. One machine stands for n_val replicas.
     fn replica_count(&self, props: &EffectiveProps) -> u32 {
         // Data stays where the n_val of its creation placed it; a later one does not count here [invariant 26].
-        if self.core.ports.store.limits().replicated { props.copies.into() } else { props.n_val }
+        if self.context.ports.store.limits().replicated { props.copies.into() } else { props.n_val }
     }
 
     /// Machines that must confirm; refused at once if there are fewer.
     fn check_node_confirms(&self, props: &EffectiveProps, quorums: &Quorums, reading: bool) -> Result<u32> {
         let wanted = resolve_count(props, quorums.node_confirms, props.node_confirms)?;
-        let got = self.core.ports.store.limits().nodes;
+        let got = self.context.ports.store.limits().nodes;
         if wanted > got { Err(Error::NodeConfirms { got, wanted, reading }) } else { Ok(wanted) }
     }
 }

@@ -85,8 +85,8 @@ async fn gateway() -> (Arc<Gateway>, Arc<FewReplicas>) {
 async fn a_consistent_write_whose_answer_is_lost_is_not_reported_as_refused() {
     let (gateway, store) = gateway().await;
     let (name, props) = (Bytes::from("strong"), serde_json::json!({ "consistent": true }));
-    gateway.types.create(&name, props.as_object().unwrap()).await.unwrap();
-    gateway.types.activate(&name).await.unwrap();
+    gateway.types().create(&name, props.as_object().unwrap()).await.unwrap();
+    gateway.types().activate(&name).await.unwrap();
     let put = KvPut {
         address: Address::new(BucketAddress::new(name, "b".into()).unwrap(), "k".into()).unwrap(),
         context: None,

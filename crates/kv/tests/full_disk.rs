@@ -134,8 +134,8 @@ async fn delete(gateway: &Gateway, address: Address) -> std::result::Result<(), 
 
 async fn add_type(gateway: &Gateway, name: &'static str, props: &serde_json::Value) {
     let name = Bytes::from_static(name.as_bytes());
-    gateway.types.create(&name, props.as_object().unwrap()).await.unwrap();
-    while gateway.types.activate(&name).await.is_err() {
+    gateway.types().create(&name, props.as_object().unwrap()).await.unwrap();
+    while gateway.types().activate(&name).await.is_err() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

@@ -131,7 +131,7 @@ impl HookedGateway {
     }
 
     async fn set(&self, address: &Address, props: Value) {
-        self.gateway.types.set_bucket_props(&address.bucket, props.as_object().unwrap()).await.unwrap();
+        self.gateway.types().set_bucket_props(&address.bucket, props.as_object().unwrap()).await.unwrap();
     }
 
     async fn has(&self, address: &Address) -> bool {
@@ -210,8 +210,8 @@ async fn a_put_whose_read_back_failed_runs_its_postcommit_hooks() {
         let hooked = HookedGateway::start().await;
         if kind == "strong" {
             let name = Bytes::from(kind);
-            hooked.gateway.types.create(&name, json!({"consistent": true}).as_object().unwrap()).await.unwrap();
-            hooked.gateway.types.activate(&name).await.unwrap();
+            hooked.gateway.types().create(&name, json!({"consistent": true}).as_object().unwrap()).await.unwrap();
+            hooked.gateway.types().activate(&name).await.unwrap();
         }
         let address = address(kind, "k");
         hooked.set(&address, json!({"precommit": ["accept"], "postcommit": ["after"]})).await;

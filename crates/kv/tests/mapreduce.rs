@@ -109,12 +109,12 @@ async fn an_operator_sees_and_cancels_a_job() {
     fill(&gateway, "b", 10).await;
     let mut run = JobRun::start(&gateway, job("\"b\"", &[VALUE, COUNT]), "client".into()).await.unwrap();
     run.step().await.unwrap();
-    let listed = gateway.jobs.list();
+    let listed = gateway.jobs().list();
     assert_eq!((listed.len(), listed[0].inputs, listed[0].summary.as_str()), (1, 10, "default/b map reduce"));
-    assert!(gateway.jobs.cancel(listed[0].id));
+    assert!(gateway.jobs().cancel(listed[0].id));
     assert!(matches!(run.step().await, Err(JobError::Cancelled)));
     drop(run);
-    assert_eq!(gateway.jobs.list(), [], "a job whose client is gone is no more");
+    assert_eq!(gateway.jobs().list(), [], "a job whose client is gone is no more");
 }
 
 #[tokio::test]
@@ -191,7 +191,7 @@ async fn a_full_gateway_delays_a_job_and_does_not_fail_it() {
     fill(&gateway, "b", 50).await;
     let run = JobRun::start(&gateway, job("\"b\"", &[VALUE, COUNT]), "client".into()).await.unwrap();
     let mut held = Vec::new();
-    while let Ok(admitted) = gateway.core.admit() {
+    while let Ok(admitted) = gateway.context().admit() {
         held.push(admitted);
     }
     let running = tokio::spawn(finish(run));
@@ -249,7 +249,7 @@ async fn a_job_whose_stored_function_does_not_come_ends_in_its_time() {
     let job = Job { timeout: Duration::from_millis(50), ..job("\"b\"", &[stored]) };
     let started = tokio::time::timeout(Duration::from_secs(20), JobRun::start(&gateway, job, "client".into())).await;
     assert!(matches!(started, Ok(Err(JobError::TimedOut))));
-    assert_eq!(gateway.jobs.list(), [], "its place is free again");
+    assert_eq!(gateway.jobs().list(), [], "its place is free again");
 }
 
 #[tokio::test]
@@ -390,7 +390,7 @@ async fn siblings_are_one_object_and_the_newest_is_its_value() {
     let gateway = gateway(None).await;
     let bucket = BucketAddress::new("default".into(), "s".into()).unwrap();
     let props = serde_json::from_value(json!({"allow_mult": true})).unwrap();
-    gateway.types.set_bucket_props(&bucket, &props).await.unwrap();
+    gateway.types().set_bucket_props(&bucket, &props).await.unwrap();
     put(&gateway, "s", "k", "one").await;
     put(&gateway, "s", "k", "two").await;
     assert_eq!(results(&gateway, job("\"s\"", &[VALUE])).await.unwrap(), json!(["two"]));

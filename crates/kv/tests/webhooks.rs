@@ -156,8 +156,8 @@ impl HookWorld {
         let (gateway, store) = self.start(actor).await;
         if kind != "default" {
             let name = Bytes::from(kind);
-            gateway.types.create(&name, json!({"consistent": true}).as_object().unwrap()).await.unwrap();
-            gateway.types.activate(&name).await.unwrap();
+            gateway.types().create(&name, json!({"consistent": true}).as_object().unwrap()).await.unwrap();
+            gateway.types().activate(&name).await.unwrap();
         }
         set_webhooks(&gateway, kind, 1).await;
         (gateway, store)
@@ -171,7 +171,7 @@ fn hosts() -> Vec<WebhookHost> {
 async fn set_webhooks(gateway: &Gateway, kind: &'static str, count: usize) {
     let hook = json!({"mod": "larder", "fun": "webhook", "arg": URL});
     let props = json!({ "postcommit": vec![hook; count] });
-    gateway.types.set_bucket_props(&address(kind, "k").bucket, props.as_object().unwrap()).await.unwrap();
+    gateway.types().set_bucket_props(&address(kind, "k").bucket, props.as_object().unwrap()).await.unwrap();
 }
 
 fn address(kind: &'static str, key: &str) -> Address {
@@ -412,7 +412,7 @@ async fn a_host_that_a_later_start_does_not_allow_gets_nothing_until_one_does() 
     let world = HookWorld::new();
     let (gateway, _) = world.start_hooked(1, "default").await;
     let hook = json!({"postcommit": [{"mod": "larder", "fun": "webhook", "arg": "http://other/"}]});
-    let refused = gateway.types.set_bucket_props(&address("default", "k").bucket, hook.as_object().unwrap()).await;
+    let refused = gateway.types().set_bucket_props(&address("default", "k").bucket, hook.as_object().unwrap()).await;
     assert!(refused.unwrap_err().to_string().contains("--webhook-hosts"));
     gateway.abandon();
     let (gateway, _) = world.start_with(2, Config { durable: false, ..Config::default() }).await;

@@ -54,10 +54,10 @@ impl JobRun {
     /// # Errors
     /// A function or an index is not here, or too many jobs run.
     pub async fn start(gateway: &Arc<Gateway>, job: Job, client: Arc<str>) -> Result<Self, JobError> {
-        let admitted = gateway.core.admit()?;
+        let admitted = gateway.context().admit()?;
         let summary = summary(&job);
-        let begun = gateway.core.now();
-        let ticket = gateway.jobs.begin(begun, summary, &client).ok_or(JobError::TooMany)?;
+        let begun = gateway.context().now();
+        let ticket = gateway.jobs().begin(begun, summary, &client).ok_or(JobError::TooMany)?;
         let deadline = Instant::now() + job.timeout;
         let mut phases = Vec::with_capacity(job.phases.len());
         for (at, phase) in job.phases.into_iter().enumerate() {

@@ -75,7 +75,7 @@ async fn load_script(
     deadline: Instant,
 ) -> Result<(LoadedScript, Arc<dyn Scripts>), JobError> {
     let refused = |error: String| JobError::Phase(PhaseRefusal { phase, error });
-    let Some(scripts) = gateway.core.ports.scripts.clone() else {
+    let Some(scripts) = gateway.context().ports.scripts.clone() else {
         return Err(refused("JavaScript is not available here: only the built-in functions of Riak are".into()));
     };
     if let PhaseScript::Named(name) = &script

@@ -57,7 +57,7 @@ impl Uploads {
 
     /// Aborts a live upload; waits for a running completion. `false`: the upload ended in another way.
     pub(super) async fn abort_upload(&self, head: UploadHead) -> Result<bool> {
-        let deadline = Instant::now() + self.gateway.core.config.timeout;
+        let deadline = Instant::now() + self.gateway.context().config.timeout;
         let mut observed = Some(head);
         while let Some(head) = observed {
             let id = head.id;
@@ -67,7 +67,7 @@ impl Uploads {
             }
             // Crash: end the upload first; the sweeper removes parts of ended uploads only.
             if let Some(aborted) = self.heads.cas_upload_state(&settled, UploadState::Aborted).await? {
-                let synced = self.gateway.blobs.releases.proof_of_answered_write();
+                let synced = self.gateway.blobs().releases.proof_of_answered_write();
                 if let Err(error) = self.remove_unused_parts(&aborted, synced).await {
                     tracing::debug!(%error, "removal of the parts of an aborted upload failed; the sweeper retries");
                 }
@@ -99,9 +99,9 @@ impl Uploads {
             // Race: a running completion may use any part, also a replaced one [invariant 58].
             UploadState::Open | UploadState::Completing { .. } | UploadState::Reopening { .. } => return Ok(()),
         };
-        let (store, partition) = (&self.gateway.core.ports.store, Partition::parts(head.id));
+        let (store, partition) = (&self.gateway.context().ports.store, Partition::parts(head.id));
         // Race: a part put after this stamp rereads the upload afterwards and removes its own rows.
-        let mut stamp = self.gateway.issuer.issue().await?;
+        let mut stamp = self.gateway.issuer().issue().await?;
         let mut after = None;
         loop {
             let page =
@@ -113,9 +113,9 @@ impl Uploads {
                 let synced = match synced {
                     Some(synced) => synced,
                     // Crash: after a power cut the upload could be open again, and would need these bytes [invariant 94].
-                    None => *synced.insert(self.gateway.blobs.releases.sync_barrier().await?),
+                    None => *synced.insert(self.gateway.blobs().releases.sync_barrier().await?),
                 };
-                self.gateway.blobs.releases.remove_or_leave(blob, synced).await;
+                self.gateway.blobs().releases.remove_or_leave(blob, synced).await;
             }
             // Race: rows by a gateway with a faster clock are newer than the stamp above, and would stay.
             stamp = page.rows.iter().map(|row| row.stamp).fold(stamp, Timestamp::max);
@@ -136,7 +136,7 @@ impl Uploads {
             let query = ReadQuery::after(after.as_ref(), 8);
             let page = self
                 .gateway
-                .core
+                .context()
                 .ports
                 .store
                 .read(&Partition::manifest(manifest), &query, &self.heads.options())
@@ -209,7 +209,7 @@ impl Uploads {
             // reference the manifest [invariant 101].
             self.clear_manifest(version).await?;
         } else {
-            self.remove_unused_parts(&settled, self.gateway.blobs.releases.proof_of_answered_write()).await?;
+            self.remove_unused_parts(&settled, self.gateway.blobs().releases.proof_of_answered_write()).await?;
         }
         Ok(Some(settled))
     }
@@ -227,18 +227,18 @@ impl Uploads {
 
     /// Removes the rows of a manifest that no version references. Its blobs stay: they belong to the upload.
     pub(super) async fn clear_manifest(&self, version: VersionId) -> Result<()> {
-        let gone = Change::Clear { stamp: self.gateway.issuer.issue().await? };
+        let gone = Change::Clear { stamp: self.gateway.issuer().issue().await? };
         let batch = Batch::single(Partition::manifest(version), vec![gone]);
-        Ok(self.gateway.core.ports.store.apply(batch, &self.heads.options().reclaiming()).await?)
+        Ok(self.gateway.context().ports.store.apply(batch, &self.heads.options().reclaiming()).await?)
     }
 
     /// Whether the writer that began to complete an upload as `version` at `since` is gone or out of time.
     pub(super) fn is_abandoned(&self, version: VersionId, since: Timestamp) -> bool {
         // The directory's lock proves that the run that began the completion has ended.
-        if self.config.single_process && version.actor() != self.gateway.core.ports.actor {
+        if self.config.single_process && version.actor() != self.gateway.context().ports.actor {
             return true;
         }
         let max = u64::try_from(self.config.completing_max.as_micros()).unwrap_or(u64::MAX);
-        self.gateway.core.now() > since.saturating_add(max)
+        self.gateway.context().now() > since.saturating_add(max)
     }
 }

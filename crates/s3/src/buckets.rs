@@ -61,10 +61,10 @@ impl Buckets {
         // Crash: a deleter that died holds the name; its deletion is finished first.
         self.settle_closing(name).await?;
         // A new id: rows that a deleted bucket of this name left never show up in this one [invariant 64].
-        let id = BucketId::new(self.gateway.issuer.issue().await?, self.gateway.core.ports.actor);
+        let id = BucketId::new(self.gateway.issuer().issue().await?, self.gateway.context().ports.actor);
         let location = location.filter(|location| *location != self.config.region);
-        let bucket = Bucket { acl, location, ..Bucket::new(name, id, &user.id, self.gateway.core.now()) };
-        let created = self.gateway.catalogue.change(|catalogue| {
+        let bucket = Bucket { acl, location, ..Bucket::new(name, id, &user.id, self.gateway.context().now()) };
+        let created = self.gateway.catalogue().change(|catalogue| {
             if let Some(found) = S3Catalogue::within(catalogue).bucket(name) {
                 let own = found.owner == user.id;
                 return match found.state {
@@ -98,7 +98,7 @@ impl Buckets {
     /// # Errors
     /// `NoSuchBucket`, and `TimedOut` when the catalogue cannot be checked in the time of a request.
     pub async fn find(&self, name: &str) -> Result<Arc<Bucket>> {
-        let copy = &self.gateway.catalogue;
+        let copy = &self.gateway.catalogue();
         let found = async {
             if let Some(bucket) = active(&*copy.fresh().await?, name) {
                 return Ok(Arc::clone(bucket));
@@ -107,7 +107,7 @@ impl Buckets {
             copy.refresh().await?;
             active(&*copy.fresh().await?, name).map(Arc::clone).ok_or_else(|| Error::NoSuchBucket(name.to_owned()))
         };
-        timeout(self.gateway.core.config.timeout, found).await.map_err(|_| larder_core::Error::TimedOut)?
+        timeout(self.gateway.context().config.timeout, found).await.map_err(|_| larder_core::Error::TimedOut)?
     }
 
     /// All active buckets, by name.
@@ -115,7 +115,7 @@ impl Buckets {
     /// # Errors
     /// Any error of the store.
     pub async fn all(&self) -> Result<Vec<Arc<Bucket>>> {
-        let catalogue = self.gateway.catalogue.refreshed().await?;
+        let catalogue = self.gateway.catalogue().refreshed().await?;
         Ok(S3Catalogue::within(&catalogue)
             .buckets()
             .filter(|bucket| bucket.state == BucketState::Active)
@@ -162,7 +162,7 @@ impl Buckets {
     pub async fn list(&self, caller: &Caller, prefix: &str, after: &str, max: usize) -> Result<BucketsPage> {
         let user = caller.require_user()?;
         // Race: the caller may have created a bucket through another gateway just now.
-        let catalogue = self.gateway.catalogue.refreshed().await?;
+        let catalogue = self.gateway.catalogue().refreshed().await?;
         let following = S3Catalogue::within(&catalogue)
             .buckets_from(prefix.max(after))
             .filter(|bucket| bucket.name.as_str() > after);
@@ -185,7 +185,7 @@ impl Buckets {
         name: &str,
         change: impl Fn(&mut Bucket) -> Result<()> + Send + Sync,
     ) -> Result<()> {
-        let edit = self.gateway.catalogue.change::<Error>(|catalogue| {
+        let edit = self.gateway.catalogue().change::<Error>(|catalogue| {
             let before = active(catalogue, name).ok_or_else(|| Error::NoSuchBucket(name.to_owned()))?;
             caller.check(before, &caller.action()?.on_bucket())?;
             let mut bucket = Bucket::clone(before);
@@ -194,7 +194,7 @@ impl Buckets {
         });
         // Race: a write under the old configuration ends before this returns, since its gateway advertises the old version.
         let number = edit.await?;
-        Ok(self.gateway.members.await_propagation(number).await?)
+        Ok(self.gateway.members().await_propagation(number).await?)
     }
 }
 

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use larder_core::gateway_core::internal_options;
+use larder_core::node_context::internal_options;
 use larder_core::rules::catalogue_row::CatalogueKey;
 use larder_core::types::{Catalogue, ProductRow, ProductRows, SharedMap, damaged_catalogue, decode_catalogue_json};
 use larder_core::{Core, Result};
@@ -206,8 +206,8 @@ impl<'a> CatalogueGuard<'a> {
     /// fail.
     pub(super) async fn take(gateway: &'a Core, name: &str, id: BucketId) -> crate::Result<Self> {
         // Race: the others wait for the guard below only while this gateway's heartbeat lives [invariant 81].
-        let deadline = gateway.members.await_lease().await?;
-        let copy = &gateway.catalogue;
+        let deadline = gateway.members().await_lease().await?;
+        let copy = gateway.catalogue();
         // Race: from here on no heartbeat shows a newer version, so a change of the bucket waits [invariant 64] [invariant 65].
         let catalogue = copy.guards.take(|| copy.current());
         let number = catalogue.number();
@@ -218,7 +218,7 @@ impl<'a> CatalogueGuard<'a> {
         if let Some(bucket) = found {
             return Ok(Self { gateway, number, is_detached: false, deadline, bucket: Arc::clone(bucket) });
         }
-        gateway.catalogue.guards.release(number);
+        gateway.catalogue().guards.release(number);
         Err(Error::NoSuchBucket(name.to_owned()))
     }
 
@@ -235,7 +235,7 @@ impl<'a> CatalogueGuard<'a> {
             {
                 tokio::time::sleep(DECIDE_PAUSE).await;
             }
-            gateway.catalogue.guards.release(number);
+            gateway.catalogue().guards.release(number);
         });
     }
 }
@@ -243,7 +243,7 @@ impl<'a> CatalogueGuard<'a> {
 impl Drop for CatalogueGuard<'_> {
     fn drop(&mut self) {
         if !self.is_detached {
-            self.gateway.catalogue.guards.release(self.number);
+            self.gateway.catalogue().guards.release(self.number);
         }
     }
 }

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use larder_core::Core;
 use larder_core::contention::WriterTurn;
-use larder_core::gateway_core::internal_options;
+use larder_core::node_context::internal_options;
 use larder_rows::content::BlobId;
 use larder_rows::keyspace::entry_shard;
 use larder_rows::limits::DELETED_HEAD_MICROS;
@@ -102,17 +102,17 @@ impl HeadStore {
     /// Begins a change of the key at `location` that references `blob`. The caller loops over [`CasLoop::next_attempt`]
     /// and [`CasAttempt::commit`] until the commit returns `true`.
     pub(super) fn cas_loop<'a>(&'a self, location: &'a ObjectLocation, blob: Option<BlobId>) -> CasLoop<'a> {
-        let deadline = Instant::now() + self.gateway.core.config.timeout;
+        let deadline = Instant::now() + self.gateway.context().config.timeout;
         CasLoop { heads: self, location, blob, purpose: Purpose::Data, attempts: 0, deadline }
     }
 
     /// Store options of a request.
     pub(super) fn options(&self) -> CallOptions {
-        self.options_until(Instant::now() + self.gateway.core.config.timeout)
+        self.options_until(Instant::now() + self.gateway.context().config.timeout)
     }
 
     fn options_until(&self, deadline: Instant) -> CallOptions {
-        let durability = if self.gateway.core.config.durable { Durability::Disk } else { Durability::Buffered };
+        let durability = if self.gateway.context().config.durable { Durability::Disk } else { Durability::Buffered };
         CallOptions::new(ConsistencyLevel::Quorum, deadline, durability)
     }
 
@@ -138,14 +138,21 @@ impl HeadStore {
         let partition = Partition::head(bucket, key);
         for attempt in 0..ATTEMPTS_MAX {
             let options = self.options().reclaiming();
-            let writer = self.gateway.core.writer_queues.wait_for_turn(&partition, options.deadline).await?;
+            let writer = self.gateway.context().writer_queues.wait_for_turn(&partition, options.deadline).await?;
             let observed = self.read_head(&partition, &options).await?;
             let stamp = self.stamp_above(observed.stamp).await?;
             let mut head = observed.head;
             // Crash: the writer of this head may have died before it released these bytes [invariant 62].
             let releases = std::mem::take(&mut head.release);
             let row = head_row(&self.gateway, &head, bucket, key, stamp);
-            match self.gateway.core.ports.store.apply_if(&partition, observed.stamp, row, Vec::new(), &options).await? {
+            match self
+                .gateway
+                .context()
+                .ports
+                .store
+                .apply_if(&partition, observed.stamp, row, Vec::new(), &options)
+                .await?
+            {
                 CasResult::Applied => {
                     drop(writer);
                     self.pins.release(&self.gateway, releases).await;
@@ -153,7 +160,7 @@ impl HeadStore {
                 }
                 CasResult::Conflict(_) => drop(writer),
             }
-            self.gateway.core.writer_queues.back_off(attempt, options.deadline).await?;
+            self.gateway.context().writer_queues.back_off(attempt, options.deadline).await?;
         }
         Err(larder_core::Error::Overloaded { retry_after: 1 }.into())
     }
@@ -161,8 +168,8 @@ impl HeadStore {
     /// A stamp for a head that replaces one with the stamp `expected`: at least two above it.
     pub(super) async fn stamp_above(&self, expected: Option<Timestamp>) -> Result<Timestamp> {
         // Race: the intent is stamped one below the new head, and must be above the old head's entry [invariant 52].
-        self.gateway.issuer.clock.observe(expected.map_or(Timestamp::ZERO, |stamp| stamp + 1));
-        Ok(self.gateway.issuer.issue().await?)
+        self.gateway.issuer().clock.observe(expected.map_or(Timestamp::ZERO, |stamp| stamp + 1));
+        Ok(self.gateway.issuer().issue().await?)
     }
 }
 
@@ -179,7 +186,7 @@ impl<'a> CasLoop<'a> {
     pub(super) async fn next_attempt(&mut self) -> Result<CasAttempt<'a>> {
         let Self { heads, location, .. } = *self;
         if let Some(conflicts) = self.attempts.checked_sub(1) {
-            heads.gateway.core.writer_queues.back_off(conflicts, self.deadline).await?;
+            heads.gateway.context().writer_queues.back_off(conflicts, self.deadline).await?;
         }
         self.attempts += 1;
         if self.attempts > ATTEMPTS_MAX || Instant::now() >= self.deadline {
@@ -187,7 +194,7 @@ impl<'a> CasLoop<'a> {
         }
         let partition = location.partition();
         // Queue before guard: a guard that waits in a queue would hold back changes of its bucket.
-        let writer = heads.gateway.core.writer_queues.wait_for_turn(&partition, self.deadline).await?;
+        let writer = heads.gateway.context().writer_queues.wait_for_turn(&partition, self.deadline).await?;
         // Race: guard before head. A bucket deletion that misses this guard has closed the bucket before it, and
         // the guard fails [invariant 64].
         let guard = CatalogueGuard::take(&heads.gateway, &location.name, location.id).await?;
@@ -197,7 +204,7 @@ impl<'a> CasLoop<'a> {
         let observed = heads.read_head(&partition, &options).await?;
         // Race: head before mark. A sweeper that marks later fences the head, and the commit conflicts [invariant 57].
         if let Some(blob) = self.blob
-            && heads.gateway.blobs.has_gc_mark(blob, &options).await?
+            && heads.gateway.blobs().has_gc_mark(blob, &options).await?
         {
             return Err(larder_core::Error::Overloaded { retry_after: 1 }.into());
         }
@@ -232,7 +239,7 @@ impl CasAttempt<'_> {
         let gateway = &heads.gateway;
         let row = head_row(gateway, &next.head, location.id, &location.key, stamp);
         let value = row.row.value.clone();
-        let swap = gateway.core.ports.store.apply_if(&partition, expected, row, next.changes, &options).await;
+        let swap = gateway.context().ports.store.apply_if(&partition, expected, row, next.changes, &options).await;
         match swap {
             Ok(CasResult::Applied) => {}
             Ok(CasResult::Conflict(_)) => return Ok(false),
@@ -247,7 +254,7 @@ impl CasAttempt<'_> {
                     return Err(larder_core::Error::TimedOut.into());
                 }
                 // The change is visible: any other error now would let the caller remove the bytes it references.
-                gateway.blobs.releases.await_sync().await.map_err(|_| larder_core::Error::TimedOut)?;
+                gateway.blobs().releases.await_sync().await.map_err(|_| larder_core::Error::TimedOut)?;
             }
             Err(error) => return Err(error.into()),
         }
@@ -263,7 +270,7 @@ impl CasAttempt<'_> {
 /// The row of a head with its derived row, the key's listing entry.
 fn head_row(gateway: &Core, head: &ObjectHead, bucket: BucketId, key: &Bytes, stamp: Timestamp) -> HeadWrite {
     // Race: without its head the next put, by a slower clock, would stamp below the deletion and not be listed [invariant 56].
-    let expires = head.current.is_none().then(|| gateway.core.now() + DELETED_HEAD_MICROS);
+    let expires = head.current.is_none().then(|| gateway.context().now() + DELETED_HEAD_MICROS);
     let row = Row { name: Bytes::new(), value: head.encode(), stamp, expires };
     let value = ListingEntry::from_head(head).map(|entry| entry.encode());
     let derived = DerivedRow { partition: Partition::entries(bucket, entry_shard(key)), name: key.clone(), value };

@@ -86,7 +86,7 @@ impl Uploads {
         let bucket = self.buckets.find_for_put(caller, &request.bucket, &request.key, &[]).await?;
         let mut head = self.heads.find_upload(&bucket, &request.key, &request.upload).await?;
         let list = list_digest(&request.parts);
-        let deadline = Instant::now() + self.gateway.core.config.timeout;
+        let deadline = Instant::now() + self.gateway.context().config.timeout;
         loop {
             let id = head.id;
             let settled = self.settle(head, deadline).await?.ok_or(Error::NoSuchUpload)?;
@@ -118,8 +118,8 @@ impl Uploads {
         drop(stored);
         // The bytes are those of the parts, which have their room.
         let admission = self.quotas.admit(bucket, &request.key, Storage::object(0)).await?;
-        let version = VersionId::new(self.gateway.issuer.issue().await?, self.gateway.core.ports.actor);
-        let begun = UploadState::Completing { version, list, since: self.gateway.core.now() };
+        let version = VersionId::new(self.gateway.issuer().issue().await?, self.gateway.context().ports.actor);
+        let begun = UploadState::Completing { version, list, since: self.gateway.context().now() };
         // Crash: from here on the upload names its version, so a recovery can look for it.
         let Some(completing) = self.heads.cas_upload_state(&open, begun).await? else { return Ok(None) };
         let location = ObjectLocation::new(bucket, &request.key);
@@ -176,7 +176,7 @@ impl Uploads {
 
     /// Writes the manifest of a version that no head references yet, with its owner row.
     async fn write_manifest(&self, head: &UploadHead, version: VersionId, parts: &[ManifestPart]) -> Result<()> {
-        let (store, stamp) = (&self.gateway.core.ports.store, self.gateway.issuer.issue().await?);
+        let (store, stamp) = (&self.gateway.context().ports.store, self.gateway.issuer().issue().await?);
         let bytes_max = store.limits().batch_max.min(BATCH_BYTES_MAX) / 2;
         let owner = ManifestOwner { bucket: head.upload.bucket, upload: head.id, key: head.upload.key.clone() };
         let owner = Row { name: Bytes::new(), value: owner.encode(), stamp, expires: None };
@@ -198,7 +198,7 @@ impl Uploads {
     async fn finish_upload(&self, completing: &UploadHead, state: UploadState) -> UploadState {
         let ended = async {
             if let Some(ended) = self.heads.cas_upload_state(completing, state.clone()).await? {
-                return self.remove_unused_parts(&ended, self.gateway.blobs.releases.proof_of_answered_write()).await;
+                return self.remove_unused_parts(&ended, self.gateway.blobs().releases.proof_of_answered_write()).await;
             }
             // A writer that replaced the version has already ended the upload.
             match self.heads.read_upload(completing.id).await? {

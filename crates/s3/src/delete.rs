@@ -98,7 +98,7 @@ impl HeadStore {
     /// The answer for something that is not there, once that is on disk.
     async fn answer_absent(&self, deleted: DeletedObject) -> Result<DeletedObject> {
         // Crash: another delete may have no sync yet, and a power cut would bring the object back [invariant 149].
-        self.gateway.blobs.releases.await_sync().await?;
+        self.gateway.blobs().releases.await_sync().await?;
         Ok(deleted)
     }
 }

@@ -170,7 +170,7 @@ impl Objects {
         for _ in 0..RETRIES_MAX {
             let GetObject { bucket, key, version, .. } = request;
             let located = self.locate(caller, bucket, key, version).await?;
-            request.conditions.check(&located.bucket, &located.version, || self.gateway.core.now())?;
+            request.conditions.check(&located.bucket, &located.version, || self.gateway.context().now())?;
             // Race: pin before the manifest is read, so that a concurrent release waits for the reader [invariant 63].
             let pin = self.pin(&located.version);
             let wanted = request.conditions.window(&located.version, request.window);

@@ -72,13 +72,13 @@ impl LifecycleWorker {
     /// Any error of the store while listing; removals until then stay.
     pub async fn run(&self) -> Result<LifecyclePass> {
         let mut pass = LifecyclePass::default();
-        let catalogue = self.gateway.catalogue.refreshed().await?;
+        let catalogue = self.gateway.catalogue().refreshed().await?;
         let buckets: Vec<Arc<Bucket>> = S3Catalogue::within(&catalogue).buckets().map(Arc::clone).collect();
         drop(catalogue);
         for bucket in buckets {
             let rules = bucket.lifecycle.as_ref().filter(|rules| rules.rules.iter().any(|rule| rule.enabled));
             let Some(rules) = rules.filter(|_| bucket.state == BucketState::Active) else { continue };
-            let scan = BucketScan { bucket: &bucket, rules, now: self.gateway.core.now() };
+            let scan = BucketScan { bucket: &bucket, rules, now: self.gateway.context().now() };
             self.scan_keys(&scan, &mut pass).await?;
             self.scan_uploads(&scan, &mut pass).await?;
         }
@@ -133,7 +133,7 @@ impl LifecycleWorker {
     async fn page(&self, partition: &Partition, left: &mut Option<ReadQuery>) -> Result<Option<Vec<Row>>> {
         let Some(mut query) = left.take() else { return Ok(None) };
         tokio::task::yield_now().await; // Lets other requests run.
-        let page = self.gateway.core.ports.store.read(partition, &query, &self.heads.options()).await?;
+        let page = self.gateway.context().ports.store.read(partition, &query, &self.heads.options()).await?;
         if let Some(last) = page.rows.last().filter(|_| page.stopped == Stopped::Limit) {
             query.range.from = ReadQuery::after(Some(&last.name), query.limit).range.from;
             *left = Some(query);

@@ -35,7 +35,7 @@ pub(crate) async fn read_head_row(gateway: &Core, partition: &Partition, options
     // The head has the empty name; a version row may hold a body, and is not read.
     let range = Range { from: None, to: Some(Bytes::from_static(b"\0")) };
     let query = ReadQuery { range, ..ReadQuery::all(1) };
-    Ok(gateway.core.ports.store.read(partition, &query, options).await?.rows.into_iter().next())
+    Ok(gateway.context().ports.store.read(partition, &query, options).await?.rows.into_iter().next())
 }
 
 /// A version's id for clients; `None` in a bucket that never had versioning.

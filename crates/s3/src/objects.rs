@@ -51,7 +51,7 @@ impl Objects {
     /// If the core was started without [`S3Catalogue::empty`]: every bucket would look gone, and the sweeper abort its uploads.
     #[must_use]
     pub fn new(gateway: Arc<Core>, others: Vec<Arc<dyn BlobReferences>>, config: ObjectsConfig) -> Arc<Self> {
-        assert!(S3Catalogue::is_in(&gateway.catalogue.current()), "the core was started without the rows of S3");
+        assert!(S3Catalogue::is_in(&gateway.catalogue().current()), "the core was started without the rows of S3");
         let (users, usage, config) = (Arc::new(Users::new(&gateway)), Usage::new(&gateway), Arc::new(config));
         let share = || Arc::clone(&gateway);
         let heads = Arc::new(HeadStore { gateway: share(), pins: Pins::default() });
@@ -98,16 +98,16 @@ impl Objects {
     /// Counts a request of this operation as begun.
     pub fn track(&self, operation: &'static str) -> TrackedRequest {
         let gateway = Arc::clone(&self.gateway);
-        gateway.core.metrics.count_s3_begun(operation);
-        TrackedRequest { operation, begun: gateway.core.monotonic(), transferred: (0, 0), gateway }
+        gateway.context().metrics.count_s3_begun(operation);
+        TrackedRequest { operation, begun: gateway.context().monotonic(), transferred: (0, 0), gateway }
     }
 }
 
 impl TrackedRequest {
     /// Records the outcome and the latency when the answer begins. Call it once.
     pub fn record_answer(&self, outcome: RequestOutcome) {
-        let took = self.gateway.core.monotonic().saturating_sub(self.begun);
-        self.gateway.core.metrics.count_s3_answered(self.operation, took, outcome);
+        let took = self.gateway.context().monotonic().saturating_sub(self.begun);
+        self.gateway.context().metrics.count_s3_answered(self.operation, took, outcome);
     }
 
     /// Adds body bytes received and sent, which count at the end.
@@ -120,6 +120,6 @@ impl TrackedRequest {
 impl Drop for TrackedRequest {
     fn drop(&mut self) {
         let (received, sent) = self.transferred;
-        self.gateway.core.metrics.count_s3_ended(self.operation, received, sent);
+        self.gateway.context().metrics.count_s3_ended(self.operation, received, sent);
     }
 }

@@ -119,7 +119,7 @@ impl Uploads {
         };
         let (md5, length) = (received.md5, received.length);
         // Race: the stamp is issued after the body, so of several parts with one number the part finished last wins.
-        let stamp = match self.gateway.issuer.issue().await {
+        let stamp = match self.gateway.issuer().issue().await {
             Ok(stamp) => stamp,
             Err(error) => {
                 let error = Error::from(error);
@@ -127,7 +127,7 @@ impl Uploads {
                 return Err(error);
             }
         };
-        let part = Part { number, md5, length, blob, modified: self.gateway.core.now(), checksum };
+        let part = Part { number, md5, length, blob, modified: self.gateway.context().now(), checksum };
         // Race: reread after the body; an upload that ended in the meantime takes no part.
         let alive = self.heads.read_upload(head.id).await.map(|now| now.is_some_and(|now| now.upload.state.is_alive()));
         if !matches!(alive, Ok(true)) {
@@ -163,7 +163,7 @@ impl Uploads {
             return Ok(());
         }
         // The part's row referenced the blob until now.
-        self.gateway.blobs.releases.release_replaced(part.blob.into_iter().collect()).await;
+        self.gateway.blobs().releases.release_replaced(part.blob.into_iter().collect()).await;
         Err(Error::NoSuchUpload)
     }
 
@@ -285,7 +285,7 @@ impl HeadStore {
     /// Parts with numbers above `after`, at most `limit`, in one read.
     pub(super) async fn read_parts(&self, upload: UploadId, after: u16, limit: usize) -> Result<(Vec<Part>, Stopped)> {
         let (partition, query) = (Partition::parts(upload), part_rows(after, limit));
-        let page = self.gateway.core.ports.store.read(&partition, &query, &self.options()).await?;
+        let page = self.gateway.context().ports.store.read(&partition, &query, &self.options()).await?;
         let parts = page.rows.into_iter().map(|row| Part::decode(&row.name, row.value));
         Ok((parts.collect::<std::result::Result<_, _>>()?, page.stopped))
     }
@@ -314,7 +314,7 @@ impl Uploads {
         changes.extend(part.blob.map(|blob| put(blob_row_name(blob), Bytes::from_static(BLOB_VALUE))));
         Ok(self
             .gateway
-            .core
+            .context()
             .ports
             .store
             .apply(Batch::single(Partition::parts(upload), changes), &self.heads.options())
@@ -327,6 +327,6 @@ impl Uploads {
         let mut changes = vec![remove(Part::row_name(part.number))];
         changes.extend(part.blob.map(|blob| remove(blob_row_name(blob))));
         let (batch, options) = (Batch::single(Partition::parts(upload), changes), self.heads.options().reclaiming());
-        Ok(self.gateway.core.ports.store.apply(batch, &options).await?)
+        Ok(self.gateway.context().ports.store.apply(batch, &options).await?)
     }
 }

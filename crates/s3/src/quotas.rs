@@ -126,7 +126,7 @@ impl Quotas {
     /// `NoSuchBucket`, and any error of the store.
     pub async fn set(&self, holder: &QuotaHolder, quota: StorageQuota) -> Result<()> {
         let gateway = &self.heads.gateway;
-        let change = gateway.catalogue.change::<Error>(|catalogue| match holder {
+        let change = gateway.catalogue().change::<Error>(|catalogue| match holder {
             QuotaHolder::Bucket(name) => {
                 let found = super::buckets::active(catalogue, name);
                 let before = found.ok_or_else(|| Error::NoSuchBucket(name.clone()))?;
@@ -138,7 +138,7 @@ impl Quotas {
             QuotaHolder::User(id) => Ok(CatalogueEdit::Write(CatalogueKey::S3UserQuota(id.clone()), quota.to_json())),
         });
         let number = change.await?;
-        Ok(gateway.members.await_propagation(number).await?)
+        Ok(gateway.members().await_propagation(number).await?)
     }
 
     /// All quotas, by holder.
@@ -146,7 +146,7 @@ impl Quotas {
     /// # Errors
     /// Any error of the store.
     pub async fn all(&self) -> Result<BTreeMap<QuotaHolder, StorageQuota>> {
-        let catalogue = self.heads.gateway.catalogue.refreshed().await?;
+        let catalogue = self.heads.gateway.catalogue().refreshed().await?;
         let of_buckets = S3Catalogue::within(&catalogue)
             .buckets()
             .map(|found| (QuotaHolder::Bucket(found.name.clone()), found.quota));
@@ -160,7 +160,7 @@ impl Quotas {
     /// # Errors
     /// `NoSuchBucket`; `Overloaded` when a bucket cannot be measured in the time of a request.
     pub async fn stored(&self, holder: &QuotaHolder) -> Result<(StorageQuota, Storage)> {
-        let catalogue = self.heads.gateway.catalogue.refreshed().await?;
+        let catalogue = self.heads.gateway.catalogue().refreshed().await?;
         let scope = match holder {
             QuotaHolder::Bucket(name) => {
                 let found = super::buckets::active(&catalogue, name);
@@ -176,7 +176,7 @@ impl Quotas {
 
     /// The quotas that limit a write into this bucket.
     async fn scopes(&self, bucket: &Arc<Bucket>) -> Result<Vec<QuotaScope>> {
-        let catalogue = self.heads.gateway.catalogue.fresh().await?;
+        let catalogue = self.heads.gateway.catalogue().fresh().await?;
         let mut scopes = vec![bucket_scope(bucket)];
         if S3Catalogue::within(&catalogue).quota(&bucket.owner) != StorageQuota::default() {
             scopes.push(user_scope(&catalogue, &bucket.owner));
@@ -212,7 +212,7 @@ impl Quotas {
 
     /// Waits until each bucket has a measurement of at most this age.
     async fn measure(&self, scopes: &[QuotaScope], age_max: Duration) -> Result<()> {
-        let deadline = Instant::now() + self.heads.gateway.core.config.timeout;
+        let deadline = Instant::now() + self.heads.gateway.context().config.timeout;
         for mut running in self.start_due(scopes, age_max) {
             // A measurement that goes on after the deadline serves later requests.
             let ended = timeout_at(deadline, running.changed()).await;

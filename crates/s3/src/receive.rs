@@ -72,10 +72,10 @@ impl BodyReceiver {
     /// # Errors
     /// Any error of the store.
     pub(super) async fn object_destination(&self, location: &ObjectLocation) -> Result<BlobDestination> {
-        let stamp = self.gateway.issuer.issue().await?;
+        let stamp = self.gateway.issuer().issue().await?;
         // Race: two gateways may issue one stamp; the actor keeps their blob ids apart [invariant 100].
-        let row = Bytes::copy_from_slice(&VersionId::new(stamp, self.gateway.core.ports.actor).0);
-        let inline_max = self.gateway.core.ports.store.limits().inline_max;
+        let row = Bytes::copy_from_slice(&VersionId::new(stamp, self.gateway.context().ports.actor).0);
+        let inline_max = self.gateway.context().ports.store.limits().inline_max;
         let partition = location.partition();
         let id = BlobId::for_row(&partition.key, &row, stamp);
         Ok(BlobDestination { partition, row, id, inline_max, needs_default: false })
@@ -93,13 +93,13 @@ impl BodyReceiver {
         number: u16,
         needs_default: bool,
     ) -> Result<BlobDestination> {
-        let stamp = self.gateway.issuer.issue().await?;
+        let stamp = self.gateway.issuer().issue().await?;
         let row: Bytes = [&upload.0[..], &number.to_be_bytes()].concat().into();
         let partition = location.partition();
         // Race: two gateways may store this part in one microsecond; the actor keeps the ids apart [invariant 100].
         let id = BlobId::for_row(
             &partition.key,
-            &[&row[..], &self.gateway.core.ports.actor.0.to_be_bytes()].concat(),
+            &[&row[..], &self.gateway.context().ports.actor.0.to_be_bytes()].concat(),
             stamp,
         );
         Ok(BlobDestination { partition, row, id, inline_max: 0, needs_default })
@@ -127,7 +127,7 @@ impl BodyReceiver {
         let id = to.id;
         let owner = BlobOwner { partition: to.partition, row: to.row };
         // Crash: a writer dropped before `finish` leaves no blob.
-        let mut writer = self.gateway.core.ports.blobs.create(id, owner).await?;
+        let mut writer = self.gateway.context().ports.blobs.create(id, owner).await?;
         writer.announce(announced.unwrap_or(first.len() as u64)).await?;
         writer.write(first).await?;
         while let Some(piece) = next(stream.as_mut()).await.map_err(broken)? {
@@ -137,10 +137,10 @@ impl BodyReceiver {
         let length = sums.length;
         // Verified before the blob is finished, so a body that does not match leaves no bytes.
         let VerifiedSums { md5, checksum, default_digest } = sums.verify(announced, md5, &checksum, stream.as_mut())?;
-        let durability = if self.gateway.core.config.durable { Durability::Disk } else { Durability::Buffered };
+        let durability = if self.gateway.context().config.durable { Durability::Disk } else { Durability::Buffered };
         // Crash: the bytes are as durable as the head that will reference them.
         let lease = writer.finish(durability).await?;
-        self.gateway.core.metrics.count_event(Event::BlobWritten);
+        self.gateway.context().metrics.count_event(Event::BlobWritten);
         let body = ObjectBody::Blob { id, length };
         Ok(VerifiedBody { body, length, md5, checksum, default_digest, lease: Some(lease) })
     }
@@ -150,7 +150,7 @@ impl BodyReceiver {
     pub(super) async fn discard(&self, error: &Error, blob: Option<BlobId>) {
         let unknown = matches!(error, Error::Gateway(failed) if failed.is_outcome_unknown());
         if let Some(blob) = blob.filter(|_| !unknown) {
-            self.gateway.blobs.releases.remove_unnamed(blob).await;
+            self.gateway.blobs().releases.remove_unnamed(blob).await;
         }
     }
 

@@ -68,9 +68,9 @@ impl Pins {
             return;
         }
         let (shared, pins) = (Arc::clone(gateway), self.clone());
-        match gateway.blobs.releases.proof_of_answered_write() {
+        match gateway.blobs().releases.proof_of_answered_write() {
             Some(synced) => drain(shared, pins, releases, synced).await,
-            None => gateway.blobs.releases.remove_after_sync(move |synced| drain(shared, pins, releases, synced)),
+            None => gateway.blobs().releases.remove_after_sync(move |synced| drain(shared, pins, releases, synced)),
         }
     }
 
@@ -109,7 +109,7 @@ async fn drain(gateway: Arc<Core>, pins: Pins, releases: Vec<Release>, synced: S
     for release in releases {
         match release {
             // A client that streams this blob has it open, and the engine keeps open blobs readable.
-            Release::Blob(blob) => gateway.blobs.releases.remove_or_leave(blob, synced).await,
+            Release::Blob(blob) => gateway.blobs().releases.remove_or_leave(blob, synced).await,
             // Race: a client is reading these parts; the next writer or the sweeper removes them [invariant 63].
             Release::Parts(manifest) if pins.is_pinned(&manifest) => {}
             Release::Parts(manifest) => {
@@ -142,15 +142,15 @@ async fn remove_manifest(gateway: &Core, manifest: VersionId, synced: SyncProof)
     let partition = Partition::manifest(manifest);
     loop {
         let query = ReadQuery { order: ReadOrder::Reverse, ..ReadQuery::all(1) };
-        let page = gateway.core.read_at_quorum(&partition, &query).await?;
+        let page = gateway.context().read_at_quorum(&partition, &query).await?;
         let Some(row) = page.rows.into_iter().next() else { return Ok(()) };
         // Crash: the owner row goes last, so the sweeper can attribute the rest.
         let parts = if row.name.is_empty() { Vec::new() } else { decode_manifest_row(&row.name, row.value)?.2 };
         for blob in parts.iter().filter_map(|part| part.blob) {
             // Crash: `synced` proves that the head without these bytes survives a power cut.
-            gateway.blobs.releases.remove(blob, synced, Event::BlobRemoved).await?;
+            gateway.blobs().releases.remove(blob, synced, Event::BlobRemoved).await?;
         }
         let gone = Change::Remove { name: row.name, stamp: row.stamp };
-        gateway.core.apply_at_quorum(Batch::single(partition.clone(), vec![gone])).await?;
+        gateway.context().apply_at_quorum(Batch::single(partition.clone(), vec![gone])).await?;
     }
 }

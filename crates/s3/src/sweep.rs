@@ -75,7 +75,7 @@ impl ObjectSweeper {
         // One listing serves the blobs of all products.
         let others = self.others.iter().map(|other| &**other as &dyn BlobReferences);
         let owners: Vec<&dyn BlobReferences> = others.chain([self as &dyn BlobReferences]).collect();
-        let blobs = self.gateway.blobs.sweep(&owners).await;
+        let blobs = self.gateway.blobs().sweep(&owners).await;
         // All steps have run by now: a failure of one must not keep the others from freeing space.
         closing.and(uploads).and(parts).and(manifests)?;
         let BlobSweep { removed, failed } = blobs?;
@@ -107,7 +107,7 @@ impl ObjectSweeper {
     /// A page of the partitions of a table, and the start of the next page.
     async fn partitions(&self, table: Table, after: Option<bytes::Bytes>) -> Result<PartitionPage> {
         tokio::task::yield_now().await; // Lets other requests run.
-        let store = &self.gateway.core.ports.store;
+        let store = &self.gateway.context().ports.store;
         Ok(store.partitions(table, after, PAGE_PARTITIONS, &self.heads.options()).await?)
     }
 }

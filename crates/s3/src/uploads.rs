@@ -76,15 +76,15 @@ impl Uploads {
         let acl = self.buckets.new_object_acl(caller, &found, &key, (&metadata.acl, &owner)).await?;
         // Race: under the guard, so that a deletion of the bucket waits for this upload [invariant 64].
         let guard = CatalogueGuard::take(&self.gateway, &bucket, found.id).await?;
-        let stamp = self.gateway.issuer.issue().await?;
+        let stamp = self.gateway.issuer().issue().await?;
         // The id begins with the time, so the uploads of a key are listed in the order of their start [invariant 66].
-        let id = UploadId::new(stamp, self.gateway.core.ports.actor);
+        let id = UploadId::new(stamp, self.gateway.context().ports.actor);
         let upload = Upload {
             bucket: found.id,
             key,
             initiator: owner.clone(),
             owner,
-            initiated: self.gateway.core.now().min(stamp),
+            initiated: self.gateway.context().now().min(stamp),
             headers: metadata.headers,
             meta: metadata.meta,
             tags: metadata.tags,
@@ -136,7 +136,7 @@ impl Uploads {
             let range = Range { from: Some(from), to: to.clone() };
             let limit = max.saturating_add(1).min(LISTING_PAGE_ROWS);
             let query = ReadQuery { range, limit, order: ReadOrder::Forward };
-            let rows = self.gateway.core.ports.store.read(&partition, &query, &self.heads.options()).await?;
+            let rows = self.gateway.context().ports.store.read(&partition, &query, &self.heads.options()).await?;
             let Some(last) = rows.rows.last().map(|row| row.name.clone()) else { break };
             // Start of the next rows that matter.
             let mut skip: Option<Bytes> = None;
@@ -211,7 +211,7 @@ impl UploadHead {
 impl HeadStore {
     /// An upload in any state; `None` when it never existed or ended more than a day ago.
     pub(super) async fn read_upload(&self, id: UploadId) -> Result<Option<UploadHead>> {
-        let (store, options) = (&self.gateway.core.ports.store, self.options());
+        let (store, options) = (&self.gateway.context().ports.store, self.options());
         let page = store.read(&Partition::upload(id), &ReadQuery::all(1), &options).await?;
         let Some(row) = page.rows.into_iter().next() else { return Ok(None) };
         Ok(Some(UploadHead { id, upload: Upload::decode(row.value)?, stamp: row.stamp }))
@@ -254,17 +254,17 @@ impl HeadStore {
         expected: Option<Timestamp>,
         next: UploadHead,
     ) -> Result<Option<UploadHead>> {
-        let head = next.encode(self.gateway.core.now());
+        let head = next.encode(self.gateway.context().now());
         let grows = expected.is_none() || matches!(next.upload.state, UploadState::Completing { .. });
         let options = if grows { self.options() } else { self.options().reclaiming() };
         let partition = Partition::upload(next.id);
-        match self.gateway.core.ports.store.apply_if(&partition, expected, head, Vec::new(), &options).await {
+        match self.gateway.context().ports.store.apply_if(&partition, expected, head, Vec::new(), &options).await {
             Ok(CasResult::Applied) => Ok(Some(next)),
             Ok(CasResult::Conflict(_)) => Ok(None),
             // Race: after a lost answer the head itself says whether it has this write.
             Err(error) if error.kind == Kind::TimedOut => match self.read_upload(next.id).await {
                 Ok(Some(found)) if found == next => {
-                    Ok(self.gateway.blobs.releases.await_sync().await.map(|()| Some(next))?)
+                    Ok(self.gateway.blobs().releases.await_sync().await.map(|()| Some(next))?)
                 }
                 // An error of that read says nothing about the write, whose outcome stays unknown.
                 _ => Err(error.into()),

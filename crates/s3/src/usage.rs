@@ -13,7 +13,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use larder_core::Core;
 use larder_core::clock_issuer::ClockIssuer;
-use larder_core::gateway_core::GatewayCore;
+use larder_core::node_context::NodeContext;
 use larder_core::types::CatalogueCopy;
 use larder_rows::codec::{DecodeError, name_after, put_ordered, take_ordered};
 use larder_rows::limits::LISTING_PAGE_ROWS;
@@ -109,7 +109,7 @@ impl UsageRowKey {
 
 /// The usage of the S3 interface: counts of requests, and the storage of users.
 pub struct Usage {
-    core: Arc<GatewayCore>,
+    context: Arc<NodeContext>,
     issuer: Arc<ClockIssuer>,
     catalogue: Arc<CatalogueCopy>,
     log: UsageLog,
@@ -118,13 +118,13 @@ pub struct Usage {
 impl Usage {
     /// The usage in the store of `gateway`.
     pub(super) fn new(gateway: &Core) -> Self {
-        let (core, issuer) = (Arc::clone(&gateway.core), Arc::clone(&gateway.issuer));
-        Self { core, issuer, catalogue: Arc::clone(&gateway.catalogue), log: UsageLog::default() }
+        let (context, issuer) = (Arc::clone(gateway.context()), Arc::clone(gateway.issuer()));
+        Self { context, issuer, catalogue: Arc::clone(gateway.catalogue()), log: UsageLog::default() }
     }
 
     /// Counts one request of a user.
     pub fn count(&self, key_id: &str, operation: &'static str, counts: UsageCounts) {
-        self.log.count(key_id, hour_begin(self.core.now()), operation, counts);
+        self.log.count(key_id, hour_begin(self.context.now()), operation, counts);
     }
 
     /// Writes the counts that changed since the last flush.
@@ -142,12 +142,12 @@ impl Usage {
                     Change::Put(Row { name, value: encode(counts), stamp, expires: None })
                 });
                 let batch = Batch::single(Partition::usage(&key_id), rows.collect());
-                self.core.apply_at_quorum(batch).await?;
+                self.context.apply_at_quorum(batch).await?;
                 // After the write: the next flush repeats a failed batch with the same or greater totals.
                 self.log.mark_written(&key_id, lines);
             }
         }
-        self.log.forget_before(hour_begin(self.core.now()).saturating_sub(1));
+        self.log.forget_before(hour_begin(self.context.now()).saturating_sub(1));
         Ok(())
     }
 
@@ -180,7 +180,7 @@ impl Usage {
         let catalogue = self.catalogue.refreshed().await?;
         let mut all = BTreeMap::new();
         for bucket in S3Catalogue::within(&catalogue).buckets().filter(|bucket| bucket.owner == user_id) {
-            all.insert(bucket.name.clone(), current_storage(&self.core, bucket.id).await?);
+            all.insert(bucket.name.clone(), current_storage(&self.context, bucket.id).await?);
         }
         Ok(all)
     }
@@ -193,7 +193,7 @@ impl Usage {
         while let Some(begin) = next.take().filter(|begin| Some(begin) < end.as_ref()) {
             let range = Range { from: Some(begin), to: end.clone() };
             let query = ReadQuery { range, limit: LISTING_PAGE_ROWS, order: ReadOrder::Forward };
-            let page = self.core.read_at_quorum(&Partition::usage(key_id), &query).await?;
+            let page = self.context.read_at_quorum(&Partition::usage(key_id), &query).await?;
             let more = page.rows.last().filter(|_| page.stopped == Stopped::Limit);
             next = more.map(|last| name_after(&last.name));
             for row in page.rows {
@@ -204,8 +204,8 @@ impl Usage {
     }
 
     fn row_key(&self, hour: u64, operation: &str) -> UsageRowKey {
-        let node = self.core.config.node.clone();
-        UsageRowKey { hour, node, actor: self.core.ports.actor, operation: operation.to_owned() }
+        let node = self.context.config.node.clone();
+        UsageRowKey { hour, node, actor: self.context.ports.actor, operation: operation.to_owned() }
     }
 }
 

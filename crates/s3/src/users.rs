@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use larder_core::Core;
-use larder_core::gateway_core::GatewayCore;
+use larder_core::node_context::NodeContext;
 use larder_core::types::CatalogueCopy;
 use larder_store::{Partition, Range, ReadOrder, ReadQuery, Stopped};
 
@@ -71,7 +71,7 @@ pub struct NewUser {
 
 /// The users of the S3 interface.
 pub struct Users {
-    core: Arc<GatewayCore>,
+    context: Arc<NodeContext>,
     catalogue: Arc<CatalogueCopy>,
     cache: UserCache,
 }
@@ -79,8 +79,8 @@ pub struct Users {
 impl Users {
     /// The users in the store of `gateway`.
     pub(super) fn new(gateway: &Core) -> Self {
-        let (core, catalogue) = (Arc::clone(&gateway.core), Arc::clone(&gateway.catalogue));
-        Self { core, catalogue, cache: UserCache::default() }
+        let (context, catalogue) = (Arc::clone(gateway.context()), Arc::clone(gateway.catalogue()));
+        Self { context, catalogue, cache: UserCache::default() }
     }
 
     /// Creates a user with a new key. `key`: access key id and secret to use instead of random ones.
@@ -170,7 +170,7 @@ impl Users {
             let range = Range { from: Some(from), to: Some(Bytes::from_static(&[USER + 1])) };
             let limit = (max - users.len()).min(PAGE_ROWS);
             let query = ReadQuery { range, limit, order: ReadOrder::Forward };
-            let page = self.core.read_at_quorum(&Partition::users(), &query).await?;
+            let page = self.context.read_at_quorum(&Partition::users(), &query).await?;
             for row in &page.rows {
                 users.push(Arc::new(decode_user(&row.value)?));
             }
@@ -279,7 +279,7 @@ impl Users {
 
     /// The display name of a canonical id: the user's, or the id itself.
     pub async fn display_name(&self, id: &str) -> String {
-        let miss = match self.cache.names.get(id, self.core.monotonic()) {
+        let miss = match self.cache.names.get(id, self.context.monotonic()) {
             Ok(name) => return name,
             Err(miss) => miss,
         };
@@ -307,7 +307,7 @@ impl Users {
             display_name: display_name(&new.email).to_owned(),
             enabled: true,
             admin: new.admin,
-            created: self.core.now(),
+            created: self.context.now(),
             self_registered: new.self_registered,
             further_keys: Vec::new(),
         }
@@ -334,7 +334,7 @@ impl Users {
 
     fn random<const N: usize>(&self) -> [u8; N] {
         let mut bytes = [0; N];
-        (self.core.ports.random)(&mut bytes);
+        (self.context.ports.random)(&mut bytes);
         bytes
     }
 }

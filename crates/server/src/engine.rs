@@ -232,7 +232,7 @@ async fn is_leader(objects: &Objects) -> bool {
     if crate::admin::is_transferring() {
         return false; // A row swept during a transfer would fail the comparison after it.
     }
-    objects.gateway.members.is_leader().await.unwrap_or_else(|error| {
+    objects.gateway.members().is_leader().await.unwrap_or_else(|error| {
         tracing::warn!(%error, "read of the members failed: this pass sweeps nothing");
         false
     })

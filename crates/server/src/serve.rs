@@ -123,7 +123,7 @@ pub(crate) async fn serve(settings: &ServerSettings, files_max: usize) -> Result
     });
     let certificate = tls.map(|tls| listeners::keep_current(tls, hangups));
     let console_link = console.as_ref().filter(|_| std::io::stdout().is_terminal());
-    let console_link = console_link.map(|links| links.issue(gateway.core.monotonic()));
+    let console_link = console_link.map(|links| links.issue(gateway.context().monotonic()));
     let context = AdminContext {
         gateway: gateway.clone(),
         objects: objects.clone(),
@@ -139,7 +139,7 @@ pub(crate) async fn serve(settings: &ServerSettings, files_max: usize) -> Result
     announce(&Banner { name: &name, at, data, notes: &notes, admin, kv_admin, is_minio_server, console_link });
 
     wait_for_shutdown(shutdown, &mut listeners).await;
-    gateway.core.begin_stopping();
+    gateway.context().begin_stopping();
     // Running requests may still write, so the listeners end before the engine closes.
     drain(&mut listeners, settings.drain_timeout).await;
     // The background tasks end before the engine closes: a sweep of a closed store would log errors.

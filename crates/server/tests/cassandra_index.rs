@@ -120,8 +120,8 @@ impl CassandraGateways {
         for (name, props) in TYPES {
             let props: serde_json::Value = serde_json::from_str(props).unwrap();
             let types = self.gateway(0);
-            types.types.create(&name.into(), props.as_object().unwrap()).await.unwrap();
-            while types.types.activate(&name.into()).await.is_err() {
+            types.types().create(&name.into(), props.as_object().unwrap()).await.unwrap();
+            while types.types().activate(&name.into()).await.is_err() {
                 sleep(Duration::from_millis(200)).await;
             }
         }

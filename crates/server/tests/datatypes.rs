@@ -54,8 +54,8 @@ impl ServerRun {
 
     async fn add_type(&self, name: &'static str) {
         let props = serde_json::json!({ "datatype": name });
-        self.gateway.types.create(&name.into(), props.as_object().unwrap()).await.unwrap();
-        self.gateway.types.activate(&name.into()).await.unwrap();
+        self.gateway.types().create(&name.into(), props.as_object().unwrap()).await.unwrap();
+        self.gateway.types().activate(&name.into()).await.unwrap();
     }
 
     async fn update(&self, kind: &'static str, update: DatatypeUpdate) {

@@ -78,8 +78,8 @@ impl IndexServerRun {
     async fn add_types(&self) {
         for (name, props) in TYPES {
             let props: serde_json::Value = serde_json::from_str(props).unwrap();
-            self.gateway.types.create(&name.into(), props.as_object().unwrap()).await.unwrap();
-            self.gateway.types.activate(&name.into()).await.unwrap();
+            self.gateway.types().create(&name.into(), props.as_object().unwrap()).await.unwrap();
+            self.gateway.types().activate(&name.into()).await.unwrap();
         }
     }
 }
@@ -163,7 +163,7 @@ async fn a_repair_leaves_the_rows_of_a_put_whose_head_is_still_to_come() {
     let name = IndexRowName { term, key: "k".into(), object_row: SHARED_SLOT.row_name() }.encode();
     let deadline = Instant::now() + Duration::from_secs(60);
     let options = CallOptions::new(ConsistencyLevel::Quorum, deadline, Durability::Buffered);
-    for (stamp, left_over) in [(run.gateway.core.now(), 0), (Timestamp(1), 1)] {
+    for (stamp, left_over) in [(run.gateway.context().now(), 0), (Timestamp(1), 1)] {
         let row = Row { name: name.clone(), value: Bytes::new(), stamp, expires: None };
         run.store.apply(Batch::single(partition.clone(), vec![Change::Put(row)]), &options).await.unwrap();
         let repaired = run.gateway.kv.check_indexes(true, |_, _| ()).await.unwrap();

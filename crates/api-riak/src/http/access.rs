@@ -37,7 +37,7 @@ pub(super) async fn authorize(
     source: RequestSource,
     logged_in: &mut Option<Arc<str>>,
 ) -> Result<(), RiakFault> {
-    let (security, access) = (&call.gateway.security, call.route.access);
+    let (security, access) = (&call.gateway.security(), call.route.access);
     if access == RouteAccess::LoggedIn && !security.is_enabled() {
         // Such routes need no catalogue: they answer while it cannot be checked.
         return Ok(());
@@ -61,7 +61,7 @@ pub(super) async fn authorize(
 /// 403.
 pub(super) async fn authorize_job(call: &RiakCall<'_>, job: &Job) -> Result<(), RiakFault> {
     let Some(user) = &call.user else { return Ok(()) };
-    let rules = call.gateway.security.rules().await?;
+    let rules = call.gateway.security().rules().await?;
     crate::security::check_job(&rules, user, job).map_err(|denied| forbidden(&denied))
 }
 
@@ -69,7 +69,7 @@ async fn log_in(call: &RiakCall<'_>, source: RequestSource) -> Result<Arc<str>, 
     let (user, password) = credentials(call.headers).ok_or_else(unauthorized)?;
     // Riak passes no certificate on over HTTP, so that method of a source never fits here.
     let login = Login { user: &user, password: &password, common_name: None, address: source.address };
-    match call.gateway.security.log_in(&login).await {
+    match call.gateway.security().log_in(&login).await {
         Ok(logged_in) => Ok(logged_in.user),
         Err(LoginError::Failed) => Err(unauthorized()),
         Err(LoginError::Busy) => Err(Error::Overloaded { retry_after: 1 }.into()),

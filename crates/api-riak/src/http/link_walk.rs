@@ -134,7 +134,7 @@ enum WalkPiece {
 }
 
 async fn respond(gateway: &Arc<Gateway>, walk: LinkWalk, style: LinkStyle) -> Result<RiakResponse, RiakFault> {
-    let boundary = gateway.core.new_request_id();
+    let boundary = gateway.context().new_request_id();
     let (pieces, memory) = plan(gateway, walk, &boundary);
     let shared = Arc::clone(gateway);
     let pieces = stream::iter(pieces).then(move |piece| {
@@ -159,7 +159,7 @@ async fn respond(gateway: &Arc<Gateway>, walk: LinkWalk, style: LinkStyle) -> Re
     };
     let mut reply = with_body(StatusCode::OK, body);
     insert(reply.headers_mut(), CONTENT_TYPE, format!("multipart/mixed; boundary={boundary}"));
-    let expires = Timestamp(gateway.core.now().0.saturating_add(EXPIRES_SECONDS * 1_000_000));
+    let expires = Timestamp(gateway.context().now().0.saturating_add(EXPIRES_SECONDS * 1_000_000));
     insert(reply.headers_mut(), EXPIRES, http_date(expires));
     Ok(reply)
 }
@@ -168,7 +168,7 @@ async fn respond(gateway: &Arc<Gateway>, walk: LinkWalk, style: LinkStyle) -> Re
 fn plan(gateway: &Gateway, walk: LinkWalk, boundary: &str) -> (Vec<WalkPiece>, u64) {
     let (mut pieces, mut memory) = (Vec::new(), 0);
     for objects in walk.kept {
-        let inner = gateway.core.new_request_id();
+        let inner = gateway.context().new_request_id();
         let head = format!("\r\n--{boundary}\r\nContent-Type: multipart/mixed; boundary={inner}\r\n");
         pieces.push(WalkPiece::Text(head));
         for address in objects {

@@ -189,7 +189,7 @@ pub(super) async fn list_keys(call: &RiakCall<'_>, gateway: &Arc<Gateway>) -> Re
     let timeout = timeout(&call.query)?;
     accept::require(call.headers, &["application/json"])?;
     match ListingMode::from_query(&call.query, "keys") {
-        ListingMode::None => match call.gateway.types.props(&call.bucket_type()).await {
+        ListingMode::None => match call.gateway.types().props(&call.bucket_type()).await {
             Ok(_) => Ok(json(StatusCode::OK, "{}")),
             Err(error) => props::unknown_type_page(error),
         },
@@ -206,7 +206,7 @@ pub(super) async fn list_buckets(call: &RiakCall<'_>, gateway: &Arc<Gateway>) ->
     accept::require(call.headers, &["application/json"])?;
     let bucket_type = call.bucket_type();
     match ListingMode::from_query(&call.query, "buckets") {
-        ListingMode::None => match call.gateway.types.props(&bucket_type).await {
+        ListingMode::None => match call.gateway.types().props(&bucket_type).await {
             Ok(_) => Ok(json(StatusCode::OK, r#"{"buckets":[]}"#)),
             Err(error) => props::unknown_type_page(error),
         },
@@ -226,7 +226,8 @@ pub(super) async fn get_old(call: &RiakCall<'_>, gateway: &Arc<Gateway>) -> Resu
     let timeout = timeout(&call.query)?;
     accept::require(call.headers, &["application/json"])?;
     let bucket = call.bucket()?;
-    let shown = if with_props { props::object(&call.gateway.types.bucket_props(&bucket).await?) } else { "{}".into() };
+    let shown =
+        if with_props { props::object(&call.gateway.types().bucket_props(&bucket).await?) } else { "{}".into() };
     let head = match mode {
         ListingMode::None => return Ok(json(StatusCode::OK, shown)),
         ListingMode::Stream => shown,

@@ -65,7 +65,7 @@ pub(super) async fn answer(
     let run = JobRun::start(gateway, job, client).await.map_err(failed)?;
     if chunked {
         let run = StreamedJob { memory: requester.growing_memory(), run };
-        return Ok(stream_parts(run, &gateway.core.new_request_id()));
+        return Ok(stream_parts(run, &gateway.context().new_request_id()));
     }
     respond_whole(run, &kept, requester).await
 }

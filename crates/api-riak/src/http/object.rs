@@ -164,7 +164,7 @@ fn check_conditions(
         return Ok(None);
     }
     let current = CurrentValue { etag: Some(etag), modified: modified.as_secs(), context };
-    match conditions.check(current, true, call.gateway.core.now().as_secs()) {
+    match conditions.check(current, true, call.gateway.context().now().as_secs()) {
         Ok(()) => Ok(None),
         Err(FailedCondition::NotModified) => {
             let mut reply = empty(StatusCode::NOT_MODIFIED);

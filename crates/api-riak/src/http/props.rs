@@ -27,7 +27,7 @@ pub(super) async fn answer(call: &RiakCall<'_>, body: ArrivingBody<'_>) -> Resul
     let bucket = call.bucket()?;
     match *call.method {
         Method::PUT => put(call, &bucket, body).await,
-        Method::DELETE => match call.gateway.types.reset_bucket_props(&bucket).await {
+        Method::DELETE => match call.gateway.types().reset_bucket_props(&bucket).await {
             Ok(()) => Ok(done(JSON)),
             Err(error) => unknown_type_page(error),
         },
@@ -37,7 +37,7 @@ pub(super) async fn answer(call: &RiakCall<'_>, body: ArrivingBody<'_>) -> Resul
 
 async fn get(gateway: &Gateway, headers: &HeaderMap, bucket: &BucketAddress) -> Result<RiakResponse, RiakFault> {
     accept::require(headers, &["application/json"])?;
-    match gateway.types.bucket_props(bucket).await {
+    match gateway.types().bucket_props(bucket).await {
         Ok(list) => Ok(json(StatusCode::OK, object(&list))),
         Err(error) => unknown_type_page(error),
     }
@@ -45,7 +45,7 @@ async fn get(gateway: &Gateway, headers: &HeaderMap, bucket: &BucketAddress) -> 
 
 async fn put(call: &RiakCall<'_>, bucket: &BucketAddress, body: ArrivingBody<'_>) -> Result<RiakResponse, RiakFault> {
     let props = read_props(call.headers, body, "bucket").await?;
-    match call.gateway.types.set_bucket_props(bucket, &props).await {
+    match call.gateway.types().set_bucket_props(bucket, &props).await {
         Ok(()) => Ok(done(JSON)),
         Err(Error::UnknownType(_)) => Ok(json(StatusCode::BAD_REQUEST, r#""no_type""#)),
         Err(error) => Err(error.into()),
@@ -104,11 +104,11 @@ pub(super) async fn answer_for_type(call: &RiakCall<'_>, body: ArrivingBody<'_>)
     let name = call.bucket_type();
     if *call.method == Method::PUT {
         let props = read_props(call.headers, body, "bucket type").await?;
-        call.gateway.types.update(&name, &props).await?;
+        call.gateway.types().update(&name, &props).await?;
         return Ok(done(JSON));
     }
     accept::require(call.headers, &["application/json"])?;
-    match call.gateway.types.props(&name).await {
+    match call.gateway.types().props(&name).await {
         Ok(list) => Ok(json(StatusCode::OK, object(&list))),
         Err(error) => unknown_type_page(error),
     }

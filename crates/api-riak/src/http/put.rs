@@ -34,7 +34,7 @@ pub(super) async fn put(call: &RiakCall<'_>, body: ArrivingBody<'_>) -> Result<R
 /// # Errors
 /// An invalid parameter or header, or an error of the gateway.
 pub(super) async fn post_new(call: &RiakCall<'_>, body: ArrivingBody<'_>) -> Result<RiakResponse, RiakFault> {
-    let key = call.gateway.core.new_unique_name();
+    let key = call.gateway.context().new_unique_name();
     let location = location(call, &key);
     let request = decode_request(call, Some(key))?;
     decode_and_put(call, request, body, Some(location)).await.map_err(RiakFault::after_checks)
@@ -100,7 +100,7 @@ async fn decode_and_put(
         if_not_modified,
         content: request.content,
         // The body comes after all headers: an invalid header is refused before the body is read.
-        upload: upload(body, call.headers, call.gateway.core.config.object_bytes_max).await?,
+        upload: upload(body, call.headers, call.gateway.context().config.object_bytes_max).await?,
         quorums: request.params.quorums,
         return_body: request.params.return_body,
         timeout: request.params.timeout,

@@ -43,7 +43,7 @@ pub(super) fn log_request(
         }
         reply.headers_mut().insert(REQUEST_ID, id);
     }
-    if let Some(log) = gateway.core.audit() {
+    if let Some(log) = gateway.context().audit() {
         audit(log, (requester.source, user), request, reply);
     }
 }
@@ -67,7 +67,7 @@ fn has_id(status: u16) -> bool {
 fn request_id(gateway: &Gateway, headers: &HeaderMap) -> HeaderValue {
     let is_valid =
         |id: &&HeaderValue| (1..=ID_BYTES_MAX).contains(&id.len()) && id.as_bytes().iter().all(u8::is_ascii_graphic);
-    let new = || HeaderValue::from_str(&gateway.core.new_request_id()).ok();
+    let new = || HeaderValue::from_str(&gateway.context().new_request_id()).ok();
     headers.get(REQUEST_ID).filter(is_valid).cloned().or_else(new).unwrap_or(HeaderValue::from_static("-"))
 }
 

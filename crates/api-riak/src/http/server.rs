@@ -157,7 +157,7 @@ impl HttpService {
         if let Err(foreign) = browsers.check(call.headers) {
             return Err(RiakFault::status_text(StatusCode::FORBIDDEN, refusal(foreign)));
         }
-        if route.access != RouteAccess::Open && !self.gateway.security.is_surely_off() {
+        if route.access != RouteAccess::Open && !self.gateway.security().is_surely_off() {
             // A box: most servers run without security, and need no room for it.
             Box::pin(access::authorize(&call, requester.source, user)).await?;
             call.user.clone_from(user);

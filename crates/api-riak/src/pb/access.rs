@@ -57,11 +57,11 @@ pub(super) async fn admit(
     message: &Bytes,
 ) -> Result<PbUser, PbFault> {
     let needs_catalogue = matches!(row.map(|row| row.access), Some(PbAccess::Needs(..) | PbAccess::Job));
-    if !needs_catalogue && !gateway.security.is_enabled() {
+    if !needs_catalogue && !gateway.security().is_enabled() {
         // Such requests are answered while the catalogue cannot be checked.
         return Ok(PbUser::NotNeeded);
     }
-    let rules = gateway.security.rules().await?;
+    let rules = gateway.security().rules().await?;
     if !rules.settings().enabled {
         return Ok(PbUser::NotNeeded);
     }
@@ -130,7 +130,7 @@ pub(super) async fn log_in(
     let (name, password) = (request.user.unwrap_or_default(), request.password.unwrap_or_default());
     let address = session.source.address;
     let login = Login { user: &name, password: &password, common_name: session.common_name.as_deref(), address };
-    match gateway.security.log_in(&login).await {
+    match gateway.security().log_in(&login).await {
         Ok(user) => {
             session.user = Some(user);
             put_head(output, AUTH_RESP, 0);

@@ -169,7 +169,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> PbConnection<S> {
         let is_short = read_and_decoded(row, head.length) <= UNCOUNTED_BYTES;
         let short = if is_short { head.take(&mut self.input) } else { None };
         if let Some(message) = &short
-            && self.gateway.security.is_surely_off()
+            && self.gateway.security().is_surely_off()
             && try_answer(&self.gateway, (head.code, message), &mut self.output)
         {
             return if self.output.len() >= FLUSH_BYTES { self.flush().await } else { Ok(()) };
@@ -242,7 +242,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> PbConnection<S> {
     /// Longest message of this row; `None` is no bound below that of a frame.
     fn length_max(&self, row: Option<&PbCode>) -> Option<u64> {
         let Some(row) = row else { return Some(UNKNOWN_BYTES_MAX as u64) };
-        let value = if row.operation == PbOperation::Put { self.gateway.core.config.object_bytes_max } else { 0 };
+        let value = if row.operation == PbOperation::Put { self.gateway.context().config.object_bytes_max } else { 0 };
         value.checked_add(row.bytes_max as u64)
     }
 

@@ -51,7 +51,7 @@ pub(super) fn quorum(count: Option<u32>) -> Option<Quorum> {
 /// # Errors
 /// The type is unknown, or another error of the gateway.
 pub(super) async fn default_n_val(gateway: &Arc<Gateway>, bucket: &BucketAddress) -> Result<u32, Error> {
-    let props = gateway.types.bucket_props(bucket).await?;
+    let props = gateway.types().bucket_props(bucket).await?;
     let n_val = props.iter().find_map(|(name, value)| match value {
         Value::Int(n_val) if *name == "n_val" => u32::try_from(*n_val).ok(),
         _ => None,

@@ -40,7 +40,7 @@ pub(super) fn set_client_id(request: RpbClientId, output: &mut BytesMut) -> Byte
 /// Code 7. Clients parse the version for the features of the server.
 pub(super) fn server_info(gateway: &Arc<Gateway>, output: &mut BytesMut) {
     let info = RpbGetServerInfoResp {
-        node: Some(gateway.core.config.node.clone().into()),
+        node: Some(gateway.context().config.node.clone().into()),
         server_version: Some(Bytes::from_static(PROTOCOL_VERSION.as_bytes())),
     };
     put_message(output, SERVER_INFO_RESP, &info);
@@ -58,7 +58,7 @@ pub(super) async fn preflist(
     let address = address(request.bucket, request.key, request.r#type)?;
     // Bound: an n_val may be any number, and no ring has more partitions.
     let copies = u64::from(default_n_val(gateway, &address.bucket).await?).min(RING_PARTITIONS);
-    let node = Bytes::from(gateway.core.config.node.clone());
+    let node = Bytes::from(gateway.context().config.node.clone());
     let item = |partition| RpbBucketKeyPreflistItem { partition, node: node.clone(), primary: true };
     let preflist = (0..copies as i64).map(item).collect();
     put_message(output, PREFLIST_RESP, &RpbGetBucketKeyPreflistResp { preflist });

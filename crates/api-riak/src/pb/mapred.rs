@@ -68,7 +68,7 @@ impl PbJob {
         let job = job.map_err(|refusal| PbFault::Text(refusal.pb_text()))?;
         drop(document);
         if let Some(user) = user {
-            let rules = gateway.security.rules().await?;
+            let rules = gateway.security().rules().await?;
             if let Err(denied) = check_job(&rules, user, &job) {
                 session.report(gateway, ("MapReduce", ""), Some(user));
                 return Err(PbFault::Text(denied.to_string()));

@@ -108,7 +108,7 @@ fn put_unchanged(output: &mut BytesMut) {
 /// # Errors
 /// An invalid address, parameter or index term, or an error of the gateway.
 pub(super) async fn put(gateway: &Arc<Gateway>, request: RpbPutReq, output: &mut BytesMut) -> Result<PbReply, PbFault> {
-    let new_key = request.key.is_none().then(|| Bytes::from(gateway.core.new_unique_name()));
+    let new_key = request.key.is_none().then(|| Bytes::from(gateway.context().new_unique_name()));
     let address = address(request.bucket, new_key.clone().or(request.key), request.r#type)?;
     let content = request.content.ok_or_else(|| PbFault::Undecodable("the put has no content".into()))?;
     if content.deleted == Some(true) {

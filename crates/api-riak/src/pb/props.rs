@@ -38,10 +38,10 @@ pub(super) async fn get_bucket(
 ) -> Result<(), PbFault> {
     let bucket = request.bucket.filter(|bucket| !bucket.is_empty());
     let list = match bucket {
-        None => gateway.types.props(&type_name(request.r#type)).await,
+        None => gateway.types().props(&type_name(request.r#type)).await,
         Some(bucket) => {
             let bucket = BucketAddress::new(type_name(request.r#type), bucket)?;
-            gateway.types.bucket_props(&bucket).await
+            gateway.types().bucket_props(&bucket).await
         }
     };
     put_props(output, &list.map_err(PbFault::from_bucket)?);
@@ -59,7 +59,7 @@ pub(super) async fn set_bucket(
 ) -> Result<(), PbFault> {
     let bucket = BucketAddress::new(type_name(request.r#type), request.bucket.unwrap_or_default())?;
     let props = props_json(request.props.unwrap_or_default());
-    gateway.types.set_bucket_props(&bucket, &props).await.map_err(PbFault::from_bucket)?;
+    gateway.types().set_bucket_props(&bucket, &props).await.map_err(PbFault::from_bucket)?;
     put_head(output, SET_RESP, 0);
     Ok(())
 }
@@ -74,7 +74,7 @@ pub(super) async fn reset_bucket(
     output: &mut BytesMut,
 ) -> Result<(), PbFault> {
     let bucket = BucketAddress::new(type_name(request.r#type), request.bucket.unwrap_or_default())?;
-    match gateway.types.reset_bucket_props(&bucket).await {
+    match gateway.types().reset_bucket_props(&bucket).await {
         Ok(()) | Err(Error::UnknownType(_)) => {
             put_head(output, RESET_RESP, 0);
             Ok(())
@@ -93,7 +93,7 @@ pub(super) async fn get_type(
     output: &mut BytesMut,
 ) -> Result<(), PbFault> {
     let name = request.r#type.unwrap_or_default();
-    match gateway.types.props(&name).await {
+    match gateway.types().props(&name).await {
         Ok(list) => put_props(output, &list),
         Err(Error::UnknownType(name)) => {
             return Err(PbFault::Text(format!("Invalid bucket type: {}", erlang::binary(&name))));
@@ -113,7 +113,7 @@ pub(super) async fn set_type(
     output: &mut BytesMut,
 ) -> Result<(), PbFault> {
     let props = props_json(request.props.unwrap_or_default());
-    gateway.types.update(&request.r#type.unwrap_or_default(), &props).await?;
+    gateway.types().update(&request.r#type.unwrap_or_default(), &props).await?;
     put_head(output, SET_RESP, 0);
     Ok(())
 }
@@ -319,7 +319,7 @@ pub(super) async fn change(
             (target, set_type(gateway, request, output).await)
         }
     };
-    if let Some(log) = gateway.core.audit() {
+    if let Some(log) = gateway.context().audit() {
         log.record(&AuditEvent {
             face: "pb",
             who: session.user.as_ref().map(|login| &*login.user),

@@ -66,7 +66,7 @@ impl ConnectionServer for PbServer {
 
     async fn serve(self, socket: ClientSocket, client: ConnectedClient, ending: impl Future<Output = ()> + Send) {
         let gateway = Arc::clone(&self.gateway);
-        let _open = gateway.core.begin_pb_connection();
+        let _open = gateway.context().begin_pb_connection();
         let ConnectedClient { source, account } = client;
         let mut session = PbSession::new(source);
         session.offers_tls = self.settings.tls.is_some();

@@ -74,7 +74,7 @@ async fn dispatch(
     output: &mut BytesMut,
 ) -> Result<PbReply, PbFault> {
     let row = find(code);
-    let user = match gateway.security.is_surely_off() {
+    let user = match gateway.security().is_surely_off() {
         true => PbUser::NotNeeded,
         // A box: most servers run without security, and need no room for it.
         false => Box::pin(access::admit(gateway, session, row, &message)).await?,

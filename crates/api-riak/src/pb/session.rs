@@ -43,7 +43,7 @@ impl PbSession {
 
     /// Reports a refusal to the audit log.
     pub(super) fn report(&self, gateway: &Gateway, (action, target): (&str, &str), user: Option<&str>) {
-        if let Some(log) = gateway.core.audit() {
+        if let Some(log) = gateway.context().audit() {
             log.record(&AuditEvent {
                 face: "pb",
                 who: user,

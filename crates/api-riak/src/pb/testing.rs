@@ -47,8 +47,8 @@ pub(super) async fn gateway() -> Arc<Gateway> {
     let gateway = Gateway::start(ports, Config::default()).await.unwrap();
     for (name, props) in TYPES {
         let name = Bytes::from_static(name.as_bytes());
-        gateway.types.create(&name, &serde_json::from_str(props).unwrap()).await.unwrap();
-        gateway.types.activate(&name).await.unwrap();
+        gateway.types().create(&name, &serde_json::from_str(props).unwrap()).await.unwrap();
+        gateway.types().activate(&name).await.unwrap();
     }
     gateway
 }

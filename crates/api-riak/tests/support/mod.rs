@@ -104,9 +104,9 @@ impl RiakServer {
     pub(crate) fn make_type(&self, name: &str, props: &str, active: bool) {
         let name = Bytes::copy_from_slice(name.as_bytes());
         self.background.run(async {
-            self.gateway.types.create(&name, &serde_json::from_str(props).unwrap()).await.unwrap();
+            self.gateway.types().create(&name, &serde_json::from_str(props).unwrap()).await.unwrap();
             if active {
-                self.gateway.types.activate(&name).await.unwrap();
+                self.gateway.types().activate(&name).await.unwrap();
             }
         });
     }

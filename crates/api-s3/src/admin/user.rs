@@ -138,7 +138,7 @@ pub(crate) fn info(call: &S3Call) -> Result<S3Response, S3Error> {
     let info = json!({
         "version": version,
         "system_version": format!("Larder {version}"),
-        "uptime": format!("{} seconds", call.objects.gateway.core.monotonic().as_secs()),
+        "uptime": format!("{} seconds", call.objects.gateway.context().monotonic().as_secs()),
         "storage_info": [],
     });
     Ok(response::json(StatusCode::OK, info.to_string()))

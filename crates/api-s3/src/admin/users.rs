@@ -31,7 +31,7 @@ pub(crate) async fn list(call: &S3Call) -> Result<S3Response, S3Error> {
     let wanted = call.query.non_empty("status").map(str::to_owned);
     // The first page is read before the response begins, so that its failure has its own status.
     let first = call.objects.users.list("", PAGE).await?;
-    let boundary = multipart_boundary(&call.objects.gateway.core.new_unique_name());
+    let boundary = multipart_boundary(&call.objects.gateway.context().new_unique_name());
     let media = format!("multipart/mixed; boundary={boundary}");
     let objects = Arc::clone(&call.objects);
     let pieces = stream::unfold(Some(UserListState::Page(first)), move |next| {

@@ -63,7 +63,7 @@ impl LiveFeed {
     fn take(&self, objects: &Objects, memory: &MemoryBudget) {
         let gateway = &objects.gateway;
         let sample = LiveSample {
-            at: gateway.core.monotonic(),
+            at: gateway.context().monotonic(),
             traffic: gateway.traffic(),
             memory: memory.usage(),
             disk: gateway.engine().disk(),

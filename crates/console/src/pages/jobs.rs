@@ -15,7 +15,7 @@ use crate::units;
 /// `GET /jobs`.
 pub(super) async fn jobs(call: &ConsoleCall<'_>) -> Result<ConsoleReply, ConsoleFault> {
     let gateway = call.gateway();
-    let (jobs, now) = (gateway.jobs.list(), gateway.core.now());
+    let (jobs, now) = (gateway.jobs().list(), gateway.context().now());
     let split = gateway.kv.split_buckets().await?;
     let body = html! {
         h1 { "Jobs" }
@@ -102,7 +102,7 @@ fn commands(running: &[ListedCommand]) -> Markup {
 /// `POST /jobs/cancel`.
 pub(super) fn cancel(call: &ConsoleCall<'_>) -> Result<ConsoleReply, ConsoleFault> {
     let id = call.form.text("id").parse().map_err(|_| ConsoleFault::bad("The form names no job."))?;
-    if !call.gateway().jobs.cancel(id) {
+    if !call.gateway().jobs().cancel(id) {
         return Err(ConsoleFault::not_found("No such job runs here any more."));
     }
     Ok(redirect(Href::to("/jobs").with("done", b"cancelled")))

@@ -33,7 +33,7 @@ pub(super) async fn keys(call: &ConsoleCall<'_>) -> Result<ConsoleReply, Console
 }
 
 async fn types(call: &ConsoleCall<'_>) -> Result<ConsoleReply, ConsoleFault> {
-    let types = call.gateway().types.list().await?;
+    let types = call.gateway().types().list().await?;
     let body = html! {
         h1 { "Keys" }
         p { "Choose a bucket type." }

@@ -22,7 +22,7 @@ const MEMBERS_TIMEOUT: Duration = Duration::from_secs(2);
 pub(super) async fn overview(call: &ConsoleCall<'_>) -> Result<ConsoleReply, ConsoleFault> {
     let gateway = call.gateway();
     let figures = LiveFigures::from_history(&call.feed.history());
-    let cluster = timeout(MEMBERS_TIMEOUT, gateway.members.cluster()).await.ok().and_then(Result::ok);
+    let cluster = timeout(MEMBERS_TIMEOUT, gateway.members().cluster()).await.ok().and_then(Result::ok);
     let node_findings = node_findings(gateway, &figures);
     let digest = digest(&node_findings);
     let problems = [node_findings, cluster.as_ref().map(cluster_findings).unwrap_or_default()].concat();
@@ -213,7 +213,7 @@ pub(super) fn node_findings(gateway: &Gateway, figures: &LiveFigures) -> Vec<Hea
         let problem = format!("{} requests failed in the last minute, for no fault of their clients.", figures.failed);
         found.push(warning("failed", problem, "The log of this node names the cause of each failed request."));
     }
-    if let Some(lost) = gateway.core.audit().map(|log| log.lost()).filter(|lost| *lost > 0) {
+    if let Some(lost) = gateway.context().audit().map(|log| log.lost()).filter(|lost| *lost > 0) {
         let advice = "Check that the disk of the audit log has room, and that its folder can be written.";
         found.push(warning("audit", format!("{lost} lines of the audit log are lost."), advice));
     }

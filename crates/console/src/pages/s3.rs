@@ -153,7 +153,7 @@ pub(super) async fn users(call: &ConsoleCall<'_>) -> Result<ConsoleReply, Consol
     let (shown_users, more) = users.split_at(users.len().min(LINES_SHOWN));
     let last = shown_users.last().filter(|_| !more.is_empty());
     let next = last.map(|last| Href::to("/s3/users").with("after", last.id.as_bytes()));
-    let now = call.gateway().core.now();
+    let now = call.gateway().context().now();
     let body = html! {
         (trail(&[(Href::to("/s3"), "S3".to_owned())], "Users"))
         h1 { "S3 users and keys" }

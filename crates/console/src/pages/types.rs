@@ -55,7 +55,7 @@ enum PresetValue {
 
 /// `GET /types`.
 pub(super) async fn list(call: &ConsoleCall<'_>) -> Result<ConsoleReply, ConsoleFault> {
-    let types = call.gateway().types.list().await?;
+    let types = call.gateway().types().list().await?;
     let body = html! {
         h1 { "Bucket types" }
         div.scroll {
@@ -80,7 +80,7 @@ pub(super) async fn list(call: &ConsoleCall<'_>) -> Result<ConsoleReply, Console
 /// `GET /type`.
 pub(super) async fn show(call: &ConsoleCall<'_>) -> Result<ConsoleReply, ConsoleFault> {
     let name = call.query.bytes("type");
-    let status = call.gateway().types.status(&name).await?;
+    let status = call.gateway().types().status(&name).await?;
     let title = format!("Type {}", shown(&name));
     let is_default = name == DEFAULT_TYPE;
     let body = html! {
@@ -110,14 +110,14 @@ pub(super) async fn create(call: &ConsoleCall<'_>) -> Result<ConsoleReply, Conso
     let mut props: Map<String, Json> =
         kind.props.iter().map(|(name, value)| ((*name).to_owned(), json(*value))).collect();
     props.extend(given_props(call)?);
-    call.gateway().types.create(&name, &props).await?;
+    call.gateway().types().create(&name, &props).await?;
     Ok(redirect(to_type(&name).with("done", b"created")))
 }
 
 /// `POST /type/activate`.
 pub(super) async fn activate(call: &ConsoleCall<'_>) -> Result<ConsoleReply, ConsoleFault> {
     let name = call.query.bytes("type");
-    call.gateway().types.activate(&name).await?;
+    call.gateway().types().activate(&name).await?;
     Ok(redirect(to_type(&name).with("done", b"activated")))
 }
 
@@ -128,7 +128,7 @@ pub(super) async fn update(call: &ConsoleCall<'_>) -> Result<ConsoleReply, Conso
     if props.is_empty() {
         return Err(ConsoleFault::bad("The form names no property."));
     }
-    let types = &call.gateway().types;
+    let types = &call.gateway().types();
     match types.status(&name).await?.stage {
         TypeStage::Active => types.update(&name, &props).await?,
         TypeStage::Created | TypeStage::Ready => types.create(&name, &props).await?,

@@ -83,7 +83,7 @@ impl TestConsole {
 
     /// A browser that has signed in.
     pub(crate) fn browser(&self) -> TestBrowser {
-        let token = self.access.issue_token(self.objects.gateway.core.monotonic());
+        let token = self.access.issue_token(self.objects.gateway.context().monotonic());
         let mut client = self.client();
         let answer = client.get(&format!("/login?token={token}")).expect(200);
         let cookie = answer.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();

@@ -43,11 +43,11 @@ pub mod sweep;
 use std::sync::Arc;
 
 use crate::clock_issuer::ClockIssuer;
-use crate::gateway_core::GatewayCore;
+use crate::node_context::NodeContext;
 
 /// Removes the bytes that no row names.
 pub struct BlobCollector {
-    core: Arc<GatewayCore>,
+    context: Arc<NodeContext>,
     issuer: Arc<ClockIssuer>,
     /// Removes bytes that no row names any more.
     pub releases: release::BlobReleaser,
@@ -55,9 +55,9 @@ pub struct BlobCollector {
 
 impl BlobCollector {
     /// The collector of the blobs of `core`'s ports.
-    pub(crate) fn new(core: Arc<GatewayCore>, issuer: Arc<ClockIssuer>) -> Arc<Self> {
-        let (store, blobs) = (Arc::clone(&core.ports.store), Arc::clone(&core.ports.blobs));
-        let releases = release::BlobReleaser::new(store, blobs, Arc::clone(&core.metrics), core.config.durable);
-        Arc::new(Self { core, issuer, releases })
+    pub(crate) fn new(context: Arc<NodeContext>, issuer: Arc<ClockIssuer>) -> Arc<Self> {
+        let (store, blobs) = (Arc::clone(&context.ports.store), Arc::clone(&context.ports.blobs));
+        let releases = release::BlobReleaser::new(store, blobs, Arc::clone(&context.metrics), context.config.durable);
+        Arc::new(Self { context, issuer, releases })
     }
 }

@@ -31,8 +31,8 @@ use tokio::sync::mpsc;
 use super::BlobCollector;
 use super::sweep::{BlobReferences, OwnedBlob, SweepPhase};
 use crate::Result;
-use crate::gateway_core::internal_options;
 use crate::metrics::{Event, Metrics};
+use crate::node_context::internal_options;
 
 /// How long removals are collected before one sync barrier.
 const BATCH_WINDOW: Duration = Duration::from_secs(1);
@@ -211,7 +211,7 @@ impl BlobCollector {
     /// # Errors
     /// The store's.
     pub async fn has_gc_mark(&self, blob: BlobId, options: &CallOptions) -> Result<bool> {
-        let page = self.core.ports.store.read(&Partition::gc_mark(blob), &ReadQuery::all(1), options).await?;
+        let page = self.context.ports.store.read(&Partition::gc_mark(blob), &ReadQuery::all(1), options).await?;
         Ok(!page.rows.is_empty())
     }
 
@@ -219,10 +219,10 @@ impl BlobCollector {
     async fn set_gc_mark(&self, blob: BlobId) -> Result<()> {
         let stamp = self.issuer.issue().await?;
         // Race: a second sweeper may rely on this mark, so it is never removed and only expires [invariant 93].
-        let expires = Some(self.core.now().saturating_add(GC_MARK_MICROS));
+        let expires = Some(self.context.now().saturating_add(GC_MARK_MICROS));
         let mark = Row { name: Bytes::new(), value: Bytes::from_static(GC_MARK_VALUE), stamp, expires };
         let batch = Batch::single(Partition::gc_mark(blob), vec![Change::Put(mark)]);
-        Ok(self.core.ports.store.apply(batch, &internal_options(ConsistencyLevel::All)).await?)
+        Ok(self.context.ports.store.apply(batch, &internal_options(ConsistencyLevel::All)).await?)
     }
 }
 

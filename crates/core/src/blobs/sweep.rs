@@ -90,7 +90,7 @@ impl BlobCollector {
     pub async fn sweep(&self, owners: &[&dyn BlobReferences]) -> Result<BlobSweep> {
         let (mut done, mut after) = (BlobSweep::default(), None);
         loop {
-            let page = self.core.ports.blobs.list(after, LISTING_PAGE_ROWS).await?;
+            let page = self.context.ports.blobs.list(after, LISTING_PAGE_ROWS).await?;
             let Some(last) = page.last() else { return Ok(done) };
             after = Some(last.id);
             let garbage = self.garbage_in_page(page, owners, &mut done).await;

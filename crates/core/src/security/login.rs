@@ -176,7 +176,7 @@ impl Security {
     pub(super) async fn hash(&self, kind: RoleKind, options: &RoleOptions) -> Result<Option<String>, Error> {
         let Some(password) = options.password.clone().filter(|_| kind == RoleKind::User) else { return Ok(None) };
         let mut salt = [0; SALT_BYTES];
-        (self.core.ports.random)(&mut salt);
+        (self.context.ports.random)(&mut salt);
         let hashed = spawn_blocking(move || hashed(password.as_bytes(), salt)).await;
         hashed.map(Some).map_err(|error| Error::Internal(error.to_string()))
     }

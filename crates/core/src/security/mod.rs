@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 use larder_admission::{FairTurns, TurnLimits};
 
-use crate::gateway_core::GatewayCore;
 use crate::members::Members;
+use crate::node_context::NodeContext;
 use crate::rules::security::{
     AccessRules, AccessScope, GrantChange, GrantTarget, KvPermission, RoleKind, RoleOptions, SecurityEdit,
     SecurityRefusal,
@@ -32,7 +32,7 @@ const LOGINS_WAITING_MAX: usize = 64;
 
 /// Riak's security.
 pub struct Security {
-    core: Arc<GatewayCore>,
+    context: Arc<NodeContext>,
     catalogue: Arc<CatalogueCopy>,
     members: Arc<Members>,
     verified: VerifiedPasswords,
@@ -63,11 +63,11 @@ pub struct PermissionDenied {
 
 impl Security {
     /// The security of this gateway's catalogue.
-    pub(crate) fn new(core: Arc<GatewayCore>, catalogue: Arc<CatalogueCopy>, members: Arc<Members>) -> Self {
-        let verified = VerifiedPasswords::new(core.ports.random);
+    pub(crate) fn new(context: Arc<NodeContext>, catalogue: Arc<CatalogueCopy>, members: Arc<Members>) -> Self {
+        let verified = VerifiedPasswords::new(context.ports.random);
         let at_once = hashes_at_once();
         let hashes = FairTurns::new(TurnLimits { at_once, per_source: at_once - 1, waiting: LOGINS_WAITING_MAX });
-        Self { core, catalogue, members, verified, failed: Arc::default(), hashes }
+        Self { context, catalogue, members, verified, failed: Arc::default(), hashes }
     }
 
     /// Whether requests of Riak's protocols need a user, by the catalogue as last read.
@@ -80,7 +80,7 @@ impl Security {
     #[must_use]
     pub fn is_surely_off(&self) -> bool {
         // The check first: a switch that was read before it could be older than the check that makes it fresh.
-        let is_fresh = self.core.config.single_process || self.catalogue.is_fresh(self.core.monotonic());
+        let is_fresh = self.context.config.single_process || self.catalogue.is_fresh(self.context.monotonic());
         is_fresh && !self.is_enabled()
     }
 

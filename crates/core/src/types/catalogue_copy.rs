@@ -18,8 +18,8 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::catalogue::{Catalogue, CatalogueEdit};
-use crate::gateway_core::{GatewayCore, internal_options};
 use crate::metrics::Event;
+use crate::node_context::{NodeContext, internal_options};
 use crate::rules::catalogue_row::{CatalogueKey, CatalogueRow};
 use crate::{Error, Result};
 
@@ -71,7 +71,7 @@ impl CatalogueGuards {
 
 /// A gateway's copy of the catalogue.
 pub struct CatalogueCopy {
-    core: Arc<GatewayCore>,
+    context: Arc<NodeContext>,
     current: ArcSwap<Catalogue>,
     /// Whether the current catalogue switches security on.
     has_security: AtomicBool,
@@ -85,10 +85,10 @@ pub struct CatalogueCopy {
 
 impl CatalogueCopy {
     /// An empty copy, never checked.
-    pub(crate) fn new(core: Arc<GatewayCore>) -> Arc<Self> {
-        let empty = Catalogue::empty(Arc::clone(&core.ports.product));
+    pub(crate) fn new(context: Arc<NodeContext>) -> Arc<Self> {
+        let empty = Catalogue::empty(Arc::clone(&context.ports.product));
         Arc::new(Self {
-            core,
+            context,
             current: ArcSwap::from_pointee(empty),
             has_security: AtomicBool::new(false),
             checked_at: AtomicU64::new(0),
@@ -143,7 +143,7 @@ impl CatalogueCopy {
     /// [`Error::Overloaded`]: a write that waits for it has sent nothing yet, so that its blob need not outlive it.
     #[inline]
     pub async fn await_fresh(&self) -> Result<()> {
-        if self.core.config.single_process || self.is_fresh(self.core.monotonic()) {
+        if self.context.config.single_process || self.is_fresh(self.context.monotonic()) {
             return Ok(());
         }
         // Boxed: it is rare, and the future of every write would carry the room for it.
@@ -161,7 +161,7 @@ impl CatalogueCopy {
     /// [`Error::NotReady`] when it cannot be checked now.
     #[inline]
     pub async fn fresh(&self) -> Result<Arc<Catalogue>> {
-        if self.is_fresh(self.core.monotonic()) {
+        if self.is_fresh(self.context.monotonic()) {
             return Ok(self.current.load_full());
         }
         let checked = self.checked_at();
@@ -210,7 +210,7 @@ impl CatalogueCopy {
 
     /// The refusal of a request, logged at a limited rate.
     fn refuse_stale(&self, checked: Duration, error: &Error) -> Error {
-        let now = self.core.monotonic();
+        let now = self.context.monotonic();
         if let Some(line) = self.stale_log.admit(now) {
             tracing::warn!(
                 %error,
@@ -248,7 +248,7 @@ impl CatalogueCopy {
         if number > self.current.load().number() {
             let rows = self.read_catalogue(number).await?;
             let read = Catalogue::from_rows(rows, &self.current.load())?;
-            self.core.metrics.count_event(Event::CatalogueRefreshed);
+            self.context.metrics.count_event(Event::CatalogueRefreshed);
             self.install(read);
         }
         // Race: the begin counts; a process suspended in between must not take the copy for fresh [invariant 68].
@@ -261,13 +261,13 @@ impl CatalogueCopy {
         &self,
         edit: impl Fn(&Catalogue) -> std::result::Result<CatalogueEdit, E>,
     ) -> std::result::Result<Timestamp, E> {
-        let deadline = Instant::now() + self.core.config.timeout;
+        let deadline = Instant::now() + self.context.config.timeout;
         let partition = Partition::catalogue();
         for conflicts in 0..ATTEMPTS_MAX {
-            let writer = self.core.writer_queues.wait_for_turn(&partition, deadline).await?;
+            let writer = self.context.writer_queues.wait_for_turn(&partition, deadline).await?;
             self.refresh().await?;
             let catalogue = self.current();
-            let number = self.core.now().max(catalogue.number() + 2);
+            let number = self.context.now().max(catalogue.number() + 2);
             // Race: the compare-and-set below fails if another gateway changed this state in between [invariant 103].
             let edit = edit(&catalogue)?;
             let changes = match &edit {
@@ -286,7 +286,7 @@ impl CatalogueCopy {
             let expected = Some(catalogue.number()).filter(|&number| number != Timestamp::ZERO);
             // Crash: other gateways act on the change at once, and a power cut must not take it back.
             let options = CallOptions { durability: Durability::Disk, ..internal_options(ConsistencyLevel::Quorum) };
-            let swapped = self.core.ports.store.apply_if(&partition, expected, head.into(), changes, &options).await;
+            let swapped = self.context.ports.store.apply_if(&partition, expected, head.into(), changes, &options).await;
             match swapped.map_err(Error::from)? {
                 CasResult::Applied => {
                     // Installed before the answer, so that the next request through this gateway sees the change.
@@ -296,7 +296,7 @@ impl CatalogueCopy {
                 // The turn ends before the pause: other writers of this gateway need not wait for it.
                 CasResult::Conflict(_) => drop(writer),
             }
-            self.core.writer_queues.back_off(conflicts, deadline).await?;
+            self.context.writer_queues.back_off(conflicts, deadline).await?;
         }
         Err(Error::Overloaded { retry_after: 1 }.into())
     }
@@ -313,12 +313,12 @@ impl CatalogueCopy {
 
     /// Monotonic time in microseconds, never 0.
     fn monotonic_micros(&self) -> u64 {
-        as_micros(self.core.monotonic()).max(1)
+        as_micros(self.context.monotonic()).max(1)
     }
 
     /// The number of the catalogue, from the live replicas: with most of them down it may be an older one.
     async fn catalogue_number(&self) -> Result<Timestamp> {
-        let page = self.core.read_internal_table(&Partition::catalogue(), &ReadQuery::all(1)).await?;
+        let page = self.context.read_internal_table(&Partition::catalogue(), &ReadQuery::all(1)).await?;
         Ok(page_number(&page))
     }
 
@@ -329,14 +329,14 @@ impl CatalogueCopy {
             let mut rows: Vec<Row> = Vec::new();
             loop {
                 let query = ReadQuery::after(rows.last().map(|row| &row.name), PAGE_ROWS);
-                let page = self.core.read_at_quorum(&Partition::catalogue(), &query).await?;
+                let page = self.context.read_at_quorum(&Partition::catalogue(), &query).await?;
                 let ended = page.stopped == larder_store::Stopped::End;
                 rows.extend(page.rows);
                 if ended {
                     break;
                 }
             }
-            let head = self.core.read_at_quorum(&Partition::catalogue(), &ReadQuery::all(1)).await?;
+            let head = self.context.read_at_quorum(&Partition::catalogue(), &ReadQuery::all(1)).await?;
             let after = page_number(&head);
             if after == number && rows.first().is_some_and(|head| head.stamp == number) {
                 return Ok(rows);

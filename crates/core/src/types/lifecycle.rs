@@ -12,8 +12,8 @@ use tokio::time::Instant;
 
 use super::type_state_error::TypeStateError;
 use super::{Catalogue, CatalogueEdit, TypeStage, TypeStatus, Types};
-use crate::gateway_core::internal_options;
 use crate::metrics::KvOp;
+use crate::node_context::internal_options;
 use crate::rules::catalogue_row::CatalogueKey;
 use crate::rules::props::display::{self, PropList};
 use crate::rules::props::types::DEFAULT_TYPE;
@@ -40,14 +40,14 @@ impl Types {
             self.check_webhooks(props)?;
             let change = self.catalogue.change::<Error>(|catalogue| {
                 let current = catalogue.types().get(name).map(|found| found.record.as_ref());
-                let record = TypeRecord::create(name, current, &self.core.config.node, props)?;
+                let record = TypeRecord::create(name, current, &self.context.config.node, props)?;
                 self.check_copies(&record)?;
                 Ok(CatalogueEdit::Write(CatalogueKey::Type(name.clone()), record.to_json()))
             });
             // Bound: a stopped gateway fails no creation, since the activation checks again.
             self.members.is_propagated_within(change.await?, CREATION_PROPAGATION_TIMEOUT).await.map(drop)
         };
-        self.core.admit_and_measure(KvOp::Types, work).await
+        self.context.admit_and_measure(KvOp::Types, work).await
     }
 
     /// Activates a type that every running node has; one that is active stays so.
@@ -74,7 +74,7 @@ impl Types {
             })
             .await
         };
-        self.core.admit_and_measure(KvOp::Types, work).await
+        self.context.admit_and_measure(KvOp::Types, work).await
     }
 
     /// Changes properties of an active type. After the answer, every running node serves its buckets with them.
@@ -92,7 +92,7 @@ impl Types {
             })
             .await
         };
-        self.core.admit_and_measure(KvOp::Types, work).await
+        self.context.admit_and_measure(KvOp::Types, work).await
     }
 
     /// Changes the catalogue, and waits until every running node serves from the change.
@@ -137,7 +137,7 @@ impl Types {
     /// Refuses a new type whose n_val exceeds the number of machines. A type without n_val gets as many copies as there are
     /// machines, like `default`.
     fn check_copies(&self, record: &TypeRecord) -> std::result::Result<(), PropsError> {
-        let limits = self.core.ports.store.limits();
+        let limits = self.context.ports.store.limits();
         let asked = record.overrides.get("n_val").is_some() && limits.replicated;
         let n_val = TypeRecord::effective(Some(record), &Overrides::EMPTY).n_val;
         if !asked || n_val <= limits.nodes {
@@ -154,13 +154,13 @@ impl Types {
         let buckets = Partition::buckets(name, found.record.copies);
         let options =
             CallOptions { deadline: Instant::now() + PLACEMENT_TIMEOUT, ..internal_options(ConsistencyLevel::Quorum) };
-        self.core.ports.store.read(&buckets, &ReadQuery::all(1), &options).await?;
+        self.context.ports.store.read(&buckets, &ReadQuery::all(1), &options).await?;
         Ok(())
     }
 
     /// Adds a line to the `status` of a type whose copies differ from its n_val.
     fn show_copies(&self, record: Option<&TypeRecord>, props: &mut PropList) {
-        let limits = self.core.ports.store.limits();
+        let limits = self.context.ports.store.limits();
         let placed = record.map_or(Partition::DEFAULT_COPIES, |record| record.copies);
         let copies = u32::from(placed).min(limits.nodes);
         if limits.replicated && copies != TypeRecord::effective(record, &Overrides::EMPTY).n_val {

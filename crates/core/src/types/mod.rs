@@ -44,8 +44,8 @@ mod type_state_error;
 
 use std::sync::Arc;
 
-use crate::gateway_core::GatewayCore;
 use crate::members::Members;
+use crate::node_context::NodeContext;
 use crate::rules::props::display::PropList;
 
 pub use catalogue::{Catalogue, CatalogueEdit};
@@ -56,7 +56,7 @@ pub use type_state_error::TypeStateError;
 
 /// Bucket types and bucket properties: their changes, and what clients see of them.
 pub struct Types {
-    pub(crate) core: Arc<GatewayCore>,
+    pub(crate) context: Arc<NodeContext>,
     pub(crate) catalogue: Arc<CatalogueCopy>,
     pub(crate) members: Arc<Members>,
 }

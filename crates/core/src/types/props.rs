@@ -26,7 +26,7 @@ impl Types {
             let catalogue = self.catalogue.for_type(name).await?;
             Ok(display::type_props(record(&catalogue, name)?))
         };
-        self.core.admit_and_measure(KvOp::Props, work).await
+        self.context.admit_and_measure(KvOp::Props, work).await
     }
 
     /// Effective properties of a bucket.
@@ -40,7 +40,7 @@ impl Types {
             let name = String::from_utf8_lossy(&bucket.bucket);
             Ok(display::bucket_props(&name, record, &catalogue.own(bucket)))
         };
-        self.core.admit_and_measure(KvOp::Props, work).await
+        self.context.admit_and_measure(KvOp::Props, work).await
     }
 
     /// Sets own properties of a bucket; others keep their value. After the answer, every running node serves with them.
@@ -60,7 +60,7 @@ impl Types {
             };
             self.change(edit).await
         };
-        self.core.admit_and_measure(KvOp::Props, work).await
+        self.context.admit_and_measure(KvOp::Props, work).await
     }
 
     /// Removes a bucket's own properties: its type's take effect again.
@@ -77,7 +77,7 @@ impl Types {
             };
             self.change(edit).await
         };
-        self.core.admit_and_measure(KvOp::Props, work).await
+        self.context.admit_and_measure(KvOp::Props, work).await
     }
 }
 
@@ -116,7 +116,7 @@ impl Types {
     /// [`Error::Refused`]: the argument of a hook is no schema. [`Error::Overloaded`]: no worker can check it now.
     pub(super) async fn check_schemas(&self, client: &str, props: &Map<String, Value>) -> Result<()> {
         // Without scripts no hook of this kind runs: each put says so.
-        let Some(scripts) = &self.core.ports.scripts else { return Ok(()) };
+        let Some(scripts) = &self.context.ports.scripts else { return Ok(()) };
         for schema in props.get(SCHEMA_PROP).map(schemas_in).unwrap_or_default() {
             let function = ScriptFunction::Named(SCHEMA_FUNCTION.into());
             let deadline = Instant::now() + WORKER_TIMEOUT;
@@ -140,7 +140,7 @@ impl Types {
     /// # Errors
     /// [`crate::Error::Refused`]: the setting does not name the host.
     pub(super) fn check_webhooks(&self, props: &Map<String, Value>) -> Result<()> {
-        let allowed = &self.core.config.webhook_hosts;
+        let allowed = &self.context.config.webhook_hosts;
         let webhooks = props.get(WEBHOOK_PROP).map(webhooks_in).unwrap_or_default();
         match webhooks.iter().find(|url| !allowed.contains(url.host())) {
             None => Ok(()),

@@ -65,7 +65,7 @@ impl DatatypeWriters {
         let mut applied: Vec<(WaitingUpdate, DatatypeOutcome)> = Vec::new();
         let mut group = group.into_iter();
         let mut deferred = Vec::new();
-        let room = self.core.ports.store.limits().batch_max.saturating_sub(REST_BYTES);
+        let room = self.context.ports.store.limits().batch_max.saturating_sub(REST_BYTES);
         for one in group.by_ref() {
             let mark = editor.mark();
             let result = edit(&mut editor, &head, &one).inspect_err(|_| editor.roll_back(mark));
@@ -92,7 +92,7 @@ impl DatatypeWriters {
             // Crash: an empty batch waits for the sync, too: what its updates found may not be on disk yet [invariant 149].
             // Race: the batch is awaited longer than its clients wait: the next one, decided without it, would write over what
             // it stores late [invariant 111].
-            false => self.core.ports.store.apply(batch, &until_decided(options)).await.map_err(Error::from),
+            false => self.context.ports.store.apply(batch, &until_decided(options)).await.map_err(Error::from),
         };
         // An unanswered batch is never sent again: it would bring back rows that were removed since [invariant 112].
         for (one, outcome) in applied {
@@ -102,7 +102,7 @@ impl DatatypeWriters {
     }
 
     fn editor(&self, key: &DatatypeKey, found: BatchRows, clock: Timestamp) -> DatatypeEditor {
-        let forget = self.core.now().max(clock).saturating_add(REQUEST_ID_MICROS);
+        let forget = self.context.now().max(clock).saturating_add(REQUEST_ID_MICROS);
         let terms = EditorTerms { actor: self.actor(), clock, precision: key.precision, forget };
         DatatypeEditor::new(terms, found.head, found.rows, found.oversized)
     }
@@ -123,7 +123,7 @@ impl DatatypeWriters {
         needs: BTreeSet<NeededRows>,
         options: &CallOptions,
     ) -> Result<BatchRows> {
-        let head = read_head(&self.core, &key.partition, options).await?;
+        let head = read_head(&self.context, &key.partition, options).await?;
         let (mut rows, mut oversized) = (Vec::new(), Vec::new());
         let mut removal_bytes = DATATYPE_REMOVAL_BYTES_MAX;
         for needed in needs {
@@ -163,7 +163,7 @@ impl DatatypeWriters {
         let mut query = ReadQuery { range, limit: page_max, order: ReadOrder::Forward };
         loop {
             query.limit = (limit.rows - rows.len()).min(page_max);
-            let page = self.core.ports.store.read(&key.partition, &query, options).await?;
+            let page = self.context.ports.store.read(&key.partition, &query, options).await?;
             // Reads from memory are never pending: without this a long one would keep its thread.
             tokio::task::consume_budget().await;
             bytes += name_bytes(&page.rows);

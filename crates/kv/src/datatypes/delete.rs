@@ -1,7 +1,7 @@
 //! Deletes of data types, which come as deletes of key-value objects.
 
 use bytes::Bytes;
-use larder_core::gateway_core::internal_options;
+use larder_core::node_context::internal_options;
 use larder_core::{Error, Result};
 use larder_rows::address::Address;
 use larder_rows::codec::{name_after, prefix_successor};
@@ -95,7 +95,7 @@ impl DatatypeWriters {
     /// The store's; markers stay, and hide what they cover.
     pub(super) async fn clean_page(&self, key: &DatatypeKey) -> Result<bool> {
         let options = internal_options(ConsistencyLevel::Quorum);
-        let head = read_head(&self.core, &key.partition, &options).await?;
+        let head = read_head(&self.context, &key.partition, &options).await?;
         let Some(marker) = head.markers.first() else { return Ok(false) };
         let mut range = ReadQuery::prefix(marker.path.prefix(), DATATYPE_PAGE_ROWS).range;
         loop {
@@ -109,7 +109,7 @@ impl DatatypeWriters {
                 changes.push(Change::Remove { name, stamp: marker.stamp });
             }
             if !changes.is_empty() {
-                self.core.apply_at_quorum(Batch::single(key.partition.clone(), changes)).await?;
+                self.context.apply_at_quorum(Batch::single(key.partition.clone(), changes)).await?;
                 return Ok(!ended || head.markers.len() > 1);
             }
             // A page of live rows only: updates since the marker.

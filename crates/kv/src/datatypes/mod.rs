@@ -16,8 +16,8 @@ pub(crate) mod writers;
 use std::time::Duration;
 
 use bytes::Bytes;
-use larder_core::gateway_core::MeasuredRequest;
 use larder_core::metrics::{KvOp, RequestOutcome};
+use larder_core::node_context::MeasuredRequest;
 use larder_core::rules::props::EffectiveProps;
 use larder_core::{Error, Feature, Result};
 use larder_rows::address::{Address, BucketAddress};
@@ -86,7 +86,7 @@ impl Kv {
     /// # Errors
     /// [`Error::Datatype`] for a refused update, of which nothing remains; a timed-out one may or may not take effect.
     pub async fn update_datatype(&self, change: DatatypeChange) -> Result<()> {
-        let mut measured = self.core.begin(KvOp::DatatypeUpdate)?;
+        let mut measured = self.context.begin(KvOp::DatatypeUpdate)?;
         let result = self.submit_update(change, &mut measured).await;
         measured.end(result, |()| RequestOutcome::Ok)
     }
@@ -108,7 +108,7 @@ impl Kv {
         update.check()?;
         check_request_id(request_id.as_ref(), given)?;
         // Race: two gateways would both find the id unknown, and count the increment twice [invariant 111].
-        if request_id.is_some() && !self.core.config.single_process {
+        if request_id.is_some() && !self.context.config.single_process {
             return Err(Error::NotBuilt(Feature::DataTypes));
         }
         // The others remove nothing, and ignore a context as Riak does.
@@ -141,7 +141,7 @@ impl Kv {
 
     /// Refuses engines whose replicas may lag: their rules for data types are not built.
     fn check_engine_has_datatypes(&self) -> Result<()> {
-        match self.core.ports.store.limits().replicated {
+        match self.context.ports.store.limits().replicated {
             true => Err(Error::NotBuilt(Feature::DataTypes)),
             false => Ok(()),
         }
@@ -189,7 +189,7 @@ impl Kv {
         address: &Address,
     ) -> std::result::Result<DatatypeContext, ContextError> {
         let context = DatatypeContext::decode(bytes, address, self.context_clock_limit())
-            .inspect_err(|_| self.core.metrics.count_event(larder_core::metrics::Event::ContextRefused))?;
+            .inspect_err(|_| self.context.metrics.count_event(larder_core::metrics::Event::ContextRefused))?;
         // Race: through a slow clock the update would be older than what its client saw [invariant 5].
         self.issuer.clock.observe(context.latest());
         Ok(context)

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use larder_core::body::GetBody;
-use larder_core::gateway_core::{GatewayCore, MeasuredRequest};
 use larder_core::metrics::{KvOp, RequestOutcome};
+use larder_core::node_context::{MeasuredRequest, NodeContext};
 use larder_core::{Error, Result};
 use larder_rows::address::Address;
 use larder_rows::content::{KvBody, KvContent};
@@ -25,7 +25,7 @@ use crate::{FetchedObject, Kv, KvGet};
 
 /// A value as it is read. Its pages are not isolated from each other: each is a state of the key after the one before.
 pub struct DatatypeReader {
-    core: Arc<GatewayCore>,
+    context: Arc<NodeContext>,
     key: DatatypeKey,
     options: CallOptions,
     datatype: Datatype,
@@ -80,7 +80,7 @@ impl Kv {
         range: Option<Range>,
         read: impl AsyncFnOnce(DatatypeReader) -> Result<T>,
     ) -> Result<Option<T>> {
-        let mut measured = self.core.begin(KvOp::DatatypeGet)?;
+        let mut measured = self.context.begin(KvOp::DatatypeGet)?;
         let found = match self.open_datatype(fetch, range, &mut measured).await {
             Ok(Some(reader)) => read(reader).await.map(Some),
             Ok(None) => Ok(None),
@@ -108,7 +108,7 @@ impl Kv {
         let (limit, order) = (page_rows(planned.datatype), ReadOrder::Forward);
         let to = if range.is_some() { Some(DatatypeRowName::DATA) } else { data_end(planned.datatype) };
         let first = ReadQuery { range: Range { from: None, to }, limit, order };
-        let found = read_found_head(&self.core, &key.partition, first, &replicas.options).await?;
+        let found = read_found_head(&self.context, &key.partition, first, &replicas.options).await?;
         if !found.head.exists() {
             return Ok(None);
         }
@@ -120,7 +120,7 @@ impl Kv {
         let FoundHead { head, first, query } = found;
         let query = range.map(|range| ReadQuery { range, limit, order }).or(query);
         Ok(Some(DatatypeReader {
-            core: Arc::clone(&self.core),
+            context: Arc::clone(&self.context),
             key,
             options: replicas.options,
             datatype: planned.datatype,
@@ -149,25 +149,25 @@ fn data_end(datatype: Datatype) -> Option<Bytes> {
 
 /// Reads the clocks and markers of a key alone.
 pub(super) async fn read_head(
-    core: &GatewayCore,
+    context: &NodeContext,
     partition: &Partition,
     options: &CallOptions,
 ) -> Result<DatatypeHead> {
     let range = Range { from: None, to: Some(DatatypeRowName::DATA) };
     let query = ReadQuery { range, limit: DATATYPE_PAGE_ROWS, order: ReadOrder::Forward };
-    Ok(read_found_head(core, partition, query, options).await?.head)
+    Ok(read_found_head(context, partition, query, options).await?.head)
 }
 
 /// Reads the head, and the begin of the data if the query goes that far.
 async fn read_found_head(
-    core: &GatewayCore,
+    context: &NodeContext,
     partition: &Partition,
     mut query: ReadQuery,
     options: &CallOptions,
 ) -> Result<FoundHead> {
     let mut found = FoundHead { head: DatatypeHead::default(), first: VecDeque::new(), query: None };
     loop {
-        let page = core.ports.store.read(partition, &query, options).await?;
+        let page = context.ports.store.read(partition, &query, options).await?;
         // Reads from memory are never pending: without this one of many markers would keep its thread.
         tokio::task::consume_budget().await;
         let last = page.rows.last().map(|row| row.name.clone());
@@ -221,8 +221,9 @@ impl DatatypeReader {
         }
         let Some(mut query) = self.query.take() else { return Ok(Vec::new()) };
         // Bound: a client may take long for a value, and each page has its own time.
-        let options = CallOptions { deadline: tokio::time::Instant::now() + self.core.config.timeout, ..self.options };
-        let page = self.core.ports.store.read(&self.key.partition, &query, &options).await?;
+        let options =
+            CallOptions { deadline: tokio::time::Instant::now() + self.context.config.timeout, ..self.options };
+        let page = self.context.ports.store.read(&self.key.partition, &query, &options).await?;
         // Reads from memory are never pending: without this a long one would keep its thread.
         tokio::task::consume_budget().await;
         if let (Stopped::Limit, Some(last)) = (page.stopped, page.rows.last()) {
@@ -331,7 +332,7 @@ impl Kv {
             return Ok(None);
         }
         let partition = Partition::datatype(address, plan.props.copies);
-        let head = read_head(&self.core, &partition, &replicas.options).await?;
+        let head = read_head(&self.context, &partition, &replicas.options).await?;
         Ok(head.exists().then_some(head))
     }
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use larder_core::clock_issuer::ClockIssuer;
-use larder_core::gateway_core::GatewayCore;
+use larder_core::node_context::NodeContext;
 use larder_core::types::CatalogueCopy;
 use larder_core::{Error, Result};
 use larder_rows::address::Address;
@@ -70,7 +70,7 @@ pub(super) struct WaitingUpdate {
 
 /// Writes the data types of one gateway.
 pub(crate) struct DatatypeWriters {
-    pub(super) core: Arc<GatewayCore>,
+    pub(super) context: Arc<NodeContext>,
     pub(super) issuer: Arc<ClockIssuer>,
     pub(super) catalogue: Arc<CatalogueCopy>,
     pub(super) index_growth: Arc<IndexGrowth>,
@@ -97,17 +97,17 @@ impl WaitingUpdate {
 impl DatatypeWriters {
     /// The writers of a gateway.
     pub(crate) fn new(
-        core: Arc<GatewayCore>,
+        context: Arc<NodeContext>,
         issuer: Arc<ClockIssuer>,
         catalogue: Arc<CatalogueCopy>,
         index_growth: Arc<IndexGrowth>,
     ) -> Arc<Self> {
-        Arc::new(Self { core, issuer, catalogue, index_growth, queues: Mutex::default() })
+        Arc::new(Self { context, issuer, catalogue, index_growth, queues: Mutex::default() })
     }
 
     /// The actor whose rows these writers write. A single gateway keeps one for good, so that a key has one row for it.
     pub(super) fn actor(&self) -> ActorId {
-        if self.core.config.single_process { LONE_ACTOR } else { self.core.ports.actor }
+        if self.context.config.single_process { LONE_ACTOR } else { self.context.ports.actor }
     }
 
     /// Queues a change, and waits for its answer until its deadline.

@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use larder_core::gateway_core::{PAGE_ROWS, internal_options};
 use larder_core::members::Members;
 use larder_core::metrics::Event;
+use larder_core::node_context::{PAGE_ROWS, internal_options};
 use larder_core::rules::catalogue_row::CatalogueKey;
 use larder_core::types::{Catalogue, CatalogueEdit};
 use larder_core::{Error, Result};
@@ -44,8 +44,8 @@ pub(crate) fn spawn_epoch_opener(members: &Arc<Members>, growth: Arc<IndexGrowth
             let Some(members) = Weak::upgrade(&members) else { return };
             let opener = EpochOpener { members: &members, growth: &growth };
             if let Err(error) = opener.look(due.as_ref()).await {
-                let (core, stage) = (&members.core, members.core.config.index_splitting.stage);
-                if let Some(line) = log.admit(core.monotonic()) {
+                let (context, stage) = (&members.context, members.context.config.index_splitting.stage);
+                if let Some(line) = log.admit(context.monotonic()) {
                     let left_out = line.left_out;
                     tracing::warn!(%error, left_out, "counting or splitting an index failed: it is tried again with later writes");
                 }
@@ -91,17 +91,17 @@ impl EpochOpener<'_> {
 
     /// Counts the rows of one shard of the newest epoch, until it is full.
     async fn count_shard(&self, index: &IndexName, epochs: BucketEpochs, shard_rows: u64) -> Result<ShardSize> {
-        let core = &self.members.core;
+        let context = &self.members.context;
         let copies = self.members.catalogue.copies(&index.bucket);
         // Any of them: keys are spread by their hash.
-        let place = epochs.newest_shard(&as_micros(core.monotonic()).to_be_bytes());
+        let place = epochs.newest_shard(&as_micros(context.monotonic()).to_be_bytes());
         let shard = match &index.field {
             Some(field) => Partition::index(&index.bucket, field, place.epoch, place.shard, copies),
             None => Partition::keys(&index.bucket, place.epoch, place.shard, copies),
         };
         let (mut size, mut query) = (ShardSize::default(), ReadQuery::all(PAGE_ROWS));
         loop {
-            let page = core.ports.store.read(&shard, &query, &internal_options(ConsistencyLevel::One)).await?;
+            let page = context.ports.store.read(&shard, &query, &internal_options(ConsistencyLevel::One)).await?;
             page.rows.iter().for_each(|row| size.add(row));
             let Some(last) = page.rows.last().filter(|_| page.stopped == Stopped::Limit) else { return Ok(size) };
             if size.is_full(shard_rows) {
@@ -109,14 +109,14 @@ impl EpochOpener<'_> {
             }
             query.continue_after(&last.name);
             // Paced: a count is never urgent, and must not slow requests down.
-            sleep(core.config.index_splitting.pause).await;
+            sleep(context.config.index_splitting.pause).await;
         }
     }
 
     /// Makes a new epoch known, unless another gateway did.
     async fn open(&self, bucket: &BucketAddress, epochs: BucketEpochs, more: BucketEpochs) -> Result<()> {
         if self.change_epochs(bucket, epochs, more).await? {
-            self.members.core.metrics.count_event(Event::EpochOpened);
+            self.members.context.metrics.count_event(Event::EpochOpened);
             let BucketAddress { bucket_type, bucket } = bucket;
             tracing::info!(
                 shards = more.counts().last(),
@@ -130,7 +130,7 @@ impl EpochOpener<'_> {
 
     /// Takes the newest epoch of a bucket through its stages; returns the epochs with the newest one open.
     async fn finish(&self, bucket: &BucketAddress) -> Result<BucketEpochs> {
-        let Members { core, catalogue, .. } = self.members;
+        let Members { context, catalogue, .. } = self.members;
         loop {
             let current = catalogue.refreshed().await?;
             let epochs = current.epochs(bucket);
@@ -138,9 +138,9 @@ impl EpochOpener<'_> {
             // Race: a gateway two stages behind would list, or remove rows in, epochs without the one that others write to
             // alone [invariants 132, 133].
             self.members.await_propagation(current.number()).await?;
-            if !core.config.single_process {
+            if !context.config.single_process {
                 // Race: the others do not wait for a gateway whose heartbeats fail; it serves from its copy for a while yet.
-                sleep(core.config.index_splitting.stage).await;
+                sleep(context.config.index_splitting.stage).await;
             }
             self.change_epochs(bucket, epochs, next).await?;
         }

@@ -18,7 +18,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use larder_admission::{FairBudget, HeldUnits};
 use larder_core::body::{ByteStream, next};
-use larder_core::gateway_core::GatewayCore;
+use larder_core::node_context::NodeContext;
 use larder_core::rules::props::{Hook, WebhookUrl};
 use larder_core::{Error, Result};
 use larder_rows::address::BucketAddress;
@@ -59,7 +59,7 @@ pub(crate) struct BucketHooks {
 
 /// Runs the hooks of a gateway.
 pub(crate) struct CommitHooks {
-    core: Arc<GatewayCore>,
+    context: Arc<NodeContext>,
     pub(crate) outbox: Arc<Outbox>,
     held: FairBudget<BucketAddress>,
     postcommit: FairBudget<BucketAddress>,
@@ -70,10 +70,10 @@ pub(crate) struct CommitHooks {
 pub(crate) type HookMemory = HeldUnits<BucketAddress>;
 
 impl CommitHooks {
-    pub(crate) fn new(core: Arc<GatewayCore>, outbox: Arc<Outbox>) -> Self {
+    pub(crate) fn new(context: Arc<NodeContext>, outbox: Arc<Outbox>) -> Self {
         let of_bytes = |bytes: usize| FairBudget::new(bytes / HELD_UNIT as usize);
         let (held, postcommit_bytes) = (of_bytes(HELD_BYTES_MAX), of_bytes(POSTCOMMIT_BYTES_MAX));
-        Self { core, outbox, held, postcommit: FairBudget::new(POSTCOMMIT_MAX), postcommit_bytes }
+        Self { context, outbox, held, postcommit: FairBudget::new(POSTCOMMIT_MAX), postcommit_bytes }
     }
 
     /// Waits for memory for a body of this length in this bucket.
@@ -129,7 +129,7 @@ impl CommitHooks {
 
     /// Logs the failure of a hook, with its consequence.
     fn log_failure(&self, hook: &str, object: &HookedObject, failure: &str, consequence: &'static str) {
-        if let Some(line) = HOOK_FAILED.admit(self.core.monotonic()) {
+        if let Some(line) = HOOK_FAILED.admit(self.context.monotonic()) {
             let bucket = String::from_utf8_lossy(&object.address.bucket.bucket);
             let key = String::from_utf8_lossy(&object.address.key);
             let left_out = line.left_out;

@@ -77,7 +77,7 @@ impl CommitHooks {
     }
 
     fn count_failure(&self, hook: &Hook, object: &HookedObject, failure: &str) {
-        self.core.metrics.count_event(Event::PostcommitFailed);
+        self.context.metrics.count_event(Event::PostcommitFailed);
         self.log_failure(&hook_name(hook), object, failure, "the object is written all the same");
     }
 }

@@ -46,13 +46,13 @@ impl CommitHooks {
                 Ok(HookDecision::Accept) if Instant::now() >= deadline => return Err(Error::TimedOut),
                 Ok(HookDecision::Accept) => {}
                 Ok(HookDecision::Refuse(refusal)) => {
-                    self.core.metrics.count_event(Event::PrecommitFailed);
+                    self.context.metrics.count_event(Event::PrecommitFailed);
                     return Err(Error::Precommit(refusal));
                 }
                 Err(HookFailure::PastDeadline) => return Err(Error::TimedOut),
                 Err(HookFailure::ForTheMoment) => return Err(Error::Overloaded { retry_after: 1 }),
                 Err(HookFailure::Text(failure)) => {
-                    self.core.metrics.count_event(Event::PrecommitFailed);
+                    self.context.metrics.count_event(Event::PrecommitFailed);
                     self.log_failure(&hook_name(hook), object, &failure, "the write is refused");
                     return Err(Error::Precommit(PrecommitRefusal::Fail));
                 }
@@ -126,7 +126,7 @@ impl CommitHooks {
 
     /// The port to scripts.
     pub(super) fn scripts(&self) -> std::result::Result<&dyn Scripts, HookFailure> {
-        self.core.ports.scripts.as_deref().ok_or_else(|| HookFailure::Text("this server runs no scripts".into()))
+        self.context.ports.scripts.as_deref().ok_or_else(|| HookFailure::Text("this server runs no scripts".into()))
     }
 }
 

@@ -54,14 +54,14 @@ impl Outbox {
         if waiting.step == DeliveryStep::Send {
             if let Err(failure) = self.send(&waiting).await {
                 let Some(why) = self.given_up(&waiting) else {
-                    self.core.metrics.count_event(Event::WebhookRetried);
+                    self.context.metrics.count_event(Event::WebhookRetried);
                     self.log_failure(&waiting, &failure);
                     return self.put_off(waiting);
                 };
-                self.core.metrics.count_event(Event::WebhookGivenUp);
+                self.context.metrics.count_event(Event::WebhookGivenUp);
                 log_given_up(&waiting, &failure, why);
             } else {
-                self.core.metrics.count_event(Event::WebhookDelivered);
+                self.context.metrics.count_event(Event::WebhookDelivered);
             }
             // Crash: the row goes after the answer; a crash in between sends the notice again [invariant 137].
             waiting = waiting.into_removal();
@@ -73,7 +73,7 @@ impl Outbox {
                 state.places.free(waiting.place);
             }
             Err(error) => {
-                if let Some(line) = REMOVAL_FAILED.admit(self.core.monotonic()) {
+                if let Some(line) = REMOVAL_FAILED.admit(self.context.monotonic()) {
                     let left_out = line.left_out;
                     tracing::warn!(%error, left_out, "removal of a webhook notice failed: it is tried again");
                 }
@@ -89,10 +89,10 @@ impl Outbox {
     async fn send(&self, waiting: &WaitingNotice) -> Result<(), String> {
         let url = waiting.url.as_ref().ok_or("its address is not one that this server sends to")?;
         // The setting may allow less than it did when the property was set.
-        if !self.core.config.webhook_hosts.contains(url.host()) {
+        if !self.context.config.webhook_hosts.contains(url.host()) {
             return Err(format!("the setting --webhook-hosts does not allow {}", url.host()));
         }
-        let port = self.core.ports.webhooks.as_ref().ok_or("this server sends no webhooks")?;
+        let port = self.context.ports.webhooks.as_ref().ok_or("this server sends no webhooks")?;
         let body = waiting.notice.to_json().to_string().into();
         let sent = timeout(DELIVERY_TIMEOUT, port.post(url, &waiting.notice.id, body)).await;
         sent.unwrap_or_else(|_| Err(format!("no answer within {} s", DELIVERY_TIMEOUT.as_secs())))
@@ -108,11 +108,11 @@ impl Outbox {
                 .filter_map(webhook_in)
                 .any(|url| url.as_str() == waiting.notice.url)
         };
-        if self.core.now().since(waiting.notice.time) >= GIVE_UP_MICROS {
+        if self.context.now().since(waiting.notice.time) >= GIVE_UP_MICROS {
             Some("not received in 24 hours")
         } else if self.state.lock().places.is_dropped(waiting.place) {
             Some("an operator dropped it")
-        } else if self.catalogue.peek(self.core.monotonic()).is_some_and(|catalogue| !has_hook(&catalogue)) {
+        } else if self.catalogue.peek(self.context.monotonic()).is_some_and(|catalogue| !has_hook(&catalogue)) {
             Some("its bucket has the webhook no more")
         } else {
             None
@@ -122,7 +122,7 @@ impl Outbox {
     /// Puts the step of a notice off for a pause that grows with its failures.
     fn put_off(&self, waiting: WaitingNotice) {
         let mut random = [0; 2];
-        (self.core.ports.random)(&mut random);
+        (self.context.ports.random)(&mut random);
         let pause = retry_pause(waiting.failures, u16::from_be_bytes(random));
         let mut state = self.state.lock();
         state.queue.end(&waiting);
@@ -131,7 +131,7 @@ impl Outbox {
     }
 
     fn log_failure(&self, waiting: &WaitingNotice, failure: &str) {
-        if let Some(line) = DELIVERY_FAILED.admit(self.core.monotonic()) {
+        if let Some(line) = DELIVERY_FAILED.admit(self.context.monotonic()) {
             let (url, id, left_out) = (&waiting.notice.url, &waiting.notice.id, line.left_out);
             tracing::warn!(url, id, failure, left_out, "webhook delivery failed: it is tried again for 24 hours");
         }

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use larder_core::clock_issuer::ClockIssuer;
-use larder_core::gateway_core::GatewayCore;
+use larder_core::node_context::NodeContext;
 use larder_core::rules::props::WebhookUrl;
 use larder_core::types::CatalogueCopy;
 use larder_core::{Error, Result};
@@ -43,7 +43,7 @@ pub(crate) use takeover::{take_over_once, watch_for_orphans};
 
 /// The notices of one gateway.
 pub(crate) struct Outbox {
-    core: Arc<GatewayCore>,
+    context: Arc<NodeContext>,
     issuer: Arc<ClockIssuer>,
     catalogue: Arc<CatalogueCopy>,
     state: Mutex<OutboxState>,
@@ -81,8 +81,8 @@ enum DeliveryStep {
 }
 
 impl Outbox {
-    pub(crate) fn new(core: Arc<GatewayCore>, issuer: Arc<ClockIssuer>, catalogue: Arc<CatalogueCopy>) -> Arc<Self> {
-        Arc::new(Self { core, issuer, catalogue, state: Mutex::default(), wake: Notify::new() })
+    pub(crate) fn new(context: Arc<NodeContext>, issuer: Arc<ClockIssuer>, catalogue: Arc<CatalogueCopy>) -> Arc<Self> {
+        Arc::new(Self { context, issuer, catalogue, state: Mutex::default(), wake: Notify::new() })
     }
 
     /// Notices that wait or are under way.
@@ -99,15 +99,16 @@ impl Outbox {
         urls: &[WebhookUrl],
         subject: &NoticeSubject<'_>,
     ) -> Result<PendingNotices> {
-        let notices: Vec<NoticeRow> = urls.iter().map(|url| subject.notice(self.core.new_request_id(), url)).collect();
-        let places = self.state.lock().places.take(&notices, self.core.now());
+        let notices: Vec<NoticeRow> =
+            urls.iter().map(|url| subject.notice(self.context.new_request_id(), url)).collect();
+        let places = self.state.lock().places.take(&notices, self.context.now());
         let places = places.ok_or(Error::Overloaded { retry_after: 1 })?;
         Ok(PendingNotices::new(Arc::clone(self), places.into_iter().zip(notices).collect()))
     }
 
     /// The rows of this gateway.
     fn partition(&self) -> Partition {
-        Partition::outbox(self.core.ports.actor)
+        Partition::outbox(self.context.ports.actor)
     }
 
     /// Hands stored notices to the deliverer.
@@ -139,11 +140,11 @@ impl Outbox {
     /// Removes the row of a notice.
     async fn remove_row(&self, waiting: &WaitingNotice) -> Result<()> {
         let gone = Change::Remove { name: name_of_place(waiting.place), stamp: waiting.stamp };
-        self.core.apply_at_quorum(Batch::single(self.partition(), vec![gone])).await
+        self.context.apply_at_quorum(Batch::single(self.partition(), vec![gone])).await
     }
 
     fn is_own(&self, actor: ActorId) -> bool {
-        actor == self.core.ports.actor
+        actor == self.context.ports.actor
     }
 }
 

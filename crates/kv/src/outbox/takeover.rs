@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use larder_core::gateway_core::internal_options;
 use larder_core::members::Members;
+use larder_core::node_context::internal_options;
 use larder_core::{Error, Result};
 use larder_rows::{ActorId, Batch, Change, NoticeRow, Row};
 use larder_store::{ConsistencyLevel, Partition, RateLimitedLog, ReadQuery, Stopped, Table};
@@ -51,7 +51,7 @@ impl Outbox {
         let (mut count, mut after) = (0, None);
         loop {
             let options = internal_options(ConsistencyLevel::Quorum);
-            let page = self.core.ports.store.partitions(Table::Outbox, after, PAGE_RUNS, &options).await?;
+            let page = self.context.ports.store.partitions(Table::Outbox, after, PAGE_RUNS, &options).await?;
             for partition in page.partitions {
                 let owner = partition.outbox_actor();
                 if owner.is_some_and(|owner| !self.is_own(owner) && !live.contains(&owner)) {
@@ -69,7 +69,7 @@ impl Outbox {
     async fn take_over_run(&self, partition: &Partition) -> Result<usize> {
         let (mut count, mut query) = (0, ReadQuery::all(PAGE_NOTICES));
         loop {
-            let page = self.core.read_at_quorum(partition, &query).await?;
+            let page = self.context.read_at_quorum(partition, &query).await?;
             let Some(last) = page.rows.last().map(|row| row.name.clone()) else { return Ok(count) };
             let found: Vec<_> = page.rows.into_iter().filter_map(|row| self.decode(row)).collect();
             let Some(moved) = self.move_rows(partition, found).await? else { return Ok(count) };
@@ -84,7 +84,7 @@ impl Outbox {
     /// Moves rows to places of this gateway; `None` where there is no room.
     async fn move_rows(&self, from: &Partition, found: Vec<(Row, NoticeRow)>) -> Result<Option<usize>> {
         let (rows, notices): (Vec<Row>, Vec<NoticeRow>) = found.into_iter().unzip();
-        let places = self.state.lock().places.take_free(&notices, self.core.now());
+        let places = self.state.lock().places.take_free(&notices, self.context.now());
         let Some(places) = places else { return Ok(None) };
         let placed: Vec<(u32, NoticeRow)> = places.into_iter().zip(notices).collect();
         // Race: the places may have had other rows; a new clock is above their stamps and removals [invariant 138].
@@ -100,7 +100,7 @@ impl Outbox {
         let mut batch = Batch::single(self.partition(), placed.iter().map(put).collect());
         let gone = |row: Row| Change::Remove { name: row.name, stamp: row.stamp };
         batch.add(from.clone(), rows.into_iter().map(gone).collect());
-        let written = self.core.apply_at_quorum(batch).await;
+        let written = self.context.apply_at_quorum(batch).await;
         // Race: a batch that met a failed replica may still be carried out from the log of batches [invariant 138].
         if written.as_ref().is_err_and(Error::has_written_nothing) {
             self.free(&placed);
@@ -117,7 +117,7 @@ impl Outbox {
             Ok(notice) => Some((row, notice)),
             Err(error) => {
                 // Each look finds it again.
-                if let Some(line) = UNREADABLE.admit(self.core.monotonic()) {
+                if let Some(line) = UNREADABLE.admit(self.context.monotonic()) {
                     let left_out = line.left_out;
                     tracing::error!(%error, left_out, "a webhook notice cannot be read: it stays and is not sent");
                 }

@@ -30,7 +30,7 @@ impl Kv {
             let options = self.listing_options(timeout);
             let query = ReadQuery::after(after.as_ref(), LISTING_PAGE_ROWS);
             let page = self
-                .core
+                .context
                 .ports
                 .store
                 .read(&Partition::buckets(bucket_type, self.catalogue.copies_of_type(bucket_type)), &query, &options)
@@ -45,7 +45,7 @@ impl Kv {
             }
             Ok(Listing { names, next: last.filter(|_| page.stopped == Stopped::Limit) })
         };
-        self.core.admit_and_measure(super::listing_op(KvOp::ListBuckets, after.as_ref()), work).await
+        self.context.admit_and_measure(super::listing_op(KvOp::ListBuckets, after.as_ref()), work).await
     }
 
     /// The buckets whose indexes have more than one epoch, by name.
@@ -71,7 +71,7 @@ impl Kv {
             // The oldest first, and the new ones once more: a key that is written again meanwhile is in a newer one.
             for place in epochs.shards().filter(|place| usize::from(place.epoch) >= looked_at) {
                 let partition = Partition::keys(&bucket, place.epoch, place.shard, self.catalogue.copies(&bucket));
-                if !self.core.ports.store.read(&partition, &ReadQuery::all(1), options).await?.rows.is_empty() {
+                if !self.context.ports.store.read(&partition, &ReadQuery::all(1), options).await?.rows.is_empty() {
                     return Ok(true);
                 }
             }

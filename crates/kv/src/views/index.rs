@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
-use larder_core::gateway_core::{GatewayCore, internal_options};
 use larder_core::metrics::KvOp;
+use larder_core::node_context::{NodeContext, internal_options};
 use larder_core::rules::props::EffectiveProps;
 use larder_core::types::CatalogueCopy;
 use larder_core::{Error, Result};
@@ -34,7 +34,7 @@ const CHECKS_AT_ONCE: usize = 32;
 
 /// A query under way.
 pub struct IndexReader {
-    core: Arc<GatewayCore>,
+    context: Arc<NodeContext>,
     catalogue: Arc<CatalogueCopy>,
     query: Arc<IndexQuery>,
     after: Option<IndexPosition>,
@@ -77,9 +77,9 @@ impl Kv {
         after: Option<IndexPosition>,
         timeout: Option<Duration>,
     ) -> IndexReader {
-        let deadline = timeout.map(|timeout| self.core.monotonic().saturating_add(timeout));
-        let (core, catalogue) = (Arc::clone(&self.core), Arc::clone(&self.catalogue));
-        IndexReader { core, catalogue, query: Arc::new(query), after, deadline, begun: None }
+        let deadline = timeout.map(|timeout| self.context.monotonic().saturating_add(timeout));
+        let (context, catalogue) = (Arc::clone(&self.context), Arc::clone(&self.catalogue));
+        IndexReader { context, catalogue, query: Arc::new(query), after, deadline, begun: None }
     }
 }
 
@@ -103,9 +103,9 @@ impl IndexReader {
     /// # Errors
     /// [`Error::UnknownType`], [`Error::TimedOut`], and the store's.
     pub async fn next(&mut self, limit: usize) -> Result<IndexPage> {
-        let core = Arc::clone(&self.core);
+        let context = Arc::clone(&self.context);
         let op = if self.begun.is_none() { KvOp::Index } else { KvOp::IndexPage };
-        core.admit_and_measure(op, self.read_page(limit)).await
+        context.admit_and_measure(op, self.read_page(limit)).await
     }
 
     async fn read_page(&mut self, limit: usize) -> Result<IndexPage> {
@@ -159,11 +159,11 @@ impl IndexReader {
 
     /// Options of the reads of a page: a quorum, whose answer has every acknowledged row.
     fn options(&self) -> Result<CallOptions> {
-        let rest = self.deadline.map(|deadline| deadline.saturating_sub(self.core.monotonic()));
+        let rest = self.deadline.map(|deadline| deadline.saturating_sub(self.context.monotonic()));
         if rest == Some(Duration::ZERO) {
             return Err(Error::TimedOut);
         }
-        let own = self.core.config.timeout;
+        let own = self.context.config.timeout;
         let timeout = rest.map_or(own, |rest| rest.min(own));
         Ok(CallOptions { deadline: Instant::now() + timeout, ..internal_options(ConsistencyLevel::Quorum) })
     }
@@ -172,12 +172,12 @@ impl IndexReader {
         let bucket = &self.query.bucket;
         let catalogue = self.catalogue.for_type(&bucket.bucket_type).await?;
         let props = catalogue.effective(bucket).ok_or_else(|| Error::UnknownType(bucket.bucket_type.clone()))?;
-        let (core, copy, query) = (Arc::clone(&self.core), Arc::clone(&self.catalogue), Arc::clone(&self.query));
+        let (context, copy, query) = (Arc::clone(&self.context), Arc::clone(&self.catalogue), Arc::clone(&self.query));
         Ok(BegunQuery {
-            merge: ShardMerge::new(core, copy, query, self.after.as_ref()),
+            merge: ShardMerge::new(context, copy, query, self.after.as_ref()),
             ready: VecDeque::new(),
             is_read: false,
-            check: HitCheck::for_query(&self.query, &props, self.core.ports.store.limits().replicated),
+            check: HitCheck::for_query(&self.query, &props, self.context.ports.store.limits().replicated),
         })
     }
 
@@ -195,7 +195,7 @@ impl IndexReader {
         let address = Address { bucket: self.query.bucket.clone(), key: hit.key.clone() };
         let copies = self.catalogue.copies(&address.bucket);
         let partition = Partition::object(&address, check.consistent, copies);
-        let rows = self.core.read_rows(&partition, options).await?;
+        let rows = self.context.read_rows(&partition, options).await?;
         let versions = KeyVersions::from_rows(rows, check.policy).map_err(damaged)?;
         let terms: Vec<_> = versions.siblings.iter().map(|one| indexed_terms(&one.content.terms)).collect();
         let is_there = match self.query.scope.field() {

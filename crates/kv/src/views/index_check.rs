@@ -6,7 +6,7 @@
 //! ```
 //! Writes go on beside it: a difference counts if a second look, in the other order, shows it again.
 
-use larder_core::gateway_core::{PAGE_ROWS, internal_options};
+use larder_core::node_context::{PAGE_ROWS, internal_options};
 use larder_core::{Error, Result};
 use larder_rows::address::Address;
 use larder_rows::{Batch, Change, EpochShard, Row};
@@ -77,7 +77,7 @@ impl Kv {
         name: &bytes::Bytes,
         options: &CallOptions,
     ) -> Result<Option<Row>> {
-        Ok(self.core.ports.store.read(partition, &ReadQuery::one(name.clone()), options).await?.rows.pop())
+        Ok(self.context.ports.store.read(partition, &ReadQuery::one(name.clone()), options).await?.rows.pop())
     }
 }
 
@@ -85,7 +85,7 @@ impl<P: FnMut(&IndexCheck, f64) + Send> CheckRun<'_, P> {
     async fn count_objects(&mut self, table: Table) -> Result<()> {
         let mut after = None;
         loop {
-            let page = self.kv.core.ports.store.partitions(table, after, PAGE_PARTITIONS, &quorum()).await?;
+            let page = self.kv.context.ports.store.partitions(table, after, PAGE_PARTITIONS, &quorum()).await?;
             self.objects.0 += page.partitions.len() as u64;
             (self.report)(&self.counts, 0.0);
             match page.next {
@@ -107,7 +107,7 @@ impl<P: FnMut(&IndexCheck, f64) + Send> CheckRun<'_, P> {
     async fn check_table(&mut self, table: Table) -> Result<()> {
         let mut after = None;
         loop {
-            let store = &self.kv.core.ports.store;
+            let store = &self.kv.context.ports.store;
             let page = store.partitions(table, after, PAGE_PARTITIONS, &quorum()).await?;
             for partition in page.partitions {
                 match table {
@@ -131,7 +131,7 @@ impl<P: FnMut(&IndexCheck, f64) + Send> CheckRun<'_, P> {
         let Some(address) = partition.object_address() else { return Ok(()) };
         let partition = Partition { copies: self.kv.catalogue.copies(&address.bucket), ..partition };
         self.counts.keys += 1;
-        for row in self.kv.core.read_rows(&partition, &quorum()).await? {
+        for row in self.kv.context.read_rows(&partition, &quorum()).await? {
             let content = ObjectRow::decode(row.value.clone()).map_err(damaged)?.content;
             for (field, term) in indexed_terms(&content.terms) {
                 self.counts.terms += 1;
@@ -183,7 +183,7 @@ impl<P: FnMut(&IndexCheck, f64) + Send> CheckRun<'_, P> {
         let shard = Partition { copies: self.kv.catalogue.copies(&bucket), ..partition.clone() };
         let mut query = ReadQuery::all(PAGE_ROWS);
         loop {
-            let page = self.kv.core.ports.store.read(&shard, &query, &quorum()).await?;
+            let page = self.kv.context.ports.store.read(&shard, &query, &quorum()).await?;
             for row in &page.rows {
                 self.counts.index_rows += 1;
                 let name = IndexRowName::decode(&row.name).map_err(damaged)?;
@@ -218,7 +218,7 @@ impl<P: FnMut(&IndexCheck, f64) + Send> CheckRun<'_, P> {
                 }
             }
         }
-        let (now, catalogue) = (self.kv.core.now(), self.kv.catalogue.current());
+        let (now, catalogue) = (self.kv.context.now(), self.kv.catalogue.current());
         let precedes = catalogue.effective(&address.bucket).is_some_and(|props| props.consistent);
         // Race: an index row may precede its object's row on a replica, and that of a `consistent` type its head on every
         // engine, for a day at most; removed in between, an acknowledged object is not found [invariants 87, 124].
@@ -232,7 +232,7 @@ impl<P: FnMut(&IndexCheck, f64) + Send> CheckRun<'_, P> {
 
     async fn repair(&self, partition: Partition, change: Change) -> Result<()> {
         if self.repairs {
-            self.kv.core.apply_at_quorum(Batch::single(partition, vec![change])).await?;
+            self.kv.context.apply_at_quorum(Batch::single(partition, vec![change])).await?;
         }
         Ok(())
     }

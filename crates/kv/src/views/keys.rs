@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use larder_core::gateway_core::internal_options;
 use larder_core::metrics::KvOp;
+use larder_core::node_context::internal_options;
 use larder_core::rules::props::EffectiveProps;
 use larder_core::{Error, Result};
 use larder_rows::address::{Address, BucketAddress};
@@ -64,7 +64,7 @@ impl Kv {
             }
             Ok(listing)
         };
-        self.core.admit_and_measure(super::listing_op(KvOp::ListKeys, after.as_ref()), work).await
+        self.context.admit_and_measure(super::listing_op(KvOp::ListKeys, after.as_ref()), work).await
     }
 
     pub(super) async fn merge_shards(
@@ -89,7 +89,7 @@ impl Kv {
     pub(super) fn merge_keys(&self, bucket: &BucketAddress, after: Option<Bytes>) -> ShardMerge {
         let after = after.map(|key| IndexPosition { key, ..IndexPosition::default() });
         let query = IndexQuery::new(bucket.clone(), IndexScope::AllKeys);
-        ShardMerge::new(Arc::clone(&self.core), Arc::clone(&self.catalogue), Arc::new(query), after.as_ref())
+        ShardMerge::new(Arc::clone(&self.context), Arc::clone(&self.catalogue), Arc::new(query), after.as_ref())
     }
 
     /// Filters `names` for keys with a live value.
@@ -104,7 +104,7 @@ impl Kv {
         for key in names {
             let address = Address { bucket: bucket.clone(), key };
             let partition = Partition::object(&address, checked.consistent, self.catalogue.copies(bucket));
-            let rows = self.core.read_rows(&partition, options).await?;
+            let rows = self.context.read_rows(&partition, options).await?;
             let versions = KeyVersions::from_rows(rows, ConflictPolicy::Newest).map_err(|error| damaged(&error))?;
             if !versions.siblings.is_empty() {
                 existing.push(address.key);
@@ -134,7 +134,7 @@ impl Kv {
         options: &CallOptions,
     ) -> Vec<Change> {
         // Bound: a dead replica must not delay the delete for entries that the next delete can remove.
-        let found = self.find_stale_entries(address, write, &self.core.impatient_options(options)).await;
+        let found = self.find_stale_entries(address, write, &self.context.impatient_options(options)).await;
         found
             .inspect_err(|error| tracing::debug!(%error, "read of stale listing entries failed: they stay"))
             .unwrap_or_default()
@@ -149,7 +149,7 @@ impl Kv {
         let named: Vec<_> = write.key_view_changes(&address.key).into_iter().filter_map(removed_name).collect();
         let cleared =
             write.superseded.iter().filter(|gone| gone.name == SHARED_SLOT.row_name()).map(|gone| gone.clock).max();
-        let now = self.core.now();
+        let now = self.context.now();
         // Race: an entry may precede its row, until a write clears all older rows or a day has passed [invariant 87].
         let is_settled = |entry: &Row| {
             let cleared = cleared.is_some_and(|clock| entry.stamp < clock);
@@ -164,7 +164,7 @@ impl Kv {
         // Race: entries are read before rows, so a row that arrives in between is found and keeps its entry.
         let options = CallOptions { level: options.level.max(ConsistencyLevel::Quorum), ..*options };
         let rows = self
-            .core
+            .context
             .read_rows(&Partition::object(address, false, self.catalogue.copies(&address.bucket)), &options)
             .await?;
         let stands = |entry: &Row| rows.iter().any(|row| view_row_name(&address.key, &row.name) == entry.name);
@@ -178,7 +178,7 @@ impl Kv {
         let mut entries = BTreeMap::<Bytes, Row>::new();
         self.catalogue.await_fresh().await?;
         for shard in self.key_view_shards(address) {
-            for row in self.core.ports.store.read(&shard, &query, options).await?.rows {
+            for row in self.context.ports.store.read(&shard, &query, options).await?.rows {
                 // An entry that was written again may be in two epochs: a removal at its last stamp takes both.
                 let is_newer = entries.get(&row.name).is_none_or(|known| known.stamp < row.stamp);
                 // An entry of a legacy counter ends in an actor alone: it goes with the counter.
@@ -192,7 +192,7 @@ impl Kv {
 
     /// Options of a listing's reads.
     pub(crate) fn listing_options(&self, timeout: Option<Duration>) -> CallOptions {
-        let deadline = Instant::now() + timeout.unwrap_or(self.core.config.timeout);
+        let deadline = Instant::now() + timeout.unwrap_or(self.context.config.timeout);
         CallOptions { deadline, ..internal_options(ConsistencyLevel::Quorum) }
     }
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::future::try_join_all;
-use larder_core::gateway_core::GatewayCore;
+use larder_core::node_context::NodeContext;
 use larder_core::types::CatalogueCopy;
 use larder_core::{Error, Result};
 use larder_rows::limits::KEY_VIEW_SHARDS;
@@ -33,7 +33,7 @@ const HIT_BYTES: usize = 256;
 
 /// A merge under way.
 pub(super) struct ShardMerge {
-    core: Arc<GatewayCore>,
+    context: Arc<NodeContext>,
     catalogue: Arc<CatalogueCopy>,
     query: Arc<IndexQuery>,
     shards: Vec<ShardCursor>,
@@ -58,7 +58,7 @@ struct ShardCursor {
 impl ShardMerge {
     /// A merge of the rows of a query, after the hit `after`. Nothing is read yet.
     pub(super) fn new(
-        core: Arc<GatewayCore>,
+        context: Arc<NodeContext>,
         catalogue: Arc<CatalogueCopy>,
         query: Arc<IndexQuery>,
         after: Option<&IndexPosition>,
@@ -69,7 +69,7 @@ impl ShardMerge {
         let current = catalogue.current();
         let (number, epochs) = (current.number(), current.epochs(&query.bucket));
         let (shards, last) = (Vec::new(), None);
-        let mut merge = Self { core, catalogue, query, shards, number, epochs, first, to, last };
+        let mut merge = Self { context, catalogue, query, shards, number, epochs, first, to, last };
         merge.add_shards(epochs, 0);
         merge
     }
@@ -117,7 +117,7 @@ impl ShardMerge {
             let own = newer.iter_mut().take_while(|shard| shard.place.epoch == epoch);
             let pages = own.filter(|shard| shard.hits.is_empty() && shard.next.is_some()).map(|shard| {
                 let end = end_of_page(shard.place, older, self.to.as_ref());
-                PageRead { core: &self.core, query: &self.query, end, to: self.to.as_ref(), limit, shard }
+                PageRead { context: &self.context, query: &self.query, end, to: self.to.as_ref(), limit, shard }
             });
             let mut pages: Vec<PageRead<'_>> = pages.filter(PageRead::has_rows).collect();
             has_read |= !pages.is_empty();
@@ -188,7 +188,7 @@ fn end_of_page(place: EpochShard, older: &[ShardCursor], to: Option<&Bytes>) -> 
 
 /// The read of one page of a shard.
 struct PageRead<'a> {
-    core: &'a GatewayCore,
+    context: &'a NodeContext,
     query: &'a IndexQuery,
     end: Option<Bytes>,
     to: Option<&'a Bytes>,
@@ -204,12 +204,12 @@ impl PageRead<'_> {
 
     /// Reads until the shard has a hit, or is read up to the end.
     async fn read(self, options: &CallOptions) -> Result<()> {
-        let Self { core, query, end, to, limit, shard } = self;
+        let Self { context, query, end, to, limit, shard } = self;
         while shard.hits.is_empty() {
             let Some(from) = shard.next.take() else { return Ok(()) };
             let range = Range { from: Some(from.clone()), to: end.clone() };
             let read = ReadQuery { range, limit, order: ReadOrder::Forward };
-            let page = core.ports.store.read(&shard.partition, &read, options).await.inspect_err(|_| {
+            let page = context.ports.store.read(&shard.partition, &read, options).await.inspect_err(|_| {
                 // A page that failed is read again by the next call.
                 shard.next = Some(from);
             })?;

@@ -52,8 +52,8 @@ async fn add_types(cloud: &S3Cluster) {
     for (name, props) in types {
         let (name, props) =
             (Bytes::from_static(name.as_bytes()), serde_json::from_str::<serde_json::Value>(props).unwrap());
-        gateway(cloud, 0).types.create(&name, props.as_object().unwrap()).await.unwrap();
-        while gateway(cloud, 0).types.activate(&name).await.is_err() {
+        gateway(cloud, 0).types().create(&name, props.as_object().unwrap()).await.unwrap();
+        while gateway(cloud, 0).types().activate(&name).await.is_err() {
             cloud.advance(100).await;
         }
     }

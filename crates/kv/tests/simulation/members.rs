@@ -29,9 +29,9 @@ fn a_change_is_shown_by_every_gateway_within_two_seconds() {
         world.set_props(0, "default", r#"{"n_val":2}"#).await.unwrap();
         let changed = tokio::time::Instant::now();
         let name = Bytes::from_static(b"t");
-        world.nodes[1].gateway.types.create(&name, &serde_json::Map::new()).await.unwrap();
+        world.nodes[1].gateway.types().create(&name, &serde_json::Map::new()).await.unwrap();
         assert!(changed.elapsed().as_millis() <= 2_000, "{:?}", changed.elapsed());
-        let stage = world.nodes[2].gateway.types.status(&name).await.unwrap().stage;
+        let stage = world.nodes[2].gateway.types().status(&name).await.unwrap().stage;
         assert_eq!(stage, TypeStage::Ready, "create waits until all running gateways show the type");
     });
 }
@@ -68,7 +68,7 @@ fn all_gateways_agree_on_the_leader_and_replace_it_when_it_is_gone() {
         let leads = async || {
             let mut leads = Vec::new();
             for node in &world.nodes {
-                leads.push(node.gateway.members.is_leader().await.unwrap());
+                leads.push(node.gateway.members().is_leader().await.unwrap());
             }
             leads
         };
@@ -86,6 +86,6 @@ fn a_gateway_that_shuts_down_leaves_the_members_at_once_despite_a_slow_clock() {
         world.nodes[0].clock.set_skew(-400_000);
         world.advance(2_010).await;
         world.nodes[0].gateway.shutdown().await;
-        assert_eq!(world.nodes[1].gateway.members.list().await.unwrap().len(), 1);
+        assert_eq!(world.nodes[1].gateway.members().list().await.unwrap().len(), 1);
     });
 }

@@ -49,8 +49,8 @@ impl ReplicaCluster {
     async fn add_type(&self, name: &'static str, props: &str) {
         let props: serde_json::Value = serde_json::from_str(props).unwrap();
         let name = Bytes::from_static(name.as_bytes());
-        self.gateway.types.create(&name, props.as_object().unwrap()).await.unwrap();
-        self.gateway.types.activate(&name).await.unwrap();
+        self.gateway.types().create(&name, props.as_object().unwrap()).await.unwrap();
+        self.gateway.types().activate(&name).await.unwrap();
     }
 
     async fn put(&self, kind: &'static str, text: &str, quorums: Quorums) -> Result<Option<FetchedObject>, Error> {
@@ -233,7 +233,12 @@ fn a_changed_n_val_loses_no_data() {
         for n_val in [1, 2, 7] {
             let props = serde_json::json!({ "n_val": n_val });
             let name = Bytes::from_static(b"sib");
-            cluster.gateway.types.update(&name, props.as_object().unwrap()).await.map_err(|error| error.to_string())?;
+            cluster
+                .gateway
+                .types()
+                .update(&name, props.as_object().unwrap())
+                .await
+                .map_err(|error| error.to_string())?;
             expect(cluster.get("sib", Quorums::default()).await, &["a"])?;
             expect(cluster.get("sib", one()).await, &["a"])?;
         }
@@ -247,15 +252,15 @@ fn a_new_type_has_no_more_copies_than_there_are_nodes() {
         let cluster = ReplicaCluster::new(1).await;
         let many = serde_json::json!({ "n_val": 4 });
         let name = Bytes::from_static(b"many");
-        let refused = cluster.gateway.types.create(&name, many.as_object().unwrap()).await.unwrap_err();
+        let refused = cluster.gateway.types().create(&name, many.as_object().unwrap()).await.unwrap_err();
         assert_eq!(refused.to_string(), "n_val cannot be greater than the number of nodes that hold data, which is 3");
         cluster.add_type("few", r#"{"n_val":2}"#).await;
         let shown = async |name| {
-            let status = cluster.gateway.types.status(&Bytes::from_static(name)).await.unwrap();
+            let status = cluster.gateway.types().status(&Bytes::from_static(name)).await.unwrap();
             status.props.iter().find(|(name, _)| *name == "copies").map(|(_, copies)| copies.console())
         };
         assert_eq!((shown(b"few").await, shown(b"default").await), (None, None));
-        cluster.gateway.types.update(&Bytes::from_static(b"few"), many.as_object().unwrap()).await.unwrap();
+        cluster.gateway.types().update(&Bytes::from_static(b"few"), many.as_object().unwrap()).await.unwrap();
         assert_eq!(shown(b"few").await.as_deref(), Some("2"));
     });
 }

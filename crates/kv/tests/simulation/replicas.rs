@@ -158,8 +158,8 @@ async fn activated_early(expires_by_own_clock: bool) -> bool {
     let cut = Instant::now();
     let name = Bytes::from_static(b"t");
     let first = &ring.members[0].gateway;
-    first.types.create(&name, &serde_json::Map::new()).await.unwrap();
-    let activated = first.types.activate(&name).await;
+    first.types().create(&name, &serde_json::Map::new()).await.unwrap();
+    let activated = first.types().activate(&name).await;
     assert!(
         cut.elapsed().as_secs() < 8,
         "the heartbeat of the gateway that was cut off is still valid: {:?}",
@@ -168,7 +168,7 @@ async fn activated_early(expires_by_own_clock: bool) -> bool {
     if activated.is_err() {
         assert!(matches!(activated, Err(Error::Type(TypeStateError::NotReady))));
         ring.advance(15_000).await;
-        first.types.activate(&name).await.expect("by the cluster's clock the heartbeat has expired now");
+        first.types().activate(&name).await.expect("by the cluster's clock the heartbeat has expired now");
     }
     activated.is_ok()
 }
@@ -190,8 +190,8 @@ async fn at_once_after_a_kill(single_process: bool) -> bool {
     let begun = Instant::now();
     let name = Bytes::from_static(b"t");
     let gateway = &ring.members[0].gateway;
-    gateway.types.create(&name, &serde_json::Map::new()).await.unwrap();
-    let ready = gateway.types.status(&name).await.unwrap().stage == TypeStage::Ready;
+    gateway.types().create(&name, &serde_json::Map::new()).await.unwrap();
+    let ready = gateway.types().status(&name).await.unwrap().stage == TypeStage::Ready;
     ready && begun.elapsed().as_secs() < 3
 }
 

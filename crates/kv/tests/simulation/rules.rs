@@ -115,7 +115,7 @@ fn toggling_allow_mult_brings_no_loser_back() {
 fn a_context_from_the_future_does_not_move_the_clock() {
     holds(2, async |world| {
         world.add_type("lww", r#"{"last_write_wins":true,"dvv_enabled":false,"allow_mult":false}"#).await;
-        let clock = world.nodes[0].gateway.core.now() + 3_600_000_000;
+        let clock = world.nodes[0].gateway.context().now() + 3_600_000_000;
         let dot = Dot { slot: Slot { actor: ActorId(1), birth: clock }, clock, flags: DotFlags::default() };
         let hostile = Context { dots: vec![dot], vector: Default::default() }.encode(&address("default", "x"));
         let _ = world.put(0, "default", "x", "hostile", Some(&hostile)).await;
@@ -180,10 +180,10 @@ fn a_read_after_a_delete_has_a_context() {
 fn a_restart_with_the_clock_set_back_reuses_no_row_name() {
     holds(2, async |mut world| {
         world.add_type("sib", "{}").await;
-        let before = world.nodes[0].gateway.core.now();
+        let before = world.nodes[0].gateway.context().now();
         ok!(world.put(0, "sib", "k", "a", None));
         world.advance(200).await;
-        let back = before.0 as i64 - world.nodes[0].gateway.core.now().0 as i64;
+        let back = before.0 as i64 - world.nodes[0].gateway.context().now().0 as i64;
         world.restart(0, back).await;
         ok!(world.put(0, "sib", "k", "b", None));
         expect(&ok!(world.read(1, "sib", "k")).texts, &["a", "b"])
@@ -266,7 +266,7 @@ fn a_suspended_gateway_checks_its_catalogue_before_it_serves() {
         world.nodes[1].faulty.freeze();
         let name = bytes::Bytes::from_static(b"sib");
         let hooked = serde_json::json!({"precommit": ["check"]});
-        ok!(world.nodes[0].gateway.types.update(&name, hooked.as_object().ok_or("no object")?));
+        ok!(world.nodes[0].gateway.types().update(&name, hooked.as_object().ok_or("no object")?));
         world.advance(20_000).await;
         world.nodes[1].faulty.thaw();
         match world.put(1, "sib", "k", "b", None).await {
@@ -284,7 +284,7 @@ fn an_answered_type_update_is_served_by_every_member() {
         world.advance(5_000).await;
         let name = bytes::Bytes::from_static(b"sib");
         let hooked = serde_json::json!({"precommit": ["check"]});
-        ok!(world.nodes[0].gateway.types.update(&name, hooked.as_object().ok_or("no object")?));
+        ok!(world.nodes[0].gateway.types().update(&name, hooked.as_object().ok_or("no object")?));
         for at in 0..3 {
             if world.put(at, "sib", "k", "b", None).await.is_ok() {
                 return Err(format!("gateway {at} has not seen the update"));

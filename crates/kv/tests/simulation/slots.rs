@@ -291,7 +291,7 @@ fn a_delete_leaves_the_entry_of_a_row_that_arrives_later() {
     holds(async |world| {
         world.add_type("sib", "{}").await;
         ok!(world.put(0, "sib", "k", "a", None));
-        let stamp = world.nodes[1].gateway.core.now();
+        let stamp = world.nodes[1].gateway.context().now();
         let name = Slot { actor: ActorId(99), birth: stamp }.row_name();
         let value =
             ObjectRow { tombstone: false, context_hash: 0, vector: Default::default(), content: Default::default() }
@@ -309,7 +309,7 @@ fn a_delete_leaves_the_entry_of_a_row_that_arrives_later() {
 fn an_entry_whose_row_never_came_is_removed_by_a_delete_a_day_later() {
     holds(async |world| {
         world.add_type("sib", "{}").await;
-        let stamp = world.nodes[1].gateway.core.now();
+        let stamp = world.nodes[1].gateway.context().now();
         let name = view_row_name(b"k", &Slot { actor: ActorId(99), birth: stamp }.row_name());
         arrives(&world, entries(), Row { name, value: Bytes::new(), stamp, expires: None }).await;
         ok!(world.put(0, "sib", "k", "a", None));

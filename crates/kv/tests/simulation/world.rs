@@ -247,8 +247,8 @@ impl SimWorld {
         let name = Bytes::from_static(name.as_bytes());
         let props: serde_json::Value = serde_json::from_str(props).unwrap();
         let gateway = &self.nodes[0].gateway;
-        gateway.types.create(&name, props.as_object().unwrap()).await.unwrap();
-        while gateway.types.activate(&name).await.is_err() {
+        gateway.types().create(&name, props.as_object().unwrap()).await.unwrap();
+        while gateway.types().activate(&name).await.is_err() {
             self.advance(100).await;
         }
     }
@@ -256,7 +256,7 @@ impl SimWorld {
     /// Sets properties of the bucket all keys are in.
     pub(crate) async fn set_props(&self, at: usize, kind: &'static str, props: &str) -> Result<(), Error> {
         let props: serde_json::Value = serde_json::from_str(props).unwrap();
-        self.nodes[at].gateway.types.set_bucket_props(&bucket(kind), props.as_object().unwrap()).await
+        self.nodes[at].gateway.types().set_bucket_props(&bucket(kind), props.as_object().unwrap()).await
     }
 
     pub(crate) async fn put(

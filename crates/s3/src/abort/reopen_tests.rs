@@ -267,8 +267,8 @@ fn a_live_completion_is_waited_for_and_a_dead_one_taken_back() {
         let upload = setup.begin().await;
         let part = setup.part(&upload, 1, &bytes(1, 50)).await;
         let open = setup.upload(&upload).await.unwrap();
-        let version = VersionId::new(setup.fixture.objects.gateway.issuer.issue().await.unwrap(), ActorId(77));
-        let since = setup.fixture.objects.gateway.core.now();
+        let version = VersionId::new(setup.fixture.objects.gateway.issuer().issue().await.unwrap(), ActorId(77));
+        let since = setup.fixture.objects.gateway.context().now();
         let state = UploadState::Completing { version, list: [0; 20], since };
         setup.fixture.objects.heads.cas_upload_state(&open, state).await.unwrap().unwrap();
         assert!(matches!(setup.complete(&upload, &[&part]).await, Err(Error::OperationAborted)), "60 s are not 90 s");
@@ -286,10 +286,10 @@ fn a_completion_of_an_earlier_run_is_not_awaited() {
         let upload = setup.begin().await;
         let part = setup.part(&upload, 1, &bytes(1, 50)).await;
         let alone = setup.fixture.stores.gateway_with(ObjectsConfig { single_process: true, ..settings() }).await;
-        for (actor, waits) in [(alone.gateway.core.ports.actor, true), (ActorId(77), false)] {
+        for (actor, waits) in [(alone.gateway.context().ports.actor, true), (ActorId(77), false)] {
             let open = setup.upload(&upload).await.unwrap();
-            let version = VersionId::new(alone.gateway.issuer.issue().await.unwrap(), actor);
-            let state = UploadState::Completing { version, list: [0; 20], since: alone.gateway.core.now() };
+            let version = VersionId::new(alone.gateway.issuer().issue().await.unwrap(), actor);
+            let state = UploadState::Completing { version, list: [0; 20], since: alone.gateway.context().now() };
             alone.heads.cas_upload_state(&open, state).await.unwrap().unwrap();
             let begun = Instant::now();
             let done = alone.uploads.complete(&setup.fixture.owner, complete_request(&upload, &[&part])).await;

@@ -33,7 +33,7 @@ impl Buckets {
     /// # Errors
     /// `NoSuchBucket`, `AccessDenied`, `BucketNotEmpty`, `OperationAborted` while another request deletes it.
     pub async fn delete(&self, caller: &Caller, name: &str) -> Result<()> {
-        let catalogue = self.gateway.catalogue.refreshed().await?;
+        let catalogue = self.gateway.catalogue().refreshed().await?;
         let bucket =
             S3Catalogue::within(&catalogue).bucket(name).ok_or_else(|| Error::NoSuchBucket(name.to_owned()))?;
         caller.check(bucket, &caller.action()?.on_bucket())?;
@@ -48,7 +48,7 @@ impl Buckets {
 
     /// Finishes an abandoned deletion of this name: the bucket is then gone or open.
     pub(crate) async fn settle_closing(&self, name: &str) -> Result<()> {
-        let catalogue = self.gateway.catalogue.refreshed().await?;
+        let catalogue = self.gateway.catalogue().refreshed().await?;
         let Some(bucket) =
             S3Catalogue::within(&catalogue).bucket(name).filter(|bucket| bucket.state == BucketState::Closing)
         else {
@@ -67,7 +67,7 @@ impl Buckets {
 
     /// Finishes every abandoned deletion.
     pub(crate) async fn settle_all_closing(&self) -> Result<()> {
-        let catalogue = self.gateway.catalogue.fresh().await?;
+        let catalogue = self.gateway.catalogue().fresh().await?;
         for name in S3Catalogue::within(&catalogue).closing().keys() {
             match self.settle_closing(name).await {
                 Ok(()) | Err(Error::OperationAborted) => {}
@@ -79,11 +79,11 @@ impl Buckets {
 
     /// Closes an abandoned closing bucket, or an open one unless `abandoned_only`. Returns the version of the change.
     async fn close(&self, name: &str, id: BucketId, abandoned_only: bool) -> Result<Timestamp> {
-        let edit = self.gateway.catalogue.change(|catalogue| {
+        let edit = self.gateway.catalogue().change(|catalogue| {
             let bucket = same(catalogue, name, id).ok_or_else(|| Error::NoSuchBucket(name.to_owned()))?;
             // Bound: an earlier takeover would fail a deleter that still waits for the other gateways.
             let can_close = match S3Catalogue::within(catalogue).closing().get(name) {
-                Some(closed) => self.gateway.core.now() >= closed.saturating_add(CLOSING_MAX_MICROS),
+                Some(closed) => self.gateway.context().now() >= closed.saturating_add(CLOSING_MAX_MICROS),
                 None => !abandoned_only,
             };
             if !can_close {
@@ -99,7 +99,7 @@ impl Buckets {
     async fn end_closing(&self, closed: &ClosedBucket<'_>) -> Result<()> {
         let looked = async {
             // Race: a put that saw the bucket open must end before the scan, or the scan misses its object [invariant 64].
-            self.gateway.members.await_propagation(closed.number).await?;
+            self.gateway.members().await_propagation(closed.number).await?;
             self.is_empty(closed.id).await
         };
         match looked.await {
@@ -129,7 +129,7 @@ impl Buckets {
 
     /// Changes a bucket that is still closed by the same change.
     async fn change_closed(&self, closed: &ClosedBucket<'_>, edit: impl Fn(&Bucket) -> CatalogueEdit) -> Result<()> {
-        let change = self.gateway.catalogue.change(|catalogue| {
+        let change = self.gateway.catalogue().change(|catalogue| {
             let bucket = same(catalogue, closed.name, closed.id);
             // Race: another request may have closed the bucket anew; only the last one to close it ends the deletion.
             let own = S3Catalogue::within(catalogue).closing().get(closed.name) == Some(&closed.number);
@@ -141,7 +141,8 @@ impl Buckets {
     /// Whether no key of a bucket has a version or a delete marker.
     async fn is_empty(&self, id: BucketId) -> Result<bool> {
         for shard in 0..KEY_VIEW_SHARDS {
-            let page = self.gateway.core.read_at_quorum(&Partition::entries(id, shard), &ReadQuery::all(1)).await?;
+            let page =
+                self.gateway.context().read_at_quorum(&Partition::entries(id, shard), &ReadQuery::all(1)).await?;
             if !page.rows.is_empty() {
                 return Ok(false);
             }

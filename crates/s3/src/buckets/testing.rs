@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use larder_core::gateway_core::internal_options;
+use larder_core::node_context::internal_options;
 use larder_core::{Config, Core, GatewayPorts};
 use larder_rows::keyspace::entry_shard;
 use larder_rows::{ActorId, Change, Row, Timestamp};
@@ -104,10 +104,10 @@ pub(crate) fn version(stamp: Timestamp, null: bool, length: Option<usize>) -> Ve
 pub(crate) async fn write_versions(objects: &Objects, bucket: &Bucket, key: &[u8], versions: &[Version]) {
     let (partition, options) = (Partition::head(bucket.id, key), internal_options(ConsistencyLevel::Quorum));
     let query = larder_store::ReadQuery::all(1000);
-    let page = objects.gateway.core.ports.store.read(&partition, &query, &options).await.unwrap();
+    let page = objects.gateway.context().ports.store.read(&partition, &query, &options).await.unwrap();
     let expected = page.rows.first().map(|row| row.stamp);
-    objects.gateway.issuer.clock.observe(expected.unwrap_or(Timestamp::ZERO) + 1);
-    let stamp = objects.gateway.issuer.issue().await.unwrap();
+    objects.gateway.issuer().clock.observe(expected.unwrap_or(Timestamp::ZERO) + 1);
+    let stamp = objects.gateway.issuer().issue().await.unwrap();
     let older = versions.get(1..).unwrap_or_default();
     let head = ObjectHead {
         current: versions.first().cloned(),
@@ -127,6 +127,7 @@ pub(crate) async fn write_versions(objects: &Objects, bucket: &Bucket, key: &[u8
     let gone = gone.map(|old| Change::Remove { name: old.name.clone(), stamp });
     let changes = older.iter().map(put).chain(gone).collect();
     let head = larder_store::HeadWrite { row: row(Bytes::new(), head.encode()), derived: Some(derived) };
-    let swap = objects.gateway.core.ports.store.apply_if(&partition, expected, head, changes, &options).await.unwrap();
+    let swap =
+        objects.gateway.context().ports.store.apply_if(&partition, expected, head, changes, &options).await.unwrap();
     assert_eq!(swap, larder_store::CasResult::Applied);
 }

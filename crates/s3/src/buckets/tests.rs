@@ -64,7 +64,7 @@ async fn a_catalogue_change_reloads_only_the_changed_bucket() {
     let objects = S3TestStore::new().gateway().await;
     let foo = new_caller(&objects, "foo").await;
     create(&objects, &foo, "tea").await.unwrap();
-    let known = || S3Catalogue::within(&objects.gateway.catalogue.current()).bucket("tea").cloned().unwrap();
+    let known = || S3Catalogue::within(&objects.gateway.catalogue().current()).bucket("tea").cloned().unwrap();
     let first = known();
     create(&objects, &foo, "milk").await.unwrap();
     assert!(Arc::ptr_eq(&first, &known()), "another one was created");

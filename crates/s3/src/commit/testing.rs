@@ -151,9 +151,9 @@ impl BucketFixture {
     /// Puts an object made of these parts, as a completed upload would.
     pub(crate) async fn put_parts(&self, key: &str, parts: &[Bytes]) -> Version {
         let (objects, location) = (&self.objects, self.location(key).await);
-        let stamp = objects.gateway.issuer.issue().await.unwrap();
+        let stamp = objects.gateway.issuer().issue().await.unwrap();
         let (upload, manifest) =
-            (UploadId::new(stamp, ActorId(1)), VersionId::new(stamp, objects.gateway.core.ports.actor));
+            (UploadId::new(stamp, ActorId(1)), VersionId::new(stamp, objects.gateway.context().ports.actor));
         let (mut made, mut leases) = (Vec::new(), Vec::new());
         for (at, body) in parts.iter().enumerate() {
             let number = at as u16 + 1;
@@ -166,7 +166,7 @@ impl BucketFixture {
         let row = |(name, value)| Change::Put(Row { name, value, stamp, expires: None });
         let rows = manifest_rows(&made).into_iter().map(row).collect();
         let batch = Batch::single(Partition::manifest(manifest), rows);
-        objects.gateway.core.ports.store.apply(batch, &objects.heads.options()).await.unwrap();
+        objects.gateway.context().ports.store.apply(batch, &objects.heads.options()).await.unwrap();
         let length = made.iter().map(|part| part.length).sum();
         let object = Object {
             body: ObjectBody::Parts { manifest, count: made.len() as u32, length },

@@ -150,11 +150,11 @@ fn modification_times_stay_at_the_clock_when_stamps_run_ahead() {
     run(async {
         let setup = UploadSetup::new().await;
         let gateway = &setup.fixture.objects.gateway;
-        gateway.issuer.clock.observe(gateway.core.now() + 3_600_000_000);
+        gateway.issuer().clock.observe(gateway.context().now() + 3_600_000_000);
         let written = setup.fixture.put(KEY, &bytes(1, 10)).await.version;
-        assert!(written.id.stamp() > gateway.core.now() && written.modified <= gateway.core.now());
+        assert!(written.id.stamp() > gateway.context().now() && written.modified <= gateway.context().now());
         let upload = setup.begin().await;
-        assert!(setup.upload(&upload).await.unwrap().upload.initiated <= gateway.core.now());
+        assert!(setup.upload(&upload).await.unwrap().upload.initiated <= gateway.context().now());
     });
 }
 

@@ -53,7 +53,7 @@ impl HeadStore {
         options: &CallOptions,
     ) -> Result<Option<Version>> {
         let query = ReadQuery::one(Bytes::copy_from_slice(&id.0));
-        let page = self.gateway.core.ports.store.read(partition, &query, options).await?;
+        let page = self.gateway.context().ports.store.read(partition, &query, options).await?;
         Ok(page.rows.into_iter().next().map(|row| Version::decode(row.value)).transpose()?)
     }
 }
@@ -63,10 +63,10 @@ impl CasAttempt<'_> {
     pub(crate) fn new_version(&self, owner: String, object: Option<Object>) -> Version {
         Version {
             // The stamp is above the replaced head's, so this version sorts before the older ones.
-            id: VersionId::new(self.stamp, self.heads.gateway.core.ports.actor),
+            id: VersionId::new(self.stamp, self.heads.gateway.context().ports.actor),
             null: self.bucket().versioning != Versioning::Enabled,
             // Clients compare `modified` with their own clocks; after a crash stamps may run ahead of all clocks.
-            modified: self.heads.gateway.core.now().min(self.stamp),
+            modified: self.heads.gateway.context().now().min(self.stamp),
             owner,
             object,
         }
@@ -195,7 +195,7 @@ impl CasAttempt<'_> {
             return Ok(Vec::new());
         }
         let query = ReadQuery::after(Some(&self.current_row_name()), limit);
-        Ok(self.heads.gateway.core.ports.store.read(&self.partition, &query, &self.options).await?.rows)
+        Ok(self.heads.gateway.context().ports.store.read(&self.partition, &query, &self.options).await?.rows)
     }
 
     /// Puts into `next.head.release` the bytes that only the versions `gone` reference: versions of one key may share
@@ -219,7 +219,7 @@ impl CasAttempt<'_> {
             // Yields to other requests: an engine may answer without ever waiting.
             tokio::task::consume_budget().await;
             let query = ReadQuery::after(Some(&last), PAGE_ROWS);
-            let page = self.heads.gateway.core.ports.store.read(&self.partition, &query, &self.options).await?;
+            let page = self.heads.gateway.context().ports.store.read(&self.partition, &query, &self.options).await?;
             for row in page.rows {
                 last = row.name.clone();
                 let version = Version::decode(row.value)?;

@@ -46,16 +46,16 @@ impl Objects {
         if request.version != VersionSpec::Current || matches!(request.window, ReadWindow::Part(_)) {
             return None;
         }
-        let core = &self.gateway.core;
-        let catalogue = self.gateway.catalogue.peek(core.monotonic())?;
+        let node = self.gateway.context();
+        let catalogue = self.gateway.catalogue().peek(node.monotonic())?;
         let bucket = super::super::buckets::active(&catalogue, &request.bucket)?;
         let partition = Partition::head(bucket.id, &request.key);
-        let row = core.ports.store.try_read_row(&partition, &Bytes::new())?;
+        let row = node.ports.store.try_read_row(&partition, &Bytes::new())?;
         let version = ObjectHead::decode(row.value).ok()?.current?;
         version.object.as_ref()?;
         let caller = with_context(caller, bucket, context);
         check_access(&caller, bucket, &request.key, &request.version, Some(&version)).ok()?;
-        request.conditions.check(bucket, &version, || core.now()).ok()?;
+        request.conditions.check(bucket, &version, || node.now()).ok()?;
         let wanted = request.conditions.window(&version, request.window);
         let window = window_range(wanted, version.object.as_ref()?.length()).ok()?;
         Some(FoundObject::from_current(bucket, &request.key, version, wanted, window))

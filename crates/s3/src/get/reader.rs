@@ -108,13 +108,13 @@ impl PartsReader {
 /// Counts a read that finds damage.
 pub(super) fn count_damage(gateway: &Core, error: &Error) {
     if matches!(error, Error::Gateway(larder_core::Error::Damaged(_))) {
-        gateway.core.count_event(Event::S3DamagedRead);
+        gateway.context().count_event(Event::S3DamagedRead);
     }
 }
 
 /// Opens a blob of this length; `None` when it is gone.
 pub(super) async fn open_blob(gateway: &Core, blob: BlobId, length: u64) -> Result<Option<Box<dyn BlobReader>>> {
-    match gateway.core.ports.blobs.open(blob).await {
+    match gateway.context().ports.blobs.open(blob).await {
         Ok(reader) if reader.length() == length => Ok(Some(reader)),
         Ok(_) => Err(larder_core::Error::Damaged("a blob is not as long as its object says".into()).into()),
         Err(error) if error.kind == Kind::NoSuchBlob => Ok(None),
@@ -192,7 +192,7 @@ impl ManifestCursor {
 
     /// Reads one row; `false` when there is none.
     async fn read(&mut self, gateway: &Core, query: &ReadQuery) -> Result<bool> {
-        let page = gateway.core.read_at_quorum(&self.partition, query).await?;
+        let page = gateway.context().read_at_quorum(&self.partition, query).await?;
         let Some(row) = page.rows.into_iter().next() else { return Ok(false) };
         let (mut offset, _, parts) = decode_manifest_row(&row.name, row.value)?;
         self.last = row.name;

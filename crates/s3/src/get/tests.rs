@@ -316,7 +316,7 @@ mod over_a_store {
             fixture.put("blob", &bytes(1, 3000)).await;
             fixture.put_parts("parts", &[bytes(1, 3000), bytes(2, 3000)]).await;
             for blob in fixture.blobs().await {
-                fixture.objects.gateway.blobs.releases.remove_unnamed(blob).await;
+                fixture.objects.gateway.blobs().releases.remove_unnamed(blob).await;
             }
             for key in ["blob", "parts"] {
                 let read = fixture.get(key, VersionSpec::Current).await;

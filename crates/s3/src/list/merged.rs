@@ -121,7 +121,7 @@ impl EntryShardCursor {
         (self.taken, self.skipped) = (0, 0);
         let range = Range { from: Some(from), to: end.cloned() };
         let query = ReadQuery { range, limit: self.limit, order: ReadOrder::Forward };
-        let page = heads.gateway.core.ports.store.read(&self.partition, &query, options).await?;
+        let page = heads.gateway.context().ports.store.read(&self.partition, &query, options).await?;
         self.next = page.rows.last().filter(|_| page.stopped == Stopped::Limit).map(|last| name_after(&last.name));
         self.rows = page.rows.into();
         Ok(())

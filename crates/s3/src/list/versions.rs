@@ -97,7 +97,7 @@ impl HeadStore {
     async fn first_versions(&self, partition: &Partition) -> Result<VersionChunk> {
         // Race: one page is one snapshot, so no version moves between the head and the rows after it.
         let query = ReadQuery::all(VERSIONS_ROWS);
-        let page = self.gateway.core.ports.store.read(partition, &query, &self.options()).await?;
+        let page = self.gateway.context().ports.store.read(partition, &query, &self.options()).await?;
         let mut rows = page.rows.into_iter();
         let Some(head) = rows.next().filter(|row| row.name.is_empty()) else { return Ok(VersionChunk::default()) };
         let Some(current) = ObjectHead::decode(head.value)?.current else { return Ok(VersionChunk::default()) };
@@ -117,7 +117,7 @@ impl HeadStore {
             let observed = self.read_head(partition, &options).await?;
             let Some(id) = marker.id(&observed.head) else { return self.first_versions(partition).await };
             let query = ReadQuery::after(Some(&Bytes::copy_from_slice(&id.0)), VERSIONS_ROWS);
-            let page = self.gateway.core.ports.store.read(partition, &query, &options).await?;
+            let page = self.gateway.context().ports.store.read(partition, &query, &options).await?;
             if self.read_head(partition, &options).await?.stamp != observed.stamp {
                 continue;
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use larder_core::gateway_core::GatewayCore;
+use larder_core::node_context::NodeContext;
 use larder_rows::Row;
 use larder_rows::limits::{KEY_VIEW_SHARDS, LISTING_PAGE_ROWS};
 use larder_store::{Partition, ReadQuery, Stopped};
@@ -42,7 +42,7 @@ impl Measurer {
         let begun = Instant::now();
         let stored = self.stored_in(bucket).await;
         let live: HashSet<_> =
-            S3Catalogue::within(&self.heads.gateway.catalogue.current()).buckets().map(|found| found.id).collect();
+            S3Catalogue::within(&self.heads.gateway.catalogue().current()).buckets().map(|found| found.id).collect();
         if let Err(error) = &stored {
             tracing::warn!(%error, bucket = bucket.name, "measurement of a bucket failed: its quota goes by the last one");
         }
@@ -54,7 +54,7 @@ impl Measurer {
     /// All versions of a bucket, and the parts of its open uploads.
     async fn stored_in(&self, bucket: &Bucket) -> Result<Storage> {
         let mut stored = match bucket.versioning {
-            Versioning::Off => current_storage(&self.heads.gateway.core, bucket.id).await?,
+            Versioning::Off => current_storage(self.heads.gateway.context(), bucket.id).await?,
             Versioning::Enabled | Versioning::Suspended => self.versions_in(bucket.id).await?,
         };
         stored += self.parts_in(bucket.id).await?;
@@ -81,7 +81,7 @@ impl Measurer {
 
     async fn parts_in(&self, bucket: BucketId) -> Result<Storage> {
         let mut stored = Storage::default();
-        let mut pages = RowPages::over(&self.heads.gateway.core, Partition::upload_entries(bucket));
+        let mut pages = RowPages::over(self.heads.gateway.context(), Partition::upload_entries(bucket));
         while let Some(rows) = pages.next().await? {
             for row in rows {
                 let (_, upload) = upload_of_entry_name(&row.name)?;
@@ -97,10 +97,10 @@ impl Measurer {
 ///
 /// # Errors
 /// Any error of the store.
-pub(crate) async fn current_storage(core: &GatewayCore, bucket: BucketId) -> Result<Storage> {
+pub(crate) async fn current_storage(context: &NodeContext, bucket: BucketId) -> Result<Storage> {
     let mut stored = Storage::default();
     for shard in 0..KEY_VIEW_SHARDS {
-        let mut pages = RowPages::over(core, Partition::entries(bucket, shard));
+        let mut pages = RowPages::over(context, Partition::entries(bucket, shard));
         while let Some(rows) = pages.next().await? {
             for row in rows {
                 if let Some(object) = ListingEntry::decode(row.value)?.object {
@@ -114,15 +114,15 @@ pub(crate) async fn current_storage(core: &GatewayCore, bucket: BucketId) -> Res
 
 /// The rows of a partition, page by page.
 struct RowPages<'a> {
-    core: &'a GatewayCore,
+    context: &'a NodeContext,
     partition: Partition,
     last: Option<Bytes>,
     has_more: bool,
 }
 
 impl<'a> RowPages<'a> {
-    fn over(core: &'a GatewayCore, partition: Partition) -> Self {
-        Self { core, partition, last: None, has_more: true }
+    fn over(context: &'a NodeContext, partition: Partition) -> Self {
+        Self { context, partition, last: None, has_more: true }
     }
 
     async fn next(&mut self) -> Result<Option<Vec<Row>>> {
@@ -130,7 +130,7 @@ impl<'a> RowPages<'a> {
             return Ok(None);
         }
         let query = ReadQuery::after(self.last.as_ref(), LISTING_PAGE_ROWS);
-        let page = self.core.read_at_quorum(&self.partition, &query).await?;
+        let page = self.context.read_at_quorum(&self.partition, &query).await?;
         self.last = page.rows.last().map(|row| row.name.clone());
         self.has_more = page.stopped != Stopped::End;
         tokio::task::yield_now().await; // Lets other requests run.

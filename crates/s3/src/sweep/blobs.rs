@@ -98,7 +98,7 @@ impl ObjectSweeper {
             Some(UploadState::Open) => BlobUse::OfParts {
                 parts: self.heads.all_parts(upload).await?,
                 // Race: a completion that read the parts before a replacement may still use the old bytes [invariant 58].
-                replaced_before: self.gateway.core.now().saturating_sub(REPLACED_MICROS),
+                replaced_before: self.gateway.context().now().saturating_sub(REPLACED_MICROS),
             },
             // Race: the completion may use any part, and a recovery may open the upload again.
             Some(state) if state.is_alive() => BlobUse::All,
@@ -162,7 +162,7 @@ impl ObjectSweeper {
                 }
             }
             // Race: refresh after reading the uploads. Their buckets existed when they began, so a missing one is deleted.
-            let catalogue = self.gateway.catalogue.refreshed().await?;
+            let catalogue = self.gateway.catalogue().refreshed().await?;
             for head in alive {
                 // By id: a later bucket of the same name is another bucket.
                 let gone = S3Catalogue::within(&catalogue).buckets().all(|bucket| bucket.id != head.upload.bucket);
@@ -218,10 +218,11 @@ impl ObjectSweeper {
 
     /// Removes the rows of a partition of a plain table, from any writer's clock. Rows written during the call may stay.
     pub(super) async fn clear_partition(&self, partition: Partition) -> Result<()> {
-        let mut stamp = self.gateway.issuer.issue().await?;
-        let page = self.gateway.core.ports.store.read(&partition, &ReadQuery::all(1), &self.heads.options()).await?;
+        let mut stamp = self.gateway.issuer().issue().await?;
+        let page =
+            self.gateway.context().ports.store.read(&partition, &ReadQuery::all(1), &self.heads.options()).await?;
         stamp = page.rows.iter().map(|row| row.stamp).fold(stamp, Timestamp::max);
         let batch = Batch::single(partition, vec![Change::Clear { stamp }]);
-        Ok(self.gateway.core.ports.store.apply(batch, &self.heads.options().reclaiming()).await?)
+        Ok(self.gateway.context().ports.store.apply(batch, &self.heads.options().reclaiming()).await?)
     }
 }

@@ -68,7 +68,7 @@ impl ObjectSweeper {
         loop {
             // Yields to other requests: an engine may answer without ever waiting.
             tokio::task::consume_budget().await;
-            let page = self.gateway.core.ports.store.read(key, &query, &self.heads.options()).await?;
+            let page = self.gateway.context().ports.store.read(key, &query, &self.heads.options()).await?;
             let last = page.rows.last().map(|row| row.name.clone());
             for row in page.rows {
                 if row.name.is_empty() {
@@ -118,7 +118,8 @@ impl ObjectSweeper {
     /// Removes the rows of an unreferenced manifest. Its blobs have owners of their own.
     pub(super) async fn sweep_manifest(&self, partition: Partition) -> Result<u64> {
         let manifest = VersionId(partition_id(&partition)?);
-        let page = self.gateway.core.ports.store.read(&partition, &ReadQuery::all(1), &self.heads.options()).await?;
+        let page =
+            self.gateway.context().ports.store.read(&partition, &ReadQuery::all(1), &self.heads.options()).await?;
         let Some(row) = page.rows.into_iter().next() else { return Ok(0) };
         // Crash: each batch of a manifest has the owner row, and a removal takes it last.
         if !row.name.is_empty() {

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use larder_core::gateway_core::internal_options;
+use larder_core::node_context::internal_options;
 use larder_rows::content::BlobId;
 use larder_rows::{ActorId, Change, Row};
 use larder_store::memory::MemoryStore;
@@ -86,7 +86,7 @@ async fn blobs_of_replaced_parts_are_swept_before_the_upload_ends() {
         write_blob(&store, id, Partition::head(bucket, b"k"), &[&alive.0[..], &[0, 1]].concat()).await;
     }
     let hours = |count: u64| count * 60 * 60 * 1_000_000;
-    let now = objects.gateway.core.now();
+    let now = objects.gateway.context().now();
     let part =
         |modified| Part { number: 1, md5: [0; 16], length: 5, blob: Some(BlobId([2; 24])), modified, checksum: None };
     // A completion that runs now may have read the earlier part.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use larder_core::gateway_core::internal_options;
+use larder_core::node_context::internal_options;
 use larder_core::{Config, Core, GatewayPorts};
 use larder_store::memory::MemoryStore;
 use larder_store::{CallOptions, ConsistencyLevel, Durability, ReadQuery, Store, Table};

@@ -85,7 +85,7 @@ impl Users {
     /// # Errors
     /// `UnknownKey`.
     pub async fn key_holder(&self, key_id: &str) -> Result<KeyHolder> {
-        let miss = match self.cache.keys.get(key_id, self.core.monotonic()) {
+        let miss = match self.cache.keys.get(key_id, self.context.monotonic()) {
             Ok(holder) => return Ok(holder),
             Err(miss) => miss,
         };
@@ -109,7 +109,7 @@ impl Users {
             let key = AccessKey {
                 id: new.id.clone().unwrap_or_else(|| new_key_id(&self.random())),
                 secret: new.secret.clone().unwrap_or_else(|| self.new_secret()),
-                created: self.core.now(),
+                created: self.context.now(),
                 limits: new.limits.clone(),
             };
             check_key(Some(&(key.id.clone(), key.secret.clone())))?;
@@ -162,7 +162,7 @@ impl Users {
         if limits.prefixes.iter().any(String::is_empty) {
             return Err(invalid("A prefix has at least one character."));
         }
-        if limits.expires.is_some_and(|expires| expires <= self.core.now()) {
+        if limits.expires.is_some_and(|expires| expires <= self.context.now()) {
             return Err(invalid("The time of expiry has passed."));
         }
         KeyPolicy::from_limits(limits).map(drop).map_err(|error| invalid(&error.message))

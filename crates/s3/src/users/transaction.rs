@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use larder_core::contention::WriterTurn;
-use larder_core::gateway_core::{INTERNAL_CALL_TIMEOUT, internal_options};
+use larder_core::node_context::{INTERNAL_CALL_TIMEOUT, internal_options};
 use larder_rows::codec::DecodeError;
 use larder_rows::{Change, Row, Timestamp};
 use larder_store::{CallOptions, CasResult, ConsistencyLevel, Durability, Partition, ReadQuery};
@@ -63,11 +63,14 @@ pub(super) struct UsersTransaction<'a> {
 impl<'a> UsersTransaction<'a> {
     /// Begins an attempt.
     pub(super) async fn begin(users: &'a Users) -> Result<Self> {
-        let writer =
-            users.core.writer_queues.wait_for_turn(&Partition::users(), Instant::now() + INTERNAL_CALL_TIMEOUT).await?;
+        let writer = users
+            .context
+            .writer_queues
+            .wait_for_turn(&Partition::users(), Instant::now() + INTERNAL_CALL_TIMEOUT)
+            .await?;
         // Race: the head is read first, so a change after any later read fails the compare-and-set.
         let head = users.row(Bytes::new()).await?.map(|row| row.stamp);
-        let stamp = users.core.now().max(head.unwrap_or(Timestamp::ZERO) + 2);
+        let stamp = users.context.now().max(head.unwrap_or(Timestamp::ZERO) + 2);
         Ok(Self { users, _writer: writer, head, stamp, changes: Vec::new() })
     }
 
@@ -99,7 +102,7 @@ impl<'a> UsersTransaction<'a> {
         let head = Row { name: Bytes::new(), value: Bytes::from_static(&[VERSION]), stamp: self.stamp, expires: None };
         // Crash: a power cut must not bring back a deleted user or an old secret.
         let options = CallOptions { durability: Durability::Disk, ..internal_options(ConsistencyLevel::Quorum) };
-        let store = &self.users.core.ports.store;
+        let store = &self.users.context.ports.store;
         let swap = store.apply_if(&Partition::users(), self.head, head.into(), self.changes, &options).await;
         // Race: after any outcome the rows may have been written, so cached users are stale.
         self.users.cache.clear();
@@ -131,7 +134,7 @@ impl Users {
     }
 
     async fn row(&self, name: Bytes) -> Result<Option<Row>> {
-        let page = self.core.read_at_quorum(&Partition::users(), &ReadQuery::one(name)).await?;
+        let page = self.context.read_at_quorum(&Partition::users(), &ReadQuery::one(name)).await?;
         Ok(page.rows.into_iter().next())
     }
 }

@@ -44,7 +44,7 @@ pub(super) async fn backup(call: CommandCall<'_>) -> CommandResult {
         ));
     };
     let failed = |error: &io::Error| AdminAnswer::failed(refusal(folder, error));
-    let into = folder.join(name(&rfc3339(call.gateway().core.now())));
+    let into = folder.join(name(&rfc3339(call.gateway().context().now())));
     let progress = Arc::new(BackupProgress::default());
     let turn = BackupTurn(Arc::clone(&progress));
     let (shared, target) = (Arc::clone(&progress), into.clone());

@@ -12,7 +12,7 @@ use serde_json::{Map, Value as Json, json};
 use super::command::{CommandCall, CommandResult, reasons, shown};
 
 pub(super) async fn list(call: CommandCall<'_>) -> CommandResult {
-    let types = call.gateway().types.list().await;
+    let types = call.gateway().types().list().await;
     let types =
         types.map_err(|error| AdminAnswer::failed(format!("Error listing bucket types:\n{}", reasons(&error))))?;
     if call.json {
@@ -27,7 +27,7 @@ pub(super) async fn list(call: CommandCall<'_>) -> CommandResult {
 
 pub(super) async fn status(call: CommandCall<'_>) -> CommandResult {
     let name = call.args[0];
-    let status = call.gateway().types.status(&bytes(name)).await;
+    let status = call.gateway().types().status(&bytes(name)).await;
     let status = status.map_err(|error| failed(name, "showing", &error))?;
     let text = if call.json { status_json(name, &status) } else { status_text(name, &status) };
     match status.stage {
@@ -41,7 +41,7 @@ pub(super) async fn activate(call: CommandCall<'_>) -> CommandResult {
     if name.as_bytes() == DEFAULT_TYPE {
         return Ok(AdminAnswer::done(stage_line(name, TypeStage::Active)));
     }
-    call.gateway().types.activate(&bytes(name)).await.map_err(|error| match error {
+    call.gateway().types().activate(&bytes(name)).await.map_err(|error| match error {
         Error::Type(TypeStateError::NotReady) => AdminAnswer::failed(stage_line(name, TypeStage::Created)),
         error => failed(name, "activating", &error),
     })?;
@@ -51,7 +51,7 @@ pub(super) async fn activate(call: CommandCall<'_>) -> CommandResult {
 pub(super) async fn create(call: CommandCall<'_>) -> CommandResult {
     let name = call.args[0];
     let props = props(&call, "Cannot create bucket type")?;
-    let created = call.gateway().types.create(&bytes(name), &props).await;
+    let created = call.gateway().types().create(&bytes(name), &props).await;
     created.map_err(|error| change_failed(name, "creating", &error))?;
     Ok(AdminAnswer::done(format!("{} created", shown(name.as_bytes()))))
 }
@@ -59,7 +59,7 @@ pub(super) async fn create(call: CommandCall<'_>) -> CommandResult {
 pub(super) async fn update(call: CommandCall<'_>) -> CommandResult {
     let name = call.args[0];
     let props = props(&call, "Cannot update bucket type:")?;
-    let types = &call.gateway().types;
+    let types = &call.gateway().types();
     if let Err(error) = types.update(&bytes(name), &props).await {
         // Of a type that does not exist, the refusal says that it is not active.
         return Err(match types.status(&bytes(name)).await {

@@ -45,7 +45,7 @@ fn node_status(state: &MemberState) -> &'static str {
 }
 
 async fn read_cluster(call: &CommandCall<'_>) -> Result<ClusterState, AdminAnswer> {
-    let cluster = call.gateway().members.cluster().await;
+    let cluster = call.gateway().members().cluster().await;
     cluster.map_err(|error| AdminAnswer::failed(format!("Cannot read the members: {}", reasons(&error))))
 }
 
@@ -114,7 +114,7 @@ pub(super) fn refuse_membership_change(words: &[&str]) -> AdminAnswer {
 pub(super) async fn ring_status(call: CommandCall<'_>) -> CommandResult {
     let cluster = read_cluster(&call).await?;
     let first = cluster.members.first();
-    let claimant = atom(first.map_or(&call.gateway().core.config.node, |state| &state.member.row.node));
+    let claimant = atom(first.map_or(&call.gateway().context().config.node, |state| &state.member.row.node));
     let status = if first.is_none_or(|state| state.up) { "up" } else { "down" };
     let unreachable = cluster.unreachable();
     let unreachable = match unreachable.is_empty() {
@@ -132,7 +132,7 @@ pub(super) async fn ring_status(call: CommandCall<'_>) -> CommandResult {
 }
 
 pub(super) async fn ringready(call: CommandCall<'_>) -> CommandResult {
-    let cluster = call.gateway().members.cluster().await;
+    let cluster = call.gateway().members().cluster().await;
     let cluster = cluster.map_err(|error| AdminAnswer::negative(format!("FALSE {}", reasons(&error))))?;
     let (unreachable, lagging) = (cluster.unreachable(), cluster.behind());
     if !unreachable.is_empty() {

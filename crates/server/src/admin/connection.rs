@@ -66,7 +66,7 @@ pub(super) async fn serve(context: &AdminContext, mut stream: UnixStream, shutdo
 /// Reports a command that changes something.
 fn audit(context: &AdminContext, request: &AdminRequest, stream: &UnixStream, answer: &AdminAnswer) {
     let words = request_words(request);
-    let Some(log) = context.objects.gateway.core.audit() else { return };
+    let Some(log) = context.objects.gateway.context().audit() else { return };
     let CommandLookup::Command(command, args) = find(&words) else { return };
     if command.audited {
         let user = stream.peer_cred().map(|peer| format!("uid {}", peer.uid())).ok();

@@ -12,5 +12,5 @@ pub(super) async fn link(call: CommandCall<'_>) -> CommandResult {
             table::CONSOLE.flag()
         )));
     };
-    Ok(AdminAnswer::done(links.issue(call.gateway().core.monotonic())))
+    Ok(AdminAnswer::done(links.issue(call.gateway().context().monotonic())))
 }

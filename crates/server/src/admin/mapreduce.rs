@@ -8,7 +8,7 @@ use super::command::{CommandCall, CommandResult, shown};
 
 pub(super) async fn list(call: CommandCall<'_>) -> CommandResult {
     let gateway = call.gateway();
-    let (jobs, now) = (gateway.jobs.list(), gateway.core.now());
+    let (jobs, now) = (gateway.jobs().list(), gateway.context().now());
     let seconds = |job: &RunningJob| now.since(job.begun) / 1_000_000;
     if call.json {
         let rows = jobs
@@ -29,7 +29,7 @@ pub(super) async fn list(call: CommandCall<'_>) -> CommandResult {
 
 pub(super) async fn cancel(call: CommandCall<'_>) -> CommandResult {
     let given = call.args.first().copied().unwrap_or_default();
-    let cancelled = given.parse().is_ok_and(|id| call.gateway().jobs.cancel(id));
+    let cancelled = given.parse().is_ok_and(|id| call.gateway().jobs().cancel(id));
     match cancelled {
         true => Ok(AdminAnswer::done(format!("Job {given} is cancelled: its client gets an error"))),
         false => Err(AdminAnswer::failed(format!("No job {} runs here", shown(given.as_bytes())))),
@@ -37,7 +37,7 @@ pub(super) async fn cancel(call: CommandCall<'_>) -> CommandResult {
 }
 
 pub(super) async fn js_reload(call: CommandCall<'_>) -> CommandResult {
-    let Some(scripts) = call.gateway().core.scripts() else {
+    let Some(scripts) = call.gateway().context().scripts() else {
         return Err(AdminAnswer::failed("this server runs no scripts"));
     };
     // It waits for a worker that tries the modules.

@@ -20,7 +20,7 @@ const BUCKET: &[u8] = b"__riak_client_test__";
 
 pub(super) async fn test(call: CommandCall<'_>) -> CommandResult {
     let gateway = call.gateway();
-    let node = Value::Node(gateway.core.config.node.clone()).console();
+    let node = Value::Node(gateway.context().config.node.clone()).console();
     let mut lines = vec![verdict(round_trip(gateway).await, "read/write cycle", &node)?];
     let types = datatypes::types_in_use(gateway).await.map_err(|error| AdminAnswer::failed(reasons(&error)))?;
     for (bucket_type, datatype) in types {
@@ -42,7 +42,7 @@ fn verdict(ended: Result<bool>, cycle: &str, node: &str) -> std::result::Result<
 }
 
 async fn round_trip(gateway: &Gateway) -> Result<bool> {
-    let key = Bytes::from(gateway.core.new_unique_name());
+    let key = Bytes::from(gateway.context().new_unique_name());
     let bucket = BucketAddress::new(Bytes::from_static(DEFAULT_TYPE), Bytes::from_static(BUCKET))?;
     let address = Address::new(bucket, key.clone())?;
     gateway.kv.put(put(&address, key.clone())).await?;

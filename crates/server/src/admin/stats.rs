@@ -13,7 +13,7 @@ pub(super) async fn status(call: CommandCall<'_>) -> CommandResult {
         let object: Map<String, Json> = stats.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         return Ok(AdminAnswer::json(&Json::Object(object)));
     }
-    let node = Value::Node(call.gateway().core.config.node.clone()).console();
+    let node = Value::Node(call.gateway().context().config.node.clone()).console();
     Ok(AdminAnswer::done(text(&node, &stats)))
 }
 

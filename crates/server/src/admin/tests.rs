@@ -354,7 +354,7 @@ async fn a_password_may_come_from_a_file() {
     assert_eq!(node.run_request(&request).await, AdminAnswer::failed("cannot read g"));
     node.run("security add-source u 127.0.0.1/32 password").await;
     let login = Login { user: b"u", password: b"tea", common_name: None, address: [127, 0, 0, 1].into() };
-    assert!(node.objects.gateway.security.log_in(&login).await.is_ok());
+    assert!(node.objects.gateway.security().log_in(&login).await.is_ok());
 }
 
 #[tokio::test]

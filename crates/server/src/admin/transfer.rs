@@ -56,7 +56,7 @@ async fn run_export(stores: &StorePair, dir: &Path, call: &CommandCall<'_>) -> R
     let options = ExportOptions {
         dir: dir.to_owned(),
         id: new_id(call.gateway()),
-        source: call.gateway().core.config.node.clone(),
+        source: call.gateway().context().config.node.clone(),
         segment_bytes: SEGMENT_BYTES,
     };
     let out = write(stores, &options, |progress| report_progress(call.reporter, &progress)).await?;
@@ -97,7 +97,7 @@ async fn compare(stores: &StorePair, dir: &Path, reporter: &ProgressReporter) ->
 /// 32 letters and digits that no other export has.
 fn new_id(gateway: &Gateway) -> [u8; 32] {
     let mut id = [b'0'; 32];
-    let key = gateway.core.new_unique_name();
+    let key = gateway.context().new_unique_name();
     id.iter_mut().zip(key.bytes()).for_each(|(to, from)| *to = from);
     id
 }

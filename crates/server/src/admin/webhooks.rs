@@ -9,7 +9,7 @@ use super::command::{CommandCall, CommandResult, shown};
 
 pub(super) async fn list(call: CommandCall<'_>) -> CommandResult {
     let gateway = call.gateway();
-    let (backlogs, now) = (gateway.webhook_backlogs(), gateway.core.now());
+    let (backlogs, now) = (gateway.webhook_backlogs(), gateway.context().now());
     let seconds = |backlog: &WebhookBacklog| now.since(backlog.oldest) / 1_000_000;
     if call.json {
         let rows = backlogs.iter().map(|backlog| {

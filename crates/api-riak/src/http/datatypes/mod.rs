@@ -97,7 +97,7 @@ pub(super) async fn post(call: &RiakCall<'_>, body: ArrivingBody<'_>) -> Result<
     let (address, location) = match call.route.place(PathPart::Key) {
         Some(_) => (call.address()?, None),
         None => {
-            let key = call.gateway.core.new_unique_name();
+            let key = call.gateway.context().new_unique_name();
             let location = location(&bucket, &key);
             (Address::new(bucket, key.into()).map_err(Error::from)?, Some(location))
         }

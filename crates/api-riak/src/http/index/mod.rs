@@ -41,7 +41,7 @@ const DECODED_PER_BYTE: u64 = 16;
 pub(super) async fn get(call: &RiakCall<'_>, gateway: &Arc<Gateway>) -> Result<RiakResponse, RiakFault> {
     let params = IndexParams::from_call(call)?;
     accept::require(call.headers, if params.stream { &OFFERED } else { &OFFERED[..1] })?;
-    if let Err(error) = call.gateway.types.props(&call.bucket_type()).await {
+    if let Err(error) = call.gateway.types().props(&call.bucket_type()).await {
         return unknown_type_page(error);
     }
     let pager = params.query.map(|query| {
@@ -49,7 +49,7 @@ pub(super) async fn get(call: &RiakCall<'_>, gateway: &Arc<Gateway>) -> Result<R
         IndexPager::new(reader, params.max_results, params.return_terms)
     });
     match pager {
-        Some(pager) if params.stream => Ok(index_reply::stream(pager, &gateway.core.new_request_id())),
+        Some(pager) if params.stream => Ok(index_reply::stream(pager, &gateway.context().new_request_id())),
         pager => respond(pager, params.count).await,
     }
 }
@@ -81,7 +81,7 @@ pub(super) async fn post(
     let document = IndexDocument::parse(call.bucket()?, &document).map_err(RiakFault::bad)?;
     let IndexDocument { queries, after, max_results, count, timeout } = document;
     accept::require(call.headers, &OFFERED[..1])?;
-    if let Err(error) = call.gateway.types.props(&call.bucket_type()).await {
+    if let Err(error) = call.gateway.types().props(&call.bucket_type()).await {
         return unknown_type_page(error);
     }
     let after = std::iter::once(after).chain(std::iter::repeat(None));

@@ -16,7 +16,7 @@ use crate::pb::testing::gateway;
 /// A gateway with security on and the user `u`, who may come from anywhere on this machine.
 async fn secured() -> Arc<Gateway> {
     let gateway = gateway().await;
-    let security = &gateway.security;
+    let security = gateway.security();
     security.add_role(RoleKind::User, "u", RoleOptions::parse(&["password=p"]).unwrap()).await.unwrap();
     security.add_source("u", "127.0.0.0/8", "trust", &[]).await.unwrap();
     security.set_enabled(true).await.unwrap();
@@ -32,7 +32,7 @@ fn session(is_secure: bool) -> PbSession {
 /// The session of a client that has proved to be `u`.
 async fn user_session(gateway: &Gateway) -> PbSession {
     let login = Login { user: b"u", password: b"p", common_name: None, address: [127, 0, 0, 1].into() };
-    PbSession { user: Some(gateway.security.log_in(&login).await.unwrap()), ..session(true) }
+    PbSession { user: Some(gateway.security().log_in(&login).await.unwrap()), ..session(true) }
 }
 
 /// A message with bucket `b`, a key and type `many`, where this operation has them.
@@ -112,7 +112,7 @@ async fn every_code_needs_encryption_then_a_user_then_its_permission() {
         assert!(has(user.as_ref(), &text), "{row:?}: {user:?}");
         let all = permissions.iter().map(|permission| permission.name()).collect::<Vec<_>>().join(",");
         for names in KvPermission::ALL.iter().map(|other| other.name()).chain([&*all]) {
-            let grant = |change| gateway.security.change_grants(change, names, &GrantTarget::Any, "u");
+            let grant = |change| gateway.security().change_grants(change, names, &GrantTarget::Any, "u");
             grant(GrantChange::Grant).await.unwrap();
             let user = refusal(&gateway, &mut known_user, code, sample.clone()).await;
             assert_eq!(has(user.as_ref(), "Permission denied"), names != all, "{row:?}, {names}: {user:?}");
@@ -129,7 +129,7 @@ async fn every_code_needs_encryption_then_a_user_then_its_permission() {
 async fn a_field_given_twice_is_checked_as_it_is_served() {
     let gateway = secured().await;
     let target = GrantTarget::Bucket("default".into(), "open".into());
-    gateway.security.change_grants(GrantChange::Grant, "riak_kv.get", &target, "u").await.unwrap();
+    gateway.security().change_grants(GrantChange::Grant, "riak_kv.get", &target, "u").await.unwrap();
     let twice = message(&[PbField::Bytes(1, b"open"), PbField::Bytes(2, b"k"), PbField::Bytes(1, b"shut")]);
     let refused = refusal(&gateway, &mut user_session(&gateway).await, 9, twice).await;
     assert!(has(refused.as_ref(), "'riak_kv.get' on default/shut"), "{refused:?}");
@@ -138,7 +138,7 @@ async fn a_field_given_twice_is_checked_as_it_is_served() {
 #[tokio::test(start_paused = true)]
 async fn the_third_failed_log_in_ends_the_connection() {
     let gateway = secured().await;
-    gateway.security.add_source("u", "127.0.0.0/8", "password", &[]).await.unwrap();
+    gateway.security().add_source("u", "127.0.0.0/8", "password", &[]).await.unwrap();
     let login =
         |password: &[u8]| RpbAuthReq { user: Some("u".into()), password: Some(Bytes::copy_from_slice(password)) };
     let mut session = session(true);
@@ -157,19 +157,19 @@ async fn the_third_failed_log_in_ends_the_connection() {
 #[tokio::test]
 async fn a_connection_once_kept_the_name_of_a_user_that_was_made_again() {
     let gateway = secured().await;
-    let grant = gateway.security.change_grants(GrantChange::Grant, "riak_kv.get", &GrantTarget::Any, "u");
+    let grant = gateway.security().change_grants(GrantChange::Grant, "riak_kv.get", &GrantTarget::Any, "u");
     grant.await.unwrap();
     let get = message(&[PbField::Bytes(1, b"b"), PbField::Bytes(2, b"k")]);
     let options = |options: &str| RoleOptions::parse(&[options]).unwrap();
     let mut before = user_session(&gateway).await;
     assert_eq!(refusal(&gateway, &mut before, 9, get.clone()).await, None);
-    gateway.security.alter_role(RoleKind::User, "u", options("password=q")).await.unwrap();
+    gateway.security().alter_role(RoleKind::User, "u", options("password=q")).await.unwrap();
     let refused = refusal(&gateway, &mut before, 9, get.clone()).await;
     assert!(has(refused.as_ref(), "please authenticate first"), "{refused:?}");
     let mut before = user_session(&gateway).await;
     assert_eq!(refusal(&gateway, &mut before, 9, get.clone()).await, None);
-    gateway.security.delete_role(RoleKind::User, "u").await.unwrap();
-    gateway.security.add_role(RoleKind::User, "u", options("password=r")).await.unwrap();
+    gateway.security().delete_role(RoleKind::User, "u").await.unwrap();
+    gateway.security().add_role(RoleKind::User, "u", options("password=r")).await.unwrap();
     let refused = refusal(&gateway, &mut before, 9, get).await;
     assert!(has(refused.as_ref(), "please authenticate first"), "{refused:?}");
 }
@@ -177,7 +177,7 @@ async fn a_connection_once_kept_the_name_of_a_user_that_was_made_again() {
 #[tokio::test]
 async fn a_certificate_makes_its_common_name_a_user_and_no_other() {
     let gateway = secured().await;
-    gateway.security.add_source("u", "127.0.0.0/8", "certificate", &[]).await.unwrap();
+    gateway.security().add_source("u", "127.0.0.0/8", "certificate", &[]).await.unwrap();
     for (common_name, is_user) in [(Some("U"), true), (Some("u"), true), (None, false), (Some("v"), false)] {
         tokio::time::pause();
         let mut session = session(true);
@@ -204,7 +204,7 @@ async fn a_job_without_inputs_needs_its_permission_on_everything() {
     let mut user = user_session(&gateway).await;
     let refused = refusal(&gateway, &mut user, 23, job.clone()).await;
     assert!(has(refused.as_ref(), "'riak_kv.mapreduce' on any"), "{refused:?}");
-    let grant = gateway.security.change_grants(GrantChange::Grant, "riak_kv.mapreduce", &GrantTarget::Any, "u");
+    let grant = gateway.security().change_grants(GrantChange::Grant, "riak_kv.mapreduce", &GrantTarget::Any, "u");
     grant.await.unwrap();
     assert_eq!(refusal(&gateway, &mut user, 23, job).await, None);
 }
@@ -212,30 +212,30 @@ async fn a_job_without_inputs_needs_its_permission_on_everything() {
 #[tokio::test(start_paused = true)]
 async fn a_log_in_that_its_client_gives_up_still_counts_as_a_failure() {
     let gateway = secured().await;
-    gateway.security.add_source("u", "192.0.2.0/24", "password", &[]).await.unwrap();
+    gateway.security().add_source("u", "192.0.2.0/24", "password", &[]).await.unwrap();
     let address = [192, 0, 2, 1].into();
     let login = Login { user: b"u", password: b"wrong", common_name: None, address };
     // All at once, and given up before their pauses end.
-    let given_up = (0..8).map(|_| tokio::time::timeout(Duration::from_secs(4), gateway.security.log_in(&login)));
+    let given_up = (0..8).map(|_| tokio::time::timeout(Duration::from_secs(4), gateway.security().log_in(&login)));
     let ended = futures_util::future::join_all(given_up).await;
     assert!(ended.iter().all(Result::is_err), "a failure takes five seconds");
-    let next = gateway.security.log_in(&login).await.map(|login| login.user);
+    let next = gateway.security().log_in(&login).await.map(|login| login.user);
     assert!(matches!(next, Err(LoginError::Busy)), "{next:?}");
     tokio::time::sleep(Duration::from_secs(2)).await;
-    let next = gateway.security.log_in(&login).await.map(|login| login.user);
+    let next = gateway.security().log_in(&login).await.map(|login| login.user);
     assert!(matches!(next, Err(LoginError::Failed)), "the failures have ended: {next:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn guesses_of_one_user_once_kept_another_of_the_same_address_out() {
     let gateway = secured().await;
-    gateway.security.add_role(RoleKind::User, "v", RoleOptions::parse(&["password=q"]).unwrap()).await.unwrap();
-    gateway.security.add_source("u,v", "192.0.2.0/24", "password", &[]).await.unwrap();
+    gateway.security().add_role(RoleKind::User, "v", RoleOptions::parse(&["password=q"]).unwrap()).await.unwrap();
+    gateway.security().add_source("u,v", "192.0.2.0/24", "password", &[]).await.unwrap();
     let address = [192, 0, 2, 1].into();
     let guess = Login { user: b"u", password: b"wrong", common_name: None, address };
-    let guesses = futures_util::future::join_all((0..160).map(|_| gateway.security.log_in(&guess)));
+    let guesses = futures_util::future::join_all((0..160).map(|_| gateway.security().log_in(&guess)));
     let right = Login { user: b"v", password: b"q", common_name: None, address };
-    let (guessed, logged_in) = tokio::join!(guesses, gateway.security.log_in(&right));
+    let (guessed, logged_in) = tokio::join!(guesses, gateway.security().log_in(&right));
     assert_eq!(logged_in.map(|login| login.user).unwrap(), "v".into());
     let (failed, busy): (Vec<_>, Vec<_>) =
         guessed.into_iter().map(Result::err).partition(|error| matches!(error, Some(LoginError::Failed)));

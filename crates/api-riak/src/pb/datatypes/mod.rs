@@ -62,7 +62,7 @@ pub(super) async fn fetch(
     let refused = |error| refusal(error, "`undefined` is not a supported type");
     match gateway.kv.fetch_datatype(fetch).await.map_err(refused)? {
         Some(reader) => {
-            let bytes_max = gateway.core.config.object_bytes_max;
+            let bytes_max = gateway.context().config.object_bytes_max;
             PbValueAnswer::new(reader, ValueMessage::Fetched, None, bytes_max).begin(output).await
         }
         None => {
@@ -86,7 +86,7 @@ pub(super) async fn update(
     if request.key.is_none() && request.request_id.is_some() {
         return Err(PbFault::Text("\"a request id needs a key\"".into()));
     }
-    let new_key = request.key.is_none().then(|| Bytes::from(gateway.core.new_unique_name()));
+    let new_key = request.key.is_none().then(|| Bytes::from(gateway.context().new_unique_name()));
     let address = typed_address(request.bucket, new_key.clone().or(request.key), request.r#type)?;
     let update =
         decode_update(request.op.unwrap_or_default()).map_err(|error| PbFault::Undecodable(error.to_string()))?;
@@ -131,7 +131,7 @@ pub(super) async fn update(
     };
     match gateway.kv.fetch_datatype(fetch).await? {
         Some(reader) => {
-            let bytes_max = gateway.core.config.object_bytes_max;
+            let bytes_max = gateway.context().config.object_bytes_max;
             PbValueAnswer::new(reader, ValueMessage::Updated, new_key, bytes_max).begin(output).await
         }
         None => {

@@ -112,8 +112,8 @@ impl SimRing {
         let name = Bytes::from_static(name.as_bytes());
         let props: serde_json::Value = serde_json::from_str(props).unwrap();
         let gateway = &self.members[0].gateway;
-        gateway.types.create(&name, props.as_object().unwrap()).await.unwrap();
-        while gateway.types.activate(&name).await.is_err() {
+        gateway.types().create(&name, props.as_object().unwrap()).await.unwrap();
+        while gateway.types().activate(&name).await.is_err() {
             self.advance(100).await;
         }
     }

@@ -27,14 +27,14 @@ pub(super) async fn status(call: CommandCall<'_>) -> CommandResult {
 }
 
 pub(super) async fn enable(call: CommandCall<'_>) -> CommandResult {
-    call.gateway().security.set_enabled(true).await.map_err(refused)?;
+    call.gateway().security().set_enabled(true).await.map_err(refused)?;
     let answer = security_status(&*rules(&call).await?, call.json);
-    let warning = if call.gateway().core.config.offers_tls { String::new() } else { format!("{NO_TLS}\n") };
+    let warning = if call.gateway().context().config.offers_tls { String::new() } else { format!("{NO_TLS}\n") };
     Ok(AdminAnswer { stderr: warning, ..answer })
 }
 
 pub(super) async fn disable(call: CommandCall<'_>) -> CommandResult {
-    call.gateway().security.set_enabled(false).await.map_err(refused)?;
+    call.gateway().security().set_enabled(false).await.map_err(refused)?;
     Ok(security_status(&*rules(&call).await?, call.json))
 }
 
@@ -64,13 +64,13 @@ pub(super) async fn del_group(call: CommandCall<'_>) -> CommandResult {
 
 pub(super) async fn add_source(call: CommandCall<'_>) -> CommandResult {
     let [users, cidr, method, options @ ..] = call.args else { return Err(bad_call()) };
-    call.gateway().security.add_source(users, cidr, method, options).await.map_err(refused)?;
+    call.gateway().security().add_source(users, cidr, method, options).await.map_err(refused)?;
     Ok(AdminAnswer::done("Successfully added source"))
 }
 
 pub(super) async fn del_source(call: CommandCall<'_>) -> CommandResult {
     let [users, cidr] = call.args else { return Err(bad_call()) };
-    call.gateway().security.delete_source(users, cidr).await.map_err(refused)?;
+    call.gateway().security().delete_source(users, cidr).await.map_err(refused)?;
     Ok(AdminAnswer::done("Deleted source"))
 }
 
@@ -92,7 +92,7 @@ pub(super) async fn ciphers(call: CommandCall<'_>) -> CommandResult {
         if CipherList::parse(list).offered.is_empty() {
             return Err(refused(SecurityRefusal::NoCipher.into()));
         }
-        call.gateway().security.set_ciphers(list).await.map_err(refused)?;
+        call.gateway().security().set_ciphers(list).await.map_err(refused)?;
     }
     let rules = rules(&call).await?;
     let usual = larder_net::CIPHER_NAMES.join(":");
@@ -128,20 +128,20 @@ fn options(call: &CommandCall<'_>, words: &[&str]) -> Result<RoleOptions, AdminA
 async fn add(call: CommandCall<'_>, kind: RoleKind) -> CommandResult {
     let [name, words @ ..] = call.args else { return Err(bad_call()) };
     let options = options(&call, words)?;
-    call.gateway().security.add_role(kind, name, options).await.map_err(refused)?;
+    call.gateway().security().add_role(kind, name, options).await.map_err(refused)?;
     print::role(&*rules(&call).await?, kind, name, call.json)
 }
 
 async fn alter(call: CommandCall<'_>, kind: RoleKind) -> CommandResult {
     let [name, words @ ..] = call.args else { return Err(bad_call()) };
     let options = options(&call, words)?;
-    call.gateway().security.alter_role(kind, name, options).await.map_err(refused)?;
+    call.gateway().security().alter_role(kind, name, options).await.map_err(refused)?;
     print::role(&*rules(&call).await?, kind, name, call.json)
 }
 
 async fn delete(call: CommandCall<'_>, kind: RoleKind) -> CommandResult {
     let name = call.args[0];
-    call.gateway().security.delete_role(kind, name).await.map_err(refused)?;
+    call.gateway().security().delete_role(kind, name).await.map_err(refused)?;
     Ok(AdminAnswer::done(format!("Successfully deleted {}", shown(name.as_bytes()))))
 }
 
@@ -157,11 +157,11 @@ async fn change_grants(call: CommandCall<'_>, change: GrantChange, to: &str, usa
         }
         _ => return Err(AdminAnswer::failed(usage)),
     };
-    call.gateway().security.change_grants(change, permissions, &target, roles).await.map_err(refused)
+    call.gateway().security().change_grants(change, permissions, &target, roles).await.map_err(refused)
 }
 
 async fn rules(call: &CommandCall<'_>) -> Result<Arc<AccessRules>, AdminAnswer> {
-    call.gateway().security.refreshed_rules().await.map_err(|error| refused(error.into()))
+    call.gateway().security().refreshed_rules().await.map_err(|error| refused(error.into()))
 }
 
 fn security_status(rules: &AccessRules, json: bool) -> AdminAnswer {

@@ -24,7 +24,7 @@ const VALUE_BYTES: usize = 4096;
 /// The store's.
 pub(super) async fn types_in_use(gateway: &Gateway) -> Result<Vec<(Bytes, Datatype)>> {
     let mut found = BTreeMap::new();
-    for (name, active) in gateway.types.list().await? {
+    for (name, active) in gateway.types().list().await? {
         let bucket = BucketAddress::new(name.clone(), Bytes::from_static(BUCKET))?;
         if !active || bucket.is_default_type() {
             continue;
@@ -44,7 +44,7 @@ pub(super) async fn types_in_use(gateway: &Gateway) -> Result<Vec<(Bytes, Dataty
 /// Those of the requests.
 pub(super) async fn round_trip(gateway: &Gateway, bucket_type: Bytes, datatype: Datatype) -> Result<bool> {
     let bucket = BucketAddress::new(bucket_type, Bytes::from_static(BUCKET))?;
-    let address = Address::new(bucket, gateway.core.new_unique_name().into())?;
+    let address = Address::new(bucket, gateway.context().new_unique_name().into())?;
     let (update, written) = first_update(datatype);
     let mut is_same = change(gateway, &address, update, None).await? == Some(written);
     if let Some((removal, left)) = removal(datatype) {

@@ -104,7 +104,7 @@ async fn security_is_on_everywhere_when_the_command_returns() {
     for enabled in [true, false] {
         let command = if enabled { "security enable" } else { "security disable" };
         assert_eq!(nodes[0].run(command).await.exit, 0);
-        let seen: Vec<bool> = nodes.iter().map(|node| node.objects.gateway.security.is_enabled()).collect();
+        let seen: Vec<bool> = nodes.iter().map(|node| node.objects.gateway.security().is_enabled()).collect();
         assert_eq!(seen, [enabled; 2], "{command}");
     }
 }

@@ -73,10 +73,10 @@ impl LawWorld {
     /// Makes the only type of the schedule.
     pub(super) async fn add_type(&self, kind: &'static str) {
         let props = serde_json::json!({ "datatype": kind });
-        let types = &self.gateway(0).types;
+        let gateway = self.gateway(0);
         let name = Bytes::from_static(kind.as_bytes());
-        types.create(&name, props.as_object().expect("an object")).await.expect("a healthy engine");
-        while types.activate(&name).await.is_err() {
+        gateway.types().create(&name, props.as_object().expect("an object")).await.expect("a healthy engine");
+        while gateway.types().activate(&name).await.is_err() {
             self.advance(100).await;
         }
     }

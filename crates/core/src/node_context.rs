@@ -1,4 +1,4 @@
-//! The core that the parts of a gateway share: ports, settings, metrics, admission.
+//! What the parts of one node share: ports, settings, metrics, admission, clocks and names.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -30,8 +30,8 @@ pub struct AdmissionGuard(#[expect(dead_code, reason = "held, not read")] OwnedS
 /// Counts notices that wait.
 pub type NoticeCount = Box<dyn Fn() -> usize + Send + Sync>;
 
-/// The core of one gateway: every part of it holds it.
-pub struct GatewayCore {
+/// The context of one node: each part of the core and of the products holds it.
+pub struct NodeContext {
     /// Everything outside of it.
     pub ports: GatewayPorts,
     /// The settings it was started with.
@@ -47,8 +47,8 @@ pub struct GatewayCore {
     notices: OnceLock<NoticeCount>,
 }
 
-impl GatewayCore {
-    /// The core over these ports.
+impl NodeContext {
+    /// The context over these ports.
     pub(crate) fn new(ports: GatewayPorts, config: Config) -> Arc<Self> {
         Arc::new(Self {
             metrics: Arc::new(Metrics::default()),
@@ -186,7 +186,7 @@ impl GatewayCore {
             return Err(Error::Overloaded { retry_after: 1 });
         };
         let active = self.metrics.begin_request(op);
-        Ok(MeasuredRequest { core: self, op, begun: self.monotonic(), _admitted: admitted, active })
+        Ok(MeasuredRequest { context: self, op, begun: self.monotonic(), _admitted: admitted, active })
     }
 
     /// Runs one operation: admits, counts and times it. The future of the work is held twice; large ones use [`Self::begin`].
@@ -200,7 +200,7 @@ impl GatewayCore {
 /// An admitted operation, active until it is dropped and timed until it is ended.
 #[must_use = "an operation that is not ended counts in no histogram"]
 pub struct MeasuredRequest<'a> {
-    core: &'a GatewayCore,
+    context: &'a NodeContext,
     op: KvOp,
     begun: Duration,
     _admitted: SemaphorePermit<'a>,
@@ -211,16 +211,16 @@ impl MeasuredRequest<'_> {
     /// From now on it is an operation of this kind, which was not known when it began.
     #[inline]
     pub fn becomes(&mut self, op: KvOp) {
-        self.active = self.core.metrics.begin_request(op);
+        self.active = self.context.metrics.begin_request(op);
         self.op = op;
     }
 
     /// Records the result and the time that it took; returns the result. `outcome` classes the successes.
     #[inline]
     pub fn end<T>(self, result: Result<T>, outcome: fn(&T) -> RequestOutcome) -> Result<T> {
-        let now = self.core.monotonic();
+        let now = self.context.monotonic();
         let outcome = result.as_ref().map_or_else(Error::outcome, outcome);
-        self.core.metrics.record_request(self.op, now.saturating_sub(self.begun), outcome, now);
+        self.context.metrics.record_request(self.op, now.saturating_sub(self.begun), outcome, now);
         result
     }
 }
