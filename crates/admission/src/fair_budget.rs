@@ -166,9 +166,9 @@ mod tests {
         let mut held = budget.try_take(&b'a', 3).unwrap();
         assert!(!held.try_grow(3) && held.try_grow(2) && held.units() == 5);
         assert!(budget.try_take(&b'a', 1).is_none() && budget.try_take_any(&b'a', 6).is_none());
-        let rest = budget.try_take_any(&b'a', 5).unwrap();
+        let remaining_units = budget.try_take_any(&b'a', 5).unwrap();
         assert_eq!(budget.held(), 10);
-        drop((held, rest));
+        drop((held, remaining_units));
         assert_eq!(budget.held(), 0);
         assert!(budget.try_take(&b'a', usize::MAX).is_none());
     }

@@ -61,10 +61,10 @@ pub(crate) async fn preflight(
 pub(crate) async fn add_headers(
     objects: &Objects,
     target: &ResourcePath,
-    request: (&str, &HeaderMap),
+    method: &str,
+    headers: &HeaderMap,
     response: &mut S3Response,
 ) {
-    let (method, headers) = request;
     let Some(origin) = headers.get(ORIGIN).and_then(|value| value.to_str().ok()) else { return };
     if is_admin(target) {
         response.headers_mut().extend(admin_response(origin).headers().clone());
@@ -126,9 +126,11 @@ const FOREIGN_ORIGIN: &str = "A browser sent the request, which has no signature
 /// `AccessDenied`, and the errors of looking up the bucket.
 pub(crate) async fn check_unsigned(
     objects: &Objects,
-    (host, roots): (&str, &[String]),
+    host: &str,
+    roots: &[String],
     target: &ResourcePath,
-    (method, headers): (&Method, &HeaderMap),
+    method: &Method,
+    headers: &HeaderMap,
 ) -> Result<(), S3Error> {
     if is_unknown_host(host, roots) {
         return Err(S3Error::new(Code::AccessDenied, FOREIGN_HOST));

@@ -107,8 +107,8 @@ pub fn parse_basic(text: &str) -> Option<Timestamp> {
     if date.len() != 8 || clock.len() != 6 || !text.is_ascii() {
         return None;
     }
-    let date = (number(&date[..4])?, number(&date[4..6])?, number(&date[6..])?);
-    let clock = (number(&clock[..2])?, number(&clock[2..4])?, number(&clock[4..])?);
+    let date = calendar_date(number(&date[..4])?, number(&date[4..6])?, number(&date[6..])?)?;
+    let clock = clock_time(number(&clock[..2])?, number(&clock[2..4])?, number(&clock[4..])?)?;
     micros(date, clock, 0)
 }
 
@@ -116,7 +116,7 @@ pub fn parse_basic(text: &str) -> Option<Timestamp> {
 fn parse_extended(text: &str) -> Option<Timestamp> {
     let (date, rest) = text.split_once('T')?;
     let mut date = date.splitn(3, '-');
-    let date = (number(date.next()?)?, number(date.next()?)?, number(date.next()?)?);
+    let date = calendar_date(number(date.next()?)?, number(date.next()?)?, number(date.next()?)?)?;
     let end = rest.find(['Z', '+', '-'])?;
     let (clock, zone) = rest.split_at(end);
     let (clock, fraction) = clock.split_once('.').unwrap_or((clock, "0"));
@@ -142,37 +142,45 @@ fn parse_with_month_name(text: &str) -> Option<Timestamp> {
         [date, time, zone] => {
             let mut date = date.splitn(3, '-');
             let (day, month, year) = (number(date.next()?)?, month(date.next()?)?, date.next()?);
-            micros((self::year(year)?, month, day), clock(time)?, offset(zone)?)
+            micros(calendar_date(self::year(year)?, month, day)?, clock(time)?, offset(zone)?)
         }
         // asctime: Nov 6 08:49:37 1994
         [month_name, day, time, year] if month(month_name).is_some() => {
-            micros((number(year)?, month(month_name)?, number(day)?), clock(time)?, 0)
+            micros(calendar_date(number(year)?, month(month_name)?, number(day)?)?, clock(time)?, 0)
         }
         // 6 Nov 1994 08:49:37, without a zone, from some old programs
-        [day, month_name, year, time] => micros((self::year(year)?, month(month_name)?, number(day)?), clock(time)?, 0),
+        [day, month_name, year, time] => {
+            micros(calendar_date(self::year(year)?, month(month_name)?, number(day)?)?, clock(time)?, 0)
+        }
         // RFC 1123: 06 Nov 1994 08:49:37 GMT
         [day, month_name, year, time, zone] => {
-            micros((self::year(year)?, month(month_name)?, number(day)?), clock(time)?, offset(zone)?)
+            micros(calendar_date(self::year(year)?, month(month_name)?, number(day)?)?, clock(time)?, offset(zone)?)
         }
         _ => None,
     }
 }
 
-fn micros(date: (u32, u32, u32), clock: (u32, u32, u32), offset_seconds: i64) -> Option<Timestamp> {
+fn calendar_date(year: u32, month: u32, day: u32) -> Option<Date> {
+    let month = Month::try_from(u8::try_from(month).ok()?).ok()?;
+    Date::from_calendar_date(i32::try_from(year).ok()?, month, u8::try_from(day).ok()?).ok()
+}
+
+fn clock_time(hour: u32, minute: u32, second: u32) -> Option<Time> {
     let small = |number: u32| u8::try_from(number).ok();
-    let month = Month::try_from(small(date.1)?).ok()?;
-    let date = Date::from_calendar_date(i32::try_from(date.0).ok()?, month, small(date.2)?).ok()?;
     // A leap second counts as the second before.
-    let time = Time::from_hms(small(clock.0)?, small(clock.1)?, small(clock.2.min(59))?).ok()?;
-    let seconds = PrimitiveDateTime::new(date, time).assume_utc().unix_timestamp() - offset_seconds;
+    Time::from_hms(small(hour)?, small(minute)?, small(second.min(59))?).ok()
+}
+
+fn micros(date: Date, clock: Time, offset_seconds: i64) -> Option<Timestamp> {
+    let seconds = PrimitiveDateTime::new(date, clock).assume_utc().unix_timestamp() - offset_seconds;
     u64::try_from(seconds).ok()?.checked_mul(1_000_000).map(Timestamp)
 }
 
-fn clock(text: &str) -> Option<(u32, u32, u32)> {
+fn clock(text: &str) -> Option<Time> {
     let mut parts = text.splitn(3, ':');
     let (hour, minute) = (number(parts.next()?)?, number(parts.next()?)?);
     let second = parts.next().map_or(Some(0), number)?;
-    (second <= 60).then_some((hour, minute, second))
+    if second <= 60 { clock_time(hour, minute, second) } else { None }
 }
 
 /// The offset in seconds of `GMT`, `UTC`, `UT`, `Z`, `+hhmm` or `+hh:mm`.

@@ -144,13 +144,13 @@ impl S3Service {
         let body = ArrivingBody::new(body, requester);
         // The connection survives a panic: its client gets a 500 and can go on.
         let executed =
-            AssertUnwindSafe(self.execute(&head, (target.clone(), probe), body, &mut trace)).catch_unwind().await;
+            AssertUnwindSafe(self.execute(&head, target.clone(), probe, body, &mut trace)).catch_unwind().await;
         let outcome = executed.unwrap_or_else(|panic| Err(background::report_panic(gateway, &head.id, &*panic)));
         let (target, operation) = (target.unwrap_or_default(), trace.operation);
         let response = self.finish(&head, &target, outcome, trace).await;
         let elapsed = requester.elapsed();
         if self.settings.connection.slow_after.is_some_and(|limit| elapsed > limit) {
-            log_slow(&head, (&target, operation), response.status(), elapsed);
+            log_slow(&head, &target, operation, response.status(), elapsed);
         }
         tracing::debug!(
             id = head.id,
@@ -168,7 +168,8 @@ impl S3Service {
     async fn execute(
         &self,
         head: &RequestHead,
-        (target, probe): (Result<ResourcePath, S3Error>, Option<HealthProbe>),
+        target: Result<ResourcePath, S3Error>,
+        probe: Option<HealthProbe>,
         body: ArrivingBody<'_>,
         trace: &mut RequestTrace,
     ) -> Result<S3Response, S3Error> {
@@ -237,8 +238,8 @@ impl S3Service {
         if matches!(operation.support, Support::Implemented(S3Operation::PostObject)) {
             return Ok(());
         }
-        let host = (&*head.host, &*self.settings.roots);
-        cors::check_unsigned(&self.objects, host, target, (&head.parts.method, &head.parts.headers)).await
+        let (host, roots) = (&*head.host, &*self.settings.roots);
+        cors::check_unsigned(&self.objects, host, roots, target, &head.parts.method, &head.parts.headers).await
     }
 
     /// The answer to a read of an object in its row, which needs neither a wait nor a call of its own; `None`: the operation
@@ -260,8 +261,7 @@ impl S3Service {
         let (user, key_policy) = (identity.user().cloned(), identity.key_policy());
         let caller = Caller { user, key_policy, action: operation.action, ..Caller::default() };
         let (parts, scheme) = (&head.parts, identity.scheme());
-        let request = ((&parts.method, target), (&head.query, &parts.headers));
-        ops::at_once(&self.objects, request.0, request.1, caller, || access_context(head, scheme))
+        ops::at_once(&self.objects, parts, target, &head.query, caller, || access_context(head, scheme))
     }
 
     fn admit(&self) -> Result<AdmissionGuard, S3Error> {
@@ -373,8 +373,8 @@ impl S3Service {
             let error = self.with_host_hint(head, error);
             error.with_request(target, &head.query, range).into_response(&target.resource(), &head.id, is_head)
         });
-        let request = (head.parts.method.as_str(), &head.parts.headers);
-        cors::add_headers(&self.objects, target, request, &mut response).await;
+        let (method, headers) = (head.parts.method.as_str(), &head.parts.headers);
+        cors::add_headers(&self.objects, target, method, headers, &mut response).await;
         insert_common_headers(&mut response, &head.id);
         self.audit(head, target, &trace, &response);
         let tracked = trace.tracked.unwrap_or_else(|| self.objects.track(UNKNOWN));
@@ -419,7 +419,8 @@ impl S3Service {
 
 fn log_slow(
     head: &RequestHead,
-    (target, operation): (&ResourcePath, Option<&'static OperationSpec>),
+    target: &ResourcePath,
+    operation: Option<&'static OperationSpec>,
     status: StatusCode,
     elapsed: Duration,
 ) {

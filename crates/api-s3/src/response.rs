@@ -157,7 +157,7 @@ impl S3Body {
     #[must_use]
     pub fn kept_alive(document: impl Future<Output = Bytes> + Send + 'static) -> Self {
         let prolog = stream::iter([Ok(Bytes::from_static(PROLOG.as_bytes()))]);
-        let rest = stream::unfold(Some(Box::pin(document)), |waiting| async move {
+        let pieces = stream::unfold(Some(Box::pin(document)), |waiting| async move {
             let mut document = waiting?;
             // Clients and proxies give up on a silent connection; white space before the root element is valid XML.
             match tokio::time::timeout(KEEP_ALIVE_INTERVAL, document.as_mut()).await {
@@ -165,7 +165,7 @@ impl S3Body {
                 Err(_) => Some((Ok(Bytes::from_static(b" ")), Some(document))),
             }
         });
-        Self::streamed(Box::pin(futures_util::StreamExt::chain(prolog, rest)), None)
+        Self::streamed(Box::pin(futures_util::StreamExt::chain(prolog, pieces)), None)
     }
 
     /// The bytes, if the body is in memory.
@@ -230,7 +230,7 @@ impl HttpBody for S3Body {
             // Set with each frame: a connection dropped between frames counts as incomplete.
             accounting.is_complete = is_complete;
         }
-        Poll::Ready(piece.map(|one| one.map(Frame::data)))
+        Poll::Ready(piece.map(|result| result.map(Frame::data)))
     }
 
     fn is_end_stream(&self) -> bool {

@@ -77,14 +77,14 @@ pub fn route(
             && operation.query_params.iter().all(|key| has(query, key))
             && operation.header.is_none_or(|name| headers.contains_key(name))
     };
-    let found = of_scope().filter(fits).max_by_key(|operation| specificity(operation));
+    let operation = of_scope().filter(fits).max_by_key(|operation| specificity(operation));
     if !matches!(kind, ResourceKind::Admin(_))
         && let Some((name, _)) =
-            query.iter().find(|(name, value)| is_unsupported(found, (method, headers), name, value))
+            query.iter().find(|(name, value)| is_unsupported(operation, method, headers, name, value))
     {
         return Err(S3Error::parameter_not_offered(name));
     }
-    let Some(operation) = found else { return Err(not_allowed(method, kind)) };
+    let Some(operation) = operation else { return Err(not_allowed(method, kind)) };
     if *method == Method::PUT && kind == ResourceKind::Object && query.has("partNumber") && !query.has("uploadId") {
         let value = query.get("partNumber").unwrap_or_default();
         return Err(S3Error::argument("partNumber", value, "A part number needs the id of an upload"));
@@ -119,12 +119,13 @@ fn specificity(operation: &OperationSpec) -> usize {
 
 /// Whether a parameter asks for something that the selected operation does not do.
 fn is_unsupported(
-    found: Option<&'static OperationSpec>,
-    (method, headers): (&Method, &HeaderMap),
+    operation: Option<&'static OperationSpec>,
+    method: &Method,
+    headers: &HeaderMap,
     name: &str,
     value: &str,
 ) -> bool {
-    if found.is_some_and(|operation| operation.query_params.contains(&name)) {
+    if operation.is_some_and(|operation| operation.query_params.contains(&name)) {
         return false;
     }
     if is_subresource(name) {
@@ -166,8 +167,8 @@ mod tests {
         let target = ResourcePath::parse(&crate::target::AddressingStyle::PathStyle, path).unwrap();
         let headers =
             header.map(|name| (name.parse().unwrap(), HeaderValue::from_static("/b/k"))).into_iter().collect();
-        let found = route(&method.parse().unwrap(), &target, &S3Query::parse(Some(query)), &headers);
-        found.map(|operation| operation.name).map_err(|error| error.code)
+        let operation = route(&method.parse().unwrap(), &target, &S3Query::parse(Some(query)), &headers);
+        operation.map(|operation| operation.name).map_err(|error| error.code)
     }
 
     #[test]

@@ -173,7 +173,7 @@ impl S3Query {
     /// The value of the first parameter of this name; empty if it has none.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.pairs.iter().find(|(one, _)| one == name).map(|(_, value)| &**value)
+        self.pairs.iter().find(|(key, _)| key == name).map(|(_, value)| &**value)
     }
 
     /// The value of the first parameter of this name, if it is not empty.

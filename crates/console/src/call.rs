@@ -2,12 +2,16 @@
 
 use std::sync::Arc;
 
+use hyper::header::HeaderMap;
 use larder_kv::Gateway;
+use larder_net::ArrivingBody;
 use larder_s3::rules::{S3Action, User};
 use larder_s3::{Caller, Objects};
+use parking_lot::Mutex;
 
 use crate::access::ConsoleSession;
 use crate::faults::ConsoleFault;
+use crate::file_form::FileForm;
 use crate::live::LiveFeed;
 use crate::reply::ConsoleFields;
 use crate::routes::ConsoleRoute;
@@ -34,8 +38,12 @@ pub(crate) struct ConsoleCall<'a> {
     pub(crate) cookie: &'a [u8],
     /// The parameters of the link.
     pub(crate) query: ConsoleFields,
-    /// The fields of the form; none for a page.
+    /// The fields of the form; none for a page, and for a form with a file.
     pub(crate) form: ConsoleFields,
+    /// The headers.
+    pub(crate) headers: &'a HeaderMap,
+    /// The body of a form with a file, until it is read.
+    pub(crate) body: Mutex<Option<ArrivingBody<'a>>>,
 }
 
 impl ConsoleCall<'_> {
@@ -49,6 +57,16 @@ impl ConsoleCall<'_> {
         !self.settings.read_only
     }
 
+    /// The form with a file that the browser sends, read up to the file.
+    ///
+    /// # Errors
+    /// As [`FileForm::open`].
+    pub(crate) async fn file_form(&self) -> Result<FileForm, ConsoleFault> {
+        let body = self.body.lock().take();
+        let body = body.ok_or_else(|| ConsoleFault::bad("The request has no form."))?;
+        FileForm::open(self.headers, body, self.session).await
+    }
+
     /// The S3 administrator as a caller: an operator sees what that user sees.
     ///
     /// # Errors
@@ -58,7 +76,11 @@ impl ConsoleCall<'_> {
         Ok(Caller { user: Some(user), action: Some(action), ..Caller::default() })
     }
 
-    async fn s3_admin(&self) -> Result<Arc<User>, ConsoleFault> {
+    /// The S3 administrator.
+    ///
+    /// # Errors
+    /// As [`Self::s3_caller`].
+    pub(crate) async fn s3_admin(&self) -> Result<Arc<User>, ConsoleFault> {
         let mut after = String::new();
         loop {
             let page = self.objects.users.list(&after, USERS_READ).await?;

@@ -27,6 +27,16 @@ impl ConsoleFault {
         Self::new(StatusCode::BAD_REQUEST, reason)
     }
 
+    /// A form without the token of its session.
+    pub(crate) fn foreign_form() -> Self {
+        Self::new(StatusCode::FORBIDDEN, "The form was not made by this session. Load the page again.")
+    }
+
+    /// A refusal with a message as its reason, made a sentence.
+    pub(crate) fn sentence(message: &str) -> Self {
+        Self::bad(sentence(message))
+    }
+
     /// Nothing is there.
     pub(crate) fn not_found(reason: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, reason)

@@ -1,7 +1,7 @@
 //! The frame of every page: head, navigation, notices; and the parts that several pages have.
 
 use hyper::StatusCode;
-use maud::{DOCTYPE, Markup, html};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::escaped::shown_lines;
 use super::href::Href;
@@ -41,9 +41,21 @@ const NOTICES: &[(&str, &str)] = &[
     ("resolved", "The key has one value now."),
     ("edited", "The value is stored."),
     ("deleted", "The object is deleted."),
+    ("bucket-created", "The bucket is created."),
+    ("bucket-deleted", "The bucket is deleted."),
+    ("settings", "The settings are stored."),
+    ("stored", "The object is stored."),
+    ("tagged", "The tags are stored."),
+    ("user-enabled", "The user's requests are accepted again."),
+    ("user-disabled", "The user's requests are refused from now on."),
+    ("user-deleted", "The user is deleted."),
+    ("key-revoked", "The key is revoked."),
     ("aborted", "The upload is aborted, and its parts are removed."),
     ("cancelled", "The job is cancelled. Its client gets an error."),
 ];
+
+/// The fields of forms that nobody types.
+const HIDDEN_FIELDS: &[&str] = &["csrf", "context", "vtag", "id", "versioning", "seconds"];
 
 /// A page within the frame.
 pub(crate) fn framed(call: &ConsoleCall<'_>, section: ConsoleSection, title: &str, body: &Markup) -> Markup {
@@ -90,9 +102,50 @@ pub(crate) fn failure(call: &ConsoleCall<'_>, section: ConsoleSection, fault: &C
         &html! {
             h1 { (title) }
             div.problem role="alert" { @for reason in &fault.reasons { p { (shown_lines(reason.as_bytes())) } } }
-            p { "Use your browser's Back to return to the page before." }
+            @match refilled(call) {
+                Some(form) => { h2 { "What you entered" } (form) }
+                None => p { "Use your browser's Back to return to the page before." }
+            }
         },
     )
+}
+
+/// The form that was refused, with what it held, so that nothing is typed twice. A form with other bytes than text is not shown.
+fn refilled(call: &ConsoleCall<'_>) -> Option<Markup> {
+    let fields = call.form.texts()?;
+    let is_hidden = |name: &str| HIDDEN_FIELDS.contains(&name);
+    let is_shown = call.route.change().is_some() && fields.iter().any(|(name, _)| !is_hidden(name));
+    let to = call
+        .query
+        .texts()?
+        .into_iter()
+        .fold(Href::to(call.route.path), |to, (name, value)| to.with(&name, value.as_bytes()));
+    is_shown.then(|| {
+        html! {
+            form.fields method="post" action=(to.text()) {
+                (csrf(call.session))
+                @for (name, value) in fields.iter().filter(|(name, _)| name != "csrf") {
+                    @if is_hidden(name) { input type="hidden" name=(name) value=(value); }
+                    @else if value.contains('\n') || value.len() > 80 {
+                        label { (label_of(name)) textarea name=(name) rows="12" spellcheck="false" { (PreEscaped("\n")) (value) } }
+                    } @else {
+                        label { (label_of(name)) input name=(name) value=(value) autocomplete="off"; }
+                    }
+                }
+                button type="submit" { "Try again" }
+            }
+        }
+    })
+}
+
+/// The label of a field: its name with a capital.
+fn label_of(name: &str) -> String {
+    let mut chars = name.chars();
+    chars
+        .next()
+        .map(|first| first.to_uppercase().collect::<String>() + chars.as_str())
+        .unwrap_or_default()
+        .replace('-', " ")
 }
 
 /// A page for a client without a session.

@@ -16,7 +16,7 @@ impl Href {
     }
 
     /// The link with a further parameter.
-    pub(crate) fn with(mut self, name: &'static str, value: &[u8]) -> Self {
+    pub(crate) fn with(mut self, name: &str, value: &[u8]) -> Self {
         self.text.push(if self.has_query { '&' } else { '?' });
         self.has_query = true;
         self.text.push_str(name);

@@ -1,6 +1,6 @@
 //! Answers, with the headers that keep pages of others away from the console.
 
-use std::convert::Infallible;
+use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -8,12 +8,12 @@ use bytes::Bytes;
 use futures_util::Stream;
 use hyper::body::{Body, Frame, SizeHint};
 use hyper::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION,
-    REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+    CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue,
+    LOCATION, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use hyper::{Response, StatusCode};
 use maud::Markup;
-use percent_encoding::percent_decode;
+use percent_encoding::{NON_ALPHANUMERIC, percent_decode, percent_encode};
 
 use crate::href::Href;
 
@@ -34,15 +34,27 @@ const SAME_ORIGIN: HeaderValue = HeaderValue::from_static("same-origin");
 /// Memory of a stream of events: one event is at most a few KiB.
 const EVENT_BYTES: u64 = 16 * 1024;
 
+/// Bytes of an object in memory at a time.
+pub(crate) const PIECE_BYTES: usize = 64 * 1024;
+
 /// The events of an answer that goes on until its client leaves.
 pub(crate) type EventStream = Pin<Box<dyn Stream<Item = Bytes> + Send>>;
+
+/// The bytes of an object.
+pub(crate) type ObjectStream = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
+
+/// The thing that a change was about, where neither its link nor its fields have it.
+#[derive(Debug, Clone)]
+pub(crate) struct AuditTarget(pub(crate) String);
 
 /// The body of an answer.
 pub(crate) enum ConsoleBody {
     /// In memory; taken by the first read.
     Full(Option<Bytes>),
     /// Server-sent events.
-    Events(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
+    Events(EventStream),
+    /// The bytes of an object, and how many are left. An error breaks the answer off: the browser sees that it is not whole.
+    Object(ObjectStream, u64),
 }
 
 impl std::fmt::Debug for ConsoleBody {
@@ -50,6 +62,7 @@ impl std::fmt::Debug for ConsoleBody {
         match self {
             Self::Full(bytes) => write!(f, "ConsoleBody({} bytes)", bytes.as_ref().map_or(0, Bytes::len)),
             Self::Events(_) => f.write_str("ConsoleBody(events)"),
+            Self::Object(_, left) => write!(f, "ConsoleBody({left} bytes of an object)"),
         }
     }
 }
@@ -60,31 +73,40 @@ impl ConsoleBody {
         match self {
             Self::Full(bytes) => bytes.as_ref().map_or(0, Bytes::len) as u64,
             Self::Events(_) => EVENT_BYTES,
+            Self::Object(..) => 2 * PIECE_BYTES as u64,
         }
     }
 }
 
 impl Body for ConsoleBody {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = io::Error;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         match self.get_mut() {
             Self::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
             Self::Events(events) => {
                 events.as_mut().poll_next(cx).map(|event| event.map(|bytes| Ok(Frame::data(bytes))))
             }
+            Self::Object(pieces, left) => pieces.as_mut().poll_next(cx).map(|piece| {
+                let piece = piece?;
+                Some(piece.map(|bytes| {
+                    *left = left.saturating_sub(bytes.len() as u64);
+                    Frame::data(bytes)
+                }))
+            }),
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self, Self::Full(None))
+        matches!(self, Self::Full(None) | Self::Object(_, 0))
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
             Self::Events(_) => SizeHint::default(),
+            Self::Object(_, left) => SizeHint::with_exact(*left),
         }
     }
 }
@@ -103,6 +125,25 @@ pub(crate) fn asset(media: &'static str, text: &'static str) -> ConsoleReply {
 pub(crate) fn events(stream: EventStream) -> ConsoleReply {
     let mut reply = Response::new(ConsoleBody::Events(stream));
     reply.headers_mut().insert(CONTENT_TYPE, EVENTS);
+    reply
+}
+
+/// A short text for a script of the console.
+pub(crate) fn text(text: String) -> ConsoleReply {
+    with_type(StatusCode::OK, HeaderValue::from_static("text/plain; charset=utf-8"), text.into())
+}
+
+/// The bytes of an object of this length. `name`: a file to save; without it the browser shows what it can.
+pub(crate) fn object(pieces: ObjectStream, length: u64, media: &HeaderValue, name: Option<&[u8]>) -> ConsoleReply {
+    let mut reply = Response::new(ConsoleBody::Object(pieces, length));
+    reply.headers_mut().insert(CONTENT_TYPE, media.clone());
+    let disposition = name.map(|name| {
+        let encoded = percent_encode(name, NON_ALPHANUMERIC);
+        format!("attachment; filename*=UTF-8''{encoded}")
+    });
+    if let Some(Ok(disposition)) = disposition.map(HeaderValue::try_from) {
+        reply.headers_mut().insert(CONTENT_DISPOSITION, disposition);
+    }
     reply
 }
 
@@ -164,6 +205,12 @@ impl ConsoleFields {
     pub(crate) fn given(&self, name: &str) -> Option<Bytes> {
         let found = self.0.iter().find(|(field, _)| field == name.as_bytes());
         found.map(|(_, value)| value.clone()).filter(|value| !value.is_empty())
+    }
+
+    /// All fields as text; `None` where one holds other bytes.
+    pub(crate) fn texts(&self) -> Option<Vec<(String, String)>> {
+        let text = |bytes: &Bytes| String::from_utf8(bytes.to_vec()).ok();
+        self.0.iter().map(|(name, value)| Some((text(name)?, text(value)?.replace("\r\n", "\n")))).collect()
     }
 
     /// The value of a field as text; bytes that are no UTF-8 become replacement characters.

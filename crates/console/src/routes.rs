@@ -23,12 +23,35 @@ pub(crate) enum ConsoleAction {
     EditObject,
     DeleteObject,
     S3Buckets,
+    CreateBucket,
+    DeleteBucket,
     S3Bucket,
+    S3Settings,
+    SetVersioning,
+    SetQuota,
+    SetPolicy,
+    AddLifecycleRule,
+    RemoveLifecycleRule,
     S3Object,
+    StoreObject,
+    DownloadObject,
+    PreviewObject,
+    ShareObject,
+    TagObject,
+    DeleteS3Object,
     S3Uploads,
     S3Upload,
+    BeginUpload,
+    StorePart,
+    CompleteUpload,
     AbortUpload,
     S3Users,
+    CreateUser,
+    SwitchUser,
+    RotateKey,
+    DeleteUser,
+    CreateKey,
+    RevokeKey,
     Jobs,
     CancelJob,
 }
@@ -42,6 +65,8 @@ pub(crate) enum ConsoleRight {
     Read,
     /// A session and the token of its forms; a read-only console has it not. The name is its action in the audit log.
     Change(&'static str),
+    /// As a change, by a form of several parts: its first field is the token, its last the bytes of a file.
+    Store(&'static str),
     /// As a change, but also on a read-only console, and without a line in the audit log.
     Leave,
 }
@@ -65,7 +90,7 @@ macro_rules! routes {
     };
 }
 
-use ConsoleRight::{Change, Leave, Open, Read};
+use ConsoleRight::{Change, Leave, Open, Read, Store};
 
 routes! {
     "/console.css" Style Open;
@@ -86,12 +111,35 @@ routes! {
     "/object/edit" EditObject Change("EditObject");
     "/object/delete" DeleteObject Change("DeleteObject");
     "/s3" S3Buckets Read;
+    "/s3/create" CreateBucket Change("CreateBucket");
+    "/s3/delete" DeleteBucket Change("DeleteBucket");
     "/s3/bucket" S3Bucket Read;
+    "/s3/settings" S3Settings Read;
+    "/s3/settings/versioning" SetVersioning Change("SetVersioning");
+    "/s3/settings/quota" SetQuota Change("SetQuota");
+    "/s3/settings/policy" SetPolicy Change("SetPolicy");
+    "/s3/settings/lifecycle/add" AddLifecycleRule Change("AddLifecycleRule");
+    "/s3/settings/lifecycle/remove" RemoveLifecycleRule Change("RemoveLifecycleRule");
     "/s3/object" S3Object Read;
+    "/s3/object/store" StoreObject Store("StoreObject");
+    "/s3/object/download" DownloadObject Read;
+    "/s3/object/preview" PreviewObject Read;
+    "/s3/object/share" ShareObject Change("ShareObject");
+    "/s3/object/tags" TagObject Change("TagObject");
+    "/s3/object/delete" DeleteS3Object Change("DeleteS3Object");
     "/s3/uploads" S3Uploads Read;
     "/s3/upload" S3Upload Read;
+    "/s3/upload/begin" BeginUpload Change("BeginUpload");
+    "/s3/upload/part" StorePart Store("StorePart");
+    "/s3/upload/complete" CompleteUpload Change("CompleteUpload");
     "/s3/upload/abort" AbortUpload Change("AbortUpload");
     "/s3/users" S3Users Read;
+    "/s3/users/create" CreateUser Change("CreateUser");
+    "/s3/users/switch" SwitchUser Change("SwitchUser");
+    "/s3/users/rotate" RotateKey Change("RotateKey");
+    "/s3/users/delete" DeleteUser Change("DeleteUser");
+    "/s3/keys/create" CreateKey Change("CreateKey");
+    "/s3/keys/revoke" RevokeKey Change("RevokeKey");
     "/jobs" Jobs Read;
     "/jobs/cancel" CancelJob Change("CancelJob");
 }
@@ -104,7 +152,15 @@ impl ConsoleRoute {
 
     /// Whether requests of this route carry a form.
     pub(crate) fn is_post(&self) -> bool {
-        matches!(self.right, Change(_) | Leave)
+        matches!(self.right, Change(_) | Store(_) | Leave)
+    }
+
+    /// The action in the audit log of a route that changes something.
+    pub(crate) fn change(&self) -> Option<&'static str> {
+        match self.right {
+            Change(action) | Store(action) => Some(action),
+            Open | Read | Leave => None,
+        }
     }
 }
 

@@ -16,6 +16,7 @@ use larder_net::{
     ShutdownRequest, joined, names_two_hosts,
 };
 use larder_s3::Objects;
+use parking_lot::Mutex;
 
 use super::settings::ConsoleSettings;
 use crate::access::{AuditedRequest, ConsoleSession, SESSION_LIFETIME};
@@ -23,7 +24,7 @@ use crate::call::ConsoleCall;
 use crate::escaped::label;
 use crate::faults::ConsoleFault;
 use crate::live::LiveFeed;
-use crate::reply::{self, ConsoleBody, ConsoleFields, ConsoleReply};
+use crate::reply::{self, AuditTarget, ConsoleBody, ConsoleFields, ConsoleReply};
 use crate::routes::{ConsoleAction, ConsoleRight, ConsoleRoute};
 use crate::{frame, pages};
 
@@ -190,13 +191,27 @@ impl ConsoleService {
         requester: &Requester<'_>,
     ) -> ConsoleReply {
         let query = ConsoleFields::parse(request.uri.query().unwrap_or_default().as_bytes());
-        let form = if route.is_post() { read_form(body).await } else { Ok(ConsoleFields::default()) };
-        let (form, unread) = match form {
-            Ok(form) => (form, None),
-            Err(fault) => (ConsoleFields::default(), Some(fault)),
+        let (form, body, unread) = match route.right {
+            ConsoleRight::Store(_) => (ConsoleFields::default(), Some(body), None),
+            _ if route.is_post() => match read_form(body).await {
+                Ok(form) => (form, None, None),
+                Err(fault) => (ConsoleFields::default(), None, Some(fault)),
+            },
+            _ => (ConsoleFields::default(), None, None),
         };
-        let (gateway, objects, settings, feed) = (&self.gateway, &self.objects, &*self.settings, &self.feed);
-        let call = ConsoleCall { gateway, objects, settings, feed, route, session, cookie, query, form };
+        let call = ConsoleCall {
+            gateway: &self.gateway,
+            objects: &self.objects,
+            settings: &self.settings,
+            feed: &self.feed,
+            route,
+            session,
+            cookie,
+            query,
+            form,
+            headers: &request.headers,
+            body: Mutex::new(body),
+        };
         let done = match unread {
             Some(fault) => Err(fault),
             None => match check_form(&call) {
@@ -208,16 +223,18 @@ impl ConsoleService {
             if fault.of_server {
                 tracing::error!(path = route.path, reasons = ?fault.reasons, "page of the console failed");
             }
-            reply::page(fault.status, frame::failure(&call, pages::action_section(route.action), &fault))
+            reply::page(fault.status, frame::failure(&call, pages::path_section(route.path), &fault))
         });
-        match route.right {
-            ConsoleRight::Change(action) => {
-                self.audit(action, &pages::request_target(&call), Some(session.number), requester, reply.status());
+        match route.change() {
+            Some(action) => {
+                let target = reply.extensions().get::<AuditTarget>().map(|target| target.0.clone());
+                let target = target.unwrap_or_else(|| pages::request_target(&call));
+                self.audit(action, &target, Some(session.number), requester, reply.status());
             }
-            _ if reply.status() == StatusCode::FORBIDDEN => {
+            None if reply.status() == StatusCode::FORBIDDEN => {
                 self.audit_refusal(request, requester, Some(session.number), reply.status());
             }
-            _ => {}
+            None => {}
         }
         self.after_leaving(route, reply)
     }
@@ -281,14 +298,14 @@ fn refusal(fault: &ConsoleFault) -> ConsoleReply {
 
 /// Refuses a form that no page of this session has made, and every change of a read-only console.
 fn check_form(call: &ConsoleCall<'_>) -> Result<(), ConsoleFault> {
-    if call.route.is_post() && !call.session.has_csrf(&call.form.bytes("csrf")) {
-        let reason = "The form was not made by this session. Load the page again.";
-        return Err(ConsoleFault::new(StatusCode::FORBIDDEN, reason));
+    let is_checked_later = matches!(call.route.right, ConsoleRight::Store(_));
+    if call.route.is_post() && !is_checked_later && !call.session.has_csrf(&call.form.bytes("csrf")) {
+        return Err(ConsoleFault::foreign_form());
     }
     if pages::is_named_twice(call) {
         return Err(ConsoleFault::bad("A name stands in the link and in the form."));
     }
-    if matches!(call.route.right, ConsoleRight::Change(_)) && !call.may_change() {
+    if call.route.change().is_some() && !call.may_change() {
         let reason = "The console is read-only: the server runs with the setting console-read-only.";
         return Err(ConsoleFault::new(StatusCode::FORBIDDEN, reason));
     }

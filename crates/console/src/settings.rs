@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use larder_net::{BrowserRules, ConnectionSettings};
+use larder_rows::Timestamp;
+use larder_s3::rules::User;
 
 use crate::access::ConsoleAccess;
 use crate::running_commands::RunningCommands;
@@ -22,4 +24,24 @@ pub struct ConsoleSettings {
     pub read_only: bool,
     /// The commands of `kv-admin` that run.
     pub commands: RunningCommands,
+    /// Makes links that share S3 objects; `None` where no S3 listener is.
+    pub share: Option<ShareLink>,
 }
+
+/// An object for anyone who has a link to it.
+#[derive(Debug, Clone, Copy)]
+pub struct SharedObject<'a> {
+    /// Its bucket.
+    pub bucket: &'a str,
+    /// Its key.
+    pub key: &'a [u8],
+    /// The version, where the link is about one.
+    pub version: Option<&'a str>,
+    /// For how long the link is valid, in seconds.
+    pub seconds: u64,
+    /// The time from which on it is valid.
+    pub now: Timestamp,
+}
+
+/// Makes a link to an object, signed by a user.
+pub type ShareLink = Arc<dyn Fn(&User, &SharedObject<'_>) -> String + Send + Sync>;

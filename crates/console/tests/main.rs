@@ -3,4 +3,5 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
 mod pages;
+mod s3_pages;
 mod support;

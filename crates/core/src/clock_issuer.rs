@@ -184,8 +184,8 @@ async fn stored_clock(context: &NodeContext) -> Result<(HybridClock, Timestamp)>
     let Some(row) = page.rows.into_iter().next() else {
         return Ok((HybridClock::above(Timestamp::ZERO), Timestamp::ZERO));
     };
-    let found = MarkRow::decode(row.value).map_err(|error| Error::Damaged(format!("a clock mark: {error}")))?;
-    let ahead = found.mark.0.saturating_sub(context.now().0) / 1_000_000;
+    let mark_row = MarkRow::decode(row.value).map_err(|error| Error::Damaged(format!("a clock mark: {error}")))?;
+    let ahead = mark_row.mark.0.saturating_sub(context.now().0) / 1_000_000;
     if ahead > AHEAD_SECONDS_MAX {
         tracing::warn!(
             seconds = ahead,
@@ -193,7 +193,7 @@ async fn stored_clock(context: &NodeContext) -> Result<(HybridClock, Timestamp)>
              that far ahead"
         );
     }
-    Ok((HybridClock::above(found.mark), row.stamp))
+    Ok((HybridClock::above(mark_row.mark), row.stamp))
 }
 
 #[cfg(test)]

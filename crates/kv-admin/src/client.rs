@@ -39,11 +39,11 @@ impl SocketChoice {
     /// The path, and whether this user trusts who listens there. Attack: a folder that others can write to may have a socket of
     /// theirs below it; only root makes folders below `/run`.
     fn path(&self) -> (&Path, bool) {
-        let (own, service) = (Path::new(SOCKET_DEFAULT), Path::new(SOCKET_OF_SERVICE));
+        let (default_path, service) = (Path::new(SOCKET_DEFAULT), Path::new(SOCKET_OF_SERVICE));
         match self {
             Self::Named(path) => (path, true),
-            Self::Unnamed if !own.exists() && service.exists() => (service, true),
-            Self::Unnamed => (own, false),
+            Self::Unnamed if !default_path.exists() && service.exists() => (service, true),
+            Self::Unnamed => (default_path, false),
         }
     }
 }

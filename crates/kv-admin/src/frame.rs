@@ -88,7 +88,9 @@ impl SeenFolder {
         let exists = |error: &io::Error| error.kind() != io::ErrorKind::NotFound;
         for folder in path.ancestors() {
             match fs::metadata(folder) {
-                Ok(found) => return Some(Self { path: folder.to_owned(), device: found.dev(), inode: found.ino() }),
+                Ok(metadata) => {
+                    return Some(Self { path: folder.to_owned(), device: metadata.dev(), inode: metadata.ino() });
+                }
                 Err(error) if exists(&error) => return None,
                 Err(_) => {}
             }

@@ -45,8 +45,10 @@ fn print(answer: &AdminAnswer) {
 
 /// The text without characters that make a terminal do something: names in an answer come from clients.
 fn printable(text: &str) -> String {
-    let is_plain = |one: char| !one.is_control() || matches!(one, '\n' | '\t');
-    text.chars().flat_map(|one| if is_plain(one) { vec![one] } else { one.escape_default().collect() }).collect()
+    let is_plain = |character: char| !character.is_control() || matches!(character, '\n' | '\t');
+    text.chars()
+        .flat_map(|character| if is_plain(character) { vec![character] } else { character.escape_default().collect() })
+        .collect()
 }
 
 /// The action that the command line asks for.

@@ -122,11 +122,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().join("a/b");
         let args = [folder.to_str().unwrap().to_owned(), "example.com".to_owned()];
-        let made = run(&args);
-        assert_eq!(made.exit, 0, "{made:?}");
+        let answer = run(&args);
+        assert_eq!(answer.exit, 0, "{answer:?}");
         let whole = folder.canonicalize().unwrap();
-        assert!(made.stdout.starts_with(&format!("{}/cert.pem\n{}/key.pem\n", whole.display(), whole.display())));
-        assert!(made.stdout.contains("For localhost, 127.0.0.1, ::1, example.com,"), "{}", made.stdout);
+        assert!(answer.stdout.starts_with(&format!("{}/cert.pem\n{}/key.pem\n", whole.display(), whole.display())));
+        assert!(answer.stdout.contains("For localhost, 127.0.0.1, ::1, example.com,"), "{}", answer.stdout);
         let again = run(&args);
         assert!(again.exit == 1 && again.stderr.contains("key.pem: File exists"), "{again:?}");
         assert_eq!(run(&[]).exit, 1);

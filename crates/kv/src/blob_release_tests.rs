@@ -73,14 +73,14 @@ async fn delete(gateway: &Gateway, kind: &'static str, quorums: Quorums) {
 /// The only body of a key, and the context.
 async fn get(gateway: &Gateway, kind: &'static str) -> Result<(Bytes, Option<Bytes>), Error> {
     let request = KvGet { address: address(kind), quorums: Quorums::default(), bodies: true, timeout: None };
-    let mut found = gateway.kv.get(request).await?;
-    assert_eq!(found.bodies.len(), 1);
-    let mut body = found.bodies.remove(0);
+    let mut object = gateway.kv.get(request).await?;
+    assert_eq!(object.bodies.len(), 1);
+    let mut body = object.bodies.remove(0);
     let mut bytes = Vec::new();
     while (bytes.len() as u64) < body.length() {
         bytes.extend_from_slice(&GetBody::piece(&mut body, bytes.len() as u64, 1 << 16).await?);
     }
-    Ok((bytes.into(), found.context))
+    Ok((bytes.into(), object.context))
 }
 
 fn large(text: u8) -> Bytes {

@@ -61,10 +61,11 @@ impl Kv {
         target: WriteTarget<'_>,
         partition: &Partition,
         mut write: KeyWrite,
-        (entry_removals, seen): (Vec<Change>, Option<&RowStamps>),
+        entry_removals: Vec<Change>,
+        seen: Option<&RowStamps>,
     ) -> Result<KeyWrite> {
         write.superseded_terms = self.find_superseded_terms(target, &write).await?;
-        let full = match self.apply(target, partition, &write, (entry_removals.clone(), seen)).await {
+        let full = match self.apply(target, partition, &write, entry_removals.clone(), seen).await {
             Err(full @ Error::TooManySiblings { .. }) => full,
             other => return other.map(|()| write),
         };
@@ -85,7 +86,7 @@ impl Kv {
         }
         write.supersede_more(more, shown.context.vector);
         write.superseded_terms = self.find_superseded_terms(target, &write).await?;
-        self.apply(target, partition, &write, (entry_removals, seen)).await.map(|()| write)
+        self.apply(target, partition, &write, entry_removals, seen).await.map(|()| write)
     }
 
     /// As [`Self::commit`], for a write with conditions: it is applied only if the key still has the rows that the conditions
@@ -98,11 +99,12 @@ impl Kv {
         target: WriteTarget<'_>,
         partition: &Partition,
         write: KeyWrite,
-        (entry_removals, guard): (Vec<Change>, Option<ConditionGuard>),
+        entry_removals: Vec<Change>,
+        guard: Option<ConditionGuard>,
     ) -> Result<KeyWrite> {
-        let Some(mut guard) = guard else { return self.commit(target, partition, write, (entry_removals, None)).await };
+        let Some(mut guard) = guard else { return self.commit(target, partition, write, entry_removals, None).await };
         for _ in 0..GUARDED_TRIES_MAX {
-            match self.commit(target, partition, write.clone(), (entry_removals.clone(), Some(&guard.seen))).await {
+            match self.commit(target, partition, write.clone(), entry_removals.clone(), Some(&guard.seen)).await {
                 // Race: another put came after the check; a stale check would let two If-None-Match puts win [invariant 15].
                 Err(Error::Changed) => self.recheck_conditions(target, &mut guard).await?,
                 other => return other,
@@ -130,7 +132,8 @@ impl Kv {
         target: WriteTarget<'_>,
         partition: &Partition,
         write: &KeyWrite,
-        (entry_removals, seen): (Vec<Change>, Option<&RowStamps>),
+        entry_removals: Vec<Change>,
+        seen: Option<&RowStamps>,
     ) -> Result<()> {
         let address = target.address;
         // Bound: puts without contexts read nothing, so only the engine's count stops endless siblings [invariant 9].
@@ -293,14 +296,14 @@ impl Kv {
         write: &KeyWrite,
     ) -> (Vec<PartitionChanges>, Vec<PartitionChanges>) {
         let partitions = self.index_partitions(address, write);
-        let removes = |one: &PartitionChanges| one.changes.iter().any(|change| !matches!(change, Change::Put(_)));
+        let removes = |part: &PartitionChanges| part.changes.iter().any(|change| !matches!(change, Change::Put(_)));
         if !self.context.ports.store.limits().replicated || !partitions.iter().any(removes) {
             return (Vec::new(), partitions);
         }
         let only = |puts: bool| {
             let mut share = partitions.clone();
-            share.iter_mut().for_each(|one| one.changes.retain(|change| matches!(change, Change::Put(_)) == puts));
-            share.retain(|one| !one.changes.is_empty());
+            share.iter_mut().for_each(|part| part.changes.retain(|change| matches!(change, Change::Put(_)) == puts));
+            share.retain(|part| !part.changes.is_empty());
             share
         };
         (only(true), only(false))
@@ -324,7 +327,9 @@ impl Kv {
 
 /// The shards of the index of `field` that have, or may have, the rows of this object, the oldest epoch first.
 pub(crate) fn index_shards(epochs: BucketEpochs, address: &Address, field: &[u8], copies: u8) -> Vec<Partition> {
-    let shard = |one: EpochShard| Partition::index(&address.bucket, field, one.epoch, one.shard, copies);
+    let shard = |epoch_shard: EpochShard| {
+        Partition::index(&address.bucket, field, epoch_shard.epoch, epoch_shard.shard, copies)
+    };
     epochs.key_shards(&address.key).map(shard).collect()
 }
 

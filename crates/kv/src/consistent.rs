@@ -16,6 +16,7 @@ use super::put::{KvBlobPlacement, ReceivedValue};
 use super::request_plan::{ReplicaPlan, RequestPlan};
 use super::{FetchedObject, KvDelete, KvDeleteOutcome, KvPut};
 use crate::Kv;
+use crate::commit::WriteTarget;
 use crate::hooks::HookedWrite;
 use crate::outbox::PendingNotices;
 use crate::rules::causality::{ConflictPolicy, KeyVersions, KeyWrite, SHARED_SLOT, Slot, VersionVector};
@@ -48,7 +49,8 @@ impl Kv {
         // From here on the store may carry out the swap even if this future is dropped, so the lease outlives it.
         let lease = ReferenceLease::new(lease);
         let notices = hooked.as_ref().map(|hooked| &hooked.notices);
-        let write = match self.replace((address, &partition), expected, content, (replicas, notices)).await {
+        let target = WriteTarget { address, plan: &plan, replicas, notices };
+        let write = match self.replace(target, &partition, expected, content).await {
             Ok(write) => write,
             Err(error) => {
                 self.clean_up_failed_write(&error, blob, lease).await;
@@ -72,11 +74,12 @@ impl Kv {
     /// Replaces the value by `content` if the head still has the stamp `expected`.
     async fn replace(
         &self,
-        (address, partition): (&Address, &Partition),
+        target: WriteTarget<'_>,
+        partition: &Partition,
         expected: Option<Timestamp>,
         content: KvContent,
-        (replicas, notices): (ReplicaPlan, Option<&PendingNotices>),
     ) -> Result<KeyWrite> {
+        let WriteTarget { address, replicas, notices, .. } = target;
         // Race: mark after head. A sweeper that marks later rewrites the head, and the swap below fails [invariant 90].
         self.check_gc_mark(content.body.blob(), &replicas.options).await?;
         let clock = self.issue_above(expected).await?;
@@ -84,7 +87,7 @@ impl Kv {
         let write = KeyWrite::put(ConflictPolicy::LastWriteWins, SHARED_SLOT, clock, &row, Vec::new());
         // Crash: entry before head. A crash in between leaves an entry that listings check and hide [invariant 30].
         self.write_listing_entry(address, &write, replicas).await?;
-        self.swap_with_notices(partition, expected, &write, (replicas, notices)).await?;
+        self.swap_with_notices(partition, expected, &write, replicas, notices).await?;
         Ok(write)
     }
 
@@ -94,7 +97,8 @@ impl Kv {
         partition: &Partition,
         expected: Option<Timestamp>,
         write: &KeyWrite,
-        (replicas, notices): (ReplicaPlan, Option<&PendingNotices>),
+        replicas: ReplicaPlan,
+        notices: Option<&PendingNotices>,
     ) -> Result<()> {
         let rows = notices.and_then(|notices| notices.changes(write.clock));
         let (Some(notices), Some(rows)) = (notices, rows) else {
@@ -142,7 +146,7 @@ impl Kv {
         let (policy, vector) = (ConflictPolicy::LastWriteWins, VersionVector::default());
         let write = KeyWrite::delete(policy, SHARED_SLOT, clock, expiry, vector, Vec::new());
         let notices = hooked.as_ref().map(|hooked| &hooked.notices);
-        self.swap_with_notices(&partition, expected, &write, (replicas, notices)).await?;
+        self.swap_with_notices(&partition, expected, &write, replicas, notices).await?;
         if let Some(hooked) = hooked {
             self.hooks.after(hooked);
         }
@@ -234,8 +238,8 @@ impl Kv {
         }
         let mut partitions = self.index_partitions(address, &write);
         // The swap is done: its own rows were written before it.
-        partitions.iter_mut().for_each(|one| one.changes.retain(|change| matches!(change, Change::Remove { .. })));
-        partitions.retain(|one| !one.changes.is_empty());
+        partitions.iter_mut().for_each(|part| part.changes.retain(|change| matches!(change, Change::Remove { .. })));
+        partitions.retain(|part| !part.changes.is_empty());
         if partitions.is_empty() {
             return;
         }

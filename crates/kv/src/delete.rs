@@ -25,7 +25,7 @@ impl Kv {
         let quorums = with_rw(&request.quorums, &plan);
         let replicas = self.plan_write(&plan, &quorums)?.reclaiming();
         let waits = plan.props.consistent || replicas.options.durability != Durability::Buffered;
-        let outcome = self.delete_planned(request, plan, (quorums, replicas)).await?;
+        let outcome = self.delete_planned(request, plan, quorums, replicas).await?;
         if waits && matches!(outcome, KvDeleteOutcome::NotFound(_)) {
             // Crash: another delete may have no sync yet, and a power cut would bring the object back [invariant 149].
             self.blobs.releases.await_sync().await?;
@@ -37,7 +37,8 @@ impl Kv {
         &self,
         request: KvDelete,
         plan: RequestPlan,
-        (quorums, replicas): (Quorums, ReplicaPlan),
+        quorums: Quorums,
+        replicas: ReplicaPlan,
     ) -> Result<KvDeleteOutcome> {
         let reading = self.plan_read_before_delete(&plan, &quorums)?;
         if plan.props.datatype.is_some() || names_counter(&request, &plan) {
@@ -120,7 +121,7 @@ impl Kv {
             // Race: a put in the microsecond of the tombstone keeps its row, so it must keep its entry [invariant 80].
             false => self.removals_of_all_entries(address, clock - 1, &replicas.options).await?,
         };
-        self.commit_guarded(target, &partition, write, (forget, guard)).await?;
+        self.commit_guarded(target, &partition, write, forget, guard).await?;
         if policy == ConflictPolicy::WriteOnce {
             // Race: a put after the answer through a late clock would be older than the tombstone, and lost [invariant 82].
             self.wait_out_clock_skew(clock).await;
@@ -162,11 +163,11 @@ impl Kv {
     /// Plans the read of a delete: at a quorum unless the client asked for less. A read below it may miss a value that some
     /// replicas hold; the value would return when they are back.
     fn plan_read_before_delete(&self, plan: &RequestPlan, quorums: &Quorums) -> Result<ReplicaPlan> {
-        let own = self.plan_read(plan, quorums)?;
+        let read = self.plan_read(plan, quorums)?;
         Ok(match quorums.r {
-            Some(_) => own,
+            Some(_) => read,
             // Race: a stale replica names no version, so the answered delete would remove nothing [invariant 14].
-            None => own.never_below(ConsistencyLevel::Quorum),
+            None => read.never_below(ConsistencyLevel::Quorum),
         })
     }
 }

@@ -32,17 +32,17 @@ impl Kv {
     pub(super) async fn get_admitted(&self, request: KvGet) -> Result<FetchedObject> {
         let plan = self.plan_request(&request.address.bucket, request.timeout).await?;
         let replicas = self.plan_read(&plan, &request.quorums)?;
-        let mut found = self.fetch(&request.address, &plan, replicas, request.bodies, None).await?;
-        if found.versions.siblings.is_empty() {
-            found = self.retry_not_found(&request, &plan, replicas, found).await?;
+        let mut object = self.fetch(&request.address, &plan, replicas, request.bodies, None).await?;
+        if object.versions.siblings.is_empty() {
+            object = self.retry_not_found(&request, &plan, replicas, object).await?;
         }
-        if found.versions.siblings.is_empty() {
+        if object.versions.siblings.is_empty() {
             // A data type is shown where there is no object.
-            return Ok(Box::pin(self.datatype_as_object(&request, &plan, replicas)).await?.unwrap_or(found));
+            return Ok(Box::pin(self.datatype_as_object(&request, &plan, replicas)).await?.unwrap_or(object));
         }
-        let bytes = found.versions.siblings.iter().map(|one| one.content.body.length()).sum();
-        self.context.metrics.record_read(bytes, found.versions.siblings.len(), self.context.monotonic());
-        Ok(found)
+        let bytes = object.versions.siblings.iter().map(|sibling| sibling.content.body.length()).sum();
+        self.context.metrics.record_read(bytes, object.versions.siblings.len(), self.context.monotonic());
+        Ok(object)
     }
 
     /// Repeats a read that found nothing where `notfound_ok` is false: not-found counts as no reply then, so all live replicas
@@ -52,19 +52,19 @@ impl Kv {
         request: &KvGet,
         plan: &RequestPlan,
         replicas: ReplicaPlan,
-        found: FetchedObject,
+        object: FetchedObject,
     ) -> Result<FetchedObject> {
         let Quorums { notfound_ok, basic_quorum, .. } = request.quorums;
         let basic = basic_quorum.unwrap_or(plan.props.basic_quorum);
         let wider = if basic { ConsistencyLevel::Quorum } else { ConsistencyLevel::All };
         let enough = notfound_ok.unwrap_or(plan.props.notfound_ok) || plan.props.consistent;
         if enough || replicas.options.level >= wider {
-            return Ok(found);
+            return Ok(object);
         }
         // This read may be downgraded: with a replica down, an absent key would otherwise be an error [invariant 24].
         match self.fetch(&request.address, plan, replicas.at(wider), request.bodies, None).await {
             // Race: the replicas of the first answer died in between; that answer stands.
-            Err(Error::Unsatisfied { .. } | Error::TimedOut) => Ok(found),
+            Err(Error::Unsatisfied { .. } | Error::TimedOut) => Ok(object),
             other => other,
         }
     }
@@ -208,11 +208,11 @@ fn merge_own_write(rows: &mut Vec<Row>, written: &KeyWrite) {
     // Race: a row of this name with a newer stamp is a later write into the slot; this write did not remove it.
     let gone = |row: &Row| written.superseded.iter().any(|gone| gone.name == row.name && row.stamp <= gone.clock);
     rows.retain(|row| !gone(row));
-    let Some(own) = &written.row else { return };
-    match rows.iter_mut().find(|row| row.name == own.name) {
-        Some(row) if own.supersedes(row) => *row = own.clone(),
+    let Some(written_row) = &written.row else { return };
+    match rows.iter_mut().find(|row| row.name == written_row.name) {
+        Some(row) if written_row.supersedes(row) => *row = written_row.clone(),
         Some(_) => {}
-        None => rows.push(own.clone()),
+        None => rows.push(written_row.clone()),
     }
 }
 

@@ -67,7 +67,7 @@ impl Kv {
     pub(crate) fn key_view_shards(&self, address: &Address) -> Vec<Partition> {
         let (copies, epochs) = (self.catalogue.copies(&address.bucket), self.catalogue.epochs(&address.bucket));
         let shard = |epoch, shard| Partition::keys(&address.bucket, epoch, shard, copies);
-        epochs.key_shards(&address.key).map(|one| shard(one.epoch, one.shard)).collect()
+        epochs.key_shards(&address.key).map(|epoch_shard| shard(epoch_shard.epoch, epoch_shard.shard)).collect()
     }
 }
 
@@ -95,17 +95,17 @@ pub(super) fn key_shards(
     shard: impl Fn(u8, u8) -> Partition,
 ) -> Vec<PartitionChanges> {
     if epochs.is_single() {
-        let own = epochs.newest_shard(key);
-        return vec![PartitionChanges { fresh, ..PartitionChanges::new(shard(own.epoch, own.shard), changes) }];
+        let newest = epochs.newest_shard(key);
+        return vec![PartitionChanges { fresh, ..PartitionChanges::new(shard(newest.epoch, newest.shard), changes) }];
     }
-    let in_epoch = |one: larder_rows::EpochShard| {
+    let in_epoch = |epoch_shard: larder_rows::EpochShard| {
         // Race: a row may be in any epoch, so a removal goes to all that readers merge; a gateway one stage ahead writes to one
         // that this one knows [invariant 132].
-        let is_due = |change: &&Change| epochs.is_written(one.epoch) || !matches!(change, Change::Put(_));
+        let is_due = |change: &&Change| epochs.is_written(epoch_shard.epoch) || !matches!(change, Change::Put(_));
         let changes: Vec<Change> = changes.iter().filter(is_due).cloned().collect();
-        PartitionChanges { fresh, ..PartitionChanges::new(shard(one.epoch, one.shard), changes) }
+        PartitionChanges { fresh, ..PartitionChanges::new(shard(epoch_shard.epoch, epoch_shard.shard), changes) }
     };
-    epochs.key_shards(key).map(in_epoch).filter(|one| !one.changes.is_empty()).collect()
+    epochs.key_shards(key).map(in_epoch).filter(|part| !part.changes.is_empty()).collect()
 }
 
 #[cfg(test)]
@@ -124,15 +124,16 @@ mod tests {
         let spread = |epochs: BucketEpochs| {
             let shard = |epoch, shard| Partition::keys(&bucket, epoch, shard, 3);
             let parts = key_shards(epochs, b"k", changes.clone(), true, shard);
-            let in_place =
-                |one: &PartitionChanges, own: larder_rows::EpochShard| one.partition == shard(own.epoch, own.shard);
-            assert!(parts.iter().zip(epochs.key_shards(b"k")).all(|(one, own)| in_place(one, own)));
-            parts.iter().map(|one| one.changes.len()).collect::<Vec<_>>()
+            let in_place = |part: &PartitionChanges, epoch_shard: larder_rows::EpochShard| {
+                part.partition == shard(epoch_shard.epoch, epoch_shard.shard)
+            };
+            assert!(parts.iter().zip(epochs.key_shards(b"k")).all(|(part, epoch_shard)| in_place(part, epoch_shard)));
+            parts.iter().map(|part| part.changes.len()).collect::<Vec<_>>()
         };
-        let one = BucketEpochs::ONE;
-        let known = one.with_new_epoch().unwrap();
+        let single_epoch = BucketEpochs::ONE;
+        let known = single_epoch.with_new_epoch().unwrap();
         let both = known.in_next_stage().unwrap();
         let open = both.in_next_stage().unwrap();
-        assert_eq!([one, known, both, open].map(spread), [vec![2], vec![2, 1], vec![2, 2], vec![1, 2]]);
+        assert_eq!([single_epoch, known, both, open].map(spread), [vec![2], vec![2, 1], vec![2, 2], vec![1, 2]]);
     }
 }

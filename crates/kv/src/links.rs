@@ -80,24 +80,27 @@ impl Kv {
         steps: &[LinkStep],
         deadline: Instant,
     ) -> Result<LinkWalk, LinkWalkError> {
-        let Some(found) = self.read_linked(start.clone(), deadline).await? else { return Err(LinkWalkError::NoStart) };
+        let Some((_, start_versions)) = self.read_linked(start.clone(), deadline).await? else {
+            return Err(LinkWalkError::NoStart);
+        };
         let (mut kept, mut kept_addresses, mut targets) = (Vec::new(), AddressBytes(0), LinkTargets::default());
         if let Some(first) = steps.first() {
-            self.add_targets(&mut targets, found, first)?;
+            self.add_targets(&mut targets, start, &start_versions, first)?;
         }
+        drop(start_versions);
         for (at, step) in steps.iter().enumerate() {
             let (mut level, mut next) = (Vec::new(), LinkTargets::default());
             let reads = targets.addresses.into_iter().map(|target| self.read_linked(target, deadline).boxed());
-            let mut found = stream::iter(reads).buffered(READS_AT_ONCE);
-            while let Some(found) = found.try_next().await? {
-                let Some(found) = found else { continue };
+            let mut objects = stream::iter(reads).buffered(READS_AT_ONCE);
+            while let Some(object) = objects.try_next().await? {
+                let Some((address, versions)) = object else { continue };
                 if step.keep {
-                    kept_addresses.add(&found.0)?;
-                    level.push(found.0.clone());
+                    kept_addresses.add(&address)?;
+                    level.push(address.clone());
                 }
                 // Bound: an object goes as soon as its links are found. A step may reach thousands, each with many links.
                 if let Some(step) = steps.get(at + 1) {
-                    self.add_targets(&mut next, found, step)?;
+                    self.add_targets(&mut next, &address, &versions, step)?;
                 }
             }
             if step.keep {
@@ -112,7 +115,8 @@ impl Kv {
     fn add_targets(
         &self,
         targets: &mut LinkTargets,
-        (address, versions): (Address, KeyVersions),
+        address: &Address,
+        versions: &KeyVersions,
         step: &LinkStep,
     ) -> Result<(), LinkWalkError> {
         self.check_link_function(&address.bucket)?;
@@ -120,7 +124,7 @@ impl Kv {
             .matching_links(&versions.siblings)
             .into_iter()
             .filter_map(link_target)
-            .try_for_each(|one| targets.add(one))
+            .try_for_each(|target| targets.add(target))
     }
 
     /// Checks that the bucket's links are found by the standard function.

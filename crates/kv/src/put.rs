@@ -61,7 +61,7 @@ impl Kv {
         let (basis, seen) = self.causal_basis(target, context.as_ref(), &conditions).await?;
         // Race: engines in this process check these rows again as they write: no condition goes stale [invariant 15].
         let guard = seen.map(|seen| ConditionGuard { conditions, seen });
-        let (written, length) = self.commit_body(target, (basis, guard), content, upload).await?;
+        let (written, length) = self.commit_body(target, basis, guard, content, upload).await?;
         // Before the steps that may fail although the object is written [invariant 128].
         if let Some(hooked) = hooked {
             self.hooks.after(*hooked);
@@ -72,7 +72,7 @@ impl Kv {
             Box::pin(self.delete_replaced_counter(&address, &plan, replicas, context)).await?;
         }
         match return_body && plan.policy != ConflictPolicy::WriteOnce {
-            true => Box::pin(self.read_back((&address, &plan, replicas), &written)).await.map(Some),
+            true => Box::pin(self.read_back(&address, &plan, replicas, &written)).await.map(Some),
             false => Ok(None),
         }
     }
@@ -139,7 +139,8 @@ impl Kv {
     async fn commit_body(
         &self,
         target: WriteTarget<'_>,
-        (basis, guard): (CausalBasis, Option<ConditionGuard>),
+        basis: CausalBasis,
+        guard: Option<ConditionGuard>,
         content: KvContent,
         upload: PutBody,
     ) -> Result<(KeyWrite, u64)> {
@@ -155,15 +156,15 @@ impl Kv {
                 let length = bytes.len() as u64;
                 self.check_length(length)?;
                 let content = KvContent { body: KvBody::Inline(bytes), ..content };
-                let write = self.build_write(policy, (slot, clock), basis, content);
+                let write = self.build_write(policy, slot, clock, basis, content);
                 let target = WriteTarget { replicas: replicas.with_timeout(plan.timeout), ..target };
-                let write = self.commit_guarded(target, &partition, write, (Vec::new(), guard)).await?;
+                let write = self.commit_guarded(target, &partition, write, Vec::new(), guard).await?;
                 Ok((write, length))
             }
             upload => {
                 let to = KvBlobPlacement { partition: &partition, slot, clock };
                 // Boxed: its future is larger than that of all other puts, which would carry the room for it.
-                Box::pin(self.receive_and_commit(target, (policy, to), (basis, guard), content, upload)).await
+                Box::pin(self.receive_and_commit(target, to, basis, guard, ArrivingValue { content, upload })).await
             }
         }
     }
@@ -172,17 +173,18 @@ impl Kv {
     async fn receive_and_commit(
         &self,
         target: WriteTarget<'_>,
-        (policy, to): (ConflictPolicy, KvBlobPlacement<'_>),
-        (basis, guard): (CausalBasis, Option<ConditionGuard>),
-        content: KvContent,
-        upload: PutBody,
+        to: KvBlobPlacement<'_>,
+        basis: CausalBasis,
+        guard: Option<ConditionGuard>,
+        value: ArrivingValue,
     ) -> Result<(KeyWrite, u64)> {
         let WriteTarget { plan, replicas, .. } = target;
+        let ArrivingValue { content, upload } = value;
         let KvBlobPlacement { partition, slot, clock } = to;
         let ReceivedValue { body, lease } = self.receive(upload, to).await?;
         let (length, blob) = (body.length(), body.blob());
         // Where the greatest clock wins, a put whose body took long would lose to puts that arrived during it: new clock.
-        let clock = match policy.has_slots() {
+        let clock = match plan.policy.has_slots() {
             true => clock,
             false => match self.issuer.issue().await {
                 Ok(clock) => clock,
@@ -192,7 +194,7 @@ impl Kv {
                 }
             },
         };
-        let write = self.build_write(policy, (slot, clock), basis, KvContent { body, ..content });
+        let write = self.build_write(plan.policy, slot, clock, basis, KvContent { body, ..content });
         // The sweeper removes a blob that no quorum names, so its row needs a quorum.
         let replicas = if blob.is_some() { replicas.never_below(ConsistencyLevel::Quorum) } else { replicas };
         // Bound: the engine has its full time, however slowly the client sent the body.
@@ -201,7 +203,7 @@ impl Kv {
         self.check_blob_age(blob).await?;
         // From here on the store may carry out the write even if the client leaves and this future is dropped.
         let lease = ReferenceLease::new(lease);
-        match self.commit_guarded(target, partition, write, (Vec::new(), guard)).await {
+        match self.commit_guarded(target, partition, write, Vec::new(), guard).await {
             Ok(write) => {
                 // Race: after the row, before the answer: a sweeper that missed the row has set its mark [invariant 90].
                 let kept = self.confirm_blob(target, partition, &write, blob).await;
@@ -222,7 +224,8 @@ impl Kv {
     fn build_write(
         &self,
         policy: ConflictPolicy,
-        (slot, clock): (Slot, Timestamp),
+        slot: Slot,
+        clock: Timestamp,
         basis: CausalBasis,
         content: KvContent,
     ) -> KeyWrite {
@@ -257,7 +260,9 @@ impl Kv {
     /// siblings, and the client's next put would leave them.
     async fn read_back(
         &self,
-        (address, plan, replicas): (&Address, &RequestPlan, ReplicaPlan),
+        address: &Address,
+        plan: &RequestPlan,
+        replicas: ReplicaPlan,
         written: &KeyWrite,
     ) -> Result<FetchedObject> {
         // Race: only a read finds the siblings of other writers, and the client's next put must name them [invariant 16].
@@ -269,8 +274,9 @@ impl Kv {
     /// write: a version that it misses is not named, so it survives as a sibling.
     pub(super) fn plan_read_for_write(&self, plan: &RequestPlan, replicas: ReplicaPlan) -> ReplicaPlan {
         // Fallback: the bucket's own r or pr may exceed its n_val, and the write did not ask for them.
-        let own = self.plan_read(plan, &Quorums::default()).map_or(ConsistencyLevel::Quorum, |own| own.options.level);
-        replicas.at(own.max(replicas.options.level))
+        let level =
+            self.plan_read(plan, &Quorums::default()).map_or(ConsistencyLevel::Quorum, |read| read.options.level);
+        replicas.at(level.max(replicas.options.level))
     }
 
     /// Decodes a client's context and moves the clock past it.
@@ -340,6 +346,14 @@ fn check_metadata(content: &KvContent) -> Result<()> {
     if bytes > METADATA_BYTES_MAX { Err(Error::MetadataTooLarge { bytes, max: METADATA_BYTES_MAX }) } else { Ok(()) }
 }
 
+/// A value whose body has yet to arrive.
+struct ArrivingValue {
+    /// The value with an empty body.
+    content: KvContent,
+    /// The body.
+    upload: PutBody,
+}
+
 /// A body that arrived to its end.
 pub(super) struct ReceivedValue {
     /// The bytes, or the blob that holds them.
@@ -391,7 +405,7 @@ impl Kv {
         &self,
         first: Bytes,
         announced: Option<u64>,
-        rest: Option<Box<dyn ByteStream>>,
+        stream: Option<Box<dyn ByteStream>>,
         to: KvBlobPlacement<'_>,
     ) -> Result<ReceivedValue> {
         let id = BlobId::for_row(&to.partition.key, &to.slot.row_name(), to.clock);
@@ -402,8 +416,8 @@ impl Kv {
         let mut length = 0;
         let mut digest = Sha1Hasher::default();
         self.append(writer.as_mut(), first, &mut length, &mut digest).await?;
-        if let Some(mut rest) = rest {
-            while let Some(piece) = next(rest.as_mut()).await? {
+        if let Some(mut stream) = stream {
+            while let Some(piece) = next(stream.as_mut()).await? {
                 self.append(writer.as_mut(), piece, &mut length, &mut digest).await?;
             }
         }

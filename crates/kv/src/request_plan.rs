@@ -121,14 +121,14 @@ impl ReplicaPlan {
     pub(crate) fn to_client_error(self, error: larder_store::Error) -> Error {
         let Kind::Unavailable { alive: got, required } = error.kind else { return error.into() };
         // Where n_val differs from the copies, more replicas than the parameter asks for may still be too few.
-        let wanted = |count: u32| if count > got { count } else { required };
+        let needed_count = |count: u32| if count > got { count } else { required };
         let QuorumParams { reading, downgradable, primaries, node_confirms } = self.params;
         match primaries {
             Some((which, count, replicas)) if got < replicas => {
-                Error::Unsatisfied { which, got, wanted: wanted(count) }
+                Error::Unsatisfied { which, got, wanted: needed_count(count) }
             }
             _ if got < node_confirms => Error::NodeConfirms { got, wanted: node_confirms, reading },
-            _ => Error::Unsatisfied { which: downgradable.0, got, wanted: wanted(downgradable.1) },
+            _ => Error::Unsatisfied { which: downgradable.0, got, wanted: needed_count(downgradable.1) },
         }
     }
 }
@@ -249,9 +249,9 @@ impl Kv {
 
     /// Machines that must confirm; refused at once if there are fewer.
     fn check_node_confirms(&self, props: &EffectiveProps, quorums: &Quorums, reading: bool) -> Result<u32> {
-        let wanted = resolve_count(props, quorums.node_confirms, props.node_confirms)?;
+        let confirms = resolve_count(props, quorums.node_confirms, props.node_confirms)?;
         let got = self.context.ports.store.limits().nodes;
-        if wanted > got { Err(Error::NodeConfirms { got, wanted, reading }) } else { Ok(wanted) }
+        if confirms > got { Err(Error::NodeConfirms { got, wanted: confirms, reading }) } else { Ok(confirms) }
     }
 }
 

@@ -83,11 +83,11 @@ impl SlotAllocator {
         }
     }
 
-    /// The version vector of a write into `own`.
-    pub(super) fn carried_vector(&self, own: Slot, basis: &CausalBasis) -> CarriedVector {
+    /// The version vector of a write into `slot`.
+    pub(super) fn carried_vector(&self, slot: Slot, basis: &CausalBasis) -> CarriedVector {
         match self {
             Self::Fresh => CarriedVector::default(),
-            Self::Reused(_) => CarriedVector::from_write(own, &basis.vector, &basis.superseded),
+            Self::Reused(_) => CarriedVector::from_write(slot, &basis.vector, &basis.superseded),
         }
     }
 
@@ -173,20 +173,22 @@ impl SlotMemory {
         named: &VersionVector,
         vector: &VersionVector,
     ) -> Timestamp {
-        let until = |vector: &VersionVector, own: &OwnedSlot| vector.get(Slot { actor, birth: own.birth });
-        for own in slots.iter_mut() {
+        let until = |vector: &VersionVector, slot: &OwnedSlot| vector.get(Slot { actor, birth: slot.birth });
+        for slot in slots.iter_mut() {
             // A vector that covers the last issued clock covers every write to the slot, also a failed one.
-            own.dead |= until(vector, own) >= own.issued;
+            slot.dead |= until(vector, slot) >= slot.issued;
         }
-        let is_named = |own: &OwnedSlot| until(named, own) >= own.issued;
+        let is_named = |slot: &OwnedSlot| until(named, slot) >= slot.issued;
         // Race: a put of a later clock may have taken the slot first, and would hide a row of this clock [invariant 3].
-        let is_free = |own: &OwnedSlot| own.issued < clock && (is_named(own) || own.dead);
+        let is_free = |slot: &OwnedSlot| slot.issued < clock && (is_named(slot) || slot.dead);
         // Reuse keeps gateways that overwrite a key in turn at one row each; new rows would leave tombstones [invariant 1].
-        if let Some(own) = slots.iter_mut().filter(|own| is_free(own)).max_by_key(|own| (is_named(own), own.issued)) {
-            own.dead = false;
+        if let Some(slot) =
+            slots.iter_mut().filter(|slot| is_free(slot)).max_by_key(|slot| (is_named(slot), slot.issued))
+        {
+            slot.dead = false;
             // Race: before the write is sent, so a concurrent put finds the slot in use even if this fails [invariant 3].
-            own.issued = clock;
-            return own.birth;
+            slot.issued = clock;
+            return slot.birth;
         }
         // Bound: a forgotten slot costs a row and never data, since no later write reuses it.
         if slots.len() > 2 * self.open_max {
@@ -200,7 +202,7 @@ impl SlotMemory {
         let keys = self.keys.lock();
         let slots = keys.peek(&key_hash(partition));
         // Open slots above the limit may be siblings: the engine counts the rows before it adds one more [invariant 9].
-        slots.is_some_and(|slots| slots.iter().filter(|own| !own.dead).count() > self.open_max)
+        slots.is_some_and(|slots| slots.iter().filter(|slot| !slot.dead).count() > self.open_max)
     }
 
     fn note_acknowledged(&self, partition: &Partition, write: &KeyWrite, counted: bool) {
@@ -213,17 +215,17 @@ impl SlotMemory {
         let Some(actor) = written.map(|slot| slot.actor) else { return };
         let mut keys = self.keys.lock();
         let Some(mut slots) = keys.get_mut(&key_hash(partition)) else { return };
-        let is_written = |own: &OwnedSlot| written.is_some_and(|slot| slot.birth == own.birth);
-        for own in slots.iter_mut() {
-            if is_written(own) {
-                own.issued = own.issued.max(write.clock);
+        let is_written = |slot: &OwnedSlot| written.is_some_and(|row_slot| row_slot.birth == slot.birth);
+        for slot in slots.iter_mut() {
+            if is_written(slot) {
+                slot.issued = slot.issued.max(write.clock);
             }
             // Race: a put that took the slot since has raised its issued clock, so the slot stays in use [invariant 3].
-            own.dead |= gone.get(Slot { actor, birth: own.birth }) >= own.issued;
+            slot.dead |= gone.get(Slot { actor, birth: slot.birth }) >= slot.issued;
         }
         // The count was within the limit, so the other slots thought open are not: forgetting them costs rows, not data.
         if counted {
-            slots.retain(|own| own.dead || is_written(own));
+            slots.retain(|slot| slot.dead || is_written(slot));
         }
     }
 }

@@ -174,7 +174,7 @@ impl JobRun {
                 let chunk = values.iter().take(LISTING_PAGE_ROWS).cloned();
                 let inputs = chunk.map(JobValue::into_input).collect::<Result<Vec<_>, _>>().map_err(failed)?;
                 let (work, held) = (&self.phases[phase].work, std::mem::take(&mut self.wanted));
-                let mapped = map_inputs(&self.gateway.kv, work, inputs, held, (phase, self.deadline)).await?;
+                let mapped = map_inputs(&self.gateway.kv, work, inputs, held, phase, self.deadline).await?;
                 self.wanted = mapped.wanted;
                 values.drain(..mapped.count);
                 self.wait_before(phase, values);

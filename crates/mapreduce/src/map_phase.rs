@@ -58,17 +58,18 @@ pub(super) async fn map_inputs(
     work: &PhaseWork,
     inputs: Vec<JobInput>,
     held: u64,
-    (phase, deadline): (usize, Instant),
+    phase: usize,
+    deadline: Instant,
 ) -> Result<MappedInputs, JobError> {
     let bodies = !matches!(work, PhaseWork::Link(_));
     let reads = inputs.into_iter().map(|input| read(kv, input, bodies, deadline).boxed());
-    let found = std::pin::pin!(stream::iter(reads).buffered(READS_AT_ONCE));
+    let objects = std::pin::pin!(stream::iter(reads).buffered(READS_AT_ONCE));
     let mut allowance = ObjectAllowance { work, bytes: held };
     match work {
         PhaseWork::MapScript(script, scripts) => {
-            map_by_script(script, scripts.as_ref(), found, &mut allowance, (phase, deadline)).await
+            map_by_script(script, scripts.as_ref(), objects, &mut allowance, phase, deadline).await
         }
-        _ => map_natively(kv, found, &mut allowance, phase).await,
+        _ => map_natively(kv, objects, &mut allowance, phase).await,
     }
 }
 
@@ -90,17 +91,17 @@ impl ObjectAllowance<'_> {
 
 async fn map_natively(
     kv: &Kv,
-    mut found: FoundObjects<'_>,
+    mut objects: FoundObjects<'_>,
     allowance: &mut ObjectAllowance<'_>,
     phase: usize,
 ) -> Result<MappedInputs, JobError> {
     let mut mapped = MappedInputs::default();
     while !mapped.is_chunk()
-        && let Some(object) = found.next().await
+        && let Some(object) = objects.next().await
     {
         let object = object?;
-        if let Err(wanted) = allowance.take(&object) {
-            mapped.wanted = wanted;
+        if let Err(needed) = allowance.take(&object) {
+            mapped.wanted = needed;
             break;
         }
         let results = match allowance.work {
@@ -123,46 +124,47 @@ async fn map_natively(
 async fn map_by_script(
     script: &LoadedScript,
     scripts: &dyn Scripts,
-    mut found: FoundObjects<'_>,
+    mut objects: FoundObjects<'_>,
     allowance: &mut ObjectAllowance<'_>,
-    (phase, deadline): (usize, Instant),
+    phase: usize,
+    deadline: Instant,
 ) -> Result<MappedInputs, JobError> {
     let mut mapped = MappedInputs::default();
-    let (mut calls, mut wanted) = next_calls(script, found.as_mut(), allowance).await?;
+    let (mut calls, mut needed) = next_calls(script, objects.as_mut(), allowance).await?;
     // Objects that were read after the last call of a chunk are read again in the next step.
     while !mapped.is_chunk() && calls.objects() > 0 {
         let count = calls.objects();
         let next = async {
             // The object that the job has to hold memory for first is the next one.
-            if wanted > 0 {
-                Ok((MapCalls::default(), wanted))
+            if needed > 0 {
+                Ok((MapCalls::default(), needed))
             } else {
-                next_calls(script, found.as_mut(), allowance).await
+                next_calls(script, objects.as_mut(), allowance).await
             }
         };
         let (results, next) = tokio::join!(script.map(scripts, calls, deadline), next);
         mapped.add(count, results.map_err(|error| error.phase_error(phase))?);
-        (calls, wanted) = next?;
+        (calls, needed) = next?;
     }
     // Another chunk of results comes between, where this one ended with objects that are read again.
-    mapped.wanted = if calls.objects() == 0 { wanted } else { 0 };
+    mapped.wanted = if calls.objects() == 0 { needed } else { 0 };
     Ok(mapped)
 }
 
 /// Reads the objects of the next call of a worker; none at the end. With it, the memory that the object after them needs.
 async fn next_calls(
     script: &LoadedScript,
-    mut found: FoundObjects<'_>,
+    mut objects: FoundObjects<'_>,
     allowance: &mut ObjectAllowance<'_>,
 ) -> Result<(MapCalls, u64), JobError> {
     let mut calls = MapCalls::default();
     while calls.bytes() < JOB_CHUNK_BYTES
         && calls.objects() < JOB_CHUNK_INPUTS
-        && let Some(object) = found.next().await
+        && let Some(object) = objects.next().await
     {
         let object = object?;
-        if let Err(wanted) = allowance.take(&object) {
-            return Ok((calls, wanted));
+        if let Err(needed) = allowance.take(&object) {
+            return Ok((calls, needed));
         }
         calls.add(object.load().await?, &script.arg);
     }

@@ -43,15 +43,15 @@ pub(super) async fn read(kv: &Kv, input: JobInput, bodies: bool, deadline: Insta
     let timeout = Some(deadline.saturating_duration_since(Instant::now()));
     let request = KvGet { address: input.address.clone(), quorums: Quorums::default(), bodies, timeout };
     // Most objects are one value, which takes no wait.
-    if let Some(found) = kv.try_get(&request, usize::MAX) {
-        let (siblings, bodies) = (vec![found.sibling], vec![GetBody::Bytes(found.value)]);
-        return Ok(StoredInput { input, context: found.encoded_context, siblings, bodies });
+    if let Some(object) = kv.try_get(&request, usize::MAX) {
+        let (siblings, bodies) = (vec![object.sibling], vec![GetBody::Bytes(object.value)]);
+        return Ok(StoredInput { input, context: object.encoded_context, siblings, bodies });
     }
-    let mut found = kv.get(request.clone()).await;
-    while should_repeat(&found).await {
-        found = kv.get(request.clone()).await;
+    let mut fetched = kv.get(request.clone()).await;
+    while should_repeat(&fetched).await {
+        fetched = kv.get(request.clone()).await;
     }
-    let FetchedObject { versions, bodies, context, .. } = found?;
+    let FetchedObject { versions, bodies, context, .. } = fetched?;
     Ok(StoredInput { input, context: context.unwrap_or_default(), siblings: versions.siblings, bodies })
 }
 

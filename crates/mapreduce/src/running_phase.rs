@@ -55,11 +55,11 @@ impl RunningPhase {
             PhaseFunction::Link(filter) => PhaseWork::Link(filter),
             PhaseFunction::Reduce(function) => PhaseWork::Reduce(Reducer::new(function, arg)),
             PhaseFunction::MapScript(script) => {
-                let (script, scripts) = load_script(gateway, client, (at, script, arg), deadline).await?;
+                let (script, scripts) = load_script(gateway, client, at, script, arg, deadline).await?;
                 PhaseWork::MapScript(script, scripts)
             }
             PhaseFunction::ReduceScript(script) => {
-                let (script, scripts) = load_script(gateway, client, (at, script, arg), deadline).await?;
+                let (script, scripts) = load_script(gateway, client, at, script, arg, deadline).await?;
                 PhaseWork::ReduceScript { script, scripts, values: Vec::new(), reduced: 0, bytes: 0 }
             }
         };
@@ -71,7 +71,9 @@ impl RunningPhase {
 async fn load_script(
     gateway: &Gateway,
     client: &Arc<str>,
-    (phase, script, arg): (usize, PhaseScript, Option<Value>),
+    phase: usize,
+    script: PhaseScript,
+    arg: Option<Value>,
     deadline: Instant,
 ) -> Result<(LoadedScript, Arc<dyn Scripts>), JobError> {
     let refused = |error: String| JobError::Phase(PhaseRefusal { phase, error });
@@ -85,7 +87,7 @@ async fn load_script(
     }
     let source = match &script {
         PhaseScript::Stored(bucket, key) => {
-            let source = read_source(gateway, (bucket, key), deadline).await?;
+            let source = read_source(gateway, bucket, key, deadline).await?;
             Some(source.map_err(|reason| refused(format!("the object {bucket}/{key} {reason}")))?)
         }
         PhaseScript::Named(_) | PhaseScript::Source(_) => None,
@@ -96,7 +98,8 @@ async fn load_script(
 /// The value of an object, as source; or the reason why it is none.
 async fn read_source(
     gateway: &Gateway,
-    (bucket, key): (&str, &str),
+    bucket: &str,
+    key: &str,
     deadline: Instant,
 ) -> Result<Result<String, String>, JobError> {
     let bucket = BucketAddress::new(Bytes::from_static(DEFAULT_TYPE), bucket.to_owned().into());

@@ -208,7 +208,7 @@ impl UnreadBody {
         if client_waits || body.size_hint().lower() > BYTES_MAX {
             return Some(false);
         }
-        let rest = async {
+        let reading = async {
             let mut bytes = 0;
             while let Some(frame) = body.frame().await {
                 let Ok(frame) = frame else { return false };
@@ -220,7 +220,7 @@ impl UnreadBody {
             true
         };
         // Bound: a client that sends nothing more gets its answer all the same.
-        Some(timeout(TIME_MAX, rest).await.unwrap_or(false))
+        Some(timeout(TIME_MAX, reading).await.unwrap_or(false))
     }
 }
 

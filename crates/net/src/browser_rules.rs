@@ -93,7 +93,9 @@ impl BrowserRules {
     fn allows(&self, origin: &[u8]) -> bool {
         match &self.origins {
             AllowedOrigins::Any => true,
-            AllowedOrigins::Listed(listed) => listed.iter().any(|one| origin.eq_ignore_ascii_case(one.as_bytes())),
+            AllowedOrigins::Listed(listed) => {
+                listed.iter().any(|allowed_origin| origin.eq_ignore_ascii_case(allowed_origin.as_bytes()))
+            }
         }
     }
 }
@@ -126,7 +128,7 @@ fn is_own_host(host: &[u8], hosts: &[String]) -> bool {
     let name = name.strip_suffix('.').unwrap_or(name);
     name.eq_ignore_ascii_case("localhost")
         || name.parse().is_ok_and(|address: IpAddr| address.to_canonical().is_loopback())
-        || hosts.iter().any(|one| one.eq_ignore_ascii_case(name))
+        || hosts.iter().any(|own_host| own_host.eq_ignore_ascii_case(name))
 }
 
 /// A browser sends it where the connection is secure.
@@ -154,8 +156,8 @@ pub(crate) fn disarm(answer: &mut HeaderMap) {
 /// Whether a browser may find a document with scripts. Of several types in one header it takes the last that it can read.
 fn may_have_scripts(media: &HeaderValue) -> bool {
     let media = String::from_utf8_lossy(media.as_bytes()).to_ascii_lowercase();
-    let mut types = media.split(',').map(|one| one.split(';').next().unwrap_or_default().trim());
-    types.any(|one| WITH_SCRIPTS.iter().any(|end| one.ends_with(end)))
+    let mut types = media.split(',').map(|media_type| media_type.split(';').next().unwrap_or_default().trim());
+    types.any(|media_type| WITH_SCRIPTS.iter().any(|end| media_type.ends_with(end)))
 }
 
 #[cfg(test)]
@@ -190,8 +192,8 @@ mod tests {
         for host in
             ["evil.example", "evil.example:8098", "localhost.evil", "0.0.0.0:8098", "10.0.0.1", "[::2]", "[", ":8098"]
         {
-            let own = format!("http://{host}");
-            assert_eq!(check(&rules, &[("host", host), ("origin", &own)]), Some(ForeignRequest::Host), "{host}");
+            let own_origin = format!("http://{host}");
+            assert_eq!(check(&rules, &[("host", host), ("origin", &own_origin)]), Some(ForeignRequest::Host), "{host}");
         }
         assert_eq!(check(&BrowserRules::default(), &[("host", "any")]), None);
     }
@@ -265,8 +267,8 @@ mod stored_pages_tests {
         for media in ["application/pdf", "text/plain; of=text/html", "application/vnd.openxmlformats-officedocument"] {
             assert_eq!(policy(media), None, "{media}");
         }
-        let mut own = map(&[("content-type", "text/html"), ("content-security-policy", "default-src 'self'")]);
-        disarm(&mut own);
-        assert_eq!(own[CONTENT_SECURITY_POLICY], "default-src 'self'");
+        let mut headers = map(&[("content-type", "text/html"), ("content-security-policy", "default-src 'self'")]);
+        disarm(&mut headers);
+        assert_eq!(headers[CONTENT_SECURITY_POLICY], "default-src 'self'");
     }
 }

@@ -71,7 +71,7 @@ async fn serve_connection<F: ConnectionHandler>(
     // A client that a PROXY header names is no proxy, unless it is in the list itself: its headers are not believed.
     let is_proxy = settings.proxies.contains(client.source.address);
     let named_client = |request: &Request<Incoming>| is_proxy.then(|| forwarded::<F>(&client, request, &settings));
-    let answer = service_fn(|request| answer(&handler, &activity, (&client, named_client(&request)), request));
+    let answer = service_fn(|request| answer(&handler, &activity, &client, named_client(&request), request));
     let head = HeadMemory::new(client.account.clone());
     let io = TokioIo::new(LingeringSocket::new(socket, Arc::clone(&activity), head).with_strict_lines());
     let connection = http1::Builder::new()

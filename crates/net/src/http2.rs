@@ -87,7 +87,7 @@ pub(crate) async fn serve<F: ConnectionHandler>(
                 false => None,
             };
             let named = is_proxy.then(|| forwarded::<F>(client, &request, settings));
-            let answered = answer(handler, activity, (client, named), request).await;
+            let answered = answer(handler, activity, client, named, request).await;
             answered.map(|response| response.map(|body| StreamBody::new(body, streams)))
         }
     });
@@ -261,13 +261,13 @@ impl<B: Body<Data: Unpin> + Unpin> Body for StreamBody<B> {
     }
 
     fn size_hint(&self) -> SizeHint {
-        let rest = self.rest.as_ref().map_or(0, Buf::remaining) as u64;
+        let unsent_bytes = self.rest.as_ref().map_or(0, Buf::remaining) as u64;
         let body_size = self.body.size_hint();
         let mut hint = SizeHint::new();
         if let Some(upper) = body_size.upper() {
-            hint.set_upper(upper + rest);
+            hint.set_upper(upper + unsent_bytes);
         }
-        hint.set_lower(body_size.lower() + rest);
+        hint.set_lower(body_size.lower() + unsent_bytes);
         hint
     }
 }

@@ -18,6 +18,7 @@
 //! watchers         what a connection waits for besides its client: the end of the server, its timers
 //! browser_rules    the pages whose requests are refused, by host and origin
 //! arriving_body    the body of a request: its memory, and the least rate of a transfer
+//! form_pieces      the body of a form with a file, as its parser may have it
 //! ```
 
 mod accept;
@@ -27,6 +28,7 @@ mod browser_rules;
 mod client_socket;
 mod connection;
 mod connection_limit;
+mod form_pieces;
 mod http2;
 mod lingering_close;
 mod proxy_header;
@@ -57,6 +59,7 @@ pub use browser_rules::{AllowedOrigins, BrowserRules, ForeignRequest};
 pub use client_socket::{ClientListener, ClientSocket};
 pub use connection::serve;
 pub use connection_limit::{ConnectionLimit, REFUSALS_MAX};
+pub use form_pieces::form_pieces;
 pub use lingering_close::close_lingering;
 pub use request_answer::pause_before_refusal;
 pub use request_source::{RequestSource, TrustedProxies};

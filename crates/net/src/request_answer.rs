@@ -48,7 +48,8 @@ pub(crate) fn forwarded<F: ConnectionHandler>(
 pub(crate) async fn answer<F: ConnectionHandler>(
     handler: &F,
     activity: &ConnectionActivity,
-    (peer, forwarded): (&ConnectedClient, Option<ConnectedClient>),
+    peer: &ConnectedClient,
+    forwarded: Option<ConnectedClient>,
     request: Request<Incoming>,
 ) -> Result<Response<MemoryHoldingBody<F::Body>>, Infallible> {
     let begun = BegunRequest::new(activity);

@@ -186,9 +186,9 @@ impl FieldDecoder {
     /// [`DecodeError::UnknownVersion`] for any version but `known`.
     #[inline]
     pub fn versioned(bytes: Bytes, known: u8) -> Result<Self, DecodeError> {
-        let mut rest = Self::new(bytes);
-        rest.version(known)?;
-        Ok(rest)
+        let mut decoder = Self::new(bytes);
+        decoder.version(known)?;
+        Ok(decoder)
     }
 
     /// Reads and checks a version byte.

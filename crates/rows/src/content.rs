@@ -167,7 +167,7 @@ impl KvContent {
     #[must_use]
     #[inline]
     pub fn is_same_as(&self, other: &Self) -> bool {
-        let head = |one: &Self| (one.content_type.clone(), one.charset.clone(), one.encoding.clone());
+        let head = |content: &Self| (content.content_type.clone(), content.charset.clone(), content.encoding.clone());
         head(self) == head(other)
             && (&self.meta, &self.links, &self.terms) == (&other.meta, &other.links, &other.terms)
             && self.body.has_same_bytes(&other.body)

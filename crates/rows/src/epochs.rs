@@ -215,14 +215,14 @@ mod tests {
         fn a_key_is_in_one_shard_of_each_epoch_that_readers_merge(opened in 0..3_usize, stages in 0..3_usize, key: Vec<u8>) {
             let epochs = epochs_after(opened, stages);
             let all: Vec<EpochShard> = epochs.shards().collect();
-            let own: Vec<EpochShard> = epochs.key_shards(&key).collect();
-            prop_assert_eq!(own.len(), epochs.counts().len());
-            for (one, other) in own.iter().zip(own.iter().skip(1)) {
-                prop_assert!(one.may_share_keys(*other) && other.may_share_keys(*one));
+            let key_shards: Vec<EpochShard> = epochs.key_shards(&key).collect();
+            prop_assert_eq!(key_shards.len(), epochs.counts().len());
+            for (shard, other) in key_shards.iter().zip(key_shards.iter().skip(1)) {
+                prop_assert!(shard.may_share_keys(*other) && other.may_share_keys(*shard));
             }
-            prop_assert!(own.iter().all(|shard| all.contains(shard)));
+            prop_assert!(key_shards.iter().all(|shard| all.contains(shard)));
             let newest = epochs.newest_shard(&key);
-            prop_assert!(own.contains(&newest) && epochs.is_written(newest.epoch));
+            prop_assert!(key_shards.contains(&newest) && epochs.is_written(newest.epoch));
             prop_assert_eq!(BucketEpochs::from_json(&epochs.to_json()), Ok(epochs));
         }
     }

@@ -75,10 +75,10 @@ pub fn fast128(bytes: &[u8]) -> u128 {
 pub fn base62_digits(hash: u128) -> [u8; 22] {
     let mut digits = [b'0'; 22];
     let (upper, lower) = digits.split_at_mut(11);
-    for (half, mut rest) in [(upper, (hash >> 64) as u64), (lower, hash as u64)] {
+    for (half, mut quotient) in [(upper, (hash >> 64) as u64), (lower, hash as u64)] {
         for digit in half.iter_mut().rev() {
-            *digit = BASE62[(rest % 62) as usize];
-            rest /= 62;
+            *digit = BASE62[(quotient % 62) as usize];
+            quotient /= 62;
         }
     }
     digits
@@ -90,11 +90,11 @@ pub fn base62_digits(hash: u128) -> [u8; 22] {
 pub fn base62(number: u128) -> String {
     // Dividing 128 bits is slow: this cuts off groups of ten digits, which fit 64 bits, and divides those.
     const GROUP: u128 = 62_u128.pow(10);
-    let (mut rest, mut digits) = (number, [0; 22]);
+    let (mut quotient, mut digits) = (number, [0; 22]);
     let mut at = digits.len();
     loop {
-        let (mut group, last) = ((rest % GROUP) as u64, rest < GROUP);
-        rest /= GROUP;
+        let (mut group, last) = ((quotient % GROUP) as u64, quotient < GROUP);
+        quotient /= GROUP;
         for _ in 0..10 {
             at -= 1;
             digits[at] = BASE62[(group % 62) as usize];

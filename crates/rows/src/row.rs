@@ -117,7 +117,7 @@ impl Batch {
     #[must_use]
     #[inline]
     pub fn bytes(&self) -> usize {
-        self.partitions.iter().map(|one| one.partition.key.len() + changes_bytes(&one.changes)).sum()
+        self.partitions.iter().map(|part| part.partition.key.len() + changes_bytes(&part.changes)).sum()
     }
 }
 

@@ -198,7 +198,7 @@ impl Uploads {
         }
         // Race: mark, fence, look. A completing writer that read its upload before the mark fails [invariant 59].
         let state = match self.completed_version(&marked, version).await? {
-            Some(found) => done_state(&found, list),
+            Some(completed_version) => done_state(&completed_version, list),
             None => UploadState::Open,
         };
         let Some(settled) = self.heads.cas_upload_state(&marked, state).await? else {
@@ -218,8 +218,8 @@ impl Uploads {
     /// writer can add it without seeing the upload's new state.
     async fn completed_version(&self, head: &UploadHead, id: VersionId) -> Result<Option<Version>> {
         let (bucket, key) = (head.upload.bucket, &head.upload.key);
-        let found = self.heads.fence_head(bucket, key).await?;
-        if let Some(current) = found.current.filter(|current| current.id == id) {
+        let object_head = self.heads.fence_head(bucket, key).await?;
+        if let Some(current) = object_head.current.filter(|current| current.id == id) {
             return Ok(Some(current));
         }
         self.heads.read_version(&Partition::head(bucket, key), id, &self.heads.options()).await

@@ -52,15 +52,15 @@ impl Objects {
         loop {
             let attempt = cas.next_attempt().await?;
             check_public_acl(attempt.bucket(), acl.as_ref())?;
-            let found = attempt.find(&named).await?.filter(|found| found.id == version.id);
-            let Some(mut found) = found else {
+            let stored_version = attempt.find(&named).await?.filter(|stored_version| stored_version.id == version.id);
+            let Some(mut stored_version) = stored_version else {
                 // Race: another writer removed the version. The result equals an ACL change just before that.
                 return Ok(());
             };
-            if let Some(object) = &mut found.object {
+            if let Some(object) = &mut stored_version.object {
                 object.acl.clone_from(&acl);
             }
-            let next = attempt.rewrite(found);
+            let next = attempt.rewrite(stored_version);
             if attempt.commit(next).await? {
                 return Ok(());
             }

@@ -48,11 +48,13 @@ impl Objects {
         loop {
             let attempt = cas.next_attempt().await?;
             // Race: a put may have come since the check; the tags go to the version that the commit expects.
-            let mut found = attempt.find(version).await?.ok_or_else(|| version.missing_error(None))?;
-            let Some(object) = &mut found.object else { return Err(version.missing_error(Some(&found))) };
+            let mut stored_version = attempt.find(version).await?.ok_or_else(|| version.missing_error(None))?;
+            let Some(object) = &mut stored_version.object else {
+                return Err(version.missing_error(Some(&stored_version)));
+            };
             object.tags.clone_from(&tags);
-            let shown = client_version_id(attempt.bucket(), &found);
-            let next = attempt.rewrite(found);
+            let shown = client_version_id(attempt.bucket(), &stored_version);
+            let next = attempt.rewrite(stored_version);
             if attempt.commit(next).await? {
                 return Ok(shown);
             }
@@ -73,15 +75,17 @@ impl Objects {
     ) -> Result<(FoundObject, Vec<ManifestPart>, bool)> {
         let reader = caller.with_action(S3Action::GetObject);
         for _ in 0..RETRIES_MAX {
-            let found = self.head(&reader, request).await?;
+            let found_object = self.head(&reader, request).await?;
             let bucket = self.buckets.find(&request.bucket).await?;
             let action = request.version.action(caller.action()?);
-            caller.check(&bucket, &action.on_version(&request.key, Some(&found.version)))?;
-            let body = found.version.object.as_ref().map(|object| &object.body);
-            let Some(ObjectBody::Parts { manifest, count, .. }) = body else { return Ok((found, Vec::new(), false)) };
+            caller.check(&bucket, &action.on_version(&request.key, Some(&found_object.version)))?;
+            let body = found_object.version.object.as_ref().map(|object| &object.body);
+            let Some(ObjectBody::Parts { manifest, count, .. }) = body else {
+                return Ok((found_object, Vec::new(), false));
+            };
             // Race: an overwrite may remove the manifest after the head was read; the next round finds its version.
             if let Some((parts, more)) = self.parts_page(*manifest, *count, after, max).await? {
-                return Ok((found, parts, more));
+                return Ok((found_object, parts, more));
             }
         }
         Err(super::get::missing_bytes())

@@ -65,14 +65,17 @@ impl Buckets {
         let location = location.filter(|location| *location != self.config.region);
         let bucket = Bucket { acl, location, ..Bucket::new(name, id, &user.id, self.gateway.context().now()) };
         let created = self.gateway.catalogue().change(|catalogue| {
-            if let Some(found) = S3Catalogue::within(catalogue).bucket(name) {
-                let own = found.owner == user.id;
-                return match found.state {
+            if let Some(existing_bucket) = S3Catalogue::within(catalogue).bucket(name) {
+                let is_owned = existing_bucket.owner == user.id;
+                return match existing_bucket.state {
                     BucketState::Closing => Err(Error::OperationAborted),
-                    BucketState::Active if own && self.location(found) == LENIENT_REGION => {
-                        catalogue_edit(found, &Bucket { acl: bucket.acl.clone(), ..Bucket::clone(found) })
+                    BucketState::Active if is_owned && self.location(existing_bucket) == LENIENT_REGION => {
+                        catalogue_edit(
+                            existing_bucket,
+                            &Bucket { acl: bucket.acl.clone(), ..Bucket::clone(existing_bucket) },
+                        )
                     }
-                    BucketState::Active => Err(Error::BucketExists { own }),
+                    BucketState::Active => Err(Error::BucketExists { own: is_owned }),
                 };
             }
             // Race: counted in the state that the compare-and-set expects, so two creations cannot both pass the limit.
@@ -99,7 +102,7 @@ impl Buckets {
     /// `NoSuchBucket`, and `TimedOut` when the catalogue cannot be checked in the time of a request.
     pub async fn find(&self, name: &str) -> Result<Arc<Bucket>> {
         let copy = &self.gateway.catalogue();
-        let found = async {
+        let search = async {
             if let Some(bucket) = active(&*copy.fresh().await?, name) {
                 return Ok(Arc::clone(bucket));
             }
@@ -107,7 +110,7 @@ impl Buckets {
             copy.refresh().await?;
             active(&*copy.fresh().await?, name).map(Arc::clone).ok_or_else(|| Error::NoSuchBucket(name.to_owned()))
         };
-        timeout(self.gateway.context().config.timeout, found).await.map_err(|_| larder_core::Error::TimedOut)?
+        timeout(self.gateway.context().config.timeout, search).await.map_err(|_| larder_core::Error::TimedOut)?
     }
 
     /// All active buckets, by name.
@@ -167,10 +170,11 @@ impl Buckets {
             .buckets_from(prefix.max(after))
             .filter(|bucket| bucket.name.as_str() > after);
         let named = following.take_while(|bucket| bucket.name.starts_with(prefix));
-        let own = named.filter(|bucket| bucket.owner == user.id && bucket.state == BucketState::Active);
-        let mut own = own.filter(|bucket| caller.key_permits(&bucket.name, &S3Action::ListAllMyBuckets.on_bucket()));
-        let buckets: Vec<_> = own.by_ref().take(max).map(Arc::clone).collect();
-        let next = own.next().and(buckets.last()).map(|last| last.name.clone());
+        let owned_buckets = named.filter(|bucket| bucket.owner == user.id && bucket.state == BucketState::Active);
+        let mut owned_buckets =
+            owned_buckets.filter(|bucket| caller.key_permits(&bucket.name, &S3Action::ListAllMyBuckets.on_bucket()));
+        let buckets: Vec<_> = owned_buckets.by_ref().take(max).map(Arc::clone).collect();
+        let next = owned_buckets.next().and(buckets.last()).map(|last| last.name.clone());
         Ok(BucketsPage { buckets, next })
     }
 

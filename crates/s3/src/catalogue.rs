@@ -67,17 +67,17 @@ impl S3Catalogue {
 
     /// A bucket in any state.
     pub(super) fn bucket(&self, name: &str) -> Option<&Arc<Bucket>> {
-        self.buckets.get(name).map(|found| &found.bucket)
+        self.buckets.get(name).map(|entry| &entry.bucket)
     }
 
     /// The buckets, by name.
     pub(super) fn buckets(&self) -> impl Iterator<Item = &Arc<Bucket>> {
-        self.buckets.values().map(|found| &found.bucket)
+        self.buckets.values().map(|entry| &entry.bucket)
     }
 
     /// The buckets from this name on, by name.
     pub(super) fn buckets_from(&self, name: &str) -> impl Iterator<Item = &Arc<Bucket>> {
-        self.buckets.values_from(name).map(|found| &found.bucket)
+        self.buckets.values_from(name).map(|entry| &entry.bucket)
     }
 
     /// Number of buckets of a user.
@@ -100,9 +100,9 @@ impl S3Catalogue {
         &self.closing
     }
 
-    fn set_bucket(&mut self, name: String, found: Option<CataloguedBucket>) {
-        let owner = |found: &CataloguedBucket| found.bucket.owner.clone();
-        let (was, is) = (self.buckets.get(&name).map(owner), found.as_ref().map(owner));
+    fn set_bucket(&mut self, name: String, entry: Option<CataloguedBucket>) {
+        let owner = |entry: &CataloguedBucket| entry.bucket.owner.clone();
+        let (was, is) = (self.buckets.get(&name).map(owner), entry.as_ref().map(owner));
         if let Some(owner) = was {
             let count = self.owned(&owner).saturating_sub(1);
             self.owned.set(owner, Some(count).filter(|count| *count > 0));
@@ -111,11 +111,11 @@ impl S3Catalogue {
             let count = self.owned(&owner) + 1;
             self.owned.set(owner, Some(count));
         }
-        match found.as_ref().filter(|found| found.is_closing()) {
-            Some(found) => self.closing.insert(name.clone(), found.number),
+        match entry.as_ref().filter(|entry| entry.is_closing()) {
+            Some(entry) => self.closing.insert(name.clone(), entry.number),
             None => self.closing.remove(&name),
         };
-        self.buckets.set(name, found);
+        self.buckets.set(name, entry);
     }
 }
 
@@ -130,12 +130,12 @@ impl ProductRows for S3Catalogue {
                     // Parsing the policies and rules of many buckets is expensive.
                     let known = self.buckets.get(&name).filter(|known| known.number == number).cloned();
                     let parse = || CataloguedBucket::parse(&name, &decode_catalogue_json(value)?, number);
-                    let found = known.map_or_else(parse, Ok)?;
-                    *owned.entry(found.bucket.owner.clone()).or_default() += 1;
-                    if found.is_closing() {
+                    let entry = known.map_or_else(parse, Ok)?;
+                    *owned.entry(entry.bucket.owner.clone()).or_default() += 1;
+                    if entry.is_closing() {
                         closing.insert(name.clone(), number);
                     }
-                    buckets.push((name, found));
+                    buckets.push((name, entry));
                 }
                 CatalogueKey::S3UserQuota(user) => quotas.push((user, parse_quota(&decode_catalogue_json(value)?)?)),
                 _ => {}
@@ -212,10 +212,10 @@ impl<'a> CatalogueGuard<'a> {
         let catalogue = copy.guards.take(|| copy.current());
         let number = catalogue.number();
         // Race: another bucket may have taken the name, and must not get this object [invariant 64].
-        let found = S3Catalogue::within(&catalogue)
+        let bucket = S3Catalogue::within(&catalogue)
             .bucket(name)
             .filter(|bucket| bucket.id == id && bucket.state == BucketState::Active);
-        if let Some(bucket) = found {
+        if let Some(bucket) = bucket {
             return Ok(Self { gateway, number, is_detached: false, deadline, bucket: Arc::clone(bucket) });
         }
         gateway.catalogue().guards.release(number);

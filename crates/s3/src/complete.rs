@@ -124,9 +124,9 @@ impl Uploads {
         let Some(completing) = self.heads.cas_upload_state(&open, begun).await? else { return Ok(None) };
         let location = ObjectLocation::new(bucket, &request.key);
         match self.commit_upload(&location, &completing, version, &assembly, &request.conditions).await {
-            Ok(Some(made)) => {
+            Ok(Some(committed_version)) => {
                 admission.written();
-                Ok(Some(self.finish_upload(&completing, done_state(&made, list)).await))
+                Ok(Some(self.finish_upload(&completing, done_state(&committed_version, list)).await))
             }
             Ok(None) => self.resolve_failed_completion(&completing, version).await,
             Err(error) => {
@@ -162,14 +162,14 @@ impl Uploads {
             }
             conditions.check(attempt.head.current.as_ref())?;
             let object = completed_object(completing, id, assembly);
-            let made = Version { id, ..attempt.new_version(completing.upload.owner.clone(), Some(object)) };
+            let version = Version { id, ..attempt.new_version(completing.upload.owner.clone(), Some(object)) };
             // Race: a put overtook this completion, whose older id must not become current after it [invariant 99].
-            if attempt.newest_remaining(&made).await?.is_some_and(|newest| newest.stamp() >= id.stamp()) {
+            if attempt.newest_remaining(&version).await?.is_some_and(|newest| newest.stamp() >= id.stamp()) {
                 return Ok(None);
             }
-            let next = attempt.add(made.clone()).await?;
+            let next = attempt.add(version.clone()).await?;
             if attempt.commit(next).await? {
-                return Ok(Some(made));
+                return Ok(Some(version));
             }
         }
     }
@@ -221,9 +221,11 @@ impl Uploads {
     ) -> Result<Option<UploadState>> {
         let settled = self.resolve_completion(completing).await?;
         match settled.map(|head| head.upload.state) {
-            Some(state @ UploadState::Done { version: found, .. }) if found == version => Ok(Some(state)),
+            Some(state @ UploadState::Done { version: stored_version, .. }) if stored_version == version => {
+                Ok(Some(state))
+            }
             // Another request is resolving the same completion.
-            Some(UploadState::Reopening { version: found, .. }) if found == version => Ok(None),
+            Some(UploadState::Reopening { version: stored_version, .. }) if stored_version == version => Ok(None),
             _ => {
                 // Race: an earlier recovery may have run before the manifest was written.
                 self.clear_manifest(version).await?;
@@ -322,7 +324,7 @@ pub(super) fn assemble(
     }
     check_kind(request.checksum_kind, checksum.map(|(_, kind)| kind))?;
     let checksum = match checksum {
-        Some(which) => Some(object_checksum(which, &parts)?),
+        Some((algorithm, kind)) => Some(object_checksum(algorithm, kind, &parts)?),
         None => default_checksum(&parts),
     };
     check_given(request.checksum.as_ref(), checksum.as_ref())?;
@@ -335,9 +337,9 @@ pub(super) fn assemble(
 }
 
 fn stored_part<'a>(listed: &ListedPart, stored: &'a BTreeMap<u16, Part>) -> Result<&'a Part> {
-    let found = u16::try_from(listed.number).ok().and_then(|number| stored.get(&number));
+    let part = u16::try_from(listed.number).ok().and_then(|number| stored.get(&number));
     let etag = Etag::parse(&listed.etag);
-    found.filter(|part| etag == Some(Etag::from_md5(part.md5))).ok_or_else(|| invalid_part(listed))
+    part.filter(|part| etag == Some(Etag::from_md5(part.md5))).ok_or_else(|| invalid_part(listed))
 }
 
 /// A listed checksum must be the part's. A composite checksum requires one for each part.
@@ -356,13 +358,13 @@ fn check_listed(listed: &ListedPart, part: &Part, checksum: Option<(Algorithm, C
 }
 
 /// The kind that a client names must be that of the upload.
-fn check_kind(given: Option<ChecksumKind>, own: Option<ChecksumKind>) -> Result<()> {
-    if given.is_none() || given == own {
+fn check_kind(given: Option<ChecksumKind>, kind: Option<ChecksumKind>) -> Result<()> {
+    if given.is_none() || given == kind {
         return Ok(());
     }
-    let own = own.map_or("null", ChecksumKind::name);
+    let kind = kind.map_or("null", ChecksumKind::name);
     let message = format!(
-        "The upload was created using the {own} checksum mode. The complete request must use the same checksum mode."
+        "The upload was created using the {kind} checksum mode. The complete request must use the same checksum mode."
     );
     Err(Error::InvalidRequest(message))
 }
@@ -373,27 +375,27 @@ fn default_checksum(parts: &[&Part]) -> Option<Checksum> {
     combine_full(DEFAULT_ALGORITHM, &parts?)
 }
 
-fn object_checksum((algorithm, kind): (Algorithm, ChecksumKind), parts: &[&Part]) -> Result<Checksum> {
+fn object_checksum(algorithm: Algorithm, kind: ChecksumKind, parts: &[&Part]) -> Result<Checksum> {
     let digests = parts.iter().map(|part| part.checksum.clone());
     let digests: Option<Vec<_>> = digests.collect();
-    let made = digests.and_then(|digests| match kind {
+    let checksum = digests.and_then(|digests| match kind {
         ChecksumKind::Composite => Some(composite(algorithm, &digests)),
         ChecksumKind::FullObject => {
             let lengths = parts.iter().map(|part| part.length);
             combine_full(algorithm, &digests.into_iter().zip(lengths).collect::<Vec<_>>())
         }
     });
-    made.ok_or_else(|| larder_core::Error::Damaged("a part without the checksum of its upload".into()).into())
+    checksum.ok_or_else(|| larder_core::Error::Damaged("a part without the checksum of its upload".into()).into())
 }
 
 /// A checksum the client gives for the object must match; it may omit the part count.
-fn check_given(given: Option<&Checksum>, own: Option<&Checksum>) -> Result<()> {
+fn check_given(given: Option<&Checksum>, checksum: Option<&Checksum>) -> Result<()> {
     let Some(given) = given else { return Ok(()) };
     let name = given.algorithm.name();
-    let Some(own) = own.filter(|own| own.algorithm == given.algorithm) else {
+    let Some(checksum) = checksum.filter(|checksum| checksum.algorithm == given.algorithm) else {
         return Err(Error::InvalidRequest(format!("The upload was not begun with a {name} checksum.")));
     };
-    let same = given.digest == own.digest && (given.parts.is_none() || given.parts == own.parts);
+    let same = given.digest == checksum.digest && (given.parts.is_none() || given.parts == checksum.parts);
     if same { Ok(()) } else { Err(Error::BadChecksum(name)) }
 }
 
@@ -459,9 +461,9 @@ mod assemble_tests {
         }
         assert!(matches!(of(&[(1, 1), (2, 2), (3, 3)]), Err(Error::EntityTooSmall { number: 2, bytes: 9, .. })));
         assert!(matches!(of(&[(3, 3), (4, 4)]), Err(Error::EntityTooLarge { bytes: 110, max: 100 })));
-        let made = of(&[(1, 1), (2, 2)]).unwrap();
-        assert_eq!((made.length, made.checksum, made.parts.len()), (19, None, 2));
-        assert_eq!(made.etag, Etag::from_parts(&[[1; 16], [2; 16]]));
+        let object = of(&[(1, 1), (2, 2)]).unwrap();
+        assert_eq!((object.length, object.checksum, object.parts.len()), (19, None, 2));
+        assert_eq!(object.etag, Etag::from_parts(&[[1; 16], [2; 16]]));
     }
 
     #[test]
@@ -488,18 +490,18 @@ mod assemble_tests {
         let of = |request: &CompleteUpload, kind| assemble(request, &there, Some((Algorithm::Crc32, kind)), &config());
         assert!(of(&request, ChecksumKind::FullObject).is_ok());
         assert!(matches!(of(&request, ChecksumKind::Composite), Err(Error::InvalidRequest(_))), "each must be listed");
-        let own = Checksum::full(Algorithm::Crc32, Bytes::from_static(&[1; 4]));
-        request.parts[0].checksum = Some(own.clone());
-        let made = of(&request, ChecksumKind::Composite).unwrap().checksum.unwrap();
-        assert_eq!(made.parts, Some(1));
-        request.checksum = Some(Checksum { parts: None, ..made.clone() });
+        let part_checksum = Checksum::full(Algorithm::Crc32, Bytes::from_static(&[1; 4]));
+        request.parts[0].checksum = Some(part_checksum.clone());
+        let checksum = of(&request, ChecksumKind::Composite).unwrap().checksum.unwrap();
+        assert_eq!(checksum.parts, Some(1));
+        request.checksum = Some(Checksum { parts: None, ..checksum.clone() });
         assert!(of(&request, ChecksumKind::Composite).is_ok(), "the count may be left out");
-        request.checksum = Some(Checksum { parts: Some(2), ..made });
+        request.checksum = Some(Checksum { parts: Some(2), ..checksum });
         assert!(matches!(of(&request, ChecksumKind::Composite), Err(Error::BadChecksum("CRC32"))));
-        request.checksum = Some(Checksum { algorithm: Algorithm::Crc32c, ..own.clone() });
+        request.checksum = Some(Checksum { algorithm: Algorithm::Crc32c, ..part_checksum.clone() });
         assert!(matches!(of(&request, ChecksumKind::Composite), Err(Error::InvalidRequest(_))));
         request.checksum = None;
-        request.parts[0].checksum = Some(Checksum { digest: Bytes::from_static(b"1234"), ..own });
+        request.parts[0].checksum = Some(Checksum { digest: Bytes::from_static(b"1234"), ..part_checksum });
         assert!(matches!(of(&request, ChecksumKind::Composite), Err(Error::InvalidPart { .. })));
     }
 }

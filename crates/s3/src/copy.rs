@@ -79,25 +79,25 @@ impl Objects {
         let given = request.tags.as_deref().unwrap_or_default();
         let bucket = self.buckets.find_for_put(caller, &request.bucket, &request.key, given).await?;
         let owner = object_owner(caller, &bucket);
-        let acl = self.buckets.new_object_acl(caller, &bucket, &request.key, (&request.acl, &owner)).await?;
+        let acl = self.buckets.new_object_acl(caller, &bucket, &request.key, &request.acl, &owner).await?;
         let onto_itself = request.source.bucket == request.bucket && request.source.key == request.key;
         let target = CopyTarget { location: ObjectLocation::new(&bucket, &request.key), owner, acl, onto_itself };
         check_changes(&request, onto_itself)?;
         self.precheck_conditions(&target.location, &request.conditions).await?;
         let source = GetObject { window: ReadWindow::Whole, ..request.source.clone() };
         for _ in 0..RETRIES_MAX {
-            let (found, reader) = self.open_source(caller, source.clone()).await?;
-            check_copied_size(&found)?;
-            self.check_tags(caller, &request, &bucket, &found).await?;
-            let source_version = found.version_id.clone();
-            let length = found.version.object.as_ref().map_or(0, Object::length);
+            let (found_object, reader) = self.open_source(caller, source.clone()).await?;
+            check_copied_size(&found_object)?;
+            self.check_tags(caller, &request, &bucket, &found_object).await?;
+            let source_version = found_object.version_id.clone();
+            let length = found_object.version.object.as_ref().map_or(0, Object::length);
             let admission = self.quotas.admit(&bucket, &request.key, Storage::object(length)).await?;
-            let stored = if shares(&request, &target, &found) {
+            let stored = if shares(&request, &target, &found_object) {
                 // A shared copy reads no bytes, so a removal need not wait for this reader.
                 drop(reader);
-                self.copy_shared(&request, &target, &found).await?
+                self.copy_shared(&request, &target, &found_object).await?
             } else {
-                Some(self.copy_bytes(&request, &target, &found, reader).await?)
+                Some(self.copy_bytes(&request, &target, &found_object, reader).await?)
             };
             // Race: the source was removed before the commit; the next round looks for it again.
             if let Some(stored) = stored {
@@ -109,15 +109,21 @@ impl Objects {
     }
 
     /// Inheriting tags requires permission to read them at the source and to write them at the destination.
-    async fn check_tags(&self, caller: &Caller, request: &CopyObject, to: &Bucket, found: &FoundObject) -> Result<()> {
-        let tagged = found.version.object.as_ref().is_some_and(|object| !object.tags.is_empty());
+    async fn check_tags(
+        &self,
+        caller: &Caller,
+        request: &CopyObject,
+        to: &Bucket,
+        found_object: &FoundObject,
+    ) -> Result<()> {
+        let tagged = found_object.version.object.as_ref().is_some_and(|object| !object.tags.is_empty());
         if request.tags.is_some() || !tagged {
             return Ok(());
         }
         let GetObject { bucket, key, version, .. } = &request.source;
         let read = version.action(S3Action::GetObjectTagging);
         let reader = caller.with_version(version);
-        reader.check(&*self.buckets.find(bucket).await?, &read.on_version(key, Some(&found.version)))?;
+        reader.check(&*self.buckets.find(bucket).await?, &read.on_version(key, Some(&found_object.version)))?;
         caller.check(to, &S3Action::NewObjectTags.on_key(&request.key))
     }
 
@@ -143,12 +149,12 @@ impl Objects {
         &self,
         request: &CopyObject,
         target: &CopyTarget,
-        found: &FoundObject,
+        found_object: &FoundObject,
         reader: ObjectReader,
     ) -> Result<StoredVersion> {
-        let Some(source) = &found.version.object else { return Err(missing_bytes()) };
-        let own = source.checksum.as_ref().map(|checksum| checksum.algorithm);
-        let checksum = request.checksum.or(own).map_or(ChecksumWanted::Default, ChecksumWanted::Compute);
+        let Some(source) = &found_object.version.object else { return Err(missing_bytes()) };
+        let algorithm = source.checksum.as_ref().map(|checksum| checksum.algorithm);
+        let checksum = request.checksum.or(algorithm).map_or(ChecksumWanted::Default, ChecksumWanted::Compute);
         let to = self.receiver.object_destination(&target.location).await?;
         let received = self.receiver.receive_copy(reader, checksum, to).await?;
         let object = Object {
@@ -166,17 +172,17 @@ impl Objects {
         &self,
         request: &CopyObject,
         target: &CopyTarget,
-        found: &FoundObject,
+        found_object: &FoundObject,
     ) -> Result<Option<StoredVersion>> {
-        let Some(source) = &found.version.object else { return Ok(None) };
-        let spec = VersionSpec::Id(version_id_text(&found.version));
+        let Some(source) = &found_object.version.object else { return Ok(None) };
+        let spec = VersionSpec::Id(version_id_text(&found_object.version));
         // No blob is checked for a mark: sweepers keep the bytes that the source version references.
         let mut cas = self.heads.cas_loop(&target.location, None);
         loop {
             let attempt = cas.next_attempt().await.map_err(|error| conditional_conflict(error, &request.conditions))?;
             request.conditions.check(attempt.head.current.as_ref())?;
             // Race: the source must still be there in this attempt; a removal of it would have released the shared bytes.
-            if target.onto_itself && !is_same(&found.version, attempt.find(&spec).await?.as_ref()) {
+            if target.onto_itself && !is_same(&found_object.version, attempt.find(&spec).await?.as_ref()) {
                 return Ok(None);
             }
             let object = described(request, target, source);
@@ -214,10 +220,10 @@ impl BodyReceiver {
 
 /// Whether the copy can share the source's bytes: same key, same checksum algorithm. A deletion of the source removes
 /// the bytes of its key, whatever other keys reference [invariant 61].
-fn shares(request: &CopyObject, target: &CopyTarget, found: &FoundObject) -> bool {
-    let object = found.version.object.as_ref();
+fn shares(request: &CopyObject, target: &CopyTarget, found_object: &FoundObject) -> bool {
+    let object = found_object.version.object.as_ref();
     let algorithm = object.and_then(|object| object.checksum.as_ref()).map(|checksum| checksum.algorithm);
-    target.onto_itself && request.checksum.is_none_or(|wanted| Some(wanted) == algorithm)
+    target.onto_itself && request.checksum.is_none_or(|requested_algorithm| Some(requested_algorithm) == algorithm)
 }
 
 /// The object of a copy: the source with the request's metadata.
@@ -248,8 +254,8 @@ fn check_changes(request: &CopyObject, onto_itself: bool) -> Result<()> {
     Err(Error::InvalidRequest("A copy of an object onto itself has to change its metadata or storage class.".into()))
 }
 
-fn check_copied_size(found: &FoundObject) -> Result<()> {
-    let length = found.version.object.as_ref().map_or(0, Object::length);
+fn check_copied_size(found_object: &FoundObject) -> Result<()> {
+    let length = found_object.version.object.as_ref().map_or(0, Object::length);
     if length <= PART_BYTES_MAX {
         return Ok(());
     }

@@ -42,8 +42,8 @@ impl Objects {
         let owner = object_owner(caller, &bucket);
         let deleted = self
             .heads
-            .delete_if(&location, version, &owner, |_, found| match &if_match {
-                Some(tags) => check_if_match(tags, version, found),
+            .delete_if(&location, version, &owner, |_, stored_version| match &if_match {
+                Some(tags) => check_if_match(tags, version, stored_version),
                 None => Ok(true),
             })
             .await?;
@@ -55,36 +55,38 @@ impl Objects {
 }
 
 impl HeadStore {
-    /// Deletes like [`Objects::delete`], without a permission check, if `wanted` accepts the bucket and version of the
+    /// Deletes like [`Objects::delete`], without a permission check, if `condition` accepts the bucket and version of the
     /// attempt; `None` otherwise. `owner` owns a new delete marker.
     ///
     /// # Errors
-    /// The errors of `wanted` and of a commit.
+    /// The errors of `condition` and of a commit.
     pub(super) async fn delete_if(
         &self,
         location: &ObjectLocation,
         spec: &VersionSpec,
         owner: &str,
-        wanted: impl Fn(&CasAttempt<'_>, Option<&Version>) -> Result<bool>,
+        condition: impl Fn(&CasAttempt<'_>, Option<&Version>) -> Result<bool>,
     ) -> Result<Option<DeletedObject>> {
         // A full disk must accept deletes, or it stays full.
         let mut cas = self.cas_loop(location, None).reclaiming();
         loop {
             let attempt = cas.next_attempt().await?;
-            let found = attempt.find(spec).await?;
-            // Race: `wanted` tests the version of this attempt; the commit conflicts if it changes.
-            if !wanted(&attempt, found.as_ref())? {
+            let stored_version = attempt.find(spec).await?;
+            // Race: `condition` tests the version of this attempt; the commit conflicts if it changes.
+            if !condition(&attempt, stored_version.as_ref())? {
                 return Ok(None);
             }
             // Race: while versioning is being enabled, removing the newest would bring an older one back [invariant 105].
             let keeps = attempt.bucket().versioning != Versioning::Off || attempt.head.older;
-            let (deleted, next) = match (spec, &found) {
+            let (deleted, next) = match (spec, &stored_version) {
                 (VersionSpec::Current, _) if keeps => {
                     let marker = attempt.new_version(owner.to_owned(), None);
                     let deleted = DeletedObject { marker: true, version_id: Some(version_id_text(&marker)) };
                     (deleted, attempt.add(marker).await?)
                 }
-                (_, Some(found)) => (removed(attempt.bucket(), found), attempt.remove(found).await?),
+                (_, Some(stored_version)) => {
+                    (removed(attempt.bucket(), stored_version), attempt.remove(stored_version).await?)
+                }
                 (_, None) => return self.answer_absent(absent(attempt.bucket(), spec)).await.map(Some),
             };
             if attempt.commit(next).await? {
@@ -104,11 +106,11 @@ impl HeadStore {
 }
 
 /// Whether a delete with entity tags proceeds. An object that is absent counts as deleted.
-fn check_if_match(tags: &[String], spec: &VersionSpec, found: Option<&Version>) -> Result<bool> {
-    let object = found.and_then(|found| found.object.as_ref());
+fn check_if_match(tags: &[String], spec: &VersionSpec, stored_version: Option<&Version>) -> Result<bool> {
+    let object = stored_version.and_then(|stored_version| stored_version.object.as_ref());
     match object {
         Some(object) if matches_etag(tags, Some(object.etag)) => Ok(true),
-        None if found.is_none() || *spec == VersionSpec::Current => Ok(false),
+        None if stored_version.is_none() || *spec == VersionSpec::Current => Ok(false),
         _ => Err(Error::PreconditionFailed("If-Match")),
     }
 }

@@ -71,12 +71,18 @@ pub struct FoundPart {
 }
 
 impl FoundObject {
-    /// The current version of a key, and the bytes that are `wanted` of it.
-    fn from_current(bucket: &Bucket, key: &[u8], version: Version, wanted: ReadWindow, window: Range<u64>) -> Self {
+    /// The current version of a key, and the bytes that are `requested` of it.
+    fn from_current(
+        bucket: &Bucket,
+        key: &[u8],
+        version: Version,
+        requested_window: ReadWindow,
+        window: Range<u64>,
+    ) -> Self {
         let length = version.object.as_ref().map_or(0, |object| object.length());
         Self {
             version_id: client_version_id(bucket, &version),
-            partial: wanted != ReadWindow::Whole && length > 0,
+            partial: requested_window != ReadWindow::Whole && length > 0,
             window,
             part: None,
             expires: lifecycle_expiry(bucket, key, &version),
@@ -88,7 +94,8 @@ impl FoundObject {
 impl FoundPart {
     fn from_many(object: &Object, count: u32, digest: Option<Bytes>) -> Self {
         // AWS shows those of parts only where the object's is made of them.
-        let algorithm = object.checksum.as_ref().filter(|one| one.parts.is_some()).map(|checksum| checksum.algorithm);
+        let algorithm =
+            object.checksum.as_ref().filter(|checksum| checksum.parts.is_some()).map(|checksum| checksum.algorithm);
         let checksum = algorithm.zip(digest).map(|(algorithm, digest)| Checksum::full(algorithm, digest));
         Self { count: Some(count), checksum }
     }
@@ -126,9 +133,9 @@ impl Objects {
         let opened = async {
             // Race: an overwrite may remove the bytes before they are opened; the next round finds its version.
             for _ in 0..RETRIES_MAX {
-                let (found, located, pin) = self.locate_and_check(caller, request).await?;
-                if let Some(reader) = self.open(&located, found.window.clone(), pin).await? {
-                    return Ok((found, reader));
+                let (found_object, located, pin) = self.locate_and_check(caller, request).await?;
+                if let Some(reader) = self.open(&located, found_object.window.clone(), pin).await? {
+                    return Ok((found_object, reader));
                 }
             }
             Err(missing_bytes())
@@ -151,11 +158,11 @@ impl Objects {
         let partition = ObjectLocation::new(&bucket, key).partition();
         let options = self.heads.options();
         let observed = self.heads.read_head(&partition, &options).await?;
-        let found = self.heads.find_version(&partition, &observed.head, spec, &options).await?;
-        check_access(caller, &bucket, key, spec, found.as_ref())?;
-        let version = match found {
+        let version = self.heads.find_version(&partition, &observed.head, spec, &options).await?;
+        check_access(caller, &bucket, key, spec, version.as_ref())?;
+        let version = match version {
             Some(version) if version.object.is_some() => version,
-            found => return Err(spec.missing_error(found.as_ref())),
+            version => return Err(spec.missing_error(version.as_ref())),
         };
         let current = observed.head.current.is_some_and(|current| current.id == version.id);
         Ok(LocatedVersion { bucket, partition, version, current })
@@ -173,12 +180,13 @@ impl Objects {
             request.conditions.check(&located.bucket, &located.version, || self.gateway.context().now())?;
             // Race: pin before the manifest is read, so that a concurrent release waits for the reader [invariant 63].
             let pin = self.pin(&located.version);
-            let wanted = request.conditions.window(&located.version, request.window);
+            let requested_window = request.conditions.window(&located.version, request.window);
             // Race: an overwrite may have removed the manifest; the next round finds its version.
-            let Some((window, part)) = self.window(&located.version, wanted).await? else { continue };
-            let found = FoundObject::from_current(&located.bucket, key, located.version.clone(), wanted, window);
-            let expires = found.expires.filter(|_| located.current && *version == VersionSpec::Current);
-            return Ok((FoundObject { part, expires, ..found }, located, pin));
+            let Some((window, part)) = self.window(&located.version, requested_window).await? else { continue };
+            let found_object =
+                FoundObject::from_current(&located.bucket, key, located.version.clone(), requested_window, window);
+            let expires = found_object.expires.filter(|_| located.current && *version == VersionSpec::Current);
+            return Ok((FoundObject { part, expires, ..found_object }, located, pin));
         }
         Err(missing_bytes())
     }
@@ -248,10 +256,10 @@ fn check_access(
     bucket: &Bucket,
     key: &[u8],
     spec: &VersionSpec,
-    found: Option<&Version>,
+    version: Option<&Version>,
 ) -> Result<()> {
-    caller.check(bucket, &spec.action(caller.action()?).on_version(key, found))?;
-    if found.is_some_and(|version| version.object.is_some()) {
+    caller.check(bucket, &spec.action(caller.action()?).on_version(key, version))?;
+    if version.is_some_and(|version| version.object.is_some()) {
         return Ok(());
     }
     caller.check_listing(bucket, key)

@@ -196,17 +196,17 @@ impl Objects {
         at: &PartAddress,
     ) -> Result<(StoredPart, Option<String>)> {
         let (bucket, head, to) = self.uploads.upload_for_part(caller, at).await?;
-        let (found, reader) = self.open_source(caller, source.clone()).await.map_err(|error| match error {
+        let (found_object, reader) = self.open_source(caller, source.clone()).await.map_err(|error| match error {
             Error::InvalidRange { length } => outside_source(&source.window, length),
             other => other,
         })?;
-        let size = found.version.object.as_ref().map_or(0, |object| object.length());
+        let size = found_object.version.object.as_ref().map_or(0, |object| object.length());
         if let ReadWindow::Range(_, Some(last)) = source.window
             && last >= size
         {
             return Err(outside_source(&source.window, size));
         }
-        let length = found.window.end - found.window.start;
+        let length = found_object.window.end - found_object.window.start;
         if length > self.config.put_bytes_max {
             let max = self.config.put_bytes_max;
             return Err(Error::InvalidRequest(format!("A part may be copied from {max} bytes at most, not {length}.")));
@@ -218,7 +218,7 @@ impl Objects {
         let checksum = Some(received.checksum.clone()).filter(|_| head.upload.checksum.is_some());
         let part = self.uploads.store_part(&head, at.number, received).await?;
         admission.written();
-        Ok((StoredPart { part, checksum }, found.version_id))
+        Ok((StoredPart { part, checksum }, found_object.version_id))
     }
 }
 
@@ -235,8 +235,10 @@ fn part_checksum(upload: Option<(Algorithm, ChecksumKind)>, part: ChecksumWanted
         return Ok(part);
     }
     let given = given.map_or("none", Algorithm::name);
-    let wanted = algorithm.name();
-    Err(Error::InvalidRequest(format!("The parts of this upload have {wanted} checksums; this one has {given}.")))
+    let expected_name = algorithm.name();
+    Err(Error::InvalidRequest(format!(
+        "The parts of this upload have {expected_name} checksums; this one has {given}."
+    )))
 }
 
 /// The error for a window beyond the source.

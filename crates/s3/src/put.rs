@@ -54,7 +54,7 @@ impl Objects {
         let PutObject { bucket, key, metadata, upload_body, conditions } = request;
         let bucket = self.buckets.find_for_put(caller, &bucket, &key, &metadata.tags).await?;
         let owner = object_owner(caller, &bucket);
-        let acl = self.buckets.new_object_acl(caller, &bucket, &key, (&metadata.acl, &owner)).await?;
+        let acl = self.buckets.new_object_acl(caller, &bucket, &key, &metadata.acl, &owner).await?;
         let location = ObjectLocation::new(&bucket, &key);
         // A failed condition is cheap to find before the body; the commit checks it again.
         self.precheck_conditions(&location, &conditions).await?;

@@ -128,8 +128,8 @@ impl Quotas {
         let gateway = &self.heads.gateway;
         let change = gateway.catalogue().change::<Error>(|catalogue| match holder {
             QuotaHolder::Bucket(name) => {
-                let found = super::buckets::active(catalogue, name);
-                let before = found.ok_or_else(|| Error::NoSuchBucket(name.clone()))?;
+                let bucket = super::buckets::active(catalogue, name);
+                let before = bucket.ok_or_else(|| Error::NoSuchBucket(name.clone()))?;
                 super::buckets::catalogue_edit(before, &Bucket { quota, ..Bucket::clone(before) })
             }
             QuotaHolder::User(id) if quota == StorageQuota::default() => {
@@ -149,7 +149,7 @@ impl Quotas {
         let catalogue = self.heads.gateway.catalogue().refreshed().await?;
         let of_buckets = S3Catalogue::within(&catalogue)
             .buckets()
-            .map(|found| (QuotaHolder::Bucket(found.name.clone()), found.quota));
+            .map(|bucket| (QuotaHolder::Bucket(bucket.name.clone()), bucket.quota));
         let of_users =
             S3Catalogue::within(&catalogue).quotas().map(|(id, quota)| (QuotaHolder::User(id.clone()), *quota));
         Ok(of_buckets.chain(of_users).filter(|(_, quota)| *quota != StorageQuota::default()).collect())
@@ -163,8 +163,8 @@ impl Quotas {
         let catalogue = self.heads.gateway.catalogue().refreshed().await?;
         let scope = match holder {
             QuotaHolder::Bucket(name) => {
-                let found = super::buckets::active(&catalogue, name);
-                bucket_scope(found.ok_or_else(|| Error::NoSuchBucket(name.clone()))?)
+                let bucket = super::buckets::active(&catalogue, name);
+                bucket_scope(bucket.ok_or_else(|| Error::NoSuchBucket(name.clone()))?)
             }
             QuotaHolder::User(id) => user_scope(&catalogue, id),
         };

@@ -183,8 +183,8 @@ struct VerifiedSums {
 }
 
 impl Sums {
-    fn new(wanted: &ChecksumWanted, needs_default: bool) -> Self {
-        let algorithm = match wanted {
+    fn new(requested_checksum: &ChecksumWanted, needs_default: bool) -> Self {
+        let algorithm = match requested_checksum {
             ChecksumWanted::Default => DEFAULT_ALGORITHM,
             ChecksumWanted::Compute(algorithm) | ChecksumWanted::Trailing(algorithm) => *algorithm,
             ChecksumWanted::Given(checksum) => checksum.algorithm,
@@ -208,19 +208,19 @@ impl Sums {
         self,
         announced: Option<u64>,
         md5: Option<[u8; 16]>,
-        wanted: &ChecksumWanted,
+        requested_checksum: &ChecksumWanted,
         stream: &mut dyn ByteStream,
     ) -> Result<VerifiedSums> {
         if let Some(announced) = announced.filter(|announced| *announced != self.length) {
             return Err(Error::BrokenBody(format!("{} bytes came, {announced} were announced", self.length)));
         }
-        let own = self.md5.finish();
+        let computed_md5 = self.md5.finish();
         let checksum = Checksum::full(self.hasher.algorithm(), self.hasher.finish());
         let default_digest = self.default.map(ChecksumHasher::finish).or_else(|| Some(checksum.digest.clone()));
-        if md5.is_some_and(|md5| md5 != own) {
+        if md5.is_some_and(|md5| md5 != computed_md5) {
             return Err(Error::BadDigest);
         }
-        let given = match wanted {
+        let given = match requested_checksum {
             ChecksumWanted::Given(given) => Some(given.clone()),
             ChecksumWanted::Trailing(algorithm) => Some(trailing(*algorithm, stream)?),
             ChecksumWanted::Default | ChecksumWanted::Compute(_) => None,
@@ -228,7 +228,7 @@ impl Sums {
         if given.is_some_and(|given| given != checksum) {
             return Err(Error::BadChecksum(checksum.algorithm.name()));
         }
-        Ok(VerifiedSums { md5: own, checksum, default_digest: default_digest.filter(|_| self.needs_default) })
+        Ok(VerifiedSums { md5: computed_md5, checksum, default_digest: default_digest.filter(|_| self.needs_default) })
     }
 }
 

@@ -71,16 +71,16 @@ impl Uploads {
     /// `NoSuchBucket`, `AccessDenied` (also for every anonymous caller), `KeyTooLong`, and the refusals of an ACL choice.
     pub async fn create(&self, caller: &Caller, request: CreateUpload) -> Result<(UploadId, AbortDate)> {
         let CreateUpload { bucket, key, metadata, checksum } = request;
-        let found = self.buckets.find_for_put(caller, &bucket, &key, &metadata.tags).await?;
+        let target_bucket = self.buckets.find_for_put(caller, &bucket, &key, &metadata.tags).await?;
         let owner = caller.require_user()?.id.clone();
-        let acl = self.buckets.new_object_acl(caller, &found, &key, (&metadata.acl, &owner)).await?;
+        let acl = self.buckets.new_object_acl(caller, &target_bucket, &key, &metadata.acl, &owner).await?;
         // Race: under the guard, so that a deletion of the bucket waits for this upload [invariant 64].
-        let guard = CatalogueGuard::take(&self.gateway, &bucket, found.id).await?;
+        let guard = CatalogueGuard::take(&self.gateway, &bucket, target_bucket.id).await?;
         let stamp = self.gateway.issuer().issue().await?;
         // The id begins with the time, so the uploads of a key are listed in the order of their start [invariant 66].
         let id = UploadId::new(stamp, self.gateway.context().ports.actor);
         let upload = Upload {
-            bucket: found.id,
+            bucket: target_bucket.id,
             key,
             initiator: owner.clone(),
             owner,
@@ -223,8 +223,8 @@ impl HeadStore {
     /// `NoSuchUpload`.
     pub(super) async fn find_upload(&self, bucket: &Bucket, key: &[u8], text: &str) -> Result<UploadHead> {
         let id = UploadId::from_text(text).ok_or(Error::NoSuchUpload)?;
-        let found = self.read_upload(id).await?;
-        found.filter(|head| head.upload.bucket == bucket.id && head.upload.key == key).ok_or(Error::NoSuchUpload)
+        let head = self.read_upload(id).await?;
+        head.filter(|head| head.upload.bucket == bucket.id && head.upload.key == key).ok_or(Error::NoSuchUpload)
     }
 
     /// As [`Self::find_upload`], if the upload is alive.
@@ -263,7 +263,7 @@ impl HeadStore {
             Ok(CasResult::Conflict(_)) => Ok(None),
             // Race: after a lost answer the head itself says whether it has this write.
             Err(error) if error.kind == Kind::TimedOut => match self.read_upload(next.id).await {
-                Ok(Some(found)) if found == next => {
+                Ok(Some(stored_head)) if stored_head == next => {
                     Ok(self.gateway.blobs().releases.await_sync().await.map(|()| Some(next))?)
                 }
                 // An error of that read says nothing about the write, whose outcome stays unknown.

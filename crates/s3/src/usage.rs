@@ -159,8 +159,8 @@ impl Usage {
         let hours = hour_begin(from)..=hour_begin(to);
         let mut counted = self.read(key_id, *hours.start(), *hours.end()).await?;
         // Own counts in memory are newer than their rows.
-        let own = self.log.lines_for(key_id);
-        counted.extend(own.iter().map(|(hour, operation, counts)| (self.row_key(*hour, operation), *counts)));
+        let lines = self.log.lines_for(key_id);
+        counted.extend(lines.iter().map(|(hour, operation, counts)| (self.row_key(*hour, operation), *counts)));
         let mut samples = BTreeMap::<(String, u64), BTreeMap<String, UsageCounts>>::new();
         for (UsageRowKey { hour, node, operation, .. }, counts) in counted {
             if hours.contains(&hour) {

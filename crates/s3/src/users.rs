@@ -284,8 +284,8 @@ impl Users {
             Err(miss) => miss,
         };
         match self.find(USER, id).await {
-            Ok(found) => {
-                let name = found.map_or_else(|| id.to_owned(), |user| user.display_name);
+            Ok(user) => {
+                let name = user.map_or_else(|| id.to_owned(), |user| user.display_name);
                 self.cache.names.insert(id, miss, name.clone());
                 name
             }
@@ -340,8 +340,8 @@ impl Users {
 }
 
 /// Checks a user found by key. Race: the key row and the user row may be from before and after a change of the key.
-fn user_with_key(found: Option<User>, key_id: &str) -> Result<User> {
-    found.filter(|user| user.key_ids().any(|own| own == key_id)).ok_or_else(|| Error::UnknownKey(key_id.to_owned()))
+fn user_with_key(user: Option<User>, key_id: &str) -> Result<User> {
+    user.filter(|user| user.key_ids().any(|key| key == key_id)).ok_or_else(|| Error::UnknownKey(key_id.to_owned()))
 }
 
 fn check_email(email: &str) -> Result<()> {

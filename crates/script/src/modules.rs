@@ -21,13 +21,14 @@ pub(crate) struct JsModule {
 /// # Errors
 /// The file that cannot be read, as one line.
 pub(crate) fn read_modules(dir: Option<&Path>) -> Result<Vec<JsModule>, String> {
-    let mut rest = MODULE_BYTES_MAX;
+    let mut bytes_left = MODULE_BYTES_MAX;
     let read = |path: PathBuf| {
         let failed = |why: String| format!("{}: {why}", path.display());
         let bytes = std::fs::metadata(&path).map_err(|error| failed(error.to_string()))?.len();
         // Bound: the sizes are checked before a byte is read.
-        rest =
-            rest.checked_sub(bytes).ok_or_else(|| failed(format!("the modules have over {MODULE_BYTES_MAX} bytes")))?;
+        bytes_left = bytes_left
+            .checked_sub(bytes)
+            .ok_or_else(|| failed(format!("the modules have over {MODULE_BYTES_MAX} bytes")))?;
         let source = std::fs::read_to_string(&path).map_err(|error| failed(error.to_string()))?;
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         Ok(JsModule { name, source })

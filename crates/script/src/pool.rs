@@ -334,11 +334,11 @@ async fn watch(inner: Arc<PoolInner>, mut seen: Option<u64>) {
         tokio::time::sleep(WATCH_INTERVAL).await;
         let task = Arc::clone(&inner);
         let reloaded = tokio::task::spawn_blocking(move || {
-            let found = task.settings.dir.as_deref().and_then(fingerprint);
-            (found, (found != seen).then(|| task.reload()))
+            let current = task.settings.dir.as_deref().and_then(fingerprint);
+            (current, (current != seen).then(|| task.reload()))
         });
-        let Ok((found, reloaded)) = reloaded.await else { return };
-        seen = found;
+        let Ok((current, reloaded)) = reloaded.await else { return };
+        seen = current;
         match reloaded {
             Some(Ok(modules)) => tracing::info!(modules, "modules of --js-dir changed: loaded again"),
             Some(Err(fault)) => tracing::warn!(%fault, "modules of --js-dir changed: the old ones stay in use"),

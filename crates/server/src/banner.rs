@@ -101,10 +101,10 @@ impl Banner<'_> {
     pub(crate) fn text(&self) -> String {
         let mut out = format!("Larder {} is ready as {}\n\n", env!("CARGO_PKG_VERSION"), self.name);
         let ListenAddresses { http, https, pb, pb_tls, s3, s3_https, .. } = self.at;
-        let _ = writeln!(out, "  Riak HTTP   {}", places(("http://", http), ("https://", https)));
-        let _ = writeln!(out, "  Riak PB     {}", places(("", pb), ("TLS ", pb_tls)));
-        let _ = writeln!(out, "  S3          {}", places(("http://", s3), ("https://", s3_https)));
-        let _ = writeln!(out, "  console     {}", places(("http://", self.at.console), ("", None)));
+        let _ = writeln!(out, "  Riak HTTP   {}", places([place("http://", http), place("https://", https)]));
+        let _ = writeln!(out, "  Riak PB     {}", places([place("", pb), place("TLS ", pb_tls)]));
+        let _ = writeln!(out, "  S3          {}", places([place("http://", s3), place("https://", s3_https)]));
+        let _ = writeln!(out, "  console     {}", places([place("http://", self.at.console), None]));
         let _ = writeln!(out, "  kv-admin    {}", self.at.admin.display());
         let _ = writeln!(out, "  data        {}", self.data);
         for note in self.notes {
@@ -167,12 +167,16 @@ impl Banner<'_> {
     }
 }
 
+/// Where a listener is reached, with its scheme.
+fn place(scheme: &str, at: Option<SocketAddr>) -> Option<String> {
+    at.map(|at| format!("{scheme}{at}"))
+}
+
 /// The places of a protocol, plain and encrypted.
-fn places(plain: (&str, Option<SocketAddr>), encrypted: (&str, Option<SocketAddr>)) -> String {
-    let place = |(scheme, at): (&str, Option<SocketAddr>)| at.map(|at| format!("{scheme}{at}"));
-    match (place(plain), place(encrypted)) {
-        (Some(plain), Some(encrypted)) => format!("{plain}, {encrypted}"),
-        (one, other) => one.or(other).unwrap_or_else(|| "off".to_owned()),
+fn places(plain_and_encrypted: [Option<String>; 2]) -> String {
+    match plain_and_encrypted {
+        [Some(plain), Some(encrypted)] => format!("{plain}, {encrypted}"),
+        [plain, encrypted] => plain.or(encrypted).unwrap_or_else(|| "off".to_owned()),
     }
 }
 
@@ -214,11 +218,11 @@ impl LaunchContext {
         if self.cargo {
             return format!("cargo {NAME}");
         }
-        let found =
+        let is_on_path =
             self.path.as_ref().is_some_and(|path| std::env::split_paths(path).any(|dir| dir.join(NAME).is_file()));
         let beside = self.program.as_ref().map(|program| program.with_file_name(NAME)).filter(|file| file.is_file());
         match beside {
-            Some(file) if !found => quoted(file.as_os_str()),
+            Some(file) if !is_on_path => quoted(file.as_os_str()),
             _ => NAME.to_owned(),
         }
     }
@@ -288,7 +292,7 @@ mod tests {
             "  export AWS_SECRET_ACCESS_KEY=SECRET",
             "  aws --endpoint-url http://127.0.0.1:5678 s3 mb s3://cellar",
         ] {
-            assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
+            assert!(text.lines().any(|printed| printed == line), "{line} in\n{text}");
         }
         let again = banner(both, None);
         assert!(

@@ -24,13 +24,13 @@ const CONNECTIONS_MIN: usize = 16;
 /// limit holds.
 #[must_use]
 pub fn raise_limit() -> usize {
-    let found = getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: found.maximum, ..found };
-    let limit = if found.current == found.maximum {
-        found.current
+    let limits = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limits.maximum, ..limits };
+    let limit = if limits.current == limits.maximum {
+        limits.current
     } else if let Err(error) = setrlimit(Resource::Nofile, raised) {
-        tracing::warn!(soft = found.current, hard = found.maximum, %error, "limit of open files not raised");
-        found.current
+        tracing::warn!(soft = limits.current, hard = limits.maximum, %error, "limit of open files not raised");
+        limits.current
     } else {
         raised.current
     };
@@ -85,7 +85,7 @@ impl ConnectionBudget {
     /// # Errors
     /// A line that says that the limit is too low to serve.
     pub(crate) fn new(settings: &ServerSettings, limit: usize) -> Result<Self, ServerFailure> {
-        let (mut needs, wanted) = (DescriptorNeeds::for_engine(settings.engine), settings.connections_max);
+        let (mut needs, requested) = (DescriptorNeeds::for_engine(settings.engine), settings.connections_max);
         needs.reserve += settings.webhook_hosts.len() * WEBHOOK_CONNECTIONS_MAX;
         // Too few descriptors would show as refused connections later; the start says so at once.
         if limit < needs.limit_min() {
@@ -94,13 +94,13 @@ impl ConnectionBudget {
                 needs.limit_min()
             )));
         }
-        let connections = wanted.min(needs.connections(limit));
+        let connections = requested.min(needs.connections(limit));
         // The default is a wish: as many as most servers have are no news at each start.
-        let is_default = table::CONNECTIONS_MAX.default.parse() == Ok(wanted);
-        let enough = if is_default { wanted.min(CONNECTIONS_USUAL) } else { wanted };
+        let is_default = table::CONNECTIONS_MAX.default.parse() == Ok(requested);
+        let enough = if is_default { requested.min(CONNECTIONS_USUAL) } else { requested };
         let note = (connections < enough).then(|| {
             format!(
-                "at most {connections} connections instead of {wanted} ({}): {limit} files may be open at a time",
+                "at most {connections} connections instead of {requested} ({}): {limit} files may be open at a time",
                 table::CONNECTIONS_MAX.name
             )
         });
@@ -160,8 +160,8 @@ mod tests {
     #[test]
     fn the_soft_limit_is_raised_to_the_hard_one() {
         let limit = raise_limit();
-        let found = getrlimit(Resource::Nofile);
-        assert_eq!(found.current, found.maximum);
-        assert_eq!(found.current.map(|limit| limit as usize), Some(limit));
+        let limits = getrlimit(Resource::Nofile);
+        assert_eq!(limits.current, limits.maximum);
+        assert_eq!(limits.current.map(|limit| limit as usize), Some(limit));
     }
 }

@@ -42,8 +42,10 @@ pub struct InspectCommand {
 pub fn run(command: &InspectCommand, out: &mut dyn Write) -> Result<u8, String> {
     let task = if command.into.is_some() { "repair" } else { "check" };
     let mut report = ReportWriter::new(task, out);
-    let (found, lines) = match &command.into {
-        None => check(&command.dir, blob_references, &mut report).map(|found| (found, checked(&found, &command.dir))),
+    let (summary, lines) = match &command.into {
+        None => {
+            check(&command.dir, blob_references, &mut report).map(|summary| (summary, checked(&summary, &command.dir)))
+        }
         Some(into) => {
             let options = RepairOptions { leave_out_older: command.leave_out_older };
             let done = repair(&command.dir, into, blob_references, options, &mut report);
@@ -52,28 +54,28 @@ pub fn run(command: &InspectCommand, out: &mut dyn Write) -> Result<u8, String> 
     }
     .map_err(|error| error.to_string())?;
     report.lines(&lines)?;
-    Ok(if found.is_whole() { EXIT_WHOLE } else { EXIT_DAMAGED })
+    Ok(if summary.is_whole() { EXIT_WHOLE } else { EXIT_DAMAGED })
 }
 
-fn checked(found: &InspectionSummary, dir: &Path) -> Vec<String> {
-    let next = match found.is_whole() {
+fn checked(summary: &InspectionSummary, dir: &Path) -> Vec<String> {
+    let next = match summary.is_whole() {
         true => "all is whole".to_owned(),
         false => {
             format!("restore a backup, or copy what is whole: larder repair --data-dir {} --into NEW", dir.display())
         }
     };
-    vec![format!("{}; {next}", summary_line(found))]
+    vec![format!("{}; {next}", summary_line(summary))]
 }
 
 fn repaired(done: &RepairSummary, into: &Path) -> Vec<String> {
-    let RepairSummary { found, entries, blob_files, doubtful_keys } = done;
-    let mut lines = vec![summary_line(found)];
+    let RepairSummary { found: summary, entries, blob_files, doubtful_keys } = done;
+    let mut lines = vec![summary_line(summary)];
     if *doubtful_keys > 0 {
         lines.push(format!(
             "{doubtful_keys} keys have an older version than may be lost, each listed above; --leave-out-older leaves them out"
         ));
     }
-    let next = match found.is_whole() {
+    let next = match summary.is_whole() {
         true => "all was copied".to_owned(),
         false => "what is listed above may be missing".to_owned(),
     };
@@ -84,8 +86,8 @@ fn repaired(done: &RepairSummary, into: &Path) -> Vec<String> {
     lines
 }
 
-fn summary_line(found: &InspectionSummary) -> String {
-    let InspectionSummary { files, bytes, damaged_files, lost_keys, lost_ranges } = found;
+fn summary_line(summary: &InspectionSummary) -> String {
+    let InspectionSummary { files, bytes, damaged_files, lost_keys, lost_ranges } = summary;
     format!(
         "{files} files, {bytes} bytes read: {damaged_files} damaged or missing, {lost_keys} keys and {lost_ranges} ranges of keys hit"
     )

@@ -26,7 +26,6 @@ pub mod log;
 mod memory;
 mod metrics_listener;
 mod node_watch;
-pub mod observability;
 pub mod private;
 mod program;
 pub mod scripts;

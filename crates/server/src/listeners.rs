@@ -48,19 +48,19 @@ impl BoundListeners {
     pub(crate) async fn bind(settings: &ServerSettings, tls: Option<&ServerTls>) -> Result<Self, ServerFailure> {
         let encrypted = settings.tls.as_ref();
         let off = &Listener::Off;
-        let pair = async |plain: (&Listener, &Setting), secure: (&Listener, &Setting)| {
+        let pair = async |plain: &Listener, setting: &Setting, secure: &Listener, secure_setting: &Setting| {
             let mut bound = Vec::new();
-            bound.extend(BoundListener::bind(plain, None).await?);
-            bound.extend(BoundListener::bind(secure, tls).await?);
+            bound.extend(BoundListener::bind(plain, setting, None).await?);
+            bound.extend(BoundListener::bind(secure, secure_setting, tls).await?);
             Ok::<_, ServerFailure>(bound)
         };
         let https = encrypted.map_or(off, |tls| &tls.https);
         let pb_tls = encrypted.map_or(off, |tls| &tls.pb_tls);
         let s3_https = encrypted.map_or(off, |tls| &tls.s3_https);
         Ok(Self {
-            http: pair((&settings.http, &table::HTTP), (https, &table::HTTPS)).await?,
-            pb: pair((&settings.pb, &table::PB), (pb_tls, &table::PB_TLS)).await?,
-            s3: pair((&settings.s3, &table::S3), (s3_https, &table::S3_HTTPS)).await?,
+            http: pair(&settings.http, &table::HTTP, https, &table::HTTPS).await?,
+            pb: pair(&settings.pb, &table::PB, pb_tls, &table::PB_TLS).await?,
+            s3: pair(&settings.s3, &table::S3, s3_https, &table::S3_HTTPS).await?,
             console: bind_optional(&settings.console, &table::CONSOLE).await?,
             metrics: bind_optional(&settings.metrics, &table::METRICS).await?,
         })
@@ -69,8 +69,8 @@ impl BoundListeners {
     /// Their addresses, and the socket of `kv-admin`.
     pub(crate) fn addresses<'a>(&self, admin: &'a Path) -> ListenAddresses<'a> {
         let of = |bound: &[BoundListener], is_encrypted: bool| {
-            let mut found = bound.iter().filter(|one| one.listener.tls.is_some() == is_encrypted);
-            found.next().map(|one| one.address)
+            let mut listeners = bound.iter().filter(|listener| listener.listener.tls.is_some() == is_encrypted);
+            listeners.next().map(|listener| listener.address)
         };
         ListenAddresses {
             http: of(&self.http, false),
@@ -79,7 +79,7 @@ impl BoundListeners {
             pb_tls: of(&self.pb, true),
             s3: of(&self.s3, false),
             s3_https: of(&self.s3, true),
-            console: self.console.as_ref().map(|one| one.address),
+            console: self.console.as_ref().map(|listener| listener.address),
             admin,
         }
     }
@@ -88,7 +88,7 @@ impl BoundListeners {
 /// Binds a listener that a server can do without. Two servers on one machine share its default port: the second goes without,
 /// unless it was asked for.
 async fn bind_optional(listener: &Listener, setting: &Setting) -> Result<Option<BoundListener>, ServerFailure> {
-    let bound = BoundListener::bind((listener, setting), None).await;
+    let bound = BoundListener::bind(listener, setting, None).await;
     match bound {
         Err(taken) if *listener == Listener::At(setting.default.to_owned()) => {
             tracing::warn!("{taken}; --{} is off", setting.name);
@@ -100,7 +100,8 @@ async fn bind_optional(listener: &Listener, setting: &Setting) -> Result<Option<
 
 impl BoundListener {
     async fn bind(
-        (listener, setting): (&Listener, &Setting),
+        listener: &Listener,
+        setting: &Setting,
         tls: Option<&ServerTls>,
     ) -> Result<Option<Self>, ServerFailure> {
         let Listener::At(at) = listener else { return Ok(None) };

@@ -95,8 +95,8 @@ fn installed(meminfo: &str) -> Option<u64> {
 /// The files that limit the memory of this control group and of those around it; without a limit they hold no number.
 fn limit_files(groups: &str) -> Vec<PathBuf> {
     let root = Path::new("/sys/fs/cgroup");
-    let own = groups.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
-    let unified = Path::new(own).ancestors().map(|group| root.join(group).join("memory.max"));
+    let own_group = groups.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
+    let unified = Path::new(own_group).ancestors().map(|group| root.join(group).join("memory.max"));
     unified.chain([root.join("memory/memory.limit_in_bytes")]).collect()
 }
 

@@ -32,11 +32,11 @@ pub fn keep_private() {
 pub(crate) fn check_private(dir: &Path) -> Result<(), ServerFailure> {
     let failed = |error: io::Error| ServerFailure(format!("cannot read the directory {}: {error}", dir.display()));
     // The engine reports a missing directory, or a file in its place.
-    let Some(found) = fs::metadata(dir).ok().filter(fs::Metadata::is_dir) else { return Ok(()) };
-    if let Some(warning) = foreign_owner(dir, found.uid()) {
+    let Some(metadata) = fs::metadata(dir).ok().filter(fs::Metadata::is_dir) else { return Ok(()) };
+    if let Some(warning) = foreign_owner(dir, metadata.uid()) {
         tracing::warn!("{warning}");
     }
-    let mode = found.permissions().mode();
+    let mode = metadata.permissions().mode();
     if mode & OTHERS == 0 {
         return Ok(());
     }

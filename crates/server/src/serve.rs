@@ -9,8 +9,9 @@ use std::time::Duration;
 use larder_admission::MemoryBudget;
 use larder_api_riak::http::HttpSettings;
 use larder_api_riak::pb::PbSettings;
-use larder_api_s3::S3Settings;
-use larder_console::{ConsoleAccess, ConsoleSettings, RunningCommands};
+use larder_api_s3::auth::PresignedGet;
+use larder_api_s3::{PublicUrl, S3Settings};
+use larder_console::{ConsoleAccess, ConsoleSettings, RunningCommands, ShareLink, SharedObject};
 use larder_core::{AuditSink, CertificateStatus, Config, GatewayPorts, IndexSplitting, Scripts};
 use larder_kv::Gateway;
 use larder_net::{BrowserRules, ConnectionLimit, ConnectionSettings, ShutdownRequest, TrustedProxies};
@@ -24,7 +25,7 @@ use tokio::task::JoinSet;
 use crate::admin::command::AdminContext;
 use crate::admin::socket::{AdminSocket, check_path};
 use crate::audit_log::AuditLog;
-use crate::banner::{AdminKey, Banner, LaunchContext, ListenAddresses};
+use crate::banner::{AdminKey, Banner, LaunchContext, ListenAddresses, reachable};
 use crate::console::ConsoleLinks;
 use crate::descriptors::ConnectionBudget;
 use crate::engine::OpenEngine;
@@ -110,7 +111,7 @@ pub(crate) async fn serve(settings: &ServerSettings, files_max: usize) -> Result
     }
     let commands = RunningCommands::default();
     let console = bound.console.map(|bound| {
-        let console = console_settings(settings, connection.clone(), &bound, &commands);
+        let console = console_settings(settings, connection.clone(), &bound, &commands, at);
         let links = ConsoleLinks::new(console.access.clone(), bound.address);
         listeners.spawn(larder_console::serve(
             bound.listener,
@@ -315,6 +316,7 @@ fn console_settings(
     connection: ConnectionSettings,
     bound: &BoundListener,
     commands: &RunningCommands,
+    at: ListenAddresses<'_>,
 ) -> ConsoleSettings {
     ConsoleSettings {
         connection,
@@ -323,7 +325,23 @@ fn console_settings(
         port: bound.address.port(),
         read_only: settings.console_read_only,
         commands: commands.clone(),
+        share: share_link(settings, at),
     }
+}
+
+/// Makes links to S3 objects, at the address that clients are told, or else at that of a listener.
+fn share_link(settings: &ServerSettings, at: ListenAddresses<'_>) -> Option<ShareLink> {
+    let listens = |scheme: &str, address: Option<SocketAddr>| {
+        address.and_then(|address| PublicUrl::parse(&format!("{scheme}://{}", reachable(address))).ok())
+    };
+    let root = settings.s3_public_url.clone();
+    let root = root.or_else(|| listens("http", at.s3)).or_else(|| listens("https", at.s3_https))?;
+    let region = S3Settings::default().region;
+    Some(Arc::new(move |user: &User, shared: &SharedObject<'_>| {
+        let SharedObject { bucket, key, version, seconds, now } = *shared;
+        let get = PresignedGet { bucket, key, version, now, seconds, region: region.as_deref() };
+        get.address(&root, &user.key_id, &user.secret)
+    }))
 }
 
 /// The hosts that requests of a listener may name, beside loopback; `None`: any.

@@ -5,6 +5,7 @@
 mod cassandra_index;
 mod datatypes;
 mod index;
+mod published;
 mod start;
 #[path = "../../kv/tests/simulation/index/walk.rs"]
 mod walk;

@@ -106,9 +106,9 @@ impl Blobs for CassandraBlobs {
 
     async fn open(&self, id: BlobId) -> Result<Box<dyn BlobReader>> {
         let records = self.records.find_to_read(id).await?;
-        let found =
+        let readable =
             current_record(&records).and_then(|record| Some((record.name, record.head.clone()?, record.readable()?)));
-        let Some((name, head, (length, _))) = found else {
+        let Some((name, head, (length, _))) = readable else {
             return Err(Error::new(Kind::NoSuchBlob, format!("there is no blob {}", id.hex())));
         };
         Ok(Box::new(BlockReader::new(self.records.clone(), name, RecordHeader::decode(head)?.block, length)))
@@ -125,19 +125,19 @@ impl Blobs for CassandraBlobs {
     async fn list(&self, after: Option<BlobId>, limit: usize) -> Result<Vec<ListedBlob>> {
         let first = after.map_or(0, |after| i32::from(after.0[0]));
         let id_after = after.map_or_else(Vec::new, |after| after.0.to_vec());
-        let mut found = list_shard(self.records.clone(), first, id_after, limit).await?;
-        if found.len() < limit {
+        let mut blobs = list_shard(self.records.clone(), first, id_after, limit).await?;
+        if blobs.len() < limit {
             let shards = (first + 1..SHARDS).map(|shard| list_shard(self.records.clone(), shard, Vec::new(), limit));
             let mut shards = futures_util::stream::iter(shards).buffered(SHARDS_AT_ONCE);
             while let Some(more) = shards.try_next().await? {
-                found.extend(more);
-                if found.len() >= limit {
+                blobs.extend(more);
+                if blobs.len() >= limit {
                     break;
                 }
             }
         }
-        found.truncate(limit);
-        Ok(found)
+        blobs.truncate(limit);
+        Ok(blobs)
     }
 
     fn is_ready(&self) -> bool {
@@ -152,14 +152,14 @@ async fn list_shard(
     mut after: Vec<u8>,
     limit: usize,
 ) -> Result<Vec<ListedBlob>> {
-    let mut found = Vec::new();
+    let mut shard_blobs = Vec::new();
     loop {
         let (page, more) = records.page(shard, &after).await?;
-        let Some(last) = page.last().map(|record| record.name.id) else { return Ok(found) };
-        let blobs = page.chunk_by(|one, other| one.name.id == other.name.id);
-        found.extend(blobs.filter_map(|blob| listed(&records, blob)));
-        if !more || found.len() >= limit {
-            return Ok(found);
+        let Some(last) = page.last().map(|record| record.name.id) else { return Ok(shard_blobs) };
+        let blobs = page.chunk_by(|record, other| record.name.id == other.name.id);
+        shard_blobs.extend(blobs.filter_map(|blob| listed(&records, blob)));
+        if !more || shard_blobs.len() >= limit {
+            return Ok(shard_blobs);
         }
         after = last.0.to_vec();
     }

@@ -165,7 +165,7 @@ impl ClusterClient {
     /// The nodes of a datacenter that the driver knows, by address, and whether it is connected to each.
     pub(crate) fn node_states(&self, datacenter: Option<&str>) -> Vec<(String, bool)> {
         let state = self.session.get_cluster_state();
-        let here = |name: &Option<String>| datacenter.is_none_or(|wanted| name.as_deref() == Some(wanted));
+        let here = |name: &Option<String>| datacenter.is_none_or(|expected| name.as_deref() == Some(expected));
         let nodes = state.get_nodes_info().iter().filter(|node| here(&node.datacenter));
         let mut all: Vec<_> = nodes.map(|node| (node.address.to_string(), node.is_connected())).collect();
         all.sort_unstable();

@@ -209,7 +209,7 @@ impl ClusterClient {
         // Begun before sending: if the caller drops this future, the partition is in doubt.
         let in_flight = self.in_doubt.begin(partition);
         let sent = match &all[..] {
-            [one] => self.execute(one, consistency, options.deadline).await,
+            [statement] => self.execute(statement, consistency, options.deadline).await,
             several => self.batch(BatchType::Unlogged, several, consistency, options.deadline).await,
         };
         match sent {

@@ -88,8 +88,8 @@ pub(crate) async fn connect(options: ConnectOptions) -> Result<(ClusterClient, V
     {
         return Err(ConnectError::Options(format!("the cluster has no node in the datacenter {local:?}")));
     }
-    let made = cluster.ensure_keyspace(Partition::DEFAULT_COPIES, Instant::now() + SCHEMA_MAX).await;
-    made.map_err(|error| match error.kind {
+    let created = cluster.ensure_keyspace(Partition::DEFAULT_COPIES, Instant::now() + SCHEMA_MAX).await;
+    created.map_err(|error| match error.kind {
         Kind::Misuse => ConnectError::Options(error.to_string()),
         _ => ConnectError::Schema(error.to_string()),
     })?;

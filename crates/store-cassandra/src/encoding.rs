@@ -131,10 +131,10 @@ mod tests {
         }
 
         #[test]
-        fn stored_values_have_the_order_of_values(one: Vec<u8>, more: Vec<u8>, other: Vec<u8>) {
-            let longer = [&one[..], &more].concat();
+        fn stored_values_have_the_order_of_values(value: Vec<u8>, more: Vec<u8>, other: Vec<u8>) {
+            let longer = [&value[..], &more].concat();
             for other in [&longer, &other] {
-                prop_assert_eq!(stored(&one, None).cmp(&stored(other, None)), one.cmp(other));
+                prop_assert_eq!(stored(&value, None).cmp(&stored(other, None)), value.cmp(other));
             }
         }
 

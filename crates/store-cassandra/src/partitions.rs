@@ -50,9 +50,9 @@ impl ClusterClient {
             loop {
                 let at = Partition { table, copies: n_val, key: key.clone().unwrap_or_default() };
                 let asked = (limit - partitions.len()).min(ROWS_MAX);
-                let (found, more) = self.keys_after(&at, key.is_none(), asked, options).await?;
-                let last = found.last().map(|(key, _)| key.clone());
-                for (key, expires) in found {
+                let (keys, more) = self.keys_after(&at, key.is_none(), asked, options).await?;
+                let last = keys.last().map(|(key, _)| key.clone());
+                for (key, expires) in keys {
                     let partition = Partition { key, ..at.clone() };
                     if !expires || self.has_live_rows(&partition, options).await? {
                         partitions.push(partition);

@@ -60,25 +60,27 @@ impl ClusterClient {
             return Ok(RowPage { rows, stopped: Stopped::End });
         }
         let context = ReadContext { partition, consistency, deadline: options.deadline };
-        let mut rest = ReadQuery { range: query.range.clone(), ..*query };
+        let mut remaining = ReadQuery { range: query.range.clone(), ..*query };
         let mut rows = Vec::new();
-        while !is_empty(&rest.range) {
-            let found = self.read_pieces(&context, &rest).await?;
-            let last = found.rows.last().map(|row| row.name.clone());
+        while !is_empty(&remaining.range) {
+            let page = self.read_pieces(&context, &remaining).await?;
+            let last = page.rows.last().map(|row| row.name.clone());
             // The store's clock decides expiry; Cassandra's TTL only cleans up later [invariant 41].
             let now = self.clock.now();
-            for row in found.rows.into_iter().filter(|row| row.is_live(now)) {
+            for row in page.rows.into_iter().filter(|row| row.is_live(now)) {
                 if rows.len() == query.limit {
                     return Ok(RowPage { rows, stopped: Stopped::Limit });
                 }
                 rows.push(row);
             }
             match last {
-                Some(last) if found.stopped == Stopped::Limit && rows.len() < query.limit => rest.continue_after(&last),
-                _ => return Ok(RowPage { rows, stopped: found.stopped }),
+                Some(last) if page.stopped == Stopped::Limit && rows.len() < query.limit => {
+                    remaining.continue_after(&last)
+                }
+                _ => return Ok(RowPage { rows, stopped: page.stopped }),
             }
             // Bound: expired rows in a page must not cause many small reads.
-            rest.limit = (query.limit - rows.len()).max(READ_ON_MIN);
+            remaining.limit = (query.limit - rows.len()).max(READ_ON_MIN);
         }
         Ok(RowPage { rows, stopped: Stopped::End })
     }
@@ -92,10 +94,10 @@ impl ClusterClient {
         deadline: Instant,
     ) -> std::result::Result<Option<StoredRow>, RequestFailure> {
         let values = vec![BoundValue::Blob(&partition.key), BoundValue::Blob(name)];
-        let found = self
+        let rows = self
             .select_rows(BoundStatement { statement: RowStatement::One, partition, values }, consistency, deadline)
             .await?;
-        let Some(mut stored) = found.into_iter().next() else { return Ok(None) };
+        let Some(mut stored) = rows.into_iter().next() else { return Ok(None) };
         stored.row.name = name.clone();
         Ok(Some(stored))
     }
@@ -135,9 +137,9 @@ impl ClusterClient {
         values.extend(range.to.as_ref().map(|to| BoundValue::Blob(to)));
         values.push(BoundValue::Int(i32::try_from(*limit).unwrap_or(i32::MAX)));
         let bound = BoundStatement { statement, partition: context.partition, values };
-        let found = self.select_rows(bound, context.consistency, context.deadline).await?;
-        let stopped = if found.len() >= *limit { Stopped::Limit } else { Stopped::End };
-        Ok(RowPage { rows: found.into_iter().map(|stored| stored.row).collect(), stopped })
+        let rows = self.select_rows(bound, context.consistency, context.deadline).await?;
+        let stopped = if rows.len() >= *limit { Stopped::Limit } else { Stopped::End };
+        Ok(RowPage { rows: rows.into_iter().map(|stored| stored.row).collect(), stopped })
     }
 
     /// Sends a read, at SERIAL for a partition in doubt, which settles the partition.

@@ -22,9 +22,9 @@ impl ClusterClient {
         shares: &[PartitionShare<'_>],
         options: &CallOptions,
     ) -> Result<()> {
-        for one in &batch.partitions {
-            let Some(rows_max) = one.rows_max else { continue };
-            let Some(share) = shares.iter().find(|share| *share.partition == one.partition) else { continue };
+        for part in &batch.partitions {
+            let Some(rows_max) = part.rows_max else { continue };
+            let Some(share) = shares.iter().find(|share| *share.partition == part.partition) else { continue };
             // Race: another writer may come between this count and the batch, so the limit is approximate [invariant 9].
             let rows = self.rows_after(share, options).await?;
             if rows > rows_max {

@@ -55,11 +55,11 @@ impl ClusterClient {
 
     /// Creates a keyspace with its tables if it is missing.
     pub(crate) async fn ensure_keyspace(&self, n_val: u8, deadline: Instant) -> Result<()> {
-        let made = self.keyspace_cell(n_val);
-        if made.initialized() {
+        let cell = self.keyspace_cell(n_val);
+        if cell.initialized() {
             return Ok(());
         }
-        let making = made.get_or_try_init(|| self.create(n_val, deadline));
+        let making = cell.get_or_try_init(|| self.create(n_val, deadline));
         timeout_at(deadline, making).await.map_err(|_| errors::deadline_passed(WHAT))?.map(drop)
     }
 
@@ -103,10 +103,10 @@ impl ClusterClient {
             self.check_version(deadline).await?;
             return Ok(true);
         }
-        let own = self.keyspace(Partition::DEFAULT_COPIES);
+        let keyspace = self.keyspace(Partition::DEFAULT_COPIES);
         self.create_keyspace(Partition::DEFAULT_COPIES, deadline).await?;
-        if !self.query_names(statements::TABLES, Some(&own), deadline).await?.contains(LAYOUT) {
-            self.change_schema(LayoutStatement::Create.text(&own), deadline).await?;
+        if !self.query_names(statements::TABLES, Some(&keyspace), deadline).await?.contains(LAYOUT) {
+            self.change_schema(LayoutStatement::Create.text(&keyspace), deadline).await?;
         }
         self.check_version(deadline).await?;
         // A fresh id for each try: the release frees only the lock that this try took.
@@ -117,10 +117,10 @@ impl ClusterClient {
         }
         // Only the holder of the lock creates tables: two concurrent changes of one schema can leave nodes with
         // different ones.
-        let made = self.create_missing(n_val, deadline).await;
+        let created = self.create_missing(n_val, deadline).await;
         // If the release fails, the lock expires after a minute.
         let _ = self.apply_condition(LayoutStatement::Unlock, Some(&holder), deadline).await;
-        made?;
+        created?;
         Ok(self.missing_tables(n_val, deadline).await?.is_empty())
     }
 
@@ -157,13 +157,13 @@ impl ClusterClient {
     /// Refuses a layout version newer than this program.
     async fn check_version(&self, deadline: Instant) -> Result<()> {
         let text = LayoutStatement::Version.text(&self.keyspace(Partition::DEFAULT_COPIES));
-        let found = self.query_names(&text, None, deadline).await?;
-        let Some(found) = found.first() else { return Ok(()) };
-        match found.parse::<u32>() {
+        let versions = self.query_names(&text, None, deadline).await?;
+        let Some(version) = versions.first() else { return Ok(()) };
+        match version.parse::<u32>() {
             Ok(number) if number <= VERSION => Ok(()),
             _ => {
                 let text = format!(
-                    "schema: keyspaces {}_n… have the layout {found}, this server knows layouts up to {VERSION}: start a newer one",
+                    "schema: keyspaces {}_n… have the layout {version}, this server knows layouts up to {VERSION}: start a newer one",
                     self.prefix
                 );
                 Err(Error::new(Kind::Misuse, text))
@@ -245,8 +245,8 @@ mod tests {
             let names: BTreeSet<_> = all.iter().map(|(name, _)| *name).chain([LAYOUT]).collect();
             assert_eq!(names.len(), all.len() + 1);
             for (name, text) in &all {
-                let made = [format!("EXISTS ks.{name} ("), format!("EXISTS ks.\"{name}\" (")];
-                assert!(made.iter().any(|made| text.contains(made)), "{name}: {text}");
+                let forms = [format!("EXISTS ks.{name} ("), format!("EXISTS ks.\"{name}\" (")];
+                assert!(forms.iter().any(|form| text.contains(form)), "{name}: {text}");
             }
             assert_eq!(names.contains("blob_records"), n_val == Partition::DEFAULT_COPIES);
         }

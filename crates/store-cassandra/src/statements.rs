@@ -239,13 +239,16 @@ mod tests {
 
     #[test]
     fn replication_names_each_datacenter() {
-        let one = create_keyspace("k_n3", &Replication::Simple, |_| 2);
-        assert!(one.ends_with("= {'class': 'SimpleStrategy', 'replication_factor': 2}"), "{one}");
+        let simple = create_keyspace("k_n3", &Replication::Simple, |_| 2);
+        assert!(simple.ends_with("= {'class': 'SimpleStrategy', 'replication_factor': 2}"), "{simple}");
         let all = vec!["east".to_owned(), "o'west".to_owned()];
-        let two = create_keyspace("k_n3", &Replication::Datacenters { local: "east".into(), all }, |name| {
+        let per_datacenter = create_keyspace("k_n3", &Replication::Datacenters { local: "east".into(), all }, |name| {
             if name == Some("east") { 3 } else { 1 }
         });
-        assert!(two.ends_with("= {'class': 'NetworkTopologyStrategy', 'east': 3, 'o''west': 1}"), "{two}");
+        assert!(
+            per_datacenter.ends_with("= {'class': 'NetworkTopologyStrategy', 'east': 3, 'o''west': 1}"),
+            "{per_datacenter}"
+        );
     }
 
     #[test]

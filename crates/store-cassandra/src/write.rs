@@ -43,8 +43,8 @@ impl ClusterClient {
     /// Writes a batch; the caller has checked the contract.
     pub(crate) async fn write(&self, batch: &Batch, options: &CallOptions) -> Result<()> {
         check_deadline(options, "a batch")?;
-        for one in &batch.partitions {
-            self.ensure(&one.partition, options.deadline).await?;
+        for part in &batch.partitions {
+            self.ensure(&part.partition, options.deadline).await?;
         }
         let shares = group_by_partition(batch);
         // Counted before anything is sent: a refused batch writes nothing.
@@ -77,7 +77,7 @@ impl ClusterClient {
         }
         let consistency = self.write_consistency(request, options.level);
         let sent: std::result::Result<_, RequestFailure> = match &bounds[..] {
-            [one] => self.execute(one, consistency, options.deadline).await,
+            [statement] => self.execute(statement, consistency, options.deadline).await,
             several => self.batch(batch_type(request, removes), several, consistency, options.deadline).await,
         };
         Ok(sent.map(drop)?)
@@ -115,10 +115,10 @@ fn bind<'a>(partition: &'a Partition, change: &'a Change, now: u64) -> Result<Bo
 fn group_by_partition(batch: &Batch) -> Vec<PartitionShare<'_>> {
     let mut shares: Vec<PartitionShare<'_>> = Vec::with_capacity(batch.partitions.len());
     // One partition, one share: its statements must reach the cluster as one mutation, which is atomic.
-    for one in &batch.partitions {
-        match shares.iter_mut().find(|share| *share.partition == one.partition) {
-            Some(share) => share.changes.extend(&one.changes),
-            None => shares.push(PartitionShare { partition: &one.partition, changes: one.changes.iter().collect() }),
+    for part in &batch.partitions {
+        match shares.iter_mut().find(|share| *share.partition == part.partition) {
+            Some(share) => share.changes.extend(&part.changes),
+            None => shares.push(PartitionShare { partition: &part.partition, changes: part.changes.iter().collect() }),
         }
     }
     shares
@@ -240,9 +240,9 @@ mod tests {
         let stages = plan_stages(shares, removes, has_log);
         let numbers =
             |request: &WriteRequest<'_>| request.iter().map(|share| usize::from(share.partition.key[0])).collect();
-        let found: Vec<Vec<Vec<usize>>> = stages.iter().map(|stage| stage.iter().map(numbers).collect()).collect();
+        let plan: Vec<Vec<Vec<usize>>> = stages.iter().map(|stage| stage.iter().map(numbers).collect()).collect();
         assert_eq!(
-            found,
+            plan,
             expected.iter().map(|stage| stage.iter().map(|r| r.to_vec()).collect()).collect::<Vec<Vec<_>>>()
         );
         let changes: usize = changes.iter().map(|changes| changes.len()).sum();

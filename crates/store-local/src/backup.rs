@@ -274,8 +274,8 @@ impl BackupProgress {
 /// Whether a file of an earlier backup is a copy of this one: a copy keeps the time of its file.
 fn is_same(from: &Path, old: &Path) -> bool {
     let known = |path: &Path| {
-        let found = fs::metadata(path).ok()?;
-        Some((found.len(), found.modified().ok()?))
+        let metadata = fs::metadata(path).ok()?;
+        Some((metadata.len(), metadata.modified().ok()?))
     };
     known(from).is_some_and(|file| known(old) == Some(file))
 }
@@ -286,14 +286,14 @@ fn is_same(from: &Path, old: &Path) -> bool {
 /// Any I/O error but a folder that is not there.
 pub(crate) fn backups_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let Some(entries) = if_there(fs::read_dir(folder))? else { return Ok(Vec::new()) };
-    let mut found = Vec::new();
+    let mut backups = Vec::new();
     for entry in entries {
         let path = entry?.path();
         let is_named = path.file_name().and_then(|name| name.to_str()).is_some_and(is_backup_name);
         if is_named && path.join("format").is_file() {
-            found.push(path);
+            backups.push(path);
         }
     }
-    found.sort();
-    Ok(found)
+    backups.sort();
+    Ok(backups)
 }

@@ -151,8 +151,8 @@ mod tests {
         assert!(tree.version() > before, "it was compacted");
         restore_directory(&tree).unwrap();
         for key in &keys {
-            let found = tree.lsm.get(key, seen).unwrap();
-            assert_eq!(found.map(Bytes::from), Some(vec![5; 2000].into()));
+            let value = tree.lsm.get(key, seen).unwrap();
+            assert_eq!(value.map(Bytes::from), Some(vec![5; 2000].into()));
         }
     }
 }

@@ -95,8 +95,8 @@ fn has_data(dir: &Path) -> io::Result<bool> {
 }
 
 fn entries(dir: &Path) -> io::Result<Vec<fs::DirEntry>> {
-    let Some(found) = if_there(fs::read_dir(dir))? else { return Ok(Vec::new()) };
-    found.collect()
+    let Some(listing) = if_there(fs::read_dir(dir))? else { return Ok(Vec::new()) };
+    listing.collect()
 }
 
 /// Refuses a directory that holds foreign files: pointing the server at a Riak node's data is an easy slip.
@@ -104,7 +104,7 @@ fn check_for_foreign_files(dir: &Path) -> Result<(), OpenError> {
     let failed = |error| OpenError::io(dir, "looking into the directory", &error);
     for entry in fs::read_dir(dir).map_err(failed)? {
         let name = entry.map_err(failed)?.file_name();
-        if !OWN_NAMES.iter().any(|own| name == *own) {
+        if !OWN_NAMES.iter().any(|own_name| name == *own_name) {
             return Err(OpenError::Foreign { dir: dir.to_owned(), found: name.to_string_lossy().into_owned() });
         }
     }
@@ -113,17 +113,17 @@ fn check_for_foreign_files(dir: &Path) -> Result<(), OpenError> {
 
 fn check(dir: &Path, text: &str) -> Result<DirectoryState, OpenError> {
     let mut lines = text.lines();
-    let found = lines.next().and_then(|line| line.strip_prefix("larder data, format "));
+    let number = lines.next().and_then(|line| line.strip_prefix("larder data, format "));
     // A damaged file is no other version: `check` and `repair` read the rest.
     let is_number = |text: &&str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let found = found.filter(is_number).unwrap_or(UNREADABLE);
+    let number = number.filter(is_number).unwrap_or(UNREADABLE);
     let writer = lines.next().and_then(|line| line.strip_prefix("written by ")).unwrap_or("an unknown program");
-    match found {
+    match number {
         FORMAT | UNSEPARATED => Ok(DirectoryState::Data),
         WITHOUT_MIRROR => Ok(DirectoryState::WithoutMirror),
         _ => Err(OpenError::UnknownFormat {
             dir: dir.to_owned(),
-            found: found.into(),
+            found: number.into(),
             writer: writer.into(),
             program: PROGRAM,
         }),

@@ -10,8 +10,8 @@ use rustix::io::Errno;
 ///
 /// # Errors
 /// Every other error.
-pub(crate) fn if_there<T>(found: io::Result<T>) -> io::Result<Option<T>> {
-    match found {
+pub(crate) fn if_there<T>(outcome: io::Result<T>) -> io::Result<Option<T>> {
+    match outcome {
         Ok(value) => Ok(Some(value)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),

@@ -72,8 +72,8 @@ impl CommitLanes {
     }
 
     /// Puts back the requests that were taken and not written.
-    pub(crate) fn put_back(&mut self, rest: VecDeque<CommitRequest>) {
-        self.waiting = rest;
+    pub(crate) fn put_back(&mut self, requests: VecDeque<CommitRequest>) {
+        self.waiting = requests;
         // Their callers gave up: waiting on, they would hold bytes of the queue.
         self.waiting.retain(|request| !request.caller.is_gone());
     }

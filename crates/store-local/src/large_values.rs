@@ -77,12 +77,12 @@ impl ValueHandle {
         let mut bytes = vec![0; HEAD_BYTES + key.len() + self.stored as usize];
         file.read_exact_at(&mut bytes, self.offset).map_err(at_end).map_err(unread)?;
         let (head, rest) = bytes.split_at(HEAD_BYTES);
-        let (found, stored) = rest.split_at(key.len());
+        let (stored_key, stored) = rest.split_at(key.len());
         let mut checksum = Xxh3Default::new();
         checksum.update(key);
         checksum.update(stored);
         // Race: an older file in its place has the same keys, at the same offsets if the values have the same lengths [invariant 150].
-        let is_its_own = found == key && head[20..28] == seqno.to_le_bytes();
+        let is_its_own = stored_key == key && head[20..28] == seqno.to_le_bytes();
         let is_whole = head.starts_with(MAGIC) && is_its_own && head[4..20] == checksum.digest128().to_le_bytes();
         // A damaged block is decoded up to the damage: a name at its front may have a check of its own.
         let mut value = vec![0; self.length as usize];

@@ -90,7 +90,7 @@ pub(crate) fn open(options: &OpenOptions) -> Result<OpenedDirectory, OpenError> 
     // Opening a tree removes files that its version does not name, so the checks come first.
     let trees = open_trees(dir, options.cache_bytes, sizes.table)?;
     // Replay precedes the first append: new groups get sequence numbers after all replayed ones.
-    let ReplaySummary { last: found, writes: replayed } =
+    let ReplaySummary { last: last_group, writes: replayed } =
         replay(dir, &trees, &checked.journals, &sizes, checked.is_lossy)?;
     let manifest = Arc::new(ManifestFile::new(dir, manifest).map_err(failed("opening the directory"))?);
     if !has_mirror {
@@ -99,9 +99,8 @@ pub(crate) fn open(options: &OpenOptions) -> Result<OpenedDirectory, OpenError> 
     let files = JournalFiles::new(dir.join("journal"), manifest.clone()).map_err(failed("opening the journal"))?;
     let (header, end) = match checked.is_lossy {
         false => checked.active,
-        true => {
-            start_new_journal(&trees, &files, &manifest, found, known).map_err(failed("beginning a new journal"))?
-        }
+        true => start_new_journal(&trees, &files, &manifest, last_group, known)
+            .map_err(failed("beginning a new journal"))?,
     };
     // Not before the checks and the opening: a refused start must not remove files.
     files.remove_leftovers().map_err(failed("removing journals that are not needed"))?;
@@ -282,14 +281,14 @@ fn replay(
     salvage: bool,
 ) -> Result<ReplaySummary, OpenError> {
     let persisted = TreeId::ALL.map(|tree_id| trees.tree(tree_id).persisted());
-    let mut found = ReplaySummary::default();
+    let mut summary = ReplaySummary::default();
     for journal in journals {
         let replayed = journal::replay(&dir.join("journal"), journal, salvage, |frame| {
             let mut writes = frame.writes().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
             // Tables hold every write up to `persisted`: a second copy would only fill the memtables.
             writes.retain(|(tree_id, ..)| persisted[*tree_id as usize].is_none_or(|seqno| frame.seqno > seqno));
-            found.last = found.last.max(frame.group);
-            found.writes += writes.len() as u64;
+            summary.last = summary.last.max(frame.group);
+            summary.writes += writes.len() as u64;
             // Before the insert: no new group may get the number of a replayed one.
             trees.advance_seqno_past(frame.seqno);
             trees.insert(&WriteGroup { number: frame.group, seqno: frame.seqno, writes });
@@ -300,7 +299,7 @@ fn replay(
         });
         replayed.map_err(|error| OpenError::io(dir, "reading the journal", &error))?;
     }
-    Ok(found)
+    Ok(summary)
 }
 
 /// After an accepted loss: flushes the salvaged writes and starts a journal whose first group comes after every earlier one.
@@ -308,7 +307,7 @@ fn start_new_journal(
     trees: &Trees,
     files: &JournalFiles,
     manifest: &ManifestFile,
-    found: u64,
+    last_group: u64,
     synced: u64,
 ) -> io::Result<(JournalHeader, JournalEnd)> {
     // Crash: each table keeps its part of a group; a power cut must not take the rest from the journal [invariant 148].
@@ -328,7 +327,7 @@ fn start_new_journal(
     let there = journal::numbers(&files.dir)?.into_iter().chain(journals.iter().map(|journal| journal.header.number));
     let number = there.max().unwrap_or(0) + 1;
     let sealed = journals.iter().filter_map(|journal| Some(journal.sealed?.group)).max().unwrap_or(0);
-    let header = JournalHeader { number, first: found.max(synced).max(sealed) + 1, chain: 0 };
+    let header = JournalHeader { number, first: last_group.max(synced).max(sealed) + 1, chain: 0 };
     // Crash: before the manifest forgets them, for the next start removes what it does not name [invariant 144].
     let kept = files.set_aside()?;
     tracing::warn!(

@@ -82,17 +82,17 @@ impl GroupOverlay {
     /// Sets a packed entry, or removes its change; returns the change before. The group writes an entry once, with its last
     /// rows: the earlier size of a repeated key does not count.
     fn set_packed(&mut self, key: Bytes, packed: Option<PackedEntry>) -> Option<PackedEntry> {
-        replace((&mut self.packed, &mut self.bytes), key, packed, PackedEntry::bytes)
+        replace(&mut self.packed, &mut self.bytes, key, packed, PackedEntry::bytes)
     }
 
     /// As [`Self::set_packed`], a wide row.
     fn set_wide(&mut self, key: Bytes, row: Option<Option<Row>>) -> Option<Option<Row>> {
-        replace((&mut self.wide, &mut self.bytes), key, row, |row| row.as_ref().map_or(0, row_bytes))
+        replace(&mut self.wide, &mut self.bytes, key, row, |row| row.as_ref().map_or(0, row_bytes))
     }
 
     /// As [`Self::set_packed`], a bulk row.
     fn set_bulk(&mut self, key: Bytes, value: Option<Option<Bytes>>) -> Option<Option<Bytes>> {
-        replace((&mut self.bulk, &mut self.bytes), key, value, |value| value.as_ref().map_or(0, Bytes::len))
+        replace(&mut self.bulk, &mut self.bytes, key, value, |value| value.as_ref().map_or(0, Bytes::len))
     }
 
     fn undo(&mut self, step: UndoStep) {
@@ -106,7 +106,8 @@ impl GroupOverlay {
 
 /// Sets or removes the change of a key, and adjusts the sum of the sizes; returns the change before.
 fn replace<C>(
-    (changes, bytes): (&mut BTreeMap<Bytes, C>, &mut usize),
+    changes: &mut BTreeMap<Bytes, C>,
+    bytes: &mut usize,
     key: Bytes,
     change: Option<C>,
     size: impl Fn(&C) -> usize,

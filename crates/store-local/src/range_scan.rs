@@ -79,12 +79,12 @@ impl RangeScan {
         let Some(key) = next.cloned() else { return Ok(None) };
         let mut newest: Option<InternalValue> = None;
         let mut at = 0;
-        while let Some((first, rest)) = self.sources.get_mut(at) {
+        while let Some((first, later)) = self.sources.get_mut(at) {
             if first.key.user_key != key {
                 at += 1;
                 continue;
             }
-            let entry = match rest.next().transpose()? {
+            let entry = match later.next().transpose()? {
                 Some(next) => std::mem::replace(first, next),
                 None => self.sources.swap_remove(at).0,
             };

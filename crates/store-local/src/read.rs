@@ -106,17 +106,17 @@ pub(crate) fn read_partitions(
 ) -> Result<PartitionPage> {
     let (first, end) = entry::table_bounds(table);
     let mut from = after.map_or(first, |key| entry::prefix_end(&entry::partition_key(&Partition::new(table, key))));
-    let mut found = Vec::new();
+    let mut partitions = Vec::new();
     // A new range for each partition: it skips the other rows of a wide one without reading them.
     while let Some(partition) = mirror::read(table, |tree_id| next_partition(trees, tree_id, &from, &end, now))? {
         from = entry::prefix_end(&entry::partition_key(&partition));
-        found.push(partition);
-        if found.len() >= limit {
-            let next = found.last().map(|last: &Partition| last.key.clone());
-            return Ok(PartitionPage { partitions: found, next });
+        partitions.push(partition);
+        if partitions.len() >= limit {
+            let next = partitions.last().map(|last: &Partition| last.key.clone());
+            return Ok(PartitionPage { partitions, next });
         }
     }
-    Ok(PartitionPage { partitions: found, next: None })
+    Ok(PartitionPage { partitions, next: None })
 }
 
 /// The first partition from this key on that has a live row.
@@ -144,11 +144,11 @@ fn next_partition(
 
 /// Whether any row of an entry passes the test.
 fn has_row(tree_id: TreeId, name: Bytes, value: Bytes, test: impl Fn(&Row) -> bool) -> Result<bool> {
-    let found = match tree_id {
+    let outcome = match tree_id {
         TreeId::Packed => entry::decode_packed(value).map(|rows| rows.iter().any(test)),
         TreeId::Wide | TreeId::Bulk | TreeId::Mirror => entry::decode_wide(name, value).map(|row| test(&row)),
     };
-    found.map_err(|error| damaged(tree_id, error))
+    outcome.map_err(|error| damaged(tree_id, error))
 }
 
 /// Keys of entries with expired rows among the next `limit` entries from `from` on, and the key to continue at.
@@ -162,35 +162,35 @@ pub(crate) fn find_expired(
     limit: usize,
     now: Timestamp,
 ) -> Result<ExpiredEntries> {
-    let mut found = ExpiredEntries { keys: Vec::new(), seen: 0, next: None };
+    let mut expired = ExpiredEntries { keys: Vec::new(), seen: 0, next: None };
     let (mut last, mut is_damaged) = (from.clone(), false);
     for entry in trees.range(tree_id, from.clone(), None, ReadOrder::Forward) {
         let (key, value) = match entry {
             Ok(entry) => entry,
             Err(error) if error.kind == Kind::Damaged => {
                 is_damaged = true;
-                found.seen += 1;
+                expired.seen += 1;
                 continue;
             }
             Err(error) => return Err(error),
         };
         last = key.clone();
         // Damaged values count as well.
-        if found.seen >= limit {
-            found.next = Some(Bytes::copy_from_slice(&key));
+        if expired.seen >= limit {
+            expired.next = Some(Bytes::copy_from_slice(&key));
             break;
         }
-        found.seen += 1;
+        expired.seen += 1;
         if has_row(tree_id, Bytes::new(), value, |row| !row.is_live(now))? {
-            found.keys.push((tree_id, Bytes::copy_from_slice(&key)));
+            expired.keys.push((tree_id, Bytes::copy_from_slice(&key)));
         }
     }
-    if is_damaged && found.next.is_none() {
+    if is_damaged && expired.next.is_none() {
         // A damaged block ended the range. The sweep skips it, or it would never get past it; readers hide expired rows all the same.
         let after = trees.tree(tree_id).key_after_damage(&last, limit + 1);
-        found.next = after.map(|key| Bytes::copy_from_slice(&key)).filter(|key| *key > last);
+        expired.next = after.map(|key| Bytes::copy_from_slice(&key)).filter(|key| *key > last);
     }
-    Ok(found)
+    Ok(expired)
 }
 
 /// The result of [`find_expired`].

@@ -111,11 +111,11 @@ impl Schedule {
         for number in 1..=WRITES {
             let durability = [Durability::Buffered, Durability::Disk][random.below(2)];
             let put = |name| Change::Put(numbered_row(name, number));
-            let own = wide(100 * (writer + 1) + number);
+            let own_partition = wide(100 * (writer + 1) + number);
             let mut partitions = vec![
                 PartitionChanges::new(wide(writer), vec![put("a"), put("b")]),
                 PartitionChanges::new(packed(writer), vec![put("a")]),
-                PartitionChanges::new(own, vec![put("a")]),
+                PartitionChanges::new(own_partition, vec![put("a")]),
             ];
             if number > 2 && random.below(2) == 0 {
                 let before = wide(100 * (writer + 1) + number - 2);
@@ -228,10 +228,10 @@ fn check(copy: &DirectoryCopy) {
         let least = copy.writes.get(&writer).copied().unwrap_or(0);
         assert!(rows.iter().all(|number| *number == packed), "a write in parts: {rows:?}, {packed}");
         assert!(packed >= least, "writer {writer}: {packed} of {least} answered");
-        let own = |number: u64| stored_number(&store, &wide(100 * (writer + 1) + number));
+        let own_number = |number: u64| stored_number(&store, &wide(100 * (writer + 1) + number));
         // A later write may remove those before the last two.
         for number in packed.saturating_sub(1).max(1)..=WRITES {
-            assert_eq!(own(number), if number <= packed { number } else { 0 }, "write {number} of {packed}");
+            assert_eq!(own_number(number), if number <= packed { number } else { 0 }, "write {number} of {packed}");
         }
     }
     assert!(stored_number(&store, &guarded(SHARED)) >= copy.swapped, "a swap is lost");
@@ -308,8 +308,8 @@ fn run_seed(seed: u64, empty: PathBuf) {
 fn no_order_of_the_threads_loses_an_answered_write_or_shows_half_a_group() {
     let top = tempfile::tempdir_in(if Path::new("/dev/shm").is_dir() { "/dev/shm" } else { "." }).unwrap();
     let empty = top.path().join("empty");
-    let made = empty.clone();
-    run_ordered(RandomScheduler::new(1), move || drop(crate::open::open(&options(&made)).unwrap()));
+    let dir = empty.clone();
+    run_ordered(RandomScheduler::new(1), move || drop(crate::open::open(&options(&dir)).unwrap()));
     let seeds = Mutex::new(case_seeds(200, 100_000));
     let run = || {
         loop {

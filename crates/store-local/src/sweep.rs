@@ -45,20 +45,20 @@ impl LocalStore {
     pub async fn sweep_expired(&self, limit: usize) -> Result<SweepStep> {
         let cursor = self.cursor().lock().clone();
         let limit = limit.clamp(1, STEP_ENTRIES_MAX);
-        let found = read::find_expired(self.trees(), cursor.tree_id, &cursor.from, limit, self.clock().now())?;
-        let complete = found.next.is_none() && cursor.tree_id == TreeId::Packed;
+        let expired = read::find_expired(self.trees(), cursor.tree_id, &cursor.from, limit, self.clock().now())?;
+        let complete = expired.next.is_none() && cursor.tree_id == TreeId::Packed;
         // The cursor moves before the purge: a failing purge must not stop the sweep at one place.
-        *self.cursor().lock() = match (found.next, cursor.tree_id) {
+        *self.cursor().lock() = match (expired.next, cursor.tree_id) {
             (Some(from), tree_id) => SweepCursor { tree_id, from },
             (None, TreeId::Wide) => SweepCursor { tree_id: TreeId::Packed, from: first() },
             (None, TreeId::Packed | TreeId::Bulk | TreeId::Mirror) => SweepCursor::default(),
         };
-        let mut swept = SweepStep { seen: found.seen, removed: 0, complete };
-        if !found.keys.is_empty() {
-            let bytes = found.keys.iter().map(|(_, key)| key.len()).sum();
+        let mut swept = SweepStep { seen: expired.seen, removed: 0, complete };
+        if !expired.keys.is_empty() {
+            let bytes = expired.keys.iter().map(|(_, key)| key.len()).sum();
             // Buffered: the next pass repeats a purge that a power cut takes back.
             let deadline = Instant::now() + UNTIMED_WITHIN;
-            let done = self.queue().submit_until(deadline, WriteCommand::Purge(found.keys), bytes, false);
+            let done = self.queue().submit_until(deadline, WriteCommand::Purge(expired.keys), bytes, false);
             if let CommitReply::Purged(removed) = self.run_admitted(Purpose::Reclaim, bytes, deadline, done).await? {
                 swept.removed = removed;
             }

@@ -80,8 +80,8 @@ impl GroupSyncer {
     /// Any I/O error.
     pub(crate) fn start(syncs: GuardedSyncs) -> std::io::Result<Self> {
         let shared = Arc::new(SyncerShared { syncs, state: Mutex::default(), changed: Condvar::new() });
-        let own = shared.clone();
-        let thread = Builder::new().name("larder-syncer".into()).spawn(move || own.run())?;
+        let runner = shared.clone();
+        let thread = Builder::new().name("larder-syncer".into()).spawn(move || runner.run())?;
         Ok(Self { shared, thread: Some(thread) })
     }
 

@@ -45,17 +45,17 @@ impl CasHistory {
         self.ids[..self.count].contains(&id)
     }
 
-    /// The outcome of the write `own`, which was to replace a head with the history `replaced`, when the head now has
+    /// The outcome of the write `id`, which was to replace a head with the history `replaced`, when the head now has
     /// this history. `unchanged`: the head still has the stamp that the write expects.
     #[must_use]
-    pub fn own_outcome(&self, own: u64, replaced: &Self, unchanged: bool) -> CasOutcome {
-        if self.contains(own) {
+    pub fn own_outcome(&self, id: u64, replaced: &Self, unchanged: bool) -> CasOutcome {
+        if self.contains(id) {
             return CasOutcome::Applied;
         }
         if unchanged {
             return CasOutcome::NotApplied;
         }
-        // The oldest id leaves the list first. If the last writer of `replaced` is still listed, `own` would be listed
+        // The oldest id leaves the list first. If the last writer of `replaced` is still listed, `id` would be listed
         // too.
         let is_complete = self.count < CAS_HISTORY_MAX || (replaced.count > 0 && self.contains(replaced.ids[0]));
         // Race: too many writers may have followed to tell, so the caller must not send the write again [invariant 21].

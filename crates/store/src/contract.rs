@@ -21,14 +21,14 @@ pub fn check_limit(limit: usize) -> Result<()> {
 /// # Errors
 /// `Misuse`, `TooLarge`.
 pub fn check_batch(batch: &Batch, bytes_max: usize) -> Result<usize> {
-    for one in &batch.partitions {
-        if one.partition.table.is_guarded() {
-            return Err(misuse(format!("apply on the guarded table {}", one.partition.table.name())));
+    for part in &batch.partitions {
+        if part.partition.table.is_guarded() {
+            return Err(misuse(format!("apply on the guarded table {}", part.partition.table.name())));
         }
-        if one.expected_rows.is_some() && one.partition.table.layout() != Layout::Packed {
-            return Err(misuse(format!("rows seen in the wide table {}", one.partition.table.name())));
+        if part.expected_rows.is_some() && part.partition.table.layout() != Layout::Packed {
+            return Err(misuse(format!("rows seen in the wide table {}", part.partition.table.name())));
         }
-        check_changes(&one.partition, &one.changes, None)?;
+        check_changes(&part.partition, &part.changes, None)?;
     }
     check_size(batch.bytes(), bytes_max)
 }

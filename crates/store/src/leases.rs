@@ -88,12 +88,12 @@ mod tests {
     #[test]
     fn a_blob_is_held_until_its_last_lease_is_dropped() {
         let leases = BlobLeases::default();
-        let (one, other) = (BlobId([1; 24]), BlobId([2; 24]));
-        let (first, second) = (leases.acquire(one), leases.clone().acquire(one));
-        assert!(leases.is_leased(&one) && !leases.is_leased(&other));
+        let (blob, other) = (BlobId([1; 24]), BlobId([2; 24]));
+        let (first, second) = (leases.acquire(blob), leases.clone().acquire(blob));
+        assert!(leases.is_leased(&blob) && !leases.is_leased(&other));
         drop(first);
-        assert!(leases.is_leased(&one));
+        assert!(leases.is_leased(&blob));
         drop(second);
-        assert!(!leases.is_leased(&one) && leases.held.lock().first().is_none());
+        assert!(!leases.is_leased(&blob) && leases.held.lock().first().is_none());
     }
 }

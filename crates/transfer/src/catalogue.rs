@@ -24,18 +24,18 @@ pub(crate) struct TypeCatalogue(pub(crate) BTreeMap<Bytes, (u8, bool)>);
 /// # Errors
 /// As [`TypeCatalogue::read`].
 pub(crate) async fn bucket_split_since(stores: &StorePair, begun: Timestamp) -> Result<Option<BucketAddress>> {
-    let mut found = None;
+    let mut split_bucket = None;
     for_each_row(stores, |key, row| {
         if let CatalogueKey::Epochs(bucket) = key {
             let epochs = BucketEpochs::from_json(&CatalogueRow::decode(row.value)?.0)?;
             if row.stamp >= begun || epochs.in_next_stage().is_some() {
-                found = Some(bucket);
+                split_bucket = Some(bucket);
             }
         }
         Ok(())
     })
     .await?;
-    Ok(found)
+    Ok(split_bucket)
 }
 
 /// Reads the catalogue, row by row.

@@ -67,8 +67,10 @@ impl ScanCursor {
     pub(crate) fn take_page(&mut self, partitions: Vec<Partition>, next: Option<Bytes>) {
         self.listed = true;
         self.next = next.map(HexBytes);
-        self.rest =
-            partitions.into_iter().map(|one| PendingPartition { n_val: one.copies, key: HexBytes(one.key) }).collect();
+        self.rest = partitions
+            .into_iter()
+            .map(|partition| PendingPartition { n_val: partition.copies, key: HexBytes(partition.key) })
+            .collect();
     }
 }
 
@@ -116,7 +118,10 @@ mod tests {
         cursor.within = Some(HexBytes("row".into()));
         let json = serde_json::to_vec(&cursor).unwrap();
         assert_eq!(serde_json::from_slice::<ScanCursor>(&json).unwrap(), cursor);
-        assert_eq!(cursor.partition().map(|one| (one.table, one.copies)), Some((Table::Catalogue, 5)));
+        assert_eq!(
+            cursor.partition().map(|partition| (partition.table, partition.copies)),
+            Some((Table::Catalogue, 5))
+        );
         cursor.step = ScanCursor::BLOBS;
         assert_eq!(cursor.partition(), None);
         cursor.begin_next_step();

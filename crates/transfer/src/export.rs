@@ -86,7 +86,7 @@ pub async fn export(
     check_epochs(stores, &folder, manifest.begun).await?;
     let complete = ExportContents { types: types(scan.copies()), totals: scan.totals().clone(), segments: Vec::new() };
     let totals = complete.totals.clone();
-    run_blocking(move || end(&folder, manifest, complete, (number, id))).await?;
+    run_blocking(move || end(&folder, manifest, complete, number, id)).await?;
     Ok(Exported { id: String::from_utf8_lossy(&id).into_owned(), totals, resumed, segments: number })
 }
 
@@ -108,8 +108,8 @@ async fn begin(stores: &StorePair, folder: &ExportFolder, options: &ExportOption
             return Err(Error::Refused(complete_export_text(folder, &manifest)));
         }
         let id = manifest.id(folder)?;
-        let found = read(stores, &exports(), &ReadQuery::one(bytes::Bytes::copy_from_slice(&id))).await?;
-        if found.rows.is_empty() {
+        let page = read(stores, &exports(), &ReadQuery::one(bytes::Bytes::copy_from_slice(&id))).await?;
+        if page.rows.is_empty() {
             let line = "holds an unfinished export of another server's data, or one begun more than 30 days ago";
             return Err(Error::Refused(format!("{} {line}", folder.dir.display())));
         }
@@ -225,7 +225,8 @@ fn end(
     folder: &ExportFolder,
     manifest: ExportManifest,
     mut complete: ExportContents,
-    (count, id): (u32, ExportId),
+    count: u32,
+    id: ExportId,
 ) -> Result<()> {
     for number in 1..=count {
         let (_, _, digest) = SegmentReader::open(&folder.dir, number, &id)?;
@@ -259,10 +260,10 @@ impl PartitionCounter {
     fn begin(stores: StorePair) -> Self {
         let all = Arc::new(AtomicU64::new(0));
         let mut task = JoinSet::new();
-        let found = Arc::clone(&all);
+        let counter = Arc::clone(&all);
         task.spawn(async move {
             match count(&stores).await {
-                Ok(count) => found.store(count, Ordering::Relaxed),
+                Ok(count) => counter.store(count, Ordering::Relaxed),
                 Err(error) => tracing::debug!(%error, "counting partitions failed: the export shows no percentage"),
             }
         });

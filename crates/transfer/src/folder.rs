@@ -89,8 +89,8 @@ pub(crate) struct ExportFolder {
 impl ExportFolder {
     /// The folder of this name, created if it is missing. Only its owner may read it: it holds secrets.
     pub(crate) fn make(dir: &Path) -> Result<Self> {
-        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
-        made.map_err(|error| Error::file(dir, error))?;
+        let outcome = fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
+        outcome.map_err(|error| Error::file(dir, error))?;
         Ok(Self { dir: dir.to_owned(), held: None })
     }
 
@@ -147,14 +147,14 @@ impl ExportFolder {
 
     /// The number of segments, which have numbers from 1 without a gap.
     pub(crate) fn segments(&self) -> Result<u32> {
-        let mut found = BTreeSet::new();
+        let mut numbers = BTreeSet::new();
         for entry in fs::read_dir(&self.dir).map_err(|error| Error::file(&self.dir, error))? {
             let entry = entry.map_err(|error| Error::file(&self.dir, error))?;
-            found.extend(entry.file_name().to_str().and_then(segment::segment_number));
+            numbers.extend(entry.file_name().to_str().and_then(segment::segment_number));
         }
-        let count = u32::try_from(found.len()).unwrap_or(u32::MAX);
+        let count = u32::try_from(numbers.len()).unwrap_or(u32::MAX);
         // A gap is a lost file: segments are written in order.
-        match (1..=count).find(|number| !found.contains(number)) {
+        match (1..=count).find(|number| !numbers.contains(number)) {
             Some(gap) => Err(Error::damaged(&self.dir.join(segment::segment_name(gap)), "it is missing")),
             None => Ok(count),
         }

@@ -63,15 +63,14 @@ async fn compare_and_set(
     for _ in 0..ATTEMPTS {
         let next = head(expected);
         // A timed-out write may have happened: the stamp read below tells.
-        if try_compare_and_set(WHAT, stores, (partition, expected), &next, &changes).await? == Some(CasResult::Applied)
-        {
+        if try_compare_and_set(WHAT, stores, partition, expected, &next, &changes).await? == Some(CasResult::Applied) {
             return Ok(next.row.stamp);
         }
-        let found = head_stamp(stores, partition, &next.row.name).await?;
-        if found.is_some_and(|found| found >= next.row.stamp) {
-            return Ok(found.unwrap_or_default());
+        let stamp = head_stamp(stores, partition, &next.row.name).await?;
+        if stamp.is_some_and(|stamp| stamp >= next.row.stamp) {
+            return Ok(stamp.unwrap_or_default());
         }
-        expected = found;
+        expected = stamp;
     }
     Err(Error::Refused(format!(
         "a partition of {} changes all the time: is the server in use?",
@@ -83,7 +82,8 @@ async fn compare_and_set(
 pub(crate) async fn try_compare_and_set(
     what: &'static str,
     stores: &StorePair,
-    (partition, expected): (&Partition, Option<Timestamp>),
+    partition: &Partition,
+    expected: Option<Timestamp>,
     head: &HeadWrite,
     changes: &[Change],
 ) -> Result<Option<CasResult>> {

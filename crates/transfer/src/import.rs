@@ -58,7 +58,7 @@ pub async fn import(
         // A new time for each segment: rows may expire while the import runs.
         let now = with_retries("asking for the time", |options| async move { store.now(&options).await }).await?;
         let mut sink = RecordSink::new(stores.clone(), now);
-        put_segment(&mut sink, (&folder, &id, &complete), number, &report).await?;
+        put_segment(&mut sink, &folder, &id, &complete, number, &report).await?;
         // The checkpoint follows its rows: after a crash the import repeats a segment and never skips one.
         sink.drain().await?;
         checkpoint.segments = number;
@@ -92,8 +92,11 @@ async fn begin(stores: &StorePair, id: &str, complete: &ExportContents) -> Resul
 /// Refuses types with more copies than the target has nodes.
 fn check_types(stores: &StorePair, complete: &ExportContents) -> Result<()> {
     let limits = stores.store.limits();
-    let too_many = complete.types.iter().filter(|one| limits.replicated && u32::from(one.copies) > limits.nodes);
-    let named: Vec<_> = too_many.map(|one| format!("{} (n_val {})", one.name.escape_debug(), one.copies)).collect();
+    let too_many =
+        complete.types.iter().filter(|bucket_type| limits.replicated && u32::from(bucket_type.copies) > limits.nodes);
+    let named: Vec<_> = too_many
+        .map(|bucket_type| format!("{} (n_val {})", bucket_type.name.escape_debug(), bucket_type.copies))
+        .collect();
     if named.is_empty() {
         return Ok(());
     }
@@ -117,7 +120,7 @@ async fn check_times(stores: &StorePair, complete: &ExportContents) -> Result<()
 
 /// Refuses a target that holds data.
 async fn check_other_rows(stores: &StorePair, complete: &ExportContents) -> Result<()> {
-    let mut found = Vec::new();
+    let mut kinds = Vec::new();
     let (store, blobs) = (&stores.store, &stores.blobs);
     // A first start writes an admin, and derived rows follow from others: neither makes a target used.
     for table in ORDER.into_iter().filter(|table| !matches!(table, Table::Users | Table::Usage)) {
@@ -127,25 +130,27 @@ async fn check_other_rows(stores: &StorePair, complete: &ExportContents) -> Resu
         let list = |options| async move { store.partitions(table, None, 1, &options).await };
         let page = with_retries("looking whether the target is empty", list).await?;
         if !page.partitions.is_empty() {
-            found.push(table.name());
+            kinds.push(table.name());
         }
     }
     if complete.totals.table(Table::Users) != TableTotal::default() && users::has_users(stores).await? {
-        found.push(Table::Users.name());
+        kinds.push(Table::Users.name());
     }
     if !with_retries("looking whether the target is empty", |_| blobs.list(None, 1)).await?.is_empty() {
-        found.push("blobs");
+        kinds.push("blobs");
     }
-    if found.is_empty() {
+    if kinds.is_empty() {
         return Ok(());
     }
-    Err(Error::Refused(format!("the target is not empty: it has {}", found.join(", "))))
+    Err(Error::Refused(format!("the target is not empty: it has {}", kinds.join(", "))))
 }
 
 /// Writes the records of one segment.
 async fn put_segment(
     sink: &mut RecordSink,
-    (folder, id, complete): (&ExportFolder, &ExportId, &ExportContents),
+    folder: &ExportFolder,
+    id: &ExportId,
+    complete: &ExportContents,
     number: u32,
     report: ProgressCallback<'_>,
 ) -> Result<()> {
@@ -161,8 +166,8 @@ async fn put_segment(
     .await?;
     let damaged = |what: String| Error::damaged(&folder.dir.join(segment::segment_name(number)), what);
     // The manifest's digest guards against a segment of another run, which is whole but holds other rows.
-    let wanted = complete.segments.get(number as usize - 1);
-    if wanted != Some(&hex::encode(digest)) {
+    let expected_digest = complete.segments.get(number as usize - 1);
+    if expected_digest != Some(&hex::encode(digest)) {
         return Err(damaged("it is not the one in the manifest".to_owned()));
     }
     let mut progress = TransferProgress::new(Phase::Import, "blobs", &before, None);

@@ -108,7 +108,7 @@ impl StoreScan {
         let (store, after) = (&self.stores.store, &after);
         let list = |options| async move { store.partitions(table, after.clone(), PAGE_PARTITIONS, &options).await };
         let page = with_retries("listing partitions", list).await?;
-        let partitions = page.partitions.into_iter().map(|one| self.copies.with_copies(one)).collect();
+        let partitions = page.partitions.into_iter().map(|partition| self.copies.with_copies(partition)).collect();
         self.cursor.take_page(partitions, page.next);
         Ok(())
     }

@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn owners_come_before_what_they_own() {
-        let at = |table| ORDER.iter().position(|one| *one == table).unwrap();
+        let at = |table| ORDER.iter().position(|entry| *entry == table).unwrap();
         for (owner, owned) in [
             (Table::Catalogue, Table::Objects),
             (Table::Catalogue, Table::Uploads),

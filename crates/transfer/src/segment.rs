@@ -249,8 +249,8 @@ mod tests {
     fn a_segment_returns_its_records_and_leaves_no_part_file() {
         let dir = tempfile::tempdir().unwrap();
         let (trailer, digest) = write(dir.path(), &[b"one", b"three"]);
-        let (mut reader, found, stored) = SegmentReader::open(dir.path(), 1, &ID).unwrap();
-        assert_eq!((found, stored), (trailer, digest));
+        let (mut reader, read_trailer, stored) = SegmentReader::open(dir.path(), 1, &ID).unwrap();
+        assert_eq!((read_trailer, stored), (trailer, digest));
         assert_eq!(reader.records(1).unwrap(), ["one"]);
         assert_eq!(reader.records(100).unwrap(), ["three"]);
         assert!(reader.records(100).unwrap().is_empty() && reader.records(100).unwrap().is_empty());

@@ -122,9 +122,9 @@ async fn totals(stores: &StorePair) -> Totals {
 }
 
 #[track_caller]
-fn same(one: &Totals, other: &Totals) {
-    assert_eq!(one.differences(other), Vec::<String>::new());
-    assert_eq!(one.rows(), other.rows(), "expiring rows are copied too");
+fn same(source: &Totals, copy: &Totals) {
+    assert_eq!(source.differences(copy), Vec::<String>::new());
+    assert_eq!(source.rows(), copy.rows(), "expiring rows are copied too");
 }
 
 #[tokio::test]
@@ -140,10 +140,11 @@ async fn an_export_and_an_import_in_both_directions_change_no_row() {
     same(&out.totals, &verify(&many, dir.path(), |_| ()).await.unwrap());
 
     same(&exported(&many, back.path(), b'b').await.totals, &out.totals);
-    let one = stores(false);
-    import(&one, back.path(), |_| ()).await.unwrap();
-    same(&totals(&one).await, &totals(&source).await);
-    let seen = one.store.read(&Partition::new(Table::Objects, "\x01t\x01bgone"), &ReadQuery::all(9), &options()).await;
+    let target = stores(false);
+    import(&target, back.path(), |_| ()).await.unwrap();
+    same(&totals(&target).await, &totals(&source).await);
+    let seen =
+        target.store.read(&Partition::new(Table::Objects, "\x01t\x01bgone"), &ReadQuery::all(9), &options()).await;
     assert_eq!(seen.unwrap().rows[0].expires, Some(NOW + 3_000_000));
 }
 
@@ -342,8 +343,8 @@ async fn a_transfer_through_the_embedded_engine_changes_no_row() {
     let store = store.unwrap();
     let blobs =
         larder_store_local::blobs::LocalBlobs::open(data.path(), store.bulk_rows(), store.disk_space()).unwrap();
-    let one = StorePair { store: Arc::new(store), blobs: Arc::new(blobs) };
-    import(&one, dir.path(), |_| ()).await.unwrap();
-    same(&out.totals, &verify(&one, dir.path(), |_| ()).await.unwrap());
-    same(&exported(&one, back.path(), b'b').await.totals, &out.totals);
+    let target = StorePair { store: Arc::new(store), blobs: Arc::new(blobs) };
+    import(&target, dir.path(), |_| ()).await.unwrap();
+    same(&out.totals, &verify(&target, dir.path(), |_| ()).await.unwrap());
+    same(&exported(&target, back.path(), b'b').await.totals, &out.totals);
 }

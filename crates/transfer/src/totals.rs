@@ -82,15 +82,15 @@ impl Totals {
         self.tables.values().map(|total| total.bytes).sum::<u64>() + self.blobs.bytes
     }
 
-    /// A line for each table whose total differs in `found`.
-    pub(crate) fn differences(&self, found: &Self) -> Vec<String> {
+    /// A line for each table whose total differs in `actual`.
+    pub(crate) fn differences(&self, actual: &Self) -> Vec<String> {
         let compared = scope::ORDER.into_iter().filter(|table| scope::is_compared(*table));
-        let tables = compared.map(|table| (table, self.table(table), found.table(table)));
+        let tables = compared.map(|table| (table, self.table(table), actual.table(table)));
         // An export without users leaves the target's own users in place.
-        let tables = tables.filter(|(table, wanted, _)| *table != Table::Users || wanted.count > 0);
-        let tables = tables.map(|(table, wanted, found)| (table.name(), wanted, found));
-        let all = tables.chain([("blobs", self.blobs, found.blobs)]);
-        all.filter_map(|(name, wanted, found)| difference(name, wanted, found)).collect()
+        let tables = tables.filter(|(table, expected, _)| *table != Table::Users || expected.count > 0);
+        let tables = tables.map(|(table, expected, actual)| (table.name(), expected, actual));
+        let all = tables.chain([("blobs", self.blobs, actual.blobs)]);
+        all.filter_map(|(name, expected, actual)| difference(name, expected, actual)).collect()
     }
 
     /// A line for each table and the blobs, in columns.
@@ -106,12 +106,12 @@ impl Totals {
     }
 }
 
-fn difference(name: &str, wanted: TableTotal, found: TableTotal) -> Option<String> {
-    if (wanted.count, wanted.sum) == (found.count, found.sum) {
+fn difference(name: &str, expected: TableTotal, actual: TableTotal) -> Option<String> {
+    if (expected.count, expected.sum) == (actual.count, actual.sum) {
         return None;
     }
-    let TableTotal { count, sum, .. } = wanted;
-    Some(format!("{name}: exported {count} with checksum {sum:032x}, found {} with {:032x}", found.count, found.sum))
+    let TableTotal { count, sum, .. } = expected;
+    Some(format!("{name}: exported {count} with checksum {sum:032x}, found {} with {:032x}", actual.count, actual.sum))
 }
 
 /// The digest of a row and its address. It leaves out the number of copies, which follows from the type.
@@ -248,8 +248,8 @@ mod tests {
             row("b", "2", Timestamp(3), None),
             row("a", "1", Timestamp(1), None),
         ] {
-            let found = totals(Table::Objects, [&rows[0], &other]);
-            assert_eq!(whole.differences(&found).len(), 1, "{other:?}");
+            let changed = totals(Table::Objects, [&rows[0], &other]);
+            assert_eq!(whole.differences(&changed).len(), 1, "{other:?}");
         }
         assert_eq!(whole.differences(&totals(Table::Keys, &rows)).len(), 2, "another table");
         assert_eq!(whole.greatest, Timestamp(2));

@@ -35,8 +35,8 @@ pub(crate) async fn put(stores: &StorePair, record: PartitionRows, batch_max: us
     let PartitionRows { guard: Some(GuardPosition { first, last, .. }), mut rows, .. } = record else { return Ok(()) };
     let head = last.then(|| rows.remove(0));
     if first {
-        let wanted: BTreeSet<Bytes> = rows.iter().map(|row| row.name.clone()).collect();
-        let gone: Vec<Row> = all(stores).await?.into_iter().filter(|row| !wanted.contains(&row.name)).collect();
+        let names: BTreeSet<Bytes> = rows.iter().map(|row| row.name.clone()).collect();
+        let gone: Vec<Row> = all(stores).await?.into_iter().filter(|row| !names.contains(&row.name)).collect();
         let gone = gone.into_iter().filter(|row| !row.name.is_empty());
         let gone: Vec<Change> = gone.map(|row| Change::Remove { name: row.name, stamp: row.stamp }).collect();
         compare_and_set(stores, &gone, None).await?;
@@ -86,8 +86,8 @@ async fn compare_and_set(stores: &StorePair, changes: &[Change], head: Option<&R
         let changes: Vec<Change> = changes.iter().map(restamped).collect();
         let next = HeadWrite::from(Row { name: Bytes::new(), value, stamp, expires: None });
         // A timed-out write may have happened; a second one has the same result.
-        let target = (&Partition::users(), expected);
-        if try_compare_and_set(WHAT, stores, target, &next, &changes).await? == Some(CasResult::Applied) {
+        let partition = Partition::users();
+        if try_compare_and_set(WHAT, stores, &partition, expected, &next, &changes).await? == Some(CasResult::Applied) {
             return Ok(());
         }
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::manual_pages::{AdminRow, ProgramTables};
 
 /// The commands of `larder` itself.
-const LARDER_WORDS: &str = "server check repair healthcheck settings metrics";
+const LARDER_WORDS: &str = "server check repair healthcheck settings";
 /// Options of `kv-admin`, as its help has them.
 const ADMIN_OPTIONS: &str = "--socket --json --key --secret-file --id --read-only --bucket --prefix --expires --verify";
 

@@ -32,8 +32,8 @@ pub(super) fn media(headers: &HeaderMap, offered: &[&str]) -> Option<usize> {
     let offered: Vec<AcceptItem> = offered.iter().filter_map(|media| parse_item(media)).collect();
     // A weight of zero refuses a type even where a range accepts it.
     let refused = |media: &AcceptItem| items.iter().any(|item| item.weight == 0 && is_same(&item.name, &media.name));
-    let wanted = items.iter().filter(|item| item.weight > 0);
-    wanted.flat_map(|item| offered.iter().position(|media| fits(item, media) && !refused(media))).next()
+    let accepted = items.iter().filter(|item| item.weight > 0);
+    accepted.flat_map(|item| offered.iter().position(|media| fits(item, media) && !refused(media))).next()
 }
 
 /// As [`media`], for resources that negotiate nothing else.
@@ -62,14 +62,14 @@ pub(super) fn takes_encoding(headers: &HeaderMap, encoding: Option<&[u8]>) -> bo
     takes(headers, &ACCEPT_ENCODING, &encoding, "identity")
 }
 
-/// Whether the header names `one`, allows it by `*`, or need not name it because it is `default`.
-fn takes(headers: &HeaderMap, header: &HeaderName, one: &str, default: &str) -> bool {
+/// Whether the header names `value`, allows it by `*`, or need not name it because it is `default`.
+fn takes(headers: &HeaderMap, header: &HeaderName, value: &str, default: &str) -> bool {
     let items = accepted_items(headers, header);
     let weight = |name: &str| items.iter().find(|item| item.name.eq_ignore_ascii_case(name)).map(|item| item.weight);
-    match (weight(one), weight("*")) {
+    match (weight(value), weight("*")) {
         (Some(weight), _) => weight > 0,
         (None, Some(weight)) => weight > 0,
-        (None, None) => one.eq_ignore_ascii_case(default),
+        (None, None) => value.eq_ignore_ascii_case(default),
     }
 }
 
@@ -79,14 +79,14 @@ fn fits(range: &AcceptItem, media: &AcceptItem) -> bool {
     let name = match range.name.strip_suffix("/*") {
         Some("*") if range.params.is_empty() => return true,
         Some("*") => true,
-        Some(wanted) => media.name.split_once('/').is_some_and(|(group, _)| is_same(group, wanted)),
+        Some(range_group) => media.name.split_once('/').is_some_and(|(group, _)| is_same(group, range_group)),
         None => range.name == "*" || is_same(&range.name, &media.name),
     };
     name && range.params == media.params
 }
 
-fn is_same(one: &str, other: &str) -> bool {
-    one.eq_ignore_ascii_case(other)
+fn is_same(name: &str, other: &str) -> bool {
+    name.eq_ignore_ascii_case(other)
 }
 
 /// The items of a header by falling weight; equal weights keep their order.
@@ -136,8 +136,8 @@ mod tests {
     #[track_caller]
     fn check(accept: &str, chosen: Option<&str>) {
         let offered = ["text/plain", "multipart/mixed"];
-        let found = media(&headers(&ACCEPT, accept.as_bytes()), &offered);
-        assert_eq!(found.map(|index| offered[index]), chosen, "{accept}");
+        let choice = media(&headers(&ACCEPT, accept.as_bytes()), &offered);
+        assert_eq!(choice.map(|index| offered[index]), chosen, "{accept}");
     }
 
     #[test]

@@ -150,7 +150,7 @@ impl HttpBody for RiakBody {
             RiakBodySource::Full(bytes) if bytes.is_empty() => Poll::Ready(None),
             RiakBodySource::Full(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
             RiakBodySource::Pieces { pieces, .. } => {
-                pieces.as_mut().poll_next(cx).map(|piece| piece.map(|one| one.map(Frame::data)))
+                pieces.as_mut().poll_next(cx).map(|piece| piece.map(|result| result.map(Frame::data)))
             }
         }
     }

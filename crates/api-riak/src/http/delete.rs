@@ -24,7 +24,7 @@ pub(super) async fn delete(call: &RiakCall<'_>) -> Result<RiakResponse, RiakFaul
         quorums: params.quorums,
         timeout: params.timeout,
     };
-    let found = KvGet {
+    let lookup = KvGet {
         address: request.address.clone(),
         quorums: Quorums::default(),
         bodies: false,
@@ -34,13 +34,13 @@ pub(super) async fn delete(call: &RiakCall<'_>) -> Result<RiakResponse, RiakFaul
         Ok(KvDeleteOutcome::Done) => Ok(done(HTML)),
         Ok(KvDeleteOutcome::NotFound(_)) => Ok(not_found()),
         // Riak looks for the object before it looks at the quorums.
-        Err(Error::QuorumAboveN { .. }) if is_absent(call, found).await => Ok(not_found()),
+        Err(Error::QuorumAboveN { .. }) if is_absent(call, lookup).await => Ok(not_found()),
         Err(error) => Err(RiakFault::from_write(error, call.method).after_checks()),
     }
 }
 
-async fn is_absent(call: &RiakCall<'_>, object: KvGet) -> bool {
-    call.gateway.kv.get(object).await.is_ok_and(|found| found.versions.siblings.is_empty())
+async fn is_absent(call: &RiakCall<'_>, lookup: KvGet) -> bool {
+    call.gateway.kv.get(lookup).await.is_ok_and(|object| object.versions.siblings.is_empty())
 }
 
 fn not_found() -> RiakResponse {

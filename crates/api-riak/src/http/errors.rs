@@ -158,7 +158,7 @@ pub(super) fn unknown_type(name: &[u8]) -> String {
     format!("Unknown bucket type: {}", String::from_utf8_lossy(name))
 }
 
-fn unsatisfied(which: QuorumParam, got: u32, wanted: u32) -> String {
+fn unsatisfied(which: QuorumParam, got: u32, required: u32) -> String {
     let name = match which {
         QuorumParam::R => "R",
         QuorumParam::Pr => "PR",
@@ -166,7 +166,7 @@ fn unsatisfied(which: QuorumParam, got: u32, wanted: u32) -> String {
         QuorumParam::Dw => "DW",
         QuorumParam::Pw => "PW",
     };
-    format!("{name}-value unsatisfied: {got}/{wanted}\n")
+    format!("{name}-value unsatisfied: {got}/{required}\n")
 }
 
 fn refused(refusal: TypeStateError) -> serde_json::Value {
@@ -250,8 +250,9 @@ mod tests {
 
     #[test]
     fn each_invalid_property_is_named() {
-        let one = |prop: &str, reason| InvalidProp { prop: prop.into(), reason };
-        let invalid = vec![one("r", InvalidReason::NotValidQuorum), one("n_val", InvalidReason::NotInteger)];
+        let invalid_prop = |prop: &str, reason| InvalidProp { prop: prop.into(), reason };
+        let invalid =
+            vec![invalid_prop("r", InvalidReason::NotValidQuorum), invalid_prop("n_val", InvalidReason::NotInteger)];
         check(Error::Refused(invalid.into()), 400, r#"{"r":"not_valid_quorum","n_val":"not_integer"}"#);
     }
 

@@ -152,8 +152,8 @@ pub(super) fn terms(headers: &HeaderMap) -> Result<Vec<Term>, RiakFault> {
 
 fn read_terms(field: &str, value: &Bytes, terms: &mut Vec<Term>, bad: &mut Vec<u8>) {
     let name = Bytes::copy_from_slice(field.as_bytes());
-    for one in values(value) {
-        match larder_kv::rules::terms::parse(&name, &one) {
+    for item in values(value) {
+        match larder_kv::rules::terms::parse(&name, &item) {
             Ok(term) => terms.push(term),
             Err(TermError::UnknownFieldType(_)) => {
                 bad.extend_from_slice(format!("Unknown field type for field: '{field}'.\n").as_bytes());
@@ -161,7 +161,7 @@ fn read_terms(field: &str, value: &Bytes, terms: &mut Vec<Term>, bad: &mut Vec<u
             }
             Err(TermError::Unparsable { .. }) => {
                 bad.extend_from_slice(format!("Could not parse field '{field}', value '").as_bytes());
-                bad.extend_from_slice(&one);
+                bad.extend_from_slice(&item);
                 bad.extend_from_slice(b"'.\n");
             }
         }
@@ -172,9 +172,9 @@ fn read_terms(field: &str, value: &Bytes, terms: &mut Vec<Term>, bad: &mut Vec<u
 fn values(value: &Bytes) -> Vec<Bytes> {
     let mut values = Vec::new();
     let mut from = 0;
-    while let Some(found) = value[from..].windows(2).position(|pair| pair[0] == b',' && pair[1].is_ascii_whitespace()) {
-        values.push(value.slice(from..from + found));
-        from += found + 2;
+    while let Some(comma) = value[from..].windows(2).position(|pair| pair[0] == b',' && pair[1].is_ascii_whitespace()) {
+        values.push(value.slice(from..from + comma));
+        from += comma + 2;
     }
     values.push(value.slice(from..));
     values

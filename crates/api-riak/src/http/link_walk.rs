@@ -188,13 +188,13 @@ async fn read_piece(gateway: &Gateway, piece: WalkPiece, style: LinkStyle) -> Re
     };
     let timeout: Option<Duration> = None;
     let request = KvGet { address, quorums: Quorums::default(), bodies: true, timeout };
-    let mut found = gateway.kv.get(request.clone()).await?;
-    if found.versions.siblings.is_empty() {
+    let mut object = gateway.kv.get(request.clone()).await?;
+    if object.versions.siblings.is_empty() {
         // The object was deleted since the walk passed it.
         return Ok(Box::pin(stream::empty()));
     }
-    let head = Bytes::from(head(&request.address, &found, style, &boundary));
-    let value = found.bodies.swap_remove(0);
+    let head = Bytes::from(head(&request.address, &object, style, &boundary));
+    let value = object.bodies.swap_remove(0);
     let length = value.length();
     let head = stream::once(async { Ok(head) });
     Ok(if length == 0 { Box::pin(head) } else { Box::pin(head.chain(read_value(value, length))) })
@@ -205,10 +205,10 @@ fn read_value(value: GetBody, length: u64) -> BodyPieces {
 }
 
 /// The head of an object's part. Of siblings it shows the first, and names the tags of the others.
-fn head(address: &Address, found: &FetchedObject, style: LinkStyle, boundary: &str) -> Vec<u8> {
+fn head(address: &Address, object: &FetchedObject, style: LinkStyle, boundary: &str) -> Vec<u8> {
     let mut out = format!("\r\n--{boundary}\r\n").into_bytes();
-    line(&mut out, b"X-Riak-Vclock", STANDARD.encode(found.context.as_deref().unwrap_or_default()).as_bytes());
-    let (bucket, siblings) = (&address.bucket.bucket, &found.versions.siblings);
+    line(&mut out, b"X-Riak-Vclock", STANDARD.encode(object.context.as_deref().unwrap_or_default()).as_bytes());
+    let (bucket, siblings) = (&address.bucket.bucket, &object.versions.siblings);
     let [first, others @ ..] = siblings.as_slice() else { return out };
     let mut location = location(bucket, &address.key, style);
     if !others.is_empty() {
@@ -217,7 +217,7 @@ fn head(address: &Address, found: &FetchedObject, style: LinkStyle, boundary: &s
     }
     line(&mut out, b"Location", &location);
     if !others.is_empty() {
-        let tags: Vec<String> = others.iter().map(|one| one.vtag().to_string()).collect();
+        let tags: Vec<String> = others.iter().map(|sibling| sibling.vtag().to_string()).collect();
         line(&mut out, b"X-Riak-Sibling-VTags", tags.join(",").as_bytes());
     }
     add_head(&mut out, first, &LinkContext { style, bucket: bucket.clone() });
@@ -261,8 +261,8 @@ mod tests {
             filter: LinkFilter { bucket: bytes(*bucket), tag: bytes(*tag) },
             keep: *keep,
         };
-        let wanted: Vec<LinkStep> = expected.iter().map(step).collect();
-        assert_eq!(parse_steps(path.split('/').collect()), Some(wanted), "{path}");
+        let steps: Vec<LinkStep> = expected.iter().map(step).collect();
+        assert_eq!(parse_steps(path.split('/').collect()), Some(steps), "{path}");
     }
 
     #[test]

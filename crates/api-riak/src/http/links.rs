@@ -34,18 +34,18 @@ impl LinkContext {
     }
 }
 
-/// Parses a `Link` header. A container link to the bucket `own` is dropped.
+/// Parses a `Link` header. A container link to `own_bucket` is dropped.
 ///
 /// # Errors
 /// 400: an item is not a link.
-pub(super) fn parse(header: &[u8], style: LinkStyle, own: &[u8]) -> Result<Vec<Link>, RiakFault> {
+pub(super) fn parse(header: &[u8], style: LinkStyle, own_bucket: &[u8]) -> Result<Vec<Link>, RiakFault> {
     let Ok(text) = std::str::from_utf8(header) else { return Err(refusal(style)) };
     let mut links = Vec::new();
     for item in text.split(',').map(str::trim).filter(|item| !item.is_empty()) {
         match read(item, style) {
             Some(LinkItem::Link(link)) => links.push(link),
             // Clients send back the header of a read, which names the object's own bucket.
-            Some(LinkItem::Up(bucket)) if bucket == own => {}
+            Some(LinkItem::Up(bucket)) if bucket == own_bucket => {}
             _ => return Err(refusal(style)),
         }
     }
@@ -91,9 +91,9 @@ fn refusal(style: LinkStyle) -> RiakFault {
 
 /// The `Link` header of an object: its links, then the bucket that holds it.
 #[must_use]
-pub(super) fn render(links: &[Link], style: LinkStyle, own: &[u8]) -> Vec<u8> {
+pub(super) fn render(links: &[Link], style: LinkStyle, bucket: &[u8]) -> Vec<u8> {
     // Without links and escapes exactly the length of the header: no byte is moved when it is finished.
-    let mut out = Vec::with_capacity(prefix(style).len() + own.len() + UP.len() + 64 * links.len());
+    let mut out = Vec::with_capacity(prefix(style).len() + bucket.len() + UP.len() + 64 * links.len());
     for link in links {
         start(&mut out, style, &link.bucket);
         out.extend_from_slice(if style == LinkStyle::Buckets { b"/keys/" } else { b"/" });
@@ -102,7 +102,7 @@ pub(super) fn render(links: &[Link], style: LinkStyle, own: &[u8]) -> Vec<u8> {
         quote_form(&link.tag, &mut out);
         out.extend_from_slice(b"\", ");
     }
-    start(&mut out, style, own);
+    start(&mut out, style, bucket);
     out.extend_from_slice(UP);
     out
 }
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn the_bucket_comes_last() {
         let links = [link("b u", "k/1", "t g")];
-        let text = |style, own: &[u8]| String::from_utf8(render(&links, style, own)).unwrap();
+        let text = |style, bucket: &[u8]| String::from_utf8(render(&links, style, bucket)).unwrap();
         assert_eq!(
             text(LinkStyle::Buckets, b"b"),
             r#"</buckets/b+u/keys/k%2F1>; riaktag="t+g", </buckets/b>; rel="up""#

@@ -191,7 +191,7 @@ impl StreamedJob {
 fn stream_whole(run: StreamedJob, answer: WholeAnswer) -> RiakResponse {
     let mut begin = vec![b'['];
     answer.phases.into_iter().for_each(|(_, items)| begin.extend(items));
-    let rest = stream::unfold(Some(run), |state| async move {
+    let later_items = stream::unfold(Some(run), |state| async move {
         let mut run = state?;
         match run.step().await {
             Ok(Some(results)) => {
@@ -207,7 +207,7 @@ fn stream_whole(run: StreamedJob, answer: WholeAnswer) -> RiakResponse {
         }
     });
     let begin = stream::once(async { Ok(Bytes::from(begin)) });
-    let body = RiakBody::pieces(Box::pin(begin.chain(rest)), None);
+    let body = RiakBody::pieces(Box::pin(begin.chain(later_items)), None);
     let mut reply = with_body(StatusCode::OK, body);
     reply.headers_mut().insert(CONTENT_TYPE, JSON);
     reply

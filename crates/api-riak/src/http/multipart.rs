@@ -20,18 +20,18 @@ const WHOLE_BYTES_MAX: u64 = 64 * 1024;
 
 /// An answer with a part for each value; without bodies it has only its length.
 #[must_use]
-pub(super) fn siblings(context: &LinkContext, found: FetchedObject, boundary: &str) -> RiakResponse {
-    let heads: Vec<Bytes> = found.versions.siblings.iter().map(|one| head(one, context, boundary)).collect();
+pub(super) fn siblings(context: &LinkContext, object: FetchedObject, boundary: &str) -> RiakResponse {
+    let heads: Vec<Bytes> = object.versions.siblings.iter().map(|sibling| head(sibling, context, boundary)).collect();
     let end = Bytes::from(format!("\r\n--{boundary}--\r\n"));
-    let bodies: u64 = found.versions.siblings.iter().map(|one| one.content.body.length()).sum();
+    let bodies: u64 = object.versions.siblings.iter().map(|sibling| sibling.content.body.length()).sum();
     let length = bodies + (heads.iter().map(Bytes::len).sum::<usize>() + end.len()) as u64;
     // A HEAD answers the length that a GET would have.
-    let mut reply = if found.bodies.len() < heads.len() {
+    let mut reply = if object.bodies.len() < heads.len() {
         let mut reply = with_body(StatusCode::OK, RiakBody::empty());
         reply.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
         reply
     } else {
-        with_body(StatusCode::OK, body(heads, found.bodies, end, length))
+        with_body(StatusCode::OK, body(heads, object.bodies, end, length))
     };
     insert(reply.headers_mut(), CONTENT_TYPE, format!("multipart/mixed; boundary={boundary}"));
     reply

@@ -39,19 +39,19 @@ pub(super) async fn get(call: &RiakCall<'_>) -> Result<RiakResponse, RiakFault> 
         KvGet { address: call.address()?, quorums: params.quorums, bodies: !call.is_head(), timeout: params.timeout };
     // A `vtag` chooses among siblings; most objects are one value, which needs no wait.
     if call.query.get("vtag").is_none()
-        && let Some(found) = call.gateway.kv.try_get(&request, usize::MAX)
+        && let Some(object) = call.gateway.kv.try_get(&request, usize::MAX)
     {
         let shown = ShownValue {
-            sibling: &found.sibling,
-            context: &found.context,
-            encoded_context: Some(&found.encoded_context),
-            body: request.bodies.then_some(GetBody::Bytes(found.value)),
+            sibling: &object.sibling,
+            context: &object.context,
+            encoded_context: Some(&object.encoded_context),
+            body: request.bodies.then_some(GetBody::Bytes(object.value)),
         };
         return show_value(call, shown);
     }
-    let found = call.gateway.kv.get(request).await?;
-    let downgraded = found.downgraded;
-    let mut reply = found_response(call, found)?;
+    let object = call.gateway.kv.get(request).await?;
+    let downgraded = object.downgraded;
+    let mut reply = found_response(call, object)?;
     if downgraded {
         reply.headers_mut().insert(DOWNGRADED, HeaderValue::from_static("true"));
     }
@@ -59,24 +59,24 @@ pub(super) async fn get(call: &RiakCall<'_>) -> Result<RiakResponse, RiakFault> 
 }
 
 /// The answer: not found, one value, or siblings.
-fn found_response(call: &RiakCall<'_>, found: FetchedObject) -> Result<RiakResponse, RiakFault> {
-    if found.versions.siblings.is_empty() {
-        return Ok(not_found_response(&found));
+fn found_response(call: &RiakCall<'_>, object: FetchedObject) -> Result<RiakResponse, RiakFault> {
+    if object.versions.siblings.is_empty() {
+        return Ok(not_found_response(&object));
     }
-    let several = found.versions.siblings.len() > 1;
+    let several = object.versions.siblings.len() > 1;
     // With siblings only a `vtag` chooses one: any other choice would hide values.
     match call.query.get("vtag") {
-        None if several => show_siblings(call, found),
-        None => show_sibling(call, found, 0),
+        None if several => show_siblings(call, object),
+        None => show_sibling(call, object, 0),
         Some(vtag) => {
-            let index = found.versions.siblings.iter().position(|one| one.vtag().as_bytes() == vtag);
-            index.map_or_else(|| Ok(not_found_page()), |index| show_sibling(call, found, index))
+            let index = object.versions.siblings.iter().position(|sibling| sibling.vtag().as_bytes() == vtag);
+            index.map_or_else(|| Ok(not_found_page()), |index| show_sibling(call, object, index))
         }
     }
 }
 
-fn show_sibling(call: &RiakCall<'_>, mut found: FetchedObject, index: usize) -> Result<RiakResponse, RiakFault> {
-    ShownValue::new(&mut found, index).map_or_else(|| Ok(not_found_page()), |shown| show_value(call, shown))
+fn show_sibling(call: &RiakCall<'_>, mut object: FetchedObject, index: usize) -> Result<RiakResponse, RiakFault> {
+    ShownValue::new(&mut object, index).map_or_else(|| Ok(not_found_page()), |shown| show_value(call, shown))
 }
 
 /// A value to show, and the context of its key.
@@ -91,12 +91,12 @@ pub(super) struct ShownValue<'a> {
 
 impl<'a> ShownValue<'a> {
     /// The value at `index`, with its body if it was read. It takes the body out.
-    pub(super) fn new(found: &'a mut FetchedObject, index: usize) -> Option<Self> {
-        let body = (index < found.bodies.len()).then(|| found.bodies.swap_remove(index));
-        let encoded_context = found.context.as_ref();
+    pub(super) fn new(object: &'a mut FetchedObject, index: usize) -> Option<Self> {
+        let body = (index < object.bodies.len()).then(|| object.bodies.swap_remove(index));
+        let encoded_context = object.context.as_ref();
         Some(Self {
-            sibling: found.versions.siblings.get(index)?,
-            context: &found.versions.context,
+            sibling: object.versions.siblings.get(index)?,
+            context: &object.versions.context,
             encoded_context,
             body,
         })
@@ -104,12 +104,12 @@ impl<'a> ShownValue<'a> {
 }
 
 /// 404. A tombstone's answer has its context, with which a client can write the key again without a sibling.
-fn not_found_response(found: &FetchedObject) -> RiakResponse {
+fn not_found_response(object: &FetchedObject) -> RiakResponse {
     let mut reply = text(StatusCode::NOT_FOUND, "not found\n");
     // Without the context the next put and the delete would be siblings [invariant 11].
-    if found.versions.deleted {
+    if object.versions.deleted {
         reply.headers_mut().insert(DELETED, HeaderValue::from_static("true"));
-        set_context(&mut reply, found.context.as_ref());
+        set_context(&mut reply, object.context.as_ref());
     }
     reply
 }
@@ -127,14 +127,14 @@ fn show_value(call: &RiakCall<'_>, shown: ShownValue<'_>) -> Result<RiakResponse
     Ok(value_response(&LinkContext::from_call(call), shown, &etag, span))
 }
 
-fn show_siblings(call: &RiakCall<'_>, found: FetchedObject) -> Result<RiakResponse, RiakFault> {
+fn show_siblings(call: &RiakCall<'_>, object: FetchedObject) -> Result<RiakResponse, RiakFault> {
     let media = accept::require(call.headers, &SIBLING_MEDIA)?;
-    let etag = found.versions.etag().unwrap_or_default();
-    let modified = found.versions.modified().unwrap_or_default();
-    if let Some(reply) = check_conditions(call, &found.versions.context, &etag, modified)? {
+    let etag = object.versions.etag().unwrap_or_default();
+    let modified = object.versions.modified().unwrap_or_default();
+    if let Some(reply) = check_conditions(call, &object.versions.context, &etag, modified)? {
         return Ok(with_vary(reply, Some(VARY_BOTH)));
     }
-    let mut reply = siblings_response(&LinkContext::from_call(call), found, media == 1);
+    let mut reply = siblings_response(&LinkContext::from_call(call), object, media == 1);
     reply.headers_mut().insert(VARY, VARY_BOTH);
     Ok(reply)
 }
@@ -214,12 +214,12 @@ fn value(download: Option<GetBody>, size: u64, span: Option<ByteRange>) -> RiakR
 /// 300 with the values as parts of a multipart body, or with a list of their tags. The boundary is their common entity tag: no
 /// value can contain it, since it depends on all of them, and equal values have an equal one.
 #[must_use]
-pub(super) fn siblings_response(link_context: &LinkContext, found: FetchedObject, as_parts: bool) -> RiakResponse {
-    let (etag, modified) = (found.versions.etag().unwrap_or_default(), found.versions.modified().unwrap_or_default());
-    let context = found.context.clone();
+pub(super) fn siblings_response(link_context: &LinkContext, object: FetchedObject, as_parts: bool) -> RiakResponse {
+    let (etag, modified) = (object.versions.etag().unwrap_or_default(), object.versions.modified().unwrap_or_default());
+    let context = object.context.clone();
     let mut reply = match as_parts {
-        true => multipart::siblings(link_context, found, &etag),
-        false => tags(&found.versions.siblings),
+        true => multipart::siblings(link_context, object, &etag),
+        false => tags(&object.versions.siblings),
     };
     *reply.status_mut() = StatusCode::MULTIPLE_CHOICES;
     set_times(&mut reply, etag.as_bytes(), modified);

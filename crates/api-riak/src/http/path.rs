@@ -155,7 +155,7 @@ impl<'a> QueryParams<'a> {
     /// The first value of a parameter.
     #[must_use]
     pub(super) fn get(&self, name: &str) -> Option<&[u8]> {
-        self.pairs.iter().find(|(one, _)| one.as_ref() == name.as_bytes()).map(|(_, value)| value.as_ref())
+        self.pairs.iter().find(|(key, _)| key.as_ref() == name.as_bytes()).map(|(_, value)| value.as_ref())
     }
 
     /// Whether the parameter has exactly this value.

@@ -106,8 +106,8 @@ async fn decode_and_put(
         timeout: request.params.timeout,
     };
     let outcome = call.gateway.kv.put(put).await.map_err(|error| RiakFault::from_write(error, call.method))?;
-    let mut reply = match outcome.filter(|found| !found.versions.siblings.is_empty()) {
-        Some(found) => put_response(call, found),
+    let mut reply = match outcome.filter(|written| !written.versions.siblings.is_empty()) {
+        Some(written) => put_response(call, written),
         None => done(media),
     };
     if let Some(location) = location {
@@ -117,16 +117,16 @@ async fn decode_and_put(
     Ok(reply)
 }
 
-fn put_response(call: &RiakCall<'_>, mut found: FetchedObject) -> RiakResponse {
+fn put_response(call: &RiakCall<'_>, mut written: FetchedObject) -> RiakResponse {
     let context = LinkContext::from_call(call);
-    if let [only] = found.versions.siblings.as_slice() {
+    if let [only] = written.versions.siblings.as_slice() {
         let etag = only.vtag();
-        return match ShownValue::new(&mut found, 0) {
+        return match ShownValue::new(&mut written, 0) {
             Some(shown) => object::value_response(&context, shown, &etag, None),
             None => not_found_page(),
         };
     }
-    object::siblings_response(&context, found, object::wants_multipart(call.headers))
+    object::siblings_response(&context, written, object::wants_multipart(call.headers))
 }
 
 /// The path of a new object, in the form of the request's path.

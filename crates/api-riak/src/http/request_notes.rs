@@ -29,7 +29,8 @@ const KEY_BYTES_SHOWN: usize = 16;
 pub(super) fn log_request(
     gateway: &Gateway,
     slow_after: Option<Duration>,
-    (requester, user): (&Requester<'_>, Option<&str>),
+    requester: &Requester<'_>,
+    user: Option<&str>,
     request: &Parts,
     reply: &mut RiakResponse,
 ) {
@@ -39,12 +40,12 @@ pub(super) fn log_request(
         let id = reply.headers().get(REQUEST_ID).cloned();
         let id = id.unwrap_or_else(|| request_id(gateway, &request.headers));
         if is_slow {
-            log_slow((requester.source, elapsed), request, (&*reply, &id));
+            log_slow(requester.source, elapsed, request, reply, &id);
         }
         reply.headers_mut().insert(REQUEST_ID, id);
     }
     if let Some(log) = gateway.context().audit() {
-        audit(log, (requester.source, user), request, reply);
+        audit(log, requester.source, user, request, reply);
     }
 }
 
@@ -71,7 +72,7 @@ fn request_id(gateway: &Gateway, headers: &HeaderMap) -> HeaderValue {
     headers.get(REQUEST_ID).filter(is_valid).cloned().or_else(new).unwrap_or(HeaderValue::from_static("-"))
 }
 
-fn log_slow((source, elapsed): (RequestSource, Duration), request: &Parts, (reply, id): (&RiakResponse, &HeaderValue)) {
+fn log_slow(source: RequestSource, elapsed: Duration, request: &Parts, reply: &RiakResponse, id: &HeaderValue) {
     let segments = Segments::new(request.uri.path());
     let route = request_route(request);
     let part = |part, shown: usize| {
@@ -102,7 +103,7 @@ fn request_route(request: &Parts) -> Option<&'static Route> {
 }
 
 /// Reports refused requests, and changes of types and buckets.
-fn audit(log: &dyn AuditSink, (source, user): (RequestSource, Option<&str>), request: &Parts, reply: &RiakResponse) {
+fn audit(log: &dyn AuditSink, source: RequestSource, user: Option<&str>, request: &Parts, reply: &RiakResponse) {
     let status = reply.status().as_u16();
     let outcome = AuditOutcome::from_status(status);
     let route = request_route(request);

@@ -336,7 +336,7 @@ impl Route {
     /// The position of `part` in the pattern.
     #[must_use]
     pub fn place(&self, part: PathPart) -> Option<usize> {
-        self.parts.iter().position(|one| *one == part)
+        self.parts.iter().position(|candidate| *candidate == part)
     }
 
     /// Whether it is an old `/riak` path.
@@ -372,12 +372,12 @@ mod tests {
     #[track_caller]
     fn check(method: &str, path: &str, expected: &str) {
         let method = Method::from_bytes(method.as_bytes()).unwrap();
-        let found = match find(&Segments::new(path), &method) {
+        let resource = match find(&Segments::new(path), &method) {
             RouteMatch::Route(route) => format!("{:?}", route.resource),
             RouteMatch::NotAllowed(route) => route.allow(),
             RouteMatch::None => "none".into(),
         };
-        assert_eq!(found, expected, "{method} {path}");
+        assert_eq!(resource, expected, "{method} {path}");
     }
 
     #[test]

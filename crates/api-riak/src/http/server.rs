@@ -114,7 +114,7 @@ impl ConnectionHandler for HttpService {
             show_to(&mut reply, reader);
         }
         let user = user.as_deref();
-        log_request(&self.gateway, self.settings.connection.slow_after, (requester, user), &request, &mut reply);
+        log_request(&self.gateway, self.settings.connection.slow_after, requester, user, &request, &mut reply);
         reply
     }
 
@@ -257,8 +257,8 @@ pub(super) fn preflight(headers: &HeaderMap) -> RiakResponse {
     answer.insert(ACCESS_CONTROL_ALLOW_METHODS, METHODS);
     answer.insert(ACCESS_CONTROL_MAX_AGE, PREFLIGHT_SECONDS);
     // A wildcard would not cover `Authorization`.
-    if let Some(wanted) = headers.get(ACCESS_CONTROL_REQUEST_HEADERS) {
-        answer.insert(ACCESS_CONTROL_ALLOW_HEADERS, wanted.clone());
+    if let Some(names) = headers.get(ACCESS_CONTROL_REQUEST_HEADERS) {
+        answer.insert(ACCESS_CONTROL_ALLOW_HEADERS, names.clone());
     }
     reply
 }

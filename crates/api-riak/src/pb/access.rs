@@ -83,7 +83,7 @@ pub(super) async fn admit(
         };
         for permission in permissions {
             if let Err(denied) = check_permission(&rules, &user, *permission, asked) {
-                session.report(gateway, (permission.name(), &asked.to_string()), Some(&user));
+                session.report(gateway, permission.name(), &asked.to_string(), Some(&user));
                 return Err(PbFault::Text(denied.to_string()));
             }
         }
@@ -138,7 +138,7 @@ pub(super) async fn log_in(
         }
         Err(LoginError::Failed) => {
             session.failed_logins += 1;
-            session.report(gateway, ("Authenticate", &String::from_utf8_lossy(&name)), None);
+            session.report(gateway, "Authenticate", &String::from_utf8_lossy(&name), None);
             let failed = "Authentication failed".to_owned();
             let is_last = session.failed_logins >= FAILED_LOGINS_MAX;
             Err(if is_last { PbFault::Last(failed) } else { PbFault::Text(failed) })

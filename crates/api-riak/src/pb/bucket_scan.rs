@@ -83,7 +83,7 @@ impl PbBucketScan {
 
     /// Bytes of memory that it holds, besides a page.
     pub(super) fn memory(&self) -> u64 {
-        self.reader.memory() + self.found.as_ref().map_or(0, |(_, found)| 2 * object_len(found))
+        self.reader.memory() + self.found.as_ref().map_or(0, |(_, object)| 2 * object_len(object))
     }
 
     /// One step: finds the next object, or appends the frame of the one found; `false` after the last frame.
@@ -94,8 +94,8 @@ impl PbBucketScan {
         if self.ended {
             return Ok(false);
         }
-        if let Some((key, found)) = self.found.take() {
-            put_frame(output, &key, found).await.map_err(PbFault::from_bucket)?;
+        if let Some((key, object)) = self.found.take() {
+            put_frame(output, &key, object).await.map_err(PbFault::from_bucket)?;
             return Ok(true);
         }
         match self.next_hit().await.map_err(PbFault::from_bucket)? {
@@ -139,11 +139,11 @@ impl PbBucketScan {
     async fn find(&mut self, hit: IndexHit) -> Result<(), PbFault> {
         let address = Address::new(self.bucket.clone(), hit.key.clone())?;
         let get = KvGet { address, quorums: Quorums::default(), bodies: true, timeout: None };
-        let found = self.gateway.kv.get(get).await?;
-        if found.versions.siblings.is_empty() {
+        let object = self.gateway.kv.get(get).await?;
+        if object.versions.siblings.is_empty() {
             return Ok(());
         }
-        let bytes = object_len(&found);
+        let bytes = object_len(&object);
         if bytes > OBJECT_BYTES_MAX {
             return Err(Error::TooLarge { bytes, max: OBJECT_BYTES_MAX }.into());
         }
@@ -152,23 +152,23 @@ impl PbBucketScan {
             let last = (*left == 0).then(|| IndexPosition::from_hit(&hit).encode(self.reader.query()));
             self.continuation = last.map(Bytes::from);
         }
-        self.found = Some((hit.key, found));
+        self.found = Some((hit.key, object));
         Ok(())
     }
 }
 
 /// Appends the frame of an object; an error takes back what it has appended.
-async fn put_frame(output: &mut BytesMut, key: &Bytes, found: FetchedObject) -> Result<(), Error> {
+async fn put_frame(output: &mut BytesMut, key: &Bytes, object: FetchedObject) -> Result<(), Error> {
     let begun = output.len();
     let field = |length: u64| 1 + encoded_len_varint(length) as u64 + length;
-    let object = object_len(&found);
-    let entry = field(key.len() as u64) + field(object);
+    let object_bytes = object_len(&object);
+    let entry = field(key.len() as u64) + field(object_bytes);
     put_head(output, SCAN_RESP, field(entry) as usize);
     put_field(output, OBJECTS, entry);
     put_field(output, KEY, key.len() as u64);
     output.extend_from_slice(key);
-    put_field(output, OBJECT, object);
-    let put = put_read_object(output, found).await;
+    put_field(output, OBJECT, object_bytes);
+    let put = put_read_object(output, object).await;
     if put.is_err() {
         output.truncate(begun);
     }

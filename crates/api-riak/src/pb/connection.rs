@@ -170,7 +170,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> PbConnection<S> {
         let short = if is_short { head.take(&mut self.input) } else { None };
         if let Some(message) = &short
             && self.gateway.security().is_surely_off()
-            && try_answer(&self.gateway, (head.code, message), &mut self.output)
+            && try_answer(&self.gateway, head.code, message, &mut self.output)
         {
             return if self.output.len() >= FLUSH_BYTES { self.flush().await } else { Ok(()) };
         }
@@ -178,13 +178,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> PbConnection<S> {
         let requester = Requester::new(self.session.source, &account);
         let message = match short {
             Some(message) => message,
-            None => match self.receive((head, row), &requester).await? {
+            None => match self.receive(head, row, &requester).await? {
                 Some(message) => message,
                 None => return Ok(()),
             },
         };
         let answered_before = self.output.len();
-        let answered = answer(&self.gateway, &mut self.session, (head.code, message), &mut self.output).await;
+        let answered = answer(&self.gateway, &mut self.session, head.code, message, &mut self.output).await;
         self.log_if_slow(row, &requester);
         match answered {
             Ok(reply) => self.send(reply, &requester, answered_before).await,
@@ -217,7 +217,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> PbConnection<S> {
     /// answered.
     async fn receive(
         &mut self,
-        (head, row): (FrameHead, Option<&PbCode>),
+        head: FrameHead,
+        row: Option<&PbCode>,
         requester: &Requester<'_>,
     ) -> Result<Option<Bytes>, PbEnd> {
         // Attack: a length that is only claimed must not hold the memory of others, so the first bytes come before the rest.

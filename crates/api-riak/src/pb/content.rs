@@ -74,12 +74,13 @@ pub(super) fn put_fields(output: &mut BytesMut, code: u8, context: Option<&[u8]>
 pub(super) fn put_object(
     output: &mut BytesMut,
     code: u8,
-    found: FetchedObject,
-    (blank, new_key): (bool, Option<Bytes>),
+    object: FetchedObject,
+    blank: bool,
+    new_key: Option<Bytes>,
 ) -> Result<Vec<ReplyPiece>, PbFault> {
-    let content = |one| EncodedContent::new(one, blank);
-    let contents: Vec<_> = found.versions.siblings.iter().map(content).collect();
-    let (context, new_key) = (found.context.as_deref(), new_key.as_deref());
+    let content = |sibling| EncodedContent::new(sibling, blank);
+    let contents: Vec<_> = object.versions.siblings.iter().map(content).collect();
+    let (context, new_key) = (object.context.as_deref(), new_key.as_deref());
     let contents_len: u64 = contents.iter().map(EncodedContent::field_len).sum();
     let length = contents_len + fields_len(context, new_key) as u64;
     if length >= u64::from(u32::MAX) {
@@ -87,7 +88,7 @@ pub(super) fn put_object(
     }
     put_head(output, code, length as usize);
     let mut pieces = Vec::new();
-    let mut bodies = found.bodies.into_iter();
+    let mut bodies = object.bodies.into_iter();
     for content in contents {
         let place = last_bytes(output, &mut pieces);
         content.put_head(place);
@@ -103,17 +104,17 @@ pub(super) fn put_object(
 }
 
 /// Bytes of a message with all siblings of an object.
-pub(super) fn object_len(found: &FetchedObject) -> u64 {
-    let contents = found.versions.siblings.iter().map(|one| EncodedContent::new(one, false).field_len());
-    contents.sum::<u64>() + fields_len(found.context.as_deref(), None) as u64
+pub(super) fn object_len(object: &FetchedObject) -> u64 {
+    let contents = object.versions.siblings.iter().map(|sibling| EncodedContent::new(sibling, false).field_len());
+    contents.sum::<u64>() + fields_len(object.context.as_deref(), None) as u64
 }
 
 /// Appends the message of [`object_len`], with the values that are read now.
 ///
 /// # Errors
 /// A value cannot be read: the output ends within the message.
-pub(super) async fn put_read_object(output: &mut BytesMut, found: FetchedObject) -> Result<(), Error> {
-    for (sibling, mut body) in found.versions.siblings.iter().zip(found.bodies) {
+pub(super) async fn put_read_object(output: &mut BytesMut, object: FetchedObject) -> Result<(), Error> {
+    for (sibling, mut body) in object.versions.siblings.iter().zip(object.bodies) {
         let content = EncodedContent::new(sibling, false);
         content.put_head(output);
         let mut offset = 0;
@@ -127,15 +128,15 @@ pub(super) async fn put_read_object(output: &mut BytesMut, found: FetchedObject)
         }
         content.metadata.put(output);
     }
-    put_fields_after(output, found.context.as_deref(), None);
+    put_fields_after(output, object.context.as_deref(), None);
     Ok(())
 }
 
 /// Appends a message with an object of one value, without the value if `blank`: as [`put_object`], the value copied once.
-pub(super) fn put_single(output: &mut BytesMut, code: u8, found: &SingleObject, blank: bool) {
-    let value: &[u8] = if blank { &[] } else { &found.value };
-    let content = EncodedContent { value_len: value.len() as u64, metadata: ShownMetadata::new(&found.sibling) };
-    let context = Some(found.encoded_context.as_ref());
+pub(super) fn put_single(output: &mut BytesMut, code: u8, object: &SingleObject, blank: bool) {
+    let value: &[u8] = if blank { &[] } else { &object.value };
+    let content = EncodedContent { value_len: value.len() as u64, metadata: ShownMetadata::new(&object.sibling) };
+    let context = Some(object.encoded_context.as_ref());
     put_head(output, code, content.field_len() as usize + fields_len(context, None));
     content.put_head(output);
     output.extend_from_slice(value);

@@ -63,14 +63,14 @@ pub(super) async fn default_n_val(gateway: &Arc<Gateway>, bucket: &BucketAddress
 ///
 /// # Errors
 /// It is another one, or as [`default_n_val`].
-pub(super) async fn check_n_val(gateway: &Arc<Gateway>, bucket: &BucketAddress, wanted: u32) -> Result<(), PbFault> {
+pub(super) async fn check_n_val(gateway: &Arc<Gateway>, bucket: &BucketAddress, requested: u32) -> Result<(), PbFault> {
     let n_val = default_n_val(gateway, bucket).await?;
-    if wanted > n_val {
-        return Err(PbFault::Text(format!("{{n_val_violation,{wanted}}}")));
+    if requested > n_val {
+        return Err(PbFault::Text(format!("{{n_val_violation,{requested}}}")));
     }
-    if wanted < n_val {
+    if requested < n_val {
         return Err(PbFault::Text(format!(
-            "n_val={wanted} is not available: every object has the n_val {n_val} of its bucket"
+            "n_val={requested} is not available: every object has the n_val {n_val} of its bucket"
         )));
     }
     Ok(())

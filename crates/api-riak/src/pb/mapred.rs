@@ -70,7 +70,7 @@ impl PbJob {
         if let Some(user) = user {
             let rules = gateway.security().rules().await?;
             if let Err(denied) = check_job(&rules, user, &job) {
-                session.report(gateway, ("MapReduce", ""), Some(user));
+                session.report(gateway, "MapReduce", "", Some(user));
                 return Err(PbFault::Text(denied.to_string()));
             }
         }

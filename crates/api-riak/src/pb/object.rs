@@ -32,17 +32,17 @@ pub(super) async fn get(gateway: &Arc<Gateway>, request: RpbGetReq, output: &mut
     if let Some(n_val) = n_val {
         Box::pin(check_n_val(gateway, &request.address.bucket, n_val)).await?;
     }
-    let found = gateway.kv.get(request).await?;
-    if found.versions.siblings.is_empty() {
-        let shown = found.context.filter(|_| found.versions.deleted && deleted_context);
+    let object = gateway.kv.get(request).await?;
+    if object.versions.siblings.is_empty() {
+        let shown = object.context.filter(|_| object.versions.deleted && deleted_context);
         put_fields(output, GET_RESP, shown.as_deref(), None);
         return Ok(PbReply::Done);
     }
-    if if_modified.is_some() && if_modified == found.context {
+    if if_modified.is_some() && if_modified == object.context {
         put_unchanged(output);
         return Ok(PbReply::Done);
     }
-    put_object(output, GET_RESP, found, (blank, None)).map(PbReply::from)
+    put_object(output, GET_RESP, object, blank, None).map(PbReply::from)
 }
 
 /// As [`get`], at once: appends the whole answer, if the gateway has the object without a wait. `false`: nothing was appended,
@@ -53,11 +53,11 @@ pub(super) fn try_get(gateway: &Gateway, request: RpbGetReq, output: &mut BytesM
         return false;
     }
     let Ok(request) = gateway_request(request) else { return false };
-    let Some(found) = gateway.kv.try_get(&request, ROW_BYTES_MAX) else { return false };
-    if if_modified.is_some_and(|seen| seen == found.encoded_context) {
+    let Some(object) = gateway.kv.try_get(&request, ROW_BYTES_MAX) else { return false };
+    if if_modified.is_some_and(|seen| seen == object.encoded_context) {
         put_unchanged(output);
     } else {
-        put_single(output, GET_RESP, &found, blank);
+        put_single(output, GET_RESP, &object, blank);
     }
     true
 }
@@ -143,8 +143,8 @@ pub(super) async fn put(gateway: &Arc<Gateway>, request: RpbPutReq, output: &mut
         timeout: timeout(request.timeout)?,
     };
     let written = gateway.kv.put(put).await?;
-    match written.filter(|found| !found.versions.siblings.is_empty()) {
-        Some(found) => put_object(output, PUT_RESP, found, (blank, new_key)).map(PbReply::from),
+    match written.filter(|object| !object.versions.siblings.is_empty()) {
+        Some(object) => put_object(output, PUT_RESP, object, blank, new_key).map(PbReply::from),
         None => {
             put_fields(output, PUT_RESP, None, new_key.as_deref());
             Ok(PbReply::Done)

@@ -299,7 +299,8 @@ fn function_message(fun: &ModFun) -> RpbModFun {
 pub(super) async fn change(
     gateway: &Arc<Gateway>,
     session: &PbSession,
-    (operation, message): (PbOperation, Bytes),
+    operation: PbOperation,
+    message: Bytes,
     output: &mut BytesMut,
 ) -> Result<(), PbFault> {
     let (target, done) = match operation {
@@ -369,13 +370,13 @@ mod tests {
     fn has_field(props: &RpbBucketProps, field: u32) -> bool {
         let bytes = props.encode_to_vec();
         let mut rest = &bytes[..];
-        let mut found = false;
+        let mut is_there = false;
         while let Ok((number, wire_type)) = prost::encoding::decode_key(&mut rest) {
-            found |= number == field;
+            is_there |= number == field;
             prost::encoding::skip_field(wire_type, number, &mut rest, prost::encoding::DecodeContext::default())
                 .unwrap();
         }
-        found
+        is_there
     }
 
     #[test]

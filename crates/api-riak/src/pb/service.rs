@@ -32,10 +32,11 @@ use crate::failure::{log_panic, log_server_error};
 pub(super) async fn answer(
     gateway: &Arc<Gateway>,
     session: &mut PbSession,
-    (code, message): (u8, Bytes),
+    code: u8,
+    message: Bytes,
     output: &mut BytesMut,
 ) -> Result<PbReply, PbFault> {
-    match AssertUnwindSafe(dispatch(gateway, session, (code, message), output)).catch_unwind().await {
+    match AssertUnwindSafe(dispatch(gateway, session, code, message, output)).catch_unwind().await {
         Ok(answered) => {
             if let Err(PbFault::Gateway(error)) = &answered {
                 log_server_error(error, None);
@@ -51,7 +52,7 @@ pub(super) async fn answer(
 
 /// Answers the request with this code and message at once, if that takes no wait: appends to `output`. `false`: nothing was
 /// appended, and [`answer`] takes the request.
-pub(super) fn try_answer(gateway: &Gateway, (code, message): (u8, &Bytes), output: &mut BytesMut) -> bool {
+pub(super) fn try_answer(gateway: &Gateway, code: u8, message: &Bytes, output: &mut BytesMut) -> bool {
     if !find(code).is_some_and(|row| row.operation == PbOperation::Get) {
         return false;
     }
@@ -70,7 +71,8 @@ pub(super) fn try_answer(gateway: &Gateway, (code, message): (u8, &Bytes), outpu
 async fn dispatch(
     gateway: &Arc<Gateway>,
     session: &mut PbSession,
-    (code, message): (u8, Bytes),
+    code: u8,
+    message: Bytes,
     output: &mut BytesMut,
 ) -> Result<PbReply, PbFault> {
     let row = find(code);
@@ -114,7 +116,7 @@ async fn dispatch(
         PbOperation::GetPreflist => Box::pin(info::preflist(gateway, decode(message)?, output)).await?,
         PbOperation::GetBucket => Box::pin(props::get_bucket(gateway, decode(message)?, output)).await?,
         PbOperation::SetBucket | PbOperation::ResetBucket | PbOperation::SetBucketType => {
-            Box::pin(props::change(gateway, session, (row.operation, message), output)).await?;
+            Box::pin(props::change(gateway, session, row.operation, message, output)).await?;
         }
         PbOperation::GetBucketType => Box::pin(props::get_type(gateway, decode(message)?, output)).await?,
         PbOperation::StartTls => return access::start_tls(session, &user, output),

@@ -42,7 +42,7 @@ impl PbSession {
     }
 
     /// Reports a refusal to the audit log.
-    pub(super) fn report(&self, gateway: &Gateway, (action, target): (&str, &str), user: Option<&str>) {
+    pub(super) fn report(&self, gateway: &Gateway, action: &str, target: &str, user: Option<&str>) {
         if let Some(log) = gateway.context().audit() {
             log.record(&AuditEvent {
                 face: "pb",

@@ -28,20 +28,20 @@ enum UserListState {
 pub(crate) async fn list(call: &S3Call) -> Result<S3Response, S3Error> {
     admin_only(call)?;
     let format = accepted_format(&call.headers, DocumentFormat::Xml);
-    let wanted = call.query.non_empty("status").map(str::to_owned);
+    let status_filter = call.query.non_empty("status").map(str::to_owned);
     // The first page is read before the response begins, so that its failure has its own status.
     let first = call.objects.users.list("", PAGE).await?;
     let boundary = multipart_boundary(&call.objects.gateway.context().new_unique_name());
     let media = format!("multipart/mixed; boundary={boundary}");
     let objects = Arc::clone(&call.objects);
     let pieces = stream::unfold(Some(UserListState::Page(first)), move |next| {
-        let (objects, boundary, wanted) = (Arc::clone(&objects), boundary.clone(), wanted.clone());
+        let (objects, boundary, status_filter) = (Arc::clone(&objects), boundary.clone(), status_filter.clone());
         async move {
             match next? {
                 UserListState::Page(users) => match users.last().map(|user| user.id.clone()) {
                     None => Some((Ok(end(&boundary)), None)),
                     Some(last) => {
-                        let piece = part(&boundary, format, &users, wanted.as_deref());
+                        let piece = part(&boundary, format, &users, status_filter.as_deref());
                         match objects.users.list(&last, PAGE).await {
                             Ok(more) if more.is_empty() => Some((Ok(piece), Some(UserListState::End))),
                             Ok(more) => Some((Ok(piece), Some(UserListState::Page(more)))),
@@ -64,8 +64,8 @@ fn multipart_boundary(unique: &str) -> String {
     format!("larder{plain}")
 }
 
-fn part(boundary: &str, format: DocumentFormat, users: &[Arc<User>], wanted: Option<&str>) -> Bytes {
-    let users = users.iter().filter(|user| wanted.is_none_or(|wanted| wanted == status(user)));
+fn part(boundary: &str, format: DocumentFormat, users: &[Arc<User>], status_filter: Option<&str>) -> Bytes {
+    let users = users.iter().filter(|user| status_filter.is_none_or(|expected| expected == status(user)));
     let (media, document) = match format {
         DocumentFormat::Json => {
             let list = users.map(|user| json(user)).collect();
@@ -95,7 +95,8 @@ mod tests {
     #[test]
     fn parts_list_the_wanted_users() {
         let users = [Arc::new(user()), Arc::new(User { enabled: false, key_id: "OFF".into(), ..user() })];
-        let text = |format, wanted| String::from_utf8(part("B", format, &users, wanted).to_vec()).unwrap();
+        let text =
+            |format, status_filter| String::from_utf8(part("B", format, &users, status_filter).to_vec()).unwrap();
         let all = text(DocumentFormat::Xml, None);
         assert!(all.starts_with("\r\n--B\r\nContent-Type: application/xml\r\n\r\n<?xml"), "{all}");
         assert!(all.contains("<Users><User><Email>") && all.ends_with("</User></Users>"), "{all}");

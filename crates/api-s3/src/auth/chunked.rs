@@ -280,7 +280,7 @@ impl ChunkedDecoder {
 
     /// Checks that all announced headers have arrived and, for signed chunks, that their signature is valid.
     fn finish_trailers(&mut self) -> Result<(), S3Error> {
-        let has_come = |name: &String| self.trailers.iter().any(|(one, _)| one == name);
+        let has_come = |name: &String| self.trailers.iter().any(|(key, _)| key == name);
         if !self.announced.iter().all(has_come) {
             return Err(Code::MalformedTrailerError.into());
         }

@@ -10,6 +10,7 @@
 mod canonical;
 pub mod chunked;
 pub mod post;
+mod presign;
 mod v2;
 mod v4;
 
@@ -22,6 +23,7 @@ use crate::target::S3Query;
 pub use canonical::{PATH, QUERY};
 pub(crate) use canonical::{restore_headers, unhex};
 pub use chunked::ChunkSigner;
+pub use presign::PresignedGet;
 pub use v4::SigningKeys;
 
 /// Largest clock difference between client and server.

@@ -67,7 +67,7 @@ impl TestRequest {
     }
 
     fn code(&self, secret: &str) -> Result<AuthScheme, Code> {
-        self.check(secret).map(|found| found.unwrap().1.scheme).map_err(|error| error.code)
+        self.check(secret).map(|outcome| outcome.unwrap().1.scheme).map_err(|error| error.code)
     }
 }
 
@@ -130,9 +130,9 @@ fn the_published_signatures_of_version_2_verify() {
         v2("GET", french, "Wed, 28 Mar 2007 01:49:49 +0000", "dxhSBHoI6eVSPcXJqEghlUzZMnY="),
     ];
     for sent in requests {
-        let found = sent.check(V2_SECRET);
-        assert!(found.is_ok(), "{} {}: {found:?}", sent.method, sent.path);
-        assert_eq!(found.unwrap().unwrap().0, "0PN5J17HBGZHT7JJ3X82");
+        let outcome = sent.check(V2_SECRET);
+        assert!(outcome.is_ok(), "{} {}: {outcome:?}", sent.method, sent.path);
+        assert_eq!(outcome.unwrap().unwrap().0, "0PN5J17HBGZHT7JJ3X82");
         assert_eq!(sent.code("another secret"), Err(Code::SignatureDoesNotMatch));
     }
 }
@@ -217,9 +217,10 @@ fn headers_moved_into_a_presigned_address_are_restored() {
         restore_headers(&S3Query::parse(Some(query)), &mut map).map(|()| map).map_err(|error| error.code)
     };
     let signed = "AWSAccessKeyId=K&Expires=2000000000&Signature=s";
-    let found = moved(&format!("{signed}&Content-MD5=m&X-Amz-Acl=private&x-amz-meta-a=b&x-amz-meta-a=c"), &[]).unwrap();
+    let restored_headers =
+        moved(&format!("{signed}&Content-MD5=m&X-Amz-Acl=private&x-amz-meta-a=b&x-amz-meta-a=c"), &[]).unwrap();
     assert_eq!(
-        (found.len(), &found["content-md5"], &found["x-amz-acl"]),
+        (restored_headers.len(), &restored_headers["content-md5"], &restored_headers["x-amz-acl"]),
         (4, &"m".parse().unwrap(), &"private".parse().unwrap())
     );
     let kept = moved(&format!("{signed}&x-amz-acl=private"), &[("x-amz-acl", "public-read")]).unwrap();
@@ -228,8 +229,12 @@ fn headers_moved_into_a_presigned_address_are_restored() {
         assert!(moved(other, &[]).unwrap().is_empty(), "{other}");
     }
     let four = "X-Amz-Algorithm=A&X-Amz-Signature=s&x-amz-meta-a=b&x-amz-checksum-crc32=AAAAAA%3D%3D&content-md5=m";
-    let found = moved(four, &[]).unwrap();
-    assert_eq!((found.len(), &found["x-amz-meta-a"]), (1, &"b".parse().unwrap()), "{found:?}");
+    let restored_headers = moved(four, &[]).unwrap();
+    assert_eq!(
+        (restored_headers.len(), &restored_headers["x-amz-meta-a"]),
+        (1, &"b".parse().unwrap()),
+        "{restored_headers:?}"
+    );
     assert!(
         !moved(&format!("{signed}&x-amz-acl=private"), &[("authorization", "AWS K:s")])
             .unwrap()
@@ -387,9 +392,9 @@ fn the_published_signatures_of_version_4_verify() {
         v4_presigned(PRESIGNED),
     ];
     for sent in requests {
-        let found = sent.check(V4_SECRET);
-        assert!(found.is_ok(), "{} {}: {found:?}", sent.method, sent.path);
-        assert_eq!(found.unwrap().unwrap().0, "AKIAIOSFODNN7EXAMPLE");
+        let outcome = sent.check(V4_SECRET);
+        assert!(outcome.is_ok(), "{} {}: {outcome:?}", sent.method, sent.path);
+        assert_eq!(outcome.unwrap().unwrap().0, "AKIAIOSFODNN7EXAMPLE");
         assert_eq!(sent.code("another secret"), Err(Code::SignatureDoesNotMatch));
     }
 }
@@ -482,7 +487,7 @@ fn unsigned_amz_headers_are_refused() {
 #[test]
 fn a_mismatch_shows_the_servers_string_to_sign() {
     let error = v4_get().with("range", "bytes=0-8").check(V4_SECRET).unwrap_err();
-    let extra = |name: &str| error.extras.iter().find(|(one, _)| *one == name).map(|(_, value)| &**value).unwrap();
+    let extra = |name: &str| error.extras.iter().find(|(key, _)| *key == name).map(|(_, value)| &**value).unwrap();
     assert!(
         extra("StringToSign").starts_with("AWS4-HMAC-SHA256\n20130524T000000Z\n20130524/us-east-1/s3/aws4_request\n")
     );
@@ -490,8 +495,8 @@ fn a_mismatch_shows_the_servers_string_to_sign() {
     assert!(extra("StringToSignBytes").starts_with("41 57 53 34 2d"));
     assert_eq!(extra("AWSAccessKeyId"), "AKIAIOSFODNN7EXAMPLE");
     let error = puppy().with("date", "Tue, 27 Mar 2007 19:36:43 +0000").check(V2_SECRET).unwrap_err();
-    let wanted = "GET\n\n\nTue, 27 Mar 2007 19:36:43 +0000\n/johnsmith/photos/puppy.jpg".to_owned();
-    assert!(error.extras.contains(&("StringToSign", wanted)));
+    let expected = "GET\n\n\nTue, 27 Mar 2007 19:36:43 +0000\n/johnsmith/photos/puppy.jpg".to_owned();
+    assert!(error.extras.contains(&("StringToSign", expected)));
 }
 
 #[test]
@@ -544,8 +549,9 @@ fn forms_are_signed_in_either_version() {
     let two = [("policy", policy), ("awsaccesskeyid", "AKIAIOSFODNN7EXAMPLE"), ("signature", &in_v2)];
     for form in [&four[..], &two[..]] {
         let of = |without: &str| {
-            let field =
-                |name: &str| form.iter().find(|(one, _)| *one == name && name != without).map(|(_, value)| *value);
+            let field = |name: &str| {
+                form.iter().find(|(field_name, _)| *field_name == name && name != without).map(|(_, value)| *value)
+            };
             post::FormSignature::from_fields(field)
         };
         let signature = of("").unwrap().unwrap();
@@ -603,5 +609,23 @@ proptest! {
         sent.headers.remove("authorization");
         sent.query = Some(format!("X-Amz-Signature=1&Signature=2&{query}"));
         let _ = sent.check(secret);
+    }
+}
+
+#[test]
+fn an_address_that_this_server_makes_verifies_and_no_other_object_by_it() {
+    let root = crate::PublicUrl::parse("http://127.0.0.1:8080").unwrap();
+    let now = crate::dates::parse_basic("20261129T000000Z").unwrap();
+    let key = "a key/\u{e9}+~'()*".as_bytes();
+    for version in [None, Some("null"), Some("v/1+")] {
+        let get = PresignedGet { bucket: "cellar", key, version, now, seconds: 3_600, region: None };
+        let address = get.address(&root, "AKIA/KEY", "secret");
+        let target = address.strip_prefix("http://127.0.0.1:8080").unwrap();
+        let request = |target: &str, now| TestRequest::new("GET", target, &[("host", "127.0.0.1:8080")], now);
+        assert!(request(target, "20261129T005900Z").holds("secret"), "{address}");
+        assert!(!request(target, "20261129T005900Z").holds("another"));
+        assert!(!request(&target.replace("cellar", "vault"), "20261129T005900Z").holds("secret"));
+        assert!(!request(&target.replace("Expires=3600", "Expires=7200"), "20261129T005900Z").holds("secret"));
+        assert!(!request(target, "20261129T010100Z").holds("secret"), "it has expired");
     }
 }

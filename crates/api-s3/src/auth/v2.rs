@@ -167,7 +167,7 @@ impl SignatureV2 {
         text.extend_from_slice(request.method.as_bytes());
         for name in [CONTENT_MD5, CONTENT_TYPE] {
             text.push(b'\n');
-            let moved = |(one, _): &(&str, &str)| presigned && one.eq_ignore_ascii_case(name.as_str());
+            let moved = |(key, _): &(&str, &str)| presigned && key.eq_ignore_ascii_case(name.as_str());
             match (request.headers.get(&name), request.query.iter().find(moved)) {
                 (Some(value), _) => text.extend_from_slice(value.as_bytes()),
                 (None, Some((_, value))) => text.extend_from_slice(value.as_bytes()),
@@ -273,16 +273,16 @@ fn resources(request: &AuthRequest<'_>, presigned: bool) -> Vec<Vec<u8>> {
 
 /// The signed parameters, sorted by name, with decoded values; `keep_empty` keeps the equals sign of empty values.
 fn sub_resources(raw_query: Option<&str>, signed: impl Fn(&str) -> bool, keep_empty: bool) -> Vec<u8> {
-    let mut found = Vec::new();
+    let mut parameters = Vec::new();
     for (name, value) in pairs(raw_query.unwrap_or_default()).take(crate::target::PARAMETERS_MAX) {
         let name = decode_plus(name);
         if std::str::from_utf8(&name).is_ok_and(&signed) {
-            found.push((name, value.map(decode_plus)));
+            parameters.push((name, value.map(decode_plus)));
         }
     }
-    found.sort_by(|one, other| one.0.cmp(&other.0));
+    parameters.sort_by(|pair, other| pair.0.cmp(&other.0));
     let mut text = Vec::new();
-    for (name, value) in found {
+    for (name, value) in parameters {
         text.push(if text.is_empty() { b'?' } else { b'&' });
         text.extend_from_slice(&name);
         if let Some(value) = value.filter(|value| keep_empty || !value.is_empty()) {

@@ -27,7 +27,7 @@ const SERVICE: &str = "s3";
 /// Longest validity of a presigned address, in seconds.
 const EXPIRES_MAX: u64 = 604_800;
 /// The payload hash of an unsigned body.
-const UNSIGNED: &str = "UNSIGNED-PAYLOAD";
+pub(super) const UNSIGNED: &str = "UNSIGNED-PAYLOAD";
 /// Most signed headers of a signature.
 const SIGNED_HEADERS_MAX: usize = 256;
 /// Room for most canonical requests.
@@ -235,7 +235,7 @@ impl SignatureV4 {
 
     /// Refuses unsigned `x-amz-` headers: the holder of a presigned PUT could turn it into a copy by adding one.
     fn check_all_headers_signed(&self, request: &AuthRequest<'_>) -> Result<(), S3Error> {
-        let signed = |name: &str| self.signed_names().any(|one| one == name);
+        let signed = |name: &str| self.signed_names().any(|signed_name| signed_name == name);
         let mut unsigned: Vec<&str> = Vec::new();
         if !signed("host") {
             unsigned.push("host");
@@ -419,10 +419,10 @@ impl SigningKeys {
     pub(super) fn key_for(&self, credential: &Credential, secret: &str) -> (SigningKey, bool) {
         let keys = self.0.lock();
         // The secret is compared, so a changed one is obeyed at once whatever the cache holds.
-        let found = keys.get(&credential.access_key).filter(|derived| {
+        let cached_key = keys.get(&credential.access_key).filter(|derived| {
             derived.secret == secret && derived.day == credential.day && derived.region == credential.region
         });
-        match found {
+        match cached_key {
             Some(derived) => (derived.key, false),
             None => {
                 drop(keys);

@@ -198,7 +198,7 @@ impl S3Error {
             _ => vec![],
         };
         for (name, value) in extras {
-            if !self.extras.iter().any(|(one, _)| *one == name) {
+            if !self.extras.iter().any(|(extra, _)| *extra == name) {
                 self.extras.insert(0, (name, value));
             }
         }

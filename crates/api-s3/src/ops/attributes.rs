@@ -45,12 +45,13 @@ pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
         conditions: conditions::read_conditions(&call.headers),
     };
     let max = if requested.has("ObjectParts") { requested.max } else { 0 };
-    let (found, parts, more) = call.objects.object_attributes(&call.caller, &request, requested.after, max).await?;
+    let (found_object, parts, more) =
+        call.objects.object_attributes(&call.caller, &request, requested.after, max).await?;
     get_object::check_unencrypted(&call.headers)?;
-    let object = found.version.object.as_ref().ok_or(Code::NoSuchKey)?;
+    let object = found_object.version.object.as_ref().ok_or(Code::NoSuchKey)?;
     let mut response = response::document(document(&requested, object, &parts, more));
-    response::set(&mut response, LAST_MODIFIED, dates::http(found.version.modified));
-    object_headers::write_version(&mut response, found.version_id.as_deref());
+    response::set(&mut response, LAST_MODIFIED, dates::http(found_object.version.modified));
+    object_headers::write_version(&mut response, found_object.version_id.as_deref());
     Ok(response)
 }
 

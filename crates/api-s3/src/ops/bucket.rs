@@ -62,9 +62,9 @@ fn check_supported(headers: &HeaderMap) -> Result<(), S3Error> {
 
 /// The requested region. Any name is accepted: there is one region, and the bucket remembers the client's name for it.
 fn location_wanted(document: &[u8]) -> Result<Option<String>, S3Error> {
-    let mut wanted = None;
+    let mut location = None;
     if document.iter().all(u8::is_ascii_whitespace) {
-        return Ok(wanted);
+        return Ok(location);
     }
     let mut xml = XmlReader::open(document, "CreateBucketConfiguration")?;
     while let Some(name) = xml.next_child()? {
@@ -75,7 +75,7 @@ fn location_wanted(document: &[u8]) -> Result<Option<String>, S3Error> {
                 if region.len() > 64 || !region.trim().chars().all(plain) {
                     return Err(S3Error::from(Code::InvalidLocationConstraint).with("LocationConstraint", region));
                 }
-                wanted = Some(region.trim().to_owned()).filter(|region| !region.is_empty());
+                location = Some(region.trim().to_owned()).filter(|region| !region.is_empty());
             }
             // Ignoring tags would lose them; the other elements configure unsupported kinds of buckets.
             "Tags" | "Bucket" | "Location" => return Err(S3Error::element_not_offered(name)),
@@ -83,7 +83,7 @@ fn location_wanted(document: &[u8]) -> Result<Option<String>, S3Error> {
         }
     }
     xml.expect_end()?;
-    Ok(wanted)
+    Ok(location)
 }
 
 pub(super) async fn versioning(call: &S3Call) -> Result<S3Response, S3Error> {

@@ -42,7 +42,7 @@ pub(crate) fn md5(headers: &HeaderMap) -> Result<Option<[u8; 16]>, S3Error> {
 /// # Errors
 /// 400 `InvalidRequest` for several checksums, an invalid one, or a wrong algorithm; 501 for an unknown algorithm.
 pub(crate) fn given(headers: &HeaderMap) -> Result<Option<Checksum>, S3Error> {
-    let mut found: Option<Checksum> = None;
+    let mut single_checksum: Option<Checksum> = None;
     let is_checksum = |name: &str| name.starts_with(PREFIX) && !NO_CHECKSUM.contains(&name);
     let mut checksums: Vec<_> = headers.iter().filter(|(name, _)| is_checksum(name.as_str())).collect();
     // The order of a request's headers does not choose its answer.
@@ -55,13 +55,13 @@ pub(crate) fn given(headers: &HeaderMap) -> Result<Option<Checksum>, S3Error> {
         let text = value.to_str().map_err(|_| invalid())?;
         let checksum = Checksum::parse(algorithm, text).ok_or_else(invalid)?;
         // Two checksums could contradict each other after the bytes are stored.
-        if found.replace(checksum).is_some() {
+        if single_checksum.replace(checksum).is_some() {
             return Err(S3Error::invalid(
                 "Expecting a single x-amz-checksum- header. Multiple checksum Types are not allowed.",
             ));
         }
     }
-    Ok(found)
+    Ok(single_checksum)
 }
 
 /// The expected checksum of an upload.
@@ -70,7 +70,7 @@ pub(crate) fn given(headers: &HeaderMap) -> Result<Option<Checksum>, S3Error> {
 /// As [`given`], and if an announced checksum is missing.
 pub(crate) fn wanted(headers: &HeaderMap) -> Result<ChecksumWanted, S3Error> {
     let announced = announced(headers)?;
-    let wanted = match (given(headers)?, trailing(headers)?) {
+    let requested_checksum = match (given(headers)?, trailing(headers)?) {
         (Some(_), Some(_)) => {
             return Err(S3Error::invalid("Expecting a single x-amz-checksum- header or trailer."));
         }
@@ -81,7 +81,7 @@ pub(crate) fn wanted(headers: &HeaderMap) -> Result<ChecksumWanted, S3Error> {
         (None, Some(algorithm)) => ChecksumWanted::Trailing(algorithm),
         (None, None) => ChecksumWanted::Default,
     };
-    let provided = match &wanted {
+    let provided = match &requested_checksum {
         ChecksumWanted::Given(checksum) => Some(checksum.algorithm),
         ChecksumWanted::Trailing(algorithm) | ChecksumWanted::Compute(algorithm) => Some(*algorithm),
         ChecksumWanted::Default => None,
@@ -94,7 +94,7 @@ pub(crate) fn wanted(headers: &HeaderMap) -> Result<ChecksumWanted, S3Error> {
         (Some(announced), Some(provided)) if announced != provided => {
             Err(S3Error::invalid("Value for x-amz-sdk-checksum-algorithm header is invalid."))
         }
-        _ => Ok(wanted),
+        _ => Ok(requested_checksum),
     }
 }
 

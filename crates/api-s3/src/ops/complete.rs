@@ -56,14 +56,14 @@ pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
             Ok(response)
         }
         Err(_) => {
-            let rest = async move {
+            let final_document = async move {
                 match work.await {
                     Ok(completed) => context.result(&completed),
                     Err(error) => context.failure(error),
                 }
             };
             let mut response = response::document(Bytes::new());
-            *response.body_mut() = S3Body::kept_alive(rest);
+            *response.body_mut() = S3Body::kept_alive(final_document);
             Ok(response)
         }
     }

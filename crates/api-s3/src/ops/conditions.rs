@@ -131,7 +131,7 @@ const HEADER_KEYS: [(&str, HeaderReading); 13] = [
 
 /// The values of headers.
 pub(crate) fn header_conditions(headers: &HeaderMap) -> Vec<ConditionValue> {
-    let mut found = Vec::new();
+    let mut values = Vec::new();
     for (key, reading) in HEADER_KEYS {
         let header = &key["s3:".len()..];
         let line = match reading {
@@ -141,10 +141,10 @@ pub(crate) fn header_conditions(headers: &HeaderMap) -> Vec<ConditionValue> {
         };
         if let Some(line) = line {
             let line = String::from_utf8_lossy(&line).trim().to_owned();
-            found.extend(reading.values(line).into_iter().map(|value| (key, value)));
+            values.extend(reading.values(line).into_iter().map(|value| (key, value)));
         }
     }
-    found
+    values
 }
 
 /// The values of parameters.
@@ -222,10 +222,10 @@ mod tests {
     fn entity_tags_are_read_with_and_without_quotes() {
         let given =
             headers(&[("if-match", "\"a\", b ,W/\"c\""), ("if-match", "*"), ("if-none-match", "&quot;d-2&quot;")]);
-        let found = read_conditions(&given);
+        let conditions = read_conditions(&given);
         let tags = |tags: &[&str]| Some(tags.iter().map(|tag| (*tag).to_owned()).collect::<Vec<_>>());
-        assert_eq!(found.if_match, tags(&["a", "b", "c", "*"]));
-        assert_eq!(found.if_none_match, tags(&["d-2"]));
+        assert_eq!(conditions.if_match, tags(&["a", "b", "c", "*"]));
+        assert_eq!(conditions.if_none_match, tags(&["d-2"]));
         assert_eq!(write_conditions(&given).if_none_match, tags(&["d-2"]));
         assert_eq!(
             source_conditions(&given),
@@ -236,11 +236,11 @@ mod tests {
 
     #[test]
     fn a_range_condition_is_a_tag_or_a_date() {
-        let found = |value: &str| read_conditions(&headers(&[("if-range", value)])).if_range;
-        assert_eq!(found("\"a\""), Some(IfRange::Tag("a".into())));
-        assert_eq!(found("a"), Some(IfRange::Tag("a".into())));
-        assert_eq!(found("Thu, 01 Jan 1970 00:00:07 GMT"), Some(IfRange::Modified(Timestamp(7_000_000))));
-        assert_eq!((found("W/\"a\""), found("")), (Some(IfRange::Nothing), Some(IfRange::Nothing)));
+        let condition = |value: &str| read_conditions(&headers(&[("if-range", value)])).if_range;
+        assert_eq!(condition("\"a\""), Some(IfRange::Tag("a".into())));
+        assert_eq!(condition("a"), Some(IfRange::Tag("a".into())));
+        assert_eq!(condition("Thu, 01 Jan 1970 00:00:07 GMT"), Some(IfRange::Modified(Timestamp(7_000_000))));
+        assert_eq!((condition("W/\"a\""), condition("")), (Some(IfRange::Nothing), Some(IfRange::Nothing)));
         assert_eq!(read_conditions(&HeaderMap::new()).if_range, None);
         assert_eq!(source_conditions(&headers(&[("if-range", "a")])).if_range, None);
     }
@@ -248,8 +248,8 @@ mod tests {
     #[test]
     fn unreadable_dates_are_ignored() {
         let given = headers(&[("if-modified-since", "Thu, 01 Jan 1970 00:00:07 GMT"), ("if-unmodified-since", "soon")]);
-        let found = read_conditions(&given);
-        assert_eq!((found.modified_since, found.unmodified_since), (Some(Timestamp(7_000_000)), None));
+        let conditions = read_conditions(&given);
+        assert_eq!((conditions.modified_since, conditions.unmodified_since), (Some(Timestamp(7_000_000)), None));
     }
 
     proptest! {

@@ -80,8 +80,8 @@ mod tests {
         let kind = kind.map(|name| (checksums::TYPE, name));
         let headers = algorithm.into_iter().chain(kind);
         let headers = headers.map(|(name, value)| (name, HeaderValue::from_static(value))).collect();
-        let found = checksum(&headers).map_err(|error| error.code.name().to_owned())?;
-        Ok(found.map_or("none".into(), |(algorithm, kind)| format!("{} {}", algorithm.name(), kind.name())))
+        let choice = checksum(&headers).map_err(|error| error.code.name().to_owned())?;
+        Ok(choice.map_or("none".into(), |(algorithm, kind)| format!("{} {}", algorithm.name(), kind.name())))
     }
 
     #[test]

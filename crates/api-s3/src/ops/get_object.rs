@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use hyper::header::{HeaderName, HeaderValue, RANGE};
+use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, StatusCode};
 use larder_s3::get::{FoundObject, GetObject, ReadWindow};
 use larder_s3::rules::access::AccessContext;
@@ -21,24 +22,26 @@ const HEADERS: usize = 12;
 /// operation, which also finds every reason for a refusal. `context` is collected only where a policy looks at it.
 pub(crate) fn at_once(
     objects: &Objects,
-    (method, target): (&Method, &ResourcePath),
-    (query, headers): (&S3Query, &HeaderMap),
+    parts: &Parts,
+    target: &ResourcePath,
+    query: &S3Query,
     caller: Caller,
     context: impl FnOnce() -> AccessContext,
 ) -> Option<S3Response> {
+    let headers = &parts.headers;
     // The expected owner is compared before the object is looked at.
     if headers.contains_key(EXPECTED_OWNER) {
         return None;
     }
-    let request = decode(target.bucket.clone(), target.key.clone(), (query, headers)).ok()?;
+    let request = decode(target.bucket.clone(), target.key.clone(), query, headers).ok()?;
     let overrides = object_headers::overrides(query, caller.user.is_some()).ok()?;
-    let (found, body) = if method == Method::HEAD {
+    let (found_object, body) = if parts.method == Method::HEAD {
         (objects.try_head(caller, context, &request)?, S3Body::empty())
     } else {
-        let (found, bytes) = objects.try_get(caller, context, &request)?;
-        (found, S3Body::full(bytes))
+        let (found_object, bytes) = objects.try_get(caller, context, &request)?;
+        (found_object, S3Body::full(bytes))
     };
-    let mut response = respond(&found, headers).ok()?;
+    let mut response = respond(&found_object, headers).ok()?;
     replace(&mut response, overrides);
     *response.body_mut() = body;
     Some(response)
@@ -47,9 +50,9 @@ pub(crate) fn at_once(
 pub(super) async fn get(call: &S3Call) -> Result<S3Response, S3Error> {
     let request = decode_call(call)?;
     let overrides = object_headers::overrides(&call.query, call.caller.user.is_some())?;
-    let (found, reader) = call.objects.get(&call.caller, &request).await?;
-    let bytes = found.window.end.saturating_sub(found.window.start);
-    let mut response = respond(&found, &call.headers)?;
+    let (found_object, reader) = call.objects.get(&call.caller, &request).await?;
+    let bytes = found_object.window.end.saturating_sub(found_object.window.start);
+    let mut response = respond(&found_object, &call.headers)?;
     replace(&mut response, overrides);
     *response.body_mut() = S3Body::object(reader, bytes);
     Ok(response)
@@ -58,8 +61,8 @@ pub(super) async fn get(call: &S3Call) -> Result<S3Response, S3Error> {
 pub(super) async fn head(call: &S3Call) -> Result<S3Response, S3Error> {
     let request = decode_call(call)?;
     let overrides = object_headers::overrides(&call.query, call.caller.user.is_some())?;
-    let found = call.objects.head(&call.caller, &request).await?;
-    let mut response = respond(&found, &call.headers)?;
+    let found_object = call.objects.head(&call.caller, &request).await?;
+    let mut response = respond(&found_object, &call.headers)?;
     replace(&mut response, overrides);
     Ok(response)
 }
@@ -82,10 +85,10 @@ pub(super) fn part_number(text: &str) -> Result<u16, S3Error> {
 }
 
 fn decode_call(call: &S3Call) -> Result<GetObject, S3Error> {
-    decode(call.bucket.clone(), call.key.clone(), (&call.query, &call.headers))
+    decode(call.bucket.clone(), call.key.clone(), &call.query, &call.headers)
 }
 
-fn decode(bucket: String, key: Bytes, (query, headers): (&S3Query, &HeaderMap)) -> Result<GetObject, S3Error> {
+fn decode(bucket: String, key: Bytes, query: &S3Query, headers: &HeaderMap) -> Result<GetObject, S3Error> {
     Ok(GetObject {
         bucket,
         key,
@@ -132,12 +135,12 @@ fn range(text: &str) -> Option<ReadWindow> {
 /// The beginning of the headers that name the encryption of an object.
 const ENCRYPTION: &str = "x-amz-server-side-encryption";
 
-fn respond(found: &FoundObject, headers: &HeaderMap) -> Result<S3Response, S3Error> {
+fn respond(found_object: &FoundObject, headers: &HeaderMap) -> Result<S3Response, S3Error> {
     check_unencrypted(headers)?;
-    let object = found.version.object.as_ref().ok_or(Code::NoSuchKey)?;
+    let object = found_object.version.object.as_ref().ok_or(Code::NoSuchKey)?;
     let mut response = response::empty(StatusCode::OK);
     response.headers_mut().reserve(HEADERS);
-    object_headers::write_found(&mut response, found, object, headers);
+    object_headers::write_found(&mut response, found_object, object, headers);
     Ok(response)
 }
 

@@ -137,16 +137,16 @@ fn grant(xml: &mut XmlReader<'_>) -> Result<(Permission, GranteeRef), S3Error> {
 
 /// Parses a grantee. Its elements decide, whatever its `xsi:type` says.
 fn grantee(xml: &mut XmlReader<'_>) -> Result<Option<GranteeRef>, S3Error> {
-    let mut found = None;
+    let mut reference = None;
     while let Some(name) = xml.next_child()? {
         match name {
-            "ID" => found = Some(GranteeRef::Id(xml.text()?)),
-            "EmailAddress" => found = Some(GranteeRef::Email(xml.text()?)),
-            "URI" => found = Some(GranteeRef::Group(xml.text()?)),
+            "ID" => reference = Some(GranteeRef::Id(xml.text()?)),
+            "EmailAddress" => reference = Some(GranteeRef::Email(xml.text()?)),
+            "URI" => reference = Some(GranteeRef::Group(xml.text()?)),
             _ => xml.skip()?,
         }
     }
-    Ok(found)
+    Ok(reference)
 }
 
 fn write_grant(xml: &mut XmlWriter, grant: &Grant, names: &HashMap<String, String>) {

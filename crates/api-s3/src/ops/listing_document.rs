@@ -137,8 +137,8 @@ pub(crate) fn is_digits(text: &str) -> bool {
 /// # Errors
 /// As [`number`].
 pub(crate) fn page(name: &'static str, value: Option<&str>, most: usize) -> Result<usize, S3Error> {
-    let wanted = number(name, value, u32::try_from(most).unwrap_or(u32::MAX))?;
-    Ok(usize::try_from(wanted).unwrap_or(most).min(most))
+    let limit = number(name, value, u32::try_from(most).unwrap_or(u32::MAX))?;
+    Ok(usize::try_from(limit).unwrap_or(most).min(most))
 }
 
 /// The requested version of an object.

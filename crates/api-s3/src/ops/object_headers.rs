@@ -78,9 +78,9 @@ pub(crate) fn write_expiry(response: &mut S3Response, expires: Option<&(Timestam
 }
 
 /// Writes all headers of an object that was found, for GET and HEAD.
-pub(crate) fn write_found(response: &mut S3Response, found: &FoundObject, object: &Object, headers: &HeaderMap) {
+pub(crate) fn write_found(response: &mut S3Response, found_object: &FoundObject, object: &Object, headers: &HeaderMap) {
     response::set(response, ETAG, quoted(object.etag));
-    response::set(response, LAST_MODIFIED, dates::http(found.version.modified));
+    response::set(response, LAST_MODIFIED, dates::http(found_object.version.modified));
     response.headers_mut().insert(ACCEPT_RANGES, BYTES);
     response.headers_mut().insert(CONTENT_TYPE, DEFAULT_TYPE);
     for (name, value) in &object.headers {
@@ -90,26 +90,26 @@ pub(crate) fn write_found(response: &mut S3Response, found: &FoundObject, object
         }
     }
     write_metadata(response, object);
-    write_version(response, found.version_id.as_deref());
+    write_version(response, found_object.version_id.as_deref());
     if !object.tags.is_empty() {
         response::set(response, TAG_COUNT, object.tags.len().to_string());
     }
-    write_expiry(response, found.expires.as_ref());
-    if let Some(count) = found.part.as_ref().and_then(|part| part.count) {
+    write_expiry(response, found_object.expires.as_ref());
+    if let Some(count) = found_object.part.as_ref().and_then(|part| part.count) {
         response::set(response, PARTS_COUNT, count.to_string());
     }
     let wants_checksum =
         listing_document::header(headers, CHECKSUM_MODE).is_some_and(|mode| mode.eq_ignore_ascii_case("enabled"));
-    let checksum = match &found.part {
+    let checksum = match &found_object.part {
         Some(part) => part.checksum.as_ref(),
         // A client would check a range against the checksum of the whole object and fail.
-        None if found.partial => None,
+        None if found_object.partial => None,
         None => object.checksum.as_ref(),
     };
     if let (true, Some(checksum), Some(whole)) = (wants_checksum, checksum, &object.checksum) {
         checksums::write_headers(response, checksum, whole.kind());
     }
-    write_window(response, found, object.length());
+    write_window(response, found_object, object.length());
 }
 
 fn write_metadata(response: &mut S3Response, object: &Object) {
@@ -127,11 +127,11 @@ fn write_metadata(response: &mut S3Response, object: &Object) {
 }
 
 /// Writes the length and, for a range, status 206 with its bounds.
-fn write_window(response: &mut S3Response, found: &FoundObject, length: u64) {
-    let window = &found.window;
+fn write_window(response: &mut S3Response, found_object: &FoundObject, length: u64) {
+    let window = &found_object.window;
     let bytes = window.end.saturating_sub(window.start);
     response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(bytes));
-    if found.partial {
+    if found_object.partial {
         *response.status_mut() = StatusCode::PARTIAL_CONTENT;
         if bytes > 0 {
             response::set(response, CONTENT_RANGE, format!("bytes {}-{}/{length}", window.start, window.end - 1));
@@ -200,8 +200,8 @@ pub(crate) mod tests {
                 .into_iter()
                 .collect();
         let mut response = response::empty(StatusCode::OK);
-        let one = found_object(window, partial);
-        write_found(&mut response, &one, one.version.object.as_ref().unwrap(), &headers);
+        let object = found_object(window, partial);
+        write_found(&mut response, &object, object.version.object.as_ref().unwrap(), &headers);
         response
     }
 
@@ -242,10 +242,15 @@ pub(crate) mod tests {
         assert!(!response.headers().contains_key("x-amz-checksum-crc32"));
         let digest = Bytes::from_static(&[0, 0, 0, 2]);
         let part = FoundPart { count: Some(3), checksum: Some(Checksum::full(Algorithm::Crc32, digest)) };
-        let (mut response, one) =
+        let (mut response, object) =
             (response::empty(StatusCode::OK), FoundObject { part: Some(part), ..found_object(10..20, true) });
         let wants_checksum = [(HeaderName::from_static("x-amz-checksum-mode"), HeaderValue::from_static("ENABLED"))];
-        write_found(&mut response, &one, one.version.object.as_ref().unwrap(), &wants_checksum.into_iter().collect());
+        write_found(
+            &mut response,
+            &object,
+            object.version.object.as_ref().unwrap(),
+            &wants_checksum.into_iter().collect(),
+        );
         assert_eq!(response.headers()["x-amz-checksum-crc32"], "AAAAAg==", "a part has a checksum of its own");
     }
 

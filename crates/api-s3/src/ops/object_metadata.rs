@@ -143,12 +143,12 @@ fn system_headers(headers: &HeaderMap) -> Result<Vec<(SystemHeader, Bytes)>, S3E
 /// Strips `aws-chunked`, the framing of the body, from the content encoding.
 fn without_framing(value: &Bytes) -> Option<Bytes> {
     let text = String::from_utf8_lossy(value);
-    let is_framing = |one: &&str| one.eq_ignore_ascii_case("aws-chunked");
-    let codings: Vec<&str> = text.split(',').map(str::trim).filter(|one| !one.is_empty()).collect();
+    let is_framing = |coding: &&str| coding.eq_ignore_ascii_case("aws-chunked");
+    let codings: Vec<&str> = text.split(',').map(str::trim).filter(|coding| !coding.is_empty()).collect();
     if !codings.iter().any(is_framing) {
         return Some(value.clone());
     }
-    let left: Vec<&str> = codings.into_iter().filter(|one| !is_framing(one)).collect();
+    let left: Vec<&str> = codings.into_iter().filter(|coding| !is_framing(coding)).collect();
     (!left.is_empty()).then(|| left.join(",").into())
 }
 
@@ -262,8 +262,8 @@ mod tests {
             ("", None),
         ] {
             let metadata = metadata_from_headers(&headers(&[("content-encoding", given)])).unwrap();
-            let found = metadata.headers.first().map(|(_, value)| String::from_utf8(value.to_vec()).unwrap());
-            assert_eq!(found.as_deref(), kept, "{given}");
+            let encoding = metadata.headers.first().map(|(_, value)| String::from_utf8(value.to_vec()).unwrap());
+            assert_eq!(encoding.as_deref(), kept, "{given}");
         }
     }
 

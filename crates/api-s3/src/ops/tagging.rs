@@ -32,8 +32,8 @@ pub(super) async fn delete_bucket(call: &S3Call) -> Result<S3Response, S3Error> 
 
 pub(super) async fn get_object(call: &S3Call) -> Result<S3Response, S3Error> {
     let version = listing_document::version(&call.query);
-    let found = call.objects.object_tags(&call.caller, &call.bucket, &call.key, &version).await;
-    let (tags, version_id) = found.map_err(named_marker)?;
+    let tagging = call.objects.object_tags(&call.caller, &call.bucket, &call.key, &version).await;
+    let (tags, version_id) = tagging.map_err(named_marker)?;
     let mut response = response::document(write(&tags));
     object_headers::write_version(&mut response, version_id.as_deref());
     Ok(response)
@@ -153,12 +153,12 @@ mod tests {
 
     #[test]
     fn invalid_tags_are_refused() {
-        let one = |key: &str| format!("<Tag><Key>{key}</Key><Value/></Tag>");
+        let tag = |key: &str| format!("<Tag><Key>{key}</Key><Value/></Tag>");
         assert_eq!(parsed("<Tag><Key>k</Key></Tag>"), Err("MalformedXML"));
-        assert_eq!(parsed(&one("")), Err("InvalidTag"));
-        assert_eq!(parsed(&one(&"k".repeat(129))), Err("InvalidTag"));
-        assert_eq!(parsed(&[one("k"), one("k")].concat()), Err("InvalidTag"));
-        let many = |count: usize| (0..count).map(|at| one(&at.to_string())).collect::<String>();
+        assert_eq!(parsed(&tag("")), Err("InvalidTag"));
+        assert_eq!(parsed(&tag(&"k".repeat(129))), Err("InvalidTag"));
+        assert_eq!(parsed(&[tag("k"), tag("k")].concat()), Err("InvalidTag"));
+        let many = |count: usize| (0..count).map(|at| tag(&at.to_string())).collect::<String>();
         assert_eq!(parsed(&many(10)).map(|tags| tags.len()), Ok(10));
         assert_eq!(parsed(&many(11)), Err("BadRequest"));
         assert_eq!(read(b"<Tagging/>", 10).unwrap_err().code.name(), "MalformedXML");

@@ -6,8 +6,11 @@ mod keys;
 mod live;
 mod object;
 mod overview;
-mod s3;
+mod s3_buckets;
+mod s3_object;
+mod s3_settings;
 mod s3_uploads;
+mod s3_users;
 mod types;
 
 use std::sync::Arc;
@@ -38,13 +41,36 @@ pub(crate) async fn answer(call: &ConsoleCall<'_>) -> Result<ConsoleReply, Conso
         A::ResolveObject => object::resolve(call).await,
         A::EditObject => object::edit(call).await,
         A::DeleteObject => object::delete(call).await,
-        A::S3Buckets => s3::buckets(call).await,
-        A::S3Bucket => s3::bucket(call).await,
-        A::S3Object => s3::versions(call).await,
-        A::S3Users => s3::users(call).await,
+        A::S3Buckets => s3_buckets::buckets(call).await,
+        A::CreateBucket => s3_buckets::create(call).await,
+        A::DeleteBucket => s3_buckets::delete(call).await,
+        A::S3Bucket => s3_buckets::bucket(call).await,
+        A::S3Settings => s3_settings::settings(call).await,
+        A::SetVersioning => s3_settings::set_versioning(call).await,
+        A::SetQuota => s3_settings::set_quota(call).await,
+        A::SetPolicy => s3_settings::set_policy(call).await,
+        A::AddLifecycleRule => s3_settings::add_rule(call).await,
+        A::RemoveLifecycleRule => s3_settings::remove_rule(call).await,
+        A::S3Object => s3_object::object(call).await,
+        A::StoreObject => s3_uploads::store(call).await,
+        A::DownloadObject => s3_object::download(call).await,
+        A::PreviewObject => s3_object::preview(call).await,
+        A::ShareObject => s3_object::share(call).await,
+        A::TagObject => s3_object::tag(call).await,
+        A::DeleteS3Object => s3_object::delete(call).await,
         A::S3Uploads => s3_uploads::uploads(call).await,
         A::S3Upload => s3_uploads::upload(call).await,
+        A::BeginUpload => s3_uploads::begin(call).await,
+        A::StorePart => s3_uploads::store_part(call).await,
+        A::CompleteUpload => s3_uploads::complete(call).await,
         A::AbortUpload => s3_uploads::abort(call).await,
+        A::S3Users => s3_users::users(call).await,
+        A::CreateUser => s3_users::create(call).await,
+        A::SwitchUser => s3_users::switch(call).await,
+        A::RotateKey => s3_users::rotate(call).await,
+        A::DeleteUser => s3_users::delete(call).await,
+        A::CreateKey => s3_users::create_key(call).await,
+        A::RevokeKey => s3_users::revoke_key(call).await,
         A::Jobs => jobs::jobs(call).await,
         A::CancelJob => jobs::cancel(call),
         // The server answers these before it looks for a session.
@@ -52,22 +78,19 @@ pub(crate) async fn answer(call: &ConsoleCall<'_>) -> Result<ConsoleReply, Conso
     }
 }
 
-/// The section of an action's pages.
-pub(crate) fn action_section(action: ConsoleAction) -> ConsoleSection {
-    use ConsoleAction as A;
-    match action {
-        A::Types | A::Type | A::CreateType | A::ActivateType | A::UpdateType => ConsoleSection::Types,
-        A::Keys | A::Object | A::ResolveObject | A::EditObject | A::DeleteObject => ConsoleSection::Keys,
-        A::S3Buckets | A::S3Bucket | A::S3Object | A::S3Users | A::S3Uploads | A::S3Upload | A::AbortUpload => {
-            ConsoleSection::S3
-        }
-        A::Jobs | A::CancelJob => ConsoleSection::Jobs,
-        A::Style | A::Script | A::Icon | A::SignIn | A::SignOut | A::Overview | A::Live => ConsoleSection::Overview,
+/// The section of the pages of a path.
+pub(crate) fn path_section(path: &str) -> ConsoleSection {
+    match path.split('/').nth(1).unwrap_or_default() {
+        "type" | "types" => ConsoleSection::Types,
+        "keys" | "object" => ConsoleSection::Keys,
+        "s3" => ConsoleSection::S3,
+        "jobs" => ConsoleSection::Jobs,
+        _ => ConsoleSection::Overview,
     }
 }
 
 /// The names of the things that changes are about.
-const NAMES: [&str; 5] = ["type", "bucket", "key", "upload", "id"];
+const NAMES: [&str; 6] = ["type", "bucket", "key", "upload", "id", "email"];
 
 /// Whether a name stands both in the link and in the form: a change would take one, and the audit log the other.
 pub(crate) fn is_named_twice(call: &ConsoleCall<'_>) -> bool {

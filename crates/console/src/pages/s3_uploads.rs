@@ -1,23 +1,31 @@
-//! Open uploads: those of a bucket, and one with its parts and the bytes that it holds.
+//! Uploads: a file in one piece, and multipart uploads, which the script of the console begins, sends and completes; those that
+//! are open, each with its parts and the bytes that it holds.
 
 use bytes::Bytes;
 use hyper::StatusCode;
+use larder_s3::complete::{CompleteUpload, ListedPart};
 use larder_s3::list::ListObjects;
-use larder_s3::parts::ListParts;
+use larder_s3::parts::{ListParts, PartAddress};
+use larder_s3::put::{ChecksumWanted, ObjectMetadata, PutObject, UploadBody, WriteConditions};
 use larder_s3::rules::listing::KeyOrPrefix;
-use larder_s3::rules::{S3Action, UploadId};
-use larder_s3::uploads::ListUploads;
+use larder_s3::rules::{Part, S3Action, SystemHeader, UploadId};
+use larder_s3::uploads::{CreateUpload, ListUploads};
 use maud::{Markup, html};
 
-use super::s3::{LINES_SHOWN, to_bucket, to_uploads};
+use super::s3_buckets::{LINES_SHOWN, to_bucket};
 use crate::call::ConsoleCall;
 use crate::escaped::shown;
 use crate::faults::ConsoleFault;
+use crate::file_form::{FileForm, FormFile};
 use crate::frame::{ConsoleSection, csrf, framed, pager, trail};
 use crate::href::Href;
-use crate::reply::{ConsoleReply, page, redirect};
+use crate::reply::{self, AuditTarget, ConsoleReply, page, redirect};
 use crate::units;
 
+/// Bytes of a part that the script sends: a file that is longer goes in parts.
+pub(super) const PART_BYTES: u64 = 16 * 1024 * 1024;
+/// Most parts of an upload.
+pub(super) const PARTS_MAX: u16 = 10_000;
 /// Parts of one read of the sum: an upload has 10,000 at most, so the sum takes ten reads.
 const PARTS_READ: usize = 1000;
 
@@ -64,7 +72,8 @@ pub(super) async fn upload(call: &ConsoleCall<'_>) -> Result<ConsoleReply, Conso
     let after = call.query.text("after").parse().unwrap_or(0);
     let caller = call.s3_caller(S3Action::ListMultipartUploadParts).await?;
     let found = call.objects.uploads.list_parts(&caller, &at.parts(after, LINES_SHOWN)).await?;
-    let held = held_bytes(call, &at).await?;
+    let held = stored_parts(call, &at).await?;
+    let held_bytes = held.iter().map(|part| part.length).sum();
     let link = || to_upload(&at.bucket, &at.key, &at.upload);
     let next = found.page.truncated.then(|| link().with("after", found.page.next_marker.to_string().as_bytes()));
     let name = shown(&at.key);
@@ -79,8 +88,8 @@ pub(super) async fn upload(call: &ConsoleCall<'_>) -> Result<ConsoleReply, Conso
         section {
             dl.rows {
                 div { dt { "Begun" } dd { (units::moment(found.upload.initiated)) } }
-                div { dt { "Parts" } dd { (units::count(held.parts)) } }
-                div { dt { "Bytes held" } dd { (units::bytes(held.bytes)) } }
+                div { dt { "Parts" } dd { (units::count(held.len() as u64)) } }
+                div { dt { "Bytes held" } dd { (units::bytes(held_bytes)) } }
                 div { dt { "Upload" } dd { code { (shown(at.upload.as_bytes())) } } }
                 @if let Some((at, rule)) = &found.abort_date {
                     div { dt { "Aborted by a rule" } dd { (units::moment(*at)) ", " (shown(rule.as_bytes())) } }
@@ -136,25 +145,103 @@ impl UploadAddress {
     }
 }
 
-/// The parts of an upload together.
-#[derive(Default)]
-struct HeldParts {
-    parts: u64,
-    bytes: u64,
-}
-
-async fn held_bytes(call: &ConsoleCall<'_>, at: &UploadAddress) -> Result<HeldParts, ConsoleFault> {
+/// All parts of an upload, by number.
+async fn stored_parts(call: &ConsoleCall<'_>, at: &UploadAddress) -> Result<Vec<Part>, ConsoleFault> {
     let caller = call.s3_caller(S3Action::ListMultipartUploadParts).await?;
-    let (mut held, mut after) = (HeldParts::default(), 0);
+    let (mut parts, mut after) = (Vec::new(), 0);
     loop {
         let page = call.objects.uploads.list_parts(&caller, &at.parts(after, PARTS_READ)).await?.page;
-        held.parts += page.parts.len() as u64;
-        held.bytes += page.parts.iter().map(|part| part.length).sum::<u64>();
+        parts.extend(page.parts);
         if !page.truncated {
-            return Ok(held);
+            return Ok(parts);
         }
         after = u32::from(page.next_marker);
     }
+}
+
+/// `POST /s3/object/store`: a file becomes the object of its name below the prefix, or of the key in the link.
+pub(super) async fn store(call: &ConsoleCall<'_>) -> Result<ConsoleReply, ConsoleFault> {
+    let form = call.file_form().await?;
+    let (bucket, prefix) = (call.query.text("bucket"), call.query.bytes("prefix"));
+    let key = match call.query.given("key") {
+        Some(key) => key,
+        None if form.name.is_empty() => return Err(ConsoleFault::bad("Choose a file.")),
+        None => [&prefix[..], form.name.as_bytes()].concat().into(),
+    };
+    let target = AuditTarget(format!("{}/{}", shown(bucket.as_bytes()), shown(&key)));
+    let FileForm { media_type, file, .. } = form;
+    let metadata = media_metadata(media_type);
+    let request = PutObject {
+        bucket: bucket.clone(),
+        key,
+        metadata,
+        upload_body: arriving(file),
+        conditions: WriteConditions::default(),
+    };
+    let caller = call.s3_caller(S3Action::PutObject).await?;
+    call.objects.put(&caller, request).await?;
+    let mut reply = redirect(to_bucket(&bucket).with("prefix", &prefix).with("done", b"stored"));
+    reply.extensions_mut().insert(target);
+    Ok(reply)
+}
+
+/// `POST /s3/upload/begin`: answers the id of the upload.
+pub(super) async fn begin(call: &ConsoleCall<'_>) -> Result<ConsoleReply, ConsoleFault> {
+    let media_type = call.form.given("media").map(|_| call.form.text("media"));
+    let (bucket, key) = (call.query.text("bucket"), call.query.bytes("key"));
+    let caller = call.s3_caller(S3Action::PutObject).await?;
+    let request = CreateUpload { bucket, key, metadata: media_metadata(media_type), checksum: None };
+    let (id, _) = call.objects.uploads.create(&caller, request).await?;
+    Ok(reply::text(id.text()))
+}
+
+/// `POST /s3/upload/part`.
+pub(super) async fn store_part(call: &ConsoleCall<'_>) -> Result<ConsoleReply, ConsoleFault> {
+    let UploadAddress { bucket, key, upload } = UploadAddress::from_call(call);
+    let number = call.query.text("number").parse().ok().filter(|number| (1..=PARTS_MAX).contains(number));
+    let number = number.ok_or_else(|| ConsoleFault::bad("A part has a number from 1 to 10,000."))?;
+    let form = call.file_form().await?;
+    let caller = call.s3_caller(S3Action::PutObject).await?;
+    let at = PartAddress { bucket, key, upload, number };
+    call.objects.uploads.put_part(&caller, &at, arriving(form.file)).await?;
+    Ok(reply::text(number.to_string()))
+}
+
+/// `POST /s3/upload/complete`: makes an object of all parts that are stored, if they are as many and as long as the file.
+pub(super) async fn complete(call: &ConsoleCall<'_>) -> Result<ConsoleReply, ConsoleFault> {
+    let at = UploadAddress::from_call(call);
+    let length =
+        call.form.text("length").parse().map_err(|_| ConsoleFault::bad("The length of the file is missing."))?;
+    let listed = |part: &Part| ListedPart { number: part.number.into(), etag: hex::encode(part.md5), checksum: None };
+    let parts = stored_parts(call, &at).await?.iter().map(listed).collect();
+    let UploadAddress { bucket, key, upload } = at;
+    let request = CompleteUpload {
+        bucket: bucket.clone(),
+        key,
+        upload,
+        parts,
+        conditions: WriteConditions::default(),
+        checksum: None,
+        checksum_kind: None,
+        // A part that is missing would make a shorter object.
+        length: Some(length),
+    };
+    let caller = call.s3_caller(S3Action::PutObject).await?;
+    call.objects.uploads.complete(&caller, request).await?;
+    Ok(redirect(to_bucket(&bucket).with("done", b"stored")))
+}
+
+fn media_metadata(media_type: Option<String>) -> ObjectMetadata {
+    let headers = media_type.map(|media| (SystemHeader::ContentType, Bytes::from(media))).into_iter().collect();
+    ObjectMetadata { headers, ..ObjectMetadata::default() }
+}
+
+fn arriving(file: FormFile) -> UploadBody {
+    UploadBody { stream: Box::new(file), length: None, md5: None, checksum: ChecksumWanted::Default }
+}
+
+pub(super) fn to_uploads(bucket: &str) -> Href {
+    Href::to("/s3/uploads").with("bucket", bucket.as_bytes())
 }
 
 fn abort_form(call: &ConsoleCall<'_>, at: &UploadAddress) -> Markup {

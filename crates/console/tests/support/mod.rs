@@ -45,7 +45,7 @@ impl TestConsole {
         let store = Arc::new(MemoryStore::new(clock.clone()));
         let audit = Arc::new(AuditLines::default());
         let ports = GatewayPorts {
-            random: |bytes| bytes.fill(7),
+            random: counted,
             store: store.clone(),
             blobs: store,
             clock,
@@ -66,6 +66,15 @@ impl TestConsole {
             port: 8099,
             read_only,
             commands: commands.clone(),
+            share: Some(Arc::new(|user, shared| {
+                format!(
+                    "http://s3/{}/{}?by={}&for={}",
+                    shared.bucket,
+                    shared.key.escape_ascii(),
+                    user.key_id,
+                    shared.seconds
+                )
+            })),
         };
         let (background, (gateway, objects)) = BackgroundServer::start(async |listener, stop| {
             let gateway = Gateway::start(ports, Config::default()).await.unwrap();
@@ -130,6 +139,19 @@ impl TestBrowser {
     pub(crate) fn post(&mut self, target: &str, fields: &[(&str, &[u8])]) -> HttpResponse {
         let csrf = self.csrf.clone();
         self.post_with(target, csrf.as_bytes(), fields)
+    }
+
+    /// Sends a form with a file, its token first.
+    pub(crate) fn post_file(&mut self, target: &str, csrf: &str, name: &str, value: &[u8]) -> HttpResponse {
+        let disposition = |rest: &str| format!("--B\r\nContent-Disposition: form-data; {rest}\r\n");
+        let token = format!("{}\r\n{csrf}\r\n", disposition("name=\"csrf\""));
+        let file = disposition(&format!("name=\"file\"; filename=\"{name}\"\r\nContent-Type: text/plain"));
+        let body = [token.as_bytes(), file.as_bytes(), b"\r\n", value, b"\r\n--B--\r\n"].concat();
+        let request = HttpRequest::new("POST", target)
+            .header("Cookie", &self.cookie)
+            .header("Content-Type", "multipart/form-data; boundary=B")
+            .body(body);
+        self.client.send(&request)
     }
 
     pub(crate) fn post_with(&mut self, target: &str, csrf: &[u8], fields: &[(&str, &[u8])]) -> HttpResponse {

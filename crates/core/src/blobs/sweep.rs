@@ -119,7 +119,7 @@ impl BlobCollector {
             // The blobs of a side that takes no part in this pass stay.
             let Some(owner) = owners.iter().find(|owner| owner.owns_table(partition.table)) else { continue };
             match self.owned_garbage(*owner, &partition, blobs).await {
-                Ok(found) => garbage.extend(found.into_iter().map(|blob| (*owner, blob))),
+                Ok(owned_garbage) => garbage.extend(owned_garbage.into_iter().map(|blob| (*owner, blob))),
                 Err(error) => count_failure(&mut done.failed, "blobs of an object", &error),
             }
         }

@@ -275,7 +275,7 @@ fn connections_of_protocol_buffers_are_counted_while_open_and_as_they_open() {
 #[test]
 fn names_are_unique_and_sorted() {
     let names: Vec<_> = table().iter().map(|stat| stat.name).collect();
-    assert!(names.is_sorted_by(|one, next| one < next), "{names:?}");
+    assert!(names.is_sorted_by(|name, next| name < next), "{names:?}");
     assert!(table().iter().all(|stat| stat.help.ends_with('.')));
     let metrics = Metrics::default();
     let shown: Vec<_> = metrics.stats(&node_info(&[]), at(0)).into_iter().map(|(name, _)| name).collect();

@@ -59,7 +59,7 @@ impl ExpositionText {
         }
         self.head(&names::REQUEST_SECONDS);
         for op in KvOp::ALL {
-            self.histogram(&names::REQUEST_SECONDS, ("op", op.name()), metrics, Series::Time(*op));
+            self.histogram(&names::REQUEST_SECONDS, "op", op.name(), metrics, Series::Time(*op));
         }
     }
 
@@ -79,11 +79,11 @@ impl ExpositionText {
 
     fn objects(&mut self, metrics: &Metrics) {
         self.head(&names::OBJECT_BYTES);
-        self.histogram(&names::OBJECT_BYTES, ("way", "read"), metrics, Series::ReadBytes);
-        self.histogram(&names::OBJECT_BYTES, ("way", "write"), metrics, Series::WriteBytes);
+        self.histogram(&names::OBJECT_BYTES, "way", "read", metrics, Series::ReadBytes);
+        self.histogram(&names::OBJECT_BYTES, "way", "write", metrics, Series::WriteBytes);
         self.head(&names::OBJECT_SIBLINGS);
-        self.histogram(&names::OBJECT_SIBLINGS, ("way", "read"), metrics, Series::ReadSiblings);
-        self.histogram(&names::OBJECT_SIBLINGS, ("way", "write"), metrics, Series::ReplacedVersions);
+        self.histogram(&names::OBJECT_SIBLINGS, "way", "read", metrics, Series::ReadSiblings);
+        self.histogram(&names::OBJECT_SIBLINGS, "way", "write", metrics, Series::ReplacedVersions);
     }
 
     fn operations(&mut self, metrics: &Metrics) {
@@ -101,8 +101,9 @@ impl ExpositionText {
         }
         self.head(&names::S3_REQUEST_SECONDS);
         for (name, counted) in &all {
-            let bounds = (TIME_US_BOUNDS, MICROS_PER_SECOND);
-            self.buckets(names::S3_REQUEST_SECONDS.name, ("op", name), &counted.time, bounds);
+            let family = names::S3_REQUEST_SECONDS.name;
+            let scale = BucketScale { bounds: TIME_US_BOUNDS, unit: MICROS_PER_SECOND };
+            self.buckets(family, "op", name, &counted.time, &scale);
         }
         self.head(&names::S3_RECEIVED_BYTES);
         for (name, counted) in &all {
@@ -143,13 +144,17 @@ impl ExpositionText {
         self.line(family.name, &[], value);
     }
 
-    fn histogram(&mut self, family: &MetricFamily, label: (&str, &str), metrics: &Metrics, series: Series) {
+    /// Samples of a series, with a label.
+    fn histogram(&mut self, family: &MetricFamily, label: &str, label_value: &str, metrics: &Metrics, series: Series) {
         let unit = if matches!(series, Series::Time(_)) { MICROS_PER_SECOND } else { 1.0 };
-        self.buckets(family.name, label, &metrics.since_start(series), (series.bounds(), unit));
+        let scale = BucketScale { bounds: series.bounds(), unit };
+        self.buckets(family.name, label, label_value, &metrics.since_start(series), &scale);
     }
 
-    /// Samples of a distribution; `unit` is the number of its own units in a shown one.
-    fn buckets(&mut self, name: &str, label: (&str, &str), total: &SinceStart, (bounds, unit): (&[u64], f64)) {
+    /// Samples of a distribution, with a label.
+    fn buckets(&mut self, name: &str, label: &str, label_value: &str, total: &SinceStart, scale: &BucketScale) {
+        let BucketScale { bounds, unit } = *scale;
+        let label = (label, label_value);
         let bucket = format!("{name}_bucket");
         let mut below = 0;
         for (bound, count) in bounds.iter().zip(total.buckets) {
@@ -176,6 +181,14 @@ impl ExpositionText {
         let after = if labels.is_empty() { "" } else { "}" };
         let _ = writeln!(self.0, "{after} {}", number(value));
     }
+}
+
+/// The buckets of a distribution, and the unit in which their bounds are shown.
+struct BucketScale {
+    /// The upper bounds, in the units of the distribution.
+    bounds: &'static [u64],
+    /// The number of these units in a shown one.
+    unit: f64,
 }
 
 /// A number as Prometheus writes it.

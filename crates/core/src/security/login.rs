@@ -120,7 +120,7 @@ impl Security {
         let number = entry.map(|entry| entry.number);
         let is_right = number.is_some_and(|number| self.verified.has(&tag, number)) || {
             let stored = logged_in.as_ref().and_then(|login| login.password.clone());
-            self.verify(login, (&tag, number), stored, begun + FAILURE_PAUSE).await?
+            self.verify(login, &tag, number, stored, begun + FAILURE_PAUSE).await?
         };
         let (Some(logged_in), Some(number), true) = (logged_in, number, is_right) else {
             return Err(LoginError::Failed);
@@ -133,7 +133,8 @@ impl Security {
     async fn verify(
         &self,
         login: &Login<'_>,
-        (tag, number): (&LoginTag, Option<Timestamp>),
+        tag: &LoginTag,
+        number: Option<Timestamp>,
         stored: Option<String>,
         failure_ends: Instant,
     ) -> Result<bool, LoginError> {
@@ -358,12 +359,12 @@ mod tests {
     #[test]
     fn a_source_has_few_failures_at_a_time() {
         let failed = Arc::new(FailedLogins::default());
-        let [one, near, far, v4] = ["2001:db8::1", "2001:db8::2", "2001:db8:1::1", "127.0.0.1"]
+        let [client, near, far, v4] = ["2001:db8::1", "2001:db8::2", "2001:db8:1::1", "127.0.0.1"]
             .map(|address| failed.source(address.parse().unwrap(), b"u"));
-        let guards: Vec<_> = (0..PER_SOURCE_MAX).map(|_| failed.begin(one)).collect();
-        assert_eq!([one, near, far, v4].map(|source| failed.may_try(source)), [false, false, true, true]);
+        let guards: Vec<_> = (0..PER_SOURCE_MAX).map(|_| failed.begin(client)).collect();
+        assert_eq!([client, near, far, v4].map(|source| failed.may_try(source)), [false, false, true, true]);
         drop(guards);
-        assert!(failed.may_try(one) && failed.failed.lock().is_empty());
+        assert!(failed.may_try(client) && failed.failed.lock().is_empty());
     }
 
     #[test]

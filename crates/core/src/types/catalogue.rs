@@ -88,8 +88,8 @@ impl Catalogue {
         if bucket_type == larder_rows::address::DEFAULT_TYPE {
             return Some(None);
         }
-        let found = self.types.get(bucket_type)?;
-        (found.record.state == TypeState::Active).then_some(Some(&found.record))
+        let catalogue_type = self.types.get(bucket_type)?;
+        (catalogue_type.record.state == TypeState::Active).then_some(Some(&catalogue_type.record))
     }
 
     /// Effective properties of a bucket; `None` when its type serves no request.
@@ -97,18 +97,22 @@ impl Catalogue {
     pub fn effective(&self, bucket: &BucketAddress) -> Option<EffectiveProps> {
         let of_type = match bucket.is_default_type() {
             true => None,
-            false => Some(self.types.get(&bucket.bucket_type).filter(|found| found.record.state == TypeState::Active)?),
+            false => Some(
+                self.types
+                    .get(&bucket.bucket_type)
+                    .filter(|catalogue_type| catalogue_type.record.state == TypeState::Active)?,
+            ),
         };
         match self.buckets.get(bucket) {
-            None => Some(of_type.map_or(self.default, |found| found.effective)),
-            Some(own) => Some(own.effective_with(of_type)),
+            None => Some(of_type.map_or(self.default, |catalogue_type| catalogue_type.effective)),
+            Some(overrides) => Some(overrides.effective_with(of_type)),
         }
     }
 
     /// The commit hooks in this property of a bucket: its own, else those of its type.
     pub fn hooks(&self, bucket: &BucketAddress, name: &str) -> Vec<Hook> {
-        let own = self.buckets.get(bucket).and_then(|own| own.overrides.get(name));
-        match own.or_else(|| self.types.get(&bucket.bucket_type)?.record.overrides.get(name)) {
+        let bucket_hooks = self.buckets.get(bucket).and_then(|overrides| overrides.overrides.get(name));
+        match bucket_hooks.or_else(|| self.types.get(&bucket.bucket_type)?.record.overrides.get(name)) {
             Some(PropValue::Hooks(hooks)) => hooks.clone(),
             _ => Vec::new(),
         }
@@ -116,12 +120,14 @@ impl Catalogue {
 
     /// Number of copies of a type's data; that of `default` for an unknown type.
     pub(crate) fn copies(&self, bucket_type: &[u8]) -> u8 {
-        self.types.get(bucket_type).map_or(self.default.copies, |found| found.effective.copies)
+        self.types.get(bucket_type).map_or(self.default.copies, |catalogue_type| catalogue_type.effective.copies)
     }
 
     /// The bucket's own properties.
     pub(crate) fn own(&self, bucket: &BucketAddress) -> Arc<Overrides> {
-        self.buckets.get(bucket).map_or_else(|| Arc::new(Overrides::EMPTY), |own| Arc::clone(&own.overrides))
+        self.buckets
+            .get(bucket)
+            .map_or_else(|| Arc::new(Overrides::EMPTY), |overrides| Arc::clone(&overrides.overrides))
     }
 
     /// The epochs of a bucket.
@@ -160,16 +166,16 @@ impl Catalogue {
             let number = row.stamp;
             match decode_key(&row.name)? {
                 CatalogueKey::Type(name) => {
-                    let found = before.types.get(&name).filter(|found| found.number == number).cloned();
-                    let found =
-                        found.map_or_else(|| CatalogueType::parse(&decode_catalogue_json(row.value)?, number), Ok)?;
-                    types.push((name, found));
+                    let known = before.types.get(&name).filter(|known| known.number == number).cloned();
+                    let catalogue_type =
+                        known.map_or_else(|| CatalogueType::parse(&decode_catalogue_json(row.value)?, number), Ok)?;
+                    types.push((name, catalogue_type));
                 }
                 CatalogueKey::Bucket(bucket) => {
-                    let found = before.buckets.get(&bucket).filter(|found| found.number == number).cloned();
-                    let found =
-                        found.map_or_else(|| BucketOverrides::parse(&decode_catalogue_json(row.value)?, number), Ok)?;
-                    buckets.push((bucket, found));
+                    let known = before.buckets.get(&bucket).filter(|known| known.number == number).cloned();
+                    let overrides =
+                        known.map_or_else(|| BucketOverrides::parse(&decode_catalogue_json(row.value)?, number), Ok)?;
+                    buckets.push((bucket, overrides));
                 }
                 CatalogueKey::Epochs(bucket) => {
                     epochs.push((bucket, decode_epochs(&decode_catalogue_json(row.value)?)?))
@@ -184,8 +190,10 @@ impl Catalogue {
         catalogue.types = types.into_iter().collect();
         catalogue.epochs = epochs.into_iter().collect();
         catalogue.product = before.product.replaced(product)?;
-        catalogue.buckets =
-            buckets.into_iter().map(|(bucket, own)| (bucket.clone(), own.within(&catalogue.types, &bucket))).collect();
+        catalogue.buckets = buckets
+            .into_iter()
+            .map(|(bucket, overrides)| (bucket.clone(), overrides.within(&catalogue.types, &bucket)))
+            .collect();
         Ok(catalogue)
     }
 
@@ -209,9 +217,9 @@ impl Catalogue {
                 after.types.set(name.clone(), json.map(|json| CatalogueType::parse(json, number)).transpose()?);
             }
             CatalogueKey::Bucket(bucket) => {
-                let own = json.map(|json| BucketOverrides::parse(json, number)).transpose()?;
-                let own = own.map(|own| own.within(&after.types, bucket));
-                after.buckets.set(bucket.clone(), own);
+                let overrides = json.map(|json| BucketOverrides::parse(json, number)).transpose()?;
+                let overrides = overrides.map(|parsed| parsed.within(&after.types, bucket));
+                after.buckets.set(bucket.clone(), overrides);
             }
             CatalogueKey::Epochs(bucket) => {
                 after.epochs.set(bucket.clone(), json.map(decode_epochs).transpose()?);
@@ -248,7 +256,8 @@ impl BucketOverrides {
     /// The same, with the effective properties under the bucket's current type.
     fn within(self, types: &SharedMap<Bytes, CatalogueType>, bucket: &BucketAddress) -> Self {
         let of_type = types.get(&bucket.bucket_type);
-        let effective = (of_type.map_or(Timestamp::ZERO, |found| found.number), self.effective_with(of_type));
+        let effective =
+            (of_type.map_or(Timestamp::ZERO, |catalogue_type| catalogue_type.number), self.effective_with(of_type));
         Self { effective, ..self }
     }
 
@@ -257,7 +266,9 @@ impl BucketOverrides {
     fn effective_with(&self, of_type: Option<&CatalogueType>) -> EffectiveProps {
         let (number, effective) = self.effective;
         match of_type {
-            Some(found) if found.number != number => TypeRecord::effective(Some(&found.record), &self.overrides),
+            Some(catalogue_type) if catalogue_type.number != number => {
+                TypeRecord::effective(Some(&catalogue_type.record), &self.overrides)
+            }
             None if number != Timestamp::ZERO => TypeRecord::effective(None, &self.overrides),
             _ => effective,
         }

@@ -39,7 +39,7 @@ impl Types {
             self.check_schemas(&String::from_utf8_lossy(name), props).await?;
             self.check_webhooks(props)?;
             let change = self.catalogue.change::<Error>(|catalogue| {
-                let current = catalogue.types().get(name).map(|found| found.record.as_ref());
+                let current = catalogue.types().get(name).map(|catalogue_type| catalogue_type.record.as_ref());
                 let record = TypeRecord::create(name, current, &self.context.config.node, props)?;
                 self.check_copies(&record)?;
                 Ok(CatalogueEdit::Write(CatalogueKey::Type(name.clone()), record.to_json()))
@@ -65,12 +65,12 @@ impl Types {
             // Before the activation: no request of an active type may wait for its tables.
             self.create_placement(name).await?;
             self.change(|catalogue| {
-                let found = catalogue.types().get(name).ok_or(TypeStateError::Unknown)?;
+                let catalogue_type = catalogue.types().get(name).ok_or(TypeStateError::Unknown)?;
                 // An active type stays as it is: every gateway would read the catalogue again for nothing.
-                if found.record.state == TypeState::Active {
+                if catalogue_type.record.state == TypeState::Active {
                     return Ok(CatalogueEdit::Nothing);
                 }
-                Ok(CatalogueEdit::Write(CatalogueKey::Type(name.clone()), found.record.activate().to_json()))
+                Ok(CatalogueEdit::Write(CatalogueKey::Type(name.clone()), catalogue_type.record.activate().to_json()))
             })
             .await
         };
@@ -86,7 +86,7 @@ impl Types {
             self.check_schemas(&String::from_utf8_lossy(name), props).await?;
             self.check_webhooks(props)?;
             self.change(|catalogue| {
-                let current = catalogue.types().get(name).map(|found| found.record.as_ref());
+                let current = catalogue.types().get(name).map(|catalogue_type| catalogue_type.record.as_ref());
                 let record = TypeRecord::update(name, current, props)?;
                 Ok(CatalogueEdit::Write(CatalogueKey::Type(name.clone()), record.to_json()))
             })
@@ -112,12 +112,12 @@ impl Types {
             return Ok(TypeStatus { stage: TypeStage::Active, props });
         }
         let catalogue = self.catalogue.refreshed().await?;
-        let found = catalogue.types().get(name).ok_or(TypeStateError::Unknown)?;
-        let mut props = display::type_props(Some(&found.record));
-        self.show_copies(Some(&found.record), &mut props);
-        let stage = match found.record.state {
+        let catalogue_type = catalogue.types().get(name).ok_or(TypeStateError::Unknown)?;
+        let mut props = display::type_props(Some(&catalogue_type.record));
+        self.show_copies(Some(&catalogue_type.record), &mut props);
+        let stage = match catalogue_type.record.state {
             TypeState::Active => TypeStage::Active,
-            TypeState::Created if self.members.is_propagated(found.number).await? => TypeStage::Ready,
+            TypeState::Created if self.members.is_propagated(catalogue_type.number).await? => TypeStage::Ready,
             TypeState::Created => TypeStage::Created,
         };
         Ok(TypeStatus { stage, props })
@@ -130,7 +130,10 @@ impl Types {
     pub async fn list(&self) -> Result<Vec<(Bytes, bool)>> {
         let catalogue = self.catalogue.refreshed().await?;
         let default = (Bytes::from_static(DEFAULT_TYPE), true);
-        let types = catalogue.types().iter().map(|(name, one)| (name.clone(), one.record.state == TypeState::Active));
+        let types = catalogue
+            .types()
+            .iter()
+            .map(|(name, catalogue_type)| (name.clone(), catalogue_type.record.state == TypeState::Active));
         Ok(std::iter::once(default).chain(types).collect())
     }
 
@@ -149,9 +152,9 @@ impl Types {
     /// Makes the engine create the tables of a type's copies, so that no request waits for it.
     async fn create_placement(&self, name: &Bytes) -> Result<()> {
         let catalogue = self.catalogue.current();
-        let found = catalogue.types().get(name).ok_or(TypeStateError::Unknown)?;
+        let catalogue_type = catalogue.types().get(name).ok_or(TypeStateError::Unknown)?;
         // The first read of a partition creates its tables.
-        let buckets = Partition::buckets(name, found.record.copies);
+        let buckets = Partition::buckets(name, catalogue_type.record.copies);
         let options =
             CallOptions { deadline: Instant::now() + PLACEMENT_TIMEOUT, ..internal_options(ConsistencyLevel::Quorum) };
         self.context.ports.store.read(&buckets, &ReadQuery::all(1), &options).await?;

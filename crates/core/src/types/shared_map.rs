@@ -30,7 +30,7 @@ impl<K: Ord + Clone, V: Clone> SharedMap<K, V> {
         K: Borrow<Q>,
     {
         let run = self.runs.get(self.key_run(key)?)?;
-        run.binary_search_by(|(found, _)| found.borrow().cmp(key)).ok().map(|at| &run[at].1)
+        run.binary_search_by(|(entry_key, _)| entry_key.borrow().cmp(key)).ok().map(|at| &run[at].1)
     }
 
     /// Sets the value of a key, or removes it.
@@ -42,9 +42,9 @@ impl<K: Ord + Clone, V: Clone> SharedMap<K, V> {
         // A key before all others goes into the first run.
         let at = self.key_run(&key).unwrap_or(0);
         let run = Arc::make_mut(&mut self.runs[at]);
-        match (run.binary_search_by(|(found, _)| found.cmp(&key)), value) {
-            (Ok(found), Some(value)) => run[found].1 = value,
-            (Ok(found), None) => drop(run.remove(found)),
+        match (run.binary_search_by(|(entry_key, _)| entry_key.cmp(&key)), value) {
+            (Ok(place), Some(value)) => run[place].1 = value,
+            (Ok(place), None) => drop(run.remove(place)),
             (Err(free), Some(value)) => run.insert(free, (key, value)),
             (Err(_), None) => {}
         }
@@ -74,7 +74,8 @@ impl<K: Ord + Clone, V: Clone> SharedMap<K, V> {
         K: Borrow<Q>,
     {
         let first = self.key_run(key).unwrap_or(0);
-        let within = self.runs.get(first).map_or(0, |run| run.partition_point(|(found, _)| found.borrow() < key));
+        let within =
+            self.runs.get(first).map_or(0, |run| run.partition_point(|(entry_key, _)| entry_key.borrow() < key));
         self.runs[first..].iter().flat_map(|run| run.iter().map(|(_, value)| value)).skip(within)
     }
 
@@ -95,8 +96,8 @@ impl<K: Ord + Clone, V: Clone> FromIterator<(K, V)> for SharedMap<K, V> {
         entries.sort_by(|(a, _), (b, _)| a.cmp(b));
         let mut runs = Vec::with_capacity(entries.len().div_ceil(RUN_MAX / 2));
         while !entries.is_empty() {
-            let rest = entries.split_off(entries.len().saturating_sub(RUN_MAX / 2));
-            runs.push(Arc::new(rest));
+            let run = entries.split_off(entries.len().saturating_sub(RUN_MAX / 2));
+            runs.push(Arc::new(run));
         }
         runs.reverse();
         Self { runs }

@@ -18,8 +18,8 @@ fn decode_request(body: &str) -> Result<AdminRequest, BadFrame> {
 
 #[test]
 fn a_request_has_these_bytes() {
-    let one = |arg: &str, text: &str| BTreeMap::from([(arg.to_owned(), text.to_owned())]);
-    let (args, files, unreadable) = (vec!["ping".to_owned()], one("@f", "{}"), one("@g", "no"));
+    let single_entry = |arg: &str, text: &str| BTreeMap::from([(arg.to_owned(), text.to_owned())]);
+    let (args, files, unreadable) = (vec!["ping".to_owned()], single_entry("@f", "{}"), single_entry("@g", "no"));
     let request = AdminRequest { args, files, unreadable, progress: true, folders: BTreeMap::new() };
     let body = r#"{"args":["ping"],"files":{"@f":"{}"},"unreadable":{"@g":"no"},"progress":true}"#;
     assert_eq!(request.encode().unwrap(), [&[0, 0, 0, 78], body.as_bytes()].concat());

@@ -47,41 +47,41 @@ impl DatatypeWriters {
         let options = joint_options(&group);
         let needs = self.needed_rows(key, &group);
         let begun = async {
-            let found = self.read_rows_for_batch(key, needs, &options).await?;
+            let batch_rows = self.read_rows_for_batch(key, needs, &options).await?;
             // Race: an entry that the batch removes may be in an epoch that opened before these reads [invariant 135].
             self.catalogue.await_fresh().await?;
             // Race: after the reads, so that the batch is newer than every row that it was decided on [invariant 5].
-            Ok((found, self.issuer.issue().await?))
+            Ok((batch_rows, self.issuer.issue().await?))
         };
-        let (found, clock) = match begun.await {
+        let (batch_rows, clock) = match begun.await {
             Ok(begun) => begun,
             Err(error) => {
                 answer_all(group, &Err(error));
                 return (Vec::new(), false);
             }
         };
-        let head = found.head.clone();
-        let mut editor = self.editor(key, found, clock);
+        let head = batch_rows.head.clone();
+        let mut editor = self.editor(key, batch_rows, clock);
         let mut applied: Vec<(WaitingUpdate, DatatypeOutcome)> = Vec::new();
         let mut group = group.into_iter();
         let mut deferred = Vec::new();
         let room = self.context.ports.store.limits().batch_max.saturating_sub(REST_BYTES);
-        for one in group.by_ref() {
+        for waiting in group.by_ref() {
             let mark = editor.mark();
-            let result = edit(&mut editor, &head, &one).inspect_err(|_| editor.roll_back(mark));
+            let result = edit(&mut editor, &head, &waiting).inspect_err(|_| editor.roll_back(mark));
             if result.is_ok() && editor.bytes() > room {
                 editor.roll_back(mark);
                 if applied.is_empty() {
-                    one.answer(Err(DatatypeError::UpdateTooLarge { part: "the update", max: room }.into()));
+                    waiting.answer(Err(DatatypeError::UpdateTooLarge { part: "the update", max: room }.into()));
                     continue;
                 }
                 // It goes first in the next batch.
-                deferred.push(one);
+                deferred.push(waiting);
                 break;
             }
             match result {
-                Ok(outcome) => applied.push((one, outcome)),
-                Err(error) => one.answer(Err(error)),
+                Ok(outcome) => applied.push((waiting, outcome)),
+                Err(error) => waiting.answer(Err(error)),
             }
         }
         deferred.extend(group);
@@ -95,20 +95,20 @@ impl DatatypeWriters {
             false => self.context.ports.store.apply(batch, &until_decided(options)).await.map_err(Error::from),
         };
         // An unanswered batch is never sent again: it would bring back rows that were removed since [invariant 112].
-        for (one, outcome) in applied {
-            one.answer(written.clone().map(|()| outcome));
+        for (waiting, outcome) in applied {
+            waiting.answer(written.clone().map(|()| outcome));
         }
         (deferred, has_markers)
     }
 
-    fn editor(&self, key: &DatatypeKey, found: BatchRows, clock: Timestamp) -> DatatypeEditor {
+    fn editor(&self, key: &DatatypeKey, batch_rows: BatchRows, clock: Timestamp) -> DatatypeEditor {
         let forget = self.context.now().max(clock).saturating_add(REQUEST_ID_MICROS);
         let terms = EditorTerms { actor: self.actor(), clock, precision: key.precision, forget };
-        DatatypeEditor::new(terms, found.head, found.rows, found.oversized)
+        DatatypeEditor::new(terms, batch_rows.head, batch_rows.rows, batch_rows.oversized)
     }
 
     fn needed_rows(&self, key: &DatatypeKey, group: &[WaitingUpdate]) -> BTreeSet<NeededRows> {
-        let of_one = |one: &WaitingUpdate| match &one.joined.work {
+        let of_one = |waiting: &WaitingUpdate| match &waiting.joined.work {
             DatatypeWork::Update { update, request_id, .. } => {
                 update.needs(self.actor(), key.precision, request_id.as_ref())
             }
@@ -133,16 +133,16 @@ impl DatatypeWriters {
             };
             let bytes_max = if needed.removed.is_some() { removal_bytes } else { usize::MAX };
             let limit = ReadLimit { rows: needed.limit(), name_bytes: bytes_max };
-            let found = self.read_range(key, range, limit, options).await?;
+            let range_rows = self.read_range(key, range, limit, options).await?;
             if let Some(path) = &needed.removed {
-                let bytes = name_bytes(&found);
+                let bytes = name_bytes(&range_rows);
                 // Bound: a removal names each row that it takes; one that the batch has no room for leaves a marker.
-                if !found.is_empty() && (found.len() >= limit.rows || bytes >= limit.name_bytes) {
+                if !range_rows.is_empty() && (range_rows.len() >= limit.rows || bytes >= limit.name_bytes) {
                     oversized.push(path.clone());
                 }
                 removal_bytes = removal_bytes.saturating_sub(bytes);
             }
-            rows.extend(found);
+            rows.extend(range_rows);
         }
         let latest = rows.iter().map(|row| row.stamp).max().unwrap_or_default();
         self.issuer.clock.observe(latest.max(head.latest()));
@@ -191,7 +191,7 @@ impl DatatypeWriters {
             return Batch::default();
         }
         let entry = |actor: larder_rows::ActorId| view_row_name(&key.address.key, &actor.0.to_be_bytes());
-        let deleted = applied.iter().find_map(|(one, _)| match &one.joined.work {
+        let deleted = applied.iter().find_map(|(waiting, _)| match &waiting.joined.work {
             DatatypeWork::Delete { context, .. } => Some(context.as_ref()),
             DatatypeWork::Update { .. } => None,
         });
@@ -209,15 +209,15 @@ impl DatatypeWriters {
             self.index_growth.note_rows(&key.address.bucket, None, 1);
         }
         batch.partitions.extend(key_view_changes(&self.catalogue, &key.address, entries, false));
-        let listing = applied.iter().find_map(|(one, _)| one.joined.listing.clone());
+        let listing = applied.iter().find_map(|(waiting, _)| waiting.joined.listing.clone());
         batch.add(key.bucket_view.clone(), listing.into_iter().collect());
         batch
     }
 }
 
 /// Applies one change in the editor.
-fn edit(editor: &mut DatatypeEditor, head: &DatatypeHead, one: &WaitingUpdate) -> Result<DatatypeOutcome> {
-    match &one.joined.work {
+fn edit(editor: &mut DatatypeEditor, head: &DatatypeHead, waiting: &WaitingUpdate) -> Result<DatatypeOutcome> {
+    match &waiting.joined.work {
         DatatypeWork::Update { update, context, request_id } => {
             editor.update(update, context.as_ref(), request_id.as_ref())?;
             Ok(DatatypeOutcome::Done)
@@ -273,7 +273,7 @@ fn until_decided(options: CallOptions) -> CallOptions {
 /// Options for all: the strictest level and durability, and the last deadline.
 fn joint_options(group: &[WaitingUpdate]) -> CallOptions {
     let mut joint = group[0].joined.options;
-    for options in group.iter().map(|one| one.joined.options) {
+    for options in group.iter().map(|waiting| waiting.joined.options) {
         joint.level = joint.level.max(options.level);
         joint.durability = joint.durability.max(options.durability);
         joint.deadline = joint.deadline.max(options.deadline);
@@ -286,7 +286,7 @@ fn joint_options(group: &[WaitingUpdate]) -> CallOptions {
 }
 
 fn answer_all(group: Vec<WaitingUpdate>, result: &Result<DatatypeOutcome>) {
-    group.into_iter().for_each(|one| one.answer(result.clone()));
+    group.into_iter().for_each(|waiting| waiting.answer(result.clone()));
 }
 
 /// The begin of a read of a data type.

@@ -81,12 +81,12 @@ impl Kv {
         read: impl AsyncFnOnce(DatatypeReader) -> Result<T>,
     ) -> Result<Option<T>> {
         let mut measured = self.context.begin(KvOp::DatatypeGet)?;
-        let found = match self.open_datatype(fetch, range, &mut measured).await {
+        let result = match self.open_datatype(fetch, range, &mut measured).await {
             Ok(Some(reader)) => read(reader).await.map(Some),
             Ok(None) => Ok(None),
             Err(error) => Err(error),
         };
-        measured.end(found, |found| if found.is_some() { RequestOutcome::Ok } else { RequestOutcome::NotFound })
+        measured.end(result, |value| if value.is_some() { RequestOutcome::Ok } else { RequestOutcome::NotFound })
     }
 
     /// Opens a value; with a range only its rows there.
@@ -108,16 +108,16 @@ impl Kv {
         let (limit, order) = (page_rows(planned.datatype), ReadOrder::Forward);
         let to = if range.is_some() { Some(DatatypeRowName::DATA) } else { data_end(planned.datatype) };
         let first = ReadQuery { range: Range { from: None, to }, limit, order };
-        let found = read_found_head(&self.context, &key.partition, first, &replicas.options).await?;
-        if !found.head.exists() {
+        let found_head = read_found_head(&self.context, &key.partition, first, &replicas.options).await?;
+        if !found_head.head.exists() {
             return Ok(None);
         }
         // Race: through a slow clock an update based on this read would be older than it [invariant 5].
-        self.issuer.clock.observe(found.head.latest());
-        if !found.head.markers.is_empty() {
+        self.issuer.clock.observe(found_head.head.latest());
+        if !found_head.head.markers.is_empty() {
             self.datatype_writers.wake(key.clone());
         }
-        let FoundHead { head, first, query } = found;
+        let FoundHead { head, first, query } = found_head;
         let query = range.map(|range| ReadQuery { range, limit, order }).or(query);
         Ok(Some(DatatypeReader {
             context: Arc::clone(&self.context),
@@ -165,7 +165,7 @@ async fn read_found_head(
     mut query: ReadQuery,
     options: &CallOptions,
 ) -> Result<FoundHead> {
-    let mut found = FoundHead { head: DatatypeHead::default(), first: VecDeque::new(), query: None };
+    let mut found_head = FoundHead { head: DatatypeHead::default(), first: VecDeque::new(), query: None };
     loop {
         let page = context.ports.store.read(partition, &query, options).await?;
         // Reads from memory are never pending: without this one of many markers would keep its thread.
@@ -173,20 +173,20 @@ async fn read_found_head(
         let last = page.rows.last().map(|row| row.name.clone());
         for row in page.rows {
             match row.name < DatatypeRowName::DATA {
-                true => found.head.add(&row).map_err(DatatypeError::from)?,
-                false => found.first.push_back(row),
+                true => found_head.head.add(&row).map_err(DatatypeError::from)?,
+                false => found_head.first.push_back(row),
             }
         }
         match (page.stopped, last) {
             (Stopped::Limit, Some(last)) => query.continue_after(&last),
             _ => break,
         }
-        if !found.first.is_empty() {
-            found.query = Some(query);
+        if !found_head.first.is_empty() {
+            found_head.query = Some(query);
             break;
         }
     }
-    Ok(found)
+    Ok(found_head)
 }
 
 impl DatatypeReader {

@@ -206,27 +206,27 @@ impl Drop for RunningWriter {
 impl DatatypeWriters {
     /// Commits all of these, in their order; whether the key has markers to clean.
     async fn commit_all(&self, key: &DatatypeKey, waiting: Vec<WaitingUpdate>) -> bool {
-        let (mut rest, mut has_markers) = (waiting, false);
+        let (mut updates, mut has_markers) = (waiting, false);
         loop {
             // Before each batch: the ones before it may have taken all the time that clients had.
-            let (late, waiting): (Vec<_>, Vec<_>) = rest.into_iter().partition(WaitingUpdate::is_late);
-            late.into_iter().for_each(|one| one.answer(Err(Error::TimedOut)));
-            rest = waiting;
-            if rest.is_empty() {
+            let (late, waiting): (Vec<_>, Vec<_>) = updates.into_iter().partition(WaitingUpdate::is_late);
+            late.into_iter().for_each(|update| update.answer(Err(Error::TimedOut)));
+            updates = waiting;
+            if updates.is_empty() {
                 return has_markers;
             }
             // A delete takes the whole value and its clock row, so it has a batch of its own.
-            let deletes = rest[0].is_delete();
-            let group = match rest.iter().position(|one| one.is_delete() != deletes || deletes) {
+            let deletes = updates[0].is_delete();
+            let group = match updates.iter().position(|update| update.is_delete() != deletes || deletes) {
                 Some(0) => 1,
                 Some(end) => end,
-                None => rest.len(),
+                None => updates.len(),
             };
-            let others = rest.split_off(group);
-            let (deferred, markers) = self.commit_group(key, rest).await;
+            let others = updates.split_off(group);
+            let (deferred, markers) = self.commit_group(key, updates).await;
             has_markers |= markers;
-            rest = deferred;
-            rest.extend(others);
+            updates = deferred;
+            updates.extend(others);
         }
     }
 }

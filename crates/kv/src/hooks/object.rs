@@ -129,20 +129,20 @@ fn decode_link(json: &Value) -> Result<Link, String> {
 }
 
 fn decode_terms(index: Option<&Map<String, Value>>) -> Result<Vec<Term>, String> {
-    let mut found = Vec::new();
+    let mut terms = Vec::new();
     for (field, values) in index.into_iter().flatten() {
-        let one = std::slice::from_ref(values);
-        for value in values.as_array().map_or(one, Vec::as_slice) {
+        let single_value = std::slice::from_ref(values);
+        for value in values.as_array().map_or(single_value, Vec::as_slice) {
             let text = match value {
                 Value::String(text) => text.clone(),
                 Value::Number(number) => number.to_string(),
                 _ => return Err(format!("index {field} is neither text nor a number")),
             };
             let term = terms::parse(&Bytes::from(field.clone()), &Bytes::from(text));
-            found.push(term.map_err(|error| error.erlang())?);
+            terms.push(term.map_err(|error| error.erlang())?);
         }
     }
-    Ok(found)
+    Ok(terms)
 }
 
 fn items(json: Option<&Value>) -> Result<&[Value], String> {

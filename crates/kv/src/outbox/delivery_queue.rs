@@ -75,9 +75,9 @@ impl DeliveryQueue {
     /// Notes that a delivery is not under way any more.
     pub(super) fn end(&mut self, waiting: &WaitingNotice) {
         let lane = host_lane(waiting);
-        if let Some(found) = self.lanes.get_mut(&lane) {
-            found.under_way -= 1;
-            if found.under_way == 0 && found.ready.is_empty() {
+        if let Some(deliveries) = self.lanes.get_mut(&lane) {
+            deliveries.under_way -= 1;
+            if deliveries.under_way == 0 && deliveries.ready.is_empty() {
                 self.lanes.remove(&lane);
             }
         }

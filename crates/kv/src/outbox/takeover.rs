@@ -71,8 +71,8 @@ impl Outbox {
         loop {
             let page = self.context.read_at_quorum(partition, &query).await?;
             let Some(last) = page.rows.last().map(|row| row.name.clone()) else { return Ok(count) };
-            let found: Vec<_> = page.rows.into_iter().filter_map(|row| self.decode(row)).collect();
-            let Some(moved) = self.move_rows(partition, found).await? else { return Ok(count) };
+            let notice_rows: Vec<_> = page.rows.into_iter().filter_map(|row| self.decode(row)).collect();
+            let Some(moved) = self.move_rows(partition, notice_rows).await? else { return Ok(count) };
             count += moved;
             if page.stopped == Stopped::End {
                 return Ok(count);
@@ -82,8 +82,8 @@ impl Outbox {
     }
 
     /// Moves rows to places of this gateway; `None` where there is no room.
-    async fn move_rows(&self, from: &Partition, found: Vec<(Row, NoticeRow)>) -> Result<Option<usize>> {
-        let (rows, notices): (Vec<Row>, Vec<NoticeRow>) = found.into_iter().unzip();
+    async fn move_rows(&self, from: &Partition, notice_rows: Vec<(Row, NoticeRow)>) -> Result<Option<usize>> {
+        let (rows, notices): (Vec<Row>, Vec<NoticeRow>) = notice_rows.into_iter().unzip();
         let places = self.state.lock().places.take_free(&notices, self.context.now());
         let Some(places) = places else { return Ok(None) };
         let placed: Vec<(u32, NoticeRow)> = places.into_iter().zip(notices).collect();

@@ -29,14 +29,14 @@ impl LinkFilter {
     /// Whether it takes a link.
     #[must_use]
     pub fn takes(&self, link: &Link) -> bool {
-        let same = |wanted: &Option<Bytes>, given: &Bytes| wanted.as_ref().is_none_or(|wanted| wanted == given);
+        let same = |name: &Option<Bytes>, given: &Bytes| name.as_ref().is_none_or(|name| name == given);
         same(&self.bucket, &link.bucket) && same(&self.tag, &link.tag)
     }
 
     /// The links of all siblings that it takes: each once, in the order of bucket, key and tag.
     #[must_use]
     pub fn matching_links<'a>(&self, siblings: &'a [Sibling]) -> BTreeSet<&'a Link> {
-        siblings.iter().flat_map(|one| &one.content.links).filter(|link| self.takes(link)).collect()
+        siblings.iter().flat_map(|sibling| &sibling.content.links).filter(|link| self.takes(link)).collect()
     }
 }
 

@@ -196,7 +196,7 @@ impl Serialize for InForm<'_, [Term]> {
         let mut index = to.serialize_map(Some(fields.len()))?;
         for (field, terms) in &fields {
             match terms.as_slice() {
-                [one] => index.serialize_entry(field, one)?,
+                [term] => index.serialize_entry(field, term)?,
                 several => index.serialize_entry(field, several)?,
             }
         }

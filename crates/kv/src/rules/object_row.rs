@@ -81,9 +81,9 @@ impl ObjectRow {
             .collect::<Result<_, DecodeError>>()?;
         let content = KvContent::decode(rest)?;
         let row = Self { tombstone: flags & TOMBSTONE != 0, context_hash, vector, content };
-        let found = row.flags();
+        let content_flags = row.flags();
         // Flags and content agree in every row that was written: otherwise the row is damaged.
-        if (found.terms, found.blob) != (flags & TERMS != 0, flags & BLOB != 0) {
+        if (content_flags.terms, content_flags.blob) != (flags & TERMS != 0, flags & BLOB != 0) {
             return Err(DecodeError::Invalid("object flags"));
         }
         Ok(row)

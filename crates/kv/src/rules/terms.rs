@@ -66,20 +66,21 @@ fn integer(text: &Bytes) -> Option<Bytes> {
 
 /// The order of Riak's terms: by field, integers by their number, other values by their bytes.
 #[must_use]
-pub fn order(one: &Term, other: &Term) -> Ordering {
-    let by_value = || match (one.field.ends_with(b"_int"), one.value.starts_with(b"-"), other.value.starts_with(b"-")) {
+pub fn order(term: &Term, other: &Term) -> Ordering {
+    let by_value = || match (term.field.ends_with(b"_int"), term.value.starts_with(b"-"), other.value.starts_with(b"-"))
+    {
         (true, true, false) => Ordering::Less,
         (true, false, true) => Ordering::Greater,
-        (true, true, true) => number_order(&other.value, &one.value),
-        (true, false, false) => number_order(&one.value, &other.value),
-        (false, ..) => one.value.cmp(&other.value),
+        (true, true, true) => number_order(&other.value, &term.value),
+        (true, false, false) => number_order(&term.value, &other.value),
+        (false, ..) => term.value.cmp(&other.value),
     };
-    one.field.cmp(&other.field).then_with(by_value)
+    term.field.cmp(&other.field).then_with(by_value)
 }
 
 /// Of canonical texts of one sign: the longer number is the greater one.
-fn number_order(one: &Bytes, other: &Bytes) -> Ordering {
-    one.len().cmp(&other.len()).then_with(|| one.cmp(other))
+fn number_order(number: &Bytes, other: &Bytes) -> Ordering {
+    number.len().cmp(&other.len()).then_with(|| number.cmp(other))
 }
 
 #[cfg(test)]

@@ -159,12 +159,12 @@ impl IndexReader {
 
     /// Options of the reads of a page: a quorum, whose answer has every acknowledged row.
     fn options(&self) -> Result<CallOptions> {
-        let rest = self.deadline.map(|deadline| deadline.saturating_sub(self.context.monotonic()));
-        if rest == Some(Duration::ZERO) {
+        let remaining = self.deadline.map(|deadline| deadline.saturating_sub(self.context.monotonic()));
+        if remaining == Some(Duration::ZERO) {
             return Err(Error::TimedOut);
         }
-        let own = self.context.config.timeout;
-        let timeout = rest.map_or(own, |rest| rest.min(own));
+        let timeout_max = self.context.config.timeout;
+        let timeout = remaining.map_or(timeout_max, |time| time.min(timeout_max));
         Ok(CallOptions { deadline: Instant::now() + timeout, ..internal_options(ConsistencyLevel::Quorum) })
     }
 
@@ -197,7 +197,7 @@ impl IndexReader {
         let partition = Partition::object(&address, check.consistent, copies);
         let rows = self.context.read_rows(&partition, options).await?;
         let versions = KeyVersions::from_rows(rows, check.policy).map_err(damaged)?;
-        let terms: Vec<_> = versions.siblings.iter().map(|one| indexed_terms(&one.content.terms)).collect();
+        let terms: Vec<_> = versions.siblings.iter().map(|sibling| indexed_terms(&sibling.content.terms)).collect();
         let is_there = match self.query.scope.field() {
             Some(field) => terms.iter().any(|terms| terms.contains(&(field, hit.term.clone()))),
             None => !versions.siblings.is_empty(),

@@ -170,7 +170,7 @@ impl<P: FnMut(&IndexCheck, f64) + Send> CheckRun<'_, P> {
         let epochs = self.kv.catalogue.epochs(&address.bucket);
         // The oldest first: a row that is written again meanwhile is in a newer one.
         for shard in index_shards(epochs, address, field, self.kv.catalogue.copies(&address.bucket)) {
-            if self.kv.row_named(&shard, name, &quorum()).await?.is_some_and(|found| found.stamp >= row.stamp) {
+            if self.kv.row_named(&shard, name, &quorum()).await?.is_some_and(|index_row| index_row.stamp >= row.stamp) {
                 return Ok(true);
             }
         }
@@ -188,7 +188,7 @@ impl<P: FnMut(&IndexCheck, f64) + Send> CheckRun<'_, P> {
                 self.counts.index_rows += 1;
                 let name = IndexRowName::decode(&row.name).map_err(damaged)?;
                 let address = Address { bucket: bucket.clone(), key: name.key.clone() };
-                if self.is_left_over(&shard, row, (&address, &name, &field)).await? {
+                if self.is_left_over(&shard, row, &address, &name, &field).await? {
                     self.counts.left_over += 1;
                     let gone = Change::Remove { name: row.name.clone(), stamp: row.stamp };
                     self.repair(shard.clone(), gone).await?;
@@ -204,14 +204,16 @@ impl<P: FnMut(&IndexCheck, f64) + Send> CheckRun<'_, P> {
         &self,
         shard: &Partition,
         row: &Row,
-        (address, name, field): (&Address, &IndexRowName, &bytes::Bytes),
+        address: &Address,
+        name: &IndexRowName,
+        field: &bytes::Bytes,
     ) -> Result<bool> {
         for consistent in [false, true] {
             let object = Partition::object(address, consistent, shard.copies);
-            let found = self.kv.row_named(&object, &name.object_row, &quorum()).await?;
+            let stored = self.kv.row_named(&object, &name.object_row, &quorum()).await?;
             // The stamps may differ: a compare-and-set that failed wrote the index row of a standing term anew.
-            if let Some(found) = found {
-                let content = ObjectRow::decode(found.value).map_err(damaged)?.content;
+            if let Some(object_row) = stored {
+                let content = ObjectRow::decode(object_row.value).map_err(damaged)?.content;
                 let term: (&bytes::Bytes, StoredTerm) = (field, name.term.clone());
                 if indexed_terms(&content.terms).contains(&term) {
                     return Ok(false);

@@ -134,8 +134,8 @@ impl Kv {
         options: &CallOptions,
     ) -> Vec<Change> {
         // Bound: a dead replica must not delay the delete for entries that the next delete can remove.
-        let found = self.find_stale_entries(address, write, &self.context.impatient_options(options)).await;
-        found
+        let removals = self.find_stale_entries(address, write, &self.context.impatient_options(options)).await;
+        removals
             .inspect_err(|error| tracing::debug!(%error, "read of stale listing entries failed: they stay"))
             .unwrap_or_default()
     }

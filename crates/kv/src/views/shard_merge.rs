@@ -114,8 +114,8 @@ impl ShardMerge {
         for epoch in 0..self.epochs.counts().len() as u8 {
             let first = self.shards.partition_point(|shard| shard.place.epoch < epoch);
             let (older, newer) = self.shards.split_at_mut(first);
-            let own = newer.iter_mut().take_while(|shard| shard.place.epoch == epoch);
-            let pages = own.filter(|shard| shard.hits.is_empty() && shard.next.is_some()).map(|shard| {
+            let epoch_shards = newer.iter_mut().take_while(|shard| shard.place.epoch == epoch);
+            let pages = epoch_shards.filter(|shard| shard.hits.is_empty() && shard.next.is_some()).map(|shard| {
                 let end = end_of_page(shard.place, older, self.to.as_ref());
                 PageRead { context: &self.context, query: &self.query, end, to: self.to.as_ref(), limit, shard }
             });
@@ -182,8 +182,8 @@ fn page_rows(limit: usize, shards: usize) -> usize {
 fn end_of_page(place: EpochShard, older: &[ShardCursor], to: Option<&Bytes>) -> Option<Bytes> {
     // Race: a hit that moves here from an unread page of an older epoch, after this page was read, would be in neither
     // [invariant 134].
-    let shared = older.iter().filter(|one| one.place.may_share_keys(place));
-    shared.filter_map(|one| one.next.as_ref()).chain(to).min().cloned()
+    let shared = older.iter().filter(|shard| shard.place.may_share_keys(place));
+    shared.filter_map(|shard| shard.next.as_ref()).chain(to).min().cloned()
 }
 
 /// The read of one page of a shard.

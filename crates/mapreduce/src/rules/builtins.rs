@@ -71,8 +71,8 @@ pub static BUILTINS: &[Builtin] = &[
 ];
 
 fn find(name: &str, is_map: bool) -> Option<BuiltinFunction> {
-    let of_kind = |one: &&Builtin| matches!(one.function, BuiltinFunction::Map(_)) == is_map;
-    BUILTINS.iter().filter(of_kind).find(|one| one.name == name).map(|one| one.function)
+    let of_kind = |builtin: &&Builtin| matches!(builtin.function, BuiltinFunction::Map(_)) == is_map;
+    BUILTINS.iter().filter(of_kind).find(|builtin| builtin.name == name).map(|builtin| builtin.function)
 }
 
 /// The function of an Erlang phase.
@@ -121,17 +121,21 @@ mod tests {
 
     #[test]
     fn every_builtin_is_found_by_its_name_alone() {
-        for one in BUILTINS {
-            let is_map = matches!(one.function, BuiltinFunction::Map(_));
-            let script = || PhaseScript::Named(one.name.into());
-            if one.name.starts_with("Riak.") {
-                assert_eq!(script_function(script(), is_map, None), one.function.into());
-                assert!(erlang_function(MODULE, one.name, is_map).is_err());
+        for builtin in BUILTINS {
+            let is_map = matches!(builtin.function, BuiltinFunction::Map(_));
+            let script = || PhaseScript::Named(builtin.name.into());
+            if builtin.name.starts_with("Riak.") {
+                assert_eq!(script_function(script(), is_map, None), builtin.function.into());
+                assert!(erlang_function(MODULE, builtin.name, is_map).is_err());
             } else {
-                assert_eq!(erlang_function(MODULE, one.name, is_map).unwrap(), one.function.into());
-                assert!(matches!(script_function(script(), true, None), PhaseFunction::MapScript(_)), "{}", one.name);
+                assert_eq!(erlang_function(MODULE, builtin.name, is_map).unwrap(), builtin.function.into());
+                assert!(
+                    matches!(script_function(script(), true, None), PhaseFunction::MapScript(_)),
+                    "{}",
+                    builtin.name
+                );
             }
-            assert_eq!(find(one.name, !is_map), None);
+            assert_eq!(find(builtin.name, !is_map), None);
         }
     }
 

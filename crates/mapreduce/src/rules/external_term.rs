@@ -360,12 +360,12 @@ mod tests {
             let mut writer = TermWriter::default();
             writer.integer(number);
             let document = writer.finish();
-            let found = match ExternalTerm::decode(&document) {
-                Ok(ExternalTerm::Integer(found)) => Some(found.into()),
+            let decoded = match ExternalTerm::decode(&document) {
+                Ok(ExternalTerm::Integer(integer)) => Some(integer.into()),
                 Ok(ExternalTerm::Big(is_negative, digits)) => big(is_negative, digits),
                 _ => None,
             };
-            prop_assert_eq!(found, Some(number).filter(|number| *number != i128::MIN));
+            prop_assert_eq!(decoded, Some(number).filter(|number| *number != i128::MIN));
         }
 
         #[test]

@@ -57,18 +57,18 @@ impl MapFunction {
     /// The value of the object is not one of the function.
     pub fn map(self, object: MapObject, arg: Option<&Value>) -> Result<Vec<JobValue>, PhaseFailure> {
         let Some((_, value)) = object.values.first() else { return self.map_missing(object.input, arg) };
-        let one = |value: Value| vec![JobValue::Json(value)];
+        let single = |value: Value| vec![JobValue::Json(value)];
         Ok(match self {
-            Self::Identity => one(object.json()),
+            Self::Identity => single(object.json()),
             Self::ObjectValue | Self::JsValues => vec![JobValue::from_bytes(value)],
             Self::ObjectValueList => match parsed(value, &object.input)? {
                 Value::Array(list) => list.into_iter().map(JobValue::Json).collect(),
                 _ => return Err(failure("non_list_result: the value is no list", object.input)),
             },
-            Self::JsValuesJson => one(parsed(value, &object.input)?),
+            Self::JsValuesJson => single(parsed(value, &object.input)?),
             Self::JsByFields => match parsed(value, &object.input)? {
                 Value::Null => return Err(failure("TypeError: the value is null", object.input)),
-                value if has_fields(&value, arg) => one(value),
+                value if has_fields(&value, arg) => single(value),
                 _ => Vec::new(),
             },
         })
@@ -109,9 +109,9 @@ fn failure(error: &str, input: JobInput) -> PhaseFailure {
 /// Whether a value has all members of `fields`, by the loose equality of JavaScript.
 fn has_fields(value: &Value, fields: Option<&Value>) -> bool {
     let Some(Value::Object(fields)) = fields else { return true };
-    fields.iter().all(|(name, wanted)| {
+    fields.iter().all(|(name, expected)| {
         // A member that is missing is undefined, which equals null.
-        value.get(name).map_or(wanted.is_null(), |member| is_loosely_equal(member, wanted))
+        value.get(name).map_or(expected.is_null(), |member| is_loosely_equal(member, expected))
     })
 }
 

@@ -161,10 +161,10 @@ fn to_integer(value: &Value) -> Result<Value, PhaseFailure> {
 /// The sum of each member, as an object. Lists of objects count as their objects.
 fn plist_sum(values: Vec<Value>) -> Result<Vec<Value>, PhaseFailure> {
     let mut sums = Map::new();
-    let mut rest: Vec<Value> = values.into_iter().rev().collect();
-    while let Some(value) = rest.pop() {
+    let mut stack: Vec<Value> = values.into_iter().rev().collect();
+    while let Some(value) = stack.pop() {
         match value {
-            Value::Array(list) => rest.extend(list.into_iter().rev()),
+            Value::Array(list) => stack.extend(list.into_iter().rev()),
             Value::Object(members) => {
                 for (name, value) in members {
                     let sum = sums.get(&name).map_or(Ok(JobNumber::Integer(0)), number)?;

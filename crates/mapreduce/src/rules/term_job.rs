@@ -77,8 +77,8 @@ fn parse_inputs(inputs: Term<'_>) -> Result<UncompiledInputs, JobRefusal> {
                 let filters = filters.iter().cloned().map(json).collect();
                 Ok(UncompiledInputs::Filtered(address(DEFAULT_TYPE, bucket)?, filters))
             }
-            [Term::Atom(b"index"), bucket, field, key] => index(bucket, field, (key, key)).map(ready),
-            [Term::Atom(b"index"), bucket, field, start, end] => index(bucket, field, (start, end)).map(ready),
+            [Term::Atom(b"index"), bucket, field, key] => index(bucket, field, key, key).map(ready),
+            [Term::Atom(b"index"), bucket, field, start, end] => index(bucket, field, start, end).map(ready),
             [Term::Atom(b"search"), _, _] | [Term::Atom(b"search"), _, _, _] => Err(JobRefusal::Search),
             [Term::Atom(b"modfun"), Term::Atom(_), Term::Atom(_), _] => Err(JobRefusal::Inputs(NO_FUNCTION.to_owned())),
             _ => Err(JobRefusal::Inputs(refused(INPUTS, &Term::Tuple(parts)))),
@@ -114,7 +114,7 @@ fn typed_key<'a>(parts: &[Term<'a>]) -> Option<(&'a [u8], &'a [u8], &'a [u8])> {
     }
 }
 
-fn index(bucket: &Term<'_>, field: &Term<'_>, (start, end): (&Term<'_>, &Term<'_>)) -> Result<JobInputs, JobRefusal> {
+fn index(bucket: &Term<'_>, field: &Term<'_>, start: &Term<'_>, end: &Term<'_>) -> Result<JobInputs, JobRefusal> {
     let invalid = |term: &Term<'_>| JobRefusal::Inputs(refused(INPUTS, term));
     let bucket = match bucket {
         Term::Binary(bucket) => address(DEFAULT_TYPE, bucket)?,

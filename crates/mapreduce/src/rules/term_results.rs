@@ -72,7 +72,7 @@ fn write_json(out: &mut TermWriter, value: &Value) {
             (None, Some(float)) => out.float(float),
             (None, None) => out.binary(number.to_string().as_bytes()),
         },
-        Value::Array(list) => out.list(list.len(), |out| list.iter().for_each(|one| write_json(out, one))),
+        Value::Array(list) => out.list(list.len(), |out| list.iter().for_each(|element| write_json(out, element))),
         Value::Object(members) => {
             out.tuple(2);
             out.atom("struct");

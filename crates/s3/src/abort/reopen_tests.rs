@@ -186,13 +186,13 @@ impl CompletionSchedule {
         if settled && setup.partitions(Table::UploadEntries).await != 0 {
             wrong.push("an ended upload is listed".into());
         }
-        let found = setup.fixture.blobs().await;
-        if !blobs.is_subset(&found) {
+        let stored_blobs = setup.fixture.blobs().await;
+        if !blobs.is_subset(&stored_blobs) {
             wrong.push("bytes of the object are gone".into());
         }
         if settled && self.hitch == CompletionFault::Stops {
-            if found != blobs {
-                wrong.push(format!("{} blobs for {}", found.len(), blobs.len()));
+            if stored_blobs != blobs {
+                wrong.push(format!("{} blobs for {}", stored_blobs.len(), blobs.len()));
             }
             let manifests_found = setup.partitions(Table::Manifests).await;
             if manifests_found != manifests {

@@ -68,11 +68,11 @@ async fn grants_name_users_by_id_and_address_and_groups() {
 async fn unknown_grantees_are_refused() {
     let AclFixture { objects, foo, .. } = fixture().await;
     let put = async |choice| objects.buckets.put_acl(&foo, "tea", None, choice).await;
-    let one = |to| AclChoice::Grants(vec![(Permission::Read, to)]);
+    let grant_to = |to| AclChoice::Grants(vec![(Permission::Read, to)]);
     assert!(matches!(put(AclChoice::Canned("open".into())).await, Err(Error::InvalidArgument { .. })));
-    assert!(matches!(put(one(GranteeRef::Id("x".into()))).await, Err(Error::InvalidArgument { .. })));
-    assert!(matches!(put(one(GranteeRef::Group("x".into()))).await, Err(Error::InvalidArgument { .. })));
-    assert!(matches!(put(one(GranteeRef::Email("x@y".into()))).await, Err(Error::UnknownEmail(_))));
+    assert!(matches!(put(grant_to(GranteeRef::Id("x".into()))).await, Err(Error::InvalidArgument { .. })));
+    assert!(matches!(put(grant_to(GranteeRef::Group("x".into()))).await, Err(Error::InvalidArgument { .. })));
+    assert!(matches!(put(grant_to(GranteeRef::Email("x@y".into()))).await, Err(Error::UnknownEmail(_))));
     let many = vec![(Permission::Read, GranteeRef::Id(foo.id().into())); 101];
     assert!(matches!(put(AclChoice::Grants(many.clone())).await, Err(Error::InvalidRequest(_))));
     put(AclChoice::Grants(many[1..].to_vec())).await.unwrap();

@@ -14,8 +14,8 @@ fn attributes_list_parts_in_pages() {
         let (mut after, mut seen) = (0, Vec::new());
         loop {
             let page = fixture.objects.object_attributes(&fixture.owner, &get_request("key"), after, 70).await.unwrap();
-            let (found, parts, more) = page;
-            assert_eq!(found.window, 0..900);
+            let (found_object, parts, more) = page;
+            assert_eq!(found_object.window, 0..900);
             seen.extend(parts.iter().map(|part| part.number));
             after = u32::from(*seen.last().unwrap());
             if !more {

@@ -22,11 +22,11 @@ impl Buckets {
     /// # Errors
     /// `NoSuchBucket`, `AccessDenied`, and the refusals of an ACL choice.
     pub async fn put_acl(&self, caller: &Caller, bucket: &str, owner: Option<&str>, acl: AclChoice) -> Result<()> {
-        let found = self.find_for(caller, bucket).await?;
-        check_owner(owner, &found.owner)?;
-        let acl = acl.resolve(&self.users, &found.owner, &found.owner).await?.unwrap_or_default();
+        let current_bucket = self.find_for(caller, bucket).await?;
+        check_owner(owner, &current_bucket.owner)?;
+        let acl = acl.resolve(&self.users, &current_bucket.owner, &current_bucket.owner).await?.unwrap_or_default();
         let change = |changed: &mut Bucket| {
-            if changed.id != found.id {
+            if changed.id != current_bucket.id {
                 return Err(Error::NoSuchBucket(bucket.to_owned()));
             }
             changed.acl = acl.clone();
@@ -45,7 +45,8 @@ impl Buckets {
         caller: &Caller,
         bucket: &Bucket,
         key: &Bytes,
-        (choice, owner): (&AclChoice, &str),
+        choice: &AclChoice,
+        owner: &str,
     ) -> Result<Option<Acl>> {
         let acl = choice.resolve(&self.users, owner, &bucket.owner).await?;
         if acl.is_some() {

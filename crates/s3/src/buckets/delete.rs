@@ -132,8 +132,8 @@ impl Buckets {
         let change = self.gateway.catalogue().change(|catalogue| {
             let bucket = same(catalogue, closed.name, closed.id);
             // Race: another request may have closed the bucket anew; only the last one to close it ends the deletion.
-            let own = S3Catalogue::within(catalogue).closing().get(closed.name) == Some(&closed.number);
-            bucket.filter(|_| own).map(&edit).ok_or(Error::OperationAborted)
+            let is_last = S3Catalogue::within(catalogue).closing().get(closed.name) == Some(&closed.number);
+            bucket.filter(|_| is_last).map(&edit).ok_or(Error::OperationAborted)
         });
         change.await.map(|_| ())
     }

@@ -18,25 +18,25 @@ async fn create(objects: &Objects, caller: &Caller, name: &str) -> Result<()> {
 #[tokio::test(start_paused = true)]
 async fn a_bucket_is_created_once_and_visible_on_every_gateway() {
     let stores = S3TestStore::new();
-    let (one, two) = (stores.gateway().await, stores.gateway().await);
-    let (foo, bar) = (new_caller(&one, "foo").await, new_caller(&one, "bar").await);
-    create(&one, &foo, "tea").await.unwrap();
-    let bucket = two.buckets.find_for(&foo.with_action(S3Action::ListBucket), "tea").await.unwrap();
+    let (gateway_a, gateway_b) = (stores.gateway().await, stores.gateway().await);
+    let (foo, bar) = (new_caller(&gateway_a, "foo").await, new_caller(&gateway_a, "bar").await);
+    create(&gateway_a, &foo, "tea").await.unwrap();
+    let bucket = gateway_b.buckets.find_for(&foo.with_action(S3Action::ListBucket), "tea").await.unwrap();
     assert_eq!((bucket.owner.as_str(), bucket.versioning), (foo.id(), Versioning::Off));
     // As in AWS: creating an own bucket again succeeds in us-east-1 only.
-    create(&two, &foo, "tea").await.unwrap();
-    two.buckets.create(&foo, "far", AclChoice::Private, Some("eu".into())).await.unwrap();
-    assert!(matches!(create(&two, &foo, "far").await, Err(Error::BucketExists { own: true })));
-    assert_eq!(two.buckets.location(&two.buckets.find("far").await.unwrap()), "eu");
-    assert!(matches!(create(&two, &bar, "tea").await, Err(Error::BucketExists { own: false })));
-    assert!(matches!(create(&two, &Caller::default(), "milk").await, Err(Error::AccessDenied)));
-    assert!(matches!(create(&two, &bar, "Milk").await, Err(Error::InvalidBucketName(_))));
+    create(&gateway_b, &foo, "tea").await.unwrap();
+    gateway_b.buckets.create(&foo, "far", AclChoice::Private, Some("eu".into())).await.unwrap();
+    assert!(matches!(create(&gateway_b, &foo, "far").await, Err(Error::BucketExists { own: true })));
+    assert_eq!(gateway_b.buckets.location(&gateway_b.buckets.find("far").await.unwrap()), "eu");
+    assert!(matches!(create(&gateway_b, &bar, "tea").await, Err(Error::BucketExists { own: false })));
+    assert!(matches!(create(&gateway_b, &Caller::default(), "milk").await, Err(Error::AccessDenied)));
+    assert!(matches!(create(&gateway_b, &bar, "Milk").await, Err(Error::InvalidBucketName(_))));
     assert!(matches!(
-        two.buckets.find_for(&bar.with_action(S3Action::ListBucket), "tea").await,
+        gateway_b.buckets.find_for(&bar.with_action(S3Action::ListBucket), "tea").await,
         Err(Error::AccessDenied)
     ));
     assert!(matches!(
-        two.buckets.find_for(&bar.with_action(S3Action::ListBucket), "milk").await,
+        gateway_b.buckets.find_for(&bar.with_action(S3Action::ListBucket), "milk").await,
         Err(Error::NoSuchBucket(_))
     ));
 }
@@ -117,38 +117,41 @@ async fn buckets_are_listed_by_name_in_pages() {
 #[tokio::test(start_paused = true)]
 async fn an_acknowledged_configuration_holds_on_every_gateway() {
     let stores = S3TestStore::new();
-    let (one, two) = (stores.gateway().await, stores.gateway().await);
-    let (foo, bar) = (new_caller(&one, "foo").await, new_caller(&one, "bar").await);
-    create(&one, &foo, "tea").await.unwrap();
+    let (gateway_a, gateway_b) = (stores.gateway().await, stores.gateway().await);
+    let (foo, bar) = (new_caller(&gateway_a, "foo").await, new_caller(&gateway_a, "bar").await);
+    create(&gateway_a, &foo, "tea").await.unwrap();
     let enable = |bucket: &mut Bucket| {
         bucket.versioning = Versioning::Enabled;
         Ok(())
     };
-    let id = two.buckets.find("tea").await.unwrap().id;
-    let refused = one.buckets.configure(&bar.with_action(S3Action::PutBucketVersioning), "tea", enable).await;
+    let id = gateway_b.buckets.find("tea").await.unwrap().id;
+    let refused = gateway_a.buckets.configure(&bar.with_action(S3Action::PutBucketVersioning), "tea", enable).await;
     assert!(matches!(refused, Err(Error::AccessDenied)));
-    one.buckets.configure(&foo, "tea", enable).await.unwrap();
-    assert_eq!(CatalogueGuard::take(&two.gateway, "tea", id).await.unwrap().bucket.versioning, Versioning::Enabled);
-    one.buckets.configure(&foo, "tea", enable).await.unwrap();
-    let fail = one.buckets.configure(&foo, "tea", |_| Err(Error::InvalidTag("no".into()))).await;
+    gateway_a.buckets.configure(&foo, "tea", enable).await.unwrap();
+    assert_eq!(
+        CatalogueGuard::take(&gateway_b.gateway, "tea", id).await.unwrap().bucket.versioning,
+        Versioning::Enabled
+    );
+    gateway_a.buckets.configure(&foo, "tea", enable).await.unwrap();
+    let fail = gateway_a.buckets.configure(&foo, "tea", |_| Err(Error::InvalidTag("no".into()))).await;
     assert!(matches!(fail, Err(Error::InvalidTag(_))));
-    let missing = one.buckets.configure(&foo, "milk", enable).await;
+    let missing = gateway_a.buckets.configure(&foo, "milk", enable).await;
     assert!(matches!(missing, Err(Error::NoSuchBucket(_))));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_configuration_change_waits_for_writes_under_the_old_one() {
     let stores = S3TestStore::new();
-    let (one, two) = (stores.gateway().await, stores.gateway().await);
-    let foo = new_caller(&one, "foo").await;
-    create(&one, &foo, "tea").await.unwrap();
-    let id = two.buckets.find("tea").await.unwrap().id;
-    let guard = CatalogueGuard::take(&two.gateway, "tea", id).await.unwrap();
+    let (gateway_a, gateway_b) = (stores.gateway().await, stores.gateway().await);
+    let foo = new_caller(&gateway_a, "foo").await;
+    create(&gateway_a, &foo, "tea").await.unwrap();
+    let id = gateway_b.buckets.find("tea").await.unwrap().id;
+    let guard = CatalogueGuard::take(&gateway_b.gateway, "tea", id).await.unwrap();
     let suspend = |bucket: &mut Bucket| {
         bucket.versioning = Versioning::Suspended;
         Ok(())
     };
-    let change = one.buckets.configure(&foo, "tea", suspend);
+    let change = gateway_a.buckets.configure(&foo, "tea", suspend);
     tokio::pin!(change);
     let early = tokio::time::timeout(Duration::from_secs(8), change.as_mut()).await;
     assert!(early.is_err(), "the change is answered during a write under the old configuration");
@@ -182,88 +185,88 @@ async fn a_configuration_change_waits_for_own_writes_without_a_heartbeat() {
 #[tokio::test(start_paused = true)]
 async fn only_empty_buckets_are_deleted_and_a_new_one_of_the_name_is_another() {
     let stores = S3TestStore::new();
-    let (one, two) = (stores.gateway().await, stores.gateway().await);
-    let (foo, bar) = (new_caller(&one, "foo").await, new_caller(&one, "bar").await);
-    create(&one, &foo, "tea").await.unwrap();
-    let first = one.buckets.find("tea").await.unwrap();
-    write_versions(&one, &first, b"key", &[version(Timestamp(9), true, None)]).await;
-    assert!(matches!(two.buckets.delete(&foo, "tea").await, Err(Error::BucketNotEmpty)));
+    let (gateway_a, gateway_b) = (stores.gateway().await, stores.gateway().await);
+    let (foo, bar) = (new_caller(&gateway_a, "foo").await, new_caller(&gateway_a, "bar").await);
+    create(&gateway_a, &foo, "tea").await.unwrap();
+    let first = gateway_a.buckets.find("tea").await.unwrap();
+    write_versions(&gateway_a, &first, b"key", &[version(Timestamp(9), true, None)]).await;
+    assert!(matches!(gateway_b.buckets.delete(&foo, "tea").await, Err(Error::BucketNotEmpty)));
     assert!(matches!(
-        two.buckets.delete(&bar.with_action(S3Action::DeleteBucket), "tea").await,
+        gateway_b.buckets.delete(&bar.with_action(S3Action::DeleteBucket), "tea").await,
         Err(Error::AccessDenied)
     ));
-    assert!(matches!(two.buckets.delete(&foo, "milk").await, Err(Error::NoSuchBucket(_))));
-    write_versions(&one, &first, b"key", &[]).await;
-    two.buckets.delete(&foo, "tea").await.unwrap();
-    assert!(matches!(one.buckets.find("tea").await, Err(Error::NoSuchBucket(_))));
-    assert!(matches!(one.buckets.delete(&foo, "tea").await, Err(Error::NoSuchBucket(_))));
-    create(&one, &bar, "tea").await.unwrap();
-    let second = two.buckets.find("tea").await.unwrap();
+    assert!(matches!(gateway_b.buckets.delete(&foo, "milk").await, Err(Error::NoSuchBucket(_))));
+    write_versions(&gateway_a, &first, b"key", &[]).await;
+    gateway_b.buckets.delete(&foo, "tea").await.unwrap();
+    assert!(matches!(gateway_a.buckets.find("tea").await, Err(Error::NoSuchBucket(_))));
+    assert!(matches!(gateway_a.buckets.delete(&foo, "tea").await, Err(Error::NoSuchBucket(_))));
+    create(&gateway_a, &bar, "tea").await.unwrap();
+    let second = gateway_b.buckets.find("tea").await.unwrap();
     assert_ne!(first.id, second.id);
-    assert!(matches!(CatalogueGuard::take(&one.gateway, "tea", first.id).await, Err(Error::NoSuchBucket(_))));
+    assert!(matches!(CatalogueGuard::take(&gateway_a.gateway, "tea", first.id).await, Err(Error::NoSuchBucket(_))));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_running_put_keeps_its_bucket() {
     let stores = S3TestStore::new();
-    let (one, two) = (stores.gateway().await, stores.gateway().await);
-    let foo = new_caller(&one, "foo").await;
-    create(&one, &foo, "tea").await.unwrap();
-    let bucket = two.buckets.find("tea").await.unwrap();
+    let (gateway_a, gateway_b) = (stores.gateway().await, stores.gateway().await);
+    let foo = new_caller(&gateway_a, "foo").await;
+    create(&gateway_a, &foo, "tea").await.unwrap();
+    let bucket = gateway_b.buckets.find("tea").await.unwrap();
     let put = async {
-        let guard = CatalogueGuard::take(&two.gateway, "tea", bucket.id).await.unwrap();
+        let guard = CatalogueGuard::take(&gateway_b.gateway, "tea", bucket.id).await.unwrap();
         tokio::time::sleep(Duration::from_secs(3)).await;
-        write_versions(&two, &guard.bucket, b"key", &[version(Timestamp(9), true, Some(3))]).await;
+        write_versions(&gateway_b, &guard.bucket, b"key", &[version(Timestamp(9), true, Some(3))]).await;
     };
-    let (deleted, ()) = tokio::join!(one.buckets.delete(&foo, "tea"), put);
+    let (deleted, ()) = tokio::join!(gateway_a.buckets.delete(&foo, "tea"), put);
     assert!(matches!(deleted, Err(Error::BucketNotEmpty)), "{deleted:?}");
-    assert_eq!(two.buckets.find("tea").await.unwrap().id, bucket.id, "it is open again");
+    assert_eq!(gateway_b.buckets.find("tea").await.unwrap().id, bucket.id, "it is open again");
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_next_create_finishes_an_abandoned_deletion() {
     let stores = S3TestStore::new();
-    let (one, two) = (stores.gateway().await, stores.gateway().await);
-    let (foo, bar) = (new_caller(&one, "foo").await, new_caller(&one, "bar").await);
+    let (gateway_a, gateway_b) = (stores.gateway().await, stores.gateway().await);
+    let (foo, bar) = (new_caller(&gateway_a, "foo").await, new_caller(&gateway_a, "bar").await);
     for (name, full) in [("empty", false), ("full", true)] {
-        create(&one, &foo, name).await.unwrap();
-        let bucket = two.buckets.find(name).await.unwrap();
-        let delete = one.buckets.delete(&foo, name);
+        create(&gateway_a, &foo, name).await.unwrap();
+        let bucket = gateway_b.buckets.find(name).await.unwrap();
+        let delete = gateway_a.buckets.delete(&foo, name);
         // A held guard stops the deletion in the middle, where the test drops it.
-        let guard = CatalogueGuard::take(&two.gateway, name, bucket.id).await.unwrap();
+        let guard = CatalogueGuard::take(&gateway_b.gateway, name, bucket.id).await.unwrap();
         assert!(tokio::time::timeout(Duration::from_secs(5), delete).await.is_err());
         drop(guard);
         if full {
-            write_versions(&two, &bucket, b"key", &[version(Timestamp(9), true, Some(3))]).await;
+            write_versions(&gateway_b, &bucket, b"key", &[version(Timestamp(9), true, Some(3))]).await;
         }
-        assert!(matches!(two.buckets.find(name).await, Err(Error::NoSuchBucket(_))));
-        assert!(matches!(create(&two, &bar, name).await, Err(Error::OperationAborted)));
-        assert!(matches!(two.buckets.delete(&foo, name).await, Err(Error::OperationAborted)));
+        assert!(matches!(gateway_b.buckets.find(name).await, Err(Error::NoSuchBucket(_))));
+        assert!(matches!(create(&gateway_b, &bar, name).await, Err(Error::OperationAborted)));
+        assert!(matches!(gateway_b.buckets.delete(&foo, name).await, Err(Error::OperationAborted)));
     }
     tokio::time::sleep(Duration::from_secs(60)).await;
-    create(&two, &bar, "empty").await.unwrap();
-    assert_eq!(one.buckets.find("empty").await.unwrap().owner, bar.id());
-    assert!(matches!(create(&two, &bar, "full").await, Err(Error::BucketExists { own: false })));
-    assert_eq!(one.buckets.find("full").await.unwrap().owner, foo.id());
+    create(&gateway_b, &bar, "empty").await.unwrap();
+    assert_eq!(gateway_a.buckets.find("empty").await.unwrap().owner, bar.id());
+    assert!(matches!(create(&gateway_b, &bar, "full").await, Err(Error::BucketExists { own: false })));
+    assert_eq!(gateway_a.buckets.find("full").await.unwrap().owner, foo.id());
 }
 
 #[tokio::test(start_paused = true)]
 async fn creators_and_deleters_race_to_one_outcome() {
     let stores = S3TestStore::new();
-    let (one, two) = (stores.gateway().await, stores.gateway().await);
-    let (foo, bar) = (new_caller(&one, "foo").await, new_caller(&one, "bar").await);
+    let (gateway_a, gateway_b) = (stores.gateway().await, stores.gateway().await);
+    let (foo, bar) = (new_caller(&gateway_a, "foo").await, new_caller(&gateway_a, "bar").await);
     for round in 0..10 {
         let name = format!("tea-{round}");
-        let (a, b) = tokio::join!(create(&one, &foo, &name), create(&two, &bar, &name));
+        let (a, b) = tokio::join!(create(&gateway_a, &foo, &name), create(&gateway_b, &bar, &name));
         assert!(a.is_ok() != b.is_ok());
         let owner = if a.is_ok() { &foo } else { &bar };
-        let (a, b) = tokio::join!(one.buckets.delete(owner, &name), two.buckets.delete(owner, &name));
+        let (a, b) = tokio::join!(gateway_a.buckets.delete(owner, &name), gateway_b.buckets.delete(owner, &name));
         assert!(a.is_ok() != b.is_ok(), "{a:?} {b:?}");
-        let (a, b) = tokio::join!(create(&one, &foo, &name), create(&two, &foo, &name));
+        let (a, b) = tokio::join!(create(&gateway_a, &foo, &name), create(&gateway_b, &foo, &name));
         assert!(a.is_ok() || b.is_ok());
-        let (deleted, created) = tokio::join!(one.buckets.delete(&foo, &name), create(&two, &bar, &name));
+        let (deleted, created) = tokio::join!(gateway_a.buckets.delete(&foo, &name), create(&gateway_b, &bar, &name));
         deleted.unwrap();
-        let there = one.buckets.find(&name).await;
+        let there = gateway_a.buckets.find(&name).await;
         assert_eq!(created.is_ok(), there.is_ok_and(|bucket| bucket.owner == bar.id()));
     }
 }

@@ -123,9 +123,9 @@ impl BucketFixture {
     }
 
     pub(crate) async fn find(&self, request: GetObject) -> Result<(FoundObject, Bytes)> {
-        let (found, reader) = self.objects.get(&self.owner, &request).await?;
-        assert_eq!(reader.left(), found.window.end - found.window.start);
-        Ok((found, read_all(reader, 500).await?))
+        let (found_object, reader) = self.objects.get(&self.owner, &request).await?;
+        assert_eq!(reader.left(), found_object.window.end - found_object.window.start);
+        Ok((found_object, read_all(reader, 500).await?))
     }
 
     pub(crate) async fn get(&self, key: &str, version: VersionSpec) -> Result<Bytes> {
@@ -154,23 +154,23 @@ impl BucketFixture {
         let stamp = objects.gateway.issuer().issue().await.unwrap();
         let (upload, manifest) =
             (UploadId::new(stamp, ActorId(1)), VersionId::new(stamp, objects.gateway.context().ports.actor));
-        let (mut made, mut leases) = (Vec::new(), Vec::new());
+        let (mut manifest_parts, mut leases) = (Vec::new(), Vec::new());
         for (at, body) in parts.iter().enumerate() {
             let number = at as u16 + 1;
             let to = objects.receiver.part_destination(&location, upload, number, false).await.unwrap();
             let received = objects.receiver.receive(upload_body(body), to).await.unwrap();
             let checksum = Some(received.checksum.digest.clone());
-            made.push(ManifestPart { number, length: received.length, blob: received.blob(), checksum });
+            manifest_parts.push(ManifestPart { number, length: received.length, blob: received.blob(), checksum });
             leases.push(received.lease);
         }
         let row = |(name, value)| Change::Put(Row { name, value, stamp, expires: None });
-        let rows = manifest_rows(&made).into_iter().map(row).collect();
+        let rows = manifest_rows(&manifest_parts).into_iter().map(row).collect();
         let batch = Batch::single(Partition::manifest(manifest), rows);
         objects.gateway.context().ports.store.apply(batch, &objects.heads.options()).await.unwrap();
-        let length = made.iter().map(|part| part.length).sum();
+        let length = manifest_parts.iter().map(|part| part.length).sum();
         let object = Object {
-            body: ObjectBody::Parts { manifest, count: made.len() as u32, length },
-            etag: Etag { md5: [9; 16], parts: Some(made.len() as u32) },
+            body: ObjectBody::Parts { manifest, count: manifest_parts.len() as u32, length },
+            etag: Etag { md5: [9; 16], parts: Some(manifest_parts.len() as u32) },
             headers: Vec::new(),
             meta: Vec::new(),
             tags: Vec::new(),

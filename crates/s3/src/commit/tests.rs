@@ -20,13 +20,13 @@ fn of_two_attempts_on_one_head_one_commits() {
         let location = fixture.location("key").await;
         // Two writers of one gateway would queue.
         let other = fixture.stores.gateway().await;
-        let (mut one, mut two) =
+        let (mut put_a, mut put_b) =
             (fixture.objects.heads.cas_loop(&location, None), other.heads.cas_loop(&location, None));
-        let (first, second) = (one.next_attempt().await.unwrap(), two.next_attempt().await.unwrap());
+        let (first, second) = (put_a.next_attempt().await.unwrap(), put_b.next_attempt().await.unwrap());
         let (next_first, next_second) = (add_marker(&first).await, add_marker(&second).await);
         assert!(second.commit(next_second).await.unwrap());
         assert!(!first.commit(next_first).await.unwrap());
-        let again = one.next_attempt().await.unwrap();
+        let again = put_a.next_attempt().await.unwrap();
         assert!(again.head.current.is_some());
         let next = add_marker(&again).await;
         assert!(again.commit(next).await.unwrap());

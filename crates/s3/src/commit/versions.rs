@@ -38,8 +38,8 @@ impl HeadStore {
         // The head tells which reads can find nothing: most keys have no older version.
         let id = if asks_null { head.null } else { VersionId::from_text(text).filter(|_| head.older) };
         let Some(id) = id else { return Ok(None) };
-        let found = self.read_version(partition, id, options).await?;
-        Ok(found.filter(|version| version.null == asks_null))
+        let version = self.read_version(partition, id, options).await?;
+        Ok(version.filter(|version| version.null == asks_null))
     }
 
     /// Reads a version that is not current.

@@ -34,9 +34,9 @@ fn an_upload_becomes_an_object() {
         let md5s: Vec<_> = parts.iter().map(|part| part.md5).collect();
         let checksum = Some(ChecksumHasher::digest(Algorithm::Crc64Nvme, &bodies.concat()));
         assert_eq!(done, CompletedUpload { etag: Etag::from_parts(&md5s), checksum, version_id: None });
-        let (found, got) = setup.fixture.find(get_request(KEY)).await.unwrap();
+        let (found_object, got) = setup.fixture.find(get_request(KEY)).await.unwrap();
         assert_eq!(got, bodies.concat());
-        let object = found.version.object.unwrap();
+        let object = found_object.version.object.unwrap();
         assert_eq!((object.etag, object.upload), (done.etag, Some(id)));
         assert_eq!((object.headers.len(), object.meta.len()), (1, 1));
         assert!(matches!(setup.parts(&upload, 0, 1).await, Err(Error::NoSuchUpload)));
@@ -67,18 +67,19 @@ fn a_repeated_completion_gets_the_same_answer_for_a_day() {
     run(async {
         let setup = UploadSetup::new().await;
         let upload = setup.begin().await;
-        let (one, two) = (setup.part(&upload, 1, &bytes(1, 50)).await, setup.part(&upload, 2, &bytes(2, 50)).await);
-        let done = setup.complete(&upload, &[&one, &two]).await.unwrap();
+        let (part_1, part_2) =
+            (setup.part(&upload, 1, &bytes(1, 50)).await, setup.part(&upload, 2, &bytes(2, 50)).await);
+        let done = setup.complete(&upload, &[&part_1, &part_2]).await.unwrap();
         setup.fixture.put(KEY, &bytes(5, 10)).await;
-        let mut again = complete_request(&upload, &[&one, &two]);
+        let mut again = complete_request(&upload, &[&part_1, &part_2]);
         again.parts[0].etag = again.parts[0].etag.to_uppercase();
         assert_eq!(setup.fixture.objects.uploads.complete(&setup.fixture.owner, again).await.unwrap(), done);
         assert_eq!(setup.fixture.find(get_request(KEY)).await.unwrap().1, bytes(5, 10), "a repeat changes nothing");
-        assert!(matches!(setup.complete(&upload, &[&one]).await, Err(Error::NoSuchUpload)), "another list");
+        assert!(matches!(setup.complete(&upload, &[&part_1]).await, Err(Error::NoSuchUpload)), "another list");
         tokio::time::sleep(std::time::Duration::from_secs(23 * 3600)).await;
-        assert_eq!(setup.complete(&upload, &[&one, &two]).await.unwrap(), done);
+        assert_eq!(setup.complete(&upload, &[&part_1, &part_2]).await.unwrap(), done);
         tokio::time::sleep(std::time::Duration::from_secs(2 * 3600)).await;
-        assert!(matches!(setup.complete(&upload, &[&one, &two]).await, Err(Error::NoSuchUpload)));
+        assert!(matches!(setup.complete(&upload, &[&part_1, &part_2]).await, Err(Error::NoSuchUpload)));
     });
 }
 
@@ -113,10 +114,11 @@ fn of_two_completions_one_commits() {
             let setup = UploadSetup::new().await;
             setup.fixture.versioning(Versioning::Enabled).await;
             let upload = setup.begin().await;
-            let (one, two) = (setup.part(&upload, 1, &bytes(1, 50)).await, setup.part(&upload, 2, &bytes(2, 50)).await);
-            let second: Vec<&Part> = if same { vec![&one, &two] } else { vec![&two] };
+            let (part_1, part_2) =
+                (setup.part(&upload, 1, &bytes(1, 50)).await, setup.part(&upload, 2, &bytes(2, 50)).await);
+            let second: Vec<&Part> = if same { vec![&part_1, &part_2] } else { vec![&part_2] };
             let (first, second) = tokio::join!(
-                setup.slow.uploads.complete(&setup.fixture.owner, complete_request(&upload, &[&one, &two])),
+                setup.slow.uploads.complete(&setup.fixture.owner, complete_request(&upload, &[&part_1, &part_2])),
                 setup.complete(&upload, &second),
             );
             match (first, second) {
@@ -139,9 +141,9 @@ fn a_completion_keeps_the_version_before_it() {
         let upload = setup.begin().await;
         let part = setup.part(&upload, 1, &bytes(1, 50)).await;
         let done = setup.complete(&upload, &[&part]).await.unwrap();
-        let (found, _) = setup.fixture.find(get_request(KEY)).await.unwrap();
-        assert_eq!((found.version_id.clone(), true), (done.version_id.clone(), done.version_id.is_some()));
-        assert_ne!(found.version_id, before.version_id);
+        let (found_object, _) = setup.fixture.find(get_request(KEY)).await.unwrap();
+        assert_eq!((found_object.version_id.clone(), true), (done.version_id.clone(), done.version_id.is_some()));
+        assert_ne!(found_object.version_id, before.version_id);
         assert!(setup.fixture.head(KEY).await.older);
     });
 }
@@ -174,11 +176,11 @@ fn object_checksums_are_computed_and_checked() {
             assert!(matches!(objects.uploads.complete(owner, request.clone()).await, Err(Error::InvalidRequest(_))));
             request.length = Some(110);
             let done = objects.uploads.complete(owner, request).await.unwrap();
-            let made = done.checksum.unwrap();
-            assert_eq!(made.kind(), kind);
-            assert_eq!(made == whole, kind == ChecksumKind::FullObject);
+            let checksum = done.checksum.unwrap();
+            assert_eq!(checksum.kind(), kind);
+            assert_eq!(checksum == whole, kind == ChecksumKind::FullObject);
             let object = setup.fixture.find(get_request(KEY)).await.unwrap().0.version.object.unwrap();
-            assert_eq!(object.checksum, Some(made));
+            assert_eq!(object.checksum, Some(checksum));
         }
     });
 }
@@ -220,9 +222,9 @@ fn the_version_committed_last_is_the_newest() {
             let (slow, put) = tokio::join!(slow, put);
             slow.unwrap();
             let current = setup.fixture.head(KEY).await.current.unwrap();
-            let made = current.object.as_ref().is_some_and(|object| object.upload.is_some());
-            overtaken += usize::from(made && !setup.gate.clear());
-            assert_eq!(made, current.id != put);
+            let is_of_upload = current.object.as_ref().is_some_and(|object| object.upload.is_some());
+            overtaken += usize::from(is_of_upload && !setup.gate.clear());
+            assert_eq!(is_of_upload, current.id != put);
             assert!(current.id.stamp() >= put.stamp(), "step {step}: an older version is current");
             assert_eq!(setup.partitions(Table::Manifests).await, 1, "step {step}");
         });

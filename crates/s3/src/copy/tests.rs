@@ -247,7 +247,7 @@ fn public_grants_blocked_while_the_body_arrives_are_refused() {
         let acl = fixture
             .objects
             .buckets
-            .new_object_acl(&fixture.owner, &bucket, &location.key, (&public(), "owner"))
+            .new_object_acl(&fixture.owner, &bucket, &location.key, &public(), "owner")
             .await
             .unwrap();
         let to = fixture.objects.receiver.object_destination(&location).await.unwrap();

@@ -201,10 +201,10 @@ async fn check(fixture: &BucketFixture, model: &KeyModel, at: &str) {
     let mut ids = BTreeMap::<VersionId, usize>::new();
     for (name, body) in &model.versions {
         match (fixture.find(super::super::get::GetObject { version: id(name), ..get_request("key") }).await, body) {
-            (Ok((found, got)), Some(body)) => {
+            (Ok((found_object, got)), Some(body)) => {
                 assert_eq!(got, *body, "{at}");
-                *ids.entry(found.version.id).or_default() += 1;
-                if let ObjectBody::Blob { id, .. } = found.version.object.unwrap().body {
+                *ids.entry(found_object.version.id).or_default() += 1;
+                if let ObjectBody::Blob { id, .. } = found_object.version.object.unwrap().body {
                     named.insert(id);
                 }
             }

@@ -24,14 +24,15 @@ impl Objects {
         context: impl FnOnce() -> AccessContext,
         request: &GetObject,
     ) -> Option<(FoundObject, Bytes)> {
-        let found = self.try_head(caller, context, request)?;
-        let bytes = match &found.version.object.as_ref()?.body {
+        let found_object = self.try_head(caller, context, request)?;
+        let bytes = match &found_object.version.object.as_ref()?.body {
             ObjectBody::Inline(bytes) => bytes,
             ObjectBody::Blob { .. } | ObjectBody::Parts { .. } => return None,
         };
-        let (start, end) = (usize::try_from(found.window.start).ok()?, usize::try_from(found.window.end).ok()?);
+        let (start, end) =
+            (usize::try_from(found_object.window.start).ok()?, usize::try_from(found_object.window.end).ok()?);
         let bytes = bytes.slice(start..end);
-        Some((found, bytes))
+        Some((found_object, bytes))
     }
 
     /// The metadata of a current version, as [`Self::try_get`] reads it; its bytes may be anywhere. `None` says nothing: the
@@ -56,9 +57,9 @@ impl Objects {
         let caller = with_context(caller, bucket, context);
         check_access(&caller, bucket, &request.key, &request.version, Some(&version)).ok()?;
         request.conditions.check(bucket, &version, || node.now()).ok()?;
-        let wanted = request.conditions.window(&version, request.window);
-        let window = window_range(wanted, version.object.as_ref()?.length()).ok()?;
-        Some(FoundObject::from_current(bucket, &request.key, version, wanted, window))
+        let requested_window = request.conditions.window(&version, request.window);
+        let window = window_range(requested_window, version.object.as_ref()?.length()).ok()?;
+        Some(FoundObject::from_current(bucket, &request.key, version, requested_window, window))
     }
 }
 

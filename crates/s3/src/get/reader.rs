@@ -221,6 +221,6 @@ pub(super) async fn part(
             return Ok(None);
         }
     }
-    let found = cursor.next(gateway).await?;
-    Ok(found.map(|(offset, part)| (offset..offset.saturating_add(part.length), part.checksum)))
+    let next_part = cursor.next(gateway).await?;
+    Ok(next_part.map(|(offset, part)| (offset..offset.saturating_add(part.length), part.checksum)))
 }

@@ -147,9 +147,9 @@ mod over_a_store {
                     let from = bytes(seed, 8).iter().fold(0, |sum, byte| sum * 31 + usize::from(*byte)) % length;
                     let last = from + seed as usize * seed as usize;
                     let window = ReadWindow::Range(from as u64, Some(last as u64));
-                    let (found, got) = fixture.find(GetObject { window, ..get_request(key) }).await.unwrap();
+                    let (found_object, got) = fixture.find(GetObject { window, ..get_request(key) }).await.unwrap();
                     assert_eq!(got, whole.slice(from..(last + 1).min(length)), "{key} {window:?}");
-                    assert!(found.partial);
+                    assert!(found_object.partial);
                 }
                 let last = fixture.find(GetObject { window: ReadWindow::Last(5), ..get_request(key) }).await.unwrap().1;
                 assert_eq!(last, whole.slice(length - 5..length));
@@ -170,17 +170,20 @@ mod over_a_store {
             fixture.put_parts("key", &parts).await;
             for number in [1, 2, 5, 256, 257, 300] {
                 let request = GetObject { window: ReadWindow::Part(number), ..get_request("key") };
-                let (found, got) = fixture.find(request).await.unwrap();
-                assert_eq!((got, found.part.unwrap().count), (parts[usize::from(number) - 1].clone(), Some(300)));
+                let (found_object, got) = fixture.find(request).await.unwrap();
+                assert_eq!(
+                    (got, found_object.part.unwrap().count),
+                    (parts[usize::from(number) - 1].clone(), Some(300))
+                );
             }
             for number in [0, 301] {
                 let request = GetObject { window: ReadWindow::Part(number), ..get_request("key") };
                 assert!(matches!(fixture.find(request).await, Err(Error::InvalidPartNumber)));
             }
             fixture.put("simple", &bytes(1, 10)).await;
-            let (found, got) =
+            let (found_object, got) =
                 fixture.find(GetObject { window: ReadWindow::Part(1), ..get_request("simple") }).await.unwrap();
-            assert_eq!((got.len(), found.part.and_then(|part| part.count)), (10, None));
+            assert_eq!((got.len(), found_object.part.and_then(|part| part.count)), (10, None));
         });
     }
 
@@ -190,11 +193,12 @@ mod over_a_store {
             let fixture = BucketFixture::new().await;
             let null = fixture.put("key", &bytes(0, 10)).await;
             fixture.versioning(Versioning::Enabled).await;
-            let (one, two) = (fixture.put("key", &bytes(1, 10)).await, fixture.put("key", &bytes(2, 10)).await);
+            let (version_1, version_2) =
+                (fixture.put("key", &bytes(1, 10)).await, fixture.put("key", &bytes(2, 10)).await);
             let DeletedObject { version_id: marker, .. } = fixture.delete("key", &VersionSpec::Current).await;
             assert_eq!(fixture.get("key", id("null")).await.unwrap(), bytes(0, 10));
-            assert_eq!(fixture.get("key", id(&one.version_id.unwrap())).await.unwrap(), bytes(1, 10));
-            assert_eq!(fixture.get("key", id(&two.version_id.unwrap())).await.unwrap(), bytes(2, 10));
+            assert_eq!(fixture.get("key", id(&version_1.version_id.unwrap())).await.unwrap(), bytes(1, 10));
+            assert_eq!(fixture.get("key", id(&version_2.version_id.unwrap())).await.unwrap(), bytes(2, 10));
             let hidden = id(&null.version.id.text());
             assert!(
                 matches!(fixture.get("key", hidden).await, Err(Error::NoSuchVersion(_))),

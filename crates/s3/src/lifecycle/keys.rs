@@ -39,10 +39,11 @@ impl LifecycleWorker {
             return Ok(false);
         }
         // Race: the rules and the version are those of the attempt, so a newer object or changed rules win.
-        let deleted = self.heads.delete_if(location, &VersionSpec::Current, &scan.bucket.owner, |attempt, found| {
-            let rules = attempt.bucket().lifecycle.as_ref();
-            Ok(found.zip(rules).is_some_and(|(found, rules)| old(rules, found)))
-        });
+        let deleted =
+            self.heads.delete_if(location, &VersionSpec::Current, &scan.bucket.owner, |attempt, stored_version| {
+                let rules = attempt.bucket().lifecycle.as_ref();
+                Ok(stored_version.zip(rules).is_some_and(|(stored_version, rules)| old(rules, stored_version)))
+            });
         Ok(deleted.await?.is_some())
     }
 
@@ -59,7 +60,7 @@ impl LifecycleWorker {
             for row in rows {
                 let version = Version::decode(row.value)?;
                 let due = scan.is_due(scan.rules.noncurrent_expiry(&location.key, &version, replaced_at, newer));
-                if due && self.remove_noncurrent_version(scan, location, &version, (replaced_at, newer)).await? {
+                if due && self.remove_noncurrent_version(scan, location, &version, replaced_at, newer).await? {
                     removed += 1;
                 }
                 // A version is noncurrent since the next newer one was written.
@@ -75,15 +76,16 @@ impl LifecycleWorker {
         scan: &BucketScan<'_>,
         location: &ObjectLocation,
         version: &Version,
-        (replaced_at, newer): (Timestamp, u64),
+        replaced_at: Timestamp,
+        newer: u64,
     ) -> Result<bool> {
         let spec = VersionSpec::Id(version_id_text(version));
-        let deleted = self.heads.delete_if(location, &spec, &scan.bucket.owner, |attempt, found| {
+        let deleted = self.heads.delete_if(location, &spec, &scan.bucket.owner, |attempt, stored_version| {
             let rules = attempt.bucket().lifecycle.as_ref();
             let due = rules
                 .is_some_and(|rules| scan.is_due(rules.noncurrent_expiry(&location.key, version, replaced_at, newer)));
             // Race: the version may have become current since, when the newer one was deleted.
-            Ok(due && is_still(found, version.id) && !is_current(attempt, version.id))
+            Ok(due && is_still(stored_version, version.id) && !is_current(attempt, version.id))
         });
         Ok(deleted.await?.is_some())
     }
@@ -98,17 +100,17 @@ impl LifecycleWorker {
             return Ok(false);
         }
         let spec = VersionSpec::Id(version_id_text(&marker));
-        let deleted = self.heads.delete_if(location, &spec, &scan.bucket.owner, |attempt, found| {
+        let deleted = self.heads.delete_if(location, &spec, &scan.bucket.owner, |attempt, stored_version| {
             // Race: a put since the read makes the marker noncurrent, and other rules apply to it.
             let alone = is_current(attempt, marker.id) && !attempt.head.older;
-            Ok(alone && is_still(found, marker.id) && attempt.bucket().lifecycle.as_ref().is_some_and(old))
+            Ok(alone && is_still(stored_version, marker.id) && attempt.bucket().lifecycle.as_ref().is_some_and(old))
         });
         Ok(deleted.await?.is_some())
     }
 }
 
-fn is_still(found: Option<&Version>, id: VersionId) -> bool {
-    found.is_some_and(|found| found.id == id)
+fn is_still(version: Option<&Version>, id: VersionId) -> bool {
+    version.is_some_and(|version| version.id == id)
 }
 
 fn is_current(attempt: &CasAttempt<'_>, id: VersionId) -> bool {

@@ -46,9 +46,9 @@ async fn versions(objects: &Objects, caller: &Caller) -> Vec<(String, Option<u64
     let listed = ListObjects { bucket: "bucket".into(), max: 1000, ..ListObjects::default() };
     let page = objects.list_versions(caller, &ListVersions { objects: listed, version: None }).await.unwrap();
     let age = |line: &KeyOrPrefix<_>| match line {
-        KeyOrPrefix::Key(_, found) => {
-            let found: &crate::listing_page::ListedVersion = found;
-            found.version.object.as_ref().map(|_| BEGIN.since(found.version.modified) / DAY)
+        KeyOrPrefix::Key(_, listed_version) => {
+            let listed_version: &crate::listing_page::ListedVersion = listed_version;
+            listed_version.version.object.as_ref().map(|_| BEGIN.since(listed_version.version.modified) / DAY)
         }
         KeyOrPrefix::Prefix(_) => None,
     };

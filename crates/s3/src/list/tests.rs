@@ -119,7 +119,7 @@ impl ListingFixture {
 }
 
 fn lines<T>(listed: &[KeyOrPrefix<T>], text: impl Fn(&T) -> String) -> Vec<ListedLine> {
-    let line = |one: &KeyOrPrefix<T>| match one {
+    let line = |entry: &KeyOrPrefix<T>| match entry {
         KeyOrPrefix::Key(key, shown) => (key.clone(), Some(text(shown))),
         KeyOrPrefix::Prefix(prefix) => (prefix.clone(), None),
     };
@@ -173,9 +173,9 @@ async fn pages_of_versions_match_a_model() {
             expected.reverse();
             loop {
                 let page = fixture.objects.list_versions(&fixture.caller, &request).await.unwrap();
-                let text = |one: &ListedVersion| {
-                    let length = one.version.object.as_ref().map(|object| object.length());
-                    format!("{} {length:?} {}", one.version_id, one.latest)
+                let text = |listed_version: &ListedVersion| {
+                    let length = listed_version.version.object.as_ref().map(|object| object.length());
+                    format!("{} {length:?} {}", listed_version.version_id, listed_version.latest)
                 };
                 for line in lines(&page.lines, text) {
                     assert_eq!(Some(line), expected.pop(), "{request:?}");
@@ -204,7 +204,7 @@ async fn many_versions_of_one_key_are_paged_even_if_the_marker_is_removed() {
     let mut request = versions_request("");
     let ids = |page: &VersionsPage| {
         let id = |line: &KeyOrPrefix<ListedVersion>| match line {
-            KeyOrPrefix::Key(_, one) => one.version.id,
+            KeyOrPrefix::Key(_, listed_version) => listed_version.version.id,
             KeyOrPrefix::Prefix(_) => panic!("no delimiter was given"),
         };
         page.lines.iter().map(id).collect::<Vec<_>>()

@@ -31,13 +31,13 @@ fn objects_are_read_back_with_their_metadata() {
             put.upload_body.checksum = ChecksumWanted::Given(ChecksumHasher::digest(Algorithm::Sha256, &body));
             let stored = fixture.objects.put(&fixture.owner, put).await.unwrap();
             assert_eq!(stored.version_id, None);
-            let (found, got) = fixture.find(get_request("key")).await.unwrap();
+            let (found_object, got) = fixture.find(get_request("key")).await.unwrap();
             assert_eq!(got, body);
-            assert_eq!(found.version, stored.version);
-            let object = found.version.object.unwrap();
+            assert_eq!(found_object.version, stored.version);
+            let object = found_object.version.object.unwrap();
             assert_eq!(object.etag, Etag::from_md5(Md5Hasher::digest(&body)));
             assert_eq!(object.checksum, Some(ChecksumHasher::digest(Algorithm::Sha256, &body)));
-            assert_eq!(found.version.owner, fixture.owner.id());
+            assert_eq!(found_object.version.owner, fixture.owner.id());
             assert_eq!((object.headers.len(), object.meta.len(), object.tags.len()), (1, 1, 1));
             assert_eq!(fixture.blobs().await.len(), usize::from(length > 1024), "the replaced blob is gone");
         }
@@ -118,22 +118,22 @@ fn a_body_longer_than_allowed_is_refused_while_it_arrives() {
 fn write_conditions_test_the_current_version() {
     run(async {
         let fixture = BucketFixture::new().await;
-        let (one, two) = (bytes(1, 3000), bytes(2, 3000));
+        let (body_1, body_2) = (bytes(1, 3000), bytes(2, 3000));
         let put = async |body: &Bytes, if_match, if_none_match| {
             let conditions = WriteConditions { if_match, if_none_match };
             fixture.objects.put(&fixture.owner, PutObject { conditions, ..put_request("key", body) }).await
         };
-        assert!(matches!(put(&one, tag("*"), None).await, Err(Error::NoSuchKey)));
-        let etag = put(&one, None, tag("*")).await.unwrap().version.object.unwrap().etag.to_string();
-        assert!(matches!(put(&two, None, tag("*")).await, Err(Error::PreconditionFailed("If-None-Match"))));
-        assert!(matches!(put(&two, tag("x"), None).await, Err(Error::PreconditionFailed("If-Match"))));
-        assert_eq!(fixture.get("key", VersionSpec::Current).await.unwrap(), one);
-        put(&two, tag(&etag), None).await.unwrap();
-        assert!(matches!(put(&one, tag(&etag), None).await, Err(Error::PreconditionFailed("If-Match"))));
-        assert_eq!(fixture.get("key", VersionSpec::Current).await.unwrap(), two);
+        assert!(matches!(put(&body_1, tag("*"), None).await, Err(Error::NoSuchKey)));
+        let etag = put(&body_1, None, tag("*")).await.unwrap().version.object.unwrap().etag.to_string();
+        assert!(matches!(put(&body_2, None, tag("*")).await, Err(Error::PreconditionFailed("If-None-Match"))));
+        assert!(matches!(put(&body_2, tag("x"), None).await, Err(Error::PreconditionFailed("If-Match"))));
+        assert_eq!(fixture.get("key", VersionSpec::Current).await.unwrap(), body_1);
+        put(&body_2, tag(&etag), None).await.unwrap();
+        assert!(matches!(put(&body_1, tag(&etag), None).await, Err(Error::PreconditionFailed("If-Match"))));
+        assert_eq!(fixture.get("key", VersionSpec::Current).await.unwrap(), body_2);
         assert_eq!(fixture.blobs().await.len(), 1);
         fixture.delete("key", &VersionSpec::Current).await;
-        put(&one, None, tag("*")).await.unwrap();
+        put(&body_1, None, tag("*")).await.unwrap();
     });
 }
 

@@ -41,8 +41,10 @@ impl Measurer {
         let _turn = self.turns.acquire().await;
         let begun = Instant::now();
         let stored = self.stored_in(bucket).await;
-        let live: HashSet<_> =
-            S3Catalogue::within(&self.heads.gateway.catalogue().current()).buckets().map(|found| found.id).collect();
+        let live: HashSet<_> = S3Catalogue::within(&self.heads.gateway.catalogue().current())
+            .buckets()
+            .map(|known_bucket| known_bucket.id)
+            .collect();
         if let Err(error) = &stored {
             tracing::warn!(%error, bucket = bucket.name, "measurement of a bucket failed: its quota goes by the last one");
         }

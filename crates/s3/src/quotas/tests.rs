@@ -160,9 +160,9 @@ fn parts_count_from_their_upload_on_and_their_object_not_again() {
         let (upload, used_up) =
             (setup.begin().await, "The quota of the bucket bucket is used up: 1 objects, 25 bytes.");
         let (ten, six) = (bytes(1, 10), bytes(1, 6));
-        let (one, two) = (setup.part(&upload, 1, &ten).await, setup.part(&upload, 2, &ten).await);
+        let (part_1, part_2) = (setup.part(&upload, 1, &ten).await, setup.part(&upload, 2, &ten).await);
         check_refused(put_part(objects, owner, &upload, 3, &six).await, used_up);
-        objects.uploads.complete(owner, complete_request(&upload, &[&one, &two])).await.unwrap();
+        objects.uploads.complete(owner, complete_request(&upload, &[&part_1, &part_2])).await.unwrap();
         tokio::time::sleep(REFUSAL_AGE_MAX).await;
         assert_eq!(objects.quotas.stored(&bucket()).await.unwrap().1, Storage { objects: 1, bytes: 20 });
         setup.begin_at("other").await;

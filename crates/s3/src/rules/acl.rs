@@ -122,8 +122,8 @@ impl Acl {
     /// The grants as documents show them: the owner's full control first, unless it is among the grants.
     #[must_use]
     pub fn effective_grants(&self, owner: &str) -> Vec<Grant> {
-        let own = Grant { grantee: Grantee::User(owner.to_owned()), permission: Permission::FullControl };
-        let first = (!self.grants.contains(&own)).then_some(own);
+        let owner_grant = Grant { grantee: Grantee::User(owner.to_owned()), permission: Permission::FullControl };
+        let first = (!self.grants.contains(&owner_grant)).then_some(owner_grant);
         first.into_iter().chain(self.grants.iter().cloned()).collect()
     }
 
@@ -292,13 +292,13 @@ mod tests {
 
     #[test]
     fn the_owner_is_shown_first_and_once() {
-        let own = grant(Grantee::User("o".into()), Permission::FullControl);
+        let owner_grant = grant(Grantee::User("o".into()), Permission::FullControl);
         let other = grant(Grantee::AllUsers, Permission::Read);
-        assert_eq!(Acl::default().effective_grants("o"), std::slice::from_ref(&own));
+        assert_eq!(Acl::default().effective_grants("o"), std::slice::from_ref(&owner_grant));
         let acl = Acl { grants: vec![other.clone()] };
-        assert_eq!(acl.effective_grants("o"), [own.clone(), other.clone()]);
-        let acl = Acl { grants: vec![other.clone(), own.clone()] };
-        assert_eq!(acl.effective_grants("o"), [other, own]);
+        assert_eq!(acl.effective_grants("o"), [owner_grant.clone(), other.clone()]);
+        let acl = Acl { grants: vec![other.clone(), owner_grant.clone()] };
+        assert_eq!(acl.effective_grants("o"), [other, owner_grant]);
     }
 
     #[test]

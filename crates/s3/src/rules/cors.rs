@@ -145,19 +145,19 @@ mod tests {
                 rule(&["*end"], &["DELETE"], &["*"]),
             ],
         };
-        let found = |origin, method, headers: &[&str]| {
-            let (found, allowed) = cors.find_rule(origin, method, headers)?;
-            Some((cors.rules.iter().position(|rule| rule == found)?, allowed.to_owned()))
+        let find_rule = |origin, method, headers: &[&str]| {
+            let (matched_rule, allowed) = cors.find_rule(origin, method, headers)?;
+            Some((cors.rules.iter().position(|rule| rule == matched_rule)?, allowed.to_owned()))
         };
-        assert_eq!(found("http://a", "GET", &["X-Amz-Meta-A", "content-type"]), Some((0, "http://a".into())));
-        assert_eq!(found("https://x.b.com", "PUT", &[]), Some((0, "https://x.b.com".into())));
-        assert_eq!(found("https://.b.com", "PUT", &[]), Some((0, "https://.b.com".into())));
-        assert_eq!(found("https://b.com", "PUT", &[]), None);
-        assert_eq!(found("http://a", "GET", &["other"]), None);
-        assert_eq!(found("http://c", "GET", &[]), Some((1, "*".into())));
-        assert_eq!(found("http://c", "get", &[]), None);
-        assert_eq!(found("the end", "DELETE", &["any", "thing"]), Some((2, "the end".into())));
-        assert_eq!(found("HTTP://A", "PUT", &[]), None);
+        assert_eq!(find_rule("http://a", "GET", &["X-Amz-Meta-A", "content-type"]), Some((0, "http://a".into())));
+        assert_eq!(find_rule("https://x.b.com", "PUT", &[]), Some((0, "https://x.b.com".into())));
+        assert_eq!(find_rule("https://.b.com", "PUT", &[]), Some((0, "https://.b.com".into())));
+        assert_eq!(find_rule("https://b.com", "PUT", &[]), None);
+        assert_eq!(find_rule("http://a", "GET", &["other"]), None);
+        assert_eq!(find_rule("http://c", "GET", &[]), Some((1, "*".into())));
+        assert_eq!(find_rule("http://c", "get", &[]), None);
+        assert_eq!(find_rule("the end", "DELETE", &["any", "thing"]), Some((2, "the end".into())));
+        assert_eq!(find_rule("HTTP://A", "PUT", &[]), None);
     }
 
     #[test]

@@ -43,7 +43,7 @@ impl ListingEntry {
             fields::put_etag(out, object.etag);
             out.varint(object.length);
             out.optional(object.storage_class.as_deref(), FieldEncoder::text);
-            out.optional(object.checksum, put_algorithm);
+            out.optional(object.checksum, |out, (algorithm, kind)| put_algorithm(out, algorithm, kind));
         });
         out.finish()
     }
@@ -135,7 +135,7 @@ impl UploadEntry {
         out.text(&self.initiator);
         out.text(&self.owner);
         out.optional(self.storage_class.as_deref(), FieldEncoder::text);
-        out.optional(self.checksum, put_algorithm);
+        out.optional(self.checksum, |out, (algorithm, kind)| put_algorithm(out, algorithm, kind));
         out.finish()
     }
 

@@ -68,9 +68,9 @@ pub fn validate(tags: &[Tag], max: usize) -> Result<(), TagError> {
 
 /// Whether a text has no more characters than these, each one that tags have: letters, digits and spaces of any script, and a few signs.
 fn is_of_tags(text: &str, max: usize) -> bool {
-    let is_allowed = |one: char| match one.is_ascii() {
-        true => one.is_ascii_alphanumeric() || one == ' ' || SIGNS.contains(one),
-        false => !one.is_control(),
+    let is_allowed = |character: char| match character.is_ascii() {
+        true => character.is_ascii_alphanumeric() || character == ' ' || SIGNS.contains(character),
+        false => !character.is_control(),
     };
     text.chars().nth(max).is_none() && text.chars().all(is_allowed)
 }

@@ -61,7 +61,7 @@ impl Upload {
         fields::put_meta(&mut out, &self.meta);
         fields::put_tags(&mut out, &self.tags);
         out.optional(self.acl.as_ref(), fields::put_acl);
-        out.optional(self.checksum, put_algorithm);
+        out.optional(self.checksum, |out, (algorithm, kind)| put_algorithm(out, algorithm, kind));
         self.state.put(&mut out);
         out.finish()
     }

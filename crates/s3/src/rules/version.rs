@@ -128,8 +128,8 @@ impl Object {
 
     /// The value of a header.
     #[must_use]
-    pub fn header(&self, wanted: SystemHeader) -> Option<&Bytes> {
-        self.headers.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value)
+    pub fn header(&self, header: SystemHeader) -> Option<&Bytes> {
+        self.headers.iter().find(|(name, _)| *name == header).map(|(_, value)| value)
     }
 
     fn put(&self, out: &mut FieldEncoder) {

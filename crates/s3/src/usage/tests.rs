@@ -13,40 +13,41 @@ fn counts(count: u64, bytes_in: u64) -> UsageCounts {
 /// Node, start and, by operation, requests and bytes received.
 type ShownSample<'a> = (&'a str, Timestamp, Vec<(&'a str, u64, u64)>);
 
-fn samples(found: &[UsageSample]) -> Vec<ShownSample<'_>> {
-    fn sample(one: &UsageSample) -> ShownSample<'_> {
-        let operations = one.operations.iter().map(|(name, counts)| (name.as_str(), counts.count, counts.bytes_in));
-        (one.node.as_str(), one.start, operations.collect())
+fn samples(usage_samples: &[UsageSample]) -> Vec<ShownSample<'_>> {
+    fn sample(usage_sample: &UsageSample) -> ShownSample<'_> {
+        let operations =
+            usage_sample.operations.iter().map(|(name, counts)| (name.as_str(), counts.count, counts.bytes_in));
+        (usage_sample.node.as_str(), usage_sample.start, operations.collect())
     }
-    found.iter().map(sample).collect()
+    usage_samples.iter().map(sample).collect()
 }
 
 #[tokio::test(start_paused = true)]
 async fn counts_of_all_processes_add_up_by_node_and_hour() {
     let stores = S3TestStore::new();
-    let (one, two) = (stores.gateway().await, stores.gateway().await);
+    let (gateway_a, gateway_b) = (stores.gateway().await, stores.gateway().await);
     let hour = Timestamp(hour_begin(BEGIN) * HOUR_MICROS);
-    one.usage.count("K", "KeyWrite", counts(1, 10));
-    one.usage.count("K", "KeyRead", counts(1, 0));
-    one.usage.count("other", "KeyRead", counts(1, 0));
-    two.usage.count("K", "KeyWrite", counts(2, 20));
+    gateway_a.usage.count("K", "KeyWrite", counts(1, 10));
+    gateway_a.usage.count("K", "KeyRead", counts(1, 0));
+    gateway_a.usage.count("other", "KeyRead", counts(1, 0));
+    gateway_b.usage.count("K", "KeyWrite", counts(2, 20));
     assert_eq!(
-        samples(&two.usage.samples("K", BEGIN, BEGIN).await.unwrap()),
+        samples(&gateway_b.usage.samples("K", BEGIN, BEGIN).await.unwrap()),
         [("g2", hour, vec![("KeyWrite", 2, 20)])]
     );
     for _ in 0..2 {
-        one.usage.flush().await.unwrap();
-        two.usage.flush().await.unwrap();
+        gateway_a.usage.flush().await.unwrap();
+        gateway_b.usage.flush().await.unwrap();
     }
-    one.usage.count("K", "KeyWrite", counts(5, 50));
+    gateway_a.usage.count("K", "KeyWrite", counts(5, 50));
     let here =
         vec![("g1", hour, vec![("KeyRead", 1, 0), ("KeyWrite", 6, 60)]), ("g2", hour, vec![("KeyWrite", 2, 20)])];
-    assert_eq!(samples(&one.usage.samples("K", BEGIN, BEGIN).await.unwrap()), here);
-    let there = two.usage.samples("K", BEGIN, BEGIN).await.unwrap();
+    assert_eq!(samples(&gateway_a.usage.samples("K", BEGIN, BEGIN).await.unwrap()), here);
+    let there = gateway_b.usage.samples("K", BEGIN, BEGIN).await.unwrap();
     assert_eq!(samples(&there)[0].2, [("KeyRead", 1, 0), ("KeyWrite", 1, 10)]);
-    one.usage.flush().await.unwrap();
-    assert_eq!(samples(&two.usage.samples("K", BEGIN, BEGIN).await.unwrap()), here);
-    assert!(one.usage.samples("nobody", Timestamp::ZERO, Timestamp::MAX).await.unwrap().is_empty());
+    gateway_a.usage.flush().await.unwrap();
+    assert_eq!(samples(&gateway_b.usage.samples("K", BEGIN, BEGIN).await.unwrap()), here);
+    assert!(gateway_a.usage.samples("nobody", Timestamp::ZERO, Timestamp::MAX).await.unwrap().is_empty());
 }
 
 #[tokio::test(start_paused = true)]

@@ -13,13 +13,13 @@ fn key(id: &str, secret: &str) -> Option<(String, String)> {
 async fn users_are_found_by_all_their_names() {
     let stores = S3TestStore::new();
     let objects = stores.gateway().await;
-    let made = objects.users.create("foo@example.com", "Foo", false, None).await.unwrap();
-    assert_eq!((made.key_id.len(), made.secret.len(), made.id.len()), (20, 40, 64));
-    assert_eq!((made.display_name.as_str(), made.enabled, made.admin), ("foo", true, false));
-    assert_eq!(objects.users.find_by_key(&made.key_id).await.unwrap(), made);
-    assert_eq!(objects.users.find_by_id(&made.id).await.unwrap(), Some(Arc::clone(&made)));
-    assert_eq!(objects.users.find_by_email("foo@example.com").await.unwrap(), Some(Arc::clone(&made)));
-    assert_eq!(objects.users.display_name(&made.id).await, "foo");
+    let user = objects.users.create("foo@example.com", "Foo", false, None).await.unwrap();
+    assert_eq!((user.key_id.len(), user.secret.len(), user.id.len()), (20, 40, 64));
+    assert_eq!((user.display_name.as_str(), user.enabled, user.admin), ("foo", true, false));
+    assert_eq!(objects.users.find_by_key(&user.key_id).await.unwrap(), user);
+    assert_eq!(objects.users.find_by_id(&user.id).await.unwrap(), Some(Arc::clone(&user)));
+    assert_eq!(objects.users.find_by_email("foo@example.com").await.unwrap(), Some(Arc::clone(&user)));
+    assert_eq!(objects.users.display_name(&user.id).await, "foo");
     assert_eq!(objects.users.display_name("nobody").await, "nobody");
     assert!(matches!(objects.users.find_by_key("nobody").await, Err(Error::UnknownKey(_))));
     assert_eq!(objects.users.find_by_id("nobody").await.unwrap(), None);
@@ -48,30 +48,30 @@ async fn taken_and_malformed_users_are_refused() {
 #[tokio::test(start_paused = true)]
 async fn user_changes_hold_at_once_here_and_elsewhere_in_two_seconds() {
     let stores = S3TestStore::new();
-    let (one, two) = (stores.gateway().await, stores.gateway().await);
-    let made = one.users.create("foo@example.com", "Foo", false, None).await.unwrap();
-    assert_eq!(two.users.find_by_key(&made.key_id).await.unwrap(), made);
-    one.users.find_by_key(&made.key_id).await.unwrap();
+    let (gateway_a, gateway_b) = (stores.gateway().await, stores.gateway().await);
+    let user = gateway_a.users.create("foo@example.com", "Foo", false, None).await.unwrap();
+    assert_eq!(gateway_b.users.find_by_key(&user.key_id).await.unwrap(), user);
+    gateway_a.users.find_by_key(&user.key_id).await.unwrap();
     let change = UserChange {
         email: Some("bar@example.com".into()),
         name: Some("Bar".into()),
         enabled: Some(false),
         new_secret: true,
     };
-    let changed = one.users.update(&made.key_id, change).await.unwrap();
-    assert_eq!((&changed.id, &changed.key_id), (&made.id, &made.key_id));
-    assert_ne!(changed.secret, made.secret);
+    let changed = gateway_a.users.update(&user.key_id, change).await.unwrap();
+    assert_eq!((&changed.id, &changed.key_id), (&user.id, &user.key_id));
+    assert_ne!(changed.secret, user.secret);
     assert_eq!((changed.display_name.as_str(), changed.enabled), ("bar", false));
-    assert_eq!(one.users.find_by_key(&made.key_id).await.unwrap(), changed);
+    assert_eq!(gateway_a.users.find_by_key(&user.key_id).await.unwrap(), changed);
     tokio::time::sleep(std::time::Duration::from_secs(2)).await;
-    assert_eq!(two.users.find_by_key(&made.key_id).await.unwrap(), changed);
-    assert_eq!(two.users.find_by_email("foo@example.com").await.unwrap(), None);
-    two.users.create("foo@example.com", "New", false, None).await.unwrap();
+    assert_eq!(gateway_b.users.find_by_key(&user.key_id).await.unwrap(), changed);
+    assert_eq!(gateway_b.users.find_by_email("foo@example.com").await.unwrap(), None);
+    gateway_b.users.create("foo@example.com", "New", false, None).await.unwrap();
     let back = UserChange { email: Some("foo@example.com".into()), ..UserChange::default() };
-    assert!(matches!(one.users.update(&made.key_id, back).await, Err(Error::UserExists)));
-    let unknown = one.users.update("nobody", UserChange::default()).await;
+    assert!(matches!(gateway_a.users.update(&user.key_id, back).await, Err(Error::UserExists)));
+    let unknown = gateway_a.users.update("nobody", UserChange::default()).await;
     assert!(matches!(unknown, Err(Error::UnknownKey(_))));
-    assert_eq!(one.users.update(&made.key_id, UserChange::default()).await.unwrap(), changed);
+    assert_eq!(gateway_a.users.update(&user.key_id, UserChange::default()).await.unwrap(), changed);
 }
 
 #[tokio::test(start_paused = true)]
@@ -104,60 +104,62 @@ async fn users_are_listed_in_pages_and_removed() {
 #[tokio::test(start_paused = true)]
 async fn of_two_creators_of_one_address_one_wins() {
     let stores = S3TestStore::new();
-    let (one, two) = (stores.gateway().await, stores.gateway().await);
+    let (gateway_a, gateway_b) = (stores.gateway().await, stores.gateway().await);
     for round in 0..20 {
         let email = format!("u{round}@example.com");
-        let (a, b) =
-            tokio::join!(one.users.create(&email, "A", false, None), two.users.create(&email, "B", false, None));
+        let (a, b) = tokio::join!(
+            gateway_a.users.create(&email, "A", false, None),
+            gateway_b.users.create(&email, "B", false, None)
+        );
         assert!(a.is_ok() != b.is_ok());
     }
-    assert_eq!(one.users.list("", 100).await.unwrap().len(), 20);
+    assert_eq!(gateway_a.users.list("", 100).await.unwrap().len(), 20);
 }
 
 #[tokio::test(start_paused = true)]
 async fn concurrent_starts_create_one_admin() {
     let stores = S3TestStore::new();
-    let (one, two) = (stores.gateway().await, stores.gateway().await);
-    let (a, b) = tokio::join!(one.users.ensure_admin(None), two.users.ensure_admin(None));
-    let ((admin, made), (other, made_too)) = (a.unwrap(), b.unwrap());
+    let (gateway_a, gateway_b) = (stores.gateway().await, stores.gateway().await);
+    let (a, b) = tokio::join!(gateway_a.users.ensure_admin(None), gateway_b.users.ensure_admin(None));
+    let ((admin, is_created), (other, is_created_too)) = (a.unwrap(), b.unwrap());
     assert_eq!(admin, other);
-    assert!(made != made_too);
+    assert!(is_created != is_created_too);
     assert!(admin.admin && admin.name == "admin");
-    assert_eq!(one.users.ensure_admin(None).await.unwrap(), (Arc::clone(&admin), false));
+    assert_eq!(gateway_a.users.ensure_admin(None).await.unwrap(), (Arc::clone(&admin), false));
 
-    let (fixed, made) = one.users.ensure_admin(key("FIXED", "secret")).await.unwrap();
-    assert_eq!((fixed.key_id.as_str(), fixed.secret.as_str(), made), ("FIXED", "secret", false));
+    let (fixed, is_created) = gateway_a.users.ensure_admin(key("FIXED", "secret")).await.unwrap();
+    assert_eq!((fixed.key_id.as_str(), fixed.secret.as_str(), is_created), ("FIXED", "secret", false));
     assert_eq!(fixed.id, admin.id);
-    assert!(matches!(one.users.find_by_key(&admin.key_id).await, Err(Error::UnknownKey(_))));
-    assert_eq!(one.users.find_by_key("FIXED").await.unwrap(), fixed);
-    assert_eq!(two.users.ensure_admin(key("FIXED", "secret")).await.unwrap(), (fixed, false));
-    assert_eq!(two.users.ensure_admin(key("FIXED", "other")).await.unwrap().0.secret, "other");
-    assert_eq!(one.users.list("", 10).await.unwrap().len(), 1);
+    assert!(matches!(gateway_a.users.find_by_key(&admin.key_id).await, Err(Error::UnknownKey(_))));
+    assert_eq!(gateway_a.users.find_by_key("FIXED").await.unwrap(), fixed);
+    assert_eq!(gateway_b.users.ensure_admin(key("FIXED", "secret")).await.unwrap(), (fixed, false));
+    assert_eq!(gateway_b.users.ensure_admin(key("FIXED", "other")).await.unwrap().0.secret, "other");
+    assert_eq!(gateway_a.users.list("", 10).await.unwrap().len(), 1);
 
-    one.users.create("x@y", "X", false, key("X", "x")).await.unwrap();
-    assert!(matches!(one.users.ensure_admin(key("X", "x")).await, Err(Error::InvalidUser(_))));
+    gateway_a.users.create("x@y", "X", false, key("X", "x")).await.unwrap();
+    assert!(matches!(gateway_a.users.ensure_admin(key("X", "x")).await, Err(Error::InvalidUser(_))));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_removed_admin_is_made_anew_even_if_its_address_was_taken() {
     let objects = S3TestStore::new().gateway().await;
-    let (first, made) = objects.users.ensure_admin(key("FIRST", "s")).await.unwrap();
-    assert!(made);
+    let (first, is_created) = objects.users.ensure_admin(key("FIRST", "s")).await.unwrap();
+    assert!(is_created);
     objects.users.delete("FIRST").await.unwrap();
     objects.users.create(&first.email, "Guest", false, None).await.unwrap();
-    let (second, made) = objects.users.ensure_admin(None).await.unwrap();
-    assert!(made && second.admin && second.id != first.id);
+    let (second, is_created) = objects.users.ensure_admin(None).await.unwrap();
+    assert!(is_created && second.admin && second.id != first.id);
     assert_eq!(objects.users.ensure_admin(None).await.unwrap(), (second, false));
 }
 
 #[tokio::test(start_paused = true)]
 async fn many_concurrent_creates_succeed() {
     let stores = S3TestStore::new();
-    let (one, two) = (stores.gateway().await, stores.gateway().await);
-    let admin = caller(&one.users.ensure_admin(None).await.unwrap().0);
+    let (gateway_a, gateway_b) = (stores.gateway().await, stores.gateway().await);
+    let admin = caller(&gateway_a.users.ensure_admin(None).await.unwrap().0);
     let mut crowd = tokio::task::JoinSet::new();
     for at in 0..200 {
-        let objects = Arc::clone(if at % 2 == 0 { &one } else { &two });
+        let objects = Arc::clone(if at % 2 == 0 { &gateway_a } else { &gateway_b });
         let admin = admin.clone();
         crowd.spawn(async move {
             objects.users.create(&format!("u{at}@example.com"), "U", false, None).await.unwrap();
@@ -165,8 +167,8 @@ async fn many_concurrent_creates_succeed() {
         });
     }
     crowd.join_all().await;
-    assert_eq!(one.users.list("", 1000).await.unwrap().len(), 201);
-    assert_eq!(one.buckets.list(&admin, "", "", 1000).await.unwrap().buckets.len(), 200);
+    assert_eq!(gateway_a.users.list("", 1000).await.unwrap().len(), 201);
+    assert_eq!(gateway_a.buckets.list(&admin, "", "", 1000).await.unwrap().buckets.len(), 200);
 }
 
 #[tokio::test(start_paused = true)]
@@ -181,29 +183,32 @@ async fn overlong_names_find_no_user() {
 #[tokio::test(start_paused = true)]
 async fn further_keys_find_their_user_until_they_are_revoked() {
     let stores = S3TestStore::new();
-    let (one, two) = (stores.gateway().await, stores.gateway().await);
-    let user = one.users.create("foo@example.com", "Foo", false, None).await.unwrap();
+    let (gateway_a, gateway_b) = (stores.gateway().await, stores.gateway().await);
+    let user = gateway_a.users.create("foo@example.com", "Foo", false, None).await.unwrap();
     let given = NewKey { id: Some("GIVEN".into()), secret: Some("s".into()), ..NewKey::default() };
-    let (_, key) = one.users.add_key(&user.key_id, given).await.unwrap();
-    let (with_both, random) = one.users.add_key("GIVEN", NewKey::default()).await.unwrap();
+    let (_, key) = gateway_a.users.add_key(&user.key_id, given).await.unwrap();
+    let (with_both, random) = gateway_a.users.add_key("GIVEN", NewKey::default()).await.unwrap();
     assert_eq!((key.secret.as_str(), with_both.further_keys.len()), ("s", 2));
     assert!(random.id.len() == 20 && random.id.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit()));
-    let holder = two.users.key_holder(&random.id).await.unwrap();
+    let holder = gateway_b.users.key_holder(&random.id).await.unwrap();
     assert_eq!((&holder.user.id, holder.secret(), holder.policy().is_some()), (&user.id, &*random.secret, true));
-    let first = two.users.key_holder(&user.key_id).await.unwrap();
+    let first = gateway_b.users.key_holder(&user.key_id).await.unwrap();
     assert_eq!((first.secret(), first.policy().is_some()), (&*user.secret, false));
     // A change of the user keeps its keys.
     let change = UserChange { new_secret: true, ..UserChange::default() };
-    assert_eq!(one.users.update(&user.key_id, change).await.unwrap().further_keys.len(), 2);
-    let refused = one.users.update("GIVEN", UserChange { new_secret: true, ..UserChange::default() }).await;
+    assert_eq!(gateway_a.users.update(&user.key_id, change).await.unwrap().further_keys.len(), 2);
+    let refused = gateway_a.users.update("GIVEN", UserChange { new_secret: true, ..UserChange::default() }).await;
     assert!(matches!(refused, Err(Error::InvalidUser(_))), "the secret of the first key is another key's: {refused:?}");
-    one.users.revoke_key("GIVEN").await.unwrap();
-    assert!(matches!(one.users.key_holder("GIVEN").await, Err(Error::UnknownKey(_))), "at once here");
+    gateway_a.users.revoke_key("GIVEN").await.unwrap();
+    assert!(matches!(gateway_a.users.key_holder("GIVEN").await, Err(Error::UnknownKey(_))), "at once here");
     tokio::time::sleep(std::time::Duration::from_secs(2)).await;
-    assert!(matches!(two.users.key_holder("GIVEN").await, Err(Error::UnknownKey(_))), "in two seconds elsewhere");
-    assert!(matches!(one.users.revoke_key(&user.key_id).await, Err(Error::InvalidUser(_))));
-    one.users.delete(&user.key_id).await.unwrap();
-    assert!(matches!(one.users.key_holder(&random.id).await, Err(Error::UnknownKey(_))), "no key outlives its user");
+    assert!(matches!(gateway_b.users.key_holder("GIVEN").await, Err(Error::UnknownKey(_))), "in two seconds elsewhere");
+    assert!(matches!(gateway_a.users.revoke_key(&user.key_id).await, Err(Error::InvalidUser(_))));
+    gateway_a.users.delete(&user.key_id).await.unwrap();
+    assert!(
+        matches!(gateway_a.users.key_holder(&random.id).await, Err(Error::UnknownKey(_))),
+        "no key outlives its user"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -65,8 +65,8 @@ pub(super) fn confine(setup: &WorkerSetup) -> io::Result<()> {
 pub(super) fn allow_cpu(seconds: u64) -> io::Result<()> {
     let used = u64::try_from(clock_gettime(ClockId::ProcessCPUTime).tv_sec).unwrap_or(0);
     let Rlimit { maximum, .. } = getrlimit(Resource::Cpu);
-    let wanted = used + seconds + CPU_GRACE;
-    let current = Some(maximum.map_or(wanted, |maximum| wanted.min(maximum)));
+    let cpu_limit = used + seconds + CPU_GRACE;
+    let current = Some(maximum.map_or(cpu_limit, |maximum| cpu_limit.min(maximum)));
     Ok(setrlimit(Resource::Cpu, Rlimit { current, maximum })?)
 }
 
@@ -149,8 +149,8 @@ fn program() -> Result<BpfProgram, seccompiler::BackendError> {
     // The worker raises its own limit of CPU time with each call; other processes of the user have limits, too.
     rules.insert(libc::SYS_prlimit64, vec![SeccompRule::new(vec![is_equal(0, SeccompCmpOp::Eq, 0)?])?]);
     // `abort` sends a signal to its own process.
-    let own = u64::from(std::process::id());
-    rules.insert(libc::SYS_tgkill, vec![SeccompRule::new(vec![is_equal(0, SeccompCmpOp::Eq, own)?])?]);
+    let process_id = u64::from(std::process::id());
+    rules.insert(libc::SYS_tgkill, vec![SeccompRule::new(vec![is_equal(0, SeccompCmpOp::Eq, process_id)?])?]);
     let (refused, allowed) = (SeccompAction::Errno(libc::EPERM as u32), SeccompAction::Allow);
     SeccompFilter::new(rules, refused, allowed, std::env::consts::ARCH.try_into()?)?.try_into()
 }

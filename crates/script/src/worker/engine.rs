@@ -198,7 +198,7 @@ impl JsHeap {
         let text: String = call.get("function")?;
         let (this, function) = match callee {
             Callee::Named => match find(ctx, &text)? {
-                Some(found) => found,
+                Some(bound_function) => bound_function,
                 None => return Ok(CallOutcome::NoSuchFunction),
             },
             Callee::Source => {
@@ -235,9 +235,9 @@ impl JsHeap {
 /// The function at a path such as `Module.function`, and the object that it is called on.
 fn find<'js>(ctx: &Ctx<'js>, path: &str) -> Result<Option<(Value<'js>, Function<'js>)>, rquickjs::Error> {
     let mut this = ctx.globals().into_value();
-    let mut found = this.clone();
+    let mut member = this.clone();
     for (depth, name) in path.split('.').enumerate() {
-        let Some(object) = found.as_object().cloned() else { return Ok(None) };
+        let Some(object) = member.as_object().cloned() else { return Ok(None) };
         let mut value: Value = object.get(name)?;
         // `let`, `const` and `class` of a module are no properties of the global object.
         if depth == 0 && value.is_undefined() && is_identifier(name) {
@@ -246,9 +246,9 @@ fn find<'js>(ctx: &Ctx<'js>, path: &str) -> Result<Option<(Value<'js>, Function<
                 script_options("name"),
             )?;
         }
-        this = std::mem::replace(&mut found, value);
+        this = std::mem::replace(&mut member, value);
     }
-    Ok(found.into_function().map(|function| (this, function)))
+    Ok(member.into_function().map(|function| (this, function)))
 }
 
 fn is_identifier(name: &str) -> bool {

@@ -37,8 +37,8 @@ pub(super) fn schema_error(schema: String) -> Option<String> {
 }
 
 fn validator(schema: String) -> Result<Rc<Validator>, String> {
-    if let Some(found) = COMPILED.with_borrow(|compiled| compiled.get(&schema).cloned()) {
-        return Ok(found);
+    if let Some(cached_validator) = COMPILED.with_borrow(|compiled| compiled.get(&schema).cloned()) {
+        return Ok(cached_validator);
     }
     let json: Value = serde_json::from_str(&schema).map_err(|error| error.to_string())?;
     // Patterns run in linear time; references to other documents are refused.

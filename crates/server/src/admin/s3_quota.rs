@@ -44,8 +44,8 @@ pub(super) async fn clear(call: CommandCall<'_>) -> CommandResult {
 
 pub(super) async fn show(call: CommandCall<'_>) -> CommandResult {
     let NamedHolder { kind, name, holder } = find(call.objects(), call.args[0], call.args[1]).await?;
-    let found = call.objects().quotas.stored(&holder).await;
-    let (quota, stored) = found.map_err(|error| failed("measuring", kind, name, &error))?;
+    let usage = call.objects().quotas.stored(&holder).await;
+    let (quota, stored) = usage.map_err(|error| failed("measuring", kind, name, &error))?;
     if call.json {
         return Ok(AdminAnswer::json(&with_stored(quota_json(kind, name, quota), stored)));
     }

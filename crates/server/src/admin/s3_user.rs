@@ -108,8 +108,8 @@ async fn apply_change(call: &CommandCall<'_>, asked: UserChange, done: &str) -> 
 async fn change(call: &CommandCall<'_>, change: UserChange) -> Result<Arc<User>, AdminAnswer> {
     let changed = async {
         let word = call.args[0];
-        let found = call.objects().users.find_by_email(word).await?;
-        call.objects().users.update(found.as_ref().map_or(word, |user| &user.key_id), change).await
+        let by_email = call.objects().users.find_by_email(word).await?;
+        call.objects().users.update(by_email.as_ref().map_or(word, |user| &user.key_id), change).await
     };
     changed.await.map_err(|error| failed("changing", call.args[0], &error))
 }

@@ -46,17 +46,17 @@ async fn round_trip(gateway: &Gateway) -> Result<bool> {
     let bucket = BucketAddress::new(Bytes::from_static(DEFAULT_TYPE), Bytes::from_static(BUCKET))?;
     let address = Address::new(bucket, key.clone())?;
     gateway.kv.put(put(&address, key.clone())).await?;
-    let found = gateway
+    let object = gateway
         .kv
         .get(KvGet { address: address.clone(), quorums: Quorums::default(), bodies: true, timeout: None })
         .await?;
-    let same = match found.bodies.into_iter().next() {
+    let same = match object.bodies.into_iter().next() {
         Some(mut body) => body.piece(0, key.len() + 1).await? == key,
         None => false,
     };
     let conditions = Conditions::default();
     let quorums = Quorums::default();
-    gateway.kv.delete(KvDelete { address, context: found.context, conditions, quorums, timeout: None }).await?;
+    gateway.kv.delete(KvDelete { address, context: object.context, conditions, quorums, timeout: None }).await?;
     Ok(same)
 }
 

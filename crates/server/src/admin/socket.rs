@@ -123,7 +123,7 @@ impl AdminSocket {
 impl Drop for AdminSocket {
     fn drop(&mut self) {
         // Only the own inode: a server started since may have put its socket under the same name.
-        let ours = std::fs::symlink_metadata(&self.path).is_ok_and(|found| found.ino() == self.inode);
+        let ours = std::fs::symlink_metadata(&self.path).is_ok_and(|metadata| metadata.ino() == self.inode);
         if ours && let Err(error) = std::fs::remove_file(&self.path) {
             tracing::warn!(%error, path = %self.path.display(), "admin socket not removed: its file stays");
         }
@@ -136,7 +136,7 @@ async fn remove_stale(path: &Path) -> Result<(), SocketError> {
     match std::fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(io(error)),
-        Ok(found) if !found.file_type().is_socket() => return Err(SocketError::NotASocket(path.to_owned())),
+        Ok(metadata) if !metadata.file_type().is_socket() => return Err(SocketError::NotASocket(path.to_owned())),
         Ok(_) => {}
     }
     match UnixStream::connect(path).await {

@@ -291,8 +291,10 @@ pub(super) fn find<'a>(words: &'a [&'a str]) -> CommandLookup<'a> {
         return CommandLookup::Other(AdminAnswer::failed(help_text()));
     };
     let is = |command: &&AdminCommand| {
-        let own = command.words();
-        own[0] == verb && words.len() >= own.len() && words[1..own.len()] == own[1..]
+        let command_words = command.words();
+        command_words[0] == verb
+            && words.len() >= command_words.len()
+            && words[1..command_words.len()] == command_words[1..]
     };
     if let Some(command) = COMMANDS.iter().find(is) {
         return CommandLookup::Command(command, &words[command.words().len()..]);
@@ -337,7 +339,7 @@ mod tests {
 
     #[test]
     fn a_lookup_finds_the_command_of_its_words() {
-        let found = |line: &str| {
+        let lookup = |line: &str| {
             let words: Vec<&str> = line.split(' ').collect();
             match find(&words) {
                 CommandLookup::Command(command, rest) => format!("{} + {}", command.words().join(" "), rest.join(",")),
@@ -366,7 +368,7 @@ mod tests {
             ("security pam u password=p", "`security pam u` is not a command"),
             ("nonsense", "nonsense is not a command; `kv-admin help` lists them"),
         ] {
-            assert_eq!(found(line), to, "{line}");
+            assert_eq!(lookup(line), to, "{line}");
         }
     }
 }

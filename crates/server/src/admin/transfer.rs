@@ -73,14 +73,14 @@ async fn run_import(stores: &StorePair, dir: &Path, call: &CommandCall<'_>) -> R
             reasons(&error)
         )));
     }
-    let found = verify(stores, dir, |progress| report_progress(call.reporter, &progress)).await?;
+    let totals = verify(stores, dir, |progress| report_progress(call.reporter, &progress)).await?;
     let head = format!("imported {} from {}: {}", came.id, dir.display(), segments_text(came.segments, came.resumed));
-    Ok(AdminAnswer::done(format!("{head}\n{}{}", unserved_text(stores, &found), verified_text(&found))))
+    Ok(AdminAnswer::done(format!("{head}\n{}{}", unserved_text(stores, &totals), verified_text(&totals))))
 }
 
 /// A warning where the engine keeps rows of data types and does not serve them.
-fn unserved_text(stores: &StorePair, found: &Totals) -> String {
-    let rows = found.table(Table::DataTypes).count;
+fn unserved_text(stores: &StorePair, totals: &Totals) -> String {
+    let rows = totals.table(Table::DataTypes).count;
     match stores.store.limits().replicated && rows > 0 {
         true => {
             format!("WARNING: this engine does not serve data types yet: it keeps their {rows} rows for an export\n")
@@ -90,8 +90,8 @@ fn unserved_text(stores: &StorePair, found: &Totals) -> String {
 }
 
 async fn compare(stores: &StorePair, dir: &Path, reporter: &ProgressReporter) -> Result<AdminAnswer, Error> {
-    let found = verify(stores, dir, |progress| report_progress(reporter, &progress)).await?;
-    Ok(AdminAnswer::done(verified_text(&found)))
+    let totals = verify(stores, dir, |progress| report_progress(reporter, &progress)).await?;
+    Ok(AdminAnswer::done(verified_text(&totals)))
 }
 
 /// 32 letters and digits that no other export has.
@@ -109,8 +109,8 @@ fn segments_text(segments: u32, resumed: u32) -> String {
     }
 }
 
-fn verified_text(found: &Totals) -> String {
-    format!("verified: counts and checksums are those of the export\n{}", found.text())
+fn verified_text(totals: &Totals) -> String {
+    format!("verified: counts and checksums are those of the export\n{}", totals.text())
 }
 
 fn error_text(error: &Error) -> String {

@@ -70,17 +70,20 @@ impl CassandraSettings {
 }
 
 fn replication(raw: &RawSettings) -> Result<Replication, SettingError> {
-    let (own, every) = (&table::CASSANDRA_DATACENTER, &table::CASSANDRA_DATACENTERS);
-    let local = raw.value(own, parse::optional_name)?;
+    let (local_setting, every) = (&table::CASSANDRA_DATACENTER, &table::CASSANDRA_DATACENTERS);
+    let local = raw.value(local_setting, parse::optional_name)?;
     let mut all = raw.value(every, parse::names)?;
     let Some(local) = local else {
-        return if all.is_empty() { Ok(Replication::Simple) } else { Err(missing(every, own)) };
+        return if all.is_empty() { Ok(Replication::Simple) } else { Err(missing(every, local_setting)) };
     };
     if all.is_empty() {
         all.push(local.clone());
     }
     if !all.contains(&local) {
-        return Err(SettingError::new(format!("{} is {local:?}, which is not among {}", own.name, every.name)));
+        return Err(SettingError::new(format!(
+            "{} is {local:?}, which is not among {}",
+            local_setting.name, every.name
+        )));
     }
     Ok(Replication::Datacenters { local, all })
 }

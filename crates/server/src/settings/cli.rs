@@ -11,7 +11,6 @@ use super::table::{CONFIG_VARIABLE, SETTINGS};
 use super::{ServerSettings, SettingError, manual, minio};
 use crate::healthcheck::{HealthTarget, HealthUrl};
 use crate::inspect::InspectCommand;
-use crate::observability::{MetricsForm, metrics_in};
 
 const CONFIG: &str = "config";
 const CHECK: &str = "check";
@@ -20,8 +19,6 @@ const HEALTHCHECK: &str = "healthcheck";
 const URL: &str = "url";
 const DATA_DIR: &str = "data-dir";
 const INTO: &str = "into";
-const METRICS: &str = "metrics";
-const FORM: &str = "form";
 const LEAVE_OUT_OLDER: &str = "leave-out-older";
 
 /// The action that the command line asks for.
@@ -67,10 +64,6 @@ pub fn read(
             }
         }
         Some((minio::SERVER, _)) | None => {}
-        Some((METRICS, words)) => {
-            let form = words.get_one::<MetricsForm>(FORM).copied().unwrap_or(MetricsForm::Markdown);
-            return Ok(Invocation::Print(metrics_in(form)));
-        }
         Some(_) => return Ok(Invocation::Print(manual::settings())),
     }
     let mut raw = RawSettings::default();
@@ -154,19 +147,12 @@ pub fn command() -> Command {
                 .value_name("URL")
                 .help("The address to ask; /health/ready at the address of --http, or of --s3, when not given"),
         );
-    let metrics = Command::new(METRICS).about("Print the table of metrics, or files made from it").arg(
-        Arg::new(FORM)
-            .long(FORM)
-            .value_parser(clap::value_parser!(MetricsForm))
-            .default_value("markdown")
-            .help("The form: the manual's table, a dashboard for Grafana, or alerts for Prometheus"),
-    );
     Command::new("larder")
         .version(env!("CARGO_PKG_VERSION"))
         .about("A drop-in server for Riak KV, Riak CS and S3. Without arguments it serves, with its data in ./data.")
         .after_help("A flag wins over its environment variable, that over the settings file, that over the default.")
         .disable_help_subcommand(true)
-        .subcommands([minio::command(), check, repair, healthcheck, settings, metrics])
+        .subcommands([minio::command(), check, repair, healthcheck, settings])
         .arg(config)
         .args(SETTINGS.iter().map(|setting| flag(setting)))
 }

@@ -63,12 +63,12 @@ pub(super) fn command() -> Command {
         .long(CONSOLE_ADDRESS)
         .value_name("[HOST]:PORT")
         .help("Where the web console listens, as --console; off when not given");
-    let own = SETTINGS.iter().filter(|setting| setting.name != table::DATA_DIR.name);
+    let settings = SETTINGS.iter().filter(|setting| setting.name != table::DATA_DIR.name);
     Command::new(SERVER)
         .about("Serve as `minio server DIR` does: S3 at --address; the Riak interface is off unless --http or --pb is given")
         .after_help("Each flag of larder may be given here, too.")
         .args([dir, address, console])
-        .args(own.map(|setting| flag(setting)))
+        .args(settings.map(|setting| flag(setting)))
 }
 
 /// Takes MinIO's variables, after the own ones.
@@ -85,9 +85,9 @@ pub(super) fn set_aliases(raw: &mut RawSettings, variables: &[(OsString, OsStrin
         }
         match raw.variable(alias.setting) {
             // The values may be secrets: the message has the names alone.
-            Some(own) if own != text => {
-                let own = alias.setting.variable();
-                return Err(SettingError::new(format!("{} and {own} differ: give one of them", alias.variable)));
+            Some(value) if value != text => {
+                let variable = alias.setting.variable();
+                return Err(SettingError::new(format!("{} and {variable} differ: give one of them", alias.variable)));
             }
             Some(_) => {}
             None => raw.set(alias.setting, text.to_owned(), SettingSource::Alias(alias.variable)),

@@ -390,9 +390,9 @@ mod tests {
 
     #[test]
     fn nodes_without_a_port_get_cassandras_default() {
-        let found = nodes("a, B.example.com:19042,[::1],[::1]:1,10.0.0.1");
-        let wanted = ["a:9042", "B.example.com:19042", "[::1]:9042", "[::1]:1", "10.0.0.1:9042"];
-        assert_eq!(found, Ok(wanted.map(str::to_owned).to_vec()));
+        let parsed = nodes("a, B.example.com:19042,[::1],[::1]:1,10.0.0.1");
+        let expected = ["a:9042", "B.example.com:19042", "[::1]:9042", "[::1]:1", "10.0.0.1:9042"];
+        assert_eq!(parsed, Ok(expected.map(str::to_owned).to_vec()));
         assert_eq!(nodes(""), Ok(vec![]));
         for text in [",", "a,", ":9042", "a:", "a:b", "a:99999", "a b", "::1", "a/b", "http://a"] {
             assert!(nodes(text).is_err(), "{text}");

@@ -108,14 +108,14 @@ fn a_bad_setting_is_reported_in_one_line_with_its_source() {
 #[test]
 fn a_cluster_is_named_by_its_nodes_and_has_a_keyspace_of_its_own() {
     let all = settings("--engine cassandra --cassandra a,b:19042", "LARDER_CASSANDRA_KEYSPACE=test", "");
-    let wanted = CassandraSettings {
+    let expected = CassandraSettings {
         nodes: vec!["a:9042".into(), "b:19042".into()],
         keyspace: "test".into(),
         replication: Replication::Simple,
         login: None,
         tls: None,
     };
-    assert_eq!((all.engine, all.cassandra, all.node_name), (EngineKind::Cassandra, Some(wanted), None));
+    assert_eq!((all.engine, all.cassandra, all.node_name), (EngineKind::Cassandra, Some(expected), None));
     let file = "engine = \"cassandra\"\ncassandra = \"a\"\nnode-name = \"n@a\"\ncassandra-datacenter = \"east\"";
     let all = settings("--config x.toml", "LARDER_CASSANDRA_DATACENTERS=west,east", file);
     let replication = all.cassandra.map(|cassandra| cassandra.replication);

@@ -37,9 +37,9 @@ impl TlsSettings {
         let starts_tls = listener(&table::PB)? != Listener::Off && certificate.is_some() && key.is_some();
         let first = listeners.iter().find(|(_, at)| **at != Listener::Off).map(|(setting, _)| *setting);
         let Some(first) = first.or(starts_tls.then_some(&table::PB)) else {
-            let own =
+            let tls_settings =
                 [&table::TLS_CERT, &table::TLS_KEY, &table::TLS_CLIENT_CA, &table::TLS_CLIENT_CRL, &table::TLS_MIN];
-            return match own.iter().find_map(|setting| raw.given_as(setting)) {
+            return match tls_settings.iter().find_map(|setting| raw.given_as(setting)) {
                 None => Ok(None),
                 Some(given) => Err(SettingError::new(format!(
                     "{given} is given, but no listener is encrypted: it goes with {}, {} or {}",

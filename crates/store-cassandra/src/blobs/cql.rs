@@ -102,12 +102,12 @@ impl PreparedBlobStatements {
     pub(super) async fn open(session: Arc<Session>, keyspace: &str, timeout: Duration) -> Result<Self> {
         let mut prepared = Vec::with_capacity(BlobStatement::ALL.len());
         for (_, text) in BlobStatement::ALL {
-            let one = prepare(&session, &text.replace("{k}", keyspace)).await;
-            let mut one = one.map_err(|error| errors::from_prepare(BLOBS, error))?;
-            one.set_consistency(Consistency::LocalQuorum);
-            one.set_is_idempotent(true);
-            one.set_request_timeout(Some(timeout));
-            prepared.push(one);
+            let statement = prepare(&session, &text.replace("{k}", keyspace)).await;
+            let mut statement = statement.map_err(|error| errors::from_prepare(BLOBS, error))?;
+            statement.set_consistency(Consistency::LocalQuorum);
+            statement.set_is_idempotent(true);
+            statement.set_request_timeout(Some(timeout));
+            prepared.push(statement);
         }
         let mut begin = Batch::new(BatchType::Unlogged);
         begin.append_statement(prepared[BlobStatement::Begin as usize].clone());

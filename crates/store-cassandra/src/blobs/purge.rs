@@ -36,7 +36,7 @@ impl BlobRecords {
                 let (records, is_full) = self.page(shard, &after).await?;
                 let Some(last) = records.last() else { break };
                 (after, more) = (last.name.id.0.to_vec(), is_full);
-                for blob in records.chunk_by(|one, other| one.name.id == other.name.id) {
+                for blob in records.chunk_by(|record, other| record.name.id == other.name.id) {
                     purged += self.purge_blob(blob).await;
                 }
             }
@@ -64,8 +64,8 @@ impl BlobRecords {
             PurgeAction::Forget => {
                 // The record was read a page ago, and its writer may have finished since. The mark is a grace period
                 // old, so a writer that finishes after this read finds it and fails.
-                let found = self.find(record.name.id).await?;
-                let now = found.iter().find(|found| found.name == record.name);
+                let records = self.find(record.name.id).await?;
+                let now = records.iter().find(|candidate| candidate.name == record.name);
                 match now.map(|now| self.purge_action(now, current)) {
                     Some(PurgeAction::Forget) => self.forget(record.name, record.groups).await.map(|()| true),
                     _ => Ok(false),

@@ -79,7 +79,7 @@ impl BlockReader {
             // A block never changes, so one replica is enough if its bytes pass the check.
             let order = [Consistency::LocalOne, Consistency::LocalQuorum];
             let is_there =
-                |answer: &QueryResult| matches!(decode_block(answer.clone()), Ok(Some(found)) if is_intact(&found));
+                |answer: &QueryResult| matches!(decode_block(answer.clone()), Ok(Some(block)) if is_intact(&block));
             let values = (id, run, group, number);
             let answer = records.cql.read(BlobStatement::GetBlock, values, order, is_there).await?;
             match decode_block(answer)?.filter(is_intact) {

@@ -137,8 +137,8 @@ impl BlobRecords {
         // The writer writes `finished` and then reads `abandoned`; a purge writes `abandoned` and then reads
         // `finished`. So one of the two sees the other.
         let records = self.find(name.id).await?;
-        let own = records.iter().find(|record| record.name == name);
-        match own {
+        let own_record = records.iter().find(|record| record.name == name);
+        match own_record {
             Some(record) if record.finished.is_some() && record.abandoned.is_none() => Ok(()),
             _ => Err(Error::new(
                 Kind::TimedOut,

@@ -48,11 +48,11 @@ impl BlobFolder {
         let root = folders::root(dir);
         let files = Self { root, disk, sizes, poisoned: AtomicBool::new(false), next: AtomicU64::new(0) };
         // A data directory has its folders from its creation; tests open a folder without one.
-        let made = match folders::check(dir) {
+        let outcome = match folders::check(dir) {
             Ok(()) => Ok(()),
             Err(_) => folders::create(dir),
         };
-        made.map_err(|error| failed(format_args!("blob folder {}", files.root.display()), error))?;
+        outcome.map_err(|error| failed(format_args!("blob folder {}", files.root.display()), error))?;
         if let Err(error) = files.remove_unfinished() {
             let root = files.root.display();
             tracing::warn!(%root, %error, "removal of unfinished blob files failed; the next start retries it");
@@ -114,19 +114,19 @@ impl BlobFolder {
     /// # Errors
     /// `Io`.
     pub(super) fn list(&self, after: Option<BlobId>, limit: usize, leases: &BlobLeases) -> Result<Vec<ListedBlob>> {
-        let mut found = Vec::new();
+        let mut blobs = Vec::new();
         for shard in after.map_or(0, |after| after.0[0])..=u8::MAX {
             let ids = self.ids(shard, after).map_err(|error| failed("list blobs", error))?;
             for id in ids {
-                if found.len() >= limit {
-                    return Ok(found);
+                if blobs.len() >= limit {
+                    return Ok(blobs);
                 }
                 let owner = self.owner(id);
                 // The lease is read after the file was seen: its writer took it before the publication.
-                found.extend(owner.map(|owner| ListedBlob { id, owner, leased: leases.is_leased(&id) }));
+                blobs.extend(owner.map(|owner| ListedBlob { id, owner, leased: leases.is_leased(&id) }));
             }
         }
-        Ok(found)
+        Ok(blobs)
     }
 
     /// The owner of a file; `None` if the file was removed or is damaged.

@@ -155,15 +155,15 @@ impl LocalBlobs {
 
     /// Bulk rows as [`BlobFolder::list`] lists files.
     async fn list_rows(&self, after: Option<BlobId>, limit: usize) -> Result<Vec<ListedBlob>> {
-        let mut found = Vec::new();
+        let mut blobs = Vec::new();
         let mut after = after.map(|after| Bytes::copy_from_slice(&after.0));
-        while found.len() < limit {
-            let rows = self.bulk.keys(after.clone(), LIST_ROWS.min(limit - found.len())).await?;
+        while blobs.len() < limit {
+            let rows = self.bulk.keys(after.clone(), LIST_ROWS.min(limit - blobs.len())).await?;
             let Some((last, _)) = rows.last() else { break };
             after = Some(Bytes::copy_from_slice(last));
-            found.extend(rows.into_iter().filter_map(|(key, value)| self.listed_row(&key, value)));
+            blobs.extend(rows.into_iter().filter_map(|(key, value)| self.listed_row(&key, value)));
         }
-        Ok(found)
+        Ok(blobs)
     }
 
     /// The list entry of a bulk row; `None` for a damaged row.

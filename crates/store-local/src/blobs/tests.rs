@@ -272,13 +272,13 @@ async fn blocks_in_another_order_or_of_another_blob_are_damage() {
     for number in [1, 2] {
         drop(f.put(id(number), [body(40)]).await);
     }
-    let (one, two) = (std::fs::read(f.path(id(1))).unwrap(), std::fs::read(f.path(id(2))).unwrap());
-    let first = one.len() - format::FOOT_BYTES - 5 * 12;
-    let mut swapped = one.clone();
+    let (file, other_file) = (std::fs::read(f.path(id(1))).unwrap(), std::fs::read(f.path(id(2))).unwrap());
+    let first = file.len() - format::FOOT_BYTES - 5 * 12;
+    let mut swapped = file.clone();
     swapped[first..first + 24].rotate_left(12);
-    let mut foreign = one.clone();
-    foreign[first..first + 12].copy_from_slice(&two[first..first + 12]);
-    for bytes in [swapped, foreign, two] {
+    let mut foreign = file.clone();
+    foreign[first..first + 12].copy_from_slice(&other_file[first..first + 12]);
+    for bytes in [swapped, foreign, other_file] {
         std::fs::write(f.path(id(1)), bytes).unwrap();
         assert_eq!(kind(f.get(id(1)).await), Kind::Damaged);
     }

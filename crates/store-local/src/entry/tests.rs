@@ -12,9 +12,9 @@ proptest! {
 
     #[test]
     fn rows_lie_between_their_partition_key_and_its_prefix_end(a: Vec<u8>, b: Vec<u8>, name: Vec<u8>) {
-        let one = partition_key(&Partition::new(Table::Keys, a.clone()));
+        let start = partition_key(&Partition::new(Table::Keys, a.clone()));
         let row = row_key(&Partition::new(Table::Keys, b.clone()), &name);
-        prop_assert_eq!(row >= one && row < prefix_end(&one), a == b);
+        prop_assert_eq!(row >= start && row < prefix_end(&start), a == b);
     }
 }
 

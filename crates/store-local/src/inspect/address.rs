@@ -153,7 +153,7 @@ impl UnreadableRange {
         let is_newer = self.newest.is_some_and(|newest| seqno > newest);
         let is_above = match (origin, self.place) {
             (VersionOrigin::Journal { is_last }, _) => is_last,
-            (VersionOrigin::Table(Some(found)), Some(lost)) => found.level < lost.level || found == lost,
+            (VersionOrigin::Table(Some(place)), Some(lost)) => place.level < lost.level || place == lost,
             (VersionOrigin::Table(_), _) => false,
         };
         !is_newer && !is_above && self.can_have_held(key)
@@ -223,8 +223,8 @@ mod tests {
 
     fn in_doubt(unreadable: &[UnreadableRange], keys: &[&'static str]) -> Vec<&'static str> {
         let mut all = UnreadableRanges::new(unreadable);
-        let found = VersionOrigin::Table(Some(TablePlace { level: 3, run: 0 }));
-        keys.iter().copied().filter(|key| all.find(key.as_bytes(), 5, found).is_some()).collect()
+        let origin = VersionOrigin::Table(Some(TablePlace { level: 3, run: 0 }));
+        keys.iter().copied().filter(|key| all.find(key.as_bytes(), 5, origin).is_some()).collect()
     }
 
     #[test]

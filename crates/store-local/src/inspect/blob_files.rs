@@ -95,9 +95,9 @@ pub(super) fn check_named(
 
 /// The blobs with files of their own that the rows of an entry name. Readers report a row that does
 /// not decode.
-fn named_files(dir: &Path, tree_id: TreeId, found: &FoundEntry, references: RowBlobs) -> Vec<(BlobId, BlobOwner)> {
+fn named_files(dir: &Path, tree_id: TreeId, entry: &FoundEntry, references: RowBlobs) -> Vec<(BlobId, BlobOwner)> {
     // A value in a damaged file is reported as such.
-    let (Ok(Some(value)), Ok((partition, name))) = (read_value(dir, tree_id, found), entry::split_key(&found.key))
+    let (Ok(Some(value)), Ok((partition, name))) = (read_value(dir, tree_id, entry), entry::split_key(&entry.key))
     else {
         return Vec::new();
     };

@@ -74,7 +74,7 @@ impl SourceJournal {
     pub(super) fn entries(&self, dir: &Path, persisted: PerTree<Option<u64>>) -> io::Result<JournalEntries> {
         let mut whole_from = 0;
         let mut last = None;
-        let mut found = Vec::new();
+        let mut groups = Vec::new();
         for file in &self.files {
             journal::replay(&dir.join("journal"), file, self.is_damaged, |frame| {
                 let writes = frame.writes().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
@@ -83,7 +83,7 @@ impl SourceJournal {
                     whole_from = frame.seqno;
                 }
                 last = Some(frame.group);
-                found.push((frame.seqno, writes));
+                groups.push((frame.seqno, writes));
                 Ok::<_, io::Error>(())
             })?;
         }
@@ -92,7 +92,7 @@ impl SourceJournal {
             whole_from = u64::MAX;
         }
         let mut entries = JournalEntries { entries: Default::default(), whole_from };
-        for (seqno, writes) in found {
+        for (seqno, writes) in groups {
             for (tree_id, key, value) in writes {
                 // A lost group may have removed a version that precedes the gap. If it was flushed, the table has the newer
                 // state.
@@ -109,7 +109,7 @@ impl SourceJournal {
 impl JournalEntries {
     fn put(&mut self, tree_id: TreeId, key: Bytes, entry: JournalEntry) {
         let entries = &mut self.entries[tree_id as usize];
-        if entries.get(&key).is_none_or(|found| found.seqno <= entry.seqno) {
+        if entries.get(&key).is_none_or(|known| known.seqno <= entry.seqno) {
             entries.insert(key, entry);
         }
     }

@@ -206,24 +206,24 @@ pub(super) fn is_whole_inside(table: &TreeFile) -> bool {
 /// Whether the list of files of large values, which has no checksum, says what the entries say.
 fn lists_its_values(file: &TreeFile, section: Option<(u64, u64)>) -> Option<bool> {
     let (reader, _) = TableReader::open(file).ok()?;
-    let listed = section.map_or(Some(BTreeMap::new()), |section| read_list(&reader.file, section))?;
-    let mut found = BTreeMap::<u64, [u64; 3]>::new();
+    let listed = section.map_or(Some(BTreeMap::new()), |(begin, length)| read_list(&reader.file, begin, length))?;
+    let mut sums = BTreeMap::<u64, [u64; 3]>::new();
     for part in reader {
         let TablePart::Entries(entries) = part else { return Some(false) };
         for entry in entries.into_iter().filter(|entry| entry.key.value_type == ValueType::Indirection) {
             let handle = ValueHandle::decode(entry.value.into())?;
-            let [values, bytes, stored] = found.entry(handle.file).or_default();
+            let [values, bytes, stored] = sums.entry(handle.file).or_default();
             *values += 1;
             *bytes += handle.bytes();
             *stored += handle.stored_bytes();
         }
     }
-    Some(found == listed)
+    Some(sums == listed)
 }
 
 /// The list in a section with this offset and length: a count u32; of each file its id, values, bytes and stored bytes, u64 each.
 /// Not through lsm-tree, which asks for as much memory as a wrong count says.
-fn read_list(file: &File, (begin, length): (u64, u64)) -> Option<BTreeMap<u64, [u64; 3]>> {
+fn read_list(file: &File, begin: u64, length: u64) -> Option<BTreeMap<u64, [u64; 3]>> {
     let mut bytes = vec![0; usize::try_from(length).ok()?];
     file.read_exact_at(&mut bytes, begin).ok()?;
     let (count, rows) = bytes.split_first_chunk::<4>()?;

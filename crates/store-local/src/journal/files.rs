@@ -100,14 +100,14 @@ impl JournalFiles {
     pub(crate) fn create(&self, header: &JournalHeader) -> io::Result<File> {
         let path = path(&self.dir, header.number);
         // A crash during an earlier rotation may have left a file of this number that the manifest does not name.
-        let made = OpenOptions::new().write(true).create(true).truncate(true).open(&path).and_then(|file| {
+        let created = OpenOptions::new().write(true).create(true).truncate(true).open(&path).and_then(|file| {
             // The file before its name: a crash must not leave a name without a header.
             file.write_all_at(&header.encode(), 0)?;
             file.sync_all()?;
             self.handle.sync_all()?;
             Ok(file)
         });
-        made.inspect_err(|_| drop(fs::remove_file(&path)))
+        created.inspect_err(|_| drop(fs::remove_file(&path)))
     }
 
     /// Bytes of all files.

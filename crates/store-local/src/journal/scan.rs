@@ -55,15 +55,15 @@ pub(crate) fn scan(dir: &Path, journals: &[ManifestJournal], synced: u64) -> io:
     Ok(JournalScan { active, unnamed, damage })
 }
 
-/// Hands every whole frame of a file to `found`, in order. With `salvage` it continues after damaged bytes.
+/// Hands every whole frame of a file to `on_frame`, in order. With `salvage` it continues after damaged bytes.
 ///
 /// # Errors
-/// Any I/O error, and the errors of `found`.
+/// Any I/O error, and the errors of `on_frame`.
 pub(crate) fn replay<E: From<io::Error>>(
     dir: &Path,
     journal: &ManifestJournal,
     salvage: bool,
-    mut found: impl FnMut(&JournalFrame) -> Result<(), E>,
+    mut on_frame: impl FnMut(&JournalFrame) -> Result<(), E>,
 ) -> Result<(), E> {
     let bytes = match fs::read(path(dir, journal.header.number)) {
         Ok(bytes) => Bytes::from(bytes),
@@ -76,7 +76,7 @@ pub(crate) fn replay<E: From<io::Error>>(
     while at < end.min(bytes.len()) {
         match JournalFrame::decode(&bytes.slice(at..)) {
             Some(frame) => {
-                found(&frame)?;
+                on_frame(&frame)?;
                 at += frame.length();
             }
             // A value may hold the magic: only a frame whose checksum passes counts.
@@ -93,14 +93,14 @@ pub(crate) fn replay<E: From<io::Error>>(
 /// The files after the last named one that hold a group. An interrupted rotation leaves a file without groups.
 fn unnamed_after(dir: &Path, journals: &[ManifestJournal]) -> io::Result<Vec<ManifestJournal>> {
     let last = journals.last().map_or(0, |journal| journal.header.number);
-    let mut found = Vec::new();
+    let mut unnamed = Vec::new();
     for number in numbers(dir)?.into_iter().filter(|number| *number > last) {
         let bytes = Bytes::from(fs::read(path(dir, number))?);
         let has_group = bytes.len() > HEADER_BYTES && JournalFrame::decode(&bytes.slice(HEADER_BYTES..)).is_some();
         let header = JournalHeader::decode(&bytes).filter(|header| header.number == number && has_group);
-        found.extend(header.map(|header| ManifestJournal { header, sealed: None }));
+        unnamed.extend(header.map(|header| ManifestJournal { header, sealed: None }));
     }
-    Ok(found)
+    Ok(unnamed)
 }
 
 fn describe_unnamed(dir: &Path, journal: &ManifestJournal) -> String {

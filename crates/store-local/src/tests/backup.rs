@@ -86,10 +86,10 @@ async fn a_backup_under_load_has_all_that_was_answered_and_no_half_of_a_write() 
         let name = format!("2026-11-28T18-40-0{round}Z");
         let (data, into, shared) = (dir.path().join("data"), home.path().join(&name), blobs.clone());
         let progress = BackupProgress::default();
-        let made = tokio::task::spawn_blocking(move || {
+        let task = tokio::task::spawn_blocking(move || {
             back_up(&data, &shared, &into, &progress).map(|()| progress.files.into_inner())
         });
-        assert!(made.await.unwrap().unwrap() > 5);
+        assert!(task.await.unwrap().unwrap() > 5);
         // Files of the original that are replaced later must stay in the backup.
         tokio::time::sleep(Duration::from_millis(200)).await;
         let (copy, bodies) = opened(home.path().join(name));

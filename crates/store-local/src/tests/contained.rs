@@ -76,17 +76,17 @@ async fn damaged(expires: Option<u64>) -> tempfile::TempDir {
 }
 
 async fn unreadable(store: &LocalStore) -> Vec<u64> {
-    let mut found = Vec::new();
+    let mut keys = Vec::new();
     for key in 0..KEYS {
         match stamp(store, key).await {
             Ok(stamp) => assert!(stamp >= 1, "key {key} is lost"),
             Err(error) => {
                 assert_eq!(error.kind, Kind::Damaged, "{error}");
-                found.push(key);
+                keys.push(key);
             }
         }
     }
-    found
+    keys
 }
 
 #[tokio::test]

@@ -238,19 +238,19 @@ impl InspectFixture {
         let mut again = RecordingWatcher::default();
         let new = check(&into, no_references, &mut again).unwrap();
         assert!(new.is_whole(), "{:?}", again.damage);
-        let (found, blobs) = entries(&into);
+        let (copied, blobs) = entries(&into);
         for id in self.blobs.difference(&blobs) {
             assert!(repaired.reports_blob(id) || repaired.is_about(&format!("/blobs/{}", &id[..2])), "{id} is gone");
         }
         assert!(blobs.is_subset(&self.blobs));
-        InspectedCopy { checked, summary, repaired, repair: done, found, copy: dir.to_owned(), _dirs: dirs }
+        InspectedCopy { checked, summary, repaired, repair: done, found: copied, copy: dir.to_owned(), _dirs: dirs }
     }
 
     /// Asserts that missing keys are reported, and that no removed or replaced value is back.
     fn assert_nothing_lost_silently(&self, outcome: &InspectedCopy) {
         for ((tree, key), value) in &self.expected {
             match outcome.found.get(&(*tree, key.clone())) {
-                Some(found) => assert!(found == value, "{tree} {}: an older version", key.escape_ascii()),
+                Some(stored) => assert!(stored == value, "{tree} {}: an older version", key.escape_ascii()),
                 None => assert!(outcome.repaired.reports(tree, key), "{tree} {}: lost silently", key.escape_ascii()),
             }
         }

@@ -150,9 +150,9 @@ fn a_scan_reads_the_values_of_its_version_after_a_merge_replaced_their_files() {
         tree.release_retired(trees.snapshots.watermark()).unwrap();
     }
     assert!(before.iter().all(|file| file.exists()), "a file in use was removed");
-    let found: Vec<_> = entries.map(|entry| entry.unwrap().1).collect();
+    let values: Vec<_> = entries.map(|entry| entry.unwrap().1).collect();
     let expected: Vec<_> = (0..KEYS).rev().map(|number| noise(number + 1, LENGTH)).collect();
-    assert!(found.iter().map(|value| &**value).eq(expected.iter().map(|value| &**value)));
+    assert!(values.iter().map(|value| &**value).eq(expected.iter().map(|value| &**value)));
     assert!(files().iter().all(|file| !before.contains(file)), "the scan is gone, and its files are there");
 }
 

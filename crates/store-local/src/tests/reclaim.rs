@@ -105,8 +105,8 @@ impl ReclaimModel {
         }
         let number = self.random.below(self.scans.len());
         let (scan, expected) = self.scans.swap_remove(number);
-        let found: Values = scan.map(|entry| entry.unwrap()).map(|(key, value)| (key.into(), value.into())).collect();
-        assert_eq!(found, expected);
+        let values: Values = scan.map(|entry| entry.unwrap()).map(|(key, value)| (key.into(), value.into())).collect();
+        assert_eq!(values, expected);
     }
 
     fn check(&self) {

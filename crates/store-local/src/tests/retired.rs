@@ -56,8 +56,8 @@ async fn tables_that_were_merged_go_without_a_further_write() {
     }
     assert_eq!(seen.0, seen.1, "the files are those that the newest version names");
     assert!(!tree.has_retired() && tree.lsm.version_free_list_len() == 0);
-    let made = tree.lsm.get_next_table_id();
-    assert!(made > seen.1.len() as u64 + 8, "{made} tables were made, and some were merged");
+    let next_id = tree.lsm.get_next_table_id();
+    assert!(next_id > seen.1.len() as u64 + 8, "{next_id} tables were made, and some were merged");
     let page = store.read(&wide(), &ReadQuery::all(20_000), &call(Durability::Disk)).await.unwrap();
     assert_eq!(page.rows.len(), 10_000);
 }
@@ -145,9 +145,9 @@ async fn rows_that_are_written_again_under_a_reader_stay_in_its_page() {
     for stamp in 2..20 {
         put(&store, names(), stamp).await;
     }
-    let rest: Vec<_> = page.map(std::result::Result::unwrap).collect();
-    assert_eq!(rest.len(), 4, "each row in the version of the page's begin");
-    assert!(rest.iter().all(|(_, value)| *value == first.1), "stamp 1");
+    let rows: Vec<_> = page.map(std::result::Result::unwrap).collect();
+    assert_eq!(rows.len(), 4, "each row in the version of the page's begin");
+    assert!(rows.iter().all(|(_, value)| *value == first.1), "stamp 1");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -60,8 +60,8 @@ fn a_row_that_was_replaced_and_flushed_while_a_scan_began_was_missing() {
         }
         snapshot
     };
-    let found: Vec<_> = trees.tree(TreeId::Wide).scan(bounds(), acquire).map(Result::unwrap).collect();
-    let [(name, value)] = &found[..] else { panic!("{found:?}") };
+    let entries: Vec<_> = trees.tree(TreeId::Wide).scan(bounds(), acquire).map(Result::unwrap).collect();
+    let [(name, value)] = &entries[..] else { panic!("{entries:?}") };
     assert_eq!((&**name, &**value), (&*key(0), &b"new"[..]));
 }
 

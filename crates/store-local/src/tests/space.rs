@@ -269,7 +269,7 @@ async fn most_values_deleted_on_a_full_disk_once_never_gave_their_space_back() {
         let batch = Batch::single(place(Table::Objects, 2 * key), vec![Change::Put(value)]);
         store.apply(batch, &call(Durability::Buffered)).await.unwrap();
     }
-    let rest = async |done: &dyn Fn() -> bool| {
+    let wait_for = async |done: &dyn Fn() -> bool| {
         for _ in 0..400 {
             clock.0.fetch_add(500_000, Ordering::SeqCst);
             tokio::time::sleep(Duration::from_millis(25)).await;
@@ -280,7 +280,7 @@ async fn most_values_deleted_on_a_full_disk_once_never_gave_their_space_back() {
         false
     };
     let tree = store.trees().tree(TreeId::Packed);
-    assert!(rest(&|| tree.unflushed_bytes() < 4096).await);
+    assert!(wait_for(&|| tree.unflushed_bytes() < 4096).await);
     tree.reclaim(ReclaimedPart::Whole, u64::MAX, store.trees().snapshots.watermark()).unwrap();
     let full = tree.disk_bytes();
     // Other programs take what comes back, so a merge of all that lives never has room.
@@ -290,7 +290,7 @@ async fn most_values_deleted_on_a_full_disk_once_never_gave_their_space_back() {
     for key in (0..VALUES).filter(|key| key % 4 > 0) {
         remove(&store, 2 * key).await.unwrap();
     }
-    let is_back = rest(&|| tree.disk_bytes() < full * 3 / 10).await;
+    let is_back = wait_for(&|| tree.disk_bytes() < full * 3 / 10).await;
     assert!(is_back, "{} of {full} bytes are still used", tree.disk_bytes());
 }
 

@@ -86,11 +86,11 @@ impl<S: Store + ?Sized> DerivedRowStore<S> {
     async fn derived_page(&self, partition: &Partition, query: &ReadQuery, options: &CallOptions) -> Result<RowPage> {
         contract::check_limit(query.limit)?;
         let mut rows = Vec::new();
-        let mut rest = query.clone();
+        let mut page_query = query.clone();
         loop {
             // The page is read before the heads: a head that is written in between is newer than the row, so its value
             // counts.
-            let page = self.inner.read(partition, &rest, options).await?;
+            let page = self.inner.read(partition, &page_query, options).await?;
             let last = page.rows.last().map(|row| row.name.clone());
             let shown = page.rows.into_iter().map(|row| self.resolve_row(partition, row, options));
             // `buffered` keeps the order of names while several heads are read.
@@ -103,10 +103,10 @@ impl<S: Store + ?Sized> DerivedRowStore<S> {
                 rows.extend(row?);
             }
             match (page.stopped, last) {
-                (Stopped::Limit, Some(last)) if rows.len() < query.limit => rest.continue_after(&last),
+                (Stopped::Limit, Some(last)) if rows.len() < query.limit => page_query.continue_after(&last),
                 (stopped, _) => return Ok(RowPage { rows, stopped }),
             }
-            rest.limit = (query.limit - rows.len()).max(READ_ON_MIN);
+            page_query.limit = (query.limit - rows.len()).max(READ_ON_MIN);
             // Pages of absent rows could go on for ever, so the deadline is checked between them.
             check_deadline(options)?;
         }
@@ -165,9 +165,9 @@ impl<S: Store + ?Sized> Store for DerivedRowStore<S> {
 
     async fn apply(&self, mut batch: Batch, options: &CallOptions) -> Result<()> {
         contract::check_batch(&batch, self.limits().batch_max)?;
-        for one in batch.partitions.iter_mut().filter(|one| holds_derived_rows(one.partition.table)) {
-            let changes = std::mem::take(&mut one.changes).into_iter();
-            one.changes = changes.map(|change| format::map_value(change, format::encode_confirmed)).collect();
+        for part in batch.partitions.iter_mut().filter(|part| holds_derived_rows(part.partition.table)) {
+            let changes = std::mem::take(&mut part.changes).into_iter();
+            part.changes = changes.map(|change| format::map_value(change, format::encode_confirmed)).collect();
         }
         self.inner.apply(batch, options).await
     }

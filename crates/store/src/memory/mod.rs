@@ -83,8 +83,8 @@ impl MemoryStore {
     /// so two calls never deadlock.
     fn lock(&self, batch: Batch) -> Vec<(RwLockWriteGuard<'_, MemoryShard>, Vec<PartitionChanges>)> {
         let mut shares = BTreeMap::<usize, Vec<PartitionChanges>>::new();
-        for one in batch.partitions {
-            shares.entry(shard_index(&one.partition)).or_default().push(one);
+        for part in batch.partitions {
+            shares.entry(shard_index(&part.partition)).or_default().push(part);
         }
         shares.into_iter().map(|(place, share)| (self.shards[place].write(), share)).collect()
     }
@@ -124,8 +124,8 @@ impl Store for MemoryStore {
             shard.check_row_count(share)?;
         }
         for (mut shard, share) in work {
-            for one in share {
-                shard.change(&one.partition, one.changes);
+            for part in share {
+                shard.change(&part.partition, part.changes);
             }
         }
         Ok(())
@@ -154,7 +154,7 @@ impl Store for MemoryStore {
         for (shard, share) in &mut work {
             // Expired rows go first: they must not count as the current head.
             shard.purge(now);
-            if share.iter().any(|one| one.partition == *partition) {
+            if share.iter().any(|part| part.partition == *partition) {
                 current = shard.row(partition, &head.row.name).cloned();
             }
         }
@@ -163,8 +163,8 @@ impl Store for MemoryStore {
             return Ok(CasResult::Conflict(current));
         }
         for (mut shard, share) in work {
-            for one in share {
-                shard.change(&one.partition, one.changes);
+            for part in share {
+                shard.change(&part.partition, part.changes);
             }
         }
         Ok(CasResult::Applied)

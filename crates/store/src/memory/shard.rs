@@ -65,9 +65,9 @@ impl MemoryShard {
 
     /// Refuses changes to a partition that holds other rows than the caller saw.
     pub(super) fn check_unchanged(&self, share: &[PartitionChanges]) -> Result<()> {
-        for one in share {
-            let Some(expected) = &one.expected_rows else { continue };
-            let rows = self.partitions.get(&one.partition);
+        for part in share {
+            let Some(expected) = &part.expected_rows else { continue };
+            let rows = self.partitions.get(&part.partition);
             let held = rows.into_iter().flatten().map(|(name, row)| (name, row.stamp));
             if !held.eq(expected.iter().map(|(name, stamp)| (name, *stamp))) {
                 return Err(Error::new(Kind::Changed, "the partition holds other rows"));
@@ -78,9 +78,9 @@ impl MemoryShard {
 
     /// Refuses rows under names that exist, where the caller promised fresh ones.
     pub(super) fn check_fresh_names(&self, share: &[PartitionChanges]) -> Result<()> {
-        for one in share.iter().filter(|one| one.fresh) {
-            let Some(rows) = self.partitions.get(&one.partition) else { continue };
-            if one.changes.iter().any(|change| matches!(change, Change::Put(row) if rows.contains_key(&row.name))) {
+        for part in share.iter().filter(|part| part.fresh) {
+            let Some(rows) = self.partitions.get(&part.partition) else { continue };
+            if part.changes.iter().any(|change| matches!(change, Change::Put(row) if rows.contains_key(&row.name))) {
                 return Err(Error::new(Kind::Misuse, "a fresh row has a name that exists"));
             }
         }
@@ -89,9 +89,9 @@ impl MemoryShard {
 
     /// Refuses changes after which a partition would hold more rows without expiry than the batch allows.
     pub(super) fn check_row_count(&self, share: &[PartitionChanges]) -> Result<()> {
-        for one in share {
-            let Some(rows_max) = one.rows_max else { continue };
-            let rows = self.rows_after(&one.partition, share);
+        for part in share {
+            let Some(rows_max) = part.rows_max else { continue };
+            let rows = self.rows_after(&part.partition, share);
             if rows > rows_max {
                 let context = format!("{rows} rows in a partition of {} rows at most", rows_max);
                 return Err(Error::new(Kind::TooManyRows { rows }, context));
@@ -121,7 +121,7 @@ impl MemoryShard {
     /// Rows without expiry that the partition would hold after all changes in `share`.
     fn rows_after(&self, partition: &Partition, share: &[PartitionChanges]) -> usize {
         let mut rows = self.partitions.get(partition).cloned().unwrap_or_default();
-        for change in share.iter().filter(|one| one.partition == *partition).flat_map(|one| &one.changes) {
+        for change in share.iter().filter(|part| part.partition == *partition).flat_map(|part| &part.changes) {
             rows::change(&mut rows, change.clone());
         }
         // Tombstones expire and do not count: the limit is for live siblings [invariant 9].

@@ -34,20 +34,20 @@ fn two_halves_cover_the_range_and_are_smaller() {
 fn any_two_names_are_separated_in_few_steps() {
     let mut random = SplitMix64::new(2);
     for _ in 0..1000 {
-        let (one, other) = (name(&mut random), name(&mut random));
-        if one == other {
+        let (first, other) = (name(&mut random), name(&mut random));
+        if first == other {
             continue;
         }
         let (mut range, mut steps) = (Range::default(), 0);
         loop {
             let (low, high) = halves(&range).expect("the range holds two names");
             let below = |name: &Bytes| Some(name) < low.to.as_ref();
-            if below(&one) != below(&other) {
+            if below(&first) != below(&other) {
                 break;
             }
-            range = if below(&one) { low } else { high };
+            range = if below(&first) { low } else { high };
             steps += 1;
-            assert!(steps < 100, "{one:?} {other:?}");
+            assert!(steps < 100, "{first:?} {other:?}");
         }
     }
 }
@@ -129,7 +129,7 @@ fn a_page_read_in_pieces_equals_the_whole_page() {
     for _ in 0..300 {
         let live: BTreeSet<Bytes> = (0..random.below(20)).map(|_| name(&mut random)).collect();
         let dead: BTreeSet<Bytes> =
-            (0..random.below(100)).map(|_| name(&mut random)).filter(|one| !live.contains(one)).collect();
+            (0..random.below(100)).map(|_| name(&mut random)).filter(|dead_name| !live.contains(dead_name)).collect();
         let order = if random.chance(500) { ReadOrder::Forward } else { ReadOrder::Reverse };
         let range = Range {
             from: random.chance(300).then(|| name(&mut random)),
@@ -147,8 +147,8 @@ fn a_page_read_in_pieces_equals_the_whole_page() {
 #[test]
 fn a_range_of_one_name_fails_when_its_read_fails() {
     let dead = BTreeSet::from([Bytes::from("a")]);
-    let one = ReadQuery::one("a".into());
-    let error = read_in_pieces(&one, |piece| engine(&BTreeSet::new(), &dead, 0, piece)).unwrap_err();
+    let query = ReadQuery::one("a".into());
+    let error = read_in_pieces(&query, |piece| engine(&BTreeSet::new(), &dead, 0, piece)).unwrap_err();
     assert_eq!(error.kind, Kind::Io);
 }
 

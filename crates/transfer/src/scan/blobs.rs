@@ -166,15 +166,15 @@ async fn fetch(stores: &StorePair, id: BlobId) -> Result<FetchedBlob> {
 
 /// The next bytes of a blob: a whole piece, or the rest.
 async fn read_piece(reader: &mut dyn BlobReader, at: u64, length: u64) -> Result<Bytes> {
-    let wanted = usize::try_from(length - at).unwrap_or(usize::MAX).min(PIECE_BYTES_MAX);
-    let first = read_some(reader, at, wanted).await?;
-    if first.len() == wanted {
+    let piece_bytes = usize::try_from(length - at).unwrap_or(usize::MAX).min(PIECE_BYTES_MAX);
+    let first = read_some(reader, at, piece_bytes).await?;
+    if first.len() == piece_bytes {
         return Ok(first);
     }
-    let mut whole = BytesMut::with_capacity(wanted);
+    let mut whole = BytesMut::with_capacity(piece_bytes);
     whole.extend_from_slice(&first);
-    while whole.len() < wanted {
-        let more = read_some(reader, at + whole.len() as u64, wanted - whole.len()).await?;
+    while whole.len() < piece_bytes {
+        let more = read_some(reader, at + whole.len() as u64, piece_bytes - whole.len()).await?;
         whole.extend_from_slice(&more);
     }
     Ok(whole.freeze())

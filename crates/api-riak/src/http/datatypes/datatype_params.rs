@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(taken("max_results=7").part, page(PageBegin::Known(DatatypeBegin::First), Some(7)));
         assert_eq!(taken("start=b").part, page(PageBegin::Start("b".into()), None));
         let mut window = super::super::value_reply::PageWindow::new(Some(1));
-        window.take(["k", "l"].map(|one| larder_kv::rules::datatypes::ValuePiece::Element(one.into())).into());
+        window.take(["k", "l"].map(|element| larder_kv::rules::datatypes::ValuePiece::Element(element.into())).into());
         let continuation = window.continuation().unwrap();
         let query = format!("continuation={continuation}&max_results=1&start=b");
         let after = PageBegin::Known(DatatypeBegin::AfterElement("k".into()));

@@ -196,8 +196,8 @@ fn add_edits(operation: &Json, edits: &mut Vec<SetEdit>) -> Option<()> {
             "add_all" => extend(edits, value, SetEdit::Add)?,
             "remove_all" => extend(edits, value, SetEdit::Remove)?,
             "update" => match value {
-                Json::Array(operations) => operations.iter().try_for_each(|one| add_edits(one, edits))?,
-                one => add_edits(one, edits)?,
+                Json::Array(operations) => operations.iter().try_for_each(|inner| add_edits(inner, edits))?,
+                inner => add_edits(inner, edits)?,
             },
             _ => return None,
         }

@@ -86,7 +86,7 @@ impl JsonValueWriter {
         }
         // Both are letters of base64, which JSON does not escape.
         for (name, text) in
-            [("continuation", continuation), ("context", context.map(|one| STANDARD.encode(one)).as_deref())]
+            [("continuation", continuation), ("context", context.map(|bytes| STANDARD.encode(bytes)).as_deref())]
         {
             if let Some(text) = text {
                 out.extend_from_slice(format!(",\"{name}\":\"{text}\"").as_bytes());
@@ -204,10 +204,10 @@ mod tests {
     proptest! {
         #[test]
         fn elements_of_any_bytes_are_listed_as_json_that_names_them(elements in vec(vec(any::<u8>(), 0..9), 0..9)) {
-            let pieces: Vec<_> = elements.iter().map(|one| ValuePiece::Element(one.clone().into())).collect();
+            let pieces: Vec<_> = elements.iter().map(|element| ValuePiece::Element(element.clone().into())).collect();
             let json: Json = serde_json::from_str(&written(Datatype::Set, &pieces, None)).unwrap();
-            let shown: Vec<_> = json["value"].as_array().unwrap().iter().map(|one| one.as_str().unwrap()).collect();
-            let named: Vec<_> = shown.into_iter().map(|one| crate::http::path::listed_bytes(one.as_bytes())).collect();
+            let shown: Vec<_> = json["value"].as_array().unwrap().iter().map(|element| element.as_str().unwrap()).collect();
+            let named: Vec<_> = shown.into_iter().map(|text| crate::http::path::listed_bytes(text.as_bytes())).collect();
             prop_assert_eq!(named, elements);
         }
 

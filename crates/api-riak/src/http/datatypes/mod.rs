@@ -159,12 +159,12 @@ async fn show(
             return Err(RiakFault::bad(format!("A {} has no size and no pages\n", datatype.name())));
         }
         ValuePart::Element(element) => {
-            let found = kv.has_element(fetch, &element).await?;
-            return Ok(found.map_or_else(|| absent(datatype), |present| member(datatype, "present", present)));
+            let membership = kv.has_element(fetch, &element).await?;
+            return Ok(membership.map_or_else(|| absent(datatype), |present| member(datatype, "present", present)));
         }
         ValuePart::Size => {
-            let found = kv.datatype_size(fetch).await?;
-            return Ok(found.map_or_else(|| absent(datatype), |size| member(datatype, "size", size)));
+            let count = kv.datatype_size(fetch).await?;
+            return Ok(count.map_or_else(|| absent(datatype), |size| member(datatype, "size", size)));
         }
         ValuePart::Page { begin, max_results } => {
             // A context covers the whole value: with a page's a removal would take what the page did not show.

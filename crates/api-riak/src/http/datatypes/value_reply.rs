@@ -51,7 +51,7 @@ pub(super) async fn value_reply(reader: DatatypeReader, window: PageWindow) -> R
         return Ok(json(StatusCode::OK, begin));
     }
     let begin = stream::once(async { Ok(Bytes::from(begin)) });
-    let rest = stream::try_unfold(pages, |mut pages| async move {
+    let later_pages = stream::try_unfold(pages, |mut pages| async move {
         if pages.ended {
             return Ok(None);
         }
@@ -59,7 +59,7 @@ pub(super) async fn value_reply(reader: DatatypeReader, window: PageWindow) -> R
         Ok(Some((Bytes::from(piece), pages)))
     });
     let mut reply =
-        with_body(StatusCode::OK, RiakBody::pieces(Box::pin(futures_util::StreamExt::chain(begin, rest)), None));
+        with_body(StatusCode::OK, RiakBody::pieces(Box::pin(futures_util::StreamExt::chain(begin, later_pages)), None));
     reply.headers_mut().insert(CONTENT_TYPE, JSON);
     reply.headers_mut().insert(VARY, VARY_ENCODING);
     Ok(reply)
@@ -182,7 +182,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn elements(from: u8, to: u8) -> Vec<ValuePiece> {
-        (from..to).map(|one| ValuePiece::Element(vec![one].into())).collect()
+        (from..to).map(|byte| ValuePiece::Element(vec![byte].into())).collect()
     }
 
     #[test]
@@ -225,9 +225,9 @@ mod tests {
         fn continuations_are_read_as_they_were_made_and_others_refused(element: Vec<u8>, other: Vec<u8>) {
             let mut window = PageWindow::new(Some(1));
             window.take(vec![ValuePiece::Element(element.clone().into()), ValuePiece::Element("next".into())]);
-            let made = window.continuation().unwrap();
-            prop_assert!(made.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_')));
-            prop_assert_eq!(begin_after(made.as_bytes()), Some(DatatypeBegin::AfterElement(element.into())));
+            let continuation = window.continuation().unwrap();
+            prop_assert!(continuation.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_')));
+            prop_assert_eq!(begin_after(continuation.as_bytes()), Some(DatatypeBegin::AfterElement(element.into())));
             let _ = begin_after(&other);
         }
     }

@@ -15,15 +15,19 @@ fn headers(pairs: &[(&str, &str)]) -> HeaderMap {
 
 #[track_caller]
 fn media_type(header: &str, media: &str, charset: Option<&str>) {
-    let (found, found_charset) = content_type(&headers(&[("content-type", header)])).unwrap();
-    assert_eq!((found.as_ref(), found_charset.as_deref()), (media.as_bytes(), charset.map(str::as_bytes)), "{header}");
+    let (found_media, found_charset) = content_type(&headers(&[("content-type", header)])).unwrap();
+    assert_eq!(
+        (found_media.as_ref(), found_charset.as_deref()),
+        (media.as_bytes(), charset.map(str::as_bytes)),
+        "{header}"
+    );
 }
 
 #[track_caller]
 fn header_terms(name: &str, value: &str, values: &[&str]) {
     let terms = terms(&headers(&[(name, value)])).unwrap();
-    let found: Vec<_> = terms.iter().map(|term| String::from_utf8_lossy(&term.value)).collect();
-    assert_eq!(found, values, "{name}: {value}");
+    let term_values: Vec<_> = terms.iter().map(|term| String::from_utf8_lossy(&term.value)).collect();
+    assert_eq!(term_values, values, "{name}: {value}");
 }
 
 #[track_caller]
@@ -46,9 +50,9 @@ fn a_content_type_keeps_its_charset_alone() {
 
 #[test]
 fn metadata_names_are_capitalised_and_values_joined() {
-    let found = meta(&headers(&[("X-Riak-Meta-Dup", "a"), ("x-riak-meta-two-words", "2"), ("x-riak-meta-dup", "b")]));
+    let pairs = meta(&headers(&[("X-Riak-Meta-Dup", "a"), ("x-riak-meta-two-words", "2"), ("x-riak-meta-dup", "b")]));
     let pair = |name: &'static str, value: &'static str| (Bytes::from(name), Bytes::from(value));
-    assert_eq!(found, [pair("X-Riak-Meta-Dup", "a, b"), pair("X-Riak-Meta-Two-Words", "2")]);
+    assert_eq!(pairs, [pair("X-Riak-Meta-Dup", "a, b"), pair("X-Riak-Meta-Two-Words", "2")]);
 }
 
 #[test]

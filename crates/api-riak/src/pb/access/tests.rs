@@ -77,7 +77,7 @@ fn sample(operation: PbOperation) -> Vec<u8> {
 /// The error of a request, or nothing.
 async fn refusal(gateway: &Arc<Gateway>, session: &mut PbSession, code: u8, message: Vec<u8>) -> Option<String> {
     let mut output = BytesMut::new();
-    let error = answer(gateway, session, (code, message.into()), &mut output).await.err()?;
+    let error = answer(gateway, session, code, message.into(), &mut output).await.err()?;
     let mut frame = BytesMut::new();
     error.put(&mut frame);
     // The code and the two numbers before the text.

@@ -273,19 +273,19 @@ fn field_name(field: MapField) -> Result<FieldName, MeaninglessUpdate> {
     }
 }
 
-fn field_edit(one: MapUpdate) -> Result<FieldEdit, MeaninglessUpdate> {
+fn field_edit(message: MapUpdate) -> Result<FieldEdit, MeaninglessUpdate> {
     use larder_kv::rules::datatypes::EmbeddedType as E;
-    let field = field_name(one.field.unwrap_or_default())?;
+    let field = field_name(message.field.unwrap_or_default())?;
     let update = match field.embedded {
-        E::Counter => one.counter_op.map(|op| EmbeddedUpdate::Counter(amount(&op))),
-        E::Set => one.set_op.map(|op| EmbeddedUpdate::Set(edits(op))),
-        E::Register => one.register_op.map(EmbeddedUpdate::Register),
-        E::Flag => match one.flag_op {
+        E::Counter => message.counter_op.map(|op| EmbeddedUpdate::Counter(amount(&op))),
+        E::Set => message.set_op.map(|op| EmbeddedUpdate::Set(edits(op))),
+        E::Register => message.register_op.map(EmbeddedUpdate::Register),
+        E::Flag => match message.flag_op {
             Some(1) => Some(EmbeddedUpdate::Flag(true)),
             Some(2) => Some(EmbeddedUpdate::Flag(false)),
             _ => None,
         },
-        E::Map => one.map_op.map(map_edits).transpose()?.map(EmbeddedUpdate::Map),
+        E::Map => message.map_op.map(map_edits).transpose()?.map(EmbeddedUpdate::Map),
     };
     let update = update.ok_or(MeaninglessUpdate("the update of a field is not one of its type"))?;
     Ok(FieldEdit { name: field.name, update })
@@ -316,7 +316,7 @@ fn count(shape: ScanShape, message: &[u8], depth: usize) -> Option<usize> {
     let mut edits = 0;
     for field in fields(message) {
         let (number, bytes) = field?;
-        let (own, within) = match (shape, number) {
+        let (own_edits, within) = match (shape, number) {
             (Request, 5) => (0, Some(Op)),
             (Op, 2 | 4 | 5) | (Field, 3) => (0, Some(Elements)),
             (Op, 3) | (Field, 6) => (0, Some(Map)),
@@ -324,7 +324,7 @@ fn count(shape: ScanShape, message: &[u8], depth: usize) -> Option<usize> {
             (Map, 2) => (1, Some(Field)),
             _ => (0, None),
         };
-        edits += own + within.map_or(Some(0), |shape| count(shape, bytes, depth + 1))?;
+        edits += own_edits + within.map_or(Some(0), |shape| count(shape, bytes, depth + 1))?;
     }
     Some(edits)
 }
@@ -346,7 +346,7 @@ mod pb_update_tests {
     }
 
     fn set(adds: &[&'static str], removes: &[&'static str]) -> SetOp {
-        let bytes = |list: &[&'static str]| list.iter().map(|one| Bytes::from(*one)).collect();
+        let bytes = |list: &[&'static str]| list.iter().map(|element| Bytes::from(*element)).collect();
         SetOp { adds: bytes(adds), removes: bytes(removes) }
     }
 
@@ -376,9 +376,9 @@ mod pb_update_tests {
 
     #[test]
     fn the_type_of_a_field_and_its_operation_must_agree() {
-        let update = |field, one: MapUpdate| {
-            let one = MapUpdate { field: Some(field), ..one };
-            update_in(DtOp { map_op: Some(MapOp { removes: Vec::new(), updates: vec![one] }), ..DtOp::default() })
+        let update = |field, message: MapUpdate| {
+            let message = MapUpdate { field: Some(field), ..message };
+            update_in(DtOp { map_op: Some(MapOp { removes: Vec::new(), updates: vec![message] }), ..DtOp::default() })
         };
         let edit = |update| {
             let updates = vec![FieldEdit { name: "x".into(), update }];

@@ -226,8 +226,8 @@ fn check_answers(requests: &[(u8, Vec<u8>)], mut answers: &[u8]) {
         answers = rest;
         let (code, message) = body.split_first().expect("a code");
         let message = PbMessage::decode(message);
-        let wanted = match streaming.take() {
-            Some(wanted) => wanted,
+        let expected = match streaming.take() {
+            Some(expected) => expected,
             None => answer_to(requests.next().expect("no answer without a request")),
         };
         if *code == 0 {
@@ -235,9 +235,9 @@ fn check_answers(requests: &[(u8, Vec<u8>)], mut answers: &[u8]) {
             assert!(!text.is_empty() && !text.contains("the server failed"), "{text}");
             continue;
         }
-        assert_eq!(*code, wanted.0, "{message:?}");
+        assert_eq!(*code, expected.0, "{message:?}");
         let end = if *code == 41 { 3 } else { 2 };
-        streaming = Some(wanted).filter(|wanted| wanted.1 && message.number(end) != Some(1));
+        streaming = Some(expected).filter(|expected| expected.1 && message.number(end) != Some(1));
     }
     assert_eq!(streaming, None, "a listing ends with a frame that says so");
 }

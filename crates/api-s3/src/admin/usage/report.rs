@@ -45,7 +45,7 @@ impl UsageReport {
             let samples: Vec<_> = self.day().map(|day| self.storage_json(buckets, day)).into_iter().collect();
             json!({ "Samples": samples, "Errors": [] })
         });
-        let or_not = |found: Option<Json>| found.unwrap_or_else(|| NOT_REQUESTED.into());
+        let or_not = |value: Option<Json>| value.unwrap_or_else(|| NOT_REQUESTED.into());
         json!({ "Access": or_not(access), "Storage": or_not(storage) })
     }
 
@@ -58,7 +58,7 @@ impl UsageReport {
                 xml.element("Nodes", |xml| {
                     for (node, samples) in by_node(samples) {
                         xml.element_with("Node", &[("name", node)], |xml| {
-                            samples.into_iter().for_each(|one| write_sample(xml, one))
+                            samples.into_iter().for_each(|sample| write_sample(xml, sample))
                         });
                     }
                 });

@@ -43,12 +43,12 @@ fn assign_missing_ids(rules: &mut [LifecycleRule]) {
 
 fn rule(xml: &mut XmlReader<'_>) -> Result<LifecycleRule, S3Error> {
     let mut rule = LifecycleRule::default();
-    let (mut status, mut found, mut legacy) = (None, None, None);
+    let (mut status, mut rule_filter, mut legacy) = (None, None, None);
     while let Some(name) = xml.next_child()? {
         match name {
             "ID" => rule.id = xml.text()?,
             "Status" => status = Some(xml.text()?),
-            "Filter" => once(&mut found, filter(xml)?)?,
+            "Filter" => once(&mut rule_filter, filter(xml)?)?,
             "Prefix" => once(&mut legacy, xml.text()?)?,
             "Expiration" => once(&mut rule.expiration, expiration(xml)?)?,
             "NoncurrentVersionExpiration" => once(&mut rule.noncurrent, noncurrent(xml)?)?,
@@ -62,7 +62,7 @@ fn rule(xml: &mut XmlReader<'_>) -> Result<LifecycleRule, S3Error> {
         Some("Disabled") => false,
         _ => return Err(Code::MalformedXML.into()),
     };
-    (rule.filter, rule.legacy_prefix) = match (found, legacy) {
+    (rule.filter, rule.legacy_prefix) = match (rule_filter, legacy) {
         (Some(filter), None) => (filter, false),
         (None, Some(prefix)) => (LifecycleFilter { prefix: Some(prefix), ..LifecycleFilter::default() }, true),
         _ => return Err(Code::MalformedXML.into()),
@@ -87,21 +87,22 @@ fn filter(xml: &mut XmlReader<'_>) -> Result<LifecycleFilter, S3Error> {
 }
 
 fn expiration(xml: &mut XmlReader<'_>) -> Result<Expiration, S3Error> {
-    let mut found = None;
+    let mut expiry = None;
     while let Some(name) = xml.next_child()? {
         match name {
-            "Days" => once(&mut found, Expiration::Days(days(xml)?))?,
-            "Date" => {
-                once(&mut found, Expiration::Date(dates::parse_document_date(&xml.text()?).ok_or(Code::MalformedXML)?))?
-            }
+            "Days" => once(&mut expiry, Expiration::Days(days(xml)?))?,
+            "Date" => once(
+                &mut expiry,
+                Expiration::Date(dates::parse_document_date(&xml.text()?).ok_or(Code::MalformedXML)?),
+            )?,
             "ExpiredObjectDeleteMarker" if xml.text()?.trim() == "true" => {
-                once(&mut found, Expiration::ExpiredDeleteMarkers)?
+                once(&mut expiry, Expiration::ExpiredDeleteMarkers)?
             }
             "ExpiredObjectDeleteMarker" => {}
             _ => xml.skip()?,
         }
     }
-    found.ok_or_else(|| Code::MalformedXML.into())
+    expiry.ok_or_else(|| Code::MalformedXML.into())
 }
 
 fn noncurrent(xml: &mut XmlReader<'_>) -> Result<NoncurrentExpiration, S3Error> {

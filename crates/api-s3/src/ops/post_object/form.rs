@@ -9,6 +9,7 @@ use futures_core::Stream;
 use futures_util::{StreamExt as _, stream};
 use hyper::HeaderMap;
 use larder_core::body::{BodyError, ByteStream};
+use larder_net::form_pieces;
 use multer::{Field, Multipart};
 
 use super::super::listing_document;
@@ -33,7 +34,7 @@ pub(super) struct FormFields {
 impl FormFields {
     /// The value of the first field of this name.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
-        self.pairs.iter().find(|(one, _)| one == name).map(|(_, value)| &**value)
+        self.pairs.iter().find(|(field, _)| field == name).map(|(_, value)| &**value)
     }
 
     /// All fields, in order.
@@ -87,7 +88,11 @@ impl PostForm {
         }
         let boundary = multer::parse_boundary(media).map_err(|_| Code::MalformedPOSTRequest)?;
         let (file_begun, failure) = (Arc::new(AtomicBool::new(false)), RequestBodyFailure::default());
-        let parts = Multipart::new(bounded(pieces, Arc::clone(&file_begun), failure.clone()), boundary);
+        let (of_pieces, of_fields) = (failure.clone(), failure.clone());
+        let pieces = pieces.map(move |piece| piece.map_err(|error| of_pieces.record(error)));
+        let too_long = move || of_fields.record(Code::MaxMessageLengthExceeded.into());
+        let pieces = form_pieces(pieces, PREAMBLE_BYTES_MAX, Arc::clone(&file_begun), too_long);
+        let parts = Multipart::new(pieces, boundary);
         Ok(Self { parts, file: None, file_begun, failure })
     }
 
@@ -194,37 +199,6 @@ fn form_error(failure: &RequestBodyFailure) -> S3Error {
     failure.take().unwrap_or_else(|| Code::MalformedPOSTRequest.into())
 }
 
-/// Feeds the form parser, which buffers all input it can get, one piece at a time, so that it buffers only bytes not
-/// yet requested. Limits the bytes before the file.
-fn bounded(
-    pieces: impl Stream<Item = Result<Bytes, S3Error>> + Send + 'static,
-    file_begun: Arc<AtomicBool>,
-    failure: RequestBodyFailure,
-) -> impl Stream<Item = Result<Bytes, BodyError>> + Send + 'static {
-    let mut received = 0_usize;
-    let pieces = pieces.map(move |piece| {
-        let piece = piece.map_err(|error| failure.record(error))?;
-        received = received.saturating_add(piece.len());
-        // Bound: a part before the file could otherwise be as long as the file.
-        if received > PREAMBLE_BYTES_MAX && !file_begun.load(Ordering::Relaxed) {
-            return Err(failure.record(Code::MaxMessageLengthExceeded.into()));
-        }
-        Ok(piece)
-    });
-    let mut pieces = Box::pin(pieces);
-    let mut pause = false;
-    stream::poll_fn(move |cx| {
-        // The parser polls until the input is pending; the pause after each piece ends that loop.
-        if std::mem::take(&mut pause) {
-            cx.waker().wake_by_ref();
-            return std::task::Poll::Pending;
-        }
-        let next = pieces.as_mut().poll_next(cx);
-        pause = matches!(&next, std::task::Poll::Ready(Some(Ok(_))));
-        next
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use hyper::header::HeaderValue;
@@ -301,9 +275,13 @@ mod tests {
     #[tokio::test]
     async fn a_second_field_of_a_name_is_refused() {
         let field = |name: &str| format!("--B\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\nv\r\n");
-        let both = |one: &str, two: &str| [field(one).as_bytes(), field(two).as_bytes(), BODY].concat();
-        for (one, two) in [("Content-Type", "content-type"), ("x-amz-meta-a", "X-Amz-Meta-A"), ("acl", "key")] {
-            assert_eq!(all(form(&both(one, two), 50), None).await.unwrap_err(), "InvalidArgument", "{one} {two}");
+        let both = |first: &str, second: &str| [field(first).as_bytes(), field(second).as_bytes(), BODY].concat();
+        for (first, second) in [("Content-Type", "content-type"), ("x-amz-meta-a", "X-Amz-Meta-A"), ("acl", "key")] {
+            assert_eq!(
+                all(form(&both(first, second), 50), None).await.unwrap_err(),
+                "InvalidArgument",
+                "{first} {second}"
+            );
         }
         assert!(all(form(&both("x-ignore-a", "x-ignore-a"), 50), None).await.is_ok());
     }

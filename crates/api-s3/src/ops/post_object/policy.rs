@@ -83,9 +83,9 @@ impl PostPolicy {
             "starts-with" => self.conditions.push(condition("starts-with", FieldCondition::StartsWith)?),
             "content-length-range" => {
                 let (least, most) = (number(first)?, number(second)?);
-                let wanted = (least <= most).then_some(SizeRange { least, most })?;
+                let range = (least <= most).then_some(SizeRange { least, most })?;
                 // Several ranges all apply.
-                let before = self.range.unwrap_or(wanted);
+                let before = self.range.unwrap_or(range);
                 self.range = Some(SizeRange { least: least.max(before.least), most: most.min(before.most) });
             }
             _ => return None,

@@ -29,14 +29,14 @@ pub fn type_props(record: Option<&TypeRecord>) -> PropList {
     list
 }
 
-/// The properties of a bucket. `name` is its name in JSON, `record` its type (`None` is type `default`), `own` its overrides.
+/// The properties of a bucket. `name` is its name in JSON, `record` its type (`None` is type `default`), `overrides` its own.
 #[must_use]
-pub fn bucket_props(name: &str, record: Option<&TypeRecord>, own: &Overrides) -> PropList {
+pub fn bucket_props(name: &str, record: Option<&TypeRecord>, overrides: &Overrides) -> PropList {
     let named = ("name", Value::Text(name.to_owned()));
-    if own.is_empty() {
+    if overrides.is_empty() {
         std::iter::once(named).chain(type_props(record)).collect()
     } else {
-        let mut list = layered(record, own);
+        let mut list = layered(record, overrides);
         list.push(named);
         sort_by_name(&mut list);
         list
@@ -60,12 +60,12 @@ fn sort_by_name(list: &mut PropList) {
 }
 
 /// The properties with a value, in table order.
-fn layered(record: Option<&TypeRecord>, own: &Overrides) -> PropList {
-    PROPS.iter().filter_map(|prop| Some((prop.name, displayed_value(prop, record, own)?))).collect()
+fn layered(record: Option<&TypeRecord>, overrides: &Overrides) -> PropList {
+    PROPS.iter().filter_map(|prop| Some((prop.name, displayed_value(prop, record, overrides)?))).collect()
 }
 
-fn displayed_value(prop: &Prop, record: Option<&TypeRecord>, own: &Overrides) -> Option<Value> {
-    if let Some(value) = own.get(prop.name) {
+fn displayed_value(prop: &Prop, record: Option<&TypeRecord>, overrides: &Overrides) -> Option<Value> {
+    if let Some(value) = overrides.get(prop.name) {
         return Some(value.clone());
     }
     let Some(record) = record else {

@@ -325,7 +325,8 @@ mod set_tests {
     #[test]
     fn every_refused_property_is_reported() {
         let props = body_props(br#"{"props":{"n_val":0,"nope":1,"":2,"allow_mult":"true","r":"x"}}"#).unwrap();
-        let names: Vec<_> = Overrides::from_json(&props).unwrap_err().into_iter().map(|one| one.prop).collect();
+        let names: Vec<_> =
+            Overrides::from_json(&props).unwrap_err().into_iter().map(|invalid_prop| invalid_prop.prop).collect();
         assert_eq!(names, ["n_val", "nope", "", "r"]);
     }
 

@@ -123,9 +123,9 @@ fn check_hook(hook: &Hook, stage: HookStage) -> Result<(), (String, HookFault)> 
         Hook::ModFun(function) => (function, None),
         Hook::WithArgument { function, argument } => (function, Some(argument)),
     };
-    let own = NATIVE_HOOKS.iter().find(|(name, _)| *name == function.function);
-    let own = own.filter(|_| function.module == NATIVE_HOOK_MODULE).map(|(_, stage)| *stage);
-    let fault = match (own, stage) {
+    let native_hook = NATIVE_HOOKS.iter().find(|(name, _)| *name == function.function);
+    let native_stage = native_hook.filter(|_| function.module == NATIVE_HOOK_MODULE).map(|(_, stage)| *stage);
+    let fault = match (native_stage, stage) {
         (None, _) => HookFault::NotBuiltIn,
         (Some(HookStage::Precommit), HookStage::Postcommit) => HookFault::PrecommitOnly,
         (Some(HookStage::Postcommit), HookStage::Precommit) => HookFault::PostcommitOnly,
@@ -223,8 +223,9 @@ mod tests {
         assert_eq!(late, Err(("larder:json".into(), HookFault::PrecommitOnly)));
         for (name, _) in NATIVE_HOOKS {
             let arguments = [None, Some(json!({"bytes": 1})), Some(json!({"schema": {}})), Some(json!("http://h/"))];
-            let is_known =
-                arguments.iter().any(|one| NativeHook::from_function(&function(name), one.as_ref()).is_some());
+            let is_known = arguments
+                .iter()
+                .any(|argument| NativeHook::from_function(&function(name), argument.as_ref()).is_some());
             assert!(is_known, "{name}");
         }
     }

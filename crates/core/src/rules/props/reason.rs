@@ -275,7 +275,8 @@ impl PropsError {
         match self {
             Self::Type(whole) => json!(whole.text()),
             Self::Props(invalid) => {
-                let members = invalid.iter().map(|one| (one.prop.clone(), one.reason.http_json()));
+                let members =
+                    invalid.iter().map(|invalid_prop| (invalid_prop.prop.clone(), invalid_prop.reason.http_json()));
                 Json::Object(members.collect::<Map<_, _>>())
             }
         }

@@ -93,7 +93,7 @@ impl AccessRules {
         let given = options.others.into_iter().map(|(key, value)| (key, Value::String(value)));
         let source = AccessSource { network, method, options: given.collect() };
         self.for_sources(users, |record| {
-            record.sources.retain(|one| one.network != network);
+            record.sources.retain(|known| known.network != network);
             record.sources.push(source.clone());
             bounded("sources", record.sources.len())
         })
@@ -106,7 +106,7 @@ impl AccessRules {
     pub fn delete_source(&self, users: &str, cidr: &str) -> Result<SecurityEdit, Refusal> {
         let network = parse_network(cidr)?;
         self.for_sources(users, |record| {
-            record.sources.retain(|one| one.network != network);
+            record.sources.retain(|source| source.network != network);
             Ok(())
         })
     }

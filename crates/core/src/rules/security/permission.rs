@@ -67,8 +67,8 @@ impl KvPermission {
     /// # Errors
     /// [`SecurityRefusal::UnknownPermission`].
     pub fn parse(name: &str) -> Result<Self, SecurityRefusal> {
-        let found = Self::ALL.iter().find(|one| one.name() == name).copied();
-        found.ok_or_else(|| SecurityRefusal::UnknownPermission(name.to_owned()))
+        let permission = Self::ALL.iter().find(|permission| permission.name() == name).copied();
+        permission.ok_or_else(|| SecurityRefusal::UnknownPermission(name.to_owned()))
     }
 
     fn bit(self) -> u32 {
@@ -107,7 +107,7 @@ impl PermissionSet {
 
     /// The permissions, in the order of the table.
     pub fn iter(self) -> impl Iterator<Item = KvPermission> {
-        KvPermission::ALL.iter().copied().filter(move |one| self.has(*one))
+        KvPermission::ALL.iter().copied().filter(move |permission| self.has(*permission))
     }
 
     /// The set of these names.
@@ -121,7 +121,7 @@ impl PermissionSet {
 
 impl FromIterator<KvPermission> for PermissionSet {
     fn from_iter<I: IntoIterator<Item = KvPermission>>(permissions: I) -> Self {
-        Self(permissions.into_iter().fold(0, |set, one| set | one.bit()))
+        Self(permissions.into_iter().fold(0, |set, permission| set | permission.bit()))
     }
 }
 
@@ -186,10 +186,10 @@ impl GrantLookup {
         self.any.has(permission)
             || match scope {
                 AccessScope::Any => false,
-                AccessScope::Type(name) => of_type(name).is_some_and(|found| found.whole.has(permission)),
-                AccessScope::Bucket(bucket) => of_type(&bucket.bucket_type).is_some_and(|found| {
-                    let own = found.buckets.get(&bucket.bucket[..]);
-                    found.whole.has(permission) || own.is_some_and(|set| set.has(permission))
+                AccessScope::Type(name) => of_type(name).is_some_and(|type_grants| type_grants.whole.has(permission)),
+                AccessScope::Bucket(bucket) => of_type(&bucket.bucket_type).is_some_and(|type_grants| {
+                    let bucket_set = type_grants.buckets.get(&bucket.bucket[..]);
+                    type_grants.whole.has(permission) || bucket_set.is_some_and(|set| set.has(permission))
                 }),
             }
     }
@@ -212,8 +212,8 @@ mod tests {
     fn sets_hold_what_they_were_given() {
         let set = PermissionSet::parse(["search.query", "riak_kv.get"]).unwrap();
         assert_eq!(set.iter().map(KvPermission::name).collect::<Vec<_>>(), ["riak_kv.get", "search.query"]);
-        let rest = set.without([KvPermission::Get].into_iter().collect());
-        assert!(rest.has(KvPermission::SearchQuery) && !rest.has(KvPermission::Get) && !rest.is_empty());
-        assert_eq!(rest.with(set), set);
+        let remaining = set.without([KvPermission::Get].into_iter().collect());
+        assert!(remaining.has(KvPermission::SearchQuery) && !remaining.has(KvPermission::Get) && !remaining.is_empty());
+        assert_eq!(remaining.with(set), set);
     }
 }

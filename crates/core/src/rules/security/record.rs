@@ -142,7 +142,7 @@ impl TryFrom<StoredGrant> for RoleGrant {
 
 impl From<RoleGrant> for StoredGrant {
     fn from(grant: RoleGrant) -> Self {
-        let permissions = grant.permissions.iter().map(|one| one.name().to_owned()).collect();
+        let permissions = grant.permissions.iter().map(|permission| permission.name().to_owned()).collect();
         let (bucket_type, bucket) = match grant.target {
             GrantTarget::Any => (None, None),
             GrantTarget::Type(of_type) => (Some(of_type), None),

@@ -92,10 +92,10 @@ impl AccessRules {
     #[must_use]
     pub fn rows_hold<'a>(&self, rows: impl ExactSizeIterator<Item = (&'a SecurityKey, Timestamp)>) -> bool {
         let (number, settings) = &self.settings;
-        let own = usize::from(*number != Timestamp::ZERO) + usize::from(self.all.is_some());
+        let single_rows = usize::from(*number != Timestamp::ZERO) + usize::from(self.all.is_some());
         let of = |entry: Option<&RoleEntry>| entry.map(|entry| entry.number);
         debug_assert!(*number != Timestamp::ZERO || *settings == SecuritySettings::default());
-        own + self.users.len() + self.groups.len() == rows.len()
+        single_rows + self.users.len() + self.groups.len() == rows.len()
             && rows.into_iter().all(|(key, stamp)| {
                 Some(stamp)
                     == match key {
@@ -136,8 +136,8 @@ impl AccessRules {
     #[must_use]
     pub fn user_source(&self, user: &RoleEntry, address: IpAddr) -> Option<AccessSource> {
         let all = self.all.as_ref().map(|entry| entry.record.sources.as_slice()).unwrap_or_default();
-        let own = user.record.sources.iter().map(|source| (source, true));
-        let sources = own.chain(all.iter().map(|source| (source, false)));
+        let user_sources = user.record.sources.iter().map(|source| (source, true));
+        let sources = user_sources.chain(all.iter().map(|source| (source, false)));
         let here = sources.filter(|(source, _)| source.network.contains(address));
         here.max_by_key(|(source, is_own)| (source.network.bits(), *is_own)).map(|(source, _)| source.clone())
     }
@@ -151,18 +151,18 @@ impl AccessRules {
     /// The groups that a role is in, also through other groups, in the order in which they are found.
     #[must_use]
     pub fn effective_groups(&self, record: &RoleRecord) -> Vec<&str> {
-        let (mut found, mut seen) = (Vec::new(), HashSet::new());
+        let (mut names, mut seen) = (Vec::new(), HashSet::new());
         let mut next: Vec<&String> = record.groups.iter().rev().collect();
         while let Some(name) = next.pop() {
             // A group that is in itself through others ends here.
             if let Some((name, group)) = self.groups.get_key_value(name)
                 && seen.insert(name.as_str())
             {
-                found.push(name.as_str());
+                names.push(name.as_str());
                 next.extend(group.record.groups.iter().rev());
             }
         }
-        found
+        names
     }
 
     fn put(&mut self, key: SecurityKey, number: Timestamp, json: Value) -> Result<(), DecodeError> {
@@ -183,7 +183,7 @@ impl AccessRules {
     fn make_lookups(&self) -> HashMap<String, UserLookups> {
         let of = |entry: &RoleEntry| Arc::new(GrantLookup::new(&entry.record.grants));
         let groups: HashMap<&str, Arc<GrantLookup>> =
-            self.groups.iter().map(|(name, one)| (&**name, of(one))).collect();
+            self.groups.iter().map(|(name, group)| (&**name, of(group))).collect();
         let all = self.all.as_ref().map(of);
         let of_user = |(name, user): (&String, &RoleEntry)| {
             let inherited =

@@ -141,10 +141,10 @@ impl Context {
         let body = bytes.slice(..bytes.len() - 8);
         let mut tail = FieldDecoder::new(bytes.slice(bytes.len() - 8..));
         let tail = tail.u64().map_err(|_| ContextError::Foreign)?;
-        let (found, check) = ((tail >> 32) as u32, tail as u32);
+        let (address_hash, check) = ((tail >> 32) as u32, tail as u32);
         let hash = version.address_hash(address);
         let context = parse(body.clone(), version).map_err(|_| ContextError::Foreign)?;
-        if found != hash as u32 {
+        if address_hash != hash as u32 {
             return Err(ContextError::OtherAddress);
         }
         // Clients may not change a clock: it would hide later writes [invariant 7].

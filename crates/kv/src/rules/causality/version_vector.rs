@@ -103,12 +103,12 @@ pub struct CarriedVector {
 }
 
 impl CarriedVector {
-    /// The vector of a write into `own` whose context has `vector` and which replaces `superseded`.
+    /// The vector of a write into `slot` whose context has `vector` and which replaces `superseded`.
     #[must_use]
-    pub fn from_write(own: Slot, vector: &VersionVector, superseded: &[SupersededRow]) -> Self {
+    pub fn from_write(slot: Slot, vector: &VersionVector, superseded: &[SupersededRow]) -> Self {
         let superseded = superseded.iter().filter_map(SupersededRow::vector_entry);
         // The own slot needs no entry: its row carries its clock.
-        let mut stored = VersionVector::merge(vector.iter().chain(superseded).filter(|entry| entry.slot != own));
+        let mut stored = VersionVector::merge(vector.iter().chain(superseded).filter(|entry| entry.slot != slot));
         let dropped = stored.split_off_excess();
         Self { stored, dropped }
     }
@@ -139,15 +139,15 @@ mod tests {
 
     #[test]
     fn a_write_carries_the_rows_it_replaced_and_the_vector_of_its_context() {
-        let own = Slot { actor: ActorId(9), birth: Timestamp(1) };
+        let slot = Slot { actor: ActorId(9), birth: Timestamp(1) };
         let replaced = [
             superseded(Slot { actor: ActorId(1), birth: Timestamp(1) }, Timestamp(7)),
-            superseded(own, Timestamp(8)),
+            superseded(slot, Timestamp(8)),
             superseded(SHARED_SLOT, Timestamp(9)),
         ];
         let vector = [entry(1, Timestamp(5)), entry(2, Timestamp(6)), entry(9, Timestamp(3))].into_iter().collect();
         let stored = [entry(1, Timestamp(7)), entry(2, Timestamp(6))].into_iter().collect();
-        let carried = CarriedVector::from_write(own, &vector, &replaced);
+        let carried = CarriedVector::from_write(slot, &vector, &replaced);
         assert_eq!(carried, CarriedVector { stored, dropped: VersionVector::default() });
     }
 

@@ -292,13 +292,13 @@ impl Conditions {
         let Some(etag) = current.etag else {
             return if self.if_match.is_some() { Err(FailedCondition::Precondition) } else { Ok(()) };
         };
-        if self.if_match.as_ref().is_some_and(|wanted| !wanted.matches(etag)) {
+        if self.if_match.as_ref().is_some_and(|matcher| !matcher.matches(etag)) {
             return Err(FailedCondition::Precondition);
         }
         if self.if_unmodified_since.is_some_and(|since| current.modified > since) {
             return Err(FailedCondition::Precondition);
         }
-        if self.if_none_match.as_ref().is_some_and(|unwanted| unwanted.matches(etag)) {
+        if self.if_none_match.as_ref().is_some_and(|matcher| matcher.matches(etag)) {
             return Err(if reading { FailedCondition::NotModified } else { FailedCondition::Precondition });
         }
         // A date in the future says nothing about the past, so it is ignored (RFC 9110).
@@ -322,20 +322,20 @@ mod tests {
 
     #[test]
     fn if_match_fails_without_the_current_tag() {
-        let wanted = |matcher| Conditions { if_match: matcher, ..Conditions::default() };
-        assert_eq!(check(wanted(tags("a")), Some("a"), false), Ok(()));
-        assert_eq!(check(wanted(tags("b")), Some("a"), false), Err(FailedCondition::Precondition));
-        assert_eq!(check(wanted(Some(EtagMatcher::Any)), Some("a"), false), Ok(()));
-        assert_eq!(check(wanted(Some(EtagMatcher::Any)), None, false), Err(FailedCondition::Precondition));
+        let if_match = |matcher| Conditions { if_match: matcher, ..Conditions::default() };
+        assert_eq!(check(if_match(tags("a")), Some("a"), false), Ok(()));
+        assert_eq!(check(if_match(tags("b")), Some("a"), false), Err(FailedCondition::Precondition));
+        assert_eq!(check(if_match(Some(EtagMatcher::Any)), Some("a"), false), Ok(()));
+        assert_eq!(check(if_match(Some(EtagMatcher::Any)), None, false), Err(FailedCondition::Precondition));
     }
 
     #[test]
     fn if_none_match_is_304_for_reads_and_412_for_writes() {
-        let unwanted = |matcher| Conditions { if_none_match: matcher, ..Conditions::default() };
-        assert_eq!(check(unwanted(tags("a")), Some("a"), true), Err(FailedCondition::NotModified));
-        assert_eq!(check(unwanted(Some(EtagMatcher::Any)), Some("a"), false), Err(FailedCondition::Precondition));
-        assert_eq!(check(unwanted(Some(EtagMatcher::Any)), None, false), Ok(()));
-        assert_eq!(check(unwanted(tags("b")), Some("a"), true), Ok(()));
+        let if_none_match = |matcher| Conditions { if_none_match: matcher, ..Conditions::default() };
+        assert_eq!(check(if_none_match(tags("a")), Some("a"), true), Err(FailedCondition::NotModified));
+        assert_eq!(check(if_none_match(Some(EtagMatcher::Any)), Some("a"), false), Err(FailedCondition::Precondition));
+        assert_eq!(check(if_none_match(Some(EtagMatcher::Any)), None, false), Ok(()));
+        assert_eq!(check(if_none_match(tags("b")), Some("a"), true), Ok(()));
     }
 
     #[test]

@@ -197,8 +197,8 @@ impl DatatypeEditor {
             return self.remove_rows(shown, context);
         }
         // Rows of this batch are newer than the marker.
-        let own: Vec<_> = shown.into_iter().filter(|row| row.stamp == self.terms.clock).collect();
-        self.remove_rows(own, context)?;
+        let batch_rows: Vec<_> = shown.into_iter().filter(|row| row.stamp == self.terms.clock).collect();
+        self.remove_rows(batch_rows, context)?;
         self.put_marker(path, context);
         Ok(())
     }
@@ -254,8 +254,8 @@ impl DatatypeEditor {
         // An earlier marker of this actor has the same row: what it removed stays removed.
         for known in self.head.markers.iter().filter(|known| known.path == *path && known.remover == remover) {
             for (actor, clock) in &known.clocks {
-                let own = marker.clocks.entry(*actor).or_default();
-                *own = (*clock).max(*own);
+                let latest = marker.clocks.entry(*actor).or_default();
+                *latest = (*clock).max(*latest);
             }
         }
         self.put(DatatypeRowName::Marker(path.clone(), remover).encode(), marker.encode());

@@ -183,15 +183,15 @@ impl DatatypeEditor {
 
     /// The newest counter row of this actor at the path; a new one at zero if there is none or it was zeroed.
     pub(super) fn own_counter(&mut self, path: &DatatypePath) -> Result<(CounterSource, CounterTotals), DatatypeError> {
-        let mut own = self.shown_below(&path.counter_prefix(self.terms.actor))?;
-        if let Some(ShownRow { leaf: DatatypeLeaf::Counter(source), value, .. }) = own.pop() {
+        let mut counters = self.shown_below(&path.counter_prefix(self.terms.actor))?;
+        if let Some(ShownRow { leaf: DatatypeLeaf::Counter(source), value, .. }) = counters.pop() {
             let totals = CounterTotals::decode(value)?;
             if totals.operations > 0 {
                 return Ok((source, totals));
             }
         }
         // Bound: a counter that is removed again and again keeps the zeros of its last removal only [invariant 115].
-        own.iter().for_each(|row| self.take(&row.name));
+        counters.iter().for_each(|row| self.take(&row.name));
         // Race: a row that is gone may be on its way back; a new birth begins at zero beside it [invariant 108].
         Ok((CounterSource { actor: self.terms.actor, birth: self.terms.clock }, CounterTotals::default()))
     }

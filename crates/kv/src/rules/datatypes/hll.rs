@@ -44,11 +44,11 @@ impl HllPlace {
         let hash = hash::id64(&[element]);
         let index = (hash >> (64 - precision)) as usize;
         // A one below the rest ends the count of zeros at 65 - precision.
-        let rest = (hash << precision) | (1 << (precision - 1));
+        let rank_bits = (hash << precision) | (1 << (precision - 1));
         Self {
             chunk: (index / CHUNK_REGISTERS) as u8,
             register: (index % CHUNK_REGISTERS) as u8,
-            rank: rest.leading_zeros() as u8 + 1,
+            rank: rank_bits.leading_zeros() as u8 + 1,
         }
     }
 }

@@ -129,8 +129,8 @@ impl DatatypePath {
         [&[DATA], &self.0[..]].concat().into()
     }
 
-    fn leaf_prefix(&self, tag: u8, rest: usize) -> Vec<u8> {
-        let mut name = Vec::with_capacity(2 + self.0.len() + rest);
+    fn leaf_prefix(&self, tag: u8, suffix_bytes: usize) -> Vec<u8> {
+        let mut name = Vec::with_capacity(2 + self.0.len() + suffix_bytes);
         name.push(DATA);
         name.extend_from_slice(&self.0);
         name.push(tag);

@@ -191,13 +191,13 @@ pub struct IndexCondition {
 #[must_use]
 pub fn for_every_combination(bucket: &BucketAddress, mut conditions: Vec<IndexCondition>) -> Vec<IndexQuery> {
     // One value of a field has few rows as a rule; of others nothing is known.
-    let is_narrow = |one: &IndexCondition| one.is_equality && one.scope.field().is_some();
+    let is_narrow = |condition: &IndexCondition| condition.is_equality && condition.scope.field().is_some();
     let first = conditions.iter().position(is_narrow).unwrap_or(0);
     if first >= conditions.len() {
         return Vec::new();
     }
     let IndexCondition { scope, is_equality } = conditions.remove(first);
-    let all = conditions.into_iter().map(|one| one.scope).collect();
+    let all = conditions.into_iter().map(|condition| condition.scope).collect();
     let filter = ObjectFilter { all, none: Vec::new() };
     vec![IndexQuery { is_equality, filter, ..IndexQuery::new(bucket.clone(), scope) }]
 }

@@ -165,8 +165,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_rows_of_a_prefix_are_those_of_values_that_begin_with_it(prefix: Vec<u8>, rest: Vec<u8>, other: Vec<u8>, cut: bool) {
-            let other = if cut { [&prefix[..], &rest].concat() } else { other };
+        fn the_rows_of_a_prefix_are_those_of_values_that_begin_with_it(prefix: Vec<u8>, suffix: Vec<u8>, other: Vec<u8>, cut: bool) {
+            let other = if cut { [&prefix[..], &suffix].concat() } else { other };
             let (prefix, other) = (Bytes::from(prefix), Bytes::from(other));
             let holds = |scope: &IndexScope, name: &Bytes| {
                 let (from, to) = scope.row_names();

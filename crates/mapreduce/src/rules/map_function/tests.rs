@@ -61,11 +61,11 @@ fn fields_are_compared_loosely() {
     let check = |fields: Value, expected: &str| {
         check(MapFunction::JsByFields, object(&[r#"{"a":1,"b":"x"}"#]), fields, expected);
     };
-    let found = r#"[{"a":1,"b":"x"}]"#;
-    check(Value::Null, found);
-    check(json!({"a": 1}), found);
-    check(json!({"a": "1", "b": "x"}), found);
-    check(json!({"c": null}), found);
+    let values = r#"[{"a":1,"b":"x"}]"#;
+    check(Value::Null, values);
+    check(json!({"a": 1}), values);
+    check(json!({"a": "1", "b": "x"}), values);
+    check(json!({"c": null}), values);
     check(json!({"a": 2}), "[]");
     check(json!({"a": 1, "c": 3}), "[]");
 }

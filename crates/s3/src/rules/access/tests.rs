@@ -127,13 +127,13 @@ fn without_grants_only_the_owner_uses_a_bucket() {
 
 #[test]
 fn the_owner_of_an_object_reads_it_and_the_owner_of_the_bucket_deletes_it() {
-    let (own, foreign) = (version("owner", &[]), version("writer", &[]));
+    let (owned_version, foreign_version) = (version("owner", &[]), version("writer", &[]));
     for action in [S3Action::GetObject, S3Action::GetObjectAcl, S3Action::PutObjectAcl] {
-        check_allowed(&bucket(), &on(&own, action), &["owner"]);
-        check_allowed(&bucket(), &on(&foreign, action), &["writer"]);
+        check_allowed(&bucket(), &on(&owned_version, action), &["owner"]);
+        check_allowed(&bucket(), &on(&foreign_version, action), &["writer"]);
     }
-    check_allowed(&bucket(), &on(&foreign, S3Action::DeleteObject), &["owner"]);
-    check_allowed(&bucket(), &on(&foreign, S3Action::GetObjectTagging), &["owner"]);
+    check_allowed(&bucket(), &on(&foreign_version, S3Action::DeleteObject), &["owner"]);
+    check_allowed(&bucket(), &on(&foreign_version, S3Action::GetObjectTagging), &["owner"]);
     check_allowed(&bucket(), &get(&marker("writer")), &["owner"]);
 }
 

@@ -141,7 +141,7 @@ impl PolicyCondition {
             Json::Array(list) => {
                 list.iter().map(|value| parse_operand(value, comparison, variables)).collect::<Option<Vec<_>>>()
             }
-            one => parse_operand(one, comparison, variables).map(|operand| vec![operand]),
+            value => parse_operand(value, comparison, variables).map(|operand| vec![operand]),
         };
         let operands = operands.ok_or_else(bad)?;
         Ok(Self { key: lower, operator: comparison, negated, if_exists, quantifier, operands })

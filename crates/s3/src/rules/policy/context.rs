@@ -29,7 +29,7 @@ impl ConditionContext<'_> {
             return tag_values(&self.context.request_tags, tag);
         }
         let at = &self.context;
-        let one = match key {
+        let value = match key {
             "aws:sourceip" => at.source.map(|source| source.to_canonical().to_string()),
             "aws:securetransport" => Some(at.secure.to_string()),
             "aws:currenttime" => time_text(at.now.0),
@@ -40,7 +40,7 @@ impl ConditionContext<'_> {
             "s3:requestobjecttagkeys" => return at.request_tags.iter().map(|tag| tag.key.clone()).collect(),
             _ => return self.other_values(key),
         };
-        one.into_iter().collect()
+        value.into_iter().collect()
     }
 
     fn other_values(&self, key: &str) -> Vec<String> {

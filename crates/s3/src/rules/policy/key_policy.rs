@@ -75,9 +75,9 @@ fn arn(bucket: &str) -> String {
 
 /// The text in a pattern that matches it alone.
 fn escaped(text: &str) -> String {
-    let piece = |one: char| match one {
-        '*' | '?' | '$' => format!("${{{one}}}"),
-        one => one.to_string(),
+    let piece = |character: char| match character {
+        '*' | '?' | '$' => format!("${{{character}}}"),
+        character => character.to_string(),
     };
     text.chars().map(piece).collect()
 }
@@ -103,7 +103,7 @@ mod tests {
             _ => false,
         };
         (is_read || !limits.read_only)
-            && (limits.buckets.is_empty() || limits.buckets.iter().any(|one| one == bucket))
+            && (limits.buckets.is_empty() || limits.buckets.iter().any(|permitted_bucket| permitted_bucket == bucket))
             && (limits.prefixes.is_empty() || in_prefixes)
     }
 

@@ -53,7 +53,7 @@ pub(super) fn parse_statements(subject: PolicySubject<'_>, text: &str) -> Policy
     }
     let list = match document.get("Statement") {
         Some(Json::Array(list)) if !list.is_empty() => list.as_slice(),
-        Some(one @ Json::Object(_)) => std::slice::from_ref(one),
+        Some(statement @ Json::Object(_)) => std::slice::from_ref(statement),
         _ => return refuse("A policy needs a Statement, or a list of some."),
     };
     check_sids(list)?;
@@ -155,7 +155,7 @@ fn s3_path(arn: &str) -> Option<&str> {
 fn each(json: &Json, what: &str, read: impl Fn(&str) -> Option<Pattern>) -> PolicyResult<Vec<Pattern>> {
     let list = match json {
         Json::Array(list) if !list.is_empty() => list.as_slice(),
-        one @ Json::String(_) => std::slice::from_ref(one),
+        value @ Json::String(_) => std::slice::from_ref(value),
         _ => return refuse(format!("A Statement needs a {what}, a string or a list of some.")),
     };
     let read = |item: &Json| match item.as_str().map(|text| (text, read(text))) {

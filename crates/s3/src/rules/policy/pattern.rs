@@ -385,7 +385,7 @@ mod tests {
             (None, None) => true,
             (Some(b'*'), _) => slow(&pattern[1..], text) || (!text.is_empty() && slow(pattern, &text[1..])),
             (Some(b'?'), Some(_)) => slow(&pattern[1..], &text[1..]),
-            (Some(one), Some(other)) => one == other && slow(&pattern[1..], &text[1..]),
+            (Some(byte), Some(other)) => byte == other && slow(&pattern[1..], &text[1..]),
             _ => false,
         }
     }

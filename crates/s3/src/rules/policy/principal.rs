@@ -63,10 +63,10 @@ impl Principal {
         match (self, user) {
             (Self::Everybody, _) => true,
             (_, None) => false,
-            (Self::Id(id), Some(user)) => *id == user.id || user.key_ids().any(|own| own == id),
+            (Self::Id(id), Some(user)) => *id == user.id || user.key_ids().any(|key_id| key_id == id),
             // Never by the user's name: names are not unique, so two users would share a right.
             (Self::User(name), Some(user)) => {
-                *name == user.id || user.key_ids().any(|own| own == name) || user.trusted_email() == Some(name)
+                *name == user.id || user.key_ids().any(|key_id| key_id == name) || user.trusted_email() == Some(name)
             }
         }
     }

@@ -94,8 +94,8 @@ impl PolicyStatement {
     fn action_groups(&self) -> Vec<ActionGroup> {
         let PatternSet { patterns, negated } = &self.actions;
         let groups = if *negated {
-            let rest = S3Action::ALL.iter().copied().filter(|action| self.has_action(*action)).collect();
-            vec![ActionGroup { text: "NotAction".to_owned(), actions: rest }]
+            let actions = S3Action::ALL.iter().copied().filter(|action| self.has_action(*action)).collect();
+            vec![ActionGroup { text: "NotAction".to_owned(), actions }]
         } else {
             let group = |pattern: &Pattern| ActionGroup { text: pattern.to_string(), actions: known_actions(pattern) };
             patterns.iter().map(group).collect()

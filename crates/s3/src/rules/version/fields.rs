@@ -33,7 +33,7 @@ pub(in crate::rules) fn checksum(rest: &mut FieldDecoder) -> DecodeResult<Checks
     Ok(Checksum { algorithm: algorithm(rest)?, digest: rest.bytes()?, parts: parts(rest)? })
 }
 
-pub(in crate::rules) fn put_algorithm(out: &mut FieldEncoder, (algorithm, kind): (Algorithm, ChecksumKind)) {
+pub(in crate::rules) fn put_algorithm(out: &mut FieldEncoder, algorithm: Algorithm, kind: ChecksumKind) {
     out.u8(algorithm.code());
     out.u8(kind.code());
 }
@@ -250,8 +250,8 @@ mod etag_tests {
     fn the_tag_of_parts_is_the_md5_of_their_md5s() {
         let md5 = |bytes: &[u8]| -> [u8; 16] { Md5::digest(bytes).into() };
         assert_eq!(Etag::from_md5(md5(b"")).to_string(), "d41d8cd98f00b204e9800998ecf8427e");
-        let one = Etag::from_parts(&[md5(b"")]);
-        assert_eq!(one.to_string(), "59adb24ef3cdbe0297f05b395827453f-1");
+        let tag = Etag::from_parts(&[md5(b"")]);
+        assert_eq!(tag.to_string(), "59adb24ef3cdbe0297f05b395827453f-1");
         let two = Etag::from_parts(&[md5(b"tea"), md5(b"milk")]);
         assert_eq!(two.md5, md5(&[md5(b"tea"), md5(b"milk")].concat()));
         assert_eq!(two.parts, Some(2));

@@ -55,8 +55,9 @@ pub(in super::super) async fn print_sources(call: CommandCall<'_>) -> CommandRes
     let rules = rules(&call).await?;
     let mut sources: BTreeMap<_, Vec<&str>> = BTreeMap::new();
     let (all, users) = (rules.all(), rules.users());
-    let of_users = users.iter().flat_map(|(name, entry)| entry.record.sources.iter().map(|one| (name.as_str(), one)));
-    for (name, source) in of_users.chain(all.sources.iter().map(|one| ("all", one))) {
+    let of_users =
+        users.iter().flat_map(|(name, entry)| entry.record.sources.iter().map(|source| (name.as_str(), source)));
+    for (name, source) in of_users.chain(all.sources.iter().map(|source| ("all", source))) {
         // In the order in which a log-in looks at them: the longest mask first, and those of all last.
         let order = (u32::MAX - source.network.bits(), name == "all", source.network.to_string(), source.method.word());
         sources.entry((order, Json::Object(source.options.clone()).to_string())).or_default().push(name);
@@ -98,25 +99,27 @@ pub(in super::super) async fn print_grants(call: CommandCall<'_>) -> CommandResu
     let cumulative: Vec<_> = cumulative.into_iter().collect();
     if call.json {
         let of_group = |(group, target, set): &(&str, &GrantTarget, PermissionSet)| {
-            let mut grant = grant_json((target, *set));
+            let mut grant = grant_json(target, *set);
             grant["group"] = json!(group);
             grant
         };
         return Ok(AdminAnswer::json(&json!({
             "inherited": inherited.iter().map(of_group).collect::<Vec<_>>(),
-            "dedicated": dedicated.iter().map(|one| grant_json(*one)).collect::<Vec<_>>(),
-            "cumulative": cumulative.iter().map(|one| grant_json(*one)).collect::<Vec<_>>(),
+            "dedicated": dedicated.iter().map(|(target, set)| grant_json(target, *set)).collect::<Vec<_>>(),
+            "cumulative": cumulative.iter().map(|(target, set)| grant_json(target, *set)).collect::<Vec<_>>(),
         })));
     }
     let title = shown(column_title(&key).as_bytes());
     let of_group = |(group, target, set): &(&str, &GrantTarget, PermissionSet)| {
-        [vec![(*group).to_owned()], grant_row((target, *set))].concat()
+        [vec![(*group).to_owned()], grant_row(target, *set)].concat()
     };
-    let own = |grants: &[(&GrantTarget, PermissionSet)]| grants.iter().map(|one| grant_row(*one)).collect::<Vec<_>>();
+    let grant_rows = |grants: &[(&GrantTarget, PermissionSet)]| {
+        grants.iter().map(|(target, set)| grant_row(target, *set)).collect::<Vec<_>>()
+    };
     let tables = [
         ("Inherited", INHERITED_COLUMNS, inherited.iter().map(of_group).collect()),
-        ("Dedicated", GRANT_COLUMNS, own(&dedicated)),
-        ("Cumulative", GRANT_COLUMNS, own(&cumulative)),
+        ("Dedicated", GRANT_COLUMNS, grant_rows(&dedicated)),
+        ("Cumulative", GRANT_COLUMNS, grant_rows(&cumulative)),
     ];
     let shown = tables.iter().filter(|(.., rows)| !rows.is_empty());
     let text: String = shown
@@ -169,19 +172,19 @@ fn role_json(kind: RoleKind, name: &str, record: &RoleRecord) -> Json {
     }
 }
 
-fn grant_json((target, permissions): (&GrantTarget, PermissionSet)) -> Json {
+fn grant_json(target: &GrantTarget, permissions: PermissionSet) -> Json {
     let (of_type, bucket) = match target {
         GrantTarget::Any => (None, None),
         GrantTarget::Type(of_type) => (Some(of_type), None),
         GrantTarget::Bucket(of_type, bucket) => (Some(of_type), Some(bucket)),
     };
-    let names: Vec<&str> = permissions.iter().map(|one| one.name()).collect();
+    let names: Vec<&str> = permissions.iter().map(|permission| permission.name()).collect();
     json!({"type": of_type, "bucket": bucket, "permissions": names})
 }
 
-fn grant_row((target, permissions): (&GrantTarget, PermissionSet)) -> Vec<String> {
+fn grant_row(target: &GrantTarget, permissions: PermissionSet) -> Vec<String> {
     let (of_type, bucket) = target.columns();
-    let names = wrapped(permissions.iter().map(|one| one.name()), GRANTS_WIDTH);
+    let names = wrapped(permissions.iter().map(|permission| permission.name()), GRANTS_WIDTH);
     vec![shown(of_type.as_bytes()), shown(bucket.as_bytes()), names]
 }
 

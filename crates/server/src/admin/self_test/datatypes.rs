@@ -23,19 +23,19 @@ const VALUE_BYTES: usize = 4096;
 /// # Errors
 /// The store's.
 pub(super) async fn types_in_use(gateway: &Gateway) -> Result<Vec<(Bytes, Datatype)>> {
-    let mut found = BTreeMap::new();
+    let mut types = BTreeMap::new();
     for (name, active) in gateway.types().list().await? {
         let bucket = BucketAddress::new(name.clone(), Bytes::from_static(BUCKET))?;
         if !active || bucket.is_default_type() {
             continue;
         }
         match gateway.kv.bucket_datatype(&bucket, None).await {
-            Ok(datatype) => drop(found.entry(datatype.name()).or_insert((name, datatype))),
+            Ok(datatype) => drop(types.entry(datatype.name()).or_insert((name, datatype))),
             Err(Error::NotDatatype | Error::NotBuilt(_)) => {}
             Err(error) => return Err(error),
         }
     }
-    Ok(found.into_values().collect())
+    Ok(types.into_values().collect())
 }
 
 /// Whether each read shows what the write before it left.

@@ -17,18 +17,18 @@ static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 #[tokio::test]
 async fn an_import_brings_everything_of_another_server() {
     let _turn = TURN.lock().await;
-    let (one, other, dir) = (node().await, node().await, tempfile::tempdir().unwrap());
+    let (source, other, dir) = (node().await, node().await, tempfile::tempdir().unwrap());
     let dir = dir.path().join("export");
     let dir = dir.to_str().unwrap();
-    one.run("bucket-type create t '{\"props\":{\"n_val\":2}}'").await;
-    one.run("s3 user create ann@example.com Ann").await;
-    one.run("test").await;
-    let exported = one.run(&format!("export {dir}")).await;
+    source.run("bucket-type create t '{\"props\":{\"n_val\":2}}'").await;
+    source.run("s3 user create ann@example.com Ann").await;
+    source.run("test").await;
+    let exported = source.run(&format!("export {dir}")).await;
     assert!(exported.exit == 0 && exported.stdout.starts_with(&format!("exported into {dir} as ")), "{exported:?}");
     let imported = other.run(&format!("import {dir}")).await;
     assert_eq!(imported.stderr, "");
     assert!(imported.stdout.contains("verified: counts and checksums are those of the export\n"), "{imported:?}");
-    assert_eq!(other.run("s3 user list").await, one.run("s3 user list").await);
+    assert_eq!(other.run("s3 user list").await, source.run("s3 user list").await);
     assert_eq!(other.run("bucket-type list").await.stdout, "default (active)\nt (not active)\n");
     other.run("test").await;
     let differs = other.run(&format!("import {dir} --verify")).await;

@@ -8,8 +8,8 @@ fn update(datatype: Datatype, document: &str) -> DatatypeUpdate {
 }
 
 fn set(adds: &[&'static str], removes: &[&'static str]) -> Vec<SetEdit> {
-    let adds = adds.iter().map(|one| SetEdit::Add((*one).into()));
-    adds.chain(removes.iter().map(|one| SetEdit::Remove((*one).into()))).collect()
+    let adds = adds.iter().map(|element| SetEdit::Add((*element).into()));
+    adds.chain(removes.iter().map(|element| SetEdit::Remove((*element).into()))).collect()
 }
 
 #[track_caller]
@@ -80,8 +80,8 @@ fn maps_name_the_type_of_a_field_behind_its_name() {
     let decoded = decode(Datatype::Map, document.as_bytes()).unwrap();
     assert_eq!(decoded.update, DatatypeUpdate::Map(MapEdits { removes, updates }));
     assert_eq!(decoded.context, Some("hello".into()));
-    let one = MapEdits { removes: vec![FieldName::new("f", EmbeddedType::Flag)], updates: Vec::new() };
-    assert_eq!(update(Datatype::Map, r#"{"remove":"f_flag"}"#), DatatypeUpdate::Map(one));
+    let edits = MapEdits { removes: vec![FieldName::new("f", EmbeddedType::Flag)], updates: Vec::new() };
+    assert_eq!(update(Datatype::Map, r#"{"remove":"f_flag"}"#), DatatypeUpdate::Map(edits));
     for empty in ["{}", r#"{"update":{}}"#, r#"{"context":"aGVsbG8="}"#] {
         assert_eq!(update(Datatype::Map, empty), DatatypeUpdate::Map(MapEdits::default()), "{empty}");
     }

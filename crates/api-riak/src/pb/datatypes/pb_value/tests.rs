@@ -115,15 +115,16 @@ fn counters_and_flags_without_content_have_a_value_and_unset_registers_none() {
     use EmbeddedType::{Counter, Flag, Map, Register, Set};
     let pieces: Vec<_> = [Counter, Flag, Register, Set, Map]
         .into_iter()
-        .flat_map(|one| [field("x", one), ValuePiece::EndField])
+        .flat_map(|embedded| [field("x", embedded), ValuePiece::EndField])
         .collect();
     let map = DtValue::decode(written(Datatype::Map, ValueMessage::Fetched, &pieces)).unwrap().map_value;
-    let shown: Vec<_> = map.iter().map(|one| (one.counter_value, one.flag_value, one.register_value.clone())).collect();
+    let shown: Vec<_> =
+        map.iter().map(|entry| (entry.counter_value, entry.flag_value, entry.register_value.clone())).collect();
     assert_eq!(
         shown,
         [(Some(0), None, None), (None, Some(false), None), (None, None, None), (None, None, None), (None, None, None)]
     );
-    let types: Vec<_> = map.iter().map(|one| one.field.as_ref().and_then(|field| field.r#type)).collect();
+    let types: Vec<_> = map.iter().map(|entry| entry.field.as_ref().and_then(|field| field.r#type)).collect();
     assert_eq!(types, [1, 4, 3, 2, 5].map(Some));
 }
 
@@ -152,7 +153,7 @@ fn entries(depth: u32) -> BoxedStrategy<Vec<MapEntry>> {
             ..entry
         }
     };
-    let counter = any::<i64>().prop_map(|one| MapEntry { counter_value: Some(one), ..MapEntry::default() });
+    let counter = any::<i64>().prop_map(|count| MapEntry { counter_value: Some(count), ..MapEntry::default() });
     let set =
         vec(name().prop_map(Bytes::from), 0..3).prop_map(|set| MapEntry { set_value: set, ..MapEntry::default() });
     let register = proptest::option::of(name().prop_map(Bytes::from))
@@ -176,7 +177,7 @@ fn entry_pieces(entries: &[MapEntry], out: &mut Vec<ValuePiece>) {
         let name = entry.field.clone().unwrap();
         let embedded = embedded_type(name.r#type.unwrap()).unwrap();
         out.push(ValuePiece::Field(FieldName { name: name.name.unwrap(), embedded }));
-        out.extend(entry.counter_value.map(|one| ValuePiece::Counter(one.into())));
+        out.extend(entry.counter_value.map(|count| ValuePiece::Counter(count.into())));
         out.extend(entry.set_value.iter().cloned().map(ValuePiece::Element));
         out.extend(entry.register_value.clone().map(ValuePiece::Register));
         out.extend(entry.flag_value.map(ValuePiece::Flag));

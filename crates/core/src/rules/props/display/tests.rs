@@ -50,9 +50,9 @@ fn updated(first: &str, then: &str) -> TypeRecord {
     TypeRecord::update(b"t", Some(&created(first).activate()), &props(then)).unwrap()
 }
 
-fn bucket_json(record: Option<&TypeRecord>, own: &str) -> String {
-    let own = validate::update_bucket(record, &Overrides::EMPTY, &props(own)).unwrap();
-    Json::Object(to_json(&bucket_props("pr", record, &own))).to_string()
+fn bucket_json(record: Option<&TypeRecord>, json: &str) -> String {
+    let overrides = validate::update_bucket(record, &Overrides::EMPTY, &props(json)).unwrap();
+    Json::Object(to_json(&bucket_props("pr", record, &overrides))).to_string()
 }
 
 #[test]
@@ -103,8 +103,8 @@ fn a_displayed_list_can_be_set_again() {
         created(r#"{"write_once":true,"precommit":["b",{"mod":"larder","fun":"json"}],"repl":"realtime"}"#).activate();
     for record in [&hll, &consistent, &once, &created("{}").activate()] {
         let before = bucket_props("pr", Some(record), &Overrides::EMPTY);
-        let own = validate::update_bucket(Some(record), &Overrides::EMPTY, &to_json(&before)).unwrap();
-        let mut after = bucket_props("pr", Some(record), &own);
+        let overrides = validate::update_bucket(Some(record), &Overrides::EMPTY, &to_json(&before)).unwrap();
+        let mut after = bucket_props("pr", Some(record), &overrides);
         let mut expected = before.clone();
         sort_by_name(&mut after);
         sort_by_name(&mut expected);

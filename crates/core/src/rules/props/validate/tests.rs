@@ -219,11 +219,11 @@ proptest! {
             }
         };
         for of_type in [None, Some(&stored)] {
-            if let Ok(own) = update_bucket(of_type, &Overrides::EMPTY, &requested) {
+            if let Ok(overrides) = update_bucket(of_type, &Overrides::EMPTY, &requested) {
                 for frozen in ["name", "active", "claimant", "consistent", "write_once", "datatype"] {
-                    prop_assert!(own.get(frozen).is_none());
+                    prop_assert!(overrides.get(frozen).is_none());
                 }
-                let effective = TypeRecord::effective(of_type, &own);
+                let effective = TypeRecord::effective(of_type, &overrides);
                 prop_assert!(!(effective.last_write_wins && effective.dvv_enabled));
             }
         }

@@ -55,11 +55,11 @@ proptest! {
     }
 
     #[test]
-    fn elements_sort_as_their_bytes(a in bytes(), b in bytes(), one: u64, other: u64) {
+    fn elements_sort_as_their_bytes(a in bytes(), b in bytes(), a_actor: u64, b_actor: u64) {
         let name = |element: &Bytes, actor| {
             DatatypeRowName::Data(DatatypePath::root(), DatatypeLeaf::Element(element.clone(), ActorId(actor))).encode()
         };
-        prop_assert_eq!((&a, one).cmp(&(&b, other)), name(&a, one).cmp(&name(&b, other)));
+        prop_assert_eq!((&a, a_actor).cmp(&(&b, b_actor)), name(&a, a_actor).cmp(&name(&b, b_actor)));
     }
 
     #[test]

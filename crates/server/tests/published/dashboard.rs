@@ -177,21 +177,15 @@ fn unit(family: &MetricFamily) -> &'static str {
 }
 
 /// All expressions.
-#[cfg(test)]
 pub(super) fn expressions() -> Vec<String> {
     let panels = metric_families().flat_map(|family| targets(&family)).map(|(expression, _)| expression);
     OVERVIEW.iter().map(|(_, expression, ..)| (*expression).to_owned()).chain(panels).collect()
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_family_has_one_panel() {
-        let shown: usize = rows().iter().map(|(_, families)| families.len()).sum();
-        assert_eq!(shown, metric_families().count());
-        let dashboard: Value = serde_json::from_str(&json()).unwrap();
-        assert_eq!(dashboard["panels"].as_array().unwrap().len(), shown + ROWS.len() + OVERVIEW.len());
-    }
+#[test]
+fn every_family_has_one_panel() {
+    let shown: usize = rows().iter().map(|(_, families)| families.len()).sum();
+    assert_eq!(shown, metric_families().count());
+    let dashboard: Value = serde_json::from_str(&json()).unwrap();
+    assert_eq!(dashboard["panels"].as_array().unwrap().len(), shown + ROWS.len() + OVERVIEW.len());
 }
