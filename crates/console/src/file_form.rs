@@ -32,7 +32,7 @@ pub(crate) struct FileForm {
     /// The media type that the browser gives it.
     pub(crate) media_type: Option<String>,
     /// Its bytes.
-    pub(crate) file: FormFile,
+    pub(crate) file: ArrivingFile,
 }
 
 impl FileForm {
@@ -71,7 +71,7 @@ impl FileForm {
         let path = field.file_name().unwrap_or_default();
         let name = path.rsplit(['/', '\\']).next().unwrap_or_default().to_owned();
         let media_type = field.content_type().map(ToString::to_string);
-        Ok(Self { name, media_type, file: FormFile { field, is_over: false } })
+        Ok(Self { name, media_type, file: ArrivingFile { field, is_over: false } })
     }
 }
 
@@ -99,13 +99,13 @@ fn broken(error: IncomingError) -> BodyError {
 }
 
 /// The bytes of a form's file.
-pub(crate) struct FormFile {
+pub(crate) struct ArrivingFile {
     field: Field<'static>,
     is_over: bool,
 }
 
 #[async_trait]
-impl ByteStream for FormFile {
+impl ByteStream for ArrivingFile {
     async fn next(&mut self) -> Option<Result<Bytes, BodyError>> {
         if self.is_over {
             return None;

@@ -45,7 +45,7 @@ pub(crate) type ObjectStream = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Se
 
 /// The thing that a change was about, where neither its link nor its fields have it.
 #[derive(Debug, Clone)]
-pub(crate) struct AuditTarget(pub(crate) String);
+pub(crate) struct ChangeTarget(pub(crate) String);
 
 /// The body of an answer.
 pub(crate) enum ConsoleBody {

@@ -24,7 +24,7 @@ use crate::call::ConsoleCall;
 use crate::escaped::label;
 use crate::faults::ConsoleFault;
 use crate::live::LiveFeed;
-use crate::reply::{self, AuditTarget, ConsoleBody, ConsoleFields, ConsoleReply};
+use crate::reply::{self, ChangeTarget, ConsoleBody, ConsoleFields, ConsoleReply};
 use crate::routes::{ConsoleAction, ConsoleRight, ConsoleRoute};
 use crate::{frame, pages};
 
@@ -227,7 +227,7 @@ impl ConsoleService {
         });
         match route.change() {
             Some(action) => {
-                let target = reply.extensions().get::<AuditTarget>().map(|target| target.0.clone());
+                let target = reply.extensions().get::<ChangeTarget>().map(|target| target.0.clone());
                 let target = target.unwrap_or_else(|| pages::request_target(&call));
                 self.audit(action, &target, Some(session.number), requester, reply.status());
             }

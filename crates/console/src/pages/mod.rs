@@ -7,6 +7,7 @@ mod live;
 mod object;
 mod overview;
 mod s3_buckets;
+mod s3_links;
 mod s3_object;
 mod s3_settings;
 mod s3_uploads;

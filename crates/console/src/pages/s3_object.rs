@@ -11,7 +11,7 @@ use larder_s3::rules::listing::KeyOrPrefix;
 use larder_s3::rules::{Object, S3Action, SystemHeader, Tag, tags};
 use maud::{Markup, PreEscaped, html};
 
-use super::s3_buckets::{LINES_SHOWN, above_object, to_bucket};
+use super::s3_links::{LINES_SHOWN, above_object, to_bucket, to_s3_object};
 use crate::call::ConsoleCall;
 use crate::escaped::{shown, shown_lines};
 use crate::faults::ConsoleFault;
@@ -361,8 +361,4 @@ pub(super) async fn delete(call: &ConsoleCall<'_>) -> Result<ConsoleReply, Conso
         None => to_bucket(&link.bucket),
     };
     Ok(redirect(to.with("done", b"deleted")))
-}
-
-pub(super) fn to_s3_object(bucket: &str, key: &[u8]) -> Href {
-    Href::to("/s3/object").with("bucket", bucket.as_bytes()).with("key", key)
 }

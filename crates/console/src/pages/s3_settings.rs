@@ -10,8 +10,7 @@ use larder_s3::rules::policy::BucketPolicy;
 use larder_s3::rules::{Bucket, S3Action, StorageQuota, Versioning};
 use maud::{Markup, PreEscaped, html};
 
-use super::s3_buckets::to_bucket;
-use super::s3_uploads::to_uploads;
+use super::s3_links::{to_bucket, to_settings, to_uploads};
 use crate::call::ConsoleCall;
 use crate::escaped::{shown, shown_lines};
 use crate::faults::ConsoleFault;
@@ -339,10 +338,6 @@ fn number(call: &ConsoleCall<'_>, field: &str) -> Result<Option<u64>, ConsoleFau
             text.parse().map(Some).map_err(|_| ConsoleFault::bad(format!("The field {field} has no whole number.")))
         }
     }
-}
-
-pub(super) fn to_settings(bucket: &str) -> Href {
-    to("/s3/settings", bucket)
 }
 
 fn to(path: &'static str, bucket: &str) -> Href {

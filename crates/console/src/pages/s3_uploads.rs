@@ -12,14 +12,14 @@ use larder_s3::rules::{Part, S3Action, SystemHeader, UploadId};
 use larder_s3::uploads::{CreateUpload, ListUploads};
 use maud::{Markup, html};
 
-use super::s3_buckets::{LINES_SHOWN, to_bucket};
+use super::s3_links::{LINES_SHOWN, to_bucket, to_uploads};
 use crate::call::ConsoleCall;
 use crate::escaped::shown;
 use crate::faults::ConsoleFault;
-use crate::file_form::{FileForm, FormFile};
+use crate::file_form::{ArrivingFile, FileForm};
 use crate::frame::{ConsoleSection, csrf, framed, pager, trail};
 use crate::href::Href;
-use crate::reply::{self, AuditTarget, ConsoleReply, page, redirect};
+use crate::reply::{self, ChangeTarget, ConsoleReply, page, redirect};
 use crate::units;
 
 /// Bytes of a part that the script sends: a file that is longer goes in parts.
@@ -168,7 +168,7 @@ pub(super) async fn store(call: &ConsoleCall<'_>) -> Result<ConsoleReply, Consol
         None if form.name.is_empty() => return Err(ConsoleFault::bad("Choose a file.")),
         None => [&prefix[..], form.name.as_bytes()].concat().into(),
     };
-    let target = AuditTarget(format!("{}/{}", shown(bucket.as_bytes()), shown(&key)));
+    let target = ChangeTarget(format!("{}/{}", shown(bucket.as_bytes()), shown(&key)));
     let FileForm { media_type, file, .. } = form;
     let metadata = media_metadata(media_type);
     let request = PutObject {
@@ -236,12 +236,8 @@ fn media_metadata(media_type: Option<String>) -> ObjectMetadata {
     ObjectMetadata { headers, ..ObjectMetadata::default() }
 }
 
-fn arriving(file: FormFile) -> UploadBody {
+fn arriving(file: ArrivingFile) -> UploadBody {
     UploadBody { stream: Box::new(file), length: None, md5: None, checksum: ChecksumWanted::Default }
-}
-
-pub(super) fn to_uploads(bucket: &str) -> Href {
-    Href::to("/s3/uploads").with("bucket", bucket.as_bytes())
 }
 
 fn abort_form(call: &ConsoleCall<'_>, at: &UploadAddress) -> Markup {

@@ -6,7 +6,7 @@ use larder_s3::rules::{AccessKey, KeyLimits, User};
 use larder_s3::users::{NewKey, NewUser, UserChange};
 use maud::{Markup, html};
 
-use super::s3_buckets::LINES_SHOWN;
+use super::s3_links::LINES_SHOWN;
 use crate::call::ConsoleCall;
 use crate::escaped::shown;
 use crate::faults::ConsoleFault;

@@ -1,0 +1,82 @@
+//! Links between the pages of S3, and the path above a page.
+
+use crate::escaped::shown;
+use crate::href::Href;
+
+/// Lines of a page.
+pub(super) const LINES_SHOWN: usize = 100;
+
+/// The objects of a bucket.
+pub(super) fn to_bucket(name: &str) -> Href {
+    Href::to("/s3/bucket").with("bucket", name.as_bytes())
+}
+
+/// The settings of a bucket.
+pub(super) fn to_settings(bucket: &str) -> Href {
+    Href::to("/s3/settings").with("bucket", bucket.as_bytes())
+}
+
+/// The open uploads of a bucket.
+pub(super) fn to_uploads(bucket: &str) -> Href {
+    Href::to("/s3/uploads").with("bucket", bucket.as_bytes())
+}
+
+/// An object with its versions.
+pub(super) fn to_s3_object(bucket: &str, key: &[u8]) -> Href {
+    Href::to("/s3/object").with("bucket", bucket.as_bytes()).with("key", key)
+}
+
+/// The pages above a folder, each folder with its own, and the name of this one.
+pub(super) fn folders(bucket: &str, prefix: &[u8]) -> (Vec<(Href, String)>, String) {
+    let mut steps = vec![(Href::to("/s3"), "S3".to_owned()), (to_bucket(bucket), shown(bucket.as_bytes()))];
+    let mut begin = 0;
+    for (at, _) in prefix.iter().enumerate().filter(|(_, byte)| **byte == b'/') {
+        steps.push((to_bucket(bucket).with("prefix", &prefix[..=at]), shown(&prefix[begin..=at])));
+        begin = at + 1;
+    }
+    if begin < prefix.len() {
+        steps.push((to_bucket(bucket).with("prefix", prefix), shown(&prefix[begin..])));
+    }
+    // The last one is this page.
+    let here = steps.pop().map(|(_, name)| name).unwrap_or_default();
+    (steps, here)
+}
+
+/// The pages above an object: its bucket, and the folders that its key names.
+pub(super) fn above_object(bucket: &str, key: &[u8]) -> Vec<(Href, String)> {
+    let folder = key.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
+    let (mut steps, here) = folders(bucket, &key[..folder]);
+    let link = if folder == 0 { to_bucket(bucket) } else { to_bucket(bucket).with("prefix", &key[..folder]) };
+    steps.push((link, here));
+    steps
+}
+
+/// A name without the folder that the page is about.
+pub(super) fn below(prefix: &[u8], name: &[u8]) -> String {
+    let folder = prefix.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
+    shown(name.get(folder..).filter(|short| !short.is_empty()).unwrap_or(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_folder_of_a_prefix_has_a_page() {
+        let names = |prefix: &[u8]| {
+            let (steps, here) = folders("b", prefix);
+            steps.into_iter().map(|(_, name)| name).chain([here]).collect::<Vec<_>>()
+        };
+        assert_eq!(names(b""), ["S3", "b"]);
+        assert_eq!(names(b"a/b/"), ["S3", "b", "a/", "b/"]);
+        assert_eq!(names(b"a/b"), ["S3", "b", "a/", "b"]);
+        assert_eq!(names(b"//"), ["S3", "b", "/", "/"]);
+        let above: Vec<_> = above_object("b", b"a/key").into_iter().map(|(href, name)| (href.text(), name)).collect();
+        assert_eq!(above[2], ("/s3/bucket?bucket=b&prefix=a%2F".into(), "a/".into()));
+        assert_eq!(above_object("b", b"key").len(), 2);
+        assert_eq!(
+            (below(b"a/", b"a/key"), below(b"a", b"ab"), below(b"a/", b"a/")),
+            ("key".into(), "ab".into(), "a/".into())
+        );
+    }
+}
