@@ -1,5 +1,4 @@
-//! The console in a real browser: each page, a type from creation to activation, a sibling kept, an upload aborted. Pictures of
-//! the pages go to `target/console`, narrow and wide, light and dark.
+//! The console in a real browser: each page, and each change that its forms offer. Pictures of the pages go to `target/console`, narrow and wide, light and dark.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -7,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::harness::{HttpRequest, LarderNode, TestEngine, WebBrowser, wait_for};
+use crate::harness::{HttpClient, HttpRequest, LarderNode, TestEngine, WebBrowser, wait_for};
 
 /// Time until the figures of a page change.
 const LIVE: Duration = Duration::from_secs(30);
@@ -96,6 +95,170 @@ fn an_upload_is_aborted() {
 }
 
 #[test]
+fn a_bucket_takes_files_small_and_large_and_gives_them_back() {
+    let Some(mut signed_in) = SignedIn::start() else { return };
+    let files = tempfile::tempdir().unwrap();
+    // The second one goes in three parts.
+    let large: Vec<u8> = (0..40 << 20).map(|at: u32| (at % 251) as u8).collect();
+    fs::write(files.path().join("note.txt"), "a note").unwrap();
+    fs::write(files.path().join("large.bin"), &large).unwrap();
+    signed_in.open("/s3");
+    let browser = &mut signed_in.browser;
+    browser.type_into("#bucket", "cellar");
+    browser.click("form[action='/s3/create'] button");
+    browser.wait_for_text("The bucket is created.");
+    let both = ["note.txt", "large.bin"].map(|name| files.path().join(name).to_str().unwrap().to_owned());
+    browser.type_into("#file", &both.join("\n"));
+    browser.click("form.upload button");
+    browser.wait_for_text("40.0 MiB");
+    browser.wait_for_text("note.txt");
+    let mut admin = signed_in.node.s3_admin();
+    assert_eq!(admin.get("/cellar/large.bin").expect(200).body, large);
+    assert!(!admin.get("/cellar?uploads").expect(200).text().contains("<Upload>"), "no upload stays open");
+
+    signed_in.open("/s3/object?bucket=cellar&key=note.txt");
+    let browser = &mut signed_in.browser;
+    browser.wait_for_text("a note");
+    let read = "const request = new XMLHttpRequest(); \
+                request.open('GET', document.querySelector('a.button').href, false); request.send(); \
+                return request.responseText";
+    assert_eq!(browser.run(read), "a note");
+    browser.click("form[action^='/s3/object/share'] button");
+    browser.wait_for_text("Anyone who has this link");
+    let link = browser.run("return document.querySelector('#share').textContent").as_str().unwrap().to_owned();
+    let (host, target) = link.strip_prefix("http://").unwrap().split_once('/').unwrap();
+    let shared = HttpRequest::get(&format!("/{target}")).header("Host", host);
+    assert_eq!(HttpClient::new(signed_in.node.s3_at()).send(&shared).expect(200).text(), "a note");
+
+    signed_in.open("/s3/object?bucket=cellar&key=note.txt");
+    let browser = &mut signed_in.browser;
+    browser.run("document.querySelectorAll('details').forEach((details) => { details.open = true })");
+    browser.type_into("#tags", "kind=note");
+    browser.click("form[action^='/s3/object/tags'] button");
+    browser.wait_for_text("The tags are stored.");
+    browser.run("document.querySelectorAll('details').forEach((details) => { details.open = true })");
+    browser.click("form[action^='/s3/object/delete'] button");
+    browser.wait_for_text("The object is deleted.");
+    admin.get("/cellar/note.txt").expect(404);
+    assert_eq!(browser.take_log(), Vec::<String>::new());
+}
+
+#[test]
+fn an_upload_that_is_cancelled_leaves_nothing() {
+    let Some(mut signed_in) = SignedIn::start() else { return };
+    let mut admin = signed_in.node.s3_admin();
+    admin.put("/cellar", "").expect(200);
+    let files = tempfile::tempdir().unwrap();
+    let file = files.path().join("large.bin");
+    fs::write(&file, vec![7; 200 << 20]).unwrap();
+    signed_in.open("/s3/bucket?bucket=cellar");
+    let browser = &mut signed_in.browser;
+    browser.type_into("#file", file.to_str().unwrap());
+    browser.click("form.upload button[type='submit']");
+    browser.wait_for_text("Cancel");
+    browser.click(".transfers button");
+    browser.wait_for_text("Cancelled.");
+    wait_for("no open upload", LIVE, || {
+        let open = admin.get("/cellar?uploads").expect(200).text();
+        if open.contains("<Upload>") { Err(open) } else { Ok(()) }
+    });
+    admin.get("/cellar/large.bin").expect(404);
+}
+
+#[test]
+fn the_settings_of_a_bucket_and_a_user_are_changed() {
+    let Some(mut signed_in) = SignedIn::start() else { return };
+    let mut admin = signed_in.node.s3_admin();
+    admin.put("/cellar", "").expect(200);
+    signed_in.open("/s3/settings?bucket=cellar");
+    let browser = &mut signed_in.browser;
+    let open_all = "document.querySelectorAll('details').forEach((details) => { details.open = true })";
+    browser.click("form[action^='/s3/settings/versioning'] button");
+    browser.wait_for_text("Enabled: every put adds a version.");
+    browser.run(open_all);
+    browser.type_into("input[name='mebibytes']", "10");
+    browser.click("form[action^='/s3/settings/quota'] button");
+    browser.wait_for_text("of 10.0 MiB");
+    browser.run(open_all);
+    browser.type_into("input[name='id']", "old");
+    browser.type_into("input[name='days']", "30");
+    browser.click("form[action^='/s3/settings/lifecycle/add'] button");
+    browser.wait_for_text("objects expire after 30 days");
+    browser.run(open_all);
+    browser.type_into("#policy", "{\"Version\": nonsense}");
+    browser.click("form[action^='/s3/settings/policy'] button");
+    browser.wait_for_text("What you entered");
+    assert!(admin.get("/cellar?versioning").expect(200).text().contains("<Status>Enabled</Status>"));
+    assert!(admin.get("/cellar?lifecycle").expect(200).text().contains("<Days>30</Days>"));
+    admin.get("/cellar?policy").expect(404);
+
+    signed_in.open("/s3/users");
+    let browser = &mut signed_in.browser;
+    browser.type_into("#name", "Ann");
+    browser.type_into("#email", "ann@example.org");
+    browser.click("form[action='/s3/users/create'] button");
+    browser.wait_for_text("The secret is shown now, and not again.");
+    signed_in.open("/s3/settings?bucket=cellar");
+    let browser = &mut signed_in.browser;
+    browser.type_into("#confirm", "cellar");
+    browser.click("form[action^='/s3/delete'] button");
+    browser.wait_for_text("The bucket is deleted.");
+    admin.get("/cellar?versioning").expect(404);
+    // Refused forms are the only lines.
+    assert!(browser.take_log().iter().all(|line| line.contains("400 (Bad Request)")));
+}
+
+#[test]
+fn objects_data_types_indexes_and_grants_are_changed() {
+    let Some(mut signed_in) = SignedIn::start() else { return };
+    signed_in.node.admin().active_type("maps", r#"{"props":{"datatype":"map"}}"#);
+    let mut client = signed_in.node.client();
+    let open_all = "document.querySelectorAll('details').forEach((details) => { details.open = true })";
+    let put = HttpRequest::put("/buckets/teas/keys/sencha", "green").header("Content-Type", "text/plain");
+    client.send(&put.header("X-Riak-Index-Age_Int", "7")).expect(204);
+    signed_in.open("/keys?type=default&bucket=teas");
+    let browser = &mut signed_in.browser;
+    browser.run(open_all);
+    browser.type_into("form[action^='/object/create'] input[name='key']", "assam");
+    browser.type_into("#new-value", "{\"kind\": \"black\"}");
+    browser.click("form[action^='/object/create'] button");
+    browser.wait_for_text("The value is stored.");
+    assert_eq!(client.get("/buckets/teas/keys/assam").expect(200).text(), "{\"kind\": \"black\"}");
+    signed_in.open("/keys?type=default&bucket=teas");
+    let browser = &mut signed_in.browser;
+    browser.run(open_all);
+    browser.type_into("input[name='field']", "age_int");
+    browser.type_into("input[name='from']", "7");
+    browser.click("form.query button");
+    browser.wait_for_text("sencha");
+
+    signed_in.open("/object?type=maps&bucket=b&key=m");
+    let browser = &mut signed_in.browser;
+    browser.type_into("input[name='field']", "visits");
+    browser.run("document.querySelector(\"select[name='kind']\").value = 'counter'");
+    browser.type_into("input[name='value']", "3");
+    browser.click("form[action^='/object/update'] button");
+    browser.wait_for_text("The value is stored.");
+    let map = client.get("/types/maps/buckets/b/datatypes/m").expect(200).json();
+    assert_eq!(map["value"]["visits_counter"], 3);
+
+    signed_in.open("/security");
+    let browser = &mut signed_in.browser;
+    browser.run(open_all);
+    browser.type_into("form[action='/security/roles/add'] input[name='role']", "ann");
+    browser.type_into("form[action='/security/roles/add'] input[name='password']", "a-secret");
+    browser.click("form[action='/security/roles/add'] button");
+    browser.wait_for_text("The change is made, on every node.");
+    browser.run(open_all);
+    browser.type_into("form[action='/security/grants'] input[name='roles']", "ann");
+    browser.click("form[action='/security/grants'] button");
+    browser.wait_for_text("riak_kv.get");
+    signed_in.open("/log");
+    signed_in.browser.wait_for_text("console AddRole ann");
+    assert_eq!(signed_in.browser.take_log(), Vec::<String>::new());
+}
+
+#[test]
 fn the_overview_is_live_and_a_hostile_name_does_not_run() {
     let Some(mut signed_in) = SignedIn::start() else { return };
     let mut client = signed_in.node.client();
@@ -134,7 +297,18 @@ fn each_page_fits_its_window() {
     }
     let update = r#"{"update":{"name_register":"Ann","visits_counter":3,"inner_map":{"update":{"on_flag":"enable"}}}}"#;
     client.send(&HttpRequest::post_json("/types/maps/buckets/b/datatypes/m", update)).expect(204);
-    signed_in.node.s3_admin().put("/cellar", "").expect(200);
+    let mut s3 = signed_in.node.s3_admin();
+    for (target, body) in [
+        ("/cellar", &b""[..]),
+        (
+            "/cellar/racks/first/a-key-with-quite-a-long-name-that-has-no-space-at-all.json",
+            br#"{"kind": "oak", "litres": [225, 300]}"#,
+        ),
+        ("/cellar/note.txt", b"a note"),
+        ("/cellar/large.bin", &[7; 300_000]),
+    ] {
+        s3.put(target, body).expect(200);
+    }
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/console");
     fs::create_dir_all(&folder).unwrap();
     let pages = [
@@ -145,8 +319,18 @@ fn each_page_fits_its_window() {
         ("siblings", "/object?type=drinks&bucket=teas&key=sencha"),
         ("map", "/object?type=maps&bucket=b&key=m"),
         ("s3", "/s3"),
+        ("bucket", "/s3/bucket?bucket=cellar"),
+        ("folder", "/s3/bucket?bucket=cellar&prefix=racks%2Ffirst%2F"),
+        ("settings", "/s3/settings?bucket=cellar"),
+        (
+            "s3-object",
+            "/s3/object?bucket=cellar&key=racks%2Ffirst%2Fa-key-with-quite-a-long-name-that-has-no-space-at-all.json",
+        ),
         ("uploads", "/s3/uploads?bucket=cellar"),
         ("users", "/s3/users"),
+        ("index", "/keys/index?type=default&bucket=none&field=age_int&from=1&to=9"),
+        ("security", "/security"),
+        ("log", "/log"),
         ("jobs", "/jobs"),
     ];
     for (scheme, width) in [("light", 1280), ("light", 400), ("dark", 1280), ("dark", 400)] {

@@ -124,11 +124,11 @@ for (const form of document.querySelectorAll("form[data-upload]")) {
     try {
       if (file.size > partBytes) await sendInParts(file, query, show, transfer);
       else await send("/s3/object/store", query, withFile(file, file.name), show, transfer);
-      line.replaceChildren(name, " is stored.");
+      line.replaceChildren(name, "stored");
       return true;
     } catch (error) {
       line.className = "failed";
-      line.replaceChildren(name, `: ${error.message}`);
+      line.replaceChildren(name, error.message);
       return false;
     }
   };

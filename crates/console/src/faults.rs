@@ -3,6 +3,7 @@
 
 use hyper::StatusCode;
 use larder_core::Error;
+use larder_core::security::SecurityError;
 use larder_core::types::TypeStateError;
 
 /// A request that was not carried out.
@@ -130,6 +131,15 @@ impl From<larder_s3::Error> for ConsoleFault {
             | E::InvalidUser(_) => StatusCode::BAD_REQUEST,
         };
         Self::new(status, sentence(&error.to_string()))
+    }
+}
+
+impl From<SecurityError> for ConsoleFault {
+    fn from(error: SecurityError) -> Self {
+        match error {
+            SecurityError::Refused(refusal) => Self::sentence(&refusal.to_string()),
+            SecurityError::Gateway(error) => error.into(),
+        }
     }
 }
 

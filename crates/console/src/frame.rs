@@ -20,6 +20,10 @@ pub(crate) enum ConsoleSection {
     Keys,
     /// The S3 side.
     S3,
+    /// Users, grants and sources of Riak's protocols.
+    Security,
+    /// What the server wrote about itself, and changes and refusals.
+    Log,
     /// Jobs that run.
     Jobs,
 }
@@ -29,6 +33,8 @@ const SECTIONS: &[(ConsoleSection, &str, &str)] = &[
     (ConsoleSection::Types, "/types", "Types"),
     (ConsoleSection::Keys, "/keys", "Keys"),
     (ConsoleSection::S3, "/s3", "S3"),
+    (ConsoleSection::Security, "/security", "Security"),
+    (ConsoleSection::Log, "/log", "Log"),
     (ConsoleSection::Jobs, "/jobs", "Jobs"),
 ];
 
@@ -50,12 +56,14 @@ const NOTICES: &[(&str, &str)] = &[
     ("user-disabled", "The user's requests are refused from now on."),
     ("user-deleted", "The user is deleted."),
     ("key-revoked", "The key is revoked."),
+    ("security", "The change is made, on every node."),
     ("aborted", "The upload is aborted, and its parts are removed."),
     ("cancelled", "The job is cancelled. Its client gets an error."),
 ];
 
 /// The fields of forms that nobody types.
-const HIDDEN_FIELDS: &[&str] = &["csrf", "context", "vtag", "id", "versioning", "seconds"];
+const HIDDEN_FIELDS: &[&str] =
+    &["csrf", "context", "vtag", "id", "versioning", "seconds", "edit", "kind", "switch", "change"];
 
 /// A page within the frame.
 pub(crate) fn framed(call: &ConsoleCall<'_>, section: ConsoleSection, title: &str, body: &Markup) -> Markup {
@@ -126,6 +134,7 @@ fn refilled(call: &ConsoleCall<'_>) -> Option<Markup> {
                 (csrf(call.session))
                 @for (name, value) in fields.iter().filter(|(name, _)| name != "csrf") {
                     @if is_hidden(name) { input type="hidden" name=(name) value=(value); }
+                    @else if name == "password" { label { "Password" input type="password" name="password" autocomplete="new-password"; } }
                     @else if value.contains('\n') || value.len() > 80 {
                         label { (label_of(name)) textarea name=(name) rows="12" spellcheck="false" { (PreEscaped("\n")) (value) } }
                     } @else {

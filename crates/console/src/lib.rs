@@ -20,6 +20,7 @@ mod href;
 mod json_layout;
 mod live;
 mod pages;
+mod recent_lines;
 mod reply;
 mod routes;
 mod running_commands;
@@ -28,6 +29,7 @@ mod settings;
 mod units;
 
 pub use access::ConsoleAccess;
+pub use recent_lines::{RecentLine, RecentLines};
 pub use running_commands::{CommandProgress, CommandRun, RunningCommands};
 pub use server::serve;
 pub use settings::{ConsoleSettings, ShareLink, SharedObject};

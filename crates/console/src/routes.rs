@@ -18,7 +18,11 @@ pub(crate) enum ConsoleAction {
     ActivateType,
     UpdateType,
     Keys,
+    QueryIndex,
     Object,
+    ObjectValue,
+    CreateObject,
+    UpdateDatatype,
     ResolveObject,
     EditObject,
     DeleteObject,
@@ -52,6 +56,15 @@ pub(crate) enum ConsoleAction {
     DeleteUser,
     CreateKey,
     RevokeKey,
+    Security,
+    SwitchSecurity,
+    AddRole,
+    AlterPassword,
+    DeleteRole,
+    AddSource,
+    DeleteSource,
+    ChangeGrants,
+    Log,
     Jobs,
     CancelJob,
 }
@@ -106,7 +119,11 @@ routes! {
     "/type/activate" ActivateType Change("ActivateType");
     "/type/update" UpdateType Change("UpdateType");
     "/keys" Keys Read;
+    "/keys/index" QueryIndex Read;
     "/object" Object Read;
+    "/object/value" ObjectValue Read;
+    "/object/create" CreateObject Change("CreateObject");
+    "/object/update" UpdateDatatype Change("UpdateDatatype");
     "/object/resolve" ResolveObject Change("ResolveObject");
     "/object/edit" EditObject Change("EditObject");
     "/object/delete" DeleteObject Change("DeleteObject");
@@ -140,6 +157,15 @@ routes! {
     "/s3/users/delete" DeleteUser Change("DeleteUser");
     "/s3/keys/create" CreateKey Change("CreateKey");
     "/s3/keys/revoke" RevokeKey Change("RevokeKey");
+    "/security" Security Read;
+    "/security/switch" SwitchSecurity Change("SwitchSecurity");
+    "/security/roles/add" AddRole Change("AddRole");
+    "/security/roles/password" AlterPassword Change("AlterPassword");
+    "/security/roles/delete" DeleteRole Change("DeleteRole");
+    "/security/sources/add" AddSource Change("AddSource");
+    "/security/sources/delete" DeleteSource Change("DeleteSource");
+    "/security/grants" ChangeGrants Change("ChangeGrants");
+    "/log" Log Read;
     "/jobs" Jobs Read;
     "/jobs/cancel" CancelJob Change("CancelJob");
 }

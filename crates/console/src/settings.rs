@@ -7,6 +7,7 @@ use larder_rows::Timestamp;
 use larder_s3::rules::User;
 
 use crate::access::ConsoleAccess;
+use crate::recent_lines::RecentLines;
 use crate::running_commands::RunningCommands;
 
 /// Settings of the console.
@@ -24,6 +25,10 @@ pub struct ConsoleSettings {
     pub read_only: bool,
     /// The commands of `kv-admin` that run.
     pub commands: RunningCommands,
+    /// The last warnings and errors of the log, slow requests among them.
+    pub log: Arc<RecentLines>,
+    /// The last lines of the audit log, whether or not it is kept.
+    pub audit: Arc<RecentLines>,
     /// Makes links that share S3 objects; `None` where no S3 listener is.
     pub share: Option<ShareLink>,
 }

@@ -295,3 +295,135 @@ fn an_upload_is_aborted_and_users_show_no_secrets() {
     assert!(users.contains("ADMIN-KEY") && !users.contains("the-secret"), "{users}");
     console.stop();
 }
+
+#[test]
+fn an_object_is_created_once_and_its_value_is_saved_and_laid_out() {
+    let console = TestConsole::start(false);
+    let mut browser = console.browser();
+    let new: [(&str, &[u8]); 3] = [("key", b"k"), ("media", b"application/json"), ("value", br#"{"a":1}"#)];
+    browser.post("/object/create?type=default&bucket=b", &new).expect(303);
+    browser.post("/object/create?type=default&bucket=b", &new).expect(409);
+    let page = browser.page("/object?type=default&bucket=b&key=k");
+    assert!(page.contains("{\n  &quot;a&quot;: 1\n}"), "{page}");
+    let vtag = field(&page, "vtag");
+    let saved = browser.get(&format!("/object/value?type=default&bucket=b&key=k&vtag={vtag}")).expect(200);
+    assert_eq!(saved.header("content-disposition"), Some("attachment; filename*=UTF-8''k"));
+    assert_eq!(saved.text(), r#"{"a":1}"#);
+    assert!(browser.page("/object?type=default&bucket=b&key=none").contains("Create an object"));
+    console.stop();
+}
+
+#[test]
+fn data_types_are_edited() {
+    let console = TestConsole::start(false);
+    let mut browser = console.browser();
+    for kind in ["counter", "set", "hll", "map"] {
+        browser.post("/types/create", &[("type", kind.as_bytes()), ("kind", kind.as_bytes())]).expect(303);
+        browser.post(&format!("/type/activate?type={kind}"), &[]).expect(303);
+    }
+    let mut update = |kind: &str, fields: &[(&str, &[u8])], status: u16| {
+        browser.post(&format!("/object/update?type={kind}&bucket=b&key=k"), fields).expect(status);
+        browser.page(&format!("/object?type={kind}&bucket=b&key=k"))
+    };
+    update("counter", &[("amount", b"7")], 303);
+    assert!(update("counter", &[("amount", b"-2")], 303).contains("<p class=\"big\">5</p>"));
+    update("counter", &[("amount", b"many")], 400);
+    update("set", &[("element", b"oak"), ("edit", b"add")], 303);
+    assert!(update("set", &[("element", b"ash"), ("edit", b"add")], 303).contains("<code>oak</code>"));
+    assert!(!update("set", &[("element", b"oak"), ("edit", b"remove")], 303).contains("<code>oak</code>"));
+    assert!(update("hll", &[("element", b"oak")], 303).contains("<p class=\"big\">1</p>"));
+    let field = |name: &'static [u8], kind: &'static [u8], value: &'static [u8], edit: &'static [u8]| {
+        [("field", name), ("kind", kind), ("value", value), ("edit", edit)]
+    };
+    update("map", &field(b"name", b"register", b"Ann", b"add"), 303);
+    update("map", &field(b"visits", b"counter", b"3", b"add"), 303);
+    update("map", &field(b"tags", b"set", b"new", b"add"), 303);
+    let page = update("map", &field(b"open", b"flag", b"true", b"add"), 303);
+    assert!(
+        ["Ann", ">3<", "new", ">true<"]
+            .iter()
+            .all(|text| page.contains(text) || page.contains(&text.replace(['<', '>'], ""))),
+        "{page}"
+    );
+    assert!(!update("map", &field(b"name", b"register", b"", b"drop"), 303).contains("Ann"));
+    update("map", &field(b"open", b"flag", b"maybe", b"add"), 400);
+    update("map", &field(b"inner", b"map", b"", b"add"), 400);
+    console.stop();
+}
+
+#[test]
+fn an_index_is_queried_page_by_page_and_links_lead_to_objects() {
+    let console = TestConsole::start(false);
+    let mut browser = console.browser();
+    for age in 0..250 {
+        let term = larder_rows::content::Term { field: "age_int".into(), value: age.to_string().into() };
+        let link = larder_rows::content::Link { bucket: "other".into(), key: "k&k".into(), tag: "next".into() };
+        let content = KvContent { terms: vec![term], links: vec![link], ..KvContent::default() };
+        put(&console, "default", format!("k{age:03}").as_bytes(), b"v", content);
+    }
+    let page = browser.page("/keys/index?type=default&bucket=b&field=age_int&from=10&to=239");
+    assert!(page.contains(">k010<") && page.contains(">k109<") && !page.contains(">k110<"), "{page}");
+    let (_, next) = page.split_once("rel=\"next\"").map(|(before, _)| before.rsplit_once("href=\"").unwrap()).unwrap();
+    let next = next.split('"').next().unwrap().replace("&amp;", "&");
+    let page = browser.page(&next);
+    assert!(page.contains(">k110<") && page.contains(">k209<") && !page.contains(">k210<"), "{page}");
+    assert!(browser.page("/keys/index?type=default&bucket=b&field=age_int&from=7").contains(">k007<"));
+    browser.get("/keys/index?type=default&bucket=b&field=age&from=7").expect(400);
+    browser.get("/keys/index?type=default&bucket=b&field=age_int&from=x").expect(400);
+    browser.get("/keys/index?type=default&bucket=b&field=age_int&from=7&after=nonsense").expect(400);
+    assert!(
+        browser
+            .page("/object?type=default&bucket=b&key=k007")
+            .contains("href=\"/object?type=default&amp;bucket=other&amp;key=k%26k\"")
+    );
+    console.stop();
+}
+
+#[test]
+fn users_groups_sources_and_grants_are_changed_and_no_page_has_a_password() {
+    let console = TestConsole::start(false);
+    let mut browser = console.browser();
+    browser.post("/security/roles/add", &[("kind", b"group"), ("role", b"crew")]).expect(303);
+    let ann: [(&str, &[u8]); 4] = [("kind", b"user"), ("role", b"ann"), ("password", b"a-secret"), ("groups", b"crew")];
+    browser.post("/security/roles/add", &ann).expect(303);
+    let refused = browser.post("/security/roles/add", &ann).expect(400).text();
+    assert!(refused.contains("value=\"ann\"") && !refused.contains("a-secret"), "{refused}");
+    browser.post("/security/roles/password", &[("role", b"ann"), ("password", b"another-secret")]).expect(303);
+    browser.post("/security/roles/password", &[("role", b"ann"), ("password", b"")]).expect(400);
+    let source: [(&str, &[u8]); 3] = [("roles", b"all"), ("network", b"10.0.0.0/8"), ("method", b"password")];
+    browser.post("/security/sources/add", &source).expect(303);
+    browser
+        .post("/security/sources/add", &[("roles", b"all"), ("network", b"nowhere"), ("method", b"password")])
+        .expect(400);
+    let grant: [(&str, &[u8]); 5] = [
+        ("change", b"grant"),
+        ("permissions", b"riak_kv.get"),
+        ("type", b"default"),
+        ("bucket", b"b"),
+        ("roles", b"crew"),
+    ];
+    browser.post("/security/grants", &grant).expect(303);
+    browser.post("/security/switch", &[("switch", b"on")]).expect(303);
+    let page = browser.page("/security");
+    for text in ["Enabled: a request", "ann", "10.0.0.0/8", "riak_kv.get", "default / b"] {
+        assert!(page.contains(text), "{text}: {page}");
+    }
+    assert!(!page.contains("secret") && !console.audit_lines().iter().any(|line| line.contains("secret")));
+    let revoked: [(&str, &[u8]); 5] = [
+        ("change", b"revoke"),
+        ("permissions", b"riak_kv.get"),
+        ("type", b"default"),
+        ("bucket", b"b"),
+        ("roles", b"crew"),
+    ];
+    browser.post("/security/grants", &revoked).expect(303);
+    browser.post("/security/sources/delete", &[("roles", b"all"), ("network", b"10.0.0.0/8")]).expect(303);
+    browser.post("/security/roles/delete", &[("kind", b"user"), ("role", b"ann")]).expect(303);
+    browser.post("/security/switch", &[("switch", b"off")]).expect(303);
+    let page = browser.page("/security");
+    assert!(
+        page.contains("Disabled") && page.contains("None: no user can log in.") && !page.contains(">ann<"),
+        "{page}"
+    );
+    console.stop();
+}

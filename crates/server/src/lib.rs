@@ -28,6 +28,7 @@ mod metrics_listener;
 mod node_watch;
 pub mod private;
 mod program;
+pub mod recent_log;
 pub mod scripts;
 mod serve;
 pub mod settings;

@@ -3,13 +3,16 @@
 //! A separate thread writes them: a slow reader of the log, or an unread pipe, delays no request.
 
 use std::io::IsTerminal as _;
+use std::sync::Arc;
 
+use larder_console::RecentLines;
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::Layer as _;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
+use crate::recent_log::WarningKeeper;
 use crate::settings::{LogFormat, LogLevel};
 
 /// The prefix of this product's crates.
@@ -23,8 +26,8 @@ const LINES_MAX: usize = 8192;
 
 /// Starts logging, also of libraries that use the `log` crate, such as `lsm-tree` (`try_init` bridges it by the feature
 /// `tracing-log`), and of panics. Later calls change nothing. The drop of the guard writes the waiting lines, as far as they
-/// are read.
-pub fn start(level: LogLevel, format: LogFormat) -> WorkerGuard {
+/// are read. `recent` gets the warnings and errors that are logged.
+pub fn start(level: LogLevel, format: LogFormat, recent: Arc<RecentLines>) -> WorkerGuard {
     // A lossy queue: a reader of the log that stops reading must not stop requests.
     let builder = NonBlockingBuilder::default().lossy(true).buffered_lines_limit(LINES_MAX).thread_name("larder-log");
     let (writer, guard) = builder.finish(std::io::stderr());
@@ -33,7 +36,8 @@ pub fn start(level: LogLevel, format: LogFormat) -> WorkerGuard {
         LogFormat::Human => lines.with_ansi(std::io::stderr().is_terminal()).boxed(),
         LogFormat::Json => lines.json().flatten_event(true).boxed(),
     };
-    match tracing_subscriber::registry().with(lines.with_filter(targets(level))).try_init() {
+    let (lines, recent) = (lines.with_filter(targets(level)), WarningKeeper(recent).with_filter(targets(level)));
+    match tracing_subscriber::registry().with(lines).with(recent).try_init() {
         // The standard hook writes to standard error itself, and would block there on an unread pipe.
         Ok(()) => std::panic::set_hook(Box::new(log_panic)),
         Err(error) => tracing::debug!(%error, "logging not started: it runs already"),

@@ -3,12 +3,14 @@
 
 use std::io::Write as _;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use larder_rows::Timestamp;
 use larder_store::{Clock as _, SystemClock};
 
 use crate::healthcheck::HealthTarget;
 use crate::inspect::InspectCommand;
+use crate::recent_log::RecentLogs;
 use crate::settings::cli::{Invocation, read};
 use crate::settings::{EngineKind, ServerSettings};
 
@@ -47,7 +49,8 @@ fn serve(settings: &ServerSettings) -> ExitCode {
     if SystemClock::default().now() == Timestamp::ZERO {
         return fail("the clock of this machine is before 1970: set it, then start again", 1);
     }
-    let log = crate::log::start(settings.log_level, settings.log_format);
+    let recent = RecentLogs::default();
+    let log = crate::log::start(settings.log_level, settings.log_format, Arc::clone(&recent.log));
     // First of all: later opens of files and sockets depend on this limit.
     let files_max = crate::descriptors::raise_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -57,7 +60,7 @@ fn serve(settings: &ServerSettings) -> ExitCode {
         .build();
     let served = match runtime {
         Ok(runtime) => {
-            runtime.block_on(crate::serve::serve(settings, files_max)).map_err(|failure| failure.to_string())
+            runtime.block_on(crate::serve::serve(settings, files_max, recent)).map_err(|failure| failure.to_string())
         }
         Err(error) => Err(format!("cannot start threads: {error}")),
     };

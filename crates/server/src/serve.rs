@@ -34,6 +34,7 @@ use crate::listeners::{self, BoundListener, BoundListeners, ListenerCertificate}
 use crate::memory::MemoryPlan;
 use crate::metrics_listener::MetricsHandler;
 use crate::private::check_private;
+use crate::recent_log::{AuditKeeper, RecentLogs};
 use crate::scripts::start_scripts;
 use crate::settings::{DurabilitySetting, Listener, ServerSettings};
 use crate::signals::{self, ProcessSignals};
@@ -44,7 +45,11 @@ use crate::webhook_client::webhook_client;
 ///
 /// # Errors
 /// A line that says which part could not be opened or closed.
-pub(crate) async fn serve(settings: &ServerSettings, files_max: usize) -> Result<(), ServerFailure> {
+pub(crate) async fn serve(
+    settings: &ServerSettings,
+    files_max: usize,
+    recent: RecentLogs,
+) -> Result<(), ServerFailure> {
     let budget = ConnectionBudget::new(settings, files_max)?;
     let memory = MemoryPlan::new(settings);
     let signals = signals::watch().map_err(|error| ServerFailure(format!("cannot listen for signals: {error}")))?;
@@ -64,6 +69,9 @@ pub(crate) async fn serve(settings: &ServerSettings, files_max: usize) -> Result
     // The guard is dropped last: it writes the lines that still wait.
     let audit = settings.audit_log.as_ref().map(|target| AuditLog::open(target, clock.clone())).transpose()?;
     let (audit, _audit_guard) = audit.map(|(log, guard)| (Arc::new(log) as Arc<dyn AuditSink>, guard)).unzip();
+    let keeper = AuditKeeper { log: audit.clone(), lines: Arc::clone(&recent.audit), clock: clock.clone() };
+    // The console shows what no file keeps.
+    let audit = if settings.console == Listener::Off { audit } else { Some(Arc::new(keeper) as Arc<dyn AuditSink>) };
     let engine = tokio::select! {
         biased;
         opened = OpenEngine::open(settings, &memory, clock.clone(), ActorId(actor)) => opened?,
@@ -111,7 +119,13 @@ pub(crate) async fn serve(settings: &ServerSettings, files_max: usize) -> Result
     }
     let commands = RunningCommands::default();
     let console = bound.console.map(|bound| {
-        let console = console_settings(settings, connection.clone(), &bound, &commands, at);
+        let console = ConsoleSettings {
+            commands: commands.clone(),
+            log: Arc::clone(&recent.log),
+            audit: Arc::clone(&recent.audit),
+            share: share_link(settings, at),
+            ..console_settings(settings, connection.clone(), &bound)
+        };
         let links = ConsoleLinks::new(console.access.clone(), bound.address);
         listeners.spawn(larder_console::serve(
             bound.listener,
@@ -315,8 +329,6 @@ fn console_settings(
     settings: &ServerSettings,
     connection: ConnectionSettings,
     bound: &BoundListener,
-    commands: &RunningCommands,
-    at: ListenAddresses<'_>,
 ) -> ConsoleSettings {
     ConsoleSettings {
         connection,
@@ -324,8 +336,10 @@ fn console_settings(
         access: Arc::new(ConsoleAccess::new(fill_random)),
         port: bound.address.port(),
         read_only: settings.console_read_only,
-        commands: commands.clone(),
-        share: share_link(settings, at),
+        commands: RunningCommands::default(),
+        log: Arc::default(),
+        audit: Arc::default(),
+        share: None,
     }
 }
 

@@ -50,6 +50,8 @@ pub(crate) struct LiveFigures {
     pub(crate) p99_line: String,
     /// The greatest rate of the line.
     pub(crate) rate_peak: String,
+    /// The longest time of the other line.
+    pub(crate) p99_peak: String,
 }
 
 impl LiveFigures {
@@ -62,6 +64,7 @@ impl LiveFigures {
         #[expect(clippy::cast_precision_loss, reason = "a line has less than a thousand steps")]
         let times: Vec<f64> = history.iter().map(|sample| sample.traffic.p99_micros as f64).collect();
         let peak = rates.iter().copied().fold(0.0, f64::max);
+        let p99_peak = history.iter().map(|sample| sample.traffic.p99_micros).max().unwrap_or_default();
         let failed_count = grown(minute, last, |of| of.traffic.kv.failed + of.traffic.s3.failed);
         let (held, bound) = (last.memory.small + last.memory.large, last.memory.small_max + last.memory.large_max);
         Self {
@@ -82,11 +85,12 @@ impl LiveFigures {
             rate_line: points(&rates, SAMPLES_KEPT),
             p99_line: points(&times, SAMPLES_KEPT),
             rate_peak: shown_rate(peak),
+            p99_peak: units::micros(p99_peak),
         }
     }
 
     /// The texts by their names in the page.
-    pub(crate) fn texts(&self) -> [(&'static str, &str); 11] {
+    pub(crate) fn texts(&self) -> [(&'static str, &str); 12] {
         [
             ("kv-rate", &self.kv_rate),
             ("s3-rate", &self.s3_rate),
@@ -99,6 +103,7 @@ impl LiveFigures {
             ("disk", &self.disk),
             ("stored", &self.stored),
             ("rate-peak", &self.rate_peak),
+            ("p99-peak", &self.p99_peak),
         ]
     }
 }

@@ -4,10 +4,10 @@ use larder_core::Error;
 use larder_kv::datatypes::{DatatypeBegin, DatatypeFetch};
 use larder_kv::rules::datatypes::{Datatype, DatatypeValue, EmbeddedValue, FieldValue, ValuePiece};
 use larder_kv::{Gateway, Quorums};
-use larder_rows::address::Address;
+use larder_rows::address::{Address, BucketAddress};
 use maud::{Markup, html};
 
-use super::keys::{READ_TIMEOUT, to_object};
+use super::kv_links::{READ_TIMEOUT, to_object};
 use crate::call::ConsoleCall;
 use crate::escaped::shown;
 use crate::faults::ConsoleFault;
@@ -18,14 +18,17 @@ const ELEMENTS_SHOWN: usize = 200;
 /// Largest map that is shown, in bytes of memory.
 const MAP_BYTES_MAX: usize = 256 * 1024;
 
-/// Whether the values of an address's bucket are a data type. Those of the type `default` are shown as objects.
-pub(super) async fn is_datatype(gateway: &Gateway, address: &Address) -> Result<bool, ConsoleFault> {
-    if address.bucket.is_default_type() {
-        return Ok(false);
+/// The data type of a bucket's values; `None` for objects. Values of the type `default` are shown as objects.
+pub(super) async fn bucket_datatype(
+    gateway: &Gateway,
+    bucket: &BucketAddress,
+) -> Result<Option<Datatype>, ConsoleFault> {
+    if bucket.is_default_type() {
+        return Ok(None);
     }
-    match gateway.kv.bucket_datatype(&address.bucket, Some(READ_TIMEOUT)).await {
-        Ok(_) => Ok(true),
-        Err(Error::NotDatatype | Error::DatatypeNeedsSiblings) => Ok(false),
+    match gateway.kv.bucket_datatype(bucket, Some(READ_TIMEOUT)).await {
+        Ok(datatype) => Ok(Some(datatype)),
+        Err(Error::NotDatatype | Error::DatatypeNeedsSiblings) => Ok(None),
         Err(error) => Err(error.into()),
     }
 }

@@ -1,13 +1,15 @@
 //! Keys: the buckets of a type, and the keys of a bucket, in pages whose addresses stay.
 
-use std::time::Duration;
-
 use bytes::Bytes;
 use hyper::StatusCode;
 use larder_kv::rules::index::{IndexPosition, IndexQuery, IndexScope};
 use larder_rows::address::BucketAddress;
 use maud::{Markup, html};
 
+use super::datatype;
+use super::index_query::query_form;
+use super::kv_links::{READ_TIMEOUT, above, to_buckets, to_keys, to_object};
+use super::object_changes::create_form;
 use crate::call::ConsoleCall;
 use crate::escaped::shown;
 use crate::faults::ConsoleFault;
@@ -17,9 +19,6 @@ use crate::reply::{ConsoleReply, page};
 
 /// Keys of a page.
 const KEYS_SHOWN: usize = 100;
-/// How long a page of keys may take.
-pub(super) const READ_TIMEOUT: Duration = Duration::from_secs(15);
-
 /// `GET /keys`: types, the buckets of `type`, or the keys of `type` and `bucket`.
 pub(super) async fn keys(call: &ConsoleCall<'_>) -> Result<ConsoleReply, ConsoleFault> {
     let Some(bucket_type) = call.query.given("type") else { return types(call).await };
@@ -87,6 +86,7 @@ async fn bucket_keys(call: &ConsoleCall<'_>, bucket: &BucketAddress) -> Result<C
     let first = to_keys(&bucket.bucket_type, &bucket.bucket).with("prefix", &prefix);
     let last = found.hits.last().map(|hit| hit.key.clone());
     let next = last.filter(|_| !found.is_last).map(|last| first.clone().with("after", &last));
+    let is_datatype = datatype::bucket_datatype(call.gateway(), bucket).await?.is_some();
     let named: [(&'static str, &Bytes); 2] = [("type", &bucket.bucket_type), ("bucket", &bucket.bucket)];
     let body = html! {
         (trail(&above(bucket, false), &shown(&bucket.bucket)))
@@ -109,6 +109,8 @@ async fn bucket_keys(call: &ConsoleCall<'_>, bucket: &BucketAddress) -> Result<C
             }
         }
         (pager(after.map(|_| first), next))
+        details { summary { "Query an index" } (query_form(bucket, None)) }
+        @if call.may_change() && !is_datatype { (create_form(call, bucket, None)) }
     };
     Ok(page(StatusCode::OK, framed(call, ConsoleSection::Keys, "Keys", &body)))
 }
@@ -129,32 +131,4 @@ fn finder(path: &str, hidden: &[(&'static str, &Bytes)], field: &str, label: &st
             }
         }
     }
-}
-
-/// The pages above a bucket, and with it those above a key.
-pub(super) fn above(bucket: &BucketAddress, with_bucket: bool) -> Vec<(Href, String)> {
-    let (bucket_type, name) = (&bucket.bucket_type, &bucket.bucket);
-    let mut steps = vec![(Href::to("/keys"), "Keys".to_owned()), (to_buckets(bucket_type), shown(bucket_type))];
-    if with_bucket {
-        steps.push((to_keys(bucket_type, name), shown(name)));
-    }
-    steps
-}
-
-fn to_buckets(bucket_type: &[u8]) -> Href {
-    Href::to("/keys").with("type", bucket_type)
-}
-
-pub(super) fn to_keys(bucket_type: &[u8], bucket: &[u8]) -> Href {
-    to_buckets(bucket_type).with("bucket", bucket)
-}
-
-/// The page of a key.
-pub(super) fn to_object(bucket: &BucketAddress, key: &[u8]) -> Href {
-    object_path("/object", bucket, key)
-}
-
-/// A path about a key.
-pub(super) fn object_path(path: &'static str, bucket: &BucketAddress, key: &[u8]) -> Href {
-    Href::to(path).with("type", &bucket.bucket_type).with("bucket", &bucket.bucket).with("key", key)
 }

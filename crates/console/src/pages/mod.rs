@@ -1,10 +1,15 @@
 //! The pages and the changes, by the rows of the table of routes.
 
 mod datatype;
+mod datatype_changes;
+mod index_query;
 mod jobs;
 mod keys;
+mod kv_links;
 mod live;
+mod log;
 mod object;
+mod object_changes;
 mod overview;
 mod s3_buckets;
 mod s3_links;
@@ -12,6 +17,7 @@ mod s3_object;
 mod s3_settings;
 mod s3_uploads;
 mod s3_users;
+mod security;
 mod types;
 
 use std::sync::Arc;
@@ -39,9 +45,13 @@ pub(crate) async fn answer(call: &ConsoleCall<'_>) -> Result<ConsoleReply, Conso
         A::UpdateType => types::update(call).await,
         A::Keys => keys::keys(call).await,
         A::Object => object::object(call).await,
-        A::ResolveObject => object::resolve(call).await,
-        A::EditObject => object::edit(call).await,
-        A::DeleteObject => object::delete(call).await,
+        A::QueryIndex => index_query::query(call).await,
+        A::ObjectValue => object_changes::value(call).await,
+        A::CreateObject => object_changes::create(call).await,
+        A::UpdateDatatype => datatype_changes::update(call).await,
+        A::ResolveObject => object_changes::resolve(call).await,
+        A::EditObject => object_changes::edit(call).await,
+        A::DeleteObject => object_changes::delete(call).await,
         A::S3Buckets => s3_buckets::buckets(call).await,
         A::CreateBucket => s3_buckets::create(call).await,
         A::DeleteBucket => s3_buckets::delete(call).await,
@@ -72,6 +82,15 @@ pub(crate) async fn answer(call: &ConsoleCall<'_>) -> Result<ConsoleReply, Conso
         A::DeleteUser => s3_users::delete(call).await,
         A::CreateKey => s3_users::create_key(call).await,
         A::RevokeKey => s3_users::revoke_key(call).await,
+        A::Security => security::security(call).await,
+        A::SwitchSecurity => security::switch(call).await,
+        A::AddRole => security::add_role(call).await,
+        A::AlterPassword => security::alter_password(call).await,
+        A::DeleteRole => security::delete_role(call).await,
+        A::AddSource => security::add_source(call).await,
+        A::DeleteSource => security::delete_source(call).await,
+        A::ChangeGrants => security::change_grants(call).await,
+        A::Log => log::log(call),
         A::Jobs => jobs::jobs(call).await,
         A::CancelJob => jobs::cancel(call),
         // The server answers these before it looks for a session.
@@ -85,13 +104,15 @@ pub(crate) fn path_section(path: &str) -> ConsoleSection {
         "type" | "types" => ConsoleSection::Types,
         "keys" | "object" => ConsoleSection::Keys,
         "s3" => ConsoleSection::S3,
+        "security" => ConsoleSection::Security,
+        "log" => ConsoleSection::Log,
         "jobs" => ConsoleSection::Jobs,
         _ => ConsoleSection::Overview,
     }
 }
 
 /// The names of the things that changes are about.
-const NAMES: [&str; 6] = ["type", "bucket", "key", "upload", "id", "email"];
+const NAMES: [&str; 9] = ["type", "bucket", "key", "upload", "id", "email", "role", "roles", "network"];
 
 /// Whether a name stands both in the link and in the form: a change would take one, and the audit log the other.
 pub(crate) fn is_named_twice(call: &ConsoleCall<'_>) -> bool {

@@ -83,23 +83,26 @@ fn tiles(figures: &LiveFigures) -> Markup {
 fn charts(figures: &LiveFigures) -> Markup {
     html! {
         div.charts {
-            (chart("Requests a second, two minutes", ("rate", &figures.rate_line), Some(&figures.rate_peak)))
-            (chart("p99 of key-value requests, two minutes", ("p99", &figures.p99_line), None))
+            (chart("Requests a second", "rate", &figures.rate_line, &figures.rate_peak))
+            (chart("99 % of key-value requests within", "p99", &figures.p99_line, &figures.p99_peak))
         }
     }
 }
 
-fn chart(title: &str, (name, points): (&str, &str), peak: Option<&str>) -> Markup {
+/// A line with its scale: the greatest value at the top, 0 at the bottom, the last two minutes from left to right.
+fn chart(title: &str, name: &str, points: &str, peak: &str) -> Markup {
     html! {
         figure {
-            figcaption {
-                (title)
-                @if let Some(peak) = peak { span.unit { " · peak " span data-live="rate-peak" { (peak) } } }
+            figcaption { (title) }
+            div.plot {
+                div.scale { span data-live={ (name) "-peak" } { (peak) } span { "0" } }
+                svg role="img" aria-label=(title) preserveAspectRatio="none" viewBox={ "0 0 " (LINE_WIDTH) " " (LINE_HEIGHT) } {
+                    line.base x1="0" x2=(LINE_WIDTH) y1="4" y2="4" {}
+                    line.base x1="0" x2=(LINE_WIDTH) y1=(LINE_HEIGHT - 4) y2=(LINE_HEIGHT - 4) {}
+                    polyline points=(points) data-live-line=(name) {}
+                }
             }
-            svg role="img" aria-label=(title) preserveAspectRatio="none" viewBox={ "0 0 " (LINE_WIDTH) " " (LINE_HEIGHT) } {
-                line.base x1="0" x2=(LINE_WIDTH) y1=(LINE_HEIGHT - 4) y2=(LINE_HEIGHT - 4) {}
-                polyline points=(points) data-live-line=(name) {}
-            }
+            div.times { span { "two minutes ago" } span { "now" } }
         }
     }
 }

@@ -11,7 +11,7 @@ use larder_s3::rules::listing::KeyOrPrefix;
 use larder_s3::rules::{Object, S3Action, SystemHeader, Tag, tags};
 use maud::{Markup, PreEscaped, html};
 
-use super::s3_links::{LINES_SHOWN, above_object, to_bucket, to_s3_object};
+use super::s3_links::{LINES_SHOWN, above_object, below, to_bucket, to_s3_object};
 use crate::call::ConsoleCall;
 use crate::escaped::{shown, shown_lines};
 use crate::faults::ConsoleFault;
@@ -92,7 +92,7 @@ pub(super) async fn object(call: &ConsoleCall<'_>) -> Result<ConsoleReply, Conso
         Some((object, reader)) => Some(object_body(call, &link, &object, reader).await?),
         None => None,
     };
-    let name = shown(&link.key);
+    let name = below(&link.key, &link.key);
     let body = html! {
         (trail(&above_object(&link.bucket, &link.key), &name))
         h1 { (name) }
@@ -325,7 +325,7 @@ pub(super) async fn share(call: &ConsoleCall<'_>) -> Result<ConsoleReply, Consol
     let now = call.gateway().context().now();
     let address = make(&signer, &SharedObject { bucket: &link.bucket, key: &link.key, version, seconds, now });
     let body = html! {
-        (trail(&above_object(&link.bucket, &link.key), &shown(&link.key)))
+        (trail(&above_object(&link.bucket, &link.key), &below(&link.key, &link.key)))
         h1 { "Link to " (shown(&link.key)) }
         p { "Anyone who has this link reads the object for " (name) ". It ends earlier if the administrator's secret is replaced." }
         pre id="share" tabindex="0" { (address) }

@@ -47,7 +47,9 @@ pub(super) async fn settings(call: &ConsoleCall<'_>) -> Result<ConsoleReply, Con
 async fn storage(call: &ConsoleCall<'_>, bucket: &Bucket) -> Markup {
     let stored = call.objects.quotas.stored(&QuotaHolder::Bucket(bucket.name.clone())).await;
     let stored = stored.ok().map(|(_, stored)| stored);
-    let most = |limit: Option<u64>, text: fn(u64) -> String| limit.map_or_else(|| "no limit".to_owned(), text);
+    let most = |limit: Option<u64>, text: fn(u64) -> String| {
+        limit.map_or_else(String::new, |limit| format!(" of {}", text(limit)))
+    };
     let mebibytes = bucket.quota.bytes.map(|bytes| bytes.div_ceil(MIB).to_string());
     html! {
         section.panel {
@@ -56,12 +58,12 @@ async fn storage(call: &ConsoleCall<'_>, bucket: &Bucket) -> Markup {
                 div {
                     dt { "Objects" }
                     dd { @match stored { Some(stored) => (units::count(stored.objects)), None => "not measured now" }
-                        span.unit { " of " (most(bucket.quota.objects, units::count)) } }
+                        span.unit { (most(bucket.quota.objects, units::count)) } }
                 }
                 div {
                     dt { "Bytes" }
                     dd { @match stored { Some(stored) => (units::bytes(stored.bytes)), None => "not measured now" }
-                        span.unit { " of " (most(bucket.quota.bytes, units::bytes)) } }
+                        span.unit { (most(bucket.quota.bytes, units::bytes)) } }
                 }
                 div { dt { "Created" } dd { (units::moment(bucket.created)) } }
                 div { dt { "Owner" } dd { code { (shown(bucket.owner.as_bytes())) } } }

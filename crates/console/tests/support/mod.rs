@@ -66,6 +66,8 @@ impl TestConsole {
             port: 8099,
             read_only,
             commands: commands.clone(),
+            log: Arc::default(),
+            audit: Arc::default(),
             share: Some(Arc::new(|user, shared| {
                 format!(
                     "http://s3/{}/{}?by={}&for={}",
