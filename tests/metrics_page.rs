@@ -13,7 +13,12 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::harness::{HttpClient, HttpRequest, LarderNode, Process};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hmac::{Hmac, Mac as _};
+use sha2::Sha512;
+
+use crate::harness::{HttpClient, HttpRequest, LarderNode, Process, S3_KEY, S3_SECRET};
 
 const TIME: Duration = Duration::from_secs(60);
 
@@ -71,6 +76,54 @@ fn every_metric_of_a_used_server_passes_the_lint_of_prometheus() {
     let file = node.home().path().join("metrics");
     fs::write(&file, page).unwrap();
     let _ = promtool(&["check", "metrics"], Some(&file));
+}
+
+/// The token that `mc admin prometheus generate` makes of a key.
+fn scraper_token(key: &str, secret: &str, expires: u64) -> String {
+    let header = URL_SAFE_NO_PAD.encode(r#"{"alg":"HS512","typ":"JWT"}"#);
+    let claims = URL_SAFE_NO_PAD.encode(format!(r#"{{"exp":{expires},"sub":"{key}","iss":"prometheus"}}"#));
+    let mut mac = Hmac::<Sha512>::new_from_slice(secret.as_bytes()).unwrap();
+    mac.update(format!("{header}.{claims}").as_bytes());
+    format!("{header}.{claims}.{}", URL_SAFE_NO_PAD.encode(mac.finalize().into_bytes()))
+}
+
+#[test]
+fn scrapers_of_minio_read_the_metrics_with_a_token_of_the_admin() {
+    const FAR: u64 = 4_000_000_000;
+    let node = LarderNode::s3(&["--durability", "buffered"]);
+    let mut scraper = HttpClient::new(node.s3_at());
+    let mut scrape = |token: Option<&str>, path: &str| {
+        let request = HttpRequest::get(path);
+        let request = match token {
+            Some(token) => request.header("Authorization", &format!("Bearer {token}")),
+            None => request,
+        };
+        scraper.send(&request)
+    };
+    let token = scraper_token(S3_KEY, S3_SECRET, FAR);
+    for path in ["/minio/v2/metrics/cluster", "/minio/v2/metrics/node"] {
+        let page = scrape(Some(&token), path).expect(200);
+        assert!(page.text().contains("\nlarder_ready 1\n"), "{}", page.text());
+        for refused in [
+            None,
+            Some(""),
+            Some("a.b.c"),
+            Some(&*scraper_token(S3_KEY, "another secret", FAR)),
+            Some(&*scraper_token("nobody", S3_SECRET, FAR)),
+            Some(&*scraper_token(S3_KEY, S3_SECRET, 1)),
+        ] {
+            assert!(scrape(refused, path).expect(403).text().contains("<Code>AccessDenied</Code>"));
+        }
+    }
+    // A user that administers nothing.
+    let made = node.admin().run(&["s3", "user", "create", "ann@example.org", "Ann", "--json"]).stdout;
+    let made: serde_json::Value = serde_json::from_str(&made).unwrap();
+    let (key, secret) = (made["key_id"].as_str().unwrap(), made["key_secret"].as_str().unwrap());
+    scrape(Some(&scraper_token(key, secret, FAR)), "/minio/v2/metrics/cluster").expect(403);
+    drop(node);
+
+    let open = LarderNode::s3(&["--durability", "buffered", "--s3-metrics", "public"]);
+    HttpClient::new(open.s3_at()).get("/minio/v2/metrics/cluster").expect(200);
 }
 
 #[test]

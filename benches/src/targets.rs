@@ -158,6 +158,10 @@ pub(crate) const TENANT_POLICIES: TargetPromise =
 pub(crate) const TENANT_LOG_INS: TargetPromise =
     ("p99 of a first log-in beside guesses of another user's password, to calm", TENANT_BOUND, "");
 
+/// The latency of a tenant beside backups.
+pub(crate) const TENANT_BACKUPS: TargetPromise =
+    ("p99 of a put beside whole backups to another disk, to calm", TENANT_BOUND, "");
+
 impl BenchTarget {
     /// A target with its result.
     pub(crate) fn new((name, wanted, unit): TargetPromise, measured: Option<f64>, detail: impl Into<String>) -> Self {

@@ -21,6 +21,7 @@
 mod background_job;
 mod bench;
 mod cassandra;
+mod chart;
 mod clients;
 mod deny;
 mod linting_compiler;
@@ -79,6 +80,8 @@ enum XtaskCommand {
     },
     /// Take rules out of a copy of the sources, and see their tests fail.
     Mutants(mutants::MutantOptions),
+    /// Draw the comparison with other servers from its figures.
+    Chart,
     /// Write the files that are made from the table of metrics.
     Metrics,
     /// Make a package for Debian and an archive, below target/package.
@@ -99,6 +102,7 @@ fn main() -> ExitCode {
         XtaskCommand::Bench { what } => bench::bench(&shell, &what),
         XtaskCommand::Cassandra { what } => cassandra::cassandra(&what),
         XtaskCommand::Mutants(options) => mutants::mutants(&shell, &options),
+        XtaskCommand::Chart => chart::chart(&shell),
         XtaskCommand::Metrics => metrics_files::metrics(&shell),
         XtaskCommand::Package(options) => package::package(&shell, &options),
         XtaskCommand::Tidy => tidy::tidy(&shell),

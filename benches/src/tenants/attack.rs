@@ -15,11 +15,14 @@ pub(super) enum TenantAttack {
     Policies,
     /// Wrong passwords for a user.
     LogIns,
+    /// Whole backups to another disk, one after the other: the operator's own work.
+    Backups,
 }
 
 impl TenantAttack {
     /// All attacks, in the order of the run.
-    pub(super) const ALL: [Self; 5] = [Self::Webhooks, Self::Jobs, Self::Hooks, Self::Policies, Self::LogIns];
+    pub(super) const ALL: [Self; 6] =
+        [Self::Webhooks, Self::Jobs, Self::Hooks, Self::Policies, Self::LogIns, Self::Backups];
 
     /// Connections of the hostile tenant.
     pub(super) fn connections(self) -> u64 {
@@ -28,6 +31,7 @@ impl TenantAttack {
             Self::Jobs | Self::Hooks => 12,
             Self::Policies => 2,
             Self::LogIns => 16,
+            Self::Backups => 1,
         }
     }
 
@@ -39,6 +43,7 @@ impl TenantAttack {
             Self::Hooks => &[403, 500, 503],
             Self::Policies => &[200, 403, 503],
             Self::LogIns => &[401, 503],
+            Self::Backups => &[200],
         }
     }
 
@@ -50,6 +55,7 @@ impl TenantAttack {
             Self::Hooks => targets::TENANT_HOOKS,
             Self::Policies => targets::TENANT_POLICIES,
             Self::LogIns => targets::TENANT_LOG_INS,
+            Self::Backups => targets::TENANT_BACKUPS,
         }
     }
 }

@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
+use super::admin_socket::run_command;
 use super::attack::TenantAttack;
 use super::site::TenantSite;
 use super::value_requests::ValueDriver;
@@ -21,6 +22,8 @@ use crate::client::KeepAliveClient;
 
 /// From the first hostile request to the first calm one: calls that never end have their workers then, and queues are full.
 const SETTLE: Duration = Duration::from_secs(2);
+/// A folder on another disk than the data: what is backed up there is copied, not linked.
+const OTHER_DISK: &str = "/dev/shm";
 /// A function that never ends by itself.
 const ENDLESS: &str = "function(object) { for (;;) {} }";
 /// Keys of a request that deletes many, and the bytes of each.
@@ -95,12 +98,15 @@ enum HostileTenant {
     Values(ValueDriver),
     /// Anonymous requests of S3 that delete many keys.
     Deletes(MassDelete),
+    /// Backups by the admin socket.
+    Backups(TenantSite),
 }
 
 impl HostileTenant {
     async fn connect(site: &TenantSite, attack: TenantAttack, number: u64) -> Result<Self> {
         Ok(match attack {
             TenantAttack::Policies => Self::Deletes(MassDelete::new(site, number).await?),
+            TenantAttack::Backups => Self::Backups(site.clone()),
             TenantAttack::LogIns => Self::Values(ValueDriver::connect(&site.https).await?),
             _ => Self::Values(ValueDriver::connect(&site.http).await?),
         })
@@ -110,12 +116,23 @@ impl HostileTenant {
     async fn send(&mut self, attack: TenantAttack, number: u64, sent: u64) -> Result<u16> {
         match self {
             Self::Deletes(request) => request.send().await,
+            Self::Backups(site) => back_up(site.clone()).await.map(|()| 200),
             Self::Values(driver) => {
                 build(attack, number, sent, driver)?;
                 Ok(driver.send().await?.status)
             }
         }
     }
+}
+
+/// Makes a whole backup on another disk, and removes it.
+async fn back_up(site: TenantSite) -> Result<()> {
+    let work = move || {
+        let folder = tempfile::tempdir_in(OTHER_DISK)?;
+        let into = folder.path().join("backup");
+        run_command(&site.socket, &["backup", &into.display().to_string()])
+    };
+    tokio::task::spawn_blocking(work).await?
 }
 
 fn build(attack: TenantAttack, number: u64, sent: u64, driver: &mut ValueDriver) -> Result<()> {

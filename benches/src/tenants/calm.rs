@@ -34,7 +34,7 @@ impl CalmTenant {
     /// When no server answers there.
     pub(super) async fn connect(site: &TenantSite, attack: TenantAttack) -> Result<Self> {
         Ok(match attack {
-            TenantAttack::Webhooks | TenantAttack::Jobs | TenantAttack::Hooks => {
+            TenantAttack::Webhooks | TenantAttack::Jobs | TenantAttack::Hooks | TenantAttack::Backups => {
                 Self::Put { driver: ValueDriver::connect(&site.http).await?, number: 0 }
             }
             TenantAttack::Policies => Self::Read(site.s3_driver("calm").await?),

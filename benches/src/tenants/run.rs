@@ -30,6 +30,7 @@ const NOTES: &str = "\
 - Policies: two connections delete 1,000 keys of 900 bytes at a time, anonymously, against a policy of 110 wildcards with twenty stars each; the
   calm tenant reads 1 KB over S3. Log-ins: sixteen connections guess the password of one user; the calm tenant's log-ins come from the
   same address, are spread over the time, and are the first of their users, since a right password is remembered.
+- Backups: `kv-admin backup` copies 460 MB of values to another disk, in memory, again and again; the calm tenant puts.
 ";
 
 /// The style of the report of `tenants`.
@@ -96,8 +97,8 @@ async fn measure(attack: TenantAttack, config: ServerConfig, scratch: &Path, len
     let socket = config.data.join("admin.sock");
     let server = ServerProcess::start(config)?;
     let https = Endpoint { tls: Some(client), ..server.https.clone() };
-    let site = TenantSite { http: server.endpoint.clone(), https, s3: server.s3.clone(), account };
-    site.prepare(attack, &server, &socket, &hosts).await?;
+    let site = TenantSite { http: server.endpoint.clone(), https, s3: server.s3.clone(), account, socket };
+    site.prepare(attack, &server, &hosts).await?;
     let mut tenant = CalmTenant::connect(&site, attack).await?;
     let calm = tenant.measure(length).await.context("in calm")?;
     sleep(PAUSE).await;

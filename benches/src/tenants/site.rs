@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::net::TcpListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Result, ensure};
@@ -22,6 +22,8 @@ pub(super) const LOG_INS: u64 = 100;
 pub(super) const PASSWORD: &str = "Right1234";
 /// Wildcards in the policy of the hostile tenant's bucket, and stars in each.
 const WILDCARDS: (usize, usize) = (110, 20);
+/// The values that a backup copies: how many, and of how many bytes.
+const FILLED: [(u64, usize); 2] = [(50_000, 2_000), (300, 1_200_000)];
 /// Bytes of the object that is read over S3.
 const VALUE_BYTES: usize = 1_024;
 /// Webhooks of a bucket: the most that it may have.
@@ -48,6 +50,8 @@ pub(super) struct TenantSite {
     pub(super) s3: Endpoint,
     /// The S3 admin, who owns the buckets of both.
     pub(super) account: S3Account,
+    /// The socket of `kv-admin`.
+    pub(super) socket: PathBuf,
 }
 
 impl WebhookHosts {
@@ -99,7 +103,6 @@ impl TenantSite {
         &self,
         attack: TenantAttack,
         server: &ServerProcess,
-        socket: &Path,
         hosts: &WebhookHosts,
     ) -> Result<()> {
         match attack {
@@ -117,8 +120,23 @@ impl TenantSite {
                 driver.send_checked(204).await
             }
             TenantAttack::Policies => self.open_bucket().await,
-            TenantAttack::LogIns => add_users(socket),
+            TenantAttack::LogIns => add_users(&self.socket),
+            TenantAttack::Backups => self.fill().await,
         }
+    }
+
+    /// Stores values in rows and in files, so that a backup has something to copy.
+    async fn fill(&self) -> Result<()> {
+        let mut driver = ValueDriver::connect(&self.http).await?;
+        for (count, bytes) in FILLED {
+            let body = vec![b'x'; bytes];
+            for number in 0..count {
+                driver.request.put(format_args!("/buckets/filled/keys/{bytes}-{number}"));
+                driver.request.add(&[&body]);
+                driver.send_checked(204).await?;
+            }
+        }
+        Ok(())
     }
 
     /// A connection over S3 to one of the buckets.

@@ -19,6 +19,7 @@ mod health;
 pub mod operations;
 mod ops;
 mod pipeline;
+mod scraped_metrics;
 pub mod response;
 pub mod route;
 mod server;

@@ -34,7 +34,7 @@ use crate::ops::{self, conditions};
 use crate::response::{self, RequestAccounting, S3Response};
 use crate::target::{AddressingStyle, PublicUrl, ResourcePath, S3Query, check_key, is_unknown_host};
 use crate::unsupported_config::{self, not_offered};
-use crate::{S3Settings, cors, route};
+use crate::{S3Settings, cors, route, scraped_metrics};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
 const ID_2: HeaderName = HeaderName::from_static("x-amz-id-2");
@@ -48,6 +48,8 @@ const KEY_BYTES_SHOWN: usize = 16;
 const PREFLIGHT: &str = "Preflight";
 /// Metrics name of a health probe.
 const PROBE: &str = "HealthProbe";
+/// Metrics name of a scrape of metrics.
+const SCRAPE: &str = "Metrics";
 /// Metrics name of a request that matches no operation.
 const UNKNOWN: &str = "Unknown";
 
@@ -180,6 +182,12 @@ impl S3Service {
         }
         if names_two_hosts(&parts.headers) {
             return Err(S3Error::new(Code::BadRequest, "The request has two Host headers."));
+        }
+        if scraped_metrics::is_scrape(parts, &head.addressing) {
+            trace.tracked = Some(self.objects.track(SCRAPE));
+            let _admitted = self.admit()?;
+            let is_public = self.settings.has_public_metrics;
+            return scraped_metrics::answer(&self.objects, &parts.headers, is_public, head.now).await;
         }
         if let Some(probe) = probe {
             trace.tracked = Some(self.objects.track(PROBE));

@@ -17,6 +17,8 @@ pub struct S3Settings {
     pub anonymous_user_creation: bool,
     /// Whether every listener is on loopback: unsigned requests that browsers send for foreign pages are refused there.
     pub is_on_loopback: bool,
+    /// Whether the metrics page at the paths of MinIO is for everyone; otherwise it needs a token of an administrator.
+    pub has_public_metrics: bool,
     /// The settings that every HTTP listener has.
     pub connection: ConnectionSettings,
 }
@@ -29,6 +31,7 @@ impl Default for S3Settings {
             region: None,
             anonymous_user_creation: false,
             is_on_loopback: false,
+            has_public_metrics: false,
             connection: ConnectionSettings::default(),
         }
     }

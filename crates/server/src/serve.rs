@@ -36,7 +36,7 @@ use crate::metrics_listener::MetricsHandler;
 use crate::private::check_private;
 use crate::recent_log::{AuditKeeper, RecentLogs};
 use crate::scripts::start_scripts;
-use crate::settings::{DurabilitySetting, Listener, ServerSettings};
+use crate::settings::{DurabilitySetting, Listener, ScrapeAccess, ServerSettings};
 use crate::signals::{self, ProcessSignals};
 use crate::start_buckets::make_buckets;
 use crate::webhook_client::webhook_client;
@@ -373,7 +373,8 @@ fn s3_settings(settings: &ServerSettings, connection: ConnectionSettings, bound:
     let public_url = settings.s3_public_url.clone();
     roots.extend(public_url.as_ref().map(|url| url.host().to_owned()));
     let is_on_loopback = bound.iter().all(BoundListener::is_on_loopback);
-    S3Settings { roots, public_url, connection, is_on_loopback, ..S3Settings::default() }
+    let has_public_metrics = settings.s3_metrics == ScrapeAccess::Public;
+    S3Settings { roots, public_url, connection, is_on_loopback, has_public_metrics, ..S3Settings::default() }
 }
 
 /// Waits until the server is to end.

@@ -37,6 +37,7 @@ pub static ALIASES: &[VariableAlias] = &[
     VariableAlias { variable: "MINIO_DEFAULT_BUCKETS", setting: &table::S3_BUCKETS },
     VariableAlias { variable: "MINIO_REGION", setting: &table::S3_REGION },
     VariableAlias { variable: "MINIO_SERVER_URL", setting: &table::S3_PUBLIC_URL },
+    VariableAlias { variable: "MINIO_PROMETHEUS_AUTH_TYPE", setting: &table::S3_METRICS },
     VariableAlias { variable: "MINIO_DOMAIN", setting: &table::S3_HOST },
 ];
 

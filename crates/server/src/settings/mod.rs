@@ -72,6 +72,16 @@ pub enum DurabilitySetting {
     Buffered,
 }
 
+/// Who may read the metrics on the S3 port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ScrapeAccess {
+    /// The holder of a token, which MinIO calls `jwt`.
+    #[value(alias = "jwt")]
+    Token,
+    /// Everyone.
+    Public,
+}
+
 /// The format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
@@ -116,6 +126,7 @@ pub struct ServerSettings {
     pub s3_buckets: Vec<StartBucket>,
     /// `None`: the hosts of the listeners.
     pub s3_public_url: Option<PublicUrl>,
+    pub s3_metrics: ScrapeAccess,
     pub s3_buckets_max: usize,
     pub s3_lifecycle_interval: Duration,
     pub admin_socket: PathBuf,
@@ -211,6 +222,7 @@ impl ServerSettings {
             s3_admin: s3_admin(raw)?,
             s3_buckets: raw.value(&table::S3_BUCKETS, parse::start_buckets)?,
             s3_public_url: raw.value(&table::S3_PUBLIC_URL, parse::public_url)?,
+            s3_metrics: raw.value(&table::S3_METRICS, parse::choice)?,
             s3_buckets_max: count(raw, &table::S3_BUCKETS_MAX)?,
             s3_lifecycle_interval: raw.value(&table::S3_LIFECYCLE_INTERVAL, parse::time)?,
             admin_socket: if raw.is_given(&table::ADMIN_SOCKET) {

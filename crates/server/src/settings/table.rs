@@ -174,6 +174,8 @@ settings! {
         "Buckets to create at startup, owned by the S3 admin; startup fails if one cannot be created. NAME:public also lets everyone list and read the bucket, unless it has a policy.";
     S3_PUBLIC_URL = "s3-public-url", SettingKind::Url, "",
         "URL at which clients reach the S3 interface, if it is not this server's own, such as https://s3.example.com. Requests signed for this host verify even if a proxy rewrites Host; responses use this URL.";
+    S3_METRICS = "s3-metrics", SettingKind::Choice("token|public"), "token",
+        "Who may read /minio/v2/metrics/cluster on the S3 port: token needs the bearer token of MinIO's scrapers, signed with the admin's secret; public lets everyone read it.";
     S3_BUCKETS_MAX = "s3-buckets-max", SettingKind::Count(1, 1_000_000), "100",
         "Maximum S3 buckets per user; the admin has no limit.";
     S3_LIFECYCLE_INTERVAL = "s3-lifecycle-interval", SettingKind::Time, "1h",
