@@ -176,7 +176,7 @@ fn the_settings_of_a_bucket_and_a_user_are_changed() {
     browser.click("form[action^='/s3/settings/versioning'] button");
     browser.wait_for_text("Enabled: every put adds a version.");
     browser.run(open_all);
-    browser.type_into("input[name='mebibytes']", "10");
+    browser.type_into("input[name='bytes']", "10 MiB");
     browser.click("form[action^='/s3/settings/quota'] button");
     browser.wait_for_text("of 10.0 MiB");
     browser.run(open_all);

@@ -26,7 +26,7 @@ const STYLE: &str = "text{font:13px system-ui,sans-serif;fill:#1b211f}.t{font-we
 
 /// One comparison: its title, and each server with its figure.
 #[derive(Debug, PartialEq, Eq)]
-struct Comparison {
+struct FigureGroup {
     title: String,
     bars: Vec<(String, u64)>,
 }
@@ -41,7 +41,7 @@ pub(crate) fn chart(shell: &Shell) -> Result<()> {
     fs::write(shell.path(PICTURE), picture).map_err(|error| format!("{PICTURE}: {error}"))
 }
 
-fn comparisons(text: &str) -> Result<Vec<Comparison>> {
+fn comparisons(text: &str) -> Result<Vec<FigureGroup>> {
     let bad = || format!("{FIGURES}: each [[group]] has a title and bars, such as [[\"Larder\", 100]]");
     let table: Table = text.parse().map_err(|error| format!("{FIGURES}: {error}"))?;
     let groups = table.get("group").and_then(Value::as_array).ok_or_else(bad)?;
@@ -51,14 +51,14 @@ fn comparisons(text: &str) -> Result<Vec<Comparison>> {
     };
     let group = |group: &Value| {
         let bars = group.get("bars")?.as_array()?.iter().map(bar).collect::<Option<Vec<_>>>()?;
-        Some(Comparison { title: group.get("title")?.as_str()?.to_owned(), bars })
+        Some(FigureGroup { title: group.get("title")?.as_str()?.to_owned(), bars })
     };
     groups.iter().map(|value| group(value).ok_or_else(bad)).collect()
 }
 
-fn svg(groups: &[Comparison]) -> String {
+fn svg(groups: &[FigureGroup]) -> String {
     let (mut body, mut top) = (String::new(), 0);
-    for Comparison { title, bars } in groups {
+    for FigureGroup { title, bars } in groups {
         let _ = writeln!(body, "<text class=\"t\" x=\"0\" y=\"{}\">{}</text>", top + 15, escaped(title));
         top += TITLE_HEIGHT;
         let most = bars.iter().map(|(_, figure)| *figure).max().unwrap_or(1).max(1);
@@ -113,7 +113,8 @@ mod tests {
 
     #[test]
     fn the_longest_bar_has_its_whole_length_and_the_others_their_part() {
-        let groups = comparisons("[[group]]\ntitle = \"A & B\"\nbars = [[\"Larder\", 1000], [\"Other\", 250]]").unwrap();
+        let groups =
+            comparisons("[[group]]\ntitle = \"A & B\"\nbars = [[\"Larder\", 1000], [\"Other\", 250]]").unwrap();
         let picture = svg(&groups);
         assert!(picture.contains("A &amp; B") && picture.contains(">1,000/s<"), "{picture}");
         assert!(picture.contains("width=\"460\"") && picture.contains("width=\"115\""), "{picture}");

@@ -186,8 +186,7 @@ impl S3Service {
         if scraped_metrics::is_scrape(parts, &head.addressing) {
             trace.tracked = Some(self.objects.track(SCRAPE));
             let _admitted = self.admit()?;
-            let is_public = self.settings.has_public_metrics;
-            return scraped_metrics::answer(&self.objects, &parts.headers, is_public, head.now).await;
+            return scraped_metrics::answer(&self.objects, &self.settings, &parts.headers, head.now).await;
         }
         if let Some(probe) = probe {
             trace.tracked = Some(self.objects.track(PROBE));

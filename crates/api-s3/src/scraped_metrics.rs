@@ -11,16 +11,17 @@ use hyper::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, StatusCode};
 use larder_rows::Timestamp;
-use larder_s3::Objects;
+use larder_s3::{Error, Objects};
 use serde::Deserialize;
 use sha2::Sha512;
 
 use crate::errors::{Code, S3Error};
 use crate::response::{self, S3Response};
+use crate::settings::S3Settings;
 use crate::target::AddressingStyle;
 
 const PATHS: &[&str] = &["/minio/v2/metrics/cluster", "/minio/v2/metrics/node"];
-const SCHEME: &str = "Bearer ";
+const SCHEME: &str = "Bearer";
 const ISSUER: &str = "prometheus";
 const ALGORITHM: &str = "HS512";
 /// Longest token, in bytes.
@@ -30,7 +31,8 @@ const MEDIA: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; 
 /// Whether a request asks for the page: a GET of exactly its path in path style, without a query, and with no signature but a
 /// token's. As for probes, every other request reaches the bucket.
 pub(crate) fn is_scrape(parts: &Parts, addressing: &AddressingStyle) -> bool {
-    let has_token = parts.headers.get(AUTHORIZATION).is_none_or(|value| value.as_bytes().starts_with(SCHEME.as_bytes()));
+    let has_token =
+        parts.headers.get(AUTHORIZATION).is_none_or(|value| value.as_bytes().starts_with(SCHEME.as_bytes()));
     let is_plain = parts.method == Method::GET && parts.uri.query().is_none() && has_token;
     is_plain && *addressing == AddressingStyle::PathStyle && PATHS.contains(&parts.uri.path())
 }
@@ -41,22 +43,31 @@ pub(crate) fn is_scrape(parts: &Parts, addressing: &AddressingStyle) -> bool {
 /// 403 `AccessDenied` without a token that holds.
 pub(crate) async fn answer(
     objects: &Objects,
+    settings: &S3Settings,
     headers: &HeaderMap,
-    is_public: bool,
     now: Timestamp,
 ) -> Result<S3Response, S3Error> {
-    if !is_public {
+    if !settings.has_public_metrics {
         check_token(objects, headers, now).await?;
     }
     Ok(response::typed(StatusCode::OK, MEDIA, objects.gateway.metrics_text()))
 }
 
 async fn check_token(objects: &Objects, headers: &HeaderMap, now: Timestamp) -> Result<(), S3Error> {
-    let denied = || S3Error::new(Code::AccessDenied, "The metrics need a bearer token that an administrator's key signs.");
-    let token = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()).and_then(|value| value.strip_prefix(SCHEME));
-    let token = token.filter(|token| token.len() <= TOKEN_BYTES_MAX).and_then(ScraperToken::parse).ok_or_else(denied)?;
+    let denied =
+        || S3Error::new(Code::AccessDenied, "The metrics need a bearer token that an administrator's key signs.");
+    let token = headers
+        .get(AUTHORIZATION)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.strip_prefix(SCHEME))
+        .map(str::trim);
+    let token =
+        token.filter(|token| token.len() <= TOKEN_BYTES_MAX).and_then(ScraperToken::parse).ok_or_else(denied)?;
     // A user that does not exist is refused as a wrong signature is: no name can be tried.
-    let holder = objects.users.key_holder(&token.claims.sub).await.map_err(|_| denied())?;
+    let holder = match objects.users.key_holder(&token.claims.sub).await {
+        Err(Error::UnknownKey(_)) => return Err(denied()),
+        holder => holder?,
+    };
     let is_admin = holder.user.admin && holder.user.enabled && holder.policy().is_none();
     let holds = token.is_signed_by(holder.secret()) && token.is_valid_at(now);
     if is_admin && holds { Ok(()) } else { Err(denied()) }

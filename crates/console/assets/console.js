@@ -72,31 +72,45 @@ for (const form of document.querySelectorAll("form[data-upload]")) {
 
   const plain = (values) => new URLSearchParams({ csrf: token, ...values });
 
-  // A part that meets a broken connection or a busy server is sent again, a few times.
-  const sendPart = async (query, blob, progress, transfer) => {
+  const check = (transfer) => {
+    if (transfer.cancelled) throw new Error("Cancelled.");
+  };
+
+  // A request that meets a broken connection or a busy server is sent again, a few times.
+  const persist = async (transfer, request) => {
     for (let attempt = 1; ; attempt += 1) {
       try {
-        return await send("/s3/upload/part", query, withFile(blob, "part"), progress, transfer);
+        return await request();
       } catch (error) {
-        if (transfer.cancelled || attempt === 5 || (error.status > 0 && error.status < 500)) throw error;
+        check(transfer);
+        if (attempt === 5 || (error.status > 0 && error.status < 500)) throw error;
         await new Promise((wake) => setTimeout(wake, 500 * 2 ** attempt));
+        check(transfer);
       }
     }
   };
 
   const sendInParts = async (file, query, show, transfer) => {
     const size = Math.max(partBytes, Math.ceil(file.size / partsMax));
-    const upload = await send("/s3/upload/begin", query, plain({ media: file.type }), () => {}, transfer);
+    // It is not cut off: its answer has the name of what has to be aborted.
+    const upload = await send("/s3/upload/begin", query, plain({ media: file.type }), () => {}, {});
     const at = { ...query, upload };
     try {
       for (let begin = 0, number = 1; begin < file.size; begin += size, number += 1) {
-        if (transfer.cancelled) throw new Error("Cancelled.");
-        await sendPart({ ...at, number }, file.slice(begin, begin + size), (sent) => show(begin + sent), transfer);
+        check(transfer);
+        const part = () => withFile(file.slice(begin, begin + size), "part");
+        await persist(transfer, () =>
+          send("/s3/upload/part", { ...at, number }, part(), (sent) => show(begin + sent), transfer));
       }
-      await send("/s3/upload/complete", at, plain({ length: file.size }), () => {}, transfer);
+      check(transfer);
+      // The same completion again has the same answer.
+      await persist(transfer, () =>
+        send("/s3/upload/complete", at, plain({ length: file.size }), () => {}, {}));
     } catch (error) {
-      // Its parts would stay until a lifecycle rule removes them.
-      await send("/s3/upload/abort", at, plain({}), () => {}, {}).catch(() => {});
+      // Parts that the server could not make an object of stay for a look at the open uploads; others would stay unseen.
+      if (transfer.cancelled || (error.status > 0 && error.status < 500)) {
+        await send("/s3/upload/abort", at, plain({}), () => {}, {}).catch(() => {});
+      }
       throw error;
     }
   };
@@ -123,7 +137,7 @@ for (const form of document.querySelectorAll("form[data-upload]")) {
     const query = { bucket: form.dataset.upload, key: form.dataset.prefix + file.name };
     try {
       if (file.size > partBytes) await sendInParts(file, query, show, transfer);
-      else await send("/s3/object/store", query, withFile(file, file.name), show, transfer);
+      else await send("/s3/object/store", { ...query, script: "yes" }, withFile(file, file.name), show, transfer);
       line.replaceChildren(name, "stored");
       return true;
     } catch (error) {
@@ -134,6 +148,7 @@ for (const form of document.querySelectorAll("form[data-upload]")) {
   };
 
   if (form.dataset.prefix !== undefined) {
+    form.elements.file.multiple = true;
     form.addEventListener("submit", async (event) => {
       event.preventDefault();
       button.disabled = true;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use hyper::StatusCode;
 use hyper::header::HeaderMap;
 use larder_kv::Gateway;
 use larder_net::ArrivingBody;
@@ -16,9 +17,6 @@ use crate::live::LiveFeed;
 use crate::reply::ConsoleFields;
 use crate::routes::ConsoleRoute;
 use crate::settings::ConsoleSettings;
-
-/// Users of a page of the search for the administrator.
-const USERS_READ: usize = 100;
 
 /// The arguments of a page.
 pub(crate) struct ConsoleCall<'a> {
@@ -81,17 +79,13 @@ impl ConsoleCall<'_> {
     /// # Errors
     /// As [`Self::s3_caller`].
     pub(crate) async fn s3_admin(&self) -> Result<Arc<User>, ConsoleFault> {
-        let mut after = String::new();
-        loop {
-            let page = self.objects.users.list(&after, USERS_READ).await?;
-            if let Some(admin) = page.iter().find(|user| user.admin && user.enabled) {
-                return Ok(Arc::clone(admin));
-            }
-            match page.last() {
-                Some(last) if page.len() == USERS_READ => after.clone_from(&last.id),
-                _ => break,
-            }
+        let missing = "There is no S3 administrator: the S3 interface was never served from this store.";
+        let admin = self.objects.users.admin().await?.ok_or_else(|| ConsoleFault::not_found(missing))?;
+        if admin.enabled {
+            Ok(admin)
+        } else {
+            let disabled = "The S3 administrator is disabled: the command `kv-admin s3 user enable` enables it.";
+            Err(ConsoleFault::new(StatusCode::FORBIDDEN, disabled))
         }
-        Err(ConsoleFault::not_found("There is no S3 administrator: the S3 interface was never served from this store."))
     }
 }

@@ -8,6 +8,7 @@ use super::href::Href;
 use crate::access::ConsoleSession;
 use crate::call::ConsoleCall;
 use crate::faults::ConsoleFault;
+use crate::routes::ConsoleAction;
 
 /// A section of the navigation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,7 +111,7 @@ pub(crate) fn failure(call: &ConsoleCall<'_>, section: ConsoleSection, fault: &C
         &html! {
             h1 { (title) }
             div.problem role="alert" { @for reason in &fault.reasons { p { (shown_lines(reason.as_bytes())) } } }
-            @match refilled(call) {
+            @match refilled(call, fault.status) {
                 Some(form) => { h2 { "What you entered" } (form) }
                 None => p { "Use your browser's Back to return to the page before." }
             }
@@ -118,23 +119,25 @@ pub(crate) fn failure(call: &ConsoleCall<'_>, section: ConsoleSection, fault: &C
     )
 }
 
-/// The form that was refused, with what it held, so that nothing is typed twice. A form with other bytes than text is not shown.
-fn refilled(call: &ConsoleCall<'_>) -> Option<Markup> {
+/// The form that was refused for what it holds, so that nothing is typed twice. None for a form with other bytes than text, with
+/// a password, whose refusal says that the sender may not do this at all, or whose change may be made.
+fn refilled(call: &ConsoleCall<'_>, status: StatusCode) -> Option<Markup> {
     let fields = call.form.texts()?;
-    let is_hidden = |name: &str| HIDDEN_FIELDS.contains(&name);
-    let is_shown = call.route.change().is_some() && fields.iter().any(|(name, _)| !is_hidden(name));
-    let to = call
-        .query
-        .texts()?
-        .into_iter()
-        .fold(Href::to(call.route.path), |to, (name, value)| to.with(&name, value.as_bytes()));
-    is_shown.then(|| {
+    // The name of a lifecycle rule is typed; other ids name the thing that a button is about.
+    let is_hidden = |name: &str| {
+        HIDDEN_FIELDS.contains(&name) || name == "id" && call.route.action != ConsoleAction::AddLifecycleRule
+    };
+    let has_typed = fields.iter().any(|(name, _)| !is_hidden(name));
+    let is_safe =
+        matches!(status, StatusCode::BAD_REQUEST | StatusCode::CONFLICT) && call.form.given("password").is_none();
+    let link = call.query.texts()?.into_iter();
+    let to = link.fold(Href::to(call.route.path), |to, (name, value)| to.with(&name, value.as_bytes()));
+    (call.route.change().is_some() && has_typed && is_safe).then(|| {
         html! {
             form.fields method="post" action=(to.text()) {
                 (csrf(call.session))
                 @for (name, value) in fields.iter().filter(|(name, _)| name != "csrf") {
                     @if is_hidden(name) { input type="hidden" name=(name) value=(value); }
-                    @else if name == "password" { label { "Password" input type="password" name="password" autocomplete="new-password"; } }
                     @else if value.contains('\n') || value.len() > 80 {
                         label { (label_of(name)) textarea name=(name) rows="12" spellcheck="false" { (PreEscaped("\n")) (value) } }
                     } @else {

@@ -19,7 +19,7 @@ impl Href {
     pub(crate) fn with(mut self, name: &str, value: &[u8]) -> Self {
         self.text.push(if self.has_query { '&' } else { '?' });
         self.has_query = true;
-        self.text.push_str(name);
+        self.text.extend(percent_encode(name.as_bytes(), NON_ALPHANUMERIC));
         self.text.push('=');
         self.text.extend(percent_encode(value, NON_ALPHANUMERIC));
         self

@@ -15,6 +15,7 @@ use hyper::{Response, StatusCode};
 use maud::Markup;
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode, percent_encode};
 
+use crate::faults::ConsoleFault;
 use crate::href::Href;
 
 /// An answer of the console.
@@ -205,6 +206,24 @@ impl ConsoleFields {
     pub(crate) fn given(&self, name: &str) -> Option<Bytes> {
         let found = self.0.iter().find(|(field, _)| field == name.as_bytes());
         found.map(|(_, value)| value.clone()).filter(|value| !value.is_empty())
+    }
+
+    /// The word of a field that has one of these.
+    ///
+    /// # Errors
+    /// Another word, or none.
+    pub(crate) fn word(&self, name: &str, words: &[&'static str]) -> Result<&'static str, ConsoleFault> {
+        let given = self.text(name);
+        let word = words.iter().copied().find(|word| *word == given);
+        word.ok_or_else(|| ConsoleFault::bad(format!("The field {name} is one of: {}.", words.join(", "))))
+    }
+
+    /// Whether the field `switch` is `on` or `off`.
+    ///
+    /// # Errors
+    /// Neither.
+    pub(crate) fn switch(&self) -> Result<bool, ConsoleFault> {
+        Ok(self.word("switch", &["on", "off"])? == "on")
     }
 
     /// All fields as text; `None` where one holds other bytes.

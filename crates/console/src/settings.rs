@@ -27,8 +27,10 @@ pub struct ConsoleSettings {
     pub commands: RunningCommands,
     /// The last warnings and errors of the log, slow requests among them.
     pub log: Arc<RecentLines>,
-    /// The last lines of the audit log, whether or not it is kept.
-    pub audit: Arc<RecentLines>,
+    /// The last changes that the audit log has, whether or not it is kept.
+    pub changes: Arc<RecentLines>,
+    /// The last refused requests: lines of their own, so that strangers cannot push the changes out.
+    pub refusals: Arc<RecentLines>,
     /// Makes links that share S3 objects; `None` where no S3 listener is.
     pub share: Option<ShareLink>,
 }

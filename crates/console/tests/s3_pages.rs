@@ -59,17 +59,19 @@ fn a_file_is_stored_shown_shared_tagged_and_downloaded() {
     assert!(shared.expect(200).text().contains("http://s3/cellar/racks/list.json?by=ADMIN-KEY&amp;for=86400"));
     browser.post("/s3/object/share?bucket=cellar&key=none", &[("seconds", b"86400")]).expect(404);
     browser
-        .post("/s3/object/tags?bucket=cellar&key=racks%2Flist.json", &[("tags", b"kind = list\r\nyear=2026\r\n")])
+        .post("/s3/object/tags?bucket=cellar&key=racks%2Flist.json", &[("tags", b"kind = list\r\na%3Db=c%20\r\n")])
         .expect(303);
     let page = browser.page("/s3/object?bucket=cellar&key=racks%2Flist.json");
     assert!(page.contains("Tag <code>kind</code></dt><dd>list</dd>"), "{page}");
+    // What the form shows is what it stores.
+    assert!(page.contains("\nkind=list\na%3Db=c%20</textarea>"), "{page}");
     let refused = browser.post("/s3/object/tags?bucket=cellar&key=racks%2Flist.json", &[("tags", b"aws:x=1")]);
     assert!(refused.expect(400).text().contains("aws:x=1"), "what was typed is not lost");
     // 1 MiB that is no text: a download in pieces.
     let bytes: Vec<u8> = (0..1 << 20).map(|at: u32| (at % 251) as u8).collect();
-    browser.post_file("/s3/object/store?bucket=cellar&key=%00%ff", &csrf, "x", &bytes).expect(303);
-    assert_eq!(browser.get("/s3/object/download?bucket=cellar&key=%00%ff").expect(200).body, bytes);
-    assert!(!browser.page("/s3/object?bucket=cellar&key=%00%ff").contains("Preview"));
+    browser.post_file("/s3/object/store?bucket=cellar&key=bytes%00", &csrf, "x", &bytes).expect(303);
+    assert_eq!(browser.get("/s3/object/download?bucket=cellar&key=bytes%00").expect(200).body, bytes);
+    assert!(!browser.page("/s3/object?bucket=cellar&key=bytes%00").contains("Preview"));
     console.stop();
 }
 
@@ -102,7 +104,7 @@ fn an_upload_in_parts_becomes_an_object_only_when_it_is_whole() {
     }
     browser.post(&format!("/s3/upload/complete?{at}"), &[("length", b"7")]).expect(400);
     browser.post(&format!("/s3/upload/complete?{at}"), &[]).expect(400);
-    browser.post(&format!("/s3/upload/complete?{at}"), &[("length", b"5242883")]).expect(303);
+    browser.post(&format!("/s3/upload/complete?{at}"), &[("length", b"5242883")]).expect(200);
     let whole = browser.get("/s3/object/download?bucket=cellar&key=cask").expect(200).body;
     assert_eq!((whole.len(), &whole[whole.len() - 4..]), (5_242_883, &b"aend"[..]));
     console.stop();
@@ -113,9 +115,9 @@ fn the_settings_of_a_bucket_are_changed() {
     let (console, mut browser) = with_bucket();
     browser.post("/s3/settings/versioning?bucket=cellar", &[("versioning", b"enabled")]).expect(303);
     browser.post("/s3/settings/versioning?bucket=cellar", &[("versioning", b"off")]).expect(400);
-    browser.post("/s3/settings/quota?bucket=cellar", &[("objects", b"3"), ("mebibytes", b"10")]).expect(303);
+    browser.post("/s3/settings/quota?bucket=cellar", &[("objects", b"3"), ("bytes", b"10 MiB")]).expect(303);
     browser.post("/s3/settings/quota?bucket=cellar", &[("objects", b"many")]).expect(400);
-    browser.post("/s3/settings/quota?bucket=cellar", &[("mebibytes", b"99999999999999999")]).expect(400);
+    browser.post("/s3/settings/quota?bucket=cellar", &[("bytes", b"99999999999999999 PiB")]).expect(400);
     let rule: [(&str, &[u8]); 3] = [("id", b"old"), ("prefix", b"logs/"), ("days", b"30")];
     browser.post("/s3/settings/lifecycle/add?bucket=cellar", &rule).expect(303);
     browser.post("/s3/settings/lifecycle/add?bucket=cellar", &rule).expect(400);
@@ -161,16 +163,23 @@ fn users_and_keys_are_made_and_their_secrets_shown_once() {
     let users = browser.page("/s3/users");
     assert!(users.contains(&key) && !users.contains(&secret));
     let limited: [(&str, &[u8]); 5] =
-        [("id", key.as_bytes()), ("buckets", b"cellar"), ("prefix", b"a/"), ("days", b"7"), ("read-only", b"yes")];
+        [("id", key.as_bytes()), ("buckets", b"cellar"), ("prefix", b"a/"), ("days", b"7"), ("rights", b"reads")];
     let further = shown(&browser.post("/s3/keys/create", &limited).expect(200).text(), "key-id");
     assert!(browser.page("/s3/users").contains("reads only; buckets cellar; prefixes a/; expires "));
+    let far = [("id", key.as_bytes()), ("days", &b"213503983"[..]), ("rights", b"all")];
+    browser.post("/s3/keys/create", &far).expect(400);
     browser.post("/s3/keys/revoke", &[("id", key.as_bytes())]).expect(400);
     browser.post("/s3/keys/revoke", &[("id", further.as_bytes())]).expect(303);
     let rotated = browser.post("/s3/users/rotate", &[("id", key.as_bytes())]).expect(200).text();
     assert_ne!(shown(&rotated, "secret"), secret);
-    browser.post("/s3/users/switch", &[("id", key.as_bytes())]).expect(303);
-    assert!(browser.page("/s3/users").contains(">disabled<"));
-    browser.post("/s3/users/switch", &[("id", key.as_bytes())]).expect(303);
+    let switch = |to: &'static [u8]| [("id", key.as_bytes()), ("switch", to)];
+    // A second click of the same button changes nothing.
+    for _ in 0..2 {
+        browser.post("/s3/users/switch", &switch(b"off")).expect(303);
+        assert!(browser.page("/s3/users").contains(">disabled<"));
+    }
+    browser.post("/s3/users/switch", &switch(b"")).expect(400);
+    browser.post("/s3/users/switch", &switch(b"on")).expect(303);
     assert!(!browser.page("/s3/users").contains(">disabled<"));
     browser.post("/s3/users/delete", &[("id", b"ADMIN-KEY")]).expect(400);
     browser.post("/s3/users/delete", &[("id", key.as_bytes())]).expect(303);
@@ -190,5 +199,37 @@ fn a_read_only_console_changes_nothing_of_s3() {
     let page = browser.page("/s3");
     assert!(page.contains("No buckets.") && !page.contains("Create a bucket"));
     assert_eq!(field(&page, "csrf"), browser.csrf, "that of signing out is the only form");
+    console.stop();
+}
+
+#[test]
+fn keys_that_no_client_could_name_are_refused_and_a_long_path_has_few_links() {
+    let (console, mut browser) = with_bucket();
+    let csrf = browser.csrf.clone();
+    let long = "k".repeat(1025);
+    for key in ["%ff", &long] {
+        browser.post_file(&format!("/s3/object/store?bucket=cellar&key={key}"), &csrf, "x", b"v").expect(400);
+        browser.post(&format!("/s3/upload/begin?bucket=cellar&key={key}"), &[("media", b"text/plain")]).expect(400);
+    }
+    browser.post_file("/s3/object/store?bucket=cellar&prefix=%ff", &csrf, "x", b"v").expect(400);
+    browser.post("/s3/upload/begin?bucket=cellar", &[("media", b"text/plain")]).expect(400);
+    browser.post("/s3/upload/begin?bucket=cellar&key=k", &[("media", b"a\r\nb")]).expect(400);
+    browser.post(&format!("/s3/object/delete?bucket=cellar&key={long}"), &[]).expect(400);
+    browser.get(&format!("/s3/bucket?bucket=cellar&prefix={}", "/".repeat(60_000))).expect(400);
+    let page = browser.page(&format!("/s3/bucket?bucket=cellar&prefix={}", "/".repeat(1024)));
+    assert!(page.len() < 100_000, "{}", page.len());
+    assert!(browser.page("/s3/bucket?bucket=cellar").contains("No objects."));
+    browser.post_file("/s3/object/store?bucket=cellar&key=a%2F..%2Fb", &csrf, "x", b"v").expect(303);
+    browser.post("/s3/object/share?bucket=cellar&key=a%2F..%2Fb", &[("seconds", b"3600")]).expect(400);
+    console.stop();
+}
+
+#[test]
+fn a_form_that_another_page_made_is_not_offered_again() {
+    let (console, mut browser) = with_bucket();
+    let refused = browser.post_with("/s3/create", b"0", &[("bucket", b"planted")]).expect(403).text();
+    assert!(!refused.contains("planted"), "{refused}");
+    let refused = browser.post("/s3/delete?bucket=cellar&x%26key=evil", &[("confirm", b"no")]).expect(400).text();
+    assert!(refused.contains("x%26key=evil"), "the name of a parameter stays one: {refused}");
     console.stop();
 }

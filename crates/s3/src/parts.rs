@@ -87,10 +87,21 @@ impl Uploads {
     pub async fn put_part(&self, caller: &Caller, at: &PartAddress, upload_body: UploadBody) -> Result<StoredPart> {
         let (bucket, head, to) = self.upload_for_part(caller, at).await?;
         let checksum = part_checksum(head.upload.checksum, upload_body.checksum)?;
-        let room = Storage::part(upload_body.length.unwrap_or(0));
-        let admission = self.quotas.admit(&bucket, &at.key, room).await?;
+        let announced = upload_body.length;
+        let mut admission = self.quotas.admit(&bucket, &at.key, Storage::part(announced.unwrap_or(0))).await?;
         let is_named = checksum != ChecksumWanted::Default;
         let received = self.receiver.receive(UploadBody { checksum, ..upload_body }, to).await?;
+        if announced.is_none() {
+            // The part counts now by the length that came.
+            drop(admission);
+            admission = match self.quotas.admit(&bucket, &at.key, Storage::part(received.length)).await {
+                Ok(admission) => admission,
+                Err(error) => {
+                    self.receiver.discard(&error, received.blob()).await;
+                    return Err(error);
+                }
+            };
+        }
         let checksum = Some(received.checksum.clone()).filter(|_| is_named);
         let part = self.store_part(&head, at.number, received).await?;
         admission.written();

@@ -174,6 +174,17 @@ impl Quotas {
         Ok((*quota, self.ledger.lock().stored(buckets.iter().map(|bucket| bucket.id)).ok_or_else(not_measured)?))
     }
 
+    /// What a bucket stores by its last measurement, for display: an older one than a minute is begun again, and awaited for
+    /// `patience` at most. `None` where none has ended yet.
+    pub async fn last_stored(&self, bucket: &Arc<Bucket>, patience: Duration) -> Option<Storage> {
+        let deadline = Instant::now() + patience;
+        for mut running in self.start_due(&[bucket_scope(bucket)], AGE_MAX) {
+            // One that goes on serves later looks.
+            let _ = timeout_at(deadline, running.changed()).await;
+        }
+        self.ledger.lock().stored(std::iter::once(bucket.id))
+    }
+
     /// The quotas that limit a write into this bucket.
     async fn scopes(&self, bucket: &Arc<Bucket>) -> Result<Vec<QuotaScope>> {
         let catalogue = self.heads.gateway.catalogue().fresh().await?;

@@ -158,6 +158,14 @@ impl Users {
         Ok(self.find(EMAIL, email).await?.filter(|user| user.email == email).map(Arc::new))
     }
 
+    /// The administrator; `None` before the first start of the S3 interface.
+    ///
+    /// # Errors
+    /// Any error of the store.
+    pub async fn admin(&self) -> Result<Option<Arc<User>>> {
+        Ok(self.find(ADMIN, "").await?.map(Arc::new))
+    }
+
     /// A page of users after this canonical id, at most `max`.
     ///
     /// # Errors

@@ -4,20 +4,25 @@ use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
 use larder_console::{RecentLine, RecentLines};
-use larder_core::{AuditEvent, AuditSink};
+use larder_core::{AuditEvent, AuditOutcome, AuditSink};
 use larder_store::{Clock, SystemClock};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 
+/// The action of the console that stores a part of an upload.
+const PART: &str = "StorePart";
+
 /// The lines of both logs.
 #[derive(Debug, Clone, Default)]
 pub struct RecentLogs {
     /// Warnings and errors.
     pub log: Arc<RecentLines>,
-    /// Changes and refused requests.
-    pub audit: Arc<RecentLines>,
+    /// Changes.
+    pub changes: Arc<RecentLines>,
+    /// Refused requests.
+    pub refusals: Arc<RecentLines>,
 }
 
 /// Keeps warnings and errors as they are logged.
@@ -63,9 +68,17 @@ pub(crate) struct AuditKeeper {
     /// The audit log, if there is one.
     pub(crate) log: Option<Arc<dyn AuditSink>>,
     /// The last events.
-    pub(crate) lines: Arc<RecentLines>,
+    pub(crate) recent: RecentLogs,
     /// The clock of their times.
     pub(crate) clock: Arc<dyn Clock>,
+}
+
+impl AuditKeeper {
+    fn hand_on(&self, event: &AuditEvent<'_>) {
+        if let Some(log) = &self.log {
+            log.record(event);
+        }
+    }
 }
 
 impl AuditSink for AuditKeeper {
@@ -79,10 +92,14 @@ impl AuditSink for AuditKeeper {
         if let Some(status) = status {
             let _ = write!(text, ": {status}");
         }
-        self.lines.push(RecentLine { at: self.clock.now(), kind: outcome.word(), text });
-        if let Some(log) = &self.log {
-            log.record(event);
-        }
+        let lines = match (outcome, action) {
+            (AuditOutcome::Refused, _) => &self.recent.refusals,
+            // A large upload would push out all others.
+            (AuditOutcome::Done, PART) => return self.hand_on(event),
+            _ => &self.recent.changes,
+        };
+        lines.push(RecentLine { at: self.clock.now(), kind: outcome.word(), text });
+        self.hand_on(event);
     }
 
     fn lost(&self) -> u64 {
@@ -92,7 +109,6 @@ impl AuditSink for AuditKeeper {
 
 #[cfg(test)]
 mod tests {
-    use larder_core::AuditOutcome;
     use tracing_subscriber::layer::SubscriberExt as _;
 
     use super::*;
@@ -116,9 +132,9 @@ mod tests {
 
     #[test]
     fn audited_events_are_kept_without_an_audit_log() {
-        let lines = Arc::new(RecentLines::default());
-        let keeper = AuditKeeper { log: None, lines: lines.clone(), clock: Arc::new(SystemClock::default()) };
-        keeper.record(&AuditEvent {
+        let recent = RecentLogs::default();
+        let keeper = AuditKeeper { log: None, recent: recent.clone(), clock: Arc::new(SystemClock::default()) };
+        let refused = AuditEvent {
             face: "s3",
             who: None,
             from: Some("203.0.113.9".parse().unwrap()),
@@ -127,8 +143,12 @@ mod tests {
             outcome: AuditOutcome::Refused,
             status: Some(403),
             request: None,
-        });
-        let line = &lines.newest_first()[0];
+        };
+        keeper.record(&refused);
+        keeper.record(&AuditEvent { outcome: AuditOutcome::Done, action: "AddRole", ..refused });
+        keeper.record(&AuditEvent { outcome: AuditOutcome::Done, action: "StorePart", ..refused });
+        assert_eq!(recent.changes.newest_first().len(), 1);
+        let line = &recent.refusals.newest_first()[0];
         let text = "s3 PutBucketPolicy /bucket  by an anonymous client from 203.0.113.9: 403";
         assert_eq!((line.kind, line.text.as_str(), keeper.lost()), ("refused", text, 0));
     }

@@ -25,7 +25,7 @@ use tokio::task::JoinSet;
 use crate::admin::command::AdminContext;
 use crate::admin::socket::{AdminSocket, check_path};
 use crate::audit_log::AuditLog;
-use crate::banner::{AdminKey, Banner, LaunchContext, ListenAddresses, reachable};
+use crate::banner::{AdminKey, Banner, LaunchContext, ListenAddresses};
 use crate::console::ConsoleLinks;
 use crate::descriptors::ConnectionBudget;
 use crate::engine::OpenEngine;
@@ -69,7 +69,7 @@ pub(crate) async fn serve(
     // The guard is dropped last: it writes the lines that still wait.
     let audit = settings.audit_log.as_ref().map(|target| AuditLog::open(target, clock.clone())).transpose()?;
     let (audit, _audit_guard) = audit.map(|(log, guard)| (Arc::new(log) as Arc<dyn AuditSink>, guard)).unzip();
-    let keeper = AuditKeeper { log: audit.clone(), lines: Arc::clone(&recent.audit), clock: clock.clone() };
+    let keeper = AuditKeeper { log: audit.clone(), recent: recent.clone(), clock: clock.clone() };
     // The console shows what no file keeps.
     let audit = if settings.console == Listener::Off { audit } else { Some(Arc::new(keeper) as Arc<dyn AuditSink>) };
     let engine = tokio::select! {
@@ -122,7 +122,8 @@ pub(crate) async fn serve(
         let console = ConsoleSettings {
             commands: commands.clone(),
             log: Arc::clone(&recent.log),
-            audit: Arc::clone(&recent.audit),
+            changes: Arc::clone(&recent.changes),
+            refusals: Arc::clone(&recent.refusals),
             share: share_link(settings, at),
             ..console_settings(settings, connection.clone(), &bound)
         };
@@ -338,18 +339,21 @@ fn console_settings(
         read_only: settings.console_read_only,
         commands: RunningCommands::default(),
         log: Arc::default(),
-        audit: Arc::default(),
+        changes: Arc::default(),
+        refusals: Arc::default(),
         share: None,
     }
 }
 
 /// Makes links to S3 objects, at the address that clients are told, or else at that of a listener.
 fn share_link(settings: &ServerSettings, at: ListenAddresses<'_>) -> Option<ShareLink> {
+    // Every address of the machine is none for a link.
     let listens = |scheme: &str, address: Option<SocketAddr>| {
-        address.and_then(|address| PublicUrl::parse(&format!("{scheme}://{}", reachable(address))).ok())
+        let address = address.filter(|address| !address.ip().is_unspecified())?;
+        PublicUrl::parse(&format!("{scheme}://{address}")).ok()
     };
     let root = settings.s3_public_url.clone();
-    let root = root.or_else(|| listens("http", at.s3)).or_else(|| listens("https", at.s3_https))?;
+    let root = root.or_else(|| listens("https", at.s3_https)).or_else(|| listens("http", at.s3))?;
     let region = S3Settings::default().region;
     Some(Arc::new(move |user: &User, shared: &SharedObject<'_>| {
         let SharedObject { bucket, key, version, seconds, now } = *shared;

@@ -70,12 +70,12 @@ fn commits(shell: &Shell) -> Vec<TidyProblem> {
     }
 }
 
-/// Every text file that git tracks or would track.
+/// Every file that git tracks or would track; a picture has no text.
 fn files(shell: &Shell) -> Result<Vec<SourceFile>> {
     let listed = shell.output("git", &["ls-files", "-z", "--cached", "--others", "--exclude-standard"])?;
     let paths = listed.split('\0').filter(|path| !path.is_empty());
     let read = paths.filter_map(|path| {
-        let text = String::from_utf8(fs::read(shell.root().join(path)).ok()?).ok()?;
+        let text = String::from_utf8(fs::read(shell.root().join(path)).ok()?).unwrap_or_default();
         Some(SourceFile { path: path.to_owned(), text })
     });
     Ok(read.collect())

@@ -82,24 +82,29 @@ pub(super) async fn update(call: &ConsoleCall<'_>) -> Result<ConsoleReply, Conso
 }
 
 fn form_update(call: &ConsoleCall<'_>, datatype: Datatype) -> Result<DatatypeUpdate, ConsoleFault> {
-    let (element, removes) = (call.form.bytes("element"), call.form.text("edit") == "remove");
+    let element = call.form.bytes("element");
     Ok(match datatype {
         Datatype::Counter => DatatypeUpdate::Counter(amount(&call.form.text("amount"))?),
         Datatype::Gset => DatatypeUpdate::Gset(vec![element]),
         Datatype::Hll => DatatypeUpdate::Hll(vec![element]),
-        Datatype::Set => DatatypeUpdate::Set(vec![set_edit(element, removes)]),
-        Datatype::Map => DatatypeUpdate::Map(map_edits(call, removes)?),
+        Datatype::Set => {
+            let removes = call.form.word("edit", &["add", "remove"])? == "remove";
+            DatatypeUpdate::Set(vec![set_edit(element, removes)])
+        }
+        Datatype::Map => DatatypeUpdate::Map(map_edits(call)?),
     })
 }
 
-fn map_edits(call: &ConsoleCall<'_>, removes: bool) -> Result<MapEdits, ConsoleFault> {
+fn map_edits(call: &ConsoleCall<'_>) -> Result<MapEdits, ConsoleFault> {
     let (name, value) = (call.form.bytes("field"), call.form.bytes("value"));
     let kind = call.form.text("kind");
     let kind = FIELD_TYPES.iter().copied().find(|known| known.name() == kind);
     let kind = kind.ok_or_else(|| ConsoleFault::bad("The field has no such type."))?;
-    if call.form.text("edit") == "drop" {
-        return Ok(MapEdits { removes: vec![FieldName::new(name, kind)], ..MapEdits::default() });
-    }
+    let removes = match call.form.word("edit", &["add", "remove", "drop"])? {
+        "drop" => return Ok(MapEdits { removes: vec![FieldName::new(name, kind)], ..MapEdits::default() }),
+        "remove" if kind != EmbeddedType::Set => return Err(ConsoleFault::bad("Only a set has elements to remove.")),
+        edit => edit == "remove",
+    };
     let update = match kind {
         EmbeddedType::Counter => EmbeddedUpdate::Counter(amount(&call.form.text("value"))?),
         EmbeddedType::Set => EmbeddedUpdate::Set(vec![set_edit(value, removes)]),

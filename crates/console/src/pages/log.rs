@@ -17,7 +17,8 @@ pub(super) fn log(call: &ConsoleCall<'_>) -> Result<ConsoleReply, ConsoleFault> 
         h1 { "Log of this node" }
         p.unit { "The last lines since it started, the newest first. The whole log is on its standard error, and in the file of --audit-log." }
         (lines("warnings", "Warnings, errors and slow requests", &call.settings.log))
-        (lines("audit", "Changes and refused requests", &call.settings.audit))
+        (lines("changes", "Changes", &call.settings.changes))
+        (lines("refusals", "Refused requests", &call.settings.refusals))
     };
     Ok(page(StatusCode::OK, framed(call, ConsoleSection::Log, "Log", &body)))
 }

@@ -112,7 +112,23 @@ pub(crate) fn path_section(path: &str) -> ConsoleSection {
 }
 
 /// The names of the things that changes are about.
-const NAMES: [&str; 9] = ["type", "bucket", "key", "upload", "id", "email", "role", "roles", "network"];
+const NAMES: &[&str] = &[
+    "type",
+    "bucket",
+    "prefix",
+    "key",
+    "version",
+    "upload",
+    "id",
+    "email",
+    "role",
+    "roles",
+    "network",
+    "permissions",
+    "change",
+    "switch",
+    "versioning",
+];
 
 /// Whether a name stands both in the link and in the form: a change would take one, and the audit log the other.
 pub(crate) fn is_named_twice(call: &ConsoleCall<'_>) -> bool {

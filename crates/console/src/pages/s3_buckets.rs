@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use hyper::StatusCode;
+use larder_rows::limits::S3_KEY_BYTES_MAX;
 use larder_s3::acl::AclChoice;
 use larder_s3::list::ListObjects;
 use larder_s3::rules::listing::KeyOrPrefix;
@@ -94,6 +95,9 @@ pub(super) async fn delete(call: &ConsoleCall<'_>) -> Result<ConsoleReply, Conso
 /// `GET /s3/bucket`.
 pub(super) async fn bucket(call: &ConsoleCall<'_>) -> Result<ConsoleReply, ConsoleFault> {
     let (name, prefix, after) = (call.query.text("bucket"), call.query.bytes("prefix"), call.query.bytes("after"));
+    if prefix.len() > S3_KEY_BYTES_MAX {
+        return Err(ConsoleFault::bad(format!("The prefix is longer than {S3_KEY_BYTES_MAX} bytes.")));
+    }
     let request = ListObjects {
         bucket: name.clone(),
         prefix: prefix.clone(),
@@ -157,7 +161,7 @@ fn upload_form(call: &ConsoleCall<'_>, bucket: &str, prefix: &[u8]) -> Markup {
         {
             (csrf(call.session))
             label for="file" { "Upload files" }
-            input id="file" type="file" name="file" multiple required;
+            input id="file" type="file" name="file" required;
             button type="submit" { "Upload" }
             div.transfers aria-live="polite" {}
         }

@@ -1,10 +1,40 @@
 //! Links between the pages of S3, and the path above a page.
 
+use bytes::Bytes;
+use larder_rows::limits::S3_KEY_BYTES_MAX;
+
 use crate::escaped::shown;
+use crate::faults::ConsoleFault;
 use crate::href::Href;
 
+/// Most folders of a path that have a link of their own: each link repeats those above it.
+const FOLDERS_SHOWN: usize = 16;
 /// Lines of a page.
 pub(super) const LINES_SHOWN: usize = 100;
+
+/// The key of an object in a link or a form: at least one byte, and at most as many as S3 keys have.
+///
+/// # Errors
+/// Another key. Its bytes would come back in every link of its page.
+pub(super) fn checked_key(key: Bytes) -> Result<Bytes, ConsoleFault> {
+    match key.len() {
+        0 => Err(ConsoleFault::bad("The key is empty.")),
+        1..=S3_KEY_BYTES_MAX => Ok(key),
+        _ => Err(ConsoleFault::bad(format!("The key is longer than {S3_KEY_BYTES_MAX} bytes."))),
+    }
+}
+
+/// A key that is to be written: one that S3 clients can name afterwards.
+///
+/// # Errors
+/// As [`checked_key`]; bytes that are no UTF-8.
+pub(super) fn new_key(key: Bytes) -> Result<Bytes, ConsoleFault> {
+    let key = checked_key(key)?;
+    match std::str::from_utf8(&key) {
+        Ok(_) => Ok(key),
+        Err(_) => Err(ConsoleFault::bad("The key is no UTF-8: S3 clients could not name it.")),
+    }
+}
 
 /// The objects of a bucket.
 pub(super) fn to_bucket(name: &str) -> Href {
@@ -30,7 +60,7 @@ pub(super) fn to_s3_object(bucket: &str, key: &[u8]) -> Href {
 pub(super) fn folders(bucket: &str, prefix: &[u8]) -> (Vec<(Href, String)>, String) {
     let mut steps = vec![(Href::to("/s3"), "S3".to_owned()), (to_bucket(bucket), shown(bucket.as_bytes()))];
     let mut begin = 0;
-    for (at, _) in prefix.iter().enumerate().filter(|(_, byte)| **byte == b'/') {
+    for (at, _) in prefix.iter().enumerate().filter(|(_, byte)| **byte == b'/').take(FOLDERS_SHOWN) {
         steps.push((to_bucket(bucket).with("prefix", &prefix[..=at]), shown(&prefix[begin..=at])));
         begin = at + 1;
     }

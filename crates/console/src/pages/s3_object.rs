@@ -5,13 +5,15 @@ use futures_util::stream;
 use hyper::StatusCode;
 use hyper::header::HeaderValue;
 use larder_rows::limits::OBJECT_TAGS_MAX;
+use larder_s3::Error;
 use larder_s3::get::{FoundObject, GetObject, ObjectReader, VersionSpec};
 use larder_s3::list::{ListObjects, ListVersions};
 use larder_s3::rules::listing::KeyOrPrefix;
 use larder_s3::rules::{Object, S3Action, SystemHeader, Tag, tags};
 use maud::{Markup, PreEscaped, html};
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
 
-use super::s3_links::{LINES_SHOWN, above_object, below, to_bucket, to_s3_object};
+use super::s3_links::{LINES_SHOWN, above_object, below, checked_key, to_bucket, to_s3_object};
 use crate::call::ConsoleCall;
 use crate::escaped::{shown, shown_lines};
 use crate::faults::ConsoleFault;
@@ -28,6 +30,8 @@ const TEXT_BYTES_SHOWN: u64 = 64 * 1024;
 const PICTURE_BYTES_SHOWN: u64 = 16 * 1024 * 1024;
 /// The media types of pictures that the page shows: none of them can hold a script.
 const PICTURES: &[&str] = &["image/png", "image/jpeg", "image/gif", "image/webp", "image/avif", "image/bmp"];
+/// Characters of a tag that a line would take for others: they are percent-encoded there.
+const TAG_SIGNS: &AsciiSet = &CONTROLS.add(b' ').add(b'=').add(b'%');
 /// The times for which a link is valid, in seconds.
 const VALIDITIES: &[(u64, &str)] = &[(3_600, "an hour"), (86_400, "a day"), (604_800, "a week")];
 
@@ -39,10 +43,10 @@ struct ObjectLink {
 }
 
 impl ObjectLink {
-    fn from_call(call: &ConsoleCall<'_>) -> Self {
+    fn from_call(call: &ConsoleCall<'_>) -> Result<Self, ConsoleFault> {
         let query = &call.query;
         let version = query.given("version").map(|_| query.text("version"));
-        Self { bucket: query.text("bucket"), key: query.bytes("key"), version }
+        Ok(Self { bucket: query.text("bucket"), key: checked_key(query.bytes("key"))?, version })
     }
 
     fn spec(&self) -> VersionSpec {
@@ -75,22 +79,18 @@ impl ObjectLink {
 
 /// `GET /s3/object`: an object with its versions.
 pub(super) async fn object(call: &ConsoleCall<'_>) -> Result<ConsoleReply, ConsoleFault> {
-    let mut link = ObjectLink::from_call(call);
+    let mut link = ObjectLink::from_call(call)?;
     // The parameters of a further page of versions name the last one before it.
     let after = link.version.take();
     let versions = versions(call, &link, after).await?;
-    let current = match link.open(call).await {
-        Ok((found, reader)) => Some((found, reader)),
-        Err(fault) if matches!(fault.status, StatusCode::NOT_FOUND | StatusCode::CONFLICT) => None,
-        Err(fault) => return Err(fault),
-    };
-    let current = match current {
-        Some((found, reader)) => found.version.object.map(|object| (object, reader)),
-        None => None,
-    };
-    let shown_object = match current {
-        Some((object, reader)) => Some(object_body(call, &link, &object, reader).await?),
-        None => None,
+    let caller = call.s3_caller(S3Action::GetObject).await?;
+    let shown_object = match call.objects.head(&caller, &link.get()).await {
+        Ok(FoundObject { version, .. }) => match version.object {
+            Some(object) => Some(object_body(call, &link, &object).await),
+            None => None,
+        },
+        Err(Error::NoSuchKey | Error::DeleteMarker { .. }) => None,
+        Err(error) => return Err(error.into()),
     };
     let name = below(&link.key, &link.key);
     let body = html! {
@@ -105,14 +105,13 @@ pub(super) async fn object(call: &ConsoleCall<'_>) -> Result<ConsoleReply, Conso
     Ok(page(StatusCode::OK, framed(call, ConsoleSection::S3, &name, &body)))
 }
 
-async fn object_body(
-    call: &ConsoleCall<'_>,
-    link: &ObjectLink,
-    object: &Object,
-    reader: ObjectReader,
-) -> Result<Markup, ConsoleFault> {
-    let preview = preview_body(link, object, reader).await?;
-    Ok(html! {
+async fn object_body(call: &ConsoleCall<'_>, link: &ObjectLink, object: &Object) -> Markup {
+    // Damaged bytes take neither the metadata nor the way to delete them along.
+    let preview = preview_body(call, link, object).await;
+    let preview = preview.unwrap_or_else(|fault| {
+        html! { section.problem { @for reason in &fault.reasons { p { "No preview. " (reason) } } } }
+    });
+    html! {
         div.actions {
             a.button href=(link.to("/s3/object/download").text()) { "Download" }
             @if call.may_change() && call.settings.share.is_some() { (share_form(call, link)) }
@@ -123,7 +122,7 @@ async fn object_body(
             (tags_form(call, link, object))
             (delete_form(call, link, "Delete the object", "In a bucket with versioning its versions stay, below a delete marker."))
         }
-    })
+    }
 }
 
 fn metadata(object: &Object) -> Markup {
@@ -139,11 +138,12 @@ fn metadata(object: &Object) -> Markup {
 }
 
 /// The picture, or the beginning of the text.
-async fn preview_body(link: &ObjectLink, object: &Object, mut reader: ObjectReader) -> Result<Markup, ConsoleFault> {
+async fn preview_body(call: &ConsoleCall<'_>, link: &ObjectLink, object: &Object) -> Result<Markup, ConsoleFault> {
     if picture(object).is_some() {
         let source = link.to("/s3/object/preview").text();
         return Ok(html! { section.preview { h2 { "Preview" } img src=(source) alt="The object as a picture"; } });
     }
+    let (_, mut reader) = link.open(call).await?;
     let mut text = Vec::new();
     while (text.len() as u64) < TEXT_BYTES_SHOWN.min(object.length()) {
         let piece = reader.next(PIECE_BYTES).await?;
@@ -196,13 +196,14 @@ fn share_form(call: &ConsoleCall<'_>, link: &ObjectLink) -> Markup {
 }
 
 fn tags_form(call: &ConsoleCall<'_>, link: &ObjectLink, object: &Object) -> Markup {
-    let lines: Vec<String> = object.tags.iter().map(|tag| format!("{}={}", tag.key, tag.value)).collect();
+    let part = |text: &str| percent_encode(text.as_bytes(), TAG_SIGNS).to_string();
+    let lines: Vec<String> = object.tags.iter().map(|tag| format!("{}={}", part(&tag.key), part(&tag.value))).collect();
     html! {
         details {
             summary { "Edit the tags" }
             form.fields method="post" action=(link.to("/s3/object/tags").text()) {
                 (csrf(call.session))
-                label for="tags" { "A tag a line: name=value" }
+                label for="tags" { "A tag a line: name=value, with %3D for = and %20 for a space" }
                 textarea id="tags" name="tags" rows="4" spellcheck="false" { (PreEscaped("\n")) (lines.join("\n")) }
                 button type="submit" { "Store" }
             }
@@ -283,7 +284,7 @@ fn version_actions(call: &ConsoleCall<'_>, link: &ObjectLink, version: &str, has
 
 /// `GET /s3/object/download`.
 pub(super) async fn download(call: &ConsoleCall<'_>) -> Result<ConsoleReply, ConsoleFault> {
-    let link = ObjectLink::from_call(call);
+    let link = ObjectLink::from_call(call)?;
     let (_, reader) = link.open(call).await?;
     let name = link.key.rsplit(|byte| *byte == b'/').find(|name| !name.is_empty()).unwrap_or(b"object");
     // Whatever type the object names, the browser saves it and runs nothing.
@@ -292,7 +293,7 @@ pub(super) async fn download(call: &ConsoleCall<'_>) -> Result<ConsoleReply, Con
 
 /// `GET /s3/object/preview`: a picture.
 pub(super) async fn preview(call: &ConsoleCall<'_>) -> Result<ConsoleReply, ConsoleFault> {
-    let (found, reader) = ObjectLink::from_call(call).open(call).await?;
+    let (found, reader) = ObjectLink::from_call(call)?.open(call).await?;
     let media = found.version.object.as_ref().and_then(picture);
     let media = media.ok_or_else(|| ConsoleFault::not_found("This object has no preview."))?;
     Ok(bytes_reply(reader, &HeaderValue::from_static(media), None))
@@ -312,10 +313,14 @@ fn bytes_reply(reader: ObjectReader, media: &HeaderValue, name: Option<&[u8]>) -
 
 /// `POST /s3/object/share`: shows a link that gives the object to anyone who has it.
 pub(super) async fn share(call: &ConsoleCall<'_>) -> Result<ConsoleReply, ConsoleFault> {
-    let link = ObjectLink::from_call(call);
+    let link = ObjectLink::from_call(call)?;
     let make = call.settings.share.as_ref();
     let make =
         make.ok_or_else(|| ConsoleFault::not_found("The S3 interface has no address: no link can lead to it."))?;
+    // Browsers resolve such a segment before they send the address, which then has another signature.
+    if link.key.split(|byte| *byte == b'/').any(|segment| segment == b"." || segment == b"..") {
+        return Err(ConsoleFault::bad("A key with the segment . or .. cannot be shared: browsers change its address."));
+    }
     let seconds: u64 = call.form.text("seconds").parse().unwrap_or_default();
     let (seconds, name) = VALIDITIES.iter().find(|(known, _)| *known == seconds).copied().unwrap_or(VALIDITIES[0]);
     let caller = call.s3_caller(link.spec_action(S3Action::GetObject)).await?;
@@ -329,6 +334,7 @@ pub(super) async fn share(call: &ConsoleCall<'_>) -> Result<ConsoleReply, Consol
         h1 { "Link to " (shown(&link.key)) }
         p { "Anyone who has this link reads the object for " (name) ". It ends earlier if the administrator's secret is replaced." }
         pre id="share" tabindex="0" { (address) }
+        p.unit { "Readers elsewhere have to reach this address: --s3-public-url names the one that clients use." }
         p { a href=(to_s3_object(&link.bucket, &link.key).text()) { "Back to the object" } }
     };
     Ok(page(StatusCode::OK, framed(call, ConsoleSection::S3, "Link", &body)))
@@ -336,13 +342,14 @@ pub(super) async fn share(call: &ConsoleCall<'_>) -> Result<ConsoleReply, Consol
 
 /// `POST /s3/object/tags`.
 pub(super) async fn tag(call: &ConsoleCall<'_>) -> Result<ConsoleReply, ConsoleFault> {
-    let link = ObjectLink::from_call(call);
+    let link = ObjectLink::from_call(call)?;
     let text = call.form.text("tags");
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let tags: Vec<Tag> = lines
         .map(|line| {
             let (key, value) = line.split_once('=').unwrap_or((line, ""));
-            Tag { key: key.trim().to_owned(), value: value.trim().to_owned() }
+            let part = |text: &str| percent_decode_str(text.trim()).decode_utf8_lossy().into_owned();
+            Tag { key: part(key), value: part(value) }
         })
         .collect();
     tags::validate(&tags, OBJECT_TAGS_MAX).map_err(|error| ConsoleFault::sentence(&error.to_string()))?;
@@ -353,7 +360,7 @@ pub(super) async fn tag(call: &ConsoleCall<'_>) -> Result<ConsoleReply, ConsoleF
 
 /// `POST /s3/object/delete`: the object, or a version of it for good.
 pub(super) async fn delete(call: &ConsoleCall<'_>) -> Result<ConsoleReply, ConsoleFault> {
-    let link = ObjectLink::from_call(call);
+    let link = ObjectLink::from_call(call)?;
     let caller = call.s3_caller(S3Action::DeleteObject).await?;
     call.objects.delete(&caller, &link.bucket, &link.key, &link.spec(), None).await?;
     let to = match link.version {

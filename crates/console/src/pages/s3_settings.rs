@@ -1,6 +1,7 @@
 //! The settings of a bucket: what it holds and may hold, versioning, policy, lifecycle rules; and its end.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use hyper::StatusCode;
 use larder_s3::Error;
@@ -19,8 +20,8 @@ use crate::href::Href;
 use crate::reply::{ConsoleReply, page, redirect};
 use crate::units;
 
-/// Bytes of a mebibyte: the unit of the form's quota.
-const MIB: u64 = 1024 * 1024;
+/// How long a page waits for a measurement.
+const MEASURE_PATIENCE: Duration = Duration::from_secs(1);
 
 /// `GET /s3/settings`.
 pub(super) async fn settings(call: &ConsoleCall<'_>) -> Result<ConsoleReply, ConsoleFault> {
@@ -43,26 +44,25 @@ pub(super) async fn settings(call: &ConsoleCall<'_>) -> Result<ConsoleReply, Con
     Ok(page(StatusCode::OK, framed(call, ConsoleSection::S3, "Settings", &body)))
 }
 
-/// What the bucket holds, beside its quota. A bucket that cannot be measured in the time of a page shows its quota alone.
-async fn storage(call: &ConsoleCall<'_>, bucket: &Bucket) -> Markup {
-    let stored = call.objects.quotas.stored(&QuotaHolder::Bucket(bucket.name.clone())).await;
-    let stored = stored.ok().map(|(_, stored)| stored);
+/// What the bucket held within the last minute, beside its quota. A large bucket shows it once its measurement has ended.
+async fn storage(call: &ConsoleCall<'_>, bucket: &Arc<Bucket>) -> Markup {
+    let stored = call.objects.quotas.last_stored(bucket, MEASURE_PATIENCE).await;
     let most = |limit: Option<u64>, text: fn(u64) -> String| {
         limit.map_or_else(String::new, |limit| format!(" of {}", text(limit)))
     };
-    let mebibytes = bucket.quota.bytes.map(|bytes| bytes.div_ceil(MIB).to_string());
+    let bytes = bucket.quota.bytes.map(units::exact_bytes);
     html! {
         section.panel {
             h2 { "Storage" }
             dl.rows {
                 div {
                     dt { "Objects" }
-                    dd { @match stored { Some(stored) => (units::count(stored.objects)), None => "not measured now" }
+                    dd { @match stored { Some(stored) => (units::count(stored.objects)), None => "being measured" }
                         span.unit { (most(bucket.quota.objects, units::count)) } }
                 }
                 div {
                     dt { "Bytes" }
-                    dd { @match stored { Some(stored) => (units::bytes(stored.bytes)), None => "not measured now" }
+                    dd { @match stored { Some(stored) => (units::bytes(stored.bytes)), None => "being measured" }
                         span.unit { (most(bucket.quota.bytes, units::bytes)) } }
                 }
                 div { dt { "Created" } dd { (units::moment(bucket.created)) } }
@@ -75,7 +75,7 @@ async fn storage(call: &ConsoleCall<'_>, bucket: &Bucket) -> Markup {
                         (csrf(call.session))
                         label { "Most objects, every version counted; none for no limit"
                             input name="objects" type="number" min="0" value=[bucket.quota.objects]; }
-                        label { "Most MiB; none for no limit" input name="mebibytes" type="number" min="0" value=[mebibytes]; }
+                        label { "Most bytes, such as 10 GiB; none for no limit" input name="bytes" value=[bytes] autocomplete="off"; }
                         button type="submit" { "Store" }
                     }
                 }
@@ -236,12 +236,12 @@ pub(super) async fn set_versioning(call: &ConsoleCall<'_>) -> Result<ConsoleRepl
 
 /// `POST /s3/settings/quota`.
 pub(super) async fn set_quota(call: &ConsoleCall<'_>) -> Result<ConsoleReply, ConsoleFault> {
-    let (name, mebibytes) = (call.query.text("bucket"), number(call, "mebibytes")?);
-    let bytes = match mebibytes {
-        Some(mebibytes) => {
-            Some(mebibytes.checked_mul(MIB).ok_or_else(|| ConsoleFault::bad("So many MiB are no number."))?)
+    let (name, bytes) = (call.query.text("bucket"), call.form.text("bytes"));
+    let bytes = match bytes.trim() {
+        "" => None,
+        text => {
+            Some(units::parse_bytes(text).ok_or_else(|| ConsoleFault::bad("Bytes are a number, such as 500 MiB."))?)
         }
-        None => None,
     };
     let quota = StorageQuota { objects: number(call, "objects")?, bytes };
     call.objects.quotas.set(&QuotaHolder::Bucket(name.clone()), quota).await?;

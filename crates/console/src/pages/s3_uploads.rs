@@ -12,7 +12,7 @@ use larder_s3::rules::{Part, S3Action, SystemHeader, UploadId};
 use larder_s3::uploads::{CreateUpload, ListUploads};
 use maud::{Markup, html};
 
-use super::s3_links::{LINES_SHOWN, to_bucket, to_uploads};
+use super::s3_links::{LINES_SHOWN, checked_key, new_key, to_bucket, to_uploads};
 use crate::call::ConsoleCall;
 use crate::escaped::shown;
 use crate::faults::ConsoleFault;
@@ -68,7 +68,7 @@ pub(super) async fn uploads(call: &ConsoleCall<'_>) -> Result<ConsoleReply, Cons
 
 /// `GET /s3/upload`.
 pub(super) async fn upload(call: &ConsoleCall<'_>) -> Result<ConsoleReply, ConsoleFault> {
-    let at = UploadAddress::from_call(call);
+    let at = UploadAddress::from_call(call)?;
     let after = call.query.text("after").parse().unwrap_or(0);
     let caller = call.s3_caller(S3Action::ListMultipartUploadParts).await?;
     let found = call.objects.uploads.list_parts(&caller, &at.parts(after, LINES_SHOWN)).await?;
@@ -121,7 +121,7 @@ pub(super) async fn upload(call: &ConsoleCall<'_>) -> Result<ConsoleReply, Conso
 
 /// `POST /s3/upload/abort`.
 pub(super) async fn abort(call: &ConsoleCall<'_>) -> Result<ConsoleReply, ConsoleFault> {
-    let at = UploadAddress::from_call(call);
+    let at = UploadAddress::from_call(call)?;
     let caller = call.s3_caller(S3Action::AbortMultipartUpload).await?;
     call.objects.uploads.abort(&caller, &at.bucket, &at.key, &at.upload, None).await?;
     Ok(redirect(to_uploads(&at.bucket).with("done", b"aborted")))
@@ -135,9 +135,9 @@ struct UploadAddress {
 }
 
 impl UploadAddress {
-    fn from_call(call: &ConsoleCall<'_>) -> Self {
+    fn from_call(call: &ConsoleCall<'_>) -> Result<Self, ConsoleFault> {
         let query = &call.query;
-        Self { bucket: query.text("bucket"), key: query.bytes("key"), upload: query.text("upload") }
+        Ok(Self { bucket: query.text("bucket"), key: checked_key(query.bytes("key"))?, upload: query.text("upload") })
     }
 
     fn parts(&self, after: u32, max: usize) -> ListParts {
@@ -168,19 +168,23 @@ pub(super) async fn store(call: &ConsoleCall<'_>) -> Result<ConsoleReply, Consol
         None if form.name.is_empty() => return Err(ConsoleFault::bad("Choose a file.")),
         None => [&prefix[..], form.name.as_bytes()].concat().into(),
     };
+    let key = new_key(key)?;
     let target = ChangeTarget(format!("{}/{}", shown(bucket.as_bytes()), shown(&key)));
     let FileForm { media_type, file, .. } = form;
-    let metadata = media_metadata(media_type);
     let request = PutObject {
         bucket: bucket.clone(),
         key,
-        metadata,
+        metadata: media_metadata(media_type)?,
         upload_body: arriving(file),
         conditions: WriteConditions::default(),
     };
     let caller = call.s3_caller(S3Action::PutObject).await?;
     call.objects.put(&caller, request).await?;
-    let mut reply = redirect(to_bucket(&bucket).with("prefix", &prefix).with("done", b"stored"));
+    // A script has no use for the page.
+    let mut reply = match call.query.given("script") {
+        Some(_) => reply::text("stored".to_owned()),
+        None => redirect(to_bucket(&bucket).with("prefix", &prefix).with("done", b"stored")),
+    };
     reply.extensions_mut().insert(target);
     Ok(reply)
 }
@@ -188,16 +192,16 @@ pub(super) async fn store(call: &ConsoleCall<'_>) -> Result<ConsoleReply, Consol
 /// `POST /s3/upload/begin`: answers the id of the upload.
 pub(super) async fn begin(call: &ConsoleCall<'_>) -> Result<ConsoleReply, ConsoleFault> {
     let media_type = call.form.given("media").map(|_| call.form.text("media"));
-    let (bucket, key) = (call.query.text("bucket"), call.query.bytes("key"));
+    let (bucket, key) = (call.query.text("bucket"), new_key(call.query.bytes("key"))?);
     let caller = call.s3_caller(S3Action::PutObject).await?;
-    let request = CreateUpload { bucket, key, metadata: media_metadata(media_type), checksum: None };
+    let request = CreateUpload { bucket, key, metadata: media_metadata(media_type)?, checksum: None };
     let (id, _) = call.objects.uploads.create(&caller, request).await?;
     Ok(reply::text(id.text()))
 }
 
 /// `POST /s3/upload/part`.
 pub(super) async fn store_part(call: &ConsoleCall<'_>) -> Result<ConsoleReply, ConsoleFault> {
-    let UploadAddress { bucket, key, upload } = UploadAddress::from_call(call);
+    let UploadAddress { bucket, key, upload } = UploadAddress::from_call(call)?;
     let number = call.query.text("number").parse().ok().filter(|number| (1..=PARTS_MAX).contains(number));
     let number = number.ok_or_else(|| ConsoleFault::bad("A part has a number from 1 to 10,000."))?;
     let form = call.file_form().await?;
@@ -209,14 +213,14 @@ pub(super) async fn store_part(call: &ConsoleCall<'_>) -> Result<ConsoleReply, C
 
 /// `POST /s3/upload/complete`: makes an object of all parts that are stored, if they are as many and as long as the file.
 pub(super) async fn complete(call: &ConsoleCall<'_>) -> Result<ConsoleReply, ConsoleFault> {
-    let at = UploadAddress::from_call(call);
+    let at = UploadAddress::from_call(call)?;
     let length =
         call.form.text("length").parse().map_err(|_| ConsoleFault::bad("The length of the file is missing."))?;
     let listed = |part: &Part| ListedPart { number: part.number.into(), etag: hex::encode(part.md5), checksum: None };
     let parts = stored_parts(call, &at).await?.iter().map(listed).collect();
     let UploadAddress { bucket, key, upload } = at;
     let request = CompleteUpload {
-        bucket: bucket.clone(),
+        bucket,
         key,
         upload,
         parts,
@@ -228,12 +232,18 @@ pub(super) async fn complete(call: &ConsoleCall<'_>) -> Result<ConsoleReply, Con
     };
     let caller = call.s3_caller(S3Action::PutObject).await?;
     call.objects.uploads.complete(&caller, request).await?;
-    Ok(redirect(to_bucket(&bucket).with("done", b"stored")))
+    Ok(reply::text("stored".to_owned()))
 }
 
-fn media_metadata(media_type: Option<String>) -> ObjectMetadata {
+/// The metadata of a file with this media type.
+fn media_metadata(media_type: Option<String>) -> Result<ObjectMetadata, ConsoleFault> {
+    let media_type = media_type.filter(|media| !media.is_empty());
+    // An answer of the API could not have it in its header.
+    if media_type.as_ref().is_some_and(|media| !media.bytes().all(|byte| matches!(byte, b' '..=b'~'))) {
+        return Err(ConsoleFault::bad("The media type has other characters than a header may have."));
+    }
     let headers = media_type.map(|media| (SystemHeader::ContentType, Bytes::from(media))).into_iter().collect();
-    ObjectMetadata { headers, ..ObjectMetadata::default() }
+    Ok(ObjectMetadata { headers, ..ObjectMetadata::default() })
 }
 
 fn arriving(file: ArrivingFile) -> UploadBody {

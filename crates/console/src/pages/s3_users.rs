@@ -12,9 +12,11 @@ use crate::escaped::shown;
 use crate::faults::ConsoleFault;
 use crate::frame::{ConsoleSection, csrf, framed, pager, trail};
 use crate::href::Href;
-use crate::reply::{ConsoleReply, page, redirect};
+use crate::reply::{ChangeTarget, ConsoleReply, page, redirect};
 use crate::units;
 
+/// Most days until a key expires.
+const DAYS_MAX: u64 = 36_500;
 /// Microseconds of a day.
 const DAY_MICROS: u64 = 86_400_000_000;
 
@@ -92,15 +94,19 @@ fn changes(call: &ConsoleCall<'_>, user: &User) -> Markup {
                 label { "Buckets that it may use, with spaces between; none for all" input name="buckets" autocomplete="off" spellcheck="false"; }
                 label { "Begin of the keys that it may use" input name="prefix" autocomplete="off" spellcheck="false"; }
                 label { "Days until it expires; none for never" input name="days" type="number" min="1" max="36500"; }
-                label.check { input type="checkbox" name="read-only" value="yes"; " Reads only" }
+                label { "Rights" select name="rights" { option value="all" { "reads and writes" } option value="reads" { "reads only" } } }
                 button type="submit" { "Add" }
             }
         }
         details {
             summary { "Change the user" }
             div.actions {
-                @if user.enabled { (button(call, "/s3/users/switch", id, "Disable", "danger")) }
-                @else { (button(call, "/s3/users/switch", id, "Enable", "")) }
+                form method="post" action="/s3/users/switch" {
+                    (csrf(call.session))
+                    input type="hidden" name="id" value=(id);
+                    input type="hidden" name="switch" value=(if user.enabled { "off" } else { "on" });
+                    button.danger[user.enabled] type="submit" { @if user.enabled { "Disable" } @else { "Enable" } }
+                }
                 (button(call, "/s3/users/rotate", id, "Replace the secret", "danger"))
                 @if !user.admin { (button(call, "/s3/users/delete", id, "Delete", "danger")) }
             }
@@ -145,13 +151,13 @@ pub(super) async fn create(call: &ConsoleCall<'_>) -> Result<ConsoleReply, Conso
     Ok(secret_page(call, "The user is created", &user.key_id, &user.secret))
 }
 
-/// `POST /s3/users/switch`: disables an enabled user, and enables a disabled one.
+/// `POST /s3/users/switch`.
 pub(super) async fn switch(call: &ConsoleCall<'_>) -> Result<ConsoleReply, ConsoleFault> {
-    let id = call.form.text("id");
-    let user = call.objects.users.find_by_key(&id).await?;
-    let enabled = Some(!user.enabled);
-    call.objects.users.update(&id, UserChange { enabled, ..UserChange::default() }).await?;
-    Ok(redirect(Href::to("/s3/users").with("done", if user.enabled { b"user-disabled" } else { b"user-enabled" })))
+    // What the button said, not the contrary of what is: the user may have changed since the page was made.
+    let enabled = call.form.switch()?;
+    let change = UserChange { enabled: Some(enabled), ..UserChange::default() };
+    call.objects.users.update(&call.form.text("id"), change).await?;
+    Ok(redirect(Href::to("/s3/users").with("done", if enabled { b"user-enabled" } else { b"user-disabled" })))
 }
 
 /// `POST /s3/users/rotate`.
@@ -177,19 +183,23 @@ pub(super) async fn create_key(call: &ConsoleCall<'_>) -> Result<ConsoleReply, C
     let expires = match days.trim() {
         "" => None,
         days => {
-            let days = days.parse::<u32>().map_err(|_| ConsoleFault::bad("The days are no number."))?;
-            Some(call.gateway().context().now().saturating_add(u64::from(days) * DAY_MICROS))
+            let days = days.parse().ok().filter(|days| (1..=DAYS_MAX).contains(days));
+            let days = days.ok_or_else(|| ConsoleFault::bad(format!("The days are a number from 1 to {DAYS_MAX}.")))?;
+            Some(call.gateway().context().now().saturating_add(days * DAY_MICROS))
         }
     };
     let limits = KeyLimits {
-        read_only: call.form.given("read-only").is_some(),
+        read_only: call.form.word("rights", &["all", "reads"])? == "reads",
         buckets: buckets.split_whitespace().map(str::to_owned).collect(),
         prefixes: Some(prefix).filter(|prefix| !prefix.is_empty()).into_iter().collect(),
         expires,
     };
     let new = NewKey { limits, ..NewKey::default() };
     let (_, key) = call.objects.users.add_key(&call.form.text("id"), new).await?;
-    Ok(secret_page(call, "The key is added", &key.id, &key.secret))
+    let mut reply = secret_page(call, "The key is added", &key.id, &key.secret);
+    let target = format!("{}: {}", shown(call.form.text("id").as_bytes()), shown(key.id.as_bytes()));
+    reply.extensions_mut().insert(ChangeTarget(target));
+    Ok(reply)
 }
 
 /// `POST /s3/keys/revoke`.

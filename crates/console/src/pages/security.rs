@@ -235,7 +235,7 @@ fn grant_row(name: &str, grant: &RoleGrant) -> Markup {
 
 /// `POST /security/switch`.
 pub(super) async fn switch(call: &ConsoleCall<'_>) -> Result<ConsoleReply, ConsoleFault> {
-    call.gateway().security().set_enabled(call.form.text("switch") == "on").await?;
+    call.gateway().security().set_enabled(call.form.switch()?).await?;
     Ok(done())
 }
 
@@ -246,7 +246,7 @@ pub(super) async fn add_role(call: &ConsoleCall<'_>) -> Result<ConsoleReply, Con
     let password = Some(format!("password={password}")).filter(|_| !password.is_empty());
     let words: Vec<&str> = groups.iter().chain(&password).map(String::as_str).collect();
     let options = RoleOptions::parse(&words).map_err(|refusal| ConsoleFault::sentence(&refusal.to_string()))?;
-    call.gateway().security().add_role(kind(call), &call.form.text("role"), options).await?;
+    call.gateway().security().add_role(kind(call)?, &call.form.text("role"), options).await?;
     Ok(done())
 }
 
@@ -262,7 +262,7 @@ pub(super) async fn alter_password(call: &ConsoleCall<'_>) -> Result<ConsoleRepl
 
 /// `POST /security/roles/delete`.
 pub(super) async fn delete_role(call: &ConsoleCall<'_>) -> Result<ConsoleReply, ConsoleFault> {
-    call.gateway().security().delete_role(kind(call), &call.form.text("role")).await?;
+    call.gateway().security().delete_role(kind(call)?, &call.form.text("role")).await?;
     Ok(done())
 }
 
@@ -281,7 +281,10 @@ pub(super) async fn delete_source(call: &ConsoleCall<'_>) -> Result<ConsoleReply
 
 /// `POST /security/grants`.
 pub(super) async fn change_grants(call: &ConsoleCall<'_>) -> Result<ConsoleReply, ConsoleFault> {
-    let change = if call.form.text("change") == "revoke" { GrantChange::Revoke } else { GrantChange::Grant };
+    let change = match call.form.word("change", &["grant", "revoke"])? {
+        "revoke" => GrantChange::Revoke,
+        _ => GrantChange::Grant,
+    };
     let (bucket_type, bucket) = (call.form.text("type"), call.form.text("bucket"));
     let target = match (bucket_type.as_str(), bucket.is_empty()) {
         ("any", true) => GrantTarget::Any,
@@ -296,8 +299,9 @@ pub(super) async fn change_grants(call: &ConsoleCall<'_>) -> Result<ConsoleReply
     Ok(done())
 }
 
-fn kind(call: &ConsoleCall<'_>) -> RoleKind {
-    if call.form.text("kind") == "group" { RoleKind::Group } else { RoleKind::User }
+fn kind(call: &ConsoleCall<'_>) -> Result<RoleKind, ConsoleFault> {
+    let kind = call.form.word("kind", &["user", "group"])?;
+    Ok(if kind == "group" { RoleKind::Group } else { RoleKind::User })
 }
 
 fn done() -> ConsoleReply {

@@ -67,7 +67,8 @@ impl TestConsole {
             read_only,
             commands: commands.clone(),
             log: Arc::default(),
-            audit: Arc::default(),
+            changes: Arc::default(),
+            refusals: Arc::default(),
             share: Some(Arc::new(|user, shared| {
                 format!(
                     "http://s3/{}/{}?by={}&for={}",

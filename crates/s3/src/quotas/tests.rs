@@ -11,6 +11,7 @@ use super::super::uploads::testing::{UploadSetup, complete_request, put_part};
 use super::super::{Caller, Objects};
 use super::*;
 use crate::acl_choice::AclChoice;
+use crate::parts::PartAddress;
 use crate::rules::S3Action;
 
 fn quota(objects: Option<u64>, bytes: Option<u64>) -> StorageQuota {
@@ -172,6 +173,24 @@ fn parts_count_from_their_upload_on_and_their_object_not_again() {
             "an upload without parts holds nothing"
         );
         check_refused(put(objects, owner, "third", 1).await, used_up);
+    });
+}
+
+#[test]
+fn a_part_without_an_announced_length_is_counted_when_it_has_come() {
+    run(async {
+        let setup = UploadSetup::new().await;
+        let BucketFixture { objects, owner, .. } = &setup.fixture;
+        objects.quotas.set(&bucket(), quota(None, Some(100))).await.unwrap();
+        let upload = setup.begin().await;
+        let part = async |number, length| {
+            let at = PartAddress { bucket: "bucket".into(), key: "key".into(), upload: upload.clone(), number };
+            let body = UploadBody { length: None, ..upload_body(&bytes(1, length)) };
+            objects.uploads.put_part(owner, &at, body).await
+        };
+        check_refused(part(1, 5000).await, "The quota of the bucket bucket is used up: 100 bytes.");
+        assert!(setup.fixture.blobs().await.is_empty(), "a refused part leaves no bytes");
+        part(1, 100).await.unwrap();
     });
 }
 
