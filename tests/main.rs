@@ -14,6 +14,7 @@ mod encrypted;
 mod exposure;
 mod filled_disk;
 mod harness;
+mod installed;
 mod journal;
 mod kill9;
 mod kill9_datatypes;

@@ -43,9 +43,9 @@ aws() { "$AWS" "$@"; }
 
 /// A command of a document and the lines that it prints.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct ManualExample {
-    command: String,
-    prints: String,
+pub(crate) struct ManualExample {
+    pub(crate) command: String,
+    pub(crate) prints: String,
 }
 
 /// A block of commands.
@@ -101,7 +101,7 @@ fn goes_on(command: &str) -> bool {
 }
 
 /// Whether the output is the printed text.
-fn fits(example: &ManualExample, output: &str) -> bool {
+pub(crate) fn fits(example: &ManualExample, output: &str) -> bool {
     let lines_fit = |printed: &str, line: &str| match printed.split_once('…') {
         Some((begin, end)) => line.len() >= begin.len() + end.len() && line.starts_with(begin) && line.ends_with(end),
         None => printed == line,
@@ -195,6 +195,12 @@ fn read(page: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(page)).unwrap()
 }
 
+/// The examples of a page, but for those of blocks that no test runs.
+pub(crate) fn page_examples(page: &str) -> Vec<ManualExample> {
+    let blocks = blocks(&read(page)).into_iter();
+    blocks.filter(|block| block.not_run.is_none()).flat_map(|block| block.examples).collect()
+}
+
 /// Runs the examples of a page, but for the blocks that are marked.
 #[track_caller]
 fn check(page: &str) {
@@ -202,9 +208,8 @@ fn check(page: &str) {
     if TestEngine::current() != TestEngine::Local {
         return;
     }
-    let blocks = blocks(&read(page));
-    let all = blocks.iter().filter(|block| block.not_run.is_none()).flat_map(|block| &block.examples);
-    let examples: Vec<_> = all.filter(|example| is_runnable(example)).collect();
+    let all = page_examples(page);
+    let examples: Vec<_> = all.iter().filter(|example| is_runnable(example)).collect();
     assert!(!examples.is_empty(), "{page} has examples");
     let arguments = ["--durability", "buffered", "--pb", "127.0.0.1:0", "--s3", "127.0.0.1:0"];
     let node = LarderNode::start(&arguments);

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::clients;
+use crate::package;
 use crate::shell::{Result, Shell};
 use crate::test_programs::{PRODUCT, TestBuild};
 use crate::test_runner::{self, TestCase, TestPace};
@@ -107,9 +108,18 @@ pub(crate) fn run(shell: &Shell, tests: ProductTests) -> Result<TestSummary> {
     if tests == ProductTests::Clusters && !shell.is_soak() {
         cases = sample_clusters(cases, shell.commit_number().unwrap_or_default());
     }
+    // Of the other kinds none looks at an installed package.
+    let package = match tests {
+        ProductTests::Embedded => package::make(shell, &programs, false)?,
+        _ => None,
+    };
     let shell = clients::with_places(shell.with_seed_of_commit())
         .with_variable("LARDER_BIN", programs.join("larder"))
         .with_variable("LARDER_KV_ADMIN_BIN", programs.join("kv-admin"));
+    let shell = match package {
+        Some(package) => shell.with_variable("LARDER_PACKAGE", package),
+        None => shell,
+    };
     test_runner::run(&shell, cases, tests.pace())
 }
 

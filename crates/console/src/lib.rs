@@ -7,8 +7,9 @@
 //! banner, kv-admin ── a link with a one-time token
 //! ```
 //! `routes` is the table of pages and changes: routing, rights and the audit log read it. The server makes every page, and
-//! each works without JavaScript; a script of our own only updates live figures. Nothing is loaded from another host. Names and
-//! values are arbitrary bytes: `escaped` shows them, `href` puts them into links.
+//! each works without JavaScript; a script of our own only updates live figures and uploads files with their progress. Nothing is
+//! loaded from another host. Names and values are arbitrary bytes: `escaped` shows them, `href` puts them into links. `file_form`
+//! reads a form whose file arrives while it is stored.
 
 mod access;
 mod call;
