@@ -111,10 +111,7 @@ impl ConsoleService {
         let refused = match checked {
             Ok(route) if route.right == ConsoleRight::Open => return self.open(route, request, requester),
             Ok(route) => match session {
-                Some(session) => {
-                    let cookie = cookie.unwrap_or_default();
-                    return self.with_session(route, (&session, &cookie), request, body, requester).await;
-                }
+                Some(session) => return self.with_session(route, &session, request, body, requester).await,
                 None => sign_in_first(),
             },
             Err(fault) => refusal(&fault),
@@ -185,12 +182,13 @@ impl ConsoleService {
     async fn with_session(
         &self,
         route: &'static ConsoleRoute,
-        (session, cookie): (&ConsoleSession, &[u8]),
+        session: &ConsoleSession,
         request: &Parts,
         body: ArrivingBody<'_>,
         requester: &Requester<'_>,
     ) -> ConsoleReply {
         let query = ConsoleFields::parse(request.uri.query().unwrap_or_default().as_bytes());
+        let cookie = self.cookie(&request.headers).unwrap_or_default();
         let (form, body, unread) = match route.right {
             ConsoleRight::Store(_) => (ConsoleFields::default(), Some(body), None),
             _ if route.is_post() => match read_form(body).await {
@@ -206,7 +204,7 @@ impl ConsoleService {
             feed: &self.feed,
             route,
             session,
-            cookie,
+            cookie: &cookie,
             query,
             form,
             headers: &request.headers,

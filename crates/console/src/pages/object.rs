@@ -68,8 +68,8 @@ async fn object_body(call: &ConsoleCall<'_>, address: &Address) -> Result<Markup
         }
         @if count > SIBLINGS_SHOWN { p { "The newest " (SIBLINGS_SHOWN) " are shown." } }
         @if found.downgraded { p { "Fewer replicas answered than this bucket asks for: others may have newer values." } }
-        div.siblings { @for (sibling, value) in &siblings { (sibling_card(call, address, (sibling, value), &context, count)) } }
-        @if let [(sibling, value)] = siblings[..] { (edit_form(call, address, (sibling, value), &context)) }
+        div.siblings { @for (sibling, value) in &siblings { (sibling_card(call, address, sibling, value, &context, count)) } }
+        @if let [(sibling, value)] = siblings[..] { (edit_form(call, address, sibling, value, &context)) }
         @if call.may_change() { (delete_form(call, address, &context)) }
         details { summary { "Context" } pre { (context) } }
     })
@@ -108,7 +108,8 @@ impl ShownBody {
 fn sibling_card(
     call: &ConsoleCall<'_>,
     address: &Address,
-    (sibling, value): (&Sibling, &ShownBody),
+    sibling: &Sibling,
+    value: &ShownBody,
     context: &str,
     count: usize,
 ) -> Markup {
@@ -163,12 +164,7 @@ fn linked(address: &Address, bucket: &[u8], key: &[u8]) -> Href {
     Href::to("/object").with("type", &address.bucket.bucket_type).with("bucket", bucket).with("key", key)
 }
 
-fn edit_form(
-    call: &ConsoleCall<'_>,
-    address: &Address,
-    (sibling, value): (&Sibling, &ShownBody),
-    context: &str,
-) -> Markup {
+fn edit_form(call: &ConsoleCall<'_>, address: &Address, sibling: &Sibling, value: &ShownBody, context: &str) -> Markup {
     let Some(text) = value.editable().filter(|_| call.may_change()) else { return html! {} };
     html! {
         details {
