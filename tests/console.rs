@@ -191,6 +191,14 @@ fn the_settings_of_a_bucket_and_a_user_are_changed() {
     assert!(admin.get("/cellar?versioning").expect(200).text().contains("<Status>Enabled</Status>"));
     assert!(admin.get("/cellar?lifecycle").expect(200).text().contains("<Days>30</Days>"));
     admin.get("/cellar?policy").expect(404);
+    let policy = r#"{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":"*","Action":"s3:GetObject","Resource":"arn:aws:s3:::cellar/*"}]}"#;
+    browser.run("document.querySelector(\"textarea[name='policy']\")?.remove(); document.querySelector(\"input[name='policy']\").value = ''");
+    browser.type_into("input[name='policy']", policy);
+    browser.click("main form button");
+    browser.wait_for_text("Anyone may do what this policy allows to all.");
+    assert!(admin.get("/cellar?policy").expect(200).text().contains("s3:GetObject"));
+    browser.click("form[action^='/s3/settings/lifecycle/remove'] button");
+    browser.wait_for_text("No rules");
 
     signed_in.open("/s3/users");
     let browser = &mut signed_in.browser;
@@ -198,6 +206,33 @@ fn the_settings_of_a_bucket_and_a_user_are_changed() {
     browser.type_into("#email", "ann@example.org");
     browser.click("form[action='/s3/users/create'] button");
     browser.wait_for_text("The secret is shown now, and not again.");
+    let ann = browser.run("return document.querySelector('#key-id').textContent").as_str().unwrap().to_owned();
+    // Her card, among those of others.
+    let card = format!("form:has(input[name='id'][value='{ann}'])");
+    signed_in.open("/s3/users");
+    let browser = &mut signed_in.browser;
+    browser.run(open_all);
+    browser.type_into(&format!("{card}[action='/s3/keys/create'] input[name='buckets']"), "cellar");
+    browser.run("document.querySelectorAll(\"select[name='rights']\").forEach((choice) => { choice.value = 'reads' })");
+    browser.click(&format!("{card}[action='/s3/keys/create'] button"));
+    browser.wait_for_text("The key is added");
+    signed_in.open("/s3/users");
+    let browser = &mut signed_in.browser;
+    browser.wait_for_text("reads only; buckets cellar");
+    browser.click("form[action='/s3/keys/revoke'] button");
+    browser.wait_for_text("The key is revoked.");
+    for (path, done) in [
+        ("/s3/users/switch", "The user's requests are refused from now on."),
+        ("/s3/users/switch", "The user's requests are accepted again."),
+        ("/s3/users/rotate", "The secret is replaced"),
+        ("/s3/users/delete", "The user is deleted."),
+    ] {
+        signed_in.open("/s3/users");
+        let browser = &mut signed_in.browser;
+        browser.run(open_all);
+        browser.click(&format!("{card}[action='{path}'] button"));
+        browser.wait_for_text(done);
+    }
     signed_in.open("/s3/settings?bucket=cellar");
     let browser = &mut signed_in.browser;
     browser.type_into("#confirm", "cellar");
@@ -211,7 +246,9 @@ fn the_settings_of_a_bucket_and_a_user_are_changed() {
 #[test]
 fn objects_data_types_indexes_and_grants_are_changed() {
     let Some(mut signed_in) = SignedIn::start() else { return };
-    signed_in.node.admin().active_type("maps", r#"{"props":{"datatype":"map"}}"#);
+    for (name, kind) in [("maps", "map"), ("counters", "counter"), ("sets", "set"), ("hlls", "hll")] {
+        signed_in.node.admin().active_type(name, &format!(r#"{{"props":{{"datatype":"{kind}"}}}}"#));
+    }
     let mut client = signed_in.node.client();
     let open_all = "document.querySelectorAll('details').forEach((details) => { details.open = true })";
     let put = HttpRequest::put("/buckets/teas/keys/sencha", "green").header("Content-Type", "text/plain");
@@ -241,6 +278,28 @@ fn objects_data_types_indexes_and_grants_are_changed() {
     browser.wait_for_text("The value is stored.");
     let map = client.get("/types/maps/buckets/b/datatypes/m").expect(200).json();
     assert_eq!(map["value"]["visits_counter"], 3);
+    for (kind, field, value, shown) in [
+        ("counters", "amount", "2", "12"),
+        ("sets", "element", "oak", "oak"),
+        ("hlls", "element", "oak", "about so many"),
+    ] {
+        signed_in.open(&format!("/object?type={kind}&bucket=b&key=k"));
+        let browser = &mut signed_in.browser;
+        browser.type_into(&format!("input[name='{field}']"), value);
+        browser.click("form[action^='/object/update'] button");
+        browser.wait_for_text("The value is stored.");
+        browser.wait_for_text(shown);
+    }
+    signed_in.open("/object?type=default&bucket=teas&key=assam");
+    let browser = &mut signed_in.browser;
+    let read = "const request = new XMLHttpRequest(); \
+                request.open('GET', document.querySelector(\"a[href^='/object/value']\").href, false); request.send(); \
+                return request.responseText";
+    assert_eq!(browser.run(read), "{\"kind\": \"black\"}");
+    browser.run(open_all);
+    browser.click("form[action^='/object/delete'] button");
+    browser.wait_for_text("The object is deleted.");
+    client.get("/buckets/teas/keys/assam").expect(404);
 
     signed_in.open("/security");
     let browser = &mut signed_in.browser;
@@ -253,6 +312,18 @@ fn objects_data_types_indexes_and_grants_are_changed() {
     browser.type_into("form[action='/security/grants'] input[name='roles']", "ann");
     browser.click("form[action='/security/grants'] button");
     browser.wait_for_text("riak_kv.get");
+    browser.run(open_all);
+    browser.type_into("form[action='/security/sources/add'] input[name='network']", "10.0.0.0/8");
+    browser.click("form[action='/security/sources/add'] button");
+    browser.wait_for_text("10.0.0.0/8");
+    browser.click("form[action='/security/switch'] button");
+    browser.wait_for_text("Enabled: a request needs a user");
+    client.get("/buckets/teas/keys/sencha").expect(426);
+    browser.click("form[action='/security/switch'] button");
+    browser.wait_for_text("Disabled: requests are taken");
+    browser.run(open_all);
+    browser.click("form[action='/security/roles/delete'] button");
+    browser.wait_for_text("The change is made, on every node.");
     signed_in.open("/log");
     signed_in.browser.wait_for_text("console AddRole ann");
     assert_eq!(signed_in.browser.take_log(), Vec::<String>::new());
