@@ -56,7 +56,7 @@ impl InstalledMachine {
         let mut probing = Command::new("unshare");
         probing.args(["--mount", "--net", "sh", "-c", probe, "sh"]).arg(folder.path());
         if !probing.output().is_ok_and(|ended| ended.status.success()) {
-            return skip("this machine has no unshare, no overlays or no ip");
+            return skip("this machine has no unshare, overlays or ip");
         }
         for name in ["copy", "shared"] {
             fs::create_dir(folder.path().join(name)).unwrap();
@@ -71,10 +71,9 @@ impl InstalledMachine {
     fn run(&self, script: &str) -> String {
         let shared = self.folder.path().join("shared");
         fs::write(shared.join("trial.sh"), format!("{PROLOGUE}{script}")).unwrap();
-        let mut booting = Command::new("unshare");
+        let mut booting = Command::new("sh");
         booting
-            .args(["--mount", "--pid", "--fork", "--kill-child", "--cgroup", "--uts", "--ipc", "--net", "sh"])
-            .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("installed/boot.sh"))
+            .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("installed/machine.sh"))
             .arg(self.folder.path().join("copy"))
             .arg(&shared);
         let ended = Process::start(&mut booting).wait_for_end(PATIENCE);
