@@ -38,6 +38,12 @@ impl ConsoleFault {
         Self::bad(sentence(message))
     }
 
+    /// A defect of the server.
+    pub(crate) fn panicked() -> Self {
+        let reason = "The page ended in a panic, a defect of the server. A change may or may not be made.";
+        Self { of_server: true, ..Self::new(StatusCode::INTERNAL_SERVER_ERROR, reason) }
+    }
+
     /// Nothing is there.
     pub(crate) fn not_found(reason: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, reason)

@@ -213,7 +213,14 @@ impl ConsoleService {
         let done = match unread {
             Some(fault) => Err(fault),
             None => match check_form(&call) {
-                Ok(()) => Box::pin(pages::answer(&call)).await,
+                // A change that panics has its line in the audit log, too: it may be made.
+                Ok(()) => {
+                    let answered = AssertUnwindSafe(Box::pin(pages::answer(&call))).catch_unwind().await;
+                    answered.unwrap_or_else(|_| {
+                        self.gateway.context().count_event(Event::Panicked);
+                        Err(ConsoleFault::panicked())
+                    })
+                }
                 Err(fault) => Err(fault),
             },
         };
