@@ -98,7 +98,7 @@ impl WebBrowser {
 
     /// Shows the next pages in a window of this width, light or dark.
     pub fn show_as(&mut self, width: u32, scheme: &str) {
-        let size = json!({ "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false });
+        let size = json!({ "width": width, "height": 1_600, "deviceScaleFactor": 1, "mobile": false });
         self.devtools("Emulation.setDeviceMetricsOverride", &size);
         let scheme = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
         self.devtools("Emulation.setEmulatedMedia", &scheme);

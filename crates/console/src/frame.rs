@@ -1,6 +1,7 @@
 //! The frame of every page: head, navigation, notices; and the parts that several pages have.
 
 use hyper::StatusCode;
+use larder_rows::Timestamp;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::escaped::shown_lines;
@@ -9,6 +10,7 @@ use crate::access::ConsoleSession;
 use crate::call::ConsoleCall;
 use crate::faults::ConsoleFault;
 use crate::routes::ConsoleAction;
+use crate::units;
 
 /// A section of the navigation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -215,6 +217,12 @@ pub(crate) fn trail(steps: &[(Href, String)], here: &str) -> Markup {
             }
         }
     }
+}
+
+/// A moment in a cell of a table: a narrow one breaks it between date and time.
+pub(crate) fn moment_cell(at: Timestamp) -> Markup {
+    let moment = units::moment(at);
+    html! { td.moment { @for part in moment.split(' ') { span { (part) } " " } } }
 }
 
 /// The link to the next page, and to the first one.

@@ -6,10 +6,9 @@ use maud::{Markup, html};
 use crate::call::ConsoleCall;
 use crate::escaped::shown_lines;
 use crate::faults::ConsoleFault;
-use crate::frame::{ConsoleSection, framed};
+use crate::frame::{ConsoleSection, framed, moment_cell};
 use crate::recent_lines::{RecentLine, RecentLines};
 use crate::reply::{ConsoleReply, page};
-use crate::units;
 
 /// `GET /log`.
 pub(super) fn log(call: &ConsoleCall<'_>) -> Result<ConsoleReply, ConsoleFault> {
@@ -44,7 +43,7 @@ fn row(line: &RecentLine) -> Markup {
     };
     html! {
         tr {
-            td.moment { (units::moment(line.at)) }
+            (moment_cell(line.at))
             td { span class=(class) { (line.kind) } }
             td.line { (shown_lines(line.text.as_bytes())) }
         }

@@ -14,7 +14,7 @@ use super::s3_uploads::{PART_BYTES, PARTS_MAX};
 use crate::call::ConsoleCall;
 use crate::escaped::shown;
 use crate::faults::ConsoleFault;
-use crate::frame::{ConsoleSection, csrf, framed, pager, trail};
+use crate::frame::{ConsoleSection, csrf, framed, moment_cell, pager, trail};
 use crate::href::Href;
 use crate::reply::{ConsoleReply, page, redirect};
 use crate::units;
@@ -38,9 +38,9 @@ pub(super) async fn buckets(call: &ConsoleCall<'_>) -> Result<ConsoleReply, Cons
                         @for bucket in &shown_buckets {
                             tr {
                                 td.name { a href=(to_bucket(&bucket.name).text()) { (shown(bucket.name.as_bytes())) } }
-                                td { (units::moment(bucket.created)) }
+                                (moment_cell(bucket.created))
                                 td { (versioning(bucket.versioning)) }
-                                td { a href=(to_settings(&bucket.name).text()) { "Settings" } }
+                                td.act { a href=(to_settings(&bucket.name).text()) { "Settings" } }
                             }
                         }
                     }
@@ -136,7 +136,7 @@ pub(super) async fn bucket(call: &ConsoleCall<'_>) -> Result<ConsoleReply, Conso
                                     tr {
                                         td.name { a href=(to_s3_object(&name, key).text()) { (below(&prefix, key)) } }
                                         td.number { (units::bytes(entry.object.as_ref().map_or(0, |object| object.length))) }
-                                        td.moment { (units::moment(entry.modified)) }
+                                        (moment_cell(entry.modified))
                                     }
                                 }
                             }

@@ -17,7 +17,7 @@ use super::s3_links::{LINES_SHOWN, above_object, below, checked_key, to_bucket, 
 use crate::call::ConsoleCall;
 use crate::escaped::{shown, shown_lines};
 use crate::faults::ConsoleFault;
-use crate::frame::{ConsoleSection, csrf, framed, pager, trail};
+use crate::frame::{ConsoleSection, csrf, framed, moment_cell, pager, trail};
 use crate::href::Href;
 use crate::json_layout::indented;
 use crate::reply::{self, ConsoleReply, PIECE_BYTES, page, redirect};
@@ -261,9 +261,9 @@ async fn versions(call: &ConsoleCall<'_>, link: &ObjectLink, after: Option<Strin
                                     @if listed.latest { " " span.tag.good { "current" } }
                                     @if listed.version.object.is_none() { " " span.tag { "delete marker" } }
                                 }
-                                td.moment { (units::moment(listed.version.modified)) }
+                                (moment_cell(listed.version.modified))
                                 td.number { @if let Some(object) = &listed.version.object { (units::bytes(object.length())) } }
-                                td { (version_actions(call, link, &listed.version_id, listed.version.object.is_some())) }
+                                td.act { (version_actions(call, link, &listed.version_id, listed.version.object.is_some())) }
                             }
                         }
                     }
