@@ -132,11 +132,11 @@ fn a_bucket_takes_files_small_and_large_and_gives_them_back() {
 
     signed_in.open("/s3/object?bucket=cellar&key=note.txt");
     let browser = &mut signed_in.browser;
-    browser.run("document.querySelectorAll('details').forEach((details) => { details.open = true })");
+    browser.open_forms();
     browser.type_into("#tags", "kind=note");
     browser.click("form[action^='/s3/object/tags'] button");
     browser.wait_for_text("The tags are stored.");
-    browser.run("document.querySelectorAll('details').forEach((details) => { details.open = true })");
+    browser.open_forms();
     browser.click("form[action^='/s3/object/delete'] button");
     browser.wait_for_text("The object is deleted.");
     admin.get("/cellar/note.txt").expect(404);
@@ -172,19 +172,18 @@ fn the_settings_of_a_bucket_and_a_user_are_changed() {
     admin.put("/cellar", "").expect(200);
     signed_in.open("/s3/settings?bucket=cellar");
     let browser = &mut signed_in.browser;
-    let open_all = "document.querySelectorAll('details').forEach((details) => { details.open = true })";
     browser.click("form[action^='/s3/settings/versioning'] button");
     browser.wait_for_text("Enabled: every put adds a version.");
-    browser.run(open_all);
+    browser.open_forms();
     browser.type_into("input[name='bytes']", "10 MiB");
     browser.click("form[action^='/s3/settings/quota'] button");
     browser.wait_for_text("of 10.0 MiB");
-    browser.run(open_all);
+    browser.open_forms();
     browser.type_into("input[name='id']", "old");
     browser.type_into("input[name='days']", "30");
     browser.click("form[action^='/s3/settings/lifecycle/add'] button");
     browser.wait_for_text("objects expire after 30 days");
-    browser.run(open_all);
+    browser.open_forms();
     browser.type_into("#policy", "{\"Version\": nonsense}");
     browser.click("form[action^='/s3/settings/policy'] button");
     browser.wait_for_text("What you entered");
@@ -211,7 +210,7 @@ fn the_settings_of_a_bucket_and_a_user_are_changed() {
     let card = format!("form:has(input[name='id'][value='{ann}'])");
     signed_in.open("/s3/users");
     let browser = &mut signed_in.browser;
-    browser.run(open_all);
+    browser.open_forms();
     browser.type_into(&format!("{card}[action='/s3/keys/create'] input[name='buckets']"), "cellar");
     browser.run("document.querySelectorAll(\"select[name='rights']\").forEach((choice) => { choice.value = 'reads' })");
     browser.click(&format!("{card}[action='/s3/keys/create'] button"));
@@ -229,7 +228,7 @@ fn the_settings_of_a_bucket_and_a_user_are_changed() {
     ] {
         signed_in.open("/s3/users");
         let browser = &mut signed_in.browser;
-        browser.run(open_all);
+        browser.open_forms();
         browser.click(&format!("{card}[action='{path}'] button"));
         browser.wait_for_text(done);
     }
@@ -250,12 +249,11 @@ fn objects_data_types_indexes_and_grants_are_changed() {
         signed_in.node.admin().active_type(name, &format!(r#"{{"props":{{"datatype":"{kind}"}}}}"#));
     }
     let mut client = signed_in.node.client();
-    let open_all = "document.querySelectorAll('details').forEach((details) => { details.open = true })";
     let put = HttpRequest::put("/buckets/teas/keys/sencha", "green").header("Content-Type", "text/plain");
     client.send(&put.header("X-Riak-Index-Age_Int", "7")).expect(204);
     signed_in.open("/keys?type=default&bucket=teas");
     let browser = &mut signed_in.browser;
-    browser.run(open_all);
+    browser.open_forms();
     browser.type_into("form[action^='/object/create'] input[name='key']", "assam");
     browser.type_into("#new-value", "{\"kind\": \"black\"}");
     browser.click("form[action^='/object/create'] button");
@@ -263,7 +261,7 @@ fn objects_data_types_indexes_and_grants_are_changed() {
     assert_eq!(client.get("/buckets/teas/keys/assam").expect(200).text(), "{\"kind\": \"black\"}");
     signed_in.open("/keys?type=default&bucket=teas");
     let browser = &mut signed_in.browser;
-    browser.run(open_all);
+    browser.open_forms();
     browser.type_into("input[name='field']", "age_int");
     browser.type_into("input[name='from']", "7");
     browser.click("form.query button");
@@ -296,23 +294,23 @@ fn objects_data_types_indexes_and_grants_are_changed() {
                 request.open('GET', document.querySelector(\"a[href^='/object/value']\").href, false); request.send(); \
                 return request.responseText";
     assert_eq!(browser.run(read), "{\"kind\": \"black\"}");
-    browser.run(open_all);
+    browser.open_forms();
     browser.click("form[action^='/object/delete'] button");
     browser.wait_for_text("The object is deleted.");
     client.get("/buckets/teas/keys/assam").expect(404);
 
     signed_in.open("/security");
     let browser = &mut signed_in.browser;
-    browser.run(open_all);
+    browser.open_forms();
     browser.type_into("form[action='/security/roles/add'] input[name='role']", "ann");
     browser.type_into("form[action='/security/roles/add'] input[name='password']", "a-secret");
     browser.click("form[action='/security/roles/add'] button");
     browser.wait_for_text("The change is made, on every node.");
-    browser.run(open_all);
+    browser.open_forms();
     browser.type_into("form[action='/security/grants'] input[name='roles']", "ann");
     browser.click("form[action='/security/grants'] button");
     browser.wait_for_text("riak_kv.get");
-    browser.run(open_all);
+    browser.open_forms();
     browser.type_into("form[action='/security/sources/add'] input[name='network']", "10.0.0.0/8");
     browser.click("form[action='/security/sources/add'] button");
     browser.wait_for_text("10.0.0.0/8");
@@ -321,7 +319,7 @@ fn objects_data_types_indexes_and_grants_are_changed() {
     client.get("/buckets/teas/keys/sencha").expect(426);
     browser.click("form[action='/security/switch'] button");
     browser.wait_for_text("Disabled: requests are taken");
-    browser.run(open_all);
+    browser.open_forms();
     browser.click("form[action='/security/roles/delete'] button");
     browser.wait_for_text("The change is made, on every node.");
     signed_in.open("/log");
@@ -409,7 +407,7 @@ fn each_page_fits_its_window() {
         for (name, path) in pages {
             signed_in.open(path);
             // With every form open: what is closed fits anyway.
-            signed_in.browser.run("document.querySelectorAll('details').forEach((details) => { details.open = true })");
+            signed_in.browser.open_forms();
             let wide = signed_in.browser.run("return document.documentElement.scrollWidth").as_u64().unwrap();
             assert!(wide <= u64::from(width), "{name} is {wide} wide in {width}");
             assert_eq!(signed_in.browser.run("return document.querySelectorAll('h1').length"), 1, "{name}");

@@ -96,6 +96,11 @@ impl WebBrowser {
         self.ask("/execute/sync", &json!({ "script": script, "args": [] }))
     }
 
+    /// Opens every part of the page that a click would open.
+    pub fn open_forms(&mut self) {
+        self.run("document.querySelectorAll('details').forEach((details) => { details.open = true })");
+    }
+
     /// Shows the next pages in a window of this width, light or dark.
     pub fn show_as(&mut self, width: u32, scheme: &str) {
         let size = json!({ "width": width, "height": 1_600, "deviceScaleFactor": 1, "mobile": false });

@@ -63,7 +63,7 @@ impl Gateway {
     }
 
     async fn start_deliveries(&self) {
-        let (members, outbox) = (&self.members(), &self.outbox);
+        let (members, outbox) = (self.members(), &self.outbox);
         if self.context().config.single_process {
             // Bound: writes are served after the notices of earlier runs count [invariant 139].
             take_over_once(outbox, members).await;

@@ -22,6 +22,30 @@ pub fn escaped(bytes: &[u8], is_plain: impl Fn(char) -> bool) -> String {
     out
 }
 
+/// The digits at the begin of a text, and the unit after them.
+#[must_use]
+pub fn split_unit(text: &str) -> (&str, &str) {
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    (&text[..end], text[end..].trim_start())
+}
+
+/// The bytes of a text such as `1048576`, `64KiB` or `1 GiB`: more than 0, and within `i64`. `KB`, `MB` and `GB` count by 1024 too,
+/// as in riak.conf.
+#[must_use]
+pub fn parse_size(text: &str) -> Option<u64> {
+    let (number, unit) = split_unit(text);
+    let factor: u64 = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kb" | "kib" => 1 << 10,
+        "m" | "mb" | "mib" => 1 << 20,
+        "g" | "gb" | "gib" => 1 << 30,
+        "t" | "tb" | "tib" => 1 << 40,
+        _ => return None,
+    };
+    let bytes = number.parse::<u64>().ok()?.checked_mul(factor)?;
+    Some(bytes).filter(|&bytes| bytes > 0 && i64::try_from(bytes).is_ok())
+}
+
 /// A time as `2026-11-25T04:00:00.000001Z`.
 #[must_use]
 pub fn rfc3339(at: Timestamp) -> String {

@@ -101,7 +101,7 @@ impl Buckets {
     /// # Errors
     /// `NoSuchBucket`, and `TimedOut` when the catalogue cannot be checked in the time of a request.
     pub async fn find(&self, name: &str) -> Result<Arc<Bucket>> {
-        let copy = &self.gateway.catalogue();
+        let copy = self.gateway.catalogue();
         let search = async {
             if let Some(bucket) = active(&*copy.fresh().await?, name) {
                 return Ok(Arc::clone(bucket));

@@ -88,20 +88,12 @@ impl Uploads {
         let (bucket, head, to) = self.upload_for_part(caller, at).await?;
         let checksum = part_checksum(head.upload.checksum, upload_body.checksum)?;
         let announced = upload_body.length;
-        let mut admission = self.quotas.admit(&bucket, &at.key, Storage::part(announced.unwrap_or(0))).await?;
+        let admission = self.quotas.admit(&bucket, &at.key, Storage::part(announced.unwrap_or(0))).await?;
         let is_named = checksum != ChecksumWanted::Default;
         let received = self.receiver.receive(UploadBody { checksum, ..upload_body }, to).await?;
-        if announced.is_none() {
-            // The part counts now by the length that came.
-            drop(admission);
-            admission = match self.quotas.admit(&bucket, &at.key, Storage::part(received.length)).await {
-                Ok(admission) => admission,
-                Err(error) => {
-                    self.receiver.discard(&error, received.blob()).await;
-                    return Err(error);
-                }
-            };
-        }
+        let room = Storage::part(received.length);
+        let admission = self.quotas.admit_received(admission, announced, &bucket, &at.key, room).await;
+        let admission = self.receiver.keep_or_discard(admission, &received).await?;
         let checksum = Some(received.checksum.clone()).filter(|_| is_named);
         let part = self.store_part(&head, at.number, received).await?;
         admission.written();

@@ -3,15 +3,12 @@
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use larder_rows::Timestamp;
 use larder_rows::content::BlobId;
 
 use super::acl_choice::check_public_acl;
 use super::commit::{ObjectLocation, client_version_id, lifecycle_expiry};
-use super::quotas::Admission;
 use super::receive::VerifiedBody;
 use super::{Caller, Error, Objects, Result};
 use crate::rules::{Bucket, Etag, Object, Storage, Version};
@@ -62,7 +59,9 @@ impl Objects {
         let admission = self.quotas.admit(&bucket, &key, Storage::object(announced.unwrap_or(0))).await?;
         let to = self.receiver.object_destination(&location).await?;
         let received = self.receiver.receive(upload_body, to).await?;
-        let admission = self.admit_received(admission, &bucket, &key, announced, &received).await?;
+        let room = Storage::object(received.length);
+        let admission = self.quotas.admit_received(admission, announced, &bucket, &key, room).await;
+        let admission = self.receiver.keep_or_discard(admission, &received).await?;
         let object = Object {
             body: received.body.clone(),
             etag: Etag::from_md5(received.md5),
@@ -76,26 +75,6 @@ impl Objects {
         let stored = self.commit_object(&location, owner, object, received, &conditions).await?;
         admission.written();
         Ok(stored)
-    }
-
-    /// The admission of a received body: that of its announced length, or one of the length that came.
-    async fn admit_received<'a>(
-        &'a self,
-        admission: Admission<'a>,
-        bucket: &Arc<Bucket>,
-        key: &Bytes,
-        announced: Option<u64>,
-        received: &VerifiedBody,
-    ) -> Result<Admission<'a>> {
-        if announced.is_some() {
-            return Ok(admission);
-        }
-        drop(admission);
-        let admitted = self.quotas.admit(bucket, key, Storage::object(received.length)).await;
-        if let Err(error) = &admitted {
-            self.receiver.discard(error, received.blob()).await;
-        }
-        admitted
     }
 
     /// Checks conditions before the body is received.

@@ -120,6 +120,25 @@ impl Quotas {
         self.open(&scopes, bucket.id, room)
     }
 
+    /// The admission of a body that has come: that of its announced length, or another one, of the room that it took.
+    ///
+    /// # Errors
+    /// As [`Self::admit`].
+    pub(super) async fn admit_received<'a>(
+        &'a self,
+        admission: Admission<'a>,
+        announced: Option<u64>,
+        bucket: &Arc<Bucket>,
+        key: &Bytes,
+        room: Storage,
+    ) -> Result<Admission<'a>> {
+        if announced.is_some() {
+            return Ok(admission);
+        }
+        drop(admission);
+        self.admit(bucket, key, room).await
+    }
+
     /// Sets the quota of a holder; one without limits removes it. When this returns, every live gateway applies it.
     ///
     /// # Errors

@@ -145,6 +145,17 @@ impl BodyReceiver {
         Ok(VerifiedBody { body, length, md5, checksum, default_digest, lease: Some(lease) })
     }
 
+    /// The admission of a received body; a refused one leaves no bytes.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub(super) async fn keep_or_discard<T>(&self, admission: Result<T>, received: &VerifiedBody) -> Result<T> {
+        if let Err(error) = &admission {
+            self.discard(error, received.blob()).await;
+        }
+        admission
+    }
+
     /// After a failed change: removes the blob it brought if no head can reference it any more. If the outcome is
     /// unknown, the sweeper decides.
     pub(super) async fn discard(&self, error: &Error, blob: Option<BlobId>) {

@@ -51,9 +51,9 @@ pub(crate) fn live(call: &ConsoleCall<'_>) -> Result<ConsoleReply, ConsoleFault>
 impl OpenStream {
     async fn next(&mut self) -> Option<Bytes> {
         self.changes.changed().await.ok()?;
-        let core = &self.gateway.context();
+        let context = self.gateway.context();
         // A stream without an end would hold up the shutdown.
-        let goes_on = !core.is_stopping() && self.access.session(&self.cookie, core.monotonic()).is_some();
+        let goes_on = !context.is_stopping() && self.access.session(&self.cookie, context.monotonic()).is_some();
         goes_on.then(|| event(&self.gateway, &LiveFigures::from_history(&self.feed.history())))
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::StatusCode;
+use larder_rows::text::parse_size;
 use larder_s3::Error;
 use larder_s3::quotas::QuotaHolder;
 use larder_s3::rules::lifecycle::{Expiration, Lifecycle, LifecycleFilter, LifecycleRule, NoncurrentExpiration};
@@ -239,9 +240,7 @@ pub(super) async fn set_quota(call: &ConsoleCall<'_>) -> Result<ConsoleReply, Co
     let (name, bytes) = (call.query.text("bucket"), call.form.text("bytes"));
     let bytes = match bytes.trim() {
         "" => None,
-        text => {
-            Some(units::parse_bytes(text).ok_or_else(|| ConsoleFault::bad("Bytes are a number, such as 500 MiB."))?)
-        }
+        text => Some(parse_size(text).ok_or_else(|| ConsoleFault::bad("Bytes are a number, such as 500 MiB."))?),
     };
     let quota = StorageQuota { objects: number(call, "objects")?, bytes };
     call.objects.quotas.set(&QuotaHolder::Bucket(name.clone()), quota).await?;

@@ -9,6 +9,7 @@ use larder_core::DeleteMode;
 use larder_core::rules::props::WebhookHost;
 use larder_net::AllowedOrigins;
 use larder_rows::ip_network::IpNetwork;
+use larder_rows::text::{parse_size, split_unit};
 use larder_s3::rules::bucket::is_valid_bucket_name;
 
 use super::{AuditTarget, Listener, LogLevel, StartBucket, choice_word};
@@ -217,19 +218,9 @@ pub(super) fn is_tls13(text: &str) -> ParseResult<bool> {
     }
 }
 
-/// Bytes. `KB`, `MB` and `GB` count by 1024 too, as in riak.conf.
+/// Bytes, as [`parse_size`] reads them.
 pub(crate) fn size(text: &str) -> ParseResult<u64> {
-    let (number, unit) = split_unit(text);
-    let factor: u64 = match unit.to_ascii_lowercase().as_str() {
-        "" | "b" => 1,
-        "k" | "kb" | "kib" => 1 << 10,
-        "m" | "mb" | "mib" => 1 << 20,
-        "g" | "gb" | "gib" => 1 << 30,
-        "t" | "tb" | "tib" => 1 << 40,
-        _ => return Err(size_expected()),
-    };
-    let bytes = number.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
-    bytes.filter(|&bytes| bytes > 0 && i64::try_from(bytes).is_ok()).ok_or_else(size_expected)
+    parse_size(text).ok_or_else(size_expected)
 }
 
 /// Bytes of memory; an empty text is none. With less than the minimum the server could serve no request.
@@ -282,11 +273,6 @@ fn duration(text: &str) -> Option<Duration> {
     };
     let time = Duration::from_millis(number.parse::<u64>().ok()?.checked_mul(millis)?);
     (time <= TIME_MAX).then_some(time)
-}
-
-fn split_unit(text: &str) -> (&str, &str) {
-    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    (&text[..end], text[end..].trim_start())
 }
 
 pub(super) fn switch(text: &str) -> ParseResult<bool> {

@@ -88,9 +88,9 @@ impl PostForm {
         }
         let boundary = multer::parse_boundary(media).map_err(|_| Code::MalformedPOSTRequest)?;
         let (file_begun, failure) = (Arc::new(AtomicBool::new(false)), RequestBodyFailure::default());
-        let (of_pieces, of_fields) = (failure.clone(), failure.clone());
-        let pieces = pieces.map(move |piece| piece.map_err(|error| of_pieces.record(error)));
-        let too_long = move || of_fields.record(Code::MaxMessageLengthExceeded.into());
+        let (broken, overlong) = (failure.clone(), failure.clone());
+        let pieces = pieces.map(move |piece| piece.map_err(|error| broken.record(error)));
+        let too_long = move || overlong.record(Code::MaxMessageLengthExceeded.into());
         let pieces = form_pieces(pieces, PREAMBLE_BYTES_MAX, Arc::clone(&file_begun), too_long);
         let parts = Multipart::new(pieces, boundary);
         Ok(Self { parts, file: None, file_begun, failure })
