@@ -3,7 +3,9 @@
 
 use bytes::Bytes;
 use hyper::StatusCode;
+use larder_s3::Error;
 use larder_s3::complete::{CompleteUpload, ListedPart};
+use larder_s3::get::GetObject;
 use larder_s3::list::ListObjects;
 use larder_s3::parts::{ListParts, PartAddress};
 use larder_s3::put::{ChecksumWanted, ObjectMetadata, PutObject, UploadBody, WriteConditions};
@@ -217,7 +219,13 @@ pub(super) async fn complete(call: &ConsoleCall<'_>) -> Result<ConsoleReply, Con
     let length =
         call.form.text("length").parse().map_err(|_| ConsoleFault::bad("The length of the file is missing."))?;
     let listed = |part: &Part| ListedPart { number: part.number.into(), etag: hex::encode(part.md5), checksum: None };
-    let parts = stored_parts(call, &at).await?.iter().map(listed).collect();
+    let parts = match stored_parts(call, &at).await {
+        // The answer to the first completion may have been lost: the same again has the same answer.
+        Err(fault) if fault.status == StatusCode::NOT_FOUND && has_become_object(call, &at).await? => {
+            return Ok(reply::text("stored".to_owned()));
+        }
+        parts => parts?.iter().map(listed).collect(),
+    };
     let UploadAddress { bucket, key, upload } = at;
     let request = CompleteUpload {
         bucket,
@@ -233,6 +241,18 @@ pub(super) async fn complete(call: &ConsoleCall<'_>) -> Result<ConsoleReply, Con
     let caller = call.s3_caller(S3Action::PutObject).await?;
     call.objects.uploads.complete(&caller, request).await?;
     Ok(reply::text("stored".to_owned()))
+}
+
+/// Whether the current object of the key is the one that this upload became.
+async fn has_become_object(call: &ConsoleCall<'_>, at: &UploadAddress) -> Result<bool, ConsoleFault> {
+    let caller = call.s3_caller(S3Action::GetObject).await?;
+    let current = GetObject { bucket: at.bucket.clone(), key: at.key.clone(), ..GetObject::default() };
+    let upload = match call.objects.head(&caller, &current).await {
+        Ok(current) => current.version.object.and_then(|object| object.upload),
+        Err(Error::NoSuchKey | Error::DeleteMarker { .. }) => None,
+        Err(error) => return Err(error.into()),
+    };
+    Ok(upload.is_some() && upload == UploadId::from_text(&at.upload))
 }
 
 /// The metadata of a file with this media type.
