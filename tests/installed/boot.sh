@@ -1,6 +1,8 @@
 # Boots systemd on a throw-away copy of this machine, in namespaces of its own: what is written goes into memory, and is gone at the
 # end. $1: a folder for the copy; $2: a folder with larder.deb, larder.toml and trial.sh, which gets trial.out.
 set -e
+# The root of the copy is for all of its users.
+umask 022
 mount --make-rprivate /
 mount -t tmpfs tmpfs "$1"
 mkdir "$1/upper" "$1/work" "$1/root"

@@ -26,6 +26,7 @@ const PROLOGUE: &str = r#"
 exec > /mnt/trial.out 2> /mnt/trial.err
 trap 'systemctl exit 0' EXIT
 for second in $(seq 30); do command kv-admin ping > /dev/null 2>&1 && break; sleep 1; done
+[ $second -lt 30 ] || { systemctl status larder --no-pager --full >&2; journalctl --no-pager | tail -20 >&2; exit 1; }
 export HOME=/root
 kv-admin() { command kv-admin "$@" 2>&1; }
 larder() { ! command larder "$@" 2>&1; }
@@ -78,6 +79,8 @@ impl InstalledMachine {
             .arg(&shared);
         let ended = Process::start(&mut booting).wait_for_end(PATIENCE);
         let read = |name: &str| fs::read_to_string(shared.join(name));
+        // Shown with a failure.
+        eprintln!("{}", read("trial.err").unwrap_or_default());
         read("trial.out").unwrap_or_else(|_| panic!("the script did not run: {ended:?}"))
     }
 }
