@@ -13,6 +13,8 @@ use serde_json::{Value, json};
 
 use crate::harness::{HttpClient, HttpRequest, Process, wait_for};
 
+/// The drivers that are started, one after the other, until one listens.
+const DRIVERS: usize = 5;
 /// How long the driver may take to start, and a page to show something.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The name of an element's reference in answers of the driver.
@@ -38,12 +40,7 @@ impl WebBrowser {
             eprintln!("skipped: {missing} is not installed (Debian: chromium, chromium-driver)");
             return None;
         }
-        let mut driver = Process::start(Command::new("chromedriver").arg("--port=0"));
-        let port = driver.wait_for(PATIENCE, |printed| {
-            let (_, after) = printed.split_once("started successfully on port ")?;
-            after.split_once('.')?.0.parse::<u16>().ok()
-        });
-        let port = port.expect("the driver prints its port");
+        let (driver, port) = start_driver();
         let client = HttpClient::new(SocketAddr::from(([127, 0, 0, 1], port)));
         let mut browser = Self { client, session: String::new(), _driver: driver };
         let arguments = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"];
@@ -159,4 +156,21 @@ impl Drop for WebBrowser {
 
 fn is_installed(program: &str) -> bool {
     std::env::var_os("PATH").is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(program).is_file()))
+}
+
+/// A driver and its port. A driver chooses its port itself, and on a busy machine sometimes ends instead of listening there.
+fn start_driver() -> (Process, u16) {
+    let mut refusals = Vec::new();
+    for _ in 0..DRIVERS {
+        let mut driver = Process::start(Command::new("chromedriver").arg("--port=0"));
+        let port = driver.wait_for(PATIENCE, |printed| {
+            let (_, after) = printed.split_once("started successfully on port ")?;
+            after.split_once('.')?.0.parse::<u16>().ok()
+        });
+        match port {
+            Some(port) => return (driver, port),
+            None => refusals.push(format!("{:?}: {}{}", driver.status(), driver.stdout(), driver.stderr())),
+        }
+    }
+    panic!("no driver prints its port: {refusals:#?}")
 }
