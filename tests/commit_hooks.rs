@@ -261,11 +261,7 @@ fn hooks_of_a_type_and_of_its_buckets_see_the_type_and_data_types_refuse_hooks()
     client.put("/types/t/buckets/b/keys/k", "v").expect(204);
     admin.active_type("counters", r#"{"props":{"datatype":"counter","precommit":["where"]}}"#);
     let update = HttpRequest::post_json("/types/counters/buckets/b/datatypes/k", "1");
-    // Over a cluster data types are refused before their hooks count.
-    let refused = match TestEngine::current() {
-        TestEngine::Local => "Not available yet: commit hooks of data types\n",
-        _ => "Not available yet: data types\n",
-    };
+    let refused = "Not available yet: commit hooks of data types\n";
     assert_eq!(client.send(&update).expect(501).text(), refused);
 }
 

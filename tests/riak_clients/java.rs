@@ -86,7 +86,7 @@ fn it_shares_a_pool_of_connections() {
 
 #[test]
 fn it_updates_and_reads_data_types() {
-    crate::riak_clients::check_datatypes(check, "DatatypesTest");
+    check("DatatypesTest");
 }
 
 #[test]

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::harness::{LarderNode, Process, TestEngine};
+use crate::harness::{LarderNode, Process};
 
 /// The longest time of one script.
 const TIME: Duration = Duration::from_secs(120);
@@ -31,13 +31,6 @@ fn scripts(language: &str) -> PathBuf {
 /// A type for each data type.
 const DATATYPES: [(&str, &str); 5] =
     [("counters", "counter"), ("sets", "set"), ("gsets", "gset"), ("maps", "map"), ("hlls", "hll")];
-
-/// Runs a script of data types with `check`, where the engine has them.
-fn check_datatypes(check: fn(&str), script: &str) {
-    if TestEngine::is_local_for("data types") {
-        check(script);
-    }
-}
 
 /// Runs a script, which must succeed, against a server with types for objects and data types: `sleeping` is not active.
 #[track_caller]

@@ -49,7 +49,7 @@ fn it_shares_a_pool_of_connections() {
 
 #[test]
 fn it_updates_and_reads_data_types() {
-    crate::riak_clients::check_datatypes(check, "datatypes.js");
+    check("datatypes.js");
 }
 
 #[test]

@@ -57,7 +57,7 @@ fn it_lists_keys_and_buckets() {
 
 #[test]
 fn it_updates_and_reads_data_types() {
-    crate::riak_clients::check_datatypes(check, "datatypes.py");
+    check("datatypes.py");
 }
 
 #[test]

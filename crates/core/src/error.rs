@@ -32,8 +32,6 @@ pub enum QuorumParam {
 pub enum Feature {
     /// Commit hooks in buckets of data types.
     DatatypeHooks,
-    /// Data types, and the counters of Riak 1.4.
-    DataTypes,
     /// Search.
     Search,
     /// Joining and leaving clusters.
@@ -48,7 +46,6 @@ impl Feature {
     pub fn name(self) -> &'static str {
         match self {
             Self::DatatypeHooks => "commit hooks of data types",
-            Self::DataTypes => "data types",
             Self::Search => "search",
             Self::ClusterChanges => "cluster changes",
             Self::Folds => "anti-entropy folds and replication queues",

@@ -105,6 +105,7 @@ impl ScriptedKey {
         let terms = EditorTerms {
             actor,
             clock: Timestamp(self.clock),
+            confirmed: None,
             precision: self.precision,
             forget: Timestamp(self.clock + 86_400),
         };

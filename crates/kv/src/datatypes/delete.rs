@@ -9,7 +9,7 @@ use larder_rows::limits::DATATYPE_PAGE_ROWS;
 use larder_rows::{Batch, Change, Row};
 use larder_store::{ConsistencyLevel, ReadQuery};
 
-use super::commit::ReadLimit;
+use super::batch_rows::ReadLimit;
 use super::reader::{datatype_versions, read_head};
 use super::writers::{DatatypeKey, DatatypeWriters};
 use super::{DatatypeOutcome, DatatypeWork};
@@ -30,7 +30,6 @@ impl Kv {
         plan: &RequestPlan,
         replicas: ReplicaPlan,
     ) -> Result<KvDeleteOutcome> {
-        self.check_engine_has_datatypes()?;
         let context = request.context.as_ref();
         let context = context.map(|bytes| self.decode_datatype_context(bytes, &request.address)).transpose()?;
         let work = DatatypeWork::Delete { context, conditions: request.conditions.clone() };

@@ -8,9 +8,12 @@
 //! An update costs its own rows, whatever the size of the value. See [`crate::rules::datatypes`] for the rows. Key-value calls
 //! come here too: a read and a delete of a key that holds a data type.
 
+mod batch_rows;
 mod commit;
 mod delete;
+mod progress;
 mod reader;
+mod unanswered;
 pub(crate) mod writers;
 
 use std::time::Duration;
@@ -19,7 +22,7 @@ use bytes::Bytes;
 use larder_core::metrics::{KvOp, RequestOutcome};
 use larder_core::node_context::MeasuredRequest;
 use larder_core::rules::props::EffectiveProps;
-use larder_core::{Error, Feature, Result};
+use larder_core::{Error, Result};
 use larder_rows::address::{Address, BucketAddress};
 use larder_rows::limits::REQUEST_ID_BYTES_MAX;
 use larder_store::{ConsistencyLevel, Partition};
@@ -107,10 +110,6 @@ impl Kv {
         }
         update.check()?;
         check_request_id(request_id.as_ref(), given)?;
-        // Race: two gateways would both find the id unknown, and count the increment twice [invariant 111].
-        if request_id.is_some() && !self.context.config.single_process {
-            return Err(Error::NotBuilt(Feature::DataTypes));
-        }
         // The others remove nothing, and ignore a context as Riak does.
         let context = context.filter(|_| matches!(given, Datatype::Set | Datatype::Map));
         let context = context.map(|bytes| self.decode_datatype_context(&bytes, &address)).transpose();
@@ -135,16 +134,7 @@ impl Kv {
         if !plan.props.allow_mult && !bucket.is_default_type() {
             return Err(Error::DatatypeNeedsSiblings);
         }
-        self.check_engine_has_datatypes()?;
         Ok(DatatypePlan { plan, datatype })
-    }
-
-    /// Refuses engines whose replicas may lag: their rules for data types are not built.
-    fn check_engine_has_datatypes(&self) -> Result<()> {
-        match self.context.ports.store.limits().replicated {
-            true => Err(Error::NotBuilt(Feature::DataTypes)),
-            false => Ok(()),
-        }
     }
 
     /// Joins the next batch of the key, and waits for its answer.

@@ -165,6 +165,7 @@ async fn read_found_head(
     mut query: ReadQuery,
     options: &CallOptions,
 ) -> Result<FoundHead> {
+    let is_replicated = context.ports.store.limits().replicated;
     let mut found_head = FoundHead { head: DatatypeHead::default(), first: VecDeque::new(), query: None };
     loop {
         let page = context.ports.store.read(partition, &query, options).await?;
@@ -185,6 +186,9 @@ async fn read_found_head(
             found_head.query = Some(query);
             break;
         }
+    }
+    if !is_replicated {
+        found_head.head = found_head.head.all_confirmed();
     }
     Ok(found_head)
 }
@@ -328,7 +332,7 @@ impl Kv {
         replicas: ReplicaPlan,
     ) -> Result<Option<DatatypeHead>> {
         let is_possible = plan.props.datatype.is_some() || may_hold_counter(&address.bucket, &plan.props);
-        if !is_possible || self.check_engine_has_datatypes().is_err() {
+        if !is_possible {
             return Ok(None);
         }
         let partition = Partition::datatype(address, plan.props.copies);

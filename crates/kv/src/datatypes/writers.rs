@@ -12,9 +12,11 @@ use larder_rows::address::Address;
 use larder_rows::{ActorId, Change};
 use larder_store::{CallOptions, Partition};
 use parking_lot::Mutex;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, timeout_at};
 
+use super::progress::KeyProgress;
+use super::unanswered::{ConfirmedClocks, UnansweredMemory};
 use crate::epochs::IndexGrowth;
 use crate::rules::causality::Conditions;
 use crate::rules::datatypes::{DatatypeContext, DatatypeUpdate};
@@ -75,7 +77,17 @@ pub(crate) struct DatatypeWriters {
     pub(super) catalogue: Arc<CatalogueCopy>,
     pub(super) index_growth: Arc<IndexGrowth>,
     /// Keys with a running task, and what waits for it.
-    queues: Mutex<HashMap<Partition, Vec<WaitingUpdate>>>,
+    queues: Mutex<HashMap<Partition, KeyQueue>>,
+    pub(super) unanswered: UnansweredMemory,
+    pub(super) confirmed: ConfirmedClocks,
+}
+
+/// What waits for the task of a key.
+#[derive(Default)]
+struct KeyQueue {
+    waiting: Vec<WaitingUpdate>,
+    /// Wakes a task that waits for the key to be at rest.
+    arrival: Arc<Notify>,
 }
 
 impl WaitingUpdate {
@@ -102,12 +114,18 @@ impl DatatypeWriters {
         catalogue: Arc<CatalogueCopy>,
         index_growth: Arc<IndexGrowth>,
     ) -> Arc<Self> {
-        Arc::new(Self { context, issuer, catalogue, index_growth, queues: Mutex::default() })
+        let (unanswered, confirmed) = (UnansweredMemory::new(), ConfirmedClocks::default());
+        Arc::new(Self { context, issuer, catalogue, index_growth, queues: Mutex::default(), unanswered, confirmed })
     }
 
     /// The actor whose rows these writers write. A single gateway keeps one for good, so that a key has one row for it.
     pub(super) fn actor(&self) -> ActorId {
         if self.context.config.single_process { LONE_ACTOR } else { self.context.ports.actor }
+    }
+
+    /// Whether replicas hold the rows, of which some may lack what others have.
+    pub(super) fn is_replicated(&self) -> bool {
+        self.context.ports.store.limits().replicated
     }
 
     /// Queues a change, and waits for its answer until its deadline.
@@ -135,14 +153,18 @@ impl DatatypeWriters {
         let mut queues = self.queues.lock();
         if let Some(queue) = queues.get_mut(&key.partition) {
             // Bound: a key that is updated faster than batches end must not fill the memory.
-            if queue.len() >= WAITING_MAX {
+            if queue.waiting.len() >= WAITING_MAX {
                 return Err(Error::Overloaded { retry_after: 1 });
             }
-            queue.extend(waiting);
+            queue.waiting.extend(waiting);
+            queue.arrival.notify_one();
             return Ok(());
         }
-        queues.insert(key.partition.clone(), waiting.into_iter().collect());
-        let task = RunningWriter { writers: Arc::clone(self), key, ended: false };
+        let queue = KeyQueue { waiting: waiting.into_iter().collect(), ..KeyQueue::default() };
+        let arrival = Arc::clone(&queue.arrival);
+        queues.insert(key.partition.clone(), queue);
+        let task =
+            RunningWriter { writers: Arc::clone(self), key, arrival, progress: KeyProgress::default(), ended: false };
         // A task of its own: a client that leaves must not stop the batch that others joined.
         tokio::spawn(task.run());
         Ok(())
@@ -151,7 +173,8 @@ impl DatatypeWriters {
     /// The changes that wait for the next batch; without any the key's task ends, if it may.
     fn take(&self, partition: &Partition, may_end: bool) -> Option<Vec<WaitingUpdate>> {
         let mut queues = self.queues.lock();
-        let waiting = queues.get_mut(partition).map(std::mem::take).unwrap_or_default();
+        let queue = queues.get_mut(partition);
+        let waiting = queue.map(|queue| std::mem::take(&mut queue.waiting)).unwrap_or_default();
         if waiting.is_empty() && may_end {
             // Race: under the lock, so that a change queued now finds a task or starts one.
             queues.remove(partition);
@@ -165,6 +188,8 @@ impl DatatypeWriters {
 struct RunningWriter {
     writers: Arc<DatatypeWriters>,
     key: DatatypeKey,
+    arrival: Arc<Notify>,
+    progress: KeyProgress,
     /// Whether its queue is gone; one that is there now belongs to the next task.
     ended: bool,
 }
@@ -180,16 +205,32 @@ impl RunningWriter {
     async fn run(mut self) {
         // The first look at the head says whether markers are to be cleaned.
         let mut cleaning = true;
-        while let Some(waiting) = self.next(!cleaning) {
-            let Self { writers, key, .. } = &self;
+        while let Some(waiting) = self.next(!cleaning && self.may_rest()) {
+            let Self { writers, key, progress, arrival, .. } = &mut self;
+            if waiting.is_empty() && !cleaning {
+                let quiet = tokio::time::timeout(progress.quiet(), arrival.notified()).await.is_err();
+                if quiet {
+                    // A failure is tried again later: what is left stays.
+                    let _ = writers.settle(key, progress).await;
+                }
+                continue;
+            }
             if waiting.is_empty() {
                 // Failures are left to the next one that sees the marker.
                 cleaning = writers.clean_page(key).await.unwrap_or(false);
                 continue;
             }
             // Bound: a key that is never idle is cleaned, too, a page after each batch [invariant 116].
-            cleaning = writers.commit_all(key, waiting).await && writers.clean_page(key).await.unwrap_or(false);
+            cleaning =
+                writers.commit_all(key, waiting, progress).await && writers.clean_page(key).await.unwrap_or(false);
         }
+    }
+}
+
+impl RunningWriter {
+    /// Whether nothing is left to do for the key, or the process ends and its actor with it.
+    fn may_rest(&self) -> bool {
+        self.progress.is_settled() || self.writers.context.is_stopping()
     }
 }
 
@@ -205,7 +246,7 @@ impl Drop for RunningWriter {
 
 impl DatatypeWriters {
     /// Commits all of these, in their order; whether the key has markers to clean.
-    async fn commit_all(&self, key: &DatatypeKey, waiting: Vec<WaitingUpdate>) -> bool {
+    async fn commit_all(&self, key: &DatatypeKey, waiting: Vec<WaitingUpdate>, progress: &mut KeyProgress) -> bool {
         let (mut updates, mut has_markers) = (waiting, false);
         loop {
             // Before each batch: the ones before it may have taken all the time that clients had.
@@ -223,7 +264,7 @@ impl DatatypeWriters {
                 None => updates.len(),
             };
             let others = updates.split_off(group);
-            let (deferred, markers) = self.commit_group(key, updates).await;
+            let (deferred, markers) = self.commit_group(key, updates, progress).await;
             has_markers |= markers;
             updates = deferred;
             updates.extend(others);
@@ -251,8 +292,14 @@ mod tests {
             address,
             precision: 14,
         };
-        writers.queues.lock().insert(key.partition.clone(), Vec::new());
-        let mut ending = RunningWriter { writers: writers.clone(), key: key.clone(), ended: false };
+        writers.queues.lock().insert(key.partition.clone(), KeyQueue::default());
+        let mut ending = RunningWriter {
+            writers: writers.clone(),
+            key: key.clone(),
+            arrival: Arc::default(),
+            progress: KeyProgress::default(),
+            ended: false,
+        };
         assert!(ending.next(true).is_none());
         // The next change comes before the task is dropped.
         writers.wake(key.clone());

@@ -132,6 +132,7 @@ impl Replica {
         let terms = EditorTerms {
             actor: ActorId(self.actor),
             clock: Timestamp(self.clock),
+            confirmed: None,
             precision: 14,
             forget: Timestamp::MAX,
         };

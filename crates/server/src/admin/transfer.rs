@@ -5,7 +5,6 @@ use std::path::Path;
 use larder_kv::Gateway;
 use larder_kv_admin::frame::AdminAnswer;
 use larder_kv_admin::progress_bar::Progress;
-use larder_store::Table;
 use larder_transfer::{
     Error, ExportOptions, Phase, SEGMENT_BYTES, StorePair, Totals, TransferProgress, export as write, import as read,
     verify,
@@ -75,18 +74,7 @@ async fn run_import(stores: &StorePair, dir: &Path, call: &CommandCall<'_>) -> R
     }
     let totals = verify(stores, dir, |progress| report_progress(call.reporter, &progress)).await?;
     let head = format!("imported {} from {}: {}", came.id, dir.display(), segments_text(came.segments, came.resumed));
-    Ok(AdminAnswer::done(format!("{head}\n{}{}", unserved_text(stores, &totals), verified_text(&totals))))
-}
-
-/// A warning where the engine keeps rows of data types and does not serve them.
-fn unserved_text(stores: &StorePair, totals: &Totals) -> String {
-    let rows = totals.table(Table::DataTypes).count;
-    match stores.store.limits().replicated && rows > 0 {
-        true => {
-            format!("WARNING: this engine does not serve data types yet: it keeps their {rows} rows for an export\n")
-        }
-        false => String::new(),
-    }
+    Ok(AdminAnswer::done(format!("{head}\n{}", verified_text(&totals))))
 }
 
 async fn compare(stores: &StorePair, dir: &Path, reporter: &ProgressReporter) -> Result<AdminAnswer, Error> {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use larder_core::rules::refusals::DatatypeError;
 
-use super::context::DatatypeContext;
+use super::context::{ActorClocks, DatatypeContext};
 use super::editor::{DatatypeEditor, PRESENT, ShownRow};
 use super::head::{CounterResets, CounterTotals, RemovalMarker};
 use super::hll::{HllChunk, HllPlace};
@@ -35,24 +35,30 @@ impl DatatypeEditor {
         request_id: Option<&Bytes>,
     ) -> Result<(), DatatypeError> {
         let root = DatatypePath::root();
+        let named = request_id.filter(|_| self.terms.names_increments());
         if let Some(id) = request_id {
-            let name = DatatypeRowName::Data(root.clone(), DatatypeLeaf::Request(id.clone())).encode();
+            let name = |leaf| DatatypeRowName::Data(root.clone(), leaf).encode();
+            let (note, increment) =
+                (name(DatatypeLeaf::Request(id.clone())), name(DatatypeLeaf::Increment(id.clone())));
             // Race: a client repeats an increment whose answer was lost; its id is in the same batch [invariant 111].
-            if self.shown(&name)?.is_some() {
+            if self.shown(&note)?.is_some() || self.shown(&increment)?.is_some() {
                 return Ok(());
             }
-            self.put_for_a_while(name, PRESENT);
+            // The row of a counter's increment is the note that it was made.
+            if named.is_none() || !matches!(update, DatatypeUpdate::Counter(_)) {
+                self.put_for_a_while(note, PRESENT);
+            }
         }
         self.touched = true;
         match update {
-            DatatypeUpdate::Counter(by) => self.increment(&root, *by),
+            DatatypeUpdate::Counter(by) => self.increment(&root, *by, named),
             DatatypeUpdate::Set(edits) => self.edit_set(&root, edits, context),
             DatatypeUpdate::Gset(adds) => {
                 adds.iter().for_each(|element| self.add_element(&root, element));
                 Ok(())
             }
             DatatypeUpdate::Hll(adds) => self.add_to_registers(&root, adds),
-            DatatypeUpdate::Map(edits) => self.edit_map(&root, edits, context),
+            DatatypeUpdate::Map(edits) => self.edit_map(&root, edits, context, named),
         }
     }
 
@@ -62,16 +68,35 @@ impl DatatypeEditor {
     /// # Errors
     /// Damage.
     pub fn delete(&mut self, context: Option<&DatatypeContext>) -> Result<(), DatatypeError> {
+        let clocks = self.clocks_to_take(context)?;
         self.remove_value(&DatatypePath::root(), context)?;
-        let gone: Vec<_> = self.head.clocks_seen(context).collect();
-        for (actor, clock) in gone {
+        for (actor, clock) in clocks {
             self.take_at(&DatatypeRowName::Clock(actor).encode(), clock);
         }
         self.touched = false;
         Ok(())
     }
 
-    fn increment(&mut self, path: &DatatypePath, by: i64) -> Result<(), DatatypeError> {
+    /// The clocks that go with the value: those that the client saw, all without a context.
+    fn clocks_to_take(&self, context: Option<&DatatypeContext>) -> Result<ActorClocks, DatatypeError> {
+        let mut clocks = self.head.clocks.clone();
+        let Some(context) = context else { return Ok(clocks) };
+        let shown = self.shown_below(&DatatypePath::root().prefix())?;
+        let unseen = shown.iter().filter(|row| !row.is_seen(Some(context)));
+        let remaining: BTreeSet<_> = unseen.filter_map(ShownRow::actor).collect();
+        clocks.retain(|actor, clock| {
+            let name = DatatypeRowName::Clock(*actor).encode();
+            // Race: rows that the client did not see stay, and without a clock nobody would see them [invariant 156].
+            let is_named = || context.covers(&name, *actor, *clock) && !remaining.contains(actor);
+            context.is_within_clocks(*actor, *clock) || is_named()
+        });
+        Ok(clocks)
+    }
+
+    fn increment(&mut self, path: &DatatypePath, by: i64, named: Option<&Bytes>) -> Result<(), DatatypeError> {
+        if let Some(id) = named {
+            return self.put_increment(path, id, by);
+        }
         let (source, totals) = self.own_counter(path)?;
         let name = DatatypeRowName::Data(path.clone(), DatatypeLeaf::Counter(source)).encode();
         self.put(name, totals.plus(by).encode());
@@ -112,8 +137,12 @@ impl DatatypeEditor {
         for element in adds {
             let place = HllPlace::for_element(element, precision);
             if let std::collections::btree_map::Entry::Vacant(vacant) = chunks.entry(place.chunk) {
-                let stored = self.shown(&name(place.chunk))?.map(|row| HllChunk::decode(row.value, precision));
-                vacant.insert((stored.transpose()?.unwrap_or_else(|| HllChunk::new(precision)), false));
+                let stored = self.shown(&name(place.chunk))?;
+                // Race: another gateway may have removed a row of a batch without an answer: what it has is written anew [invariant 153].
+                let is_unsure =
+                    stored.as_ref().is_some_and(|row| self.terms.confirmed.is_some_and(|last| row.stamp > last));
+                let chunk = stored.map(|row| HllChunk::decode(row.value, precision)).transpose()?;
+                vacant.insert((chunk.unwrap_or_else(|| HllChunk::new(precision)), is_unsure));
             }
             if let Some((chunk, is_raised)) = chunks.get_mut(&place.chunk) {
                 *is_raised |= chunk.raise(place);
@@ -132,6 +161,7 @@ impl DatatypeEditor {
         path: &DatatypePath,
         edits: &MapEdits,
         context: Option<&DatatypeContext>,
+        named: Option<&Bytes>,
     ) -> Result<(), DatatypeError> {
         for field in &edits.removes {
             self.remove_field(path, field, context)?;
@@ -142,11 +172,11 @@ impl DatatypeEditor {
             let presence = DatatypeLeaf::Presence(self.terms.actor);
             self.put(DatatypeRowName::Data(child.clone(), presence).encode(), PRESENT);
             match &edit.update {
-                EmbeddedUpdate::Counter(by) => self.increment(&child, *by)?,
+                EmbeddedUpdate::Counter(by) => self.increment(&child, *by, named)?,
                 EmbeddedUpdate::Set(edits) => self.edit_set(&child, edits, context)?,
                 EmbeddedUpdate::Register(value) => self.assign(&child, value)?,
                 EmbeddedUpdate::Flag(enabled) => self.set_flag(&child, *enabled, context)?,
-                EmbeddedUpdate::Map(edits) => self.edit_map(&child, edits, context)?,
+                EmbeddedUpdate::Map(edits) => self.edit_map(&child, edits, context, named)?,
             }
         }
         Ok(())
@@ -196,10 +226,16 @@ impl DatatypeEditor {
         if !self.is_oversized(path) {
             return self.remove_rows(shown, context);
         }
-        // Rows of this batch are newer than the marker.
-        let batch_rows: Vec<_> = shown.into_iter().filter(|row| row.stamp == self.terms.clock).collect();
-        self.remove_rows(batch_rows, context)?;
-        self.put_marker(path, context);
+        let clocks = context.map_or_else(|| self.head.clocks.clone(), |context| context.clocks.clone());
+        let is_single = |row: &ShownRow| {
+            // Rows of this batch are newer than the marker.
+            let is_newer = row.stamp == self.terms.clock;
+            // Race: another gateway adds to its totals meanwhile, and its next row would bring them back [invariant 155].
+            is_newer || self.terms.names_increments() && (row.is_counted() || !row.is_within(&clocks))
+        };
+        let single = shown.into_iter().filter(is_single).collect();
+        self.remove_rows(single, context)?;
+        self.put_marker(path, clocks);
         Ok(())
     }
 
@@ -247,8 +283,7 @@ impl DatatypeEditor {
     }
 
     /// Removes a part that is too large to be removed row by row.
-    fn put_marker(&mut self, path: &DatatypePath, context: Option<&DatatypeContext>) {
-        let clocks = context.map_or_else(|| self.seen_clocks(), |context| context.clocks.clone());
+    fn put_marker(&mut self, path: &DatatypePath, clocks: ActorClocks) {
         let remover = self.terms.actor;
         let mut marker = RemovalMarker { path: path.clone(), remover, clocks, stamp: self.terms.clock };
         // An earlier marker of this actor has the same row: what it removed stays removed.

@@ -7,7 +7,7 @@ use larder_rows::codec::DecodeError;
 use larder_rows::{Row, Timestamp};
 
 use super::context::DatatypeContext;
-use super::head::{CounterResets, CounterSum, CounterTotals, DatatypeHead};
+use super::head::{CounterResets, CounterSum, CounterTotals, DatatypeHead, NamedIncrement};
 use super::hll::{HllChunk, HllRegisters};
 use super::row_name::{DatatypeLeaf, DatatypePath, DatatypeRowName, EmbeddedType, FieldName};
 use super::value::ValuePiece;
@@ -34,9 +34,14 @@ impl ValueDecoder {
     /// A decoder of the rows below this head.
     #[must_use]
     pub fn new(datatype: Datatype, head: DatatypeHead) -> Self {
+        let mut context = DatatypeContext::new(head.confirmed.clone());
+        // A clock beyond what a quorum is known to have covers no rows; named, it tells a delete what it may take.
+        for (actor, clock) in &head.clocks {
+            context.note_shown(&DatatypeRowName::Clock(*actor).encode(), *actor, *clock);
+        }
         Self {
             datatype,
-            context: DatatypeContext::new(head.clocks.clone()),
+            context,
             head,
             path: DatatypePath::root(),
             fields: Vec::new(),
@@ -83,6 +88,11 @@ impl ValueDecoder {
                 self.register = self.register.take().max(Some((row.stamp, value)));
             }
             DatatypeLeaf::Flag(_) => self.flag = true,
+            DatatypeLeaf::Increment(_) => {
+                let increment = NamedIncrement::decode(row.value)?;
+                self.context.note_shown(&row.name, increment.actor, increment.clock);
+                self.counter.add_named(increment);
+            }
             DatatypeLeaf::Counter(source) => self.counter.add_source(source, CounterTotals::decode(row.value)?),
             DatatypeLeaf::Resets(_) => self.counter.add_resets(CounterResets::decode(row.value)?),
             DatatypeLeaf::Request(_) => {}

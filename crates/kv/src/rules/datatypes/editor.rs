@@ -12,7 +12,7 @@ use larder_rows::codec::prefix_successor;
 use larder_rows::{ActorId, Change, Row, Timestamp};
 
 use super::context::{ActorClocks, DatatypeContext};
-use super::head::{ClockValue, CounterTotals, DatatypeHead};
+use super::head::{ClockValue, CounterTotals, DatatypeHead, NamedIncrement};
 use super::row_name::{CounterSource, DatatypeLeaf, DatatypePath, DatatypeRowName};
 
 /// The value of a row that only says that something is there.
@@ -25,6 +25,8 @@ pub struct EditorTerms {
     pub actor: ActorId,
     /// The clock of the batch, above every stamp that was read.
     pub clock: Timestamp,
+    /// On replicas: the clock up to which a quorum has the actor's rows. `None`: one machine shows all that it stored.
+    pub confirmed: Option<Timestamp>,
     /// The precision of new registers of a HyperLogLog.
     pub precision: u8,
     /// Expiry of rows that only stop late writes and retries.
@@ -34,7 +36,7 @@ pub struct EditorTerms {
 /// A change of one row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum RowEdit {
-    Put { value: Bytes, expires: Option<Timestamp> },
+    Put { value: Bytes, stamp: Timestamp, expires: Option<Timestamp> },
     Remove { stamp: Timestamp },
 }
 
@@ -45,6 +47,8 @@ pub(super) struct ShownRow {
     pub(super) leaf: DatatypeLeaf,
     pub(super) value: Bytes,
     pub(super) stamp: Timestamp,
+    /// The batch that wrote it; `None` for a row that no context names.
+    dot: Option<(ActorId, Timestamp)>,
 }
 
 /// A moment to go back to.
@@ -66,6 +70,14 @@ pub struct DatatypeEditor {
     undo: Vec<(Bytes, Option<RowEdit>)>,
     bytes: usize,
     pub(super) touched: bool,
+}
+
+impl EditorTerms {
+    /// Whether an increment with an id is a row of its own: several gateways may count it at once.
+    #[must_use]
+    pub(super) fn names_increments(&self) -> bool {
+        self.confirmed.is_some()
+    }
 }
 
 impl DatatypeEditor {
@@ -115,12 +127,12 @@ impl DatatypeEditor {
     pub fn finish(mut self) -> Vec<Change> {
         if self.touched {
             // The clock stands in every batch: a reader of the clock has seen all rows below it [invariant 109].
-            let value = ClockValue { confirmed: self.terms.clock }.encode();
-            self.put(DatatypeRowName::Clock(self.terms.actor).encode(), value);
+            // Race: whether a quorum takes this batch is not known yet; a context must not cover it [invariant 152].
+            let confirmed = self.terms.confirmed.unwrap_or(self.terms.clock);
+            self.put(DatatypeRowName::Clock(self.terms.actor).encode(), ClockValue { confirmed }.encode());
         }
-        let clock = self.terms.clock;
         let change = |(name, edit)| match edit {
-            RowEdit::Put { value, expires } => Change::Put(Row { name, value, stamp: clock, expires }),
+            RowEdit::Put { value, stamp, expires } => Change::Put(Row { name, value, stamp, expires }),
             RowEdit::Remove { stamp } => Change::Remove { name, stamp },
         };
         self.edits.into_iter().map(change).collect()
@@ -139,24 +151,45 @@ impl DatatypeEditor {
     /// A row, with the edits made so far; `None` if it is not there or dead.
     pub(super) fn shown(&self, name: &Bytes) -> Result<Option<ShownRow>, DatatypeError> {
         let (value, stamp) = match (self.edits.get(name), self.stored.get(name)) {
-            (Some(RowEdit::Put { value, .. }), _) => (value.clone(), self.terms.clock),
+            (Some(RowEdit::Put { value, stamp, .. }), _) => (value.clone(), *stamp),
             (Some(RowEdit::Remove { .. }), _) | (None, None) => return Ok(None),
             (None, Some(row)) => (row.value.clone(), row.stamp),
         };
         let DatatypeRowName::Data(path, leaf) = DatatypeRowName::decode(name)? else { return Ok(None) };
-        let is_dead = self.head.is_dead(&path, &leaf, stamp);
-        Ok((!is_dead).then(|| ShownRow { name: name.clone(), path, leaf, value, stamp }))
+        if self.head.is_dead(&path, &leaf, stamp) {
+            return Ok(None);
+        }
+        let dot = match leaf {
+            DatatypeLeaf::Increment(_) => {
+                let increment = NamedIncrement::decode(value.clone())?;
+                Some((increment.actor, increment.clock))
+            }
+            _ => leaf.actor().map(|actor| (actor, stamp)),
+        };
+        Ok(Some(ShownRow { name: name.clone(), path, leaf, value, stamp, dot }))
     }
 
     /// Writes a row.
     pub(super) fn put(&mut self, name: Bytes, value: Bytes) {
-        self.edit(&name, Some(RowEdit::Put { value, expires: None }));
+        self.edit(&name, Some(RowEdit::Put { value, stamp: self.terms.clock, expires: None }));
+    }
+
+    /// Adds to the increment that an id names.
+    pub(super) fn put_increment(&mut self, path: &DatatypePath, id: &Bytes, by: i64) -> Result<(), DatatypeError> {
+        let name = DatatypeRowName::Data(path.clone(), DatatypeLeaf::Increment(id.clone())).encode();
+        let before = self.shown(&name)?.map(|row| NamedIncrement::decode(row.value)).transpose()?;
+        let amount = before.map_or(0, |before| before.amount) + i128::from(by);
+        let increment = NamedIncrement { amount, actor: self.terms.actor, clock: self.terms.clock };
+        // Race: a repeat through another gateway is the same row, and a removal of it stops repeats that come later [invariant 154].
+        let edit = RowEdit::Put { value: increment.encode(), stamp: NamedIncrement::STAMP, expires: None };
+        self.edit(&name, Some(edit));
+        Ok(())
     }
 
     /// Writes a row that the store forgets after a while.
     pub(super) fn put_for_a_while(&mut self, name: Bytes, value: Bytes) {
         let expires = Some(self.terms.forget);
-        self.edit(&name, Some(RowEdit::Put { value, expires }));
+        self.edit(&name, Some(RowEdit::Put { value, stamp: self.terms.clock, expires }));
     }
 
     /// Takes a row away: a stored one at its own stamp, so that a newer version stays.
@@ -196,11 +229,6 @@ impl DatatypeEditor {
         Ok((CounterSource { actor: self.terms.actor, birth: self.terms.clock }, CounterTotals::default()))
     }
 
-    /// The clocks that a removal without context saw.
-    pub(super) fn seen_clocks(&self) -> ActorClocks {
-        self.head.clocks.clone()
-    }
-
     fn edit(&mut self, name: &Bytes, edit: Option<RowEdit>) {
         let before = self.replace(name, edit);
         self.undo.push((name.clone(), before));
@@ -225,7 +253,22 @@ impl ShownRow {
     /// Whether the reader of the context saw it; without a context everything that is shown.
     pub(super) fn is_seen(&self, context: Option<&DatatypeContext>) -> bool {
         let Some(context) = context else { return true };
-        self.leaf.actor().is_some_and(|actor| context.covers(&self.name, actor, self.stamp))
+        self.dot.is_some_and(|(actor, clock)| context.covers(&self.name, actor, clock))
+    }
+
+    /// Whether these clocks cover it.
+    pub(super) fn is_within(&self, clocks: &ActorClocks) -> bool {
+        self.dot.is_some_and(|(actor, clock)| clocks.get(&actor).is_some_and(|last| clock <= *last))
+    }
+
+    /// The actor that wrote it.
+    pub(super) fn actor(&self) -> Option<ActorId> {
+        self.dot.map(|(actor, _)| actor)
+    }
+
+    /// Whether it is a share of a counter, which grows in place or repeats: no marker takes it from another gateway.
+    pub(super) fn is_counted(&self) -> bool {
+        matches!(self.leaf, DatatypeLeaf::Counter(_) | DatatypeLeaf::Increment(_))
     }
 
     /// Whether it shows that its field is there.

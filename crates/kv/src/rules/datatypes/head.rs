@@ -7,7 +7,7 @@ use larder_rows::codec::{DecodeError, FieldDecoder, FieldEncoder};
 use larder_rows::limits::METADATA_BYTES_MAX;
 use larder_rows::{ActorId, Row, Timestamp};
 
-use super::context::{ActorClocks, DatatypeContext};
+use super::context::ActorClocks;
 use super::row_name::{CounterSource, DatatypeLeaf, DatatypePath, DatatypeRowName};
 
 const VERSION: u8 = 1;
@@ -19,6 +19,8 @@ const TOTALS_VERSION: u8 = 1;
 pub struct DatatypeHead {
     /// The last clock of each actor.
     pub clocks: ActorClocks,
+    /// The clock of each actor up to which a quorum has its rows.
+    pub confirmed: ActorClocks,
     /// Parts of the value that were removed at once.
     pub markers: Vec<RemovalMarker>,
 }
@@ -44,8 +46,9 @@ impl DatatypeHead {
     pub fn add(&mut self, row: &Row) -> Result<(), DecodeError> {
         match DatatypeRowName::decode(&row.name)? {
             DatatypeRowName::Clock(actor) => {
-                ClockValue::decode(row.value.clone())?;
+                let value = ClockValue::decode(row.value.clone())?;
                 self.clocks.insert(actor, row.stamp);
+                self.confirmed.insert(actor, value.confirmed);
             }
             DatatypeRowName::Marker(path, remover) => {
                 let clocks = decode_clocks(row.value.clone())?;
@@ -56,16 +59,17 @@ impl DatatypeHead {
         Ok(())
     }
 
+    /// The head as one machine shows it: whoever sees a clock there sees all rows up to it.
+    #[must_use]
+    pub fn all_confirmed(mut self) -> Self {
+        self.confirmed.clone_from(&self.clocks);
+        self
+    }
+
     /// Whether the key exists.
     #[must_use]
     pub fn exists(&self) -> bool {
         !self.clocks.is_empty()
-    }
-
-    /// The clocks that a reader with this context saw; all of them without one.
-    pub fn clocks_seen(&self, context: Option<&DatatypeContext>) -> impl Iterator<Item = (ActorId, Timestamp)> {
-        let clocks = self.clocks.iter().map(|(actor, clock)| (*actor, *clock));
-        clocks.filter(move |(actor, clock)| context.is_none_or(|context| context.is_within_clocks(*actor, *clock)))
     }
 
     /// The greatest stamp of its rows.
@@ -143,6 +147,44 @@ impl ClockValue {
     }
 }
 
+/// One increment whose id names its row, so that gateways that count it twice write one row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NamedIncrement {
+    /// What it adds.
+    pub amount: i128,
+    /// The actor that wrote it.
+    pub actor: ActorId,
+    /// The clock of its batch.
+    pub clock: Timestamp,
+}
+
+impl NamedIncrement {
+    /// The stamp of each such row: a repeat is the same write, and a removal stops all repeats.
+    pub const STAMP: Timestamp = Timestamp(1);
+
+    /// The stored form.
+    #[must_use]
+    pub fn encode(self) -> Bytes {
+        let mut out = FieldEncoder::versioned(VERSION, 33);
+        out.raw(&self.amount.to_be_bytes());
+        out.u64(self.actor.0);
+        out.u64(self.clock.0);
+        out.finish()
+    }
+
+    /// Reads the stored form.
+    ///
+    /// # Errors
+    /// [`DecodeError`] as for every row.
+    pub fn decode(value: Bytes) -> Result<Self, DecodeError> {
+        let mut rest = FieldDecoder::versioned(value, VERSION)?;
+        let amount = i128::from_be_bytes(rest.array()?);
+        let (actor, clock) = (ActorId(rest.u64()?), Timestamp(rest.u64()?));
+        rest.finish()?;
+        Ok(Self { amount, actor, clock })
+    }
+}
+
 /// All increments of one source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CounterTotals {
@@ -163,6 +205,8 @@ pub struct CounterResets(pub BTreeMap<CounterSource, CounterTotals>);
 pub struct CounterSum {
     sources: BTreeMap<CounterSource, CounterTotals>,
     resets: CounterResets,
+    /// The sum of the increments that ids name; `None` without any.
+    named: Option<i128>,
 }
 
 impl CounterTotals {
@@ -254,6 +298,11 @@ impl CounterSum {
         self.sources.insert(source, totals);
     }
 
+    /// Adds a row of an increment that its id names.
+    pub fn add_named(&mut self, increment: NamedIncrement) {
+        self.named = Some(self.named.unwrap_or_default().wrapping_add(increment.amount));
+    }
+
     /// Adds a row of resets.
     pub fn add_resets(&mut self, resets: CounterResets) {
         resets.0.into_iter().for_each(|(source, totals)| self.resets.add(source, totals));
@@ -262,7 +311,8 @@ impl CounterSum {
     /// Whether an increment was not reset.
     #[must_use]
     pub fn is_live(&self) -> bool {
-        self.sources.iter().any(|(source, totals)| totals.operations > self.source_reset(source).operations)
+        self.named.is_some()
+            || self.sources.iter().any(|(source, totals)| totals.operations > self.source_reset(source).operations)
     }
 
     /// The value: all increments that were not reset.
@@ -274,7 +324,7 @@ impl CounterSum {
             // A late replica may show totals from before the reset: they are all reset.
             if totals.operations > reset.operations { net(*totals).wrapping_sub(net(reset)) } else { 0 }
         };
-        self.sources.iter().map(live).fold(0, i128::wrapping_add)
+        self.sources.iter().map(live).fold(self.named.unwrap_or_default(), i128::wrapping_add)
     }
 
     fn source_reset(&self, source: &CounterSource) -> CounterTotals {
@@ -312,7 +362,8 @@ mod tests {
         head.add(&row(DatatypeRowName::Marker(DatatypePath::root(), ActorId(7)), golden, Timestamp(9))).unwrap();
         assert!(!head.exists());
         head.add(&row(DatatypeRowName::Clock(ActorId(1)), clock, Timestamp(6))).unwrap();
-        assert_eq!(head, DatatypeHead { clocks: [(ActorId(1), Timestamp(6))].into(), markers: vec![marker] });
+        let (clocks, confirmed) = ([(ActorId(1), Timestamp(6))].into(), [(ActorId(1), Timestamp(5))].into());
+        assert_eq!(head, DatatypeHead { clocks, confirmed, markers: vec![marker] });
         let is_dead =
             |stamp| head.is_dead(&DatatypePath::root(), &DatatypeLeaf::Presence(ActorId(1)), Timestamp(stamp));
         assert_eq!((is_dead(5), is_dead(6)), (true, false));
@@ -341,6 +392,7 @@ mod totals_tests {
         #[test]
         fn random_totals_decode_or_fail_without_panic(bytes: Vec<u8>) {
             let _ = CounterTotals::decode(bytes.clone().into());
+            let _ = NamedIncrement::decode(bytes.clone().into());
             let _ = CounterResets::decode(bytes.into());
         }
 

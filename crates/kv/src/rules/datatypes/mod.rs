@@ -36,7 +36,7 @@ mod value;
 pub use context::{ActorClocks, DatatypeContext};
 pub use decoder::ValueDecoder;
 pub use editor::{DatatypeEditor, EditorMark, EditorTerms};
-pub use head::{ClockValue, CounterResets, CounterSum, CounterTotals, DatatypeHead, RemovalMarker};
+pub use head::{ClockValue, CounterResets, CounterSum, CounterTotals, DatatypeHead, NamedIncrement, RemovalMarker};
 pub use hll::{CHUNK_REGISTERS, HllChunk, HllPlace, HllRegisters};
 pub use larder_core::rules::props::Datatype;
 pub use larder_core::rules::refusals::DatatypeError;

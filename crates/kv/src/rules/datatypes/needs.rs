@@ -53,14 +53,24 @@ impl NeededRows {
 }
 
 impl DatatypeUpdate {
-    /// The rows to read before this update by `actor` is applied.
+    /// The rows to read before this update by `actor` is applied; `names_increments`: an increment with an id is a row of its own.
     #[must_use]
-    pub fn needs(&self, actor: ActorId, precision: u8, request_id: Option<&Bytes>) -> Vec<NeededRows> {
+    pub fn needs(
+        &self,
+        actor: ActorId,
+        precision: u8,
+        request_id: Option<&Bytes>,
+        names_increments: bool,
+    ) -> Vec<NeededRows> {
         let root = DatatypePath::root();
         let mut needs = Vec::new();
         match self {
             Self::Counter(_) => {
-                needs.push(NeededRows::below(root.counter_prefix(actor)));
+                // The other engine's note of the same id, if the key was moved here.
+                needs.extend(request_id.map(|id| NeededRows::one(&root, DatatypeLeaf::Increment(id.clone()))));
+                if request_id.is_none() || !names_increments {
+                    needs.push(NeededRows::below(root.counter_prefix(actor)));
+                }
             }
             Self::Set(edits) => set_needs(&root, edits, &mut needs),
             Self::Gset(_) => {}

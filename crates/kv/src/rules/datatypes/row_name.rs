@@ -3,13 +3,14 @@
 //! ```text
 //! 00 actor                         clock row
 //! 01 path 00 remover               marker
+//! 02 path 00 request id            one increment that its id names
 //! 02 path 01 actor                 presence of a field
 //! 02 path 02 element actor         element of a set
 //! 02 path 03 actor                 register
 //! 02 path 04 actor                 enabled flag
 //! 02 path 05 actor birth           counter
 //! 02 path 06 remover               resets of a counter
-//! 02 path 07 request id            increment that was counted
+//! 02 path 07 request id            id of an update that was made
 //! 02 path 09 precision chunk actor registers of a HyperLogLog
 //! path: (80 name type)* with `put_ordered` names; leaf tags are below 80, so no leaf is read as a step
 //! ```
@@ -22,6 +23,7 @@ const CLOCK: u8 = 0;
 const MARKER: u8 = 1;
 const DATA: u8 = 2;
 const STEP: u8 = 0x80;
+const INCREMENT: u8 = 0;
 const PRESENCE: u8 = 1;
 const ELEMENT: u8 = 2;
 const REGISTER: u8 = 3;
@@ -49,6 +51,8 @@ pub enum DatatypeRowName {
 /// A part of one value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DatatypeLeaf {
+    /// One increment that its id names, beside the totals.
+    Increment(Bytes),
     /// The field is there.
     Presence(ActorId),
     /// The element is there.
@@ -61,7 +65,7 @@ pub enum DatatypeLeaf {
     Counter(CounterSource),
     /// Totals that this actor reset.
     Resets(ActorId),
-    /// An increment with this id is in the totals.
+    /// An update with this id was made.
     Request(Bytes),
     /// Registers of a HyperLogLog: precision, number of the chunk.
     Chunk(u8, u8, ActorId),
@@ -189,6 +193,7 @@ impl DatatypeRowName {
             Self::Data(path, leaf) => (path, leaf),
         };
         match leaf {
+            DatatypeLeaf::Increment(id) => [path.leaf_prefix(INCREMENT, id.len()), id.to_vec()].concat(),
             DatatypeLeaf::Presence(actor) => with_actor(path.leaf_prefix(PRESENCE, 8), *actor),
             DatatypeLeaf::Element(element, actor) => with_actor(path.element_prefix(element).into(), *actor),
             DatatypeLeaf::Register(actor) => with_actor(path.leaf_prefix(REGISTER, 8), *actor),
@@ -232,6 +237,7 @@ impl DatatypeRowName {
 impl DatatypeLeaf {
     fn decode(tag: u8, rest: &[u8]) -> Result<Self, DecodeError> {
         Ok(match tag {
+            INCREMENT => Self::Increment(Bytes::copy_from_slice(rest)),
             PRESENCE => Self::Presence(decode_actor(rest)?),
             ELEMENT => {
                 let (element, rest) = take_ordered(rest)?;
@@ -260,7 +266,7 @@ impl DatatypeLeaf {
             Self::Presence(actor) | Self::Element(_, actor) | Self::Register(actor) | Self::Flag(actor) => Some(*actor),
             Self::Counter(source) => Some(source.actor),
             Self::Chunk(_, _, actor) => Some(*actor),
-            Self::Resets(_) | Self::Request(_) => None,
+            Self::Increment(_) | Self::Resets(_) | Self::Request(_) => None,
         }
     }
 }

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::SystemTime;
 
 use larder_store::memory::MemoryStore;
-use larder_store::{CallOptions, Clock, EngineLimits, Result, Store};
+use larder_store::{CallOptions, Clock, Result, Store};
 use larder_store_local::{LocalStore, OpenOptions};
 use larder_testkit::hooked::{Hooked, MakeCall, StoreCall, StoreHook};
 use larder_testkit::replicas::{ClusterSetup, NetworkFaults, Replicas};
@@ -21,7 +21,7 @@ pub(super) enum LawEngineKind {
     Memory,
     /// The engine of `larder-store-local` in a directory of its own.
     Embedded,
-    /// Three replicas, of which one may be down, and a gateway that takes them for one engine.
+    /// Three replicas, of which one may be down.
     Replicated {
         repairs: bool,
     },
@@ -60,7 +60,7 @@ impl LawEngine {
         match self {
             Self::Memory(store) => Arc::clone(store) as _,
             Self::Embedded(run) => Arc::new(Hooked(Arc::new(BlockingStore(run.store.clone())))),
-            Self::Replicated(replicas) => Arc::new(Hooked(Arc::new(SoleEngine(replicas.clone())))),
+            Self::Replicated(replicas) => Arc::new(replicas.clone()),
         }
     }
 
@@ -152,23 +152,6 @@ impl StoreHook for BlockingStore {
 
     async fn around<'a, T: Send>(&'a self, _: StoreCall<'a>, options: CallOptions, make: MakeCall<'a, T>) -> Result<T> {
         block_on(tokio::task::unconstrained(make(options)))
-    }
-}
-
-/// Simulated replicas that a gateway takes for one engine. It refuses data types over engines that say that they are replicated.
-struct SoleEngine(Replicas);
-
-impl StoreHook for SoleEngine {
-    fn inner(&self) -> &dyn Store {
-        &self.0
-    }
-
-    async fn around<'a, T: Send>(&'a self, _: StoreCall<'a>, options: CallOptions, make: MakeCall<'a, T>) -> Result<T> {
-        make(options).await
-    }
-
-    fn limits(&self) -> EngineLimits {
-        EngineLimits { replicated: false, ..self.0.limits() }
     }
 }
 

@@ -84,6 +84,11 @@ impl LawRecord {
         self.reads.len() - 1
     }
 
+    /// Whether a request had no answer.
+    pub(super) fn has_unknown_fates(&self) -> bool {
+        self.requests.iter().any(|request| request.answer == LawAnswer::Unknown)
+    }
+
     /// Checks every read and every refusal.
     ///
     /// # Errors

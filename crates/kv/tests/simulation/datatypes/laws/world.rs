@@ -10,6 +10,7 @@ use larder_rows::ActorId;
 use larder_store::Store;
 use larder_store::memory::MemoryStore;
 use larder_testkit::faulty::{Faulty, StoreFaults, StoreHistory};
+use larder_testkit::replicas::NetworkFaults;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -87,6 +88,24 @@ impl LawWorld {
         std::mem::replace(&mut *self.faults.lock(), faults)
     }
 
+    pub(super) fn is_replicated(&self) -> bool {
+        self.engine.lock().replicas().is_some()
+    }
+
+    /// Sets the faults between the replicas, if there are any.
+    pub(super) fn set_network_faults(&self, faults: NetworkFaults) {
+        if let Some(replicas) = self.engine.lock().replicas() {
+            replicas.set_network_faults(faults);
+        }
+    }
+
+    /// Gives every replica what another one has.
+    pub(super) fn repair(&self) {
+        if let Some(replicas) = self.engine.lock().replicas() {
+            replicas.repair();
+        }
+    }
+
     /// Sets the clocks of all gateways.
     pub(super) fn set_skews(&self, mut skew: impl FnMut() -> i64) {
         self.nodes.lock().iter().for_each(|node| node.clock.set_skew(skew()));
@@ -162,7 +181,13 @@ impl LawWorld {
             product: larder_s3::S3Catalogue::empty(),
         };
         let config = Config { node: format!("g{at}"), single_process: self.is_single, ..Config::default() };
-        let gateway = Gateway::start(ports, config).await.expect("over a healthy engine a gateway starts");
+        // Replicas may be down, and messages lost: whoever starts it tries again.
+        let gateway = loop {
+            match Gateway::start(ports.clone(), config.clone()).await {
+                Ok(gateway) => break gateway,
+                Err(_) => self.advance(200).await,
+            }
+        };
         Arc::new(LawGateway { gateway, faulty, clock, actor })
     }
 }
