@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "a test fails by panicking")]
 
 use crate::harness::{HttpClient, HttpRequest, LarderNode, S3Client, TestEngine};
+use serde_json::json;
 
 /// Repetitions of each operation: beside so many, the few requests of heartbeats and sweeps are noise.
 const TIMES: u64 = 150;
@@ -54,7 +55,10 @@ fn operations_send_as_many_requests_as_the_table_says() {
     let mut counter = RequestCounter { client: node.client(), s3: node.s3_admin(), wrong: Vec::new() };
     counter.s3.put("/things", "").expect(200);
     counter.client.put(&format!("{SIBLINGS}/first"), "v").expect(204);
+    node.admin().active_type("sets", r#"{"props":{"datatype":"set"}}"#);
+    node.admin().active_type("counters", r#"{"props":{"datatype":"counter"}}"#);
     key_value(&mut counter);
+    datatypes(&mut counter);
     objects(&mut counter);
     assert!(counter.wrong.is_empty(), "{:#?}", counter.wrong);
 }
@@ -87,6 +91,26 @@ fn key_value(counter: &mut RequestCounter) {
     });
     counter.expect_requests("a get of a body of three blocks", 5, |w, n| {
         assert_eq!(w.client.get(&format!("{SIBLINGS}/large{n}")).expect(200).body.len(), LARGE);
+    });
+}
+
+fn datatypes(counter: &mut RequestCounter) {
+    let set = |n: u64| format!("/types/sets/buckets/b/datatypes/{n}");
+    let update = |counter: &mut RequestCounter, target: &str, document: &serde_json::Value| {
+        counter.client.send(&HttpRequest::post_json(target, &document.to_string())).expect(204);
+    };
+    counter.expect_requests("an addition to a set", 1, |w, n| update(w, &set(n), &json!({"add": "a"})));
+    counter.expect_requests("an addition to a set that is there", 1, |w, n| update(w, &set(n), &json!({"add": "b"})));
+    counter.expect_requests("a read of a set", 1, |w, n| drop(w.client.get(&set(n)).expect(200)));
+    counter.expect_requests("a read and a removal with its context", 4, |w, n| {
+        let context = w.client.get(&set(n)).expect(200).json()["context"].clone();
+        update(w, &set(n), &json!({"remove": "a", "context": context}));
+    });
+    counter.expect_requests("a delete of a set", 3, |w, n| {
+        drop(w.client.delete(&format!("/types/sets/buckets/b/keys/{n}")).expect(204));
+    });
+    counter.expect_requests("an increment", 3, |w, n| {
+        update(w, &format!("/types/counters/buckets/b/datatypes/{n}"), &json!(1));
     });
 }
 

@@ -37,15 +37,24 @@ final class Larder {
 
     /** A client of this user where security is on; null logs nobody in. */
     static RiakClient connect(int connections, String user) throws Exception {
-        int port = Integer.parseInt(System.getenv("LARDER_PB_PORT"));
-        RiakNode.Builder node = new RiakNode.Builder().withRemoteAddress("127.0.0.1").withRemotePort(port);
+        List<RiakNode> nodes = new ArrayList<>();
+        nodes.add(node("LARDER_PB_PORT", connections, user));
+        // Where there are two gateways, the client sends a request to either.
+        if (System.getenv("LARDER_OTHER_PB_PORT") != null) {
+            nodes.add(node("LARDER_OTHER_PB_PORT", connections, user));
+        }
+        RiakCluster cluster = RiakCluster.builder(nodes).withExecutionAttempts(1).build();
+        cluster.start();
+        return new RiakClient(cluster);
+    }
+
+    private static RiakNode node(String port, int connections, String user) throws Exception {
+        RiakNode.Builder node = new RiakNode.Builder().withRemoteAddress("127.0.0.1");
+        node.withRemotePort(Integer.parseInt(System.getenv(port)));
         if (System.getenv("LARDER_CA") != null && user != null) {
             Credentials.add(node, user);
         }
-        node.withMinConnections(1).withMaxConnections(connections).withBlockOnMaxConnections(true);
-        RiakCluster cluster = RiakCluster.builder(node.build()).withExecutionAttempts(1).build();
-        cluster.start();
-        return new RiakClient(cluster);
+        return node.withMinConnections(1).withMaxConnections(connections).withBlockOnMaxConnections(true).build();
     }
 
     static void stop(RiakClient client) throws Exception {

@@ -8,13 +8,14 @@ const Riak = require('basho-riak-client');
 /** The longest time of one test in milliseconds: a call without an answer fails it. */
 const DEADLINE = 20000;
 
-/** A client with these options of its one node; `queued` lets calls wait for a free connection. */
+/** A client with these options of its node, or of both gateways where there are two; `queued` lets calls wait for a free connection. */
 function connect(options, queued) {
-  const place = { remoteAddress: '127.0.0.1', remotePort: Number(process.env.LARDER_PB_PORT) };
+  const ports = [process.env.LARDER_PB_PORT, process.env.LARDER_OTHER_PB_PORT].filter(Boolean).map(Number);
   const secured = process.env.LARDER_CA ? { auth: credentials('clients') } : {};
-  const node = new Riak.Node(Object.assign(place, secured, options));
+  const place = (remotePort) => ({ remoteAddress: '127.0.0.1', remotePort });
+  const nodes = ports.map((port) => new Riak.Node(Object.assign(place(port), secured, options)));
   const queue = queued ? { queueCommands: true, queueSubmitInterval: 1 } : {};
-  const cluster = new Riak.Cluster(Object.assign({ nodes: [node], executionAttempts: 1 }, queue));
+  const cluster = new Riak.Cluster(Object.assign({ nodes, executionAttempts: 1 }, queue));
   return new Promise((resolve, reject) => {
     new Riak.Client(cluster, (error, client) => (error ? reject(problem(error)) : resolve(client)));
   });

@@ -14,13 +14,21 @@ from riak.security import SecurityCreds  # noqa: E402
 def client(user="clients"):
     """A client over the protocol under test, as any program makes one; this user where security is on."""
     proof = credentials(user)
-    return riak.RiakClient(
-        protocol=os.environ["LARDER_PROTOCOL"],
-        host="localhost" if proof else "127.0.0.1",
-        credentials=proof,
-        http_port=int(os.environ["LARDER_HTTP_PORT"]),
-        pb_port=int(os.environ["LARDER_PB_PORT"]),
-    )
+    host = "localhost" if proof else "127.0.0.1"
+    return riak.RiakClient(protocol=os.environ["LARDER_PROTOCOL"], credentials=proof, nodes=nodes(host))
+
+
+def nodes(host):
+    """The server under test; where there are two gateways, both: the client sends a request to any of them."""
+    ports = [(os.environ["LARDER_HTTP_PORT"], os.environ["LARDER_PB_PORT"])]
+    if other_gateway():
+        ports.append((os.environ["LARDER_OTHER_HTTP_PORT"], os.environ["LARDER_OTHER_PB_PORT"]))
+    return [{"host": host, "http_port": int(http), "pb_port": int(pb)} for http, pb in ports]
+
+
+def other_gateway():
+    """Whether requests go to two gateways."""
+    return "LARDER_OTHER_PB_PORT" in os.environ
 
 
 def credentials(user):

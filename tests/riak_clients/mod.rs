@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::harness::{LarderNode, Process};
+use crate::harness::{LarderNode, Process, TestEngine};
 
 /// The longest time of one script.
 const TIME: Duration = Duration::from_secs(120);
@@ -32,10 +32,13 @@ fn scripts(language: &str) -> PathBuf {
 const DATATYPES: [(&str, &str); 5] =
     [("counters", "counter"), ("sets", "set"), ("gsets", "gset"), ("maps", "map"), ("hlls", "hll")];
 
-/// Runs a script, which must succeed, against a server with types for objects and data types: `sleeping` is not active.
+/// Runs a script, which must succeed, against a server with types for objects and data types: `sleeping` is not active. Over a
+/// cluster a script of data types has two gateways.
 #[track_caller]
 fn check(script: &str, command: &mut Command) {
-    let node = LarderNode::start(&["--durability", "buffered", "--pb", "127.0.0.1:0", "--object-size-max", "16MiB"]);
+    let of_datatypes = script.to_lowercase().starts_with("datatypes");
+    let args = ["--durability", "buffered", "--pb", "127.0.0.1:0", "--object-size-max", "16MiB"];
+    let node = LarderNode::start(&args);
     let admin = node.admin();
     admin.active_type("many", r#"{"props":{"n_val":1}}"#);
     admin.active_type("single", r#"{"props":{"allow_mult":false}}"#);
@@ -44,6 +47,11 @@ fn check(script: &str, command: &mut Command) {
     }
     admin.check(&["bucket-type", "create", "sleeping"], "sleeping created\n");
     command.env("LARDER_HTTP_PORT", node.http().port().to_string());
+    let other = (of_datatypes && TestEngine::current() != TestEngine::Local).then(|| node.beside(&args));
+    if let Some(other) = &other {
+        command.env("LARDER_OTHER_HTTP_PORT", other.http().port().to_string());
+        command.env("LARDER_OTHER_PB_PORT", other.pb().port().to_string());
+    }
     check_over(&node, script, command);
 }
 

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
+use futures_util::future::{try_join, try_join_all};
 use larder_core::Result;
 use larder_rows::Row;
 use larder_rows::limits::{DATATYPE_EDITS_MAX, DATATYPE_MAP_PAGE_ROWS, DATATYPE_REMOVAL_BYTES_MAX};
@@ -51,36 +52,44 @@ impl DatatypeWriters {
         unanswered: Option<&UnansweredBatch>,
         options: &CallOptions,
     ) -> Result<BatchRows> {
-        let shown = |range: &Range, rows: Vec<Row>| match unanswered {
-            Some(unanswered) => unanswered.shown_over(&key.partition, range, rows),
-            None => rows,
-        };
-        let head = self.read_batch_head(key, unanswered, options).await?;
-        let (mut rows, mut oversized) = (Vec::new(), Vec::new());
+        let (removals, others): (Vec<_>, Vec<_>) = needs.into_iter().partition(|needed| needed.removed.is_some());
+        // At the same time: what a read shows is removed or written over at its own stamp, whichever of them was first.
+        let (head, mut rows) = try_join(
+            self.read_batch_head(key, unanswered, options),
+            try_join_all(others.iter().map(|needed| self.read_needed(key, needed, unanswered, options))),
+        )
+        .await
+        .map(|(head, rows)| (head, rows.concat()))?;
+        let mut oversized = Vec::new();
         let mut removal_bytes = DATATYPE_REMOVAL_BYTES_MAX;
-        for needed in needs {
-            let range = match needed.single {
-                true => ReadQuery::one(needed.prefix.clone()).range,
-                false => ReadQuery::prefix(needed.prefix.clone(), usize::MAX).range,
-            };
-            let bytes_max = if needed.removed.is_some() { removal_bytes } else { usize::MAX };
-            let limit = ReadLimit { rows: needed.limit(), name_bytes: bytes_max };
+        for needed in removals {
+            let Some(path) = &needed.removed else { continue };
+            let range = range_of(&needed);
+            let limit = ReadLimit { rows: needed.limit(), name_bytes: removal_bytes };
             let read = self.read_range(key, range.clone(), limit, options).await?;
-            if let Some(path) = &needed.removed {
-                let bytes = name_bytes(&read);
-                // Bound: a removal names each row that it takes; one that the batch has no room for leaves a marker.
-                if !read.is_empty() && (read.len() >= limit.rows || bytes >= limit.name_bytes) {
-                    oversized.push(path.clone());
-                    let rest = self.read_single_rows(key, path, &read, &head.confirmed, options).await?;
-                    rows.extend(rest);
-                }
-                removal_bytes = removal_bytes.saturating_sub(bytes);
+            let bytes = name_bytes(&read);
+            // Bound: a removal names each row that it takes; one that the batch has no room for leaves a marker.
+            if !read.is_empty() && (read.len() >= limit.rows || bytes >= limit.name_bytes) {
+                oversized.push(path.clone());
+                rows.extend(self.read_single_rows(key, path, &read, &head.confirmed, options).await?);
             }
-            rows.extend(shown(&range, read));
+            removal_bytes = removal_bytes.saturating_sub(bytes);
+            rows.extend(shown_with(unanswered, key, &range, read));
         }
         let latest = rows.iter().map(|row| row.stamp).max().unwrap_or_default();
         self.issuer.clock.observe(latest.max(head.latest()));
         Ok(BatchRows { head, rows, oversized })
+    }
+
+    async fn read_needed(
+        &self,
+        key: &DatatypeKey,
+        needed: &NeededRows,
+        unanswered: Option<&UnansweredBatch>,
+        options: &CallOptions,
+    ) -> Result<Vec<Row>> {
+        let rows = self.read_range(key, range_of(needed), ReadLimit::rows(needed.limit()), options).await?;
+        Ok(shown_with(unanswered, key, &range_of(needed), rows))
     }
 
     async fn read_batch_head(
@@ -90,10 +99,8 @@ impl DatatypeWriters {
         options: &CallOptions,
     ) -> Result<DatatypeHead> {
         let range = Range { from: None, to: Some(DatatypeRowName::DATA) };
-        let mut rows = self.read_range(key, range.clone(), ReadLimit::rows(usize::MAX), options).await?;
-        if let Some(unanswered) = unanswered {
-            rows = unanswered.shown_over(&key.partition, &range, rows);
-        }
+        let rows = self.read_range(key, range.clone(), ReadLimit::rows(usize::MAX), options).await?;
+        let rows = shown_with(unanswered, key, &range, rows);
         let mut head = DatatypeHead::default();
         rows.iter().try_for_each(|row| head.add(row)).map_err(DatatypeError::from)?;
         Ok(if self.is_replicated() { head } else { head.all_confirmed() })
@@ -162,6 +169,22 @@ impl DatatypeWriters {
                 _ => return Ok(rows),
             }
         }
+    }
+}
+
+/// The rows to read.
+fn range_of(needed: &NeededRows) -> Range {
+    match needed.single {
+        true => ReadQuery::one(needed.prefix.clone()).range,
+        false => ReadQuery::prefix(needed.prefix.clone(), usize::MAX).range,
+    }
+}
+
+/// The rows of a range as they are once the batch before is stored.
+fn shown_with(unanswered: Option<&UnansweredBatch>, key: &DatatypeKey, range: &Range, rows: Vec<Row>) -> Vec<Row> {
+    match unanswered {
+        Some(unanswered) => unanswered.shown_over(&key.partition, range, rows),
+        None => rows,
     }
 }
 

@@ -7,4 +7,5 @@ mod laws;
 mod lost_answers;
 mod pages;
 mod random;
+mod replicas;
 mod rules;
