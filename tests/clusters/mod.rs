@@ -11,6 +11,7 @@
 mod access_control;
 mod contention;
 mod datacenters;
+mod datatypes;
 mod failover;
 mod faults;
 mod linear;

@@ -331,7 +331,10 @@ impl Kv {
         plan: &RequestPlan,
         replicas: ReplicaPlan,
     ) -> Result<Option<DatatypeHead>> {
-        let is_possible = plan.props.datatype.is_some() || may_hold_counter(&address.bucket, &plan.props);
+        // Over replicas each miss would cost a second request: there a bucket that takes counters is one with `allow_mult` now.
+        let takes_counters = plan.props.allow_mult || !self.datatype_writers.is_replicated();
+        let may_hold = takes_counters && may_hold_counter(&address.bucket, &plan.props);
+        let is_possible = plan.props.datatype.is_some() || may_hold;
         if !is_possible {
             return Ok(None);
         }

@@ -124,7 +124,7 @@ impl DatatypeWriters {
     }
 
     /// Whether replicas hold the rows, of which some may lack what others have.
-    pub(super) fn is_replicated(&self) -> bool {
+    pub(crate) fn is_replicated(&self) -> bool {
         self.context.ports.store.limits().replicated
     }
 
