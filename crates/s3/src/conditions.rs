@@ -5,7 +5,7 @@ use std::ops::Range;
 use larder_rows::Timestamp;
 
 use crate::object_location::client_version_id;
-use crate::rules::{Bucket, Etag, SystemHeader, Version};
+use crate::rules::{Bucket, Etag, SystemHeader, Version, VersionId};
 use crate::{Error, Result};
 
 /// Headers that a 304 answer repeats.
@@ -60,6 +60,8 @@ pub struct WriteConditions {
     pub if_match: Option<Vec<String>>,
     /// `If-None-Match`: none of these (`*`: no object) may be current.
     pub if_none_match: Option<Vec<String>>,
+    /// This version must be current. A copy of an object onto itself is another version with the same entity tag.
+    pub if_version: Option<VersionId>,
 }
 
 impl ReadConditions {
@@ -114,7 +116,7 @@ impl ReadConditions {
 impl WriteConditions {
     /// Whether there are no conditions.
     pub(crate) fn is_empty(&self) -> bool {
-        self.if_match.is_none() && self.if_none_match.is_none()
+        self.if_match.is_none() && self.if_none_match.is_none() && self.if_version.is_none()
     }
 
     /// Checks the conditions on the current version.
@@ -129,6 +131,9 @@ impl WriteConditions {
                 Some(_) if !matches_etag(tags, etag) => return Err(Error::PreconditionFailed("If-Match")),
                 Some(_) => {}
             }
+        }
+        if self.if_version.is_some() && self.if_version != current.map(|current| current.id) {
+            return Err(Error::PreconditionFailed("the version"));
         }
         match &self.if_none_match {
             Some(tags) if matches_etag(tags, etag) => Err(Error::PreconditionFailed("If-None-Match")),

@@ -12,7 +12,7 @@ use larder_rows::limits::PART_BYTES_MAX;
 use parking_lot::Mutex;
 
 use super::acl_choice::{AclChoice, check_public_acl};
-use super::commit::{ObjectLocation, client_version_id, external_body, lifecycle_expiry, version_id_text};
+use super::commit::{ObjectLocation, client_version_id, lifecycle_expiry, version_id_text};
 use super::get::{FoundObject, GetObject, ObjectReader, ReadWindow, VersionSpec, missing_bytes};
 use super::put::{
     ChecksumWanted, ObjectMetadata, StoredVersion, UploadBody, WriteConditions, conditional_conflict, object_owner,
@@ -40,8 +40,10 @@ pub struct CopyObject {
     pub replace: Option<ObjectMetadata>,
     /// New tags; `None` inherits those of the source.
     pub tags: Option<Vec<Tag>>,
-    /// The ACL: never inherited.
+    /// The ACL, which a client's copy never inherits.
     pub acl: AclChoice,
+    /// Whether the copy has the grants of the source instead, and gives full control to an owner who does not own it any more.
+    pub keeps_acl: bool,
     /// The request's own values of the [`NEVER_COPIED`] headers.
     pub own: Vec<(SystemHeader, Bytes)>,
     /// Whether the request has any of those headers: a copy onto itself is valid then.
@@ -81,14 +83,17 @@ impl Objects {
         let owner = object_owner(caller, &bucket);
         let acl = self.buckets.new_object_acl(caller, &bucket, &request.key, &request.acl, &owner).await?;
         let onto_itself = request.source.bucket == request.bucket && request.source.key == request.key;
-        let target = CopyTarget { location: ObjectLocation::new(&bucket, &request.key), owner, acl, onto_itself };
+        let mut target = CopyTarget { location: ObjectLocation::new(&bucket, &request.key), owner, acl, onto_itself };
         check_changes(&request, onto_itself)?;
         self.precheck_conditions(&target.location, &request.conditions).await?;
         let source = GetObject { window: ReadWindow::Whole, ..request.source.clone() };
         for _ in 0..RETRIES_MAX {
             let (found_object, reader) = self.open_source(caller, source.clone()).await?;
-            check_copied_size(&found_object)?;
+            found_object.version.object.as_ref().map_or(Ok(()), check_copied_size)?;
             self.check_tags(caller, &request, &bucket, &found_object).await?;
+            if request.keeps_acl {
+                target.acl = self.kept_acl(caller, &request, &bucket, &found_object.version).await?;
+            }
             let source_version = found_object.version_id.clone();
             let length = found_object.version.object.as_ref().map_or(0, Object::length);
             let admission = self.quotas.admit(&bucket, &request.key, Storage::object(length)).await?;
@@ -125,6 +130,28 @@ impl Objects {
         let reader = caller.with_version(version);
         reader.check(&*self.buckets.find(bucket).await?, &read.on_version(key, Some(&found_object.version)))?;
         caller.check(to, &S3Action::NewObjectTags.on_key(&request.key))
+    }
+
+    /// The grants of the source for a copy that keeps them. It takes the permission to read them there and to give them here.
+    async fn kept_acl(
+        &self,
+        caller: &Caller,
+        request: &CopyObject,
+        to: &Bucket,
+        version: &Version,
+    ) -> Result<Option<Acl>> {
+        let mut acl = version.object.as_ref().and_then(|object| object.acl.clone()).unwrap_or_default();
+        if version.owner != object_owner(caller, to) {
+            acl.grants = acl.effective_grants(&version.owner);
+        }
+        if acl.grants.is_empty() {
+            return Ok(None);
+        }
+        let GetObject { bucket, key, version: spec, .. } = &request.source;
+        let read = spec.action(S3Action::GetObjectAcl).on_version(key, Some(version));
+        caller.with_version(spec).check(&*self.buckets.find(bucket).await?, &read)?;
+        caller.check(to, &S3Action::NewObjectAcl.on_key(&request.key))?;
+        Ok(Some(acl))
     }
 
     /// The source of a copy and a reader of its bytes.
@@ -181,8 +208,9 @@ impl Objects {
         loop {
             let attempt = cas.next_attempt().await.map_err(|error| conditional_conflict(error, &request.conditions))?;
             request.conditions.check(attempt.head.current.as_ref())?;
-            // Race: the source must still be there in this attempt; a removal of it would have released the shared bytes.
-            if target.onto_itself && !is_same(&found_object.version, attempt.find(&spec).await?.as_ref()) {
+            // Race: the source must still be there in this attempt; a removal of it would have released the shared bytes. Its tags
+            // and grants may have changed, and the copy would take them back.
+            if target.onto_itself && attempt.find(&spec).await?.as_ref() != Some(&found_object.version) {
                 return Ok(None);
             }
             let object = described(request, target, source);
@@ -241,11 +269,6 @@ fn described(request: &CopyObject, target: &CopyTarget, source: &Object) -> Obje
     object
 }
 
-/// Whether the source is unchanged: another `null` version may have the same id.
-fn is_same(seen: &Version, now: Option<&Version>) -> bool {
-    now.is_some_and(|now| now.id == seen.id && external_body(now) == external_body(seen))
-}
-
 fn check_changes(request: &CopyObject, onto_itself: bool) -> Result<()> {
     let changes = request.replace.is_some() || request.tags.is_some() || request.changes_more;
     if !onto_itself || changes || request.source.version != VersionSpec::Current {
@@ -254,8 +277,12 @@ fn check_changes(request: &CopyObject, onto_itself: bool) -> Result<()> {
     Err(Error::InvalidRequest("A copy of an object onto itself has to change its metadata or storage class.".into()))
 }
 
-fn check_copied_size(found_object: &FoundObject) -> Result<()> {
-    let length = found_object.version.object.as_ref().map_or(0, Object::length);
+/// Refuses the source of a copy that is too large for one piece.
+///
+/// # Errors
+/// `InvalidRequest`.
+pub fn check_copied_size(source: &Object) -> Result<()> {
+    let length = source.length();
     if length <= PART_BYTES_MAX {
         return Ok(());
     }

@@ -14,7 +14,7 @@ use super::{Caller, Error, Objects, Result};
 use crate::rules::{Bucket, Etag, Object, Storage, Version};
 
 pub use crate::conditions::WriteConditions;
-pub use crate::receive::{ChecksumWanted, ObjectMetadata, UploadBody};
+pub use crate::receive::{ChecksumWanted, ObjectMetadata, UploadBody, stored_encoding};
 
 /// A request to put an object.
 pub struct PutObject {

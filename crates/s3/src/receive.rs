@@ -8,6 +8,7 @@ use larder_core::Core;
 use larder_core::body::{ByteStream, collect, next};
 use larder_core::metrics::Event;
 use larder_rows::content::BlobId;
+use larder_rows::limits::S3_META_BYTES_MAX;
 use larder_store::{BlobOwner, Durability, Partition};
 
 use super::commit::ObjectLocation;
@@ -297,4 +298,32 @@ pub struct ObjectMetadata {
     pub tags: Vec<Tag>,
     /// The ACL.
     pub acl: AclChoice,
+}
+
+impl ObjectMetadata {
+    /// Checks the size of the user metadata, names and values together.
+    ///
+    /// # Errors
+    /// `MetadataTooLarge`.
+    pub fn check_size(&self) -> Result<()> {
+        let bytes = self.meta.iter().map(|(name, value)| name.len() + value.len()).sum();
+        // Bound: the metadata is stored in the head, which every write of the key rewrites.
+        if bytes <= S3_META_BYTES_MAX {
+            return Ok(());
+        }
+        Err(larder_core::Error::MetadataTooLarge { bytes, max: S3_META_BYTES_MAX }.into())
+    }
+}
+
+/// The content encoding as it is stored: without `aws-chunked`, the framing of a request's body; `None` where nothing is left.
+#[must_use]
+pub fn stored_encoding(value: &Bytes) -> Option<Bytes> {
+    let text = String::from_utf8_lossy(value);
+    let is_framing = |coding: &&str| coding.eq_ignore_ascii_case("aws-chunked");
+    let codings: Vec<&str> = text.split(',').map(str::trim).filter(|coding| !coding.is_empty()).collect();
+    if !codings.iter().any(is_framing) {
+        return Some(value.clone());
+    }
+    let left: Vec<&str> = codings.into_iter().filter(|coding| !is_framing(coding)).collect();
+    (!left.is_empty()).then(|| left.join(",").into())
 }

@@ -53,7 +53,11 @@ pub(crate) fn source_conditions(headers: &HeaderMap) -> ReadConditions {
 
 /// The conditions that a write checks against the current version at commit.
 pub(crate) fn write_conditions(headers: &HeaderMap) -> WriteConditions {
-    WriteConditions { if_match: etags(headers, IF_MATCH), if_none_match: etags(headers, IF_NONE_MATCH) }
+    WriteConditions {
+        if_match: etags(headers, IF_MATCH),
+        if_none_match: etags(headers, IF_NONE_MATCH),
+        if_version: None,
+    }
 }
 
 /// The entity tags of a header, without quotes and weakness mark; `*` stays. `None` without the header.

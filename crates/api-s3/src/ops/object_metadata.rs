@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 use hyper::HeaderMap;
-use larder_rows::limits::{OBJECT_TAGS_MAX, S3_META_BYTES_MAX};
+use larder_rows::limits::OBJECT_TAGS_MAX;
 use larder_s3::copy::NEVER_COPIED;
-use larder_s3::put::ObjectMetadata;
+use larder_s3::put::{ObjectMetadata, stored_encoding};
 use larder_s3::rules::tags::{self, TagError};
 use larder_s3::rules::{SystemHeader, Tag};
 
@@ -47,12 +47,14 @@ const UNSUPPORTED_PREFIXES: &[&str] = &[
 /// 400 for metadata above the limit, invalid tags or grants, or an unknown storage class; 501 for encryption.
 pub(crate) fn metadata_from_headers(headers: &HeaderMap) -> Result<ObjectMetadata, S3Error> {
     check_supported(headers)?;
-    Ok(ObjectMetadata {
+    let metadata = ObjectMetadata {
         headers: system_headers(headers)?,
-        meta: meta(headers)?,
+        meta: meta(headers),
         tags: tags(headers)?.unwrap_or_default(),
         acl: grants::acl_from_headers(headers)?,
-    })
+    };
+    metadata.check_size()?;
+    Ok(metadata)
 }
 
 /// The tags in the header; `None` without it.
@@ -131,25 +133,13 @@ fn system_headers(headers: &HeaderMap) -> Result<Vec<(SystemHeader, Bytes)>, S3E
     for header in SystemHeader::ALL {
         let Some(value) = joined(headers, header.name()) else { continue };
         let value = match header {
-            SystemHeader::ContentEncoding => without_framing(&value),
+            SystemHeader::ContentEncoding => stored_encoding(&value),
             SystemHeader::StorageClass => known_storage_class(&value)?,
             _ => Some(value),
         };
         kept.extend(value.filter(|value| !value.is_empty()).map(|value| (header, value)));
     }
     Ok(kept)
-}
-
-/// Strips `aws-chunked`, the framing of the body, from the content encoding.
-fn without_framing(value: &Bytes) -> Option<Bytes> {
-    let text = String::from_utf8_lossy(value);
-    let is_framing = |coding: &&str| coding.eq_ignore_ascii_case("aws-chunked");
-    let codings: Vec<&str> = text.split(',').map(str::trim).filter(|coding| !coding.is_empty()).collect();
-    if !codings.iter().any(is_framing) {
-        return Some(value.clone());
-    }
-    let left: Vec<&str> = codings.into_iter().filter(|coding| !is_framing(coding)).collect();
-    (!left.is_empty()).then(|| left.join(",").into())
 }
 
 fn known_storage_class(value: &Bytes) -> Result<Option<Bytes>, S3Error> {
@@ -160,31 +150,10 @@ fn known_storage_class(value: &Bytes) -> Result<Option<Bytes>, S3Error> {
     Ok((name != "STANDARD").then(|| value.clone()))
 }
 
-fn meta(headers: &HeaderMap) -> Result<Vec<(String, Bytes)>, S3Error> {
-    let mut meta = Vec::new();
-    let mut bytes = 0;
-    for name in headers.keys() {
-        let Some(short) = name.as_str().strip_prefix(META) else { continue };
-        let value = errors::decoded(&joined(headers, name).unwrap_or_default());
-        bytes += short.len() + value.len();
-        meta.push((short.to_owned(), value));
-    }
-    // Bound: the metadata is stored in the head, which every write of the key rewrites.
-    check_meta(bytes)?;
-    Ok(meta)
-}
-
-/// Checks the size of user metadata, names and values together.
-///
-/// # Errors
-/// 400 `MetadataTooLarge`.
-pub(crate) fn check_meta(bytes: usize) -> Result<(), S3Error> {
-    if bytes <= S3_META_BYTES_MAX {
-        return Ok(());
-    }
-    Err(S3Error::from(Code::MetadataTooLarge)
-        .with("Size", bytes.to_string())
-        .with("MaxSizeAllowed", S3_META_BYTES_MAX.to_string()))
+fn meta(headers: &HeaderMap) -> Vec<(String, Bytes)> {
+    let value = |name| errors::decoded(&joined(headers, name).unwrap_or_default());
+    let named = headers.keys().filter_map(|name| Some((name.as_str().strip_prefix(META)?.to_owned(), value(name))));
+    named.collect()
 }
 
 /// Whether a copy directive is `REPLACE`.

@@ -293,6 +293,7 @@ async fn copy_onto_itself(fixture: &BucketFixture) -> Result<crate::copy::Copied
         replace: Some(crate::put::ObjectMetadata::default()),
         tags: None,
         acl: crate::acl_choice::AclChoice::Private,
+        keeps_acl: false,
         own: Vec::new(),
         changes_more: false,
         checksum: None,

@@ -90,7 +90,7 @@ fn a_failed_condition_leaves_the_upload_open() {
         let upload = setup.begin().await;
         let part = setup.part(&upload, 1, &bytes(1, 50)).await;
         let conditional = async |if_match, if_none_match| {
-            let conditions = WriteConditions { if_match, if_none_match };
+            let conditions = WriteConditions { if_match, if_none_match, ..WriteConditions::default() };
             let request = CompleteUpload { conditions, ..complete_request(&upload, &[&part]) };
             setup.fixture.objects.uploads.complete(&setup.fixture.owner, request).await
         };

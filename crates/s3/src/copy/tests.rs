@@ -6,7 +6,7 @@ use super::super::uploads::testing::{KEY, UploadSetup};
 use super::*;
 use crate::rules::policy::BucketPolicy;
 use crate::rules::public_access::PublicAccessBlock;
-use crate::rules::{ObjectBody, SystemHeader, Versioning};
+use crate::rules::{ObjectBody, Permission, SystemHeader, Versioning};
 
 fn copy_request(from: &str, to: &str) -> CopyObject {
     CopyObject {
@@ -16,6 +16,7 @@ fn copy_request(from: &str, to: &str) -> CopyObject {
         replace: None,
         tags: None,
         acl: AclChoice::Private,
+        keeps_acl: false,
         own: Vec::new(),
         changes_more: false,
         checksum: None,
@@ -316,5 +317,50 @@ fn setting_an_acl_needs_its_own_permission() {
         assert!(matches!(fixture.objects.copy(&writer, copy).await, Err(Error::AccessDenied)));
         allow(&fixture, &writer, &["PutObject", "PutObjectAcl"]).await;
         put("public-read").await.unwrap();
+    });
+}
+
+#[test]
+fn a_copy_that_keeps_grants_takes_access_from_nobody() {
+    run(async {
+        let fixture = BucketFixture::new().await;
+        let (writer, other) =
+            (new_caller(&fixture.objects, "writer").await, new_caller(&fixture.objects, "other").await);
+        let mut given = put_request("one", &bytes(1, 10));
+        given.metadata.acl = AclChoice::Canned("public-read".into());
+        allow(&fixture, &writer, &["PutObject", "PutObjectAcl"]).await;
+        fixture.objects.put(&writer, given).await.unwrap();
+        let request = || CopyObject { replace: metadata("c"), keeps_acl: true, ..copy_request("one", "one") };
+        allow(&fixture, &other, &["PutObject", "PutObjectAcl", "GetObject"]).await;
+        let refused = fixture.objects.copy(&other, request()).await;
+        assert!(matches!(refused, Err(Error::AccessDenied)), "it may not read the grants");
+        allow(&fixture, &other, &["PutObject", "PutObjectAcl", "GetObject", "GetObjectAcl"]).await;
+        let copy = fixture.objects.copy(&other, request()).await.unwrap().stored.version;
+        assert_eq!(copy.owner, other.id());
+        let acl = copy.object.unwrap().acl.unwrap();
+        assert!(acl.has_grant(Some(writer.id()), Permission::FullControl, false));
+        assert!(acl.has_grant(None, Permission::Read, true));
+        let again = fixture.objects.copy(&other, request()).await.unwrap().stored.version;
+        assert_eq!(again.object.unwrap().acl.unwrap(), acl, "its owner's own grant is not added");
+    });
+}
+
+#[test]
+fn a_copy_onto_itself_of_a_version_that_is_not_current_any_more_is_refused() {
+    run(async {
+        let fixture = BucketFixture::new().await;
+        put(&fixture, 10).await;
+        let seen = fixture.objects.get(&fixture.owner, &get_request("one")).await.unwrap().0.version.id;
+        let conditions = WriteConditions { if_version: Some(seen), ..WriteConditions::default() };
+        let change = |value| CopyObject {
+            replace: metadata(value),
+            conditions: conditions.clone(),
+            ..copy_request("one", "one")
+        };
+        fixture.objects.copy(&fixture.owner, change("first")).await.unwrap();
+        let refused = fixture.objects.copy(&fixture.owner, change("second")).await;
+        assert!(matches!(refused, Err(Error::PreconditionFailed(_))), "the entity tag is the same, the version is not");
+        let (now, _) = fixture.objects.get(&fixture.owner, &get_request("one")).await.unwrap();
+        assert_eq!(now.version.object.unwrap().meta, metadata("first").unwrap().meta);
     });
 }

@@ -181,6 +181,7 @@ async fn copy_onto_itself(fixture: &BucketFixture, model: &mut KeyModel, dice: &
         replace: Some(ObjectMetadata::default()),
         tags: None,
         acl: Default::default(),
+        keeps_acl: false,
         own: Vec::new(),
         changes_more: false,
         checksum: None,

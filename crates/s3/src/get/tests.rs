@@ -110,8 +110,9 @@ fn a_failed_if_range_reads_the_whole_object() {
 #[test]
 fn a_delete_marker_counts_as_absent_for_a_write() {
     let (there, marker) = (version(), Version { object: None, ..version() });
-    let check =
-        |if_match, if_none_match, current: Option<&Version>| WriteConditions { if_match, if_none_match }.check(current);
+    let check = |if_match, if_none_match, current: Option<&Version>| {
+        WriteConditions { if_match, if_none_match, ..WriteConditions::default() }.check(current)
+    };
     assert!(check(tags(&["*"]), None, Some(&there)).is_ok());
     assert!(matches!(check(tags(&["*"]), None, Some(&marker)), Err(Error::NoSuchKey)));
     assert!(matches!(check(tags(&["x"]), None, Some(&there)), Err(Error::PreconditionFailed("If-Match"))));

@@ -120,7 +120,7 @@ fn write_conditions_test_the_current_version() {
         let fixture = BucketFixture::new().await;
         let (body_1, body_2) = (bytes(1, 3000), bytes(2, 3000));
         let put = async |body: &Bytes, if_match, if_none_match| {
-            let conditions = WriteConditions { if_match, if_none_match };
+            let conditions = WriteConditions { if_match, if_none_match, ..WriteConditions::default() };
             fixture.objects.put(&fixture.owner, PutObject { conditions, ..put_request("key", body) }).await
         };
         assert!(matches!(put(&body_1, tag("*"), None).await, Err(Error::NoSuchKey)));
@@ -143,7 +143,7 @@ fn of_concurrent_conditional_creates_one_wins() {
         let fixture = BucketFixture::new().await;
         let racers = (0..8_u64).map(|seed| {
             let (objects, owner) = (fixture.objects.clone(), fixture.owner.clone());
-            let conditions = WriteConditions { if_match: None, if_none_match: tag("*") };
+            let conditions = WriteConditions { if_none_match: tag("*"), ..WriteConditions::default() };
             tokio::spawn(async move {
                 objects.put(&owner, PutObject { conditions, ..put_request("key", &bytes(seed, 2000)) }).await
             })
@@ -215,6 +215,7 @@ fn calls_can_be_sent_between_threads() {
             replace: None,
             tags: None,
             acl: AclChoice::Private,
+            keeps_acl: false,
             own: Vec::new(),
             changes_more: false,
             checksum: None,

@@ -126,6 +126,7 @@ impl SimClient {
             replace: Some(ObjectMetadata::default()),
             tags: None,
             acl: AclChoice::default(),
+            keeps_acl: false,
             own: Vec::new(),
             changes_more: true,
             checksum: None,
