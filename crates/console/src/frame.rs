@@ -54,6 +54,7 @@ const NOTICES: &[(&str, &str)] = &[
     ("bucket-deleted", "The bucket is deleted."),
     ("settings", "The settings are stored."),
     ("stored", "The object is stored."),
+    ("described", "The metadata is stored."),
     ("tagged", "The tags are stored."),
     ("user-enabled", "The user's requests are accepted again."),
     ("user-disabled", "The user's requests are refused from now on."),
@@ -66,7 +67,10 @@ const NOTICES: &[(&str, &str)] = &[
 
 /// The fields of forms that nobody types.
 const HIDDEN_FIELDS: &[&str] =
-    &["csrf", "context", "vtag", "id", "versioning", "seconds", "edit", "kind", "switch", "change"];
+    &["csrf", "context", "vtag", "seen", "id", "versioning", "seconds", "edit", "kind", "switch", "change"];
+
+/// The fields of forms that have a line for each thing, however many are typed.
+const LINE_FIELDS: &[&str] = &["meta", "tags"];
 
 /// A page within the frame.
 pub(crate) fn framed(call: &ConsoleCall<'_>, section: ConsoleSection, title: &str, body: &Markup) -> Markup {
@@ -140,7 +144,7 @@ fn refilled(call: &ConsoleCall<'_>, status: StatusCode) -> Option<Markup> {
                 (csrf(call.session))
                 @for (name, value) in fields.iter().filter(|(name, _)| name != "csrf") {
                     @if is_hidden(name) { input type="hidden" name=(name) value=(value); }
-                    @else if value.contains('\n') || value.len() > 80 {
+                    @else if LINE_FIELDS.contains(&name.as_str()) || value.contains('\n') || value.len() > 80 {
                         label { (label_of(name)) textarea name=(name) rows="12" spellcheck="false" { (PreEscaped("\n")) (value) } }
                     } @else {
                         label { (label_of(name)) input name=(name) value=(value) autocomplete="off"; }

@@ -41,6 +41,7 @@ pub(crate) enum ConsoleAction {
     DownloadObject,
     PreviewObject,
     ShareObject,
+    EditMetadata,
     TagObject,
     DeleteS3Object,
     S3Uploads,
@@ -142,6 +143,7 @@ routes! {
     "/s3/object/download" DownloadObject Read;
     "/s3/object/preview" PreviewObject Read;
     "/s3/object/share" ShareObject Change("ShareObject");
+    "/s3/object/metadata" EditMetadata Change("EditMetadata");
     "/s3/object/tags" TagObject Change("TagObject");
     "/s3/object/delete" DeleteS3Object Change("DeleteS3Object");
     "/s3/uploads" S3Uploads Read;

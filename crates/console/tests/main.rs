@@ -3,5 +3,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
 mod pages;
+mod s3_metadata;
 mod s3_pages;
 mod support;

@@ -7,7 +7,7 @@ use larder_testkit::http::HttpResponse;
 use crate::support::{TestBrowser, TestConsole, encoded, field};
 
 /// A console with the bucket `cellar`, and its browser.
-fn with_bucket() -> (TestConsole, TestBrowser) {
+pub(crate) fn with_bucket() -> (TestConsole, TestBrowser) {
     let console = TestConsole::start(false);
     let mut browser = console.browser();
     let created = browser.post("/s3/create", &[("bucket", b"cellar")]);
@@ -15,7 +15,8 @@ fn with_bucket() -> (TestConsole, TestBrowser) {
     (console, browser)
 }
 
-fn store(browser: &mut TestBrowser, name: &str, value: &[u8]) -> HttpResponse {
+/// Stores a file below `racks/`.
+pub(crate) fn store(browser: &mut TestBrowser, name: &str, value: &[u8]) -> HttpResponse {
     let csrf = browser.csrf.clone();
     browser.post_file("/s3/object/store?bucket=cellar&prefix=racks%2F", &csrf, name, value)
 }

@@ -13,6 +13,7 @@ mod object_changes;
 mod overview;
 mod s3_buckets;
 mod s3_links;
+mod s3_metadata;
 mod s3_object;
 mod s3_settings;
 mod s3_uploads;
@@ -67,6 +68,7 @@ pub(crate) async fn answer(call: &ConsoleCall<'_>) -> Result<ConsoleReply, Conso
         A::DownloadObject => s3_object::download(call).await,
         A::PreviewObject => s3_object::preview(call).await,
         A::ShareObject => s3_object::share(call).await,
+        A::EditMetadata => s3_metadata::edit(call).await,
         A::TagObject => s3_object::tag(call).await,
         A::DeleteS3Object => s3_object::delete(call).await,
         A::S3Uploads => s3_uploads::uploads(call).await,

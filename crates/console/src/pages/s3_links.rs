@@ -1,8 +1,11 @@
-//! Links between the pages of S3, and the path above a page.
+//! Links between the pages of S3, the object that one names, and the path above a page.
 
 use bytes::Bytes;
 use larder_rows::limits::S3_KEY_BYTES_MAX;
+use larder_s3::get::{GetObject, VersionSpec};
+use larder_s3::rules::S3Action;
 
+use crate::call::ConsoleCall;
 use crate::escaped::shown;
 use crate::faults::ConsoleFault;
 use crate::href::Href;
@@ -11,6 +14,42 @@ use crate::href::Href;
 const FOLDERS_SHOWN: usize = 16;
 /// Lines of a page.
 pub(super) const LINES_SHOWN: usize = 100;
+
+/// The object, or the version of it, in the link of a page.
+pub(super) struct ObjectLink {
+    pub(super) bucket: String,
+    pub(super) key: Bytes,
+    pub(super) version: Option<String>,
+}
+
+impl ObjectLink {
+    pub(super) fn from_call(call: &ConsoleCall<'_>) -> Result<Self, ConsoleFault> {
+        let query = &call.query;
+        let version = query.given("version").map(|_| query.text("version"));
+        Ok(Self { bucket: query.text("bucket"), key: checked_key(query.bytes("key"))?, version })
+    }
+
+    pub(super) fn spec(&self) -> VersionSpec {
+        self.version.clone().map_or(VersionSpec::Current, VersionSpec::Id)
+    }
+
+    pub(super) fn get(&self) -> GetObject {
+        let (bucket, key) = (self.bucket.clone(), self.key.clone());
+        GetObject { bucket, key, version: self.spec(), ..GetObject::default() }
+    }
+
+    pub(super) fn to(&self, path: &'static str) -> Href {
+        let href = Href::to(path).with("bucket", self.bucket.as_bytes()).with("key", &self.key);
+        match &self.version {
+            Some(version) => href.with("version", version.as_bytes()),
+            None => href,
+        }
+    }
+
+    pub(super) fn spec_action(&self, action: S3Action) -> S3Action {
+        if self.version.is_some() { action.versioned() } else { action }
+    }
+}
 
 /// The key of an object in a link or a form: at least one byte, and at most as many as S3 keys have.
 ///

@@ -1,4 +1,5 @@
-//! One S3 object: its metadata, tags and versions, a preview, and a link to share. It is downloaded, tagged and deleted here.
+//! One S3 object: its metadata, tags and versions, a preview, and a link to share. It is downloaded, tagged and deleted here;
+//! [`super::s3_metadata`] edits its metadata.
 
 use bytes::Bytes;
 use futures_util::stream;
@@ -6,19 +7,19 @@ use hyper::StatusCode;
 use hyper::header::HeaderValue;
 use larder_rows::limits::OBJECT_TAGS_MAX;
 use larder_s3::Error;
-use larder_s3::get::{FoundObject, GetObject, ObjectReader, VersionSpec};
+use larder_s3::get::{FoundObject, ObjectReader};
 use larder_s3::list::{ListObjects, ListVersions};
 use larder_s3::rules::listing::KeyOrPrefix;
-use larder_s3::rules::{Object, S3Action, SystemHeader, Tag, tags};
+use larder_s3::rules::{Object, S3Action, SystemHeader, Tag, Version, tags};
 use maud::{Markup, PreEscaped, html};
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
 
-use super::s3_links::{LINES_SHOWN, above_object, below, checked_key, to_bucket, to_s3_object};
+use super::s3_links::{LINES_SHOWN, ObjectLink, above_object, below, to_bucket, to_s3_object};
+use super::s3_metadata::metadata_form;
 use crate::call::ConsoleCall;
 use crate::escaped::{shown, shown_lines};
 use crate::faults::ConsoleFault;
 use crate::frame::{ConsoleSection, csrf, framed, moment_cell, pager, trail};
-use crate::href::Href;
 use crate::json_layout::indented;
 use crate::reply::{self, ConsoleReply, PIECE_BYTES, page, redirect};
 use crate::settings::SharedObject;
@@ -35,46 +36,10 @@ const TAG_SIGNS: &AsciiSet = &CONTROLS.add(b' ').add(b'=').add(b'%');
 /// The times for which a link is valid, in seconds.
 const VALIDITIES: &[(u64, &str)] = &[(3_600, "an hour"), (86_400, "a day"), (604_800, "a week")];
 
-/// The object, or the version of it, in the link of a page.
-struct ObjectLink {
-    bucket: String,
-    key: Bytes,
-    version: Option<String>,
-}
-
-impl ObjectLink {
-    fn from_call(call: &ConsoleCall<'_>) -> Result<Self, ConsoleFault> {
-        let query = &call.query;
-        let version = query.given("version").map(|_| query.text("version"));
-        Ok(Self { bucket: query.text("bucket"), key: checked_key(query.bytes("key"))?, version })
-    }
-
-    fn spec(&self) -> VersionSpec {
-        self.version.clone().map_or(VersionSpec::Current, VersionSpec::Id)
-    }
-
-    fn get(&self) -> GetObject {
-        let (bucket, key) = (self.bucket.clone(), self.key.clone());
-        GetObject { bucket, key, version: self.spec(), ..GetObject::default() }
-    }
-
-    fn to(&self, path: &'static str) -> Href {
-        let href = Href::to(path).with("bucket", self.bucket.as_bytes()).with("key", &self.key);
-        match &self.version {
-            Some(version) => href.with("version", version.as_bytes()),
-            None => href,
-        }
-    }
-
-    /// Reads the object.
-    async fn open(&self, call: &ConsoleCall<'_>) -> Result<(FoundObject, ObjectReader), ConsoleFault> {
-        let caller = call.s3_caller(self.spec_action(S3Action::GetObject)).await?;
-        Ok(call.objects.get(&caller, &self.get()).await?)
-    }
-
-    fn spec_action(&self, action: S3Action) -> S3Action {
-        if self.version.is_some() { action.versioned() } else { action }
-    }
+/// Reads an object.
+async fn open(call: &ConsoleCall<'_>, link: &ObjectLink) -> Result<(FoundObject, ObjectReader), ConsoleFault> {
+    let caller = call.s3_caller(link.spec_action(S3Action::GetObject)).await?;
+    Ok(call.objects.get(&caller, &link.get()).await?)
 }
 
 /// `GET /s3/object`: an object with its versions.
@@ -85,8 +50,8 @@ pub(super) async fn object(call: &ConsoleCall<'_>) -> Result<ConsoleReply, Conso
     let versions = versions(call, &link, after).await?;
     let caller = call.s3_caller(S3Action::GetObject).await?;
     let shown_object = match call.objects.head(&caller, &link.get()).await {
-        Ok(FoundObject { version, .. }) => match version.object {
-            Some(object) => Some(object_body(call, &link, &object).await),
+        Ok(FoundObject { version, .. }) => match &version.object {
+            Some(object) => Some(object_body(call, &link, &version, object).await),
             None => None,
         },
         Err(Error::NoSuchKey | Error::DeleteMarker { .. }) => None,
@@ -105,7 +70,7 @@ pub(super) async fn object(call: &ConsoleCall<'_>) -> Result<ConsoleReply, Conso
     Ok(page(StatusCode::OK, framed(call, ConsoleSection::S3, &name, &body)))
 }
 
-async fn object_body(call: &ConsoleCall<'_>, link: &ObjectLink, object: &Object) -> Markup {
+async fn object_body(call: &ConsoleCall<'_>, link: &ObjectLink, version: &Version, object: &Object) -> Markup {
     // Damaged bytes take neither the metadata nor the way to delete them along.
     let preview = preview_body(call, link, object).await;
     let preview = preview.unwrap_or_else(|fault| {
@@ -119,6 +84,7 @@ async fn object_body(call: &ConsoleCall<'_>, link: &ObjectLink, object: &Object)
         (metadata(object))
         (preview)
         @if call.may_change() {
+            (metadata_form(call, link, version, object))
             (tags_form(call, link, object))
             (delete_form(call, link, "Delete the object", "In a bucket with versioning its versions stay, below a delete marker."))
         }
@@ -143,7 +109,7 @@ async fn preview_body(call: &ConsoleCall<'_>, link: &ObjectLink, object: &Object
         let source = link.to("/s3/object/preview").text();
         return Ok(html! { section.preview { h2 { "Preview" } img src=(source) alt="The object as a picture"; } });
     }
-    let (_, mut reader) = link.open(call).await?;
+    let (_, mut reader) = open(call, link).await?;
     let mut text = Vec::new();
     while (text.len() as u64) < TEXT_BYTES_SHOWN.min(object.length()) {
         let piece = reader.next(PIECE_BYTES).await?;
@@ -285,7 +251,7 @@ fn version_actions(call: &ConsoleCall<'_>, link: &ObjectLink, version: &str, has
 /// `GET /s3/object/download`.
 pub(super) async fn download(call: &ConsoleCall<'_>) -> Result<ConsoleReply, ConsoleFault> {
     let link = ObjectLink::from_call(call)?;
-    let (_, reader) = link.open(call).await?;
+    let (_, reader) = open(call, &link).await?;
     let name = link.key.rsplit(|byte| *byte == b'/').find(|name| !name.is_empty()).unwrap_or(b"object");
     // Whatever type the object names, the browser saves it and runs nothing.
     Ok(bytes_reply(reader, &HeaderValue::from_static("application/octet-stream"), Some(name)))
@@ -293,7 +259,7 @@ pub(super) async fn download(call: &ConsoleCall<'_>) -> Result<ConsoleReply, Con
 
 /// `GET /s3/object/preview`: a picture.
 pub(super) async fn preview(call: &ConsoleCall<'_>) -> Result<ConsoleReply, ConsoleFault> {
-    let (found, reader) = ObjectLink::from_call(call)?.open(call).await?;
+    let (found, reader) = open(call, &ObjectLink::from_call(call)?).await?;
     let media = found.version.object.as_ref().and_then(picture);
     let media = media.ok_or_else(|| ConsoleFault::not_found("This object has no preview."))?;
     Ok(bytes_reply(reader, &HeaderValue::from_static(media), None))
