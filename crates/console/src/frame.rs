@@ -67,7 +67,7 @@ const NOTICES: &[(&str, &str)] = &[
 
 /// The fields of forms that nobody types.
 const HIDDEN_FIELDS: &[&str] =
-    &["csrf", "context", "vtag", "seen", "id", "versioning", "seconds", "edit", "kind", "switch", "change"];
+    &["csrf", "context", "vtag", "seen", "within", "id", "versioning", "seconds", "edit", "kind", "switch", "change"];
 
 /// The fields of forms that have a line for each thing, however many are typed.
 const LINE_FIELDS: &[&str] = &["meta", "tags"];

@@ -314,47 +314,6 @@ fn an_object_is_created_once_and_its_value_is_saved_and_laid_out() {
 }
 
 #[test]
-fn data_types_are_edited() {
-    let console = TestConsole::start(false);
-    let mut browser = console.browser();
-    for kind in ["counter", "set", "hll", "map"] {
-        browser.post("/types/create", &[("type", kind.as_bytes()), ("kind", kind.as_bytes())]).expect(303);
-        browser.post(&format!("/type/activate?type={kind}"), &[]).expect(303);
-    }
-    let mut update = |kind: &str, fields: &[(&str, &[u8])], status: u16| {
-        browser.post(&format!("/object/update?type={kind}&bucket=b&key=k"), fields).expect(status);
-        browser.page(&format!("/object?type={kind}&bucket=b&key=k"))
-    };
-    update("counter", &[("amount", b"7")], 303);
-    assert!(update("counter", &[("amount", b"-2")], 303).contains("<p class=\"big\">5</p>"));
-    update("counter", &[("amount", b"many")], 400);
-    update("set", &[("element", b"oak"), ("edit", b"add")], 303);
-    assert!(update("set", &[("element", b"ash"), ("edit", b"add")], 303).contains("<code>oak</code>"));
-    assert!(!update("set", &[("element", b"oak"), ("edit", b"remove")], 303).contains("<code>oak</code>"));
-    assert!(update("hll", &[("element", b"oak")], 303).contains("<p class=\"big\">1</p>"));
-    let field = |name: &'static [u8], kind: &'static [u8], value: &'static [u8], edit: &'static [u8]| {
-        [("field", name), ("kind", kind), ("value", value), ("edit", edit)]
-    };
-    update("map", &field(b"name", b"register", b"Ann", b"add"), 303);
-    update("map", &field(b"visits", b"counter", b"3", b"add"), 303);
-    update("map", &field(b"tags", b"set", b"new", b"add"), 303);
-    let page = update("map", &field(b"open", b"flag", b"true", b"add"), 303);
-    assert!(
-        ["Ann", ">3<", "new", ">true<"]
-            .iter()
-            .all(|text| page.contains(text) || page.contains(&text.replace(['<', '>'], ""))),
-        "{page}"
-    );
-    assert!(!update("map", &field(b"name", b"register", b"", b"drop"), 303).contains("Ann"));
-    update("map", &field(b"open", b"flag", b"maybe", b"add"), 400);
-    update("map", &field(b"inner", b"map", b"", b"add"), 400);
-    // Only of a set: it would assign an empty register.
-    update("map", &field(b"visits", b"counter", b"3", b"remove"), 400);
-    update("map", &field(b"visits", b"counter", b"3", b""), 400);
-    console.stop();
-}
-
-#[test]
 fn an_index_is_queried_page_by_page_and_links_lead_to_objects() {
     let console = TestConsole::start(false);
     let mut browser = console.browser();

@@ -1,5 +1,6 @@
 //! Data types as they are: the value of a counter, the elements of a set page by page, a map as a tree.
 
+use bytes::Bytes;
 use larder_core::Error;
 use larder_kv::datatypes::{DatatypeBegin, DatatypeFetch};
 use larder_kv::rules::datatypes::{Datatype, DatatypeValue, EmbeddedValue, FieldValue, ValuePiece};
@@ -8,6 +9,7 @@ use larder_rows::address::{Address, BucketAddress};
 use maud::{Markup, html};
 
 use super::kv_links::{READ_TIMEOUT, to_object};
+use super::map_path::MapPath;
 use crate::call::ConsoleCall;
 use crate::escaped::shown;
 use crate::faults::ConsoleFault;
@@ -33,23 +35,62 @@ pub(super) async fn bucket_datatype(
     }
 }
 
+/// A value on its page.
+pub(super) struct ShownDatatype {
+    /// The value.
+    pub(super) markup: Markup,
+    /// The context of the read: a removal takes what the page showed, and nothing newer.
+    pub(super) context: Option<Bytes>,
+    /// The maps that a form edits, and whether there are more; none for other types.
+    pub(super) maps: (Vec<MapPath>, bool),
+}
+
+impl ShownDatatype {
+    fn new(markup: Markup, context: Option<Bytes>) -> Self {
+        Self { markup, context, maps: MapPath::list(&[]) }
+    }
+}
+
+/// A read of the whole value, or of the part that begins there.
+fn whole_fetch(address: &Address, begin: DatatypeBegin) -> DatatypeFetch {
+    let (address, quorums, timeout) = (address.clone(), Quorums::default(), Some(READ_TIMEOUT));
+    DatatypeFetch { address, quorums, include_context: true, begin, timeout }
+}
+
+/// The fields of a map as it is now; none where there is no value.
+pub(super) async fn stored_fields(call: &ConsoleCall<'_>, address: &Address) -> Result<Vec<FieldValue>, ConsoleFault> {
+    let reader = call.gateway().kv.fetch_datatype(whole_fetch(address, DatatypeBegin::First)).await?;
+    let Some(reader) = reader else { return Ok(Vec::new()) };
+    match reader.whole(MAP_BYTES_MAX).await? {
+        (DatatypeValue::Map(fields), _) => Ok(fields),
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// Whether a set has this element now.
+pub(super) async fn has_element(
+    call: &ConsoleCall<'_>,
+    address: &Address,
+    element: &Bytes,
+) -> Result<bool, ConsoleFault> {
+    let fetch = whole_fetch(address, DatatypeBegin::First);
+    Ok(call.gateway().kv.has_element(fetch, element).await?.unwrap_or(false))
+}
+
 /// The value at an address.
-pub(super) async fn shown_value(call: &ConsoleCall<'_>, address: &Address) -> Result<Markup, ConsoleFault> {
+pub(super) async fn shown_value(call: &ConsoleCall<'_>, address: &Address) -> Result<ShownDatatype, ConsoleFault> {
     let after = call.query.given("after");
     let begin = after.clone().map_or(DatatypeBegin::First, DatatypeBegin::AfterElement);
-    let fetch = DatatypeFetch {
-        address: address.clone(),
-        quorums: Quorums::default(),
-        include_context: false,
-        begin,
-        timeout: Some(READ_TIMEOUT),
-    };
-    let Some(mut reader) = call.gateway().kv.fetch_datatype(fetch).await? else {
-        return Ok(html! { p { "There is no value with this key." } });
+    let Some(mut reader) = call.gateway().kv.fetch_datatype(whole_fetch(address, begin)).await? else {
+        return Ok(ShownDatatype::new(html! { p { "There is no value with this key." } }, None));
     };
     if !matches!(reader.datatype(), Datatype::Set | Datatype::Gset) {
-        let (value, _) = reader.whole(MAP_BYTES_MAX).await?;
-        return Ok(whole(&value));
+        let (value, context) = reader.whole(MAP_BYTES_MAX).await?;
+        let shown = ShownDatatype::new(whole(&value), context);
+        return Ok(match value {
+            DatatypeValue::Map(fields) => ShownDatatype { maps: MapPath::list(&fields), ..shown },
+            _ => shown,
+        });
     }
     let mut elements = Vec::new();
     // One more than a page shows that another page follows.
@@ -65,14 +106,15 @@ pub(super) async fn shown_value(call: &ConsoleCall<'_>, address: &Address) -> Re
     elements.truncate(ELEMENTS_SHOWN);
     let first = to_object(&address.bucket, &address.key);
     let next = elements.last().filter(|_| more).map(|last| first.clone().with("after", last));
-    Ok(html! {
+    let markup = html! {
         p.unit { "A " (reader.datatype().name()) "." }
         div.scroll {
             @if elements.is_empty() { p.empty { "No elements." } }
             @else { table { thead { tr { th { "Element" } } } tbody { @for one in &elements { tr { td { code { (shown(one)) } } } } } } }
         }
         (pager(after.map(|_| first), next))
-    })
+    };
+    Ok(ShownDatatype::new(markup, reader.context()))
 }
 
 fn whole(value: &DatatypeValue) -> Markup {
@@ -113,7 +155,7 @@ fn embedded(value: &EmbeddedValue) -> Markup {
     }
 }
 
-fn element_rows(elements: &[bytes::Bytes]) -> Markup {
+fn element_rows(elements: &[Bytes]) -> Markup {
     html! {
         ul.tree {
             @if elements.is_empty() { li.unit { "no elements" } }

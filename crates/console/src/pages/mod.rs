@@ -8,6 +8,7 @@ mod keys;
 mod kv_links;
 mod live;
 mod log;
+mod map_path;
 mod object;
 mod object_changes;
 mod overview;

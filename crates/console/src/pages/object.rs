@@ -31,10 +31,10 @@ const SIBLINGS_SHOWN: usize = 20;
 pub(super) async fn object(call: &ConsoleCall<'_>) -> Result<ConsoleReply, ConsoleFault> {
     let address = object_address(call)?;
     let body = match datatype::bucket_datatype(call.gateway(), &address.bucket).await? {
-        Some(datatype) => html! {
-            (datatype::shown_value(call, &address).await?)
-            (datatype_changes::edit_form(call, &address, datatype))
-        },
+        Some(datatype) => {
+            let value = datatype::shown_value(call, &address).await?;
+            html! { (value.markup) (datatype_changes::edit_form(call, &address, datatype, &value)) }
+        }
         None => object_body(call, &address).await?,
     };
     let name = shown(&address.key);

@@ -156,7 +156,11 @@ pub(super) async fn value(call: &ConsoleCall<'_>) -> Result<ConsoleReply, Consol
     Ok(reply::object(Box::pin(pieces), length, &media, Some(&address.key)))
 }
 
-fn form_context(call: &ConsoleCall<'_>) -> Result<Bytes, ConsoleFault> {
+/// The context that the page of the form had.
+///
+/// # Errors
+/// A form without one.
+pub(super) fn form_context(call: &ConsoleCall<'_>) -> Result<Bytes, ConsoleFault> {
     let context = STANDARD.decode(call.form.bytes("context")).ok().filter(|context| !context.is_empty());
     context.map(Bytes::from).ok_or_else(|| ConsoleFault::bad("The form has no context. Load the page again."))
 }
