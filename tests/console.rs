@@ -144,6 +144,66 @@ fn a_bucket_takes_files_small_and_large_and_gives_them_back() {
 }
 
 #[test]
+fn the_metadata_of_an_object_is_edited() {
+    let Some(mut signed_in) = SignedIn::start() else { return };
+    let mut admin = signed_in.node.s3_admin();
+    admin.put("/cellar", "").expect(200);
+    admin.put("/cellar/note.txt", "a note").expect(200);
+    signed_in.open("/s3/object?bucket=cellar&key=note.txt");
+    let browser = &mut signed_in.browser;
+    browser.open_forms();
+    browser.type_into("input[name='cache-control']", "max-age=60");
+    browser.type_into("#meta", "origin=Jura\nnote=<b>");
+    browser.click("form[action^='/s3/object/metadata'] button");
+    browser.wait_for_text("The metadata is stored.");
+    browser.wait_for_text("x-amz-meta-origin");
+    let stored = admin.get("/cellar/note.txt").expect(200);
+    assert_eq!(stored.text(), "a note");
+    for (header, value) in [("cache-control", "max-age=60"), ("x-amz-meta-origin", "Jura"), ("x-amz-meta-note", "<b>")]
+    {
+        assert_eq!(stored.header(header), Some(value), "{header}");
+    }
+    // Another client writes while the form is open; the form comes back with what was typed.
+    browser.open_forms();
+    admin.put("/cellar/note.txt", "another note").expect(200);
+    browser.type_into("#meta", "\nlate=1");
+    browser.click("form[action^='/s3/object/metadata'] button");
+    browser.wait_for_text("The object changed since this page was loaded.");
+    let typed = browser.run("return document.querySelector(\"textarea[name='meta']\").value");
+    assert!(typed.as_str().unwrap().contains("late=1"), "{typed}");
+    let stored = admin.get("/cellar/note.txt").expect(200);
+    assert_eq!((stored.text().as_str(), stored.header("x-amz-meta-late")), ("another note", None));
+    assert!(browser.take_log().iter().all(|line| line.contains("409 (Conflict)")));
+}
+
+#[test]
+fn a_map_within_maps_is_edited() {
+    let Some(mut signed_in) = SignedIn::start() else { return };
+    signed_in.node.admin().active_type("maps", r#"{"props":{"datatype":"map"}}"#);
+    let mut client = signed_in.node.client();
+    let update =
+        r#"{"update":{"cellar_map":{"update":{"rack_map":{"update":{"woods_set":{"add_all":["oak","ash"]}}}}}}}"#;
+    client.send(&HttpRequest::post_json("/types/maps/buckets/b/datatypes/m", update)).expect(204);
+    signed_in.open("/object?type=maps&bucket=b&key=m");
+    let browser = &mut signed_in.browser;
+    let mut edit = |field: &str, kind: &str, value: &str, edit: &str| {
+        for (name, choice) in [("within", "/cellar/rack"), ("kind", kind), ("edit", edit)] {
+            browser.run(&format!("document.querySelector(\"select[name='{name}']\").value = '{choice}'"));
+        }
+        browser.type_into("input[name='field']", field);
+        browser.type_into("input[name='value']", value);
+        browser.click("form[action^='/object/update'] button");
+        browser.wait_for_text("The value is stored.");
+        assert_eq!(browser.run("return document.querySelector(\"select[name='within']\").value"), "/cellar/rack");
+        client.get("/types/maps/buckets/b/datatypes/m").expect(200).json()["value"]["cellar_map"]["rack_map"].clone()
+    };
+    assert_eq!(edit("casks", "counter", "3", "add")["casks_counter"], 3);
+    assert_eq!(edit("woods", "set", "oak", "remove")["woods_set"], serde_json::json!(["ash"]));
+    assert!(edit("woods", "set", "", "drop").get("woods_set").is_none());
+    assert_eq!(signed_in.browser.take_log(), Vec::<String>::new());
+}
+
+#[test]
 fn an_upload_that_is_cancelled_leaves_nothing() {
     let Some(mut signed_in) = SignedIn::start() else { return };
     let mut admin = signed_in.node.s3_admin();
@@ -364,7 +424,7 @@ fn each_page_fits_its_window() {
         let put = HttpRequest::put("/types/drinks/buckets/teas/keys/sencha", value);
         client.send(&put.header("Content-Type", "text/plain").header("X-Riak-Meta-Origin", "a field")).expect(204);
     }
-    let update = r#"{"update":{"name_register":"Ann","visits_counter":3,"inner_map":{"update":{"on_flag":"enable"}}}}"#;
+    let update = r#"{"update":{"name_register":"Ann","visits_counter":3,"inner_map":{"update":{"on_flag":"enable","deep_map":{"update":{"note_register":"x"}}}}}}"#;
     client.send(&HttpRequest::post_json("/types/maps/buckets/b/datatypes/m", update)).expect(204);
     let mut s3 = signed_in.node.s3_admin();
     for (target, body) in [
