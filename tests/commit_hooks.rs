@@ -14,7 +14,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::harness::{HttpClient, HttpRequest, LarderNode, Process, TestEngine, WebhookReceiver, wait};
+use crate::harness::{FreshAccount, HttpClient, HttpRequest, LarderNode, Process, TestEngine, WebhookReceiver, wait};
 use larder_testkit::pb::{PbClient, PbField, message};
 use serde_json::json;
 
@@ -88,7 +88,12 @@ fn the_examples_of_the_page_print_what_it_says() {
             }
             let script = command.replace("127.0.0.1:8098", &hooked.node.http().to_string());
             let script = script.replace("127.0.0.1:9000", &host);
-            let ended = Process::start(Command::new("sh").args(["-c", &script])).wait_for_end(Duration::from_secs(60));
+            let mut shell = Command::new("sh");
+            shell.args(["-c", &script]).current_dir("/");
+            if let Some(account) = FreshAccount::new() {
+                account.runs(&mut shell);
+            }
+            let ended = Process::start(&mut shell).wait_for_end(Duration::from_secs(60));
             assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), prints.as_str()), "{command}\n{}", ended.stderr);
             count += 1;
         }

@@ -1,7 +1,8 @@
 //! The pages for users, run as they are printed: each `console` block of the README and of `docs/`, against a server on other ports.
 //!
 //! A block that no test can run has a comment before it, `<!-- not run: REASON -->`. The commands of a page are one shell, so a
-//! variable of one is there for the next. Printed lines must be the command's output; `…` stands for any text in a line, and a
+//! variable of one is there for the next. As root, server and commands run as an account without rights that nothing else has: a reader
+//! starts the server himself, in a folder of his own. Printed lines must be the command's output; `…` stands for any text in a line, and a
 //! client that reports its progress (`aws`) may print more.
 //!
 //! `LARDER_PYTHON` names the interpreter of an environment with Riak's client, `LARDER_S3_PYTHON` the folder with `aws`
@@ -17,10 +18,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
-use crate::harness::{KvAdmin, LarderNode, Process, S3_KEY, S3_SECRET, TestEngine};
+use crate::harness::{Home, LarderNode, Process, S3_KEY, S3_SECRET, TestEngine};
 
 /// Pages with examples that another test runs, or that none can run, with the reason.
 const ELSEWHERE: &[(&str, &str)] = &[
@@ -122,19 +122,33 @@ pub(crate) fn fits(example: &ManualExample, output: &str) -> bool {
     lines.next().is_none()
 }
 
-/// The place of a client in the environment.
-fn client(variable: &str) -> Option<PathBuf> {
-    std::env::var_os(variable).map(PathBuf::from)
+/// The program of a client, if this machine has it and the account of this home may run it.
+fn client(home: &Home, variable: &str, program: &str) -> Option<PathBuf> {
+    let place = std::env::var_os(variable).map(PathBuf::from)?;
+    let program = if program.is_empty() { place } else { place.join(program) };
+    home.can_run(&program).then_some(program)
+}
+
+/// The interpreter with Riak's client.
+fn riak_python(home: &Home) -> Option<PathBuf> {
+    client(home, "LARDER_PYTHON", "")
+}
+
+/// The client of S3.
+fn aws(home: &Home) -> Option<PathBuf> {
+    client(home, "LARDER_S3_PYTHON", "aws")
 }
 
 /// Whether this machine has the clients of an example.
-fn is_runnable(example: &ManualExample) -> bool {
-    let needs = [("import riak", "LARDER_PYTHON"), ("aws ", "LARDER_S3_PYTHON")];
-    let missing = needs.iter().find(|(word, place)| example.command.contains(word) && client(place).is_none());
-    if let Some((_, place)) = missing {
-        eprintln!("skipped: {place} names no client");
-    }
-    missing.is_none()
+fn is_runnable(example: &ManualExample, home: &Home) -> bool {
+    let has = |word: &str, client: &dyn Fn(&Home) -> Option<PathBuf>| {
+        let has_it = !example.command.contains(word) || client(home).is_some();
+        if !has_it {
+            eprintln!("skipped: there is no client for {word} that an ordinary account may run");
+        }
+        has_it
+    };
+    has("import riak", &riak_python) && has("aws ", &aws)
 }
 
 /// The examples as one script, each after a line with the mark. A command that fails ends it.
@@ -164,19 +178,19 @@ fn installed(node: &LarderNode) -> String {
 
 /// The output of each example.
 fn run(node: &LarderNode, examples: &[&ManualExample]) -> Vec<String> {
-    let place = |variable: &str, usual: &str| client(variable).unwrap_or_else(|| usual.into());
-    let shim = Path::new(env!("CARGO_MANIFEST_DIR")).join("python/shim");
-    let mut command = Command::new("bash");
+    let home = node.home();
+    let (python, aws) = (riak_python(home), aws(home));
+    let clients: Vec<PathBuf> = [&python, &aws].into_iter().flatten().cloned().collect();
+    let mut command = home.shell(&script(node, examples), &clients);
     command
-        .args(["-c", &script(node, examples)])
-        .current_dir(node.home().path())
-        .env("KV_ADMIN", KvAdmin::binary())
-        .env("LARDER", LarderNode::binary())
-        .env("SOCKET", node.home().socket())
-        .env("PYTHON", place("LARDER_PYTHON", "python3"))
-        .env("AWS", place("LARDER_S3_PYTHON", "").join("aws"))
-        .env("HOME", node.home().path())
-        .env("PYTHONPATH", shim)
+        .current_dir(home.path())
+        .env("KV_ADMIN", home.path().join("kv-admin"))
+        .env("LARDER", home.path().join("larder"))
+        .env("SOCKET", home.socket())
+        .env("PYTHON", python.unwrap_or_else(|| "python3".into()))
+        .env("AWS", aws.unwrap_or_default())
+        .env("HOME", home.path())
+        .env("PYTHONPATH", home.path().join("shim"))
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .env("PYTHONWARNINGS", "ignore::DeprecationWarning")
         .env("PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION", "python");
@@ -208,12 +222,15 @@ fn check(page: &str) {
     if TestEngine::current() != TestEngine::Local {
         return;
     }
+    let home = Home::of_fresh_account();
     let all = page_examples(page);
-    let examples: Vec<_> = all.iter().filter(|example| is_runnable(example)).collect();
+    let examples: Vec<_> = all.iter().filter(|example| is_runnable(example, &home)).collect();
     assert!(!examples.is_empty(), "{page} has examples");
+    let working_copy = Path::new(env!("CARGO_MANIFEST_DIR"));
+    home.take_in(&working_copy.join("../README.md"));
+    home.take_in(&working_copy.join("python/shim"));
     let arguments = ["--durability", "buffered", "--pb", "127.0.0.1:0", "--s3", "127.0.0.1:0"];
-    let node = LarderNode::start(&arguments);
-    fs::write(node.home().path().join("README.md"), read("README.md")).unwrap();
+    let node = LarderNode::start_in(home, &arguments);
     let outputs = run(&node, &examples);
     for (example, output) in examples.iter().zip(outputs) {
         let mut output = output;

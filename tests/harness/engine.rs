@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use larder_cassandra_nodes::{CqlConnection, CqlRow};
 
-use crate::harness::node::{Home, LarderNode};
+use crate::harness::home::Home;
+use crate::harness::node::LarderNode;
 
 /// How long the cluster has to empty a table.
 const ANSWER: Duration = Duration::from_secs(60);

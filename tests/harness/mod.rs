@@ -5,6 +5,7 @@
 //! KvAdmin       runs of kv-admin, with their output and exit code
 //! TestEngine    the engine of the servers under test: their own directory, or keyspaces of a cluster
 //! TestCluster   nodes of Cassandra for one test, killed and paused, and gateways over them
+//! FreshAccount  an account without rights, which runs a server and the commands of a page
 //! client_place  the place of a published client
 //! Tmpfs         a small disk
 //! TestAuthority an authority of certificates, and what it signs and revokes
@@ -23,10 +24,12 @@
     reason = "a harness runs in real time, reads the environment, prints its measurements, and fails a test by panicking"
 )]
 
+mod account;
 mod admin;
 mod authority;
 mod client_place;
 mod engine;
+mod home;
 mod node;
 mod process;
 mod test_cluster;
@@ -35,11 +38,13 @@ mod wait;
 mod web_browser;
 mod webhook_receiver;
 
+pub use account::FreshAccount;
 pub use admin::KvAdmin;
 pub use authority::{SignedFiles, TestAuthority, client_trusting};
 pub use client_place::client_place;
 pub use engine::{NamedKeyspaces, TestEngine};
-pub use node::{Home, LarderNode, S3_KEY, S3_SECRET};
+pub use home::Home;
+pub use node::{LarderNode, S3_KEY, S3_SECRET};
 pub use process::{Process, ProcessEnd, raise_own_limit};
 pub use test_cluster::TestCluster;
 pub use tmpfs::Tmpfs;

@@ -15,7 +15,8 @@ use larder_cassandra_nodes::{self as cassandra, CassandraCluster, ClusterOptions
 use tempfile::TempDir;
 
 use crate::harness::engine::gateway_args;
-use crate::harness::node::{Home, LarderNode};
+use crate::harness::home::Home;
+use crate::harness::node::LarderNode;
 use crate::harness::process::ProcessEnd;
 
 /// Heap of each node in MiB.

@@ -1,5 +1,6 @@
 //! The package as it is installed, under systemd and its unit: a copy of this machine that is thrown away gets it, and the pages for
-//! users are followed there, at the usual ports. `LARDER_PACKAGE` names the package; `cargo xtask test` makes it.
+//! users are followed there, at the usual ports, by an account without rights. `LARDER_PACKAGE` names the package; `cargo xtask test`
+//! makes it.
 
 #![allow(
     clippy::unwrap_used,
@@ -21,14 +22,26 @@ use crate::manual::{self, ManualExample};
 const PATIENCE: Duration = Duration::from_secs(240);
 /// Before the output of each command.
 const MARK: char = '\u{1e}';
-/// The begin of each script: it waits for the server, and has the commands of the pages.
+/// The begin of each script, which root runs: it waits for the server.
 const PROLOGUE: &str = r#"
 exec > /mnt/trial.out 2> /mnt/trial.err
 trap 'systemctl exit 0' EXIT
 for second in $(seq 30); do command kv-admin ping > /dev/null 2>&1 && break; sleep 1; done
 [ $second -lt 30 ] || { systemctl status larder --no-pager --full >&2; journalctl --no-pager | tail -20 >&2; exit 1; }
 export HOME=/root
-kv-admin() { command kv-admin "$@" 2>&1; }
+"#;
+/// Follows the page as a new user. `as-root` stands for `sudo`, which this machine may not have.
+const AS_VISITOR: &str = r"
+useradd --create-home --shell /bin/bash visitor
+install --mode 4755 /usr/bin/env /usr/local/bin/as-root
+install --owner visitor --mode 600 /mnt/page.sh /home/visitor/page.sh
+cd /home/visitor
+setpriv --reuid visitor --regid visitor --init-groups --reset-env bash page.sh
+";
+/// The commands of the pages. As docs/operations.md says, the administrator alone may use kv-admin; all others are the visitor's own.
+const PAGE_PROLOGUE: &str = r#"
+[ "$(id -u)" -ge 1000 ] && [ "$HOME" = /home/visitor ] || exit 1
+kv-admin() { as-root kv-admin "$@" 2>&1; }
 larder() { ! command larder "$@" 2>&1; }
 cargo() { shift; kv-admin "$@"; }
 "#;
@@ -91,7 +104,9 @@ fn follow(page: &str) {
     let examples: Vec<ManualExample> = manual::page_examples(page).into_iter().filter(is_plain).collect();
     assert!(!examples.is_empty(), "{page} has examples");
     let command = |example: &ManualExample| format!("printf '\\036'\n{}\n[ $? = 0 ] || exit 1\n", example.command);
-    let printed = machine.run(&examples.iter().map(command).collect::<String>());
+    let commands: String = examples.iter().map(command).collect();
+    fs::write(machine.folder.path().join("shared/page.sh"), format!("{PAGE_PROLOGUE}{commands}")).unwrap();
+    let printed = machine.run(AS_VISITOR);
     let outputs: Vec<&str> = printed.split(MARK).skip(1).collect();
     for (example, output) in examples.iter().zip(&outputs) {
         assert!(manual::fits(example, output), "{page}: {output:?} instead of {example:?}");
