@@ -197,6 +197,11 @@ impl ConsoleFields {
         Self(parts.map(field).collect())
     }
 
+    /// Whether a field is there, empty or not.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|(field, _)| field == name.as_bytes())
+    }
+
     /// The value of a field; empty without it.
     pub(crate) fn bytes(&self, name: &str) -> Bytes {
         self.given(name).unwrap_or_default()

@@ -126,15 +126,21 @@ impl FormMetadata {
             object.meta.iter().map(|(name, value)| Some(format!("{name}={}", text(value)?))).collect();
         let headers: Option<Vec<String>> = EDITED.iter().map(|(header, _)| value(*header)).collect();
         let form = Self { headers: headers?, meta: lines?.join("\n") };
-        let is_shown = form.headers.iter().chain([&form.meta]).all(|text| shown_lines(text.as_bytes()) == *text);
-        let decoded = form.decode().ok().filter(|_| is_shown)?;
+        let decoded = form.decode().ok()?;
         let is_edited = |(header, _): &&(SystemHeader, Bytes)| *header != SystemHeader::StorageClass;
         let has_all = object.headers.iter().filter(is_edited).all(|pair| decoded.headers.contains(pair));
         (has_all && decoded.meta == object.meta).then_some(form)
     }
 
+    /// The values that a form has.
+    ///
+    /// # Errors
+    /// A form without one of them, whose header would be taken from the object; bytes that are no text.
     fn from_call(call: &ConsoleCall<'_>) -> Result<Self, ConsoleFault> {
         let value = |name: &str| {
+            if !call.form.has(name) {
+                return Err(ConsoleFault::bad(format!("The form has no field {name}. Load the page again.")));
+            }
             let bytes = call.form.bytes(name);
             String::from_utf8(bytes.to_vec()).map_err(|_| ConsoleFault::bad(format!("The field {name} is no UTF-8.")))
         };
@@ -166,8 +172,18 @@ impl FormMetadata {
             }
             metadata.meta.push((name, value));
         }
-        metadata.check_size()?;
+        metadata.check_size().map_err(too_large)?;
         Ok(metadata)
+    }
+}
+
+/// The fault of metadata that S3 refuses for its size.
+fn too_large(error: larder_s3::Error) -> ConsoleFault {
+    match error {
+        larder_s3::Error::Gateway(Error::MetadataTooLarge { bytes, max }) => ConsoleFault::bad(format!(
+            "The user metadata has {bytes} bytes, names and values together; S3 allows {max}."
+        )),
+        other => other.into(),
     }
 }
 
@@ -192,6 +208,10 @@ fn header_value(name: &str, value: &str) -> Result<Bytes, ConsoleFault> {
     let value = Bytes::copy_from_slice(value.trim().as_bytes());
     let refused = || ConsoleFault::bad(format!("{name} has a character that no header can have, such as a line end."));
     HeaderValue::from_bytes(&value).map_err(|_| refused())?;
+    // A header may have others, but nobody would see them in the form, and the next edit would be refused.
+    if shown_lines(&value).as_bytes() != value {
+        return Err(ConsoleFault::bad(format!("{name} has an invisible character.")));
+    }
     Ok(value)
 }
 
