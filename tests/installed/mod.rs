@@ -29,6 +29,7 @@ trap 'systemctl exit 0' EXIT
 for second in $(seq 30); do command kv-admin ping > /dev/null 2>&1 && break; sleep 1; done
 [ $second -lt 30 ] || { systemctl status larder --no-pager --full >&2; journalctl --no-pager | tail -20 >&2; exit 1; }
 export HOME=/root
+kv-admin() { command kv-admin "$@" 2>&1; }
 "#;
 /// Follows the page as a new user. `as-root` stands for `sudo`, which this machine may not have.
 const AS_VISITOR: &str = r"
@@ -147,6 +148,7 @@ fn the_unit_keeps_exports_backups_and_logs_where_the_operator_sees_them() {
     let Some(machine) = InstalledMachine::new() else { return };
     let printed = machine.run(
         r#"
+        setpriv --reuid nobody --regid nogroup --clear-groups kv-admin ping 2>&1
         systemctl show larder -p ActiveState,PrivateTmp,ProtectSystem --value | tr '\n' ' '
         curl -s -X PUT http://127.0.0.1:8098/buckets/teas/keys/sencha -d green
         kv-admin export /var/tmp/lost | sed 's/^/export: /'
@@ -160,6 +162,7 @@ fn the_unit_keeps_exports_backups_and_logs_where_the_operator_sees_them() {
         "#,
     );
     for expected in [
+        "only root and the user of the server may open /run/larder/admin.sock: run kv-admin as one of them (sudo kv-admin)\n",
         "yes strict active ",
         "export: /var/tmp is another folder for the server than for kv-admin",
         "exported into /var/lib/larder-exports/all",

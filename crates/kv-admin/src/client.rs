@@ -57,6 +57,9 @@ pub(crate) enum AdminRequestError {
     /// Another user listens on a socket that was not named.
     #[error("the server on {} runs as user {}, not as this one: to trust it, name the socket (--socket PATH)", .0.display(), .1)]
     Foreign(PathBuf, u32),
+    /// The socket is another user's.
+    #[error("only root and the user of the server may open {}: run kv-admin as one of them (sudo kv-admin)", .0.display())]
+    NotAllowed(PathBuf),
     /// An error of the system.
     #[error("cannot talk to the server on {}: {}", .0.display(), .1)]
     Io(PathBuf, io::Error),
@@ -103,6 +106,7 @@ fn ask_at(socket: &Path, is_trusted: bool, request: &AdminRequest) -> Result<Adm
     let frame = request.encode().map_err(AdminRequestError::BadRequest)?;
     let stream = UnixStream::connect(socket).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => AdminRequestError::NotRunning(socket.to_owned()),
+        io::ErrorKind::PermissionDenied => AdminRequestError::NotAllowed(socket.to_owned()),
         _ => AdminRequestError::Io(socket.to_owned(), error),
     })?;
     // Before the first byte: a request may hold a password.
