@@ -2,7 +2,7 @@
 
 use super::super::buckets::testing::{anonymous, new_caller};
 use super::super::commit::testing::{BUCKET, BucketFixture, bytes, get_request, id, put_request, run, upload_body};
-use super::super::uploads::testing::{KEY, UploadSetup};
+use super::super::uploads::testing::{KEY, Trap, UploadSetup};
 use super::*;
 use crate::rules::policy::BucketPolicy;
 use crate::rules::public_access::PublicAccessBlock;
@@ -363,4 +363,43 @@ fn a_copy_onto_itself_of_a_version_that_is_not_current_any_more_is_refused() {
         let (now, _) = fixture.objects.get(&fixture.owner, &get_request("one")).await.unwrap();
         assert_eq!(now.version.object.unwrap().meta, metadata("first").unwrap().meta);
     });
+}
+
+#[test]
+fn a_copy_onto_itself_paused_at_any_call_takes_no_tags_back() {
+    for step in 0.. {
+        let met = run(async {
+            let setup = UploadSetup::new().await;
+            let (fixture, key) = (&setup.fixture, Bytes::from_static(KEY.as_bytes()));
+            fixture.put(KEY, &bytes(1, 3000)).await;
+            setup.gate.set(Trap::Stop, step);
+            let request = CopyObject { replace: metadata("c"), ..copy_request(KEY, KEY) };
+            let copy = setup.slow.copy(&fixture.owner, request);
+            let tagged = vec![Tag { key: "t".into(), value: "v".into() }];
+            let tag = async {
+                setup.gate.reached().await;
+                let given = tagged.clone();
+                fixture
+                    .objects
+                    .put_object_tags(&fixture.owner, BUCKET, &key, &VersionSpec::Current, given)
+                    .await
+                    .unwrap();
+                setup.gate.open();
+            };
+            let both = async { tokio::join!(copy, tag) };
+            // A step after the last call pauses nothing.
+            let Ok((copied, ())) = tokio::time::timeout(std::time::Duration::from_secs(60), both).await else {
+                return false;
+            };
+            copied.unwrap_or_else(|error| panic!("step {step}: {error}"));
+            let (now, _) = fixture.objects.get(&fixture.owner, &get_request(KEY)).await.unwrap();
+            let object = now.version.object.unwrap();
+            assert_eq!((&object.tags, &object.meta), (&tagged, &metadata("c").unwrap().meta), "step {step}");
+            true
+        });
+        if !met {
+            assert!(step > 3);
+            break;
+        }
+    }
 }
