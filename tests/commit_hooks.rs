@@ -14,7 +14,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::harness::{FreshAccount, HttpClient, HttpRequest, LarderNode, Process, TestEngine, WebhookReceiver, wait};
+use crate::harness::{FreshAccount, HttpClient, HttpRequest, LarderNode, Process, WebhookReceiver, wait};
 use larder_testkit::pb::{PbClient, PbField, message};
 use serde_json::json;
 
