@@ -168,7 +168,7 @@ impl LawSchedule {
         };
         let read = context.as_ref().filter(|_| has_context).map(|(read, _)| *read);
         let is_exact = self.world.is_single() || self.world.is_replicated();
-        let is_repeated = matches!(self.kind, "counter" | "map") && is_exact && dice.below(2) == 0;
+        let is_repeated = self.kind == "counter" && is_exact && dice.below(2) == 0;
         let change = DatatypeChange {
             context: context.map(|(_, bytes)| bytes),
             request_id: is_repeated.then(|| format!("{number}").into()),
