@@ -313,11 +313,11 @@ pub(crate) async fn open(
     let (grace, lease) = (blobs::GRACE, blobs::LEASE);
     let options = BlobOptions { grace, lease, clock: Arc::clone(clock), process: actor.0 };
     let blobs =
-        CassandraBlobs::open(Arc::clone(store.session()), &store.keyspace(Partition::DEFAULT_COPIES), options).await;
+        CassandraBlobs::open(store.session().clone(), &store.keyspace(Partition::DEFAULT_COPIES), options).await;
     let blobs =
         blobs.map_err(|error| ServerFailure(format!("cannot open the blobs in the cluster at {nodes}: {error}")))?;
     let blobs = Arc::new(blobs);
-    let up = node_count(store.rows().limits().nodes);
+    let up = node_count(store.nodes_up());
     Ok(OpenedCluster {
         description: format!("{nodes} (engine cassandra, keyspaces {}_n3 and others, {up} up)", settings.keyspace),
         notes: store.notes(),
@@ -374,7 +374,7 @@ impl EngineStatus for ClusterMetrics {
         let (seen, limits) = (self.store.metrics(), self.store.rows().limits());
         let damaged = self.blobs.damaged_blocks();
         [
-            ("larder_cassandra_nodes_up", limits.nodes.into()),
+            ("larder_cassandra_nodes_up", self.store.nodes_up().into()),
             ("larder_cassandra_sync_before_answer", limits.syncs.into()),
             ("larder_cassandra_requests_total", seen.requests),
             ("larder_cassandra_retries_total", seen.retries),

@@ -80,7 +80,7 @@ impl CassandraGateways {
         let clock = Arc::new(SystemClock::default());
         let blobs = BlobOptions { grace: GRACE, lease: LEASE, clock: clock.clone(), process: actor };
         let keyspace = self.store.keyspace(Partition::DEFAULT_COPIES);
-        let blobs = CassandraBlobs::open(Arc::clone(self.store.session()), &keyspace, blobs).await.unwrap();
+        let blobs = CassandraBlobs::open(self.store.session().clone(), &keyspace, blobs).await.unwrap();
         let ports = GatewayPorts {
             store: Arc::clone(self.store.rows()),
             blobs: Arc::new(blobs),
@@ -133,7 +133,7 @@ impl CassandraGateways {
         }
         for copies in 1..=7 {
             let text = format!("DROP KEYSPACE IF EXISTS {}", self.store.keyspace(copies));
-            self.store.session().query_unpaged(text, ()).await.expect("the keyspace is dropped");
+            self.store.session().driver().query_unpaged(text, ()).await.expect("the keyspace is dropped");
         }
     }
 }

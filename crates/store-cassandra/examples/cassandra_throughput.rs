@@ -59,7 +59,7 @@ async fn main() {
     }
     println!("{:?}", store.metrics());
     let text = format!("DROP KEYSPACE {}", store.keyspace(3));
-    store.session().query_unpaged(text, ()).await.unwrap();
+    store.session().driver().query_unpaged(text, ()).await.unwrap();
 }
 
 async fn work(store: Arc<dyn Store>, verb: Workload, task: u64, done: Arc<AtomicU64>, end: Instant) {

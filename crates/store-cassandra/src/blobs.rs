@@ -31,8 +31,8 @@ use async_trait::async_trait;
 use futures_util::{StreamExt, TryStreamExt};
 use larder_rows::content::BlobId;
 use larder_store::{BlobOwner, BlobReader, BlobWriter, Blobs, Clock, Error, Kind, ListedBlob, Result};
-use scylla::client::session::Session;
 
+use crate::session::ClusterSession;
 use cql::{BlobStatement, PreparedBlobStatements};
 use format::{BLOCK_BYTES, RecordHeader};
 use reader::BlockReader;
@@ -72,7 +72,7 @@ impl CassandraBlobs {
     ///
     /// # Errors
     /// `Unavailable`, `TimedOut`, `Io`; within a minute, also if the tables are missing.
-    pub async fn open(session: Arc<Session>, keyspace: &str, options: BlobOptions) -> Result<Self> {
+    pub async fn open(session: ClusterSession, keyspace: &str, options: BlobOptions) -> Result<Self> {
         let statements = PreparedBlobStatements::open(session, keyspace, STATEMENT_MAX).await?;
         Ok(Self { records: Arc::new(BlobRecords::new(statements, &options)) })
     }

@@ -10,7 +10,7 @@ use scylla::client::session::Session;
 use scylla::cluster::metadata::Strategy;
 use scylla::errors::{DbError, ExecutionError, PrepareError, RequestAttemptError};
 use scylla::response::query_result::QueryResult;
-use scylla::statement::batch::{Batch, BatchType};
+use scylla::statement::batch::{Batch, BatchStatement, BatchType};
 use scylla::statement::prepared::PreparedStatement;
 use scylla::statement::{Consistency, SerialConsistency};
 use tokio::sync::OnceCell;
@@ -24,11 +24,12 @@ use crate::levels::{ReplicaCounts, TableAccess, consistency};
 use crate::metrics::Counters;
 use crate::options::Replication;
 use crate::partitions::{CasIds, HeadCache};
+use crate::session::{ClusterSession, SilenceFailure};
 use crate::statements::{self, RowStatement};
 
 /// State that all calls of the store share.
 pub(crate) struct ClusterClient {
-    pub(crate) session: Arc<Session>,
+    pub(crate) session: ClusterSession,
     pub(crate) prefix: String,
     pub(crate) replication: Replication,
     pub(crate) clock: Arc<dyn Clock>,
@@ -46,7 +47,7 @@ pub(crate) struct ClusterClient {
 /// Why a statement failed.
 #[derive(Debug)]
 pub(crate) enum RequestFailure {
-    /// The deadline passed; the statement may have been executed.
+    /// The deadline passed, or too few replicas answer; the statement may have been executed.
     DeadlinePassed(&'static str),
     /// The driver reports an error about a table.
     Driver(&'static str, Box<ExecutionError>),
@@ -83,6 +84,14 @@ impl RequestFailure {
         if in_doubt { Self::Store(errors::in_doubt(what, error)) } else { Self::Driver(what, Box::new(error)) }
     }
 
+    /// Too few replicas answer.
+    fn from_silence(what: &'static str, failure: SilenceFailure, is_read: bool) -> Self {
+        match failure {
+            SilenceFailure::Unanswered(_) if !is_read => Self::DeadlinePassed(what),
+            SilenceFailure::Unsent(error) | SilenceFailure::Unanswered(error) => Self::Store(error),
+        }
+    }
+
     /// Whether replicas gave up a read.
     pub(crate) fn is_read_failure(&self) -> bool {
         matches!(self, Self::Driver(_, error) if errors::is_read_failure(error))
@@ -91,7 +100,7 @@ impl RequestFailure {
 
 impl ClusterClient {
     pub(crate) fn new(
-        session: Arc<Session>,
+        session: ClusterSession,
         prefix: String,
         replication: Replication,
         clock: Arc<dyn Clock>,
@@ -136,7 +145,7 @@ impl ClusterClient {
 
     /// Replicas of a keyspace: as the driver reports them, otherwise as the keyspace was created.
     pub(crate) fn copies(&self, n_val: u8) -> ReplicaCounts {
-        let state = self.session.get_cluster_state();
+        let state = self.session.driver().get_cluster_state();
         let asked = usize::from(n_val);
         match state.get_keyspace(self.keyspace(n_val)).map(|keyspace| &keyspace.strategy) {
             Some(Strategy::SimpleStrategy { replication_factor: copies }) => {
@@ -156,22 +165,6 @@ impl ClusterClient {
         }
     }
 
-    /// Nodes of the datacenter: those that the driver is connected to, and all that it knows.
-    pub(crate) fn nodes(&self, datacenter: Option<&str>) -> (usize, usize) {
-        let all = self.node_states(datacenter);
-        (all.iter().filter(|(_, up)| *up).count(), all.len())
-    }
-
-    /// The nodes of a datacenter that the driver knows, by address, and whether it is connected to each.
-    pub(crate) fn node_states(&self, datacenter: Option<&str>) -> Vec<(String, bool)> {
-        let state = self.session.get_cluster_state();
-        let here = |name: &Option<String>| datacenter.is_none_or(|expected| name.as_deref() == Some(expected));
-        let nodes = state.get_nodes_info().iter().filter(|node| here(&node.datacenter));
-        let mut all: Vec<_> = nodes.map(|node| (node.address.to_string(), node.is_connected())).collect();
-        all.sort_unstable();
-        all
-    }
-
     /// The prepared statement for a table; prepares it on first use.
     pub(crate) async fn prepared(
         &self,
@@ -184,7 +177,7 @@ impl ClusterClient {
         }
         let text = statement.text(&self.keyspace(partition.copies), partition.table);
         // Two callers may prepare the same statement at once: both results are equal, and the last one is kept.
-        let prepared = prepare(&self.session, &text).await;
+        let prepared = prepare(self.session.driver(), &text).await;
         let mut prepared = prepared
             .map_err(|error| errors::from_prepare(partition.table.name(), error))
             .map_err(RequestFailure::Store)?;
@@ -208,15 +201,29 @@ impl ClusterClient {
         with_deadline(what, deadline, async {
             let mut prepared = self.prepared(bound.statement, bound.partition).await?;
             prepared.set_consistency(consistency);
-            let send = || self.session.execute_unpaged(&prepared, &bound.values[..]);
+            let send = || self.session.driver().execute_unpaged(&prepared, &bound.values[..]);
+            let check = || self.session.check(&prepared, &&bound.values[..], consistency);
             // Concurrent transactions of one hedged request would abort each other.
             let may_repeat = bound.statement.is_idempotent() && consistency != Consistency::Serial;
-            let (answer, sent) = send_hedged(may_repeat, send).await;
+            let answer = self.session.while_answered(check, send_hedged(may_repeat, send)).await;
+            let is_read = bound.statement.is_read();
+            let (answer, sent) = answer.map_err(|failure| RequestFailure::from_silence(what, failure, is_read))?;
             // An error of one hedged request does not tell whether another one was executed.
-            let in_doubt = sent > 1 && !bound.statement.is_read();
+            let in_doubt = sent > 1 && !is_read;
             answer.map_err(|error| RequestFailure::from_driver(what, error, in_doubt))
         })
         .await
+    }
+
+    /// Refuses a batch that needs more replicas of one of its partitions than answer.
+    fn check_batch(&self, batch: &Batch, all: &[BoundStatement<'_>], consistency: Consistency) -> Result<(), Error> {
+        let mut statements = batch.statements.iter().zip(all);
+        statements.try_for_each(|(statement, bound)| match statement {
+            BatchStatement::PreparedStatement(prepared) => {
+                self.session.check(prepared, &&bound.values[..], consistency)
+            }
+            _ => Ok(()),
+        })
     }
 
     /// Sends several statements as one batch.
@@ -239,8 +246,10 @@ impl ClusterClient {
             let is_idempotent = all.iter().all(|bound| bound.statement.is_idempotent());
             batch.set_is_idempotent(is_idempotent);
             let values: Vec<&[BoundValue<'_>]> = all.iter().map(|bound| &bound.values[..]).collect();
-            let send = || self.session.batch(&batch, &values);
-            let (answer, sent) = send_hedged(is_idempotent, send).await;
+            let send = || self.session.driver().batch(&batch, &values);
+            let check = || self.check_batch(&batch, all, consistency);
+            let answer = self.session.while_answered(check, send_hedged(is_idempotent, send)).await;
+            let (answer, sent) = answer.map_err(|failure| RequestFailure::from_silence(what, failure, false))?;
             answer.map_err(|error| RequestFailure::from_driver(what, error, sent > 1))
         })
         .await

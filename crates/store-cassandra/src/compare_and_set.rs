@@ -238,6 +238,8 @@ impl ClusterClient {
             // At SERIAL: the read finishes the attempt or rules it out, so it cannot be applied after a repeat [invariant 21].
             match self.row(partition, &head.name, Consistency::Serial, options.deadline).await {
                 Ok(stored) => return Ok(decide(request, stored.as_ref(), self.clock.now())),
+                // Not sent: too few replicas answer, so no pause of a few tenths of a second helps.
+                Err(RequestFailure::Store(_)) => break,
                 Err(_) if pause(&tries).await.is_ok() => tries.unanswered += 1,
                 Err(_) => break,
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use larder_store::{Clock, Kind, Partition};
+use larder_store::{Clock, Kind, Partition, Table};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
@@ -26,6 +26,8 @@ use crate::client::ClusterClient;
 use crate::clock::ClusterClock;
 use crate::errors::LarderRetryPolicy;
 use crate::options::{ConnectOptions, NodeSettings, Replication, TlsOptions};
+use crate::session::ClusterSession;
+use crate::statements::RowStatement;
 
 /// How long connecting and reading the settings may take.
 const CONNECT_MAX: Duration = Duration::from_secs(30);
@@ -82,9 +84,10 @@ pub(crate) async fn connect(options: ConnectOptions) -> Result<(ClusterClient, V
         }
     };
     let ConnectOptions { keyspace, replication, .. } = options;
-    let cluster = ClusterClient::new(session, keyspace, replication, clock, settings.syncs());
+    let session = ClusterSession::new(session);
+    let mut cluster = ClusterClient::new(session, keyspace, replication, clock, settings.syncs());
     if let Some(local) = cluster.replication.local()
-        && cluster.nodes(Some(local)).1 == 0
+        && cluster.session.node_states(Some(local)).is_empty()
     {
         return Err(ConnectError::Options(format!("the cluster has no node in the datacenter {local:?}")));
     }
@@ -93,6 +96,9 @@ pub(crate) async fn connect(options: ConnectOptions) -> Result<(ClusterClient, V
         Kind::Misuse => ConnectError::Options(error.to_string()),
         _ => ConnectError::Schema(error.to_string()),
     })?;
+    // After the keyspace exists: a read of it tells whether other nodes reach a silent one.
+    let read = RowStatement::One.text(&cluster.keyspace(Partition::DEFAULT_COPIES), Table::Keys);
+    cluster.session.watch_nodes(cluster.replication.local(), read);
     let mut notes: Vec<String> = settings.note().into_iter().collect();
     notes.extend(note_fewer_copies(&cluster));
     Ok((cluster, notes))
@@ -212,7 +218,7 @@ fn auth_error(setup: &ConnectionSetupRequestErrorKind) -> Option<ConnectError> {
 fn note_fewer_copies(cluster: &ClusterClient) -> Option<String> {
     let (n_val, copies) = (usize::from(Partition::DEFAULT_COPIES), cluster.copies(Partition::DEFAULT_COPIES).local);
     let keyspace = cluster.keyspace(Partition::DEFAULT_COPIES);
-    let nodes = cluster.nodes(cluster.replication.local()).1;
+    let nodes = cluster.session.node_states(cluster.replication.local()).len();
     (copies < n_val).then(|| {
         let made_for = format_node_count(copies);
         format!("{keyspace} keeps {copies} of {n_val} copies, as it was made for {made_for}; the cluster has {nodes}")

@@ -7,6 +7,7 @@
 //!                                              └───────┴───┬────┴──────────────────┘
 //!                                                       client       prepared statements, levels, deadlines
 //!                                                     hedge          a request sent again while its answer is awaited
+//!                                                     silent_nodes   a call that needs more replicas than answer is refused
 //!                                                     statements     the text of every statement
 //! ```
 //! **Where rows are.** A keyspace for each number of copies, `{prefix}_n{n_val}`. It holds a table for each [`Table`]
@@ -46,6 +47,8 @@ mod partitions;
 mod read;
 mod rows_max;
 mod schema;
+mod session;
+mod silent_nodes;
 pub mod statements;
 mod store;
 mod write;
@@ -54,4 +57,5 @@ pub use clock::ClusterClock;
 pub use connect::{ConnectError, DESCRIPTORS_MAX};
 pub use metrics::CassandraMetrics;
 pub use options::{ConnectOptions, Credentials, Replication, TlsOptions};
+pub use session::ClusterSession;
 pub use store::CassandraStore;

@@ -73,10 +73,10 @@ impl ClusterClient {
                     // for missing tables.
                     let _ = timeout_at(
                         deadline.min(Instant::now() + SCHEMA_AGREEMENT_MAX),
-                        self.session.await_schema_agreement(),
+                        self.session.driver().await_schema_agreement(),
                     )
                     .await;
-                    let known = self.session.refresh_metadata().await;
+                    let known = self.session.driver().refresh_metadata().await;
                     known.map_err(|error| Error::caused(Kind::Io, WHAT, error))?;
                     return Ok(());
                 }
@@ -150,7 +150,7 @@ impl ClusterClient {
             return Ok(());
         }
         // A keyspace with more copies than nodes could refuse every quorum.
-        let copies = |datacenter: Option<&str>| usize::from(n_val).min(self.nodes(datacenter).1).max(1);
+        let copies = |datacenter: Option<&str>| usize::from(n_val).min(self.session.node_states(datacenter).len()).max(1);
         self.change_schema(statements::create_keyspace(&keyspace, &self.replication, copies), deadline).await
     }
 
@@ -220,7 +220,7 @@ impl ClusterClient {
         text.set_serial_consistency(Some(SerialConsistency::Serial));
         text.set_request_timeout(None);
         let values: Vec<&str> = value.into_iter().collect();
-        let answer = timeout_at(deadline, self.session.query_unpaged(text, &values[..])).await;
+        let answer = timeout_at(deadline, self.session.driver().query_unpaged(text, &values[..])).await;
         let failed = |error: ExecutionError| RequestFailure::Driver(WHAT, Box::new(error));
         answer.map_err(|_| RequestFailure::DeadlinePassed(WHAT))?.map_err(failed)
     }

@@ -10,12 +10,12 @@ use larder_store::{
     Batch, CallOptions, CasResult, Change, Clock, EngineLimits, HeadWrite, Partition, PartitionPage, ReadQuery, Result,
     RowPage, Store, Table, Timestamp,
 };
-use scylla::client::session::Session;
 
 use crate::client::{ClusterClient, check_deadline};
 use crate::connect::{ConnectError, connect};
 use crate::metrics::CassandraMetrics;
 use crate::options::ConnectOptions;
+use crate::session::ClusterSession;
 
 /// Largest body inside a row: the row, its derived rows and a removal fit into Cassandra's smallest default limits.
 const INLINE_BYTES_MAX: usize = 16 * 1024;
@@ -48,7 +48,7 @@ impl CassandraStore {
 
     /// The connections, for blobs.
     #[must_use]
-    pub fn session(&self) -> &Arc<Session> {
+    pub fn session(&self) -> &ClusterSession {
         &self.cluster.session
     }
 
@@ -71,16 +71,23 @@ impl CassandraStore {
     }
 
     /// The nodes of the local datacenter, or of the cluster if none is named, by address, and whether each is
-    /// connected.
+    /// connected and answers.
     #[must_use]
     pub fn node_states(&self) -> Vec<(String, bool)> {
-        self.cluster.node_states(self.cluster.replication.local())
+        self.cluster.session.node_states(self.cluster.replication.local())
+    }
+
+    /// Number of nodes of [`node_states`](Self::node_states) that answer.
+    #[must_use]
+    pub fn nodes_up(&self) -> u32 {
+        let up = self.node_states().into_iter().filter(|(_, up)| *up).count();
+        u32::try_from(up).unwrap_or(u32::MAX)
     }
 
     /// Counts since the start of the process.
     #[must_use]
     pub fn metrics(&self) -> CassandraMetrics {
-        self.cluster.counters.read(&self.cluster.session.get_metrics())
+        self.cluster.counters.read(&self.cluster.session.driver().get_metrics())
     }
 }
 
@@ -122,11 +129,11 @@ impl Store for ClusterClient {
     }
 
     fn limits(&self) -> EngineLimits {
-        let (up, _) = self.nodes(self.replication.local());
+        let nodes = self.session.node_states(self.replication.local()).len();
         EngineLimits {
             inline_max: INLINE_BYTES_MAX,
             batch_max: BATCH_BYTES_MAX,
-            nodes: u32::try_from(up).unwrap_or(u32::MAX),
+            nodes: u32::try_from(nodes).unwrap_or(u32::MAX),
             replicated: true,
             syncs: self.syncs,
             tombstones_slow_reads: true,
@@ -135,6 +142,6 @@ impl Store for ClusterClient {
     }
 
     fn is_ready(&self) -> bool {
-        self.nodes(None).0 > 0
+        self.session.node_states(None).iter().any(|(_, up)| *up)
     }
 }

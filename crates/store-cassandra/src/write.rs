@@ -6,8 +6,11 @@
 //! several, removals elsewhere             one logged batch: once the cluster has it, it applies all of it
 //! the same, too large or of other copies  additions elsewhere first, then the first partition
 //! too large for one logged batch          additions elsewhere first; then the other partitions, each whole, in logged batches
-//! removals below a majority               the first partition, then the others: the batch log needs two live nodes
+//! removals without the batch log          the additions as above, with the first partition; then the removals elsewhere
 //! ```
+//! The batch log needs two live nodes, which the coordinator chooses. So a write below a majority does without it, and every
+//! write while a node is silent: the coordinator may choose that one, and waits.
+//!
 //! "Elsewhere" is outside the first partition, which is the object's own. The cluster refuses batches of several partitions
 //! above 50 KiB; a batch that is one mutation has no such limit. Every statement carries its stamp, so sending it again is
 //! the same write.
@@ -50,20 +53,21 @@ impl ClusterClient {
         // Counted before anything is sent: a refused batch writes nothing.
         self.check_row_count(batch, &shares, options).await?;
         let removes = removes_elsewhere(&shares);
-        // The batch log needs two live nodes: a write below a quorum must succeed without them.
-        let stages = plan_stages(shares, removes, options.level >= ConsistencyLevel::Quorum);
+        let has_log = options.level >= ConsistencyLevel::Quorum && !self.session.has_silent_node();
+        let is_logged = removes && has_log;
+        let stages = if removes && !has_log { plan_without_log(shares) } else { plan_stages(shares, removes) };
         if stages.len() > 1 {
             count(&self.counters.batches_split);
         }
         // A crash between two stages leaves additions without the removals, or the first partition without the others.
         for stage in stages {
             // The requests of a stage are concurrent; the next stage starts after all of them are answered.
-            try_join_all(stage.iter().map(|request| self.send(request, removes, options))).await?;
+            try_join_all(stage.iter().map(|request| self.send(request, is_logged, options))).await?;
         }
         Ok(())
     }
 
-    async fn send(&self, request: &WriteRequest<'_>, removes: bool, options: &CallOptions) -> Result<()> {
+    async fn send(&self, request: &WriteRequest<'_>, is_logged: bool, options: &CallOptions) -> Result<()> {
         let now = self.clock.now();
         let mut bounds = Vec::with_capacity(request.iter().map(|share| share.changes.len()).sum());
         for share in request {
@@ -78,7 +82,7 @@ impl ClusterClient {
         let consistency = self.write_consistency(request, options.level);
         let sent: std::result::Result<_, RequestFailure> = match &bounds[..] {
             [statement] => self.execute(statement, consistency, options.deadline).await,
-            several => self.batch(batch_type(request, removes), several, consistency, options.deadline).await,
+            several => self.batch(batch_type(request, is_logged), several, consistency, options.deadline).await,
         };
         Ok(sent.map(drop)?)
     }
@@ -125,8 +129,8 @@ fn group_by_partition(batch: &Batch) -> Vec<PartitionShare<'_>> {
 }
 
 /// Stages of a batch: sent one after the other, the requests of a stage concurrently. `removes`: it removes outside its first
-/// partition. `has_log`: the batch log can be used.
-fn plan_stages(mut shares: Vec<PartitionShare<'_>>, removes: bool, has_log: bool) -> Vec<Vec<WriteRequest<'_>>> {
+/// partition.
+fn plan_stages(mut shares: Vec<PartitionShare<'_>>, removes: bool) -> Vec<Vec<WriteRequest<'_>>> {
     shares.retain(|share| !share.changes.is_empty());
     if shares.is_empty() {
         return Vec::new();
@@ -140,11 +144,6 @@ fn plan_stages(mut shares: Vec<PartitionShare<'_>>, removes: bool, has_log: bool
         // The object last: a crash in between leaves entries that readers check, never an object without an entry.
         let entries = shares.split_off(1);
         return one_after_the_other(entries, shares);
-    }
-    if !has_log {
-        // Without the log no node finishes the batch after a crash, so the object's own partition goes first.
-        let others = shares.split_off(1);
-        return one_after_the_other(shares, others);
     }
     // The largest row fits one logged batch with its entries; only batches of many rows are split below [invariant 19].
     if fits {
@@ -170,6 +169,21 @@ fn plan_stages(mut shares: Vec<PartitionShare<'_>>, removes: bool, has_log: bool
     stages
 }
 
+/// The stages of a batch that removes outside its first partition, where no batch log finishes it after a crash.
+fn plan_without_log(mut shares: Vec<PartitionShare<'_>>) -> Vec<Vec<WriteRequest<'_>>> {
+    let mut removals = Vec::new();
+    for PartitionShare { partition, changes } in shares.iter_mut().skip(1) {
+        let (added, removed): (Vec<_>, Vec<_>) = changes.drain(..).partition(|change| matches!(change, Change::Put(_)));
+        *changes = added;
+        removals.push(PartitionShare { partition, changes: removed });
+    }
+    removals.retain(|share| !share.changes.is_empty());
+    let mut stages = plan_stages(shares, false);
+    // Crash: removals that were never sent leave entries that readers check; sent first, they would hide the object.
+    stages.push(one_request_each(removals));
+    stages
+}
+
 /// A stage for each list, unless it is empty.
 fn one_after_the_other<'a>(
     first: Vec<PartitionShare<'a>>,
@@ -178,9 +192,9 @@ fn one_after_the_other<'a>(
     [first, second].map(one_request_each).into_iter().filter(|stage| !stage.is_empty()).collect()
 }
 
-/// The batch log finishes a request over several partitions whose batch removes elsewhere; a crash may cut the others short.
-fn batch_type(request: &WriteRequest<'_>, removes: bool) -> BatchType {
-    if request.len() > 1 && removes { BatchType::Logged } else { BatchType::Unlogged }
+/// The batch log finishes a request over several partitions, if the batch `is_logged`; a crash may cut the others short.
+fn batch_type(request: &WriteRequest<'_>, is_logged: bool) -> BatchType {
+    if request.len() > 1 && is_logged { BatchType::Logged } else { BatchType::Unlogged }
 }
 
 /// A request for each share.
@@ -237,7 +251,7 @@ mod tests {
         }
         let shares = group_by_partition(&batch);
         let removes = removes_elsewhere(&shares);
-        let stages = plan_stages(shares, removes, has_log);
+        let stages = if has_log { plan_stages(shares, removes) } else { plan_without_log(shares) };
         let numbers =
             |request: &WriteRequest<'_>| request.iter().map(|share| usize::from(share.partition.key[0])).collect();
         let plan: Vec<Vec<Vec<usize>>> = stages.iter().map(|stage| stage.iter().map(numbers).collect()).collect();
@@ -270,7 +284,7 @@ mod tests {
             |n_val: u8| Partition { copies: n_val, ..Partition::new(Table::Keys, Bytes::from(vec![n_val])) };
         let mut batch = Batch::single(partition(1), vec![put(9)]);
         batch.add(partition(3), vec![put(9)]);
-        let stages = plan_stages(group_by_partition(&batch), false, true);
+        let stages = plan_stages(group_by_partition(&batch), false);
         let copies: Vec<u8> = stages.iter().map(|stage| stage[0][0].partition.copies).collect();
         assert_eq!(copies, [3, 1]);
     }
@@ -290,7 +304,7 @@ mod tests {
         batch.add(partition("b"), vec![put(9)]);
         let shares = group_by_partition(&batch);
         let removes = removes_elsewhere(&shares);
-        let stages = plan_stages(shares, removes, true);
+        let stages = plan_stages(shares, removes);
         assert!(matches!(batch_type(&stages[0][0], removes), BatchType::Logged));
     }
 
@@ -302,10 +316,13 @@ mod tests {
     }
 
     #[test]
-    fn without_a_log_the_first_partition_is_sent_first() {
-        check_sent(false, &[&[put(9)], &[put(9), remove(9)], &[put(9)]], &[&[&[0]], &[&[1], &[2]]]);
-        check_sent(false, &[&[remove(9)], &[put(9)]], &[&[&[0, 1]]]);
+    fn a_gateway_that_died_without_a_log_once_had_removed_entries_of_an_object_that_stood() {
+        check_sent(false, &[&[put(9)], &[put(9), remove(9)], &[put(9)]], &[&[&[0, 1, 2]], &[&[1]]]);
+        check_sent(false, &[&[remove(9)], &[remove(9)], &[remove(9)]], &[&[&[0]], &[&[1], &[2]]]);
         check_sent(false, &[&[], &[remove(9)]], &[&[&[1]]]);
+        // Too large for one batch: the entries go first, as with the log.
+        let large = [&[put(60 << 10)][..], &[put(9), remove(9)], &[put(9)]];
+        check_sent(false, &large, &[&[&[1], &[2]], &[&[0]], &[&[1]]]);
     }
 
     #[test]

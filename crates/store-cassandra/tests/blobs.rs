@@ -14,6 +14,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use larder_rows::content::BlobId;
 use larder_store::{BlobOwner, Blobs, Durability, Kind, ListedBlob, Partition, Table};
+use larder_store_cassandra::ClusterSession;
 use larder_store_cassandra::blobs::cql::SCHEMA;
 use larder_store_cassandra::blobs::{BlobOptions, CassandraBlobs};
 use larder_testkit::conformance::{ManualClock, blob_conformance};
@@ -58,7 +59,7 @@ impl BlobKeyspace {
 
     async fn process_over(&self, session: Arc<Session>) -> Arc<CassandraBlobs> {
         let options = BlobOptions { grace: GRACE, lease: LEASE, clock: self.clock.clone(), process: number() };
-        Arc::new(CassandraBlobs::open(session, &self.keyspace, options).await.unwrap())
+        Arc::new(CassandraBlobs::open(ClusterSession::new(session), &self.keyspace, options).await.unwrap())
     }
 
     /// Number of rows in the tables: records and blocks.

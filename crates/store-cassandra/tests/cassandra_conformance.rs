@@ -44,7 +44,7 @@ impl TestKeyspaces {
     async fn drop_keyspaces(self, numbers: &[u8]) {
         for n_val in numbers {
             let text = format!("DROP KEYSPACE IF EXISTS {}", self.store.keyspace(*n_val));
-            self.store.session().query_unpaged(text, ()).await.expect("the keyspace is dropped");
+            self.store.session().driver().query_unpaged(text, ()).await.expect("the keyspace is dropped");
         }
     }
 }
@@ -113,7 +113,7 @@ async fn several_gateways_that_start_at_once_make_one_schema() {
         }
     }
     let text = format!("DROP KEYSPACE IF EXISTS {}", stores[0].keyspace(3));
-    subject.store.session().query_unpaged(text, ()).await.expect("the keyspace is dropped");
+    subject.store.session().driver().query_unpaged(text, ()).await.expect("the keyspace is dropped");
     subject.drop_keyspaces(&[3]).await;
 }
 
@@ -121,7 +121,7 @@ async fn several_gateways_that_start_at_once_make_one_schema() {
 async fn a_newer_layout_is_refused() {
     let Some(subject) = TestKeyspaces::new(None).await else { return };
     let text = format!("UPDATE {}.layout SET value = '2' WHERE name = 'version'", subject.store.keyspace(3));
-    subject.store.session().query_unpaged(text, ()).await.expect("the number is changed");
+    subject.store.session().driver().query_unpaged(text, ()).await.expect("the number is changed");
     let refused = CassandraStore::connect(options_of(&subject.node, &subject.prefix, None)).await;
     let text = refused.err().expect("refused").to_string();
     assert!(text.contains("layout 2") && text.contains("newer"), "{text}");
@@ -209,7 +209,7 @@ async fn a_cas_sees_heads_that_another_gateway_wrote() {
         assert_eq!(cas(&one, Some(stamp + 1), stamp + 2).await, CasResult::Applied);
     }
     let text = format!("SELECT w FROM {}.users", one.keyspace(3));
-    let answer = one.session().query_unpaged(text, ()).await.expect("the head is there").into_rows_result();
+    let answer = one.session().driver().query_unpaged(text, ()).await.expect("the head is there").into_rows_result();
     let (writers,) = answer.expect("rows").first_row::<(Vec<u8>,)>().expect("one head");
     assert_eq!(writers.len(), 32 * 8, "a head names its last 32 writers");
     subject.drop_keyspaces(&[3]).await;

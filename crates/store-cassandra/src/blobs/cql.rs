@@ -9,11 +9,9 @@
 //! blocks without a record: that table keeps tombstones for the default time, within which a cluster is repaired.
 
 use std::pin::pin;
-use std::sync::Arc;
 use std::time::Duration;
 
 use larder_store::{Error, Kind, Result};
-use scylla::client::session::Session;
 use scylla::errors::ExecutionError;
 use scylla::response::query_result::QueryResult;
 use scylla::serialize::row::SerializeRow;
@@ -24,6 +22,7 @@ use tokio::time::timeout;
 
 use crate::client::prepare;
 use crate::errors;
+use crate::session::{ClusterSession, SilenceFailure};
 
 /// Time of the replicas that are asked first: many times what a healthy cluster takes.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
@@ -91,7 +90,7 @@ statements! {
 
 /// The prepared statements of one session.
 pub(super) struct PreparedBlobStatements {
-    session: Arc<Session>,
+    session: ClusterSession,
     prepared: Vec<PreparedStatement>,
     /// [`BlobStatement::Begin`] and [`BlobStatement::Hold`] on one row.
     begin: Batch,
@@ -99,10 +98,10 @@ pub(super) struct PreparedBlobStatements {
 
 impl PreparedBlobStatements {
     /// Prepares every statement. Each call ends within `timeout`.
-    pub(super) async fn open(session: Arc<Session>, keyspace: &str, timeout: Duration) -> Result<Self> {
+    pub(super) async fn open(session: ClusterSession, keyspace: &str, timeout: Duration) -> Result<Self> {
         let mut prepared = Vec::with_capacity(BlobStatement::ALL.len());
         for (_, text) in BlobStatement::ALL {
-            let statement = prepare(&session, &text.replace("{k}", keyspace)).await;
+            let statement = prepare(session.driver(), &text.replace("{k}", keyspace)).await;
             let mut statement = statement.map_err(|error| errors::from_prepare(BLOBS, error))?;
             statement.set_consistency(Consistency::LocalQuorum);
             statement.set_is_idempotent(true);
@@ -121,7 +120,15 @@ impl PreparedBlobStatements {
     /// Runs a statement.
     pub(super) async fn run(&self, cql: BlobStatement, values: impl SerializeRow) -> Result<QueryResult> {
         let prepared = &self.prepared[cql as usize];
-        self.session.execute_unpaged(prepared, values).await.map_err(failed)
+        self.send(prepared, &values).await
+    }
+
+    /// Sends a statement that enough replicas can answer.
+    async fn send(&self, prepared: &PreparedStatement, values: &impl SerializeRow) -> Result<QueryResult> {
+        let consistency = prepared.get_consistency().unwrap_or(Consistency::LocalQuorum);
+        let check = || self.session.check(prepared, values, consistency);
+        let answer = self.session.driver().execute_unpaged(prepared, values);
+        self.session.while_answered(check, answer).await.map_err(SilenceFailure::into_error)?.map_err(failed)
     }
 
     /// Reads immutable rows from one replica and from a quorum, in this `order`. The second is asked if the first fails, is slow, or
@@ -138,26 +145,30 @@ impl PreparedBlobStatements {
         second.set_consistency(order[1]);
         // A replica without the rows proves nothing: it may have missed the write.
         let decides = |consistency, answer: &QueryResult| consistency == Consistency::LocalQuorum || is_there(answer);
-        let mut first_answer = pin!(self.session.execute_unpaged(&first, &values));
-        let early = timeout(FIRST_WAIT, &mut first_answer).await.map(|answer| answer.map_err(failed));
+        let mut first_answer = pin!(self.send(&first, &values));
+        let early = timeout(FIRST_WAIT, &mut first_answer).await;
         match early {
             Ok(Ok(answer)) if decides(order[0], &answer) => return Ok(answer),
             // Other errors would repeat at the second level.
             Ok(Err(error)) if !matches!(error.kind, Kind::Unavailable { .. } | Kind::TimedOut) => return Err(error),
             _ => {}
         }
-        match (self.session.execute_unpaged(&second, &values).await.map_err(failed), early) {
+        match (self.send(&second, &values).await, early) {
             (Ok(answer), _) if decides(order[1], &answer) => Ok(answer),
             (Err(error), Ok(Ok(_))) => Err(error),
             (_, Ok(refused)) => refused,
             // The first answer may still come after the second request failed.
-            (_, Err(_)) => first_answer.await.map_err(failed),
+            (_, Err(_)) => first_answer.await,
         }
     }
 
     /// Writes a record and takes its lease, in one mutation.
     pub(super) async fn begin(&self, record: impl SerializeRow, lease: impl SerializeRow) -> Result<()> {
-        self.session.batch(&self.begin, (record, lease)).await.map_err(failed)?;
+        // Both statements write one partition.
+        let first = &self.prepared[BlobStatement::Begin as usize];
+        let check = || self.session.check(first, &record, Consistency::LocalQuorum);
+        let answer = self.session.driver().batch(&self.begin, (&record, lease));
+        self.session.while_answered(check, answer).await.map_err(SilenceFailure::into_error)?.map_err(failed)?;
         Ok(())
     }
 }

@@ -89,6 +89,10 @@ impl ReplicasState {
         nodes.iter().copied().filter(|node| node / per == side % self.setup.datacentres).collect()
     }
 
+    pub(super) fn is_any_down(&self) -> bool {
+        self.nodes.iter().any(|node| node.down)
+    }
+
     /// Whether a gateway on this side reaches a node.
     pub(super) fn can_reach(&self, side: usize, node: usize) -> bool {
         !self.nodes[node].down && (!self.cut || self.nodes[node].side == side)

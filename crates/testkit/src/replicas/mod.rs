@@ -8,7 +8,8 @@
 //!
 //! write    sent to every replica; answered when as many as the level requires have written it; a missed write is a hint
 //! read     from as many replicas as the level requires, any of them; merged, and written back to those (read repair)
-//! batch    of several partitions: through the batch log if it removes outside the first one, otherwise side by side
+//! batch    of several partitions: through the batch log if it removes outside the first one, otherwise side by side;
+//!          while a node is down, and below a quorum, the removals follow without the log
 //! CAS      by a majority, one at a time for each partition, see [`paxos`]
 //! ```
 //! Replicas resolve conflicts as Cassandra does: the newer write wins, a removal wins a tie, then the greater value. A

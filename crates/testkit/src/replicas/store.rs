@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::paxos::CasArgs;
 use super::reads::{check_deadline, wait_until};
+use super::writes::{is_logged, stages_without_log};
 use super::{ClusterSetup, Replicas};
 
 #[async_trait]
@@ -38,11 +39,15 @@ impl Store for Replicas {
         contract::check_batch(&batch, self.limits().batch_max)?;
         self.check_batch_size(&batch)?;
         self.check_row_count(&batch, options).await?;
-        let (waits, logged) = self.send_batch(&batch, options.level)?;
-        self.await_answers(&waits, options).await?;
-        if let Some(logged) = logged {
-            // Only after enough acknowledgements; until then a crash replays the batch.
-            self.current_state().remove_logged(logged);
+        let has_log = options.level >= ConsistencyLevel::Quorum && !self.current_state().is_any_down();
+        let stages = if has_log || !is_logged(&batch) { vec![batch] } else { stages_without_log(batch) };
+        for stage in stages {
+            let (waits, logged) = self.send_batch(&stage, options.level, has_log)?;
+            self.await_answers(&waits, options).await?;
+            if let Some(logged) = logged {
+                // Only after enough acknowledgements; until then a crash replays the batch.
+                self.current_state().remove_logged(logged);
+            }
         }
         Ok(())
     }

@@ -45,7 +45,12 @@ impl Replicas {
     }
 
     /// Sends a batch. Answers the acknowledgements to wait for, and the number in the batch log.
-    pub(super) fn send_batch(&self, batch: &Batch, level: ConsistencyLevel) -> Result<(PendingAcks, Option<u64>)> {
+    pub(super) fn send_batch(
+        &self,
+        batch: &Batch,
+        level: ConsistencyLevel,
+        has_log: bool,
+    ) -> Result<(PendingAcks, Option<u64>)> {
         let mut state = self.current_state();
         let now = self.clock.now();
         let mut sent = Vec::new();
@@ -62,7 +67,7 @@ impl Replicas {
             .map(Arc::new)
             .collect();
         // In the log before the first message: if the coordinator dies, another node finishes the batch.
-        let logged = is_logged(batch).then(|| state.log_batch(mutations.clone()));
+        let logged = (has_log && is_logged(batch)).then(|| state.log_batch(mutations.clone()));
         let stop = state.faults.stop_per_mille;
         let stops = state.random.chance(stop);
         let mut left = if stops { state.random.number_below(3 * mutations.len() as u64) } else { u64::MAX };
@@ -110,7 +115,22 @@ impl Replicas {
 }
 
 /// Whether a batch goes through the batch log: it removes a row outside its first partition.
-fn is_logged(batch: &Batch) -> bool {
-    let removes = |change: &Change| !matches!(change, Change::Put(_));
-    batch.partitions.iter().skip(1).any(|one| one.changes.iter().any(removes))
+pub(super) fn is_logged(batch: &Batch) -> bool {
+    batch.partitions.iter().skip(1).any(|one| one.changes.iter().any(|change| !is_put(change)))
+}
+
+/// Such a batch where the log cannot be used: first all but the removals outside the first partition, then these.
+pub(super) fn stages_without_log(mut batch: Batch) -> Vec<Batch> {
+    let mut removals = Batch::default();
+    for one in batch.partitions.iter_mut().skip(1) {
+        let (put, removed): (Vec<_>, Vec<_>) = one.changes.drain(..).partition(is_put);
+        one.changes = put;
+        removals.add(one.partition.clone(), removed);
+    }
+    batch.partitions.retain(|one| !one.changes.is_empty());
+    vec![batch, removals]
+}
+
+fn is_put(change: &Change) -> bool {
+    matches!(change, Change::Put(_))
 }

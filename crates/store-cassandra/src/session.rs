@@ -1,0 +1,117 @@
+//! The connections to a cluster, which refuse at once what silent nodes would keep waiting.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use larder_store::{Error, Kind};
+use scylla::client::session::Session;
+use scylla::serialize::row::SerializeRow;
+use scylla::statement::Consistency;
+use scylla::statement::prepared::PreparedStatement;
+use tokio::time::timeout;
+
+use crate::silent_nodes::{self, SilentNodes, WatchScope};
+
+/// How often a call that waits looks whether the nodes it waits for are silent.
+const CHECK_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Why a call was given up: too few replicas answer.
+#[derive(Debug)]
+pub(crate) enum SilenceFailure {
+    /// It was not sent.
+    Unsent(Error),
+    /// It was sent, and may have been carried out.
+    Unanswered(Error),
+}
+
+impl SilenceFailure {
+    /// The error of a call that may have been carried out once it was sent.
+    pub(crate) fn into_error(self) -> Error {
+        match self {
+            Self::Unsent(error) => error,
+            Self::Unanswered(error) => Error { kind: Kind::TimedOut, ..error },
+        }
+    }
+}
+
+/// A session of the driver, and the nodes that do not answer it. Cheap to clone.
+#[derive(Clone)]
+pub struct ClusterSession {
+    driver: Arc<Session>,
+    silent: Arc<SilentNodes>,
+    /// The datacenter of the gateway, if the cluster may have several.
+    datacenter: Option<Arc<str>>,
+}
+
+impl ClusterSession {
+    /// A session whose nodes are not watched: nothing is refused before it is sent.
+    #[must_use]
+    pub fn new(driver: Arc<Session>) -> Self {
+        Self { driver, silent: Arc::default(), datacenter: None }
+    }
+
+    /// Watches the nodes of a datacenter, or all, for as long as the session is in use. `read` is a read of one row of a table
+    /// with several copies: key, name.
+    pub(crate) fn watch_nodes(&mut self, datacenter: Option<&str>, read: String) {
+        self.datacenter = datacenter.map(Arc::from);
+        let scope = WatchScope { datacenter: datacenter.map(str::to_owned), read };
+        silent_nodes::watch(&self.driver, &self.silent, scope);
+    }
+
+    /// The session itself.
+    #[must_use]
+    pub fn driver(&self) -> &Arc<Session> {
+        &self.driver
+    }
+
+    /// Whether a node of the cluster does not answer.
+    pub(crate) fn has_silent_node(&self) -> bool {
+        self.silent.is_any()
+    }
+
+    /// Refuses a statement that needs more replicas than answer.
+    ///
+    /// # Errors
+    /// `Unavailable`, with the number of replicas that answer.
+    pub(crate) fn check(
+        &self,
+        prepared: &PreparedStatement,
+        values: &impl SerializeRow,
+        consistency: Consistency,
+    ) -> Result<(), Error> {
+        self.silent.check(&self.driver, self.datacenter.as_deref(), (prepared, values, consistency))
+    }
+
+    /// Awaits the answer of a call that enough replicas can give, by `check`; gives it up once they can not.
+    ///
+    /// # Errors
+    /// Those of `check`.
+    pub(crate) async fn while_answered<T>(
+        &self,
+        check: impl Fn() -> Result<(), Error>,
+        answer: impl Future<Output = T>,
+    ) -> Result<T, SilenceFailure> {
+        check().map_err(SilenceFailure::Unsent)?;
+        let mut answer = pin!(answer);
+        loop {
+            // A timer for each call: a list of all calls would be a lock that they share.
+            match timeout(CHECK_INTERVAL, &mut answer).await {
+                Ok(answer) => return Ok(answer),
+                Err(_) => check().map_err(SilenceFailure::Unanswered)?,
+            }
+        }
+    }
+
+    /// The nodes of a datacenter, or all, by address, and whether each is connected and answers.
+    pub(crate) fn node_states(&self, datacenter: Option<&str>) -> Vec<(String, bool)> {
+        let state = self.driver.get_cluster_state();
+        let here = |name: &Option<String>| datacenter.is_none_or(|expected| name.as_deref() == Some(expected));
+        let nodes = state.get_nodes_info().iter().filter(|node| here(&node.datacenter));
+        let is_up = |id, is_connected| is_connected && !self.silent.contains(id);
+        let mut all: Vec<_> =
+            nodes.map(|node| (node.address.to_string(), is_up(node.host_id, node.is_connected()))).collect();
+        all.sort_unstable();
+        all
+    }
+}
