@@ -34,7 +34,7 @@ use crate::errors;
 use crate::statements::TIME;
 
 /// Time between two rounds of probes.
-const PERIOD: Duration = Duration::from_millis(500);
+const PERIOD: Duration = Duration::from_millis(250);
 /// How long a probe, or the read that confirms, may take.
 const PROBE_MAX: Duration = Duration::from_secs(1);
 /// Probes without an answer that make a connected node silent: a pause of the node's memory is shorter.

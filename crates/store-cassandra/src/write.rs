@@ -24,6 +24,7 @@ use scylla::statement::batch::BatchType;
 use crate::client::{BoundStatement, ClusterClient, RequestFailure, check_deadline};
 use crate::encoding::{BoundValue, timestamp, ttl_seconds};
 use crate::metrics::count;
+use crate::session::SilenceFailure;
 use crate::statements::RowStatement;
 
 /// Most bytes of a batch over several partitions, by [`batch_bytes`].
@@ -52,14 +53,38 @@ impl ClusterClient {
         let shares = group_by_partition(batch);
         // Counted before anything is sent: a refused batch writes nothing.
         self.check_row_count(batch, &shares, options).await?;
-        let removes = removes_elsewhere(&shares);
-        let has_log = options.level >= ConsistencyLevel::Quorum && !self.session.has_silent_node();
-        let is_logged = removes && has_log;
-        let stages = if removes && !has_log { plan_without_log(shares) } else { plan_stages(shares, removes) };
+        if !removes_elsewhere(&shares) {
+            return self.send_stages(plan_stages(shares, false), false, options).await;
+        }
+        if options.level < ConsistencyLevel::Quorum {
+            return self.send_stages(plan_without_log(shares), false, options).await;
+        }
+        let logged = self.send_stages(plan_stages(shares.clone(), true), true, options);
+        match self.session.while_answered(|| self.check_log(), logged).await {
+            Ok(answer) => answer,
+            Err(SilenceFailure::Unsent(_)) => self.send_stages(plan_without_log(shares), false, options).await,
+            // The same stamps again are the same write; but a refusal would deny what the log may still carry out.
+            Err(SilenceFailure::Unanswered(_)) => {
+                let again = self.send_stages(plan_without_log(shares), false, options).await;
+                again.map_err(|error| Error { kind: Kind::TimedOut, ..error })
+            }
+        }
+    }
+
+    /// Refuses the batch log while a node is silent: the coordinator may choose that one, and waits for it.
+    fn check_log(&self) -> Result<()> {
+        match self.session.has_silent_node() {
+            true => Err(Error::new(Kind::TimedOut, "the batch log may wait for a node that does not answer")),
+            false => Ok(()),
+        }
+    }
+
+    /// Sends the stages of a batch, one after the other. A crash between two stages leaves additions without the removals, or the
+    /// first partition without the others.
+    async fn send_stages(&self, stages: Vec<Vec<WriteRequest<'_>>>, is_logged: bool, options: &CallOptions) -> Result<()> {
         if stages.len() > 1 {
             count(&self.counters.batches_split);
         }
-        // A crash between two stages leaves additions without the removals, or the first partition without the others.
         for stage in stages {
             // The requests of a stage are concurrent; the next stage starts after all of them are answered.
             try_join_all(stage.iter().map(|request| self.send(request, is_logged, options))).await?;

@@ -64,6 +64,8 @@ const DOCUMENTED: &[(&str, &str)] = &[
     ("'NetworkTopologyStrategy'", DDL),
     ("'replication_factor'", DDL),
     ("gc_grace_seconds", DDL),
+    ("speculative_retry", DDL),
+    ("'100ms'", DDL),
     ("compaction", COMPACTION),
     ("'LeveledCompactionStrategy'", COMPACTION),
     ("'SizeTieredCompactionStrategy'", COMPACTION),

@@ -35,12 +35,12 @@ pub const SCHEMA: [(&str, &str); 2] = [
         "blob_records",
         "CREATE TABLE IF NOT EXISTS {k}.blob_records (shard int, id blob, run blob, head blob, groups int, \
          length bigint, finished bigint, removed bigint, abandoned bigint, lease boolean, PRIMARY KEY (shard, id, run)) \
-         WITH gc_grace_seconds = 86400 AND compaction = {'class': 'LeveledCompactionStrategy'}",
+         WITH speculative_retry = '100ms' AND gc_grace_seconds = 86400 AND compaction = {'class': 'LeveledCompactionStrategy'}",
     ),
     (
         "blob_blocks",
         "CREATE TABLE IF NOT EXISTS {k}.blob_blocks (id blob, run blob, grp int, n int, crc int, data blob, \
-         PRIMARY KEY ((id, run, grp), n)) WITH compaction = {'class': 'SizeTieredCompactionStrategy'}",
+         PRIMARY KEY ((id, run, grp), n)) WITH speculative_retry = '100ms' AND compaction = {'class': 'SizeTieredCompactionStrategy'}",
     ),
 ];
 
