@@ -16,5 +16,6 @@ mod failover;
 mod faults;
 mod linear;
 mod load;
+mod nodes_down;
 mod partition;
 mod plot;

@@ -164,9 +164,8 @@ fn missing(
         return None;
     }
     let counted = replicas.iter().filter(|replica| replica.is_local);
-    let (all, alive) = counted.fold((0, 0), |(all, alive), replica| {
-        (all + 1, alive + u32::from(!confirmed.contains(&replica.node)))
-    });
+    let (all, alive) =
+        counted.fold((0, 0), |(all, alive), replica| (all + 1, alive + u32::from(!confirmed.contains(&replica.node))));
     let required = match consistency {
         Consistency::Any => 0,
         Consistency::One | Consistency::LocalOne => 1,
@@ -213,7 +212,8 @@ async fn watch_until_dropped(session: Weak<Session>, silent: Weak<SilentNodes>, 
         let (round, failed) =
             join(probe_nodes(&session, &scope, &unanswered), confirm(&session, &scope, read.as_ref(), &before)).await;
         unanswered = round;
-        silent.set_silent(unanswered.iter().filter(|(_, count)| **count >= UNANSWERED_MAX).map(|(id, _)| *id).collect());
+        silent
+            .set_silent(unanswered.iter().filter(|(_, count)| **count >= UNANSWERED_MAX).map(|(id, _)| *id).collect());
         silent.set_confirmed(&before, failed);
     }
 }
@@ -300,7 +300,8 @@ mod tests {
     fn a_call_is_refused_when_too_few_of_its_own_replicas_answer() {
         use Consistency::{All, Any, One, Quorum, Serial, Two};
         let all = replicas(&[1, 2, 3]);
-        let refused = |silent: &[u128]| [Any, One, Two, Quorum, Serial, All].map(|c| missing(&all, &nodes(silent), c, false));
+        let refused =
+            |silent: &[u128]| [Any, One, Two, Quorum, Serial, All].map(|c| missing(&all, &nodes(silent), c, false));
         assert_eq!(refused(&[4, 5]), [None; 6], "other nodes");
         assert_eq!(refused(&[1]), [None, None, None, None, None, Some((2, 3))]);
         let two = [None, None, Some((1, 2)), Some((1, 2)), Some((1, 2)), Some((1, 3))];

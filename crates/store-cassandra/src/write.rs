@@ -81,7 +81,12 @@ impl ClusterClient {
 
     /// Sends the stages of a batch, one after the other. A crash between two stages leaves additions without the removals, or the
     /// first partition without the others.
-    async fn send_stages(&self, stages: Vec<Vec<WriteRequest<'_>>>, is_logged: bool, options: &CallOptions) -> Result<()> {
+    async fn send_stages(
+        &self,
+        stages: Vec<Vec<WriteRequest<'_>>>,
+        is_logged: bool,
+        options: &CallOptions,
+    ) -> Result<()> {
         if stages.len() > 1 {
             count(&self.counters.batches_split);
         }
