@@ -87,6 +87,7 @@ impl RequestFailure {
     /// Too few replicas answer.
     fn from_silence(what: &'static str, failure: SilenceFailure, is_read: bool) -> Self {
         match failure {
+            // Race: a conditional write may still be finished, by a node that comes back [invariant 159].
             SilenceFailure::Unanswered(_) if !is_read => Self::DeadlinePassed(what),
             SilenceFailure::Unsent(error) | SilenceFailure::Unanswered(error) => Self::Store(error),
         }
@@ -309,7 +310,20 @@ fn is_unknown(error: &PrepareError) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use larder_store::Kind;
+
     use super::*;
+
+    #[test]
+    fn a_write_that_was_given_up_was_once_called_refused() {
+        let silence = || Error::new(Kind::Unavailable { alive: 1, required: 2 }, "heads: 1 of 2 replicas answer");
+        let kind = |failure, is_read| Error::from(RequestFailure::from_silence("heads", failure, is_read)).kind;
+        assert_eq!(kind(SilenceFailure::Unanswered(silence()), false), Kind::TimedOut);
+        for unchanged in [(SilenceFailure::Unsent(silence()), false), (SilenceFailure::Unanswered(silence()), true)] {
+            assert_eq!(kind(unchanged.0, unchanged.1), Kind::Unavailable { alive: 1, required: 2 });
+        }
+        assert_eq!(SilenceFailure::Unanswered(silence()).into_error().kind, Kind::TimedOut);
+    }
 
     #[test]
     fn only_a_missing_table_is_retried() {

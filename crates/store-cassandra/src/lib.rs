@@ -21,7 +21,7 @@
 //! ```text
 //! read                    1     and 1 more where expired rows took places of the page
 //! apply, 1 partition      1     several partitions: one request each, concurrently
-//! apply with removals     1     a logged batch, which the cluster writes twice
+//! apply with removals     1     a logged batch, which the cluster writes twice; 2 while a node does not answer
 //! apply_if                1     about 4 between the nodes; 1 more for a head that is not cached
 //! a conflict              2     the head is read
 //! ```

@@ -60,7 +60,7 @@ struct NodeSets {
 
 /// A replica of a partition.
 #[derive(Debug, Clone, Copy)]
-struct Replica {
+struct WatchedReplica {
     node: Uuid,
     /// Whether it is in the datacenter of the gateway.
     is_local: bool,
@@ -123,7 +123,7 @@ impl SilentNodes {
     fn set_confirmed(&self, silent: &HashSet<Uuid>, failed: bool) {
         let mut nodes = self.nodes.write();
         nodes.confirmed = match failed {
-            // A node that answered since then is not silent any more.
+            // A node that answered since then is not silent any more [invariant 157].
             true => nodes.silent.intersection(silent).copied().collect(),
             false => HashSet::new(),
         };
@@ -142,19 +142,19 @@ fn replicas(
     datacenter: Option<&str>,
     prepared: &PreparedStatement,
     values: &impl SerializeRow,
-) -> Vec<Replica> {
+) -> Vec<WatchedReplica> {
     let (Ok(Some(token)), Some(table)) = (prepared.calculate_token(values), prepared.get_table_spec()) else {
         return Vec::new();
     };
     let endpoints = session.get_cluster_state().get_token_endpoints(table.ks_name(), table.table_name(), token);
     let is_local = |node: &Node| datacenter.is_none_or(|local| node.datacenter.as_deref() == Some(local));
-    endpoints.iter().map(|(node, _)| Replica { node: node.host_id, is_local: is_local(node) }).collect()
+    endpoints.iter().map(|(node, _)| WatchedReplica { node: node.host_id, is_local: is_local(node) }).collect()
 }
 
 /// The replicas that answer and those that the consistency requires, where they are too few. `several`: there may be other
 /// datacenters, whose nodes are not watched, so a level that counts them is not judged.
 fn missing(
-    replicas: &[Replica],
+    replicas: &[WatchedReplica],
     confirmed: &HashSet<Uuid>,
     consistency: Consistency,
     several: bool,
@@ -288,8 +288,8 @@ async fn confirm(
 mod tests {
     use super::*;
 
-    fn replicas(nodes: &[u128]) -> Vec<Replica> {
-        nodes.iter().map(|node| Replica { node: Uuid::from_u128(*node), is_local: *node < 100 }).collect()
+    fn replicas(nodes: &[u128]) -> Vec<WatchedReplica> {
+        nodes.iter().map(|node| WatchedReplica { node: Uuid::from_u128(*node), is_local: *node < 100 }).collect()
     }
 
     fn nodes(all: &[u128]) -> HashSet<Uuid> {

@@ -209,7 +209,7 @@ fn plan_without_log(mut shares: Vec<PartitionShare<'_>>) -> Vec<Vec<WriteRequest
     }
     removals.retain(|share| !share.changes.is_empty());
     let mut stages = plan_stages(shares, false);
-    // Crash: removals that were never sent leave entries that readers check; sent first, they would hide the object.
+    // Crash: removals that were never sent leave entries that readers check; sent first, they would hide the object [invariant 158].
     stages.push(one_request_each(removals));
     stages
 }

@@ -229,14 +229,14 @@ pub enum CasResult {
     Conflict(Option<Row>),
 }
 
-/// Capabilities of an engine, its limits, and how many of its nodes are up.
+/// Capabilities of an engine, its limits, and how many nodes it has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EngineLimits {
     /// Bodies up to this many bytes are stored inside their row, larger ones as blobs.
     pub inline_max: usize,
     /// Largest batch in bytes.
     pub batch_max: usize,
-    /// Nodes that hold data and are connected now.
+    /// Nodes that hold data, up or down.
     pub nodes: u32,
     /// Whether each copy is on a node of its own. Then there are at most `nodes` copies, and some may be down.
     /// Otherwise one machine stands for every copy.

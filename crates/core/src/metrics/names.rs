@@ -235,7 +235,7 @@ families! {
     ENGINE_RETIRED_BYTES = "larder_engine_retired_bytes", Gauge, Bytes, [], "Memory of flushed rows that a reader may still use.";
     ENGINE_TABLE_INDEX_BYTES = "larder_engine_table_index_bytes", Gauge, Bytes, [], "Memory of indexes and filters of tables.";
     ENGINE_CACHE_BYTES = "larder_engine_cache_bytes", Gauge, Bytes, ["of"], "Memory of the engine's caches.";
-    CASSANDRA_NODES_UP = "larder_cassandra_nodes_up", Gauge, Count, [], "Nodes of the local datacenter that are connected.";
+    CASSANDRA_NODES_UP = "larder_cassandra_nodes_up", Gauge, Count, [], "Nodes of the local datacenter that are connected and answer.";
     CASSANDRA_SYNC = "larder_cassandra_sync_before_answer", Gauge, Truth, [], "Whether nodes sync their commit log before they answer.";
     CASSANDRA_REQUESTS = "larder_cassandra_requests_total", Counter, Count, [], "Requests sent to nodes.";
     CASSANDRA_RETRIES = "larder_cassandra_retries_total", Counter, Count, [], "Requests sent because another node had not answered them.";
