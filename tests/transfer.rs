@@ -58,7 +58,7 @@ impl TransferSide {
 }
 
 /// The contexts, the upload and the part that a client got from the first server.
-struct ClientContexts {
+pub(crate) struct ClientContexts {
     siblings: String,
     strong: String,
     gone: String,
@@ -67,7 +67,7 @@ struct ClientContexts {
 }
 
 /// Puts data of every kind, of which `keys` are plain objects.
-fn fill(node: &LarderNode, keys: usize) -> ClientContexts {
+pub(crate) fn fill(node: &LarderNode, keys: usize) -> ClientContexts {
     let (admin, mut client, mut s3) = (node.admin(), node.client(), node.s3_admin());
     let mut random = SplitMix64::new(7);
     admin.active_type("t", r#"{"props":{"n_val":1,"allow_mult":true}}"#);
@@ -118,7 +118,7 @@ fn fill(node: &LarderNode, keys: usize) -> ClientContexts {
 }
 
 /// The answers to clients, by target.
-fn answers(node: &LarderNode, keys: usize, held: &ClientContexts) -> BTreeMap<String, (u16, Vec<u8>)> {
+pub(crate) fn answers(node: &LarderNode, keys: usize, held: &ClientContexts) -> BTreeMap<String, (u16, Vec<u8>)> {
     let (mut client, mut s3) = (node.client(), node.s3_admin());
     let mut answers = BTreeMap::new();
     let listing = |client: &mut crate::harness::HttpClient, target: &str| {
@@ -169,7 +169,7 @@ fn answers(node: &LarderNode, keys: usize, held: &ClientContexts) -> BTreeMap<St
 
 /// Fails unless both have the same answers; prints the target and the beginning of the bodies.
 #[track_caller]
-fn assert_same(one: &BTreeMap<String, (u16, Vec<u8>)>, other: &BTreeMap<String, (u16, Vec<u8>)>) {
+pub(crate) fn assert_same(one: &BTreeMap<String, (u16, Vec<u8>)>, other: &BTreeMap<String, (u16, Vec<u8>)>) {
     for (target, (status, body)) in one {
         let (found, bytes) = &other[target];
         let start = |body: &[u8]| String::from_utf8_lossy(&body[..body.len().min(600)]).into_owned();
@@ -184,14 +184,14 @@ fn begin(node: &LarderNode, words: &[&str], dir: &Path) -> Process {
 
 /// Runs a command, which must succeed, and returns its stdout.
 #[track_caller]
-fn run(node: &LarderNode, words: &[&str], dir: &Path) -> String {
+pub(crate) fn run(node: &LarderNode, words: &[&str], dir: &Path) -> String {
     let ProcessEnd { code, stdout, stderr } = begin(node, words, dir).wait_for_end(TRANSFER);
     assert_eq!(code, Some(0), "{words:?}: {stdout}{stderr}\n{}", node.log());
     stdout
 }
 
 /// The name, the count and the checksum of every table, except the usage of S3 users, which goes on changing.
-fn checksums(stdout: &str) -> BTreeMap<String, (String, String)> {
+pub(crate) fn checksums(stdout: &str) -> BTreeMap<String, (String, String)> {
     let lines = stdout.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     let tables = lines.filter(|words| words.len() == 5 && words[4].len() == 32 && words[0] != "usage");
     let tables: BTreeMap<_, _> =
@@ -234,7 +234,7 @@ fn data_is_unchanged_after_a_transfer_to_the_cluster_and_back() {
 }
 
 /// Contexts, uploads and parts of the first server work at another.
-fn contexts_hold(node: &LarderNode, held: &ClientContexts) {
+pub(crate) fn contexts_hold(node: &LarderNode, held: &ClientContexts) {
     let (mut client, mut s3) = (node.client(), node.s3_admin());
     let siblings = format!("{KV}/siblings");
     client.send(&HttpRequest::put(&siblings, "both").header("X-Riak-Vclock", &held.siblings)).expect(204);

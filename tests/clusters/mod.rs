@@ -14,6 +14,7 @@ mod datacenters;
 mod datatypes;
 mod failover;
 mod faults;
+mod growth;
 mod linear;
 mod load;
 mod nodes_down;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use larder_rows::ActorId;
+use larder_store::upkeep::NodeUpkeep;
 use larder_store::{Blobs, Clock, Store};
 
 use crate::audit::AuditSink;
@@ -67,6 +68,7 @@ pub struct StoredBytes {
 }
 
 /// The engine as operators see it.
+#[async_trait]
 pub trait EngineStatus: Send + Sync {
     /// Its name, such as `local`.
     fn name(&self) -> &str;
@@ -94,6 +96,11 @@ pub trait EngineStatus: Send + Sync {
     /// Its own metrics.
     fn samples(&self) -> Vec<EngineSample> {
         Vec::new()
+    }
+
+    /// What its nodes need of their operator; `None` for an engine in this process.
+    async fn upkeep(&self) -> Option<NodeUpkeep> {
+        None
     }
 
     /// Its nodes; none for an engine in this process.

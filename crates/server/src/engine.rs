@@ -5,12 +5,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use larder_core::{EngineNode, EngineSample, EngineStatus};
 use larder_rows::ActorId;
 use larder_s3::Objects;
 use larder_s3::lifecycle::LifecyclePass;
 use larder_s3::sweep::SweepReport;
 use larder_store::memory::MemoryStore;
+use larder_store::upkeep::NodeUpkeep;
 use larder_store::{Blobs, Clock, Partition, Store};
 use larder_store_cassandra::blobs::{self, BlobOptions, CassandraBlobs};
 use larder_store_cassandra::{CassandraStore, ConnectOptions, Credentials};
@@ -364,6 +366,7 @@ struct ClusterMetrics {
     blobs: Arc<CassandraBlobs>,
 }
 
+#[async_trait]
 impl EngineStatus for ClusterMetrics {
     fn name(&self) -> &'static str {
         "cassandra"
@@ -388,6 +391,10 @@ impl EngineStatus for ClusterMetrics {
         ]
         .map(|(name, value): (_, u64)| (name, value as f64))
         .into()
+    }
+
+    async fn upkeep(&self) -> Option<NodeUpkeep> {
+        Some(self.store.upkeep().await)
     }
 
     fn nodes(&self) -> Vec<EngineNode> {

@@ -3,9 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use larder_admission::MemoryBudget;
 use larder_core::{EngineNode, EngineSample, EngineStatus, StoredBytes};
 use larder_store::metered::{Metered, StoreVerb, VerbCounts};
+use larder_store::upkeep::NodeUpkeep;
 use larder_store::{Blobs, Clock, Purpose, Store};
 use larder_store_local::LocalStore;
 
@@ -62,6 +64,7 @@ impl StoreMetrics {
     }
 }
 
+#[async_trait]
 impl EngineStatus for StoreMetrics {
     fn name(&self) -> &str {
         self.inner.name()
@@ -91,6 +94,10 @@ impl EngineStatus for StoreMetrics {
         }
         samples.extend(budget_samples(&self.client_memory));
         samples
+    }
+
+    async fn upkeep(&self) -> Option<NodeUpkeep> {
+        self.inner.upkeep().await
     }
 
     fn nodes(&self) -> Vec<EngineNode> {

@@ -51,6 +51,7 @@ mod session;
 mod silent_nodes;
 pub mod statements;
 mod store;
+mod upkeep;
 mod write;
 
 pub use clock::ClusterClock;

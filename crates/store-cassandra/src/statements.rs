@@ -123,6 +123,15 @@ pub const KEYSPACES: &str = "SELECT keyspace_name FROM system_schema.keyspaces";
 /// Settings of a Cassandra node. ScyllaDB has no such table.
 pub const SETTINGS: &str = "SELECT name, value FROM system_views.settings";
 
+/// How long each table keeps its tombstones.
+pub const TABLE_OPTIONS: &str = "SELECT keyspace_name, table_name, gc_grace_seconds FROM system_schema.tables";
+/// The repairs of the last month. ScyllaDB has another table.
+pub const REPAIRS: &str = "SELECT started_at, keyspace_name, columnfamily_names, successful_ranges FROM system_distributed.parent_repair_history";
+/// Hints that wait on a Cassandra node.
+pub const HINTS: &str = "SELECT address, files, oldest FROM system_views.pending_hints";
+/// The largest partition of each table on a Cassandra node.
+pub const PARTITIONS: &str = "SELECT keyspace_name, table_name, mebibytes FROM system_views.max_partition_size";
+
 /// How long a node waits for a replica before it reads another one. By default as long as 99 of 100 reads take: for a table with
 /// few reads that is 2.5 seconds, and a node that has just died makes it more.
 pub const SPECULATION: &str = "speculative_retry = '100ms'";

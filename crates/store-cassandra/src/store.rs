@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use larder_rows::limits::BATCH_BYTES_MAX;
 use larder_store::derived_rows::DerivedRowStore;
+use larder_store::upkeep::NodeUpkeep;
 use larder_store::{
     Batch, CallOptions, CasResult, Change, Clock, EngineLimits, HeadWrite, Partition, PartitionPage, ReadQuery, Result,
     RowPage, Store, Table, Timestamp,
@@ -82,6 +83,11 @@ impl CassandraStore {
     pub fn nodes_up(&self) -> u32 {
         let up = self.node_states().into_iter().filter(|(_, up)| *up).count();
         u32::try_from(up).unwrap_or(u32::MAX)
+    }
+
+    /// What the nodes need of their operator. It asks them all, for ten seconds at most.
+    pub async fn upkeep(&self) -> NodeUpkeep {
+        self.cluster.upkeep().await
     }
 
     /// Counts since the start of the process.

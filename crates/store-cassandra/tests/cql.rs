@@ -95,6 +95,18 @@ const NAMES: &[&str] = &[
     // Cassandra's own table: ScyllaDB does not have it, and the answer counts as unknown settings.
     "system_views",
     "settings",
+    "pending_hints",
+    "address",
+    "files",
+    "oldest",
+    "max_partition_size",
+    "mebibytes",
+    // The history of repairs: ScyllaDB's is elsewhere, and the answer says that it is not known.
+    "system_distributed",
+    "parent_repair_history",
+    "started_at",
+    "columnfamily_names",
+    "successful_ranges",
     // Of blobs.
     "blob_records",
     "blob_blocks",
@@ -121,6 +133,8 @@ fn texts() -> Vec<String> {
     let blobs = cql::SCHEMA.iter().map(|(_, text)| text).chain(cql::BlobStatement::ALL.iter().map(|(_, text)| text));
     texts.extend(blobs.map(|text| text.replace("{k}", "ks")));
     texts.extend([Replication::Simple, both].map(|places| statements::create_keyspace("ks", &places, |_| 3)));
+    let upkeep = [statements::TABLE_OPTIONS, statements::REPAIRS, statements::HINTS, statements::PARTITIONS];
+    texts.extend(upkeep.map(str::to_owned));
     texts.extend(LayoutStatement::ALL.map(|statement| statement.text("ks")));
     for table in Table::ALL {
         texts.push(statements::create_table("ks", table));

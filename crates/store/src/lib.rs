@@ -25,6 +25,7 @@ pub mod leases;
 pub mod memory;
 pub mod metered;
 pub mod range_bisect;
+pub mod upkeep;
 
 pub use blobs::{BlobOwner, BlobReader, BlobReference, BlobWriter, Blobs, ListedBlob, RowBlobs, body_slice};
 pub use clock::{Clock, SystemClock, as_micros};

@@ -155,8 +155,7 @@ impl NodeConfig<'_> {
         let own = ["-Xss512k", "-XX:+UseG1GC", "-XX:+ExitOnOutOfMemoryError", "-Djdk.attach.allowAttachSelf=true"];
         args.extend(own.map(str::to_owned));
         args.extend(self.compiles_once.then(|| "-XX:TieredStopAtLevel=1".to_owned()));
-        args.extend(EXPORTS.iter().map(|package| format!("--add-exports={package}=ALL-UNNAMED")));
-        args.extend(OPENS.iter().map(|package| format!("--add-opens={package}=ALL-UNNAMED")));
+        args.extend(opened_packages());
         args.push(format!("-javaagent:{}", agent.display()));
         args.push(self.mark());
         args.push(format!("-Dlogback.configurationFile={}", self.dir.join("logback.xml").display()));
@@ -175,6 +174,12 @@ impl NodeConfig<'_> {
         args.push("org.apache.cassandra.service.CassandraDaemon".to_owned());
         args
     }
+}
+
+/// The arguments of Java that open its own packages, which Cassandra and its tools look into.
+pub(crate) fn opened_packages() -> impl Iterator<Item = String> {
+    let exports = EXPORTS.iter().map(|package| format!("--add-exports={package}=ALL-UNNAMED"));
+    exports.chain(OPENS.iter().map(|package| format!("--add-opens={package}=ALL-UNNAMED")))
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use crate::cluster::{ClientAuth, ClusterOptions, NodeLifetime};
-use crate::config::NodeConfig;
+use crate::config::{NodeConfig, opened_packages};
 use crate::cql::CqlConnection;
 use crate::ports::{CassandraPorts, address};
 use crate::process::NodeProcess;
@@ -135,6 +135,28 @@ impl CassandraNode {
     pub fn start(&self) -> Result<()> {
         self.launch()?;
         self.wait_until_up()
+    }
+
+    /// Runs `nodetool` on the node, and returns what it prints.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] without Java or jars; [`Error::Failed`] when it fails, with what it prints.
+    pub fn nodetool(&self, args: &[&str]) -> Result<String> {
+        let (java, lib) = (Java::find()?, jars::fetch(crate::cluster::home().as_path())?);
+        let mut command = Command::new(&java.program);
+        command
+            .args(opened_packages())
+            .args(["-Xmx128m", "-Dcom.sun.jndi.rmiURLParsing=legacy"])
+            // It writes its history below the home of its user.
+            .arg(format!("-Duser.home={}", self.dir.display()))
+            .arg(format!("-Dlogback.configurationFile={}", self.dir.join("logback.xml").display()))
+            .args(["-cp", &format!("{}/*", lib.display()), "org.apache.cassandra.tools.NodeTool"])
+            .args(["-h", "127.0.0.1", "-p", &self.ports.jmx(self.number).to_string()])
+            .args(args)
+            .stdin(Stdio::null());
+        let ended = command.output().map_err(|error| Error::failed(format!("nodetool {args:?}: {error}")))?;
+        let text = [ended.stdout, ended.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+        if ended.status.success() { Ok(text) } else { Err(Error::failed(format!("nodetool {args:?}: {text}"))) }
     }
 
     /// Starts the node without waiting.

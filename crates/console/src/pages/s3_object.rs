@@ -81,7 +81,7 @@ async fn object_body(call: &ConsoleCall<'_>, link: &ObjectLink, version: &Versio
             a.button href=(link.to("/s3/object/download").text()) { "Download" }
             @if call.may_change() && call.settings.share.is_some() { (share_form(call, link)) }
         }
-        (metadata(object))
+        (metadata(version, object))
         (preview)
         @if call.may_change() {
             (metadata_form(call, link, version, object))
@@ -91,10 +91,11 @@ async fn object_body(call: &ConsoleCall<'_>, link: &ObjectLink, version: &Versio
     }
 }
 
-fn metadata(object: &Object) -> Markup {
+fn metadata(version: &Version, object: &Object) -> Markup {
     html! {
         dl.rows {
             div { dt { "Size" } dd { (units::bytes(object.length())) } }
+            div { dt { "Last modified" } dd { (units::moment(version.modified)) " UTC" } }
             div { dt { "Entity tag" } dd { code { (object.etag.to_string()) } } }
             @for (header, value) in &object.headers { div { dt { (header.name()) } dd { (shown(value)) } } }
             @for (name, value) in &object.meta { div { dt { "x-amz-meta-" (shown(name.as_bytes())) } dd { (shown(value)) } } }

@@ -104,7 +104,7 @@ fn share(members: usize) -> f64 {
 pub(super) fn refuse_membership_change(words: &[&str]) -> AdminAnswer {
     let word = words.get(1).map_or_else(String::new, |word| shown(word.as_bytes()));
     AdminAnswer::failed(match word.as_str() {
-        "" => "Usage: kv-admin cluster status".to_owned(),
+        "" => "Usage: kv-admin cluster status | repair-advice".to_owned(),
         _ => format!(
             "cluster {word} is not supported: gateways over one Cassandra are members while they run; start or stop one"
         ),

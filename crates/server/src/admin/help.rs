@@ -15,7 +15,7 @@ Options:
     --socket PATH                  Socket of the server; also LARDER_ADMIN_SOCKET. Default: ./data/admin.sock,
                                    or else the service's, /run/larder/admin.sock
     --json                         Answer as JSON: list, show, create, rotate-key, status, cluster status,
-                                   member-status, mapreduce list, webhooks list, index status, security but
+                                   cluster repair-advice, member-status, mapreduce list, webhooks list, index status, security but
                                    for del-, -source, grant and revoke
     --key KEY --secret-file FILE   s3 user create, s3 key create: a key and a secret that are in use elsewhere
     --id ID                        s3 user create: the canonical id
@@ -125,7 +125,15 @@ mod tests {
                 &["bucket-type list", "bucket-type status"],
                 &s3[..],
                 &security[..],
-                &["status", "cluster status", "member-status", "mapreduce list", "webhooks list", "index status"]
+                &[
+                    "status",
+                    "cluster status",
+                    "cluster repair-advice",
+                    "member-status",
+                    "mapreduce list",
+                    "webhooks list",
+                    "index status"
+                ]
             ]
             .concat()
         );

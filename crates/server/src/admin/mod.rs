@@ -18,6 +18,7 @@ mod erlang;
 mod help;
 mod index;
 mod mapreduce;
+mod repair_advice;
 mod s3_key;
 mod s3_policy;
 mod s3_quota;

@@ -4,8 +4,8 @@ use larder_kv_admin::frame::AdminAnswer;
 
 use super::command::{AdminCommand, CommandCall, CommandResult, shown};
 use super::{
-    backup, bucket_type, cluster, console, help, index, mapreduce, s3_key, s3_policy, s3_quota, s3_user, security,
-    self_test, services, stats, transfer, unsupported, webhooks,
+    backup, bucket_type, cluster, console, help, index, mapreduce, repair_advice, s3_key, s3_policy, s3_quota, s3_user,
+    security, self_test, services, stats, transfer, unsupported, webhooks,
 };
 
 const ANY: usize = usize::MAX;
@@ -186,6 +186,13 @@ pub(super) static COMMANDS: &[AdminCommand] = &[
     change!("security ciphers [list]", (0, 1), true, "Show or set the list of ciphers", security::ciphers),
     command!("status", (0, 0), true, "Statistics of the last minute", stats::status),
     command!("cluster status", (0, 0), true, "The running nodes as a table", cluster::status),
+    command!(
+        "cluster repair-advice",
+        (0, 0),
+        true,
+        "What to run on the engine's nodes: repairs, hints, partitions",
+        repair_advice::repair_advice
+    ),
     command!("member-status", (0, 0), true, "The running nodes", cluster::member_status),
     command!("ring-status", (0, 0), false, "Claimant, pending changes, unreachable nodes", cluster::ring_status),
     command!("ringready", (0, 0), false, "Whether all running nodes agree", cluster::ringready),
@@ -358,7 +365,7 @@ mod tests {
             ("s3 key create K --read-only", "s3 key create + K,--read-only"),
             ("s3 quota set bucket tea --bytes 1g", "s3 quota set + bucket,tea,--bytes,1g"),
             ("cluster status", "cluster status + "),
-            ("cluster", "Usage: kv-admin cluster status"),
+            ("cluster", "Usage: kv-admin cluster status | repair-advice"),
             (
                 "cluster join a@b",
                 "cluster join is not supported: gateways over one Cassandra are members while they run; start or stop one",
