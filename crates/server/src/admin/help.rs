@@ -15,8 +15,8 @@ Options:
     --socket PATH                  Socket of the server; also LARDER_ADMIN_SOCKET. Default: ./data/admin.sock,
                                    or else the service's, /run/larder/admin.sock
     --json                         Answer as JSON: list, show, create, rotate-key, status, cluster status,
-                                   cluster repair-advice, member-status, mapreduce list, webhooks list, index status, security but
-                                   for del-, -source, grant and revoke
+                                   cluster repair-advice, member-status, mapreduce list, webhooks list,
+                                   index status, security but for del-, -source, grant and revoke
     --key KEY --secret-file FILE   s3 user create, s3 key create: a key and a secret that are in use elsewhere
     --id ID                        s3 user create: the canonical id
     --objects N, --bytes SIZE      s3 quota set: most objects, and most bytes, such as 10GiB

@@ -143,7 +143,7 @@ mod tests {
             as_text(&upkeep, now),
             "Repairs that are due: later, deleted rows may come back\n\
              \x20 larder_n3            2 tables within a day, never\n\
-             \x20 larder_n5            1 table within 10 days, last since 1970-03-22T00:00:00.000Z\n\
+             \x20 larder_n5            1 table within 10 days, last since 1970-03-22T00:00:00.000000Z\n\
              Run on every node, one after the other:\n\
              \x20 nodetool repair -pr larder_n3 index keys\n\
              \x20 nodetool repair -pr larder_n5"
@@ -163,7 +163,7 @@ mod tests {
         };
         let text = as_text(&upkeep, Timestamp(0));
         for line in [
-            "\n  127.0.0.1:9042 keeps 3 files for 127.0.0.3, the oldest of 1970-01-02T00:00:00.000Z\n",
+            "\n  127.0.0.1:9042 keeps 3 files for 127.0.0.3, the oldest of 1970-01-02T00:00:00.000000Z\n",
             "\n  larder_n3.index on 127.0.0.1:9042: 140 MiB\n",
             "\nNot known\n  hints on 127.0.0.1:9042: no answer",
         ] {

@@ -186,13 +186,7 @@ pub(super) static COMMANDS: &[AdminCommand] = &[
     change!("security ciphers [list]", (0, 1), true, "Show or set the list of ciphers", security::ciphers),
     command!("status", (0, 0), true, "Statistics of the last minute", stats::status),
     command!("cluster status", (0, 0), true, "The running nodes as a table", cluster::status),
-    command!(
-        "cluster repair-advice",
-        (0, 0),
-        true,
-        "What to run on the engine's nodes: repairs, hints, partitions",
-        repair_advice::repair_advice
-    ),
+    command!("cluster repair-advice", (0, 0), true, "What to run on the engine's nodes", repair_advice::repair_advice),
     command!("member-status", (0, 0), true, "The running nodes", cluster::member_status),
     command!("ring-status", (0, 0), false, "Claimant, pending changes, unreachable nodes", cluster::ring_status),
     command!("ringready", (0, 0), false, "Whether all running nodes agree", cluster::ringready),
