@@ -181,6 +181,14 @@ impl Partition {
         Some((bucket, field))
     }
 
+    /// The bucket of a partition made by [`Self::keys`]; `None` for a partition of another table.
+    #[must_use]
+    pub fn listed_bucket(&self) -> Option<BucketAddress> {
+        let mut rest = FieldDecoder::new(self.key.clone());
+        let bucket = BucketAddress { bucket_type: rest.bytes().ok()?, bucket: rest.bytes().ok()? };
+        (self.table == Table::Keys).then_some(bucket)
+    }
+
     /// The address of a partition made by [`Self::object`]; `None` for a partition of another table.
     #[must_use]
     pub fn object_address(&self) -> Option<Address> {

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use larder_core::{EngineNode, EngineSample, EngineStatus};
+use larder_kv::Gateway;
+use larder_kv::views::{CheckMode, IndexCheck};
 use larder_rows::ActorId;
 use larder_s3::Objects;
 use larder_s3::lifecycle::LifecyclePass;
@@ -29,6 +31,8 @@ use crate::store_metrics::{LocalEngineMetrics, StoreMetrics};
 
 /// The memory engine stores bodies up to this many bytes in their rows, as the embedded engine does.
 const MEMORY_INLINE_BYTES_MAX: usize = 64 * 1024;
+/// Rest between two checks of all indexes and lists of keys.
+const MEND_INTERVAL: Duration = Duration::from_hours(24);
 /// Entries per step of the sweeper.
 const SWEEP_ENTRIES: usize = 1000;
 /// The pause after a step that removed much.
@@ -137,7 +141,12 @@ impl OpenEngine {
     /// Starts the background tasks: expired rows, leftovers of failures, lifecycle rules of S3 buckets, and the usage of S3
     /// users. Dropping the result ends them.
     #[must_use]
-    pub fn start_background(&self, objects: &Arc<Objects>, settings: &ServerSettings) -> JoinSet<()> {
+    pub fn start_background(
+        &self,
+        gateway: &Arc<Gateway>,
+        objects: &Arc<Objects>,
+        settings: &ServerSettings,
+    ) -> JoinSet<()> {
         let mut tasks = JoinSet::new();
         match &self.upkeep {
             EngineUpkeep::Nothing => {}
@@ -145,6 +154,7 @@ impl OpenEngine {
             EngineUpkeep::Cassandra(blobs) => {
                 drop(tasks.spawn(purge_blobs(objects.clone(), blobs.clone(), settings.sweep_interval)));
                 drop(tasks.spawn(watch_nodes(self.view.clone())));
+                drop(tasks.spawn(mend_views(objects.clone(), gateway.clone())));
             }
         }
         tasks.spawn(sweep_leftovers(objects.clone(), settings.sweep_interval));
@@ -224,6 +234,24 @@ async fn purge_blobs(objects: Arc<Objects>, blobs: Arc<CassandraBlobs>, interval
             Ok(count) => tracing::info!(count, "blocks of removed bodies purged"),
             Err(error) => {
                 tracing::warn!(%error, "purge of removed bodies failed: their blocks stay until the next pass")
+            }
+        }
+    }
+}
+
+/// Mends indexes and lists of keys: a node that dies while it writes a batch may leave an object that none of them shows.
+async fn mend_views(objects: Arc<Objects>, gateway: Arc<Gateway>) {
+    loop {
+        tokio::time::sleep(MEND_INTERVAL).await;
+        if !is_leader(&objects).await {
+            continue;
+        }
+        let goes_on = |_: &IndexCheck, _| !crate::admin::is_transferring();
+        match gateway.kv.check_indexes(CheckMode::Background, goes_on).await {
+            Ok(checked) if checked.differences() == 0 => {}
+            Ok(checked) => tracing::info!(?checked, "indexes and lists of keys mended"),
+            Err(error) => {
+                tracing::warn!(%error, "check of indexes and lists of keys failed: what differs stays until the next pass");
             }
         }
     }

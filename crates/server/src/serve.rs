@@ -94,7 +94,7 @@ pub(crate) async fn serve(
     let s3_admin = s3_admin(settings, &objects).await?;
     make_buckets(&settings.s3_buckets, s3_admin.as_ref().map(|(user, _)| user), &objects).await?;
     let admin = s3_admin.and_then(|(user, is_new)| new_key(settings, &user, is_new));
-    let background = engine.start_background(&objects, settings);
+    let background = engine.start_background(&gateway, &objects, settings);
 
     let connection = connection_settings(settings, budget.connections, memory.clients);
     let mut listeners = JoinSet::new();

@@ -10,7 +10,7 @@ use larder_core::{Config, DeleteMode, GatewayPorts, IndexSplitting};
 use larder_kv::Gateway;
 use larder_kv::rules::causality::SHARED_SLOT;
 use larder_kv::rules::index::{IndexRowName, StoredTerm};
-use larder_kv::views::IndexCheck;
+use larder_kv::views::{CheckMode, IndexCheck};
 use larder_rows::address::BucketAddress;
 use larder_rows::{ActorId, Batch, Change, Row, Timestamp};
 use larder_store::memory::MemoryStore;
@@ -104,10 +104,10 @@ async fn random_schedules_with_restarts_leave_indexes_that_show_the_terms_of_the
     }
     let run = run.restart(dir.path(), u64::MAX).await;
     // Blind writes of buckets without slots leave rows that no query shows.
-    let repaired = run.gateway.kv.check_indexes(true, |_, _| ()).await.unwrap();
+    let repaired = run.gateway.kv.check_indexes(CheckMode::Repair, |_, _| true).await.unwrap();
     assert_eq!(repaired.missing, 0, "{repaired:?}");
-    let checked = run.gateway.kv.check_indexes(false, |_, _| ()).await.unwrap();
-    assert_eq!((checked.missing, checked.left_over), (0, 0), "{checked:?}");
+    let checked = run.gateway.kv.check_indexes(CheckMode::Report, |_, _| true).await.unwrap();
+    assert_eq!(checked.differences(), 0, "{checked:?}");
     let split = run.gateway.kv.split_buckets().await.unwrap();
     assert!(!split.is_empty(), "nothing was split");
     // Failed compare-and-sets leave rows that a repair takes a day later.
@@ -125,7 +125,7 @@ async fn a_repair_adds_missing_rows_and_removes_those_left_over() {
     }
     walk.check(&run.gateway).await.unwrap();
     let kv = &run.gateway.kv;
-    let sound = kv.check_indexes(true, |_, _| ()).await.unwrap();
+    let sound = kv.check_indexes(CheckMode::Repair, |_, _| true).await.unwrap();
     let options =
         CallOptions::new(ConsistencyLevel::Quorum, Instant::now() + Duration::from_secs(60), Durability::Buffered);
     let partitions = run.store.partitions(Table::Index, None, 1000, &options).await.unwrap().partitions;
@@ -141,13 +141,52 @@ async fn a_repair_adds_missing_rows_and_removes_those_left_over() {
     }
     assert!(removed > 0, "{sound:?}");
     let mut shown = Vec::new();
-    let broken = kv.check_indexes(false, |_, done| shown.push(done)).await.unwrap();
+    let show = |_: &IndexCheck, done| {
+        shown.push(done);
+        true
+    };
+    let broken = kv.check_indexes(CheckMode::Report, show).await.unwrap();
     assert!(shown.is_sorted() && shown.iter().any(|done| (0.1..0.9).contains(done)), "{shown:?}");
     assert_eq!((broken.missing, broken.left_over), (removed, removed), "{broken:?}");
-    let repaired = kv.check_indexes(true, |_, _| ()).await.unwrap();
+    let repaired = kv.check_indexes(CheckMode::Repair, |_, _| true).await.unwrap();
     assert_eq!((repaired.missing, repaired.left_over), (removed, removed), "{repaired:?}");
-    let again: IndexCheck = kv.check_indexes(false, |_, _| ()).await.unwrap();
+    let again: IndexCheck = kv.check_indexes(CheckMode::Report, |_, _| true).await.unwrap();
     assert_eq!((again.missing, again.left_over, again.index_rows), (0, 0, removed), "{again:?}");
+    walk.check(&run.gateway).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_repair_lists_keys_that_no_list_shows_and_no_key_that_is_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = IndexServerRun::start(dir.path(), 1, None, 0).await;
+    run.add_types().await;
+    let mut walk = IndexWalk::new(1, "b");
+    for _ in 0..40 {
+        walk.step(&run.gateway).await;
+    }
+    let kv = &run.gateway.kv;
+    let sound = kv.check_indexes(CheckMode::Repair, |_, _| true).await.unwrap();
+    let options =
+        CallOptions::new(ConsistencyLevel::Quorum, Instant::now() + Duration::from_secs(60), Durability::Buffered);
+    let partitions = run.store.partitions(Table::Keys, None, 1000, &options).await.unwrap().partitions;
+    let mut removed = 0;
+    for partition in &partitions {
+        for row in run.store.read(partition, &ReadQuery::all(1000), &options).await.unwrap().rows {
+            let gone = Change::Remove { name: row.name.clone(), stamp: row.stamp };
+            let strange = Row { name: [b"x", &row.name[..]].concat().into(), stamp: Timestamp(1), ..row };
+            let changes = vec![gone, Change::Put(strange)];
+            run.store.apply(Batch::single(partition.clone(), changes), &options).await.unwrap();
+            removed += 1;
+        }
+    }
+    assert!(removed > 0, "{sound:?}");
+    let broken = kv.check_indexes(CheckMode::Report, |_, _| true).await.unwrap();
+    assert_eq!((broken.unlisted, broken.listed_only), (removed, removed), "{broken:?}");
+    let ended = kv.check_indexes(CheckMode::Repair, |_, _| false).await.unwrap();
+    assert!(ended.differences() < 2 * removed, "it goes on after its caller has had enough: {ended:?}");
+    kv.check_indexes(CheckMode::Repair, |_, _| true).await.unwrap();
+    let again = kv.check_indexes(CheckMode::Report, |_, _| true).await.unwrap();
+    assert_eq!((again.differences(), again.entries), (0, removed), "{again:?}");
     walk.check(&run.gateway).await.unwrap();
 }
 
@@ -166,7 +205,7 @@ async fn a_repair_leaves_the_rows_of_a_put_whose_head_is_still_to_come() {
     for (stamp, left_over) in [(run.gateway.context().now(), 0), (Timestamp(1), 1)] {
         let row = Row { name: name.clone(), value: Bytes::new(), stamp, expires: None };
         run.store.apply(Batch::single(partition.clone(), vec![Change::Put(row)]), &options).await.unwrap();
-        let repaired = run.gateway.kv.check_indexes(true, |_, _| ()).await.unwrap();
+        let repaired = run.gateway.kv.check_indexes(CheckMode::Repair, |_, _| true).await.unwrap();
         assert_eq!(repaired.left_over, left_over, "{repaired:?}");
         let rows = run.store.read(&partition, &ReadQuery::all(10), &options).await.unwrap().rows;
         assert_eq!(rows.len(), usize::from(left_over == 0));

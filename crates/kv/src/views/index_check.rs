@@ -1,16 +1,20 @@
-//! Compares the rows of all indexes with the objects, in both directions, and repairs them: `kv-admin index check | repair`.
+//! Compares the rows of all indexes and the entries of lists of keys with the objects, in both directions, and repairs them: `kv-admin
+//! index check | repair`, and over replicas one gateway by itself.
 //!
 //! ```text
 //! objects -> indexes   a term of a stored row without its index row    is missing
 //! indexes -> objects   an index row whose object row or term is gone   is left over
+//! objects -> lists     a stored row without its entry                  is unlisted         ([`super::list_check`])
+//! lists -> objects     an entry whose object row is gone               is listed alone
 //! ```
 //! Writes go on beside it: a difference counts if a second look, in the other order, shows it again.
 
 use larder_core::node_context::{PAGE_ROWS, internal_options};
 use larder_core::{Error, Result};
-use larder_rows::address::Address;
+use larder_rows::address::{Address, BucketAddress};
 use larder_rows::{Batch, Change, EpochShard, Row};
 use larder_store::{CallOptions, ConsistencyLevel, Partition, ReadQuery, Stopped, Table};
+use tokio::time::{Instant, sleep};
 
 use crate::Kv;
 use crate::commit::index_shards;
@@ -34,44 +38,71 @@ pub struct IndexCheck {
     pub missing: u64,
     /// Index rows without their object or term.
     pub left_over: u64,
+    /// Entries of lists of keys that were read.
+    pub entries: u64,
+    /// Rows of objects whose key is in no list.
+    pub unlisted: u64,
+    /// Entries of lists without their object.
+    pub listed_only: u64,
+}
+
+impl IndexCheck {
+    /// All that differs.
+    #[must_use]
+    pub fn differences(&self) -> u64 {
+        self.missing + self.left_over + self.unlisted + self.listed_only
+    }
+}
+
+/// What a check does with what differs, and how fast it goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CheckMode {
+    /// It counts.
+    Report,
+    /// It repairs.
+    Repair,
+    /// It repairs, and rests nine times as long as it works.
+    Background,
 }
 
 /// The tables of objects.
 const OBJECTS: [Table; 2] = [Table::Objects, Table::Consistent];
 
 /// A check under way.
-struct CheckRun<'a, P> {
-    kv: &'a Kv,
-    repairs: bool,
-    counts: IndexCheck,
+pub(super) struct CheckRun<'a, P> {
+    pub(super) kv: &'a Kv,
+    mode: CheckMode,
+    pub(super) counts: IndexCheck,
     /// Partitions of objects: all, as counted at the begin, and those that were read.
     objects: (u64, u64),
     report: P,
 }
 
 impl Kv {
-    /// Checks all indexes, and repairs what differs if `repairs`. `report` gets the counts so far, and the done
-    /// part of the whole, from 0 to 1.
+    /// Checks all indexes and lists. `report` gets the counts so far, and the done part of the whole, from 0 to 1; the check ends
+    /// when it answers false.
     ///
     /// # Errors
     /// The store's, and damaged rows; repairs made before stay.
     pub async fn check_indexes(
         &self,
-        repairs: bool,
-        report: impl FnMut(&IndexCheck, f64) + Send,
+        mode: CheckMode,
+        report: impl FnMut(&IndexCheck, f64) -> bool + Send,
     ) -> Result<IndexCheck> {
-        let mut run = CheckRun { kv: self, repairs, counts: IndexCheck::default(), objects: (0, 0), report };
+        let mut run = CheckRun { kv: self, mode, counts: IndexCheck::default(), objects: (0, 0), report };
         for table in OBJECTS {
             run.count_objects(table).await?;
         }
-        for table in OBJECTS {
-            run.check_table(table).await?;
+        // Objects first: what a write beside their check leaves over is found on the way back.
+        for table in [OBJECTS[0], OBJECTS[1], Table::Index, Table::Keys] {
+            if !run.check_table(table).await? {
+                break;
+            }
         }
-        run.check_table(Table::Index).await?;
         Ok(run.counts)
     }
 
-    async fn row_named(
+    pub(super) async fn row_named(
         &self,
         partition: &Partition,
         name: &bytes::Bytes,
@@ -81,7 +112,7 @@ impl Kv {
     }
 }
 
-impl<P: FnMut(&IndexCheck, f64) + Send> CheckRun<'_, P> {
+impl<P: FnMut(&IndexCheck, f64) -> bool + Send> CheckRun<'_, P> {
     async fn count_objects(&mut self, table: Table) -> Result<()> {
         let mut after = None;
         loop {
@@ -96,43 +127,58 @@ impl<P: FnMut(&IndexCheck, f64) + Send> CheckRun<'_, P> {
     }
 
     /// The objects are one half of the work, the rows of indexes the other: there is about one for each term.
-    fn report(&mut self) {
+    fn report(&mut self) -> bool {
         let part = |done: u64, all: u64| if all == 0 { 1.0 } else { (done as f64 / all as f64).min(1.0) };
-        let rows = part(self.counts.index_rows, self.counts.terms);
+        let rows = part(self.counts.index_rows + self.counts.entries, self.counts.terms + self.counts.keys);
         let read = part(self.objects.1, self.objects.0);
         let done = if read < 1.0 { read / 2.0 } else { f64::midpoint(1.0, rows) };
-        (self.report)(&self.counts, done);
+        (self.report)(&self.counts, done)
     }
 
-    async fn check_table(&mut self, table: Table) -> Result<()> {
+    /// Returns whether the check goes on.
+    async fn check_table(&mut self, table: Table) -> Result<bool> {
         let mut after = None;
         loop {
             let store = &self.kv.context.ports.store;
             let page = store.partitions(table, after, PAGE_PARTITIONS, &quorum()).await?;
             for partition in page.partitions {
+                let begun = Instant::now();
                 match table {
-                    Table::Index => self.check_index(&partition).await?,
+                    Table::Index | Table::Keys => self.check_shard(&partition).await?,
                     _ => {
                         self.objects.1 += 1;
                         self.check_object(partition).await?;
+                        self.rest(begun).await;
                     }
                 }
-                self.report();
+                if !self.report() {
+                    return Ok(false);
+                }
             }
             match page.next {
                 Some(next) => after = Some(next),
-                None => return Ok(()),
+                None => return Ok(true),
             }
         }
     }
 
-    /// Looks up the index row of each term of an object.
+    /// Lets requests have the cluster for nine times as long as the work that `begun` then.
+    async fn rest(&self, begun: Instant) {
+        if self.mode == CheckMode::Background {
+            sleep(begun.elapsed() * 9).await;
+        }
+    }
+
+    /// Looks up the entry and the index row of each term of an object.
     async fn check_object(&mut self, partition: Partition) -> Result<()> {
         let Some(address) = partition.object_address() else { return Ok(()) };
         let partition = Partition { copies: self.kv.catalogue.copies(&address.bucket), ..partition };
         self.counts.keys += 1;
         for row in self.kv.context.read_rows(&partition, &quorum()).await? {
-            let content = ObjectRow::decode(row.value.clone()).map_err(damaged)?.content;
+            let ObjectRow { tombstone, content, .. } = ObjectRow::decode(row.value.clone()).map_err(damaged)?;
+            if !tombstone {
+                self.check_entry(&address, &partition, &row).await?;
+            }
             for (field, term) in indexed_terms(&content.terms) {
                 self.counts.terms += 1;
                 let name = IndexRowName { term, key: address.key.clone(), object_row: row.name.clone() }.encode();
@@ -177,27 +223,49 @@ impl<P: FnMut(&IndexCheck, f64) + Send> CheckRun<'_, P> {
         Ok(false)
     }
 
-    /// Looks up the object of each row of a shard of an index.
-    async fn check_index(&mut self, partition: &Partition) -> Result<()> {
-        let Some((bucket, field)) = partition.index_bucket_and_field() else { return Ok(()) };
+    /// Looks up the object of each row of a shard: of an index, or of a list of keys.
+    async fn check_shard(&mut self, partition: &Partition) -> Result<()> {
+        let indexed = partition.index_bucket_and_field();
+        let Some(bucket) = indexed.as_ref().map(|(bucket, _)| bucket.clone()).or_else(|| partition.listed_bucket())
+        else {
+            return Ok(());
+        };
         let shard = Partition { copies: self.kv.catalogue.copies(&bucket), ..partition.clone() };
         let mut query = ReadQuery::all(PAGE_ROWS);
         loop {
             let page = self.kv.context.ports.store.read(&shard, &query, &quorum()).await?;
             for row in &page.rows {
-                self.counts.index_rows += 1;
-                let name = IndexRowName::decode(&row.name).map_err(damaged)?;
-                let address = Address { bucket: bucket.clone(), key: name.key.clone() };
-                if self.is_left_over(&shard, row, &address, &name, &field).await? {
-                    self.counts.left_over += 1;
-                    let gone = Change::Remove { name: row.name.clone(), stamp: row.stamp };
-                    self.repair(shard.clone(), gone).await?;
+                let begun = Instant::now();
+                match &indexed {
+                    Some((_, field)) => self.check_index_row(&shard, row, &bucket, field).await?,
+                    None => self.check_listed(&shard, row, &bucket).await?,
                 }
+                self.rest(begun).await;
             }
-            self.report();
+            if !self.report() {
+                return Ok(());
+            }
             let Some(last) = page.rows.last().filter(|_| page.stopped == Stopped::Limit) else { return Ok(()) };
             query.continue_after(&last.name);
         }
+    }
+
+    async fn check_index_row(
+        &mut self,
+        shard: &Partition,
+        row: &Row,
+        bucket: &BucketAddress,
+        field: &bytes::Bytes,
+    ) -> Result<()> {
+        self.counts.index_rows += 1;
+        let name = IndexRowName::decode(&row.name).map_err(damaged)?;
+        let address = Address { bucket: bucket.clone(), key: name.key.clone() };
+        if self.is_left_over(shard, row, &address, &name, field).await? {
+            self.counts.left_over += 1;
+            let gone = Change::Remove { name: row.name.clone(), stamp: row.stamp };
+            self.repair(shard.clone(), gone).await?;
+        }
+        Ok(())
     }
 
     async fn is_left_over(
@@ -232,18 +300,18 @@ impl<P: FnMut(&IndexCheck, f64) + Send> CheckRun<'_, P> {
         Ok(again.is_some_and(|again| again.stamp == row.stamp))
     }
 
-    async fn repair(&self, partition: Partition, change: Change) -> Result<()> {
-        if self.repairs {
+    pub(super) async fn repair(&self, partition: Partition, change: Change) -> Result<()> {
+        if self.mode != CheckMode::Report {
             self.kv.context.apply_at_quorum(Batch::single(partition, vec![change])).await?;
         }
         Ok(())
     }
 }
 
-fn quorum() -> CallOptions {
+pub(super) fn quorum() -> CallOptions {
     internal_options(ConsistencyLevel::Quorum)
 }
 
-fn damaged(error: larder_rows::codec::DecodeError) -> Error {
+pub(super) fn damaged(error: larder_rows::codec::DecodeError) -> Error {
     Error::Damaged(error.to_string())
 }

@@ -26,7 +26,7 @@ use crate::rules::object_row::{view_row_name, view_row_prefix};
 const ROWS_OF_KEY_MAX: usize = 1000;
 
 /// Bytes behind the key in the name of an entry of a data type.
-const DATATYPE_ENTRY_BYTES: usize = 8;
+pub(super) const DATATYPE_ENTRY_BYTES: usize = 8;
 
 /// Marks a bucket whose entries may outlive or precede their objects, so that a listing checks each object. Writes there name
 /// no slots (`last_write_wins`, `write_once`) or cannot share a batch with their entry (`consistent`).

@@ -4,10 +4,11 @@ mod buckets;
 mod index;
 mod index_check;
 mod keys;
+mod list_check;
 mod shard_merge;
 
 pub use index::{IndexPage, IndexReader};
-pub use index_check::IndexCheck;
+pub use index_check::{CheckMode, IndexCheck};
 
 use bytes::Bytes;
 use larder_core::metrics::KvOp;

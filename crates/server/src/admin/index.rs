@@ -1,6 +1,6 @@
 //! `index check` and `index repair`: all indexes against all objects. `index status`: the epochs of large buckets.
 
-use larder_kv::views::IndexCheck;
+use larder_kv::views::{CheckMode, IndexCheck};
 use larder_kv_admin::frame::AdminAnswer;
 use larder_kv_admin::progress_bar::Progress;
 use larder_rows::BucketEpochs;
@@ -15,29 +15,30 @@ use super::command::{CommandCall, CommandResult, reasons, shown};
 static RUNNING: Semaphore = Semaphore::const_new(1);
 
 pub(super) async fn check(call: CommandCall<'_>) -> CommandResult {
-    run(call, false).await
+    run(call, CheckMode::Report).await
 }
 
 pub(super) async fn repair(call: CommandCall<'_>) -> CommandResult {
-    run(call, true).await
+    run(call, CheckMode::Repair).await
 }
 
-async fn run(call: CommandCall<'_>, repairs: bool) -> CommandResult {
+async fn run(call: CommandCall<'_>, mode: CheckMode) -> CommandResult {
     let Ok(_turn) = RUNNING.try_acquire() else {
         return Err(AdminAnswer::failed("another check or repair of indexes is running"));
     };
     let report = |counts: &IndexCheck, done: f64| {
         let text = format!("{} keys, {} terms, {} index rows", counts.keys, counts.terms, counts.index_rows);
         call.reporter.report(|seconds| Progress { seconds, percent: Some((done * 100.0) as u8), text });
+        true
     };
-    let counts = call.gateway().kv.check_indexes(repairs, report).await;
+    let counts = call.gateway().kv.check_indexes(mode, report).await;
     let counts = counts.map_err(|error| AdminAnswer::failed(reasons(&error)))?;
-    let IndexCheck { keys, terms, index_rows, missing, left_over } = counts;
+    let IndexCheck { keys, terms, index_rows, missing, left_over, unlisted, listed_only, .. } = counts;
     let text = format!(
         "{keys} keys with {terms} terms, {index_rows} index rows: {missing} terms without an index row, {left_over} index \
-         rows without their term"
+         rows without their term, {unlisted} keys that no list shows, {listed_only} entries of lists without their key"
     );
-    match (missing + left_over, repairs) {
+    match (counts.differences(), mode == CheckMode::Repair) {
         (0, _) => Ok(AdminAnswer::done(text)),
         (_, true) => Ok(AdminAnswer::done(format!("{text}; all repaired"))),
         (_, false) => Err(AdminAnswer::failed(format!("{text}; `kv-admin index repair` repairs them"))),

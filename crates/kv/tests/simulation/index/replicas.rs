@@ -1,16 +1,18 @@
 //! Schedules of indexes over nodes that fail one by one.
 
+use bytes::Bytes;
 use larder_core::body::PutBody;
 use larder_core::rules::props::Quorum;
+use larder_kv::views::CheckMode;
 use larder_kv::{KvPut, Quorums};
 use larder_rows::limits::INDEX_BYTES_MAX;
 use larder_testkit::case_seeds;
-use larder_testkit::replicas::ClusterSetup;
+use larder_testkit::replicas::{ClusterSetup, NetworkFaults};
 
 use super::rules::{all_terms, put_of};
 use super::walk::{IndexWalk, TYPES, hits};
 use crate::simulation::replicas::ring::SimRing;
-use crate::simulation::world::run;
+use crate::simulation::world::{address, get_of, run};
 
 const SEEDS: u64 = 30;
 const SCHEDULES: u64 = 140;
@@ -66,6 +68,37 @@ fn the_terms_of_one_object_are_replaced_in_one_batch() {
             assert_eq!(found.len(), terms.len(), "put {at}");
         }
     });
+}
+
+/// A coordinator dies while it sends the batch of a put: some replicas have the object, and none its entry. The check that one
+/// gateway makes by itself lists it.
+#[test]
+fn a_key_that_a_dead_coordinator_left_unlisted_is_listed_by_the_check() {
+    let mut unlisted = 0;
+    for seed in 0..SEEDS {
+        run(async {
+            let ring = SimRing::new(seed, ClusterSetup::default(), &[0]).await;
+            ring.add_type("sib", "{}").await;
+            let kv = &ring.members[0].gateway.kv;
+            ring.replicas.set_network_faults(NetworkFaults { stop_per_mille: 700, ..NetworkFaults::none() });
+            let keys = ["k0", "k1", "k2", "k3"];
+            for key in keys {
+                // Without an answer it may be there or not.
+                let _ = kv.put(put_of("sib", key, &["t"], None)).await;
+            }
+            ring.replicas.set_network_faults(NetworkFaults::none());
+            ring.advance(60_000).await;
+            ring.replicas.repair();
+            unlisted += kv.check_indexes(CheckMode::Background, |_, _| true).await.unwrap().unlisted;
+            let mut stored = Vec::new();
+            for key in keys {
+                stored.extend(kv.get(get_of("sib", key)).await.is_ok().then(|| Bytes::from(key)));
+            }
+            let listed = kv.list_keys(&address("sib", "k").bucket, None, None).await.unwrap().names;
+            assert_eq!(listed, stored, "seed {seed}");
+        });
+    }
+    assert!(unlisted > 0, "no coordinator left a key unlisted");
 }
 
 /// Random schedules through two gateways that reuse slots, over nodes that are all up: the indexes show the terms of the objects.

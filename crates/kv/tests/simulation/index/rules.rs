@@ -5,6 +5,7 @@ use larder_core::Error;
 use larder_core::body::PutBody;
 use larder_kv::rules::causality::Conditions;
 use larder_kv::rules::index::IndexQuery;
+use larder_kv::views::CheckMode;
 use larder_kv::{KvPut, Quorums};
 use larder_rows::content::{KvContent, Term};
 use larder_rows::limits::INDEX_BYTES_MAX;
@@ -89,7 +90,7 @@ fn a_repair_beside_overwrites_adds_no_term_of_a_replaced_value() {
             world.store.apply(Batch::single(shard, vec![gone]), &options()).await.unwrap();
             world.set_faults(StoreFaults { pause_ms_max: 20, pause_per_mille: 700, ..StoreFaults::none() });
             let (repaired, put) = tokio::join!(
-                world.nodes[1].gateway.kv.check_indexes(true, |_, _| {}),
+                world.nodes[1].gateway.kv.check_indexes(CheckMode::Repair, |_, _| true),
                 kv.put(put_of("sib", "k", &["b"], first.context.as_ref())),
             );
             assert!(repaired.is_ok() && put.is_ok(), "seed {seed}: {repaired:?}");
