@@ -14,7 +14,7 @@ use larder_testkit::replicas::NetworkFaults;
 use parking_lot::Mutex;
 
 use super::super::client::{change_of, fetch_of};
-use super::edits::{EditDraw, LawEdit, RemovalTarget};
+use super::edits::{EditDraw, EffectKind, LawEdit, RemovalTarget};
 use super::engine::LawEngineKind;
 use super::facts::ValueFacts;
 use super::record::{LawAnswer, LawRecord};
@@ -188,7 +188,18 @@ impl LawSchedule {
         self.record.lock().end(request, answer);
         // A client that is not sure that it was heard sends it again.
         if is_repeated && answer == LawAnswer::Acknowledged && dice.below(3) == 0 {
-            let _ = self.world.gateway(at).kv.update_datatype(change).await;
+            self.repeat(at, change).await;
+        }
+    }
+
+    /// Sends an answered increment again. It adds nothing; over replicas it makes a key that was deleted meanwhile again.
+    async fn repeat(&self, at: usize, change: DatatypeChange) {
+        let effects = vec![(Vec::new(), EffectKind::Touched)];
+        let touch = LawEdit { effects, ..LawEdit::default() };
+        let request = self.world.is_replicated().then(|| self.record.lock().begin(touch, None));
+        let _ = self.world.gateway(at).kv.update_datatype(change).await;
+        if let Some(request) = request {
+            self.record.lock().end(request, LawAnswer::Unknown);
         }
     }
 
