@@ -32,6 +32,7 @@ impl<P: FnMut(&super::IndexCheck, f64) -> bool + Send> CheckRun<'_, P> {
             return Ok(());
         }
         self.counts.unlisted += 1;
+        // Crash: the coordinator of the batch died before it sent the entry [invariant 160].
         // The entry has the stamp of its row: an older delete does not remove it [invariant 29].
         let entry = Row { name, value: Bytes::new(), stamp: row.stamp, expires: row.expires };
         let epochs = self.kv.catalogue.epochs(&address.bucket);
@@ -69,6 +70,7 @@ impl<P: FnMut(&super::IndexCheck, f64) -> bool + Send> CheckRun<'_, P> {
         let again = self.kv.row_named(shard, &entry.name, &quorum()).await?;
         if again.is_some_and(|again| again.stamp == entry.stamp) {
             self.counts.listed_only += 1;
+            // Race: it was removed by a gateway that did not know of its epoch [invariant 161].
             // Race: at its own stamp, so a put that writes the entry anew in this moment keeps it [invariant 29].
             self.repair(shard.clone(), Change::Remove { name: entry.name.clone(), stamp: entry.stamp }).await?;
         }

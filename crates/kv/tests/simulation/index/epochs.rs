@@ -11,9 +11,11 @@ use larder_kv::{KvDelete, KvDeleteOutcome};
 use larder_rows::EpochStage;
 use larder_testkit::SplitMix64;
 use larder_testkit::faulty::StoreFaults;
+use larder_testkit::replicas::ClusterSetup;
 
 use super::rules::{all_terms, put_of};
 use crate::simulation::datatypes::client::adds;
+use crate::simulation::replicas::ring::SimRing;
 use crate::simulation::world::{SimWorld, address, bucket, delete_of, run};
 
 const SEEDS: u64 = 12;
@@ -241,4 +243,36 @@ fn an_opening_that_its_gateway_left_is_finished_by_another() {
         assert_eq!(stage().await, EpochStage::Open);
         assert_eq!(world.list(1, "default").await.unwrap().0.len(), 20);
     });
+}
+
+/// A gateway that is cut off with one replica checks its catalogue there while the others open epochs. Right after the cut it deletes a key
+/// whose entry is in one of these: the entry stays in lists, until the check that one gateway makes by itself.
+#[test]
+fn what_a_gateway_with_an_old_catalogue_leaves_in_lists_goes_with_the_check() {
+    let mut left = 0;
+    for seed in 0..SEEDS {
+        run(async {
+            let ring = SimRing::splitting(seed, ClusterSetup::default(), &[0, 1], ROWS).await;
+            ring.add_type("sib", "{}").await;
+            ring.replicas.cut(&[0, 0, 1]);
+            for number in 0..80 {
+                ring.members[0].gateway.kv.put(put_of("sib", &format!("key {number}"), &["t"], None)).await.unwrap();
+                ring.advance(500).await;
+            }
+            ring.members[0].gateway.kv.put(put_of("sib", "late", &["t"], None)).await.unwrap();
+            ring.advance(100).await;
+            ring.replicas.heal();
+            let gone = ring.delete(1, "sib", "late", None).await.unwrap();
+            assert!(gone, "seed {seed}");
+            ring.advance(60_000).await;
+            ring.replicas.repair();
+            left += usize::from(ring.keys(0, "sib").await.unwrap().contains(&Bytes::from("late")));
+            // An entry may precede its row for a day.
+            ring.advance(90_000_000).await;
+            let kv = &ring.members[0].gateway.kv;
+            kv.check_indexes(CheckMode::Background, |_, _| true).await.unwrap();
+            assert!(!ring.keys(0, "sib").await.unwrap().contains(&Bytes::from("late")), "seed {seed}");
+        });
+    }
+    assert!(left > 0, "no gateway left an entry in a list");
 }
