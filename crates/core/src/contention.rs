@@ -7,9 +7,13 @@
 //! ```
 //! Concurrent compare-and-sets of one key cost each other several rounds among the replicas. Thirty at once keep failing each
 //! other until their deadlines, so a gateway runs at most one.
+//!
+//! A write that replaces the whole key answers for all that wait behind it: those of them that would replace it, too, may count as made
+//! just before, and replaced by it. So thirty writers of a key take the time of a few.
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use larder_store::Partition;
@@ -23,12 +27,23 @@ use crate::{Error, Result};
 const BACKOFF_FIRST: Duration = Duration::from_millis(2);
 const BACKOFF_MAX: Duration = Duration::from_millis(100);
 
-type WriterQueue = Arc<tokio::sync::Mutex<()>>;
+/// The writers of a partition.
+#[derive(Debug, Default)]
+struct WriterQueue {
+    turns: Arc<tokio::sync::Mutex<()>>,
+    /// The last writer that had arrived before a write began that replaced the whole.
+    replaced: AtomicU64,
+}
+
+/// The number of a writer, in the order of arrival.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct WriterArrival(u64);
 
 /// The writer queues of a gateway: one per partition with writers.
 #[derive(Debug)]
 pub struct WriterQueues {
-    by_partition: Mutex<HashMap<Partition, WriterQueue>>,
+    by_partition: Mutex<HashMap<Partition, Arc<WriterQueue>>>,
+    arrived: AtomicU64,
     random: fn(&mut [u8]),
 }
 
@@ -38,7 +53,8 @@ pub struct WriterQueues {
 pub struct WriterTurn<'a> {
     queues: &'a WriterQueues,
     partition: Partition,
-    queue: Option<WriterQueue>,
+    queue: Option<Arc<WriterQueue>>,
+    arrived: WriterArrival,
     held: Option<OwnedMutexGuard<()>>,
     /// Whether it waited for other writers: earlier reads of the partition may be outdated.
     pub waited: bool,
@@ -47,7 +63,7 @@ pub struct WriterTurn<'a> {
 impl WriterQueues {
     /// No queues yet; pauses are spread by `random`.
     pub(crate) fn new(random: fn(&mut [u8])) -> Self {
-        Self { by_partition: Mutex::default(), random }
+        Self { by_partition: Mutex::default(), arrived: AtomicU64::new(0), random }
     }
 
     /// Waits until no other request of this gateway writes the partition. Hold the turn from the read that a compare-and-set
@@ -82,19 +98,46 @@ impl WriterQueues {
 
     fn join(&self, partition: &Partition) -> WriterTurn<'_> {
         let queue = Arc::clone(self.by_partition.lock().entry(partition.clone()).or_default());
-        WriterTurn { queues: self, partition: partition.clone(), queue: Some(queue), held: None, waited: false }
+        let arrived = WriterArrival(1 + self.arrived.fetch_add(1, Ordering::AcqRel));
+        WriterTurn {
+            queues: self,
+            partition: partition.clone(),
+            queue: Some(queue),
+            arrived,
+            held: None,
+            waited: false,
+        }
     }
 }
 
 impl WriterTurn<'_> {
+    /// The last writer that has arrived at any queue: ask before the write is sent.
+    #[must_use]
+    pub fn last_arrival(&self) -> WriterArrival {
+        WriterArrival(self.queues.arrived.load(Ordering::Acquire))
+    }
+
+    /// Notes that the write of this turn, which was sent after `before` had arrived, replaced the whole.
+    pub fn note_replaced(&self, before: WriterArrival) {
+        if let Some(queue) = &self.queue {
+            queue.replaced.fetch_max(before.0, Ordering::AcqRel);
+        }
+    }
+
+    /// Whether a write that replaced the whole was sent after this writer had arrived, and is acknowledged.
+    #[must_use]
+    pub fn is_replaced(&self) -> bool {
+        self.queue.as_ref().is_some_and(|queue| queue.replaced.load(Ordering::Acquire) >= self.arrived.0)
+    }
+
     /// Waits for the turns before this one; `false`: the deadline came first.
     async fn wait(&mut self, deadline: Instant) -> bool {
         let Some(queue) = &self.queue else { return false };
         // Tried first: only a writer that had to wait needs to read the head again.
-        self.held = Arc::clone(queue).try_lock_owned().ok();
+        self.held = Arc::clone(&queue.turns).try_lock_owned().ok();
         if self.held.is_none() {
             self.waited = true;
-            self.held = timeout_at(deadline, Arc::clone(queue).lock_owned()).await.ok();
+            self.held = timeout_at(deadline, Arc::clone(&queue.turns).lock_owned()).await.ok();
         }
         self.held.is_some()
     }
@@ -138,6 +181,23 @@ mod tests {
         tokio::join!(writer(0), writer(1), writer(2));
         assert_eq!((order.into_inner(), begun.elapsed()), (vec![0, 1, 2], Duration::from_secs(3)));
         assert!(queues.by_partition.lock().is_empty(), "an empty queue is dropped");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_that_replaces_the_whole_answers_for_those_that_waited_when_it_was_sent() {
+        let (queues, deadline) = (WriterQueues::new(|_| {}), Instant::now() + Duration::from_secs(60));
+        let mut first = queues.join(&partition("k"));
+        assert!(first.wait(deadline).await);
+        let mut waiting = queues.join(&partition("k"));
+        let sent = first.last_arrival();
+        let (mut late, mut other) = (queues.join(&partition("k")), queues.join(&partition("l")));
+        assert!(!waiting.is_replaced(), "it is not acknowledged");
+        first.note_replaced(sent);
+        drop(first);
+        assert!(waiting.wait(deadline).await && waiting.is_replaced());
+        drop(waiting);
+        assert!(late.wait(deadline).await && !late.is_replaced(), "it came after the write was sent");
+        assert!(other.wait(deadline).await && !other.is_replaced(), "another key");
     }
 
     #[tokio::test(start_paused = true)]

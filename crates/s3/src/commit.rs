@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use larder_core::Core;
-use larder_core::contention::WriterTurn;
+use larder_core::contention::{WriterArrival, WriterTurn};
 use larder_core::node_context::internal_options;
 use larder_rows::content::BlobId;
 use larder_rows::keyspace::entry_shard;
@@ -34,7 +34,7 @@ use tokio::time::Instant;
 use super::catalogue::CatalogueGuard;
 use super::release::Pins;
 use super::{Error, Result};
-use crate::rules::{Bucket, BucketId, ListingEntry, ObjectHead};
+use crate::rules::{Bucket, BucketId, ListingEntry, ObjectHead, Versioning};
 
 pub(super) use crate::object_location::{
     ObjectLocation, client_version_id, external_body, lifecycle_expiry, read_head_row, version_id_text,
@@ -87,6 +87,8 @@ pub(super) struct CasAttempt<'a> {
     pub(super) stamp: Timestamp,
     /// Level, deadline and durability of the store calls.
     pub(super) options: CallOptions,
+    /// The last writer that had arrived when this attempt began.
+    arrived: WriterArrival,
 }
 
 /// The new head and rows of a change.
@@ -96,6 +98,8 @@ pub(crate) struct KeyChange {
     pub(crate) head: ObjectHead,
     /// Other rows of the partition.
     pub(crate) changes: Vec<Change>,
+    /// Whether it replaces whatever another put would have stored: the bucket keeps no versions.
+    pub(crate) replaces_all: bool,
 }
 
 impl HeadStore {
@@ -195,6 +199,7 @@ impl<'a> CasLoop<'a> {
         let partition = location.partition();
         // Queue before guard: a guard that waits in a queue would hold back changes of its bucket.
         let writer = heads.gateway.context().writer_queues.wait_for_turn(&partition, self.deadline).await?;
+        let arrived = writer.last_arrival();
         // Race: guard before head. A bucket deletion that misses this guard has closed the bucket before it, and
         // the guard fails [invariant 64].
         let guard = CatalogueGuard::take(&heads.gateway, &location.name, location.id).await?;
@@ -219,6 +224,7 @@ impl<'a> CasLoop<'a> {
             expected: observed.stamp,
             stamp,
             options,
+            arrived,
         })
     }
 }
@@ -229,13 +235,19 @@ impl CasAttempt<'_> {
         &self.guard.bucket
     }
 
+    /// Whether a put that replaces the whole key was made while this one waited: it may count as made just before.
+    pub(super) fn is_replaced(&self) -> bool {
+        // Race: in a bucket that keeps versions each put is one; the guard holds that it has not become one [invariant 162].
+        self.bucket().versioning != Versioning::Enabled && self.writer.is_replaced()
+    }
+
     /// Writes the head and the rows of the partition if the head is unchanged, then releases the bytes in `next.head.release`
     /// and in the release list of the replaced head. `false`: another writer changed the head first.
     ///
     /// # Errors
     /// Any error of the store; `TimedOut` when the change may or may not have happened.
     pub(super) async fn commit(self, next: KeyChange) -> Result<bool> {
-        let Self { heads, location, guard, writer, partition, head, expected, stamp, options } = self;
+        let Self { heads, location, guard, writer, partition, head, expected, stamp, options, arrived } = self;
         let gateway = &heads.gateway;
         let row = head_row(gateway, &next.head, location.id, &location.key, stamp);
         let value = row.row.value.clone();
@@ -257,6 +269,10 @@ impl CasAttempt<'_> {
                 gateway.blobs().releases.await_sync().await.map_err(|_| larder_core::Error::TimedOut)?;
             }
             Err(error) => return Err(error.into()),
+        }
+        if next.replaces_all {
+            // Before the turn goes on: the next writer asks for it.
+            writer.note_replaced(arrived);
         }
         // Crash: the committed head lists what to release, so the next writer or the sweeper finishes it [invariant 62].
         drop((guard, writer));

@@ -8,10 +8,10 @@ use larder_rows::Timestamp;
 use larder_rows::content::BlobId;
 
 use super::acl_choice::check_public_acl;
-use super::commit::{ObjectLocation, client_version_id, lifecycle_expiry};
+use super::commit::{KeyChange, ObjectLocation, client_version_id, lifecycle_expiry};
 use super::receive::VerifiedBody;
 use super::{Caller, Error, Objects, Result};
-use crate::rules::{Bucket, Etag, Object, Storage, Version};
+use crate::rules::{Bucket, Etag, Object, Storage, Version, Versioning};
 
 pub use crate::conditions::WriteConditions;
 pub use crate::receive::{ChecksumWanted, ObjectMetadata, UploadBody, stored_encoding};
@@ -39,6 +39,14 @@ pub struct StoredVersion {
     pub version_id: Option<String>,
     /// When, and by which rule, the lifecycle will remove it.
     pub expires: Option<(Timestamp, String)>,
+}
+
+/// What became of an acknowledged put.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PutFate {
+    Stored,
+    /// It counts as made just before a put of the same time, which replaced it: nothing was written.
+    Replaced,
 }
 
 impl Objects {
@@ -107,15 +115,17 @@ impl Objects {
     ) -> Result<StoredVersion> {
         let blob = received.blob();
         let stored = self.put_version(location, &owner, &object, blob, conditions).await;
-        if let Err(error) = &stored {
-            self.receiver.discard(error, blob).await;
+        match &stored {
+            Ok((_, PutFate::Stored)) => {}
+            Ok((_, PutFate::Replaced)) => self.receiver.remove_unnamed(blob).await,
+            Err(error) => self.receiver.discard(error, blob).await,
         }
         // Race: until the head references the blob, the lease keeps sweepers from it.
         drop(received.lease);
-        stored
+        stored.map(|(stored, _)| stored)
     }
 
-    /// Makes an object the current version if the conditions hold.
+    /// Makes an object the current version if the conditions hold. A put of another client may have replaced it already.
     async fn put_version(
         &self,
         location: &ObjectLocation,
@@ -123,7 +133,7 @@ impl Objects {
         object: &Object,
         blob: Option<BlobId>,
         conditions: &WriteConditions,
-    ) -> Result<StoredVersion> {
+    ) -> Result<(StoredVersion, PutFate)> {
         let mut cas = self.heads.cas_loop(location, blob);
         loop {
             let attempt = cas.next_attempt().await.map_err(|error| conditional_conflict(error, conditions))?;
@@ -134,9 +144,15 @@ impl Objects {
             let version = attempt.new_version(owner.to_owned(), Some(object.clone()));
             let version_id = client_version_id(attempt.bucket(), &version);
             let expires = lifecycle_expiry(attempt.bucket(), &location.key, &version);
-            let next = attempt.add(version.clone()).await?;
+            let stored = StoredVersion { version: version.clone(), version_id, expires };
+            // Conditions ask for the one version that they were checked against.
+            if conditions.is_empty() && attempt.is_replaced() {
+                return Ok((stored, PutFate::Replaced));
+            }
+            let keeps = attempt.bucket().versioning == Versioning::Enabled;
+            let next = KeyChange { replaces_all: !keeps, ..attempt.add(version).await? };
             if attempt.commit(next).await? {
-                return Ok(StoredVersion { version, version_id, expires });
+                return Ok((stored, PutFate::Stored));
             }
         }
     }

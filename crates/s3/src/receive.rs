@@ -161,7 +161,12 @@ impl BodyReceiver {
     /// unknown, the sweeper decides.
     pub(super) async fn discard(&self, error: &Error, blob: Option<BlobId>) {
         let unknown = matches!(error, Error::Gateway(failed) if failed.is_outcome_unknown());
-        if let Some(blob) = blob.filter(|_| !unknown) {
+        self.remove_unnamed(blob.filter(|_| !unknown)).await;
+    }
+
+    /// Removes a blob that no head references or will.
+    pub(super) async fn remove_unnamed(&self, blob: Option<BlobId>) {
+        if let Some(blob) = blob {
             self.gateway.blobs().releases.remove_unnamed(blob).await;
         }
     }

@@ -87,7 +87,7 @@ impl CasAttempt<'_> {
     pub(crate) async fn add(&self, version: Version) -> Result<KeyChange> {
         let ObjectHead { current, null, older, shared, .. } = &self.head;
         let head = ObjectHead { null: *null, older: *older, shared: *shared, ..ObjectHead::default() };
-        let mut next = KeyChange { head, changes: Vec::new() };
+        let mut next = KeyChange { head, changes: Vec::new(), replaces_all: false };
         let mut gone = Vec::new();
         match current {
             Some(current) if version.null && current.null => gone.push(current.clone()),
@@ -140,7 +140,11 @@ impl CasAttempt<'_> {
     /// # Errors
     /// Any error of the store.
     pub(crate) async fn remove(&self, target: &Version) -> Result<KeyChange> {
-        let mut next = KeyChange { head: ObjectHead { release: Vec::new(), ..self.head.clone() }, changes: Vec::new() };
+        let mut next = KeyChange {
+            head: ObjectHead { release: Vec::new(), ..self.head.clone() },
+            changes: Vec::new(),
+            replaces_all: false,
+        };
         // Two rows decide: one may be promoted or removed, and the other tells whether any remain.
         let older = self.older_rows(2).await?;
         if self.is_current(target) {
@@ -162,7 +166,11 @@ impl CasAttempt<'_> {
 
     /// Rewrites a version in place.
     pub(crate) fn rewrite(&self, version: Version) -> KeyChange {
-        let mut next = KeyChange { head: ObjectHead { release: Vec::new(), ..self.head.clone() }, changes: Vec::new() };
+        let mut next = KeyChange {
+            head: ObjectHead { release: Vec::new(), ..self.head.clone() },
+            changes: Vec::new(),
+            replaces_all: false,
+        };
         if self.is_current(&version) {
             next.head.current = Some(version);
         } else {

@@ -11,7 +11,7 @@ use super::super::get::VersionSpec;
 use super::*;
 use crate::acl_choice::AclChoice;
 use crate::rules::checksum::{ChecksumHasher, Md5Hasher};
-use crate::rules::{Algorithm, S3Action, SystemHeader, Tag, Versioning};
+use crate::rules::{Algorithm, ObjectBody, S3Action, SystemHeader, Tag, Versioning};
 
 fn tag(tag: &str) -> Option<Vec<String>> {
     Some(vec![tag.to_owned()])
@@ -175,6 +175,53 @@ fn writers_of_one_key_all_succeed_and_leave_one_body() {
             }
             assert_eq!(fixture.blobs().await.len(), 1);
             assert_eq!(fixture.get("key", VersionSpec::Current).await.unwrap().len(), 2000);
+        }
+    });
+}
+
+/// Puts that wait for their turn are answered by one that replaces them, but in a bucket that keeps versions [invariant 162].
+#[test]
+fn puts_that_wait_behind_one_that_replaces_them_are_not_written() {
+    run(async {
+        let fixture = BucketFixture::new().await;
+        for (versioning, written) in [(Versioning::Off, 1), (Versioning::Suspended, 1), (Versioning::Enabled, 16)] {
+            fixture.versioning(versioning).await;
+            let location = fixture.location("key").await;
+            let core = fixture.objects.gateway.clone();
+            let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(60);
+            let queues = &core.context().writer_queues;
+            let turn = queues.wait_for_turn(&location.partition(), deadline).await.unwrap();
+            let putters: Vec<_> = (0..16_u64)
+                .map(|seed| {
+                    let (objects, location) = (fixture.objects.clone(), location.clone());
+                    let object = Object {
+                        body: ObjectBody::Inline(bytes(seed, 100)),
+                        etag: Etag { md5: [seed as u8; 16], parts: None },
+                        headers: Vec::new(),
+                        meta: Vec::new(),
+                        tags: Vec::new(),
+                        acl: None,
+                        checksum: None,
+                        upload: None,
+                    };
+                    let conditions = WriteConditions::default();
+                    tokio::spawn(
+                        async move { objects.put_version(&location, "owner", &object, None, &conditions).await },
+                    )
+                })
+                .collect();
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            drop(turn);
+            let (mut stored, mut replaced) = (Vec::new(), 0);
+            for putter in putters {
+                match putter.await.unwrap().unwrap() {
+                    (version, PutFate::Stored) => stored.push(version.version.id),
+                    (_, PutFate::Replaced) => replaced += 1,
+                }
+            }
+            assert_eq!((stored.len(), replaced), (written, 16 - written), "{versioning:?}");
+            let current = fixture.head("key").await.current.unwrap();
+            assert_eq!(stored.last().copied(), Some(current.id), "{versioning:?}");
         }
     });
 }
