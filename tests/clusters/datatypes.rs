@@ -103,7 +103,7 @@ fn fail(run: &DatatypeRun, cluster: &TestCluster, gateways: &mut [LarderNode; 2]
     };
     let rest = |test, soak| thread::sleep(Duration::from_secs(Scale::current().pick(test, soak)));
     rest(3, 30);
-    for round in 0..Scale::current().pick(1, 4) {
+    for round in 0..Scale::current().pick(1, 5) {
         let node = round % 3 + 1;
         cluster.node(node).stop().unwrap();
         note(format!("node {node} held"));
