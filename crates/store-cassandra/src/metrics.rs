@@ -7,7 +7,7 @@ use scylla::observability::metrics::Metrics;
 /// Counts since the start of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CassandraMetrics {
-    /// Requests sent to nodes.
+    /// Requests sent to nodes, without probes of the nodes.
     pub requests: u64,
     /// Requests sent to another node after the first one had failed.
     pub retries: u64,
@@ -37,11 +37,11 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    /// Reads the counters, with those of the driver.
-    pub(crate) fn read(&self, driver: &Metrics) -> CassandraMetrics {
+    /// Reads the counters, with the requests sent and the counters of the driver.
+    pub(crate) fn read(&self, requests: u64, driver: &Metrics) -> CassandraMetrics {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         CassandraMetrics {
-            requests: driver.get_requests_unpaged_num(),
+            requests,
             retries: driver.get_retries_num(),
             cas_in_doubt: of(&self.cas_in_doubt),
             cas_found_applied: of(&self.cas_found_applied),

@@ -70,6 +70,11 @@ impl ClusterSession {
         self.silent.is_any()
     }
 
+    /// Requests sent to nodes, without probes of the nodes themselves.
+    pub(crate) fn requests(&self) -> u64 {
+        self.driver.get_metrics().get_requests_unpaged_num().saturating_sub(self.silent.probes())
+    }
+
     /// Refuses a statement that needs more replicas than answer.
     ///
     /// # Errors

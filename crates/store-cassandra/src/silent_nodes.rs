@@ -12,7 +12,7 @@
 //! first level that the silent nodes would break goes through a node that answers. While that read succeeds, nothing is confirmed.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -48,6 +48,8 @@ pub(crate) struct SilentNodes {
     any_silent: AtomicBool,
     any_confirmed: AtomicBool,
     nodes: RwLock<NodeSets>,
+    /// Probes, and reads that confirm, since the start.
+    probes: AtomicU64,
 }
 
 /// Nodes by their ids in the cluster.
@@ -84,6 +86,11 @@ impl SilentNodes {
     /// Whether this node is silent.
     pub(crate) fn contains(&self, node: Uuid) -> bool {
         self.is_any() && self.nodes.read().silent.contains(&node)
+    }
+
+    /// Probes since the start of the process: the driver counts them among its requests.
+    pub(crate) fn probes(&self) -> u64 {
+        self.probes.load(Ordering::Relaxed)
     }
 
     /// Refuses a call that needs more replicas than answer. A statement without a partition is never refused.
@@ -209,8 +216,11 @@ async fn watch_until_dropped(session: Weak<Session>, silent: Weak<SilentNodes>, 
             read = timeout(PROBE_MAX, prepare(&session, &scope.read)).await.ok().and_then(Result::ok);
         }
         let before = silent.nodes.read().silent.clone();
-        let (round, failed) =
-            join(probe_nodes(&session, &scope, &unanswered), confirm(&session, &scope, read.as_ref(), &before)).await;
+        let (round, failed) = join(
+            probe_nodes(&session, &silent, &scope, &unanswered),
+            confirm(&session, &silent, &scope, read.as_ref(), &before),
+        )
+        .await;
         unanswered = round;
         silent
             .set_silent(unanswered.iter().filter(|(_, count)| **count >= UNANSWERED_MAX).map(|(id, _)| *id).collect());
@@ -219,11 +229,17 @@ async fn watch_until_dropped(session: Weak<Session>, silent: Weak<SilentNodes>, 
 }
 
 /// Probes every node at once; returns how many probes in a row each did not answer.
-async fn probe_nodes(session: &Session, scope: &WatchScope, before: &HashMap<Uuid, u32>) -> HashMap<Uuid, u32> {
+async fn probe_nodes(
+    session: &Session,
+    silent: &SilentNodes,
+    scope: &WatchScope,
+    before: &HashMap<Uuid, u32>,
+) -> HashMap<Uuid, u32> {
     let state = session.get_cluster_state();
     let here = |node: &&Arc<Node>| scope.datacenter.is_none() || node.datacenter == scope.datacenter;
     let nodes = state.get_nodes_info().iter().filter(here).filter(|node| node.is_enabled());
     let probes = nodes.map(|node| async {
+        silent.probes.fetch_add(1, Ordering::Relaxed);
         let count = match probe(session, node).await {
             true => 0,
             // A closed connection needs no second probe: the driver has lost its last one to the node.
@@ -255,6 +271,7 @@ async fn probe(session: &Session, node: &Arc<Node>) -> bool {
 /// Whether a read that needs one of the `silent` nodes fails. False where no read of this kind can be made.
 async fn confirm(
     session: &Session,
+    nodes: &SilentNodes,
     scope: &WatchScope,
     read: Option<&PreparedStatement>,
     silent: &HashSet<Uuid>,
@@ -274,6 +291,7 @@ async fn confirm(
     let mut read = read.clone();
     read.set_consistency(level);
     read.set_is_idempotent(true);
+    nodes.probes.fetch_add(1, Ordering::Relaxed);
     match timeout(PROBE_MAX, session.execute_unpaged(&read, key(number))).await {
         Ok(Ok(_)) => false,
         Ok(Err(error)) => {

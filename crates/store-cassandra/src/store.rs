@@ -93,7 +93,8 @@ impl CassandraStore {
     /// Counts since the start of the process.
     #[must_use]
     pub fn metrics(&self) -> CassandraMetrics {
-        self.cluster.counters.read(&self.cluster.session.driver().get_metrics())
+        let session = &self.cluster.session;
+        self.cluster.counters.read(session.requests(), &session.driver().get_metrics())
     }
 }
 
