@@ -87,10 +87,10 @@ fn kind_of_database_error(error: &DbError) -> Kind {
         DbError::ReadTimeout { .. } | DbError::WriteTimeout { .. } => Kind::TimedOut,
         DbError::Overloaded | DbError::RateLimitReached { .. } => Kind::TimedOut,
         DbError::IsBootstrapping => no_node_reachable(),
-        // Some replicas may have executed it; a retry may succeed.
-        DbError::WriteFailure { received, required, .. } | DbError::ReadFailure { received, required, .. }
-            if received < required =>
-        {
+        // Some replicas may have executed it.
+        DbError::WriteFailure { .. } => Kind::TimedOut,
+        // A retry may succeed.
+        DbError::ReadFailure { received, required, .. } if received < required => {
             Kind::Unavailable { alive: count(received), required: count(required) }
         }
         _ => Kind::Io,

@@ -15,7 +15,7 @@
 //! above 50 KiB; a batch that is one mutation has no such limit. Every statement carries its stamp, so sending it again is
 //! the same write.
 
-use futures_util::future::try_join_all;
+use futures_util::future::join_all;
 use larder_rows::changes_bytes;
 use larder_store::{Batch, CallOptions, Change, ConsistencyLevel, Error, Kind, Partition, Result, Timestamp};
 use scylla::statement::Consistency;
@@ -90,9 +90,10 @@ impl ClusterClient {
         if stages.len() > 1 {
             count(&self.counters.batches_split);
         }
-        for stage in stages {
+        for (at, stage) in stages.iter().enumerate() {
             // The requests of a stage are concurrent; the next stage starts after all of them are answered.
-            try_join_all(stage.iter().map(|request| self.send(request, is_logged, options))).await?;
+            let answers = join_all(stage.iter().map(|request| self.send(request, is_logged, options))).await;
+            judge_stage(at == 0, answers)?;
         }
         Ok(())
     }
@@ -114,7 +115,8 @@ impl ClusterClient {
             [statement] => self.execute(statement, consistency, options.deadline).await,
             several => self.batch(batch_type(request, is_logged), several, consistency, options.deadline).await,
         };
-        Ok(sent.map(drop)?)
+        let sent = sent.map(drop).map_err(Error::from);
+        sent.map_err(|error| if request.len() > 1 && !is_logged { in_doubt_unless_unsent(error) } else { error })
     }
 
     /// One consistency for all partitions. Where they differ, a quorum, which is valid for every keyspace.
@@ -126,6 +128,29 @@ impl ClusterClient {
         }
         request.first().map_or(first, |share| self.consistency(share.partition, ConsistencyLevel::Quorum, true))
     }
+}
+
+/// The result of the requests of a stage. A refusal is one only if nothing of the batch was sent.
+fn judge_stage(is_first: bool, answers: Vec<Result<()>>) -> Result<()> {
+    let is_refusal = |answer: &Result<()>| matches!(answer, Err(error) if is_unavailable(error));
+    let is_refused = is_first && answers.iter().all(is_refusal);
+    let failed = answers.into_iter().find_map(Result::err);
+    // Race: a part of the batch is stored; called refused, the caller would remove the body that its row names [invariant 163].
+    failed.map_or(Ok(()), |error| Err(if is_refused { error } else { in_doubt(error) }))
+}
+
+/// The error of an unlogged batch over several partitions: its coordinator may have sent some when it finds others unavailable.
+fn in_doubt_unless_unsent(error: Error) -> Error {
+    // The gateway's own refusal has no cause: nothing was sent.
+    if error.source.is_some() { in_doubt(error) } else { error }
+}
+
+fn in_doubt(error: Error) -> Error {
+    if is_unavailable(&error) { Error { kind: Kind::TimedOut, ..error } } else { error }
+}
+
+fn is_unavailable(error: &Error) -> bool {
+    matches!(error.kind, Kind::Unavailable { .. })
 }
 
 fn bind<'a>(partition: &'a Partition, change: &'a Change, now: u64) -> Result<BoundStatement<'a>> {
@@ -353,6 +378,22 @@ mod tests {
         // Too large for one batch: the entries go first, as with the log.
         let large = [&[put(60 << 10)][..], &[put(9), remove(9)], &[put(9)]];
         check_sent(false, &large, &[&[&[1], &[2]], &[&[0]], &[&[1]]]);
+    }
+
+    #[test]
+    fn a_batch_of_which_a_part_was_sent_was_once_called_refused() {
+        let refused = || Err(Error::new(Kind::Unavailable { alive: 1, required: 2 }, "keys: 1 of 2 replicas answer"));
+        let kind = |is_first, answers| judge_stage(is_first, answers).map_err(|error| error.kind);
+        let unavailable = Err(Kind::Unavailable { alive: 1, required: 2 });
+        assert_eq!(kind(true, vec![Ok(()), Ok(())]), Ok(()));
+        assert_eq!(kind(true, vec![refused(), refused()]), unavailable);
+        assert_eq!(kind(true, vec![refused(), Ok(())]), Err(Kind::TimedOut));
+        assert_eq!(kind(false, vec![refused(), refused()]), Err(Kind::TimedOut));
+        // The coordinator's refusal of a batch over several partitions may come after it has sent some.
+        let own = Error::new(Kind::Unavailable { alive: 1, required: 2 }, "");
+        let nodes = Error::caused(Kind::Unavailable { alive: 1, required: 2 }, format_args!(""), std::fmt::Error);
+        assert_eq!(in_doubt_unless_unsent(own).kind, Kind::Unavailable { alive: 1, required: 2 });
+        assert_eq!(in_doubt_unless_unsent(nodes).kind, Kind::TimedOut);
     }
 
     #[test]

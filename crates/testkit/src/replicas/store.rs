@@ -41,8 +41,11 @@ impl Store for Replicas {
         self.check_row_count(&batch, options).await?;
         let has_log = options.level >= ConsistencyLevel::Quorum && !self.current_state().is_any_down();
         let stages = if has_log || !is_logged(&batch) { vec![batch] } else { stages_without_log(batch) };
-        for stage in stages {
-            let (waits, logged) = self.send_batch(&stage, options.level, has_log)?;
+        for (at, stage) in stages.into_iter().enumerate() {
+            let sent = self.send_batch(&stage, options.level, has_log);
+            // A part of the batch was sent: the rest cannot be called refused.
+            let in_doubt = |error: Error| if at > 0 { Error { kind: Kind::TimedOut, ..error } } else { error };
+            let (waits, logged) = sent.map_err(in_doubt)?;
             self.await_answers(&waits, options).await?;
             if let Some(logged) = logged {
                 // Only after enough acknowledgements; until then a crash replays the batch.

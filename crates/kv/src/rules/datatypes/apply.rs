@@ -51,14 +51,20 @@ impl DatatypeEditor {
         }
         self.touched = true;
         match update {
-            DatatypeUpdate::Counter(by) => self.increment(&root, *by, named),
+            DatatypeUpdate::Counter(by) => match named {
+                Some(id) => {
+                    self.put_increment(&root, id, *by);
+                    Ok(())
+                }
+                None => self.increment(&root, *by),
+            },
             DatatypeUpdate::Set(edits) => self.edit_set(&root, edits, context),
             DatatypeUpdate::Gset(adds) => {
                 adds.iter().for_each(|element| self.add_element(&root, element));
                 Ok(())
             }
             DatatypeUpdate::Hll(adds) => self.add_to_registers(&root, adds),
-            DatatypeUpdate::Map(edits) => self.edit_map(&root, edits, context, named),
+            DatatypeUpdate::Map(edits) => self.edit_map(&root, edits, context),
         }
     }
 
@@ -93,10 +99,7 @@ impl DatatypeEditor {
         Ok(clocks)
     }
 
-    fn increment(&mut self, path: &DatatypePath, by: i64, named: Option<&Bytes>) -> Result<(), DatatypeError> {
-        if let Some(id) = named {
-            return self.put_increment(path, id, by);
-        }
+    fn increment(&mut self, path: &DatatypePath, by: i64) -> Result<(), DatatypeError> {
         let (source, totals) = self.own_counter(path)?;
         let name = DatatypeRowName::Data(path.clone(), DatatypeLeaf::Counter(source)).encode();
         self.put(name, totals.plus(by).encode());
@@ -161,7 +164,6 @@ impl DatatypeEditor {
         path: &DatatypePath,
         edits: &MapEdits,
         context: Option<&DatatypeContext>,
-        named: Option<&Bytes>,
     ) -> Result<(), DatatypeError> {
         for field in &edits.removes {
             self.remove_field(path, field, context)?;
@@ -172,11 +174,11 @@ impl DatatypeEditor {
             let presence = DatatypeLeaf::Presence(self.terms.actor);
             self.put(DatatypeRowName::Data(child.clone(), presence).encode(), PRESENT);
             match &edit.update {
-                EmbeddedUpdate::Counter(by) => self.increment(&child, *by, named)?,
+                EmbeddedUpdate::Counter(by) => self.increment(&child, *by)?,
                 EmbeddedUpdate::Set(edits) => self.edit_set(&child, edits, context)?,
                 EmbeddedUpdate::Register(value) => self.assign(&child, value)?,
                 EmbeddedUpdate::Flag(enabled) => self.set_flag(&child, *enabled, context)?,
-                EmbeddedUpdate::Map(edits) => self.edit_map(&child, edits, context, named)?,
+                EmbeddedUpdate::Map(edits) => self.edit_map(&child, edits, context)?,
             }
         }
         Ok(())

@@ -174,16 +174,13 @@ impl DatatypeEditor {
         self.edit(&name, Some(RowEdit::Put { value, stamp: self.terms.clock, expires: None }));
     }
 
-    /// Adds to the increment that an id names.
-    pub(super) fn put_increment(&mut self, path: &DatatypePath, id: &Bytes, by: i64) -> Result<(), DatatypeError> {
+    /// Writes the increment that an id names. The caller has seen that there is none.
+    pub(super) fn put_increment(&mut self, path: &DatatypePath, id: &Bytes, by: i64) {
         let name = DatatypeRowName::Data(path.clone(), DatatypeLeaf::Increment(id.clone())).encode();
-        let before = self.shown(&name)?.map(|row| NamedIncrement::decode(row.value)).transpose()?;
-        let amount = before.map_or(0, |before| before.amount) + i128::from(by);
-        let increment = NamedIncrement { amount, actor: self.terms.actor, clock: self.terms.clock };
+        let increment = NamedIncrement { amount: by.into(), actor: self.terms.actor, clock: self.terms.clock };
         // Race: a repeat through another gateway is the same row, and a removal of it stops repeats that come later [invariant 154].
         let edit = RowEdit::Put { value: increment.encode(), stamp: NamedIncrement::STAMP, expires: None };
         self.edit(&name, Some(edit));
-        Ok(())
     }
 
     /// Writes a row that the store forgets after a while.
