@@ -75,6 +75,23 @@ impl IndexServerRun {
         Self::start(dir, actor, Some(blobs), shard_rows).await
     }
 
+    /// Gives each row of a table another name; returns their number.
+    async fn rename_rows(&self, table: Table) -> u64 {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let options = CallOptions::new(ConsistencyLevel::Quorum, deadline, Durability::Buffered);
+        let mut renamed = 0;
+        for partition in self.store.partitions(table, None, 1000, &options).await.unwrap().partitions {
+            for row in self.store.read(&partition, &ReadQuery::all(1000), &options).await.unwrap().rows {
+                let gone = Change::Remove { name: row.name.clone(), stamp: row.stamp };
+                let strange = Row { name: [b"x", &row.name[..]].concat().into(), stamp: Timestamp(1), ..row };
+                let changes = vec![gone, Change::Put(strange)];
+                self.store.apply(Batch::single(partition.clone(), changes), &options).await.unwrap();
+                renamed += 1;
+            }
+        }
+        renamed
+    }
+
     async fn add_types(&self) {
         for (name, props) in TYPES {
             let props: serde_json::Value = serde_json::from_str(props).unwrap();
@@ -126,19 +143,7 @@ async fn a_repair_adds_missing_rows_and_removes_those_left_over() {
     walk.check(&run.gateway).await.unwrap();
     let kv = &run.gateway.kv;
     let sound = kv.check_indexes(CheckMode::Repair, |_, _| true).await.unwrap();
-    let options =
-        CallOptions::new(ConsistencyLevel::Quorum, Instant::now() + Duration::from_secs(60), Durability::Buffered);
-    let partitions = run.store.partitions(Table::Index, None, 1000, &options).await.unwrap().partitions;
-    let mut removed = 0;
-    for partition in &partitions {
-        for row in run.store.read(partition, &ReadQuery::all(1000), &options).await.unwrap().rows {
-            let gone = Change::Remove { name: row.name.clone(), stamp: row.stamp };
-            let strange = Row { name: [b"x", &row.name[..]].concat().into(), stamp: Timestamp(1), ..row };
-            let changes = vec![gone, Change::Put(strange)];
-            run.store.apply(Batch::single(partition.clone(), changes), &options).await.unwrap();
-            removed += 1;
-        }
-    }
+    let removed = run.rename_rows(Table::Index).await;
     assert!(removed > 0, "{sound:?}");
     let mut shown = Vec::new();
     let show = |_: &IndexCheck, done| {
@@ -166,19 +171,7 @@ async fn a_repair_lists_keys_that_no_list_shows_and_no_key_that_is_gone() {
     }
     let kv = &run.gateway.kv;
     let sound = kv.check_indexes(CheckMode::Repair, |_, _| true).await.unwrap();
-    let options =
-        CallOptions::new(ConsistencyLevel::Quorum, Instant::now() + Duration::from_secs(60), Durability::Buffered);
-    let partitions = run.store.partitions(Table::Keys, None, 1000, &options).await.unwrap().partitions;
-    let mut removed = 0;
-    for partition in &partitions {
-        for row in run.store.read(partition, &ReadQuery::all(1000), &options).await.unwrap().rows {
-            let gone = Change::Remove { name: row.name.clone(), stamp: row.stamp };
-            let strange = Row { name: [b"x", &row.name[..]].concat().into(), stamp: Timestamp(1), ..row };
-            let changes = vec![gone, Change::Put(strange)];
-            run.store.apply(Batch::single(partition.clone(), changes), &options).await.unwrap();
-            removed += 1;
-        }
-    }
+    let removed = run.rename_rows(Table::Keys).await;
     assert!(removed > 0, "{sound:?}");
     let broken = kv.check_indexes(CheckMode::Report, |_, _| true).await.unwrap();
     assert_eq!((broken.unlisted, broken.listed_only), (removed, removed), "{broken:?}");

@@ -2,7 +2,7 @@
 
 use larder_core::body::BodyError;
 
-use super::super::buckets::testing::anonymous;
+use super::super::buckets::testing::{anonymous, version};
 use super::super::commit::testing::{
     BUCKET, BucketFixture, ChunkedBody, bytes, get_request, put_request, run, upload_body,
 };
@@ -11,7 +11,7 @@ use super::super::get::VersionSpec;
 use super::*;
 use crate::acl_choice::AclChoice;
 use crate::rules::checksum::{ChecksumHasher, Md5Hasher};
-use crate::rules::{Algorithm, ObjectBody, S3Action, SystemHeader, Tag, Versioning};
+use crate::rules::{Algorithm, S3Action, SystemHeader, Tag, Versioning};
 
 fn tag(tag: &str) -> Option<Vec<String>> {
     Some(vec![tag.to_owned()])
@@ -191,19 +191,11 @@ fn puts_that_wait_behind_one_that_replaces_them_are_not_written() {
             let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(60);
             let queues = &core.context().writer_queues;
             let turn = queues.wait_for_turn(&location.partition(), deadline).await.unwrap();
-            let putters: Vec<_> = (0..16_u64)
+            let putters: Vec<_> = (0..16_u8)
                 .map(|seed| {
                     let (objects, location) = (fixture.objects.clone(), location.clone());
-                    let object = Object {
-                        body: ObjectBody::Inline(bytes(seed, 100)),
-                        etag: Etag { md5: [seed as u8; 16], parts: None },
-                        headers: Vec::new(),
-                        meta: Vec::new(),
-                        tags: Vec::new(),
-                        acl: None,
-                        checksum: None,
-                        upload: None,
-                    };
+                    let object = version(Timestamp(1), false, Some(100)).object.unwrap();
+                    let object = Object { etag: Etag { md5: [seed; 16], parts: None }, ..object };
                     let conditions = WriteConditions::default();
                     tokio::spawn(
                         async move { objects.put_version(&location, "owner", &object, None, &conditions).await },
@@ -215,7 +207,7 @@ fn puts_that_wait_behind_one_that_replaces_them_are_not_written() {
             let (mut stored, mut replaced) = (Vec::new(), 0);
             for putter in putters {
                 match putter.await.unwrap().unwrap() {
-                    (version, PutFate::Stored) => stored.push(version.version.id),
+                    (put, PutFate::Stored) => stored.push(put.version.id),
                     (_, PutFate::Replaced) => replaced += 1,
                 }
             }
