@@ -1,6 +1,6 @@
 //! Latency over time, as an SVG.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -68,9 +68,12 @@ pub(crate) fn draw(samples: &[LoadSample], events: &[PlotEvent]) -> String {
         let at = MARGIN + 130.0 * index as f64;
         let _ = writeln!(svg, "<text x=\"{at}\" y=\"{}\" fill=\"{colour}\">{called}</text>", HEIGHT - 8.0);
     }
-    for failed in samples.iter().filter(|sample| sample.failed.is_some()) {
-        let (x, y) = (x(failed.at.as_secs_f64()), y(failed.took));
-        let _ = writeln!(svg, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2\" fill=\"red\"/>");
+    // A dot for each place: thousands of failures would make the picture a megabyte.
+    let on_grid = |at: f64| (at / 3.0).round() as i64 * 3;
+    let place = |failed: &LoadSample| (on_grid(x(failed.at.as_secs_f64())), on_grid(y(failed.took)));
+    let failed = samples.iter().filter(|sample| sample.failed.is_some());
+    for (x, y) in failed.map(place).collect::<BTreeSet<_>>() {
+        let _ = writeln!(svg, "<circle cx=\"{x}\" cy=\"{y}\" r=\"2\" fill=\"red\"/>");
     }
     svg + "</svg>\n"
 }

@@ -32,7 +32,7 @@ use crate::store_metrics::{LocalEngineMetrics, StoreMetrics};
 /// The memory engine stores bodies up to this many bytes in their rows, as the embedded engine does.
 const MEMORY_INLINE_BYTES_MAX: usize = 64 * 1024;
 /// Rest between two checks of all indexes and lists of keys.
-const MEND_INTERVAL: Duration = Duration::from_hours(24);
+const MEND_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
 /// Entries per step of the sweeper.
 const SWEEP_ENTRIES: usize = 1000;
 /// The pause after a step that removed much.

@@ -212,7 +212,7 @@ mod tests {
         let other = run(20, &[(i64::MAX, 0), (100, 500)]);
         assert_eq!(since(&[one.clone(), other.clone()]), Some(10));
         assert_eq!(since(&[other.clone(), one.clone()]), Some(10));
-        assert_eq!(since(&[one.clone()]), None);
+        assert_eq!(since(std::slice::from_ref(&one)), None);
         assert_eq!(since(&[]), None);
         let newer = run(30, &[(0, 100), (500, i64::MAX)]);
         assert_eq!(since(&[one, other, newer]), Some(20));
