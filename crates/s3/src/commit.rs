@@ -34,7 +34,7 @@ use tokio::time::Instant;
 use super::catalogue::CatalogueGuard;
 use super::release::Pins;
 use super::{Error, Result};
-use crate::rules::{Bucket, BucketId, ListingEntry, ObjectHead, Versioning};
+use crate::rules::{Bucket, BucketId, ListingEntry, ObjectHead};
 
 pub(super) use crate::object_location::{
     ObjectLocation, client_version_id, external_body, lifecycle_expiry, read_head_row, version_id_text,
@@ -98,7 +98,7 @@ pub(crate) struct KeyChange {
     pub(crate) head: ObjectHead,
     /// Other rows of the partition.
     pub(crate) changes: Vec<Change>,
-    /// Whether it replaces whatever another put would have stored: the bucket keeps no versions.
+    /// Whether it replaces whatever another put of a `null` version would have stored.
     pub(crate) replaces_all: bool,
 }
 
@@ -235,10 +235,9 @@ impl CasAttempt<'_> {
         &self.guard.bucket
     }
 
-    /// Whether a put that replaces the whole key was made while this one waited: it may count as made just before.
+    /// Whether a change that replaces any `null` version was made while this one waited: a put of one may count as made just before.
     pub(super) fn is_replaced(&self) -> bool {
-        // Race: in a bucket that keeps versions each put is one; the guard holds that it has not become one [invariant 162].
-        self.bucket().versioning != Versioning::Enabled && self.writer.is_replaced()
+        self.writer.is_replaced()
     }
 
     /// Writes the head and the rows of the partition if the head is unchanged, then releases the bytes in `next.head.release`

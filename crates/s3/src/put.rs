@@ -8,10 +8,10 @@ use larder_rows::Timestamp;
 use larder_rows::content::BlobId;
 
 use super::acl_choice::check_public_acl;
-use super::commit::{KeyChange, ObjectLocation, client_version_id, lifecycle_expiry};
+use super::commit::{ObjectLocation, client_version_id, lifecycle_expiry};
 use super::receive::VerifiedBody;
 use super::{Caller, Error, Objects, Result};
-use crate::rules::{Bucket, Etag, Object, Storage, Version, Versioning};
+use crate::rules::{Bucket, Etag, Object, Storage, Version};
 
 pub use crate::conditions::WriteConditions;
 pub use crate::receive::{ChecksumWanted, ObjectMetadata, UploadBody, stored_encoding};
@@ -145,12 +145,11 @@ impl Objects {
             let version_id = client_version_id(attempt.bucket(), &version);
             let expires = lifecycle_expiry(attempt.bucket(), &location.key, &version);
             let stored = StoredVersion { version: version.clone(), version_id, expires };
-            // Conditions ask for the one version that they were checked against.
-            if conditions.is_empty() && attempt.is_replaced() {
+            // Conditions ask for the one version that they were checked against, and a bucket with versioning keeps each put.
+            if conditions.is_empty() && version.null && attempt.is_replaced() {
                 return Ok((stored, PutFate::Replaced));
             }
-            let keeps = attempt.bucket().versioning == Versioning::Enabled;
-            let next = KeyChange { replaces_all: !keeps, ..attempt.add(version).await? };
+            let next = attempt.add(version).await?;
             if attempt.commit(next).await? {
                 return Ok((stored, PutFate::Stored));
             }

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use larder_core::{Config, DeleteMode, GatewayPorts, IndexSplitting};
+use larder_core::{Config, DeleteMode, Error, GatewayPorts, IndexSplitting};
 use larder_kv::Gateway;
 use larder_kv::rules::causality::SHARED_SLOT;
 use larder_kv::rules::index::{IndexRowName, StoredTerm};
+use larder_kv::rules::object_row::view_row_name;
 use larder_kv::views::{CheckMode, IndexCheck};
-use larder_rows::address::BucketAddress;
+use larder_rows::address::{Address, BucketAddress};
 use larder_rows::{ActorId, Batch, Change, Row, Timestamp};
 use larder_store::memory::MemoryStore;
 use larder_store::{CallOptions, ConsistencyLevel, Durability, Partition, ReadQuery, Store as _, SystemClock, Table};
@@ -64,6 +65,17 @@ impl IndexServerRun {
         let config = Config { durable: false, delete_mode, index_splitting, ..Config::default() };
         let gateway = Gateway::start(ports, config).await.unwrap();
         Self { gateway, store, blobs, shard_rows }
+    }
+
+    /// One with objects of every type, and the walk that wrote them.
+    async fn filled(dir: &Path) -> (Self, IndexWalk) {
+        let run = Self::start(dir, 1, None, 0).await;
+        run.add_types().await;
+        let mut walk = IndexWalk::new(1, "b");
+        for _ in 0..40 {
+            walk.step(&run.gateway).await;
+        }
+        (run, walk)
     }
 
     async fn restart(self, dir: &Path, actor: u64) -> Self {
@@ -134,12 +146,7 @@ async fn random_schedules_with_restarts_leave_indexes_that_show_the_terms_of_the
 #[tokio::test]
 async fn a_repair_adds_missing_rows_and_removes_those_left_over() {
     let dir = tempfile::tempdir().unwrap();
-    let run = IndexServerRun::start(dir.path(), 1, None, 0).await;
-    run.add_types().await;
-    let mut walk = IndexWalk::new(1, "b");
-    for _ in 0..40 {
-        walk.step(&run.gateway).await;
-    }
+    let (run, mut walk) = IndexServerRun::filled(dir.path()).await;
     walk.check(&run.gateway).await.unwrap();
     let kv = &run.gateway.kv;
     let sound = kv.check_indexes(CheckMode::Repair, |_, _| true).await.unwrap();
@@ -163,12 +170,7 @@ async fn a_repair_adds_missing_rows_and_removes_those_left_over() {
 #[tokio::test]
 async fn a_repair_lists_keys_that_no_list_shows_and_no_key_that_is_gone() {
     let dir = tempfile::tempdir().unwrap();
-    let run = IndexServerRun::start(dir.path(), 1, None, 0).await;
-    run.add_types().await;
-    let mut walk = IndexWalk::new(1, "b");
-    for _ in 0..40 {
-        walk.step(&run.gateway).await;
-    }
+    let (run, mut walk) = IndexServerRun::filled(dir.path()).await;
     let kv = &run.gateway.kv;
     let sound = kv.check_indexes(CheckMode::Repair, |_, _| true).await.unwrap();
     let removed = run.rename_rows(Table::Keys).await;
@@ -180,6 +182,47 @@ async fn a_repair_lists_keys_that_no_list_shows_and_no_key_that_is_gone() {
     kv.check_indexes(CheckMode::Repair, |_, _| true).await.unwrap();
     let again = kv.check_indexes(CheckMode::Report, |_, _| true).await.unwrap();
     assert_eq!((again.differences(), again.entries), (0, removed), "{again:?}");
+    walk.check(&run.gateway).await.unwrap();
+}
+
+/// The same of its entry in the list of keys [invariant 124].
+#[tokio::test]
+async fn a_repair_once_took_a_consistent_key_from_its_list_before_its_head_came() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = IndexServerRun::start(dir.path(), 1, None, 0).await;
+    run.add_types().await;
+    let bucket = BucketAddress::new("strong".into(), "b".into()).unwrap();
+    let partition = Partition::keys(&bucket, 0, 0, Partition::DEFAULT_COPIES);
+    let name = view_row_name(b"k", &SHARED_SLOT.row_name());
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let options = CallOptions::new(ConsistencyLevel::Quorum, deadline, Durability::Buffered);
+    for (stamp, listed_only) in [(run.gateway.context().now(), 0), (Timestamp(1), 1)] {
+        let row = Row { name: name.clone(), value: Bytes::new(), stamp, expires: None };
+        run.store.apply(Batch::single(partition.clone(), vec![Change::Put(row)]), &options).await.unwrap();
+        let repaired = run.gateway.kv.check_indexes(CheckMode::Repair, |_, _| true).await.unwrap();
+        assert_eq!(repaired.listed_only, listed_only, "{repaired:?}");
+        let gone = Change::Remove { name: name.clone(), stamp };
+        run.store.apply(Batch::single(partition.clone(), vec![gone]), &options).await.unwrap();
+    }
+}
+
+/// A row of one object that cannot be read ends a repair that somebody watches; the one that no one does mends the rest.
+#[tokio::test]
+async fn a_damaged_object_once_ended_every_check_that_a_gateway_made_by_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let (run, mut walk) = IndexServerRun::filled(dir.path()).await;
+    let bucket = BucketAddress::new("sib".into(), "a".into()).unwrap();
+    let damaged = Partition::object(&Address { bucket, key: "k".into() }, false, Partition::DEFAULT_COPIES);
+    let row = Row { name: SHARED_SLOT.row_name(), value: "?".into(), stamp: Timestamp(9), expires: None };
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let options = CallOptions::new(ConsistencyLevel::Quorum, deadline, Durability::Buffered);
+    run.store.apply(Batch::single(damaged, vec![Change::Put(row)]), &options).await.unwrap();
+    assert!(run.rename_rows(Table::Keys).await > 0);
+    let kv = &run.gateway.kv;
+    assert!(matches!(kv.check_indexes(CheckMode::Repair, |_, _| true).await, Err(Error::Damaged(_))));
+    kv.check_indexes(CheckMode::Background, |_, _| true).await.unwrap();
+    let again = kv.check_indexes(CheckMode::Background, |_, _| true).await.unwrap();
+    assert_eq!(again.differences(), 0, "{again:?}");
     walk.check(&run.gateway).await.unwrap();
 }
 

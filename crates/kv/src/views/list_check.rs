@@ -7,11 +7,12 @@ use bytes::Bytes;
 use larder_core::Result;
 use larder_rows::address::{Address, BucketAddress};
 use larder_rows::codec::take_ordered;
-use larder_rows::{Change, EpochShard, Row};
+use larder_rows::{Batch, Change, Row};
 use larder_store::Partition;
 
-use super::index_check::{CheckRun, damaged, quorum};
+use super::index_check::{CheckRun, damaged, quorum, removal};
 use super::keys::DATATYPE_ENTRY_BYTES;
+use crate::known_buckets::key_view_changes;
 use crate::rules::object_row::{ObjectRow, view_row_name};
 
 impl<P: FnMut(&super::IndexCheck, f64) -> bool + Send> CheckRun<'_, P> {
@@ -27,21 +28,15 @@ impl<P: FnMut(&super::IndexCheck, f64) -> bool + Send> CheckRun<'_, P> {
         }
         // Race: a delete in between removed both. One that comes after this look removes an entry that is not yet there; the
         // way back over the lists, which follows, finds it.
-        let stands = self.kv.row_named(partition, &row.name, &quorum()).await?;
-        if stands.is_none_or(|stands| stands.stamp != row.stamp) {
+        if !self.stands(partition, row).await? {
             return Ok(());
         }
         self.counts.unlisted += 1;
         // Crash: the coordinator of the batch died before it sent the entry [invariant 160].
         // The entry has the stamp of its row: an older delete does not remove it [invariant 29].
         let entry = Row { name, value: Bytes::new(), stamp: row.stamp, expires: row.expires };
-        let epochs = self.kv.catalogue.epochs(&address.bucket);
-        for place in epochs.key_shards(&address.key).filter(|place| epochs.is_written(place.epoch)) {
-            let EpochShard { epoch, shard, .. } = place;
-            let shard = Partition::keys(&address.bucket, epoch, shard, partition.copies);
-            self.repair(shard, Change::Put(entry.clone())).await?;
-        }
-        Ok(())
+        let added = key_view_changes(&self.kv.catalogue, address, vec![Change::Put(entry)], false);
+        self.repair(Batch { partitions: added }).await
     }
 
     /// Looks up the object of an entry.
@@ -62,17 +57,12 @@ impl<P: FnMut(&super::IndexCheck, f64) -> bool + Send> CheckRun<'_, P> {
                 return Ok(());
             }
         }
-        // Race: an entry may reach a replica before its row, which may come until a day has passed [invariant 87].
-        if !self.kv.slots.is_orphan(entry.stamp, self.kv.context.now()) {
-            return Ok(());
-        }
         // Race: a put wrote the slot again.
-        let again = self.kv.row_named(shard, &entry.name, &quorum()).await?;
-        if again.is_some_and(|again| again.stamp == entry.stamp) {
+        if !self.may_precede_object(&address, entry) && self.stands(shard, entry).await? {
             self.counts.listed_only += 1;
-            // Race: it was removed by a gateway that did not know of its epoch [invariant 161].
+            // Race: the gateway that removed its object did not know of this epoch [invariant 161].
             // Race: at its own stamp, so a put that writes the entry anew in this moment keeps it [invariant 29].
-            self.repair(shard.clone(), Change::Remove { name: entry.name.clone(), stamp: entry.stamp }).await?;
+            self.repair(removal(shard, entry)).await?;
         }
         Ok(())
     }
