@@ -73,8 +73,8 @@ fn impact(up: usize, nodes: usize) -> &'static str {
         _ if up == 0 => "nothing is served until one is",
         1 if nodes > 2 => "everything goes on, with a copy less",
         _ => {
-            "where most copies of a key are on such nodes, reads and small writes go on with the others; S3, `consistent` \
-             types and changes of types are refused"
+            "where most copies of a key are on such nodes, reads and small writes go on with the others; deletes, data \
+             types, queries, S3, `consistent` types and changes of types are refused"
         }
     }
 }

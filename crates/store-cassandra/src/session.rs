@@ -6,9 +6,12 @@ use std::time::Duration;
 
 use larder_store::{Error, Kind};
 use scylla::client::session::Session;
+use scylla::cluster::Node;
+use scylla::policies::load_balancing::{NodeIdentifier, SingleTargetLoadBalancingPolicy};
 use scylla::serialize::row::SerializeRow;
 use scylla::statement::Consistency;
 use scylla::statement::prepared::PreparedStatement;
+use scylla::statement::unprepared::Statement as Text;
 use tokio::time::timeout;
 
 use crate::silent_nodes::{self, SilentNodes, WatchScope};
@@ -33,6 +36,16 @@ impl SilenceFailure {
             Self::Unanswered(error) => Error { kind: Kind::TimedOut, ..error },
         }
     }
+}
+
+/// A statement that this node alone answers, about itself.
+pub(crate) fn statement_to(text: &str, node: &Arc<Node>) -> Text {
+    let mut text = Text::new(text);
+    text.set_consistency(Consistency::One);
+    text.set_is_idempotent(true);
+    let target = NodeIdentifier::Node(Arc::clone(node));
+    text.set_load_balancing_policy(Some(SingleTargetLoadBalancingPolicy::new(target, None)));
+    text
 }
 
 /// A session of the driver, and the nodes that do not answer it. Cheap to clone.

@@ -8,8 +8,9 @@
 //! silent       batches do without the batch log, which two other nodes would have to take
 //! confirmed    a call that needs more replicas than answer fails unsent, with their number
 //! ```
-//! Race: a gateway that is cut off from nodes reaches them through others. So silence alone refuses nothing: each second a read at the
-//! first level that the silent nodes would break goes through a node that answers. While that read succeeds, nothing is confirmed.
+//! Race: a gateway that is cut off from nodes reaches them through others. So silence alone refuses nothing: beside each round of
+//! probes, a read at the first level that the silent nodes would break goes through a node that answers. While it succeeds, nothing is
+//! confirmed. Nor does a gateway believe what it saw while it stood still itself.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,22 +22,25 @@ use larder_store::{Error, Kind};
 use parking_lot::RwLock;
 use scylla::client::session::Session;
 use scylla::cluster::Node;
-use scylla::policies::load_balancing::{NodeIdentifier, SingleTargetLoadBalancingPolicy};
+use scylla::errors::ExecutionError;
+use scylla::response::query_result::QueryResult;
 use scylla::serialize::row::SerializeRow;
 use scylla::statement::Consistency;
 use scylla::statement::prepared::PreparedStatement;
-use scylla::statement::unprepared::Statement as Text;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 use uuid::Uuid;
 
 use crate::client::prepare;
 use crate::errors;
+use crate::session::statement_to;
 use crate::statements::TIME;
 
 /// Time between two rounds of probes.
 const PERIOD: Duration = Duration::from_millis(250);
 /// How long a probe, or the read that confirms, may take.
 const PROBE_MAX: Duration = Duration::from_secs(1);
+/// How late a round may begin: later, this process stood still, and nothing that it saw tells of the nodes.
+const LATE_MAX: Duration = Duration::from_millis(250);
 /// Probes without an answer that make a connected node silent: a pause of the node's memory is shorter.
 const UNANSWERED_MAX: u32 = 2;
 /// Keys among which the read that confirms finds one with the fewest replicas that answer.
@@ -108,7 +112,7 @@ impl SilentNodes {
         }
         let (prepared, values, consistency) = call;
         let replicas = replicas(session, datacenter, prepared, values);
-        match missing(&replicas, &self.nodes.read().confirmed, consistency, datacenter.is_some()) {
+        match missing(&replicas, &self.nodes.read().confirmed, consistency) {
             None => Ok(()),
             Some((alive, required)) => {
                 let what = prepared.get_table_spec().map_or("a statement", |table| table.table_name());
@@ -158,16 +162,11 @@ fn replicas(
     endpoints.iter().map(|(node, _)| WatchedReplica { node: node.host_id, is_local: is_local(node) }).collect()
 }
 
-/// The replicas that answer and those that the consistency requires, where they are too few. `several`: there may be other
-/// datacenters, whose nodes are not watched, so a level that counts them is not judged.
-fn missing(
-    replicas: &[WatchedReplica],
-    confirmed: &HashSet<Uuid>,
-    consistency: Consistency,
-    several: bool,
-) -> Option<(u32, u32)> {
+/// The replicas that answer and those that the consistency requires, where they are too few. Nodes of other datacenters are not
+/// watched, so a level that counts replicas there is not judged.
+fn missing(replicas: &[WatchedReplica], confirmed: &HashSet<Uuid>, consistency: Consistency) -> Option<(u32, u32)> {
     let is_local = matches!(consistency, Consistency::LocalOne | Consistency::LocalQuorum);
-    if replicas.is_empty() || several && !is_local {
+    if replicas.is_empty() || !is_local && replicas.iter().any(|replica| !replica.is_local) {
         return None;
     }
     let counted = replicas.iter().filter(|replica| replica.is_local);
@@ -184,7 +183,8 @@ fn missing(
     (alive < required).then_some((alive, required))
 }
 
-/// The first level that fails while only `alive` of `all` replicas answer. `None` if all answer, or no level lies right above.
+/// The first level that fails while only `alive` of `all` replicas of the datacenter answer; `several`: others have replicas, too.
+/// `None` if all answer, or no level lies right above.
 fn level_above(alive: usize, all: usize, several: bool) -> Option<Consistency> {
     let majority = all / 2 + 1;
     match alive + 1 {
@@ -208,7 +208,8 @@ async fn watch_until_dropped(session: Weak<Session>, silent: Weak<SilentNodes>, 
     let mut unanswered: HashMap<Uuid, u32> = HashMap::new();
     let mut read = None;
     loop {
-        sleep(PERIOD).await;
+        let due = Instant::now() + PERIOD;
+        sleep_until(due).await;
         // Weak references: this task must not keep a closed store alive.
         let (Some(session), Some(silent)) = (session.upgrade(), silent.upgrade()) else { return };
         if read.is_none() {
@@ -221,6 +222,10 @@ async fn watch_until_dropped(session: Weak<Session>, silent: Weak<SilentNodes>, 
             confirm(&session, &silent, &scope, read.as_ref(), &before),
         )
         .await;
+        // A process that was held, or has no processor, sees its own answers late.
+        if due.elapsed() > LATE_MAX + PROBE_MAX + LATE_MAX {
+            continue;
+        }
         unanswered = round;
         silent
             .set_silent(unanswered.iter().filter(|(_, count)| **count >= UNANSWERED_MAX).map(|(id, _)| *id).collect());
@@ -251,14 +256,14 @@ async fn probe_nodes(
     join_all(probes).await.into_iter().collect()
 }
 
-/// Whether a node answers in time. An error is an answer, unless the node could not be asked.
+/// Whether a node answers in time.
 async fn probe(session: &Session, node: &Arc<Node>) -> bool {
-    let mut text = Text::new(TIME);
-    text.set_consistency(Consistency::One);
-    text.set_is_idempotent(true);
-    let target = SingleTargetLoadBalancingPolicy::new(NodeIdentifier::Node(Arc::clone(node)), None);
-    text.set_load_balancing_policy(Some(target));
-    match timeout(PROBE_MAX, session.query_unpaged(text, ())).await {
+    is_answered(session.query_unpaged(statement_to(TIME, node), ())).await
+}
+
+/// Whether a request gets an answer in time. An error is one, unless too few replicas or no node could be asked.
+async fn is_answered(request: impl Future<Output = Result<QueryResult, ExecutionError>>) -> bool {
+    match timeout(PROBE_MAX, request).await {
         Ok(Ok(_)) => true,
         Ok(Err(error)) => {
             let kind = errors::from_driver("a probe", error).kind;
@@ -283,23 +288,16 @@ async fn confirm(
         let all: Vec<_> = replicas(session, datacenter, read, &key(number));
         let local = all.iter().filter(|replica| replica.is_local);
         let alive = local.clone().filter(|replica| !silent.contains(&replica.node)).count();
-        (alive, local.count(), number)
+        (alive, local.count(), all.len(), number)
     });
     // The fewest replicas that answer: that number is the one that calls meet first.
-    let Some((alive, all, number)) = counted.min() else { return false };
-    let Some(level) = level_above(alive, all, datacenter.is_some()) else { return false };
+    let Some((alive, local, all, number)) = counted.min() else { return false };
+    let Some(level) = level_above(alive, local, local < all) else { return false };
     let mut read = read.clone();
     read.set_consistency(level);
     read.set_is_idempotent(true);
     nodes.probes.fetch_add(1, Ordering::Relaxed);
-    match timeout(PROBE_MAX, session.execute_unpaged(&read, key(number))).await {
-        Ok(Ok(_)) => false,
-        Ok(Err(error)) => {
-            let kind = errors::from_driver("a probe", error).kind;
-            matches!(kind, Kind::Unavailable { .. } | Kind::TimedOut)
-        }
-        Err(_) => true,
-    }
+    !is_answered(session.execute_unpaged(&read, key(number))).await
 }
 
 #[cfg(test)]
@@ -318,8 +316,7 @@ mod tests {
     fn a_call_is_refused_when_too_few_of_its_own_replicas_answer() {
         use Consistency::{All, Any, One, Quorum, Serial, Two};
         let all = replicas(&[1, 2, 3]);
-        let refused =
-            |silent: &[u128]| [Any, One, Two, Quorum, Serial, All].map(|c| missing(&all, &nodes(silent), c, false));
+        let refused = |silent: &[u128]| [Any, One, Two, Quorum, Serial, All].map(|c| missing(&all, &nodes(silent), c));
         assert_eq!(refused(&[4, 5]), [None; 6], "other nodes");
         assert_eq!(refused(&[1]), [None, None, None, None, None, Some((2, 3))]);
         let two = [None, None, Some((1, 2)), Some((1, 2)), Some((1, 2)), Some((1, 3))];
@@ -332,13 +329,13 @@ mod tests {
     fn a_level_that_counts_other_datacenters_is_not_judged() {
         use Consistency::{LocalOne, LocalQuorum, Quorum, Serial};
         let all = replicas(&[1, 2, 3, 101, 102, 103]);
-        let refused = [LocalOne, LocalQuorum, Quorum, Serial].map(|c| missing(&all, &nodes(&[1, 2]), c, true));
+        let refused = [LocalOne, LocalQuorum, Quorum, Serial].map(|c| missing(&all, &nodes(&[1, 2]), c));
         assert_eq!(refused, [None, Some((1, 2)), None, None]);
     }
 
     #[test]
     fn a_statement_without_a_partition_is_sent() {
-        assert_eq!(missing(&[], &nodes(&[1]), Consistency::All, false), None);
+        assert_eq!(missing(&[], &nodes(&[1]), Consistency::All), None);
     }
 
     #[test]

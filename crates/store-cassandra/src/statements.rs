@@ -125,8 +125,11 @@ pub const SETTINGS: &str = "SELECT name, value FROM system_views.settings";
 
 /// How long each table keeps its tombstones.
 pub const TABLE_OPTIONS: &str = "SELECT keyspace_name, table_name, gc_grace_seconds FROM system_schema.tables";
-/// The repairs of the last month. ScyllaDB has another table.
-pub const REPAIRS: &str = "SELECT started_at, keyspace_name, columnfamily_names, successful_ranges FROM system_distributed.parent_repair_history";
+/// The repairs of the last month, [`REPAIRS_MAX`] at most. ScyllaDB has another table.
+pub const REPAIRS: &str = "SELECT started_at, keyspace_name, columnfamily_names, successful_ranges \
+     FROM system_distributed.parent_repair_history LIMIT 10000";
+/// Most repairs that are read.
+pub const REPAIRS_MAX: usize = 10_000;
 /// Hints that wait on a Cassandra node.
 pub const HINTS: &str = "SELECT address, files, oldest FROM system_views.pending_hints";
 /// The largest partition of each table on a Cassandra node.

@@ -1,15 +1,17 @@
 //! What an operator has to run on the nodes: repairs, by the cluster's own history of them; and what the nodes say of hints and of
 //! wide partitions, which each node tells of itself alone.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use larder_store::upkeep::{NodeUpkeep, RepairedTable, WaitingHints, WidePartition};
-use larder_store::{Error, Result, Timestamp};
+use larder_store::{Error, Kind, Result, Timestamp};
 use scylla::client::session::Session;
+use scylla::cluster::Node;
 use scylla::deserialize::row::DeserializeRow;
-use scylla::policies::load_balancing::{NodeIdentifier, SingleTargetLoadBalancingPolicy};
 use scylla::response::query_result::QueryResult;
 use scylla::statement::Consistency;
 use scylla::statement::unprepared::Statement as Text;
@@ -18,7 +20,8 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::client::ClusterClient;
 use crate::errors;
-use crate::statements::{self, HINTS, PARTITIONS, REPAIRS, TABLE_OPTIONS};
+use crate::session::statement_to;
+use crate::statements::{self, HINTS, PARTITIONS, REPAIRS, REPAIRS_MAX, TABLE_OPTIONS};
 
 /// How long everything may take.
 const WAIT_MAX: Duration = Duration::from_secs(10);
@@ -37,37 +40,37 @@ impl ClusterClient {
             Ok(tables) => upkeep.tables = tables,
             Err(error) => upkeep.unknown.push(format!("when tables were repaired: {error}")),
         }
-        let session = self.session.driver();
-        let nodes = session.get_cluster_state().get_nodes_info().to_vec();
-        for node in &nodes {
-            let address = node.address.to_string();
-            let policy = || SingleTargetLoadBalancingPolicy::new(NodeIdentifier::Node(node.clone()), None);
-            let ask = |text: &str| {
-                let mut text = Text::new(text);
-                text.set_load_balancing_policy(Some(policy()));
-                text
-            };
-            match rows::<(IpAddr, i32, Option<CqlTimestamp>)>(session, ask(HINTS), deadline).await {
-                Ok(hints) => upkeep.hints.extend(hints.into_iter().map(|(target, files, oldest)| WaitingHints {
-                    node: address.clone(),
-                    target: target.to_string(),
-                    files: u32::try_from(files).unwrap_or(0),
-                    oldest: oldest.map(from_millis),
-                })),
-                Err(error) => upkeep.unknown.push(format!("hints on {address}: {error}")),
-            }
-            match rows::<(String, String, i64)>(session, ask(PARTITIONS), deadline).await {
-                Ok(partitions) => upkeep.wide.extend(partitions.into_iter().filter_map(|(keyspace, table, size)| {
-                    let wide = self.is_ours(&keyspace) && size >= WIDE_MEBIBYTES;
-                    let mebibytes = u64::try_from(size).unwrap_or(0);
-                    wide.then(|| WidePartition {
-                        node: address.clone(),
-                        table: format!("{keyspace}.{table}"),
-                        mebibytes,
-                    })
-                })),
-                Err(error) => upkeep.unknown.push(format!("partitions on {address}: {error}")),
-            }
+        let state = self.session.driver().get_cluster_state();
+        // All at once: a node that hangs takes no other node's time.
+        let told = join_all(state.get_nodes_info().iter().map(|node| self.upkeep_of(node, deadline))).await;
+        for mut node in told {
+            upkeep.hints.append(&mut node.hints);
+            upkeep.wide.append(&mut node.wide);
+            upkeep.unknown.append(&mut node.unknown);
+        }
+        upkeep
+    }
+
+    /// What a node tells of itself.
+    async fn upkeep_of(&self, node: &Arc<Node>, deadline: Instant) -> NodeUpkeep {
+        let (session, address) = (self.session.driver(), node.address.to_string());
+        let mut upkeep = NodeUpkeep::default();
+        match rows::<(IpAddr, i32, Option<CqlTimestamp>)>(session, statement_to(HINTS, node), deadline).await {
+            Ok(hints) => upkeep.hints.extend(hints.into_iter().map(|(target, files, oldest)| WaitingHints {
+                node: address.clone(),
+                target: target.to_string(),
+                files: u32::try_from(files).unwrap_or(0),
+                oldest: oldest.map(from_millis),
+            })),
+            Err(error) => upkeep.unknown.push(format!("hints on {address}: {error}")),
+        }
+        match rows::<(String, String, i64)>(session, statement_to(PARTITIONS, node), deadline).await {
+            Ok(partitions) => upkeep.wide.extend(partitions.into_iter().filter_map(|(keyspace, table, size)| {
+                let wide = self.is_ours(&keyspace) && size >= WIDE_MEBIBYTES;
+                let (table, mebibytes) = (format!("{keyspace}.{table}"), u64::try_from(size).unwrap_or(0));
+                wide.then(|| WidePartition { node: address.clone(), table, mebibytes })
+            })),
+            Err(error) => upkeep.unknown.push(format!("partitions on {address}: {error}")),
         }
         upkeep
     }
@@ -77,13 +80,17 @@ impl ClusterClient {
         let session = self.session.driver();
         let tables = rows::<(String, String, i32)>(session, Text::new(TABLE_OPTIONS), deadline).await?;
         let runs = rows::<RepairRow>(session, Text::new(REPAIRS), deadline).await?;
+        // Bound: a scheduler that repairs by small ranges writes a row for each.
+        if runs.len() >= REPAIRS_MAX {
+            return Err(Error::new(Kind::TooLarge, format!("the history has {REPAIRS_MAX} repairs and more")));
+        }
         let mut repairs: BTreeMap<(String, String), Vec<RepairRun>> = BTreeMap::new();
         for (begun, keyspace, tables, ranges) in runs {
             let (Some(begun), Some(keyspace)) = (begun, keyspace) else { continue };
-            let ranges: BTreeSet<TokenRange> =
+            let ranges: Arc<[TokenRange]> =
                 ranges.unwrap_or_default().iter().filter_map(|range| TokenRange::parse(range)).collect();
             for table in tables.unwrap_or_default() {
-                let run = RepairRun { begun: begun.0, ranges: ranges.clone() };
+                let run = RepairRun { begun: begun.0, ranges: Arc::clone(&ranges) };
                 repairs.entry((keyspace.clone(), table)).or_default().push(run);
             }
         }
@@ -133,7 +140,7 @@ fn from_millis(CqlTimestamp(millis): CqlTimestamp) -> Timestamp {
 struct RepairRun {
     /// Milliseconds since 1970.
     begun: i64,
-    ranges: BTreeSet<TokenRange>,
+    ranges: Arc<[TokenRange]>,
 }
 
 /// Tokens after `after`, up to `until`; around the end of the ring where that is not greater.
@@ -162,27 +169,28 @@ impl TokenRange {
 /// The begin of the oldest repair that is needed to cover the whole ring, with all newer ones; `None`: they leave gaps.
 fn covered_since(mut runs: Vec<RepairRun>) -> Option<CqlTimestamp> {
     runs.sort_unstable_by_key(|run| std::cmp::Reverse(run.begun));
-    let mut parts: Vec<(i64, i64)> = Vec::new();
+    let mut covered: Vec<(i64, i64)> = Vec::new();
     for run in runs {
-        parts.extend(run.ranges.into_iter().flat_map(TokenRange::parts));
-        if covers_ring(&mut parts) {
+        covered.extend(run.ranges.iter().flat_map(|range| range.parts()));
+        join_parts(&mut covered);
+        // The least token belongs to no key.
+        if covered == [(i64::MIN, i64::MAX)] {
             return Some(CqlTimestamp(run.begun));
         }
     }
     None
 }
 
-/// Whether parts leave no gap. The least token belongs to no key.
-fn covers_ring(parts: &mut [(i64, i64)]) -> bool {
+/// Sorts parts, and joins those that touch.
+fn join_parts(parts: &mut Vec<(i64, i64)>) {
     parts.sort_unstable();
-    let mut reached = i64::MIN;
-    for (after, until) in parts.iter() {
-        if *after > reached {
-            return false;
+    parts.dedup_by(|next, last| {
+        let touches = next.0 <= last.1;
+        if touches {
+            last.1 = last.1.max(next.1);
         }
-        reached = reached.max(*until);
-    }
-    reached == i64::MAX
+        touches
+    });
 }
 
 #[cfg(test)]
@@ -216,6 +224,11 @@ mod tests {
         assert_eq!(since(&[]), None);
         let newer = run(30, &[(0, 100), (500, i64::MAX)]);
         assert_eq!(since(&[one, other, newer]), Some(20));
+    }
+
+    #[test]
+    fn a_history_that_may_have_been_cut_is_told_from_a_whole_one() {
+        assert!(REPAIRS.ends_with(&format!(" LIMIT {REPAIRS_MAX}")));
     }
 
     #[test]

@@ -14,11 +14,12 @@ use super::command::{CommandCall, CommandResult, shown};
 
 pub(super) async fn repair_advice(call: CommandCall<'_>) -> CommandResult {
     let context = call.gateway().context();
-    let Some(upkeep) = context.ports.engine.upkeep().await else {
-        return Ok(AdminAnswer::done("Nothing is due: this engine is one machine's, and looks after itself"));
-    };
-    let now = context.now();
-    Ok(if call.json { AdminAnswer::json(&as_json(&upkeep, now)) } else { AdminAnswer::done(as_text(&upkeep, now)) })
+    let (upkeep, now) = (context.ports.engine.upkeep().await, context.now());
+    Ok(match upkeep {
+        _ if call.json => AdminAnswer::json(&as_json(&upkeep.unwrap_or_default(), now)),
+        Some(upkeep) => AdminAnswer::done(as_text(&upkeep, now)),
+        None => AdminAnswer::done("Nothing is due: this engine is one machine's, and looks after itself"),
+    })
 }
 
 fn as_json(upkeep: &NodeUpkeep, now: Timestamp) -> Value {
