@@ -87,6 +87,8 @@ impl BareDriver {
             let mut prepared = session.prepare(text).await?;
             prepared.set_consistency(Consistency::Quorum);
             prepared.set_is_idempotent(true);
+            // As the gateway: a node need not describe the columns in each answer.
+            prepared.set_use_cached_result_metadata(true);
             Ok(prepared)
         };
         let update =

@@ -18,13 +18,13 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::encoding::BoundValue;
 use crate::errors;
-use crate::hedge::hedged;
+use crate::hedge::{CallEnd, CallLimits, hedged};
 use crate::in_doubt::InDoubt;
 use crate::levels::{ReplicaCounts, TableAccess, consistency};
 use crate::metrics::Counters;
 use crate::options::Replication;
 use crate::partitions::{CasIds, HeadCache};
-use crate::session::{ClusterSession, SilenceFailure};
+use crate::session::ClusterSession;
 use crate::statements::{self, RowStatement};
 
 /// State that all calls of the store share.
@@ -84,12 +84,13 @@ impl RequestFailure {
         if in_doubt { Self::Store(errors::in_doubt(what, error)) } else { Self::Driver(what, Box::new(error)) }
     }
 
-    /// Too few replicas answer.
-    fn from_silence(what: &'static str, failure: SilenceFailure, is_read: bool) -> Self {
-        match failure {
+    /// A call without an answer.
+    fn from_end(what: &'static str, end: CallEnd, is_read: bool) -> Self {
+        match end {
+            CallEnd::DeadlinePassed => Self::DeadlinePassed(what),
             // Race: a conditional write may still be finished, by a node that comes back [invariant 159].
-            SilenceFailure::Unanswered(_) if !is_read => Self::DeadlinePassed(what),
-            SilenceFailure::Unsent(error) | SilenceFailure::Unanswered(error) => Self::Store(error),
+            CallEnd::GivenUp(_) if !is_read => Self::DeadlinePassed(what),
+            CallEnd::Unsent(error) | CallEnd::GivenUp(error) => Self::Store(error),
         }
     }
 
@@ -167,15 +168,26 @@ impl ClusterClient {
     }
 
     /// The prepared statement for a table; prepares it on first use.
-    pub(crate) async fn prepared(
+    async fn prepared(
         &self,
         statement: RowStatement,
         partition: &Partition,
+        deadline: Instant,
     ) -> Result<PreparedStatement, RequestFailure> {
         let key = (partition.copies, partition.table, statement);
         if let Some(prepared) = self.prepared.read().get(&key) {
             return Ok(prepared.clone());
         }
+        // On the heap: every later call would carry the room of this one.
+        let prepared = timeout_at(deadline, Box::pin(self.prepare_for(statement, partition))).await;
+        prepared.map_err(|_| RequestFailure::DeadlinePassed(partition.table.name()))?
+    }
+
+    async fn prepare_for(
+        &self,
+        statement: RowStatement,
+        partition: &Partition,
+    ) -> Result<PreparedStatement, RequestFailure> {
         let text = statement.text(&self.keyspace(partition.copies), partition.table);
         // Two callers may prepare the same statement at once: both results are equal, and the last one is kept.
         let prepared = prepare(self.session.driver(), &text).await;
@@ -183,11 +195,13 @@ impl ClusterClient {
             .map_err(|error| errors::from_prepare(partition.table.name(), error))
             .map_err(RequestFailure::Store)?;
         prepared.set_is_idempotent(statement.is_idempotent());
+        // The columns of our tables never change, so a node need not describe them in each answer.
+        prepared.set_use_cached_result_metadata(statement.is_read());
         // Race: at LOCAL_SERIAL two datacenters could agree on different heads [invariant 22].
         prepared.set_serial_consistency(Some(SerialConsistency::Serial));
         // The call's deadline counts: the default timeout of the session would end a longer call early.
         prepared.set_request_timeout(None);
-        self.prepared.write().insert(key, prepared.clone());
+        self.prepared.write().insert((partition.copies, partition.table, statement), prepared.clone());
         Ok(prepared)
     }
 
@@ -199,21 +213,18 @@ impl ClusterClient {
         deadline: Instant,
     ) -> Result<QueryResult, RequestFailure> {
         let what = bound.partition.table.name();
-        with_deadline(what, deadline, async {
-            let mut prepared = self.prepared(bound.statement, bound.partition).await?;
-            prepared.set_consistency(consistency);
-            let send = || self.session.driver().execute_unpaged(&prepared, &bound.values[..]);
-            let check = || self.session.check(&prepared, &&bound.values[..], consistency);
-            // Concurrent transactions of one hedged request would abort each other.
-            let may_repeat = bound.statement.is_idempotent() && consistency != Consistency::Serial;
-            let answer = self.session.while_answered(check, send_hedged(may_repeat, send)).await;
-            let is_read = bound.statement.is_read();
-            let (answer, sent) = answer.map_err(|failure| RequestFailure::from_silence(what, failure, is_read))?;
-            // An error of one hedged request does not tell whether another one was executed.
-            let in_doubt = sent > 1 && !is_read;
-            answer.map_err(|error| RequestFailure::from_driver(what, error, in_doubt))
-        })
-        .await
+        let mut prepared = self.prepared(bound.statement, bound.partition, deadline).await?;
+        prepared.set_consistency(consistency);
+        let send = || self.session.driver().execute_unpaged(&prepared, &bound.values[..]);
+        let check = || self.session.check(&prepared, &&bound.values[..], consistency);
+        let is_read = bound.statement.is_read();
+        // Concurrent transactions of one hedged request would abort each other.
+        let may_repeat = bound.statement.is_idempotent() && consistency != Consistency::Serial;
+        let answer = hedged(send, CallLimits { deadline, may_repeat }, errors::is_unavailable, check).await;
+        let (answer, sent) = answer.map_err(|end| RequestFailure::from_end(what, end, is_read))?;
+        // An error of one hedged request does not tell whether another one was executed.
+        let in_doubt = sent > 1 && !is_read;
+        answer.map_err(|error| RequestFailure::from_driver(what, error, in_doubt))
     }
 
     /// Refuses a batch that needs more replicas of one of its partitions than answer.
@@ -236,45 +247,22 @@ impl ClusterClient {
         deadline: Instant,
     ) -> Result<QueryResult, RequestFailure> {
         let what = all.first().map_or("nothing", |bound| bound.partition.table.name());
-        with_deadline(what, deadline, async {
-            let mut batch = Batch::new(kind);
-            for bound in all {
-                batch.append_statement(self.prepared(bound.statement, bound.partition).await?);
-            }
-            batch.set_consistency(consistency);
-            batch.set_serial_consistency(Some(SerialConsistency::Serial));
-            batch.set_request_timeout(None);
-            let is_idempotent = all.iter().all(|bound| bound.statement.is_idempotent());
-            batch.set_is_idempotent(is_idempotent);
-            let values: Vec<&[BoundValue<'_>]> = all.iter().map(|bound| &bound.values[..]).collect();
-            let send = || self.session.driver().batch(&batch, &values);
-            let check = || self.check_batch(&batch, all, consistency);
-            let answer = self.session.while_answered(check, send_hedged(is_idempotent, send)).await;
-            let (answer, sent) = answer.map_err(|failure| RequestFailure::from_silence(what, failure, false))?;
-            answer.map_err(|error| RequestFailure::from_driver(what, error, sent > 1))
-        })
-        .await
+        let mut batch = Batch::new(kind);
+        for bound in all {
+            batch.append_statement(self.prepared(bound.statement, bound.partition, deadline).await?);
+        }
+        batch.set_consistency(consistency);
+        batch.set_serial_consistency(Some(SerialConsistency::Serial));
+        batch.set_request_timeout(None);
+        let may_repeat = all.iter().all(|bound| bound.statement.is_idempotent());
+        batch.set_is_idempotent(may_repeat);
+        let values: Vec<&[BoundValue<'_>]> = all.iter().map(|bound| &bound.values[..]).collect();
+        let send = || self.session.driver().batch(&batch, &values);
+        let check = || self.check_batch(&batch, all, consistency);
+        let answer = hedged(send, CallLimits { deadline, may_repeat }, errors::is_unavailable, check).await;
+        let (answer, sent) = answer.map_err(|end| RequestFailure::from_end(what, end, false))?;
+        answer.map_err(|error| RequestFailure::from_driver(what, error, sent > 1))
     }
-}
-
-/// Sends a request; hedges it if it `may_repeat`. Also returns how often it was sent.
-async fn send_hedged<T, F>(may_repeat: bool, send: impl Fn() -> F) -> (Result<T, ExecutionError>, usize)
-where
-    F: Future<Output = Result<T, ExecutionError>>,
-{
-    if may_repeat { hedged(send, errors::is_unavailable).await } else { (send().await, 1) }
-}
-
-/// Runs a future until its deadline; does not start it after the deadline.
-async fn with_deadline<T>(
-    what: &'static str,
-    deadline: Instant,
-    answer: impl Future<Output = Result<T, RequestFailure>>,
-) -> Result<T, RequestFailure> {
-    if Instant::now() >= deadline {
-        return Err(RequestFailure::DeadlinePassed(what));
-    }
-    timeout_at(deadline, answer).await.unwrap_or(Err(RequestFailure::DeadlinePassed(what)))
 }
 
 /// Refuses a call after its deadline.
@@ -317,12 +305,12 @@ mod tests {
     #[test]
     fn a_write_that_was_given_up_was_once_called_refused() {
         let silence = || Error::new(Kind::Unavailable { alive: 1, required: 2 }, "heads: 1 of 2 replicas answer");
-        let kind = |failure, is_read| Error::from(RequestFailure::from_silence("heads", failure, is_read)).kind;
-        assert_eq!(kind(SilenceFailure::Unanswered(silence()), false), Kind::TimedOut);
-        for unchanged in [(SilenceFailure::Unsent(silence()), false), (SilenceFailure::Unanswered(silence()), true)] {
+        let kind = |end, is_read| Error::from(RequestFailure::from_end("heads", end, is_read)).kind;
+        assert_eq!(kind(CallEnd::GivenUp(silence()), false), Kind::TimedOut);
+        for unchanged in [(CallEnd::Unsent(silence()), false), (CallEnd::GivenUp(silence()), true)] {
             assert_eq!(kind(unchanged.0, unchanged.1), Kind::Unavailable { alive: 1, required: 2 });
         }
-        assert_eq!(SilenceFailure::Unanswered(silence()).into_error().kind, Kind::TimedOut);
+        assert_eq!(crate::session::SilenceFailure::Unanswered(silence()).into_error().kind, Kind::TimedOut);
     }
 
     #[test]

@@ -87,7 +87,7 @@ pub(crate) async fn connect(options: ConnectOptions) -> Result<(ClusterClient, V
     let session = ClusterSession::new(session);
     let mut cluster = ClusterClient::new(session, keyspace, replication, clock, settings.syncs());
     if let Some(local) = cluster.replication.local()
-        && cluster.session.node_states(Some(local)).is_empty()
+        && cluster.session.node_count(Some(local)) == 0
     {
         return Err(ConnectError::Options(format!("the cluster has no node in the datacenter {local:?}")));
     }
@@ -218,7 +218,7 @@ fn auth_error(setup: &ConnectionSetupRequestErrorKind) -> Option<ConnectError> {
 fn note_fewer_copies(cluster: &ClusterClient) -> Option<String> {
     let (n_val, copies) = (usize::from(Partition::DEFAULT_COPIES), cluster.copies(Partition::DEFAULT_COPIES).local);
     let keyspace = cluster.keyspace(Partition::DEFAULT_COPIES);
-    let nodes = cluster.session.node_states(cluster.replication.local()).len();
+    let nodes = cluster.session.node_count(cluster.replication.local());
     (copies < n_val).then(|| {
         let made_for = format_node_count(copies);
         format!("{keyspace} keeps {copies} of {n_val} copies, as it was made for {made_for}; the cluster has {nodes}")

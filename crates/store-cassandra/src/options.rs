@@ -103,8 +103,8 @@ impl NodeSettings {
                 let period = ["commitlog_sync_period", "commitlog_sync_period_in_ms"].map(|name| self.0.get(name));
                 let period = period.into_iter().flatten().next().map_or("10 seconds", String::as_str);
                 format!(
-                    "the nodes sync their commit log every {period} (commitlog_sync: periodic): a write that was answered \
-                     survives the death of a process, but not a power cut of all its nodes within that time"
+                    "the nodes sync their commit log every {period} (commitlog_sync: periodic): a power cut of a node takes \
+                     the writes that it answered within that time, its death those of the last tenth of a second"
                 )
             }
             _ => "the nodes do not tell when they sync their commit log: a write that was answered may be lost in a power \

@@ -150,8 +150,7 @@ impl ClusterClient {
             return Ok(());
         }
         // A keyspace with more copies than nodes could refuse every quorum.
-        let copies =
-            |datacenter: Option<&str>| usize::from(n_val).min(self.session.node_states(datacenter).len()).max(1);
+        let copies = |datacenter: Option<&str>| usize::from(n_val).min(self.session.node_count(datacenter)).max(1);
         self.change_schema(statements::create_keyspace(&keyspace, &self.replication, copies), deadline).await
     }
 

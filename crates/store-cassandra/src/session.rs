@@ -121,15 +121,24 @@ impl ClusterSession {
         }
     }
 
+    /// The number of nodes of a datacenter, or of all.
+    pub(crate) fn node_count(&self, datacenter: Option<&str>) -> usize {
+        self.driver.get_cluster_state().get_nodes_info().iter().filter(|node| is_in(node, datacenter)).count()
+    }
+
     /// The nodes of a datacenter, or all, by address, and whether each is connected and answers.
     pub(crate) fn node_states(&self, datacenter: Option<&str>) -> Vec<(String, bool)> {
         let state = self.driver.get_cluster_state();
-        let here = |name: &Option<String>| datacenter.is_none_or(|expected| name.as_deref() == Some(expected));
-        let nodes = state.get_nodes_info().iter().filter(|node| here(&node.datacenter));
+        let nodes = state.get_nodes_info().iter().filter(|node| is_in(node, datacenter));
         let is_up = |id, is_connected| is_connected && !self.silent.contains(id);
         let mut all: Vec<_> =
             nodes.map(|node| (node.address.to_string(), is_up(node.host_id, node.is_connected()))).collect();
         all.sort_unstable();
         all
     }
+}
+
+/// Whether a node is in this datacenter, or in any.
+fn is_in(node: &Node, datacenter: Option<&str>) -> bool {
+    datacenter.is_none_or(|expected| node.datacenter.as_deref() == Some(expected))
 }

@@ -136,7 +136,7 @@ impl Store for ClusterClient {
     }
 
     fn limits(&self) -> EngineLimits {
-        let nodes = self.session.node_states(self.replication.local()).len();
+        let nodes = self.session.node_count(self.replication.local());
         EngineLimits {
             inline_max: INLINE_BYTES_MAX,
             batch_max: BATCH_BYTES_MAX,

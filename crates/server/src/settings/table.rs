@@ -237,7 +237,7 @@ settings! {
     SWEEP_INTERVAL = "sweep-interval", SettingKind::Time, "15m",
         "How often leftovers of failed operations are removed; the first run is at most a minute after startup.";
     THREADS = "threads", SettingKind::Count(0, 1024), "0",
-        "Number of threads that serve requests. 0 uses one per core, and at least four with an embedded engine. Set fewer if a cluster node shares the machine.";
+        "Number of threads that serve requests. 0 uses one per core, and at least four with an embedded engine.";
     LOG_LEVEL = "log-level", SettingKind::Choice("error|warn|info|debug|trace"), "info",
         "Log level on standard error.";
     LOG_FORMAT = "log-format", SettingKind::Choice("human|json"), "human",
