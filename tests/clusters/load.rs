@@ -3,7 +3,7 @@
 //! Each key has one client, so its possible values are known: the last acknowledged one, and later ones without an answer. A
 //! client moves to the other gateway when its gateway does not answer, as a load balancer does.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -26,6 +26,8 @@ const S3_BUCKET: &str = "/load";
 const BODY_MAX: usize = 40_000;
 /// A shorter body is never a blob.
 const INLINE: usize = 16_000;
+/// Requests of a key that the report of a wrong answer shows.
+const SHOWN_REQUESTS: usize = 12;
 
 /// The kind of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,6 +59,8 @@ struct AllowedNumbers {
     must: BTreeSet<u64>,
     /// Those of `must`, values without an answer, and values that a write without an answer may have replaced.
     may: BTreeSet<u64>,
+    /// The last requests, for the report of a wrong answer.
+    requests: VecDeque<String>,
 }
 
 /// The state that all clients share.
@@ -152,7 +156,18 @@ impl AllowedNumbers {
     /// The error when a key holds these values and must not.
     fn violation(&self, key: &str, shown: &BTreeSet<u64>) -> Option<String> {
         let good = self.must.is_subset(shown) && shown.is_subset(&self.may);
-        (!good).then(|| format!("{key} is {self:?} and holds {shown:?}"))
+        (!good).then(|| {
+            let (must, may) = (&self.must, &self.may);
+            format!("{key} must hold {must:?}, may hold {may:?}, and holds {shown:?}: {:#?}", self.requests)
+        })
+    }
+
+    /// Notes a request of the key.
+    fn note(&mut self, request: String) {
+        self.requests.push_back(request);
+        if self.requests.len() > SHOWN_REQUESTS {
+            self.requests.pop_front();
+        }
     }
 }
 
@@ -224,8 +239,11 @@ impl LoadClient {
     fn change_s3(&mut self, key: String) {
         let target = format!("{S3_BUCKET}/{key}");
         let get = self.admin.signed("GET", &target, &[], "");
+        let at = self.shared.begun.elapsed();
         let Some(answer) = self.send(LoadOperation::S3Read, &get) else { return };
+        let which = self.which;
         let may = self.keys.entry(key.clone()).or_default();
+        may.note(format!("{at:?}: gateway {which} read {:?}", shown(&answer)));
         let wrong = may.violation(&key, &shown(&answer));
         let seen = may.may.clone();
         self.shared.wrong.lock().unwrap().extend(wrong);
@@ -235,8 +253,12 @@ impl LoadClient {
             Some(body) => self.admin.signed("PUT", &target, &[], body),
             None => self.admin.signed("DELETE", &target, &[], ""),
         };
+        let at = self.shared.begun.elapsed();
         let done = self.send(LoadOperation::S3Write, &request).is_some();
-        self.keys.entry(key).or_default().written(written, &seen, done);
+        let took = self.shared.begun.elapsed() - at;
+        let may = self.keys.entry(key).or_default();
+        may.note(format!("{at:?}: gateway {which} wrote {written:?} in {took:?}, acknowledged: {done}"));
+        may.written(written, &seen, done);
     }
 
     /// The next value; `None` for a deletion.

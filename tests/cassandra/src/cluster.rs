@@ -42,6 +42,9 @@ pub struct ClusterOptions {
     /// Whether schema changes are synced to disk. Without syncs tables are created far faster, and a killed node loses
     /// its last ones: for a cluster that is started once and thrown away.
     pub syncs_schema: bool,
+    /// Whether nodes sync each write before they answer. Otherwise a node that is killed loses what it answered in its last
+    /// tenth of a second.
+    pub syncs_writes: bool,
     /// Whether Java compiles each method once and quickly: a start takes a third less of a processor, long work more.
     pub compiles_once: bool,
     /// Number of datacenters, `dc1` and so on: the nodes are in them in turn.
@@ -83,7 +86,10 @@ impl ClusterOptions {
     pub fn detached(dir: impl Into<PathBuf>, nodes: usize, ports: CassandraPorts, heap_mib: u32) -> Self {
         let (dir, life) = (dir.into(), NodeLifetime::Detached);
         let (syncs_schema, compiles_once) = (true, false);
-        Self { dir, nodes, ports, heap_mib, life, syncs_schema, compiles_once, datacenters: 1, auth: None }
+        // Several nodes are there to be killed, a single one to be fast.
+        let syncs_writes = nodes > 1;
+        let (datacenters, auth) = (1, None);
+        Self { dir, nodes, ports, heap_mib, life, syncs_schema, syncs_writes, compiles_once, datacenters, auth }
     }
 }
 

@@ -23,6 +23,7 @@ pub(crate) struct NodeConfig<'a> {
     pub(crate) heap_mib: u32,
     /// Whether schema changes are synced to disk.
     pub(crate) syncs_schema: bool,
+    pub(crate) syncs_writes: bool,
     /// Whether Java compiles each method once.
     pub(crate) compiles_once: bool,
     /// Number of its datacenter, from 1.
@@ -91,8 +92,7 @@ impl NodeConfig<'_> {
              saved_caches_directory: {dir}/caches\n\
              hints_directory: {dir}/hints\n\
              cdc_raw_directory: {dir}/cdc\n\
-             commitlog_sync: periodic\n\
-             commitlog_sync_period: 10000ms\n\
+             {commit_log}\
              commitlog_segment_size: 8MiB\n\
              commitlog_total_space: 256MiB\n\
              memtable_heap_space: {memtable}MiB\n\
@@ -109,7 +109,16 @@ impl NodeConfig<'_> {
             storage = self.ports.storage(),
             native = self.ports.native(),
             door = self.auth_settings(),
+            commit_log = self.commit_log_settings(),
         )
+    }
+
+    /// When writes reach the disk.
+    fn commit_log_settings(&self) -> &'static str {
+        match self.syncs_writes {
+            true => "commitlog_sync: batch\n",
+            false => "commitlog_sync: periodic\ncommitlog_sync_period: 10000ms\n",
+        }
     }
 
     /// The settings of authentication and TLS.
@@ -197,6 +206,7 @@ mod tests {
             ports: CassandraPorts::at(10_000).unwrap(),
             heap_mib: 768,
             syncs_schema: true,
+            syncs_writes: false,
             compiles_once: false,
             datacenter: 1,
             auth: None,

@@ -60,6 +60,7 @@ pub struct CassandraNode {
     heap_mib: u32,
     life: NodeLifetime,
     syncs_schema: bool,
+    syncs_writes: bool,
     compiles_once: bool,
     /// Number of the datacenter, from 1.
     datacenter: usize,
@@ -79,6 +80,7 @@ impl CassandraNode {
             heap_mib: options.heap_mib,
             life: options.life,
             syncs_schema: options.syncs_schema,
+            syncs_writes: options.syncs_writes,
             compiles_once: options.compiles_once,
             datacenter: (number - 1) % options.datacenters + 1,
             auth: options.auth.clone(),
@@ -294,6 +296,7 @@ impl CassandraNode {
             ports: self.ports,
             heap_mib: self.heap_mib,
             syncs_schema: self.syncs_schema,
+            syncs_writes: self.syncs_writes,
             compiles_once: self.compiles_once,
             datacenter: self.datacenter,
             auth: self.auth.as_ref(),
