@@ -106,11 +106,11 @@ where
 async fn next_of<F: Future>(requests: &mut Vec<Pin<Box<F>>>) -> F::Output {
     poll_fn(|context| {
         let polled = requests.iter_mut().map(|request| request.as_mut().poll(context)).enumerate();
-        let ready = polled.filter_map(|(at, state)| match state {
+        let mut ready = polled.filter_map(|(at, state)| match state {
             Poll::Ready(answer) => Some((at, answer)),
             Poll::Pending => None,
         });
-        let Some((at, answer)) = { ready }.next() else { return Poll::Pending };
+        let Some((at, answer)) = ready.next() else { return Poll::Pending };
         drop(requests.swap_remove(at));
         Poll::Ready(answer)
     })
