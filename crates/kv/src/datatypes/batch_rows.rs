@@ -7,17 +7,26 @@ use bytes::Bytes;
 use futures_util::future::{try_join, try_join_all};
 use larder_core::Result;
 use larder_rows::Row;
+use larder_rows::codec::name_after;
 use larder_rows::limits::{DATATYPE_EDITS_MAX, DATATYPE_MAP_PAGE_ROWS, DATATYPE_REMOVAL_BYTES_MAX};
 use larder_store::{CallOptions, Range, ReadOrder, ReadQuery, Stopped};
 
 use super::unanswered::UnansweredBatch;
 use super::writers::{DatatypeKey, DatatypeWriters};
 use crate::rules::datatypes::{
-    ActorClocks, DatatypeError, DatatypeHead, DatatypeLeaf, DatatypePath, DatatypeRowName, NeededRows,
+    ActorClocks, DatatypeContext, DatatypeError, DatatypeHead, DatatypeLeaf, DatatypePath, DatatypeRowName, NeededRows,
 };
 
 /// A value of so many bytes is kept, whatever row it is of.
 const KEPT_VALUE_BYTES: usize = 256;
+
+/// What the changes of a batch need to be decided.
+#[derive(Debug)]
+pub(super) struct BatchNeeds<'a> {
+    pub(super) rows: BTreeSet<NeededRows>,
+    /// The contexts of its removals.
+    pub(super) contexts: Vec<&'a DatatypeContext>,
+}
 
 /// The rows that a batch is decided on.
 #[derive(Debug, Default)]
@@ -48,11 +57,11 @@ impl DatatypeWriters {
     pub(super) async fn read_rows_for_batch(
         &self,
         key: &DatatypeKey,
-        needs: BTreeSet<NeededRows>,
+        needs: BatchNeeds<'_>,
         unanswered: Option<&UnansweredBatch>,
         options: &CallOptions,
     ) -> Result<BatchRows> {
-        let (removals, others): (Vec<_>, Vec<_>) = needs.into_iter().partition(|needed| needed.removed.is_some());
+        let (removals, others): (Vec<_>, Vec<_>) = needs.rows.into_iter().partition(|needed| needed.removed.is_some());
         // At the same time: what a read shows is removed or written over at its own stamp, whichever of them was first.
         let (head, mut rows) = try_join(
             self.read_batch_head(key, unanswered, options),
@@ -71,7 +80,12 @@ impl DatatypeWriters {
             // Bound: a removal names each row that it takes; one that the batch has no room for leaves a marker.
             if !read.is_empty() && (read.len() >= limit.rows || bytes >= limit.name_bytes) {
                 oversized.push(path.clone());
-                rows.extend(self.read_single_rows(key, path, &read, &head.confirmed, options).await?);
+                if let Some(last) = read.last().filter(|_| self.is_replicated()) {
+                    let mut range = ReadQuery::prefix(path.prefix(), usize::MAX).range;
+                    range.from = Some(name_after(&last.name));
+                    let is_single = |row: &Row| is_single(row, &head.confirmed, &needs.contexts);
+                    rows.extend(self.read_single_rows(key, range, is_single, options).await?);
+                }
             }
             removal_bytes = removal_bytes.saturating_sub(bytes);
             rows.extend(shown_with(unanswered, key, &range, read));
@@ -106,28 +120,22 @@ impl DatatypeWriters {
         Ok(if self.is_replicated() { head } else { head.all_confirmed() })
     }
 
-    /// On replicas: the rest of the rows in an oversized part that its marker must not take: shares of counters, and rows that a
-    /// quorum is not known to have.
+    /// On replicas: the rest of the rows in an oversized part that its marker does not take.
     async fn read_single_rows(
         &self,
         key: &DatatypeKey,
-        path: &DatatypePath,
-        read: &[Row],
-        confirmed: &ActorClocks,
+        range: Range,
+        is_single: impl Fn(&Row) -> Result<bool>,
         options: &CallOptions,
     ) -> Result<Vec<Row>> {
         let mut single = Vec::new();
-        let Some(last) = read.last().filter(|_| self.is_replicated()) else { return Ok(single) };
-        let limit = DATATYPE_MAP_PAGE_ROWS;
-        let mut query =
-            ReadQuery { range: ReadQuery::prefix(path.prefix(), limit).range, limit, order: ReadOrder::Forward };
-        query.continue_after(&last.name);
+        let mut query = ReadQuery { range, limit: DATATYPE_MAP_PAGE_ROWS, order: ReadOrder::Forward };
         loop {
             let page = self.context.ports.store.read(&key.partition, &query, options).await?;
             tokio::task::consume_budget().await;
             let next = page.rows.last().map(|row| row.name.clone());
             for row in page.rows.into_iter().map(without_register) {
-                if is_single(&row, confirmed)? {
+                if is_single(&row)? {
                     single.push(row);
                 }
             }
@@ -188,14 +196,17 @@ fn shown_with(unanswered: Option<&UnansweredBatch>, key: &DatatypeKey, range: &R
     }
 }
 
-/// Whether a removal takes this row one by one, whatever the size of its part.
-fn is_single(row: &Row, confirmed: &ActorClocks) -> Result<bool> {
+/// Whether a removal takes this row one by one, whatever the size of its part: shares of counters, rows that a quorum is not known to
+/// have, and those that a context names.
+fn is_single(row: &Row, confirmed: &ActorClocks, contexts: &[&DatatypeContext]) -> Result<bool> {
     let DatatypeRowName::Data(_, leaf) = DatatypeRowName::decode(&row.name).map_err(DatatypeError::from)? else {
         return Ok(false);
     };
     let is_within = |actor, clock| confirmed.get(&actor).is_some_and(|last| clock <= *last);
     Ok(match leaf {
         DatatypeLeaf::Counter(_) | DatatypeLeaf::Increment(_) | DatatypeLeaf::Resets(_) => true,
+        // Race: the row was confirmed after the read whose context names it; the marker has the clocks of that read [invariant 165].
+        _ if contexts.iter().any(|context| context.names(&row.name, row.stamp)) => true,
         _ => leaf.actor().is_some_and(|actor| !is_within(actor, row.stamp)),
     })
 }

@@ -1,7 +1,5 @@
 //! Commits one batch of a key: the rows that its changes need, one clock, one `apply`, and an answer for each.
 
-use std::collections::BTreeSet;
-
 use bytes::Bytes;
 use larder_core::Result;
 use larder_rows::codec::prefix_successor;
@@ -9,7 +7,7 @@ use larder_rows::limits::REQUEST_ID_MICROS;
 use larder_rows::{ActorId, Batch, Change, Row, Timestamp};
 use larder_store::{CallOptions, Purpose, Range};
 
-use super::batch_rows::BatchRows;
+use super::batch_rows::{BatchNeeds, BatchRows};
 use super::delete::check_conditions;
 use super::progress::{KeyProgress, SentBatch};
 use super::writers::{DatatypeKey, DatatypeOutcome, DatatypeWork, DatatypeWriters, WaitingUpdate};
@@ -84,11 +82,11 @@ impl DatatypeWriters {
             // Bound: there must be room for the changes of both.
             self.settle(key, progress).await?;
         }
-        let needs = self.needed_rows(key, group);
+        let needs = self.batch_needs(key, group);
         let known = self.is_replicated().then(|| self.confirmed.known(&key.partition));
         // Additions are decided on nothing. A removal reads what it takes, and stamps of other gateways are in other rows.
         let (rows, actors) = match known.flatten() {
-            Some(_) if needs.is_empty() => (BatchRows::default(), ACTORS_UNREAD),
+            Some(_) if needs.rows.is_empty() => (BatchRows::default(), ACTORS_UNREAD),
             _ => {
                 let rows = self.read_rows_for_batch(key, needs, progress.unanswered.as_ref(), options).await?;
                 let actors = rows.head.clocks.len();
@@ -118,14 +116,20 @@ impl DatatypeWriters {
         own.max(known).unwrap_or_default()
     }
 
-    fn needed_rows(&self, key: &DatatypeKey, group: &[WaitingUpdate]) -> BTreeSet<NeededRows> {
+    fn batch_needs<'a>(&self, key: &DatatypeKey, group: &'a [WaitingUpdate]) -> BatchNeeds<'a> {
         let of_one = |waiting: &WaitingUpdate| match &waiting.joined.work {
             DatatypeWork::Update { update, request_id, .. } => {
                 update.needs(self.actor(), key.precision, request_id.as_ref(), self.is_replicated())
             }
             DatatypeWork::Delete { .. } => vec![NeededRows::to_remove(DatatypePath::root())],
         };
-        group.iter().flat_map(of_one).collect()
+        let context = |waiting: &'a WaitingUpdate| match &waiting.joined.work {
+            DatatypeWork::Update { context, .. } | DatatypeWork::Delete { context, .. } => context.as_ref(),
+        };
+        BatchNeeds {
+            rows: group.iter().flat_map(of_one).collect(),
+            contexts: group.iter().filter_map(context).collect(),
+        }
     }
 
     /// The batch of the edits, with the entries of listings.

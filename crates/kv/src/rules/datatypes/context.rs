@@ -48,8 +48,13 @@ impl DatatypeContext {
     /// Whether the reader saw this version of the row.
     #[must_use]
     pub fn covers(&self, name: &[u8], actor: ActorId, stamp: Timestamp) -> bool {
-        let is_dot = || !self.dots.is_empty() && self.dots.contains(&(hash::id64(&[name]), stamp));
-        self.is_within_clocks(actor, stamp) || is_dot()
+        self.is_within_clocks(actor, stamp) || self.names(name, stamp)
+    }
+
+    /// Whether it names this version of the row, which its clocks do not cover.
+    #[must_use]
+    pub fn names(&self, name: &[u8], stamp: Timestamp) -> bool {
+        !self.dots.is_empty() && self.dots.contains(&(hash::id64(&[name]), stamp))
     }
 
     /// Whether its clocks cover this stamp of the actor.
