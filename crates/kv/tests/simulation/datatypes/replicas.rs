@@ -215,15 +215,17 @@ fn a_delete_with_a_context_hides_no_row_that_its_client_did_not_see() {
 fn a_row_that_a_context_names_was_once_left_by_the_delete_of_a_large_set() {
     run(async {
         let ring = ring(1, true).await;
-        // More bytes of names than a removal takes one by one: the others it leaves to a marker.
-        let many: Vec<String> = (0..80).map(|at| format!("{at:03}{}", "x".repeat(8000))).collect();
+        // More pages of names than a removal takes one by one: the others it leaves to a marker.
+        let many: Vec<String> = (0..160).map(|at| format!("{at:03}{}", "x".repeat(8000))).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
-        ring.update_with(0, "set", adds(&many), None).await.unwrap();
+        for part in many.chunks(80) {
+            ring.update_with(0, "set", adds(part), None).await.unwrap();
+        }
         ring.advance(5_000).await;
         ring.update_with(0, "set", adds(&["w"]), None).await.unwrap();
         // At once: the context names the row, as its clock is not confirmed.
         let (shown, context) = ring.shown_elements(1).await;
-        assert_eq!(shown.len(), 81);
+        assert_eq!(shown.len(), 161);
         // The next batch says that a quorum has the one before.
         ring.update_with(0, "set", adds(&["v"]), None).await.unwrap();
         assert!(ring.delete(1, "set", "k", context.as_ref()).await.unwrap());
