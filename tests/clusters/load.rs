@@ -152,7 +152,8 @@ impl Load {
 
 impl AllowedNumbers {
     /// Records a write of `number`, or a deletion, that replaces the values of `seen`.
-    fn written(&mut self, number: Option<u64>, seen: &BTreeSet<u64>, done: bool) {
+    fn written(&mut self, request: String, number: Option<u64>, seen: &BTreeSet<u64>, done: bool) {
+        self.note(request);
         self.must = &self.must - seen;
         if done {
             self.may = &self.may - seen;
@@ -221,9 +222,13 @@ impl LoadClient {
     /// Reads a key, and writes or deletes it with the context of the read. A read of fewer replicas than a majority may miss
     /// values: those become siblings of the write.
     fn change_kv(&mut self, key: String) {
+        let at = self.shared.begun.elapsed();
         let Some(answer) = self.send(LoadOperation::Read, &read(&key)) else { return };
+        let which = self.which;
         let context = answer.header("X-Riak-Vclock").map(str::to_owned);
         let mut seen = shown(&answer);
+        let note = format!("{at:?}: gateway {which} read {seen:?}");
+        self.keys.entry(key.clone()).or_default().note(note);
         let (number, body) = self.body();
         if body.is_none() && context.is_none() {
             // A deletion without a context reads first and deletes the values that it finds.
@@ -237,10 +242,14 @@ impl LoadClient {
         };
         let request = context.iter().fold(request, |request, context| request.header("X-Riak-Vclock", context));
         let small = body.as_ref().map_or(context.is_some(), |body| body.len() < INLINE);
+        let at = self.shared.begun.elapsed();
         let done = self.send(if small { LoadOperation::Write } else { LoadOperation::Heavy }, &request).is_some();
         // Values that such a deletion did not find may still be present.
         let done = done && (body.is_some() || context.is_some());
-        self.keys.entry(key).or_default().written(body.is_some().then_some(number), &seen, done);
+        let written = body.is_some().then_some(number);
+        let took = self.shared.begun.elapsed() - at;
+        let request = format!("{at:?}: gateway {which} wrote {written:?} in {took:?}, acknowledged: {done}");
+        self.keys.entry(key).or_default().written(request, written, &seen, done);
     }
 
     /// Reads a key, which must show its last write, and writes or deletes it.
@@ -264,9 +273,8 @@ impl LoadClient {
         let at = self.shared.begun.elapsed();
         let done = self.send(LoadOperation::S3Write, &request).is_some();
         let took = self.shared.begun.elapsed() - at;
-        let may = self.keys.entry(key).or_default();
-        may.note(format!("{at:?}: gateway {which} wrote {written:?} in {took:?}, acknowledged: {done}"));
-        may.written(written, &seen, done);
+        let request = format!("{at:?}: gateway {which} wrote {written:?} in {took:?}, acknowledged: {done}");
+        self.keys.entry(key).or_default().written(request, written, &seen, done);
     }
 
     /// The next value; `None` for a deletion.

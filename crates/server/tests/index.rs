@@ -185,6 +185,11 @@ async fn a_repair_lists_keys_that_no_list_shows_and_no_key_that_is_gone() {
     walk.check(&run.gateway).await.unwrap();
 }
 
+/// The options of a write that a test makes by itself.
+fn options() -> CallOptions {
+    CallOptions::new(ConsistencyLevel::Quorum, Instant::now() + Duration::from_secs(60), Durability::Buffered)
+}
+
 /// The same of its entry in the list of keys [invariant 124].
 #[tokio::test]
 async fn a_repair_once_took_a_consistent_key_from_its_list_before_its_head_came() {
@@ -194,8 +199,7 @@ async fn a_repair_once_took_a_consistent_key_from_its_list_before_its_head_came(
     let bucket = BucketAddress::new("strong".into(), "b".into()).unwrap();
     let partition = Partition::keys(&bucket, 0, 0, Partition::DEFAULT_COPIES);
     let name = view_row_name(b"k", &SHARED_SLOT.row_name());
-    let deadline = Instant::now() + Duration::from_secs(60);
-    let options = CallOptions::new(ConsistencyLevel::Quorum, deadline, Durability::Buffered);
+    let options = options();
     for (stamp, listed_only) in [(run.gateway.context().now(), 0), (Timestamp(1), 1)] {
         let row = Row { name: name.clone(), value: Bytes::new(), stamp, expires: None };
         run.store.apply(Batch::single(partition.clone(), vec![Change::Put(row)]), &options).await.unwrap();
@@ -214,8 +218,7 @@ async fn a_damaged_object_once_ended_every_check_that_a_gateway_made_by_itself()
     let bucket = BucketAddress::new("sib".into(), "a".into()).unwrap();
     let damaged = Partition::object(&Address { bucket, key: "k".into() }, false, Partition::DEFAULT_COPIES);
     let row = Row { name: SHARED_SLOT.row_name(), value: "?".into(), stamp: Timestamp(9), expires: None };
-    let deadline = Instant::now() + Duration::from_secs(60);
-    let options = CallOptions::new(ConsistencyLevel::Quorum, deadline, Durability::Buffered);
+    let options = options();
     run.store.apply(Batch::single(damaged, vec![Change::Put(row)]), &options).await.unwrap();
     assert!(run.rename_rows(Table::Keys).await > 0);
     let kv = &run.gateway.kv;
@@ -236,8 +239,7 @@ async fn a_repair_leaves_the_rows_of_a_put_whose_head_is_still_to_come() {
     let partition = Partition::index(&bucket, b"t_bin", 0, 0, Partition::DEFAULT_COPIES);
     let term = StoredTerm("a".into());
     let name = IndexRowName { term, key: "k".into(), object_row: SHARED_SLOT.row_name() }.encode();
-    let deadline = Instant::now() + Duration::from_secs(60);
-    let options = CallOptions::new(ConsistencyLevel::Quorum, deadline, Durability::Buffered);
+    let options = options();
     for (stamp, left_over) in [(run.gateway.context().now(), 0), (Timestamp(1), 1)] {
         let row = Row { name: name.clone(), value: Bytes::new(), stamp, expires: None };
         run.store.apply(Batch::single(partition.clone(), vec![Change::Put(row)]), &options).await.unwrap();

@@ -1,8 +1,9 @@
-//! Hedged requests: a request is sent again while its answer is awaited, so a node that hangs delays it by tenths of a
-//! second.
+//! The wait for an answer: until a deadline, and no longer than enough replicas can give it. A hedged request is sent again
+//! meanwhile, so a node that hangs delays it by tenths of a second.
 //!
 //! ```text
-//! sent ──300 ms──> sent again ──300 ms──> once more        the first answer counts
+//! judged, sent ──300 ms──> sent again ──300 ms──> once more        the first answer counts
+//!           └─ judged every 100 ms: refused, it is given up        most calls are answered before
 //! ```
 //! The driver's own speculative execution keeps asking after a node has answered that too few replicas are up, and
 //! drops that node's error.

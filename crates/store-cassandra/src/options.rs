@@ -107,8 +107,8 @@ impl NodeSettings {
                      the writes that it answered within that time, its death those of the last tenth of a second"
                 )
             }
-            _ => "the nodes do not tell when they sync their commit log: a write that was answered may be lost in a power \
-                  cut of all its nodes"
+            _ => "the nodes do not tell when they sync their commit log: the last writes that a node answered may be lost \
+                  when it fails"
                 .into(),
         };
         Some(text)
