@@ -80,6 +80,7 @@ codes! {
     InvalidArgument BAD_REQUEST "Invalid Argument";
     InvalidBucketName BAD_REQUEST "The specified bucket is not valid.";
     InvalidDigest BAD_REQUEST "The Content-MD5 you specified is not valid.";
+    InvalidEncryptionAlgorithmError BAD_REQUEST "The encryption request you specified is not valid.";
     InvalidLocationConstraint BAD_REQUEST "The specified location constraint is not valid.";
     InvalidPart BAD_REQUEST
         "One or more of the specified parts could not be found, or its entity tag is not that of the part.";

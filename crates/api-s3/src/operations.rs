@@ -215,6 +215,9 @@ operations! {
         GetBucketTagging GET Bucket, ["tagging"], GetBucketTagging UnknownGET Nothing;
         PutBucketTagging PUT Bucket, ["tagging"], PutBucketTagging UnknownPUT Document;
         DeleteBucketTagging DELETE Bucket, ["tagging"], PutBucketTagging UnknownDELETE Nothing;
+        GetBucketEncryption GET Bucket, ["encryption"], GetEncryptionConfiguration UnknownGET Nothing;
+        PutBucketEncryption PUT Bucket, ["encryption"], PutEncryptionConfiguration UnknownPUT Document audited;
+        DeleteBucketEncryption DELETE Bucket, ["encryption"], PutEncryptionConfiguration UnknownDELETE Nothing audited;
         GetPublicAccessBlock GET Bucket, ["publicAccessBlock"], GetBucketPublicAccessBlock UnknownGET Nothing;
         PutPublicAccessBlock PUT Bucket, ["publicAccessBlock"], PutBucketPublicAccessBlock UnknownPUT Document audited;
         DeletePublicAccessBlock DELETE Bucket, ["publicAccessBlock"], PutBucketPublicAccessBlock UnknownDELETE Nothing audited;
@@ -277,11 +280,6 @@ operations! {
             PutReplicationConfiguration UnknownPUT Document NotImplemented;
         DeleteBucketReplication DELETE Bucket, ["replication"],
             PutReplicationConfiguration UnknownDELETE Nothing ConfigStub(StubResponse::NothingToDelete);
-        GetBucketEncryption GET Bucket, ["encryption"], GetEncryptionConfiguration UnknownGET Nothing
-            ConfigStub(StubResponse::Absent(Code::ServerSideEncryptionConfigurationNotFoundError));
-        PutBucketEncryption PUT Bucket, ["encryption"], PutEncryptionConfiguration UnknownPUT Document NotImplemented;
-        DeleteBucketEncryption DELETE Bucket, ["encryption"],
-            PutEncryptionConfiguration UnknownDELETE Nothing ConfigStub(StubResponse::NothingToDelete);
         GetBucketOwnershipControls GET Bucket, ["ownershipControls"], GetBucketOwnershipControls UnknownGET Nothing
             ConfigStub(StubResponse::Absent(Code::OwnershipControlsNotFoundError));
         PutBucketOwnershipControls PUT Bucket, ["ownershipControls"],

@@ -19,6 +19,8 @@ pub struct S3Settings {
     pub is_on_loopback: bool,
     /// Whether the metrics page at the paths of MinIO is for everyone; otherwise it needs a token of an administrator.
     pub has_public_metrics: bool,
+    /// Whether customers' keys are taken over plain HTTP, too: TLS ends elsewhere.
+    pub takes_plain_customer_keys: bool,
     /// The settings that every HTTP listener has.
     pub connection: ConnectionSettings,
 }
@@ -32,6 +34,7 @@ impl Default for S3Settings {
             anonymous_user_creation: false,
             is_on_loopback: false,
             has_public_metrics: false,
+            takes_plain_customer_keys: false,
             connection: ConnectionSettings::default(),
         }
     }

@@ -8,6 +8,7 @@ use larder_net::{ConnectionLimit, ConnectionSettings};
 use larder_s3::rules::Algorithm;
 use larder_s3::rules::checksum::ChecksumHasher;
 use larder_testkit::SplitMix64;
+use larder_testkit::http::HttpResponse;
 
 use crate::support::{S3TestServer, signed_v2, signed_v4};
 
@@ -347,6 +348,40 @@ fn a_read_that_names_an_encryption_was_answered_as_if_the_object_had_it() {
         assert_eq!(server.ask("GET", "/box/k?attributes", &attributes, b"").status, 400, "{header}");
         assert_eq!(server.ask("GET", "/box/none", &[(header, value)], b"").status, 404, "{header}");
     }
+    server.stop();
+}
+
+#[test]
+fn an_object_is_encrypted_on_request_and_by_default() {
+    let server = with_bucket();
+    let asks = [("x-amz-server-side-encryption", "AES256")];
+    let way = |response: &HttpResponse| response.header("x-amz-server-side-encryption").map(str::to_owned);
+    let is = Some("AES256".to_owned());
+    assert_eq!(way(&server.ask("PUT", "/box/plain", NOTHING, b"tea")), None);
+    assert_eq!(way(&server.ask("PUT", "/box/k", &asks, b"tea")), is);
+    for method in ["GET", "HEAD"] {
+        let read = server.ask(method, "/box/k", NOTHING, b"");
+        assert_eq!((read.status, way(&read), read.header("content-length")), (200, is.clone(), Some("3")));
+    }
+    assert_eq!(server.ask("GET", "/box/k", NOTHING, b"").text(), "tea");
+    let copied = server.ask("PUT", "/box/copy", &[("x-amz-copy-source", "box/k")], b"");
+    assert_eq!((copied.status, way(&copied)), (200, None), "a copy has the encryption of its own request");
+    assert_eq!(server.ask("GET", "/box?encryption", NOTHING, b"").status, 404);
+    let default = b"<ServerSideEncryptionConfiguration><Rule><ApplyServerSideEncryptionByDefault>\
+        <SSEAlgorithm>AES256</SSEAlgorithm></ApplyServerSideEncryptionByDefault></Rule></ServerSideEncryptionConfiguration>";
+    assert_eq!(server.ask("PUT", "/box?encryption", NOTHING, default).status, 200);
+    assert!(server.ask("GET", "/box?encryption", NOTHING, b"").text().contains("<SSEAlgorithm>AES256<"));
+    assert_eq!(way(&server.ask("PUT", "/box/k", NOTHING, b"milk")), is);
+    assert_eq!(server.ask("GET", "/box/k", NOTHING, b"").text(), "milk");
+    assert_eq!(server.ask("DELETE", "/box?encryption", NOTHING, b"").status, 204);
+    assert_eq!(way(&server.ask("PUT", "/box/k", NOTHING, b"tea")), None);
+    let key = [
+        ("x-amz-server-side-encryption-customer-algorithm", "AES256"),
+        ("x-amz-server-side-encryption-customer-key", "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE="),
+        ("x-amz-server-side-encryption-customer-key-MD5", "ESESESESESESESESESESEQ=="),
+    ];
+    let refused = server.ask("PUT", "/box/k", &key, b"tea");
+    assert_eq!((refused.status, refused.element("Code")), (400, Some("InvalidRequest")), "in clear");
     server.stop();
 }
 

@@ -134,6 +134,7 @@ impl From<larder_s3::Error> for ConsoleFault {
             | E::InvalidArgument { .. }
             | E::MalformedPolicy(_)
             | E::InvalidTag(_)
+            | E::Encryption(_)
             | E::InvalidUser(_) => StatusCode::BAD_REQUEST,
         };
         Self::new(status, sentence(&error.to_string()))

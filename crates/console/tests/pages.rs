@@ -281,7 +281,7 @@ fn an_upload_is_aborted_and_users_show_no_secrets() {
         checksum: None,
     };
     let caller = console.admin(S3Action::PutObject);
-    let (id, _) = console.background.run(objects.uploads.create(&caller, request)).unwrap();
+    let id = console.background.run(objects.uploads.create(&caller, request)).unwrap().id;
     assert!(browser.page("/s3").contains("cellar"));
     let uploads = browser.page("/s3/uploads?bucket=cellar");
     assert!(uploads.contains("casks/&lt;b&gt;") && uploads.contains(&id.text()), "{uploads}");

@@ -239,8 +239,14 @@ async fn s3_deletes_and_aborts_succeed_and_refused_objects_and_parts_leave_no_bo
         metadata: ObjectMetadata::default(),
         checksum: None,
     };
-    let (upload, _) = objects.uploads.create(&caller, create.clone()).await.unwrap();
-    let part = PartAddress { bucket: "bucket".into(), key: "parts".into(), upload: upload.text(), number: 1 };
+    let upload = objects.uploads.create(&caller, create.clone()).await.unwrap().id;
+    let part = PartAddress {
+        bucket: "bucket".into(),
+        key: "parts".into(),
+        upload: upload.text(),
+        number: 1,
+        customer_key: None,
+    };
     objects.uploads.put_part(&caller, &part, incoming(100_000)).await.unwrap();
     let before = world.blobs().await;
 

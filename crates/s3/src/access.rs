@@ -5,12 +5,15 @@ use std::sync::Arc;
 use super::get::VersionSpec;
 use super::{Error, Result};
 use crate::rules::access::{AccessContext, AccessRequest, is_allowed, is_denied};
+use crate::rules::encryption::EncryptionKind;
 use crate::rules::policy::KeyPolicy;
 use crate::rules::{Bucket, S3Action, User};
 
 const VERSION_ID: &str = "s3:VersionId";
 const PREFIX: &str = "s3:prefix";
 const DELIMITER: &str = "s3:delimiter";
+const ENCRYPTION: &str = "s3:x-amz-server-side-encryption";
+const CUSTOMER_ALGORITHM: &str = "s3:x-amz-server-side-encryption-customer-algorithm";
 const MAX_KEYS: &str = "s3:max-keys";
 
 /// The caller of a request.
@@ -48,6 +51,16 @@ impl Caller {
         let prefix = Some(String::from_utf8_lossy(key).into_owned());
         let caller = self.with_keys(&[(PREFIX, prefix), (DELIMITER, None), (MAX_KEYS, None)]);
         caller.check(bucket, &S3Action::ListBucket.on_bucket())
+    }
+
+    /// The same caller, whose request is encrypted in this way: parts and the end of an upload name none, and have that of their
+    /// upload.
+    pub(super) fn with_encryption(&self, kind: Option<EncryptionKind>) -> Self {
+        let value = |of| (kind == Some(of)).then(|| "AES256".to_owned());
+        self.with_keys(&[
+            (ENCRYPTION, value(EncryptionKind::Server)),
+            (CUSTOMER_ALGORITHM, value(EncryptionKind::Customer)),
+        ])
     }
 
     /// The same caller with these values of condition keys; `None`: without the key.

@@ -140,13 +140,7 @@ impl Buckets {
     ///
     /// # Errors
     /// `KeyTooLong`, `NoSuchBucket`, `AccessDenied`.
-    pub(super) async fn find_for_put(
-        &self,
-        caller: &Caller,
-        bucket: &str,
-        key: &Bytes,
-        tags: &[Tag],
-    ) -> Result<Arc<Bucket>> {
+    pub async fn find_for_put(&self, caller: &Caller, bucket: &str, key: &Bytes, tags: &[Tag]) -> Result<Arc<Bucket>> {
         if key.len() > S3_KEY_BYTES_MAX {
             return Err(Error::KeyTooLong(key.len()));
         }

@@ -25,6 +25,8 @@ use super::receive::DEFAULT_ALGORITHM;
 use super::uploads::{UploadHead, Uploads, done_state};
 use super::{Caller, Error, ObjectsConfig, Result};
 use crate::rules::checksum::{ChecksumHasher, combine_full, composite};
+use crate::rules::encryption::EncryptionKind;
+use crate::rules::object_key::SecretKey;
 use crate::rules::part::manifest_rows;
 use crate::rules::{
     Algorithm, Bucket, Checksum, ChecksumKind, Etag, ManifestOwner, ManifestPart, Object, ObjectBody, Part, Storage,
@@ -61,6 +63,8 @@ pub struct CompleteUpload {
     pub checksum_kind: Option<ChecksumKind>,
     /// The object's length in bytes, if the client gives one.
     pub length: Option<u64>,
+    /// The key of a customer, if the client gives one.
+    pub customer_key: Option<SecretKey>,
 }
 
 /// A completed upload.
@@ -72,6 +76,8 @@ pub struct CompletedUpload {
     pub checksum: Option<Checksum>,
     /// Its version id for clients, in a bucket with versioning.
     pub version_id: Option<String>,
+    /// How it is encrypted.
+    pub encryption: Option<EncryptionKind>,
 }
 
 impl Uploads {
@@ -83,18 +89,23 @@ impl Uploads {
     /// `QuotaExceeded`, `BadChecksum`, `InvalidRequest` (length, checksums), `PreconditionFailed`, `NoSuchKey` (`If-Match` without an
     /// object), `ConditionalConflict`: the upload stays open. `OperationAborted` while another completion runs until the deadline.
     pub async fn complete(&self, caller: &Caller, request: CompleteUpload) -> Result<CompletedUpload> {
-        let bucket = self.buckets.find_for_put(caller, &request.bucket, &request.key, &[]).await?;
-        let mut head = self.heads.find_upload(&bucket, &request.key, &request.upload).await?;
+        let bucket = self.buckets.find(&request.bucket).await?;
+        let head = self.heads.find_upload(&bucket, &request.key, &request.upload).await;
+        let kind = head.as_ref().ok().and_then(|head| head.upload.encryption).map(|encryption| encryption.kind());
+        // Also where there is no such upload: a caller without permission does not learn that.
+        let caller = caller.with_encryption(kind);
+        let bucket = self.buckets.find_for_put(&caller, &request.bucket, &request.key, &[]).await?;
+        let mut head = head?;
         let list = list_digest(&request.parts);
         let deadline = Instant::now() + self.gateway.context().config.timeout;
         loop {
             let id = head.id;
             let settled = self.settle(head, deadline).await?.ok_or(Error::NoSuchUpload)?;
             if settled.upload.state != UploadState::Open {
-                return completed_answer(&settled.upload.state, &list);
+                return completed_answer(&settled.upload.state, &list, kind);
             }
             if let Some(state) = self.complete_open(&bucket, settled, &request, list).await? {
-                return completed_answer(&state, &list);
+                return completed_answer(&state, &list, kind);
             }
             if Instant::now() >= deadline {
                 return Err(Error::OperationAborted);
@@ -112,6 +123,10 @@ impl Uploads {
         request: &CompleteUpload,
         list: [u8; 20],
     ) -> Result<Option<UploadState>> {
+        // AWS asks for no key here, but a wrong one is refused.
+        if request.customer_key.is_some() {
+            self.keys.upload_key(open.upload.encryption.as_ref(), request.customer_key.as_ref())?;
+        }
         let stored = self.heads.all_parts(open.id).await?;
         let assembly = assemble(request, &stored, open.upload.checksum, &self.config)?;
         // Bound: up to 10,000 parts; the commit below needs only those of the list.
@@ -236,12 +251,16 @@ impl Uploads {
 }
 
 /// The answer of a completed upload, for the first request and its repeats.
-fn completed_answer(state: &UploadState, asked: &[u8; 20]) -> Result<CompletedUpload> {
+fn completed_answer(
+    state: &UploadState,
+    asked: &[u8; 20],
+    encryption: Option<EncryptionKind>,
+) -> Result<CompletedUpload> {
     match state {
         UploadState::Done { version, null, list, etag, checksum } if list == asked => {
             // AWS names a version, not that it is the null one.
             let version_id = (!null).then(|| version.text());
-            Ok(CompletedUpload { etag: *etag, checksum: checksum.clone(), version_id })
+            Ok(CompletedUpload { etag: *etag, checksum: checksum.clone(), version_id, encryption })
         }
         _ => Err(Error::NoSuchUpload),
     }
@@ -260,6 +279,7 @@ fn completed_object(head: &UploadHead, manifest: VersionId, assembly: &Assembly)
         acl: upload.acl.clone(),
         checksum: assembly.checksum.clone(),
         upload: Some(head.id),
+        encryption: upload.encryption,
     }
 }
 
@@ -447,6 +467,7 @@ mod assemble_tests {
             checksum: None,
             checksum_kind: None,
             length: None,
+            customer_key: None,
         }
     }
 

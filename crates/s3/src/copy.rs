@@ -13,12 +13,14 @@ use parking_lot::Mutex;
 
 use super::acl_choice::{AclChoice, check_public_acl};
 use super::commit::{ObjectLocation, client_version_id, lifecycle_expiry, version_id_text};
+use super::encryption::{EncryptionChoice, NewEncryption};
 use super::get::{FoundObject, GetObject, ObjectReader, ReadWindow, VersionSpec, missing_bytes};
 use super::put::{
     ChecksumWanted, ObjectMetadata, StoredVersion, UploadBody, WriteConditions, conditional_conflict, object_owner,
 };
 use super::receive::{BlobDestination, BodyReceiver, VerifiedBody};
 use super::{Caller, Error, Objects, Result};
+use crate::rules::encryption::EncryptionKind;
 use crate::rules::{Acl, Algorithm, Bucket, Etag, Object, S3Action, Storage, SystemHeader, Tag, Version};
 
 /// Headers a copy never inherits (AWS, CopyObject).
@@ -48,6 +50,8 @@ pub struct CopyObject {
     pub own: Vec<(SystemHeader, Bytes)>,
     /// Whether the request has any of those headers: a copy onto itself is valid then.
     pub changes_more: bool,
+    /// The encryption of the copy, which never inherits that of the source.
+    pub encryption: EncryptionChoice,
     /// The checksum to compute; `None`: the source's algorithm.
     pub checksum: Option<Algorithm>,
     /// Conditions on the destination.
@@ -69,6 +73,7 @@ struct CopyTarget {
     owner: String,
     acl: Option<Acl>,
     onto_itself: bool,
+    encryption: Option<NewEncryption>,
 }
 
 impl Objects {
@@ -83,8 +88,10 @@ impl Objects {
         let owner = object_owner(caller, &bucket);
         let acl = self.buckets.new_object_acl(caller, &bucket, &request.key, &request.acl, &owner).await?;
         let onto_itself = request.source.bucket == request.bucket && request.source.key == request.key;
-        let mut target = CopyTarget { location: ObjectLocation::new(&bucket, &request.key), owner, acl, onto_itself };
-        check_changes(&request, onto_itself)?;
+        let encryption = self.keys.begin(request.encryption, &bucket).await?;
+        let location = ObjectLocation::new(&bucket, &request.key);
+        let mut target = CopyTarget { location, owner, acl, onto_itself, encryption };
+        check_changes(&request, &target)?;
         self.precheck_conditions(&target.location, &request.conditions).await?;
         let source = GetObject { window: ReadWindow::Whole, ..request.source.clone() };
         for _ in 0..RETRIES_MAX {
@@ -182,13 +189,15 @@ impl Objects {
         let Some(source) = &found_object.version.object else { return Err(missing_bytes()) };
         let algorithm = source.checksum.as_ref().map(|checksum| checksum.algorithm);
         let checksum = request.checksum.or(algorithm).map_or(ChecksumWanted::Default, ChecksumWanted::Compute);
-        let to = self.receiver.object_destination(&target.location).await?;
+        let key = target.encryption.map(|encryption| encryption.key);
+        let to = self.receiver.object_destination(&target.location).await?.sealed(key);
         let received = self.receiver.receive_copy(reader, checksum, to).await?;
         let object = Object {
             body: received.body.clone(),
-            etag: Etag::from_md5(received.md5),
+            etag: Etag::from_md5(received.tag),
             checksum: Some(received.checksum.clone()),
             upload: None,
+            encryption: target.encryption.map(|encryption| encryption.stored),
             ..described(request, target, source)
         };
         self.commit_object(&target.location, target.owner.clone(), object, received, &request.conditions).await
@@ -251,7 +260,14 @@ impl BodyReceiver {
 fn shares(request: &CopyObject, target: &CopyTarget, found_object: &FoundObject) -> bool {
     let object = found_object.version.object.as_ref();
     let algorithm = object.and_then(|object| object.checksum.as_ref()).map(|checksum| checksum.algorithm);
-    target.onto_itself && request.checksum.is_none_or(|requested_algorithm| Some(requested_algorithm) == algorithm)
+    // Bytes under a key of the server may stay so; others are written anew.
+    let kind = object.and_then(|object| object.encryption).map(|encryption| encryption.kind());
+    let same_kind = kind == target.encryption.map(|encryption| encryption.stored.kind());
+    let is_readable = kind != Some(EncryptionKind::Customer);
+    target.onto_itself
+        && same_kind
+        && is_readable
+        && request.checksum.is_none_or(|requested_algorithm| Some(requested_algorithm) == algorithm)
 }
 
 /// The object of a copy: the source with the request's metadata.
@@ -269,9 +285,10 @@ fn described(request: &CopyObject, target: &CopyTarget, source: &Object) -> Obje
     object
 }
 
-fn check_changes(request: &CopyObject, onto_itself: bool) -> Result<()> {
-    let changes = request.replace.is_some() || request.tags.is_some() || request.changes_more;
-    if !onto_itself || changes || request.source.version != VersionSpec::Current {
+fn check_changes(request: &CopyObject, target: &CopyTarget) -> Result<()> {
+    let changes =
+        request.replace.is_some() || request.tags.is_some() || request.changes_more || target.encryption.is_some();
+    if !target.onto_itself || changes || request.source.version != VersionSpec::Current {
         return Ok(());
     }
     Err(Error::InvalidRequest("A copy of an object onto itself has to change its metadata or storage class.".into()))

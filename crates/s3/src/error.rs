@@ -2,6 +2,7 @@
 
 use larder_rows::Timestamp;
 
+use crate::encryption::EncryptionError;
 use crate::rules::{Etag, VersionId};
 
 /// Result of a call of the S3 side.
@@ -20,6 +21,8 @@ pub enum Configuration {
     Tags,
     /// Its public access block.
     PublicAccess,
+    /// Its default encryption.
+    Encryption,
 }
 
 /// An argument of a request.
@@ -126,6 +129,9 @@ pub enum Error {
     /// Another writer won the race against a conditional request.
     #[error("a conditional request conflicts with another")]
     ConditionalConflict,
+    /// The keys of the request do not fit.
+    #[error(transparent)]
+    Encryption(EncryptionError),
     /// The range lies outside the object.
     #[error("the range lies outside the object of {length} bytes")]
     InvalidRange {

@@ -1,6 +1,7 @@
 //! Reading an object.
 
 mod at_once;
+mod body_blob;
 mod reader;
 
 #[cfg(test)]
@@ -17,8 +18,11 @@ use super::commit::{ObjectLocation, client_version_id, external_body, lifecycle_
 use super::release::Pin;
 use super::{Caller, Error, Objects, Result};
 use crate::conditions::window_range;
+use crate::encryption::BytesKey;
+use crate::rules::object_key::SecretKey;
 use crate::rules::{Bucket, Checksum, Object, ObjectBody, Version};
-use reader::{BodySource, PartsReader, open_blob};
+use body_blob::BodyBlob;
+use reader::{BodySource, PartsReader};
 
 pub(super) use crate::conditions::matches_etag;
 pub use crate::conditions::{IfRange, ReadConditions, ReadWindow};
@@ -42,6 +46,8 @@ pub struct GetObject {
     pub window: ReadWindow,
     /// Conditions on the version.
     pub conditions: ReadConditions,
+    /// The key of a customer, with which the object is encrypted.
+    pub customer_key: Option<SecretKey>,
 }
 
 /// An object found by a read.
@@ -114,15 +120,25 @@ pub(super) struct LocatedVersion {
     pub(super) current: bool,
 }
 
+/// A read that may be answered.
+struct CheckedRead {
+    found_object: FoundObject,
+    located: LocatedVersion,
+    /// Keeps the manifest of a multipart object.
+    pin: Option<Pin>,
+    /// Opens the bytes, where they are encrypted.
+    key: Option<BytesKey>,
+}
+
 impl Objects {
     /// The metadata of an object.
     ///
     /// # Errors
     /// `NoSuchBucket`, `AccessDenied`, `NoSuchKey` (`AccessDenied` for a caller that may not list the bucket),
     /// `NoSuchVersion`, `BadVersionId`, `DeleteMarker`, `PreconditionFailed`, `NotModified`, `InvalidRange`,
-    /// `InvalidPartNumber`.
+    /// `InvalidPartNumber`; `Encryption` for a customer's key that is missing, wrong, or not used by the object.
     pub async fn head(&self, caller: &Caller, request: &GetObject) -> Result<FoundObject> {
-        Ok(self.locate_and_check(caller, request).await?.0)
+        Ok(self.locate_and_check(caller, request).await?.found_object)
     }
 
     /// An object and a reader of the requested bytes, which stay readable until the reader is dropped.
@@ -133,9 +149,9 @@ impl Objects {
         let opened = async {
             // Race: an overwrite may remove the bytes before they are opened; the next round finds its version.
             for _ in 0..RETRIES_MAX {
-                let (found_object, located, pin) = self.locate_and_check(caller, request).await?;
-                if let Some(reader) = self.open(&located, found_object.window.clone(), pin).await? {
-                    return Ok((found_object, reader));
+                let mut read = self.locate_and_check(caller, request).await?;
+                if let Some(reader) = self.open(&mut read).await? {
+                    return Ok((read.found_object, reader));
                 }
             }
             Err(missing_bytes())
@@ -168,15 +184,15 @@ impl Objects {
         Ok(LocatedVersion { bucket, partition, version, current })
     }
 
-    /// Finds the object of a request, and pins the manifest of a multipart object.
-    async fn locate_and_check(
-        &self,
-        caller: &Caller,
-        request: &GetObject,
-    ) -> Result<(FoundObject, LocatedVersion, Option<Pin>)> {
+    /// Finds the object of a request and its key, and pins the manifest of a multipart object.
+    async fn locate_and_check(&self, caller: &Caller, request: &GetObject) -> Result<CheckedRead> {
         for _ in 0..RETRIES_MAX {
             let GetObject { bucket, key, version, .. } = request;
             let located = self.locate(caller, bucket, key, version).await?;
+            let bytes_key = match &located.version.object {
+                Some(object) => self.keys.object_key(object, request.customer_key.as_ref())?,
+                None => None,
+            };
             request.conditions.check(&located.bucket, &located.version, || self.gateway.context().now())?;
             // Race: pin before the manifest is read, so that a concurrent release waits for the reader [invariant 63].
             let pin = self.pin(&located.version);
@@ -186,7 +202,12 @@ impl Objects {
             let found_object =
                 FoundObject::from_current(&located.bucket, key, located.version.clone(), requested_window, window);
             let expires = found_object.expires.filter(|_| located.current && *version == VersionSpec::Current);
-            return Ok((FoundObject { part, expires, ..found_object }, located, pin));
+            return Ok(CheckedRead {
+                found_object: FoundObject { part, expires, ..found_object },
+                located,
+                pin,
+                key: bytes_key,
+            });
         }
         Err(missing_bytes())
     }
@@ -211,30 +232,28 @@ impl Objects {
                 let part = reader::part(&self.gateway, *manifest, u32::from(number) - 1).await?;
                 Ok(part.map(|(range, digest)| (range, Some(FoundPart::from_many(object, *count, digest)))))
             }
-            (window, body) => {
+            (window, _) => {
                 let whole = matches!(window, ReadWindow::Part(_));
                 let part = whole.then(|| FoundPart { count: None, checksum: object.checksum.clone() });
-                Ok(Some((window_range(window, body.length())?, part)))
+                Ok(Some((window_range(window, object.length())?, part)))
             }
         }
     }
 
     /// Opens the bytes of a version; `None` when they are gone.
-    pub(super) async fn open(
-        &self,
-        located: &LocatedVersion,
-        window: Range<u64>,
-        pin: Option<Pin>,
-    ) -> Result<Option<ObjectReader>> {
+    async fn open(&self, read: &mut CheckedRead) -> Result<Option<ObjectReader>> {
+        let (located, key, window) = (&read.located, read.key, read.found_object.window.clone());
         let Some(object) = &located.version.object else { return Ok(None) };
         let source = match &object.body {
-            ObjectBody::Inline(bytes) => Some(BodySource::Bytes(bytes.clone())),
-            ObjectBody::Blob { id, length } => open_blob(&self.gateway, *id, *length).await?.map(BodySource::Blob),
+            ObjectBody::Inline(bytes) => Some(BodySource::Bytes(open_inline(bytes, key.as_ref())?)),
+            ObjectBody::Blob { id, length } => {
+                BodyBlob::open(&self.gateway, *id, *length, key.as_ref()).await?.map(BodySource::Blob)
+            }
             // Race: a release before the pin may be removing the parts; a head read after it decides [invariant 63].
-            ObjectBody::Parts { .. } if pin.is_some() && !self.is_still_referenced(located).await? => None,
+            ObjectBody::Parts { .. } if read.pin.is_some() && !self.is_still_referenced(located).await? => None,
             ObjectBody::Parts { manifest, .. } => {
                 let cursor = ManifestCursor::at(&self.gateway, *manifest, window.start).await?;
-                Some(BodySource::Parts(Box::new(PartsReader { cursor, open: None, _pin: pin })))
+                Some(BodySource::Parts(Box::new(PartsReader { cursor, open: None, key, _pin: read.pin.take() })))
             }
         };
         Ok(source.map(|source| ObjectReader { gateway: Arc::clone(&self.gateway), source, window }))
@@ -246,6 +265,14 @@ impl Objects {
         let spec = VersionSpec::Id(super::commit::version_id_text(&located.version));
         let now = self.heads.find_version(&located.partition, &observed.head, &spec, &options).await?;
         Ok(now.is_some_and(|now| external_body(&now) == external_body(&located.version)))
+    }
+}
+
+/// The bytes in the row of an object, as its client stored them.
+fn open_inline(bytes: &Bytes, key: Option<&BytesKey>) -> Result<Bytes> {
+    match key {
+        Some(key) => Ok(key.key.body_cipher(&[])?.open_whole(bytes)?),
+        None => Ok(bytes.clone()),
     }
 }
 

@@ -25,6 +25,7 @@ pub mod complete;
 mod conditions;
 pub mod copy;
 pub mod delete;
+pub mod encryption;
 mod error;
 pub mod get;
 pub mod lifecycle;

@@ -10,6 +10,7 @@ use larder_core::metrics::RequestOutcome;
 use crate::buckets::Buckets;
 use crate::catalogue::S3Catalogue;
 use crate::commit::HeadStore;
+use crate::encryption::ObjectKeys;
 use crate::lifecycle::LifecycleWorker;
 use crate::objects_config::ObjectsConfig;
 use crate::quotas::Quotas;
@@ -40,6 +41,8 @@ pub struct Objects {
     pub sweeper: ObjectSweeper,
     /// Expiry by the rules of buckets.
     pub lifecycle: LifecycleWorker,
+    /// The keys of encrypted objects.
+    pub keys: Arc<ObjectKeys>,
     pub(crate) heads: Arc<HeadStore>,
     pub(crate) receiver: Arc<BodyReceiver>,
 }
@@ -58,6 +61,8 @@ impl Objects {
         let quotas = Arc::new(Quotas::new(&heads));
         let receiver = Arc::new(BodyReceiver { gateway: share(), bytes_max: config.put_bytes_max });
         let buckets = Arc::new(Buckets { gateway: share(), users: Arc::clone(&users), config: Arc::clone(&config) });
+        let keys = ObjectKeys::new(Arc::clone(&config.key_ring), gateway.context().ports.random);
+        let keys = Arc::new(keys);
         let uploads = Arc::new(Uploads {
             gateway: share(),
             config: Arc::clone(&config),
@@ -65,6 +70,7 @@ impl Objects {
             heads: Arc::clone(&heads),
             receiver: Arc::clone(&receiver),
             quotas: Arc::clone(&quotas),
+            keys: Arc::clone(&keys),
         });
         let sweeper = ObjectSweeper {
             gateway: share(),
@@ -74,7 +80,20 @@ impl Objects {
             others,
         };
         let lifecycle = LifecycleWorker { gateway: share(), heads: Arc::clone(&heads), uploads: Arc::clone(&uploads) };
-        Arc::new(Self { gateway, config, users, usage, quotas, buckets, uploads, sweeper, lifecycle, heads, receiver })
+        Arc::new(Self {
+            gateway,
+            config,
+            users,
+            usage,
+            quotas,
+            buckets,
+            uploads,
+            sweeper,
+            lifecycle,
+            keys,
+            heads,
+            receiver,
+        })
     }
 }
 

@@ -1,8 +1,11 @@
 //! Settings of the S3 side.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use larder_rows::limits::{PART_BYTES_MAX, PART_BYTES_MIN};
+
+use crate::encryption::key_ring::KeyRing;
 
 /// Settings of the S3 side.
 #[derive(Debug, Clone)]
@@ -21,6 +24,8 @@ pub struct ObjectsConfig {
     pub completing_max: Duration,
     /// Whether this is the only process over its store: completions begun by an earlier run are then abandoned.
     pub single_process: bool,
+    /// The master keys of encryption by the server.
+    pub key_ring: Arc<KeyRing>,
 }
 
 impl Default for ObjectsConfig {
@@ -33,6 +38,7 @@ impl Default for ObjectsConfig {
             part_bytes_min: PART_BYTES_MIN,
             completing_max: Duration::from_secs(90),
             single_process: true,
+            key_ring: Arc::new(KeyRing::in_memory()),
         }
     }
 }

@@ -27,6 +27,8 @@ use super::put::{ChecksumWanted, UploadBody};
 use super::receive::{BlobDestination, VerifiedBody};
 use super::uploads::{AbortDate, UploadHead, Uploads, abort_date};
 use super::{Caller, Error, Objects, RequestArgument, Result};
+use crate::rules::encryption::EncryptionKind;
+use crate::rules::object_key::SecretKey;
 use crate::rules::part::{PART_NUMBER_MAX, PartsPage, parts_page};
 use crate::rules::{Algorithm, Bucket, Checksum, ChecksumKind, Part, Storage, Upload, UploadId, UploadState};
 
@@ -41,6 +43,8 @@ pub struct PartAddress {
     pub upload: String,
     /// The part's number, 1 to 10,000: checked by the edge.
     pub number: u16,
+    /// The key of a customer, with which the upload is encrypted.
+    pub customer_key: Option<SecretKey>,
 }
 
 /// A stored part.
@@ -50,6 +54,8 @@ pub struct StoredPart {
     pub part: Part,
     /// Its checksum, if the upload has one or the client gave one.
     pub checksum: Option<Checksum>,
+    /// How it is encrypted.
+    pub encryption: Option<EncryptionKind>,
 }
 
 /// An upload and a page of its parts.
@@ -97,7 +103,7 @@ impl Uploads {
         let checksum = Some(received.checksum.clone()).filter(|_| is_named);
         let part = self.store_part(&head, at.number, received).await?;
         admission.written();
-        Ok(StoredPart { part, checksum })
+        Ok(StoredPart { part, checksum, encryption: head.upload.encryption.map(|encryption| encryption.kind()) })
     }
 
     /// The upload of a part, if the caller may put it there, and the destination of its bytes.
@@ -106,10 +112,15 @@ impl Uploads {
         caller: &Caller,
         at: &PartAddress,
     ) -> Result<(Arc<Bucket>, UploadHead, BlobDestination)> {
-        let bucket = self.buckets.find_for_put(caller, &at.bucket, &at.key, &[]).await?;
-        let head = self.heads.find_live_upload(&bucket, &at.key, &at.upload).await?;
+        let bucket = self.buckets.find(&at.bucket).await?;
+        let head = self.heads.find_live_upload(&bucket, &at.key, &at.upload).await;
+        let kind = head.as_ref().ok().and_then(|head| head.upload.encryption).map(|encryption| encryption.kind());
+        // Also where there is no such upload: a caller without permission does not learn that.
+        let bucket = self.buckets.find_for_put(&caller.with_encryption(kind), &at.bucket, &at.key, &[]).await?;
+        let head = head?;
         let (location, needs_default) = (ObjectLocation::new(&bucket, &at.key), head.upload.checksum.is_none());
-        let to = self.receiver.part_destination(&location, head.id, at.number, needs_default).await?;
+        let key = self.keys.upload_key(head.upload.encryption.as_ref(), at.customer_key.as_ref())?;
+        let to = self.receiver.part_destination(&location, head.id, at.number, needs_default).await?.sealed(key);
         Ok((bucket, head, to))
     }
 
@@ -120,7 +131,7 @@ impl Uploads {
             Some(_) => Some(received.checksum.digest.clone()),
             None => received.default_digest.clone(),
         };
-        let (md5, length) = (received.md5, received.length);
+        let (md5, length) = (received.tag, received.length);
         // Race: the stamp is issued after the body, so of several parts with one number the part finished last wins.
         let stamp = match self.gateway.issuer().issue().await {
             Ok(stamp) => stamp,
@@ -221,7 +232,8 @@ impl Objects {
         let checksum = Some(received.checksum.clone()).filter(|_| head.upload.checksum.is_some());
         let part = self.uploads.store_part(&head, at.number, received).await?;
         admission.written();
-        Ok((StoredPart { part, checksum }, found_object.version_id))
+        let encryption = head.upload.encryption.map(|encryption| encryption.kind());
+        Ok((StoredPart { part, checksum, encryption }, found_object.version_id))
     }
 }
 

@@ -54,7 +54,7 @@ impl Objects {
     ///
     /// # Errors
     /// `NoSuchBucket`, `AccessDenied`, `KeyTooLong`, `QuotaExceeded`, `EntityTooLarge`, `BadDigest`, `BadChecksum`, `BrokenBody`,
-    /// `PreconditionFailed`, `NoSuchKey` (`If-Match` without an object), `ConditionalConflict`; no bytes remain then.
+    /// `PreconditionFailed`, `NoSuchKey` (`If-Match` without an object), `ConditionalConflict`, `Encryption`; no bytes remain then.
     pub async fn put(&self, caller: &Caller, request: PutObject) -> Result<StoredVersion> {
         let PutObject { bucket, key, metadata, upload_body, conditions } = request;
         let bucket = self.buckets.find_for_put(caller, &bucket, &key, &metadata.tags).await?;
@@ -65,20 +65,23 @@ impl Objects {
         self.precheck_conditions(&location, &conditions).await?;
         let announced = upload_body.length;
         let admission = self.quotas.admit(&bucket, &key, Storage::object(announced.unwrap_or(0))).await?;
-        let to = self.receiver.object_destination(&location).await?;
+        let encryption = self.keys.begin(metadata.encryption, &bucket).await?;
+        let bytes_key = encryption.map(|encryption| encryption.key);
+        let to = self.receiver.object_destination(&location).await?.sealed(bytes_key);
         let received = self.receiver.receive(upload_body, to).await?;
         let room = Storage::object(received.length);
         let admission = self.quotas.admit_received(admission, announced, &bucket, &key, room).await;
         let admission = self.receiver.keep_or_discard(admission, &received).await?;
         let object = Object {
             body: received.body.clone(),
-            etag: Etag::from_md5(received.md5),
+            etag: Etag::from_md5(received.tag),
             headers: metadata.headers,
             meta: metadata.meta,
             tags: metadata.tags,
             acl,
             checksum: Some(received.checksum.clone()),
             upload: None,
+            encryption: encryption.map(|encryption| encryption.stored),
         };
         let stored = self.commit_object(&location, owner, object, received, &conditions).await?;
         admission.written();

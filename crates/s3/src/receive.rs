@@ -9,12 +9,14 @@ use larder_core::body::{ByteStream, collect, next};
 use larder_core::metrics::Event;
 use larder_rows::content::BlobId;
 use larder_rows::limits::S3_META_BYTES_MAX;
-use larder_store::{BlobOwner, Durability, Partition};
+use larder_store::{BlobOwner, BlobWriter, Durability, Partition};
 
 use super::commit::ObjectLocation;
 use super::{Error, Result};
 use crate::acl_choice::AclChoice;
+use crate::encryption::{BytesKey, EncryptionChoice};
 use crate::rules::checksum::{ChecksumHasher, Md5Hasher};
+use crate::rules::sealed_body::{BodySealer, opened_length, sealed_length};
 use crate::rules::{Algorithm, Checksum, ObjectBody, SystemHeader, Tag, UploadId, VersionId};
 
 /// The checksum algorithm of an object when the client names none; an upload without one makes its object's of those of its parts.
@@ -26,8 +28,8 @@ pub(super) struct VerifiedBody {
     pub(super) body: ObjectBody,
     /// Their length.
     pub(super) length: u64,
-    /// Their MD5.
-    pub(super) md5: [u8; 16],
+    /// Their digest in an entity tag: their MD5, or a keyed hash where a customer's key hides it.
+    pub(super) tag: [u8; 16],
     /// Their checksum.
     pub(super) checksum: Checksum,
     /// That of [`DEFAULT_ALGORITHM`], where the destination asks for it.
@@ -58,6 +60,22 @@ pub(super) struct BlobDestination {
     inline_max: usize,
     /// Whether [`DEFAULT_ALGORITHM`] is computed beside another checksum.
     needs_default: bool,
+    /// Seals the bytes; `None`: they are stored as they come.
+    key: Option<BytesKey>,
+}
+
+impl BlobDestination {
+    /// The same, with bytes sealed by this key.
+    pub(super) fn sealed(self, key: Option<BytesKey>) -> Self {
+        Self { key, ..self }
+    }
+
+    /// Most bytes of a body that stay in the row.
+    fn inline_max(&self) -> usize {
+        let max = self.inline_max as u64;
+        let max = if self.key.is_some() { opened_length(max) } else { max };
+        usize::try_from(max).unwrap_or(usize::MAX)
+    }
 }
 
 /// Receives bodies into rows and blobs.
@@ -79,7 +97,7 @@ impl BodyReceiver {
         let inline_max = self.gateway.context().ports.store.limits().inline_max;
         let partition = location.partition();
         let id = BlobId::for_row(&partition.key, &row, stamp);
-        Ok(BlobDestination { partition, row, id, inline_max, needs_default: false })
+        Ok(BlobDestination { partition, row, id, inline_max, needs_default: false, key: None })
     }
 
     /// The destination of a part of an upload to `location`: a blob of its own, however small; none for an empty part. An upload
@@ -103,7 +121,7 @@ impl BodyReceiver {
             &[&row[..], &self.gateway.context().ports.actor.0.to_be_bytes()].concat(),
             stamp,
         );
-        Ok(BlobDestination { partition, row, id, inline_max: 0, needs_default })
+        Ok(BlobDestination { partition, row, id, inline_max: 0, needs_default, key: None })
     }
 
     /// Receives a body. A mismatch with its announced digests leaves no bytes.
@@ -116,24 +134,31 @@ impl BodyReceiver {
         // Bound: a body that is announced too large is refused before it arrives.
         self.check_length(announced.unwrap_or(0))?;
         let mut sums = Sums::new(&checksum, to.needs_default);
-        let first = collect(stream.as_mut(), to.inline_max).await.map_err(broken)?;
+        let inline_max = to.inline_max();
+        let first = collect(stream.as_mut(), inline_max).await.map_err(broken)?;
         self.count(&mut sums, &first)?;
-        if first.len() <= to.inline_max {
+        if first.len() <= inline_max {
             let length = sums.length;
             let VerifiedSums { md5, checksum, default_digest } =
                 sums.verify(announced, md5, &checksum, stream.as_mut())?;
-            let body = ObjectBody::Inline(first);
-            return Ok(VerifiedBody { body, length, md5, checksum, default_digest, lease: None });
+            let body = ObjectBody::Inline(seal_inline(first, to.key.as_ref())?);
+            let tag = body_tag(to.key.as_ref(), &[], md5)?;
+            return Ok(VerifiedBody { body, length, tag, checksum, default_digest, lease: None });
         }
-        let id = to.id;
+        let (id, key) = (to.id, to.key);
         let owner = BlobOwner { partition: to.partition, row: to.row };
         // Crash: a writer dropped before `finish` leaves no blob.
         let mut writer = self.gateway.context().ports.blobs.create(id, owner).await?;
-        writer.announce(announced.unwrap_or(first.len() as u64)).await?;
-        writer.write(first).await?;
+        let mut sealer = key.map(|key| Ok::<_, Error>(BodySealer::new(key.key.body_cipher(&id.0)?))).transpose()?;
+        let announced_length = announced.unwrap_or(first.len() as u64);
+        writer.announce(if key.is_some() { sealed_length(announced_length) } else { announced_length }).await?;
+        write_piece(&mut *writer, &mut sealer, first).await?;
         while let Some(piece) = next(stream.as_mut()).await.map_err(broken)? {
             self.count(&mut sums, &piece)?;
-            writer.write(piece).await?;
+            write_piece(&mut *writer, &mut sealer, piece).await?;
+        }
+        if let Some(sealer) = sealer {
+            writer.write(sealer.finish()?).await?;
         }
         let length = sums.length;
         // Verified before the blob is finished, so a body that does not match leaves no bytes.
@@ -143,7 +168,8 @@ impl BodyReceiver {
         let lease = writer.finish(durability).await?;
         self.gateway.context().metrics.count_event(Event::BlobWritten);
         let body = ObjectBody::Blob { id, length };
-        Ok(VerifiedBody { body, length, md5, checksum, default_digest, lease: Some(lease) })
+        let tag = body_tag(key.as_ref(), &id.0, md5)?;
+        Ok(VerifiedBody { body, length, tag, checksum, default_digest, lease: Some(lease) })
     }
 
     /// The admission of a received body; a refused one leaves no bytes.
@@ -180,6 +206,29 @@ impl BodyReceiver {
         let max = self.bytes_max;
         if bytes > max { Err(Error::EntityTooLarge { bytes, max }) } else { Ok(()) }
     }
+}
+
+/// Writes a piece, or the chunks that are complete with it.
+async fn write_piece(writer: &mut dyn BlobWriter, sealer: &mut Option<BodySealer>, piece: Bytes) -> Result<()> {
+    let Some(sealer) = sealer else { return Ok(writer.write(piece).await?) };
+    for chunk in sealer.push(&piece)? {
+        writer.write(chunk).await?;
+    }
+    Ok(())
+}
+
+/// The stored form of bytes in a row.
+fn seal_inline(bytes: Bytes, key: Option<&BytesKey>) -> Result<Bytes> {
+    let Some(key) = key else { return Ok(bytes) };
+    let mut sealer = BodySealer::new(key.key.body_cipher(&[])?);
+    let mut chunks = sealer.push(&bytes)?;
+    chunks.push(sealer.finish()?);
+    Ok(chunks.concat().into())
+}
+
+/// The digest in the entity tag of a body.
+fn body_tag(key: Option<&BytesKey>, body: &[u8], md5: [u8; 16]) -> Result<[u8; 16]> {
+    key.map_or(Ok(md5), |key| key.etag(body, md5))
 }
 
 /// Digests and length of a body while it arrives.
@@ -303,6 +352,8 @@ pub struct ObjectMetadata {
     pub tags: Vec<Tag>,
     /// The ACL.
     pub acl: AclChoice,
+    /// The encryption.
+    pub encryption: EncryptionChoice,
 }
 
 impl ObjectMetadata {

@@ -17,12 +17,14 @@ use larder_store::{CasResult, DerivedRow, HeadWrite, Kind, Partition, Range, Rea
 use super::buckets::Buckets;
 use super::catalogue::CatalogueGuard;
 use super::commit::HeadStore;
+use super::encryption::ObjectKeys;
 use super::list::KeyOrPrefix;
 use super::listing_page::{ListObjects, ListingPage};
 use super::put::ObjectMetadata;
 use super::quotas::Quotas;
 use super::receive::BodyReceiver;
 use super::{Caller, Error, ObjectsConfig, Result};
+use crate::rules::encryption::EncryptionKind;
 use crate::rules::entry::{upload_entries_from, upload_entry_name, upload_of_entry_name};
 use crate::rules::listing::{KeyPage, KeyPageResult, KeyPageStep};
 use crate::rules::{
@@ -40,6 +42,17 @@ pub struct CreateUpload {
     pub metadata: ObjectMetadata,
     /// The checksum of its parts and of the object; the edge checks that the pair is valid.
     pub checksum: Option<(Algorithm, ChecksumKind)>,
+}
+
+/// An upload that has begun.
+#[derive(Debug, Clone)]
+pub struct CreatedUpload {
+    /// Its identity.
+    pub id: UploadId,
+    /// When the lifecycle will abort it.
+    pub abort_date: AbortDate,
+    /// How its parts are encrypted.
+    pub encryption: Option<EncryptionKind>,
 }
 
 /// When, and by which rule, the lifecycle will abort an upload.
@@ -62,6 +75,7 @@ pub struct Uploads {
     pub(super) heads: Arc<HeadStore>,
     pub(super) receiver: Arc<BodyReceiver>,
     pub(super) quotas: Arc<Quotas>,
+    pub(super) keys: Arc<ObjectKeys>,
 }
 
 impl Uploads {
@@ -69,11 +83,12 @@ impl Uploads {
     ///
     /// # Errors
     /// `NoSuchBucket`, `AccessDenied` (also for every anonymous caller), `KeyTooLong`, and the refusals of an ACL choice.
-    pub async fn create(&self, caller: &Caller, request: CreateUpload) -> Result<(UploadId, AbortDate)> {
+    pub async fn create(&self, caller: &Caller, request: CreateUpload) -> Result<CreatedUpload> {
         let CreateUpload { bucket, key, metadata, checksum } = request;
         let target_bucket = self.buckets.find_for_put(caller, &bucket, &key, &metadata.tags).await?;
         let owner = caller.require_user()?.id.clone();
         let acl = self.buckets.new_object_acl(caller, &target_bucket, &key, &metadata.acl, &owner).await?;
+        let encryption = self.keys.begin(metadata.encryption, &target_bucket).await?;
         // Race: under the guard, so that a deletion of the bucket waits for this upload [invariant 64].
         let guard = CatalogueGuard::take(&self.gateway, &bucket, target_bucket.id).await?;
         let stamp = self.gateway.issuer().issue().await?;
@@ -90,12 +105,13 @@ impl Uploads {
             tags: metadata.tags,
             acl,
             checksum,
+            encryption: encryption.map(|encryption| encryption.stored),
             state: UploadState::Open,
         };
         let abort_date = abort_date(&guard.bucket, &upload);
         // The id is unique: an existing head is this very upload, written twice.
         self.heads.write_upload(None, UploadHead { id, upload, stamp }).await?;
-        Ok((id, abort_date))
+        Ok(CreatedUpload { id, abort_date, encryption: encryption.map(|encryption| encryption.stored.kind()) })
     }
 
     /// A page of the open uploads of a bucket, by key and then by start. A line has the upload's id and entry; the

@@ -278,6 +278,7 @@ fn version(tags: Vec<Tag>) -> Version {
         acl: None,
         checksum: None,
         upload: None,
+        encryption: None,
     };
     let (id, modified) = (VersionId([1; 16]), Timestamp(1));
     Version { id, null: true, modified, owner: "id-owner".to_owned(), object: Some(object) }

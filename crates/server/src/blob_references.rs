@@ -5,7 +5,7 @@ use larder_kv::rules::object_row::ObjectRow;
 use larder_rows::codec::DecodeError;
 use larder_rows::content::KvBody;
 use larder_s3::rules::part::decode_manifest_row;
-use larder_s3::rules::{ObjectBody, ObjectHead, Part, Version};
+use larder_s3::rules::{ObjectHead, Part, Version};
 use larder_store::{BlobReference, Table};
 
 /// The blobs that a row of a table names; none for a row that does not decode.
@@ -47,11 +47,9 @@ fn body_reference(body: &KvBody) -> Option<BlobReference> {
 }
 
 fn version_reference(version: &Version) -> Option<BlobReference> {
-    match version.object.as_ref()?.body {
-        ObjectBody::Blob { id, length } => Some(BlobReference { id, length }),
-        // The parts are named by the rows of the manifest.
-        ObjectBody::Inline(_) | ObjectBody::Parts { .. } => None,
-    }
+    // The parts are named by the rows of the manifest.
+    let (id, length) = version.object.as_ref()?.blob()?;
+    Some(BlobReference { id, length })
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ mod engine;
 mod failure;
 pub mod healthcheck;
 pub mod inspect;
+mod key_ring_file;
 mod listeners;
 pub mod log;
 mod memory;

@@ -16,6 +16,7 @@ use larder_core::{AuditSink, CertificateStatus, Config, GatewayPorts, IndexSplit
 use larder_kv::Gateway;
 use larder_net::{BrowserRules, ConnectionLimit, ConnectionSettings, ShutdownRequest, TrustedProxies};
 use larder_rows::ActorId;
+use larder_s3::encryption::key_ring::KeyRing;
 use larder_s3::rules::User;
 use larder_s3::{Objects, ObjectsConfig};
 use larder_store::{Clock, SystemClock};
@@ -30,6 +31,7 @@ use crate::console::ConsoleLinks;
 use crate::descriptors::ConnectionBudget;
 use crate::engine::OpenEngine;
 use crate::failure::ServerFailure;
+use crate::key_ring_file;
 use crate::listeners::{self, BoundListener, BoundListeners, ListenerCertificate};
 use crate::memory::MemoryPlan;
 use crate::metrics_listener::MetricsHandler;
@@ -86,11 +88,13 @@ pub(crate) async fn serve(
     let name = node_name(settings, at);
     let config = gateway_config(settings, &name, at.http, budget.connections);
     let scripts = start_scripts(settings, clock.clone())?;
+    let key_ring = key_ring_file::open(settings)?;
     let certificate = tls.clone().map(|tls| Arc::new(ListenerCertificate(tls)) as Arc<dyn CertificateStatus>);
     let ports = GatewayPorts { audit, certificate, ..gateway_ports(&engine, clock, actor, scripts) };
     let gateway = Gateway::start(ports, config).await;
     let gateway = gateway.map_err(|error| ServerFailure(format!("cannot start: {error}")))?;
-    let objects = Objects::new(Arc::clone(gateway.shared()), vec![gateway.kv.clone()], objects_config(settings));
+    let objects =
+        Objects::new(Arc::clone(gateway.shared()), vec![gateway.kv.clone()], objects_config(settings, key_ring));
     let s3_admin = s3_admin(settings, &objects).await?;
     make_buckets(&settings.s3_buckets, s3_admin.as_ref().map(|(user, _)| user), &objects).await?;
     let admin = s3_admin.and_then(|(user, is_new)| new_key(settings, &user, is_new));
@@ -259,11 +263,12 @@ fn fill_random(bytes: &mut [u8]) {
     getrandom::fill(bytes).unwrap_or_else(|error| panic!("the system gives no randomness: {error}"));
 }
 
-fn objects_config(settings: &ServerSettings) -> ObjectsConfig {
+fn objects_config(settings: &ServerSettings, key_ring: Arc<KeyRing>) -> ObjectsConfig {
     ObjectsConfig {
         region: settings.s3_region.clone(),
         buckets_max: settings.s3_buckets_max,
         single_process: settings.engine.is_single_process(),
+        key_ring,
         ..ObjectsConfig::default()
     }
 }
@@ -378,7 +383,15 @@ fn s3_settings(settings: &ServerSettings, connection: ConnectionSettings, bound:
     roots.extend(public_url.as_ref().map(|url| url.host().to_owned()));
     let is_on_loopback = bound.iter().all(BoundListener::is_on_loopback);
     let has_public_metrics = settings.s3_metrics == ScrapeAccess::Public;
-    S3Settings { roots, public_url, connection, is_on_loopback, has_public_metrics, ..S3Settings::default() }
+    S3Settings {
+        roots,
+        public_url,
+        connection,
+        is_on_loopback,
+        has_public_metrics,
+        takes_plain_customer_keys: settings.s3_ssec_plain,
+        ..S3Settings::default()
+    }
 }
 
 /// Waits until the server is to end.

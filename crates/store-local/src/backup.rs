@@ -5,6 +5,7 @@
 //! synced     before the journals: it names no group that they lack
 //! manifest   after the trees: its journals have all groups that they lack
 //! journals   up to the last whole frame                                        copied
+//! keys       after the rows: of all that they have             copied
 //! blobs      after the rows that name them; removals wait until the end        linked
 //! ```
 //! No file is changed once it has a name, but for journals, so a link is a copy. Files that go while the trees are linked make
@@ -30,6 +31,8 @@ use crate::manifest;
 use crate::tree_id::TreeId;
 use crate::version_file;
 
+/// The file with the keys of encrypted objects, if the server keeps it here: without it a backup could not be read.
+pub const KEY_RING_FILE: &str = "encryption-keys";
 /// The ending of a backup that is not whole.
 const PARTIAL: &str = "partial";
 /// How often the links of the trees begin again.
@@ -95,6 +98,10 @@ pub fn back_up(dir: &Path, blobs: &LocalBlobs, into: &Path, progress: &BackupPro
         stage_blobs(dir, &staged, progress)?;
         drop(held);
         write_synced(&staged.join("format"), &fs::read(dir.join("format"))?)?;
+        // After the rows: it has the keys of all of them.
+        if let Some(keys) = if_there(fs::read(dir.join(KEY_RING_FILE)))? {
+            write_synced(&staged.join(KEY_RING_FILE), &keys)?;
+        }
         let shares_disk = fs::metadata(folder)?.dev() == fs::metadata(dir)?.dev();
         let backup = Placed { previous: previous.as_deref(), progress, space: shares_disk.then(|| blobs.disk_space()) };
         backup.place_folder(&staged, &partial, Path::new(""))?;

@@ -3,6 +3,7 @@
 
 use hyper::header::{CONTENT_RANGE, ETAG, HeaderName, HeaderValue, LAST_MODIFIED};
 use larder_rows::Timestamp;
+use larder_s3::encryption::EncryptionError;
 use larder_s3::rules::{Etag, VersionId};
 use larder_s3::{Configuration, Error, RequestArgument};
 
@@ -43,6 +44,7 @@ impl From<Error> for S3Error {
             Error::OtherInitiationTime => Self::from(Code::PreconditionFailed).with("Condition", INITIATED),
             Error::NotModified { etag, modified, version, headers } => not_modified(&etag, modified, version, headers),
             Error::ConditionalConflict => Code::ConditionalRequestConflict.into(),
+            Error::Encryption(error) => encryption(&error),
             Error::InvalidRange { length } => Self::from(Code::InvalidRange)
                 .with("ActualObjectSize", length.to_string())
                 .with_header(CONTENT_RANGE, format!("bytes */{length}")),
@@ -138,7 +140,47 @@ fn not_configured(what: Configuration) -> Code {
         Configuration::Cors => Code::NoSuchCORSConfiguration,
         Configuration::Lifecycle => Code::NoSuchLifecycleConfiguration,
         Configuration::Tags => Code::NoSuchTagSet,
+        Configuration::Encryption => Code::ServerSideEncryptionConfigurationNotFoundError,
         Configuration::PublicAccess => Code::NoSuchPublicAccessBlockConfiguration,
+    }
+}
+
+/// Refusals about keys, with the texts of AWS where it has one.
+fn encryption(error: &EncryptionError) -> S3Error {
+    match error {
+        EncryptionError::NoMasterKey => S3Error::new(
+            Code::NotImplemented,
+            "Server side encryption takes master keys: the server was started without --encryption-keys.",
+        )
+        .with("Header", "x-amz-server-side-encryption"),
+        EncryptionError::MissingMasterKey(id) => {
+            tracing::error!(master_key = %id, "object not readable: its master key is not in the ring of --encryption-keys");
+            S3Error::new(
+                Code::InternalError,
+                format!("The master key {id} of the object is not in the ring of the server."),
+            )
+        }
+        EncryptionError::CustomerKeyNeeded => S3Error::invalid(
+            "The object was stored using a form of Server Side Encryption. The correct parameters must be provided to \
+             retrieve the object.",
+        ),
+        EncryptionError::OtherCustomerKey => S3Error::new(
+            Code::AccessDenied,
+            "Requests specifying Server Side Encryption with Customer provided keys must provide the correct secret key.",
+        ),
+        EncryptionError::NotApplicable => {
+            S3Error::invalid("The encryption parameters are not applicable to this object.")
+        }
+        EncryptionError::PartDiffers => S3Error::invalid(
+            "The multipart upload initiate requested encryption. Subsequent part requests must include the appropriate \
+             encryption parameters.",
+        ),
+        EncryptionError::PartKeyDiffers => {
+            S3Error::invalid("The provided encryption parameters did not match the ones used originally.")
+        }
+        EncryptionError::CustomerKeysBlocked => {
+            S3Error::new(Code::AccessDenied, "The bucket does not allow encryption with customer provided keys.")
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use larder_rows::limits::S3_PAGE_MAX;
 use larder_s3::get::{GetObject, ReadWindow};
 use larder_s3::rules::{Checksum, ManifestPart, Object, ObjectBody};
 
-use super::{conditions, get_object, listing_document, object_headers};
+use super::{conditions, encryption, listing_document, object_headers};
 use crate::call::{S3Call, joined};
 use crate::dates;
 use crate::errors::{Code, S3Error};
@@ -43,11 +43,13 @@ pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
         version: listing_document::version(&call.query),
         window: ReadWindow::Whole,
         conditions: conditions::read_conditions(&call.headers),
+        customer_key: None,
     };
+    let request = GetObject { customer_key: encryption::read_key(call, &request).await?, ..request };
     let max = if requested.has("ObjectParts") { requested.max } else { 0 };
     let (found_object, parts, more) =
         call.objects.object_attributes(&call.caller, &request, requested.after, max).await?;
-    get_object::check_unencrypted(&call.headers)?;
+    encryption::check_read(&call.headers)?;
     let object = found_object.version.object.as_ref().ok_or(Code::NoSuchKey)?;
     let mut response = response::document(document(&requested, object, &parts, more));
     response::set(&mut response, LAST_MODIFIED, dates::http(found_object.version.modified));

@@ -9,7 +9,7 @@ use larder_s3::complete::{CompleteUpload, CompletedUpload, ListedPart};
 use larder_s3::rules::part::PART_NUMBER_MAX;
 use larder_s3::rules::{Algorithm, Checksum};
 
-use super::{checksums, conditions, listing_document, object_headers};
+use super::{checksums, conditions, encryption, listing_document, object_headers};
 use crate::call::S3Call;
 use crate::errors::{Code, S3Error};
 use crate::response::{self, S3Body, S3Response};
@@ -53,6 +53,7 @@ pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
             let completed = outcome?;
             let mut response = response::document(context.result(&completed));
             object_headers::write_version(&mut response, completed.version_id.as_deref());
+            encryption::write_headers(&mut response, completed.encryption, &call.headers);
             Ok(response)
         }
         Err(_) => {
@@ -94,6 +95,7 @@ fn decode(call: &S3Call, document: &[u8]) -> Result<CompleteUpload, S3Error> {
         checksum: checksums::given(&call.headers)?,
         checksum_kind: checksums::kind(&call.headers)?,
         length: length(&call.headers)?,
+        customer_key: encryption::customer_key(call)?,
     })
 }
 
@@ -201,7 +203,12 @@ mod tests {
     fn the_result_document_and_a_late_error() {
         let checksum =
             Some(Checksum { algorithm: Algorithm::Crc32, digest: Bytes::from_static(&[0; 4]), parts: Some(2) });
-        let completed = CompletedUpload { etag: Etag { md5: [0x66; 16], parts: Some(2) }, checksum, version_id: None };
+        let completed = CompletedUpload {
+            etag: Etag { md5: [0x66; 16], parts: Some(2) },
+            checksum,
+            version_id: None,
+            encryption: None,
+        };
         let context = CompletionContext {
             target: ResourcePath { bucket: "b".into(), key: Bytes::from_static(b"k") },
             location: "http://b.h/k".into(),

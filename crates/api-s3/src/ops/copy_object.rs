@@ -4,10 +4,11 @@ use bytes::Bytes;
 use hyper::HeaderMap;
 use hyper::header::HeaderName;
 use larder_s3::copy::{CopiedObject, CopyObject};
+use larder_s3::encryption::EncryptionChoice;
 use larder_s3::get::{GetObject, ReadWindow};
 
 use super::copy_source::{COPY_SOURCE, CopySource};
-use super::{checksums, conditions, grants, listing_document, object_headers, object_metadata};
+use super::{checksums, conditions, encryption, grants, listing_document, object_headers, object_metadata};
 use crate::call::{EXPECTED_SOURCE_OWNER, S3Call};
 use crate::dates;
 use crate::errors::S3Error;
@@ -18,28 +19,34 @@ use crate::xml::XmlWriter;
 pub(super) const SOURCE_VERSION: HeaderName = HeaderName::from_static("x-amz-copy-source-version-id");
 
 pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
-    let request = decode(&call.bucket, &call.key, &call.headers)?;
+    let mut request = decode(&call.bucket, &call.key, &call.headers)?;
+    request.encryption = encryption::choice(call, &call.headers).await?;
+    request.source.customer_key = encryption::source_key(call)?;
     call.check_expected_owner(EXPECTED_SOURCE_OWNER, &request.source.bucket).await?;
     let copied = call.objects.copy(&call.caller, request).await?;
     let mut response = response::document(document(&copied));
     object_headers::write_version(&mut response, copied.stored.version_id.as_deref());
     object_headers::write_expiry(&mut response, copied.stored.expires.as_ref());
+    let kind = copied.stored.version.object.as_ref().and_then(|object| object.encryption).map(|it| it.kind());
+    encryption::write_headers(&mut response, kind, &call.headers);
     if let Some(version) = &copied.source_version {
         response::set(&mut response, SOURCE_VERSION, version.as_str());
     }
     Ok(response)
 }
 
-/// Decodes the source and its conditions.
+/// Decodes the source and its conditions, but its key.
 ///
 /// # Errors
 /// 400 `InvalidArgument`.
 pub(super) fn source(headers: &HeaderMap, window: ReadWindow) -> Result<GetObject, S3Error> {
     let CopySource { bucket, key, version } =
         CopySource::parse(listing_document::header(headers, COPY_SOURCE).unwrap_or_default())?;
-    Ok(GetObject { bucket, key, version, window, conditions: conditions::source_conditions(headers) })
+    let conditions = conditions::source_conditions(headers);
+    Ok(GetObject { bucket, key, version, window, conditions, customer_key: None })
 }
 
+/// Decodes a copy, but its encryption and that of its source.
 fn decode(bucket: &str, key: &Bytes, headers: &HeaderMap) -> Result<CopyObject, S3Error> {
     object_metadata::check_supported(headers)?;
     let replace = object_metadata::is_replace(headers, "x-amz-metadata-directive")?
@@ -59,7 +66,8 @@ fn decode(bucket: &str, key: &Bytes, headers: &HeaderMap) -> Result<CopyObject, 
         acl: grants::acl_from_headers(headers)?,
         keeps_acl: false,
         own: object_metadata::copied_headers(headers)?,
-        changes_more: object_metadata::changes_more(headers),
+        changes_more: object_metadata::changes_more(headers) || encryption::is_named(headers),
+        encryption: EncryptionChoice::BucketDefault,
         checksum: checksums::algorithm(headers)?,
         conditions: conditions::write_conditions(headers),
     })
@@ -129,7 +137,6 @@ mod tests {
             (vec![("x-amz-copy-source", "s/k"), ("x-amz-metadata-directive", "MOVE")], "InvalidArgument"),
             (vec![("x-amz-copy-source", "s/k"), ("x-amz-tagging-directive", "x")], "InvalidArgument"),
             (vec![("x-amz-copy-source", "s/k"), ("x-amz-checksum-algorithm", "x")], "InvalidRequest"),
-            (vec![("x-amz-copy-source", "s/k"), ("x-amz-server-side-encryption", "AES256")], "NotImplemented"),
         ] {
             assert_eq!(decoded(&pairs).map(|_| ()).unwrap_err().code.name(), code, "{pairs:?}");
         }

@@ -7,7 +7,7 @@ use larder_s3::rules::{Algorithm, ChecksumKind};
 use larder_s3::uploads::CreateUpload;
 
 use super::list_parts::write_abort_date;
-use super::{checksums, listing_document, object_metadata};
+use super::{checksums, encryption, listing_document, object_metadata};
 use crate::call::S3Call;
 use crate::dates;
 use crate::errors::S3Error;
@@ -17,16 +17,18 @@ use crate::xml::XmlWriter;
 
 pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
     let checksum = checksum(&call.headers)?;
-    let metadata = object_metadata::metadata_from_headers(&call.headers)?;
+    let mut metadata = object_metadata::metadata_from_headers(&call.headers)?;
+    metadata.encryption = encryption::choice(call, &call.headers).await?;
     let request = CreateUpload { bucket: call.bucket.clone(), key: call.key.clone(), metadata, checksum };
-    let (upload, abort_date) = call.objects.uploads.create(&call.caller, request).await?;
-    let mut response = response::document(document(&call.bucket, &call.key, &upload.text()));
+    let created = call.objects.uploads.create(&call.caller, request).await?;
+    let mut response = response::document(document(&call.bucket, &call.key, &created.id.text()));
     if let Some((algorithm, kind)) = checksum {
         let name = HeaderName::from_static(checksums::ALGORITHM);
         response.headers_mut().insert(name, HeaderValue::from_static(algorithm.name()));
         response.headers_mut().insert(checksums::TYPE, HeaderValue::from_static(kind.name()));
     }
-    write_abort_date(&mut response, &abort_date);
+    write_abort_date(&mut response, &created.abort_date);
+    encryption::write_headers(&mut response, created.encryption, &call.headers);
     Ok(response)
 }
 

@@ -9,7 +9,7 @@ use larder_s3::rules::access::AccessContext;
 use larder_s3::rules::part::PART_NUMBER_MAX;
 use larder_s3::{Caller, Objects};
 
-use super::{conditions, listing_document, object_headers};
+use super::{conditions, encryption, listing_document, object_headers};
 use crate::call::{EXPECTED_OWNER, S3Call};
 use crate::errors::{Code, S3Error};
 use crate::response::{self, S3Body, S3Response};
@@ -29,8 +29,8 @@ pub(crate) fn at_once(
     context: impl FnOnce() -> AccessContext,
 ) -> Option<S3Response> {
     let headers = &parts.headers;
-    // The expected owner is compared before the object is looked at.
-    if headers.contains_key(EXPECTED_OWNER) {
+    // The expected owner is compared before the object is looked at, and a key of a customer before all else.
+    if headers.contains_key(EXPECTED_OWNER) || encryption::is_named(headers) {
         return None;
     }
     let request = decode(target.bucket.clone(), target.key.clone(), query, headers).ok()?;
@@ -48,7 +48,7 @@ pub(crate) fn at_once(
 }
 
 pub(super) async fn get(call: &S3Call) -> Result<S3Response, S3Error> {
-    let request = decode_call(call)?;
+    let request = decode_call(call).await?;
     let overrides = object_headers::overrides(&call.query, call.caller.user.is_some())?;
     let (found_object, reader) = call.objects.get(&call.caller, &request).await?;
     let bytes = found_object.window.end.saturating_sub(found_object.window.start);
@@ -59,7 +59,7 @@ pub(super) async fn get(call: &S3Call) -> Result<S3Response, S3Error> {
 }
 
 pub(super) async fn head(call: &S3Call) -> Result<S3Response, S3Error> {
-    let request = decode_call(call)?;
+    let request = decode_call(call).await?;
     let overrides = object_headers::overrides(&call.query, call.caller.user.is_some())?;
     let found_object = call.objects.head(&call.caller, &request).await?;
     let mut response = respond(&found_object, &call.headers)?;
@@ -84,8 +84,9 @@ pub(super) fn part_number(text: &str) -> Result<u16, S3Error> {
     })
 }
 
-fn decode_call(call: &S3Call) -> Result<GetObject, S3Error> {
-    decode(call.bucket.clone(), call.key.clone(), &call.query, &call.headers)
+async fn decode_call(call: &S3Call) -> Result<GetObject, S3Error> {
+    let request = decode(call.bucket.clone(), call.key.clone(), &call.query, &call.headers)?;
+    Ok(GetObject { customer_key: encryption::read_key(call, &request).await?, ..request })
 }
 
 fn decode(bucket: String, key: Bytes, query: &S3Query, headers: &HeaderMap) -> Result<GetObject, S3Error> {
@@ -95,6 +96,7 @@ fn decode(bucket: String, key: Bytes, query: &S3Query, headers: &HeaderMap) -> R
         version: listing_document::version(query),
         window: window(query, headers)?,
         conditions: conditions::read_conditions(headers),
+        customer_key: None,
     })
 }
 
@@ -132,35 +134,13 @@ fn range(text: &str) -> Option<ReadWindow> {
     }
 }
 
-/// The beginning of the headers that name the encryption of an object.
-const ENCRYPTION: &str = "x-amz-server-side-encryption";
-
 fn respond(found_object: &FoundObject, headers: &HeaderMap) -> Result<S3Response, S3Error> {
-    check_unencrypted(headers)?;
+    encryption::check_read(headers)?;
     let object = found_object.version.object.as_ref().ok_or(Code::NoSuchKey)?;
     let mut response = response::empty(StatusCode::OK);
     response.headers_mut().reserve(HEADERS);
     object_headers::write_found(&mut response, found_object, object, headers);
     Ok(response)
-}
-
-/// Refuses a read that names an encryption: no object is encrypted, and its client would take it for one.
-pub(super) fn check_unencrypted(headers: &HeaderMap) -> Result<(), S3Error> {
-    match listing_document::first_header(headers, |name| name.starts_with(ENCRYPTION)) {
-        Some(name) => Err(not_encrypted(name)),
-        None => Ok(()),
-    }
-}
-
-fn not_encrypted(header: &str) -> S3Error {
-    match header.strip_prefix(ENCRYPTION).unwrap_or_default() {
-        "" => S3Error::argument(
-            ENCRYPTION,
-            "",
-            "x-amz-server-side-encryption header is not supported for this operation.",
-        ),
-        _ => S3Error::invalid("The encryption parameters are not applicable to this object."),
-    }
 }
 
 #[cfg(test)]

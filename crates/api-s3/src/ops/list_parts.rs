@@ -107,6 +107,7 @@ mod tests {
             tags: vec![],
             acl: None,
             checksum,
+            encryption: None,
             state: UploadState::Open,
         };
         let part = |number| Part {

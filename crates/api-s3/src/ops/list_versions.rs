@@ -93,6 +93,7 @@ mod tests {
             acl: None,
             checksum: None,
             upload: None,
+            encryption: None,
         });
         let version = Version {
             id: VersionId([0; 16]),

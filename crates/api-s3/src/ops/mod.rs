@@ -3,16 +3,17 @@
 //! ```text
 //! service   list_buckets
 //! bucket    bucket  list_objects  list_versions  list_uploads  delete_objects  post_object
-//!           acl  policy  cors  lifecycle  tagging  public_access
+//!           acl  policy  cors  lifecycle  tagging  public_access  bucket_encryption
 //! object    put_object  copy_object  get_object (and head)  delete_objects  attributes  acl  tagging
 //! upload    create_upload (and abort)  upload_part (and copies)  list_parts  complete
-//! requests  conditions  checksums  object_metadata  grants  copy_source  upload_body
+//! requests  conditions  checksums  encryption  object_metadata  grants  copy_source  upload_body
 //! responses object_headers  listing_document (and the parameters of listings)
 //! ```
 
 mod acl;
 mod attributes;
 mod bucket;
+mod bucket_encryption;
 mod checksums;
 mod complete;
 pub(crate) mod conditions;
@@ -21,6 +22,7 @@ mod copy_source;
 mod cors;
 mod create_upload;
 mod delete_objects;
+mod encryption;
 mod get_object;
 mod grants;
 mod lifecycle;
@@ -89,6 +91,9 @@ pub(crate) async fn run(op: S3Operation, call: &S3Call) -> Result<S3Response, S3
         S3Operation::GetBucketTagging => tagging::get_bucket(call).await,
         S3Operation::PutBucketTagging => tagging::put_bucket(call).await,
         S3Operation::DeleteBucketTagging => tagging::delete_bucket(call).await,
+        S3Operation::GetBucketEncryption => bucket_encryption::get(call).await,
+        S3Operation::PutBucketEncryption => bucket_encryption::put(call).await,
+        S3Operation::DeleteBucketEncryption => bucket_encryption::delete(call).await,
         S3Operation::GetPublicAccessBlock => public_access::get(call).await,
         S3Operation::PutPublicAccessBlock => public_access::put(call).await,
         S3Operation::DeletePublicAccessBlock => public_access::delete(call).await,

@@ -8,7 +8,7 @@ use larder_rows::Timestamp;
 use larder_s3::get::FoundObject;
 use larder_s3::rules::{Etag, Object, SystemHeader};
 
-use super::{checksums, listing_document, object_metadata};
+use super::{checksums, encryption, listing_document, object_metadata};
 use crate::dates;
 use crate::errors::{self, S3Error};
 use crate::response::{self, S3Response};
@@ -90,6 +90,7 @@ pub(crate) fn write_found(response: &mut S3Response, found_object: &FoundObject,
         }
     }
     write_metadata(response, object);
+    encryption::write_headers(response, object.encryption.map(|encryption| encryption.kind()), headers);
     write_version(response, found_object.version_id.as_deref());
     if !object.tags.is_empty() {
         response::set(response, TAG_COUNT, object.tags.len().to_string());
@@ -172,6 +173,7 @@ pub(crate) mod tests {
             acl: None,
             checksum: Some(Checksum::full(Algorithm::Crc32, Bytes::from_static(&[0, 0, 0, 1]))),
             upload: None,
+            encryption: None,
         }
     }
 

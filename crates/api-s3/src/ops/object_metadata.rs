@@ -4,10 +4,12 @@ use bytes::Bytes;
 use hyper::HeaderMap;
 use larder_rows::limits::OBJECT_TAGS_MAX;
 use larder_s3::copy::NEVER_COPIED;
+use larder_s3::encryption::EncryptionChoice;
 use larder_s3::put::{ObjectMetadata, stored_encoding};
 use larder_s3::rules::tags::{self, TagError};
 use larder_s3::rules::{SystemHeader, Tag};
 
+use super::copy_source::COPY_SOURCE;
 use super::{grants, listing_document};
 use crate::call::joined;
 use crate::errors::{self, Code, S3Error};
@@ -33,18 +35,16 @@ const CLASSES: &[&str] = &[
     "EXPRESS_ONEZONE",
 ];
 
-/// Prefixes of headers that ask for unsupported ways of storing bytes.
-const UNSUPPORTED_PREFIXES: &[&str] = &[
-    "x-amz-server-side-encryption",
-    "x-amz-copy-source-server-side-encryption",
-    "x-amz-write-offset-bytes",
-    "x-amz-rename-source",
-];
+/// The beginning of the headers with the key of the source of a copy.
+const SOURCE_ENCRYPTION: &str = "x-amz-copy-source-server-side-encryption";
 
-/// Decodes the metadata of an object.
+/// Prefixes of headers that ask for unsupported ways of storing bytes.
+const UNSUPPORTED_PREFIXES: &[&str] = &["x-amz-write-offset-bytes", "x-amz-rename-source"];
+
+/// Decodes the metadata of an object, but its encryption.
 ///
 /// # Errors
-/// 400 for metadata above the limit, invalid tags or grants, or an unknown storage class; 501 for encryption.
+/// 400 for metadata above the limit, invalid tags or grants, or an unknown storage class.
 pub(crate) fn metadata_from_headers(headers: &HeaderMap) -> Result<ObjectMetadata, S3Error> {
     check_supported(headers)?;
     let metadata = ObjectMetadata {
@@ -52,6 +52,7 @@ pub(crate) fn metadata_from_headers(headers: &HeaderMap) -> Result<ObjectMetadat
         meta: meta(headers),
         tags: tags(headers)?.unwrap_or_default(),
         acl: grants::acl_from_headers(headers)?,
+        encryption: EncryptionChoice::BucketDefault,
     };
     metadata.check_size()?;
     Ok(metadata)
@@ -116,10 +117,12 @@ pub(crate) fn copied_headers(headers: &HeaderMap) -> Result<Vec<(SystemHeader, B
 /// Refuses headers that ask for unsupported ways of storing bytes.
 ///
 /// # Errors
-/// 501 for server-side encryption and offset writes, 400 for object lock.
+/// 501 for offset writes, 400 for object lock.
 pub(crate) fn check_supported(headers: &HeaderMap) -> Result<(), S3Error> {
     let unsupported = |name: &str| UNSUPPORTED_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
-    if let Some(name) = listing_document::first_header(headers, unsupported) {
+    // Of the source of a copy, which other requests have none of.
+    let is_stray = |name: &str| name.starts_with(SOURCE_ENCRYPTION) && !headers.contains_key(COPY_SOURCE);
+    if let Some(name) = listing_document::first_header(headers, |name| unsupported(name) || is_stray(name)) {
         return Err(S3Error::header_not_offered(name));
     }
     if listing_document::first_header(headers, |name| name.starts_with("x-amz-object-lock-")).is_some() {
@@ -242,7 +245,7 @@ mod tests {
         assert_eq!(code(&[("x-amz-meta-a", &long)]), "MetadataTooLarge");
         assert!(metadata_from_headers(&headers(&[("x-amz-meta-a", &long[1..])])).is_ok());
         assert_eq!(code(&[("x-amz-storage-class", "CHEAP")]), "InvalidArgument");
-        for name in ["x-amz-server-side-encryption", "x-amz-write-offset-bytes"] {
+        for name in ["x-amz-copy-source-server-side-encryption-customer-key", "x-amz-write-offset-bytes"] {
             let error = metadata_from_headers(&headers(&[(name, "0")])).unwrap_err();
             assert_eq!((error.code, error.extras), (Code::NotImplemented, vec![("Header", name.to_owned())]));
         }

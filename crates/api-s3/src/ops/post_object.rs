@@ -19,7 +19,7 @@ use larder_s3::put::{PutObject, UploadBody, WriteConditions};
 use larder_s3::rules::Tag;
 use larder_s3::rules::access::AccessContext;
 
-use super::{checksums, conditions, grants, object_metadata, tagging};
+use super::{checksums, conditions, encryption, grants, object_metadata, tagging};
 use crate::auth::post::FormSignature;
 use crate::body::DOCUMENT_TIME_MAX;
 use crate::call::{self, S3Call};
@@ -59,6 +59,7 @@ pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
     let headers = form_headers(&fields)?;
     let mut metadata = object_metadata::metadata_from_headers(&headers)?;
     metadata.acl = grants::acl_from_headers(&headers)?;
+    metadata.encryption = encryption::choice(call, &headers).await?;
     if let Some(document) = fields.get("tagging") {
         metadata.tags = tagging::read(document.as_bytes(), OBJECT_TAGS_MAX)?;
     }
@@ -73,7 +74,7 @@ pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
         conditions: WriteConditions::default(),
     };
     let stored = call.objects.put(&caller, request).await.map_err(|error| failure.error_for(error))?;
-    Ok(response::stored_response(call, &fields, &key, &stored))
+    Ok(response::stored_response(call, &fields, &headers, &key, &stored))
 }
 
 /// Authenticates the signer of the form and parses its policy. An unsigned form keeps the anonymous caller.

@@ -1,16 +1,17 @@
 //! `PUT /key`: stores an object.
 
-use hyper::StatusCode;
 use hyper::header::ETAG;
+use hyper::{HeaderMap, StatusCode};
 use larder_s3::put::{PutObject, StoredVersion};
 
-use super::{checksums, conditions, object_headers, object_metadata, upload_body};
+use super::{checksums, conditions, encryption, object_headers, object_metadata, upload_body};
 use crate::call::S3Call;
 use crate::errors::S3Error;
 use crate::response::{self, S3Response};
 
 pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
-    let metadata = object_metadata::metadata_from_headers(&call.headers)?;
+    let mut metadata = object_metadata::metadata_from_headers(&call.headers)?;
+    metadata.encryption = encryption::choice(call, &call.headers).await?;
     let (body, failure) = upload_body::bytes(call)?;
     let request = PutObject {
         bucket: call.bucket.clone(),
@@ -21,17 +22,18 @@ pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
     };
     let stored = call.objects.put(&call.caller, request).await.map_err(|error| failure.error_for(error))?;
     let mut response = response::empty(StatusCode::OK);
-    write_stored(&mut response, &stored);
+    write_stored(&mut response, &stored, &call.headers);
     Ok(response)
 }
 
-/// Writes entity tag, version and checksum of the stored object.
-pub(super) fn write_stored(response: &mut S3Response, stored: &StoredVersion) {
+/// Writes entity tag, version, checksum and encryption of the object that a request with these headers stored.
+pub(super) fn write_stored(response: &mut S3Response, stored: &StoredVersion, headers: &HeaderMap) {
     // A bucket with suspended versioning stores the null version, which has no id to return.
     object_headers::write_version(response, stored.version_id.as_deref().filter(|_| !stored.version.null));
     object_headers::write_expiry(response, stored.expires.as_ref());
     if let Some(object) = &stored.version.object {
         response::set(response, ETAG, object_headers::quoted(object.etag));
+        encryption::write_headers(response, object.encryption.map(|encryption| encryption.kind()), headers);
         if let Some(checksum) = &object.checksum {
             checksums::write_headers(response, checksum, checksum.kind());
         }

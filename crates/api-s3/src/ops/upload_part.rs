@@ -9,7 +9,7 @@ use larder_s3::rules::Etag;
 use super::copy_object::{SOURCE_VERSION, source};
 use super::copy_source::{COPY_SOURCE_RANGE, part_window};
 use super::get_object::part_number;
-use super::{listing_document, object_headers, object_metadata, upload_body};
+use super::{encryption, listing_document, object_headers, object_metadata, upload_body};
 use crate::call::{EXPECTED_SOURCE_OWNER, S3Call};
 use crate::dates;
 use crate::errors::S3Error;
@@ -24,6 +24,7 @@ pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
         call.objects.uploads.put_part(&call.caller, &at, body).await.map_err(|error| failure.error_for(error))?;
     let mut response = response::empty(StatusCode::OK);
     response::set(&mut response, ETAG, object_headers::quoted(Etag::from_md5(stored.part.md5)));
+    encryption::write_headers(&mut response, stored.encryption, &call.headers);
     if let Some(checksum) = stored.checksum {
         response::set(&mut response, HeaderName::from_static(checksum.algorithm.header()), checksum.text());
     }
@@ -41,6 +42,7 @@ pub(super) async fn address(call: &S3Call) -> Result<PartAddress, S3Error> {
         key: call.key.clone(),
         upload: call.query.get("uploadId").unwrap_or_default().to_owned(),
         number: part_number(call.query.get("partNumber").unwrap_or_default())?,
+        customer_key: encryption::customer_key(call)?,
     })
 }
 
@@ -48,17 +50,19 @@ pub(super) async fn copy(call: &S3Call) -> Result<S3Response, S3Error> {
     object_metadata::check_supported(&call.headers)?;
     let at = address(call).await?;
     let window = part_window(listing_document::header(&call.headers, COPY_SOURCE_RANGE))?;
-    let source = source(&call.headers, window)?;
+    let mut source = source(&call.headers, window)?;
+    source.customer_key = encryption::source_key(call)?;
     call.check_expected_owner(EXPECTED_SOURCE_OWNER, &source.bucket).await?;
     let (stored, source_version) = call.objects.copy_part(&call.caller, &source, &at).await?;
     let mut response = response::document(copied_document(&stored));
+    encryption::write_headers(&mut response, stored.encryption, &call.headers);
     if let Some(version) = source_version {
         response::set(&mut response, SOURCE_VERSION, version);
     }
     Ok(response)
 }
 
-fn copied_document(StoredPart { part, checksum }: &StoredPart) -> Bytes {
+fn copied_document(StoredPart { part, checksum, .. }: &StoredPart) -> Bytes {
     let mut xml = XmlWriter::new("CopyPartResult");
     xml.text("LastModified", dates::iso(part.modified)).text("ETag", object_headers::quoted(Etag::from_md5(part.md5)));
     if let Some(checksum) = checksum {
@@ -80,7 +84,8 @@ mod tests {
         let (md5, modified, checksum) = ([0x55; 16], 1_289_422_114_123_456, Some(digest.clone()));
         let part = Part { number: 1, md5, length: 1, blob: None, modified: Timestamp(modified), checksum };
         let checksum = Some(Checksum::full(Algorithm::Crc32c, digest));
-        let text = String::from_utf8(copied_document(&StoredPart { part, checksum }).to_vec()).unwrap();
+        let text =
+            String::from_utf8(copied_document(&StoredPart { part, checksum, encryption: None }).to_vec()).unwrap();
         let expected = "<CopyPartResult xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">\
             <LastModified>2010-11-10T20:48:34.123Z</LastModified>\
             <ETag>&quot;55555555555555555555555555555555&quot;</ETag>\

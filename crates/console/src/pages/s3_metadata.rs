@@ -6,6 +6,7 @@ use hyper::header::{HeaderName, HeaderValue};
 use larder_core::Error;
 use larder_s3::acl::AclChoice;
 use larder_s3::copy::{CopyObject, NEVER_COPIED, check_copied_size};
+use larder_s3::encryption::EncryptionChoice;
 use larder_s3::put::{ObjectMetadata, WriteConditions, stored_encoding};
 use larder_s3::rules::{Object, S3Action, SystemHeader, Version, VersionId};
 use maud::{Markup, PreEscaped, html};
@@ -76,6 +77,7 @@ pub(super) async fn edit(call: &ConsoleCall<'_>) -> Result<ConsoleReply, Console
     let caller = call.s3_caller(S3Action::GetObject).await?;
     let found = call.objects.head(&caller, &link.get()).await.map_err(changed_if_gone)?;
     let object = found.version.object.filter(|_| found.version.id == seen).ok_or(CHANGED)?;
+    let is_encrypted = object.encryption.is_some();
     let mut own: Vec<_> =
         metadata.headers.iter().filter(|(header, _)| NEVER_COPIED.contains(header)).cloned().collect();
     own.extend(object.headers.into_iter().filter(|(header, _)| *header == SystemHeader::StorageClass));
@@ -91,6 +93,8 @@ pub(super) async fn edit(call: &ConsoleCall<'_>) -> Result<ConsoleReply, Console
         keeps_acl: true,
         own,
         changes_more: false,
+        // One under a customer's key was refused above.
+        encryption: if is_encrypted { EncryptionChoice::Server } else { EncryptionChoice::BucketDefault },
         checksum: None,
         // Race: a client may write since the page was shown, and the form would take its metadata back.
         conditions: WriteConditions { if_version: Some(seen), ..WriteConditions::default() },

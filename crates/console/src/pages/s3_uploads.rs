@@ -197,8 +197,8 @@ pub(super) async fn begin(call: &ConsoleCall<'_>) -> Result<ConsoleReply, Consol
     let (bucket, key) = (call.query.text("bucket"), new_key(call.query.bytes("key"))?);
     let caller = call.s3_caller(S3Action::PutObject).await?;
     let request = CreateUpload { bucket, key, metadata: media_metadata(media_type)?, checksum: None };
-    let (id, _) = call.objects.uploads.create(&caller, request).await?;
-    Ok(reply::text(id.text()))
+    let created = call.objects.uploads.create(&caller, request).await?;
+    Ok(reply::text(created.id.text()))
 }
 
 /// `POST /s3/upload/part`.
@@ -208,7 +208,7 @@ pub(super) async fn store_part(call: &ConsoleCall<'_>) -> Result<ConsoleReply, C
     let number = number.ok_or_else(|| ConsoleFault::bad("A part has a number from 1 to 10,000."))?;
     let form = call.file_form().await?;
     let caller = call.s3_caller(S3Action::PutObject).await?;
-    let at = PartAddress { bucket, key, upload, number };
+    let at = PartAddress { bucket, key, upload, number, customer_key: None };
     call.objects.uploads.put_part(&caller, &at, arriving(form.file)).await?;
     Ok(reply::text(number.to_string()))
 }
@@ -237,6 +237,7 @@ pub(super) async fn complete(call: &ConsoleCall<'_>) -> Result<ConsoleReply, Con
         checksum_kind: None,
         // A part that is missing would make a shorter object.
         length: Some(length),
+        customer_key: None,
     };
     let caller = call.s3_caller(S3Action::PutObject).await?;
     call.objects.uploads.complete(&caller, request).await?;

@@ -96,6 +96,7 @@ pub(crate) fn version(stamp: Timestamp, null: bool, length: Option<usize>) -> Ve
         acl: None,
         checksum: None,
         upload: None,
+        encryption: None,
     });
     Version { id: VersionId::new(stamp, ActorId(1)), null, modified: stamp, owner: "owner".into(), object }
 }

@@ -177,6 +177,7 @@ impl BucketFixture {
             acl: None,
             checksum: None,
             upload: Some(upload),
+            encryption: None,
         };
         let mut cas: CasLoop<'_> = objects.heads.cas_loop(&location, None);
         loop {

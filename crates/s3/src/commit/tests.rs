@@ -296,6 +296,7 @@ async fn copy_onto_itself(fixture: &BucketFixture) -> Result<crate::copy::Copied
         keeps_acl: false,
         own: Vec::new(),
         changes_more: false,
+        encryption: crate::encryption::EncryptionChoice::BucketDefault,
         checksum: None,
         conditions: crate::put::WriteConditions::default(),
     };

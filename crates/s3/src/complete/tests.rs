@@ -22,7 +22,7 @@ fn an_upload_becomes_an_object() {
         let mut create = create_request(KEY);
         create.metadata.headers = vec![(SystemHeader::ContentType, Bytes::from_static(b"text/x"))];
         create.metadata.meta = vec![("a".into(), Bytes::from_static(b"b"))];
-        let (id, _) = setup.fixture.objects.uploads.create(&setup.fixture.owner, create).await.unwrap();
+        let id = setup.fixture.objects.uploads.create(&setup.fixture.owner, create).await.unwrap().id;
         let upload = id.text();
         let bodies = [bytes(1, 3000), bytes(2, 10), bytes(3, 1)];
         let mut parts = Vec::new();
@@ -33,7 +33,10 @@ fn an_upload_becomes_an_object() {
         let done = setup.complete(&upload, &parts.iter().collect::<Vec<_>>()).await.unwrap();
         let md5s: Vec<_> = parts.iter().map(|part| part.md5).collect();
         let checksum = Some(ChecksumHasher::digest(Algorithm::Crc64Nvme, &bodies.concat()));
-        assert_eq!(done, CompletedUpload { etag: Etag::from_parts(&md5s), checksum, version_id: None });
+        assert_eq!(
+            done,
+            CompletedUpload { etag: Etag::from_parts(&md5s), checksum, version_id: None, encryption: None }
+        );
         let (found_object, got) = setup.fixture.find(get_request(KEY)).await.unwrap();
         assert_eq!(got, bodies.concat());
         let object = found_object.version.object.unwrap();
@@ -156,7 +159,7 @@ fn object_checksums_are_computed_and_checked() {
             let (objects, owner) = (&setup.fixture.objects, &setup.fixture.owner);
             let mut create = create_request(KEY);
             create.checksum = Some((Algorithm::Crc32, kind));
-            let upload = objects.uploads.create(owner, create).await.unwrap().0.text();
+            let upload = objects.uploads.create(owner, create).await.unwrap().id.text();
             let bodies = [bytes(1, 50), bytes(2, 60)];
             let mut request = complete_request(&upload, &[]);
             for (number, body) in (1..).zip(&bodies) {

@@ -19,6 +19,7 @@ fn copy_request(from: &str, to: &str) -> CopyObject {
         keeps_acl: false,
         own: Vec::new(),
         changes_more: false,
+        encryption: EncryptionChoice::BucketDefault,
         checksum: None,
         conditions: WriteConditions::default(),
     }

@@ -184,6 +184,7 @@ async fn copy_onto_itself(fixture: &BucketFixture, model: &mut KeyModel, dice: &
         keeps_acl: false,
         own: Vec::new(),
         changes_more: false,
+        encryption: crate::encryption::EncryptionChoice::BucketDefault,
         checksum: None,
         conditions: WriteConditions::default(),
     };

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use larder_store::Partition;
 
-use super::{FoundObject, GetObject, ReadWindow, VersionSpec, check_access};
+use super::{FoundObject, GetObject, ReadWindow, VersionSpec, check_access, open_inline};
 use crate::conditions::window_range;
 use crate::rules::access::AccessContext;
+use crate::rules::encryption::EncryptionKind;
 use crate::rules::{Bucket, ObjectBody, ObjectHead};
 use crate::{Caller, Objects};
 
@@ -25,10 +26,10 @@ impl Objects {
         request: &GetObject,
     ) -> Option<(FoundObject, Bytes)> {
         let found_object = self.try_head(caller, context, request)?;
-        let bytes = match &found_object.version.object.as_ref()?.body {
-            ObjectBody::Inline(bytes) => bytes,
-            ObjectBody::Blob { .. } | ObjectBody::Parts { .. } => return None,
-        };
+        let object = found_object.version.object.as_ref()?;
+        let ObjectBody::Inline(bytes) = &object.body else { return None };
+        let key = self.keys.object_key(object, None).ok()?;
+        let bytes = open_inline(bytes, key.as_ref()).ok()?;
         let (start, end) =
             (usize::try_from(found_object.window.start).ok()?, usize::try_from(found_object.window.end).ok()?);
         let bytes = bytes.slice(start..end);
@@ -44,7 +45,8 @@ impl Objects {
         context: impl FnOnce() -> AccessContext,
         request: &GetObject,
     ) -> Option<FoundObject> {
-        if request.version != VersionSpec::Current || matches!(request.window, ReadWindow::Part(_)) {
+        let names_more = request.version != VersionSpec::Current || request.customer_key.is_some();
+        if names_more || matches!(request.window, ReadWindow::Part(_)) {
             return None;
         }
         let node = self.gateway.context();
@@ -53,7 +55,11 @@ impl Objects {
         let partition = Partition::head(bucket.id, &request.key);
         let row = node.ports.store.try_read_row(&partition, &Bytes::new())?;
         let version = ObjectHead::decode(row.value).ok()?.current?;
-        version.object.as_ref()?;
+        let encryption = version.object.as_ref()?.encryption;
+        // Without its key nothing of it is shown.
+        if encryption.is_some_and(|encryption| encryption.kind() == EncryptionKind::Customer) {
+            return None;
+        }
         let caller = with_context(caller, bucket, context);
         check_access(&caller, bucket, &request.key, &request.version, Some(&version)).ok()?;
         request.conditions.check(bucket, &version, || node.now()).ok()?;

@@ -8,8 +8,10 @@ use bytes::Bytes;
 use larder_core::Core;
 use larder_core::metrics::Event;
 use larder_rows::content::BlobId;
-use larder_store::{BlobReader, Kind, Partition, Range as Names, ReadOrder, ReadQuery, body_slice};
+use larder_store::{Partition, Range as Names, ReadOrder, ReadQuery, body_slice};
 
+use super::body_blob::BodyBlob;
+use crate::encryption::BytesKey;
 use crate::release::Pin;
 use crate::rules::part::decode_manifest_row;
 use crate::rules::{ManifestPart, VersionId};
@@ -29,14 +31,16 @@ pub struct ObjectReader {
 /// The bytes of an object: from its row, a blob or parts.
 pub(super) enum BodySource {
     Bytes(Bytes),
-    Blob(Box<dyn BlobReader>),
+    Blob(BodyBlob),
     Parts(Box<PartsReader>),
 }
 
 /// A multipart object: reads one manifest row at a time and opens one blob at a time.
 pub(super) struct PartsReader {
     pub(super) cursor: ManifestCursor,
-    pub(super) open: Option<(PartRange, Box<dyn BlobReader>)>,
+    pub(super) open: Option<(PartRange, BodyBlob)>,
+    /// Opens the parts, where they are encrypted.
+    pub(super) key: Option<BytesKey>,
     pub(super) _pin: Option<Pin>,
 }
 
@@ -91,7 +95,7 @@ impl PartsReader {
                 && piece.bytes.contains(&from)
             {
                 let left = usize::try_from(piece.bytes.end - from).unwrap_or(usize::MAX);
-                return Ok(blob.read(from - piece.bytes.start, max.min(left)).await?);
+                return blob.read(from - piece.bytes.start, max.min(left)).await;
             }
             self.open = None;
             let Some(piece) = self.cursor.next_range(gateway).await? else { return Ok(Bytes::new()) };
@@ -99,7 +103,8 @@ impl PartsReader {
                 continue;
             }
             let length = piece.bytes.end - piece.bytes.start;
-            let blob = open_blob(gateway, piece.blob, length).await?.ok_or_else(missing_bytes)?;
+            let blob =
+                BodyBlob::open(gateway, piece.blob, length, self.key.as_ref()).await?.ok_or_else(missing_bytes)?;
             self.open = Some((piece, blob));
         }
     }
@@ -109,16 +114,6 @@ impl PartsReader {
 pub(super) fn count_damage(gateway: &Core, error: &Error) {
     if matches!(error, Error::Gateway(larder_core::Error::Damaged(_))) {
         gateway.context().count_event(Event::S3DamagedRead);
-    }
-}
-
-/// Opens a blob of this length; `None` when it is gone.
-pub(super) async fn open_blob(gateway: &Core, blob: BlobId, length: u64) -> Result<Option<Box<dyn BlobReader>>> {
-    match gateway.context().ports.blobs.open(blob).await {
-        Ok(reader) if reader.length() == length => Ok(Some(reader)),
-        Ok(_) => Err(larder_core::Error::Damaged("a blob is not as long as its object says".into()).into()),
-        Err(error) if error.kind == Kind::NoSuchBlob => Ok(None),
-        Err(error) => Err(error.into()),
     }
 }
 

@@ -171,6 +171,7 @@ fn current(entry: &ListingEntry) -> Version {
         acl: None,
         checksum: None,
         upload: None,
+        encryption: None,
     });
     Version { id, null: false, modified: entry.modified, owner: entry.owner.clone(), object }
 }

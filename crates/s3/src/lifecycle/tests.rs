@@ -141,6 +141,7 @@ async fn old_uploads_are_aborted() {
             tags: Vec::new(),
             acl: None,
             checksum: None,
+            encryption: None,
             state: UploadState::Open,
         };
         objects.heads.write_upload(None, UploadHead { id, upload, stamp: initiated }).await.unwrap();

@@ -147,6 +147,7 @@ fn shown(version: Version) -> Version {
             acl: None,
             checksum: object.checksum,
             upload: None,
+            encryption: None,
         }
     });
     Version { object, ..version }

@@ -194,7 +194,7 @@ fn parts_that_do_not_match_their_digests_are_refused() {
         let (objects, owner) = (&setup.fixture.objects, &setup.fixture.owner);
         let mut create = create_request(KEY);
         create.checksum = Some((Algorithm::Crc32, ChecksumKind::Composite));
-        let upload = objects.uploads.create(owner, create).await.unwrap().0.text();
+        let upload = objects.uploads.create(owner, create).await.unwrap().id.text();
         let body = bytes(1, 30);
         let put = |change: fn(&mut UploadBody)| {
             let mut upload_body = upload_body(&body);
@@ -210,7 +210,8 @@ fn parts_that_do_not_match_their_digests_are_refused() {
         assert!(matches!(put(|it| it.md5 = Some([0; 16])).await, Err(Error::BadDigest)));
         assert!(matches!(put(|it| it.checksum = ChecksumWanted::Default).await, Err(Error::InvalidRequest(_))));
         assert!(setup.fixture.blobs().await.is_empty(), "a refused part leaves no blob");
-        let StoredPart { part, checksum } = put(|it| it.md5 = Some(Md5Hasher::digest(&bytes(1, 30)))).await.unwrap();
+        let StoredPart { part, checksum, .. } =
+            put(|it| it.md5 = Some(Md5Hasher::digest(&bytes(1, 30)))).await.unwrap();
         assert_eq!(checksum, Some(ChecksumHasher::digest(Algorithm::Crc32, &body)));
         assert_eq!(part.checksum, checksum.map(|checksum| checksum.digest));
         assert_eq!(setup.parts(&upload, 0, 1).await.unwrap().page.parts, [part]);
@@ -227,7 +228,7 @@ fn four_byte_checksums_of_parts_are_in_the_answers() {
         for algorithm in [Algorithm::Crc32, Algorithm::Crc32c] {
             let mut create = create_request(KEY);
             create.checksum = Some((algorithm, ChecksumKind::FullObject));
-            let upload = objects.uploads.create(owner, create).await.unwrap().0.text();
+            let upload = objects.uploads.create(owner, create).await.unwrap().id.text();
             let put = objects.uploads.put_part(owner, &address(&upload, 1), upload_body(&body)).await.unwrap();
             let copy = objects.copy_part(owner, &get_request("source"), &address(&upload, 2)).await.unwrap().0;
             for checksum in [put.checksum, copy.checksum] {
@@ -269,7 +270,7 @@ fn the_bucket_owner_and_the_initiator_list_parts() {
             Ok(())
         };
         objects.buckets.configure(&setup.fixture.owner, BUCKET, change).await.unwrap();
-        let upload = objects.uploads.create(&initiator, create_request(KEY)).await.unwrap().0.text();
+        let upload = objects.uploads.create(&initiator, create_request(KEY)).await.unwrap().id.text();
         put_part(objects, &initiator, &upload, 1, &bytes(1, 10)).await.unwrap();
         let list = parts_request(&upload, 0, 10);
         assert_eq!(objects.uploads.list_parts(&initiator, &list).await.unwrap().page.parts.len(), 1);
@@ -302,7 +303,7 @@ fn a_deny_of_the_policy_was_skipped_for_the_initiator() {
             Ok(())
         };
         objects.buckets.configure(&setup.fixture.owner, BUCKET, change).await.unwrap();
-        let upload = objects.uploads.create(&initiator, create_request(KEY)).await.unwrap().0.text();
+        let upload = objects.uploads.create(&initiator, create_request(KEY)).await.unwrap().id.text();
         let lister = initiator.with_action(S3Action::ListMultipartUploadParts);
         let listed = objects.uploads.list_parts(&lister, &parts_request(&upload, 0, 10)).await;
         assert!(matches!(listed, Err(Error::AccessDenied)));

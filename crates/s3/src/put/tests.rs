@@ -257,6 +257,7 @@ fn calls_can_be_sent_between_threads() {
             keeps_acl: false,
             own: Vec::new(),
             changes_more: false,
+            encryption: crate::encryption::EncryptionChoice::BucketDefault,
             checksum: None,
             conditions: WriteConditions::default(),
         };

@@ -184,7 +184,13 @@ fn a_part_without_an_announced_length_is_counted_when_it_has_come() {
         objects.quotas.set(&bucket(), quota(None, Some(100))).await.unwrap();
         let upload = setup.begin().await;
         let part = async |number, length| {
-            let at = PartAddress { bucket: "bucket".into(), key: "key".into(), upload: upload.clone(), number };
+            let at = PartAddress {
+                bucket: "bucket".into(),
+                key: "key".into(),
+                upload: upload.clone(),
+                number,
+                customer_key: None,
+            };
             let body = UploadBody { length: None, ..upload_body(&bytes(1, length)) };
             objects.uploads.put_part(owner, &at, body).await
         };

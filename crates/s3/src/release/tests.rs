@@ -60,7 +60,7 @@ impl PowerCutFixture {
 
     /// Completes an object of two parts, with a third part that is not listed.
     async fn put_in_parts(&self) {
-        let upload = self.objects.uploads.create(&self.owner, create_request("key")).await.unwrap().0.text();
+        let upload = self.objects.uploads.create(&self.owner, create_request("key")).await.unwrap().id.text();
         let mut parts = Vec::new();
         for number in 1..=3 {
             let body = upload_body(&bytes(number.into(), PART_MIN as usize));
@@ -141,7 +141,7 @@ async fn durable_answers_need_no_second_sync() {
 async fn the_sweeper_syncs_before_it_removes_in_every_durability() {
     for durable in [true, false] {
         let fixture = PowerCutFixture::new(durable).await;
-        let upload = fixture.objects.uploads.create(&fixture.owner, create_request("key")).await.unwrap().0;
+        let upload = fixture.objects.uploads.create(&fixture.owner, create_request("key")).await.unwrap().id;
         let body = upload_body(&bytes(1, 5_000));
         fixture.objects.uploads.put_part(&fixture.owner, &address(&upload.text(), 1), body).await.unwrap();
         let open = fixture.objects.heads.read_upload(upload).await.unwrap().unwrap();

@@ -10,6 +10,7 @@ use serde_json::Value as Json;
 
 use super::acl::Acl;
 use super::cors::Cors;
+use super::encryption::BucketEncryption;
 use super::lifecycle::Lifecycle;
 use super::policy::BucketPolicy;
 use super::public_access::PublicAccessBlock;
@@ -53,6 +54,8 @@ pub struct Bucket {
     pub tags: Vec<Tag>,
     /// Its limits on public grants and policies.
     pub public_access: Option<PublicAccessBlock>,
+    /// Its default encryption.
+    pub encryption: Option<BucketEncryption>,
     /// The region that its creator asked for, when it is not the server's own.
     pub location: Option<String>,
     /// Most that it may hold.
@@ -98,6 +101,7 @@ impl Bucket {
             lifecycle: None,
             tags: Vec::new(),
             public_access: None,
+            encryption: None,
             location: None,
             quota: StorageQuota::default(),
         }
@@ -119,6 +123,7 @@ impl Bucket {
             lifecycle: self.lifecycle.clone(),
             tags: self.tags.clone(),
             public_access: self.public_access,
+            encryption: self.encryption,
             location: self.location.clone(),
             quota: Some(self.quota).filter(|quota| *quota != StorageQuota::default()),
         };
@@ -150,6 +155,7 @@ impl Bucket {
             lifecycle: row.lifecycle,
             tags: row.tags,
             public_access: row.public_access,
+            encryption: row.encryption,
             location: row.location,
             quota: row.quota.unwrap_or_default(),
             ..Self::new(name, id, &row.owner, row.created)
@@ -229,6 +235,8 @@ struct StoredBucket {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     public_access: Option<PublicAccessBlock>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    encryption: Option<BucketEncryption>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     location: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     quota: Option<StorageQuota>,
@@ -260,6 +268,7 @@ mod tests {
             lifecycle: Some(Lifecycle { rules: vec![rule] }),
             tags: vec![Tag { key: "k".into(), value: "v".into() }],
             public_access: Some(PublicAccessBlock { ignore_acls: true, ..PublicAccessBlock::default() }),
+            encryption: Some(BucketEncryption { encrypts: true, bucket_key: false, blocks_customer_keys: Some(true) }),
             quota: StorageQuota { objects: Some(5), bytes: None },
             ..Bucket::new("tea", BucketId([9; 16]), "owner", Timestamp(1_700_000_000_000_001))
         }
@@ -296,6 +305,7 @@ mod tests {
             "public_access": {
                 "block_acls": false, "ignore_acls": true, "block_policy": false, "restrict_buckets": false,
             },
+            "encryption": {"encrypts": true, "bucket_key": false, "blocks_customer_keys": true},
             "quota": {"objects": 5},
         });
         assert_eq!(full().to_json(), golden);

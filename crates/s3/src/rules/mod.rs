@@ -7,6 +7,7 @@
 //! part        a part, its pages, and the manifest       checksum    the five algorithms, composite and whole
 //! acl policy public_access   permissions                cors lifecycle tags   the other configurations
 //! listing     pages of keys and common prefixes         action      the actions that need permission
+//! encryption  what is stored of it   object_key  keys of objects and bodies   sealed_body  chunks of encrypted bytes
 //! access      the decision whether a request is allowed   condition_keys   the condition keys of requests
 //! ```
 //! A row begins with a version byte, and an unknown version is an error. Configurations are JSON: they are few, and an operator
@@ -20,14 +21,17 @@ pub mod bucket;
 pub mod checksum;
 mod condition_keys;
 pub mod cors;
+pub mod encryption;
 pub mod entry;
 pub mod head;
 pub mod lifecycle;
 pub mod listing;
+pub mod object_key;
 pub mod part;
 pub mod policy;
 pub mod public_access;
 pub mod quota;
+pub mod sealed_body;
 pub mod tags;
 pub mod upload;
 pub mod user;

@@ -14,11 +14,14 @@ use larder_rows::ids::{BucketId, VersionId};
 
 use super::acl::Acl;
 use super::checksum::{Algorithm, Checksum, ChecksumKind};
+use super::encryption::ObjectEncryption;
 use super::tags::Tag;
 use super::version::fields::{self, algorithm_and_kind, put_algorithm};
 use super::version::{Etag, SystemHeader};
 
 const VERSION: u8 = 1;
+/// The version of an encrypted upload.
+const ENCRYPTED_VERSION: u8 = 2;
 
 /// A multipart upload.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,6 +46,8 @@ pub struct Upload {
     pub acl: Option<Acl>,
     /// The algorithm of the checksums of its parts and of the object, and the kind of the object's.
     pub checksum: Option<(Algorithm, ChecksumKind)>,
+    /// How its parts are encrypted.
+    pub encryption: Option<ObjectEncryption>,
     /// Its state.
     pub state: UploadState,
 }
@@ -51,7 +56,11 @@ impl Upload {
     /// The stored form.
     #[must_use]
     pub fn encode(&self) -> Bytes {
-        let mut out = FieldEncoder::versioned(VERSION, 512);
+        let version = if self.encryption.is_some() { ENCRYPTED_VERSION } else { VERSION };
+        let mut out = FieldEncoder::versioned(version, 512);
+        if let Some(encryption) = &self.encryption {
+            encryption.put(&mut out);
+        }
         out.raw(&self.bucket.0);
         out.bytes(&self.key);
         out.text(&self.initiator);
@@ -71,8 +80,10 @@ impl Upload {
     /// # Errors
     /// [`DecodeError`] for an unknown version or damaged bytes.
     pub fn decode(value: Bytes) -> Result<Self, DecodeError> {
-        let mut rest = FieldDecoder::versioned(value, VERSION)?;
+        let is_encrypted = value.first() == Some(&ENCRYPTED_VERSION);
+        let mut rest = FieldDecoder::versioned(value, if is_encrypted { ENCRYPTED_VERSION } else { VERSION })?;
         let upload = Self {
+            encryption: is_encrypted.then(|| ObjectEncryption::take(&mut rest)).transpose()?,
             bucket: BucketId(rest.array()?),
             key: rest.bytes()?,
             initiator: rest.text()?,
@@ -189,6 +200,7 @@ pub(in crate::rules) mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::rules::encryption::tests::encryption;
     use crate::rules::version::tests::{
         acl, algorithm, bytes, checksum, damage, etag, headers, kind, meta, tags, version_id,
     };
@@ -213,19 +225,22 @@ pub(in crate::rules) mod tests {
     pub(in crate::rules) fn upload() -> impl Strategy<Value = Upload> {
         let who = (any::<[u8; 16]>(), bytes(20), any::<String>(), any::<String>(), any::<u64>());
         let what = (headers(), meta(), tags(), option::of(acl()), option::of((algorithm(), kind())));
-        (who, what, state()).prop_map(
-            |((bucket, key, initiator, owner, initiated), (headers, meta, tags, acl, checksum), state)| Upload {
-                bucket: BucketId(bucket),
-                key,
-                initiator,
-                owner,
-                initiated: Timestamp(initiated),
-                headers,
-                meta,
-                tags,
-                acl,
-                checksum,
-                state,
+        (who, what, state(), option::of(encryption())).prop_map(
+            |((bucket, key, initiator, owner, initiated), (headers, meta, tags, acl, checksum), state, encryption)| {
+                Upload {
+                    bucket: BucketId(bucket),
+                    key,
+                    initiator,
+                    owner,
+                    initiated: Timestamp(initiated),
+                    headers,
+                    meta,
+                    tags,
+                    acl,
+                    checksum,
+                    encryption,
+                    state,
+                }
             },
         )
     }
@@ -281,6 +296,7 @@ pub(in crate::rules) mod tests {
                 tags: Vec::new(),
                 acl: None,
                 checksum: Some((Algorithm::Crc32, ChecksumKind::Composite)),
+                encryption: None,
                 state,
             };
             let front = b"\x01kann\x03bob\x00\x00\x00\x00\x00\x00\x00\x07\x00\x00\x00\x00\x01\x01\x02";
@@ -288,6 +304,11 @@ pub(in crate::rules) mod tests {
             assert_eq!(upload.encode(), row);
             assert_eq!(Upload::decode(row.clone().into()), Ok(upload));
             assert_eq!(Upload::decode([&row[..], &[0]].concat().into()), Err(DecodeError::Trailing));
+            let encryption = Some(ObjectEncryption::Customer { salt: [5; 32], verifier: [6; 32] });
+            let encrypted = Upload { encryption, ..Upload::decode(row.clone().into()).unwrap() };
+            let row = [&[2, 2], &[5; 32][..], &[6; 32], &row[1..]].concat();
+            assert_eq!(encrypted.encode(), row);
+            assert_eq!(Upload::decode(row.into()), Ok(encrypted));
         }
     }
 }

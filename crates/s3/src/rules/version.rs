@@ -15,11 +15,14 @@ use larder_rows::ids::{UploadId, VersionId};
 
 use super::acl::Acl;
 use super::checksum::Checksum;
+use super::encryption::ObjectEncryption;
+use super::sealed_body::{opened_length, sealed_length};
 use super::tags::Tag;
 
 const VERSION: u8 = 1;
 const NULL: u8 = 1;
 const OBJECT: u8 = 2;
+const ENCRYPTED: u8 = 8;
 
 /// A version of an S3 key: an object or a delete marker.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,9 +74,14 @@ impl Version {
     /// Appends the version. The body comes last.
     pub(super) fn put(&self, out: &mut FieldEncoder) {
         out.raw(&self.id.0);
-        out.u8(u8::from(self.null) * NULL + u8::from(self.object.is_some()) * OBJECT);
+        let encryption = self.object.as_ref().and_then(|object| object.encryption);
+        let encrypted = u8::from(encryption.is_some()) * ENCRYPTED;
+        out.u8(u8::from(self.null) * NULL + u8::from(self.object.is_some()) * OBJECT + encrypted);
         out.u64(self.modified.0);
         out.text(&self.owner);
+        if let Some(encryption) = encryption {
+            encryption.put(out);
+        }
         if let Some(object) = &self.object {
             object.put(out);
         }
@@ -83,16 +91,17 @@ impl Version {
     pub(super) fn take(mut rest: FieldDecoder) -> Result<Self, DecodeError> {
         let id = VersionId(rest.array()?);
         let flags = rest.u8()?;
-        if flags & !(NULL | OBJECT) != 0 {
+        if flags & !(NULL | OBJECT | ENCRYPTED) != 0 || flags & (OBJECT | ENCRYPTED) == ENCRYPTED {
             return Err(DecodeError::Invalid("version flags"));
         }
         let modified = rest.u64()?;
         let owner = rest.text()?;
+        let encryption = (flags & ENCRYPTED != 0).then(|| ObjectEncryption::take(&mut rest)).transpose()?;
         let object = if flags & OBJECT == 0 {
             rest.finish()?;
             None
         } else {
-            Some(Object::take(rest)?)
+            Some(Object::take(rest, encryption)?)
         };
         Ok(Self { id, null: flags & NULL != 0, modified: Timestamp(modified), owner, object })
     }
@@ -117,13 +126,28 @@ pub struct Object {
     pub checksum: Option<Checksum>,
     /// The multipart upload that made it.
     pub upload: Option<UploadId>,
+    /// How its bytes are encrypted; `None`: they are as they came.
+    pub encryption: Option<ObjectEncryption>,
 }
 
 impl Object {
     /// Length in bytes.
     #[must_use]
     pub fn length(&self) -> u64 {
-        self.body.length()
+        match (&self.body, self.encryption) {
+            (ObjectBody::Inline(sealed), Some(_)) => opened_length(sealed.len() as u64),
+            (body, _) => body.length(),
+        }
+    }
+
+    /// Its blob and the length of the stored bytes, if it has one blob.
+    #[must_use]
+    pub fn blob(&self) -> Option<(BlobId, u64)> {
+        match (&self.body, self.encryption) {
+            (ObjectBody::Blob { id, length }, Some(_)) => Some((*id, sealed_length(*length))),
+            (ObjectBody::Blob { id, length }, None) => Some((*id, *length)),
+            (ObjectBody::Inline(_) | ObjectBody::Parts { .. }, _) => None,
+        }
     }
 
     /// The value of a header.
@@ -143,8 +167,9 @@ impl Object {
         self.body.put(out);
     }
 
-    fn take(mut rest: FieldDecoder) -> Result<Self, DecodeError> {
+    fn take(mut rest: FieldDecoder, encryption: Option<ObjectEncryption>) -> Result<Self, DecodeError> {
         Ok(Self {
+            encryption,
             etag: fields::etag(&mut rest)?,
             headers: fields::headers(&mut rest)?,
             meta: fields::meta(&mut rest)?,
@@ -160,13 +185,13 @@ impl Object {
 /// The bytes of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ObjectBody {
-    /// Bytes in the row itself.
+    /// Bytes in the row itself; sealed, where the object is encrypted.
     Inline(Bytes),
     /// One blob.
     Blob {
         /// Its identity.
         id: BlobId,
-        /// Its length in bytes.
+        /// The length of the object in bytes; encrypted bytes are longer.
         length: u64,
     },
     /// The parts of an upload, listed in a manifest.
@@ -181,9 +206,9 @@ pub enum ObjectBody {
 }
 
 impl ObjectBody {
-    /// Length in bytes.
+    /// Length in bytes; of sealed bytes in the row, with their tags.
     #[must_use]
-    pub fn length(&self) -> u64 {
+    fn length(&self) -> u64 {
         match self {
             Self::Inline(bytes) => bytes.len() as u64,
             Self::Blob { length, .. } | Self::Parts { length, .. } => *length,

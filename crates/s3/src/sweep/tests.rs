@@ -54,6 +54,7 @@ async fn upload(objects: &Objects, bucket: BucketId, number: u64, state: UploadS
         tags: Vec::new(),
         acl: None,
         checksum: None,
+        encryption: None,
         state,
     };
     objects.heads.write_upload(None, UploadHead { id, upload, stamp: BEGIN }).await.unwrap();

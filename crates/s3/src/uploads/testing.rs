@@ -71,7 +71,7 @@ impl UploadSetup {
     }
 
     pub(crate) async fn begin_at(&self, key: &str) -> UploadId {
-        self.fixture.objects.uploads.create(&self.fixture.owner, create_request(key)).await.unwrap().0
+        self.fixture.objects.uploads.create(&self.fixture.owner, create_request(key)).await.unwrap().id
     }
 
     pub(crate) async fn part(&self, upload: &str, number: u16, body: &Bytes) -> Part {
@@ -121,7 +121,13 @@ pub(crate) fn create_request(key: &str) -> CreateUpload {
 }
 
 pub(crate) fn address(upload: &str, number: u16) -> PartAddress {
-    PartAddress { bucket: BUCKET.into(), key: Bytes::from_static(KEY.as_bytes()), upload: upload.into(), number }
+    PartAddress {
+        bucket: BUCKET.into(),
+        key: Bytes::from_static(KEY.as_bytes()),
+        upload: upload.into(),
+        number,
+        customer_key: None,
+    }
 }
 
 pub(crate) async fn put_part(
@@ -148,6 +154,7 @@ pub(crate) fn complete_request(upload: &str, parts: &[&Part]) -> CompleteUpload 
         checksum: None,
         checksum_kind: None,
         length: None,
+        customer_key: None,
     }
 }
 

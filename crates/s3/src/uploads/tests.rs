@@ -127,7 +127,8 @@ fn an_upload_has_its_initiator_and_abort_date() {
             Ok(())
         };
         objects.buckets.configure(&setup.fixture.owner, BUCKET, change).await.unwrap();
-        let (id, date) = objects.uploads.create(&setup.fixture.owner, create_request("k")).await.unwrap();
+        let created = objects.uploads.create(&setup.fixture.owner, create_request("k")).await.unwrap();
+        let (id, date) = (created.id, created.abort_date);
         let (when, rule) = date.unwrap();
         let head = objects.heads.read_upload(id).await.unwrap().unwrap();
         assert_eq!(rule, "old");

@@ -100,6 +100,7 @@ mod tests {
             "s3 key list",
             "s3 quota show",
             "s3 quota list",
+            "s3 encryption status",
         ];
         let security = [
             "status",

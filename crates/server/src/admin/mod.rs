@@ -19,6 +19,7 @@ mod help;
 mod index;
 mod mapreduce;
 mod repair_advice;
+mod s3_encryption;
 mod s3_key;
 mod s3_policy;
 mod s3_quota;

@@ -129,6 +129,9 @@ pub struct ServerSettings {
     pub s3_metrics: ScrapeAccess,
     pub s3_buckets_max: usize,
     pub s3_lifecycle_interval: Duration,
+    pub s3_ssec_plain: bool,
+    /// `None`: in the data directory, with an engine that has one.
+    pub encryption_keys: Option<PathBuf>,
     pub admin_socket: PathBuf,
     pub engine: EngineKind,
     /// The cluster, with that engine.
@@ -225,6 +228,8 @@ impl ServerSettings {
             s3_metrics: raw.value(&table::S3_METRICS, parse::choice)?,
             s3_buckets_max: count(raw, &table::S3_BUCKETS_MAX)?,
             s3_lifecycle_interval: raw.value(&table::S3_LIFECYCLE_INTERVAL, parse::time)?,
+            s3_ssec_plain: raw.value(&table::S3_SSEC_PLAIN, parse::switch)?,
+            encryption_keys: raw.value(&table::ENCRYPTION_KEYS, parse::optional_path)?,
             admin_socket: if raw.is_given(&table::ADMIN_SOCKET) {
                 raw.value(&table::ADMIN_SOCKET, parse::path)?
             } else {

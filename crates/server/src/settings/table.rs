@@ -180,6 +180,10 @@ settings! {
         "Maximum S3 buckets per user; the admin has no limit.";
     S3_LIFECYCLE_INTERVAL = "s3-lifecycle-interval", SettingKind::Time, "1h",
         "How often the lifecycle rules of buckets run.";
+    S3_SSEC_PLAIN = "s3-ssec-plain", SettingKind::Switch, "false",
+        "Take customers' encryption keys over plain HTTP, too: for a network that nobody reads, or TLS that ends before this server.";
+    ENCRYPTION_KEYS = "encryption-keys", SettingKind::Path, "",
+        "File of master keys for encrypted S3 objects, one a line, 32 bytes in base64; the last one encrypts. If not set, the first encrypted write makes <data-dir>/encryption-keys; gateways of a cluster need the same file on each machine.";
     ADMIN_SOCKET = "admin-socket", SettingKind::Path, "<data-dir>/admin.sock",
         "Unix socket for kv-admin. Only the server's own user may open it.";
     ENGINE = "engine", SettingKind::Choice("local|memory|cassandra"), "local",

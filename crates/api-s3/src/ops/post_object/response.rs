@@ -1,7 +1,7 @@
 //! The response to a form: no body, a document, or a redirect.
 
 use hyper::header::{ETAG, LOCATION};
-use hyper::{StatusCode, Uri};
+use hyper::{HeaderMap, StatusCode, Uri};
 use larder_s3::put::StoredVersion;
 
 use super::super::listing_document::{encoded_path, encoded_value};
@@ -11,20 +11,26 @@ use crate::call::S3Call;
 use crate::response::{self, S3Response};
 use crate::xml::XmlWriter;
 
-/// The response that the form asks for.
-pub(super) fn stored_response(call: &S3Call, fields: &FormFields, key: &str, stored: &StoredVersion) -> S3Response {
+/// The response that the form asks for; `headers` are those of its fields.
+pub(super) fn stored_response(
+    call: &S3Call,
+    fields: &FormFields,
+    headers: &HeaderMap,
+    key: &str,
+    stored: &StoredVersion,
+) -> S3Response {
     let location = format!("{}{}", call.location(), encoded_path(key.as_bytes()));
     let etag = stored.version.object.as_ref().map(|object| object_headers::quoted(object.etag)).unwrap_or_default();
     let mut response = match redirect(fields, &call.bucket, key, &etag) {
         Some(page) => {
             let mut response = response::empty(StatusCode::SEE_OTHER);
-            put_object::write_stored(&mut response, stored);
+            put_object::write_stored(&mut response, stored, headers);
             response::set(&mut response, LOCATION, page);
             return response;
         }
         None => plain(status(fields), &location, &call.bucket, key, &etag),
     };
-    put_object::write_stored(&mut response, stored);
+    put_object::write_stored(&mut response, stored, headers);
     response::set(&mut response, LOCATION, location);
     response::set(&mut response, ETAG, etag);
     response

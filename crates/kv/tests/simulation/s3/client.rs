@@ -11,6 +11,7 @@ use larder_s3::acl::AclChoice;
 use larder_s3::complete::{CompleteUpload, CompletedUpload, ListedPart};
 use larder_s3::copy::CopyObject;
 use larder_s3::delete::DeletedObject;
+use larder_s3::encryption::EncryptionChoice;
 use larder_s3::get::{GetObject, ObjectReader, VersionSpec};
 use larder_s3::list::{KeyOrPrefix, ListObjects, ListVersions};
 use larder_s3::parts::PartAddress;
@@ -129,6 +130,7 @@ impl SimClient {
             keeps_acl: false,
             own: Vec::new(),
             changes_more: true,
+            encryption: EncryptionChoice::BucketDefault,
             checksum: None,
             conditions: WriteConditions::default(),
         };
@@ -205,7 +207,7 @@ impl SimClient {
             metadata: ObjectMetadata::default(),
             checksum: None,
         };
-        Ok(self.objects.uploads.create(&self.caller, request).await?.0.text())
+        Ok(self.objects.uploads.create(&self.caller, request).await?.id.text())
     }
 
     /// Puts a part; returns its entry in the list of a completion.
@@ -215,6 +217,7 @@ impl SimClient {
             key: Bytes::copy_from_slice(key.as_bytes()),
             upload: upload.into(),
             number,
+            customer_key: None,
         };
         let part = self.objects.uploads.put_part(&self.caller, &at, upload_body(text)).await?.part;
         let etag = Etag { md5: part.md5, parts: None }.to_string();
@@ -231,6 +234,7 @@ impl SimClient {
             checksum: None,
             checksum_kind: None,
             length: None,
+            customer_key: None,
         };
         self.objects.uploads.complete(&self.caller, request).await
     }

@@ -66,6 +66,7 @@ fn version(owner: &str, grants: &[(Grantee, Permission)]) -> Version {
         acl: (!grants.is_empty()).then(|| acl(grants)),
         checksum: None,
         upload: None,
+        encryption: None,
     };
     Version {
         id: VersionId([1; 16]),

@@ -17,6 +17,7 @@ fn version(modified: Timestamp, length: usize, tags: &[(&str, &str)]) -> Version
         acl: None,
         checksum: None,
         upload: None,
+        encryption: None,
     };
     Version { id: VersionId([0; 16]), null: true, modified, owner: "o".into(), object: Some(object) }
 }

@@ -6,6 +6,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::rules::acl::{Grant, Grantee, Permission};
 use crate::rules::checksum::{Algorithm, ChecksumKind};
+use crate::rules::encryption::tests::encryption;
+use crate::rules::encryption::{MasterKeyId, WRAPPED_KEY_BYTES};
 
 pub(in crate::rules) fn bytes(most: usize) -> impl Strategy<Value = Bytes> {
     vec(any::<u8>(), 0..=most).prop_map(Bytes::from)
@@ -86,8 +88,9 @@ fn body() -> impl Strategy<Value = ObjectBody> {
 fn object() -> impl Strategy<Value = Object> {
     let upload = any::<[u8; 16]>().prop_map(UploadId);
     let front = (body(), etag(), headers(), meta());
-    (front, tags(), option::of(acl()), option::of(checksum()), option::of(upload)).prop_map(
-        |((body, etag, headers, meta), tags, acl, checksum, upload)| Object {
+    let back = (option::of(upload), option::of(encryption()));
+    (front, tags(), option::of(acl()), option::of(checksum()), back).prop_map(
+        |((body, etag, headers, meta), tags, acl, checksum, (upload, encryption))| Object {
             body,
             etag,
             headers,
@@ -96,6 +99,7 @@ fn object() -> impl Strategy<Value = Object> {
             acl,
             checksum,
             upload,
+            encryption,
         },
     )
 }
@@ -122,6 +126,7 @@ pub(in crate::rules) fn golden() -> Version {
             acl: Some(Acl { grants: vec![Grant { grantee: Grantee::AllUsers, permission: Permission::Read }] }),
             checksum: Some(Checksum::full(Algorithm::Crc32, Bytes::from_static(b"1234"))),
             upload: None,
+            encryption: None,
         }),
     }
 }
@@ -165,6 +170,21 @@ fn the_golden_version_still_decodes() {
     let row = [&[1], GOLDEN].concat();
     assert_eq!(golden().encode(), row);
     assert_eq!(Version::decode(row.into()), Ok(golden()));
+}
+
+#[test]
+fn the_golden_encrypted_version_still_decodes() {
+    let mut version = golden();
+    let encryption = ObjectEncryption::Server { master_key: MasterKeyId([5; 8]), wrapped_key: [6; WRAPPED_KEY_BYTES] };
+    version.object = version.object.map(|object| Object { encryption: Some(encryption), ..object });
+    // The flags, and what follows the owner's name.
+    let (flags, object) = (16, 16 + 1 + 8 + 4);
+    let row = [&[1], &GOLDEN[..flags], &[0x0b], &GOLDEN[flags + 1..object], &[1], &[5; 8], &[6; 60], &GOLDEN[object..]];
+    let row = row.concat();
+    assert_eq!(version.encode(), row);
+    assert_eq!(Version::decode(row.clone().into()), Ok(version));
+    let marker = [&row[..1 + flags], &[0x08], &row[2 + flags..]].concat();
+    assert_eq!(Version::decode(marker.into()), Err(DecodeError::Invalid("version flags")));
 }
 
 #[test]
