@@ -4,6 +4,7 @@
 
 mod at_once;
 mod browsers;
+mod checksums;
 mod hostile;
 mod keys;
 mod links;

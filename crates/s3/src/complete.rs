@@ -348,8 +348,10 @@ pub(super) fn assemble(
         None => default_checksum(&parts),
     };
     check_given(request.checksum.as_ref(), checksum.as_ref())?;
-    if request.length.is_some_and(|given| given != length) {
-        return Err(Error::InvalidRequest(format!("The parts have {length} bytes together, not what was announced.")));
+    if let Some(given) = request.length.filter(|given| *given != length) {
+        return Err(Error::InvalidRequest(format!(
+            "The provided 'x-amz-mp-object-size' header value {given} does not match what was computed: {length}"
+        )));
     }
     let md5s: Vec<_> = parts.iter().map(|part| part.md5).collect();
     let parts = parts.into_iter().map(ManifestPart::from).collect();
@@ -370,8 +372,9 @@ fn check_listed(listed: &ListedPart, part: &Part, checksum: Option<(Algorithm, C
         Some(_) => Err(invalid_part(listed)),
         None if kind == ChecksumKind::FullObject => Ok(()),
         None => Err(Error::InvalidRequest(format!(
-            "The {} checksum of part {} has to be listed, as this upload's checksum is made of them.",
-            algorithm.name(),
+            "The upload was created using a {} checksum. The complete request must include the checksum for each part. \
+             It was missing for part {} in the request.",
+            algorithm.name().to_lowercase(),
             listed.number
         ))),
     }

@@ -249,10 +249,10 @@ fn part_checksum(upload: Option<(Algorithm, ChecksumKind)>, part: ChecksumWanted
     if given == Some(algorithm) {
         return Ok(part);
     }
-    let given = given.map_or("none", Algorithm::name);
-    let expected_name = algorithm.name();
+    let expected = algorithm.name().to_lowercase();
+    let actual = given.map_or("null", Algorithm::name).to_lowercase();
     Err(Error::InvalidRequest(format!(
-        "The parts of this upload have {expected_name} checksums; this one has {given}."
+        "Checksum Type mismatch occurred, expected checksum Type: {expected}, actual checksum Type: {actual}"
     )))
 }
 

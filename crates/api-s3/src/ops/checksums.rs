@@ -103,12 +103,16 @@ pub(crate) fn wanted(headers: &HeaderMap) -> Result<ChecksumWanted, S3Error> {
 /// # Errors
 /// 400 `InvalidRequest` for an unknown algorithm.
 pub(crate) fn algorithm(headers: &HeaderMap) -> Result<Option<Algorithm>, S3Error> {
-    known(
-        listing_document::header(headers, ALGORITHM),
-        Algorithm::from_name,
-        "Checksum algorithm provided is unsupported. Please try again with any of the valid types: [CRC32, CRC32C, \
-         CRC64NVME, SHA1, SHA256]",
-    )
+    let unsupported = || {
+        let mut names = Algorithm::ALL.map(Algorithm::name);
+        names.sort_unstable();
+        let names = names.join(", ");
+        S3Error::invalid(format!(
+            "Checksum algorithm provided is unsupported. Please try again with any of the valid types: [{names}]"
+        ))
+    };
+    let name = listing_document::header(headers, ALGORITHM);
+    name.map(|name| Algorithm::from_name(name).ok_or_else(unsupported)).transpose()
 }
 
 /// The kind in `x-amz-checksum-type`.
@@ -215,7 +219,12 @@ mod tests {
             (&[("x-amz-sdk-checksum-algorithm", "SHA1")], "InvalidRequest"),
             (&[("x-amz-sdk-checksum-algorithm", "ROT13")], "InvalidRequest"),
             (&[("x-amz-trailer", "x-amz-meta-a")], "InvalidRequest"),
-            (&[("x-amz-checksum-xxhash64", "AAAAAA==")], "NotImplemented"),
+            (&[("x-amz-checksum-xxhash64", "AAAAAA==")], "InvalidRequest"),
+            (&[("x-amz-checksum-sha3", "AAAAAA==")], "NotImplemented"),
+            (
+                &[("x-amz-checksum-md5", "XrY7u+Ae7tCTyyK7j1rNww=="), ("x-amz-trailer", "x-amz-checksum-md5")],
+                "InvalidRequest",
+            ),
         ];
         for (given, code) in bad {
             assert_eq!(wanted(&headers(given)).unwrap_err().code.name(), *code, "{given:?}");

@@ -45,7 +45,7 @@ fn checksum(headers: &HeaderMap) -> Result<Option<(Algorithm, ChecksumKind)>, S3
                 let message = format!(
                     "The {} checksum type cannot be used with the {} checksum algorithm.",
                     kind.name(),
-                    algorithm.name()
+                    algorithm.name().to_lowercase()
                 );
                 return Err(S3Error::invalid(message));
             }

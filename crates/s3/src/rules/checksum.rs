@@ -1,4 +1,4 @@
-//! The five checksum algorithms of S3, over a whole object or over the checksums of its parts.
+//! The checksum algorithms of S3, over a whole object or over the checksums of its parts.
 
 mod hasher;
 
@@ -26,6 +26,16 @@ coded! {
         Sha1 = 4, "SHA1";
         /// `SHA256`
         Sha256 = 5, "SHA256";
+        /// `SHA512`
+        Sha512 = 6, "SHA512";
+        /// `MD5`, apart from that of an entity tag.
+        Md5 = 7, "MD5";
+        /// `XXHASH64`: XXH64 with seed 0.
+        Xxhash64 = 8, "XXHASH64";
+        /// `XXHASH3`: XXH3 of 64 bits with its default secret.
+        Xxhash3 = 9, "XXHASH3";
+        /// `XXHASH128`: XXH3 of 128 bits with its default secret.
+        Xxhash128 = 10, "XXHASH128";
     }
 }
 
@@ -40,16 +50,20 @@ struct AlgorithmFacts {
 
 impl Algorithm {
     fn facts(self) -> AlgorithmFacts {
-        let (header, element, digest_length, kinds): (_, _, _, &[ChecksumKind]) = match self {
-            Self::Crc32 => {
-                ("x-amz-checksum-crc32", "ChecksumCRC32", 4, &[ChecksumKind::Composite, ChecksumKind::FullObject])
-            }
-            Self::Crc32c => {
-                ("x-amz-checksum-crc32c", "ChecksumCRC32C", 4, &[ChecksumKind::Composite, ChecksumKind::FullObject])
-            }
-            Self::Crc64Nvme => ("x-amz-checksum-crc64nvme", "ChecksumCRC64NVME", 8, &[ChecksumKind::FullObject]),
-            Self::Sha1 => ("x-amz-checksum-sha1", "ChecksumSHA1", 20, &[ChecksumKind::Composite]),
-            Self::Sha256 => ("x-amz-checksum-sha256", "ChecksumSHA256", 32, &[ChecksumKind::Composite]),
+        const EITHER: &[ChecksumKind] = &[ChecksumKind::Composite, ChecksumKind::FullObject];
+        const COMPOSITE: &[ChecksumKind] = &[ChecksumKind::Composite];
+        const WHOLE: &[ChecksumKind] = &[ChecksumKind::FullObject];
+        let (header, element, digest_length, kinds) = match self {
+            Self::Crc32 => ("x-amz-checksum-crc32", "ChecksumCRC32", 4, EITHER),
+            Self::Crc32c => ("x-amz-checksum-crc32c", "ChecksumCRC32C", 4, EITHER),
+            Self::Crc64Nvme => ("x-amz-checksum-crc64nvme", "ChecksumCRC64NVME", 8, WHOLE),
+            Self::Sha1 => ("x-amz-checksum-sha1", "ChecksumSHA1", 20, COMPOSITE),
+            Self::Sha256 => ("x-amz-checksum-sha256", "ChecksumSHA256", 32, COMPOSITE),
+            Self::Sha512 => ("x-amz-checksum-sha512", "ChecksumSHA512", 64, COMPOSITE),
+            Self::Md5 => ("x-amz-checksum-md5", "ChecksumMD5", 16, COMPOSITE),
+            Self::Xxhash64 => ("x-amz-checksum-xxhash64", "ChecksumXXHASH64", 8, COMPOSITE),
+            Self::Xxhash3 => ("x-amz-checksum-xxhash3", "ChecksumXXHASH3", 8, COMPOSITE),
+            Self::Xxhash128 => ("x-amz-checksum-xxhash128", "ChecksumXXHASH128", 16, COMPOSITE),
         };
         AlgorithmFacts { header, element, digest_length, kinds }
     }

@@ -4,7 +4,7 @@
 //! bucket      a bucket and its configuration            user        an S3 user, and its further keys
 //! version     one version of an object                  head        the head of a key: its current version
 //! entry       listing entries of keys and uploads       upload      a multipart upload and its states
-//! part        a part, its pages, and the manifest       checksum    the five algorithms, composite and whole
+//! part        a part, its pages, and the manifest       checksum    the algorithms, composite and whole
 //! acl policy public_access   permissions                cors lifecycle tags   the other configurations
 //! listing     pages of keys and common prefixes         action      the actions that need permission
 //! encryption  what is stored of it   object_key  keys of objects and bodies   sealed_body  chunks of encrypted bytes

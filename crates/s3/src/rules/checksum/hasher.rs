@@ -3,32 +3,47 @@
 use bytes::Bytes;
 use crc_fast::CrcAlgorithm;
 use sha1::{Digest as _, Sha1};
-use sha2::Sha256;
+use sha2::{Sha256, Sha512};
+use xxhash_rust::xxh3::Xxh3;
+use xxhash_rust::xxh64::Xxh64;
 
 use super::{Algorithm, Checksum};
 
 /// Computes the checksum of bytes that arrive in pieces.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct ChecksumHasher {
     algorithm: Algorithm,
     state: HasherState,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 enum HasherState {
-    Crc(Box<crc_fast::Digest>),
+    Crc(CrcAlgorithm, Box<crc_fast::Digest>),
     Sha1(Sha1),
     Sha256(Sha256),
+    Sha512(Box<Sha512>),
+    Md5(Md5Hasher),
+    Xxh64(Box<Xxh64>),
+    Xxh3(Box<Xxh3>),
+    Xxh128(Box<Xxh3>),
 }
 
 impl ChecksumHasher {
     /// A hasher that has seen no bytes.
     #[must_use]
     pub fn new(algorithm: Algorithm) -> Self {
-        let state = match (crc_algorithm(algorithm), algorithm) {
-            (Some(crc), _) => HasherState::Crc(Box::new(crc_fast::Digest::new(crc))),
-            (None, Algorithm::Sha1) => HasherState::Sha1(Sha1::new()),
-            (None, _) => HasherState::Sha256(Sha256::new()),
+        let crc = |crc| HasherState::Crc(crc, Box::new(crc_fast::Digest::new(crc)));
+        let state = match algorithm {
+            Algorithm::Crc32 => crc(CrcAlgorithm::Crc32IsoHdlc),
+            Algorithm::Crc32c => crc(CrcAlgorithm::Crc32Iscsi),
+            Algorithm::Crc64Nvme => crc(CrcAlgorithm::Crc64Nvme),
+            Algorithm::Sha1 => HasherState::Sha1(Sha1::new()),
+            Algorithm::Sha256 => HasherState::Sha256(Sha256::new()),
+            Algorithm::Sha512 => HasherState::Sha512(Box::default()),
+            Algorithm::Md5 => HasherState::Md5(Md5Hasher::default()),
+            Algorithm::Xxhash64 => HasherState::Xxh64(Box::new(Xxh64::new(0))),
+            Algorithm::Xxhash3 => HasherState::Xxh3(Box::new(Xxh3::new())),
+            Algorithm::Xxhash128 => HasherState::Xxh128(Box::new(Xxh3::new())),
         };
         Self { algorithm, state }
     }
@@ -42,9 +57,13 @@ impl ChecksumHasher {
     /// Adds the next piece.
     pub fn update(&mut self, piece: &[u8]) {
         match &mut self.state {
-            HasherState::Crc(crc) => crc.update(piece),
+            HasherState::Crc(_, crc) => crc.update(piece),
             HasherState::Sha1(sha) => sha.update(piece),
             HasherState::Sha256(sha) => sha.update(piece),
+            HasherState::Sha512(sha) => sha.update(piece),
+            HasherState::Md5(md5) => md5.update(piece),
+            HasherState::Xxh64(xxh) => xxh.update(piece),
+            HasherState::Xxh3(xxh) | HasherState::Xxh128(xxh) => xxh.update(piece),
         }
     }
 
@@ -52,9 +71,15 @@ impl ChecksumHasher {
     #[must_use]
     pub fn finish(self) -> Bytes {
         match self.state {
-            HasherState::Crc(crc) => crc_bytes(self.algorithm, crc.finalize()),
+            HasherState::Crc(_, crc) => crc_bytes(self.algorithm, crc.finalize()),
             HasherState::Sha1(sha) => Bytes::copy_from_slice(&sha.finalize()),
             HasherState::Sha256(sha) => Bytes::copy_from_slice(&sha.finalize()),
+            HasherState::Sha512(sha) => Bytes::copy_from_slice(&sha.finalize()),
+            HasherState::Md5(md5) => Bytes::copy_from_slice(&md5.finish()),
+            // The canonical form of each XXH is big endian.
+            HasherState::Xxh64(xxh) => Bytes::copy_from_slice(&xxh.digest().to_be_bytes()),
+            HasherState::Xxh3(xxh) => Bytes::copy_from_slice(&xxh.digest().to_be_bytes()),
+            HasherState::Xxh128(xxh) => Bytes::copy_from_slice(&xxh.digest128().to_be_bytes()),
         }
     }
 
@@ -90,13 +115,11 @@ impl Md5Hasher {
     }
 }
 
-/// The CRC of an algorithm; `None` for the SHA algorithms.
+/// The CRC of an algorithm; `None` for the algorithms that are no CRC.
 pub(super) fn crc_algorithm(algorithm: Algorithm) -> Option<CrcAlgorithm> {
-    match algorithm {
-        Algorithm::Crc32 => Some(CrcAlgorithm::Crc32IsoHdlc),
-        Algorithm::Crc32c => Some(CrcAlgorithm::Crc32Iscsi),
-        Algorithm::Crc64Nvme => Some(CrcAlgorithm::Crc64Nvme),
-        Algorithm::Sha1 | Algorithm::Sha256 => None,
+    match ChecksumHasher::new(algorithm).state {
+        HasherState::Crc(crc, _) => Some(crc),
+        _ => None,
     }
 }
 

@@ -71,12 +71,49 @@ fn the_algorithms_give_the_known_checksums() {
         (Algorithm::Sha1, "98O8HYCOBHMq32eZZczDTKeuNEE="),
         (Algorithm::Sha256, "FeKw08M4keuw8e9gnsQZQgwg4yDOlMZfvIwzEkSOsiU="),
     ];
-    for (algorithm, text) in answers {
-        let checksum = ChecksumHasher::digest(algorithm, b"123456789");
-        assert_eq!(checksum.digest.len(), algorithm.digest_length());
-        assert_eq!(checksum.text(), text, "{}", algorithm.name());
-    }
+    assert_checksums(b"123456789", &answers);
     assert_eq!(Md5Hasher::digest(b""), 0xd41d8cd98f00b204e9800998ecf8427e_u128.to_be_bytes());
+}
+
+/// Answers of AWS's own library. Short and long input takes other paths through XXH3.
+#[test]
+fn md5_and_the_xxh_functions_give_the_answers_of_aws() {
+    let empty = [
+        (Algorithm::Md5, "1B2M2Y8AsgTpgAmY7PhCfg=="),
+        (Algorithm::Sha512, "z4PhNX7vuL3xVChQ1m2AB9Yg5AULVxXcg/SpIdNs6c5H0NE8XYXysP+DGNKHfuwvY7kxvUdBeoGlODJ6+SfaPg=="),
+        (Algorithm::Xxhash64, "70bbN1HY6Zk="),
+        (Algorithm::Xxhash3, "LQaABTjTlMI="),
+        (Algorithm::Xxhash128, "maoG0wFHmNhgAcMkRo1Jfw=="),
+    ];
+    assert_checksums(b"", &empty);
+    let letter = [
+        (Algorithm::Xxhash64, "0k7E8amMbls="),
+        (Algorithm::Xxhash3, "5sYyth6WTh8="),
+        (Algorithm::Xxhash128, "qW+vcFrxaDTmxjK2HpZOHw=="),
+    ];
+    assert_checksums(b"a", &letter);
+    let words = [
+        (Algorithm::Md5, "XrY7u+Ae7tCTyyK7j1rNww=="),
+        (Algorithm::Xxhash64, "RatnNLIeaWg="),
+        (Algorithm::Xxhash3, "1Eex6kDmmIs="),
+        (Algorithm::Xxhash128, "340J6T+HSQCpm4d1zBW2xw=="),
+    ];
+    assert_checksums(b"hello world", &words);
+    let bytes: Vec<u8> = (0..=255).collect();
+    let long = [
+        (Algorithm::Xxhash64, "r8GErXk4o1Q="),
+        (Algorithm::Xxhash3, "SESwCeFkNS4="),
+        (Algorithm::Xxhash128, "2SqzocsFQqdIRLAJ4WQ1Lg=="),
+    ];
+    assert_checksums(&bytes.repeat(5), &long);
+}
+
+fn assert_checksums(bytes: &[u8], answers: &[(Algorithm, &str)]) {
+    for (algorithm, text) in answers {
+        let checksum = ChecksumHasher::digest(*algorithm, bytes);
+        assert_eq!(checksum.digest.len(), algorithm.digest_length());
+        assert_eq!(checksum.text(), *text, "{} of {} bytes", algorithm.name(), bytes.len());
+    }
 }
 
 #[test]
@@ -90,11 +127,12 @@ fn algorithms_and_kinds_are_found_by_all_their_names() {
         assert_eq!(ChecksumHasher::new(algorithm).algorithm(), algorithm);
         assert!(algorithm.allows(algorithm.default_kind()));
     }
+    assert_eq!(Algorithm::ALL.map(Algorithm::code), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10], "stored in rows");
     for kind in ChecksumKind::ALL {
         assert_eq!(ChecksumKind::from_code(kind.code()), Some(kind));
         assert_eq!(ChecksumKind::from_name(&kind.name().to_lowercase()), Some(kind));
     }
-    assert_eq!(Algorithm::from_name("SHA512"), None);
+    assert_eq!(Algorithm::from_name("SHA3"), None);
     assert_eq!(Algorithm::from_header("x-amz-checksum-type"), None);
     assert_eq!((Algorithm::from_code(0), ChecksumKind::from_code(0)), (None, None));
 }
@@ -102,10 +140,13 @@ fn algorithms_and_kinds_are_found_by_all_their_names() {
 #[test]
 fn each_algorithm_allows_the_kinds_that_aws_documents() {
     let allowed = |algorithm: Algorithm| ChecksumKind::ALL.map(|kind| algorithm.allows(kind));
-    assert_eq!(Algorithm::ALL.map(allowed), [[true, true], [true, true], [true, false], [false, true], [false, true]]);
-    let defaults = Algorithm::ALL.map(Algorithm::default_kind);
-    let composite = ChecksumKind::Composite;
-    assert_eq!(defaults, [composite, composite, ChecksumKind::FullObject, composite, composite]);
+    let (either, whole, parts) = ([true, true], [true, false], [false, true]);
+    let table = [either, either, whole, parts, parts, parts, parts, parts, parts, parts];
+    assert_eq!(Algorithm::ALL.map(allowed), table);
+    for algorithm in Algorithm::ALL {
+        let is_whole = algorithm == Algorithm::Crc64Nvme;
+        assert_eq!(algorithm.default_kind() == ChecksumKind::FullObject, is_whole, "{}", algorithm.name());
+    }
 }
 
 #[test]
@@ -118,6 +159,8 @@ fn a_composite_is_the_checksum_of_the_checksums() {
     assert_eq!(composite.digest, ChecksumHasher::digest(Algorithm::Sha1, &digests.concat()).digest);
     assert_eq!((composite.kind(), composite.parts), (ChecksumKind::Composite, Some(2)));
     assert!(composite.text().ends_with("=-2"));
+    let digests = ["hello ", "world"].map(|part| ChecksumHasher::digest(Algorithm::Xxhash3, part.as_bytes()).digest);
+    assert_eq!(super::composite(Algorithm::Xxhash3, &digests).text(), "mhT1UPoUOqw=-2");
 }
 
 #[test]

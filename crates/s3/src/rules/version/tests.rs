@@ -34,7 +34,7 @@ pub(in crate::rules) fn kind() -> impl Strategy<Value = ChecksumKind> {
 }
 
 pub(in crate::rules) fn checksum() -> impl Strategy<Value = Checksum> {
-    (algorithm(), any::<[u8; 32]>(), option::of(1..=10_000_u32)).prop_map(|(algorithm, digest, parts)| Checksum {
+    (algorithm(), vec(any::<u8>(), 64), option::of(1..=10_000_u32)).prop_map(|(algorithm, digest, parts)| Checksum {
         algorithm,
         digest: Bytes::copy_from_slice(&digest[..algorithm.digest_length()]),
         parts,
