@@ -59,6 +59,7 @@ macro_rules! codes {
 }
 
 codes! {
+    AccessControlListNotSupported BAD_REQUEST "The bucket does not allow ACLs";
     AccessDenied FORBIDDEN "Access Denied";
     AccessForbidden FORBIDDEN "CORSResponse: This CORS request is not allowed.";
     AuthorizationHeaderMalformed BAD_REQUEST "The authorization header is malformed.";
@@ -78,6 +79,8 @@ codes! {
     InternalError INTERNAL_SERVER_ERROR "Something went wrong here. Try again.";
     InvalidAccessKeyId FORBIDDEN "The access key id you provided does not exist in our records.";
     InvalidArgument BAD_REQUEST "Invalid Argument";
+    InvalidBucketAclWithObjectOwnership BAD_REQUEST
+        "Bucket cannot have ACLs set with ObjectOwnership's BucketOwnerEnforced setting";
     InvalidBucketName BAD_REQUEST "The specified bucket is not valid.";
     InvalidDigest BAD_REQUEST "The Content-MD5 you specified is not valid.";
     InvalidEncryptionAlgorithmError BAD_REQUEST "The encryption request you specified is not valid.";

@@ -221,6 +221,9 @@ operations! {
         GetPublicAccessBlock GET Bucket, ["publicAccessBlock"], GetBucketPublicAccessBlock UnknownGET Nothing;
         PutPublicAccessBlock PUT Bucket, ["publicAccessBlock"], PutBucketPublicAccessBlock UnknownPUT Document audited;
         DeletePublicAccessBlock DELETE Bucket, ["publicAccessBlock"], PutBucketPublicAccessBlock UnknownDELETE Nothing audited;
+        GetBucketOwnershipControls GET Bucket, ["ownershipControls"], GetBucketOwnershipControls UnknownGET Nothing;
+        PutBucketOwnershipControls PUT Bucket, ["ownershipControls"], PutBucketOwnershipControls UnknownPUT Document audited;
+        DeleteBucketOwnershipControls DELETE Bucket, ["ownershipControls"], PutBucketOwnershipControls UnknownDELETE Nothing audited;
 
         GetObject GET Object, [], GetObject KeyRead Nothing;
         HeadObject HEAD Object, [], GetObject KeyStat Nothing;
@@ -280,12 +283,6 @@ operations! {
             PutReplicationConfiguration UnknownPUT Document NotImplemented;
         DeleteBucketReplication DELETE Bucket, ["replication"],
             PutReplicationConfiguration UnknownDELETE Nothing ConfigStub(StubResponse::NothingToDelete);
-        GetBucketOwnershipControls GET Bucket, ["ownershipControls"], GetBucketOwnershipControls UnknownGET Nothing
-            ConfigStub(StubResponse::Absent(Code::OwnershipControlsNotFoundError));
-        PutBucketOwnershipControls PUT Bucket, ["ownershipControls"],
-            PutBucketOwnershipControls UnknownPUT Document NotImplemented;
-        DeleteBucketOwnershipControls DELETE Bucket, ["ownershipControls"],
-            PutBucketOwnershipControls UnknownDELETE Nothing ConfigStub(StubResponse::NothingToDelete);
         GetBucketInventoryConfiguration GET Bucket, ["inventory"], GetInventoryConfiguration UnknownGET Nothing
             ConfigStub(StubResponse::NoneById("ListInventoryConfigurationsResult"));
         PutBucketInventoryConfiguration PUT Bucket, ["inventory"],

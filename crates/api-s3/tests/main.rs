@@ -9,6 +9,7 @@ mod hostile;
 mod keys;
 mod links;
 mod operations;
+mod ownership;
 mod permissions;
 mod support;
 mod wire;

@@ -283,6 +283,12 @@ fn configurations_are_written_read_and_deleted() {
             200,
         ),
         (
+            "ownershipControls",
+            "OwnershipControlsNotFoundError",
+            "<OwnershipControls><Rule><ObjectOwnership>BucketOwnerEnforced</ObjectOwnership></Rule></OwnershipControls>",
+            200,
+        ),
+        (
             "publicAccessBlock",
             "NoSuchPublicAccessBlockConfiguration",
             "<PublicAccessBlockConfiguration><IgnorePublicAcls>true</IgnorePublicAcls>\

@@ -23,6 +23,8 @@ const CORS: &str = "<CORSConfiguration><CORSRule><AllowedOrigin>*</AllowedOrigin
 const LIFECYCLE: &str = "<LifecycleConfiguration><Rule><Filter/><Status>Disabled</Status><Expiration><Days>9</Days>\
     </Expiration></Rule></LifecycleConfiguration>";
 const TAGS: &str = "<Tagging><TagSet><Tag><Key>a</Key><Value>b</Value></Tag></TagSet></Tagging>";
+const OWNERSHIP: &str =
+    "<OwnershipControls><Rule><ObjectOwnership>ObjectWriter</ObjectOwnership></Rule></OwnershipControls>";
 const FORM: &str = "--B\r\nContent-Disposition: form-data; name=\"key\"\r\n\r\nk\r\n\
     --B\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\nhello\r\n--B--\r\n";
 
@@ -69,6 +71,9 @@ const ATTEMPTS: &[Attempt] = &[
         "<PublicAccessBlockConfiguration/>",
     ),
     ("DeletePublicAccessBlock", &["PutBucketPublicAccessBlock"], "publicAccessBlock", "", ""),
+    ("GetBucketOwnershipControls", &["GetBucketOwnershipControls"], "ownershipControls", "", ""),
+    ("PutBucketOwnershipControls", &["PutBucketOwnershipControls"], "ownershipControls", "", OWNERSHIP),
+    ("DeleteBucketOwnershipControls", &["PutBucketOwnershipControls"], "ownershipControls", "", ""),
     ("GetObject", &["GetObject"], "", "", ""),
     ("GetObject", &["GetObjectVersion"], "versionId={v}", "", ""),
     // Without permission to list the bucket, a missing version looks forbidden.

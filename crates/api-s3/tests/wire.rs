@@ -174,7 +174,6 @@ fn unsupported_operations_change_nothing() {
         ("DELETE", "/box?encryption", &b""[..], 204),
         ("DELETE", "/box?website", b"", 204),
         ("DELETE", "/box?replication", b"", 204),
-        ("DELETE", "/box?ownershipControls", b"", 204),
         ("PUT", "/box?logging", b"<BucketLoggingStatus/>", 200),
         ("PUT", "/box?accelerate", suspended, 200),
         ("PUT", "/box?accelerate", enabled, 501),

@@ -133,6 +133,8 @@ impl From<larder_s3::Error> for ConsoleFault {
             | E::InvalidRequest(_)
             | E::InvalidArgument { .. }
             | E::MalformedPolicy(_)
+            | E::AclsNotSupported
+            | E::AclUnderEnforcedOwnership
             | E::InvalidTag(_)
             | E::Encryption(_)
             | E::InvalidUser(_) => StatusCode::BAD_REQUEST,

@@ -100,6 +100,13 @@ impl Caller {
         self.key_policy.as_ref().is_none_or(permits)
     }
 
+    /// The owner of an object that the caller puts, who gives the bucket's owner full control of it or not: the caller, unless it
+    /// is anonymous or the bucket's ownership controls choose the bucket's owner.
+    pub(super) fn object_owner(&self, bucket: &Bucket, gives_control: bool) -> String {
+        let writer = self.user.as_ref().map_or(&bucket.owner, |user| &user.id);
+        bucket.new_object_owner(writer, gives_control).to_owned()
+    }
+
     /// Canonical id; empty for an anonymous caller.
     #[must_use]
     pub fn id(&self) -> &str {

@@ -11,7 +11,7 @@ use super::{Caller, Objects};
 use crate::Result;
 
 pub use super::acl_choice::{AclChoice, GranteeRef, ShownAcl};
-pub(super) use super::acl_choice::{check_owner, check_public_acl};
+pub(super) use super::acl_choice::{check_has_acls, check_owner, check_public_acl};
 
 impl Objects {
     /// The ACL of a version.
@@ -25,15 +25,15 @@ impl Objects {
         key: &Bytes,
         version: &VersionSpec,
     ) -> Result<ShownAcl> {
-        let LocatedVersion { version, .. } = self.locate(caller, bucket, key, version).await?;
+        let LocatedVersion { bucket, version, .. } = self.locate(caller, bucket, key, version).await?;
         let acl = version.object.and_then(|object| object.acl).unwrap_or_default();
-        Ok(ShownAcl::new(&version.owner, &acl))
+        Ok(ShownAcl::new(&bucket, &version.owner, &acl))
     }
 
     /// Replaces the ACL of a version.
     ///
     /// # Errors
-    /// As a get of the object, and the refusals of an ACL choice.
+    /// As a get of the object, the refusals of an ACL choice, and `AclsNotSupported`.
     #[expect(clippy::too_many_arguments, reason = "what the request names, as for every other call on a version")]
     pub async fn put_object_acl(
         &self,
@@ -45,12 +45,14 @@ impl Objects {
         acl: AclChoice,
     ) -> Result<()> {
         let LocatedVersion { bucket, version, .. } = self.locate(caller, bucket, key, version).await?;
+        check_has_acls(&bucket)?;
         check_owner(owner, &version.owner)?;
         let acl = acl.resolve(&self.users, &version.owner, &bucket.owner).await?;
         let (location, named) = (ObjectLocation::new(&bucket, key), VersionSpec::Id(version_id_text(&version)));
         let mut cas = self.heads.cas_loop(&location, None);
         loop {
             let attempt = cas.next_attempt().await?;
+            check_has_acls(attempt.bucket())?;
             check_public_acl(attempt.bucket(), acl.as_ref())?;
             let stored_version = attempt.find(&named).await?.filter(|stored_version| stored_version.id == version.id);
             let Some(mut stored_version) = stored_version else {

@@ -39,12 +39,24 @@ pub struct ShownAcl {
 }
 
 impl ShownAcl {
-    pub(crate) fn new(owner: &str, acl: &Acl) -> Self {
+    /// The ACL of an entity in `bucket` with this stored owner.
+    pub(crate) fn new(bucket: &Bucket, owner: &str, acl: &Acl) -> Self {
+        let owner = bucket.effective_owner(owner);
+        let none = Acl::default();
+        let acl = if bucket.has_acls() { acl } else { &none };
         Self { owner: owner.to_owned(), acl: Acl { grants: acl.effective_grants(owner) } }
     }
 }
 
+/// The canned list that gives the owner of the bucket full control.
+const OWNER_CONTROL: &str = "bucket-owner-full-control";
+
 impl AclChoice {
+    /// Whether it is the canned list by which a writer gives a new object to the owner of the bucket.
+    pub(crate) fn gives_control(&self) -> bool {
+        matches!(self, Self::Canned(name) if name == OWNER_CONTROL)
+    }
+
     /// The ACL of this choice, for an entity owned by `owner` in a bucket owned by `bucket_owner`.
     ///
     /// # Errors
@@ -90,6 +102,25 @@ impl GranteeRef {
             })?,
         })
     }
+}
+
+/// Refuses the ACL of a new object in a bucket without ACLs, unless it gives the owner full control and nothing else.
+pub(crate) fn check_owner_control(bucket: &Bucket, choice: &AclChoice, acl: Option<&Acl>) -> Result<()> {
+    let is_control = match (choice, acl) {
+        (AclChoice::Private, _) => true,
+        (AclChoice::Canned(_), _) => choice.gives_control(),
+        (AclChoice::Grants(_), Some(acl)) => {
+            let full = |grant: &Grant| grant.permission == Permission::FullControl;
+            acl.grants.iter().all(full) && !acl.has_others(&bucket.owner)
+        }
+        (AclChoice::Grants(_), None) => false,
+    };
+    if bucket.has_acls() || is_control { Ok(()) } else { Err(Error::AclsNotSupported) }
+}
+
+/// Refuses a change of an ACL in a bucket without ACLs.
+pub(crate) fn check_has_acls(bucket: &Bucket) -> Result<()> {
+    if bucket.has_acls() { Ok(()) } else { Err(Error::AclsNotSupported) }
 }
 
 /// Refuses public grants where the bucket's public access block does.

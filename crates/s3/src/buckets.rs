@@ -22,10 +22,24 @@ use super::users::Users;
 use super::{Caller, Error, ObjectsConfig, Result};
 use crate::catalogue::S3Catalogue;
 use crate::rules::bucket::is_valid_bucket_name;
+use crate::rules::ownership::ObjectOwnership;
 use crate::rules::{Bucket, BucketId, BucketState, S3Action, Tag};
 
 /// The region in which creating an own bucket again succeeds.
 const LENIENT_REGION: &str = "us-east-1";
+
+/// The configuration that a new bucket begins with.
+#[derive(Debug, Clone, Default)]
+pub struct NewBucket {
+    /// Its ACL.
+    pub acl: AclChoice,
+    /// The region that its creator asks for; `None`: the server's own.
+    pub location: Option<String>,
+    /// Its ownership controls.
+    pub ownership: Option<ObjectOwnership>,
+    /// Its tags, checked by the edge.
+    pub tags: Vec<Tag>,
+}
 
 /// A page of buckets.
 #[derive(Debug, Clone, Default)]
@@ -44,12 +58,23 @@ pub struct Buckets {
 }
 
 impl Buckets {
-    /// Creates a bucket owned by the caller. As in AWS, creating an own bucket of us-east-1 again replaces its ACL.
+    /// Creates a bucket with an ACL and a location.
+    ///
+    /// # Errors
+    /// As [`Self::create_with`].
+    pub async fn create(&self, caller: &Caller, name: &str, acl: AclChoice, location: Option<String>) -> Result<()> {
+        self.create_with(caller, name, NewBucket { acl, location, ..NewBucket::default() }).await
+    }
+
+    /// Creates a bucket owned by the caller. As in AWS, creating an own bucket of us-east-1 again replaces its ACL, but nothing
+    /// else: with tags or other ownership controls it is refused.
     ///
     /// # Errors
     /// `AccessDenied` for an anonymous caller, `InvalidBucketName`, `BucketExists`, `TooManyBuckets`,
-    /// `OperationAborted` while a bucket of this name is being deleted, and the refusals of an ACL choice.
-    pub async fn create(&self, caller: &Caller, name: &str, acl: AclChoice, location: Option<String>) -> Result<()> {
+    /// `OperationAborted` while a bucket of this name is being deleted, the refusals of an ACL choice, and
+    /// `AclUnderEnforcedOwnership`.
+    pub async fn create_with(&self, caller: &Caller, name: &str, new: NewBucket) -> Result<()> {
+        let NewBucket { acl, location, ownership, tags } = new;
         let user = caller.require_user()?;
         if !caller.key_permits(name, &S3Action::CreateBucket.on_bucket()) {
             return Err(Error::AccessDenied);
@@ -63,13 +88,20 @@ impl Buckets {
         // A new id: rows that a deleted bucket of this name left never show up in this one [invariant 64].
         let id = BucketId::new(self.gateway.issuer().issue().await?, self.gateway.context().ports.actor);
         let location = location.filter(|location| *location != self.config.region);
-        let bucket = Bucket { acl, location, ..Bucket::new(name, id, &user.id, self.gateway.context().now()) };
+        let bare = Bucket::new(name, id, &user.id, self.gateway.context().now());
+        let bucket = Bucket { acl, location, ownership, tags, ..bare };
+        check_ownership(&bucket)?;
         let created = self.gateway.catalogue().change(|catalogue| {
             if let Some(existing_bucket) = S3Catalogue::within(catalogue).bucket(name) {
                 let is_owned = existing_bucket.owner == user.id;
                 return match existing_bucket.state {
                     BucketState::Closing => Err(Error::OperationAborted),
-                    BucketState::Active if is_owned && self.location(existing_bucket) == LENIENT_REGION => {
+                    BucketState::Active
+                        if is_owned
+                            && self.location(existing_bucket) == LENIENT_REGION
+                            && bucket.tags.is_empty()
+                            && (bucket.ownership.is_none() || bucket.ownership == existing_bucket.ownership) =>
+                    {
                         catalogue_edit(
                             existing_bucket,
                             &Bucket { acl: bucket.acl.clone(), ..Bucket::clone(existing_bucket) },
@@ -176,7 +208,7 @@ impl Buckets {
     /// than once, each time on the current bucket.
     ///
     /// # Errors
-    /// `NoSuchBucket`, `AccessDenied` (also by its public access block), and the errors of `change`.
+    /// `NoSuchBucket`, `AccessDenied` (also by its public access block), `AclUnderEnforcedOwnership`, and the errors of `change`.
     pub async fn configure(
         &self,
         caller: &Caller,
@@ -201,9 +233,10 @@ pub(super) fn active<'a>(catalogue: &'a Catalogue, name: &str) -> Option<&'a Arc
     S3Catalogue::within(catalogue).bucket(name).filter(|bucket| bucket.state == BucketState::Active)
 }
 
-/// The change of a bucket, if its public access block allows it.
+/// The change of a bucket, if its public access block and its ownership controls allow it.
 pub(super) fn catalogue_edit(before: &Bucket, bucket: &Bucket) -> Result<CatalogueEdit> {
     check_public_access(before, bucket)?;
+    check_ownership(bucket)?;
     let write = || CatalogueEdit::Write(catalogue_key(&bucket.name), bucket.to_json());
     Ok(if bucket == before { CatalogueEdit::Nothing } else { write() })
 }
@@ -211,6 +244,11 @@ pub(super) fn catalogue_edit(before: &Bucket, bucket: &Bucket) -> Result<Catalog
 /// The catalogue key of a bucket.
 fn catalogue_key(name: &str) -> CatalogueKey {
     CatalogueKey::S3Bucket(name.to_owned().into())
+}
+
+/// Refuses grants to others in a bucket whose ownership controls end all ACLs.
+fn check_ownership(bucket: &Bucket) -> Result<()> {
+    if bucket.has_refused_acl() { Err(Error::AclUnderEnforcedOwnership) } else { Ok(()) }
 }
 
 /// Refuses new public grants that the public access block, after the change, does not allow.

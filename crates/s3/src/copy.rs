@@ -15,9 +15,7 @@ use super::acl_choice::{AclChoice, check_public_acl};
 use super::commit::{ObjectLocation, client_version_id, lifecycle_expiry, version_id_text};
 use super::encryption::{EncryptionChoice, NewEncryption};
 use super::get::{FoundObject, GetObject, ObjectReader, ReadWindow, VersionSpec, missing_bytes};
-use super::put::{
-    ChecksumWanted, ObjectMetadata, StoredVersion, UploadBody, WriteConditions, conditional_conflict, object_owner,
-};
+use super::put::{ChecksumWanted, ObjectMetadata, StoredVersion, UploadBody, WriteConditions, conditional_conflict};
 use super::receive::{BlobDestination, BodyReceiver, VerifiedBody};
 use super::{Caller, Error, Objects, Result};
 use crate::rules::encryption::EncryptionKind;
@@ -85,7 +83,7 @@ impl Objects {
     pub async fn copy(&self, caller: &Caller, request: CopyObject) -> Result<CopiedObject> {
         let given = request.tags.as_deref().unwrap_or_default();
         let bucket = self.buckets.find_for_put(caller, &request.bucket, &request.key, given).await?;
-        let owner = object_owner(caller, &bucket);
+        let owner = caller.object_owner(&bucket, request.acl.gives_control());
         let acl = self.buckets.new_object_acl(caller, &bucket, &request.key, &request.acl, &owner).await?;
         let onto_itself = request.source.bucket == request.bucket && request.source.key == request.key;
         let encryption = self.keys.begin(request.encryption, &bucket).await?;
@@ -148,7 +146,7 @@ impl Objects {
         version: &Version,
     ) -> Result<Option<Acl>> {
         let mut acl = version.object.as_ref().and_then(|object| object.acl.clone()).unwrap_or_default();
-        if version.owner != object_owner(caller, to) {
+        if version.owner != caller.object_owner(to, request.acl.gives_control()) {
             acl.grants = acl.effective_grants(&version.owner);
         }
         if acl.grants.is_empty() {

@@ -7,7 +7,6 @@ use bytes::Bytes;
 
 use super::commit::{CasAttempt, HeadStore, KeyChange, ObjectLocation, version_id_text};
 use super::get::{VersionSpec, matches_etag};
-use super::put::object_owner;
 use super::{Caller, Error, Objects, Result};
 use crate::rules::{Bucket, ObjectHead, Version, Versioning};
 
@@ -39,7 +38,7 @@ impl Objects {
         caller.with_version(version).check(&bucket, &asked.on_key(key))?;
         version.check()?;
         let location = ObjectLocation::new(&bucket, key);
-        let owner = object_owner(caller, &bucket);
+        let owner = caller.object_owner(&bucket, false);
         let deleted = self
             .heads
             .delete_if(&location, version, &owner, |_, stored_version| match &if_match {

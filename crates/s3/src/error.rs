@@ -23,6 +23,8 @@ pub enum Configuration {
     PublicAccess,
     /// Its default encryption.
     Encryption,
+    /// Its ownership controls.
+    Ownership,
 }
 
 /// An argument of a request.
@@ -200,6 +202,12 @@ pub enum Error {
     /// A tag is invalid.
     #[error("{0}")]
     InvalidTag(String),
+    /// The ownership controls of the bucket end all ACLs, and the request has one.
+    #[error("the bucket does not allow ACLs")]
+    AclsNotSupported,
+    /// The bucket grants others something, and its ownership controls would end that.
+    #[error("the bucket has an ACL that its ownership controls do not allow")]
+    AclUnderEnforcedOwnership,
     /// No user has this e-mail address.
     #[error("no user has this e-mail address")]
     UnknownEmail(String),

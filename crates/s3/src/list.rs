@@ -26,9 +26,12 @@ impl Objects {
         let mut page = KeyPage::new(request.query(false));
         let mut rows = MergedEntries::new(&self.heads, bucket.id, page.read_range(), request.max);
         while let Some(row) = rows.next().await? {
-            let entry = ListingEntry::decode(row.value)?;
+            let mut entry = ListingEntry::decode(row.value)?;
             if entry.object.is_none() {
                 continue; // A deleted key makes no common prefix either.
+            }
+            if !bucket.has_acls() {
+                entry.owner.clone_from(&bucket.owner);
             }
             match page.push(row.name, entry) {
                 KeyPageStep::Next => {}
@@ -48,7 +51,13 @@ impl Objects {
         let ListVersions { objects, version } = request;
         let marker = VersionMarker::parse(version.as_deref(), &objects.after)?;
         let bucket = self.buckets.find_for(caller, &objects.bucket).await?;
-        self.heads.versions_page(bucket.id, objects, marker).await
+        let mut page = self.heads.versions_page(bucket.id, objects, marker).await?;
+        for line in &mut page.lines {
+            if let (KeyOrPrefix::Key(_, listed), false) = (line, bucket.has_acls()) {
+                listed.version.owner.clone_from(&bucket.owner);
+            }
+        }
+        Ok(page)
     }
 }
 

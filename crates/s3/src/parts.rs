@@ -192,7 +192,9 @@ impl Uploads {
         let after = u16::try_from(request.after).unwrap_or(PART_NUMBER_MAX).min(PART_NUMBER_MAX);
         let (parts, _) = self.heads.read_parts(head.id, after, request.max.saturating_add(1)).await?;
         let abort_date = abort_date(&bucket, &head.upload);
-        Ok(ListedParts { upload: head.upload, page: parts_page(parts, request.max), abort_date })
+        let owner = bucket.effective_owner(&head.upload.owner).to_owned();
+        let upload = Upload { owner, ..head.upload };
+        Ok(ListedParts { upload, page: parts_page(parts, request.max), abort_date })
     }
 }
 

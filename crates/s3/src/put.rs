@@ -11,7 +11,7 @@ use super::acl_choice::check_public_acl;
 use super::commit::{ObjectLocation, client_version_id, lifecycle_expiry};
 use super::receive::VerifiedBody;
 use super::{Caller, Error, Objects, Result};
-use crate::rules::{Bucket, Etag, Object, Storage, Version};
+use crate::rules::{Etag, Object, Storage, Version};
 
 pub use crate::conditions::WriteConditions;
 pub use crate::receive::{ChecksumWanted, ObjectMetadata, UploadBody, stored_encoding};
@@ -58,7 +58,7 @@ impl Objects {
     pub async fn put(&self, caller: &Caller, request: PutObject) -> Result<StoredVersion> {
         let PutObject { bucket, key, metadata, upload_body, conditions } = request;
         let bucket = self.buckets.find_for_put(caller, &bucket, &key, &metadata.tags).await?;
-        let owner = object_owner(caller, &bucket);
+        let owner = caller.object_owner(&bucket, metadata.acl.gives_control());
         let acl = self.buckets.new_object_acl(caller, &bucket, &key, &metadata.acl, &owner).await?;
         let location = ObjectLocation::new(&bucket, &key);
         // A failed condition is cheap to find before the body; the commit checks it again.
@@ -158,11 +158,6 @@ impl Objects {
             }
         }
     }
-}
-
-/// The owner of a new object: the caller, or the bucket owner for an anonymous caller.
-pub(super) fn object_owner(caller: &Caller, bucket: &Bucket) -> String {
-    caller.user.as_ref().map_or(&bucket.owner, |user| &user.id).clone()
 }
 
 /// Contention on a conditional write becomes `ConditionalConflict`.

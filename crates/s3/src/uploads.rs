@@ -86,7 +86,8 @@ impl Uploads {
     pub async fn create(&self, caller: &Caller, request: CreateUpload) -> Result<CreatedUpload> {
         let CreateUpload { bucket, key, metadata, checksum } = request;
         let target_bucket = self.buckets.find_for_put(caller, &bucket, &key, &metadata.tags).await?;
-        let owner = caller.require_user()?.id.clone();
+        let initiator = caller.require_user()?.id.clone();
+        let owner = caller.object_owner(&target_bucket, metadata.acl.gives_control());
         let acl = self.buckets.new_object_acl(caller, &target_bucket, &key, &metadata.acl, &owner).await?;
         let encryption = self.keys.begin(metadata.encryption, &target_bucket).await?;
         // Race: under the guard, so that a deletion of the bucket waits for this upload [invariant 64].
@@ -97,7 +98,7 @@ impl Uploads {
         let upload = Upload {
             bucket: target_bucket.id,
             key,
-            initiator: owner.clone(),
+            initiator,
             owner,
             initiated: self.gateway.context().now().min(stamp),
             headers: metadata.headers,
@@ -125,7 +126,12 @@ impl Uploads {
         request: &ListUploads,
     ) -> Result<(ListingPage<(UploadId, UploadEntry)>, Option<UploadId>)> {
         let bucket = self.buckets.find_for(caller, &request.objects.bucket).await?;
-        let result = self.uploads_page(bucket.id, request).await?;
+        let mut result = self.uploads_page(bucket.id, request).await?;
+        for line in &mut result.listed {
+            if let (KeyOrPrefix::Key(_, (_, entry)), false) = (line, bucket.has_acls()) {
+                entry.owner.clone_from(&bucket.owner);
+            }
+        }
         let last = match result.listed.last().filter(|_| result.truncated) {
             Some(KeyOrPrefix::Key(_, (id, _))) => Some(*id),
             _ => None,

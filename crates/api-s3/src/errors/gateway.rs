@@ -73,6 +73,8 @@ impl From<Error> for S3Error {
             }
             Error::MalformedPolicy(message) => Self::new(Code::MalformedPolicy, message),
             Error::InvalidTag(message) => Self::new(Code::InvalidTag, message),
+            Error::AclsNotSupported => Code::AccessControlListNotSupported.into(),
+            Error::AclUnderEnforcedOwnership => Code::InvalidBucketAclWithObjectOwnership.into(),
             Error::UnknownEmail(email) => Self::from(Code::UnresolvableGrantByEmailAddress).with("EmailAddress", email),
             Error::UnknownKey(key) => crate::auth::unknown_key(&key),
             Error::UserDisabled => user_disabled(),
@@ -141,6 +143,7 @@ fn not_configured(what: Configuration) -> Code {
         Configuration::Lifecycle => Code::NoSuchLifecycleConfiguration,
         Configuration::Tags => Code::NoSuchTagSet,
         Configuration::Encryption => Code::ServerSideEncryptionConfigurationNotFoundError,
+        Configuration::Ownership => Code::OwnershipControlsNotFoundError,
         Configuration::PublicAccess => Code::NoSuchPublicAccessBlockConfiguration,
     }
 }

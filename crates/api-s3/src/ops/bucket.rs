@@ -3,25 +3,32 @@
 use bytes::Bytes;
 use hyper::header::{HeaderName, LOCATION};
 use hyper::{HeaderMap, StatusCode};
-use larder_s3::rules::Versioning;
+use larder_rows::limits::BUCKET_TAGS_MAX;
+use larder_s3::buckets::NewBucket;
+use larder_s3::rules::tags::{self, TagError};
+use larder_s3::rules::{Tag, Versioning};
 
-use super::{grants, listing_document, upload_body};
+use super::{grants, listing_document, object_metadata, ownership, tagging, upload_body};
 use crate::call::S3Call;
 use crate::errors::{Code, S3Error};
 use crate::response::{self, S3Response};
 use crate::xml::{XmlReader, XmlWriter};
 
+const ARN: HeaderName = HeaderName::from_static("x-amz-bucket-arn");
 const REGION: HeaderName = HeaderName::from_static("x-amz-bucket-region");
 /// The region that location documents omit.
 const DEFAULT_REGION: &str = "us-east-1";
 
 pub(super) async fn create(call: &S3Call) -> Result<S3Response, S3Error> {
     check_supported(&call.headers)?;
+    let ownership = ownership::from_headers(&call.headers)?;
     let acl = grants::acl_from_headers(&call.headers)?;
-    let location = location_wanted(&upload_body::document(call).await?)?;
-    call.objects.buckets.create(&call.caller, &call.bucket, acl, location).await?;
+    let CreateDocument { location, tags } = read_create(&upload_body::document(call).await?)?;
+    let new = NewBucket { acl, location, ownership, tags };
+    call.objects.buckets.create_with(&call.caller, &call.bucket, new).await?;
     let mut response = response::empty(StatusCode::OK);
     response::set(&mut response, LOCATION, format!("/{}", call.bucket));
+    response::set(&mut response, ARN, format!("arn:aws:s3:::{}", call.bucket));
     Ok(response)
 }
 
@@ -56,15 +63,22 @@ fn check_supported(headers: &HeaderMap) -> Result<(), S3Error> {
         Some(value) if !is_kept(value) => Err(S3Error::header_not_offered(name)),
         _ => Ok(()),
     };
-    refuse("x-amz-bucket-object-lock-enabled", |value| value.eq_ignore_ascii_case("false"))?;
-    refuse("x-amz-object-ownership", |value| value == "ObjectWriter")
+    refuse("x-amz-bucket-object-lock-enabled", |value| value.eq_ignore_ascii_case("false"))
 }
 
-/// The requested region. Any name is accepted: there is one region, and the bucket remembers the client's name for it.
-fn location_wanted(document: &[u8]) -> Result<Option<String>, S3Error> {
-    let mut location = None;
+/// The document of CreateBucket.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct CreateDocument {
+    /// The requested region. Any name is accepted: there is one region, and the bucket remembers the client's name for it.
+    location: Option<String>,
+    /// The tags of the bucket.
+    tags: Vec<Tag>,
+}
+
+fn read_create(document: &[u8]) -> Result<CreateDocument, S3Error> {
+    let mut read = CreateDocument::default();
     if document.iter().all(u8::is_ascii_whitespace) {
-        return Ok(location);
+        return Ok(read);
     }
     let mut xml = XmlReader::open(document, "CreateBucketConfiguration")?;
     while let Some(name) = xml.next_child()? {
@@ -75,15 +89,29 @@ fn location_wanted(document: &[u8]) -> Result<Option<String>, S3Error> {
                 if region.len() > 64 || !region.trim().chars().all(plain) {
                     return Err(S3Error::from(Code::InvalidLocationConstraint).with("LocationConstraint", region));
                 }
-                location = Some(region.trim().to_owned()).filter(|region| !region.is_empty());
+                read.location = Some(region.trim().to_owned()).filter(|region| !region.is_empty());
             }
-            // Ignoring tags would lose them; the other elements configure unsupported kinds of buckets.
-            "Tags" | "Bucket" | "Location" => return Err(S3Error::element_not_offered(name)),
+            "Tags" => read.tags = tagging::set(&mut xml, BUCKET_TAGS_MAX)?,
+            // These elements configure unsupported kinds of buckets.
+            "Bucket" | "Location" => return Err(S3Error::element_not_offered(name)),
             _ => xml.skip()?,
         }
     }
     xml.expect_end()?;
-    Ok(location)
+    tags::validate(&read.tags, BUCKET_TAGS_MAX).map_err(|error| new_tag_error(&error))?;
+    Ok(read)
+}
+
+/// The error for invalid tags of a new bucket.
+fn new_tag_error(error: &TagError) -> S3Error {
+    match error {
+        TagError::SystemKey(_) => S3Error::new(
+            Code::InvalidTag,
+            "User-defined tag keys can't start with \"aws:\". This prefix is reserved for system tags. Remove \"aws:\" \
+             from your tag keys and try again.",
+        ),
+        other => object_metadata::tag_error(other),
+    }
 }
 
 pub(super) async fn versioning(call: &S3Call) -> Result<S3Response, S3Error> {
@@ -141,7 +169,7 @@ mod tests {
                 "<CreateBucketConfiguration><LocationConstraint>{region}</LocationConstraint>\
                     </CreateBucketConfiguration>"
             );
-            location_wanted(document.as_bytes()).map_err(|error| error.code.name())
+            read_create(document.as_bytes()).map(|read| read.location).map_err(|error| error.code.name())
         };
         for region in ["EU", "eu-west-1", "my_dc", "us-east-1"] {
             assert_eq!(of(region), Ok(Some(region.to_owned())), "{region}");
@@ -150,9 +178,37 @@ mod tests {
         assert_eq!(of("a b"), Err("InvalidLocationConstraint"));
         assert_eq!(of(&"x".repeat(65)), Err("InvalidLocationConstraint"));
         assert_eq!(of("<A/>"), Err("MalformedXML"));
-        assert!(location_wanted(b" \n").is_ok());
-        assert!(location_wanted(b"<CreateBucketConfiguration/>").is_ok());
-        assert!(location_wanted(b"x").is_err());
+        for empty in [
+            &b" \n"[..],
+            b"<CreateBucketConfiguration/>",
+            b"<CreateBucketConfiguration><Tags/></CreateBucketConfiguration>",
+        ] {
+            assert_eq!(read_create(empty).unwrap(), CreateDocument::default());
+        }
+        assert!(read_create(b"x").is_err());
+    }
+
+    #[test]
+    fn tags_of_a_new_bucket_are_read_or_refused() {
+        let of = |inner: &str| {
+            let document = format!("<CreateBucketConfiguration><Tags>{inner}</Tags></CreateBucketConfiguration>");
+            read_create(document.as_bytes()).map(|read| read.tags).map_err(|error| error.code.name())
+        };
+        let tag = |key: &str, value: &str| format!("<Tag><Key>{key}</Key><Value>{value}</Value></Tag>");
+        let many = |count: u32| (0..count).map(|at| tag(&at.to_string(), "")).collect::<String>();
+        assert_eq!(of(&tag("a", "b")), Ok(vec![Tag { key: "a".into(), value: "b".into() }]));
+        assert_eq!(of(&many(50)).map(|tags| tags.len()), Ok(50));
+        for (inner, code) in [
+            (many(51), "BadRequest"),
+            ("<Tag><Key>a</Key></Tag>".into(), "MalformedXML"),
+            ("<Tag><Value>a</Value></Tag>".into(), "MalformedXML"),
+            (tag("a!", "b"), "InvalidTag"),
+            (tag("a", "b,c"), "InvalidTag"),
+            (tag("aws:a", "b"), "InvalidTag"),
+            (tag("a", "b").repeat(2), "InvalidTag"),
+        ] {
+            assert_eq!(of(&inner), Err(code), "{inner}");
+        }
     }
 
     #[test]
@@ -169,14 +225,12 @@ mod tests {
         };
         assert!(refused("x-amz-bucket-object-lock-enabled", "true"));
         assert!(!refused("x-amz-bucket-object-lock-enabled", "False"));
-        assert!(refused("x-amz-object-ownership", "BucketOwnerEnforced"));
-        assert!(!refused("x-amz-object-ownership", "ObjectWriter"));
     }
 
     proptest! {
         #[test]
         fn any_document_is_read_or_refused(bytes: Vec<u8>) {
-            let _ = location_wanted(&bytes);
+            let _ = read_create(&bytes);
         }
     }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //! service   list_buckets
 //! bucket    bucket  list_objects  list_versions  list_uploads  delete_objects  post_object
-//!           acl  policy  cors  lifecycle  tagging  public_access  bucket_encryption
+//!           acl  policy  cors  lifecycle  tagging  public_access  ownership  bucket_encryption
 //! object    put_object  copy_object  get_object (and head)  delete_objects  attributes  acl  tagging
 //! upload    create_upload (and abort)  upload_part (and copies)  list_parts  complete
 //! requests  conditions  checksums  encryption  object_metadata  grants  copy_source  upload_body
@@ -34,6 +34,7 @@ mod list_versions;
 mod listing_document;
 mod object_headers;
 mod object_metadata;
+mod ownership;
 mod policy;
 mod post_object;
 mod public_access;
@@ -97,6 +98,9 @@ pub(crate) async fn run(op: S3Operation, call: &S3Call) -> Result<S3Response, S3
         S3Operation::GetPublicAccessBlock => public_access::get(call).await,
         S3Operation::PutPublicAccessBlock => public_access::put(call).await,
         S3Operation::DeletePublicAccessBlock => public_access::delete(call).await,
+        S3Operation::GetBucketOwnershipControls => ownership::get(call).await,
+        S3Operation::PutBucketOwnershipControls => ownership::put(call).await,
+        S3Operation::DeleteBucketOwnershipControls => ownership::delete(call).await,
 
         S3Operation::GetObject => get_object::get(call).await,
         S3Operation::HeadObject => get_object::head(call).await,

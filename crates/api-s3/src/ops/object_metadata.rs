@@ -81,8 +81,8 @@ pub(crate) fn tags(headers: &HeaderMap) -> Result<Option<Vec<Tag>>, S3Error> {
 pub(crate) fn tag_error(error: &TagError) -> S3Error {
     match error {
         TagError::TooMany(max) => {
-            let what = if *max == OBJECT_TAGS_MAX { "Object" } else { "Bucket" };
-            S3Error::new(Code::BadRequest, format!("{what} tags cannot be greater than {max}"))
+            let what = if *max == OBJECT_TAGS_MAX { "Object tags" } else { "Bucket tag count" };
+            S3Error::new(Code::BadRequest, format!("{what} cannot be greater than {max}"))
         }
         TagError::Key(key) => {
             S3Error::new(Code::InvalidTag, "The TagKey you have provided is invalid").with("TagKey", key.as_str())

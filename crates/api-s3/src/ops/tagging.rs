@@ -87,7 +87,11 @@ pub(super) fn read(document: &[u8], max: usize) -> Result<Vec<Tag>, S3Error> {
     Ok(tags)
 }
 
-fn set(xml: &mut XmlReader<'_>, max: usize) -> Result<Vec<Tag>, S3Error> {
+/// Parses the tags below an element, at most `max`.
+///
+/// # Errors
+/// 400 `MalformedXML`, or the error of too many tags.
+pub(super) fn set(xml: &mut XmlReader<'_>, max: usize) -> Result<Vec<Tag>, S3Error> {
     let mut tags = Vec::new();
     while let Some(name) = xml.next_child()? {
         match name {

@@ -19,7 +19,7 @@ const POLICY_ACTIONS: &[S3Action] =
 /// 1. An admin may do anything, and the bucket's owner may always read and change the policy.
 /// 2. A deny of the policy refuses. An allow permits, unless the policy is public and the bucket restricted to its owner.
 /// 3. The owner of an object may read it, and read and change its grants. Everything else in the bucket is its owner's.
-/// 4. The grants of the object or of the bucket permit.
+/// 4. The grants of the object or of the bucket permit, unless the bucket's ownership controls end all ACLs.
 #[must_use]
 pub fn is_allowed(bucket: &Bucket, user: Option<&User>, request: &AccessRequest<'_>, context: &AccessContext) -> bool {
     if user.is_some_and(|user| user.admin) {
@@ -36,7 +36,7 @@ pub fn is_allowed(bucket: &Bucket, user: Option<&User>, request: &AccessRequest<
         PolicyDecision::Deny => false,
         PolicyDecision::Allow if owner || !is_restricted(bucket) => true,
         PolicyDecision::Allow | PolicyDecision::Neutral => {
-            is_allowed_as_owner(owner, user, request) || is_granted(bucket, user, request)
+            is_allowed_as_owner(bucket, user, request) || is_granted(bucket, user, request)
         }
     }
 }
@@ -56,17 +56,18 @@ fn is_restricted(bucket: &Bucket) -> bool {
 }
 
 /// Whether ownership allows the request. A bucket's owner may delete the objects of others, but neither read nor grant them.
-fn is_allowed_as_owner(bucket_owner: bool, user: Option<&User>, request: &AccessRequest<'_>) -> bool {
-    match deciding_version(request) {
-        // An object belongs to its writer, also in the bucket of another user.
-        Some((version, _)) => user.is_some_and(|user| user.id == version.owner),
-        None => bucket_owner,
-    }
+fn is_allowed_as_owner(bucket: &Bucket, user: Option<&User>, request: &AccessRequest<'_>) -> bool {
+    let owner = match deciding_version(request) {
+        // An object may belong to its writer, also in the bucket of another user.
+        Some((version, _)) => bucket.effective_owner(&version.owner),
+        None => &bucket.owner,
+    };
+    user.is_some_and(|user| user.id == owner)
 }
 
 /// Whether an ACL grants the request: that of the object when its version decides, else that of the bucket.
 fn is_granted(bucket: &Bucket, user: Option<&User>, request: &AccessRequest<'_>) -> bool {
-    let Some(permission) = request.action.permission() else { return false };
+    let Some(permission) = request.action.permission().filter(|_| bucket.has_acls()) else { return false };
     let id = user.map(|user| user.id.as_str());
     let public = bucket.honours_public_acls();
     match deciding_version(request) {

@@ -12,6 +12,7 @@ use super::acl::Acl;
 use super::cors::Cors;
 use super::encryption::BucketEncryption;
 use super::lifecycle::Lifecycle;
+use super::ownership::ObjectOwnership;
 use super::policy::BucketPolicy;
 use super::public_access::PublicAccessBlock;
 use super::quota::StorageQuota;
@@ -56,6 +57,8 @@ pub struct Bucket {
     pub public_access: Option<PublicAccessBlock>,
     /// Its default encryption.
     pub encryption: Option<BucketEncryption>,
+    /// Its ownership controls.
+    pub ownership: Option<ObjectOwnership>,
     /// The region that its creator asked for, when it is not the server's own.
     pub location: Option<String>,
     /// Most that it may hold.
@@ -102,6 +105,7 @@ impl Bucket {
             tags: Vec::new(),
             public_access: None,
             encryption: None,
+            ownership: None,
             location: None,
             quota: StorageQuota::default(),
         }
@@ -124,6 +128,7 @@ impl Bucket {
             tags: self.tags.clone(),
             public_access: self.public_access,
             encryption: self.encryption,
+            ownership: self.ownership,
             location: self.location.clone(),
             quota: Some(self.quota).filter(|quota| *quota != StorageQuota::default()),
         };
@@ -156,6 +161,7 @@ impl Bucket {
             tags: row.tags,
             public_access: row.public_access,
             encryption: row.encryption,
+            ownership: row.ownership,
             location: row.location,
             quota: row.quota.unwrap_or_default(),
             ..Self::new(name, id, &row.owner, row.created)
@@ -237,6 +243,8 @@ struct StoredBucket {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     encryption: Option<BucketEncryption>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    ownership: Option<ObjectOwnership>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     location: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     quota: Option<StorageQuota>,
@@ -269,6 +277,7 @@ mod tests {
             tags: vec![Tag { key: "k".into(), value: "v".into() }],
             public_access: Some(PublicAccessBlock { ignore_acls: true, ..PublicAccessBlock::default() }),
             encryption: Some(BucketEncryption { encrypts: true, bucket_key: false, blocks_customer_keys: Some(true) }),
+            ownership: Some(ObjectOwnership::BucketOwnerPreferred),
             quota: StorageQuota { objects: Some(5), bytes: None },
             ..Bucket::new("tea", BucketId([9; 16]), "owner", Timestamp(1_700_000_000_000_001))
         }
@@ -306,6 +315,7 @@ mod tests {
                 "block_acls": false, "ignore_acls": true, "block_policy": false, "restrict_buckets": false,
             },
             "encryption": {"encrypts": true, "bucket_key": false, "blocks_customer_keys": true},
+            "ownership": "BucketOwnerPreferred",
             "quota": {"objects": 5},
         });
         assert_eq!(full().to_json(), golden);
@@ -339,6 +349,7 @@ mod tests {
             ("id", json!("7")),
             ("owner", json!(null)),
             ("versioning", json!("Perhaps")),
+            ("ownership", json!("Perhaps")),
             ("policy", json!("{}")),
         ] {
             assert!(changed(name, value.clone()).is_err(), "{name} {value}");

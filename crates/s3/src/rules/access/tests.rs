@@ -6,6 +6,7 @@ use larder_rows::ids::{BucketId, VersionId};
 use serde_json::{Value as Json, json};
 
 use super::super::acl::{Grant, Grantee};
+use super::super::ownership::ObjectOwnership;
 use super::super::policy::BucketPolicy;
 use super::super::public_access::PublicAccessBlock;
 use super::super::version::{Etag, Object, ObjectBody};
@@ -221,6 +222,26 @@ fn grants_to_the_public_can_be_ignored() {
     let object = version("owner", &[(Grantee::AllUsers, Permission::Read)]);
     check_allowed(&ignoring(bucket()), &get(&object), &["owner"]);
     check_allowed(&bucket(), &get(&object), &["owner", "writer", "other", "anonymous"]);
+}
+
+#[test]
+fn under_enforced_ownership_the_bucket_owner_owns_all_and_no_grant_counts() {
+    let enforced = |bucket| Bucket { ownership: Some(ObjectOwnership::BucketOwnerEnforced), ..bucket };
+    let open = with_acl(&[(Grantee::AllUsers, Permission::FullControl), (to("other"), Permission::FullControl)]);
+    let granted = version("writer", &[(Grantee::AllUsers, Permission::FullControl), (to("other"), Permission::Read)]);
+    for action in [S3Action::GetObject, S3Action::GetObjectAcl, S3Action::GetObjectTagging] {
+        check_allowed(&enforced(open.clone()), &on(&granted, action), &["owner"]);
+    }
+    for request in [list(), put(), on_key(S3Action::GetObject), S3Action::GetBucketAcl.on_bucket()] {
+        check_allowed(&enforced(open.clone()), &request, &["owner"]);
+    }
+    let policy = enforced(with_policy(json!({"Action": "s3:GetObject", "Principal": {"AWS": "other"}})));
+    check_allowed(&policy, &get(&granted), &["owner", "other"]);
+    for setting in [ObjectOwnership::BucketOwnerPreferred, ObjectOwnership::ObjectWriter] {
+        let bucket = Bucket { ownership: Some(setting), ..open.clone() };
+        check_allowed(&bucket, &get(&version("writer", &[])), &["writer"]);
+        check_allowed(&bucket, &put(), &["owner", "writer", "other", "anonymous"]);
+    }
 }
 
 #[test]
