@@ -23,6 +23,8 @@ const CORS: &str = "<CORSConfiguration><CORSRule><AllowedOrigin>*</AllowedOrigin
 const LIFECYCLE: &str = "<LifecycleConfiguration><Rule><Filter/><Status>Disabled</Status><Expiration><Days>9</Days>\
     </Expiration></Rule></LifecycleConfiguration>";
 const TAGS: &str = "<Tagging><TagSet><Tag><Key>a</Key><Value>b</Value></Tag></TagSet></Tagging>";
+const ENCRYPTION: &str = "<ServerSideEncryptionConfiguration><Rule><ApplyServerSideEncryptionByDefault>\
+    <SSEAlgorithm>AES256</SSEAlgorithm></ApplyServerSideEncryptionByDefault></Rule></ServerSideEncryptionConfiguration>";
 const OWNERSHIP: &str =
     "<OwnershipControls><Rule><ObjectOwnership>ObjectWriter</ObjectOwnership></Rule></OwnershipControls>";
 const FORM: &str = "--B\r\nContent-Disposition: form-data; name=\"key\"\r\n\r\nk\r\n\
@@ -71,6 +73,9 @@ const ATTEMPTS: &[Attempt] = &[
         "<PublicAccessBlockConfiguration/>",
     ),
     ("DeletePublicAccessBlock", &["PutBucketPublicAccessBlock"], "publicAccessBlock", "", ""),
+    ("GetBucketEncryption", &["GetEncryptionConfiguration"], "encryption", "", ""),
+    ("PutBucketEncryption", &["PutEncryptionConfiguration"], "encryption", "", ENCRYPTION),
+    ("DeleteBucketEncryption", &["PutEncryptionConfiguration"], "encryption", "", ""),
     ("GetBucketOwnershipControls", &["GetBucketOwnershipControls"], "ownershipControls", "", ""),
     ("PutBucketOwnershipControls", &["PutBucketOwnershipControls"], "ownershipControls", "", OWNERSHIP),
     ("DeleteBucketOwnershipControls", &["PutBucketOwnershipControls"], "ownershipControls", "", ""),
