@@ -91,6 +91,8 @@ codes! {
     InvalidPartOrder BAD_REQUEST "The list of parts was not in ascending order of part numbers.";
     InvalidPolicyDocument BAD_REQUEST "The form's policy document is not valid.";
     InvalidRange RANGE_NOT_SATISFIABLE "The requested range is not satisfiable";
+    InvalidRedirectLocation BAD_REQUEST
+        "The website redirect location must have a prefix of 'http://' or 'https://' or '/'.";
     InvalidRequest BAD_REQUEST "Invalid Request";
     InvalidTag BAD_REQUEST "The tag provided was not a valid tag.";
     InvalidURI BAD_REQUEST "Couldn't parse the specified URI.";

@@ -19,6 +19,7 @@ mod health;
 pub mod operations;
 mod ops;
 mod pipeline;
+mod request_head;
 pub mod response;
 pub mod route;
 mod scraped_metrics;
@@ -26,6 +27,7 @@ mod server;
 mod settings;
 pub mod target;
 mod unsupported_config;
+mod website;
 pub mod xml;
 
 pub use pipeline::S3Service;

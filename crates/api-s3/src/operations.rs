@@ -224,6 +224,9 @@ operations! {
         GetBucketOwnershipControls GET Bucket, ["ownershipControls"], GetBucketOwnershipControls UnknownGET Nothing;
         PutBucketOwnershipControls PUT Bucket, ["ownershipControls"], PutBucketOwnershipControls UnknownPUT Document audited;
         DeleteBucketOwnershipControls DELETE Bucket, ["ownershipControls"], PutBucketOwnershipControls UnknownDELETE Nothing audited;
+        GetBucketWebsite GET Bucket, ["website"], GetBucketWebsite UnknownGET Nothing;
+        PutBucketWebsite PUT Bucket, ["website"], PutBucketWebsite UnknownPUT Document audited;
+        DeleteBucketWebsite DELETE Bucket, ["website"], DeleteBucketWebsite UnknownDELETE Nothing audited;
 
         GetObject GET Object, [], GetObject KeyRead Nothing;
         HeadObject HEAD Object, [], GetObject KeyStat Nothing;
@@ -272,11 +275,6 @@ operations! {
             GetAccelerateConfiguration UnknownGET Nothing ConfigStub(StubResponse::Empty("AccelerateConfiguration"));
         PutBucketAccelerateConfiguration PUT Bucket, ["accelerate"],
             PutAccelerateConfiguration UnknownPUT Document ConfigStub(StubResponse::Unset(UnsetConfig::Acceleration));
-        GetBucketWebsite GET Bucket, ["website"],
-            GetBucketWebsite UnknownGET Nothing ConfigStub(StubResponse::Absent(Code::NoSuchWebsiteConfiguration));
-        PutBucketWebsite PUT Bucket, ["website"], PutBucketWebsite UnknownPUT Document NotImplemented;
-        DeleteBucketWebsite DELETE Bucket, ["website"], DeleteBucketWebsite UnknownDELETE Nothing
-            ConfigStub(StubResponse::NothingToDelete);
         GetBucketReplication GET Bucket, ["replication"], GetReplicationConfiguration UnknownGET Nothing
             ConfigStub(StubResponse::Absent(Code::ReplicationConfigurationNotFoundError));
         PutBucketReplication PUT Bucket, ["replication"],

@@ -8,39 +8,35 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use hyper::body::Incoming;
-use hyper::header::{HOST, HeaderMap, HeaderName, HeaderValue, RANGE, REFERER, SERVER, USER_AGENT};
-use hyper::http::request::Parts;
+use hyper::header::{HeaderMap, HeaderName, HeaderValue, RANGE, SERVER};
 use hyper::{Method, Request, StatusCode, Version};
 use larder_admission::MemorySpent;
 use larder_core::{AdmissionGuard, AuditEvent, AuditOutcome};
-use larder_net::{ArrivingBody, RequestSource, Requester, names_two_hosts};
-use larder_rows::Timestamp;
+use larder_net::{ArrivingBody, Requester, names_two_hosts};
 use larder_rows::text::beginning;
-use larder_s3::rules::access::AccessContext;
-use larder_s3::rules::policy::PolicyWork;
+use larder_s3::rules::S3Action;
 use larder_s3::users::KeyHolder;
 use larder_s3::{Caller, Error, Objects, TrackedRequest};
 use parking_lot::Mutex;
 
 use crate::admin::ChangedUser;
-use crate::auth::{self, AuthScheme, Payload, SigningKeys};
+use crate::auth::{self, Payload, SigningKeys};
 use crate::background::{self, BackgroundTasks};
 use crate::body::RequestBody;
 use crate::call::{self, Identity, S3Call};
 use crate::errors::{Code, S3Error, gateway};
 use crate::health::HealthProbe;
 use crate::operations::{OperationScope, OperationSpec, RequestBodyKind, S3Operation, Support};
-use crate::ops::{self, conditions};
+use crate::ops;
+use crate::request_head::{RequestHead, forwarded_host, request_host};
 use crate::response::{self, RequestAccounting, S3Response};
 use crate::target::{AddressingStyle, PublicUrl, ResourcePath, S3Query, check_key, is_unknown_host};
 use crate::unsupported_config::{self, not_offered};
+use crate::website::{self, PageRequest};
 use crate::{S3Settings, cors, route, scraped_metrics};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
 const ID_2: HeaderName = HeaderName::from_static("x-amz-id-2");
-const FORWARDED_HOST: &str = "x-forwarded-host";
-/// Longest host that is taken from a proxy, in bytes.
-const FORWARDED_HOST_BYTES_MAX: usize = 512;
 const NAME: HeaderValue = HeaderValue::from_static("Larder");
 /// Bytes of a key in the log.
 const KEY_BYTES_SHOWN: usize = 16;
@@ -48,6 +44,8 @@ const KEY_BYTES_SHOWN: usize = 16;
 const PREFLIGHT: &str = "Preflight";
 /// Metrics name of a health probe.
 const PROBE: &str = "HealthProbe";
+/// Metrics name of a request for a page of a website.
+const WEBSITE: &str = "Website";
 /// Metrics name of a scrape of metrics.
 const SCRAPE: &str = "Metrics";
 /// Metrics name of a request that matches no operation.
@@ -62,19 +60,6 @@ pub struct S3Service {
     background: BackgroundTasks,
 }
 
-/// A request's line and headers, parsed.
-struct RequestHead {
-    parts: Parts,
-    id: String,
-    now: Timestamp,
-    source: RequestSource,
-    host: String,
-    /// The host that the client named to a trusted proxy.
-    forwarded_host: Option<String>,
-    addressing: AddressingStyle,
-    query: S3Query,
-}
-
 /// Facts about a request that metrics and usage reports need besides the response.
 #[derive(Default)]
 struct RequestTrace {
@@ -82,13 +67,6 @@ struct RequestTrace {
     operation: Option<&'static OperationSpec>,
     signer: Option<KeyHolder>,
     received: Arc<AtomicU64>,
-}
-
-impl RequestHead {
-    /// The host that the client named.
-    fn asked_host(&self) -> &str {
-        self.forwarded_host.as_deref().unwrap_or(&self.host)
-    }
 }
 
 impl S3Service {
@@ -125,13 +103,18 @@ impl S3Service {
         let forwarded_host = requester.is_forwarded.then(|| forwarded_host(&parts.headers)).flatten();
         let asked_host = forwarded_host.as_deref().unwrap_or(&host);
         let query = S3Query::parse(parts.uri.query());
-        let restored = auth::restore_headers(&query, &mut parts.headers);
+        let website = website::website_bucket(asked_host, &self.settings.websites, &self.settings.roots);
+        let is_website = website.is_some();
+        // A website takes no links: their parameters stay in the query.
+        let restored = if is_website { Ok(()) } else { auth::restore_headers(&query, &mut parts.headers) };
+        let by_host = || AddressingStyle::from_host(Some(asked_host), &self.settings.roots);
         let head = RequestHead {
             id: gateway.context().new_request_id(),
             now: gateway.context().now(),
             source: requester.source,
-            addressing: AddressingStyle::from_host(Some(asked_host), &self.settings.roots),
-            query,
+            addressing: website.map_or_else(by_host, AddressingStyle::VirtualHosted),
+            is_website,
+            query: if is_website { S3Query::default() } else { query },
             host,
             forwarded_host,
             parts,
@@ -175,7 +158,7 @@ impl S3Service {
         body: ArrivingBody<'_>,
         trace: &mut RequestTrace,
     ) -> Result<S3Response, S3Error> {
-        let (target, parts) = (target?, &head.parts);
+        let parts = &head.parts;
         // HTTP/1.1 requires the header; without it a virtual-hosted bucket would be read as path style.
         if head.host.is_empty() && parts.version == Version::HTTP_11 {
             return Err(S3Error::new(Code::BadRequest, "A request needs a Host header."));
@@ -183,6 +166,12 @@ impl S3Service {
         if names_two_hosts(&parts.headers) {
             return Err(S3Error::new(Code::BadRequest, "The request has two Host headers."));
         }
+        if head.is_website {
+            trace.tracked = Some(self.objects.track(WEBSITE));
+            let _admitted = self.admit()?;
+            return Ok(self.page(head, target).boxed().await);
+        }
+        let target = target?;
         if scraped_metrics::is_scrape(parts, &head.addressing) {
             trace.tracked = Some(self.objects.track(SCRAPE));
             let _admitted = self.admit()?;
@@ -268,7 +257,30 @@ impl S3Service {
         let (user, key_policy) = (identity.user().cloned(), identity.key_policy());
         let caller = Caller { user, key_policy, action: operation.action, ..Caller::default() };
         let (parts, scheme) = (&head.parts, identity.scheme());
-        ops::at_once(&self.objects, parts, target, &head.query, caller, || access_context(head, scheme))
+        ops::at_once(&self.objects, parts, target, &head.query, caller, || head.access_context(scheme))
+    }
+
+    /// The answer of the website of a bucket.
+    async fn page(&self, head: &RequestHead, target: Result<ResourcePath, S3Error>) -> S3Response {
+        let parts = &head.parts;
+        let target = match target {
+            Ok(target) => target,
+            Err(error) => return website::error_page(error, &head.id, parts.method == Method::HEAD),
+        };
+        let action = Some(S3Action::GetObject);
+        let access_context = head.access_context(None);
+        PageRequest {
+            objects: &self.objects,
+            target: &target,
+            method: &parts.method,
+            headers: &parts.headers,
+            query: parts.uri.query(),
+            host: head.asked_host(),
+            caller: Caller { action, access_context, learns_absence: true, ..Caller::default() },
+            id: &head.id,
+        }
+        .answer()
+        .await
     }
 
     fn admit(&self) -> Result<AdmissionGuard, S3Error> {
@@ -330,7 +342,7 @@ impl S3Service {
         body: RequestBody,
     ) -> S3Call {
         let scheme = identity.scheme();
-        let access_context = access_context(head, scheme);
+        let access_context = head.access_context(scheme);
         let (user, key_policy) = (identity.user().cloned(), identity.key_policy());
         S3Call {
             objects: Arc::clone(&self.objects),
@@ -340,7 +352,7 @@ impl S3Service {
             key: target.key,
             query: head.query.clone(),
             headers: head.parts.headers.clone(),
-            caller: Caller { user, key_policy, action: operation.action, access_context },
+            caller: Caller { user, key_policy, action: operation.action, access_context, ..Caller::default() },
             scheme,
             host: head.forwarded_host.as_ref().unwrap_or(&head.host).clone(),
             virtual_host: matches!(head.addressing, AddressingStyle::VirtualHosted(_)),
@@ -454,47 +466,4 @@ fn insert_common_headers(response: &mut S3Response, id: &str) {
         response.headers_mut().insert(ID_2, id);
     }
     response.headers_mut().insert(SERVER, NAME);
-}
-
-/// The host as the client wrote it. `Host` wins over the authority of an absolute-form target, because older proxies
-/// forward the target unchanged.
-fn request_host(parts: &Parts) -> String {
-    let named = parts.headers.get(HOST).and_then(|host| host.to_str().ok());
-    named.or_else(|| parts.uri.authority().map(|authority| authority.as_str())).unwrap_or_default().to_owned()
-}
-
-/// The host that the client of a trusted proxy named: the first one, since each further proxy adds the host that it was asked
-/// for. A client may forge it, as it may any `Host`: a signature holds for the host alone that was signed.
-fn forwarded_host(headers: &HeaderMap) -> Option<String> {
-    let line = headers.get(FORWARDED_HOST)?.to_str().ok()?;
-    let host = line.split(',').next().unwrap_or_default().trim();
-    let fits = !host.is_empty() && host.len() <= FORWARDED_HOST_BYTES_MAX && !host.contains(char::is_whitespace);
-    fits.then(|| host.to_owned())
-}
-
-/// The condition keys that bucket policies can test. Values that are not UTF-8 are included with replacement
-/// characters, so that a `Deny` cannot be evaded.
-fn access_context(head: &RequestHead, scheme: Option<AuthScheme>) -> AccessContext {
-    let headers = &head.parts.headers;
-    let header = |name: &HeaderName| Some(String::from_utf8_lossy(headers.get(name)?.as_bytes()).into_owned());
-    let (auth_type, version) = match scheme {
-        Some(AuthScheme::V2Header) => (Some("REST-HEADER"), Some("AWS")),
-        Some(AuthScheme::V2Query) => (Some("REST-QUERY-STRING"), Some("AWS")),
-        Some(AuthScheme::V4Header) => (Some("REST-HEADER"), Some("AWS4-HMAC-SHA256")),
-        Some(AuthScheme::V4Query) => (Some("REST-QUERY-STRING"), Some("AWS4-HMAC-SHA256")),
-        Some(AuthScheme::Form) => (Some("POST"), None),
-        None => (None, None),
-    };
-    let known = [
-        ("aws:Referer", header(&REFERER)),
-        ("aws:UserAgent", header(&USER_AGENT)),
-        ("s3:authType", auth_type.map(str::to_owned)),
-        ("s3:signatureversion", version.map(str::to_owned)),
-    ];
-    let mut keys: Vec<_> = known.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
-    keys.extend(conditions::header_conditions(headers));
-    keys.extend(conditions::query_conditions(&head.query));
-    let request_tags = conditions::request_tags(headers);
-    let RequestSource { address, secure } = head.source;
-    AccessContext { source: Some(address), secure, now: head.now, keys, request_tags, work: PolicyWork::default() }
 }

@@ -9,6 +9,8 @@ use crate::target::PublicUrl;
 pub struct S3Settings {
     /// Root hosts. A label in front of a root host names a bucket.
     pub roots: Vec<String>,
+    /// Hosts of websites. A label in front of one names the bucket whose website is served; the host itself is a bucket of its name.
+    pub websites: Vec<String>,
     /// The address at which clients reach this interface, where it is another than its own; its host is a root, too.
     pub public_url: Option<PublicUrl>,
     /// The only region accepted in signatures; `None` accepts any.
@@ -29,6 +31,7 @@ impl Default for S3Settings {
     fn default() -> Self {
         Self {
             roots: vec!["s3.localhost".into(), "localhost".into()],
+            websites: vec!["s3-website.localhost".into()],
             public_url: None,
             region: None,
             anonymous_user_creation: false,

@@ -48,14 +48,14 @@ pub(crate) fn is_unknown_host(host: &str, roots: &[String]) -> bool {
 }
 
 /// The name of a host in lower case, without its port; `None` for an address.
-fn host_name(host: &str) -> Option<String> {
+pub(crate) fn host_name(host: &str) -> Option<String> {
     let name = Some(without_port(host)).filter(|name| !is_address(name))?;
     // A fully qualified host ends with a dot.
     Some(name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase())
 }
 
 /// The length of the longest root that the name is, or ends with.
-fn root_length(name: &str, roots: &[String]) -> Option<usize> {
+pub(crate) fn root_length(name: &str, roots: &[String]) -> Option<usize> {
     let fits = |root: &&String| {
         let root = root.to_ascii_lowercase();
         name == root || name.strip_suffix(&root).is_some_and(|front| front.ends_with('.'))

@@ -12,4 +12,5 @@ mod operations;
 mod ownership;
 mod permissions;
 mod support;
+mod website;
 mod wire;

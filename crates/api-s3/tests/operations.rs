@@ -283,6 +283,12 @@ fn configurations_are_written_read_and_deleted() {
             200,
         ),
         (
+            "website",
+            "NoSuchWebsiteConfiguration",
+            "<WebsiteConfiguration><IndexDocument><Suffix>index.html</Suffix></IndexDocument></WebsiteConfiguration>",
+            200,
+        ),
+        (
             "ownershipControls",
             "OwnershipControlsNotFoundError",
             "<OwnershipControls><Rule><ObjectOwnership>BucketOwnerEnforced</ObjectOwnership></Rule></OwnershipControls>",

@@ -27,6 +27,8 @@ const ENCRYPTION: &str = "<ServerSideEncryptionConfiguration><Rule><ApplyServerS
     <SSEAlgorithm>AES256</SSEAlgorithm></ApplyServerSideEncryptionByDefault></Rule></ServerSideEncryptionConfiguration>";
 const OWNERSHIP: &str =
     "<OwnershipControls><Rule><ObjectOwnership>ObjectWriter</ObjectOwnership></Rule></OwnershipControls>";
+const WEBSITE: &str =
+    "<WebsiteConfiguration><IndexDocument><Suffix>index.html</Suffix></IndexDocument></WebsiteConfiguration>";
 const FORM: &str = "--B\r\nContent-Disposition: form-data; name=\"key\"\r\n\r\nk\r\n\
     --B\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\nhello\r\n--B--\r\n";
 
@@ -79,6 +81,9 @@ const ATTEMPTS: &[Attempt] = &[
     ("GetBucketOwnershipControls", &["GetBucketOwnershipControls"], "ownershipControls", "", ""),
     ("PutBucketOwnershipControls", &["PutBucketOwnershipControls"], "ownershipControls", "", OWNERSHIP),
     ("DeleteBucketOwnershipControls", &["PutBucketOwnershipControls"], "ownershipControls", "", ""),
+    ("GetBucketWebsite", &["GetBucketWebsite"], "website", "", ""),
+    ("PutBucketWebsite", &["PutBucketWebsite"], "website", "", WEBSITE),
+    ("DeleteBucketWebsite", &["DeleteBucketWebsite"], "website", "", ""),
     ("GetObject", &["GetObject"], "", "", ""),
     ("GetObject", &["GetObjectVersion"], "versionId={v}", "", ""),
     // Without permission to list the bucket, a missing version looks forbidden.

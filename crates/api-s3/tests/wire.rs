@@ -156,7 +156,7 @@ fn unsupported_operations_change_nothing() {
     assert_eq!(server.ask("PUT", "/box/k", NOTHING, b"kept").status, 200);
     for (method, target, status, code) in [
         ("PUT", "/box/k?website", 501, "NotImplemented"),
-        ("PUT", "/box?website", 501, "NotImplemented"),
+        ("PUT", "/box?replication", 501, "NotImplemented"),
         ("PUT", "/box?inventory&id=x", 501, "NotImplemented"),
         ("GET", "/box?inventory&id=x", 404, "NoSuchConfiguration"),
         ("DELETE", "/box?metrics&id=x", 404, "NoSuchConfiguration"),
@@ -172,7 +172,6 @@ fn unsupported_operations_change_nothing() {
     let enabled = b"<AccelerateConfiguration><Status>Enabled</Status></AccelerateConfiguration>";
     for (method, target, document, status) in [
         ("DELETE", "/box?encryption", &b""[..], 204),
-        ("DELETE", "/box?website", b"", 204),
         ("DELETE", "/box?replication", b"", 204),
         ("PUT", "/box?logging", b"<BucketLoggingStatus/>", 200),
         ("PUT", "/box?accelerate", suspended, 200),

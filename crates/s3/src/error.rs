@@ -25,6 +25,8 @@ pub enum Configuration {
     Encryption,
     /// Its ownership controls.
     Ownership,
+    /// Its website.
+    Website,
 }
 
 /// An argument of a request.

@@ -383,8 +383,10 @@ fn s3_settings(settings: &ServerSettings, connection: ConnectionSettings, bound:
     roots.extend(public_url.as_ref().map(|url| url.host().to_owned()));
     let is_on_loopback = bound.iter().all(BoundListener::is_on_loopback);
     let has_public_metrics = settings.s3_metrics == ScrapeAccess::Public;
+    let websites = settings.s3_website_hosts.clone();
     S3Settings {
         roots,
+        websites,
         public_url,
         connection,
         is_on_loopback,

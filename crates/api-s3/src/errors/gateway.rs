@@ -143,6 +143,7 @@ fn not_configured(what: Configuration) -> Code {
         Configuration::Lifecycle => Code::NoSuchLifecycleConfiguration,
         Configuration::Tags => Code::NoSuchTagSet,
         Configuration::Encryption => Code::ServerSideEncryptionConfigurationNotFoundError,
+        Configuration::Website => Code::NoSuchWebsiteConfiguration,
         Configuration::Ownership => Code::OwnershipControlsNotFoundError,
         Configuration::PublicAccess => Code::NoSuchPublicAccessBlockConfiguration,
     }

@@ -100,7 +100,11 @@ fn decode(bucket: String, key: Bytes, query: &S3Query, headers: &HeaderMap) -> R
     })
 }
 
-fn window(query: &S3Query, headers: &HeaderMap) -> Result<ReadWindow, S3Error> {
+/// The bytes that a request asks for.
+///
+/// # Errors
+/// 400 for a part number that is none, or beside a range.
+pub(crate) fn window(query: &S3Query, headers: &HeaderMap) -> Result<ReadWindow, S3Error> {
     let range = listing_document::header(headers, RANGE).and_then(range);
     match (query.get("partNumber"), range) {
         (Some(_), _) if headers.contains_key(RANGE) => {
@@ -134,7 +138,11 @@ fn range(text: &str) -> Option<ReadWindow> {
     }
 }
 
-fn respond(found_object: &FoundObject, headers: &HeaderMap) -> Result<S3Response, S3Error> {
+/// The headers of an object that was found, with its status.
+///
+/// # Errors
+/// 400 where the request names an encryption.
+pub(crate) fn respond(found_object: &FoundObject, headers: &HeaderMap) -> Result<S3Response, S3Error> {
     encryption::check_read(headers)?;
     let object = found_object.version.object.as_ref().ok_or(Code::NoSuchKey)?;
     let mut response = response::empty(StatusCode::OK);

@@ -3,7 +3,7 @@
 //! ```text
 //! service   list_buckets
 //! bucket    bucket  list_objects  list_versions  list_uploads  delete_objects  post_object
-//!           acl  policy  cors  lifecycle  tagging  public_access  ownership  bucket_encryption
+//!           acl  policy  cors  lifecycle  tagging  public_access  ownership  bucket_encryption  website
 //! object    put_object  copy_object  get_object (and head)  delete_objects  attributes  acl  tagging
 //! upload    create_upload (and abort)  upload_part (and copies)  list_parts  complete
 //! requests  conditions  checksums  encryption  object_metadata  grants  copy_source  upload_body
@@ -23,7 +23,7 @@ mod cors;
 mod create_upload;
 mod delete_objects;
 mod encryption;
-mod get_object;
+pub(crate) mod get_object;
 mod grants;
 mod lifecycle;
 mod list_buckets;
@@ -42,6 +42,7 @@ pub(crate) mod put_object;
 mod tagging;
 pub(crate) mod upload_body;
 mod upload_part;
+mod website;
 
 use crate::admin;
 use crate::call::{EXPECTED_OWNER, S3Call};
@@ -101,6 +102,9 @@ pub(crate) async fn run(op: S3Operation, call: &S3Call) -> Result<S3Response, S3
         S3Operation::GetBucketOwnershipControls => ownership::get(call).await,
         S3Operation::PutBucketOwnershipControls => ownership::put(call).await,
         S3Operation::DeleteBucketOwnershipControls => ownership::delete(call).await,
+        S3Operation::GetBucketWebsite => website::get(call).await,
+        S3Operation::PutBucketWebsite => website::put(call).await,
+        S3Operation::DeleteBucketWebsite => website::delete(call).await,
 
         S3Operation::GetObject => get_object::get(call).await,
         S3Operation::HeadObject => get_object::head(call).await,

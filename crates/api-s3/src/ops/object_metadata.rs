@@ -20,6 +20,8 @@ pub(crate) const META: &str = "x-amz-meta-";
 /// The header with the tags of a new object.
 pub(crate) const TAGGING: &str = "x-amz-tagging";
 
+/// Longest address of a redirect, in bytes.
+const REDIRECT_BYTES_MAX: usize = 2048;
 /// Accepted storage classes. They are stored and returned; all bytes are stored the same way.
 const CLASSES: &[&str] = &[
     "STANDARD",
@@ -138,11 +140,22 @@ fn system_headers(headers: &HeaderMap) -> Result<Vec<(SystemHeader, Bytes)>, S3E
         let value = match header {
             SystemHeader::ContentEncoding => stored_encoding(&value),
             SystemHeader::StorageClass => known_storage_class(&value)?,
+            SystemHeader::WebsiteRedirect => Some(redirect_location(value)?),
             _ => Some(value),
         };
         kept.extend(value.filter(|value| !value.is_empty()).map(|value| (header, value)));
     }
     Ok(kept)
+}
+
+/// The address to which a website redirects the readers of an object.
+fn redirect_location(value: Bytes) -> Result<Bytes, S3Error> {
+    if value.len() > REDIRECT_BYTES_MAX {
+        let message = "The length of website redirect location cannot exceed 2,048 characters.";
+        return Err(S3Error::new(Code::InvalidRedirectLocation, message));
+    }
+    let is_place = [&b"/"[..], b"http://", b"https://"].iter().any(|begin| value.starts_with(begin));
+    if is_place { Ok(value) } else { Err(Code::InvalidRedirectLocation.into()) }
 }
 
 fn known_storage_class(value: &Bytes) -> Result<Option<Bytes>, S3Error> {

@@ -17,6 +17,7 @@ use super::policy::BucketPolicy;
 use super::public_access::PublicAccessBlock;
 use super::quota::StorageQuota;
 use super::tags::Tag;
+use super::website::Website;
 
 /// Version of the stored form.
 const FORMAT: u64 = 1;
@@ -59,6 +60,8 @@ pub struct Bucket {
     pub encryption: Option<BucketEncryption>,
     /// Its ownership controls.
     pub ownership: Option<ObjectOwnership>,
+    /// Its website.
+    pub website: Option<Website>,
     /// The region that its creator asked for, when it is not the server's own.
     pub location: Option<String>,
     /// Most that it may hold.
@@ -106,6 +109,7 @@ impl Bucket {
             public_access: None,
             encryption: None,
             ownership: None,
+            website: None,
             location: None,
             quota: StorageQuota::default(),
         }
@@ -129,6 +133,7 @@ impl Bucket {
             public_access: self.public_access,
             encryption: self.encryption,
             ownership: self.ownership,
+            website: self.website.clone(),
             location: self.location.clone(),
             quota: Some(self.quota).filter(|quota| *quota != StorageQuota::default()),
         };
@@ -162,6 +167,7 @@ impl Bucket {
             public_access: row.public_access,
             encryption: row.encryption,
             ownership: row.ownership,
+            website: row.website,
             location: row.location,
             quota: row.quota.unwrap_or_default(),
             ..Self::new(name, id, &row.owner, row.created)
@@ -245,6 +251,8 @@ struct StoredBucket {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     ownership: Option<ObjectOwnership>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    website: Option<Website>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     location: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     quota: Option<StorageQuota>,
@@ -257,6 +265,7 @@ mod tests {
     use super::super::acl::{Grant, Grantee, Permission};
     use super::super::cors::CorsRule;
     use super::super::lifecycle::{Expiration, LifecycleRule};
+    use super::super::website::{KeyReplacement, RoutingRule, WebProtocol, WebsitePages};
     use super::*;
 
     fn full() -> Bucket {
@@ -278,9 +287,21 @@ mod tests {
             public_access: Some(PublicAccessBlock { ignore_acls: true, ..PublicAccessBlock::default() }),
             encryption: Some(BucketEncryption { encrypts: true, bucket_key: false, blocks_customer_keys: Some(true) }),
             ownership: Some(ObjectOwnership::BucketOwnerPreferred),
+            website: Some(website()),
             quota: StorageQuota { objects: Some(5), bytes: None },
             ..Bucket::new("tea", BucketId([9; 16]), "owner", Timestamp(1_700_000_000_000_001))
         }
+    }
+
+    fn website() -> Website {
+        let rule = RoutingRule {
+            prefix: Some("a/".into()),
+            error: Some(404),
+            protocol: Some(WebProtocol::Https),
+            replace: Some(KeyReplacement::Prefix("b/".into())),
+            ..RoutingRule::default()
+        };
+        Website::Pages(WebsitePages { index: "i.html".into(), error: None, rules: vec![rule] })
     }
 
     #[test]
@@ -316,6 +337,9 @@ mod tests {
             },
             "encryption": {"encrypts": true, "bucket_key": false, "blocks_customer_keys": true},
             "ownership": "BucketOwnerPreferred",
+            "website": {"Pages": {"index": "i.html", "error": null, "rules": [{
+                "prefix": "a/", "error": 404, "protocol": "Https", "host": null, "replace": {"Prefix": "b/"}, "status": null,
+            }]}},
             "quota": {"objects": 5},
         });
         assert_eq!(full().to_json(), golden);

@@ -5,7 +5,7 @@
 //! version     one version of an object                  head        the head of a key: its current version
 //! entry       listing entries of keys and uploads       upload      a multipart upload and its states
 //! part        a part, its pages, and the manifest       checksum    the algorithms, composite and whole
-//! acl policy ownership public_access   permissions      cors lifecycle tags   the other configurations
+//! acl policy ownership public_access   permissions      cors lifecycle tags website   the others
 //! listing     pages of keys and common prefixes         action      the actions that need permission
 //! encryption  what is stored of it   object_key  keys of objects and bodies   sealed_body  chunks of encrypted bytes
 //! access      the decision whether a request is allowed   condition_keys   the condition keys of requests
@@ -37,6 +37,7 @@ pub mod tags;
 pub mod upload;
 pub mod user;
 pub mod version;
+pub mod website;
 
 pub use acl::{Acl, Grant, Grantee, Permission};
 pub use action::S3Action;

@@ -119,6 +119,8 @@ pub struct ServerSettings {
     /// The encrypted listeners; `None`: there are none.
     pub tls: Option<TlsSettings>,
     pub s3_hosts: Vec<String>,
+    /// Hosts of websites of buckets.
+    pub s3_website_hosts: Vec<String>,
     pub s3_region: String,
     /// Access key and secret of the S3 admin, if they were given.
     pub s3_admin: Option<(String, String)>,
@@ -221,6 +223,7 @@ impl ServerSettings {
             metrics: raw.value(&table::METRICS, parse::listener)?,
             tls: TlsSettings::resolve(raw)?,
             s3_hosts: raw.value(&table::S3_HOST, parse::hosts)?,
+            s3_website_hosts: raw.value(&table::S3_WEBSITE_HOST, parse::hosts)?,
             s3_region: raw.value(&table::S3_REGION, parse::name)?,
             s3_admin: s3_admin(raw)?,
             s3_buckets: raw.value(&table::S3_BUCKETS, parse::start_buckets)?,

@@ -164,6 +164,8 @@ settings! {
         "Address that serves /metrics, in every mode and without a log-in.";
     S3_HOST = "s3-host", SettingKind::Hosts, "s3.localhost,localhost,s3.amazonaws.com",
         "Host names of the S3 interface. A bucket name may stand in front of one (bucket.s3.localhost). The host of --s3 always counts.";
+    S3_WEBSITE_HOST = "s3-website-host", SettingKind::Hosts, "s3-website.localhost",
+        "Host names of the websites of S3 buckets. A bucket name may stand in front of one (bucket.s3-website.localhost); the host itself is the website of the bucket of its name.";
     S3_REGION = "s3-region", SettingKind::Name, "us-east-1",
         "Region shown to S3 clients, such as auto. Clients may sign for any region.";
     S3_ADMIN_KEY = "s3-admin-key", SettingKind::Key, "",

@@ -1,0 +1,83 @@
+//! A request's line and headers, parsed.
+
+use hyper::header::{HOST, HeaderMap, HeaderName, REFERER, USER_AGENT};
+use hyper::http::request::Parts;
+use larder_net::RequestSource;
+use larder_rows::Timestamp;
+use larder_s3::rules::access::AccessContext;
+use larder_s3::rules::policy::PolicyWork;
+
+use crate::auth::AuthScheme;
+use crate::ops::conditions;
+use crate::target::{AddressingStyle, S3Query};
+
+/// The header in which a proxy passes on the host of its client.
+const FORWARDED_HOST: &str = "x-forwarded-host";
+/// Longest host that is taken from a proxy, in bytes.
+const FORWARDED_HOST_BYTES_MAX: usize = 512;
+
+/// A request's line and headers, parsed.
+pub(crate) struct RequestHead {
+    pub(crate) parts: Parts,
+    pub(crate) id: String,
+    pub(crate) now: Timestamp,
+    pub(crate) source: RequestSource,
+    pub(crate) host: String,
+    /// The host that the client named to a trusted proxy.
+    pub(crate) forwarded_host: Option<String>,
+    /// Whether the host names the website of a bucket.
+    pub(crate) is_website: bool,
+    pub(crate) addressing: AddressingStyle,
+    /// The parameters; a website has none.
+    pub(crate) query: S3Query,
+}
+
+impl RequestHead {
+    /// The host that the client named.
+    pub(crate) fn asked_host(&self) -> &str {
+        self.forwarded_host.as_deref().unwrap_or(&self.host)
+    }
+
+    /// The condition keys that bucket policies can test. Values that are not UTF-8 are included with replacement
+    /// characters, so that a `Deny` cannot be evaded.
+    pub(crate) fn access_context(&self, scheme: Option<AuthScheme>) -> AccessContext {
+        let headers = &self.parts.headers;
+        let header = |name: &HeaderName| Some(String::from_utf8_lossy(headers.get(name)?.as_bytes()).into_owned());
+        let (auth_type, version) = match scheme {
+            Some(AuthScheme::V2Header) => (Some("REST-HEADER"), Some("AWS")),
+            Some(AuthScheme::V2Query) => (Some("REST-QUERY-STRING"), Some("AWS")),
+            Some(AuthScheme::V4Header) => (Some("REST-HEADER"), Some("AWS4-HMAC-SHA256")),
+            Some(AuthScheme::V4Query) => (Some("REST-QUERY-STRING"), Some("AWS4-HMAC-SHA256")),
+            Some(AuthScheme::Form) => (Some("POST"), None),
+            None => (None, None),
+        };
+        let known = [
+            ("aws:Referer", header(&REFERER)),
+            ("aws:UserAgent", header(&USER_AGENT)),
+            ("s3:authType", auth_type.map(str::to_owned)),
+            ("s3:signatureversion", version.map(str::to_owned)),
+        ];
+        let mut keys: Vec<_> = known.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+        keys.extend(conditions::header_conditions(headers));
+        keys.extend(conditions::query_conditions(&self.query));
+        let request_tags = conditions::request_tags(headers);
+        let RequestSource { address, secure } = self.source;
+        AccessContext { source: Some(address), secure, now: self.now, keys, request_tags, work: PolicyWork::default() }
+    }
+}
+
+/// The host as the client wrote it. `Host` wins over the authority of an absolute-form target, because older proxies
+/// forward the target unchanged.
+pub(crate) fn request_host(parts: &Parts) -> String {
+    let named = parts.headers.get(HOST).and_then(|host| host.to_str().ok());
+    named.or_else(|| parts.uri.authority().map(|authority| authority.as_str())).unwrap_or_default().to_owned()
+}
+
+/// The host that the client of a trusted proxy named: the first one, since each further proxy adds the host that it was asked
+/// for. A client may forge it, as it may any `Host`: a signature holds for the host alone that was signed.
+pub(crate) fn forwarded_host(headers: &HeaderMap) -> Option<String> {
+    let line = headers.get(FORWARDED_HOST)?.to_str().ok()?;
+    let host = line.split(',').next().unwrap_or_default().trim();
+    let fits = !host.is_empty() && host.len() <= FORWARDED_HOST_BYTES_MAX && !host.contains(char::is_whitespace);
+    fits.then(|| host.to_owned())
+}
