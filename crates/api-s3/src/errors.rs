@@ -81,6 +81,7 @@ codes! {
     InvalidArgument BAD_REQUEST "Invalid Argument";
     InvalidBucketAclWithObjectOwnership BAD_REQUEST
         "Bucket cannot have ACLs set with ObjectOwnership's BucketOwnerEnforced setting";
+    InvalidBucketState CONFLICT "The request is not valid with the current state of the bucket.";
     InvalidBucketName BAD_REQUEST "The specified bucket is not valid.";
     InvalidDigest BAD_REQUEST "The Content-MD5 you specified is not valid.";
     InvalidEncryptionAlgorithmError BAD_REQUEST "The encryption request you specified is not valid.";
@@ -94,6 +95,7 @@ codes! {
     InvalidRedirectLocation BAD_REQUEST
         "The website redirect location must have a prefix of 'http://' or 'https://' or '/'.";
     InvalidRequest BAD_REQUEST "Invalid Request";
+    InvalidRetentionPeriod BAD_REQUEST "Default retention period must be a positive integer value.";
     InvalidTag BAD_REQUEST "The tag provided was not a valid tag.";
     InvalidURI BAD_REQUEST "Couldn't parse the specified URI.";
     InvalidUserUpdate BAD_REQUEST "The user's fields could not be read.";
@@ -107,12 +109,14 @@ codes! {
     MetadataTooLarge BAD_REQUEST "Your metadata headers exceed the maximum allowed metadata size";
     MethodNotAllowed METHOD_NOT_ALLOWED "The specified method is not allowed against this resource.";
     MissingContentLength LENGTH_REQUIRED "You must provide the Content-Length HTTP header.";
+    MissingRequestBodyError BAD_REQUEST "Request Body is empty";
     MissingParameter BAD_REQUEST "A field that is required is missing.";
     NoSuchBucket NOT_FOUND "The specified bucket does not exist";
     NoSuchBucketPolicy NOT_FOUND "The bucket policy does not exist";
     NoSuchCORSConfiguration NOT_FOUND "The CORS configuration does not exist";
     NoSuchKey NOT_FOUND "The specified key does not exist.";
     NoSuchLifecycleConfiguration NOT_FOUND "The lifecycle configuration does not exist";
+    NoSuchObjectLockConfiguration NOT_FOUND "The specified object does not have a ObjectLock configuration";
     NoSuchPublicAccessBlockConfiguration NOT_FOUND "The public access block configuration was not found";
     NoSuchTagSet NOT_FOUND "The TagSet does not exist";
     NoSuchUpload NOT_FOUND

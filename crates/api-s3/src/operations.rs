@@ -77,8 +77,6 @@ pub enum StubResponse {
     NothingToDelete,
     /// A put is answered if it sets what every bucket has, and refused otherwise.
     Unset(UnsetConfig),
-    /// The error that the bucket has no object lock.
-    NoObjectLock,
 }
 
 /// A configuration that a put may leave as it is.
@@ -227,6 +225,8 @@ operations! {
         GetBucketWebsite GET Bucket, ["website"], GetBucketWebsite UnknownGET Nothing;
         PutBucketWebsite PUT Bucket, ["website"], PutBucketWebsite UnknownPUT Document audited;
         DeleteBucketWebsite DELETE Bucket, ["website"], DeleteBucketWebsite UnknownDELETE Nothing audited;
+        GetObjectLockConfiguration GET Bucket, ["object-lock"], GetBucketObjectLockConfiguration UnknownGET Nothing;
+        PutObjectLockConfiguration PUT Bucket, ["object-lock"], PutBucketObjectLockConfiguration UnknownPUT Document audited;
 
         GetObject GET Object, [], GetObject KeyRead Nothing;
         HeadObject HEAD Object, [], GetObject KeyStat Nothing;
@@ -239,6 +239,10 @@ operations! {
         PutObjectTagging PUT Object, ["tagging"], PutObjectTagging UnknownPUT Document;
         DeleteObjectTagging DELETE Object, ["tagging"], DeleteObjectTagging UnknownDELETE Nothing;
         GetObjectAttributes GET Object, ["attributes"], GetObjectAttributes UnknownGET Nothing;
+        GetObjectRetention GET Object, ["retention"], GetObjectRetention UnknownGET Nothing;
+        PutObjectRetention PUT Object, ["retention"], PutObjectRetention UnknownPUT Document audited;
+        GetObjectLegalHold GET Object, ["legal-hold"], GetObjectLegalHold UnknownGET Nothing;
+        PutObjectLegalHold PUT Object, ["legal-hold"], PutObjectLegalHold UnknownPUT Document audited;
         CreateMultipartUpload POST Object, ["uploads"], PutObject UnknownPOST Nothing;
         UploadPart PUT Object, ["uploadId"], PutObject UnknownPUT Stream;
         UploadPartCopy PUT Object, ["uploadId"] header "x-amz-copy-source", PutObject UnknownPUT CopySource;
@@ -307,18 +311,6 @@ operations! {
         DeleteBucketIntelligentTieringConfiguration DELETE Bucket, ["intelligent-tiering"],
             PutIntelligentTieringConfiguration UnknownDELETE Nothing
             ConfigStub(StubResponse::Absent(Code::NoSuchConfiguration));
-        GetObjectLockConfiguration GET Bucket, ["object-lock"], GetBucketObjectLockConfiguration UnknownGET Nothing
-            ConfigStub(StubResponse::Absent(Code::ObjectLockConfigurationNotFoundError));
-        PutObjectLockConfiguration PUT Bucket, ["object-lock"],
-            PutBucketObjectLockConfiguration UnknownPUT Document NotImplemented;
-        GetObjectRetention GET Object, ["retention"],
-            GetObjectRetention UnknownGET Nothing ConfigStub(StubResponse::NoObjectLock);
-        PutObjectRetention PUT Object, ["retention"],
-            PutObjectRetention UnknownPUT Document ConfigStub(StubResponse::NoObjectLock);
-        GetObjectLegalHold GET Object, ["legal-hold"],
-            GetObjectLegalHold UnknownGET Nothing ConfigStub(StubResponse::NoObjectLock);
-        PutObjectLegalHold PUT Object, ["legal-hold"],
-            PutObjectLegalHold UnknownPUT Document ConfigStub(StubResponse::NoObjectLock);
         GetObjectTorrent GET Object, ["torrent"], GetObjectTorrent UnknownGET Nothing NotImplemented;
         RestoreObject POST Object, ["restore"], RestoreObject UnknownPOST Document NotImplemented;
         SelectObjectContent POST Object, ["select"], GetObject UnknownPOST Document NotImplemented;
@@ -357,13 +349,8 @@ mod tests {
             let usage = ["ListBuckets", "UsageRead", "AccountRead", "Bucket", "Key", "Unknown"];
             assert!(usage.iter().any(|name| operation.usage_report_name.starts_with(name)), "{}", operation.name);
             if let Support::ConfigStub(stub) = operation.support {
-                let keeps = matches!(
-                    stub,
-                    StubResponse::Absent(_)
-                        | StubResponse::NoObjectLock
-                        | StubResponse::NothingToDelete
-                        | StubResponse::Unset(_)
-                );
+                let keeps =
+                    matches!(stub, StubResponse::Absent(_) | StubResponse::NothingToDelete | StubResponse::Unset(_));
                 assert!(is_read_only || keeps, "{} would be answered and forgotten", operation.name);
             }
         }

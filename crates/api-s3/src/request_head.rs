@@ -58,7 +58,7 @@ impl RequestHead {
             ("s3:signatureversion", version.map(str::to_owned)),
         ];
         let mut keys: Vec<_> = known.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
-        keys.extend(conditions::header_conditions(headers));
+        keys.extend(conditions::header_conditions(headers, self.now));
         keys.extend(conditions::query_conditions(&self.query));
         let request_tags = conditions::request_tags(headers);
         let RequestSource { address, secure } = self.source;

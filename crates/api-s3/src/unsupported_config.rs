@@ -10,9 +10,6 @@ use crate::ops::upload_body;
 use crate::response::{self, S3Response};
 use crate::xml::{XmlReader, XmlWriter};
 
-/// Message for object lock requests: no bucket has object lock.
-pub(crate) const NO_LOCKS: &str = "Bucket is missing Object Lock Configuration";
-
 /// Responds with a stub; for a bucket, after the same permission check as for an implemented operation.
 ///
 /// # Errors
@@ -40,10 +37,6 @@ pub(crate) async fn respond(call: &S3Call, stub: StubResponse) -> Result<S3Respo
             true => Ok(response::empty(StatusCode::OK)),
             false => Err(not_offered(call.operation)),
         },
-        StubResponse::NoObjectLock => {
-            call.objects.buckets.find(&call.bucket).await?;
-            Err(S3Error::invalid(NO_LOCKS))
-        }
     }
 }
 

@@ -8,6 +8,7 @@ mod checksums;
 mod hostile;
 mod keys;
 mod links;
+mod object_lock;
 mod operations;
 mod ownership;
 mod permissions;

@@ -33,6 +33,40 @@ const FORM: &str = "--B\r\nContent-Disposition: form-data; name=\"key\"\r\n\r\nk
     --B\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\nhello\r\n--B--\r\n";
 
 const ATTEMPTS: &[Attempt] = &[
+    ("GetObjectLockConfiguration", &["GetBucketObjectLockConfiguration"], "object-lock", "", ""),
+    ("PutObjectLockConfiguration", &["PutBucketObjectLockConfiguration"], "object-lock", "", LOCK),
+    ("GetObjectRetention", &["GetObjectRetention"], "retention", "", ""),
+    ("PutObjectRetention", &["PutObjectRetention"], "retention&versionId={v}", "", "<Retention/>"),
+    (
+        "PutObjectRetention",
+        &["PutObjectRetention", "BypassGovernanceRetention"],
+        "retention",
+        "x-amz-bypass-governance-retention: true",
+        "<Retention/>",
+    ),
+    ("GetObjectLegalHold", &["GetObjectLegalHold"], "legal-hold&versionId={v}", "", ""),
+    ("PutObjectLegalHold", &["PutObjectLegalHold"], "legal-hold", "", "<LegalHold><Status>OFF</Status></LegalHold>"),
+    (
+        "DeleteObject",
+        &["DeleteObjectVersion", "BypassGovernanceRetention"],
+        "versionId={v}",
+        "x-amz-bypass-governance-retention: true",
+        "",
+    ),
+    (
+        "PutObject",
+        &["PutObject", "PutObjectLegalHold"],
+        "",
+        "x-amz-object-lock-legal-hold: OFF\r\ncontent-md5: XUFAKrxLKna5cZ2REBfFkg==",
+        "hello",
+    ),
+    (
+        "PutObject",
+        &["PutObject", "PutObjectRetention"],
+        "",
+        "x-amz-object-lock-mode: GOVERNANCE\r\nx-amz-object-lock-retain-until-date: 2200-01-01T00:00:00Z\r\ncontent-md5: XUFAKrxLKna5cZ2REBfFkg==",
+        "hello",
+    ),
     ("HeadBucket", &["ListBucket"], "", "", ""),
     ("DeleteBucket", &["DeleteBucket"], "", "", ""),
     ("ListObjects", &["ListBucket"], "", "", ""),
@@ -144,11 +178,13 @@ const ATTEMPTS: &[Attempt] = &[
 /// Operations without an anonymous caller: each user creates buckets, and the last test creates an upload.
 const SIGNED: &[&str] = &["CreateBucket", "CreateMultipartUpload"];
 
-/// A server with an empty bucket that has versioning.
+const LOCK: &str = "<ObjectLockConfiguration><ObjectLockEnabled>Enabled</ObjectLockEnabled></ObjectLockConfiguration>";
+
+/// A server with an empty bucket that has versioning and object lock.
 fn with_bucket() -> S3TestServer {
     let server = S3TestServer::start();
-    assert_eq!(server.ask("PUT", "/box", NOTHING, b"").status, 200);
-    assert_eq!(server.ask("PUT", "/box?versioning", NOTHING, VERSIONING.as_bytes()).status, 200);
+    let locked = [("x-amz-bucket-object-lock-enabled", "true")];
+    assert_eq!(server.ask("PUT", "/box", &locked, b"").status, 200);
     server
 }
 
@@ -179,7 +215,9 @@ fn send(server: &S3TestServer, attempt: &Attempt) -> HttpResponse {
     let (method, query, body) = (operation.method.as_str(), fill(query), fill(body));
     let header = if header.is_empty() { String::new() } else { format!("{}\r\n", fill(header)) };
     let digest = STANDARD.encode(Sha1::digest(body.as_bytes()));
-    let digest = if *name == "DeleteObjects" { format!("x-amz-checksum-sha1: {digest}\r\n") } else { String::new() };
+    let needs_digest =
+        *name == "DeleteObjects" || name.contains("Lock") || name.contains("Retention") || name.contains("Hold");
+    let digest = if needs_digest { format!("x-amz-checksum-sha1: {digest}\r\n") } else { String::new() };
     let length = body.len();
     let head = format!(
         "{method} {path}?{query} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n{header}{digest}\r\n"

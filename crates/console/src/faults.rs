@@ -99,7 +99,7 @@ impl From<larder_s3::Error> for ConsoleFault {
         use larder_s3::Error as E;
         let status = match &error {
             E::Gateway(error) => return error.clone().into(),
-            E::AccessDenied | E::UserDisabled | E::QuotaExceeded(_) => StatusCode::FORBIDDEN,
+            E::AccessDenied | E::Locked | E::UserDisabled | E::QuotaExceeded(_) => StatusCode::FORBIDDEN,
             E::NoSuchBucket(_)
             | E::NoSuchKey
             | E::NoSuchVersion(_)
@@ -111,6 +111,7 @@ impl From<larder_s3::Error> for ConsoleFault {
             | E::ConditionalConflict
             | E::BucketExists { .. }
             | E::BucketNotEmpty
+            | E::InvalidBucketState(_)
             | E::TooManyBuckets { .. }
             | E::UserExists
             | E::UserHasBuckets

@@ -15,6 +15,7 @@ use larder_rows::address::{Address, BucketAddress};
 use larder_rows::content::KvContent;
 use larder_s3::acl::AclChoice;
 use larder_s3::get::VersionSpec;
+use larder_s3::object_lock::GovernanceBypass;
 use larder_s3::parts::PartAddress;
 use larder_s3::put::{ChecksumWanted, ObjectMetadata, UploadBody};
 use larder_s3::rules::S3Action;
@@ -256,7 +257,10 @@ async fn s3_deletes_and_aborts_succeed_and_refused_objects_and_parts_leave_no_bo
     assert!(is_full(objects.uploads.create(&caller, create).await));
     assert_eq!(world.blobs().await, before, "a refused body stays");
     let refused = world.store.refused.load(Ordering::SeqCst);
-    objects.delete(&caller, "bucket", &"there".into(), &VersionSpec::Current, None).await.unwrap();
+    objects
+        .delete(&caller, "bucket", &"there".into(), &VersionSpec::Current, None, GovernanceBypass::Absent)
+        .await
+        .unwrap();
     objects.uploads.abort(&caller, "bucket", &"parts".into(), &upload.text(), None).await.unwrap();
     objects.sweeper.sweep().await.unwrap();
     assert_eq!(world.store.refused.load(Ordering::SeqCst), refused, "a part of a removal was refused");

@@ -23,7 +23,7 @@ use super::{Caller, Error, ObjectsConfig, Result};
 use crate::catalogue::S3Catalogue;
 use crate::rules::bucket::is_valid_bucket_name;
 use crate::rules::ownership::ObjectOwnership;
-use crate::rules::{Bucket, BucketId, BucketState, S3Action, Tag};
+use crate::rules::{Bucket, BucketId, BucketLock, BucketState, ObjectLock, S3Action, Tag, Versioning};
 
 /// The region in which creating an own bucket again succeeds.
 const LENIENT_REGION: &str = "us-east-1";
@@ -39,6 +39,8 @@ pub struct NewBucket {
     pub ownership: Option<ObjectOwnership>,
     /// Its tags, checked by the edge.
     pub tags: Vec<Tag>,
+    /// Whether it has object lock, and with it versioning.
+    pub has_lock: bool,
 }
 
 /// A page of buckets.
@@ -70,13 +72,16 @@ impl Buckets {
     /// else: with tags or other ownership controls it is refused.
     ///
     /// # Errors
-    /// `AccessDenied` for an anonymous caller, `InvalidBucketName`, `BucketExists`, `TooManyBuckets`,
+    /// `AccessDenied` for an anonymous caller, `InvalidBucketName`, `BucketExists` (also for an own bucket that lacks the
+    /// object lock asked for), `TooManyBuckets`,
     /// `OperationAborted` while a bucket of this name is being deleted, the refusals of an ACL choice, and
     /// `AclUnderEnforcedOwnership`.
     pub async fn create_with(&self, caller: &Caller, name: &str, new: NewBucket) -> Result<()> {
-        let NewBucket { acl, location, ownership, tags } = new;
+        let NewBucket { acl, location, ownership, tags, has_lock } = new;
         let user = caller.require_user()?;
-        if !caller.key_permits(name, &S3Action::CreateBucket.on_bucket()) {
+        let lock_actions = [S3Action::PutBucketObjectLockConfiguration, S3Action::PutBucketVersioning];
+        let actions = lock_actions.into_iter().filter(|_| has_lock).chain([S3Action::CreateBucket]);
+        if !actions.into_iter().all(|action| caller.key_permits(name, &action.on_bucket())) {
             return Err(Error::AccessDenied);
         }
         if !is_valid_bucket_name(name) {
@@ -89,13 +94,21 @@ impl Buckets {
         let id = BucketId::new(self.gateway.issuer().issue().await?, self.gateway.context().ports.actor);
         let location = location.filter(|location| *location != self.config.region);
         let bare = Bucket::new(name, id, &user.id, self.gateway.context().now());
-        let bucket = Bucket { acl, location, ownership, tags, ..bare };
+        let mut bucket = Bucket { acl, location, ownership, tags, ..bare };
+        if has_lock {
+            bucket.versioning = Versioning::Enabled;
+            bucket.object_lock = Some(BucketLock::default());
+        }
         check_ownership(&bucket)?;
         let created = self.gateway.catalogue().change(|catalogue| {
             if let Some(existing_bucket) = S3Catalogue::within(catalogue).bucket(name) {
                 let is_owned = existing_bucket.owner == user.id;
                 return match existing_bucket.state {
                     BucketState::Closing => Err(Error::OperationAborted),
+                    // A lock that is not there must not look as if it had been made.
+                    BucketState::Active if has_lock && existing_bucket.object_lock.is_none() => {
+                        Err(Error::BucketExists { own: is_owned })
+                    }
                     BucketState::Active
                         if is_owned
                             && self.location(existing_bucket) == LENIENT_REGION
@@ -168,11 +181,18 @@ impl Buckets {
         Ok(bucket)
     }
 
-    /// The bucket, if the caller may put this key with these tags into it.
+    /// The bucket, if the caller may put this key with these tags and this lock into it.
     ///
     /// # Errors
     /// `KeyTooLong`, `NoSuchBucket`, `AccessDenied`.
-    pub async fn find_for_put(&self, caller: &Caller, bucket: &str, key: &Bytes, tags: &[Tag]) -> Result<Arc<Bucket>> {
+    pub async fn find_for_put(
+        &self,
+        caller: &Caller,
+        bucket: &str,
+        key: &Bytes,
+        tags: &[Tag],
+        lock: &ObjectLock,
+    ) -> Result<Arc<Bucket>> {
         if key.len() > S3_KEY_BYTES_MAX {
             return Err(Error::KeyTooLong(key.len()));
         }
@@ -180,6 +200,12 @@ impl Buckets {
         caller.check(&bucket, &caller.action()?.on_key(key))?;
         if !tags.is_empty() {
             caller.check(&bucket, &S3Action::NewObjectTags.on_key(key))?;
+        }
+        if lock.retention.is_some() {
+            caller.check(&bucket, &S3Action::PutObjectRetention.on_key(key))?;
+        }
+        if lock.legal_hold.is_some() {
+            caller.check(&bucket, &S3Action::PutObjectLegalHold.on_key(key))?;
         }
         Ok(bucket)
     }
@@ -208,7 +234,8 @@ impl Buckets {
     /// than once, each time on the current bucket.
     ///
     /// # Errors
-    /// `NoSuchBucket`, `AccessDenied` (also by its public access block), `AclUnderEnforcedOwnership`, and the errors of `change`.
+    /// `NoSuchBucket`, `AccessDenied` (also by its public access block), `AclUnderEnforcedOwnership`, `InvalidBucketState` for a change
+    /// that its object lock does not permit, and the errors of `change`.
     pub async fn configure(
         &self,
         caller: &Caller,
@@ -233,10 +260,11 @@ pub(super) fn active<'a>(catalogue: &'a Catalogue, name: &str) -> Option<&'a Arc
     S3Catalogue::within(catalogue).bucket(name).filter(|bucket| bucket.state == BucketState::Active)
 }
 
-/// The change of a bucket, if its public access block and its ownership controls allow it.
+/// The change of a bucket, if its public access block, its ownership controls and its object lock allow it.
 pub(super) fn catalogue_edit(before: &Bucket, bucket: &Bucket) -> Result<CatalogueEdit> {
     check_public_access(before, bucket)?;
     check_ownership(bucket)?;
+    before.check_lock_kept(bucket).map_err(Error::InvalidBucketState)?;
     let write = || CatalogueEdit::Write(catalogue_key(&bucket.name), bucket.to_json());
     Ok(if bucket == before { CatalogueEdit::Nothing } else { write() })
 }

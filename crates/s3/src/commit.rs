@@ -32,6 +32,7 @@ use larder_store::{
 use tokio::time::Instant;
 
 use super::catalogue::CatalogueGuard;
+use super::lock_clock::LockClock;
 use super::release::Pins;
 use super::{Error, Result};
 use crate::rules::{Bucket, BucketId, ListingEntry, ObjectHead};
@@ -48,6 +49,8 @@ pub(super) struct HeadStore {
     pub(super) gateway: Arc<Core>,
     /// The manifests that clients read.
     pub(super) pins: Pins,
+    /// The time by which locks end.
+    pub(super) lock_clock: Arc<LockClock>,
 }
 
 /// The head of a key as read.
@@ -89,6 +92,8 @@ pub(super) struct CasAttempt<'a> {
     pub(super) options: CallOptions,
     /// The last writer that had arrived when this attempt began.
     arrived: WriterArrival,
+    /// When the locks of new versions begin.
+    locks_begin: Timestamp,
 }
 
 /// The new head and rows of a change.
@@ -214,6 +219,10 @@ impl<'a> CasLoop<'a> {
             return Err(larder_core::Error::Overloaded { retry_after: 1 }.into());
         }
         let stamp = heads.stamp_above(observed.stamp).await?;
+        let locks_begin = match guard.bucket.object_lock {
+            Some(_) => heads.lock_clock.read().await?.begins,
+            None => Timestamp::ZERO,
+        };
         Ok(CasAttempt {
             heads,
             location,
@@ -225,6 +234,7 @@ impl<'a> CasLoop<'a> {
             stamp,
             options,
             arrived,
+            locks_begin,
         })
     }
 }
@@ -246,7 +256,7 @@ impl CasAttempt<'_> {
     /// # Errors
     /// Any error of the store; `TimedOut` when the change may or may not have happened.
     pub(super) async fn commit(self, next: KeyChange) -> Result<bool> {
-        let Self { heads, location, guard, writer, partition, head, expected, stamp, options, arrived } = self;
+        let Self { heads, location, guard, writer, partition, head, expected, stamp, options, arrived, .. } = self;
         let gateway = &heads.gateway;
         let row = head_row(gateway, &next.head, location.id, &location.key, stamp);
         let value = row.row.value.clone();

@@ -29,8 +29,8 @@ use crate::rules::encryption::EncryptionKind;
 use crate::rules::object_key::SecretKey;
 use crate::rules::part::manifest_rows;
 use crate::rules::{
-    Algorithm, Bucket, Checksum, ChecksumKind, Etag, ManifestOwner, ManifestPart, Object, ObjectBody, Part, Storage,
-    UploadState, Version, VersionId,
+    Algorithm, Bucket, Checksum, ChecksumKind, Etag, ManifestOwner, ManifestPart, Object, ObjectBody, ObjectLock, Part,
+    Storage, UploadState, Version, VersionId,
 };
 
 /// A part in the list of a completion.
@@ -94,7 +94,8 @@ impl Uploads {
         let kind = head.as_ref().ok().and_then(|head| head.upload.encryption).map(|encryption| encryption.kind());
         // Also where there is no such upload: a caller without permission does not learn that.
         let caller = caller.with_encryption(kind);
-        let bucket = self.buckets.find_for_put(&caller, &request.bucket, &request.key, &[]).await?;
+        let bucket =
+            self.buckets.find_for_put(&caller, &request.bucket, &request.key, &[], &ObjectLock::default()).await?;
         let mut head = head?;
         let list = list_digest(&request.parts);
         let deadline = Instant::now() + self.gateway.context().config.timeout;
@@ -280,6 +281,7 @@ fn completed_object(head: &UploadHead, manifest: VersionId, assembly: &Assembly)
         checksum: assembly.checksum.clone(),
         upload: Some(head.id),
         encryption: upload.encryption,
+        lock: upload.lock,
     }
 }
 

@@ -19,7 +19,7 @@ use super::put::{ChecksumWanted, ObjectMetadata, StoredVersion, UploadBody, Writ
 use super::receive::{BlobDestination, BodyReceiver, VerifiedBody};
 use super::{Caller, Error, Objects, Result};
 use crate::rules::encryption::EncryptionKind;
-use crate::rules::{Acl, Algorithm, Bucket, Etag, Object, S3Action, Storage, SystemHeader, Tag, Version};
+use crate::rules::{Acl, Algorithm, Bucket, Etag, Object, ObjectLock, S3Action, Storage, SystemHeader, Tag, Version};
 
 /// Headers a copy never inherits (AWS, CopyObject).
 pub const NEVER_COPIED: &[SystemHeader] = &[SystemHeader::StorageClass, SystemHeader::WebsiteRedirect];
@@ -52,6 +52,8 @@ pub struct CopyObject {
     pub encryption: EncryptionChoice,
     /// The checksum to compute; `None`: the source's algorithm.
     pub checksum: Option<Algorithm>,
+    /// The lock of the copy, which never inherits that of the source.
+    pub lock: ObjectLock,
     /// Conditions on the destination.
     pub conditions: WriteConditions,
 }
@@ -82,7 +84,8 @@ impl Objects {
     /// for a source above 5 GiB and for a copy onto itself that changes nothing.
     pub async fn copy(&self, caller: &Caller, request: CopyObject) -> Result<CopiedObject> {
         let given = request.tags.as_deref().unwrap_or_default();
-        let bucket = self.buckets.find_for_put(caller, &request.bucket, &request.key, given).await?;
+        let bucket = self.buckets.find_for_put(caller, &request.bucket, &request.key, given, &request.lock).await?;
+        self.heads.check_new_lock(&bucket, &request.lock).await?;
         let owner = caller.object_owner(&bucket, request.acl.gives_control());
         let acl = self.buckets.new_object_acl(caller, &bucket, &request.key, &request.acl, &owner).await?;
         let onto_itself = request.source.bucket == request.bucket && request.source.key == request.key;
@@ -270,7 +273,7 @@ fn shares(request: &CopyObject, target: &CopyTarget, found_object: &FoundObject)
 
 /// The object of a copy: the source with the request's metadata.
 fn described(request: &CopyObject, target: &CopyTarget, source: &Object) -> Object {
-    let mut object = Object { acl: target.acl.clone(), ..source.clone() };
+    let mut object = Object { acl: target.acl.clone(), lock: request.lock, ..source.clone() };
     if let Some(metadata) = &request.replace {
         object.headers.clone_from(&metadata.headers);
         object.meta.clone_from(&metadata.meta);

@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use super::commit::{CasAttempt, HeadStore, KeyChange, ObjectLocation, version_id_text};
 use super::get::{VersionSpec, matches_etag};
+use super::object_lock::GovernanceBypass;
 use super::{Caller, Error, Objects, Result};
 use crate::rules::{Bucket, ObjectHead, Version, Versioning};
 
@@ -24,7 +25,9 @@ impl Objects {
     /// permanently. A missing object is no error. `if_match`: the current entity tag must be among these, `*` for any.
     ///
     /// # Errors
-    /// `NoSuchBucket`, `AccessDenied`, `BadVersionId`, `PreconditionFailed`.
+    /// `NoSuchBucket`, `AccessDenied`, `BadVersionId`, `PreconditionFailed`; `Locked` for a version that a lock protects;
+    /// `InvalidArgument` for a bypass in a bucket without object lock.
+    #[expect(clippy::too_many_arguments, reason = "what the request names, as for every other call on a version")]
     pub async fn delete(
         &self,
         caller: &Caller,
@@ -32,16 +35,18 @@ impl Objects {
         key: &Bytes,
         version: &VersionSpec,
         if_match: Option<Vec<String>>,
+        bypass: GovernanceBypass,
     ) -> Result<DeletedObject> {
         let bucket = self.buckets.find(bucket).await?;
         let asked = version.action(caller.action()?);
         caller.with_version(version).check(&bucket, &asked.on_key(key))?;
         version.check()?;
+        let bypass = bypass.resolve(&caller.with_version(version), &bucket, key)?;
         let location = ObjectLocation::new(&bucket, key);
         let owner = caller.object_owner(&bucket, false);
         let deleted = self
             .heads
-            .delete_if(&location, version, &owner, |_, stored_version| match &if_match {
+            .delete_if(&location, version, &owner, bypass, |_, stored_version| match &if_match {
                 Some(tags) => check_if_match(tags, version, stored_version),
                 None => Ok(true),
             })
@@ -55,15 +60,17 @@ impl Objects {
 
 impl HeadStore {
     /// Deletes like [`Objects::delete`], without a permission check, if `condition` accepts the bucket and version of the
-    /// attempt; `None` otherwise. `owner` owns a new delete marker.
+    /// attempt; `None` otherwise. `owner` owns a new delete marker. `bypass`: the caller may bypass a governance retention, and
+    /// asks to.
     ///
     /// # Errors
-    /// The errors of `condition` and of a commit.
+    /// The errors of `condition` and of a commit; `Locked`.
     pub(super) async fn delete_if(
         &self,
         location: &ObjectLocation,
         spec: &VersionSpec,
         owner: &str,
+        bypass: bool,
         condition: impl Fn(&CasAttempt<'_>, Option<&Version>) -> Result<bool>,
     ) -> Result<Option<DeletedObject>> {
         // A full disk must accept deletes, or it stays full.
@@ -84,7 +91,7 @@ impl HeadStore {
                     (deleted, attempt.add(marker).await?)
                 }
                 (_, Some(stored_version)) => {
-                    (removed(attempt.bucket(), stored_version), attempt.remove(stored_version).await?)
+                    (removed(attempt.bucket(), stored_version), attempt.remove(stored_version, bypass).await?)
                 }
                 (VersionSpec::Current, None) if !self.gateway.context().config.single_process => {
                     // Race: a put without an answer may still be finished, and no read shows it; after this swap it is not [invariant 164].

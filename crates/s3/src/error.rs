@@ -8,7 +8,7 @@ use crate::rules::{Etag, VersionId};
 /// Result of a call of the S3 side.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// An optional configuration of a bucket.
+/// An optional configuration of a bucket, or of a version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Configuration {
     /// Its policy.
@@ -27,6 +27,10 @@ pub enum Configuration {
     Ownership,
     /// Its website.
     Website,
+    /// Its object lock.
+    ObjectLock,
+    /// The retention or the legal hold of a version.
+    VersionLock,
 }
 
 /// An argument of a request.
@@ -42,6 +46,12 @@ pub enum RequestArgument {
     CopyRange,
     /// The version marker of a listing.
     VersionMarker,
+    /// The end of a retention, in a document.
+    RetainUntilDate,
+    /// The end of a retention, in a header.
+    RetainUntilHeader,
+    /// Whether to bypass governance retentions.
+    GovernanceBypass,
 }
 
 /// The error of a request.
@@ -53,6 +63,12 @@ pub enum Error {
     /// The caller has no permission.
     #[error("access denied")]
     AccessDenied,
+    /// A lock protects the version.
+    #[error("the version is locked")]
+    Locked,
+    /// The bucket's configuration does not permit the change; a text for the client.
+    #[error("{0}")]
+    InvalidBucketState(&'static str),
     /// There is no such bucket.
     #[error("no such bucket: {0}")]
     NoSuchBucket(String),

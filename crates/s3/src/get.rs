@@ -15,12 +15,13 @@ use larder_rows::Timestamp;
 use larder_store::Partition;
 
 use super::commit::{ObjectLocation, client_version_id, external_body, lifecycle_expiry};
+use super::object_lock::visible_lock;
 use super::release::Pin;
 use super::{Caller, Error, Objects, Result};
 use crate::conditions::window_range;
 use crate::encryption::BytesKey;
 use crate::rules::object_key::SecretKey;
-use crate::rules::{Bucket, Checksum, Object, ObjectBody, Version};
+use crate::rules::{Bucket, Checksum, Object, ObjectBody, ObjectLock, Version};
 use body_blob::BodyBlob;
 use reader::{BodySource, PartsReader};
 
@@ -65,6 +66,8 @@ pub struct FoundObject {
     pub part: Option<FoundPart>,
     /// When, and by which rule, the lifecycle will remove it.
     pub expires: Option<(Timestamp, String)>,
+    /// The parts of its lock that the caller may see.
+    pub lock: ObjectLock,
 }
 
 /// A part of an object.
@@ -92,6 +95,7 @@ impl FoundObject {
             window,
             part: None,
             expires: lifecycle_expiry(bucket, key, &version),
+            lock: ObjectLock::default(),
             version,
         }
     }
@@ -202,8 +206,9 @@ impl Objects {
             let found_object =
                 FoundObject::from_current(&located.bucket, key, located.version.clone(), requested_window, window);
             let expires = found_object.expires.filter(|_| located.current && *version == VersionSpec::Current);
+            let lock = visible_lock(caller, &located.bucket, key, &located.version);
             return Ok(CheckedRead {
-                found_object: FoundObject { part, expires, ..found_object },
+                found_object: FoundObject { part, expires, lock, ..found_object },
                 located,
                 pin,
                 key: bytes_key,

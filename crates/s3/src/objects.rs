@@ -12,6 +12,7 @@ use crate::catalogue::S3Catalogue;
 use crate::commit::HeadStore;
 use crate::encryption::ObjectKeys;
 use crate::lifecycle::LifecycleWorker;
+use crate::lock_clock::LockClock;
 use crate::objects_config::ObjectsConfig;
 use crate::quotas::Quotas;
 use crate::receive::BodyReceiver;
@@ -37,6 +38,8 @@ pub struct Objects {
     pub buckets: Arc<Buckets>,
     /// The multipart uploads.
     pub uploads: Arc<Uploads>,
+    /// The time by which locks end.
+    pub lock_clock: Arc<LockClock>,
     /// Garbage collection.
     pub sweeper: ObjectSweeper,
     /// Expiry by the rules of buckets.
@@ -57,7 +60,9 @@ impl Objects {
         assert!(S3Catalogue::is_in(&gateway.catalogue().current()), "the core was started without the rows of S3");
         let (users, usage, config) = (Arc::new(Users::new(&gateway)), Usage::new(&gateway), Arc::new(config));
         let share = || Arc::clone(&gateway);
-        let heads = Arc::new(HeadStore { gateway: share(), pins: Pins::default() });
+        let lock_clock = LockClock::new(&gateway);
+        let heads =
+            Arc::new(HeadStore { gateway: share(), pins: Pins::default(), lock_clock: Arc::clone(&lock_clock) });
         let quotas = Arc::new(Quotas::new(&heads));
         let receiver = Arc::new(BodyReceiver { gateway: share(), bytes_max: config.put_bytes_max });
         let buckets = Arc::new(Buckets { gateway: share(), users: Arc::clone(&users), config: Arc::clone(&config) });
@@ -88,6 +93,7 @@ impl Objects {
             quotas,
             buckets,
             uploads,
+            lock_clock,
             sweeper,
             lifecycle,
             keys,

@@ -30,7 +30,9 @@ use super::{Caller, Error, Objects, RequestArgument, Result};
 use crate::rules::encryption::EncryptionKind;
 use crate::rules::object_key::SecretKey;
 use crate::rules::part::{PART_NUMBER_MAX, PartsPage, parts_page};
-use crate::rules::{Algorithm, Bucket, Checksum, ChecksumKind, Part, Storage, Upload, UploadId, UploadState};
+use crate::rules::{
+    Algorithm, Bucket, Checksum, ChecksumKind, ObjectLock, Part, Storage, Upload, UploadId, UploadState,
+};
 
 /// The address of a part.
 #[derive(Debug, Clone)]
@@ -84,14 +86,23 @@ pub struct ListParts {
     pub max: usize,
 }
 
+const NO_DIGEST: &str =
+    "Content-MD5 OR x-amz-checksum- HTTP header is required for Put Part requests with Object Lock parameters";
+
 impl Uploads {
     /// Stores a part. Of several with one number the part finished last wins.
     ///
     /// # Errors
     /// `NoSuchBucket`, `AccessDenied`, `NoSuchUpload`, `QuotaExceeded`, `EntityTooLarge`, `BadDigest`, `BadChecksum`, `BrokenBody`,
-    /// `InvalidRequest` for a checksum of another algorithm than the upload's, or none where it must be given.
+    /// `InvalidRequest` for a checksum of another algorithm than the upload's, or none where it must be given, and for no digest of
+    /// a part of a locked object.
     pub async fn put_part(&self, caller: &Caller, at: &PartAddress, upload_body: UploadBody) -> Result<StoredPart> {
         let (bucket, head, to) = self.upload_for_part(caller, at).await?;
+        let has_checksum = matches!(upload_body.checksum, ChecksumWanted::Given(_) | ChecksumWanted::Trailing(_));
+        let has_digest = has_checksum || upload_body.md5.is_some();
+        if !head.upload.lock.is_empty() && !has_digest {
+            return Err(Error::InvalidRequest(NO_DIGEST.to_owned()));
+        }
         let checksum = part_checksum(head.upload.checksum, upload_body.checksum)?;
         let announced = upload_body.length;
         let admission = self.quotas.admit(&bucket, &at.key, Storage::part(announced.unwrap_or(0))).await?;
@@ -116,7 +127,10 @@ impl Uploads {
         let head = self.heads.find_live_upload(&bucket, &at.key, &at.upload).await;
         let kind = head.as_ref().ok().and_then(|head| head.upload.encryption).map(|encryption| encryption.kind());
         // Also where there is no such upload: a caller without permission does not learn that.
-        let bucket = self.buckets.find_for_put(&caller.with_encryption(kind), &at.bucket, &at.key, &[]).await?;
+        let bucket = self
+            .buckets
+            .find_for_put(&caller.with_encryption(kind), &at.bucket, &at.key, &[], &ObjectLock::default())
+            .await?;
         let head = head?;
         let (location, needs_default) = (ObjectLocation::new(&bucket, &at.key), head.upload.checksum.is_none());
         let key = self.keys.upload_key(head.upload.encryption.as_ref(), at.customer_key.as_ref())?;

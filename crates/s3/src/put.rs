@@ -54,10 +54,12 @@ impl Objects {
     ///
     /// # Errors
     /// `NoSuchBucket`, `AccessDenied`, `KeyTooLong`, `QuotaExceeded`, `EntityTooLarge`, `BadDigest`, `BadChecksum`, `BrokenBody`,
-    /// `PreconditionFailed`, `NoSuchKey` (`If-Match` without an object), `ConditionalConflict`, `Encryption`; no bytes remain then.
+    /// `PreconditionFailed`, `NoSuchKey` (`If-Match` without an object), `ConditionalConflict`, `Encryption`, `InvalidRequest` for a lock in a bucket
+    /// without, `InvalidArgument` for a retention in the past; no bytes remain then.
     pub async fn put(&self, caller: &Caller, request: PutObject) -> Result<StoredVersion> {
         let PutObject { bucket, key, metadata, upload_body, conditions } = request;
-        let bucket = self.buckets.find_for_put(caller, &bucket, &key, &metadata.tags).await?;
+        let bucket = self.buckets.find_for_put(caller, &bucket, &key, &metadata.tags, &metadata.lock).await?;
+        self.heads.check_new_lock(&bucket, &metadata.lock).await?;
         let owner = caller.object_owner(&bucket, metadata.acl.gives_control());
         let acl = self.buckets.new_object_acl(caller, &bucket, &key, &metadata.acl, &owner).await?;
         let location = ObjectLocation::new(&bucket, &key);
@@ -82,6 +84,7 @@ impl Objects {
             checksum: Some(received.checksum.clone()),
             upload: None,
             encryption: encryption.map(|encryption| encryption.stored),
+            lock: metadata.lock,
         };
         let stored = self.commit_object(&location, owner, object, received, &conditions).await?;
         admission.written();

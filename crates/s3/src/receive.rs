@@ -17,7 +17,7 @@ use crate::acl_choice::AclChoice;
 use crate::encryption::{BytesKey, EncryptionChoice};
 use crate::rules::checksum::{ChecksumHasher, Md5Hasher};
 use crate::rules::sealed_body::{BodySealer, opened_length, sealed_length};
-use crate::rules::{Algorithm, Checksum, ObjectBody, SystemHeader, Tag, UploadId, VersionId};
+use crate::rules::{Algorithm, Checksum, ObjectBody, ObjectLock, SystemHeader, Tag, UploadId, VersionId};
 
 /// The checksum algorithm of an object when the client names none; an upload without one makes its object's of those of its parts.
 pub(super) const DEFAULT_ALGORITHM: Algorithm = Algorithm::Crc64Nvme;
@@ -354,6 +354,8 @@ pub struct ObjectMetadata {
     pub acl: AclChoice,
     /// The encryption.
     pub encryption: EncryptionChoice,
+    /// The lock; without a retention that of the bucket counts.
+    pub lock: ObjectLock,
 }
 
 impl ObjectMetadata {

@@ -82,10 +82,12 @@ impl Uploads {
     /// Begins an upload.
     ///
     /// # Errors
-    /// `NoSuchBucket`, `AccessDenied` (also for every anonymous caller), `KeyTooLong`, and the refusals of an ACL choice.
+    /// `NoSuchBucket`, `AccessDenied` (also for every anonymous caller), `KeyTooLong`, and the refusals of an ACL choice and of a
+    /// lock.
     pub async fn create(&self, caller: &Caller, request: CreateUpload) -> Result<CreatedUpload> {
         let CreateUpload { bucket, key, metadata, checksum } = request;
-        let target_bucket = self.buckets.find_for_put(caller, &bucket, &key, &metadata.tags).await?;
+        let target_bucket = self.buckets.find_for_put(caller, &bucket, &key, &metadata.tags, &metadata.lock).await?;
+        self.heads.check_new_lock(&target_bucket, &metadata.lock).await?;
         let initiator = caller.require_user()?.id.clone();
         let owner = caller.object_owner(&target_bucket, metadata.acl.gives_control());
         let acl = self.buckets.new_object_acl(caller, &target_bucket, &key, &metadata.acl, &owner).await?;
@@ -107,6 +109,7 @@ impl Uploads {
             acl,
             checksum,
             encryption: encryption.map(|encryption| encryption.stored),
+            lock: metadata.lock,
             state: UploadState::Open,
         };
         let abort_date = abort_date(&guard.bucket, &upload);

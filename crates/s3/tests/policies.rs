@@ -11,7 +11,7 @@ use bytes::Bytes;
 use larder_rows::Timestamp;
 use larder_s3::rules::access::{AccessContext, AccessRequest};
 use larder_s3::rules::policy::{BucketPolicy, PolicyDecision, PolicyWork};
-use larder_s3::rules::{Etag, Object, ObjectBody, S3Action, Tag, User, Version, VersionId};
+use larder_s3::rules::{Etag, Object, ObjectBody, ObjectLock, S3Action, Tag, User, Version, VersionId};
 use larder_testkit::case_seeds;
 use serde_json::{Map, Value as Json, json};
 
@@ -93,6 +93,8 @@ const TEXTS: &[&str] = &[
     "team",
     "http://*.example.com/*",
     "public-read",
+    "GOVERNANCE",
+    "ON",
 ];
 const TEXT_KEYS: &[&str] = &[
     "s3:prefix",
@@ -103,6 +105,8 @@ const TEXT_KEYS: &[&str] = &[
     "aws:userid",
     "s3:x-amz-acl",
     "s3:VersionId",
+    "s3:object-lock-mode",
+    "s3:object-lock-legal-hold",
     "s3:ExistingObjectTag/team",
     "s3:RequestObjectTag/team",
     "aws:PrincipalType",
@@ -178,9 +182,12 @@ fn principal_of(dice: &mut Dice) -> Json {
 fn condition(dice: &mut Dice) -> (String, String, Json) {
     let (operator, key, values) = match dice.roll(8) {
         0..=2 => (dice.pick(TEXT_OPERATORS).to_owned(), dice.pick(TEXT_KEYS), dice.some(TEXTS)),
-        3 => (format!("Numeric{}", dice.pick(RELATIONS)), "s3:max-keys", dice.some(NUMBERS)),
+        3 => {
+            let key = dice.pick(&["s3:max-keys", "s3:object-lock-remaining-retention-days"]);
+            (format!("Numeric{}", dice.pick(RELATIONS)), key, dice.some(NUMBERS))
+        }
         4 => {
-            let key = dice.pick(&["aws:CurrentTime", "aws:EpochTime"]);
+            let key = dice.pick(&["aws:CurrentTime", "aws:EpochTime", "s3:object-lock-retain-until-date"]);
             (format!("Date{}", dice.pick(RELATIONS)), key, dice.some(DATES))
         }
         5 => (dice.pick(&["IpAddress", "NotIpAddress"]).to_owned(), "aws:SourceIp", dice.some(NETS)),
@@ -212,6 +219,8 @@ const OBJECT_ACTIONS: &[S3Action] = &[
     S3Action::GetObject,
     S3Action::GetObjectVersion,
     S3Action::PutObject,
+    S3Action::PutObjectRetention,
+    S3Action::PutObjectLegalHold,
     S3Action::DeleteObject,
     S3Action::GetObjectTagging,
     S3Action::GetObjectAcl,
@@ -241,6 +250,10 @@ fn request(dice: &mut Dice) -> PolicyRequest {
         ("aws:Referer", &["http://www.example.com/x", "a*"]),
         ("s3:x-amz-acl", &["public-read", "private"]),
         ("s3:VersionId", &["red", "blue"]),
+        ("s3:object-lock-mode", &["GOVERNANCE", "COMPLIANCE"]),
+        ("s3:object-lock-legal-hold", &["ON", "OFF"]),
+        ("s3:object-lock-remaining-retention-days", &["9", "10", "11"]),
+        ("s3:object-lock-retain-until-date", &["2013-06-30T00:00:00Z", "2013-07-01T12:30:00Z"]),
     ];
     let mut keys = Vec::new();
     for (key, values) in &values {
@@ -279,6 +292,7 @@ fn version(tags: Vec<Tag>) -> Version {
         checksum: None,
         upload: None,
         encryption: None,
+        lock: ObjectLock::default(),
     };
     let (id, modified) = (VersionId([1; 16]), Timestamp(1));
     Version { id, null: true, modified, owner: "id-owner".to_owned(), object: Some(object) }

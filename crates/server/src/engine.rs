@@ -33,6 +33,8 @@ use crate::store_metrics::{LocalEngineMetrics, StoreMetrics};
 const MEMORY_INLINE_BYTES_MAX: usize = 64 * 1024;
 /// Rest between two checks of all indexes and lists of keys.
 const MEND_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
+/// Pause between two looks at the lock clock.
+const LOCK_CLOCK_PAUSE: Duration = Duration::from_secs(60);
 /// Entries per step of the sweeper.
 const SWEEP_ENTRIES: usize = 1000;
 /// The pause after a step that removed much.
@@ -138,8 +140,8 @@ impl OpenEngine {
         Self { store, blobs, view: Arc::new(metrics), description, notes: Vec::new(), backup: None, upkeep }
     }
 
-    /// Starts the background tasks: expired rows, leftovers of failures, lifecycle rules of S3 buckets, and the usage of S3
-    /// users. Dropping the result ends them.
+    /// Starts the background tasks: expired rows, leftovers of failures, lifecycle rules of S3 buckets, the usage of S3 users, and
+    /// the time by which object locks end. Dropping the result ends them.
     #[must_use]
     pub fn start_background(
         &self,
@@ -160,6 +162,7 @@ impl OpenEngine {
         tasks.spawn(sweep_leftovers(objects.clone(), settings.sweep_interval));
         tasks.spawn(run_lifecycle(objects.clone(), settings.s3_lifecycle_interval));
         tasks.spawn(flush_usage(objects.clone()));
+        tasks.spawn(run_lock_clock(objects.clone()));
         tasks
     }
 
@@ -203,6 +206,16 @@ async fn sweep_leftovers(objects: Arc<Objects>, interval: Duration) {
             Ok(swept) if swept == SweepReport::default() => {}
             Ok(swept) => tracing::info!(?swept, "leftovers of failed requests removed"),
             Err(error) => tracing::warn!(%error, "sweep of leftovers failed: they stay until the next pass"),
+        }
+    }
+}
+
+/// Each gateway has a lock clock of its own.
+async fn run_lock_clock(objects: Arc<Objects>) {
+    loop {
+        tokio::time::sleep(LOCK_CLOCK_PAUSE).await;
+        if let Err(error) = objects.lock_clock.tick().await {
+            tracing::warn!(%error, "lock clock not stored: a restart now would set it back by a little, and object locks hold longer");
         }
     }
 }

@@ -21,6 +21,8 @@ impl From<Error> for S3Error {
         match error {
             Error::Gateway(error) => from_gateway(&error),
             Error::AccessDenied => Code::AccessDenied.into(),
+            Error::Locked => Self::new(Code::AccessDenied, "Access Denied because object protected by object lock."),
+            Error::InvalidBucketState(message) => Self::new(Code::InvalidBucketState, message),
             Error::NoSuchBucket(name) => Self::from(Code::NoSuchBucket).with("BucketName", name),
             Error::InvalidBucketName(name) => Self::from(Code::InvalidBucketName).with("BucketName", name),
             Error::BucketExists { own: true } => Code::BucketAlreadyOwnedByYou.into(),
@@ -146,6 +148,8 @@ fn not_configured(what: Configuration) -> Code {
         Configuration::Website => Code::NoSuchWebsiteConfiguration,
         Configuration::Ownership => Code::OwnershipControlsNotFoundError,
         Configuration::PublicAccess => Code::NoSuchPublicAccessBlockConfiguration,
+        Configuration::ObjectLock => Code::ObjectLockConfigurationNotFoundError,
+        Configuration::VersionLock => Code::NoSuchObjectLockConfiguration,
     }
 }
 
@@ -196,6 +200,9 @@ fn argument_name(argument: RequestArgument) -> &'static str {
         RequestArgument::GroupUri => "Group/URI",
         RequestArgument::CopyRange => "x-amz-copy-source-range",
         RequestArgument::VersionMarker => "version-id-marker",
+        RequestArgument::RetainUntilDate => "RetainUntilDate",
+        RequestArgument::RetainUntilHeader => "x-amz-object-lock-retain-until-date",
+        RequestArgument::GovernanceBypass => "x-amz-bypass-governance-retention",
     }
 }
 
@@ -238,7 +245,9 @@ impl S3Error {
         let extras: Vec<(&'static str, String)> = match self.code {
             Code::NoSuchKey => vec![("Key", key())],
             Code::NoSuchVersion => vec![("Key", key())],
-            Code::NoSuchBucket => vec![("BucketName", target.bucket.clone())],
+            Code::NoSuchBucket | Code::ObjectLockConfigurationNotFoundError => {
+                vec![("BucketName", target.bucket.clone())]
+            }
             Code::NoSuchUpload | Code::InvalidPart => vec![("UploadId", upload())],
             Code::InvalidRange => vec![("RangeRequested", range.unwrap_or_default().to_owned())],
             _ => vec![],

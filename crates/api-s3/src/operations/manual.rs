@@ -39,7 +39,6 @@ fn answer(support: Support) -> String {
             StubResponse::Absent(code) => format!("`{}`", code.name()),
             StubResponse::NothingToDelete => "204".to_owned(),
             StubResponse::Unset(_) => "200 for what every bucket has, else 501".to_owned(),
-            StubResponse::NoObjectLock => "the bucket has no object lock".to_owned(),
         },
     }
 }

@@ -8,23 +8,24 @@ use larder_s3::buckets::NewBucket;
 use larder_s3::rules::tags::{self, TagError};
 use larder_s3::rules::{Tag, Versioning};
 
-use super::{grants, listing_document, object_metadata, ownership, tagging, upload_body};
+use super::{grants, object_metadata, ownership, tagging, upload_body};
 use crate::call::S3Call;
 use crate::errors::{Code, S3Error};
 use crate::response::{self, S3Response};
 use crate::xml::{XmlReader, XmlWriter};
 
 const ARN: HeaderName = HeaderName::from_static("x-amz-bucket-arn");
+const LOCK_ENABLED: &str = "x-amz-bucket-object-lock-enabled";
 const REGION: HeaderName = HeaderName::from_static("x-amz-bucket-region");
 /// The region that location documents omit.
 const DEFAULT_REGION: &str = "us-east-1";
 
 pub(super) async fn create(call: &S3Call) -> Result<S3Response, S3Error> {
-    check_supported(&call.headers)?;
     let ownership = ownership::from_headers(&call.headers)?;
+    let has_lock = wants_lock(&call.headers)?;
     let acl = grants::acl_from_headers(&call.headers)?;
     let CreateDocument { location, tags } = read_create(&upload_body::document(call).await?)?;
-    let new = NewBucket { acl, location, ownership, tags };
+    let new = NewBucket { acl, location, ownership, tags, has_lock };
     call.objects.buckets.create_with(&call.caller, &call.bucket, new).await?;
     let mut response = response::empty(StatusCode::OK);
     response::set(&mut response, LOCATION, format!("/{}", call.bucket));
@@ -57,13 +58,17 @@ fn location_document(region: &str) -> Bytes {
     xml.finish()
 }
 
-/// Refuses headers that ask for unsupported bucket features.
-fn check_supported(headers: &HeaderMap) -> Result<(), S3Error> {
-    let refuse = |name: &str, is_kept: fn(&str) -> bool| match listing_document::header(headers, name) {
-        Some(value) if !is_kept(value) => Err(S3Error::header_not_offered(name)),
-        _ => Ok(()),
-    };
-    refuse("x-amz-bucket-object-lock-enabled", |value| value.eq_ignore_ascii_case("false"))
+/// Whether the bucket is to have object lock.
+///
+/// # Errors
+/// `InvalidArgument` for a value that is neither `true` nor `false`.
+fn wants_lock(headers: &HeaderMap) -> Result<bool, S3Error> {
+    match headers.get(LOCK_ENABLED).map(|value| value.to_str().unwrap_or_default().trim()) {
+        None => Ok(false),
+        Some(value) if value.eq_ignore_ascii_case("false") => Ok(false),
+        Some(value) if value.eq_ignore_ascii_case("true") => Ok(true),
+        Some(value) => Err(S3Error::argument(LOCK_ENABLED, value, "The value must be true or false.")),
+    }
 }
 
 /// The document of CreateBucket.
@@ -219,12 +224,14 @@ mod tests {
     }
 
     #[test]
-    fn unsupported_bucket_features_are_refused() {
-        let refused = |name: &'static str, value: &str| {
-            check_supported(&[(HeaderName::from_static(name), value.parse().unwrap())].into_iter().collect()).is_err()
-        };
-        assert!(refused("x-amz-bucket-object-lock-enabled", "true"));
-        assert!(!refused("x-amz-bucket-object-lock-enabled", "False"));
+    fn a_bucket_has_object_lock_if_its_creator_says_so() {
+        let of =
+            |value: &str| wants_lock(&HeaderMap::from_iter([(LOCK_ENABLED.parse().unwrap(), value.parse().unwrap())]));
+        assert!(of("true").unwrap() && of("True").unwrap() && !of("False").unwrap());
+        assert!(!wants_lock(&HeaderMap::new()).unwrap());
+        for bad in ["", "1", "enabled"] {
+            assert_eq!(of(bad).unwrap_err().code.name(), "InvalidArgument", "{bad}");
+        }
     }
 
     proptest! {

@@ -8,6 +8,7 @@
 use bytes::Bytes;
 use hyper::HeaderMap;
 use hyper::header::{HeaderName, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE};
+use larder_rows::Timestamp;
 use larder_rows::limits::S3_PAGE_MAX;
 use larder_s3::get::{IfRange, ReadConditions};
 use larder_s3::put::WriteConditions;
@@ -15,7 +16,7 @@ use larder_s3::rules::Tag;
 use larder_s3::rules::acl::{RawGrantee, parse_grantees};
 
 use super::copy_source::CopySource;
-use super::{listing_document, object_metadata};
+use super::{listing_document, lock_headers, object_metadata};
 use crate::call::joined;
 use crate::dates;
 use crate::target::S3Query;
@@ -133,9 +134,9 @@ const HEADER_KEYS: [(&str, HeaderReading); 13] = [
     ("s3:x-amz-server-side-encryption-customer-algorithm", HeaderReading::Text),
 ];
 
-/// The values of headers.
-pub(crate) fn header_conditions(headers: &HeaderMap) -> Vec<ConditionValue> {
-    let mut values = Vec::new();
+/// The values of headers of a request that came at `now`.
+pub(crate) fn header_conditions(headers: &HeaderMap, now: Timestamp) -> Vec<ConditionValue> {
+    let mut values = lock_headers::header_conditions(headers, now);
     for (key, reading) in HEADER_KEYS {
         let header = &key["s3:".len()..];
         let line = match reading {
@@ -209,7 +210,6 @@ fn grants_text(grantees: &[RawGrantee], quote: &str) -> String {
 #[cfg(test)]
 mod tests {
     use hyper::header::HeaderValue;
-    use larder_rows::Timestamp;
     use proptest::prelude::*;
 
     use super::*;
@@ -276,7 +276,7 @@ mod condition_values_tests {
 
     fn header_values(name: &'static str, value: &'static str) -> Vec<String> {
         let headers = HeaderMap::from_iter([(name.parse().unwrap(), value.parse().unwrap())]);
-        header_conditions(&headers).into_iter().map(|(_, value)| value).collect()
+        header_conditions(&headers, Timestamp::ZERO).into_iter().map(|(_, value)| value).collect()
     }
 
     #[test]

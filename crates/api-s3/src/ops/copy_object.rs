@@ -3,12 +3,15 @@
 use bytes::Bytes;
 use hyper::HeaderMap;
 use hyper::header::HeaderName;
+use larder_rows::Timestamp;
 use larder_s3::copy::{CopiedObject, CopyObject};
 use larder_s3::encryption::EncryptionChoice;
 use larder_s3::get::{GetObject, ReadWindow};
 
 use super::copy_source::{COPY_SOURCE, CopySource};
-use super::{checksums, conditions, encryption, grants, listing_document, object_headers, object_metadata};
+use super::{
+    checksums, conditions, encryption, grants, listing_document, lock_headers, object_headers, object_metadata,
+};
 use crate::call::{EXPECTED_SOURCE_OWNER, S3Call};
 use crate::dates;
 use crate::errors::S3Error;
@@ -19,7 +22,7 @@ use crate::xml::XmlWriter;
 pub(super) const SOURCE_VERSION: HeaderName = HeaderName::from_static("x-amz-copy-source-version-id");
 
 pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
-    let mut request = decode(&call.bucket, &call.key, &call.headers)?;
+    let mut request = decode(&call.bucket, &call.key, &call.headers, call.now)?;
     request.encryption = encryption::choice(call, &call.headers).await?;
     request.source.customer_key = encryption::source_key(call)?;
     call.check_expected_owner(EXPECTED_SOURCE_OWNER, &request.source.bucket).await?;
@@ -46,11 +49,11 @@ pub(super) fn source(headers: &HeaderMap, window: ReadWindow) -> Result<GetObjec
     Ok(GetObject { bucket, key, version, window, conditions, customer_key: None })
 }
 
-/// Decodes a copy, but its encryption and that of its source.
-fn decode(bucket: &str, key: &Bytes, headers: &HeaderMap) -> Result<CopyObject, S3Error> {
+/// Decodes a copy at `now`, but its encryption and that of its source.
+fn decode(bucket: &str, key: &Bytes, headers: &HeaderMap, now: Timestamp) -> Result<CopyObject, S3Error> {
     object_metadata::check_supported(headers)?;
     let replace = object_metadata::is_replace(headers, "x-amz-metadata-directive")?
-        .then(|| object_metadata::metadata_from_headers(headers))
+        .then(|| object_metadata::metadata_from_headers(headers, now))
         .transpose()?;
     let tags = if object_metadata::is_replace(headers, "x-amz-tagging-directive")? {
         Some(object_metadata::tags(headers)?.unwrap_or_default())
@@ -69,6 +72,7 @@ fn decode(bucket: &str, key: &Bytes, headers: &HeaderMap) -> Result<CopyObject, 
         changes_more: object_metadata::changes_more(headers) || encryption::is_named(headers),
         encryption: EncryptionChoice::BucketDefault,
         checksum: checksums::algorithm(headers)?,
+        lock: lock_headers::lock_from_headers(headers, now)?,
         conditions: conditions::write_conditions(headers),
     })
 }
@@ -100,7 +104,7 @@ mod tests {
             .iter()
             .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap()))
             .collect();
-        decode("b", &Bytes::from_static(b"k"), &headers)
+        decode("b", &Bytes::from_static(b"k"), &headers, Timestamp::ZERO)
     }
 
     #[test]
@@ -160,7 +164,7 @@ mod tests {
             let mut headers = HeaderMap::new();
             header(&source).map(|value| headers.insert(COPY_SOURCE, value));
             header(&directive).map(|value| headers.insert("x-amz-metadata-directive", value));
-            let _ = decode("b", &Bytes::new(), &headers);
+            let _ = decode("b", &Bytes::new(), &headers, Timestamp::ZERO);
         }
     }
 }

@@ -8,9 +8,10 @@ use larder_rows::limits::DELETE_OBJECTS_MAX;
 use larder_s3::Caller;
 use larder_s3::delete::DeletedObject;
 use larder_s3::get::VersionSpec;
+use larder_s3::object_lock::GovernanceBypass;
 use larder_s3::rules::policy::PolicyWork;
 
-use super::{conditions, listing_document, object_headers, upload_body};
+use super::{conditions, listing_document, lock_headers, object_headers, upload_body};
 use crate::auth::AuthScheme;
 use crate::call::S3Call;
 use crate::errors::{Code, S3Error};
@@ -41,26 +42,32 @@ struct DeleteItem {
 pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
     // Version 2 clients predate the requirement of a digest.
     let old = matches!(call.scheme, Some(AuthScheme::V2Header | AuthScheme::V2Query));
-    if !old && !upload_body::has_digest(&call.headers)? {
-        return Err(S3Error::invalid("Missing required header for this request: Content-MD5 OR x-amz-checksum-*"));
+    if !old {
+        upload_body::require_digest(&call.headers)?;
     }
+    let bypass = lock_headers::bypass(&call.headers)?;
     let request = decode(&upload_body::document(call).await?)?;
-    // A missing bucket fails the whole request; missing permissions fail each key.
-    call.objects.buckets.find(&call.bucket).await?;
+    // A missing bucket, or one without locks, fails the whole request; missing permissions fail each key.
+    bypass.check_bucket(&*call.objects.buckets.find(&call.bucket).await?)?;
     // Attack: a policy of many stars would take its steps for each key.
     let mut caller = call.caller.clone();
     caller.access_context.work = PolicyWork::from_keys(request.items.len());
     // Chunks run one after another, so that one request cannot occupy the store with a thousand deletes.
     let mut outcomes = Vec::with_capacity(request.items.len());
     for items in request.items.chunks(CONCURRENT_DELETES) {
-        outcomes.extend(join_all(items.iter().map(|item| delete(call, &caller, item))).await);
+        outcomes.extend(join_all(items.iter().map(|item| delete(call, &caller, item, bypass))).await);
         // Denied deletes wait for nothing: without this a long policy would hold the thread for all of them.
         tokio::task::yield_now().await;
     }
     Ok(response::document(document(&request, &outcomes)))
 }
 
-async fn delete(call: &S3Call, caller: &Caller, item: &DeleteItem) -> Result<DeletedObject, S3Error> {
+async fn delete(
+    call: &S3Call,
+    caller: &Caller,
+    item: &DeleteItem,
+    bypass: GovernanceBypass,
+) -> Result<DeletedObject, S3Error> {
     if item.key.is_empty() {
         return Err(S3Error::new(Code::UserKeyMustBeSpecified, "The key of an object must not be empty."));
     }
@@ -71,7 +78,7 @@ async fn delete(call: &S3Call, caller: &Caller, item: &DeleteItem) -> Result<Del
     let key = Bytes::copy_from_slice(item.key.as_bytes());
     let version = item.version.clone().map_or(VersionSpec::Current, VersionSpec::Id);
     let if_match = item.etag.clone().map(|etag| vec![etag]);
-    Ok(call.objects.delete(caller, &call.bucket, &key, &version, if_match).await?)
+    Ok(call.objects.delete(caller, &call.bucket, &key, &version, if_match, bypass).await?)
 }
 
 fn decode(document: &[u8]) -> Result<DeleteRequest, S3Error> {
@@ -142,7 +149,8 @@ pub(super) async fn run_single(call: &S3Call) -> Result<S3Response, S3Error> {
     check_supported(&call.headers)?;
     let version = listing_document::version(&call.query);
     let if_match = conditions::etags(&call.headers, IF_MATCH);
-    let deleted = call.objects.delete(&call.caller, &call.bucket, &call.key, &version, if_match).await?;
+    let bypass = lock_headers::bypass(&call.headers)?;
+    let deleted = call.objects.delete(&call.caller, &call.bucket, &call.key, &version, if_match, bypass).await?;
     let mut response = response::empty(StatusCode::NO_CONTENT);
     object_headers::write_version(&mut response, deleted.version_id.as_deref());
     if deleted.marker {

@@ -15,6 +15,7 @@ use hyper::header::{HeaderName, HeaderValue};
 use larder_s3::Error;
 use larder_s3::encryption::EncryptionChoice;
 use larder_s3::get::GetObject;
+use larder_s3::rules::ObjectLock;
 use larder_s3::rules::checksum::Md5Hasher;
 use larder_s3::rules::encryption::EncryptionKind;
 use larder_s3::rules::object_key::SecretKey;
@@ -62,7 +63,7 @@ const SOURCE: KeyHeaders = KeyHeaders {
 pub(super) async fn choice(call: &S3Call, headers: &HeaderMap) -> Result<EncryptionChoice, S3Error> {
     let choice = decode_choice(headers, takes_customer_keys(call));
     if choice.is_err() {
-        call.objects.buckets.find_for_put(&call.caller, &call.bucket, &call.key, &[]).await?;
+        call.objects.buckets.find_for_put(&call.caller, &call.bucket, &call.key, &[], &ObjectLock::default()).await?;
     }
     choice
 }

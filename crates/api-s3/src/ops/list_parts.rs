@@ -85,7 +85,7 @@ fn write_part(xml: &mut XmlWriter, part: &Part, algorithm: Option<Algorithm>) {
 #[cfg(test)]
 mod tests {
     use larder_s3::rules::part::PartsPage;
-    use larder_s3::rules::{BucketId, ChecksumKind, UploadState};
+    use larder_s3::rules::{BucketId, ChecksumKind, ObjectLock, UploadState};
     use proptest::prelude::*;
 
     use super::*;
@@ -108,6 +108,7 @@ mod tests {
             acl: None,
             checksum,
             encryption: None,
+            lock: ObjectLock::default(),
             state: UploadState::Open,
         };
         let part = |number| Part {

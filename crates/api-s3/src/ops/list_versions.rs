@@ -78,7 +78,7 @@ fn write_version(xml: &mut XmlWriter, key: &str, listed: &ListedVersion, names: 
 #[cfg(test)]
 mod tests {
     use larder_rows::Timestamp;
-    use larder_s3::rules::{Etag, Object, ObjectBody, Version, VersionId};
+    use larder_s3::rules::{Etag, Object, ObjectBody, ObjectLock, Version, VersionId};
     use proptest::prelude::*;
 
     use super::*;
@@ -94,6 +94,7 @@ mod tests {
             checksum: None,
             upload: None,
             encryption: None,
+            lock: ObjectLock::default(),
         });
         let version = Version {
             id: VersionId([0; 16]),

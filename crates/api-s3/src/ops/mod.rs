@@ -3,10 +3,10 @@
 //! ```text
 //! service   list_buckets
 //! bucket    bucket  list_objects  list_versions  list_uploads  delete_objects  post_object
-//!           acl  policy  cors  lifecycle  tagging  public_access  ownership  bucket_encryption  website
-//! object    put_object  copy_object  get_object (and head)  delete_objects  attributes  acl  tagging
+//!           acl  policy  cors  lifecycle  tagging  public_access  ownership  bucket_encryption  website  object_lock
+//! object    put_object  copy_object  get_object (and head)  delete_objects  attributes  acl  tagging  object_lock
 //! upload    create_upload (and abort)  upload_part (and copies)  list_parts  complete
-//! requests  conditions  checksums  encryption  object_metadata  grants  copy_source  upload_body
+//! requests  conditions  checksums  encryption  object_metadata  lock_headers  grants  copy_source  upload_body
 //! responses object_headers  listing_document (and the parameters of listings)
 //! ```
 
@@ -32,7 +32,9 @@ mod list_parts;
 mod list_uploads;
 mod list_versions;
 mod listing_document;
+mod lock_headers;
 mod object_headers;
+mod object_lock;
 mod object_metadata;
 mod ownership;
 mod policy;
@@ -105,6 +107,8 @@ pub(crate) async fn run(op: S3Operation, call: &S3Call) -> Result<S3Response, S3
         S3Operation::GetBucketWebsite => website::get(call).await,
         S3Operation::PutBucketWebsite => website::put(call).await,
         S3Operation::DeleteBucketWebsite => website::delete(call).await,
+        S3Operation::GetObjectLockConfiguration => object_lock::get_bucket(call).await,
+        S3Operation::PutObjectLockConfiguration => object_lock::put_bucket(call).await,
 
         S3Operation::GetObject => get_object::get(call).await,
         S3Operation::HeadObject => get_object::head(call).await,
@@ -117,6 +121,10 @@ pub(crate) async fn run(op: S3Operation, call: &S3Call) -> Result<S3Response, S3
         S3Operation::PutObjectTagging => tagging::put_object(call).await,
         S3Operation::DeleteObjectTagging => tagging::delete_object(call).await,
         S3Operation::GetObjectAttributes => attributes::run(call).await,
+        S3Operation::GetObjectRetention => object_lock::get_retention(call).await,
+        S3Operation::PutObjectRetention => object_lock::put_retention(call).await,
+        S3Operation::GetObjectLegalHold => object_lock::get_legal_hold(call).await,
+        S3Operation::PutObjectLegalHold => object_lock::put_legal_hold(call).await,
 
         S3Operation::CreateMultipartUpload => create_upload::run(call).await,
         S3Operation::UploadPart => upload_part::run(call).await,

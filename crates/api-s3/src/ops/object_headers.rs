@@ -8,7 +8,7 @@ use larder_rows::Timestamp;
 use larder_s3::get::FoundObject;
 use larder_s3::rules::{Etag, Object, SystemHeader};
 
-use super::{checksums, encryption, listing_document, object_metadata};
+use super::{checksums, encryption, listing_document, lock_headers, object_metadata};
 use crate::dates;
 use crate::errors::{self, S3Error};
 use crate::response::{self, S3Response};
@@ -96,6 +96,7 @@ pub(crate) fn write_found(response: &mut S3Response, found_object: &FoundObject,
         response::set(response, TAG_COUNT, object.tags.len().to_string());
     }
     write_expiry(response, found_object.expires.as_ref());
+    lock_headers::write_lock(response, &found_object.lock);
     if let Some(count) = found_object.part.as_ref().and_then(|part| part.count) {
         response::set(response, PARTS_COUNT, count.to_string());
     }
@@ -151,7 +152,7 @@ pub(crate) mod tests {
     use bytes::Bytes;
     use larder_rows::Timestamp;
     use larder_s3::get::FoundPart;
-    use larder_s3::rules::{Algorithm, Checksum, ObjectBody, Tag, Version, VersionId};
+    use larder_s3::rules::{Algorithm, Checksum, ObjectBody, ObjectLock, Tag, Version, VersionId};
 
     use super::*;
 
@@ -174,6 +175,7 @@ pub(crate) mod tests {
             checksum: Some(Checksum::full(Algorithm::Crc32, Bytes::from_static(&[0, 0, 0, 1]))),
             upload: None,
             encryption: None,
+            lock: ObjectLock::default(),
         }
     }
 
@@ -193,6 +195,7 @@ pub(crate) mod tests {
             partial,
             part: partial.then(|| FoundPart { count: Some(3), checksum: None }),
             expires: Some((Timestamp(1_289_422_114_123_456), "old stuff".into())),
+            lock: ObjectLock { legal_hold: Some(false), ..ObjectLock::default() },
         }
     }
 
@@ -219,6 +222,7 @@ pub(crate) mod tests {
             ("x-amz-missing-meta", "1"),
             ("x-amz-version-id", "v1"),
             ("x-amz-tagging-count", "1"),
+            ("x-amz-object-lock-legal-hold", "OFF"),
             ("x-amz-expiration", "expiry-date=\"Wed, 10 Nov 2010 20:48:34 GMT\", rule-id=\"old%20stuff\""),
             ("x-amz-checksum-crc32", "AAAAAQ=="),
             ("x-amz-checksum-type", "FULL_OBJECT"),

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use hyper::HeaderMap;
+use larder_rows::Timestamp;
 use larder_rows::limits::OBJECT_TAGS_MAX;
 use larder_s3::copy::NEVER_COPIED;
 use larder_s3::encryption::EncryptionChoice;
@@ -10,10 +11,9 @@ use larder_s3::rules::tags::{self, TagError};
 use larder_s3::rules::{SystemHeader, Tag};
 
 use super::copy_source::COPY_SOURCE;
-use super::{grants, listing_document};
+use super::{grants, listing_document, lock_headers};
 use crate::call::joined;
 use crate::errors::{self, Code, S3Error};
-use crate::unsupported_config::NO_LOCKS;
 
 /// Prefix of user metadata headers.
 pub(crate) const META: &str = "x-amz-meta-";
@@ -43,11 +43,11 @@ const SOURCE_ENCRYPTION: &str = "x-amz-copy-source-server-side-encryption";
 /// Prefixes of headers that ask for unsupported ways of storing bytes.
 const UNSUPPORTED_PREFIXES: &[&str] = &["x-amz-write-offset-bytes", "x-amz-rename-source"];
 
-/// Decodes the metadata of an object, but its encryption.
+/// Decodes the metadata of an object that is put at `now`, but its encryption.
 ///
 /// # Errors
-/// 400 for metadata above the limit, invalid tags or grants, or an unknown storage class.
-pub(crate) fn metadata_from_headers(headers: &HeaderMap) -> Result<ObjectMetadata, S3Error> {
+/// 400 for metadata above the limit, invalid tags, grants or locks, or an unknown storage class.
+pub(crate) fn metadata_from_headers(headers: &HeaderMap, now: Timestamp) -> Result<ObjectMetadata, S3Error> {
     check_supported(headers)?;
     let metadata = ObjectMetadata {
         headers: system_headers(headers)?,
@@ -55,6 +55,7 @@ pub(crate) fn metadata_from_headers(headers: &HeaderMap) -> Result<ObjectMetadat
         tags: tags(headers)?.unwrap_or_default(),
         acl: grants::acl_from_headers(headers)?,
         encryption: EncryptionChoice::BucketDefault,
+        lock: lock_headers::lock_from_headers(headers, now)?,
     };
     metadata.check_size()?;
     Ok(metadata)
@@ -119,16 +120,13 @@ pub(crate) fn copied_headers(headers: &HeaderMap) -> Result<Vec<(SystemHeader, B
 /// Refuses headers that ask for unsupported ways of storing bytes.
 ///
 /// # Errors
-/// 501 for offset writes, 400 for object lock.
+/// 501 for offset writes.
 pub(crate) fn check_supported(headers: &HeaderMap) -> Result<(), S3Error> {
     let unsupported = |name: &str| UNSUPPORTED_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
     // Of the source of a copy, which other requests have none of.
     let is_stray = |name: &str| name.starts_with(SOURCE_ENCRYPTION) && !headers.contains_key(COPY_SOURCE);
     if let Some(name) = listing_document::first_header(headers, |name| unsupported(name) || is_stray(name)) {
         return Err(S3Error::header_not_offered(name));
-    }
-    if listing_document::first_header(headers, |name| name.starts_with("x-amz-object-lock-")).is_some() {
-        return Err(S3Error::invalid(NO_LOCKS));
     }
     Ok(())
 }
@@ -208,21 +206,24 @@ mod tests {
     }
 
     fn code(pairs: &[(&'static str, &str)]) -> &'static str {
-        metadata_from_headers(&headers(pairs)).unwrap_err().code.name()
+        metadata_from_headers(&headers(pairs), Timestamp::ZERO).unwrap_err().code.name()
     }
 
     #[test]
     fn metadata_is_decoded_from_headers() {
-        let metadata = metadata_from_headers(&headers(&[
-            ("content-type", "text/plain; charset=utf-8"),
-            ("content-encoding", "aws-chunked, gzip"),
-            ("x-amz-storage-class", "STANDARD"),
-            ("expires", "never"),
-            ("x-amz-meta-a", "1"),
-            ("x-amz-meta-a", "é"),
-            ("x-amz-tagging", "k=v&e="),
-            ("host", "h"),
-        ]))
+        let metadata = metadata_from_headers(
+            &headers(&[
+                ("content-type", "text/plain; charset=utf-8"),
+                ("content-encoding", "aws-chunked, gzip"),
+                ("x-amz-storage-class", "STANDARD"),
+                ("expires", "never"),
+                ("x-amz-meta-a", "1"),
+                ("x-amz-meta-a", "é"),
+                ("x-amz-tagging", "k=v&e="),
+                ("host", "h"),
+            ]),
+            Timestamp::ZERO,
+        )
         .unwrap();
         let bytes = |text: &str| Bytes::copy_from_slice(text.as_bytes());
         assert_eq!(
@@ -246,7 +247,7 @@ mod tests {
             ("gzip, br", Some("gzip, br")),
             ("", None),
         ] {
-            let metadata = metadata_from_headers(&headers(&[("content-encoding", given)])).unwrap();
+            let metadata = metadata_from_headers(&headers(&[("content-encoding", given)]), Timestamp::ZERO).unwrap();
             let encoding = metadata.headers.first().map(|(_, value)| String::from_utf8(value.to_vec()).unwrap());
             assert_eq!(encoding.as_deref(), kept, "{given}");
         }
@@ -256,13 +257,13 @@ mod tests {
     fn invalid_and_unsupported_headers_are_refused() {
         let long = "v".repeat(2048);
         assert_eq!(code(&[("x-amz-meta-a", &long)]), "MetadataTooLarge");
-        assert!(metadata_from_headers(&headers(&[("x-amz-meta-a", &long[1..])])).is_ok());
+        assert!(metadata_from_headers(&headers(&[("x-amz-meta-a", &long[1..])]), Timestamp::ZERO).is_ok());
         assert_eq!(code(&[("x-amz-storage-class", "CHEAP")]), "InvalidArgument");
         for name in ["x-amz-copy-source-server-side-encryption-customer-key", "x-amz-write-offset-bytes"] {
-            let error = metadata_from_headers(&headers(&[(name, "0")])).unwrap_err();
+            let error = metadata_from_headers(&headers(&[(name, "0")]), Timestamp::ZERO).unwrap_err();
             assert_eq!((error.code, error.extras), (Code::NotImplemented, vec![("Header", name.to_owned())]));
         }
-        assert_eq!(code(&[("x-amz-object-lock-mode", "GOVERNANCE")]), "InvalidRequest");
+        assert_eq!(code(&[("x-amz-object-lock-mode", "GOVERNANCE")]), "InvalidArgument");
         assert_eq!(code(&[("x-amz-tagging", "a=%")]), "InvalidArgument");
         assert_eq!(code(&[("x-amz-tagging", "a=1&a=2")]), "InvalidArgument");
         assert_eq!(code(&[("x-amz-tagging", "a&b&c&d&e&f&g&h&i&j&k")]), "BadRequest");
@@ -284,7 +285,7 @@ mod tests {
             let Ok(value) = HeaderValue::from_bytes(&value) else { return Ok(()) };
             for name in ["content-encoding", "x-amz-storage-class", "x-amz-meta-x", TAGGING, "x-amz-grant-read"] {
                 let headers: HeaderMap = [(HeaderName::from_static(name), value.clone())].into_iter().collect();
-                let _ = metadata_from_headers(&headers);
+                let _ = metadata_from_headers(&headers, Timestamp::ZERO);
             }
         }
     }

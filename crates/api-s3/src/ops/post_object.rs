@@ -19,7 +19,7 @@ use larder_s3::put::{PutObject, UploadBody, WriteConditions};
 use larder_s3::rules::Tag;
 use larder_s3::rules::access::AccessContext;
 
-use super::{checksums, conditions, encryption, grants, object_metadata, tagging};
+use super::{checksums, conditions, encryption, grants, lock_headers, object_metadata, tagging};
 use crate::auth::post::FormSignature;
 use crate::body::DOCUMENT_TIME_MAX;
 use crate::call::{self, S3Call};
@@ -57,7 +57,7 @@ pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
     };
     // The policy is checked before the file is read: a refused form stores nothing.
     let headers = form_headers(&fields)?;
-    let mut metadata = object_metadata::metadata_from_headers(&headers)?;
+    let mut metadata = object_metadata::metadata_from_headers(&headers, call.now)?;
     metadata.acl = grants::acl_from_headers(&headers)?;
     metadata.encryption = encryption::choice(call, &headers).await?;
     if let Some(document) = fields.get("tagging") {
@@ -104,7 +104,8 @@ async fn signer(call: &S3Call, fields: &FormFields) -> Result<(Caller, Option<Po
 /// Updates the context that a bucket policy tests: the fields of the form count, the request's own headers do not.
 fn update_access_context(access_context: &mut AccessContext, headers: &HeaderMap, tags: &[Tag]) {
     access_context.keys.retain(|(name, _)| !name.starts_with("s3:x-amz-"));
-    access_context.keys.extend(conditions::header_conditions(headers));
+    lock_headers::replace_conditions(access_context, Vec::new());
+    access_context.keys.extend(conditions::header_conditions(headers, access_context.now));
     access_context.request_tags = tags.to_vec();
 }
 

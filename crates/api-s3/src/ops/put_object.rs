@@ -4,14 +4,15 @@ use hyper::header::ETAG;
 use hyper::{HeaderMap, StatusCode};
 use larder_s3::put::{PutObject, StoredVersion};
 
-use super::{checksums, conditions, encryption, object_headers, object_metadata, upload_body};
+use super::{checksums, conditions, encryption, lock_headers, object_headers, object_metadata, upload_body};
 use crate::call::S3Call;
 use crate::errors::S3Error;
 use crate::response::{self, S3Response};
 
 pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
-    let mut metadata = object_metadata::metadata_from_headers(&call.headers)?;
+    let mut metadata = object_metadata::metadata_from_headers(&call.headers, call.now)?;
     metadata.encryption = encryption::choice(call, &call.headers).await?;
+    lock_headers::check_digest(&call.headers, &metadata.lock)?;
     let (body, failure) = upload_body::bytes(call)?;
     let request = PutObject {
         bucket: call.bucket.clone(),

@@ -41,6 +41,17 @@ pub(crate) async fn document(call: &S3Call) -> Result<Bytes, S3Error> {
     Ok(document)
 }
 
+/// Refuses a request without a digest of its document.
+///
+/// # Errors
+/// 400 `InvalidRequest`.
+pub(crate) fn require_digest(headers: &HeaderMap) -> Result<(), S3Error> {
+    if has_digest(headers)? {
+        return Ok(());
+    }
+    Err(S3Error::invalid("Missing required header for this request: Content-MD5 OR x-amz-checksum-*"))
+}
+
 /// Whether the request carries a digest of its document.
 pub(crate) fn has_digest(headers: &HeaderMap) -> Result<bool, S3Error> {
     let signed = headers.contains_key("content-md5") || checksums::given(headers)?.is_some();

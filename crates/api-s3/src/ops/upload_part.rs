@@ -9,7 +9,7 @@ use larder_s3::rules::Etag;
 use super::copy_object::{SOURCE_VERSION, source};
 use super::copy_source::{COPY_SOURCE_RANGE, part_window};
 use super::get_object::part_number;
-use super::{encryption, listing_document, object_headers, object_metadata, upload_body};
+use super::{encryption, listing_document, lock_headers, object_headers, object_metadata, upload_body};
 use crate::call::{EXPECTED_SOURCE_OWNER, S3Call};
 use crate::dates;
 use crate::errors::S3Error;
@@ -18,6 +18,7 @@ use crate::xml::XmlWriter;
 
 pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
     object_metadata::check_supported(&call.headers)?;
+    lock_headers::check_no_lock(&call.headers)?;
     let at = address(call).await?;
     let (body, failure) = upload_body::bytes(call)?;
     let stored =
@@ -48,6 +49,7 @@ pub(super) async fn address(call: &S3Call) -> Result<PartAddress, S3Error> {
 
 pub(super) async fn copy(call: &S3Call) -> Result<S3Response, S3Error> {
     object_metadata::check_supported(&call.headers)?;
+    lock_headers::check_no_lock(&call.headers)?;
     let at = address(call).await?;
     let window = part_window(listing_document::header(&call.headers, COPY_SOURCE_RANGE))?;
     let mut source = source(&call.headers, window)?;

@@ -8,7 +8,7 @@ use larder_s3::acl::AclChoice;
 use larder_s3::copy::{CopyObject, NEVER_COPIED, check_copied_size};
 use larder_s3::encryption::EncryptionChoice;
 use larder_s3::put::{ObjectMetadata, WriteConditions, stored_encoding};
-use larder_s3::rules::{Object, S3Action, SystemHeader, Version, VersionId};
+use larder_s3::rules::{Object, ObjectLock, S3Action, SystemHeader, Version, VersionId};
 use maud::{Markup, PreEscaped, html};
 
 use super::s3_links::{ObjectLink, to_s3_object};
@@ -96,6 +96,7 @@ pub(super) async fn edit(call: &ConsoleCall<'_>) -> Result<ConsoleReply, Console
         // One under a customer's key was refused above.
         encryption: if is_encrypted { EncryptionChoice::Server } else { EncryptionChoice::BucketDefault },
         checksum: None,
+        lock: ObjectLock::default(),
         // Race: a client may write since the page was shown, and the form would take its metadata back.
         conditions: WriteConditions { if_version: Some(seen), ..WriteConditions::default() },
     };

@@ -9,8 +9,9 @@ use larder_rows::limits::OBJECT_TAGS_MAX;
 use larder_s3::Error;
 use larder_s3::get::{FoundObject, ObjectReader};
 use larder_s3::list::{ListObjects, ListVersions};
+use larder_s3::object_lock::GovernanceBypass;
 use larder_s3::rules::listing::KeyOrPrefix;
-use larder_s3::rules::{Object, S3Action, SystemHeader, Tag, Version, tags};
+use larder_s3::rules::{Object, Retention, S3Action, SystemHeader, Tag, Version, tags};
 use maud::{Markup, PreEscaped, html};
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
 
@@ -97,6 +98,10 @@ fn metadata(version: &Version, object: &Object) -> Markup {
             div { dt { "Size" } dd { (units::bytes(object.length())) } }
             div { dt { "Last modified" } dd { (units::moment(version.modified)) " UTC" } }
             div { dt { "Entity tag" } dd { code { (object.etag.to_string()) } } }
+            @if let Some(Retention { mode, until }) = object.lock.retention {
+                div { dt { "Retained until" } dd { (units::moment(until)) " UTC, " (mode.name()) } }
+            }
+            @if object.lock.legal_hold == Some(true) { div { dt { "Legal hold" } dd { "on" } } }
             @for (header, value) in &object.headers { div { dt { (header.name()) } dd { (shown(value)) } } }
             @for (name, value) in &object.meta { div { dt { "x-amz-meta-" (shown(name.as_bytes())) } dd { (shown(value)) } } }
             @for tag in &object.tags { div { dt { "Tag " code { (shown(tag.key.as_bytes())) } } dd { (shown(tag.value.as_bytes())) } } }
@@ -329,7 +334,7 @@ pub(super) async fn tag(call: &ConsoleCall<'_>) -> Result<ConsoleReply, ConsoleF
 pub(super) async fn delete(call: &ConsoleCall<'_>) -> Result<ConsoleReply, ConsoleFault> {
     let link = ObjectLink::from_call(call)?;
     let caller = call.s3_caller(S3Action::DeleteObject).await?;
-    call.objects.delete(&caller, &link.bucket, &link.key, &link.spec(), None).await?;
+    call.objects.delete(&caller, &link.bucket, &link.key, &link.spec(), None, GovernanceBypass::Absent).await?;
     let to = match link.version {
         Some(_) => to_s3_object(&link.bucket, &link.key),
         None => to_bucket(&link.bucket),

@@ -13,7 +13,9 @@ use larder_store::{Blobs, ConsistencyLevel, DerivedRow, Partition, Store};
 use larder_testkit::{VirtualClock, unique_bytes};
 use tokio::time::Instant;
 
-use crate::rules::{Bucket, Etag, ListingEntry, Object, ObjectBody, ObjectHead, S3Action, User, Version, VersionId};
+use crate::rules::{
+    Bucket, Etag, ListingEntry, Object, ObjectBody, ObjectHead, ObjectLock, S3Action, User, Version, VersionId,
+};
 use crate::{Caller, Objects, ObjectsConfig, S3Catalogue};
 
 /// Start of virtual time.
@@ -97,6 +99,7 @@ pub(crate) fn version(stamp: Timestamp, null: bool, length: Option<usize>) -> Ve
         checksum: None,
         upload: None,
         encryption: None,
+        lock: ObjectLock::default(),
     });
     Version { id: VersionId::new(stamp, ActorId(1)), null, modified: stamp, owner: "owner".into(), object }
 }

@@ -16,9 +16,12 @@ use crate::acl_choice::AclChoice;
 use crate::buckets::testing::{S3TestStore, new_caller};
 use crate::delete::DeletedObject;
 use crate::get::{FoundObject, GetObject, ObjectReader, VersionSpec};
+use crate::object_lock::GovernanceBypass;
 use crate::put::{ChecksumWanted, ObjectMetadata, PutObject, StoredVersion, UploadBody, WriteConditions};
 use crate::rules::part::manifest_rows;
-use crate::rules::{Etag, ManifestPart, Object, ObjectBody, ObjectHead, UploadId, Version, VersionId, Versioning};
+use crate::rules::{
+    Etag, ManifestPart, Object, ObjectBody, ObjectHead, ObjectLock, UploadId, Version, VersionId, Versioning,
+};
 use crate::{Caller, Objects, Result};
 
 pub(crate) const BUCKET: &str = "bucket";
@@ -134,7 +137,7 @@ impl BucketFixture {
 
     pub(crate) async fn delete(&self, key: &str, version: &VersionSpec) -> DeletedObject {
         let key = Bytes::copy_from_slice(key.as_bytes());
-        self.objects.delete(&self.owner, BUCKET, &key, version, None).await.unwrap()
+        self.objects.delete(&self.owner, BUCKET, &key, version, None, GovernanceBypass::Absent).await.unwrap()
     }
 
     pub(crate) async fn head(&self, key: &str) -> ObjectHead {
@@ -178,6 +181,7 @@ impl BucketFixture {
             checksum: None,
             upload: Some(upload),
             encryption: None,
+            lock: ObjectLock::default(),
         };
         let mut cas: CasLoop<'_> = objects.heads.cas_loop(&location, None);
         loop {

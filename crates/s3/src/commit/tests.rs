@@ -6,7 +6,7 @@ use larder_store::Store as _;
 use super::testing::{BucketFixture, bytes, put_request, run};
 use super::*;
 use crate::get::VersionSpec;
-use crate::rules::{Release, Versioning};
+use crate::rules::{ObjectLock, Release, Versioning};
 use crate::uploads::testing::{KEY, Trap, UploadSetup};
 
 async fn add_marker(attempt: &CasAttempt<'_>) -> KeyChange {
@@ -298,6 +298,7 @@ async fn copy_onto_itself(fixture: &BucketFixture) -> Result<crate::copy::Copied
         changes_more: false,
         encryption: crate::encryption::EncryptionChoice::BucketDefault,
         checksum: None,
+        lock: ObjectLock::default(),
         conditions: crate::put::WriteConditions::default(),
     };
     fixture.objects.copy(&fixture.owner, request).await

@@ -10,10 +10,10 @@ use larder_rows::{Change, Row};
 use larder_store::{CallOptions, Partition, ReadQuery, Stopped};
 
 use super::{CasAttempt, HeadStore, KeyChange};
-use crate::Result;
 use crate::get::VersionSpec;
 use crate::object_location::{external_body, version_id_text};
 use crate::rules::{Object, ObjectHead, Release, Version, VersionId, Versioning};
+use crate::{Error, Result};
 
 /// Rows per read: each may hold an inline body.
 const PAGE_ROWS: usize = 32;
@@ -59,8 +59,12 @@ impl HeadStore {
 }
 
 impl CasAttempt<'_> {
-    /// A new version: `object`, or a delete marker. The bucket of this attempt decides whether it is `null`.
-    pub(crate) fn new_version(&self, owner: String, object: Option<Object>) -> Version {
+    /// A new version: `object`, or a delete marker. The bucket of this attempt decides whether it is `null`, and gives the object
+    /// its default retention.
+    pub(crate) fn new_version(&self, owner: String, mut object: Option<Object>) -> Version {
+        if let (Some(object), Some(bucket_lock)) = (&mut object, self.bucket().object_lock) {
+            object.lock = bucket_lock.for_new_version(object.lock, self.locks_begin);
+        }
         Version {
             // The stamp is above the replaced head's, so this version sorts before the older ones.
             id: VersionId::new(self.stamp, self.heads.gateway.context().ports.actor),
@@ -83,7 +87,7 @@ impl CasAttempt<'_> {
     /// Makes `version` current. A `null` version replaces the earlier `null` version; all others stay.
     ///
     /// # Errors
-    /// Any error of the store.
+    /// `Locked` when a lock protects the replaced version, and any error of the store.
     pub(crate) async fn add(&self, version: Version) -> Result<KeyChange> {
         let ObjectHead { current, null, older, shared, .. } = &self.head;
         let head = ObjectHead { null: *null, older: *older, shared: *shared, ..ObjectHead::default() };
@@ -108,7 +112,7 @@ impl CasAttempt<'_> {
             gone.extend(self.heads.read_version(&self.partition, id, &self.options).await?);
         }
         next.head.current = Some(version);
-        self.with_releases(next, &gone).await
+        self.with_releases(next, &gone, false).await
     }
 
     /// Makes `version` current, whose bytes another version references too.
@@ -136,11 +140,12 @@ impl CasAttempt<'_> {
         }
     }
 
-    /// Removes a version permanently. If it was current, the newest remaining version becomes current.
+    /// Removes a version permanently. If it was current, the newest remaining version becomes current. `bypass`: the caller may
+    /// bypass a governance retention, and asks to.
     ///
     /// # Errors
-    /// Any error of the store.
-    pub(crate) async fn remove(&self, target: &Version) -> Result<KeyChange> {
+    /// `Locked`, and any error of the store.
+    pub(crate) async fn remove(&self, target: &Version, bypass: bool) -> Result<KeyChange> {
         let mut next = KeyChange {
             head: ObjectHead { release: Vec::new(), ..self.head.clone() },
             changes: Vec::new(),
@@ -162,7 +167,7 @@ impl CasAttempt<'_> {
             next.head.null = next.head.null.filter(|id| *id != target.id);
         }
         next.head.shared &= next.head.older;
-        self.with_releases(next, std::slice::from_ref(target)).await
+        self.with_releases(next, std::slice::from_ref(target), bypass).await
     }
 
     /// Rewrites a version in place.
@@ -209,8 +214,15 @@ impl CasAttempt<'_> {
 
     /// Puts into `next.head.release` the bytes that only the versions `gone` reference: versions of one key may share
     /// bytes. Marks the uploads of `gone` as done first, since later no reader can find those versions.
-    async fn with_releases(&self, mut next: KeyChange, gone: &[Version]) -> Result<KeyChange> {
+    ///
+    /// Every removal of a version passes here, so here is the gate of locks.
+    async fn with_releases(&self, mut next: KeyChange, gone: &[Version], bypass: bool) -> Result<KeyChange> {
         for version in gone {
+            // Race: the lock is that of the head which the compare-and-set expects; a hold that comes later makes it conflict
+            // [invariant 166].
+            if self.heads.is_locked(version, bypass).await? {
+                return Err(Error::Locked);
+            }
             // Crash: the upload ends before its version goes; otherwise a recovery would not find the version
             // and reopen the upload [invariant 97].
             self.heads.finish_upload_behind(version).await?;

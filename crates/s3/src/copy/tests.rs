@@ -4,9 +4,10 @@ use super::super::buckets::testing::{anonymous, new_caller};
 use super::super::commit::testing::{BUCKET, BucketFixture, bytes, get_request, id, put_request, run, upload_body};
 use super::super::uploads::testing::{KEY, Trap, UploadSetup};
 use super::*;
+use crate::object_lock::GovernanceBypass;
 use crate::rules::policy::BucketPolicy;
 use crate::rules::public_access::PublicAccessBlock;
-use crate::rules::{ObjectBody, Permission, SystemHeader, Versioning};
+use crate::rules::{ObjectBody, ObjectLock, Permission, SystemHeader, Versioning};
 
 fn copy_request(from: &str, to: &str) -> CopyObject {
     CopyObject {
@@ -21,6 +22,7 @@ fn copy_request(from: &str, to: &str) -> CopyObject {
         changes_more: false,
         encryption: EncryptionChoice::BucketDefault,
         checksum: None,
+        lock: ObjectLock::default(),
         conditions: WriteConditions::default(),
     }
 }
@@ -187,8 +189,11 @@ async fn step(fixture: &BucketFixture, model: &mut VersionsModel, dice: u64, num
             model.0.retain(|(old, _)| *old != version);
         }
         (14, Some(_)) => {
-            let deleted =
-                fixture.objects.delete(&fixture.owner, BUCKET, &key, &VersionSpec::Current, None).await.unwrap();
+            let deleted = fixture
+                .objects
+                .delete(&fixture.owner, BUCKET, &key, &VersionSpec::Current, None, GovernanceBypass::Absent)
+                .await
+                .unwrap();
             model.add(deleted.version_id, None);
         }
         _ => fixture.versioning(if dice & 32 == 0 { Versioning::Enabled } else { Versioning::Suspended }).await,
@@ -226,7 +231,11 @@ fn the_cost_of_removing_a_version_does_not_grow_with_the_others() {
         }
         let (key, before) = (Bytes::from_static(KEY.as_bytes()), setup.gate.reads());
         for version in [&ids[0], &ids[100], &ids[199]] {
-            setup.slow.delete(&setup.fixture.owner, BUCKET, &key, &id(version), None).await.unwrap();
+            setup
+                .slow
+                .delete(&setup.fixture.owner, BUCKET, &key, &id(version), None, GovernanceBypass::Absent)
+                .await
+                .unwrap();
         }
         assert!(setup.gate.reads() - before < 20, "{} reads", setup.gate.reads() - before);
         assert_eq!(setup.fixture.blobs().await.len(), 197);

@@ -10,7 +10,8 @@ use super::super::commit::testing::{BUCKET, BucketFixture, bytes, get_request, i
 use super::super::copy::CopyObject;
 use super::super::put::{ObjectMetadata, WriteConditions};
 use super::*;
-use crate::rules::{ListingEntry, ObjectBody, S3Action, VersionId};
+use crate::object_lock::GovernanceBypass;
+use crate::rules::{ListingEntry, ObjectBody, ObjectLock, S3Action, VersionId};
 
 async fn entry(fixture: &BucketFixture, key: &str) -> Option<ListingEntry> {
     let location = fixture.location(key).await;
@@ -63,7 +64,10 @@ fn a_delete_with_if_match_needs_the_current_entity_tag() {
         let key = Bytes::from_static(b"key");
         let delete = async |tag: &str| {
             let tags = Some(vec![tag.to_owned()]);
-            fixture.objects.delete(&fixture.owner, BUCKET, &key, &VersionSpec::Current, tags).await
+            fixture
+                .objects
+                .delete(&fixture.owner, BUCKET, &key, &VersionSpec::Current, tags, GovernanceBypass::Absent)
+                .await
         };
         delete("*").await.unwrap();
         fixture.versioning(Versioning::Enabled).await;
@@ -86,10 +90,13 @@ fn deletes_need_permission() {
         fixture.put("key", &bytes(1, 10)).await;
         let key = Bytes::from_static(b"key");
         for spec in [VersionSpec::Current, id("null")] {
-            let denied = fixture.objects.delete(&anonymous(S3Action::DeleteObject), BUCKET, &key, &spec, None).await;
+            let denied = fixture
+                .objects
+                .delete(&anonymous(S3Action::DeleteObject), BUCKET, &key, &spec, None, GovernanceBypass::Absent)
+                .await;
             assert!(matches!(denied, Err(Error::AccessDenied)));
         }
-        let bad = fixture.objects.delete(&fixture.owner, BUCKET, &key, &id("?"), None).await;
+        let bad = fixture.objects.delete(&fixture.owner, BUCKET, &key, &id("?"), None, GovernanceBypass::Absent).await;
         assert!(matches!(bad, Err(Error::BadVersionId(_))));
         fixture.get("key", VersionSpec::Current).await.unwrap();
     });
@@ -186,6 +193,7 @@ async fn copy_onto_itself(fixture: &BucketFixture, model: &mut KeyModel, dice: &
         changes_more: false,
         encryption: crate::encryption::EncryptionChoice::BucketDefault,
         checksum: None,
+        lock: ObjectLock::default(),
         conditions: WriteConditions::default(),
     };
     match (fixture.objects.copy(&fixture.owner, request).await, body) {

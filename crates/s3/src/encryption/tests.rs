@@ -14,7 +14,7 @@ use crate::rules::checksum::Md5Hasher;
 use crate::rules::encryption::{BucketEncryption, EncryptionKind};
 use crate::rules::object_key::SecretKey;
 use crate::rules::sealed_body::{CHUNK_BYTES, sealed_length};
-use crate::rules::{Etag, ObjectBody};
+use crate::rules::{Etag, ObjectBody, ObjectLock};
 use crate::uploads::testing::{KEY, UploadSetup, complete_request, create_request};
 
 const A: SecretKey = SecretKey::new([1; 32]);
@@ -242,6 +242,7 @@ fn a_copy_has_the_encryption_of_its_request() {
                         own: Vec::new(),
                         changes_more: false,
                         encryption: to,
+                        lock: ObjectLock::default(),
                         checksum: None,
                         conditions: WriteConditions::default(),
                     };

@@ -8,6 +8,7 @@ use larder_store::Partition;
 
 use super::{FoundObject, GetObject, ReadWindow, VersionSpec, check_access, open_inline};
 use crate::conditions::window_range;
+use crate::object_lock::visible_lock;
 use crate::rules::access::AccessContext;
 use crate::rules::encryption::EncryptionKind;
 use crate::rules::{Bucket, ObjectBody, ObjectHead};
@@ -65,7 +66,9 @@ impl Objects {
         request.conditions.check(bucket, &version, || node.now()).ok()?;
         let requested_window = request.conditions.window(&version, request.window);
         let window = window_range(requested_window, version.object.as_ref()?.length()).ok()?;
-        Some(FoundObject::from_current(bucket, &request.key, version, requested_window, window))
+        let lock = visible_lock(&caller, bucket, &request.key, &version);
+        let found_object = FoundObject::from_current(bucket, &request.key, version, requested_window, window);
+        Some(FoundObject { lock, ..found_object })
     }
 }
 

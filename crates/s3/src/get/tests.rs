@@ -4,7 +4,7 @@ use larder_rows::ids::VersionId;
 
 use super::*;
 use crate::put::WriteConditions;
-use crate::rules::{BucketId, Etag, Object, ObjectBody, S3Action};
+use crate::rules::{BucketId, Etag, Object, ObjectBody, ObjectLock, S3Action};
 
 const SECOND: u64 = 1_000_000;
 const NOW: Timestamp = Timestamp(20 * SECOND);
@@ -20,6 +20,7 @@ fn version() -> Version {
         checksum: None,
         upload: None,
         encryption: None,
+        lock: ObjectLock::default(),
     };
     Version {
         id: VersionId([1; 16]),

@@ -8,7 +8,7 @@ use super::{BucketScan, LifecyclePass, LifecycleWorker};
 use crate::commit::{CasAttempt, ObjectLocation, version_id_text};
 use crate::get::VersionSpec;
 use crate::rules::lifecycle::{Lifecycle, LifecycleRule};
-use crate::rules::{Bucket, ListingEntry, Object, ObjectBody, Version, VersionId, Versioning};
+use crate::rules::{Bucket, ListingEntry, Object, ObjectBody, ObjectLock, Version, VersionId, Versioning};
 use crate::{Error, Result};
 
 /// Versions per read: each may hold an inline body.
@@ -39,11 +39,16 @@ impl LifecycleWorker {
             return Ok(false);
         }
         // Race: the rules and the version are those of the attempt, so a newer object or changed rules win.
-        let deleted =
-            self.heads.delete_if(location, &VersionSpec::Current, &scan.bucket.owner, |attempt, stored_version| {
+        let deleted = self.heads.delete_if(
+            location,
+            &VersionSpec::Current,
+            &scan.bucket.owner,
+            false,
+            |attempt, stored_version| {
                 let rules = attempt.bucket().lifecycle.as_ref();
                 Ok(stored_version.zip(rules).is_some_and(|(stored_version, rules)| old(rules, stored_version)))
-            });
+            },
+        );
         Ok(deleted.await?.is_some())
     }
 
@@ -79,15 +84,23 @@ impl LifecycleWorker {
         replaced_at: Timestamp,
         newer: u64,
     ) -> Result<bool> {
+        // A locked version stays until it is free; the rules go on.
+        if self.heads.is_locked(version, false).await? {
+            return Ok(false);
+        }
         let spec = VersionSpec::Id(version_id_text(version));
-        let deleted = self.heads.delete_if(location, &spec, &scan.bucket.owner, |attempt, stored_version| {
+        let deleted = self.heads.delete_if(location, &spec, &scan.bucket.owner, false, |attempt, stored_version| {
             let rules = attempt.bucket().lifecycle.as_ref();
             let due = rules
                 .is_some_and(|rules| scan.is_due(rules.noncurrent_expiry(&location.key, version, replaced_at, newer)));
             // Race: the version may have become current since, when the newer one was deleted.
             Ok(due && is_still(stored_version, version.id) && !is_current(attempt, version.id))
         });
-        Ok(deleted.await?.is_some())
+        match deleted.await {
+            // Race: it was locked after the look above.
+            Err(Error::Locked) => Ok(false),
+            deleted => Ok(deleted?.is_some()),
+        }
     }
 
     /// Removes a delete marker with no version after it.
@@ -100,7 +113,7 @@ impl LifecycleWorker {
             return Ok(false);
         }
         let spec = VersionSpec::Id(version_id_text(&marker));
-        let deleted = self.heads.delete_if(location, &spec, &scan.bucket.owner, |attempt, stored_version| {
+        let deleted = self.heads.delete_if(location, &spec, &scan.bucket.owner, false, |attempt, stored_version| {
             // Race: a put since the read makes the marker noncurrent, and other rules apply to it.
             let alone = is_current(attempt, marker.id) && !attempt.head.older;
             Ok(alone && is_still(stored_version, marker.id) && attempt.bucket().lifecycle.as_ref().is_some_and(old))
@@ -172,6 +185,7 @@ fn current(entry: &ListingEntry) -> Version {
         checksum: None,
         upload: None,
         encryption: None,
+        lock: ObjectLock::default(),
     });
     Version { id, null: false, modified: entry.modified, owner: entry.owner.clone(), object }
 }

@@ -10,7 +10,7 @@ use crate::list::KeyOrPrefix;
 use crate::listing_page::{ListObjects, ListVersions};
 use crate::rules::entry::ListedObject;
 use crate::rules::lifecycle::{Expiration, LifecycleFilter, LifecycleRule, NoncurrentExpiration};
-use crate::rules::{BucketId, Etag, Tag, Upload, UploadId, UploadState, Version, Versioning};
+use crate::rules::{BucketId, Etag, ObjectLock, Tag, Upload, UploadId, UploadState, Version, Versioning};
 use crate::uploads::UploadHead;
 use crate::{Caller, Objects};
 
@@ -142,6 +142,7 @@ async fn old_uploads_are_aborted() {
             acl: None,
             checksum: None,
             encryption: None,
+            lock: ObjectLock::default(),
             state: UploadState::Open,
         };
         objects.heads.write_upload(None, UploadHead { id, upload, stamp: initiated }).await.unwrap();

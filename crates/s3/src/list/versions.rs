@@ -8,7 +8,7 @@ use super::super::commit::{HeadStore, version_id_text};
 use super::super::{Error, RequestArgument, Result};
 use super::ListedVersion;
 use crate::rules::listing::{KeyPage, KeyPageStep};
-use crate::rules::{BucketId, Object, ObjectBody, ObjectHead, SystemHeader, Version, VersionId};
+use crate::rules::{BucketId, Object, ObjectBody, ObjectHead, ObjectLock, SystemHeader, Version, VersionId};
 
 /// Versions per read: each may hold an inline body.
 const VERSIONS_ROWS: usize = 32;
@@ -148,6 +148,7 @@ fn shown(version: Version) -> Version {
             checksum: object.checksum,
             upload: None,
             encryption: None,
+            lock: ObjectLock::default(),
         }
     });
     Version { object, ..version }

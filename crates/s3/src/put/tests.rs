@@ -10,8 +10,9 @@ use super::super::copy::CopyObject;
 use super::super::get::VersionSpec;
 use super::*;
 use crate::acl_choice::AclChoice;
+use crate::object_lock::GovernanceBypass;
 use crate::rules::checksum::{ChecksumHasher, Md5Hasher};
-use crate::rules::{Algorithm, S3Action, SystemHeader, Tag, Versioning};
+use crate::rules::{Algorithm, ObjectLock, S3Action, SystemHeader, Tag, Versioning};
 
 fn tag(tag: &str) -> Option<Vec<String>> {
     Some(vec![tag.to_owned()])
@@ -259,10 +260,18 @@ fn calls_can_be_sent_between_threads() {
             changes_more: false,
             encryption: crate::encryption::EncryptionChoice::BucketDefault,
             checksum: None,
+            lock: ObjectLock::default(),
             conditions: WriteConditions::default(),
         };
         assert_send(&fixture.objects.copy(&fixture.owner, copy));
-        assert_send(&fixture.objects.delete(&fixture.owner, BUCKET, &key, &VersionSpec::Current, None));
+        assert_send(&fixture.objects.delete(
+            &fixture.owner,
+            BUCKET,
+            &key,
+            &VersionSpec::Current,
+            None,
+            GovernanceBypass::Absent,
+        ));
         assert_send(&fixture.objects.put_object_tags(&fixture.owner, BUCKET, &key, &VersionSpec::Current, Vec::new()));
         assert_send(&fixture.objects.object_attributes(&fixture.owner, &get_request("key"), 0, 1));
     });

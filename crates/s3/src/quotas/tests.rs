@@ -11,6 +11,7 @@ use super::super::uploads::testing::{UploadSetup, complete_request, put_part};
 use super::super::{Caller, Objects};
 use super::*;
 use crate::acl_choice::AclChoice;
+use crate::object_lock::GovernanceBypass;
 use crate::parts::PartAddress;
 use crate::rules::S3Action;
 
@@ -219,5 +220,5 @@ fn another_gateway_measures_what_this_one_wrote() {
 
 async fn delete(fixture: &BucketFixture, key: &str, version: &VersionSpec) {
     let key = Bytes::copy_from_slice(key.as_bytes());
-    fixture.objects.delete(&fixture.owner, BUCKET, &key, version, None).await.unwrap();
+    fixture.objects.delete(&fixture.owner, BUCKET, &key, version, None, GovernanceBypass::Absent).await.unwrap();
 }

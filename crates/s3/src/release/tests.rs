@@ -12,6 +12,7 @@ use crate::buckets::testing::{new_caller, ports_over};
 use crate::commit::testing::{BUCKET, bytes, put_request, upload_body};
 use crate::complete::CompleteUpload;
 use crate::get::VersionSpec;
+use crate::object_lock::GovernanceBypass;
 use crate::uploads::testing::{PART_MIN, address, complete_request, create_request, settings};
 use crate::{Caller, Objects, ObjectsConfig};
 
@@ -55,7 +56,10 @@ impl PowerCutFixture {
 
     async fn delete(&self) {
         let key = bytes::Bytes::from_static(b"key");
-        self.objects.delete(&self.owner, BUCKET, &key, &VersionSpec::Current, None).await.unwrap();
+        self.objects
+            .delete(&self.owner, BUCKET, &key, &VersionSpec::Current, None, GovernanceBypass::Absent)
+            .await
+            .unwrap();
     }
 
     /// Completes an object of two parts, with a third part that is not listed.
@@ -83,7 +87,11 @@ async fn a_delete_of_nothing_was_answered_before_the_delete_that_it_saw_was_on_d
         fixture.delete().await;
         assert_eq!(fixture.state().barriers, usize::from(durable));
         let (key, tags) = (bytes::Bytes::from_static(b"key"), Some(vec!["*".to_owned()]));
-        fixture.objects.delete(&fixture.owner, BUCKET, &key, &VersionSpec::Current, tags).await.unwrap();
+        fixture
+            .objects
+            .delete(&fixture.owner, BUCKET, &key, &VersionSpec::Current, tags, GovernanceBypass::Absent)
+            .await
+            .unwrap();
         assert_eq!(fixture.state().barriers, 2 * usize::from(durable));
     }
 }

@@ -153,6 +153,7 @@ actions! {
         PutObjectRetention;
         GetObjectLegalHold;
         PutObjectLegalHold;
+        BypassGovernanceRetention;
         GetObjectTorrent;
         RestoreObject;
     }

@@ -12,6 +12,7 @@ use super::acl::Acl;
 use super::cors::Cors;
 use super::encryption::BucketEncryption;
 use super::lifecycle::Lifecycle;
+use super::object_lock::BucketLock;
 use super::ownership::ObjectOwnership;
 use super::policy::BucketPolicy;
 use super::public_access::PublicAccessBlock;
@@ -21,6 +22,8 @@ use super::website::Website;
 
 /// Version of the stored form.
 const FORMAT: u64 = 1;
+/// The version of a bucket with object lock: a program that does not know locks would drop them, and refuses it.
+const LOCKED_FORMAT: u64 = 2;
 
 /// Names of the admin interface in the place of a bucket's name.
 pub const RESERVED_NAMES: &[&str] = &["riak-cs", "usage"];
@@ -66,6 +69,8 @@ pub struct Bucket {
     pub location: Option<String>,
     /// Most that it may hold.
     pub quota: StorageQuota,
+    /// Its object lock, if its versions can have locks. Such a bucket keeps versions.
+    pub object_lock: Option<BucketLock>,
 }
 
 /// Whether a bucket takes requests.
@@ -112,6 +117,7 @@ impl Bucket {
             website: None,
             location: None,
             quota: StorageQuota::default(),
+            object_lock: None,
         }
     }
 
@@ -119,7 +125,7 @@ impl Bucket {
     #[must_use]
     pub fn to_json(&self) -> Json {
         let row = StoredBucket {
-            v: FORMAT,
+            v: if self.object_lock.is_some() { LOCKED_FORMAT } else { FORMAT },
             id: hex::encode(self.id.0),
             owner: self.owner.clone(),
             created: self.created,
@@ -136,6 +142,7 @@ impl Bucket {
             website: self.website.clone(),
             location: self.location.clone(),
             quota: Some(self.quota).filter(|quota| *quota != StorageQuota::default()),
+            object_lock: self.object_lock,
         };
         // This cannot fail: there are only strings, numbers and lists, and no map with keys of another type.
         serde_json::to_value(row).unwrap_or_default()
@@ -148,7 +155,7 @@ impl Bucket {
     pub fn from_json(name: &str, json: &Json) -> Result<Self, StoredBucketError> {
         let bad = |reason: String| StoredBucketError { bucket: name.to_owned(), reason };
         match json.get("v").and_then(Json::as_u64) {
-            Some(FORMAT) => {}
+            Some(FORMAT | LOCKED_FORMAT) => {}
             Some(other) => return Err(bad(format!("unknown format version {other}"))),
             None => return Err(bad("no format version".to_owned())),
         }
@@ -170,8 +177,26 @@ impl Bucket {
             website: row.website,
             location: row.location,
             quota: row.quota.unwrap_or_default(),
+            object_lock: row.object_lock,
             ..Self::new(name, id, &row.owner, row.created)
         })
+    }
+
+    /// Refuses a change that takes away the object lock, or the versions that it stands on.
+    ///
+    /// # Errors
+    /// The reason, for the client.
+    pub fn check_lock_kept(&self, next: &Self) -> Result<(), &'static str> {
+        match (self.object_lock, next.object_lock) {
+            (Some(_), None) => Err("The object lock of a bucket cannot be taken away."),
+            (Some(_), Some(_)) if next.versioning != Versioning::Enabled => Err(
+                "An Object Lock configuration is present on this bucket, so the versioning state cannot be changed.",
+            ),
+            (None, Some(_)) if next.versioning != Versioning::Enabled => {
+                Err("Versioning must be 'Enabled' on the bucket to apply a Object Lock configuration")
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Whether public grants in the ACLs of the bucket and its objects count.
@@ -256,6 +281,8 @@ struct StoredBucket {
     location: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     quota: Option<StorageQuota>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    object_lock: Option<BucketLock>,
 }
 
 #[cfg(test)]
@@ -265,6 +292,7 @@ mod tests {
     use super::super::acl::{Grant, Grantee, Permission};
     use super::super::cors::CorsRule;
     use super::super::lifecycle::{Expiration, LifecycleRule};
+    use super::super::object_lock::{DefaultRetention, RetentionMode, RetentionPeriod};
     use super::super::website::{KeyReplacement, RoutingRule, WebProtocol, WebsitePages};
     use super::*;
 
@@ -347,6 +375,25 @@ mod tests {
     }
 
     #[test]
+    fn a_bucket_with_a_lock_has_a_format_of_its_own() {
+        let plain = Bucket { versioning: Versioning::Enabled, ..full() };
+        for (default_retention, json) in [
+            (None, json!({})),
+            (
+                Some(DefaultRetention { mode: RetentionMode::Governance, period: RetentionPeriod::Years(2) }),
+                json!({"default_retention": {"mode": "GOVERNANCE", "period": {"Years": 2}}}),
+            ),
+        ] {
+            let locked = Bucket { object_lock: Some(BucketLock { default_retention }), ..plain.clone() };
+            let mut golden = plain.to_json();
+            golden["v"] = json!(2);
+            golden["object_lock"] = json;
+            assert_eq!(locked.to_json(), golden, "a program that knows no locks would drop it");
+            assert_eq!(Bucket::from_json("tea", &golden), Ok(locked));
+        }
+    }
+
+    #[test]
     fn absent_options_get_their_defaults() {
         let least = json!({"v": 1, "id": "00000000000000000000000000000007", "owner": "o", "created": 3});
         let bucket = Bucket::from_json("tea", &least).unwrap();
@@ -367,7 +414,7 @@ mod tests {
         };
         assert!(changed("v", json!(1)).is_ok());
         for (name, value) in [
-            ("v", json!(2)),
+            ("v", json!(3)),
             ("v", json!("1")),
             ("id", json!("+0000000000000000000000000000001")),
             ("id", json!("7")),

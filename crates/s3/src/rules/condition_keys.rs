@@ -68,6 +68,9 @@ const TAGGING: KeyCarriers = KeyCarriers::Only(&[
     S3Action::PutObjectVersionTagging,
 ]);
 
+const RETENTIONS: KeyCarriers = KeyCarriers::Only(&[S3Action::PutObject, S3Action::PutObjectRetention]);
+const HOLDS: KeyCarriers = KeyCarriers::Only(&[S3Action::PutObject, S3Action::PutObjectLegalHold]);
+
 /// Prefixes of condition keys that end in the key of a tag.
 pub(super) const EXISTING_TAG: &str = "s3:ExistingObjectTag/";
 pub(super) const REQUEST_TAG: &str = "s3:RequestObjectTag/";
@@ -94,6 +97,10 @@ const CONDITION_KEYS: &[(&str, KeyCarriers)] = &[
     ("s3:x-amz-server-side-encryption", PUTS),
     ("s3:x-amz-server-side-encryption-aws-kms-key-id", PUTS),
     ("s3:x-amz-server-side-encryption-customer-algorithm", PUTS_AND_GETS),
+    ("s3:object-lock-mode", RETENTIONS),
+    ("s3:object-lock-retain-until-date", RETENTIONS),
+    ("s3:object-lock-remaining-retention-days", RETENTIONS),
+    ("s3:object-lock-legal-hold", HOLDS),
     ("s3:authType", KeyCarriers::All),
     ("s3:signatureversion", KeyCarriers::All),
     // Of the connection, the caller and the tags of a request.

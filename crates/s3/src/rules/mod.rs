@@ -9,6 +9,7 @@
 //! listing     pages of keys and common prefixes         action      the actions that need permission
 //! encryption  what is stored of it   object_key  keys of objects and bodies   sealed_body  chunks of encrypted bytes
 //! access      the decision whether a request is allowed   condition_keys   the condition keys of requests
+//! object_lock   retention and legal hold              lock_time   the time by which they end
 //! ```
 //! A row begins with a version byte, and an unknown version is an error. Configurations are JSON: they are few, and an operator
 //! who restores a store can read them.
@@ -26,7 +27,9 @@ pub mod entry;
 pub mod head;
 pub mod lifecycle;
 pub mod listing;
+pub mod lock_time;
 pub mod object_key;
+pub mod object_lock;
 pub mod ownership;
 pub mod part;
 pub mod policy;
@@ -46,6 +49,7 @@ pub use checksum::{Algorithm, Checksum, ChecksumKind};
 pub use entry::{ListingEntry, UploadEntry};
 pub use head::{ObjectHead, Release};
 pub use larder_rows::ids::{BucketId, UploadId, VersionId};
+pub use object_lock::{BucketLock, DefaultRetention, ObjectLock, Retention, RetentionMode, RetentionPeriod};
 pub use part::{ManifestOwner, ManifestPart, Part};
 pub use quota::{Storage, StorageQuota};
 pub use tags::Tag;

@@ -15,13 +15,14 @@ use larder_rows::ids::{BucketId, VersionId};
 use super::acl::Acl;
 use super::checksum::{Algorithm, Checksum, ChecksumKind};
 use super::encryption::ObjectEncryption;
+use super::object_lock::ObjectLock;
 use super::tags::Tag;
 use super::version::fields::{self, algorithm_and_kind, put_algorithm};
 use super::version::{Etag, SystemHeader};
 
 const VERSION: u8 = 1;
-/// The version of an encrypted upload.
-const ENCRYPTED_VERSION: u8 = 2;
+/// The version of an upload that is encrypted or has a lock: programs without these refuse it.
+const GUARDED_VERSION: u8 = 2;
 
 /// A multipart upload.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,6 +49,8 @@ pub struct Upload {
     pub checksum: Option<(Algorithm, ChecksumKind)>,
     /// How its parts are encrypted.
     pub encryption: Option<ObjectEncryption>,
+    /// The lock that the future object is to have.
+    pub lock: ObjectLock,
     /// Its state.
     pub state: UploadState,
 }
@@ -56,10 +59,10 @@ impl Upload {
     /// The stored form.
     #[must_use]
     pub fn encode(&self) -> Bytes {
-        let version = if self.encryption.is_some() { ENCRYPTED_VERSION } else { VERSION };
-        let mut out = FieldEncoder::versioned(version, 512);
-        if let Some(encryption) = &self.encryption {
-            encryption.put(&mut out);
+        let is_guarded = self.encryption.is_some() || !self.lock.is_empty();
+        let mut out = FieldEncoder::versioned(if is_guarded { GUARDED_VERSION } else { VERSION }, 512);
+        if is_guarded {
+            out.optional(self.encryption.as_ref(), |out, encryption| encryption.put(out));
         }
         out.raw(&self.bucket.0);
         out.bytes(&self.key);
@@ -71,6 +74,9 @@ impl Upload {
         fields::put_tags(&mut out, &self.tags);
         out.optional(self.acl.as_ref(), fields::put_acl);
         out.optional(self.checksum, |out, (algorithm, kind)| put_algorithm(out, algorithm, kind));
+        if is_guarded {
+            self.lock.put(&mut out);
+        }
         self.state.put(&mut out);
         out.finish()
     }
@@ -80,10 +86,10 @@ impl Upload {
     /// # Errors
     /// [`DecodeError`] for an unknown version or damaged bytes.
     pub fn decode(value: Bytes) -> Result<Self, DecodeError> {
-        let is_encrypted = value.first() == Some(&ENCRYPTED_VERSION);
-        let mut rest = FieldDecoder::versioned(value, if is_encrypted { ENCRYPTED_VERSION } else { VERSION })?;
+        let is_guarded = value.first() == Some(&GUARDED_VERSION);
+        let mut rest = FieldDecoder::versioned(value, if is_guarded { GUARDED_VERSION } else { VERSION })?;
         let upload = Self {
-            encryption: is_encrypted.then(|| ObjectEncryption::take(&mut rest)).transpose()?,
+            encryption: if is_guarded { rest.optional(ObjectEncryption::take)? } else { None },
             bucket: BucketId(rest.array()?),
             key: rest.bytes()?,
             initiator: rest.text()?,
@@ -94,6 +100,7 @@ impl Upload {
             tags: fields::tags(&mut rest)?,
             acl: rest.optional(fields::acl)?,
             checksum: rest.optional(algorithm_and_kind)?,
+            lock: if is_guarded { ObjectLock::take(&mut rest)? } else { ObjectLock::default() },
             state: UploadState::take(&mut rest)?,
         };
         rest.finish()?;
@@ -201,6 +208,7 @@ pub(in crate::rules) mod tests {
 
     use super::*;
     use crate::rules::encryption::tests::encryption;
+    use crate::rules::object_lock::tests::object_lock;
     use crate::rules::version::tests::{
         acl, algorithm, bytes, checksum, damage, etag, headers, kind, meta, tags, version_id,
     };
@@ -225,22 +233,26 @@ pub(in crate::rules) mod tests {
     pub(in crate::rules) fn upload() -> impl Strategy<Value = Upload> {
         let who = (any::<[u8; 16]>(), bytes(20), any::<String>(), any::<String>(), any::<u64>());
         let what = (headers(), meta(), tags(), option::of(acl()), option::of((algorithm(), kind())));
-        (who, what, state(), option::of(encryption())).prop_map(
-            |((bucket, key, initiator, owner, initiated), (headers, meta, tags, acl, checksum), state, encryption)| {
-                Upload {
-                    bucket: BucketId(bucket),
-                    key,
-                    initiator,
-                    owner,
-                    initiated: Timestamp(initiated),
-                    headers,
-                    meta,
-                    tags,
-                    acl,
-                    checksum,
-                    encryption,
-                    state,
-                }
+        (who, what, (object_lock(), option::of(encryption())), state()).prop_map(
+            |(
+                (bucket, key, initiator, owner, initiated),
+                (headers, meta, tags, acl, checksum),
+                (lock, encryption),
+                state,
+            )| Upload {
+                bucket: BucketId(bucket),
+                key,
+                initiator,
+                owner,
+                initiated: Timestamp(initiated),
+                headers,
+                meta,
+                tags,
+                acl,
+                checksum,
+                lock,
+                encryption,
+                state,
             },
         )
     }
@@ -297,18 +309,26 @@ pub(in crate::rules) mod tests {
                 acl: None,
                 checksum: Some((Algorithm::Crc32, ChecksumKind::Composite)),
                 encryption: None,
+                lock: ObjectLock::default(),
                 state,
             };
             let front = b"\x01kann\x03bob\x00\x00\x00\x00\x00\x00\x00\x07\x00\x00\x00\x00\x01\x01\x02";
             let row = [&[1], &[0x44; 16][..], &front[..2], b"\x03", &front[2..], &tail].concat();
             assert_eq!(upload.encode(), row);
-            assert_eq!(Upload::decode(row.clone().into()), Ok(upload));
+            assert_eq!(Upload::decode(row.clone().into()), Ok(upload.clone()));
             assert_eq!(Upload::decode([&row[..], &[0]].concat().into()), Err(DecodeError::Trailing));
+            // With a lock or encrypted it has another version: the encryption comes first, the lock before the state.
+            let lock = ObjectLock { retention: None, legal_hold: Some(true) };
             let encryption = Some(ObjectEncryption::Customer { salt: [5; 32], verifier: [6; 32] });
-            let encrypted = Upload { encryption, ..Upload::decode(row.clone().into()).unwrap() };
-            let row = [&[2, 2], &[5; 32][..], &[6; 32], &row[1..]].concat();
-            assert_eq!(encrypted.encode(), row);
-            assert_eq!(Upload::decode(row.into()), Ok(encrypted));
+            let front = &row[1..row.len() - tail.len()];
+            let guarded = [
+                (Upload { lock, ..upload.clone() }, [&[2, 0], front, &[0x0c], &tail].concat()),
+                (Upload { encryption, ..upload }, [&[2, 1, 2], &[5; 32][..], &[6; 32], front, &[0], &tail].concat()),
+            ];
+            for (upload, row) in guarded {
+                assert_eq!(upload.encode(), row);
+                assert_eq!(Upload::decode(row.into()), Ok(upload));
+            }
         }
     }
 }

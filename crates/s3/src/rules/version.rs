@@ -16,12 +16,16 @@ use larder_rows::ids::{UploadId, VersionId};
 use super::acl::Acl;
 use super::checksum::Checksum;
 use super::encryption::ObjectEncryption;
+use super::object_lock::ObjectLock;
 use super::sealed_body::{opened_length, sealed_length};
 use super::tags::Tag;
 
 const VERSION: u8 = 1;
 const NULL: u8 = 1;
 const OBJECT: u8 = 2;
+/// The object has a lock. Programs without locks refuse the flag, and with it the version.
+const LOCK: u8 = 4;
+/// The object is encrypted.
 const ENCRYPTED: u8 = 8;
 
 /// A version of an S3 key: an object or a delete marker.
@@ -44,6 +48,12 @@ impl Version {
     #[must_use]
     pub fn row_name(&self) -> Bytes {
         Bytes::copy_from_slice(&self.id.0)
+    }
+
+    /// Its lock; that of a delete marker is empty.
+    #[must_use]
+    pub fn lock(&self) -> ObjectLock {
+        self.object.as_ref().map_or_else(ObjectLock::default, |object| object.lock)
     }
 
     /// The stored form of a noncurrent version.
@@ -74,11 +84,15 @@ impl Version {
     /// Appends the version. The body comes last.
     pub(super) fn put(&self, out: &mut FieldEncoder) {
         out.raw(&self.id.0);
-        let encryption = self.object.as_ref().and_then(|object| object.encryption);
-        let encrypted = u8::from(encryption.is_some()) * ENCRYPTED;
-        out.u8(u8::from(self.null) * NULL + u8::from(self.object.is_some()) * OBJECT + encrypted);
+        let (lock, encryption) = (self.lock(), self.object.as_ref().and_then(|object| object.encryption));
+        let (object, locked) = (u8::from(self.object.is_some()), u8::from(!lock.is_empty()));
+        let encrypted = u8::from(encryption.is_some());
+        out.u8(u8::from(self.null) * NULL + object * OBJECT + locked * LOCK + encrypted * ENCRYPTED);
         out.u64(self.modified.0);
         out.text(&self.owner);
+        if !lock.is_empty() {
+            lock.put(out);
+        }
         if let Some(encryption) = encryption {
             encryption.put(out);
         }
@@ -91,17 +105,19 @@ impl Version {
     pub(super) fn take(mut rest: FieldDecoder) -> Result<Self, DecodeError> {
         let id = VersionId(rest.array()?);
         let flags = rest.u8()?;
-        if flags & !(NULL | OBJECT | ENCRYPTED) != 0 || flags & (OBJECT | ENCRYPTED) == ENCRYPTED {
+        let of_object = LOCK | ENCRYPTED;
+        if flags & !(NULL | OBJECT | of_object) != 0 || (flags & OBJECT == 0 && flags & of_object != 0) {
             return Err(DecodeError::Invalid("version flags"));
         }
         let modified = rest.u64()?;
         let owner = rest.text()?;
+        let lock = if flags & LOCK == 0 { ObjectLock::default() } else { ObjectLock::take(&mut rest)? };
         let encryption = (flags & ENCRYPTED != 0).then(|| ObjectEncryption::take(&mut rest)).transpose()?;
         let object = if flags & OBJECT == 0 {
             rest.finish()?;
             None
         } else {
-            Some(Object::take(rest, encryption)?)
+            Some(Object { lock, ..Object::take(rest, encryption)? })
         };
         Ok(Self { id, null: flags & NULL != 0, modified: Timestamp(modified), owner, object })
     }
@@ -128,6 +144,8 @@ pub struct Object {
     pub upload: Option<UploadId>,
     /// How its bytes are encrypted; `None`: they are as they came.
     pub encryption: Option<ObjectEncryption>,
+    /// Its retention and legal hold.
+    pub lock: ObjectLock,
 }
 
 impl Object {
@@ -177,6 +195,8 @@ impl Object {
             acl: rest.optional(fields::acl)?,
             checksum: rest.optional(fields::checksum)?,
             upload: rest.optional(|rest| Ok(UploadId(rest.array()?)))?,
+            // The version has it, before the object.
+            lock: ObjectLock::default(),
             body: ObjectBody::take(rest)?,
         })
     }

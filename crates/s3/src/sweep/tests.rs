@@ -11,7 +11,7 @@ use super::*;
 use crate::Objects;
 use crate::acl_choice::AclChoice;
 use crate::buckets::testing::{BEGIN, S3TestStore, new_caller};
-use crate::rules::{BucketId, Part, Upload, UploadId, UploadState, VersionId};
+use crate::rules::{BucketId, ObjectLock, Part, Upload, UploadId, UploadState, VersionId};
 use crate::uploads::UploadHead;
 
 async fn stores() -> (Arc<MemoryStore>, Arc<Objects>, BucketId) {
@@ -55,6 +55,7 @@ async fn upload(objects: &Objects, bucket: BucketId, number: u64, state: UploadS
         acl: None,
         checksum: None,
         encryption: None,
+        lock: ObjectLock::default(),
         state,
     };
     objects.heads.write_upload(None, UploadHead { id, upload, stamp: BEGIN }).await.unwrap();

@@ -14,9 +14,10 @@ use larder_s3::delete::DeletedObject;
 use larder_s3::encryption::EncryptionChoice;
 use larder_s3::get::{GetObject, ObjectReader, VersionSpec};
 use larder_s3::list::{KeyOrPrefix, ListObjects, ListVersions};
+use larder_s3::object_lock::GovernanceBypass;
 use larder_s3::parts::PartAddress;
 use larder_s3::put::{ChecksumWanted, ObjectMetadata, PutObject, StoredVersion, UploadBody, WriteConditions};
-use larder_s3::rules::{Bucket, Etag, S3Action, User};
+use larder_s3::rules::{Bucket, BucketLock, Etag, ObjectLock, Retention, RetentionMode, S3Action, User, Versioning};
 use larder_s3::uploads::{CreateUpload, ListUploads};
 use larder_s3::{Caller, Error, Objects, Result};
 
@@ -116,7 +117,7 @@ impl SimClient {
 
     pub(crate) async fn delete(&self, key: &str) -> Result<DeletedObject> {
         let key = Bytes::copy_from_slice(key.as_bytes());
-        self.objects.delete(&self.caller, BUCKET, &key, &VersionSpec::Current, None).await
+        self.objects.delete(&self.caller, BUCKET, &key, &VersionSpec::Current, None, GovernanceBypass::Absent).await
     }
 
     pub(crate) async fn copy(&self, from: &str, to: &str) -> Result<StoredVersion> {
@@ -132,6 +133,7 @@ impl SimClient {
             changes_more: true,
             encryption: EncryptionChoice::BucketDefault,
             checksum: None,
+            lock: ObjectLock::default(),
             conditions: WriteConditions::default(),
         };
         Ok(self.objects.copy(&self.caller, request).await?.stored)
@@ -197,7 +199,34 @@ impl SimClient {
 
     pub(crate) async fn delete_version(&self, key: &str, id: &str) -> Result<DeletedObject> {
         let key = Bytes::copy_from_slice(key.as_bytes());
-        self.objects.delete(&self.caller, BUCKET, &key, &VersionSpec::Id(id.into()), None).await
+        self.objects
+            .delete(&self.caller, BUCKET, &key, &VersionSpec::Id(id.into()), None, GovernanceBypass::Absent)
+            .await
+    }
+
+    /// Gives the bucket versions and object lock.
+    pub(crate) async fn lock_bucket(&self) -> Result<()> {
+        let change = |bucket: &mut Bucket| {
+            bucket.versioning = Versioning::Enabled;
+            bucket.object_lock = Some(BucketLock::default());
+        };
+        self.configure(change).await
+    }
+
+    pub(crate) async fn hold(&self, key: &str, id: &str) -> Result<()> {
+        let (key, version) = (Bytes::copy_from_slice(key.as_bytes()), VersionSpec::Id(id.into()));
+        self.objects.put_legal_hold(&self.caller, BUCKET, &key, &version, true).await
+    }
+
+    pub(crate) async fn retain(&self, key: &str, id: &str, until: Timestamp) -> Result<()> {
+        let (key, version) = (Bytes::copy_from_slice(key.as_bytes()), VersionSpec::Id(id.into()));
+        let next = Some(Retention::new(RetentionMode::Compliance, until));
+        self.objects.put_retention(&self.caller, BUCKET, &key, &version, next, GovernanceBypass::Absent).await
+    }
+
+    pub(crate) async fn retained_until(&self, key: &str, id: &str) -> Result<Timestamp> {
+        let (key, version) = (Bytes::copy_from_slice(key.as_bytes()), VersionSpec::Id(id.into()));
+        Ok(self.objects.retention(&self.caller, BUCKET, &key, &version).await?.until)
     }
 
     pub(crate) async fn begin(&self, key: &str) -> Result<String> {

@@ -321,3 +321,57 @@ fn enabled_versioning_holds_for_every_write_that_ends_later() {
         Ok(())
     });
 }
+
+/// A version in a bucket with object lock, older than the current one if `is_covered`.
+async fn locked_bucket(cluster: &S3Cluster, is_covered: bool) -> Result<String, String> {
+    ok!(cluster.client(1).lock_bucket());
+    let id = ok!(cluster.client(0).put("k", "v")).version_id.ok_or("no version id")?;
+    if is_covered {
+        ok!(cluster.client(0).put("k", "newer"));
+    }
+    Ok(id)
+}
+
+/// [invariant 166]
+#[test]
+fn a_legal_hold_that_was_answered_wins_over_a_delete_that_is_under_way() {
+    for is_covered in [false, true] {
+        holds(async |cluster| {
+            let id = locked_bucket(&cluster, is_covered).await?;
+            let stop = cluster.stop(0, StoreStep::BeforeSwap(Table::Heads));
+            let version = id.clone();
+            let delete =
+                spawn(cluster.client(0), async move |client| client.delete_version("k", &version).await.is_ok());
+            let go = stop.reached().await;
+            ok!(cluster.client(1).hold("k", &id));
+            let _ = go.send(());
+            if delete.await.map_err(|error| error.to_string())? {
+                return Err("a version under legal hold was deleted".into());
+            }
+            let texts = ok!(cluster.client(1).get_version("k", &id));
+            if texts == ["v"] { Ok(()) } else { Err(format!("{texts:?}")) }
+        });
+    }
+}
+
+/// [invariant 166]
+#[test]
+fn of_two_retentions_at_once_the_later_end_stays() {
+    for is_covered in [false, true] {
+        holds(async |cluster| {
+            let id = locked_bucket(&cluster, is_covered).await?;
+            let now = cluster.nodes[0].objects.gateway.context().now();
+            let (sooner, later) = (now + 3_600_000_000, now + 7_200_000_000);
+            let stop = cluster.stop(0, StoreStep::BeforeSwap(Table::Heads));
+            let version = id.clone();
+            let first =
+                spawn(cluster.client(0), async move |client| client.retain("k", &version, sooner).await.is_ok());
+            let go = stop.reached().await;
+            ok!(cluster.client(1).retain("k", &id, later));
+            let _ = go.send(());
+            let shortened = first.await.map_err(|error| error.to_string())?;
+            let until = ok!(cluster.client(0).retained_until("k", &id));
+            if shortened || until < later { Err(format!("{until:?}, answered: {shortened}")) } else { Ok(()) }
+        });
+    }
+}

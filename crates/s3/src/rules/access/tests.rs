@@ -6,6 +6,7 @@ use larder_rows::ids::{BucketId, VersionId};
 use serde_json::{Value as Json, json};
 
 use super::super::acl::{Grant, Grantee};
+use super::super::object_lock::ObjectLock;
 use super::super::ownership::ObjectOwnership;
 use super::super::policy::BucketPolicy;
 use super::super::public_access::PublicAccessBlock;
@@ -68,6 +69,7 @@ fn version(owner: &str, grants: &[(Grantee, Permission)]) -> Version {
         checksum: None,
         upload: None,
         encryption: None,
+        lock: ObjectLock::default(),
     };
     Version {
         id: VersionId([1; 16]),

@@ -2,6 +2,7 @@ use bytes::Bytes;
 use larder_rows::ids::VersionId;
 use proptest::prelude::*;
 
+use super::super::object_lock::ObjectLock;
 use super::super::version::{Etag, ObjectBody};
 use super::*;
 
@@ -18,6 +19,7 @@ fn version(modified: Timestamp, length: usize, tags: &[(&str, &str)]) -> Version
         checksum: None,
         upload: None,
         encryption: None,
+        lock: ObjectLock::default(),
     };
     Version { id: VersionId([0; 16]), null: true, modified, owner: "o".into(), object: Some(object) }
 }

@@ -8,6 +8,8 @@ use crate::rules::acl::{Grant, Grantee, Permission};
 use crate::rules::checksum::{Algorithm, ChecksumKind};
 use crate::rules::encryption::tests::encryption;
 use crate::rules::encryption::{MasterKeyId, WRAPPED_KEY_BYTES};
+use crate::rules::object_lock::tests::object_lock;
+use crate::rules::object_lock::{Retention, RetentionMode};
 
 pub(in crate::rules) fn bytes(most: usize) -> impl Strategy<Value = Bytes> {
     vec(any::<u8>(), 0..=most).prop_map(Bytes::from)
@@ -88,9 +90,9 @@ fn body() -> impl Strategy<Value = ObjectBody> {
 fn object() -> impl Strategy<Value = Object> {
     let upload = any::<[u8; 16]>().prop_map(UploadId);
     let front = (body(), etag(), headers(), meta());
-    let back = (option::of(upload), option::of(encryption()));
+    let back = (option::of(upload), option::of(encryption()), object_lock());
     (front, tags(), option::of(acl()), option::of(checksum()), back).prop_map(
-        |((body, etag, headers, meta), tags, acl, checksum, (upload, encryption))| Object {
+        |((body, etag, headers, meta), tags, acl, checksum, (upload, encryption, lock))| Object {
             body,
             etag,
             headers,
@@ -100,6 +102,7 @@ fn object() -> impl Strategy<Value = Object> {
             checksum,
             upload,
             encryption,
+            lock,
         },
     )
 }
@@ -127,6 +130,7 @@ pub(in crate::rules) fn golden() -> Version {
             checksum: Some(Checksum::full(Algorithm::Crc32, Bytes::from_static(b"1234"))),
             upload: None,
             encryption: None,
+            lock: ObjectLock::default(),
         }),
     }
 }
@@ -188,6 +192,18 @@ fn the_golden_encrypted_version_still_decodes() {
 }
 
 #[test]
+fn the_golden_locked_version_still_decodes() {
+    let retention = Some(Retention { mode: RetentionMode::Compliance, until: Timestamp(258) });
+    let lock = ObjectLock { retention, legal_hold: Some(true) };
+    let mut version = golden();
+    version.object = version.object.map(|object| Object { lock, ..object });
+    let (front, back) = GOLDEN.split_at(29);
+    let row = [&[1], &front[..16], &[7], &front[17..], &b"\x0e\0\0\0\0\0\0\x01\x02"[..], back].concat();
+    assert_eq!(version.encode(), row);
+    assert_eq!(Version::decode(row.into()), Ok(version));
+}
+
+#[test]
 fn the_golden_bodies_still_decode() {
     let with = |body| {
         let mut version = golden();
@@ -228,7 +244,9 @@ fn rows_of_a_newer_build_are_errors() {
         Version::decode(row.into())
     };
     assert_eq!(changed(0, 2), Err(DecodeError::UnknownVersion(2)));
-    assert_eq!(changed(17, 4), Err(DecodeError::Invalid("version flags")));
+    for flags in [4, 8] {
+        assert_eq!(changed(17, flags), Err(DecodeError::Invalid("version flags")), "a marker has no lock");
+    }
     assert_eq!(Version::decode([&row[..], &[0]].concat().into()), Err(DecodeError::Trailing));
     assert_eq!(Version::decode(Bytes::new()), Err(DecodeError::Truncated));
 }
