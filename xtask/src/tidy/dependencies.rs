@@ -15,6 +15,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("core", &["admission", "store", "rows"]),
     ("kv", &["core", "admission", "store", "rows"]),
     ("mapreduce", &["kv", "core", "rows"]),
+    ("moving", &["rows"]),
     ("s3", &["core", "store", "rows"]),
     ("transfer", &["s3", "core", "store", "rows"]),
     ("script", &["admission", "core", "rows", "store"]),

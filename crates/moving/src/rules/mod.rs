@@ -1,0 +1,24 @@
+//! The forms of a Riak source, decoded without IO.
+//!
+//! ```text
+//! queue element ──> Riak object ──> siblings: value, metadata, dot        X-Riak-Vclock ──> vector clock
+//!   CRC, zlib         clock            └──> body of a data type                              (base64, raw deflate, term)
+//!                       └──────────────────────┴──> Erlang terms
+//! ```
+//! All of it comes from another machine: each count and length is compared with the bytes that are there before anything is
+//! allocated for it, and compressed bytes are inflated up to a bound.
+
+mod erlang_reader;
+mod erlang_term;
+mod queue_element;
+mod riak_bytes;
+mod riak_datatype;
+mod riak_object;
+mod vector_clock;
+
+pub use erlang_term::ErlangTerm;
+pub use queue_element::{QueueAnswer, QueueElement, ReplicatedChange};
+pub use riak_bytes::RiakFormError;
+pub use riak_datatype::{RiakDatatype, RiakField, RiakFieldKind, RiakMap, RiakPnCounter, RiakRegister, RiakSet};
+pub use riak_object::{RiakObject, RiakSibling};
+pub use vector_clock::{ClockOrder, VectorClock, VectorClockEntry};
