@@ -16,8 +16,9 @@ use larder_store::{ConsistencyLevel, Partition};
 use super::known_buckets::{key_shards, key_view_changes};
 use super::request_plan::{ReplicaPlan, RequestPlan};
 use crate::Kv;
+use crate::import::MovedKeyWrite;
 use crate::outbox::PendingNotices;
-use crate::rules::causality::{Conditions, ConflictPolicy, KeyWrite, SupersededRow};
+use crate::rules::causality::{Conditions, ConflictPolicy, KeyWrite, Slot, SupersededRow};
 use crate::rules::index::{SupersededTerms, index_changes};
 use crate::rules::object_row::ObjectRow;
 
@@ -35,6 +36,8 @@ pub(super) struct WriteTarget<'a> {
     pub(super) replicas: ReplicaPlan,
     /// Its notices for webhooks.
     pub(super) notices: Option<&'a PendingNotices>,
+    /// Of an import: the row of the moved key.
+    pub(super) moved: Option<MovedKeyWrite<'a>>,
 }
 
 /// The conditions of a write, and the rows that they were checked against.
@@ -152,7 +155,7 @@ impl Kv {
         // all that it knows of the key, and from a catalogue that is not stale [invariant 135].
         self.catalogue.await_fresh().await?;
         self.index_growth.note(&address.bucket, None, write, &in_view);
-        let fresh = self.slots.are_names_fresh(write.policy);
+        let fresh = self.has_fresh_name(write);
         batch.partitions.extend(key_view_changes(&self.catalogue, address, in_view, fresh));
         let (before, within) = self.split_index_partitions(address, write);
         if !before.is_empty() {
@@ -175,6 +178,8 @@ impl Kv {
         };
         // Crash: in the batch of its object, so that no object is written whose receivers get no notice [invariant 136].
         batch.partitions.extend(target.notices.and_then(|notices| notices.changes(write.clock)));
+        // Crash: in the batch of its value, or a second import would bring back what a client replaced [invariant 166].
+        batch.partitions.extend(target.moved.map(|moved| moved.changes(write.clock)));
         let written = self.write_with_downgrade(replicas, batch).await;
         if let Some(notices) = target.notices {
             notices.note_result(&written);
@@ -218,6 +223,13 @@ impl Kv {
         let written = self.context.ports.store.apply(batch, &call.options).await;
         written.map_err(|error| replicas.to_client_error(call.final_error(error)))?;
         Ok(call.options.level)
+    }
+
+    /// Whether no row or entry was ever written under the name of this write. Imports write a value under the same name again.
+    fn has_fresh_name(&self, write: &KeyWrite) -> bool {
+        let own = self.context.ports.actor;
+        let slot = write.row.as_ref().and_then(|row| Slot::from_row_name(&row.name).ok());
+        self.slots.are_names_fresh(write.policy) && slot.is_some_and(|slot| slot.actor == own)
     }
 
     /// Whether the write adds a row that counts: one that stays until a later write removes it.
@@ -268,7 +280,7 @@ impl Kv {
         for (field, changes) in &changes {
             self.index_growth.note(&address.bucket, Some(field), write, changes);
         }
-        self.spread_over_shards(address, changes, self.slots.are_names_fresh(write.policy))
+        self.spread_over_shards(address, changes, self.has_fresh_name(write))
     }
 
     fn spread_over_shards(

@@ -49,7 +49,7 @@ impl Kv {
         // From here on the store may carry out the swap even if this future is dropped, so the lease outlives it.
         let lease = ReferenceLease::new(lease);
         let notices = hooked.as_ref().map(|hooked| &hooked.notices);
-        let target = WriteTarget { address, plan: &plan, replicas, notices };
+        let target = WriteTarget { address, plan: &plan, replicas, notices, moved: None };
         let write = match self.replace(target, &partition, expected, content).await {
             Ok(write) => write,
             Err(error) => {

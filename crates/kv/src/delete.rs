@@ -14,7 +14,9 @@ use super::{KvDelete, KvDeleteOutcome, Quorums};
 use crate::Kv;
 use crate::commit::WriteTarget;
 use crate::datatypes::may_hold_counter;
-use crate::rules::causality::{ConflictPolicy, IndexRemovals, KeyVersions, KeyWrite, SupersededRow, VersionVector};
+use crate::rules::causality::{
+    ConflictPolicy, IndexRemovals, KeyVersions, KeyWrite, Slot, SupersededRow, VersionVector,
+};
 use crate::rules::datatypes::DatatypeContext;
 use crate::slots::CausalBasis;
 
@@ -87,7 +89,8 @@ impl Kv {
             false => None,
         };
         let notices = hooked.as_ref().map(|hooked| &hooked.notices);
-        self.write_tombstone(WriteTarget { address, plan: &plan, replicas, notices }, basis, guard).await?;
+        let target = WriteTarget { address, plan: &plan, replicas, notices, moved: None };
+        self.write_tombstone(target, basis, guard).await?;
         if let Some(hooked) = hooked {
             self.hooks.after(hooked);
         }
@@ -104,11 +107,31 @@ impl Kv {
         basis: CausalBasis,
         guard: Option<ConditionGuard>,
     ) -> Result<()> {
-        let WriteTarget { address, plan, replicas, .. } = target;
+        let WriteTarget { address, plan, .. } = target;
         let policy = plan.policy;
         let clock = self.issue_tombstone_clock(policy, &basis).await?;
         let partition = Partition::object(address, false, plan.props.copies);
         let slot = self.choose_slot(policy, clock, &partition, &basis);
+        self.commit_tombstone(target, basis, guard, slot, clock).await?;
+        if policy == ConflictPolicy::WriteOnce {
+            // Race: a put after the answer through a late clock would be older than the tombstone, and lost [invariant 82].
+            self.wait_out_clock_skew(clock).await;
+        }
+        Ok(())
+    }
+
+    /// Writes a tombstone into `slot` at `clock`, in place of the rows of `basis`.
+    pub(super) async fn commit_tombstone(
+        &self,
+        target: WriteTarget<'_>,
+        basis: CausalBasis,
+        guard: Option<ConditionGuard>,
+        slot: Slot,
+        clock: Timestamp,
+    ) -> Result<()> {
+        let WriteTarget { address, plan, replicas, .. } = target;
+        let policy = plan.policy;
+        let partition = Partition::object(address, false, plan.props.copies);
         let (vector, index_removals) = match policy.has_slots() {
             true => (self.slots.carried_vector(slot, &basis).stored, self.slots.index_removals_of_delete(&basis)),
             false => (VersionVector::default(), IndexRemovals::SupersededRows),
@@ -121,12 +144,7 @@ impl Kv {
             // Race: a put in the microsecond of the tombstone keeps its row, so it must keep its entry [invariant 80].
             false => self.removals_of_all_entries(address, clock - 1, &replicas.options).await?,
         };
-        self.commit_guarded(target, &partition, write, forget, guard).await?;
-        if policy == ConflictPolicy::WriteOnce {
-            // Race: a put after the answer through a late clock would be older than the tombstone, and lost [invariant 82].
-            self.wait_out_clock_skew(clock).await;
-        }
-        Ok(())
+        self.commit_guarded(target, &partition, write, forget, guard).await.map(drop)
     }
 
     /// Issues the clock of a tombstone. In `write_once` a tombstone removes all older rows, also those of later puts through a

@@ -5,6 +5,7 @@
 //!                ├─ datatypes         counters, sets, maps, HyperLogLogs
 //!                ├─ views             keys, buckets, indexes
 //!                ├─ links             walks along links
+//!                ├─ import            values of a key as another store has them
 //!                └─ hooks outbox      commit hooks, and the notices of webhooks
 //!   under them:
 //!     epochs      splits indexes of large buckets     rules   what is decided, pure
@@ -21,6 +22,7 @@ mod gateway;
 mod get;
 mod hooked;
 mod hooks;
+mod import;
 mod known_buckets;
 mod kv;
 pub mod links;
@@ -40,6 +42,7 @@ mod testing;
 pub use gateway::Gateway;
 pub use get::SingleObject;
 pub use hooks::HOOKED_BYTES_MAX;
+pub use import::{ImportComparison, ImportOutcome, ImportedValue, KvImport};
 pub use kv::Kv;
 pub use outbox::{HOST_DELIVERIES_MAX, WebhookBacklog, WebhookChoice};
 pub use requests::{FetchedObject, KvDelete, KvDeleteOutcome, KvGet, KvPut, Quorums};

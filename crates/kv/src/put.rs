@@ -47,8 +47,7 @@ impl Kv {
         replicas: ReplicaPlan,
         hooked: Option<Box<HookedWrite>>,
     ) -> Result<Option<FetchedObject>> {
-        check_metadata(&request.content)?;
-        check_index(&request.content, &request.address.key)?;
+        check_content(&request.content, &request.address.key)?;
         // Race: two puts with If-None-Match both read an absent key; only a compare-and-set refuses one [invariant 15].
         if plan.props.consistent {
             return Box::pin(self.put_consistent(request, plan, replicas, hooked)).await;
@@ -56,7 +55,7 @@ impl Kv {
         let KvPut { address, context, content, upload, return_body, .. } = request;
         let conditions = self.decode_conditions(request.conditions, request.if_not_modified.as_ref(), &address)?;
         let notices = hooked.as_ref().map(|hooked| &hooked.notices);
-        let target = WriteTarget { address: &address, plan: &plan, replicas, notices };
+        let target = WriteTarget { address: &address, plan: &plan, replicas, notices, moved: None };
         let (context, counter) = self.split_context(target, context)?;
         let (basis, seen) = self.causal_basis(target, context.as_ref(), &conditions).await?;
         // Race: engines in this process check these rows again as they write: no condition goes stale [invariant 15].
@@ -170,7 +169,7 @@ impl Kv {
     }
 
     /// Receives a body that is a stream or too large for its row, then commits.
-    async fn receive_and_commit(
+    pub(super) async fn receive_and_commit(
         &self,
         target: WriteTarget<'_>,
         to: KvBlobPlacement<'_>,
@@ -221,7 +220,7 @@ impl Kv {
     }
 
     /// The rows that a put changes: its own, and those that it supersedes.
-    fn build_write(
+    pub(super) fn build_write(
         &self,
         policy: ConflictPolicy,
         slot: Slot,
@@ -332,6 +331,15 @@ impl Kv {
     }
 }
 
+/// Refuses metadata and terms that take too much room.
+///
+/// # Errors
+/// [`Error::MetadataTooLarge`], [`Error::IndexTooLarge`].
+pub(super) fn check_content(content: &KvContent, key: &[u8]) -> Result<()> {
+    check_metadata(content)?;
+    check_index(content, key)
+}
+
 /// Refuses terms that take too much room: those of one object are removed in one batch with it [invariant 125].
 ///
 /// # Errors
@@ -347,11 +355,11 @@ fn check_metadata(content: &KvContent) -> Result<()> {
 }
 
 /// A value whose body has yet to arrive.
-struct ArrivingValue {
+pub(super) struct ArrivingValue {
     /// The value with an empty body.
-    content: KvContent,
+    pub(super) content: KvContent,
     /// The body.
-    upload: PutBody,
+    pub(super) upload: PutBody,
 }
 
 /// A body that arrived to its end.

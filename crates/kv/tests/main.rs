@@ -10,6 +10,7 @@ mod few_replicas;
 mod full_disk;
 mod golden;
 mod hooks;
+mod imports;
 mod key;
 mod mapreduce;
 mod ports;

@@ -21,6 +21,7 @@
 //! datatypes          type, bucket, key, shard 0      clocks, markers, parts of the value (`datatypes/row_name.rs`)
 //! index              type, bucket, field, epoch, shard   term, key, slot (`index/row.rs`)
 //! outbox             actor                           number of the place
+//! moves              0, or type, bucket, shard      name of a row about the move, or a moved key
 //! ```
 //! Plain and guarded tables never share rows. Numbers and layouts are part of the format, see `docs/format.md`.
 
@@ -31,7 +32,7 @@ use crate::address::{Address, BucketAddress};
 use crate::codec::{DecodeError, FieldDecoder, FieldEncoder, coded, varint_len};
 use crate::content::BlobId;
 use crate::ids::{BucketId, UploadId, VersionId};
-use crate::limits::KEY_VIEW_SHARDS;
+use crate::limits::{KEY_VIEW_SHARDS, MOVED_SHARDS};
 
 /// How an engine may keep a partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,6 +85,8 @@ coded! {
         Index = 18, "index";
         /// Notices that webhooks have not received yet.
         Outbox = 19, "outbox";
+        /// A move from another store, and the addresses that it brought.
+        Moves = 20, "moves";
     }
 }
 
@@ -96,7 +99,7 @@ impl Table {
             Self::Objects | Self::Consistent | Self::Marks | Self::Uploads | Self::GcMarks => Layout::Packed,
             Self::Keys | Self::Buckets | Self::Catalogue | Self::Members => Layout::Wide,
             Self::Heads | Self::Entries | Self::UploadEntries | Self::Parts | Self::Manifests => Layout::Wide,
-            Self::Users | Self::Usage | Self::DataTypes | Self::Index | Self::Outbox => Layout::Wide,
+            Self::Users | Self::Usage | Self::DataTypes | Self::Index | Self::Outbox | Self::Moves => Layout::Wide,
         }
     }
 
@@ -334,11 +337,33 @@ impl Partition {
         (self.table == Table::Outbox).then_some(ActorId(actor))
     }
 
+    /// The rows about the move from another store.
+    #[must_use]
+    pub fn moving() -> Self {
+        // No moved key is here: the name of a type is never empty.
+        Self::new(Table::Moves, Bytes::from_static(b"\0"))
+    }
+
+    /// One shard of the moved keys of a bucket.
+    #[must_use]
+    pub fn moved(bucket: &BucketAddress, shard: u8) -> Self {
+        let mut key = bucket_prefix(bucket, 1);
+        key.u8(shard);
+        Self::new(Table::Moves, key.finish())
+    }
+
     /// The usage records of an S3 user.
     #[must_use]
     pub fn usage(key_id: &str) -> Self {
         Self::new(Table::Usage, Bytes::copy_from_slice(key_id.as_bytes()))
     }
+}
+
+/// The shard of a bucket's moved keys that holds `key`.
+#[must_use]
+#[inline]
+pub fn moved_shard(key: &[u8]) -> u8 {
+    (crate::hash::id64(&[key]) % u64::from(MOVED_SHARDS)) as u8
 }
 
 /// The shard of a bucket's listing entries that holds the entry of `key`.

@@ -31,6 +31,8 @@ pub const OBJECT_BYTES_MAX: u64 = 50 * 1024 * 1024;
 pub const BATCH_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Shards of a key view in its first epoch.
 pub const KEY_VIEW_SHARDS: u8 = 4;
+/// Shards of the moved keys of a bucket. It is part of the format.
+pub const MOVED_SHARDS: u8 = 16;
 /// A new epoch of a bucket has this many times the shards of the one before it.
 pub const EPOCH_GROWTH: u8 = 4;
 /// Rows of a shard of an index or a key view above which its bucket opens an epoch, where large partitions are a burden.

@@ -35,7 +35,7 @@ fn decode(table: Table, name: &[u8], value: Bytes) -> Result<Vec<BlobReference>,
         }
         Table::Keys | Table::Buckets | Table::Catalogue | Table::Members | Table::Marks => Ok(Vec::new()),
         Table::Entries | Table::Uploads | Table::UploadEntries | Table::Users | Table::GcMarks => Ok(Vec::new()),
-        Table::Usage | Table::DataTypes | Table::Index | Table::Outbox => Ok(Vec::new()),
+        Table::Usage | Table::DataTypes | Table::Index | Table::Outbox | Table::Moves => Ok(Vec::new()),
     }
 }
 

@@ -44,7 +44,7 @@ pub(crate) fn transfer_method(table: Table) -> TransferMethod {
         Table::Objects | Table::Keys | Table::Buckets | Table::DataTypes | Table::Index => TransferMethod::Rows,
         Table::Manifests | Table::Parts | Table::Usage => TransferMethod::Rows,
         Table::Entries | Table::UploadEntries => TransferMethod::Derived,
-        Table::Members | Table::Marks | Table::GcMarks | Table::Outbox => TransferMethod::Skipped,
+        Table::Members | Table::Marks | Table::GcMarks | Table::Outbox | Table::Moves => TransferMethod::Skipped,
     }
 }
 

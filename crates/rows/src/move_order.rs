@@ -1,0 +1,110 @@
+//! The row of a move's order: what its operator asked for. The job that carries it out writes other rows.
+
+use bytes::Bytes;
+
+use crate::ActorId;
+use crate::codec::{DecodeError, FieldDecoder, FieldEncoder, coded};
+
+const VERSION: u8 = 1;
+/// Most types of one move.
+const TYPES_MAX: usize = 10_000;
+
+coded! {
+    /// What the job of a move has to do.
+    pub enum MoveWish {
+        /// It copies, and follows the source.
+        Run = 1, "run";
+        /// It stops until it is resumed.
+        Pause = 2, "pause";
+        /// It compares all with the source, then follows it again.
+        Verify = 3, "verify";
+        /// It ends: what it knows of addresses is removed.
+        Finish = 4, "finish";
+        /// It ends before it is done; what it copied stays.
+        Cancel = 5, "cancel";
+        /// It verifies, and copies again what differs.
+        Repair = 6, "repair";
+    }
+}
+
+/// The order of a move.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MoveOrder {
+    /// The id of the move.
+    pub id: String,
+    /// The address of the source.
+    pub source: String,
+    /// The bucket types that it moves.
+    pub types: Vec<Bytes>,
+    /// Most requests to the source in a second.
+    pub rate: u32,
+    /// The actor of the rows that it writes: no run of a server has it, so they differ from those of clients.
+    pub actor: ActorId,
+    /// What the job has to do.
+    pub wish: MoveWish,
+    /// The number of the wish: the job notes the last one that it carried out.
+    pub number: u64,
+}
+
+impl MoveOrder {
+    /// The stored form.
+    #[must_use]
+    pub fn encode(&self) -> Bytes {
+        let mut out = FieldEncoder::versioned(VERSION, 64 + self.source.len());
+        out.text(&self.id);
+        out.text(&self.source);
+        out.list(&self.types, |out, name| out.bytes(name));
+        out.varint(self.rate.into());
+        out.u64(self.actor.0);
+        out.u8(self.wish.code());
+        out.varint(self.number);
+        out.finish()
+    }
+
+    /// Reads the stored form.
+    ///
+    /// # Errors
+    /// [`DecodeError`] as for every row.
+    pub fn decode(value: Bytes) -> Result<Self, DecodeError> {
+        let mut rest = FieldDecoder::versioned(value, VERSION)?;
+        let (id, source) = (rest.text()?, rest.text()?);
+        let types = (0..rest.count(TYPES_MAX)?).map(|_| rest.bytes()).collect::<Result<_, _>>()?;
+        let rate = u32::try_from(rest.varint()?).map_err(|_| DecodeError::Invalid("rate"))?;
+        let actor = ActorId(rest.u64()?);
+        let wish = MoveWish::from_code(rest.u8()?).ok_or(DecodeError::Invalid("wish"))?;
+        let order = Self { id, source, types, rate, actor, wish, number: rest.varint()? };
+        rest.finish()?;
+        Ok(order)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_golden_order_still_decodes() {
+        let order = MoveOrder {
+            id: "i".into(),
+            source: "s".into(),
+            types: vec!["t".into()],
+            rate: 300,
+            actor: ActorId(1),
+            wish: MoveWish::Verify,
+            number: 2,
+        };
+        let golden = Bytes::from_static(b"\x01\x01i\x01s\x01\x01t\xac\x02\0\0\0\0\0\0\0\x01\x03\x02");
+        assert_eq!(order.encode(), golden);
+        assert_eq!(MoveOrder::decode(golden), Ok(order));
+    }
+
+    proptest! {
+        #[test]
+        fn random_bytes_never_panic(bytes: Vec<u8>) {
+            let _ = MoveOrder::decode(bytes.clone().into());
+            let _ = MoveOrder::decode([&[VERSION], &bytes[..]].concat().into());
+        }
+    }
+}
