@@ -1,6 +1,26 @@
 //! Moving house: brings the data of a Riak cluster, or of another Larder, into this one.
 //!
-//! [`rules`] has the forms that a source speaks, without IO: terms of Erlang, objects, elements of a replication queue, clocks
-//! and the bodies of data types.
+//! ```text
+//! kv-admin ──order──> Mover ──> MoveRun ── source_check   reaches the source, makes types
+//!                                 │     ── sweep          lists buckets and keys
+//!                                 │          └─ moved_key   reads one, and imports it (`Kv::import`)
+//!                                 ├── source ──> SourceHttp   the port to the source
+//!                                 └── move_store            the rows about the move
+//! ```
+//! [`rules`] has the forms that a source speaks, without IO: its answers over HTTP, terms of Erlang, objects, elements of a
+//! replication queue, clocks and the bodies of data types.
 
+mod move_run;
+mod move_store;
+mod moved_key;
+mod mover;
+mod progress;
 pub mod rules;
+mod source;
+mod source_check;
+mod source_http;
+mod sweep;
+
+pub use mover::{MOVE_RATE_DEFAULT, MoveRefusal, MoveStatus, Mover};
+pub use progress::{MoveCount, MoveCounts, MovePhase, MoveProgress, MoveVerification, SweepProgress};
+pub use source_http::{SourceAnswer, SourceHttp, SourceRequest};

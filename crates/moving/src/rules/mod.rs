@@ -10,15 +10,29 @@
 
 mod erlang_reader;
 mod erlang_term;
+mod json_documents;
+mod multipart_parts;
 mod queue_element;
 mod riak_bytes;
 mod riak_datatype;
 mod riak_object;
+mod source_address;
+mod source_headers;
+mod source_order;
+mod source_props;
+mod source_value;
 mod vector_clock;
 
 pub use erlang_term::ErlangTerm;
+pub(crate) use json_documents::ESCAPED;
+pub use json_documents::{JsonDocuments, ListingError, listed_name};
 pub use queue_element::{QueueAnswer, QueueElement, ReplicatedChange};
 pub use riak_bytes::RiakFormError;
 pub use riak_datatype::{RiakDatatype, RiakField, RiakFieldKind, RiakMap, RiakPnCounter, RiakRegister, RiakSet};
 pub use riak_object::{RiakObject, RiakSibling};
+pub use source_address::SourceAddress;
+pub use source_headers::{SourceHeaders, ValueError};
+pub use source_order::SourceOrder;
+pub use source_props::{MovedProps, PropsNote};
+pub use source_value::{SourceObject, SourceValue};
 pub use vector_clock::{ClockOrder, VectorClock, VectorClockEntry};

@@ -74,8 +74,15 @@ impl VectorClock {
     /// # Errors
     /// [`RiakFormError`]: contexts of Larder are none either.
     pub fn from_header(text: &[u8]) -> Result<Self, RiakFormError> {
-        let deflated = STANDARD.decode(text).map_err(|_| RiakFormError::Invalid("base64"))?;
-        Self::decode(inflate_raw(&deflated, CLOCK_BYTES_MAX)?)
+        Self::from_deflated(&STANDARD.decode(text).map_err(|_| RiakFormError::Invalid("base64"))?)
+    }
+
+    /// Decodes the bytes that `X-Riak-Vclock` has in base64.
+    ///
+    /// # Errors
+    /// [`RiakFormError`].
+    pub fn from_deflated(bytes: &[u8]) -> Result<Self, RiakFormError> {
+        Self::decode(inflate_raw(bytes, CLOCK_BYTES_MAX)?)
     }
 
     /// Its text for `X-Riak-Vclock`.

@@ -1,0 +1,279 @@
+//! One key of a move: what its source has is compared with what was copied, and copied where it changed.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use larder_core::Error;
+use larder_kv::{ImportComparison, ImportOutcome, ImportedValue, KvImport};
+use larder_rows::address::Address;
+use larder_rows::{MoveWish, MovedRow, MovedState};
+use tokio::time::sleep;
+
+use crate::move_run::{MoveRun, MoveStopped};
+use crate::progress::MoveCount;
+use crate::rules::{SourceObject, SourceOrder, SourceValue};
+use crate::source::{SourceError, SourceState};
+
+/// Pauses before an import is tried again.
+const IMPORT_PAUSES: [Duration; 3] = [Duration::from_millis(300), Duration::from_secs(2), Duration::from_secs(5)];
+/// Pause before a concurrent state is read again: the nodes of the source may settle it.
+const SETTLE_PAUSE: Duration = Duration::from_millis(300);
+
+/// What a pass over keys does with each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SweepKind {
+    /// Copies those that were not copied.
+    Seed,
+    /// Copies those that changed.
+    Follow,
+    /// Reads and compares all.
+    Verify,
+}
+
+/// What a pass did with a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct KeyOutcome {
+    /// Whether the source had changed since, and that was brought here.
+    pub(crate) changed: bool,
+    /// The comparison of a verification.
+    pub(crate) comparison: Option<ImportComparison>,
+}
+
+/// Why a key was not copied.
+enum KeyFailure {
+    /// It never will be as it is.
+    Aside(String),
+    /// The source does not answer for it.
+    Unanswered(String),
+    /// It may be later.
+    Stopped(MoveStopped),
+}
+
+impl From<SourceError> for KeyFailure {
+    fn from(error: SourceError) -> Self {
+        match error {
+            SourceError::Unreachable(why) => Self::Unanswered(why),
+            SourceError::Refused { .. } | SourceError::Value(_) | SourceError::TooLarge => {
+                Self::Aside(error.to_string())
+            }
+            SourceError::Listing(_) | SourceError::Props(_) => Self::Aside(error.to_string()),
+        }
+    }
+}
+
+impl From<Error> for KeyFailure {
+    fn from(error: Error) -> Self {
+        if is_lasting(&error) { Self::Aside(error.to_string()) } else { Self::Stopped(error.into()) }
+    }
+}
+
+impl MoveRun {
+    /// Brings a key to the state of its source. One that cannot be copied is set aside.
+    ///
+    /// # Errors
+    /// The source or the store does not answer.
+    pub(crate) async fn sync_key(&self, address: &Address, kind: SweepKind) -> Result<KeyOutcome, MoveStopped> {
+        match self.try_sync(address, kind).await {
+            Ok(outcome) => {
+                self.forget_aside(address);
+                Ok(outcome)
+            }
+            Err(KeyFailure::Aside(why)) => {
+                self.set_aside(address, why);
+                Ok(KeyOutcome::default())
+            }
+            Err(KeyFailure::Unanswered(why)) => {
+                // A source that answers otherwise has something wrong with this key alone.
+                self.source.ping(false).await?;
+                self.set_aside(address, why);
+                Ok(KeyOutcome::default())
+            }
+            Err(KeyFailure::Stopped(stopped)) => Err(stopped),
+        }
+    }
+
+    async fn try_sync(&self, address: &Address, kind: SweepKind) -> Result<KeyOutcome, KeyFailure> {
+        let before = self.store.moved_row(address).await?;
+        if let Some(row) = before.as_ref().filter(|row| row.complete && !row.concurrent) {
+            let unchanged = match kind {
+                SweepKind::Seed => true,
+                SweepKind::Follow => self.is_unchanged(address, row).await?,
+                SweepKind::Verify => false,
+            };
+            if unchanged {
+                return Ok(KeyOutcome::default());
+            }
+        }
+        let mut fetched = self.source.fetch(address, false).await?;
+        if fetched.state == SourceState::Absent {
+            let is_known = |row: &MovedRow| row.state == MovedState::Deleted && kind != SweepKind::Verify;
+            if before.as_ref().is_none_or(is_known) {
+                return Ok(KeyOutcome::default());
+            }
+            fetched = self.source.fetch(address, true).await?;
+        }
+        if let (SourceOrder::Concurrent, _) = order_of(&fetched.state, before.as_ref()) {
+            // The memory of the first answer goes before that of the second is asked for, or two keys could wait for each other.
+            drop(fetched);
+            sleep(SETTLE_PAUSE).await;
+            fetched = self.source.fetch(address, true).await?;
+        }
+        let (order, object) = order_of(&fetched.state, before.as_ref());
+        self.settle(address, before, order, object, kind).await
+    }
+
+    /// Whether the source still has the clock that was copied.
+    async fn is_unchanged(&self, address: &Address, row: &MovedRow) -> Result<bool, KeyFailure> {
+        Ok(match self.source.head(address).await? {
+            Some(clock) => row.state != MovedState::Deleted && clock == row.clock,
+            None => row.state == MovedState::Deleted,
+        })
+    }
+
+    /// Imports a state in its order behind the one before it.
+    async fn settle(
+        &self,
+        address: &Address,
+        before: Option<MovedRow>,
+        order: SourceOrder,
+        state: SourceObject,
+        kind: SweepKind,
+    ) -> Result<KeyOutcome, KeyFailure> {
+        let import = KvImport {
+            address: address.clone(),
+            values: state.values.into_iter().map(imported).collect(),
+            replaces: order != SourceOrder::Concurrent,
+            actor: self.order.actor,
+            clock: state.clock,
+            before,
+        };
+        let changed = match order {
+            SourceOrder::Older => return self.doubt(&import).await,
+            SourceOrder::Same => {
+                // The rest of a state that is known: the source has not changed.
+                if has_more_to_do(&import) {
+                    self.import(&import).await?;
+                }
+                false
+            }
+            SourceOrder::Newer => self.import(&import).await?,
+            SourceOrder::Concurrent => {
+                self.count(MoveCount::Concurrent, 1);
+                self.import(&import).await?
+            }
+        };
+        let comparison = match kind {
+            SweepKind::Verify => Some(self.compare(import).await?),
+            SweepKind::Seed | SweepKind::Follow => None,
+        };
+        Ok(KeyOutcome { changed, comparison })
+    }
+
+    /// Drops an older state, and has the next pass read the key again: if the source still shows it, the key was deleted,
+    /// reaped, and written anew with a clock that begins again.
+    async fn doubt(&self, import: &KvImport) -> Result<KeyOutcome, KeyFailure> {
+        self.count(MoveCount::Older, 1);
+        if let Some(row) = &import.before {
+            self.store.write_moved_row(&import.address, &MovedRow { concurrent: true, ..row.clone() }).await?;
+        }
+        // What is here cannot be compared with it: a verification has to come once more.
+        Ok(KeyOutcome { changed: true, comparison: None })
+    }
+
+    async fn import(&self, import: &KvImport) -> Result<bool, KeyFailure> {
+        if import.values.is_empty() && import.before.is_none() {
+            return Ok(false);
+        }
+        let mut pauses = IMPORT_PAUSES.into_iter();
+        let outcome = loop {
+            match self.gateway.kv.import(import).await {
+                Ok(outcome) => break outcome,
+                Err(error) if is_lasting(&error) => return Err(error.into()),
+                Err(error) => match pauses.next() {
+                    Some(pause) => sleep(pause).await,
+                    None => return Err(error.into()),
+                },
+            }
+        };
+        match outcome {
+            ImportOutcome::Imported => {
+                self.count(MoveCount::Copied, 1);
+                self.count(MoveCount::Bytes, import.values.iter().map(value_bytes).sum());
+            }
+            ImportOutcome::Deleted => self.count(MoveCount::Deleted, 1),
+            ImportOutcome::Kept => self.count(MoveCount::Kept, 1),
+        }
+        Ok(true)
+    }
+
+    async fn compare(&self, import: KvImport) -> Result<ImportComparison, KeyFailure> {
+        let before = self.store.moved_row(&import.address).await?;
+        let import = KvImport { before, ..import };
+        let found = self.gateway.kv.compare_import(&import).await?;
+        if found != ImportComparison::Differs || self.order.wish != MoveWish::Repair {
+            return Ok(found);
+        }
+        self.import(&KvImport { replaces: true, ..import.clone() }).await?;
+        let before = self.store.moved_row(&import.address).await?;
+        Ok(self.gateway.kv.compare_import(&KvImport { before, ..import }).await?)
+    }
+}
+
+/// The order of a state of the source behind the one that was copied, and its values.
+fn order_of(state: &SourceState, before: Option<&MovedRow>) -> (SourceOrder, SourceObject) {
+    let object = match state {
+        SourceState::Found(object) => object.clone(),
+        // A source that forgot a tombstone: the clock stays, so that an older state is known as one.
+        SourceState::Absent => {
+            let clock = before.map(|row| row.clock.clone()).unwrap_or_default();
+            SourceObject { clock, values: Vec::new() }
+        }
+    };
+    (before.map_or(SourceOrder::Newer, |row| order_behind(&object, row)), object)
+}
+
+fn order_behind(state: &SourceObject, row: &MovedRow) -> SourceOrder {
+    match SourceOrder::of_answer(&state.clock, &row.clock) {
+        // A key that was deleted and reaped begins a clock of its own when it is written again.
+        SourceOrder::Concurrent if row.state == MovedState::Deleted || row.concurrent => SourceOrder::Newer,
+        SourceOrder::Older if row.concurrent => SourceOrder::Newer,
+        // The source says that nothing is left.
+        SourceOrder::Concurrent if state.values.is_empty() => SourceOrder::Newer,
+        order => order,
+    }
+}
+
+/// Whether a state with the clock that was copied is not all here.
+fn has_more_to_do(import: &KvImport) -> bool {
+    let Some(row) = &import.before else { return true };
+    let is_back = row.state == MovedState::Deleted && !import.values.is_empty();
+    let is_gone = row.state != MovedState::Deleted && import.values.is_empty();
+    !row.complete || row.concurrent || is_back || is_gone
+}
+
+fn imported(value: SourceValue) -> ImportedValue {
+    let SourceValue { content, modified, vtag } = value;
+    ImportedValue { content, modified, vtag }
+}
+
+fn value_bytes(value: &ImportedValue) -> u64 {
+    value.content.body.length()
+}
+
+/// Whether an import of the same values fails again.
+fn is_lasting(error: &Error) -> bool {
+    match error {
+        Error::UnknownType(_) | Error::BadAddress(_) | Error::TooLarge { .. } | Error::MetadataTooLarge { .. } => true,
+        Error::IndexTooLarge { .. } | Error::TooManySiblings { .. } | Error::Datatype(_) | Error::NotDatatype => true,
+        Error::DatatypePut | Error::DatatypeNeedsSiblings | Error::NotBuilt(_) | Error::Damaged(_) => true,
+        Error::QuorumAboveN { .. } | Error::Context(_) | Error::Condition(_) | Error::Precommit(_) => true,
+        Error::Refused(_) | Error::Type(_) | Error::Superseded | Error::BrokenBody(_) => true,
+        Error::Unsatisfied { .. } | Error::NodeConfirms { .. } | Error::Changed | Error::TimedOut => false,
+        Error::Overloaded { .. } | Error::NotReady(_) | Error::DiskFull | Error::Internal(_) => false,
+    }
+}
+
+/// The address of a listed key; a name that no key here may have is told.
+pub(crate) fn key_address(bucket: &larder_rows::address::BucketAddress, key: Bytes) -> Result<Address, String> {
+    Address::new(bucket.clone(), key).map_err(|error| error.to_string())
+}

@@ -1,0 +1,290 @@
+//! The job of a move, and the orders of its operator.
+//!
+//! ```text
+//! start ──> check ──> types ──> seed ──> follow ⇄ verify          pause, resume      finish or cancel ──> done
+//! ```
+//! The order is a row, so it reaches the gateway that carries it out, also after a restart: the leader of the gateways. A run
+//! of the job goes on where the last one was.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use larder_core::{Error, Result};
+use larder_kv::Gateway;
+use larder_rows::{ActorId, MoveOrder, MoveWish};
+use tokio::sync::Notify;
+use tokio::time::{sleep, timeout};
+
+use crate::move_run::{MoveRun, MoveStopped};
+use crate::move_store::{KeyList, MoveStore};
+use crate::moved_key::SweepKind;
+use crate::progress::{MovePhase, MoveProgress};
+use crate::rules::SourceAddress;
+use crate::source_http::SourceHttp;
+
+/// How often the order is read again.
+const ORDER_INTERVAL: Duration = Duration::from_secs(5);
+/// Shortest time between two passes.
+const SWEEP_PAUSE: Duration = Duration::from_secs(1);
+/// Pause after a failure; each further one doubles it.
+const FAILURE_PAUSE: Duration = Duration::from_secs(2);
+/// Longest pause after a failure.
+const FAILURE_PAUSE_MAX: Duration = Duration::from_secs(60);
+/// Requests to the source in a second, if its operator says nothing.
+pub const MOVE_RATE_DEFAULT: u32 = 1000;
+
+/// Why an order is refused.
+#[derive(Debug, thiserror::Error)]
+pub enum MoveRefusal {
+    /// It does not fit the state of the move.
+    #[error("{0}")]
+    Refused(String),
+    /// The store does not answer.
+    #[error(transparent)]
+    Failed(#[from] Error),
+}
+
+/// The move of a gateway, as `status` shows it.
+#[derive(Debug, Clone)]
+pub struct MoveStatus {
+    /// The order.
+    pub order: MoveOrder,
+    /// The progress.
+    pub progress: MoveProgress,
+    /// Keys that could not be copied, each with the reason; the first ones of many.
+    pub asides: Vec<String>,
+    /// Keys that differed at the last verification.
+    pub differences: Vec<String>,
+}
+
+impl MoveStatus {
+    /// Whether its order is carried out and the move has ended.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.progress.phase == MovePhase::Done
+    }
+}
+
+/// The moves of a gateway: one at a time.
+pub struct Mover {
+    store: MoveStore,
+    http: Arc<dyn SourceHttp>,
+    /// Notified when the order changes here.
+    changed: Notify,
+}
+
+impl Mover {
+    /// The moves of this gateway, read through this client.
+    #[must_use]
+    pub fn new(gateway: Arc<Gateway>, http: Arc<dyn SourceHttp>) -> Arc<Self> {
+        Arc::new(Self { store: MoveStore { gateway }, http, changed: Notify::new() })
+    }
+
+    /// Orders a move. One that was cancelled goes on if it comes from the same source.
+    ///
+    /// # Errors
+    /// [`MoveRefusal`]: another move is under way, or the address is none.
+    pub async fn start(
+        &self,
+        source: &str,
+        types: Vec<bytes::Bytes>,
+        rate: u32,
+    ) -> std::result::Result<MoveOrder, MoveRefusal> {
+        let address = SourceAddress::parse(source).map_err(MoveRefusal::Refused)?.to_text();
+        let before = self.status().await?;
+        if let Some(before) = before.as_ref().filter(|before| !before.has_ended()) {
+            let text = format!("a move from {} is under way: finish or cancel it first", before.order.source);
+            return Err(MoveRefusal::Refused(text));
+        }
+        let context = self.store.gateway.context();
+        let same = before.filter(|before| before.order.source == address && before.order.wish == MoveWish::Cancel);
+        let actor = match &same {
+            Some(before) => before.order.actor,
+            None => {
+                // Keys that another move brought are no business of this one.
+                self.store.clear().await?;
+                let mut random = [0; 8];
+                (context.ports.random)(&mut random);
+                ActorId(u64::from_be_bytes(random).max(1))
+            }
+        };
+        let id = context.new_unique_name();
+        let order = MoveOrder { id, source: address, types, rate, actor, wish: MoveWish::Run, number: 1 };
+        self.store.write_order(&order).await?;
+        self.changed.notify_waiters();
+        Ok(order)
+    }
+
+    /// Gives the move a new wish. `force` finishes it whatever the last verification found.
+    ///
+    /// # Errors
+    /// [`MoveRefusal`]: there is no move, or it may not finish.
+    pub async fn wish(&self, wish: MoveWish, force: bool) -> std::result::Result<MoveStatus, MoveRefusal> {
+        let Some(status) = self.status().await?.filter(|status| !status.has_ended()) else {
+            return Err(MoveRefusal::Refused("no move is under way".to_owned()));
+        };
+        if wish == MoveWish::Finish
+            && let Some(objection) = objection(&status).filter(|_| !force)
+        {
+            return Err(MoveRefusal::Refused(format!("{objection}; --force finishes it anyway")));
+        }
+        let order = MoveOrder { wish, number: status.order.number + 1, ..status.order.clone() };
+        self.store.write_order(&order).await?;
+        self.changed.notify_waiters();
+        Ok(MoveStatus { order, ..status })
+    }
+
+    /// The move that is under way, or the last one.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn status(&self) -> Result<Option<MoveStatus>> {
+        let Some(order) = self.store.order().await? else { return Ok(None) };
+        let now = self.store.gateway.context().now();
+        let progress = self.store.progress(&order.id).await?;
+        let progress = progress.unwrap_or_else(|| MoveProgress::new(order.id.clone(), now));
+        let asides = self.store.key_list(KeyList::Asides).await?;
+        let differences = self.store.key_list(KeyList::Differences).await?;
+        Ok(Some(MoveStatus { order, progress, asides, differences }))
+    }
+
+    /// Carries out orders until it is dropped.
+    pub async fn run(self: Arc<Self>) {
+        loop {
+            let changed = self.changed.notified();
+            match self.next_order().await {
+                Ok(Some(order)) => {
+                    if let Err(error) = self.carry_out(order).await {
+                        tracing::warn!(%error, "move from another store failed: it is tried again");
+                        sleep(ORDER_INTERVAL).await;
+                    }
+                }
+                Ok(None) => drop(timeout(ORDER_INTERVAL, changed).await),
+                Err(error) => {
+                    tracing::debug!(%error, "the order of a move was not read");
+                    sleep(ORDER_INTERVAL).await;
+                }
+            }
+        }
+    }
+
+    /// The order that this gateway has to carry out.
+    async fn next_order(&self) -> Result<Option<MoveOrder>> {
+        let Some(order) = self.store.order().await? else { return Ok(None) };
+        let progress = self.store.progress(&order.id).await?;
+        if progress.is_some_and(|progress| progress.phase == MovePhase::Done) {
+            return Ok(None);
+        }
+        // Two gateways that both think so write the same rows.
+        let is_leader = self.store.gateway.members().is_leader().await?;
+        Ok(Some(order).filter(|_| is_leader))
+    }
+
+    /// Works on an order until it is carried out, or another one comes.
+    async fn carry_out(&self, order: MoveOrder) -> Result<()> {
+        let number = order.number;
+        let run = MoveRun::load(&self.store, Arc::clone(&self.http), order).await?;
+        tokio::select! {
+            biased;
+            () = self.another_order(number) => {}
+            () = run.keep_saving() => {}
+            ended = work(&run) => ended?,
+        }
+        run.save().await
+    }
+
+    /// Waits until there is another order, or another gateway has to carry it out.
+    async fn another_order(&self, number: u64) {
+        loop {
+            let changed = self.changed.notified();
+            let _ = timeout(ORDER_INTERVAL, changed).await;
+            match self.next_order().await {
+                Ok(Some(order)) if order.number == number => {}
+                Ok(_) => return,
+                // The store may be away for a moment.
+                Err(_) => {}
+            }
+        }
+    }
+}
+
+/// Why a move may not finish; `None`: it may.
+fn objection(status: &MoveStatus) -> Option<String> {
+    let Some(verified) = &status.progress.verified else {
+        return Some("the move was not verified: `kv-admin move verify` compares all keys".to_owned());
+    };
+    let asides = status.progress.asides;
+    let kept_out =
+        (asides > 0).then(|| format!("{asides} keys could not be copied; `kv-admin move status` lists them"));
+    verified.objection().or(kept_out)
+}
+
+/// The steps of a move, from the one that it is in.
+async fn work(run: &Arc<MoveRun>) -> Result<()> {
+    match run.order.wish {
+        MoveWish::Run | MoveWish::Verify | MoveWish::Repair => {}
+        MoveWish::Pause => {
+            run.note(|progress| progress.handled = run.order.number);
+            run.save().await?;
+            std::future::pending::<()>().await;
+        }
+        MoveWish::Finish => {
+            run.store.clear().await?;
+            return end(run).await;
+        }
+        MoveWish::Cancel => return end(run).await,
+    }
+    let mut pause = FAILURE_PAUSE;
+    loop {
+        let Err(MoveStopped(error)) = advance(run).await else {
+            run.note(|progress| progress.error.clear());
+            pause = FAILURE_PAUSE;
+            continue;
+        };
+        tracing::warn!(phase = run.phase().name(), error, "move from another store waits");
+        run.note(|progress| progress.error = error);
+        sleep(pause).await;
+        pause = (pause * 2).min(FAILURE_PAUSE_MAX);
+    }
+}
+
+async fn end(run: &Arc<MoveRun>) -> Result<()> {
+    run.note(|progress| {
+        progress.handled = run.order.number;
+        progress.error.clear();
+    });
+    run.enter(MovePhase::Done).await
+}
+
+/// One step of a move.
+async fn advance(run: &Arc<MoveRun>) -> std::result::Result<(), MoveStopped> {
+    let types = run.check_source().await?;
+    match run.phase() {
+        MovePhase::Check => run.enter(MovePhase::Types).await?,
+        MovePhase::Types => {
+            run.make_types(&types).await?;
+            run.enter(MovePhase::Seed).await?;
+        }
+        MovePhase::Seed => {
+            run.sweep(&types, SweepKind::Seed).await?;
+            run.enter(MovePhase::Follow).await?;
+        }
+        MovePhase::Follow if run.order.wish != MoveWish::Run && !run.is_handled() => {
+            run.enter(MovePhase::Verify).await?;
+        }
+        MovePhase::Follow => {
+            run.sweep(&types, SweepKind::Follow).await?;
+            sleep(SWEEP_PAUSE).await;
+        }
+        MovePhase::Verify => {
+            let found = run.sweep(&types, SweepKind::Verify).await?;
+            run.note(|progress| {
+                progress.verified = Some(found);
+                progress.handled = run.order.number;
+            });
+            run.enter(MovePhase::Follow).await?;
+        }
+        MovePhase::Done => std::future::pending().await,
+    }
+    Ok(())
+}

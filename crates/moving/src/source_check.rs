@@ -1,0 +1,116 @@
+//! The first steps of a move: what the source is and has, and the bucket types and properties that it needs here.
+
+use bytes::Bytes;
+use larder_core::rules::props::display;
+use larder_core::types::TypeStage;
+use larder_rows::address::BucketAddress;
+use serde_json::{Map, Value};
+
+use crate::move_run::{MoveRun, MoveStopped};
+use crate::progress::MovePhase;
+use crate::rules::MovedProps;
+
+/// The type of buckets without one.
+const DEFAULT_TYPE: &[u8] = b"default";
+/// What a move by passes asks of its operator.
+const SWEEPS_NOTE: &str =
+    "the source is followed by passes over all keys: stop its writers at the end, verify, then finish";
+
+impl MoveRun {
+    /// Reaches every node, and looks at each type; returns the types that move.
+    ///
+    /// # Errors
+    /// A node does not answer, or the source has not one of the types.
+    pub(crate) async fn check_source(&self) -> Result<Vec<Bytes>, MoveStopped> {
+        // One node that is down later does not hold up the move.
+        self.source.ping(self.phase() == MovePhase::Check).await?;
+        self.tell(SWEEPS_NOTE.to_owned());
+        let mut moving = Vec::new();
+        for bucket_type in &self.order.types {
+            if self.moves(bucket_type).await?.is_some() {
+                moving.push(bucket_type.clone());
+            }
+        }
+        Ok(moving)
+    }
+
+    /// Creates and activates the types that are missing.
+    ///
+    /// # Errors
+    /// The source or the store does not answer, or the properties of a type are refused here.
+    pub(crate) async fn make_types(&self, moving: &[Bytes]) -> Result<(), MoveStopped> {
+        for bucket_type in moving.iter().filter(|name| **name != DEFAULT_TYPE) {
+            let Some(props) = self.moves(bucket_type).await? else { continue };
+            self.make_type(bucket_type, &props).await?;
+        }
+        Ok(())
+    }
+
+    async fn make_type(&self, bucket_type: &Bytes, props: &MovedProps) -> Result<(), MoveStopped> {
+        let (types, name) = (self.gateway.types(), bucket_type.escape_ascii());
+        let stopped = |error| MoveStopped(format!("type {name}: {error}"));
+        match types.status(bucket_type).await {
+            Ok(status) if status.stage == TypeStage::Active => {
+                let differing = differing(&props.props, &display::to_json(&status.props));
+                if !differing.is_empty() {
+                    let names: Vec<_> = differing.keys().map(String::as_str).collect();
+                    self.tell(format!("type {name} exists here with other properties: {}", names.join(", ")));
+                }
+                return Ok(());
+            }
+            Ok(_) => {}
+            Err(larder_core::Error::Type(_)) => types.create(bucket_type, &props.props).await.map_err(stopped)?,
+            Err(error) => return Err(stopped(error)),
+        }
+        types.activate(bucket_type).await.map_err(stopped)
+    }
+
+    /// Gives a bucket the properties that it has at the source where they differ.
+    ///
+    /// # Errors
+    /// The source or the store does not answer. Properties that are refused here are told.
+    pub(crate) async fn move_bucket_props(&self, bucket: &BucketAddress) -> Result<(), MoveStopped> {
+        let Some(props) = self.source.bucket_props(bucket).await? else { return Ok(()) };
+        props.notes.iter().for_each(|note| self.tell(format!("{bucket}: {note}")));
+        let here = display::to_json(&self.gateway.types().bucket_props(bucket).await?);
+        let own = differing(&props.props, &here);
+        if own.is_empty() {
+            return Ok(());
+        }
+        match self.gateway.types().set_bucket_props(bucket, &own).await {
+            Err(larder_core::Error::Refused(refused)) => {
+                self.tell(format!("{bucket}: its properties are not taken: {}", refused.console().join("; ")));
+                Ok(())
+            }
+            other => Ok(other?),
+        }
+    }
+
+    /// The properties of a type that moves; `None`: it does not, which is told.
+    async fn moves(&self, bucket_type: &Bytes) -> Result<Option<MovedProps>, MoveStopped> {
+        let name = bucket_type.escape_ascii();
+        let Some(props) = self.source.type_props(bucket_type).await? else {
+            return Err(MoveStopped(format!("the source has no active type {name}")));
+        };
+        props.notes.iter().for_each(|note| self.tell(format!("type {name}: {note}")));
+        if let Some(datatype) = props.datatype() {
+            self.tell(format!(
+                "type {name} does not move: its buckets hold data types ({datatype}), which stay to be moved"
+            ));
+            return Ok(None);
+        }
+        if props.is_consistent() {
+            self.tell(format!(
+                "type {name} does not move: it is consistent; copy its keys while its writers are stopped"
+            ));
+            return Ok(None);
+        }
+        Ok(Some(props))
+    }
+}
+
+/// The properties of the source that are other ones here.
+fn differing(there: &Map<String, Value>, here: &Map<String, Value>) -> Map<String, Value> {
+    let is_other = |(name, value): &(&String, &Value)| here.get(*name) != Some(*value);
+    there.iter().filter(is_other).map(|(name, value)| (name.clone(), value.clone())).collect()
+}

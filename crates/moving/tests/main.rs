@@ -1,0 +1,6 @@
+//! Moves from a stand-in for a cluster of Riak, in virtual time and in this process.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+
+mod schedules;
+mod stand_in;

@@ -1,0 +1,270 @@
+//! Random schedules of clients at a stand-in for Riak and of clients here, with faults of the source and restarts of the job: at
+//! the end every key that no client changed here is as at the source, and what clients wrote here is there.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use larder_core::body::{GetBody, PutBody};
+use larder_core::types::NoProductRows;
+use larder_core::{Config, GatewayPorts};
+use larder_kv::rules::causality::Conditions;
+use larder_kv::{Gateway, KvGet, KvPut, Quorums};
+use larder_moving::{MovePhase, MoveStatus, Mover};
+use larder_rows::address::{Address, BucketAddress};
+use larder_rows::content::KvContent;
+use larder_rows::{ActorId, MoveWish};
+use larder_store::Clock;
+use larder_store::memory::MemoryStore;
+use larder_testkit::{Scale, SplitMix64, VirtualClock, unique_bytes};
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+use crate::stand_in::StandIn;
+
+const BUCKETS: [&str; 2] = ["teas", "b /ü"];
+const KEYS: usize = 12;
+/// The longest time of a phase, in virtual seconds.
+const PHASE_SECONDS: u64 = 3600;
+
+/// A gateway, the source, and the job.
+struct MoveWorld {
+    gateway: Arc<Gateway>,
+    source: Arc<StandIn>,
+    mover: Arc<Mover>,
+    job: JoinHandle<()>,
+}
+
+impl MoveWorld {
+    async fn new(seed: u64, faults: u32) -> Self {
+        let clock: Arc<dyn Clock> = Arc::new(VirtualClock::start());
+        let store = Arc::new(MemoryStore::new(clock.clone()));
+        let ports = GatewayPorts {
+            store: Arc::clone(&store) as _,
+            blobs: store,
+            clock: clock.clone(),
+            actor: ActorId(7),
+            random: unique_bytes,
+            engine: Arc::new("memory"),
+            scripts: None,
+            audit: None,
+            certificate: None,
+            product: Arc::new(NoProductRows),
+            webhooks: None,
+        };
+        let config = Config { single_process: true, ..Config::default() };
+        let gateway = Gateway::start(ports, config).await.unwrap();
+        let source = StandIn::new(seed, faults, move || clock.now().as_secs());
+        let mover = Mover::new(gateway.clone(), source.clone());
+        let job = tokio::spawn(mover.clone().run());
+        Self { gateway, source, mover, job }
+    }
+
+    async fn start(&self) {
+        self.mover.start("riak://stand-in", vec!["default".into()], 1000).await.unwrap();
+    }
+
+    /// Ends the job as a kill would, and starts another one.
+    fn restart(&mut self) {
+        self.job.abort();
+        self.mover = Mover::new(self.gateway.clone(), self.source.clone());
+        self.job = tokio::spawn(self.mover.clone().run());
+    }
+
+    async fn await_status(&self, what: &str, holds: impl Fn(&MoveStatus) -> bool) -> MoveStatus {
+        for _ in 0..PHASE_SECONDS {
+            sleep(Duration::from_secs(1)).await;
+            let status = self.mover.status().await.unwrap().unwrap();
+            if holds(&status) {
+                return status;
+            }
+        }
+        panic!("not {what}: {:?}", self.mover.status().await)
+    }
+
+    async fn verify(&self) -> MoveStatus {
+        let before = self.mover.wish(MoveWish::Verify, false).await.unwrap().order.number;
+        self.await_status("verified", |status| {
+            status.progress.handled >= before && status.progress.phase == MovePhase::Follow
+        })
+        .await
+    }
+
+    async fn get(&self, bucket: &str, key: &str) -> (Vec<String>, Option<Bytes>) {
+        let request = KvGet { address: address(bucket, key), quorums: Quorums::default(), bodies: true, timeout: None };
+        let object = self.gateway.kv.get(request).await.unwrap();
+        let text = |body: GetBody| match body {
+            GetBody::Bytes(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),
+            other => panic!("{other:?}"),
+        };
+        let mut texts: Vec<_> = object.bodies.into_iter().map(text).collect();
+        texts.sort();
+        (texts, object.context)
+    }
+
+    async fn put(&self, bucket: &str, key: &str, text: &str, context: Option<Bytes>) {
+        let put = KvPut {
+            address: address(bucket, key),
+            context,
+            conditions: Conditions::default(),
+            if_not_modified: None,
+            content: KvContent::default(),
+            upload: PutBody::Bytes(text.to_owned().into()),
+            quorums: Quorums::default(),
+            return_body: false,
+            timeout: None,
+        };
+        self.gateway.kv.put(put).await.unwrap();
+    }
+}
+
+fn address(bucket: &str, key: &str) -> Address {
+    let bucket = BucketAddress::new("default".into(), bucket.to_owned().into()).unwrap();
+    Address::new(bucket, key.to_owned().into()).unwrap()
+}
+
+/// One step of the clients of the source.
+fn step_at_source(source: &StandIn, random: &mut SplitMix64, at: usize) {
+    let (bucket, key) = (*random.pick(&BUCKETS), format!("k{}", random.below(KEYS)));
+    match random.below(10) {
+        0 => source.delete(bucket, &key, true),
+        1 => source.delete(bucket, &key, false),
+        2 => source.reap(),
+        3..6 => source.put(bucket, &key, &format!("s{at}"), false),
+        _ => source.put(bucket, &key, &format!("s{at}"), true),
+    }
+}
+
+async fn run_schedule(seed: u64) {
+    let mut random = SplitMix64::new(seed);
+    let mut world = MoveWorld::new(seed, 60).await;
+    for at in 0..40 {
+        step_at_source(&world.source, &mut random, at);
+    }
+    world.start().await;
+    // What clients wrote here last, by place.
+    let mut mine = BTreeMap::new();
+    for at in 100..400 {
+        match random.below(20) {
+            0 => world.restart(),
+            1 => {
+                let (bucket, key) = (*random.pick(&BUCKETS), format!("k{}", random.below(KEYS)));
+                let text = format!("h{at}");
+                let context = world.get(bucket, &key).await.1;
+                world.put(bucket, &key, &text, context).await;
+                mine.insert((bucket.to_owned(), key), text);
+            }
+            _ => step_at_source(&world.source, &mut random, at),
+        }
+        sleep(Duration::from_millis(random.number_below(400))).await;
+    }
+    // The nodes of the source agree again.
+    world.source.set_faults(0);
+    world.source.reap();
+    let sweeps = world.mover.status().await.unwrap().unwrap().progress.sweeps;
+    let follows =
+        |status: &MoveStatus| status.progress.phase == MovePhase::Follow && status.progress.sweeps > sweeps + 2;
+    world.await_status("following", follows).await;
+    let status = world.verify().await;
+    let verified = status.progress.verified.clone().unwrap();
+    assert_eq!(
+        (verified.differs, verified.changed_there),
+        (0, 0),
+        "seed {seed}: {verified:?} {:?}",
+        status.differences
+    );
+    assert_eq!(status.progress.asides, 0, "seed {seed}: {:?}", status.asides);
+    let there = world.source.values();
+    for bucket in BUCKETS {
+        for key in (0..KEYS).map(|key| format!("k{key}")) {
+            let place = (bucket.to_owned(), key.clone());
+            let mut expected = there.get(&place).cloned().unwrap_or_default();
+            let here = world.get(bucket, &key).await.0;
+            let Some(text) = mine.get(&place) else {
+                assert_eq!(here, expected, "seed {seed}: {place:?}");
+                continue;
+            };
+            assert!(here.contains(text), "seed {seed}: {place:?} lost {text}: {here:?}");
+            // What the source had when the client read it here was replaced by it.
+            expected.push(text.clone());
+            assert!(here.iter().all(|value| expected.contains(value)), "seed {seed}: {place:?} {here:?} {expected:?}");
+        }
+    }
+    world.mover.wish(MoveWish::Finish, false).await.unwrap();
+    world.await_status("finished", MoveStatus::has_ended).await;
+    world.job.abort();
+}
+
+#[test]
+fn random_schedules_end_with_every_key_as_at_the_source() {
+    let seeds = Scale::current().pick(20, 20_000);
+    for seed in 0..seeds {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+        runtime.block_on(run_schedule(seed));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_cannot_be_copied_is_named_and_stops_nothing() {
+    let world = MoveWorld::new(1, 0).await;
+    world.source.put("teas", "bad", "x", true);
+    world.source.put("teas", "good", "x", true);
+    world.source.put("teas", "cut", "x", true);
+    world.source.break_key("bad");
+    world.source.break_key("cut");
+    world.start().await;
+    let follows = |status: &MoveStatus| status.progress.phase == MovePhase::Follow && status.progress.sweeps > 1;
+    let status = world.await_status("following", follows).await;
+    assert_eq!(
+        status.asides,
+        [
+            "/types/default/buckets/teas/keys/bad: the answer has no valid clock",
+            "/types/default/buckets/teas/keys/cut: the answer broke off: connection reset"
+        ]
+    );
+    assert_eq!(world.get("teas", "good").await.0, ["x"]);
+    world.verify().await;
+    let refused = world.mover.wish(MoveWish::Finish, false).await.unwrap_err();
+    assert!(refused.to_string().starts_with("2 keys could not be copied"), "{refused}");
+    world.source.mend_keys();
+    let status = world.await_status("mended", |status| status.progress.asides == 0).await;
+    assert_eq!(status.asides, [""; 0]);
+    assert_eq!(world.get("teas", "bad").await.0, ["x"]);
+    world.verify().await;
+    world.mover.wish(MoveWish::Finish, false).await.unwrap();
+    world.await_status("finished", MoveStatus::has_ended).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_paused_move_reads_nothing_and_a_cancelled_one_goes_on_from_the_same_source() {
+    let world = MoveWorld::new(2, 0).await;
+    world.source.put("teas", "a", "1", true);
+    world.start().await;
+    world.await_status("following", |status| status.progress.sweeps > 1).await;
+    world.mover.wish(MoveWish::Pause, false).await.unwrap();
+    sleep(Duration::from_secs(10)).await;
+    world.source.put("teas", "a", "2", true);
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(world.get("teas", "a").await.0, ["1"]);
+    world.mover.wish(MoveWish::Run, false).await.unwrap();
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(world.get("teas", "a").await.0, ["2"]);
+    world.mover.wish(MoveWish::Cancel, false).await.unwrap();
+    world.await_status("cancelled", MoveStatus::has_ended).await;
+    world.source.put("teas", "a", "3", true);
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(world.get("teas", "a").await.0, ["2"]);
+    world.start().await;
+    world.await_status("following", |status| status.progress.sweeps > 1).await;
+    assert_eq!(world.get("teas", "a").await.0, ["3"], "its rows are known, so they are replaced");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_absent_type_is_waited_for_with_its_name() {
+    let world = MoveWorld::new(3, 0).await;
+    world.mover.start("riak://stand-in", vec!["default".into(), "carts".into()], 1000).await.unwrap();
+    let status = world.await_status("refused", |status| !status.progress.error.is_empty()).await;
+    assert_eq!(status.progress.error, "the source has no active type carts");
+    assert_eq!(status.progress.phase, MovePhase::Check);
+}
