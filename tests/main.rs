@@ -19,6 +19,7 @@ mod journal;
 mod kill9;
 mod kill9_datatypes;
 mod listing;
+mod live_move;
 mod malformed;
 mod manual;
 mod mapreduce_jobs;

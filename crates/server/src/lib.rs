@@ -34,6 +34,7 @@ pub mod scripts;
 mod serve;
 pub mod settings;
 mod signals;
+mod source_client;
 mod start_buckets;
 mod store_metrics;
 mod webhook_client;

@@ -14,6 +14,7 @@ use larder_api_s3::{PublicUrl, S3Settings};
 use larder_console::{ConsoleAccess, ConsoleSettings, RunningCommands, ShareLink, SharedObject};
 use larder_core::{AuditSink, CertificateStatus, Config, GatewayPorts, IndexSplitting, Scripts};
 use larder_kv::Gateway;
+use larder_moving::Mover;
 use larder_net::{BrowserRules, ConnectionLimit, ConnectionSettings, ShutdownRequest, TrustedProxies};
 use larder_rows::ActorId;
 use larder_s3::encryption::key_ring::KeyRing;
@@ -40,6 +41,7 @@ use crate::recent_log::{AuditKeeper, RecentLogs};
 use crate::scripts::start_scripts;
 use crate::settings::{DurabilitySetting, Listener, ScrapeAccess, ServerSettings};
 use crate::signals::{self, ProcessSignals};
+use crate::source_client::source_client;
 use crate::start_buckets::make_buckets;
 use crate::webhook_client::webhook_client;
 
@@ -98,7 +100,9 @@ pub(crate) async fn serve(
     let s3_admin = s3_admin(settings, &objects).await?;
     make_buckets(&settings.s3_buckets, s3_admin.as_ref().map(|(user, _)| user), &objects).await?;
     let admin = s3_admin.and_then(|(user, is_new)| new_key(settings, &user, is_new));
-    let background = engine.start_background(&gateway, &objects, settings);
+    let mut background = engine.start_background(&gateway, &objects, settings);
+    let mover = Mover::new(gateway.clone(), source_client());
+    background.spawn(mover.clone().run());
 
     let connection = connection_settings(settings, budget.connections, memory.clients);
     let mut listeners = JoinSet::new();
@@ -148,6 +152,7 @@ pub(crate) async fn serve(
         gateway: gateway.clone(),
         objects: objects.clone(),
         console,
+        mover,
         backup: engine.backup.clone(),
         commands,
     };

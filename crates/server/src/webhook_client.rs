@@ -18,7 +18,7 @@ use larder_core::rules::props::WebhookUrl;
 use larder_kv::HOST_DELIVERIES_MAX;
 
 /// The name of this program to receivers.
-const AGENT: &str = concat!("larder/", env!("CARGO_PKG_VERSION"));
+pub(crate) const AGENT: &str = concat!("larder/", env!("CARGO_PKG_VERSION"));
 /// The header with the id of the notice.
 const EVENT_ID: &str = "x-larder-event-id";
 /// Most bytes of an answer's body that are read, so that its connection can be used again.

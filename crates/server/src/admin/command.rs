@@ -15,6 +15,7 @@ use larder_core::Error;
 use larder_kv::Gateway;
 use larder_kv_admin::frame::{AdminAnswer, AdminRequest};
 use larder_kv_admin::progress_bar::Progress;
+use larder_moving::Mover;
 use larder_rows::text::escaped;
 use larder_s3::Objects;
 use tokio::sync::watch;
@@ -40,6 +41,8 @@ pub(crate) struct AdminContext {
     pub(crate) objects: Arc<Objects>,
     /// Links to the console; `None`: it is off.
     pub(crate) console: Option<ConsoleLinks>,
+    /// The moves from other stores.
+    pub(crate) mover: Arc<Mover>,
     /// The engine that `backup` copies; `None`: it is not the embedded one.
     pub(crate) backup: Option<BackupSource>,
     /// The commands that run and report progress, for the console.

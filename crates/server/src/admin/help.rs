@@ -16,12 +16,16 @@ Options:
                                    or else the service's, /run/larder/admin.sock
     --json                         Answer as JSON: list, show, create, rotate-key, status, cluster status,
                                    cluster repair-advice, member-status, mapreduce list, webhooks list,
-                                   index status, security but for del-, -source, grant and revoke
+                                   move status, index status, security but for del-, -source, grant and revoke
     --key KEY --secret-file FILE   s3 user create, s3 key create: a key and a secret that are in use elsewhere
     --id ID                        s3 user create: the canonical id
     --objects N, --bytes SIZE      s3 quota set: most objects, and most bytes, such as 10GiB
     --read-only, --bucket BUCKET, --prefix PREFIX, --expires TIME
                                    s3 key create: limits of the key; several buckets and prefixes may be named
+    --types TYPE,TYPE              move start: the bucket types to move; without it `default` alone
+    --rate N                       move start: most requests to the source in a second; without it 1000
+    --repair                       move verify: copy again what differs
+    --force                        move finish: whatever the last verification found
     --verify                       export, import: only compare what is there with the directory
 
 Exit code 0: done. Exit code 1: not done, standard error says why.
@@ -133,6 +137,7 @@ mod tests {
                     "member-status",
                     "mapreduce list",
                     "webhooks list",
+                    "move status",
                     "index status"
                 ]
             ]

@@ -18,6 +18,7 @@ mod erlang;
 mod help;
 mod index;
 mod mapreduce;
+mod moving;
 mod repair_advice;
 mod s3_encryption;
 mod s3_key;

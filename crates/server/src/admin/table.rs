@@ -4,8 +4,8 @@ use larder_kv_admin::frame::AdminAnswer;
 
 use super::command::{AdminCommand, CommandCall, CommandResult, shown};
 use super::{
-    backup, bucket_type, cluster, console, help, index, mapreduce, repair_advice, s3_encryption, s3_key, s3_policy,
-    s3_quota, s3_user, security, self_test, services, stats, transfer, unsupported, webhooks,
+    backup, bucket_type, cluster, console, help, index, mapreduce, moving, repair_advice, s3_encryption, s3_key,
+    s3_policy, s3_quota, s3_user, security, self_test, services, stats, transfer, unsupported, webhooks,
 };
 
 const ANY: usize = usize::MAX;
@@ -254,6 +254,28 @@ pub(super) static COMMANDS: &[AdminCommand] = &[
             transfer::import
         )
     },
+    AdminCommand {
+        options: moving::START_OPTIONS,
+        ..change!(
+            "move start <source> [options]",
+            (1, ANY),
+            false,
+            "Bring the data of a Riak or a Larder here, live",
+            moving::start
+        )
+    },
+    command!("move status", (0, 0), true, "The move: its phase, counts, notes, keys that differ", moving::status),
+    AdminCommand {
+        options: moving::VERIFY_OPTIONS,
+        ..change!("move verify", (0, ANY), false, "Compare every key with the source of the move", moving::verify)
+    },
+    change!("move pause", (0, 0), false, "Stop the move for a while", moving::pause),
+    change!("move resume", (0, 0), false, "Go on with it", moving::resume),
+    AdminCommand {
+        options: moving::FINISH_OPTIONS,
+        ..change!("move finish", (0, ANY), false, "End a move that is verified: nothing differs", moving::finish)
+    },
+    change!("move cancel", (0, 0), false, "End the move before; what it copied stays", moving::cancel),
     change!("js-reload", (0, ANY), false, "Load the JavaScript modules of --js-dir again", mapreduce::js_reload),
     AdminCommand {
         reports_progress: true,
@@ -315,6 +337,7 @@ pub(super) fn find<'a>(words: &'a [&'a str]) -> CommandLookup<'a> {
         "cluster" => cluster::refuse_membership_change(words),
         "console" => AdminAnswer::usage("console link"),
         "index" => AdminAnswer::usage("index check | index repair | index status"),
+        "move" => AdminAnswer::usage("move start <source> | status | verify | pause | resume | finish | cancel"),
         "--help" | "-h" => AdminAnswer::done(help_text()),
         "--version" => AdminAnswer::done(env!("CARGO_PKG_VERSION")),
         _ => unsupported::refuse(&verb, words),

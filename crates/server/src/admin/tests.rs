@@ -63,6 +63,7 @@ async fn node() -> TestNode {
 impl TestNode {
     fn context(&self) -> AdminContext {
         AdminContext {
+            mover: larder_moving::Mover::new(self.gateway.clone(), crate::source_client::source_client()),
             gateway: self.gateway.clone(),
             objects: self.objects.clone(),
             console: None,

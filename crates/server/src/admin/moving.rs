@@ -1,0 +1,207 @@
+//! `move`: the data of a Riak, or of another Larder, comes here while clients use both.
+
+use std::fmt::Write as _;
+
+use larder_kv_admin::frame::AdminAnswer;
+use larder_moving::rules::SourceAddress;
+use larder_moving::{MOVE_RATE_DEFAULT, MoveCount, MovePhase, MoveProgress, MoveRefusal, MoveStatus, MoveVerification};
+use larder_rows::text::rfc3339;
+use larder_rows::{MoveWish, Timestamp};
+use serde_json::{Value, json};
+
+use super::command::{CommandCall, CommandOption, CommandResult, OptionKind, ParsedArgs, reasons, shown};
+
+/// The options of `move start`.
+pub(super) const START_OPTIONS: &[CommandOption] = &[
+    CommandOption { name: "--types", kind: OptionKind::Value },
+    CommandOption { name: "--rate", kind: OptionKind::Value },
+];
+/// The option of `move verify`.
+pub(super) const VERIFY_OPTIONS: &[CommandOption] = &[CommandOption { name: "--repair", kind: OptionKind::Flag }];
+/// The option of `move finish`.
+pub(super) const FINISH_OPTIONS: &[CommandOption] = &[CommandOption { name: "--force", kind: OptionKind::Flag }];
+/// Most requests in a second that an operator may ask for.
+const RATE_MAX: u32 = 1_000_000;
+/// The type of buckets without one.
+const DEFAULT_TYPE: &str = "default";
+
+pub(super) async fn start(call: CommandCall<'_>) -> CommandResult {
+    let args = ParsedArgs::parse(call.args, START_OPTIONS).map_err(AdminAnswer::failed)?;
+    let [source] = args.plain[..] else { return Err(AdminAnswer::usage("move start riak://HOST:8098[,HOST2:8098]")) };
+    SourceAddress::parse(source).map_err(AdminAnswer::failed)?;
+    let rate = match args.value("--rate") {
+        None => MOVE_RATE_DEFAULT,
+        Some(text) => match text.parse() {
+            Ok(rate) if (1..=RATE_MAX).contains(&rate) => rate,
+            _ => return Err(AdminAnswer::failed("--rate is a number of requests in a second, from 1")),
+        },
+    };
+    let types: Vec<_> = args.value("--types").unwrap_or(DEFAULT_TYPE).split(',').map(str::trim).collect();
+    if types.iter().any(|name| name.is_empty()) {
+        return Err(AdminAnswer::failed("--types has names of bucket types, separated by commas"));
+    }
+    let types = types.into_iter().map(|name| name.to_owned().into()).collect();
+    let order = call.context.mover.start(source, types, rate).await.map_err(refusal)?;
+    Ok(AdminAnswer::done(format!(
+        "a move from {} begins: {rate} requests a second at most; `kv-admin move status` shows it",
+        order.source
+    )))
+}
+
+pub(super) async fn verify(call: CommandCall<'_>) -> CommandResult {
+    let args = ParsedArgs::parse(call.args, VERIFY_OPTIONS).map_err(AdminAnswer::failed)?;
+    if !args.plain.is_empty() {
+        return Err(AdminAnswer::usage("move verify [--repair]"));
+    }
+    let choice = if args.has("--repair") { MoveWish::Repair } else { MoveWish::Verify };
+    wish(&call, choice, "all keys are compared; `kv-admin move status` shows what differs").await
+}
+
+pub(super) async fn pause(call: CommandCall<'_>) -> CommandResult {
+    wish(&call, MoveWish::Pause, "the move stops until `kv-admin move resume`").await
+}
+
+pub(super) async fn resume(call: CommandCall<'_>) -> CommandResult {
+    wish(&call, MoveWish::Run, "the move goes on").await
+}
+
+pub(super) async fn cancel(call: CommandCall<'_>) -> CommandResult {
+    wish(&call, MoveWish::Cancel, "the move ends; what it copied stays, and a new start from the same source goes on")
+        .await
+}
+
+pub(super) async fn finish(call: CommandCall<'_>) -> CommandResult {
+    let args = ParsedArgs::parse(call.args, FINISH_OPTIONS).map_err(AdminAnswer::failed)?;
+    if !args.plain.is_empty() {
+        return Err(AdminAnswer::usage("move finish [--force]"));
+    }
+    call.context.mover.wish(MoveWish::Finish, args.has("--force")).await.map_err(refusal)?;
+    Ok(AdminAnswer::done("the move is finished; what it knew of the source is removed"))
+}
+
+async fn wish(call: &CommandCall<'_>, wish: MoveWish, text: &str) -> CommandResult {
+    call.context.mover.wish(wish, false).await.map_err(refusal)?;
+    Ok(AdminAnswer::done(text))
+}
+
+pub(super) async fn status(call: CommandCall<'_>) -> CommandResult {
+    let status = call.context.mover.status().await.map_err(|error| AdminAnswer::failed(reasons(&error)))?;
+    let now = call.gateway().context().now();
+    match (status, call.json) {
+        (None, true) => Ok(AdminAnswer::json(&json!({ "phase": null }))),
+        (None, false) => Ok(AdminAnswer::done("No move was started")),
+        (Some(status), true) => Ok(AdminAnswer::json(&status_json(&status, now))),
+        (Some(status), false) => Ok(AdminAnswer::done(status_text(&status, now))),
+    }
+}
+
+fn refusal(refusal: MoveRefusal) -> AdminAnswer {
+    match refusal {
+        MoveRefusal::Refused(text) => AdminAnswer::failed(text),
+        MoveRefusal::Failed(error) => AdminAnswer::failed(reasons(&error)),
+    }
+}
+
+fn status_json(status: &MoveStatus, now: Timestamp) -> Value {
+    let mut json = status.progress.to_json();
+    let MoveStatus { order, progress, asides, differences } = status;
+    let types: Vec<_> = order.types.iter().map(|name| shown(name)).collect();
+    json.insert("source".into(), order.source.clone().into());
+    json.insert("types".into(), types.into());
+    json.insert("rate_max".into(), order.rate.into());
+    json.insert("wish".into(), order.wish.name().into());
+    json.insert("lag_seconds".into(), lag(progress, now).into());
+    json.insert("idle_seconds".into(), seconds(progress.progressed, now).into());
+    json.insert("estimate_seconds".into(), estimate(progress).into());
+    json.insert("set_aside".into(), asides.clone().into());
+    json.insert("differences".into(), differences.clone().into());
+    Value::Object(json)
+}
+
+fn status_text(status: &MoveStatus, now: Timestamp) -> String {
+    let MoveStatus { order, progress, asides, differences } = status;
+    let mut text = format!("Move from {} ({})\n", shown(order.source.as_bytes()), state(status));
+    let mut line = |name: &str, value: String| {
+        // Writing into a text does not fail.
+        let _ = writeln!(text, "{name:<15}{value}");
+    };
+    line("phase", progress.phase.name().to_owned());
+    line("types", order.types.iter().map(|name| shown(name)).collect::<Vec<_>>().join(", "));
+    if progress.phase != MovePhase::Done {
+        line("this pass", pass(progress));
+    }
+    let counts = MoveCount::ALL.map(|count| format!("{} {}", count.name(), progress.counts.get(count)));
+    line("since start", counts.join(", "));
+    line("rate", format!("{} keys a second, at most {} requests a second", progress.rate, order.rate));
+    if let Some(seconds) = estimate(progress) {
+        line("estimate", format!("{seconds} s for the rest of this bucket"));
+    }
+    line(
+        "lag",
+        match lag(progress, now) {
+            Some(seconds) => format!("every change at the source older than {seconds} s is here"),
+            None => "the first pass is under way".to_owned(),
+        },
+    );
+    line("last progress", format!("{} s ago", seconds(progress.progressed, now)));
+    line("verified", progress.verified.as_ref().map_or_else(|| "never".to_owned(), verified));
+    if !progress.error.is_empty() {
+        line("waits after", shown(progress.error.as_bytes()));
+    }
+    progress.notes.iter().for_each(|note| line("note", shown(note.as_bytes())));
+    let lists = [("set aside", asides, progress.asides), ("differs", differences, differences.len() as u64)];
+    for (name, list, count) in lists {
+        list.iter().for_each(|key| line(name, shown(key.as_bytes())));
+        if count > list.len() as u64 {
+            line(name, format!("and {} more", count - list.len() as u64));
+        }
+    }
+    text
+}
+
+fn state(status: &MoveStatus) -> &'static str {
+    let is_handled = status.progress.handled >= status.order.number;
+    match status.order.wish {
+        MoveWish::Run => "runs",
+        MoveWish::Verify | MoveWish::Repair if is_handled => "runs",
+        MoveWish::Verify | MoveWish::Repair => "is to be verified",
+        MoveWish::Pause => "is paused",
+        MoveWish::Finish if is_handled => "is finished",
+        MoveWish::Finish => "is to be finished",
+        MoveWish::Cancel if is_handled => "is cancelled",
+        MoveWish::Cancel => "is to be cancelled",
+    }
+}
+
+fn pass(progress: &MoveProgress) -> String {
+    let sweep = &progress.sweep;
+    let bucket = match sweep.bucket.as_str() {
+        "" => String::new(),
+        name => format!("; in {} {} of {} keys", shown(name.as_bytes()), sweep.keys, sweep.keys_known),
+    };
+    format!("{} of {} buckets, {} changes{bucket}", sweep.buckets, sweep.buckets_known, sweep.changes)
+}
+
+fn verified(verified: &MoveVerification) -> String {
+    let MoveVerification { ended, keys, equal, changed_here, changed_there, differs, .. } = verified;
+    format!(
+        "{}: {keys} keys, {equal} equal, {changed_here} changed here since, {changed_there} changed at the source \
+         meanwhile, {differs} differ",
+        rfc3339(*ended)
+    )
+}
+
+/// Seconds for the keys of the bucket under way; `None`: nothing is known of them.
+fn estimate(progress: &MoveProgress) -> Option<u64> {
+    let left = progress.sweep.keys_known.saturating_sub(progress.sweep.keys);
+    (left > 0 && progress.rate > 0 && progress.phase != MovePhase::Done).then(|| left.div_ceil(progress.rate))
+}
+
+/// Seconds since the beginning of the last complete pass.
+fn lag(progress: &MoveProgress, now: Timestamp) -> Option<u64> {
+    (progress.complete_until > Timestamp::ZERO).then(|| seconds(progress.complete_until, now))
+}
+
+fn seconds(from: Timestamp, now: Timestamp) -> u64 {
+    now.since(from) / 1_000_000
+}
