@@ -289,11 +289,66 @@ def test_configurations():
     assert s3.get_object_tagging(Bucket=bucket, Key="logs/x")["TagSet"] == []
     attributes = s3.get_object_attributes(Bucket=bucket, Key="logs/x", ObjectAttributes=["ETag", "ObjectSize"])
     assert attributes["ObjectSize"] == 0 and attributes["ETag"] == hashlib.md5(b"").hexdigest(), attributes
-    refused(lambda: s3.put_bucket_website(Bucket=bucket, WebsiteConfiguration={"IndexDocument": {"Suffix": "i"}}), "NotImplemented", 501)
+    s3.put_bucket_website(Bucket=bucket, WebsiteConfiguration={"IndexDocument": {"Suffix": "i"}})
+    assert s3.get_bucket_website(Bucket=bucket)["IndexDocument"] == {"Suffix": "i"}
+    s3.delete_bucket_website(Bucket=bucket)
+    refused(lambda: s3.get_bucket_website(Bucket=bucket), "NoSuchWebsiteConfiguration", 404)
+    s3.put_bucket_ownership_controls(Bucket=bucket, OwnershipControls={"Rules": [{"ObjectOwnership": "BucketOwnerEnforced"}]})
+    refused(lambda: s3.put_object_acl(Bucket=bucket, Key="logs/x", ACL="private"), "AccessControlListNotSupported", 400)
+    s3.delete_bucket_ownership_controls(Bucket=bucket)
+    refused(lambda: s3.get_object_torrent(Bucket=bucket, Key="logs/x"), "NotImplemented", 501)
     for drop in (s3.delete_bucket_cors, s3.delete_bucket_lifecycle, s3.delete_bucket_tagging):
         drop(Bucket=bucket)
     refused(lambda: s3.get_bucket_cors(Bucket=bucket), "NoSuchCORSConfiguration", 404)
     empty_and_delete(s3, bucket)
+
+
+def test_encryption():
+    s3 = client()
+    bucket = bucket_name("sealed")
+    s3.create_bucket(Bucket=bucket)
+    body = bytes(range(256)) * 1024
+    assert s3.put_object(Bucket=bucket, Key="k", Body=body, ServerSideEncryption="AES256")["ServerSideEncryption"] == "AES256"
+    whole = s3.get_object(Bucket=bucket, Key="k")
+    assert whole["Body"].read() == body and whole["ServerSideEncryption"] == "AES256" and whole["ETag"] == f'"{hashlib.md5(body).hexdigest()}"'
+    assert s3.get_object(Bucket=bucket, Key="k", Range="bytes=65530-65545")["Body"].read() == body[65530:65546]
+    refused(lambda: s3.put_object(Bucket=bucket, Key="k", Body=body, ServerSideEncryption="aws:kms"), "NotImplemented", 501)
+    refused(lambda: s3.put_object(Bucket=bucket, Key="k", Body=body, SSECustomerAlgorithm="AES256", SSECustomerKey="k" * 32), "InvalidRequest", 400)
+    rule = {"ApplyServerSideEncryptionByDefault": {"SSEAlgorithm": "AES256"}, "BucketKeyEnabled": False}
+    s3.put_bucket_encryption(Bucket=bucket, ServerSideEncryptionConfiguration={"Rules": [rule]})
+    assert s3.get_bucket_encryption(Bucket=bucket)["ServerSideEncryptionConfiguration"]["Rules"] == [rule]
+    made = s3.create_multipart_upload(Bucket=bucket, Key="parts")
+    assert made["ServerSideEncryption"] == "AES256", made
+    pieces = [body * 21, b"the end"]
+    sent = [s3.upload_part(Bucket=bucket, Key="parts", UploadId=made["UploadId"], PartNumber=at, Body=piece) for at, piece in enumerate(pieces, 1)]
+    parts = [{"PartNumber": at, "ETag": part["ETag"]} for at, part in enumerate(sent, 1)]
+    s3.complete_multipart_upload(Bucket=bucket, Key="parts", UploadId=made["UploadId"], MultipartUpload={"Parts": parts})
+    assert s3.get_object(Bucket=bucket, Key="parts")["Body"].read() == b"".join(pieces)
+    s3.copy_object(Bucket=bucket, Key="copy", CopySource={"Bucket": bucket, "Key": "parts"})
+    assert s3.get_object(Bucket=bucket, Key="copy")["Body"].read() == b"".join(pieces)
+    empty_and_delete(s3, bucket)
+
+
+def test_object_lock():
+    s3 = client()
+    bucket = bucket_name("vault")
+    s3.create_bucket(Bucket=bucket, ObjectLockEnabledForBucket=True)
+    rule = {"DefaultRetention": {"Mode": "GOVERNANCE", "Days": 1}}
+    s3.put_object_lock_configuration(Bucket=bucket, ObjectLockConfiguration={"ObjectLockEnabled": "Enabled", "Rule": rule})
+    version = s3.put_object(Bucket=bucket, Key="k", Body=b"ledger")["VersionId"]
+    assert s3.head_object(Bucket=bucket, Key="k")["ObjectLockMode"] == "GOVERNANCE"
+    refused(lambda: s3.delete_object(Bucket=bucket, Key="k", VersionId=version), "AccessDenied", 403)
+    refused(lambda: s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Suspended"}), "InvalidBucketState", 409)
+    s3.put_object_legal_hold(Bucket=bucket, Key="k", LegalHold={"Status": "ON"})
+    refused(lambda: s3.delete_object(Bucket=bucket, Key="k", VersionId=version, BypassGovernanceRetention=True), "AccessDenied", 403)
+    s3.put_object_legal_hold(Bucket=bucket, Key="k", LegalHold={"Status": "OFF"})
+    marker = s3.delete_object(Bucket=bucket, Key="k")["VersionId"]
+    errors = s3.delete_objects(Bucket=bucket, Delete={"Objects": [{"Key": "k", "VersionId": marker}, {"Key": "k", "VersionId": version}]})["Errors"]
+    assert [(error["VersionId"], error["Code"]) for error in errors] == [(version, "AccessDenied")], errors
+    assert s3.get_object(Bucket=bucket, Key="k")["Body"].read() == b"ledger"
+    refused(lambda: s3.delete_bucket(Bucket=bucket), "BucketNotEmpty", 409)
+    s3.delete_object(Bucket=bucket, Key="k", VersionId=version, BypassGovernanceRetention=True)
+    s3.delete_bucket(Bucket=bucket)
 
 
 def anonymous(path, method="GET", data=None):
