@@ -9,7 +9,7 @@ use larder_s3::Caller;
 use larder_s3::acl::AclChoice;
 use larder_s3::get::GetObject;
 use larder_s3::put::{ChecksumWanted, ObjectMetadata, PutObject, UploadBody, WriteConditions};
-use larder_s3::rules::{S3Action, SystemHeader};
+use larder_s3::rules::{Bucket, BucketLock, ObjectLock, S3Action, SystemHeader};
 use larder_testkit::http::HttpResponse;
 
 use crate::s3_pages::{store, with_bucket};
@@ -179,6 +179,29 @@ fn a_versioned_bucket_keeps_the_version_before_an_edit_of_metadata() {
     edit_metadata(&mut browser, &page, &[("meta", b"a=1")]).expect(303);
     let page = browser.page(CASK);
     assert_eq!(page.matches(">Download</a>").count(), 3, "the object and its two versions: {page}");
+    console.stop();
+}
+
+#[test]
+fn a_locked_version_is_not_deleted_and_its_bucket_keeps_versions() {
+    let (console, mut browser) = with_bucket();
+    browser.post("/s3/settings/versioning?bucket=cellar", &[("versioning", b"enabled")]).expect(303);
+    let owner = console.admin(S3Action::PutBucketObjectLockConfiguration);
+    let lock = |bucket: &mut Bucket| {
+        bucket.object_lock = Some(BucketLock::default());
+        Ok(())
+    };
+    console.background.run(console.objects.buckets.configure(&owner, "cellar", lock)).unwrap();
+    let lock = ObjectLock { legal_hold: Some(true), ..ObjectLock::default() };
+    let put = cask(ObjectMetadata { lock, ..ObjectMetadata::default() });
+    let put = console.background.run(console.objects.put(&console.admin(S3Action::PutObject), put)).unwrap();
+    assert!(browser.page(CASK).contains("<dt>Legal hold</dt><dd>on</dd>"));
+    let delete = "/s3/object/delete?bucket=cellar&key=racks%2Fcask";
+    browser.post(&format!("{delete}&version={}", put.version_id.unwrap()), &[]).expect(403);
+    browser.post(delete, &[]).expect(303);
+    let settings = browser.page("/s3/settings?bucket=cellar");
+    assert!(settings.contains("Object lock keeps it enabled.") && !settings.contains("Suspend"), "{settings}");
+    browser.post("/s3/settings/versioning?bucket=cellar", &[("versioning", b"suspended")]).expect(409);
     console.stop();
 }
 

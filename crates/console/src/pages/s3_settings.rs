@@ -9,7 +9,7 @@ use larder_s3::Error;
 use larder_s3::quotas::QuotaHolder;
 use larder_s3::rules::lifecycle::{Expiration, Lifecycle, LifecycleFilter, LifecycleRule, NoncurrentExpiration};
 use larder_s3::rules::policy::BucketPolicy;
-use larder_s3::rules::{Bucket, S3Action, StorageQuota, Versioning};
+use larder_s3::rules::{Bucket, BucketLock, DefaultRetention, RetentionPeriod, S3Action, StorageQuota, Versioning};
 use maud::{Markup, PreEscaped, html};
 
 use super::s3_links::{to_bucket, to_settings, to_uploads};
@@ -95,13 +95,28 @@ fn versioning(call: &ConsoleCall<'_>, bucket: &Bucket) -> Markup {
         section.panel {
             h2 { "Versioning" }
             p { (state) }
-            @if call.may_change() {
+            @if let Some(lock) = bucket.object_lock {
+                p { "Object lock keeps it enabled. " (default_retention(lock)) }
+            } @else if call.may_change() {
                 form method="post" action=(to("/s3/settings/versioning", &bucket.name).text()) {
                     (csrf(call.session))
                     input type="hidden" name="versioning" value=(other);
                     button type="submit" { (button) }
                 }
             }
+        }
+    }
+}
+
+fn default_retention(lock: BucketLock) -> String {
+    match lock.default_retention {
+        None => "New versions are retained only if their request says so.".to_owned(),
+        Some(DefaultRetention { mode, period }) => {
+            let (count, unit) = match period {
+                RetentionPeriod::Days(days) => (days, "days"),
+                RetentionPeriod::Years(years) => (years, "years"),
+            };
+            format!("New versions are retained for {count} {unit}, {}.", mode.name())
         }
     }
 }
