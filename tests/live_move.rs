@@ -107,8 +107,9 @@ fn a_source_that_refuses_and_breaks_off_is_waited_for_and_named() {
 fn fill(source: &LarderNode) {
     let mut client = source.client();
     for bucket in BUCKETS {
-        for key in 0..KEYS {
-            let put = HttpRequest::put(&format!("{bucket}/keys/k{key}"), format!("first {key}"))
+        // No writer changes the last one.
+        for key in (0..KEYS).map(|key| format!("k{key}")).chain(["still".to_owned()]) {
+            let put = HttpRequest::put(&format!("{bucket}/keys/{key}"), format!("first {key}"))
                 .headers(&[("Content-Type", "text/plain; charset=utf-8"), ("X-Riak-Meta-Farm", "uji")])
                 .headers(&[("x-riak-index-year_int", "2026"), ("x-riak-index-origin_bin", "jp")])
                 .header("Link", r#"</buckets/teas/keys/matcha>; riaktag="kin""#);
@@ -217,7 +218,8 @@ fn values(at: SocketAddr, path: &str) -> Vec<String> {
     }
     let boundary = found.header("Content-Type").unwrap().split_once("boundary=").unwrap().1.to_owned();
     let text = found.text();
-    let parts = text.split(&format!("\r\n--{boundary}")).filter(|part| !part.is_empty() && !part.starts_with("--"));
+    let delimiter = format!("\r\n--{boundary}");
+    let parts = text.split(&delimiter).filter(|part| !part.is_empty() && !part.starts_with("--"));
     let part = |part: &str| {
         let (head, body) = part.split_once("\r\n\r\n").unwrap();
         let mut lines: Vec<_> = head.lines().filter(|line| kept(line.split(':').next().unwrap())).collect();

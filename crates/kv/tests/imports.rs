@@ -1,6 +1,7 @@
 //! Imports beside clients, under each conflict policy: what the source replaced goes, what a client wrote stays.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use larder_core::Config;
@@ -12,17 +13,51 @@ use larder_rows::content::{KvBody, KvContent, Term};
 use larder_rows::keyspace::moved_shard;
 use larder_rows::{ActorId, MovedRow, MovedState, Timestamp};
 use larder_store::memory::MemoryStore;
-use larder_store::{Clock, Partition, ReadQuery};
+use larder_store::{Batch, CallOptions, Clock, Partition, ReadQuery, Result, Store, Table};
 use larder_testkit::VirtualClock;
+use larder_testkit::hooked::{Hooked, MakeCall, StoreCall, StoreHook};
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
 use crate::ports::ports_over;
 
 const MOVE: ActorId = ActorId(99);
 
+/// A store in memory that holds the batch of an import back.
+struct HeldImport {
+    inner: MemoryStore,
+    armed: AtomicBool,
+    reached: Notify,
+    go: Notify,
+}
+
+impl StoreHook for HeldImport {
+    fn inner(&self) -> &dyn Store {
+        &self.inner
+    }
+
+    async fn around<'a, T: Send>(
+        &'a self,
+        call: StoreCall<'a>,
+        options: CallOptions,
+        make: MakeCall<'a, T>,
+    ) -> Result<T> {
+        let is_import = |batch: &Batch| batch.partitions.iter().any(|one| one.partition.table == Table::Moves);
+        if let StoreCall::Apply(batch) = call
+            && is_import(batch)
+            && self.armed.swap(false, Ordering::SeqCst)
+        {
+            self.reached.notify_one();
+            self.go.notified().await;
+        }
+        make(options).await
+    }
+}
+
 /// A gateway with a type of each policy, and the key of a test.
 struct ImportWorld {
     gateway: Arc<Gateway>,
+    held: Arc<HeldImport>,
     clock: Arc<VirtualClock>,
     address: Address,
 }
@@ -31,14 +66,20 @@ impl ImportWorld {
     async fn new(props: Value) -> Self {
         let clock = Arc::new(VirtualClock::start());
         let shared: Arc<dyn Clock> = clock.clone();
-        let store = Arc::new(MemoryStore::new(shared.clone()));
+        let held = Arc::new(HeldImport {
+            inner: MemoryStore::new(shared.clone()),
+            armed: AtomicBool::new(false),
+            reached: Notify::new(),
+            go: Notify::new(),
+        });
+        let store = Arc::new(Hooked(held.clone()));
         let config = Config { single_process: true, ..Config::default() };
         let gateway = Gateway::start(ports_over(store, shared), config).await.unwrap();
         let name = Bytes::from("t");
         gateway.types().create(&name, props.as_object().unwrap()).await.unwrap();
         gateway.types().activate(&name).await.unwrap();
         let address = Address::new(BucketAddress::new(name, "b".into()).unwrap(), "k".into()).unwrap();
-        Self { gateway, clock, address }
+        Self { gateway, held, clock, address }
     }
 
     async fn siblings() -> Self {
@@ -214,12 +255,17 @@ async fn a_clients_write_wins_over_an_import_that_did_not_see_it() {
     for props in
         [json!({ "allow_mult": false }), json!({ "last_write_wins": true, "allow_mult": false, "dvv_enabled": false })]
     {
-        let world = ImportWorld::new(props.clone()).await;
+        let world = Arc::new(ImportWorld::new(props.clone()).await);
         world.import(vec![world.value("tea", 500)], "1").await;
-        // The race: the import was prepared, then the client wrote, then the rows of the import came.
-        let stale = world.order(vec![world.value("milk", 5)], "2", true).await;
+        let import = world.order(vec![world.value("milk", 5)], "2", true).await;
+        world.held.armed.store(true, Ordering::SeqCst);
+        let gateway = world.gateway.clone();
+        let running = tokio::spawn(async move { gateway.kv.import(&import).await });
+        // The import has read the key, and its rows are not there yet.
+        world.held.reached.notified().await;
         world.put("mine", None).await;
-        world.gateway.kv.import(&stale).await.unwrap();
+        world.held.go.notify_one();
+        running.await.unwrap().unwrap();
         assert_eq!(world.texts().await, ["mine"], "{props}");
     }
 }
