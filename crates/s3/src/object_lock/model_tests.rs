@@ -11,6 +11,7 @@ use crate::buckets::NewBucket;
 use crate::buckets::testing::{S3TestStore, new_caller};
 use crate::commit::testing::{BUCKET, bytes, get_request, id, put_request, run};
 use crate::copy::CopyObject;
+use crate::encryption::EncryptionChoice;
 use crate::put::{ObjectMetadata, PutObject, WriteConditions};
 use crate::rules::RetentionMode;
 
@@ -93,6 +94,7 @@ impl LockModel {
                     acl: crate::acl_choice::AclChoice::Private,
                     keeps_acl: false,
                     own: Vec::new(),
+                    encryption: EncryptionChoice::BucketDefault,
                     changes_more: false,
                     checksum: None,
                     lock,
@@ -164,7 +166,7 @@ fn random_requests_keep_every_locked_version() {
             let gateways = vec![stores.gateway().await, stores.gateway().await];
             let owner = new_caller(&gateways[0], "owner").await;
             let new = NewBucket { has_lock: true, ..NewBucket::default() };
-            gateways[0].buckets.create_new(&owner, BUCKET, new).await.unwrap();
+            gateways[0].buckets.create_with(&owner, BUCKET, new).await.unwrap();
             let (dice, versions) = (SplitMix64::new(seed), BTreeMap::new());
             let mut model = LockModel { gateways, owner, dice, versions, refused: 0 };
             for _ in 0..STEPS {
