@@ -50,8 +50,6 @@ pub enum RequestArgument {
     RetainUntilDate,
     /// The end of a retention, in a header.
     RetainUntilHeader,
-    /// Whether to bypass governance retentions.
-    GovernanceBypass,
 }
 
 /// The error of a request.

@@ -24,40 +24,25 @@ use crate::rules::{Bucket, ObjectLock, Retention, S3Action, Version};
 const NO_LOCK: &str = "Bucket is missing Object Lock Configuration";
 const NO_LOCK_FOR_NEW: &str = "Bucket is missing ObjectLockConfiguration";
 const PAST: &str = "The retain until date must be in the future!";
-const NO_BYPASS: &str = "x-amz-bypass-governance-retention is only applicable to Object Lock enabled buckets.";
 
 /// Whether a request asks to bypass governance retentions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum GovernanceBypass {
-    /// The request says nothing about it.
+    /// It does not.
     #[default]
     Absent,
-    /// It says that it does not.
-    Declined,
     /// It does, which takes a permission.
     Requested,
 }
 
 impl GovernanceBypass {
-    /// Refuses a request that says anything about a bypass in a bucket without object lock.
+    /// Whether the request bypasses governance retentions of this key. In a bucket without object lock there are none: clients that
+    /// delete whatever they find ask for a bypass in every bucket.
     ///
     /// # Errors
-    /// `InvalidArgument`.
-    pub fn check_bucket(self, bucket: &Bucket) -> Result<()> {
-        if self == Self::Absent || bucket.object_lock.is_some() {
-            return Ok(());
-        }
-        let value = if self == Self::Requested { "true" } else { "false" };
-        Err(invalid_argument(RequestArgument::GovernanceBypass, value, NO_BYPASS))
-    }
-
-    /// Whether the request bypasses governance retentions of this key.
-    ///
-    /// # Errors
-    /// `InvalidArgument` in a bucket without object lock, `AccessDenied` without the permission.
+    /// `AccessDenied` without the permission.
     pub(super) fn resolve(self, caller: &Caller, bucket: &Bucket, key: &[u8]) -> Result<bool> {
-        self.check_bucket(bucket)?;
-        if self != Self::Requested {
+        if self == Self::Absent || bucket.object_lock.is_none() {
             return Ok(false);
         }
         caller.check(bucket, &S3Action::BypassGovernanceRetention.on_key(key))?;

@@ -202,7 +202,6 @@ fn argument_name(argument: RequestArgument) -> &'static str {
         RequestArgument::VersionMarker => "version-id-marker",
         RequestArgument::RetainUntilDate => "RetainUntilDate",
         RequestArgument::RetainUntilHeader => "x-amz-object-lock-retain-until-date",
-        RequestArgument::GovernanceBypass => "x-amz-bypass-governance-retention",
     }
 }
 

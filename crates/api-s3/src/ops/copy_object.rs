@@ -23,7 +23,7 @@ pub(super) const SOURCE_VERSION: HeaderName = HeaderName::from_static("x-amz-cop
 
 pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
     let mut request = decode(&call.bucket, &call.key, &call.headers, call.now)?;
-    request.encryption = encryption::choice(call, &call.headers).await?;
+    request.encryption = encryption::choice(call).await?;
     request.source.customer_key = encryption::source_key(call)?;
     call.check_expected_owner(EXPECTED_SOURCE_OWNER, &request.source.bucket).await?;
     let copied = call.objects.copy(&call.caller, request).await?;

@@ -18,7 +18,7 @@ use crate::xml::XmlWriter;
 pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
     let checksum = checksum(&call.headers)?;
     let mut metadata = object_metadata::metadata_from_headers(&call.headers, call.now)?;
-    metadata.encryption = encryption::choice(call, &call.headers).await?;
+    metadata.encryption = encryption::choice(call).await?;
     let request = CreateUpload { bucket: call.bucket.clone(), key: call.key.clone(), metadata, checksum };
     let created = call.objects.uploads.create(&call.caller, request).await?;
     let mut response = response::document(document(&call.bucket, &call.key, &created.id.text()));

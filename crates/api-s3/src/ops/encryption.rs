@@ -10,15 +10,16 @@ use std::borrow::Cow;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
 use hyper::HeaderMap;
 use hyper::header::{HeaderName, HeaderValue};
-use larder_s3::Error;
 use larder_s3::encryption::EncryptionChoice;
 use larder_s3::get::GetObject;
 use larder_s3::rules::ObjectLock;
 use larder_s3::rules::checksum::Md5Hasher;
 use larder_s3::rules::encryption::EncryptionKind;
 use larder_s3::rules::object_key::SecretKey;
+use larder_s3::{Caller, Error};
 
 use super::listing_document::{first_header, header};
 use crate::call::S3Call;
@@ -55,15 +56,28 @@ const SOURCE: KeyHeaders = KeyHeaders {
     md5: "x-amz-copy-source-server-side-encryption-customer-key-md5",
 };
 
-/// The encryption that a write asks for, by these headers or fields of a form. A caller who may not write gets that answer, whatever
-/// the headers say: policies forbid ways of encryption.
+/// The encryption that a write asks for.
+///
+/// # Errors
+/// As [`choice_for`].
+pub(super) async fn choice(call: &S3Call) -> Result<EncryptionChoice, S3Error> {
+    choice_for(call, &call.caller, &call.key, &call.headers).await
+}
+
+/// The encryption that a write of this key asks for, by these headers or fields of a form. A caller who may not write gets that answer,
+/// whatever the headers say: policies forbid ways of encryption.
 ///
 /// # Errors
 /// 400 for headers that do not fit each other, 501 for KMS; `AccessDenied`.
-pub(super) async fn choice(call: &S3Call, headers: &HeaderMap) -> Result<EncryptionChoice, S3Error> {
+pub(super) async fn choice_for(
+    call: &S3Call,
+    caller: &Caller,
+    key: &Bytes,
+    headers: &HeaderMap,
+) -> Result<EncryptionChoice, S3Error> {
     let choice = decode_choice(headers, takes_customer_keys(call));
     if choice.is_err() {
-        call.objects.buckets.find_for_put(&call.caller, &call.bucket, &call.key, &[], &ObjectLock::default()).await?;
+        call.objects.buckets.find_for_put(caller, &call.bucket, key, &[], &ObjectLock::default()).await?;
     }
     choice
 }

@@ -91,7 +91,7 @@ pub(crate) fn bypass(headers: &HeaderMap) -> Result<GovernanceBypass, S3Error> {
     match headers.get(BYPASS).map(|value| value.to_str().unwrap_or_default().trim()) {
         None => Ok(GovernanceBypass::Absent),
         Some(value) if value.eq_ignore_ascii_case("true") => Ok(GovernanceBypass::Requested),
-        Some(value) if value.eq_ignore_ascii_case("false") => Ok(GovernanceBypass::Declined),
+        Some(value) if value.eq_ignore_ascii_case("false") => Ok(GovernanceBypass::Absent),
         Some(value) => Err(S3Error::argument(BYPASS, value, "The value must be true or false.")),
     }
 }
@@ -286,10 +286,10 @@ mod tests {
     }
 
     #[test]
-    fn a_bypass_is_asked_for_declined_or_neither() {
+    fn a_bypass_is_asked_for_or_not() {
         let of = |value: &str| bypass(&headers(&[(BYPASS, value)])).ok();
         assert_eq!(of("true"), Some(GovernanceBypass::Requested));
-        assert_eq!(of("False"), Some(GovernanceBypass::Declined));
+        assert_eq!(of("False"), Some(GovernanceBypass::Absent));
         assert_eq!((of("yes"), of("")), (None, None));
         assert_eq!(bypass(&HeaderMap::new()).unwrap(), GovernanceBypass::Absent);
     }

@@ -59,16 +59,17 @@ pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
     let headers = form_headers(&fields)?;
     let mut metadata = object_metadata::metadata_from_headers(&headers, call.now)?;
     metadata.acl = grants::acl_from_headers(&headers)?;
-    metadata.encryption = encryption::choice(call, &headers).await?;
     if let Some(document) = fields.get("tagging") {
         metadata.tags = tagging::read(document.as_bytes(), OBJECT_TAGS_MAX)?;
     }
     update_access_context(&mut caller.access_context, &headers, &metadata.tags);
+    let key_bytes = Bytes::copy_from_slice(key.as_bytes());
+    metadata.encryption = encryption::choice_for(call, &caller, &key_bytes, &headers).await?;
     let (md5, checksum) = (checksums::md5(&headers)?, checksums::wanted(&headers)?);
     let (stream, failure) = form.file(range)?;
     let request = PutObject {
         bucket: call.bucket.clone(),
-        key: Bytes::copy_from_slice(key.as_bytes()),
+        key: key_bytes,
         metadata,
         upload_body: UploadBody { stream: Box::new(stream), length: None, md5, checksum },
         conditions: WriteConditions::default(),

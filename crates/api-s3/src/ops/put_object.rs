@@ -11,7 +11,7 @@ use crate::response::{self, S3Response};
 
 pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
     let mut metadata = object_metadata::metadata_from_headers(&call.headers, call.now)?;
-    metadata.encryption = encryption::choice(call, &call.headers).await?;
+    metadata.encryption = encryption::choice(call).await?;
     lock_headers::check_digest(&call.headers, &metadata.lock)?;
     let (body, failure) = upload_body::bytes(call)?;
     let request = PutObject {

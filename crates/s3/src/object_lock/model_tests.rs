@@ -65,7 +65,7 @@ impl LockModel {
     }
 
     fn bypass(&mut self) -> GovernanceBypass {
-        *self.dice.pick(&[GovernanceBypass::Absent, GovernanceBypass::Declined, GovernanceBypass::Requested])
+        *self.dice.pick(&[GovernanceBypass::Absent, GovernanceBypass::Requested])
     }
 
     fn version(&mut self) -> Option<(String, ObjectLock)> {

@@ -42,8 +42,8 @@ impl ChecksumHasher {
             Algorithm::Sha512 => HasherState::Sha512(Box::default()),
             Algorithm::Md5 => HasherState::Md5(Md5Hasher::default()),
             Algorithm::Xxhash64 => HasherState::Xxh64(Box::new(Xxh64::new(0))),
-            Algorithm::Xxhash3 => HasherState::Xxh3(Box::new(Xxh3::new())),
-            Algorithm::Xxhash128 => HasherState::Xxh128(Box::new(Xxh3::new())),
+            Algorithm::Xxhash3 => HasherState::Xxh3(Box::default()),
+            Algorithm::Xxhash128 => HasherState::Xxh128(Box::default()),
         };
         Self { algorithm, state }
     }
