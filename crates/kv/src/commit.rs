@@ -178,7 +178,7 @@ impl Kv {
         };
         // Crash: in the batch of its object, so that no object is written whose receivers get no notice [invariant 136].
         batch.partitions.extend(target.notices.and_then(|notices| notices.changes(write.clock)));
-        // Crash: in the batch of its value, or a second import would bring back what a client replaced [invariant 166].
+        // Crash: in the batch of its value, or a second import would bring back what a client replaced [invariant 169].
         batch.partitions.extend(target.moved.map(|moved| moved.changes(write.clock)));
         let written = self.write_with_downgrade(replicas, batch).await;
         if let Some(notices) = target.notices {

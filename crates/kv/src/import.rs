@@ -113,7 +113,7 @@ impl Kv {
             return Err(Error::Internal("an import writes no consistent types".into()));
         }
         let replicas = self.plan_write(&plan, &Quorums::default())?.never_below(ConsistencyLevel::Quorum);
-        // Race: before the read, so that a client's write that the read misses is newer than the import [invariant 167].
+        // Race: before the read, so that a client's write that the read misses is newer than the import [invariant 170].
         let now = self.issuer.issue().await?;
         let seen = self.imported_versions(&import.address, &plan, replicas).await?;
         let rows = ImportedRows::new(&seen, &plan, import);
