@@ -26,6 +26,7 @@ pub(super) fn check(files: &[SourceFile], tasks: &[String]) -> Vec<TidyProblem> 
             None => problems.push(TidyProblem::missing(path, "is missing")),
         }
     }
+    problems.extend(named("docs/invariants.md").into_iter().flat_map(repeated_numbers));
     problems.extend(files.iter().filter(|file| file.path.ends_with(".md")).flat_map(|file| links(file, files)));
     problems
 }
@@ -78,6 +79,15 @@ fn commands(file: &SourceFile, known: &KnownCommands<'_>) -> Vec<TidyProblem> {
         }
     }
     problems
+}
+
+/// Rows of the tables of invariants whose number stands above already: comments name an invariant by it.
+fn repeated_numbers(file: &SourceFile) -> Vec<TidyProblem> {
+    let number = |line: &str| line.strip_prefix("| ")?.split(' ').next()?.parse::<u32>().ok();
+    let rows = file.lines().filter_map(|(at, line)| Some((at, number(line)?)));
+    let mut seen = std::collections::BTreeSet::new();
+    let repeated = rows.filter(|(_, number)| !seen.insert(*number));
+    repeated.map(|(at, number)| TidyProblem::at(file, at, format!("invariant {number} stands above already"))).collect()
 }
 
 /// Links to files that the repository does not hold.
@@ -146,6 +156,13 @@ mod tests {
     fn targets_of_links_exist() {
         assert_eq!(repository("[a](docs/format.md) [b](https://example.net/x) [c](docs/)\n"), [""; 0]);
         assert_eq!(repository("[a](docs/none.md)\n"), ["README.md:1: docs/none.md: no such file"]);
+    }
+
+    #[test]
+    fn two_invariants_once_had_one_number() {
+        let table = "| Id | Race |\n|---|---|\n| 7 | a |\n| 8 | b |\n\n| 7 | c |\n";
+        let problems = shown(&repeated_numbers(&file("docs/invariants.md", table)));
+        assert_eq!(problems, ["docs/invariants.md:6: invariant 7 stands above already"]);
     }
 
     #[test]
