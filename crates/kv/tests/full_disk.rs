@@ -246,7 +246,7 @@ async fn s3_deletes_and_aborts_succeed_and_refused_objects_and_parts_leave_no_bo
         key: "parts".into(),
         upload: upload.text(),
         number: 1,
-        customer_key: None,
+        encryption: larder_s3::encryption::EncryptionChoice::default(),
     };
     objects.uploads.put_part(&caller, &part, incoming(100_000)).await.unwrap();
     let before = world.blobs().await;

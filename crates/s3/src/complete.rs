@@ -20,13 +20,13 @@ use larder_store::Partition;
 use tokio::time::Instant;
 
 use super::commit::ObjectLocation;
+use super::encryption::EncryptionChoice;
 use super::put::{WriteConditions, conditional_conflict};
 use super::receive::DEFAULT_ALGORITHM;
 use super::uploads::{UploadHead, Uploads, done_state};
 use super::{Caller, Error, ObjectsConfig, Result};
 use crate::rules::checksum::{ChecksumHasher, combine_full, composite};
 use crate::rules::encryption::EncryptionKind;
-use crate::rules::object_key::SecretKey;
 use crate::rules::part::manifest_rows;
 use crate::rules::{
     Algorithm, Bucket, Checksum, ChecksumKind, Etag, ManifestOwner, ManifestPart, Object, ObjectBody, ObjectLock, Part,
@@ -63,8 +63,8 @@ pub struct CompleteUpload {
     pub checksum_kind: Option<ChecksumKind>,
     /// The object's length in bytes, if the client gives one.
     pub length: Option<u64>,
-    /// The key of a customer, if the client gives one.
-    pub customer_key: Option<SecretKey>,
+    /// The encryption that the request names, if any: then it must be the upload's.
+    pub encryption: EncryptionChoice,
 }
 
 /// A completed upload.
@@ -91,7 +91,7 @@ impl Uploads {
     pub async fn complete(&self, caller: &Caller, request: CompleteUpload) -> Result<CompletedUpload> {
         let bucket = self.buckets.find(&request.bucket).await?;
         let head = self.heads.find_upload(&bucket, &request.key, &request.upload).await;
-        let kind = head.as_ref().ok().and_then(|head| head.upload.encryption).map(|encryption| encryption.kind());
+        let kind = head.as_ref().ok().and_then(|head| head.upload.encryption_kind());
         // Also where there is no such upload: a caller without permission does not learn that.
         let caller = caller.with_encryption(kind);
         let bucket =
@@ -125,8 +125,8 @@ impl Uploads {
         list: [u8; 20],
     ) -> Result<Option<UploadState>> {
         // AWS asks for no key here, but a wrong one is refused.
-        if request.customer_key.is_some() {
-            self.keys.upload_key(open.upload.encryption.as_ref(), request.customer_key.as_ref())?;
+        if request.encryption != EncryptionChoice::BucketDefault {
+            self.keys.upload_key(open.upload.encryption.as_ref(), request.encryption)?;
         }
         let stored = self.heads.all_parts(open.id).await?;
         let assembly = assemble(request, &stored, open.upload.checksum, &self.config)?;
@@ -472,7 +472,7 @@ mod assemble_tests {
             checksum: None,
             checksum_kind: None,
             length: None,
-            customer_key: None,
+            encryption: EncryptionChoice::default(),
         }
     }
 

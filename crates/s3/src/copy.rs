@@ -262,7 +262,7 @@ fn shares(request: &CopyObject, target: &CopyTarget, found_object: &FoundObject)
     let object = found_object.version.object.as_ref();
     let algorithm = object.and_then(|object| object.checksum.as_ref()).map(|checksum| checksum.algorithm);
     // Bytes under a key of the server may stay so; others are written anew.
-    let kind = object.and_then(|object| object.encryption).map(|encryption| encryption.kind());
+    let kind = object.and_then(Object::encryption_kind);
     let same_kind = kind == target.encryption.map(|encryption| encryption.stored.kind());
     let is_readable = kind != Some(EncryptionKind::Customer);
     target.onto_itself

@@ -22,13 +22,13 @@ use larder_rows::{Batch, Change, Row, Timestamp};
 use larder_store::{Partition, Range, ReadOrder, ReadQuery, Stopped};
 
 use super::commit::{HeadStore, ObjectLocation};
+use super::encryption::EncryptionChoice;
 use super::get::{GetObject, ReadWindow};
 use super::put::{ChecksumWanted, UploadBody};
 use super::receive::{BlobDestination, VerifiedBody};
 use super::uploads::{AbortDate, UploadHead, Uploads, abort_date};
 use super::{Caller, Error, Objects, RequestArgument, Result};
 use crate::rules::encryption::EncryptionKind;
-use crate::rules::object_key::SecretKey;
 use crate::rules::part::{PART_NUMBER_MAX, PartsPage, parts_page};
 use crate::rules::{
     Algorithm, Bucket, Checksum, ChecksumKind, ObjectLock, Part, Storage, Upload, UploadId, UploadState,
@@ -45,8 +45,8 @@ pub struct PartAddress {
     pub upload: String,
     /// The part's number, 1 to 10,000: checked by the edge.
     pub number: u16,
-    /// The key of a customer, with which the upload is encrypted.
-    pub customer_key: Option<SecretKey>,
+    /// The encryption that the request names, which must be the upload's.
+    pub encryption: EncryptionChoice,
 }
 
 /// A stored part.
@@ -114,7 +114,7 @@ impl Uploads {
         let checksum = Some(received.checksum.clone()).filter(|_| is_named);
         let part = self.store_part(&head, at.number, received).await?;
         admission.written();
-        Ok(StoredPart { part, checksum, encryption: head.upload.encryption.map(|encryption| encryption.kind()) })
+        Ok(StoredPart { part, checksum, encryption: head.upload.encryption_kind() })
     }
 
     /// The upload of a part, if the caller may put it there, and the destination of its bytes.
@@ -125,7 +125,7 @@ impl Uploads {
     ) -> Result<(Arc<Bucket>, UploadHead, BlobDestination)> {
         let bucket = self.buckets.find(&at.bucket).await?;
         let head = self.heads.find_live_upload(&bucket, &at.key, &at.upload).await;
-        let kind = head.as_ref().ok().and_then(|head| head.upload.encryption).map(|encryption| encryption.kind());
+        let kind = head.as_ref().ok().and_then(|head| head.upload.encryption_kind());
         // Also where there is no such upload: a caller without permission does not learn that.
         let bucket = self
             .buckets
@@ -133,7 +133,7 @@ impl Uploads {
             .await?;
         let head = head?;
         let (location, needs_default) = (ObjectLocation::new(&bucket, &at.key), head.upload.checksum.is_none());
-        let key = self.keys.upload_key(head.upload.encryption.as_ref(), at.customer_key.as_ref())?;
+        let key = self.keys.upload_key(head.upload.encryption.as_ref(), at.encryption)?;
         let to = self.receiver.part_destination(&location, head.id, at.number, needs_default).await?.sealed(key);
         Ok((bucket, head, to))
     }
@@ -248,7 +248,7 @@ impl Objects {
         let checksum = Some(received.checksum.clone()).filter(|_| head.upload.checksum.is_some());
         let part = self.uploads.store_part(&head, at.number, received).await?;
         admission.written();
-        let encryption = head.upload.encryption.map(|encryption| encryption.kind());
+        let encryption = head.upload.encryption_kind();
         Ok((StoredPart { part, checksum, encryption }, found_object.version_id))
     }
 }

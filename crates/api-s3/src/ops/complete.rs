@@ -95,7 +95,7 @@ fn decode(call: &S3Call, document: &[u8]) -> Result<CompleteUpload, S3Error> {
         checksum: checksums::given(&call.headers)?,
         checksum_kind: checksums::kind(&call.headers)?,
         length: length(&call.headers)?,
-        customer_key: encryption::customer_key(call)?,
+        encryption: encryption::named(call)?,
     })
 }
 

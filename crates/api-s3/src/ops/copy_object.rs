@@ -30,7 +30,7 @@ pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
     let mut response = response::document(document(&copied));
     object_headers::write_version(&mut response, copied.stored.version_id.as_deref());
     object_headers::write_expiry(&mut response, copied.stored.expires.as_ref());
-    let kind = copied.stored.version.object.as_ref().and_then(|object| object.encryption).map(|it| it.kind());
+    let kind = copied.stored.version.object.as_ref().and_then(|object| object.encryption_kind());
     encryption::write_headers(&mut response, kind, &call.headers);
     if let Some(version) = &copied.source_version {
         response::set(&mut response, SOURCE_VERSION, version.as_str());

@@ -1,8 +1,8 @@
 //! Headers of encryption by the server: what a request asks for, the key that it brings, and what its answer says.
 //!
 //! ```text
-//! put, form, initiate   choice         part   customer_key         copies   choice or customer_key, and source_key
-//! get, head, attributes read_key       end    customer_key         answers  write_headers
+//! put, form, initiate   choice         part, end of an upload   named        copies   choice or named, and source_key
+//! get, head, attributes read_key                                            answers  write_headers
 //! ```
 //! Order and texts of the refusals are AWS's.
 
@@ -82,21 +82,21 @@ pub(super) async fn choice_for(
     choice
 }
 
-/// The customer's key of a request.
+/// The encryption that a part, or the end of an upload, names.
 ///
 /// # Errors
-/// 400 for headers that do not fit each other.
-pub(super) fn customer_key(call: &S3Call) -> Result<Option<SecretKey>, S3Error> {
-    decode_key(&call.headers, &REQUEST, takes_customer_keys(call))
+/// 400 for headers that do not fit each other, 501 for KMS.
+pub(super) fn named(call: &S3Call) -> Result<EncryptionChoice, S3Error> {
+    decode_choice(&call.headers, takes_customer_keys(call))
 }
 
 /// The customer's key of a read. A caller who may not read the object, or an object that is not there, has that answer, whatever the
 /// headers say.
 ///
 /// # Errors
-/// As [`customer_key`], and those of a read.
+/// 400 for headers that do not fit each other, and those of a read.
 pub(super) async fn read_key(call: &S3Call, request: &GetObject) -> Result<Option<SecretKey>, S3Error> {
-    let key = customer_key(call);
+    let key = decode_key(&call.headers, &REQUEST, takes_customer_keys(call));
     if key.is_err()
         && let Err(error) = call.objects.head(&call.caller, request).await
         && !matches!(error, Error::Encryption(_))

@@ -90,7 +90,7 @@ pub(crate) fn write_found(response: &mut S3Response, found_object: &FoundObject,
         }
     }
     write_metadata(response, object);
-    encryption::write_headers(response, object.encryption.map(|encryption| encryption.kind()), headers);
+    encryption::write_headers(response, object.encryption_kind(), headers);
     write_version(response, found_object.version_id.as_deref());
     if !object.tags.is_empty() {
         response::set(response, TAG_COUNT, object.tags.len().to_string());

@@ -34,7 +34,7 @@ pub(super) fn write_stored(response: &mut S3Response, stored: &StoredVersion, he
     object_headers::write_expiry(response, stored.expires.as_ref());
     if let Some(object) = &stored.version.object {
         response::set(response, ETAG, object_headers::quoted(object.etag));
-        encryption::write_headers(response, object.encryption.map(|encryption| encryption.kind()), headers);
+        encryption::write_headers(response, object.encryption_kind(), headers);
         if let Some(checksum) = &object.checksum {
             checksums::write_headers(response, checksum, checksum.kind());
         }

@@ -43,7 +43,7 @@ pub(super) async fn address(call: &S3Call) -> Result<PartAddress, S3Error> {
         key: call.key.clone(),
         upload: call.query.get("uploadId").unwrap_or_default().to_owned(),
         number: part_number(call.query.get("partNumber").unwrap_or_default())?,
-        customer_key: encryption::customer_key(call)?,
+        encryption: encryption::named(call)?,
     })
 }
 

@@ -208,7 +208,8 @@ pub(super) async fn store_part(call: &ConsoleCall<'_>) -> Result<ConsoleReply, C
     let number = number.ok_or_else(|| ConsoleFault::bad("A part has a number from 1 to 10,000."))?;
     let form = call.file_form().await?;
     let caller = call.s3_caller(S3Action::PutObject).await?;
-    let at = PartAddress { bucket, key, upload, number, customer_key: None };
+    let at =
+        PartAddress { bucket, key, upload, number, encryption: larder_s3::encryption::EncryptionChoice::default() };
     call.objects.uploads.put_part(&caller, &at, arriving(form.file)).await?;
     Ok(reply::text(number.to_string()))
 }
@@ -237,7 +238,7 @@ pub(super) async fn complete(call: &ConsoleCall<'_>) -> Result<ConsoleReply, Con
         checksum_kind: None,
         // A part that is missing would make a shorter object.
         length: Some(length),
-        customer_key: None,
+        encryption: larder_s3::encryption::EncryptionChoice::default(),
     };
     let caller = call.s3_caller(S3Action::PutObject).await?;
     call.objects.uploads.complete(&caller, request).await?;

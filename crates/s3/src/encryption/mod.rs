@@ -155,16 +155,23 @@ impl ObjectKeys {
         self.find(object.encryption.as_ref(), customer)
     }
 
-    /// The key of the parts of an upload.
+    /// The key of the parts of an upload, for a request that names this encryption.
     ///
     /// # Errors
     /// `PartDiffers`, `PartKeyDiffers`, `MissingMasterKey`; `Damaged`.
     pub(crate) fn upload_key(
         &self,
         encryption: Option<&ObjectEncryption>,
-        customer: Option<&SecretKey>,
+        named: EncryptionChoice,
     ) -> Result<Option<BytesKey>> {
-        self.find(encryption, customer).map_err(|error| match error {
+        let is_server = matches!(encryption, Some(ObjectEncryption::Server { .. }));
+        let customer = match named {
+            // Its client would take the part for encrypted.
+            EncryptionChoice::Server if !is_server => return Err(EncryptionError::PartDiffers.into()),
+            EncryptionChoice::BucketDefault | EncryptionChoice::Server => None,
+            EncryptionChoice::Customer(key) => Some(key),
+        };
+        self.find(encryption, customer.as_ref()).map_err(|error| match error {
             Error::Encryption(EncryptionError::CustomerKeyNeeded | EncryptionError::NotApplicable) => {
                 EncryptionError::PartDiffers.into()
             }

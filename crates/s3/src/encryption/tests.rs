@@ -137,7 +137,7 @@ fn a_bucket_encrypts_by_default_and_may_refuse_customers_keys() {
                 Ok(())
             })
         };
-        let kind = |stored: StoredVersion| stored.version.object.unwrap().encryption.map(|it| it.kind());
+        let kind = |stored: StoredVersion| stored.version.object.unwrap().encryption_kind();
         assert_eq!(kind(put(&fixture, &body, EncryptionChoice::BucketDefault).await), None);
         let default = BucketEncryption { encrypts: true, ..BucketEncryption::default() };
         set(Some(default)).await.unwrap();
@@ -180,8 +180,8 @@ fn an_upload_is_encrypted_as_it_began() {
             let created = objects.uploads.create(owner, create).await.unwrap();
             let upload = created.id.text();
             let key = matches!(choice, EncryptionChoice::Customer(_)).then_some(A);
-            let at = |number, customer_key| crate::parts::PartAddress {
-                customer_key,
+            let at = |number, encryption| crate::parts::PartAddress {
+                encryption,
                 ..crate::uploads::testing::address(&upload, number)
             };
             let bodies = [bytes(1, CHUNK_BYTES + 50), Bytes::new(), bytes(2, 70)];
@@ -190,15 +190,18 @@ fn an_upload_is_encrypted_as_it_began() {
                 if number == 3 {
                     continue;
                 }
-                let stored = objects.uploads.put_part(owner, &at(number, key), upload_body(body)).await.unwrap();
+                let stored = objects.uploads.put_part(owner, &at(number, choice), upload_body(body)).await.unwrap();
                 assert_eq!(stored.encryption, created.encryption);
                 let is_md5 = stored.part.md5 == Md5Hasher::digest(body);
                 assert_eq!(is_md5, key.is_none(), "the MD5 under a customer's key is not shown");
                 parts.push(stored.part);
             }
             for (other, expected) in [
-                (key.map_or(Some(A), |_| None), EncryptionError::PartDiffers),
-                (Some(B), key.map_or(EncryptionError::PartDiffers, |_| EncryptionError::PartKeyDiffers)),
+                (key.map_or(EncryptionChoice::Customer(A), |_| EncryptionChoice::Server), EncryptionError::PartDiffers),
+                (
+                    EncryptionChoice::Customer(B),
+                    key.map_or(EncryptionError::PartDiffers, |_| EncryptionError::PartKeyDiffers),
+                ),
             ] {
                 let refused =
                     objects.uploads.put_part(owner, &at(1, other), upload_body(&bodies[0])).await.unwrap_err();
@@ -206,7 +209,7 @@ fn an_upload_is_encrypted_as_it_began() {
             }
             let listed: Vec<_> = parts.iter().collect();
             let mut complete = complete_request(&upload, &listed);
-            complete.customer_key = Some(B);
+            complete.encryption = EncryptionChoice::Customer(B);
             assert!(objects.uploads.complete(owner, complete).await.is_err());
             let done = objects.uploads.complete(owner, complete_request(&upload, &listed)).await.unwrap();
             assert_eq!(done.encryption, created.encryption);
@@ -217,6 +220,19 @@ fn an_upload_is_encrypted_as_it_began() {
             let second = GetObject { window: ReadWindow::Part(2), ..get_with(key) };
             assert_eq!(setup.fixture.find(second).await.unwrap().1, bodies[2]);
         }
+    });
+}
+
+#[test]
+fn a_part_that_asks_for_encryption_was_stored_plain_in_a_plain_upload() {
+    run(async {
+        let setup = UploadSetup::new().await;
+        let (objects, owner) = (&setup.fixture.objects, &setup.fixture.owner);
+        let upload = setup.begin().await;
+        let encryption = EncryptionChoice::Server;
+        let at = crate::parts::PartAddress { encryption, ..crate::uploads::testing::address(&upload, 1) };
+        let refused = objects.uploads.put_part(owner, &at, upload_body(&bytes(1, 30))).await.unwrap_err();
+        assert!(matches!(refused, Error::Encryption(EncryptionError::PartDiffers)), "{refused}");
     });
 }
 

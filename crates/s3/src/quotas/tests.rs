@@ -190,7 +190,7 @@ fn a_part_without_an_announced_length_is_counted_when_it_has_come() {
                 key: "key".into(),
                 upload: upload.clone(),
                 number,
-                customer_key: None,
+                encryption: crate::encryption::EncryptionChoice::default(),
             };
             let body = UploadBody { length: None, ..upload_body(&bytes(1, length)) };
             objects.uploads.put_part(owner, &at, body).await

@@ -14,7 +14,7 @@ use larder_rows::ids::{BucketId, VersionId};
 
 use super::acl::Acl;
 use super::checksum::{Algorithm, Checksum, ChecksumKind};
-use super::encryption::ObjectEncryption;
+use super::encryption::{EncryptionKind, ObjectEncryption};
 use super::object_lock::ObjectLock;
 use super::tags::Tag;
 use super::version::fields::{self, algorithm_and_kind, put_algorithm};
@@ -56,6 +56,12 @@ pub struct Upload {
 }
 
 impl Upload {
+    /// How its parts are encrypted.
+    #[must_use]
+    pub fn encryption_kind(&self) -> Option<EncryptionKind> {
+        self.encryption.map(|encryption| encryption.kind())
+    }
+
     /// The stored form.
     #[must_use]
     pub fn encode(&self) -> Bytes {

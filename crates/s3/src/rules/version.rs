@@ -15,7 +15,7 @@ use larder_rows::ids::{UploadId, VersionId};
 
 use super::acl::Acl;
 use super::checksum::Checksum;
-use super::encryption::ObjectEncryption;
+use super::encryption::{EncryptionKind, ObjectEncryption};
 use super::object_lock::ObjectLock;
 use super::sealed_body::{opened_length, sealed_length};
 use super::tags::Tag;
@@ -156,6 +156,12 @@ impl Object {
             (ObjectBody::Inline(sealed), Some(_)) => opened_length(sealed.len() as u64),
             (body, _) => body.length(),
         }
+    }
+
+    /// How its bytes are encrypted.
+    #[must_use]
+    pub fn encryption_kind(&self) -> Option<EncryptionKind> {
+        self.encryption.map(|encryption| encryption.kind())
     }
 
     /// Its blob and the length of the stored bytes, if it has one blob.

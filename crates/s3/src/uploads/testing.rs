@@ -126,7 +126,7 @@ pub(crate) fn address(upload: &str, number: u16) -> PartAddress {
         key: Bytes::from_static(KEY.as_bytes()),
         upload: upload.into(),
         number,
-        customer_key: None,
+        encryption: crate::encryption::EncryptionChoice::default(),
     }
 }
 
@@ -154,7 +154,7 @@ pub(crate) fn complete_request(upload: &str, parts: &[&Part]) -> CompleteUpload 
         checksum: None,
         checksum_kind: None,
         length: None,
-        customer_key: None,
+        encryption: crate::encryption::EncryptionChoice::default(),
     }
 }
 

@@ -246,7 +246,7 @@ impl SimClient {
             key: Bytes::copy_from_slice(key.as_bytes()),
             upload: upload.into(),
             number,
-            customer_key: None,
+            encryption: larder_s3::encryption::EncryptionChoice::default(),
         };
         let part = self.objects.uploads.put_part(&self.caller, &at, upload_body(text)).await?.part;
         let etag = Etag { md5: part.md5, parts: None }.to_string();
@@ -263,7 +263,7 @@ impl SimClient {
             checksum: None,
             checksum_kind: None,
             length: None,
-            customer_key: None,
+            encryption: larder_s3::encryption::EncryptionChoice::default(),
         };
         self.objects.uploads.complete(&self.caller, request).await
     }
