@@ -69,7 +69,9 @@ impl KeyRingPlace for KeyFile {
             Err(error) => return Err(error),
         };
         let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
-        let next = self.0.with_extension("next");
+        // Behind the whole name: an operator's `keys.next` beside `keys.txt` is another file.
+        let mut next = self.0.clone().into_os_string();
+        next.push(".next");
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&next)?;
         file.write_all(format!("{text}{end}{line}\n").as_bytes())?;
         file.sync_all()?;
@@ -99,6 +101,12 @@ mod tests {
         file.add("two").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), format!("{HEADING}one\ntwo\n"));
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        let beside = path.with_extension("txt");
+        fs::write(path.with_extension("next"), "another file").unwrap();
+        KeyFile(beside.clone()).add("one").unwrap();
+        assert_eq!(fs::read_to_string(path.with_extension("next")).unwrap(), "another file");
+        fs::remove_file(path.with_extension("next")).unwrap();
+        fs::remove_file(beside).unwrap();
         // One that an operator wrote without a last newline.
         fs::write(&path, "one").unwrap();
         file.add("two").unwrap();

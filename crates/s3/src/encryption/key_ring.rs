@@ -93,7 +93,7 @@ impl KeyRing {
     /// The key for new objects. The first use of an empty ring makes one.
     ///
     /// # Errors
-    /// `NoMasterKey`; `Internal` where it cannot be stored.
+    /// `NoMasterKey`; `DiskFull`, `Internal` where it cannot be stored.
     pub(super) async fn current(&self, random: fn(&mut [u8])) -> Result<SecretKey> {
         let last = || self.keys.read().last().copied();
         if let Some(key) = last() {
@@ -130,6 +130,7 @@ impl KeyRing {
                 Ok(key)
             }
             Err(error) if error.kind() == io::ErrorKind::Unsupported => Err(EncryptionError::NoMasterKey.into()),
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => Err(larder_core::Error::DiskFull.into()),
             Err(error) => Err(larder_core::Error::Internal(format!("a master key cannot be stored: {error}")).into()),
         }
     }
@@ -151,6 +152,22 @@ mod tests {
         use std::sync::atomic::{AtomicU8, Ordering};
         static NEXT: AtomicU8 = AtomicU8::new(1);
         bytes.fill(NEXT.fetch_add(1, Ordering::Relaxed));
+    }
+
+    struct FullDisk;
+
+    impl KeyRingPlace for FullDisk {
+        fn add(&self, _line: &str) -> io::Result<()> {
+            Err(io::ErrorKind::StorageFull.into())
+        }
+    }
+
+    #[tokio::test]
+    async fn a_first_key_on_a_full_disk_was_a_fault_of_the_server() {
+        let ring = KeyRing::parse("", Arc::new(FullDisk)).unwrap();
+        let refused = ring.current(counted).await.unwrap_err();
+        assert!(matches!(refused, crate::Error::Gateway(larder_core::Error::DiskFull)), "{refused}");
+        assert!(ring.ids().is_empty(), "no object may use a key that is not stored");
     }
 
     struct Elsewhere;
