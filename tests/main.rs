@@ -1,6 +1,7 @@
 //! The product from outside: real programs, published clients, and processes that are killed.
 
 mod admin;
+mod at_rest;
 mod attacks;
 mod bodies;
 mod bucket_types;

@@ -22,6 +22,7 @@
 //! index              type, bucket, field, epoch, shard   term, key, slot (`index/row.rs`)
 //! outbox             actor                           number of the place
 //! moves              0, or type, bucket, shard      name of a row about the move, or a moved key
+//! data keys          "data_keys"                    id of the key
 //! ```
 //! Plain and guarded tables never share rows. Numbers and layouts are part of the format, see `docs/format.md`.
 
@@ -87,6 +88,8 @@ coded! {
         Outbox = 19, "outbox";
         /// A move from another store, and the addresses that it brought.
         Moves = 20, "moves";
+        /// The keys that seal all other rows, wrapped by master keys.
+        DataKeys = 21, "data_keys";
     }
 }
 
@@ -100,6 +103,7 @@ impl Table {
             Self::Keys | Self::Buckets | Self::Catalogue | Self::Members => Layout::Wide,
             Self::Heads | Self::Entries | Self::UploadEntries | Self::Parts | Self::Manifests => Layout::Wide,
             Self::Users | Self::Usage | Self::DataTypes | Self::Index | Self::Outbox | Self::Moves => Layout::Wide,
+            Self::DataKeys => Layout::Wide,
         }
     }
 
@@ -335,6 +339,12 @@ impl Partition {
     pub fn outbox_actor(&self) -> Option<ActorId> {
         let actor = self.key.as_ref().try_into().ok().map(u64::from_be_bytes)?;
         (self.table == Table::Outbox).then_some(ActorId(actor))
+    }
+
+    /// The keys that seal all other rows.
+    #[must_use]
+    pub fn data_keys() -> Self {
+        Self::new(Table::DataKeys, Bytes::from_static(b"data_keys"))
     }
 
     /// The rows about the move from another store.

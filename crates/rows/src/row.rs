@@ -8,6 +8,12 @@ use bytes::Bytes;
 use crate::Timestamp;
 use crate::keyspace::Partition;
 
+/// The version byte of a value that is sealed as a whole; no other form of a value has it. What was sealed is another value, with
+/// a version byte of its own.
+pub const SEALED_VERSION: u8 = 0xe5;
+/// Bytes that sealing adds to a value.
+pub const SEAL_BYTES: usize = 34;
+
 /// One row of a partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
@@ -29,11 +35,12 @@ impl Row {
         self.expires.is_none_or(|expires| expires > now)
     }
 
-    /// Bytes of the row, as a batch counts them.
+    /// Bytes of the row, as a batch counts them. What sealing adds does not count: bounds are those of clear values.
     #[must_use]
     #[inline]
     pub fn bytes(&self) -> usize {
-        self.name.len() + self.value.len() + 16
+        let seal = if self.value.first() == Some(&SEALED_VERSION) { SEAL_BYTES } else { 0 };
+        self.name.len() + self.value.len().saturating_sub(seal) + 16
     }
 
     /// Whether this write wins over another write to the same name: by the greater stamp, then by the greater value.

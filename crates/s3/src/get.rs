@@ -20,9 +20,9 @@ use super::release::Pin;
 use super::{Caller, Error, Objects, Result};
 use crate::conditions::window_range;
 use crate::encryption::BytesKey;
-use crate::rules::object_key::SecretKey;
 use crate::rules::{Bucket, Checksum, Object, ObjectBody, ObjectLock, Version};
 use body_blob::BodyBlob;
+use larder_encryption::SecretKey;
 use reader::{BodySource, PartsReader};
 
 pub(super) use crate::conditions::matches_etag;
@@ -276,7 +276,7 @@ impl Objects {
 /// The bytes in the row of an object, as its client stored them.
 fn open_inline(bytes: &Bytes, key: Option<&BytesKey>) -> Result<Bytes> {
     match key {
-        Some(key) => Ok(key.key.body_cipher(&[])?.open_whole(bytes)?),
+        Some(key) => Ok(key.cipher(&[])?.open_whole(bytes)?),
         None => Ok(bytes.clone()),
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use larder_rows::limits::{PART_BYTES_MAX, PART_BYTES_MIN};
 
-use crate::encryption::key_ring::KeyRing;
+use larder_encryption::key_ring::KeyRing;
 
 /// Settings of the S3 side.
 #[derive(Debug, Clone)]

@@ -16,8 +16,8 @@ use super::{Error, Result};
 use crate::acl_choice::AclChoice;
 use crate::encryption::{BytesKey, EncryptionChoice};
 use crate::rules::checksum::{ChecksumHasher, Md5Hasher};
-use crate::rules::sealed_body::{BodySealer, opened_length, sealed_length};
 use crate::rules::{Algorithm, Checksum, ObjectBody, ObjectLock, SystemHeader, Tag, UploadId, VersionId};
+use larder_encryption::sealed_body::{BodySealer, opened_length, sealed_length};
 
 /// The checksum algorithm of an object when the client names none; an upload without one makes its object's of those of its parts.
 pub(super) const DEFAULT_ALGORITHM: Algorithm = Algorithm::Crc64Nvme;
@@ -149,7 +149,7 @@ impl BodyReceiver {
         let owner = BlobOwner { partition: to.partition, row: to.row };
         // Crash: a writer dropped before `finish` leaves no blob.
         let mut writer = self.gateway.context().ports.blobs.create(id, owner).await?;
-        let mut sealer = key.map(|key| Ok::<_, Error>(BodySealer::new(key.key.body_cipher(&id.0)?))).transpose()?;
+        let mut sealer = key.map(|key| Ok::<_, Error>(BodySealer::new(key.cipher(&id.0)?))).transpose()?;
         let announced_length = announced.unwrap_or(first.len() as u64);
         writer.announce(if key.is_some() { sealed_length(announced_length) } else { announced_length }).await?;
         write_piece(&mut *writer, &mut sealer, first).await?;
@@ -220,7 +220,7 @@ async fn write_piece(writer: &mut dyn BlobWriter, sealer: &mut Option<BodySealer
 /// The stored form of bytes in a row.
 fn seal_inline(bytes: Bytes, key: Option<&BytesKey>) -> Result<Bytes> {
     let Some(key) = key else { return Ok(bytes) };
-    let mut sealer = BodySealer::new(key.key.body_cipher(&[])?);
+    let mut sealer = BodySealer::new(key.cipher(&[])?);
     let mut chunks = sealer.push(&bytes)?;
     chunks.push(sealer.finish()?);
     Ok(chunks.concat().into())

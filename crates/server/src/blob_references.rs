@@ -1,16 +1,20 @@
 //! The blobs that stored rows name, for a check that all of them are there.
 
 use bytes::Bytes;
+use larder_encryption::at_rest::RowKeys;
 use larder_kv::rules::object_row::ObjectRow;
 use larder_rows::codec::DecodeError;
 use larder_rows::content::KvBody;
 use larder_s3::rules::part::decode_manifest_row;
 use larder_s3::rules::{ObjectHead, Part, Version};
-use larder_store::{BlobReference, Table};
+use larder_store::{BlobReference, RowBlobs, Table};
 
-/// The blobs that a row of a table names; none for a row that does not decode.
-pub(crate) fn blob_references(table: Table, name: &[u8], value: Bytes) -> Vec<BlobReference> {
-    decode(table, name, value).unwrap_or_default()
+/// The blobs that rows name, sealed ones under these data keys, too; none for a row that does not open or decode.
+pub(crate) fn blob_references(keys: RowKeys) -> RowBlobs {
+    Box::new(move |partition, name, value| {
+        let value = keys.clear_value(partition, name, value);
+        value.and_then(|value| decode(partition.table, name, value).ok()).unwrap_or_default()
+    })
 }
 
 fn decode(table: Table, name: &[u8], value: Bytes) -> Result<Vec<BlobReference>, DecodeError> {
@@ -35,7 +39,9 @@ fn decode(table: Table, name: &[u8], value: Bytes) -> Result<Vec<BlobReference>,
         }
         Table::Keys | Table::Buckets | Table::Catalogue | Table::Members | Table::Marks => Ok(Vec::new()),
         Table::Entries | Table::Uploads | Table::UploadEntries | Table::Users | Table::GcMarks => Ok(Vec::new()),
-        Table::Usage | Table::DataTypes | Table::Index | Table::Outbox | Table::Moves => Ok(Vec::new()),
+        Table::Usage | Table::DataTypes | Table::Index | Table::Outbox | Table::Moves | Table::DataKeys => {
+            Ok(Vec::new())
+        }
     }
 }
 

@@ -1,12 +1,11 @@
 //! The engine that stores the data: it is opened, swept and closed here.
 
-use std::fs;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
-use larder_core::{EngineNode, EngineSample, EngineStatus};
+use larder_core::EngineStatus;
+use larder_encryption::at_rest::DataKeys;
+use larder_encryption::key_ring::KeyRing;
 use larder_kv::Gateway;
 use larder_kv::views::{CheckMode, IndexCheck};
 use larder_rows::ActorId;
@@ -14,19 +13,19 @@ use larder_s3::Objects;
 use larder_s3::lifecycle::LifecyclePass;
 use larder_s3::sweep::SweepReport;
 use larder_store::memory::MemoryStore;
-use larder_store::upkeep::NodeUpkeep;
-use larder_store::{Blobs, Clock, Partition, Store};
-use larder_store_cassandra::blobs::{self, BlobOptions, CassandraBlobs};
-use larder_store_cassandra::{CassandraStore, ConnectOptions, Credentials};
+use larder_store::{Blobs, Clock, Store};
+use larder_store_cassandra::blobs::CassandraBlobs;
 use larder_store_local::blobs::LocalBlobs;
 use larder_store_local::{LocalStore, OpenError, OpenOptions, SweepStep};
 use tokio::task::JoinSet;
 
 use crate::admin::BackupSource;
+use crate::at_rest::EngineStores;
+use crate::cluster_engine::{OpenedCluster, open};
 use crate::failure::ServerFailure;
 use crate::memory::MemoryPlan;
 use crate::node_watch::watch_nodes;
-use crate::settings::{self, CassandraSettings, DurabilitySetting, ServerSettings, table};
+use crate::settings::{self, CassandraSettings, DurabilitySetting, EngineKind, ServerSettings, table};
 use crate::store_metrics::{LocalEngineMetrics, StoreMetrics};
 
 /// The memory engine stores bodies up to this many bytes in their rows, as the embedded engine does.
@@ -60,6 +59,8 @@ pub struct OpenEngine {
     pub description: String,
     /// Notes for the operator, one line each.
     pub notes: Vec<String>,
+    /// The keys that seal rows and bodies, if any are sealed.
+    pub(crate) data_keys: Option<Arc<DataKeys>>,
     /// The embedded engine, for backups.
     pub(crate) backup: Option<BackupSource>,
     upkeep: EngineUpkeep,
@@ -85,59 +86,20 @@ impl OpenEngine {
         memory: &MemoryPlan,
         clock: Arc<dyn Clock>,
         actor: ActorId,
+        ring: &Arc<KeyRing>,
     ) -> Result<Self, ServerFailure> {
-        match (settings.engine, &settings.cassandra) {
-            (settings::EngineKind::Cassandra, Some(cluster)) => Self::cassandra(cluster, memory, clock, actor).await,
-            (settings::EngineKind::Local, _) => Self::local(settings, memory, clock),
-            (settings::EngineKind::Memory, _) => Ok(Self::memory(memory, clock)),
-            (settings::EngineKind::Cassandra, None) => Err(ServerFailure("no cluster is named".to_owned())),
-        }
-    }
-
-    fn memory(memory: &MemoryPlan, clock: Arc<dyn Clock>) -> Self {
-        let store = Arc::new(MemoryStore::with_inline_max(clock.clone(), MEMORY_INLINE_BYTES_MAX));
-        let description = "in memory (engine memory: forgotten at the end)".to_owned();
-        let metrics = StoreMetrics::new(Arc::new("memory"), store.clone(), store, clock, memory.clients.clone());
-        Self::counted(metrics, description, EngineUpkeep::Nothing)
-    }
-
-    async fn cassandra(
-        cluster: &settings::CassandraSettings,
-        memory: &MemoryPlan,
-        clock: Arc<dyn Clock>,
-        actor: ActorId,
-    ) -> Result<Self, ServerFailure> {
-        let opened = open(cluster, &clock, actor).await?;
-        let metrics = StoreMetrics::new(opened.view, opened.store, opened.blobs.clone(), clock, memory.clients.clone());
-        let engine = Self::counted(metrics, opened.description, EngineUpkeep::Cassandra(opened.blobs));
-        Ok(Self { notes: opened.notes, ..engine })
-    }
-
-    fn local(settings: &ServerSettings, memory: &MemoryPlan, clock: Arc<dyn Clock>) -> Result<Self, ServerFailure> {
-        let options = OpenOptions {
-            dir: settings.data_dir.clone(),
-            cache_bytes: memory.cache,
-            memtables_bytes: memory.memtables,
-            durable: settings.durability == DurabilitySetting::Disk,
-            accept_damaged_journal: settings.accept_damaged_journal,
-            sizes: None,
-            clock: clock.clone(),
+        let bare = match (settings.engine, &settings.cassandra) {
+            (EngineKind::Cassandra, Some(cluster)) => BareEngine::cassandra(cluster, &clock, actor).await?,
+            (EngineKind::Local, _) => BareEngine::local(settings, memory, clock.clone())?,
+            (EngineKind::Memory, _) => BareEngine::memory(clock.clone()),
+            (EngineKind::Cassandra, None) => return Err(ServerFailure("no cluster is named".to_owned())),
         };
-        let store = LocalStore::open(options).map_err(open_failure)?;
-        let blobs = LocalBlobs::open(&settings.data_dir, store.bulk_rows(), store.disk_space()).map_err(|error| {
-            ServerFailure(format!("cannot open the blobs in {}: {error}", settings.data_dir.display()))
-        })?;
-        let blobs = Arc::new(blobs);
-        let backup = BackupSource { data_dir: settings.data_dir.clone(), blobs: Arc::clone(&blobs) };
-        let view = Arc::new(LocalEngineMetrics::new(store.clone(), &settings.data_dir));
-        let metrics = StoreMetrics::new(view, Arc::new(store.clone()), blobs, clock, memory.clients.clone());
-        let engine = Self::counted(metrics, describe_local(settings), EngineUpkeep::Local(store));
-        Ok(Self { backup: Some(backup), ..engine })
-    }
-
-    fn counted(metrics: StoreMetrics, description: String, upkeep: EngineUpkeep) -> Self {
+        let BareEngine { store, blobs, view, description, mut notes, backup, upkeep } = bare;
+        notes.extend(keys_beside_data(settings));
+        let EngineStores { store, blobs, data_keys } = EngineStores::seal(store, blobs, settings, ring).await?;
+        let metrics = StoreMetrics::new(view, store, blobs, clock, memory.clients.clone());
         let (store, blobs) = (metrics.store(), metrics.blobs());
-        Self { store, blobs, view: Arc::new(metrics), description, notes: Vec::new(), backup: None, upkeep }
+        Ok(Self { store, blobs, view: Arc::new(metrics), description, notes, data_keys, backup, upkeep })
     }
 
     /// Starts the background tasks: expired rows, leftovers of failures, lifecycle rules of S3 buckets, the usage of S3 users, and
@@ -177,6 +139,79 @@ impl OpenEngine {
             }
             EngineUpkeep::Nothing | EngineUpkeep::Cassandra(_) => Ok(()),
         }
+    }
+}
+
+/// The note about master keys that protect little.
+fn keys_beside_data(settings: &ServerSettings) -> Option<String> {
+    let is_beside = settings.engine == EngineKind::Local && settings.encryption_keys.is_none();
+    (settings.encrypt_at_rest && is_beside).then(|| {
+        format!(
+            "the master keys lie beside the data that they encrypt: {} names a file elsewhere",
+            table::ENCRYPTION_KEYS.flag()
+        )
+    })
+}
+
+/// An engine as it is opened.
+struct BareEngine {
+    store: Arc<dyn Store>,
+    blobs: Arc<dyn Blobs>,
+    view: Arc<dyn EngineStatus>,
+    description: String,
+    notes: Vec<String>,
+    backup: Option<BackupSource>,
+    upkeep: EngineUpkeep,
+}
+
+impl BareEngine {
+    fn memory(clock: Arc<dyn Clock>) -> Self {
+        let store = Arc::new(MemoryStore::with_inline_max(clock, MEMORY_INLINE_BYTES_MAX));
+        Self {
+            store: store.clone(),
+            blobs: store,
+            view: Arc::new("memory"),
+            description: "in memory (engine memory: forgotten at the end)".to_owned(),
+            notes: Vec::new(),
+            backup: None,
+            upkeep: EngineUpkeep::Nothing,
+        }
+    }
+
+    async fn cassandra(
+        cluster: &CassandraSettings,
+        clock: &Arc<dyn Clock>,
+        actor: ActorId,
+    ) -> Result<Self, ServerFailure> {
+        let OpenedCluster { store, blobs, view, description, notes } = open(cluster, clock, actor).await?;
+        let upkeep = EngineUpkeep::Cassandra(blobs.clone());
+        Ok(Self { store, blobs, view, description, notes, backup: None, upkeep })
+    }
+
+    fn local(settings: &ServerSettings, memory: &MemoryPlan, clock: Arc<dyn Clock>) -> Result<Self, ServerFailure> {
+        let options = OpenOptions {
+            dir: settings.data_dir.clone(),
+            cache_bytes: memory.cache,
+            memtables_bytes: memory.memtables,
+            durable: settings.durability == DurabilitySetting::Disk,
+            accept_damaged_journal: settings.accept_damaged_journal,
+            sizes: None,
+            clock,
+        };
+        let store = LocalStore::open(options).map_err(open_failure)?;
+        let blobs = LocalBlobs::open(&settings.data_dir, store.bulk_rows(), store.disk_space()).map_err(|error| {
+            ServerFailure(format!("cannot open the blobs in {}: {error}", settings.data_dir.display()))
+        })?;
+        let blobs = Arc::new(blobs);
+        Ok(Self {
+            store: Arc::new(store.clone()),
+            view: Arc::new(LocalEngineMetrics::new(store.clone(), &settings.data_dir)),
+            description: describe_local(settings),
+            notes: Vec::new(),
+            backup: Some(BackupSource { data_dir: settings.data_dir.clone(), blobs: Arc::clone(&blobs) }),
+            blobs,
+            upkeep: EngineUpkeep::Local(store),
+        })
     }
 }
 
@@ -326,124 +361,6 @@ fn open_failure(error: OpenError) -> ServerFailure {
     })
 }
 
-/// A connected cluster.
-pub(crate) struct OpenedCluster {
-    /// The rows.
-    pub(crate) store: Arc<dyn Store>,
-    /// The large bodies.
-    pub(crate) blobs: Arc<CassandraBlobs>,
-    /// The engine's view for operators.
-    pub(crate) view: Arc<dyn EngineStatus>,
-    /// The place of the data, in a line of the banner.
-    pub(crate) description: String,
-    /// Notes for the operator.
-    pub(crate) notes: Vec<String>,
-}
-
-/// Connects to the cluster; creates missing keyspaces and tables.
-///
-/// # Errors
-/// A line that says why the cluster cannot be used.
-pub(crate) async fn open(
-    settings: &CassandraSettings,
-    clock: &Arc<dyn Clock>,
-    actor: ActorId,
-) -> Result<OpenedCluster, ServerFailure> {
-    let nodes = settings.nodes.join(",");
-    tracing::info!(nodes, "connecting to the cluster; a first start makes tables there, which takes some 20 seconds");
-    let store = CassandraStore::connect(options(settings)?).await;
-    let store = store.map_err(|error| ServerFailure(format!("cannot use the engine cassandra: {error}")))?;
-    let (grace, lease) = (blobs::GRACE, blobs::LEASE);
-    let options = BlobOptions { grace, lease, clock: Arc::clone(clock), process: actor.0 };
-    let blobs =
-        CassandraBlobs::open(store.session().clone(), &store.keyspace(Partition::DEFAULT_COPIES), options).await;
-    let blobs =
-        blobs.map_err(|error| ServerFailure(format!("cannot open the blobs in the cluster at {nodes}: {error}")))?;
-    let blobs = Arc::new(blobs);
-    let up = node_count(store.nodes_up());
-    Ok(OpenedCluster {
-        description: format!("{nodes} (engine cassandra, keyspaces {}_n3 and others, {up} up)", settings.keyspace),
-        notes: store.notes(),
-        view: Arc::new(ClusterMetrics { store: store.clone(), blobs: Arc::clone(&blobs) }),
-        store: Arc::clone(store.rows()),
-        blobs,
-    })
-}
-
-fn node_count(nodes: u32) -> String {
-    if nodes == 1 { "1 node".to_owned() } else { format!("{nodes} nodes") }
-}
-
-fn options(settings: &CassandraSettings) -> Result<ConnectOptions, ServerFailure> {
-    let credentials = match &settings.login {
-        Some((user, file)) => Some(Credentials { user: user.clone(), password: password(file)? }),
-        None => None,
-    };
-    Ok(ConnectOptions {
-        contact_points: settings.nodes.clone(),
-        keyspace: settings.keyspace.clone(),
-        replication: settings.replication.clone(),
-        credentials,
-        tls: settings.tls.clone(),
-        // The cluster's own clock decides expiry: gateways with different clocks must agree.
-        clock: None,
-    })
-}
-
-/// The first line of the password file.
-fn password(file: &Path) -> Result<String, ServerFailure> {
-    let text = fs::read_to_string(file).map_err(|error| {
-        ServerFailure(format!("cannot read the password of the cluster in {}: {error}", file.display()))
-    })?;
-    match text.lines().next() {
-        Some(line) if !line.is_empty() => Ok(line.to_owned()),
-        _ => Err(ServerFailure(format!("the password of the cluster in {} is empty", file.display()))),
-    }
-}
-
-/// The engine's view for operators; it reads the driver's counters on each call.
-struct ClusterMetrics {
-    store: CassandraStore,
-    blobs: Arc<CassandraBlobs>,
-}
-
-#[async_trait]
-impl EngineStatus for ClusterMetrics {
-    fn name(&self) -> &'static str {
-        "cassandra"
-    }
-
-    #[expect(clippy::cast_precision_loss, reason = "a sample is a float")]
-    fn samples(&self) -> Vec<EngineSample> {
-        let (seen, limits) = (self.store.metrics(), self.store.rows().limits());
-        let damaged = self.blobs.damaged_blocks();
-        [
-            ("larder_cassandra_nodes_up", self.store.nodes_up().into()),
-            ("larder_cassandra_sync_before_answer", limits.syncs.into()),
-            ("larder_cassandra_requests_total", seen.requests),
-            ("larder_cassandra_retries_total", seen.retries),
-            ("larder_cassandra_cas_in_doubt_total", seen.cas_in_doubt),
-            ("larder_cassandra_cas_found_applied_total", seen.cas_found_applied),
-            ("larder_cassandra_cas_repeated_total", seen.cas_repeated),
-            ("larder_cassandra_heads_looked_up_total", seen.heads_looked_up),
-            ("larder_cassandra_ranges_bisected_total", seen.ranges_bisected),
-            ("larder_cassandra_batches_split_total", seen.batches_split),
-            ("larder_cassandra_damaged_blocks_total", damaged),
-        ]
-        .map(|(name, value): (_, u64)| (name, value as f64))
-        .into()
-    }
-
-    async fn upkeep(&self) -> Option<NodeUpkeep> {
-        Some(self.store.upkeep().await)
-    }
-
-    fn nodes(&self) -> Vec<EngineNode> {
-        let nodes = self.store.node_states().into_iter();
-        nodes.map(|(address, up)| EngineNode { address, up }).collect()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -461,26 +378,5 @@ mod tests {
     fn a_damaged_journal_names_the_flag_that_accepts_it() {
         let failure = open_failure(OpenError::DamagedJournal { dir: "/d".into(), what: "cut".into() });
         assert!(failure.to_string().contains("--accept-damaged-journal"), "{failure}");
-    }
-}
-
-#[cfg(test)]
-mod cassandra_tests {
-    use super::*;
-
-    #[test]
-    fn a_password_is_the_first_line_of_its_file() {
-        let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("password");
-        assert!(password(&file).unwrap_err().to_string().contains("cannot read the password"));
-        fs::write(&file, "\n").unwrap();
-        assert!(password(&file).unwrap_err().to_string().contains("is empty"));
-        fs::write(&file, "se cret\nnot this\n").unwrap();
-        assert_eq!(password(&file).as_deref(), Ok("se cret"));
-    }
-
-    #[test]
-    fn node_counts_have_singular_and_plural() {
-        assert_eq!([node_count(0), node_count(1), node_count(3)], ["0 nodes", "1 node", "3 nodes"]);
     }
 }

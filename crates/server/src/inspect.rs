@@ -6,16 +6,20 @@
 //! 12 files, 40.2 MB read: 1 damaged, 0 keys and 1 range of keys hit
 //! ```
 
+use std::cell::Cell;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use larder_encryption::at_rest::RowKeys;
 use larder_kv_admin::progress_bar::{Progress, ProgressBar};
+use larder_store::Row;
 use larder_store_local::inspect::{
     Damage, InspectionSummary, InspectionWatcher, RepairOptions, RepairSummary, check, repair,
 };
 
 use crate::blob_references::blob_references;
+use crate::key_ring_file;
 
 /// Exit code: all is whole.
 const EXIT_WHOLE: u8 = 0;
@@ -33,6 +37,8 @@ pub struct InspectCommand {
     pub into: Option<PathBuf>,
     /// Leave out a key whose newest version may be lost.
     pub leave_out_older: bool,
+    /// The file of master keys, if not in the directory: sealed rows say with it which blobs they name.
+    pub encryption_keys: Option<PathBuf>,
 }
 
 /// Checks or repairs a data directory, and returns the exit code.
@@ -41,18 +47,30 @@ pub struct InspectCommand {
 /// A line that says why it failed.
 pub fn run(command: &InspectCommand, out: &mut dyn Write) -> Result<u8, String> {
     let task = if command.into.is_some() { "repair" } else { "check" };
+    let ring = key_ring_file::read_for(command.encryption_keys.as_deref(), &command.dir);
+    let ring = ring.map_err(|failure| failure.to_string())?;
     let mut report = ReportWriter::new(task, out);
+    let unopened = Cell::new(0);
+    let references = |rows: Vec<Row>| {
+        let keys = RowKeys::from_rows(&rows, &ring);
+        unopened.set(rows.len() - keys.count());
+        blob_references(keys)
+    };
     let (summary, lines) = match &command.into {
-        None => {
-            check(&command.dir, blob_references, &mut report).map(|summary| (summary, checked(&summary, &command.dir)))
-        }
+        None => check(&command.dir, &references, &mut report).map(|summary| (summary, checked(&summary, &command.dir))),
         Some(into) => {
             let options = RepairOptions { leave_out_older: command.leave_out_older };
-            let done = repair(&command.dir, into, blob_references, options, &mut report);
+            let done = repair(&command.dir, into, &references, options, &mut report);
             done.map(|done| (done.found, repaired(&done, into)))
         }
     }
     .map_err(|error| error.to_string())?;
+    if unopened.get() > 0 {
+        report.lines(&[format!(
+            "{} data keys do not open: no one looked for the bodies that the rows under them name; give the master keys with --encryption-keys",
+            unopened.get()
+        )])?;
+    }
     report.lines(&lines)?;
     Ok(if summary.is_whole() { EXIT_WHOLE } else { EXIT_DAMAGED })
 }

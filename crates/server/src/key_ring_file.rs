@@ -6,7 +6,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use larder_s3::encryption::key_ring::{KeyRing, KeyRingPlace};
+use larder_encryption::key_ring::{KeyRing, KeyRingPlace};
 use larder_store_local::backup::KEY_RING_FILE;
 
 use crate::failure::ServerFailure;
@@ -39,6 +39,21 @@ pub(crate) fn open(settings: &ServerSettings) -> Result<Arc<KeyRing>, ServerFail
         }
         // The first encrypted write makes it.
         Err(error) if error.kind() == io::ErrorKind::NotFound && given.is_none() => parse("", &path, place),
+        Err(error) => Err(ServerFailure(format!("cannot read the encryption keys in {}: {error}", path.display()))),
+    }
+}
+
+/// The master keys for an inspection of a data directory: of this file, else of the one there, if any.
+///
+/// # Errors
+/// A line that names the file that cannot be read, or its line that is no key.
+pub(crate) fn read_for(given: Option<&Path>, data_dir: &Path) -> Result<Arc<KeyRing>, ServerFailure> {
+    let path = given.map_or_else(|| data_dir.join(KEY_RING_FILE), Path::to_owned);
+    match fs::read_to_string(&path) {
+        Ok(text) => parse(&text, &path, Arc::new(SharedKeys)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && given.is_none() => {
+            parse("", &path, Arc::new(SharedKeys))
+        }
         Err(error) => Err(ServerFailure(format!("cannot read the encryption keys in {}: {error}", path.display()))),
     }
 }
@@ -82,8 +97,8 @@ impl KeyRingPlace for KeyFile {
 
 /// The first lines of a file that a server makes.
 const HEADING: &str = "\
-# Keys of encrypted S3 objects. Without this file they cannot be read: keep a copy away from the data.
-# The last key encrypts new objects, the others open older ones.
+# Master keys. Without this file encrypted data cannot be read: keep a copy away from the data.
+# The last key encrypts what is new, the others open what is older.
 ";
 
 #[cfg(test)]

@@ -12,9 +12,11 @@
 //! This crate alone depends on every other one; it holds no logic of the product.
 
 mod admin;
+mod at_rest;
 mod audit_log;
 mod banner;
 mod blob_references;
+mod cluster_engine;
 mod console;
 pub mod descriptors;
 mod engine;

@@ -13,11 +13,11 @@ use larder_api_s3::auth::PresignedGet;
 use larder_api_s3::{PublicUrl, S3Settings};
 use larder_console::{ConsoleAccess, ConsoleSettings, RunningCommands, ShareLink, SharedObject};
 use larder_core::{AuditSink, CertificateStatus, Config, GatewayPorts, IndexSplitting, Scripts};
+use larder_encryption::key_ring::KeyRing;
 use larder_kv::Gateway;
 use larder_moving::Mover;
 use larder_net::{BrowserRules, ConnectionLimit, ConnectionSettings, ShutdownRequest, TrustedProxies};
 use larder_rows::ActorId;
-use larder_s3::encryption::key_ring::KeyRing;
 use larder_s3::rules::User;
 use larder_s3::{Objects, ObjectsConfig};
 use larder_store::{Clock, SystemClock};
@@ -76,9 +76,10 @@ pub(crate) async fn serve(
     let keeper = AuditKeeper { log: audit.clone(), recent: recent.clone(), clock: clock.clone() };
     // The console shows what no file keeps.
     let audit = if settings.console == Listener::Off { audit } else { Some(Arc::new(keeper) as Arc<dyn AuditSink>) };
+    let key_ring = key_ring_file::open(settings)?;
     let engine = tokio::select! {
         biased;
-        opened = OpenEngine::open(settings, &memory, clock.clone(), ActorId(actor)) => opened?,
+        opened = OpenEngine::open(settings, &memory, clock.clone(), ActorId(actor), &key_ring) => opened?,
         // A cluster may delay the start for minutes; a signal ends the wait.
         _ = shutdown.wait_for(|down| *down) => return Ok(()),
     };
@@ -90,7 +91,6 @@ pub(crate) async fn serve(
     let name = node_name(settings, at);
     let config = gateway_config(settings, &name, at.http, budget.connections);
     let scripts = start_scripts(settings, clock.clone())?;
-    let key_ring = key_ring_file::open(settings)?;
     let certificate = tls.clone().map(|tls| Arc::new(ListenerCertificate(tls)) as Arc<dyn CertificateStatus>);
     let ports = GatewayPorts { audit, certificate, ..gateway_ports(&engine, clock, actor, scripts) };
     let gateway = Gateway::start(ports, config).await;
@@ -154,6 +154,7 @@ pub(crate) async fn serve(
         console,
         mover,
         backup: engine.backup.clone(),
+        data_keys: engine.data_keys.clone(),
         commands,
     };
     listeners.spawn(socket.serve(context, shutdown.clone()));
@@ -263,7 +264,7 @@ fn actor(clock: &dyn Clock) -> u64 {
 }
 
 /// Random bytes of the system, for keys and secrets.
-fn fill_random(bytes: &mut [u8]) {
+pub(crate) fn fill_random(bytes: &mut [u8]) {
     // A panic is better than a key that can be guessed.
     getrandom::fill(bytes).unwrap_or_else(|error| panic!("the system gives no randomness: {error}"));
 }

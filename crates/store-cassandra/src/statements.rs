@@ -212,7 +212,7 @@ pub fn is_derived(table: Table) -> bool {
         Table::Keys | Table::Buckets | Table::Index | Table::Members | Table::Entries | Table::UploadEntries => true,
         Table::Parts | Table::Manifests | Table::GcMarks | Table::Usage | Table::Outbox => true,
         Table::Objects | Table::Consistent | Table::DataTypes | Table::Catalogue | Table::Marks => false,
-        Table::Heads | Table::Uploads | Table::Users | Table::Moves => false,
+        Table::Heads | Table::Uploads | Table::Users | Table::Moves | Table::DataKeys => false,
     }
 }
 

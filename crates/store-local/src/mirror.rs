@@ -1,8 +1,9 @@
 //! The mirror: the server's own rows once more, in a tree of its own.
 //!
 //! No start can do without the bucket types, the S3 buckets and the users, and no write to a bucket without its row in the list
-//! of buckets. One damaged block could take them along. So every group writes these rows twice, under the same keys: to the tree
-//! of their table and to the mirror, which shares no file with it. A read that finds damage in the one takes them from the other.
+//! of buckets; sealed rows do not open without their data key. One damaged block could take them along. So every group writes
+//! these rows twice, under the same keys: to the tree of their table and to the mirror, which shares no file with it. A read that
+//! finds damage in the one takes them from the other.
 //!
 //! ```text
 //! group ─┬─▶ wide, packed    rows of clients, and the server's own
@@ -15,7 +16,8 @@ use larder_store::{Kind, Result, Table};
 use crate::tree_id::TreeId;
 
 /// The tables that have a mirror.
-pub(crate) const TABLES: [Table; 5] = [Table::Buckets, Table::Catalogue, Table::Members, Table::Marks, Table::Users];
+pub(crate) const TABLES: [Table; 6] =
+    [Table::Buckets, Table::Catalogue, Table::Members, Table::Marks, Table::Users, Table::DataKeys];
 
 /// Whether a table has a mirror.
 pub(crate) fn holds(table: Table) -> bool {

@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use larder_rows::content::BlobId;
 
-use crate::{Durability, Partition, Result, Table};
+use crate::{Durability, Partition, Result};
 
 /// The row that a blob belongs to: without that row the blob is garbage.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,8 +25,8 @@ pub struct BlobReference {
     pub length: u64,
 }
 
-/// The blobs that a row of a table names, from the row's name and value. A row that does not decode names none.
-pub type RowBlobs = fn(Table, &[u8], Bytes) -> Vec<BlobReference>;
+/// The blobs that a row names, from its partition, name and value. A row that does not decode names none.
+pub type RowBlobs = Box<dyn Fn(&Partition, &[u8], Bytes) -> Vec<BlobReference>>;
 
 /// A readable blob in a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -45,6 +45,8 @@ pub(crate) fn transfer_method(table: Table) -> TransferMethod {
         Table::Manifests | Table::Parts | Table::Usage => TransferMethod::Rows,
         Table::Entries | Table::UploadEntries => TransferMethod::Derived,
         Table::Members | Table::Marks | Table::GcMarks | Table::Outbox | Table::Moves => TransferMethod::Skipped,
+        // The target seals its rows with keys of its own.
+        Table::DataKeys => TransferMethod::Skipped,
     }
 }
 

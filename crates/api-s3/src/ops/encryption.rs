@@ -13,12 +13,12 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use hyper::HeaderMap;
 use hyper::header::{HeaderName, HeaderValue};
+use larder_encryption::SecretKey;
 use larder_s3::encryption::EncryptionChoice;
 use larder_s3::get::GetObject;
 use larder_s3::rules::ObjectLock;
 use larder_s3::rules::checksum::Md5Hasher;
 use larder_s3::rules::encryption::EncryptionKind;
-use larder_s3::rules::object_key::SecretKey;
 use larder_s3::{Caller, Error};
 
 use super::listing_document::{first_header, header};

@@ -6,18 +6,21 @@
 //! ```
 //! Each object and each upload has an object key of its own. The ways, the texts of refusals and the fields are AWS's.
 
-pub mod key_ring;
-
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
 
+use larder_encryption::key_ring::{KeyRing, KeyRingError};
+use larder_encryption::sealed_body::BodyCipher;
+use larder_encryption::{BadKey, SecretKey};
+
 use crate::rules::encryption::{EncryptionKind, ObjectEncryption};
-use crate::rules::object_key::{BadKey, SecretKey};
+use crate::rules::object_key::{
+    body_cipher, customer_encryption, customer_object_key, hidden_etag, server_encryption, server_object_key,
+};
 use crate::rules::{Bucket, Object};
 use crate::{Error, Result};
-use key_ring::KeyRing;
 
 /// The encryption that a write asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -77,6 +80,16 @@ impl From<EncryptionError> for Error {
     }
 }
 
+impl From<KeyRingError> for Error {
+    fn from(error: KeyRingError) -> Self {
+        match error {
+            KeyRingError::NoMasterKey => EncryptionError::NoMasterKey.into(),
+            KeyRingError::DiskFull => larder_core::Error::DiskFull.into(),
+            KeyRingError::Many | KeyRingError::NotStored(_) => larder_core::Error::Internal(error.to_string()).into(),
+        }
+    }
+}
+
 impl From<BadKey> for Error {
     /// A stored key or chunk that does not open is damage; a wrong key of a customer is told apart before.
     fn from(BadKey: BadKey) -> Self {
@@ -107,8 +120,13 @@ impl BytesKey {
     pub(crate) fn etag(&self, body: &[u8], md5: [u8; 16]) -> Result<[u8; 16]> {
         match self.kind {
             EncryptionKind::Server => Ok(md5),
-            EncryptionKind::Customer => Ok(self.key.hidden_etag(body, &md5)?),
+            EncryptionKind::Customer => Ok(hidden_etag(&self.key, body, &md5)?),
         }
+    }
+
+    /// The cipher of one body: the id of its blob, or empty for bytes in the row of the object.
+    pub(crate) fn cipher(&self, body: &[u8]) -> Result<BodyCipher> {
+        Ok(body_cipher(&self.key, body)?)
     }
 }
 
@@ -135,13 +153,12 @@ impl ObjectKeys {
                 if bucket.encryption.and_then(|default| default.blocks_customer_keys) == Some(true) {
                     return Err(EncryptionError::CustomerKeysBlocked.into());
                 }
-                key.customer_encryption(self.random_bytes())?
+                customer_encryption(&key, self.random_bytes())?
             }
             (Some(_), _) => {
                 let master = self.ring.current(self.random).await?;
                 let key = SecretKey::new(self.random_bytes());
-                let wrapped_key = master.wrap(&key, self.random_bytes())?;
-                (ObjectEncryption::Server { master_key: master.master_id(), wrapped_key }, key)
+                (server_encryption(&master, &key, self.random_bytes())?, key)
             }
         };
         Ok(Some(NewEncryption { stored, key: BytesKey { key, kind: stored.kind() } }))
@@ -187,13 +204,14 @@ impl ObjectKeys {
                 return Err(EncryptionError::NotApplicable.into());
             }
             (Some(ObjectEncryption::Customer { .. }), None) => return Err(EncryptionError::CustomerKeyNeeded.into()),
-            (Some(ObjectEncryption::Customer { salt, verifier }), Some(key)) => key
-                .customer_object_key(salt, verifier)
-                .map_err(|BadKey| Error::from(EncryptionError::OtherCustomerKey))?,
+            (Some(ObjectEncryption::Customer { salt, verifier }), Some(key)) => {
+                let key = customer_object_key(key, salt, verifier);
+                key.map_err(|BadKey| Error::from(EncryptionError::OtherCustomerKey))?
+            }
             (Some(ObjectEncryption::Server { master_key, wrapped_key }), None) => {
                 let master = self.ring.find(*master_key);
                 let master = master.ok_or_else(|| EncryptionError::MissingMasterKey(master_key.to_string()))?;
-                master.unwrap_key(wrapped_key)?
+                server_object_key(&master, wrapped_key)?
             }
         };
         Ok(encryption.map(|encryption| BytesKey { key, kind: encryption.kind() }))

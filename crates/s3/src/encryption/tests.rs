@@ -12,10 +12,10 @@ use crate::get::{GetObject, ReadConditions, ReadWindow, VersionSpec};
 use crate::put::{PutObject, StoredVersion, WriteConditions};
 use crate::rules::checksum::Md5Hasher;
 use crate::rules::encryption::{BucketEncryption, EncryptionKind};
-use crate::rules::object_key::SecretKey;
-use crate::rules::sealed_body::{CHUNK_BYTES, sealed_length};
 use crate::rules::{Etag, ObjectBody, ObjectLock};
 use crate::uploads::testing::{KEY, UploadSetup, complete_request, create_request};
+use larder_encryption::SecretKey;
+use larder_encryption::sealed_body::{CHUNK_BYTES, sealed_length};
 
 const A: SecretKey = SecretKey::new([1; 32]);
 const B: SecretKey = SecretKey::new([2; 32]);

@@ -1,20 +1,8 @@
 //! Encryption by the server, as it is stored: the key material of an object, and the default of a bucket.
 
+use larder_encryption::{MasterKeyId, WRAPPED_KEY_BYTES};
 use larder_rows::codec::{DecodeError, FieldDecoder, FieldEncoder};
 use serde::{Deserialize, Serialize};
-
-/// Bytes of an object key that a master key wraps: nonce, key, tag.
-pub const WRAPPED_KEY_BYTES: usize = 12 + 32 + 16;
-
-/// Names a master key: the beginning of a hash of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct MasterKeyId(pub [u8; 8]);
-
-impl std::fmt::Display for MasterKeyId {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&hex::encode(self.0))
-    }
-}
 
 /// The ways in which the server encrypts an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

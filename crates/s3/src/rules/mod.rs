@@ -7,7 +7,7 @@
 //! part        a part, its pages, and the manifest       checksum    the algorithms, composite and whole
 //! acl policy ownership public_access   permissions      cors lifecycle tags website   the others
 //! listing     pages of keys and common prefixes         action      the actions that need permission
-//! encryption  what is stored of it   object_key  keys of objects and bodies   sealed_body  chunks of encrypted bytes
+//! encryption  what is stored of it   object_key  keys of objects and bodies
 //! access      the decision whether a request is allowed   condition_keys   the condition keys of requests
 //! object_lock   retention and legal hold              lock_time   the time by which they end
 //! ```
@@ -35,7 +35,6 @@ pub mod part;
 pub mod policy;
 pub mod public_access;
 pub mod quota;
-pub mod sealed_body;
 pub mod tags;
 pub mod upload;
 pub mod user;

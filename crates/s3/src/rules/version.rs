@@ -17,8 +17,8 @@ use super::acl::Acl;
 use super::checksum::Checksum;
 use super::encryption::{EncryptionKind, ObjectEncryption};
 use super::object_lock::ObjectLock;
-use super::sealed_body::{opened_length, sealed_length};
 use super::tags::Tag;
+use larder_encryption::sealed_body::{opened_length, sealed_length};
 
 const VERSION: u8 = 1;
 const NULL: u8 = 1;

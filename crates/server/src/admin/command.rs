@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use larder_console::RunningCommands;
 use larder_core::Error;
+use larder_encryption::at_rest::DataKeys;
 use larder_kv::Gateway;
 use larder_kv_admin::frame::{AdminAnswer, AdminRequest};
 use larder_kv_admin::progress_bar::Progress;
@@ -45,6 +46,8 @@ pub(crate) struct AdminContext {
     pub(crate) mover: Arc<Mover>,
     /// The engine that `backup` copies; `None`: it is not the embedded one.
     pub(crate) backup: Option<BackupSource>,
+    /// The keys of what is encrypted at rest; `None`: nothing is.
+    pub(crate) data_keys: Option<Arc<DataKeys>>,
     /// The commands that run and report progress, for the console.
     pub(crate) commands: RunningCommands,
 }

@@ -116,13 +116,14 @@ pub(super) static COMMANDS: &[AdminCommand] = &[
     change!("s3 quota clear <bucket|user> <name>", (2, 2), false, "Remove a quota", s3_quota::clear),
     command!("s3 quota show <bucket|user> <name>", (2, 2), true, "Show a quota and what is stored now", s3_quota::show),
     command!("s3 quota list", (0, 0), true, "List the quotas", s3_quota::list),
-    command!("s3 encryption status", (0, 0), true, "The master keys of encrypted S3 objects", s3_encryption::status),
+    command!("s3 encryption status", (0, 0), true, "The master keys of encrypted data", s3_encryption::status),
+    change!("s3 encryption rotate", (0, 0), false, "Encrypt what is new with a new master key", s3_encryption::rotate),
     change!(
-        "s3 encryption rotate",
+        "s3 encryption rewrap",
         (0, 0),
         false,
-        "Encrypt new S3 objects with a new master key",
-        s3_encryption::rotate
+        "Put what is encrypted at rest under the current master key",
+        s3_encryption::rewrap
     ),
     command!("security status", (0, 0), true, "Whether Riak's protocols need a user", security::status),
     change!("security enable", (0, 0), true, "Refuse requests without a user and its permission", security::enable),

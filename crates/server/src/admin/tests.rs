@@ -68,6 +68,7 @@ impl TestNode {
             objects: self.objects.clone(),
             console: None,
             backup: None,
+            data_keys: None,
             commands: RunningCommands::default(),
         }
     }

@@ -19,6 +19,7 @@ const HEALTHCHECK: &str = "healthcheck";
 const URL: &str = "url";
 const DATA_DIR: &str = "data-dir";
 const INTO: &str = "into";
+const ENCRYPTION_KEYS: &str = "encryption-keys";
 const LEAVE_OUT_OLDER: &str = "leave-out-older";
 
 /// The action that the command line asks for.
@@ -100,7 +101,8 @@ fn set_flags(raw: &mut RawSettings, words: &ArgMatches) {
 fn inspection(words: &ArgMatches, into: Option<PathBuf>) -> InspectCommand {
     let dir = words.get_one::<PathBuf>(DATA_DIR).cloned().unwrap_or_default();
     let leave_out_older = into.is_some() && words.get_flag(LEAVE_OUT_OLDER);
-    InspectCommand { dir, into, leave_out_older }
+    let encryption_keys = words.get_one::<PathBuf>(ENCRYPTION_KEYS).cloned();
+    InspectCommand { dir, into, leave_out_older, encryption_keys }
 }
 
 fn config_variable(variables: &[(OsString, OsString)]) -> Option<PathBuf> {
@@ -123,11 +125,17 @@ pub fn command() -> Command {
     let directory = |name: &'static str, help: &'static str| {
         Arg::new(name).long(name).value_name("DIR").required(true).value_parser(clap::value_parser!(PathBuf)).help(help)
     };
+    let keys = Arg::new(ENCRYPTION_KEYS)
+        .long(ENCRYPTION_KEYS)
+        .value_name("FILE")
+        .value_parser(clap::value_parser!(PathBuf))
+        .help("The file of master keys, if it is not in the data directory: encrypted rows name their bodies with it");
     let older = "Leave out a key of which a newer version may be lost, instead of copying the version that was found";
     let check = Command::new(CHECK)
         .about("Read every byte of a data directory that no server has open, and list what is damaged; changes nothing")
         .after_help("Ends with 0 when all is whole, with 1 when something is damaged, with 2 when it could not look.")
-        .arg(directory(DATA_DIR, "The data directory"));
+        .arg(directory(DATA_DIR, "The data directory"))
+        .arg(keys.clone());
     let repair = Command::new(REPAIR)
         .about("Copy all that can be read of a data directory into a new one, and list what could not be copied")
         .after_help(
@@ -135,6 +143,7 @@ pub fn command() -> Command {
         )
         .arg(directory(DATA_DIR, "The data directory; nothing in it is changed"))
         .arg(directory(INTO, "The new one: not there yet, or empty"))
+        .arg(keys)
         .arg(Arg::new(LEAVE_OUT_OLDER).long(LEAVE_OUT_OLDER).action(ArgAction::SetTrue).help(older));
     let healthcheck = Command::new(HEALTHCHECK)
         .about("Ask a running server whether it is ready; for containers without an HTTP client")

@@ -134,6 +134,8 @@ pub struct ServerSettings {
     pub s3_ssec_plain: bool,
     /// `None`: in the data directory, with an engine that has one.
     pub encryption_keys: Option<PathBuf>,
+    /// Whether new rows and bodies are encrypted.
+    pub encrypt_at_rest: bool,
     pub admin_socket: PathBuf,
     pub engine: EngineKind,
     /// The cluster, with that engine.
@@ -233,6 +235,7 @@ impl ServerSettings {
             s3_lifecycle_interval: raw.value(&table::S3_LIFECYCLE_INTERVAL, parse::time)?,
             s3_ssec_plain: raw.value(&table::S3_SSEC_PLAIN, parse::switch)?,
             encryption_keys: raw.value(&table::ENCRYPTION_KEYS, parse::optional_path)?,
+            encrypt_at_rest: raw.value(&table::ENCRYPT_AT_REST, parse::switch)?,
             admin_socket: if raw.is_given(&table::ADMIN_SOCKET) {
                 raw.value(&table::ADMIN_SOCKET, parse::path)?
             } else {

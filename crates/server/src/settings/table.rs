@@ -185,7 +185,9 @@ settings! {
     S3_SSEC_PLAIN = "s3-ssec-plain", SettingKind::Switch, "false",
         "Take customers' encryption keys over plain HTTP, too: for a network that nobody reads, or TLS that ends before this server.";
     ENCRYPTION_KEYS = "encryption-keys", SettingKind::Path, "",
-        "File of master keys for encrypted S3 objects, one a line, 32 bytes in base64; the last one encrypts. If not set, the first encrypted write makes <data-dir>/encryption-keys; gateways of a cluster need the same file on each machine.";
+        "File of master keys for encrypted data, one a line, 32 bytes in base64; the last one encrypts. If not set, the first encrypted write makes <data-dir>/encryption-keys; gateways of a cluster need the same file on each machine.";
+    ENCRYPT_AT_REST = "encrypt-at-rest", SettingKind::Switch, "false",
+        "Encrypt the values of all new rows and all new bodies under the master keys; names of buckets, keys, index terms and elements stay readable. Older data stays as it is and is read either way. On every gateway of a cluster alike, with --encryption-keys.";
     ADMIN_SOCKET = "admin-socket", SettingKind::Path, "<data-dir>/admin.sock",
         "Unix socket for kv-admin. Only the server's own user may open it.";
     ENGINE = "engine", SettingKind::Choice("local|memory|cassandra"), "local",

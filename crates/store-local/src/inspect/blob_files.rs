@@ -4,13 +4,13 @@ use std::io;
 use std::path::Path;
 
 use larder_rows::content::BlobId;
-use larder_store::{BlobOwner, Kind, Row, RowBlobs};
+use larder_store::{BlobOwner, Kind, Row, RowBlobs, Table};
 
-use super::InspectionTally;
 use super::address::{KeyAddress, LostKeys};
 use super::journals::JournalEntries;
 use super::newest::{FoundEntry, NewestEntries, read_value};
 use super::survey::SourceDirectory;
+use super::{InspectionTally, RowBlobsMaker};
 use crate::blobs::{BULK_MAX, folders, ids, verify_file};
 use crate::entry;
 use crate::tree_id::TreeId;
@@ -74,13 +74,14 @@ pub(super) fn check_named(
     dir: &Path,
     source: &SourceDirectory,
     journal: &JournalEntries,
-    references: RowBlobs,
+    references: RowBlobsMaker<'_>,
     tally: &mut InspectionTally<'_>,
 ) -> io::Result<()> {
     let root = folders::root(dir);
+    let references = references(data_key_rows(dir, source, journal)?);
     for tree in source.trees.iter().filter(|tree| matches!(tree.id, TreeId::Packed | TreeId::Wide)) {
         for entry in NewestEntries::new(tree, None, journal) {
-            for (id, owner) in named_files(dir, tree.id, &entry?, references) {
+            for (id, owner) in named_files(dir, tree.id, &entry?, &references) {
                 let folder = folders::shard(&root, id.0[0]);
                 let path = folder.join(id.hex());
                 // A folder that is not there is reported as such.
@@ -93,9 +94,24 @@ pub(super) fn check_named(
     Ok(())
 }
 
+/// The rows of data keys. The mirror has them all, and little else.
+fn data_key_rows(dir: &Path, source: &SourceDirectory, journal: &JournalEntries) -> io::Result<Vec<Row>> {
+    let mut found = Vec::new();
+    for entry in source.mirror().into_iter().flat_map(|mirror| NewestEntries::new(mirror, None, journal)) {
+        let entry = entry?;
+        if let Ok((partition, name)) = entry::split_key(&entry.key)
+            && partition.table == Table::DataKeys
+            && let Ok(Some(value)) = read_value(dir, TreeId::Mirror, &entry)
+        {
+            found.extend(entry::decode_wide(name, value));
+        }
+    }
+    Ok(found)
+}
+
 /// The blobs with files of their own that the rows of an entry name. Readers report a row that does
 /// not decode.
-fn named_files(dir: &Path, tree_id: TreeId, entry: &FoundEntry, references: RowBlobs) -> Vec<(BlobId, BlobOwner)> {
+fn named_files(dir: &Path, tree_id: TreeId, entry: &FoundEntry, references: &RowBlobs) -> Vec<(BlobId, BlobOwner)> {
     // A value in a damaged file is reported as such.
     let (Ok(Some(value)), Ok((partition, name))) = (read_value(dir, tree_id, entry), entry::split_key(&entry.key))
     else {
@@ -106,7 +122,7 @@ fn named_files(dir: &Path, tree_id: TreeId, entry: &FoundEntry, references: RowB
         _ => entry::decode_wide(name, value).into_iter().collect(),
     };
     let named = rows.into_iter().flat_map(|Row { name, value, .. }| {
-        let blobs = references(partition.table, &name, value).into_iter();
+        let blobs = references(&partition, &name, value).into_iter();
         let owner = BlobOwner { partition: partition.clone(), row: name };
         blobs.filter(|blob| blob.length > BULK_MAX as u64).map(move |blob| (blob.id, owner.clone()))
     });

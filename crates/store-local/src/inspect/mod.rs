@@ -21,7 +21,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use larder_store::RowBlobs;
+use larder_store::{Row, RowBlobs};
 
 use crate::blobs::folders;
 use crate::io_errors::{OpenError, if_there};
@@ -73,6 +73,9 @@ impl InspectionSummary {
     }
 }
 
+/// Makes what says which blobs a row names, from the rows of data keys: other rows may be sealed with these.
+pub type RowBlobsMaker<'a> = &'a dyn Fn(Vec<Row>) -> RowBlobs;
+
 /// Reads every file of a data directory and reports damage; `references` says which blobs a row names. Changes nothing.
 ///
 /// # Errors
@@ -80,7 +83,7 @@ impl InspectionSummary {
 /// there is no data directory.
 pub fn check(
     dir: &Path,
-    references: RowBlobs,
+    references: RowBlobsMaker<'_>,
     watcher: &mut dyn InspectionWatcher,
 ) -> Result<InspectionSummary, OpenError> {
     let mut tally = InspectionTally::new(dir, watcher)?;

@@ -12,14 +12,14 @@ use std::io;
 use std::path::Path;
 
 use bytes::Bytes;
-use larder_store::RowBlobs;
 use lsm_tree::{AbstractTree as _, InternalValue, ValueType};
 
 use super::address::{KeyAddress, LostKeys, UnreadableRanges};
 use super::journals::JournalEntries;
 use super::newest::{FoundEntry, FoundValue, NewestEntries, read_value};
 use super::survey::{self, SourceDirectory, SourceTree};
-use super::{Damage, InspectionSummary, InspectionTally, InspectionWatcher, blob_files, bytes_below};
+use super::{Damage, InspectionSummary, InspectionTally, InspectionWatcher, RowBlobsMaker, blob_files, bytes_below};
+use crate::backup::KEY_RING_FILE;
 use crate::blobs::folders;
 use crate::io_errors::{OpenError, if_there, sync_dir};
 use crate::manifest::ManifestFile;
@@ -60,7 +60,7 @@ pub struct RepairSummary {
 pub fn repair(
     dir: &Path,
     into: &Path,
-    references: RowBlobs,
+    references: RowBlobsMaker<'_>,
     options: RepairOptions,
     watcher: &mut dyn InspectionWatcher,
 ) -> Result<RepairSummary, OpenError> {
@@ -103,6 +103,9 @@ pub fn repair(
     });
     // Crash: the names of the copied blobs are synced before `format` makes the copy usable.
     copied.and_then(|()| sync_folders(into, &shards)).map_err(failed("copying blobs"))?;
+    // What they open is worthless without them.
+    if_there(copy_synced(&dir.join(KEY_RING_FILE), &into.join(KEY_RING_FILE)))
+        .map_err(failed("copying the encryption keys"))?;
     // The manifest and `format` come last: until then a start refuses the target.
     let named = ManifestFile::new(into, manifest)
         .and_then(|file| Ok(file.change(|manifest| manifest.trees = trees.versions())?));

@@ -28,8 +28,8 @@ use crate::{LocalStore, OpenError, OpenOptions};
 const STRICT: RepairOptions = RepairOptions { leave_out_older: true };
 
 /// The rows of these tests name no blobs.
-pub(super) fn no_references(_table: Table, _name: &[u8], _value: Bytes) -> Vec<BlobReference> {
-    Vec::new()
+pub(super) fn no_references(_data_keys: Vec<Row>) -> RowBlobs {
+    Box::new(|_, _, _| Vec::new())
 }
 
 type StoreEntries = BTreeMap<(&'static str, Bytes), Bytes>;
@@ -227,8 +227,8 @@ impl InspectFixture {
         damage(dir);
         let before = tree_bytes(dir);
         let (mut checked, mut repaired) = (RecordingWatcher::default(), RecordingWatcher::default());
-        let summary = check(dir, no_references, &mut checked).unwrap();
-        let done = repair(dir, &into, no_references, options, &mut repaired).unwrap();
+        let summary = check(dir, &no_references, &mut checked).unwrap();
+        let done = repair(dir, &into, &no_references, options, &mut repaired).unwrap();
         assert!(tree_bytes(dir) == before, "an inspection changed something");
         for seen in [&checked, &repaired] {
             assert!(seen.progress.windows(2).all(|two| two[0].0 <= two[1].0));
@@ -236,7 +236,7 @@ impl InspectFixture {
             assert_eq!(last.0, last.1);
         }
         let mut again = RecordingWatcher::default();
-        let new = check(&into, no_references, &mut again).unwrap();
+        let new = check(&into, &no_references, &mut again).unwrap();
         assert!(new.is_whole(), "{:?}", again.damage);
         let (copied, blobs) = entries(&into);
         for id in self.blobs.difference(&blobs) {
@@ -477,12 +477,12 @@ async fn a_source_in_use_and_a_target_inside_it_or_not_empty_are_refused() {
     let store = LocalStore::open(options(dir.path())).unwrap();
     put(&store, Table::Objects, 1, 1, vec![1]).await;
     let mut seen = RecordingWatcher::default();
-    assert!(matches!(check(dir.path(), no_references, &mut seen), Err(OpenError::InUse { .. })));
-    let fix = |into: &Path| repair(dir.path(), into, no_references, STRICT, &mut RecordingWatcher::default());
+    assert!(matches!(check(dir.path(), &no_references, &mut seen), Err(OpenError::InUse { .. })));
+    let fix = |into: &Path| repair(dir.path(), into, &no_references, STRICT, &mut RecordingWatcher::default());
     assert!(matches!(fix(into.path()), Err(OpenError::InUse { .. })));
     drop(store);
     assert!(matches!(fix(&dir.path().join("new")), Err(OpenError::Io { .. })));
     assert!(fix(into.path()).is_ok());
     assert!(matches!(fix(into.path()), Err(OpenError::Io { .. })));
-    assert!(matches!(check(tempfile::tempdir().unwrap().path(), no_references, &mut seen), Err(OpenError::Io { .. })));
+    assert!(matches!(check(tempfile::tempdir().unwrap().path(), &no_references, &mut seen), Err(OpenError::Io { .. })));
 }

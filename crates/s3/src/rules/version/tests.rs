@@ -7,9 +7,9 @@ use super::*;
 use crate::rules::acl::{Grant, Grantee, Permission};
 use crate::rules::checksum::{Algorithm, ChecksumKind};
 use crate::rules::encryption::tests::encryption;
-use crate::rules::encryption::{MasterKeyId, WRAPPED_KEY_BYTES};
 use crate::rules::object_lock::tests::object_lock;
 use crate::rules::object_lock::{Retention, RetentionMode};
+use larder_encryption::{MasterKeyId, WRAPPED_KEY_BYTES};
 
 pub(in crate::rules) fn bytes(most: usize) -> impl Strategy<Value = Bytes> {
     vec(any::<u8>(), 0..=most).prop_map(Bytes::from)

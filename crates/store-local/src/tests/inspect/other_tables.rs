@@ -125,7 +125,7 @@ async fn a_damaged_newest_version_once_hid_the_newest_tables() {
         }
         let into = tempfile::tempdir().unwrap();
         let mut seen = RecordingWatcher::default();
-        repair(dir.path(), into.path(), no_references, STRICT, &mut seen).unwrap();
+        repair(dir.path(), into.path(), &no_references, STRICT, &mut seen).unwrap();
         assert!(seen.damage.iter().any(|damage| damage.what.contains("1 newer")), "{:?}", seen.damage);
         assert!(entries(into.path()).0 == expected, "removed keys are back, or newer ones gone");
     }

@@ -1,4 +1,4 @@
-//! The master keys: the last one wraps the keys of new objects, all of them open those of older ones.
+//! The master keys: the last one wraps new keys, all of them open older ones.
 
 use std::io;
 use std::sync::Arc;
@@ -8,10 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use parking_lot::RwLock;
 use tokio::sync::Mutex;
 
-use super::EncryptionError;
-use crate::Result;
-use crate::rules::encryption::MasterKeyId;
-use crate::rules::object_key::SecretKey;
+use crate::secret_key::{MasterKeyId, SecretKey};
 
 /// Most keys in a ring.
 const KEYS_MAX: usize = 1_000;
@@ -26,7 +23,7 @@ pub trait KeyRingPlace: Send + Sync {
     fn add(&self, line: &str) -> io::Result<()>;
 }
 
-/// A ring in memory: its keys end with the process, as the objects of the memory engine do.
+/// A ring in memory: its keys end with the process, as the data of the memory engine does.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct MemoryKeys;
 
@@ -56,7 +53,7 @@ impl KeyRing {
     ///
     /// # Errors
     /// The number of a line that is no key, or comes twice.
-    pub fn parse(text: &str, place: Arc<dyn KeyRingPlace>) -> std::result::Result<Self, BadRing> {
+    pub fn parse(text: &str, place: Arc<dyn KeyRingPlace>) -> Result<Self, BadRing> {
         let mut keys: Vec<SecretKey> = Vec::new();
         for (at, line) in text.lines().enumerate() {
             let line = line.trim();
@@ -86,15 +83,16 @@ impl KeyRing {
     }
 
     /// The key with this id.
-    pub(super) fn find(&self, id: MasterKeyId) -> Option<SecretKey> {
+    #[must_use]
+    pub fn find(&self, id: MasterKeyId) -> Option<SecretKey> {
         self.keys.read().iter().rev().find(|key| key.master_id() == id).copied()
     }
 
-    /// The key for new objects. The first use of an empty ring makes one.
+    /// The key that wraps new ones. The first use of an empty ring makes one.
     ///
     /// # Errors
-    /// `NoMasterKey`; `DiskFull`, `Internal` where it cannot be stored.
-    pub(super) async fn current(&self, random: fn(&mut [u8])) -> Result<SecretKey> {
+    /// `NoMasterKey`; `DiskFull`, `NotStored`.
+    pub async fn current(&self, random: fn(&mut [u8])) -> Result<SecretKey, KeyRingError> {
         let last = || self.keys.read().last().copied();
         if let Some(key) = last() {
             return Ok(key);
@@ -106,34 +104,51 @@ impl KeyRing {
         }
     }
 
-    /// Adds a new key, which wraps those of new objects from now on. Older ones stay.
+    /// Adds a key, which wraps new ones from now on. Older ones stay.
     ///
     /// # Errors
-    /// `NoMasterKey` where keys come from elsewhere; `Internal` where it cannot be stored.
-    pub async fn rotate(&self, random: fn(&mut [u8])) -> Result<MasterKeyId> {
+    /// `NoMasterKey` where keys come from elsewhere; `Many`, `DiskFull`, `NotStored`.
+    pub async fn rotate(&self, random: fn(&mut [u8])) -> Result<MasterKeyId, KeyRingError> {
         let _making = self.making.lock().await;
         Ok(self.add(random).await?.master_id())
     }
 
-    async fn add(&self, random: fn(&mut [u8])) -> Result<SecretKey> {
+    async fn add(&self, random: fn(&mut [u8])) -> Result<SecretKey, KeyRingError> {
         if self.keys.read().len() >= KEYS_MAX {
-            return Err(larder_core::Error::Internal(format!("the ring has {KEYS_MAX} master keys already")).into());
+            return Err(KeyRingError::Many);
         }
         let mut bytes = [0; 32];
         random(&mut bytes);
         let (key, line, place) = (SecretKey::new(bytes), STANDARD.encode(bytes), Arc::clone(&self.place));
-        // Crash: stored before its first use. An object whose master key is lost is lost.
+        // Crash: stored before its first use. Bytes whose master key is lost are lost.
         let stored = tokio::task::spawn_blocking(move || place.add(&line)).await.map_err(io::Error::other).flatten();
         match stored {
             Ok(()) => {
                 self.keys.write().push(key);
                 Ok(key)
             }
-            Err(error) if error.kind() == io::ErrorKind::Unsupported => Err(EncryptionError::NoMasterKey.into()),
-            Err(error) if error.kind() == io::ErrorKind::StorageFull => Err(larder_core::Error::DiskFull.into()),
-            Err(error) => Err(larder_core::Error::Internal(format!("a master key cannot be stored: {error}")).into()),
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => Err(KeyRingError::NoMasterKey),
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => Err(KeyRingError::DiskFull),
+            Err(error) => Err(KeyRingError::NotStored(error.to_string())),
         }
     }
+}
+
+/// Why a ring has no key, or no further one.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum KeyRingError {
+    /// There is no master key, and none can be made.
+    #[error("no master key: start with --encryption-keys")]
+    NoMasterKey,
+    /// The ring is full.
+    #[error("the ring has {KEYS_MAX} master keys already")]
+    Many,
+    /// The disk has no room for a key.
+    #[error("a master key cannot be stored: the disk is full")]
+    DiskFull,
+    /// The place of the ring takes no key.
+    #[error("a master key cannot be stored: {0}")]
+    NotStored(String),
 }
 
 /// A line of a ring that is no key, or one that came before.
@@ -166,7 +181,7 @@ mod tests {
     async fn a_first_key_on_a_full_disk_was_a_fault_of_the_server() {
         let ring = KeyRing::parse("", Arc::new(FullDisk)).unwrap();
         let refused = ring.current(counted).await.unwrap_err();
-        assert!(matches!(refused, crate::Error::Gateway(larder_core::Error::DiskFull)), "{refused}");
+        assert_eq!(refused, KeyRingError::DiskFull);
         assert!(ring.ids().is_empty(), "no object may use a key that is not stored");
     }
 
@@ -197,7 +212,7 @@ mod tests {
         let ring = KeyRing::parse(&text, Arc::new(Elsewhere)).unwrap();
         assert_eq!(ring.current(counted).await.unwrap(), SecretKey::new([2; 32]));
         let refused = ring.rotate(counted).await.unwrap_err();
-        assert_eq!(refused.to_string(), EncryptionError::NoMasterKey.to_string());
+        assert_eq!(refused, KeyRingError::NoMasterKey);
         assert_eq!(ring.ids().len(), 2);
         let empty = KeyRing::parse("", Arc::new(Elsewhere)).unwrap();
         assert!(empty.current(counted).await.is_err());

@@ -12,7 +12,7 @@ use std::ops::Range;
 use aws_lc_rs::aead::{Aad, LessSafeKey, NONCE_LEN, Nonce};
 use bytes::{Bytes, BytesMut};
 
-use super::object_key::BadKey;
+use crate::secret_key::BadKey;
 
 /// Bytes of a chunk before it is sealed.
 pub const CHUNK_BYTES: usize = 64 * 1024;
@@ -61,7 +61,7 @@ pub struct BodyCipher {
 
 impl BodyCipher {
     /// A cipher with a key that no other body has.
-    pub(super) fn new(key: LessSafeKey) -> Self {
+    pub(crate) fn new(key: LessSafeKey) -> Self {
         Self { key }
     }
 
@@ -164,11 +164,11 @@ mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
 
-    use super::super::object_key::SecretKey;
     use super::*;
+    use crate::secret_key::SecretKey;
 
     fn cipher(key: u8) -> BodyCipher {
-        SecretKey::new([key; 32]).body_cipher(b"body").unwrap()
+        SecretKey::new([key; 32]).body_cipher().unwrap()
     }
 
     fn sealed(pieces: &[&[u8]]) -> Vec<u8> {

@@ -1,0 +1,100 @@
+//! The order of a data key and the first values under it.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use larder_encryption::at_rest::{DataKeys, SealWish, SealedStore};
+use larder_encryption::key_ring::KeyRing;
+use larder_store::memory::MemoryStore;
+use larder_store::{
+    Batch, CallOptions, CasResult, Change, ConsistencyLevel, Durability, EngineLimits, HeadWrite, Partition,
+    PartitionPage, Purpose, ReadQuery, Result, Row, RowPage, Store, Table, Timestamp,
+};
+use larder_testkit::conformance::ManualClock;
+use tokio::time::Instant;
+
+/// A write that an engine saw.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct SeenWrite {
+    table: Table,
+    durability: Durability,
+    purpose: Purpose,
+}
+
+/// An engine that notes its writes once they are done, each after a pause.
+struct SlowStore {
+    inner: MemoryStore,
+    seen: Mutex<Vec<SeenWrite>>,
+}
+
+#[async_trait]
+impl Store for SlowStore {
+    async fn read(&self, partition: &Partition, query: &ReadQuery, options: &CallOptions) -> Result<RowPage> {
+        self.inner.read(partition, query, options).await
+    }
+
+    async fn apply(&self, batch: Batch, options: &CallOptions) -> Result<()> {
+        let table = batch.partitions[0].partition.table;
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        self.inner.apply(batch, options).await?;
+        let seen = SeenWrite { table, durability: options.durability, purpose: options.purpose };
+        self.seen.lock().unwrap().push(seen);
+        Ok(())
+    }
+
+    async fn apply_if(
+        &self,
+        partition: &Partition,
+        expected: Option<Timestamp>,
+        head: HeadWrite,
+        changes: Vec<Change>,
+        options: &CallOptions,
+    ) -> Result<CasResult> {
+        self.inner.apply_if(partition, expected, head, changes, options).await
+    }
+
+    async fn partitions(
+        &self,
+        table: Table,
+        after: Option<Bytes>,
+        limit: usize,
+        options: &CallOptions,
+    ) -> Result<PartitionPage> {
+        self.inner.partitions(table, after, limit, options).await
+    }
+
+    async fn now(&self, options: &CallOptions) -> Result<Timestamp> {
+        self.inner.now(options).await
+    }
+
+    fn limits(&self) -> EngineLimits {
+        self.inner.limits()
+    }
+
+    fn is_ready(&self) -> bool {
+        self.inner.is_ready()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_data_key_is_on_disk_before_its_first_value() {
+    let inner = MemoryStore::new(Arc::new(ManualClock::default()));
+    let engine = Arc::new(SlowStore { inner, seen: Mutex::default() });
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let ring = Arc::new(KeyRing::in_memory());
+    let random = |bytes: &mut [u8]| bytes.fill(7);
+    let keys = DataKeys::open(engine.clone(), ring, random, SealWish::Seal, deadline).await.unwrap().unwrap();
+    let store = SealedStore::new(engine.clone(), keys);
+    let options = CallOptions::new(ConsistencyLevel::One, deadline, Durability::Buffered);
+    let put = |name: &'static str| {
+        let row = Row { name: name.into(), value: Bytes::from_static(b"\x01"), stamp: Timestamp(1), expires: None };
+        store.apply(Batch::single(Partition::new(Table::Keys, "p"), vec![Change::Put(row)]), &options)
+    };
+    let (first, second) = tokio::join!(put("a"), put("b"));
+    (first.unwrap(), second.unwrap());
+    let value = SeenWrite { table: Table::Keys, durability: Durability::Buffered, purpose: Purpose::Data };
+    let key = SeenWrite { table: Table::DataKeys, durability: Durability::Forced, purpose: Purpose::Reclaim };
+    assert_eq!(*engine.seen.lock().unwrap(), [key, value, value]);
+}
