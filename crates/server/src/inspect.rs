@@ -67,7 +67,7 @@ pub fn run(command: &InspectCommand, out: &mut dyn Write) -> Result<u8, String> 
     .map_err(|error| error.to_string())?;
     if unopened.get() > 0 {
         report.lines(&[format!(
-            "{} data keys do not open: no one looked for the bodies that the rows under them name; give the master keys with --encryption-keys",
+            "data keys that do not open: {}; no one looked for the bodies that rows under them name: give the master keys with --encryption-keys",
             unopened.get()
         )])?;
     }

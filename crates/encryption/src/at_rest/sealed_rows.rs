@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use larder_store::{
-    Batch, CallOptions, CasResult, Change, EngineLimits, Error, HeadWrite, Kind, Partition, PartitionPage, ReadQuery,
+    Batch, CallOptions, CasResult, Change, DerivedRow, EngineLimits, Error, HeadWrite, Kind, Partition, PartitionPage, ReadQuery,
     Result, Row, RowPage, Store, Table, Timestamp,
 };
 use tokio::time::Instant;
@@ -116,11 +116,11 @@ impl Store for SealedStore {
         options: &CallOptions,
     ) -> Result<CasResult> {
         if let Some(key) = self.sealer(options).await? {
-            seal(&key, partition, &head.row.name, &mut head.row.value)?;
-            if let Some(derived) = &mut head.derived
-                && let Some(value) = &mut derived.value
-            {
-                seal(&key, &derived.partition, &derived.name, value)?;
+            // By all its fields: one that a later change adds must not stay clear.
+            let HeadWrite { row, derived } = &mut head;
+            seal(&key, partition, &row.name, &mut row.value)?;
+            if let Some(DerivedRow { partition, name, value: Some(value) }) = derived {
+                seal(&key, partition, name, value)?;
             }
             seal_changes(&key, partition, &mut changes)?;
         }

@@ -34,7 +34,7 @@ pub(super) async fn status(call: CommandCall<'_>) -> CommandResult {
         let new = if found.seals { "all new rows and bodies are encrypted" } else { "new rows and bodies are clear" };
         lines.push_str(&format!("at rest: {new}\n"));
         for (id, count) in found.wrapped_by {
-            lines.push_str(&format!("at rest: {count} data keys under {id}\n"));
+            lines.push_str(&format!("at rest: data keys under {id}: {count}\n"));
         }
     }
     Ok(AdminAnswer::done(lines))
@@ -68,5 +68,5 @@ async fn wrap_anew(keys: &DataKeys) -> Result<String, AdminAnswer> {
     let count = keys.rewrap(Instant::now() + REWRAP_MAX).await;
     let count =
         count.map_err(|error: AtRestError| AdminAnswer::failed(format!("data keys not wrapped anew: {error}")))?;
-    Ok(format!("{count} data keys of rows and bodies wrapped anew; all are under the current master key"))
+    Ok(format!("data keys of rows and bodies wrapped anew: {count}; all are under the current master key"))
 }
