@@ -7,7 +7,7 @@ use hyper::StatusCode;
 use hyper::header::HeaderMap;
 use larder_core::AdmissionGuard;
 use larder_rows::Timestamp;
-use larder_s3::rules::policy::KeyPolicy;
+use larder_s3::rules::policy::CallerPolicies;
 use larder_s3::rules::{Bucket, User};
 use larder_s3::users::KeyHolder;
 use larder_s3::{Caller, Error, Objects};
@@ -45,6 +45,8 @@ pub struct S3Call {
     pub headers: HeaderMap,
     /// The caller, with the action of the operation.
     pub caller: Caller,
+    /// The caller as the holder of the key that signed; `None` if anonymous.
+    pub signer: Option<KeyHolder>,
     /// How the request was signed; `None` if anonymous.
     pub scheme: Option<AuthScheme>,
     /// The host as the client wrote it, with its port; used for addresses in responses.
@@ -146,9 +148,14 @@ impl Identity {
         self.holder.as_ref().map(|holder| &holder.user)
     }
 
-    /// The policy of the key that signed; `None` for a user's first key.
-    pub(crate) fn key_policy(&self) -> Option<Arc<KeyPolicy>> {
-        self.holder.as_ref().and_then(KeyHolder::policy)
+    /// The policies of the user, the key and the session that signed; `None` without any.
+    pub(crate) fn policies(&self) -> Option<Arc<CallerPolicies>> {
+        self.holder.as_ref().and_then(KeyHolder::policies)
+    }
+
+    /// Whether temporary credentials signed.
+    pub(crate) fn is_session(&self) -> bool {
+        self.holder.as_ref().is_some_and(|holder| holder.session().is_some())
     }
 
     /// How the request was signed.
@@ -160,25 +167,34 @@ impl Identity {
 /// Verifies the signature of a request.
 ///
 /// # Errors
-/// The errors of a bad signature; `InvalidAccessKeyId`; `AccessDenied` for a disabled user or an expired key.
+/// The errors of a bad signature or token; `InvalidAccessKeyId`; `AccessDenied` for a disabled user or an expired key.
 pub(crate) async fn authenticate(
     objects: &Objects,
     keys: &SigningKeys,
     request: &AuthRequest<'_>,
 ) -> Result<Identity, S3Error> {
     let Some(signature) = RequestSignature::from_request(request)? else { return Ok(Identity::default()) };
-    let holder = holder_of_key(objects, signature.access_key()).await?;
+    let token = auth::security_token(request.headers)?;
+    let holder = holder_of_key(objects, signature.access_key(), token).await?;
     let signature = signature.verify(request, holder.secret(), keys)?;
     // Only the holder of the secret learns that the user is disabled.
     let holder = require_usable(holder, request.now)?;
     Ok(Identity { holder: Some(holder), signature: Some(signature) })
 }
 
-/// The holder of an access key id, usable or not. Callers verify the signature before [`require_usable`].
+/// The holder of an access key id, or, with the token of a session, of its temporary one; usable or not. Callers verify the signature
+/// before [`require_usable`].
 ///
 /// # Errors
-/// `InvalidAccessKeyId`, and errors of the store.
-pub(crate) async fn holder_of_key(objects: &Objects, access_key: &str) -> Result<KeyHolder, S3Error> {
+/// `InvalidAccessKeyId`, `InvalidToken`, and errors of the store.
+pub(crate) async fn holder_of_key(
+    objects: &Objects,
+    access_key: &str,
+    token: Option<&str>,
+) -> Result<KeyHolder, S3Error> {
+    if let Some(token) = token {
+        return Ok(objects.users.session_holder(access_key, token).await?);
+    }
     match objects.users.key_holder(access_key).await {
         Ok(holder) => Ok(holder),
         Err(Error::UnknownKey(_)) => Err(auth::unknown_key(access_key)),
@@ -186,13 +202,16 @@ pub(crate) async fn holder_of_key(objects: &Objects, access_key: &str) -> Result
     }
 }
 
-/// Refuses a disabled user, and a key that has expired.
+/// Refuses a disabled user, and a key or a session that has expired.
 ///
 /// # Errors
-/// `AccessDenied`.
+/// `AccessDenied`, `ExpiredToken`.
 pub(crate) fn require_usable(holder: KeyHolder, now: Timestamp) -> Result<KeyHolder, S3Error> {
     if !holder.user.enabled {
         return Err(gateway::user_disabled());
+    }
+    if holder.session().is_some_and(|session| session.is_expired(now)) {
+        return Err(Code::ExpiredToken.into());
     }
     if holder.is_expired(now) {
         return Err(S3Error::new(Code::AccessDenied, "The access key has expired"));

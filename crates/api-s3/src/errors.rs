@@ -24,7 +24,7 @@ const HOST_ID: &str = "larder";
 /// Generates the enum and the name, status and message of each code.
 macro_rules! codes {
     ($($code:ident $status:ident $message:literal;)*) => {
-        /// The error codes of S3 and of Riak CS.
+        /// The error codes of S3, of Riak CS, and those of STS that S3 lacks.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Code {
             $(
@@ -73,11 +73,13 @@ codes! {
     DeleteConflict CONFLICT "What is to be deleted is still in use.";
     EntityTooLarge BAD_REQUEST "Your proposed upload is larger than it may be.";
     EntityTooSmall BAD_REQUEST "Your proposed upload is smaller than the minimum allowed size.";
+    ExpiredToken BAD_REQUEST "The provided token has expired.";
     IllegalVersioningConfigurationException BAD_REQUEST "The versioning configuration is not valid.";
     IncompleteBody BAD_REQUEST "The body did not have the number of bytes that its headers announce.";
     InsufficientStorage INSUFFICIENT_STORAGE "There is no space left to store this.";
     InternalError INTERNAL_SERVER_ERROR "Something went wrong here. Try again.";
     InvalidAccessKeyId FORBIDDEN "The access key id you provided does not exist in our records.";
+    InvalidAction BAD_REQUEST "The action or operation requested is not valid.";
     InvalidArgument BAD_REQUEST "Invalid Argument";
     InvalidBucketAclWithObjectOwnership BAD_REQUEST
         "Bucket cannot have ACLs set with ObjectOwnership's BucketOwnerEnforced setting";
@@ -97,6 +99,7 @@ codes! {
     InvalidRequest BAD_REQUEST "Invalid Request";
     InvalidRetentionPeriod BAD_REQUEST "Default retention period must be a positive integer value.";
     InvalidTag BAD_REQUEST "The tag provided was not a valid tag.";
+    InvalidToken BAD_REQUEST "The provided token is malformed or otherwise invalid.";
     InvalidURI BAD_REQUEST "Couldn't parse the specified URI.";
     InvalidUserUpdate BAD_REQUEST "The user's fields could not be read.";
     KeyTooLongError BAD_REQUEST "Your key is too long";
@@ -108,6 +111,7 @@ codes! {
     MaxMessageLengthExceeded BAD_REQUEST "Your request was too big.";
     MetadataTooLarge BAD_REQUEST "Your metadata headers exceed the maximum allowed metadata size";
     MethodNotAllowed METHOD_NOT_ALLOWED "The specified method is not allowed against this resource.";
+    MissingAuthenticationToken FORBIDDEN "The request has no signature.";
     MissingContentLength LENGTH_REQUIRED "You must provide the Content-Length HTTP header.";
     MissingRequestBodyError BAD_REQUEST "Request Body is empty";
     MissingParameter BAD_REQUEST "A field that is required is missing.";

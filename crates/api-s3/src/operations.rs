@@ -184,6 +184,7 @@ pub(crate) static UNSUPPORTED_PARAMETERS: &[&str] = &[
 operations! {
     implemented {
         ListBuckets GET Service, [], ListAllMyBuckets ListBuckets Nothing;
+        AssumeRole POST Service, [], AssumeRole UnknownPOST Document audited;
 
         CreateBucket PUT Bucket, [], CreateBucket BucketCreate Document audited;
         HeadBucket HEAD Bucket, [], ListBucket BucketStat Nothing;

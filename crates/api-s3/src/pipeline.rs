@@ -4,25 +4,26 @@
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Once};
-use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::FutureExt as _;
 use hyper::body::Incoming;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue, RANGE, SERVER};
-use hyper::{Method, Request, StatusCode, Version};
+use hyper::{Method, Request, Version};
 use larder_admission::MemorySpent;
 use larder_core::{AdmissionGuard, AuditEvent, AuditOutcome};
 use larder_net::{ArrivingBody, Requester, names_two_hosts};
-use larder_rows::text::beginning;
 use larder_s3::rules::S3Action;
+use larder_s3::rules::access::AccessContext;
 use larder_s3::users::KeyHolder;
 use larder_s3::{Caller, Error, Objects, TrackedRequest};
 use parking_lot::Mutex;
+use sha2::{Digest as _, Sha256};
 
 use crate::admin::ChangedUser;
-use crate::auth::{self, Payload, SigningKeys};
+use crate::auth::{self, Payload, SignedService, SigningKeys};
 use crate::background::{self, BackgroundTasks};
-use crate::body::RequestBody;
+use crate::body::{DOCUMENT_TIME_MAX, RequestBody};
 use crate::call::{self, Identity, S3Call};
 use crate::errors::{Code, S3Error, gateway};
 use crate::health::HealthProbe;
@@ -38,8 +39,8 @@ use crate::{S3Settings, cors, route, scraped_metrics};
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
 const ID_2: HeaderName = HeaderName::from_static("x-amz-id-2");
 const NAME: HeaderValue = HeaderValue::from_static("Larder");
-/// Bytes of a key in the log.
-const KEY_BYTES_SHOWN: usize = 16;
+/// Longest body of a request to STS, in bytes: a policy of a session, with each character escaped, and ARNs.
+const TOKEN_REQUEST_BYTES_MAX: usize = 16 * 1024;
 /// Metrics name of a CORS preflight request.
 const PREFLIGHT: &str = "Preflight";
 /// Metrics name of a health probe.
@@ -58,6 +59,12 @@ pub struct S3Service {
     settings: Arc<S3Settings>,
     keys: Arc<SigningKeys>,
     background: BackgroundTasks,
+}
+
+/// A body that was received before the signature was verified, or arrives after.
+enum SignedBody<'a> {
+    Received(Bytes),
+    Arriving(ArrivingBody<'a>),
 }
 
 /// Facts about a request that metrics and usage reports need besides the response.
@@ -135,7 +142,7 @@ impl S3Service {
         let response = self.finish(&head, &target, outcome, trace).await;
         let elapsed = requester.elapsed();
         if self.settings.connection.slow_after.is_some_and(|limit| elapsed > limit) {
-            log_slow(&head, &target, operation, response.status(), elapsed);
+            head.log_slow(&target, operation, response.status(), elapsed);
         }
         tracing::debug!(
             id = head.id,
@@ -198,13 +205,23 @@ impl S3Service {
             _ => Some(self.admit()?),
         };
         // The admission slot is taken before the user is looked up, so that lookups are bounded under load.
-        let identity = call::authenticate(&self.objects, &self.keys, &self.auth_request(head)).await?;
+        let (identity, body) = match operation.support {
+            Support::Implemented(S3Operation::AssumeRole) => {
+                let (identity, document) = self.token_request(head, operation, body).await?;
+                (identity, SignedBody::Received(document))
+            }
+            _ => {
+                let request = self.auth_request(head);
+                (call::authenticate(&self.objects, &self.keys, &request).await?, SignedBody::Arriving(body))
+            }
+        };
         trace.signer = identity.holder.clone();
         if self.settings.is_on_loopback && identity.signature.is_none() {
             self.check_page(head, operation, &target).await?;
         }
         // The documents of users show the first secret, which has no limits.
-        if matches!(operation.scope, OperationScope::Admin(_)) && identity.key_policy().is_some() {
+        let is_limited = identity.holder.as_ref().is_some_and(|holder| !holder.is_first_key());
+        if matches!(operation.scope, OperationScope::Admin(_)) && is_limited {
             return Err(S3Error::new(Code::AccessDenied, "Only the first key of a user administers it."));
         }
         if let Some(response) = self.read_at_once(head, operation, &target, &identity) {
@@ -212,7 +229,10 @@ impl S3Service {
         }
         // Memory is reserved after the signature is verified: unauthenticated clients cannot exhaust it with forged
         // requests.
-        let body = self.body(operation, body, &parts.headers, &identity).await?;
+        let body = match body {
+            SignedBody::Received(document) => RequestBody::received(document),
+            SignedBody::Arriving(body) => self.body(operation, body, &parts.headers, &identity).await?,
+        };
         trace.received = body.byte_counter();
         let call = S3Call { admitted: admitted.map(Arc::new), ..self.call(head, operation, target, &identity, body) };
         match operation.support {
@@ -254,10 +274,9 @@ impl S3Service {
         if !matches!(Payload::from_headers(&head.parts.headers), Ok(Payload::Unsigned | Payload::Sha256(_))) {
             return None;
         }
-        let (user, key_policy) = (identity.user().cloned(), identity.key_policy());
-        let caller = Caller { user, key_policy, action: operation.action, ..Caller::default() };
-        let (parts, scheme) = (&head.parts, identity.scheme());
-        ops::at_once(&self.objects, parts, target, &head.query, caller, || head.access_context(scheme))
+        let (user, policies) = (identity.user().cloned(), identity.policies());
+        let caller = Caller { user, policies, action: operation.action, ..Caller::default() };
+        ops::at_once(&self.objects, &head.parts, target, &head.query, caller, || access_context(head, identity))
     }
 
     /// The answer of the website of a bucket.
@@ -303,7 +322,24 @@ impl S3Service {
             },
             now: head.now,
             region: self.settings.region.as_deref(),
+            service: SignedService::S3,
         }
+    }
+
+    /// The signer and the body of a request to STS: the signature covers the body, so that is received before.
+    async fn token_request(
+        &self,
+        head: &RequestHead,
+        operation: &OperationSpec,
+        body: ArrivingBody<'_>,
+    ) -> Result<(Identity, Bytes), S3Error> {
+        let body = self.body(operation, body, &head.parts.headers, &Identity::default()).await?;
+        // Bound: its sender is unknown, and may be nobody.
+        let received = tokio::time::timeout(DOCUMENT_TIME_MAX, body.collect(TOKEN_REQUEST_BYTES_MAX));
+        let document = received.await.map_err(|_| Code::RequestTimeout)??;
+        let service = SignedService::Sts { digest: Sha256::digest(&document).into() };
+        let request = auth::AuthRequest { service, ..self.auth_request(head) };
+        Ok((call::authenticate(&self.objects, &self.keys, &request).await?, document))
     }
 
     /// Opens the body: checks its headers and length, then reserves memory for it.
@@ -342,8 +378,8 @@ impl S3Service {
         body: RequestBody,
     ) -> S3Call {
         let scheme = identity.scheme();
-        let access_context = head.access_context(scheme);
-        let (user, key_policy) = (identity.user().cloned(), identity.key_policy());
+        let access_context = access_context(head, identity);
+        let (user, policies) = (identity.user().cloned(), identity.policies());
         S3Call {
             objects: Arc::clone(&self.objects),
             settings: Arc::clone(&self.settings),
@@ -352,7 +388,8 @@ impl S3Service {
             key: target.key,
             query: head.query.clone(),
             headers: head.parts.headers.clone(),
-            caller: Caller { user, key_policy, action: operation.action, access_context, ..Caller::default() },
+            caller: Caller { user, policies, action: operation.action, access_context, ..Caller::default() },
+            signer: identity.holder.clone(),
             scheme,
             host: head.forwarded_host.as_ref().unwrap_or(&head.host).clone(),
             virtual_host: matches!(head.addressing, AddressingStyle::VirtualHosted(_)),
@@ -387,7 +424,12 @@ impl S3Service {
         trace: RequestTrace,
     ) -> S3Response {
         let is_head = head.parts.method == Method::HEAD;
+        let is_token_request =
+            trace.operation.is_some_and(|operation| operation.support == Support::Implemented(S3Operation::AssumeRole));
         let mut response = outcome.unwrap_or_else(|error| {
+            if is_token_request {
+                return ops::token_error(&error, &head.id);
+            }
             let range = head.parts.headers.get(RANGE).and_then(|range| range.to_str().ok());
             let error = self.with_host_hint(head, error);
             error.with_request(target, &head.query, range).into_response(&target.resource(), &head.id, is_head)
@@ -436,27 +478,9 @@ impl S3Service {
     }
 }
 
-fn log_slow(
-    head: &RequestHead,
-    target: &ResourcePath,
-    operation: Option<&'static OperationSpec>,
-    status: StatusCode,
-    elapsed: Duration,
-) {
-    // A key may be personal: its beginning tells which one it is to those who know it.
-    let key = String::from_utf8_lossy(&target.key);
-    let cut = beginning(&key, KEY_BYTES_SHOWN);
-    tracing::warn!(
-        request = head.id,
-        client = %head.source.address,
-        method = %head.parts.method,
-        operation = operation.map(|operation| operation.name),
-        bucket = target.bucket,
-        key = if cut.len() < key.len() { format!("{cut}…") } else { cut.to_owned() },
-        status = status.as_u16(),
-        millis = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX),
-        "request slow: it took longer than slow-log allows"
-    );
+/// What policies test of a request by this identity.
+fn access_context(head: &RequestHead, identity: &Identity) -> AccessContext {
+    AccessContext { is_session: identity.is_session(), ..head.access_context(identity.scheme()) }
 }
 
 /// Sets the headers that every response has.

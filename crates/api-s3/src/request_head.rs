@@ -1,18 +1,25 @@
 //! A request's line and headers, parsed.
 
+use std::time::Duration;
+
+use hyper::StatusCode;
 use hyper::header::{HOST, HeaderMap, HeaderName, REFERER, USER_AGENT};
 use hyper::http::request::Parts;
 use larder_net::RequestSource;
 use larder_rows::Timestamp;
+use larder_rows::text::beginning;
 use larder_s3::rules::access::AccessContext;
 use larder_s3::rules::policy::PolicyWork;
 
 use crate::auth::AuthScheme;
+use crate::operations::OperationSpec;
 use crate::ops::conditions;
-use crate::target::{AddressingStyle, S3Query};
+use crate::target::{AddressingStyle, ResourcePath, S3Query};
 
 /// The header in which a proxy passes on the host of its client.
 const FORWARDED_HOST: &str = "x-forwarded-host";
+/// Bytes of a key in the log.
+const KEY_BYTES_SHOWN: usize = 16;
 /// Longest host that is taken from a proxy, in bytes.
 const FORWARDED_HOST_BYTES_MAX: usize = 512;
 
@@ -62,7 +69,41 @@ impl RequestHead {
         keys.extend(conditions::query_conditions(&self.query));
         let request_tags = conditions::request_tags(headers);
         let RequestSource { address, secure } = self.source;
-        AccessContext { source: Some(address), secure, now: self.now, keys, request_tags, work: PolicyWork::default() }
+        AccessContext {
+            source: Some(address),
+            secure,
+            now: self.now,
+            is_session: false,
+            keys,
+            request_tags,
+            work: PolicyWork::default(),
+        }
+    }
+}
+
+impl RequestHead {
+    /// Logs the request as a slow one.
+    pub(crate) fn log_slow(
+        &self,
+        target: &ResourcePath,
+        operation: Option<&'static OperationSpec>,
+        status: StatusCode,
+        elapsed: Duration,
+    ) {
+        // A key may be personal: its beginning tells which one it is to those who know it.
+        let key = String::from_utf8_lossy(&target.key);
+        let cut = beginning(&key, KEY_BYTES_SHOWN);
+        tracing::warn!(
+            request = self.id,
+            client = %self.source.address,
+            method = %self.parts.method,
+            operation = operation.map(|operation| operation.name),
+            bucket = target.bucket,
+            key = if cut.len() < key.len() { format!("{cut}…") } else { cut.to_owned() },
+            status = status.as_u16(),
+            millis = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX),
+            "request slow: it took longer than slow-log allows"
+        );
     }
 }
 

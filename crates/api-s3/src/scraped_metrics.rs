@@ -68,7 +68,7 @@ async fn check_token(objects: &Objects, headers: &HeaderMap, now: Timestamp) -> 
         Err(Error::UnknownKey(_)) => return Err(denied()),
         holder => holder?,
     };
-    let is_admin = holder.user.admin && holder.user.enabled && holder.policy().is_none();
+    let is_admin = holder.user.admin && holder.user.enabled && holder.is_first_key();
     let holds = token.is_signed_by(holder.secret()) && token.is_valid_at(now);
     if is_admin && holds { Ok(()) } else { Err(denied()) }
 }

@@ -12,6 +12,7 @@ mod object_lock;
 mod operations;
 mod ownership;
 mod permissions;
+mod sessions;
 mod support;
 mod website;
 mod wire;

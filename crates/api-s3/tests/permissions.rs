@@ -2,12 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
-use crate::support::S3TestServer;
+use crate::support::{KEY, S3TestServer};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use larder_api_s3::operations::{OPERATIONS, OperationScope, Support};
+use larder_s3::users::{AttachmentChange, PolicyHolder};
 use larder_testkit::http::HttpResponse;
 use larder_testkit::s3::S3Signer;
+use md5::Md5;
 use sha1::{Digest as _, Sha1};
 
 const NOTHING: &[(&str, &str)] = &[];
@@ -199,8 +201,58 @@ fn allow(server: &S3TestServer, element: &str, actions: &[&str]) {
     assert_eq!(put.status, 204, "{put:?}");
 }
 
-/// Sends the request of an attempt to a new version of the key and a new upload.
+/// Sends the request of an attempt to a new version of the key and a new upload, without a signature.
 fn send(server: &S3TestServer, attempt: &Attempt) -> HttpResponse {
+    let AttemptedRequest { name, method, path, query, header, body } = prepare(server, attempt);
+    let header = if header.is_empty() { String::new() } else { format!("{header}\r\n") };
+    let digest = STANDARD.encode(Sha1::digest(body.as_bytes()));
+    let digest = if needs_digest(name) { format!("x-amz-checksum-sha1: {digest}\r\n") } else { String::new() };
+    let length = body.len();
+    let head = format!(
+        "{method} {path}?{query} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n{header}{digest}\r\n"
+    );
+    server.ask_text(&head, body.as_bytes())
+}
+
+/// Sends it as a link of this signer, whose session has this token.
+fn send_signed(server: &S3TestServer, attempt: &Attempt, signer: &S3Signer, token: Option<&str>) -> HttpResponse {
+    let AttemptedRequest { name, method, path, query, header, body } = prepare(server, attempt);
+    let headers: Vec<_> = header.split("\r\n").filter_map(|line| line.split_once(": ")).collect();
+    let is_moved = |(name, _): &&(&str, &str)| name.starts_with("x-amz-");
+    let mut parameters: Vec<_> = query
+        .split('&')
+        .filter(|pair| !pair.is_empty())
+        .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+        .collect();
+    parameters.extend(headers.iter().filter(is_moved).chain(token.map(|token| ("X-Amz-Security-Token", token)).iter()));
+    let target = signer.v4_link(method, path, &parameters);
+    let plain = headers.iter().filter(|pair| !is_moved(pair));
+    let mut plain: String = plain.map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    if needs_digest(name) && !plain.contains("content-md5") {
+        plain += &format!("content-md5: {}\r\n", STANDARD.encode(Md5::digest(body.as_bytes())));
+    }
+    let length = body.len();
+    let head = format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n{plain}\r\n");
+    server.ask_text(&head, body.as_bytes())
+}
+
+fn needs_digest(name: &str) -> bool {
+    name == "DeleteObjects" || ["Lock", "Retention", "Hold"].iter().any(|part| name.contains(part))
+}
+
+/// The request of an attempt.
+struct AttemptedRequest {
+    name: &'static str,
+    method: &'static str,
+    path: &'static str,
+    query: String,
+    /// Lines without the last end.
+    header: String,
+    body: String,
+}
+
+/// Makes a new version of the key and a new upload for the request of an attempt.
+fn prepare(server: &S3TestServer, attempt: &Attempt) -> AttemptedRequest {
     let (name, _, query, header, body) = attempt;
     let tagged = &[("x-amz-tagging", "a=b")];
     assert_eq!(server.ask("PUT", "/box/source", tagged, b"hello").status, 200);
@@ -212,17 +264,8 @@ fn send(server: &S3TestServer, attempt: &Attempt) -> HttpResponse {
     let fill = |text: &str| text.replace("{v}", version.header("x-amz-version-id").unwrap()).replace("{u}", upload);
     let operation = OPERATIONS.iter().find(|operation| operation.name == *name).unwrap();
     let path = if operation.scope == OperationScope::Object { "/box/k" } else { "/box" };
-    let (method, query, body) = (operation.method.as_str(), fill(query), fill(body));
-    let header = if header.is_empty() { String::new() } else { format!("{}\r\n", fill(header)) };
-    let digest = STANDARD.encode(Sha1::digest(body.as_bytes()));
-    let needs_digest =
-        *name == "DeleteObjects" || name.contains("Lock") || name.contains("Retention") || name.contains("Hold");
-    let digest = if needs_digest { format!("x-amz-checksum-sha1: {digest}\r\n") } else { String::new() };
-    let length = body.len();
-    let head = format!(
-        "{method} {path}?{query} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n{header}{digest}\r\n"
-    );
-    server.ask_text(&head, body.as_bytes())
+    let (method, query, header, body) = (operation.method.as_str(), fill(query), fill(header), fill(body));
+    AttemptedRequest { name, method, path, query, header, body }
 }
 
 fn is_refused(response: &HttpResponse) -> bool {
@@ -244,6 +287,61 @@ fn every_operation_needs_the_action_of_its_row() {
         assert!(!is_refused(&response), "{name} with {needs:?}: {response:?}");
         assert!(response.status < 400 || matches!(response.status, 404 | 409), "{name}: {response:?}");
     }
+    server.stop();
+}
+
+/// The key that an attempt is signed with, and the token of its session.
+type Signed = (S3Signer, Option<String>);
+
+/// Checks every attempt, but that of an unsigned form, with rights that `grant` gives: all actions but those of a list, or those.
+fn check_attempts(server: &S3TestServer, mut grant: impl FnMut(&str, &[&str]) -> Signed) {
+    for attempt in ATTEMPTS.iter().filter(|(name, ..)| *name != "PostObject") {
+        let (name, needs, ..) = attempt;
+        for missing in *needs {
+            let (signer, token) = grant("NotAction", &[missing]);
+            let response = send_signed(server, attempt, &signer, token.as_deref());
+            assert!(is_refused(&response), "{name} without {missing} of {needs:?}: {response:?}");
+        }
+        let (signer, token) = grant("Action", needs);
+        let response = send_signed(server, attempt, &signer, token.as_deref());
+        assert!(!is_refused(&response), "{name} with {needs:?}: {response:?}");
+        assert!(response.status < 400 || matches!(response.status, 404 | 409), "{name}: {response:?}");
+    }
+}
+
+/// A policy that allows everything, or all, that `element` names.
+fn identity_policy(element: &str, actions: &[&str]) -> String {
+    let actions: Vec<_> = actions.iter().map(|action| format!("\"s3:{action}\"")).collect();
+    format!(r#"{{"Statement":[{{"Effect":"Allow","{element}":[{}],"Resource":"*"}}]}}"#, actions.join(","))
+}
+
+#[test]
+fn every_operation_needs_its_action_in_a_policy_of_the_user() {
+    let server = with_bucket();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let key = Some(("EVE".to_owned(), "eve-secret".to_owned()));
+    runtime.block_on(server.users.create("eve@x.org", "eve", false, key)).unwrap();
+    let users = &server.users;
+    runtime.block_on(users.put_policy("own", &identity_policy("Action", &["GetObject"]))).unwrap();
+    runtime.block_on(users.change_policies(PolicyHolder::User("EVE"), &["own"], AttachmentChange::Attach)).unwrap();
+    check_attempts(&server, |element, actions| {
+        runtime.block_on(users.put_policy("own", &identity_policy(element, actions))).unwrap();
+        (S3Signer::new("EVE", "eve-secret"), None)
+    });
+    server.stop();
+}
+
+/// Also in a session of an administrator, who may do anything.
+#[test]
+fn every_operation_needs_its_action_in_the_policy_of_a_session() {
+    let server = with_bucket();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let maker = runtime.block_on(server.users.key_holder(KEY)).unwrap();
+    check_attempts(&server, |element, actions| {
+        let policy = Some(identity_policy(element, actions));
+        let session = runtime.block_on(server.users.create_session(&maker, 900, policy)).unwrap();
+        (S3Signer::new(&session.key.key_id, &session.key.secret), Some(session.token))
+    });
     server.stop();
 }
 

@@ -138,6 +138,7 @@ impl From<larder_s3::Error> for ConsoleFault {
             | E::AclUnderEnforcedOwnership
             | E::InvalidTag(_)
             | E::Encryption(_)
+            | E::InvalidToken
             | E::InvalidUser(_) => StatusCode::BAD_REQUEST,
         };
         Self::new(status, sentence(&error.to_string()))

@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
+use std::sync::Arc;
+
+use larder_s3::users::{AttachmentChange, PolicyHolder};
 use larder_testkit::http::HttpResponse;
 
 use crate::support::{TestBrowser, TestConsole, encoded, field};
@@ -176,6 +179,10 @@ fn users_and_keys_are_made_and_their_secrets_shown_once() {
     browser.post("/s3/keys/create", &far).expect(400);
     browser.post("/s3/keys/revoke", &[("id", key.as_bytes())]).expect(400);
     browser.post("/s3/keys/revoke", &[("id", further.as_bytes())]).expect(303);
+    let users = Arc::clone(&console.objects.users);
+    let attach = users.change_policies(PolicyHolder::User(&key), &["readonly"], AttachmentChange::Attach);
+    console.background.run(attach).unwrap();
+    assert!(browser.page("/s3/users").contains("<dt>Policies</dt><dd><code>readonly</code></dd>"));
     let rotated = browser.post("/s3/users/rotate", &[("id", key.as_bytes())]).expect(200).text();
     assert_ne!(shown(&rotated, "secret"), secret);
     let switch = |to: &'static [u8]| [("id", key.as_bytes()), ("switch", to)];

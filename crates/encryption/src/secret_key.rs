@@ -94,7 +94,10 @@ impl SecretKey {
     }
 
     /// AES-256-GCM with this key. Its caller sees to it that no nonce comes twice.
-    pub(crate) fn cipher(&self) -> Result<LessSafeKey, BadKey> {
+    ///
+    /// # Errors
+    /// None in practice.
+    pub fn cipher(&self) -> Result<LessSafeKey, BadKey> {
         Ok(LessSafeKey::new(UnboundKey::new(&AES_256_GCM, &self.0).map_err(|_| BadKey)?))
     }
 }

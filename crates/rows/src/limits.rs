@@ -117,6 +117,20 @@ pub const DELETE_OBJECTS_MAX: usize = 1000;
 pub const S3_DOCUMENT_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Longest bucket policy, in bytes.
 pub const POLICY_BYTES_MAX: usize = 20 * 1024;
+/// Most policies for users and groups, beside the canned ones.
+pub const IAM_POLICIES_MAX: usize = 1000;
+/// Most groups of S3 users.
+pub const IAM_GROUPS_MAX: usize = 1000;
+/// Most policies attached to one S3 user or one group, as in IAM.
+pub const ATTACHED_POLICIES_MAX: usize = 10;
+/// Most groups of one S3 user, as in IAM.
+pub const GROUPS_PER_USER_MAX: usize = 10;
+/// Longest policy of a session, in bytes, as in STS.
+pub const SESSION_POLICY_BYTES_MAX: usize = 2048;
+/// Shortest and longest session, in seconds: a quarter of an hour, and a week as for links.
+pub const SESSION_SECONDS_MIN: u64 = 900;
+/// See [`SESSION_SECONDS_MIN`].
+pub const SESSION_SECONDS_MAX: u64 = 7 * 24 * 60 * 60;
 /// Most grants in an access control list.
 pub const ACL_GRANTS_MAX: usize = 100;
 /// Most CORS rules of a bucket.

@@ -6,7 +6,7 @@ use super::get::VersionSpec;
 use super::{Error, Result};
 use crate::rules::access::{AccessContext, AccessRequest, is_allowed, is_denied};
 use crate::rules::encryption::EncryptionKind;
-use crate::rules::policy::KeyPolicy;
+use crate::rules::policy::{CallerPolicies, PolicyDecision, PolicyWork};
 use crate::rules::{Bucket, S3Action, User};
 
 const VERSION_ID: &str = "s3:VersionId";
@@ -23,8 +23,8 @@ pub struct Caller {
     pub user: Option<Arc<User>>,
     /// The action of the request, which the caller needs permission for; `None` has permission for nothing in a bucket.
     pub action: Option<S3Action>,
-    /// The policy of the key that signed, unless it is its user's first one: it narrows what the user may do.
-    pub key_policy: Option<Arc<KeyPolicy>>,
+    /// The policies attached to the user, and those of its key and its session; `None` without any.
+    pub policies: Option<Arc<CallerPolicies>>,
     /// The request attributes that policy conditions test.
     pub access_context: AccessContext,
     /// Whether a caller who may read a key if it exists may learn that it does not, without permission to list. Where an existing
@@ -89,21 +89,66 @@ impl Caller {
 
     /// Refuses an action the caller has no permission for: that of the request, or another one that it needs.
     pub(super) fn check(&self, bucket: &Bucket, asked: &AccessRequest<'_>) -> Result<()> {
-        let allowed = is_allowed(bucket, self.user.as_deref(), asked, &self.access_context);
-        if allowed && self.key_permits(&bucket.name, asked) { Ok(()) } else { Err(Error::AccessDenied) }
+        let attached = self.attached_decision(&bucket.name, asked);
+        let allowed = is_allowed(bucket, self.user.as_deref(), attached, asked, &self.access_context);
+        if allowed && self.is_within_limits(&bucket.name, asked) { Ok(()) } else { Err(Error::AccessDenied) }
     }
 
-    /// As [`Self::check`], for an upload that the caller began: that is permission enough, unless the policy denies it.
+    /// As [`Self::check`], for an upload that the caller began: that is permission enough, unless a policy denies it.
     pub(super) fn check_own(&self, bucket: &Bucket, asked: &AccessRequest<'_>) -> Result<()> {
-        let denied = is_denied(bucket, self.user.as_deref(), asked, &self.access_context);
-        if denied || !self.key_permits(&bucket.name, asked) { Err(Error::AccessDenied) } else { Ok(()) }
+        let attached = self.attached_decision(&bucket.name, asked);
+        let denied = is_denied(bucket, self.user.as_deref(), attached, asked, &self.access_context);
+        if denied || !self.is_within_limits(&bucket.name, asked) { Err(Error::AccessDenied) } else { Ok(()) }
     }
 
-    /// Whether the limits of the caller's key permit the request, an administrator's too.
-    pub(super) fn key_permits(&self, bucket: &str, asked: &AccessRequest<'_>) -> bool {
+    /// Whether the caller may do this where no bucket decides: with a name that may be free. A user without policies may.
+    pub(super) fn is_permitted(&self, bucket: &str, asked: &AccessRequest<'_>) -> bool {
+        let is_admin = self.user.as_ref().is_some_and(|user| user.admin);
+        let attached = self.attached_decision(bucket, asked).filter(|_| !is_admin);
+        attached.is_none_or(|decision| decision == PolicyDecision::Allow) && self.is_within_limits(bucket, asked)
+    }
+
+    /// Whether the policies attached to the caller, if there are any, deny the request, which no bucket decides.
+    #[must_use]
+    pub fn is_denied(&self, asked: &AccessRequest<'_>) -> bool {
+        self.attached_decision("", asked) == Some(PolicyDecision::Deny)
+    }
+
+    /// The decision of the policies that are attached to the caller; `None` without any.
+    pub(super) fn attached_decision(&self, bucket: &str, asked: &AccessRequest<'_>) -> Option<PolicyDecision> {
+        let policies = self.policies.as_ref()?;
+        policies.attached_decision(bucket, self.user.as_deref(), asked, &self.access_context)
+    }
+
+    /// Whether the limits of the caller's key and the policy of its session permit the request, an administrator's too.
+    pub(super) fn is_within_limits(&self, bucket: &str, asked: &AccessRequest<'_>) -> bool {
         let permits =
-            |policy: &Arc<KeyPolicy>| policy.permits(bucket, self.user.as_deref(), asked, &self.access_context);
-        self.key_policy.as_ref().is_none_or(permits)
+            |policies: &Arc<CallerPolicies>| policies.permit(bucket, self.user.as_deref(), asked, &self.access_context);
+        self.policies.as_ref().is_none_or(permits)
+    }
+
+    /// Whether policies give the caller its rights: attached ones, or that of a session.
+    pub(super) fn is_governed(&self) -> bool {
+        self.access_context.is_session || self.policies.as_ref().is_some_and(|policies| policies.attached.is_some())
+    }
+
+    /// Whether a list of buckets shows this one to the caller: its own, or one that its policies let it list or locate.
+    pub(super) fn sees(&self, bucket: &Bucket) -> bool {
+        const SHOWING: [S3Action; 3] = [S3Action::ListAllMyBuckets, S3Action::ListBucket, S3Action::GetBucketLocation];
+        let is_admin = self.user.as_ref().is_some_and(|user| user.admin);
+        let shows = |action: S3Action| {
+            let asked = action.on_bucket();
+            let attached = self.attached_decision(&bucket.name, &asked).filter(|_| !is_admin);
+            attached.map_or(self.id() == bucket.owner, |decision| decision == PolicyDecision::Allow)
+                && self.is_within_limits(&bucket.name, &asked)
+        };
+        SHOWING.into_iter().any(shows)
+    }
+
+    /// The same caller, whose policies may do the work for so many buckets.
+    pub(super) fn with_work(&self, buckets: usize) -> Self {
+        let work = PolicyWork::from_keys(buckets);
+        Self { access_context: AccessContext { work, ..self.access_context.clone() }, ..self.clone() }
     }
 
     /// The owner of an object that the caller puts, who gives the bucket's owner full control of it or not: the caller, unless it

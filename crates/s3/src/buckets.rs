@@ -79,15 +79,26 @@ impl Buckets {
     pub async fn create_with(&self, caller: &Caller, name: &str, new: NewBucket) -> Result<()> {
         let NewBucket { acl, location, ownership, tags, has_lock } = new;
         let user = caller.require_user()?;
-        let lock_actions = [S3Action::PutBucketObjectLockConfiguration, S3Action::PutBucketVersioning];
-        let actions = lock_actions.into_iter().filter(|_| has_lock).chain([S3Action::CreateBucket]);
-        if !actions.into_iter().all(|action| caller.key_permits(name, &action.on_bucket())) {
+        let needs = [
+            (S3Action::CreateBucket, true),
+            (S3Action::PutBucketObjectLockConfiguration, has_lock),
+            (S3Action::PutBucketVersioning, has_lock),
+            (S3Action::PutBucketOwnershipControls, ownership.is_some()),
+            (S3Action::PutBucketTagging, !tags.is_empty()),
+        ];
+        let is_permitted = |action: S3Action| caller.is_permitted(name, &action.on_bucket());
+        if !needs.into_iter().all(|(action, is_needed)| !is_needed || is_permitted(action)) {
             return Err(Error::AccessDenied);
         }
         if !is_valid_bucket_name(name) {
             return Err(Error::InvalidBucketName(name.to_owned()));
         }
-        let acl = acl.resolve(&self.users, &user.id, &user.id).await?.unwrap_or_default();
+        let acl = acl.resolve(&self.users, &user.id, &user.id).await?;
+        let grants = is_permitted(S3Action::PutBucketAcl);
+        if acl.is_some() && !grants {
+            return Err(Error::AccessDenied);
+        }
+        let acl = acl.unwrap_or_default();
         // Crash: a deleter that died holds the name; its deletion is finished first.
         self.settle_closing(name).await?;
         // A new id: rows that a deleted bucket of this name left never show up in this one [invariant 64].
@@ -111,6 +122,7 @@ impl Buckets {
                     }
                     BucketState::Active
                         if is_owned
+                            && (grants || bucket.acl == existing_bucket.acl)
                             && self.location(existing_bucket) == LENIENT_REGION
                             && bucket.tags.is_empty()
                             && (bucket.ownership.is_none() || bucket.ownership == existing_bucket.ownership) =>
@@ -210,23 +222,34 @@ impl Buckets {
         Ok(bucket)
     }
 
-    /// The caller's buckets after `after` whose names begin with `prefix`, at most `max`.
+    /// The buckets that the caller sees, after `after` and with names that begin with `prefix`, at most `max`: its own ones, or
+    /// those that its policies let it list or locate.
     ///
     /// # Errors
-    /// `AccessDenied` for an anonymous caller.
+    /// `AccessDenied` for an anonymous caller, and for one whose policies show it no bucket, nor that there is none.
     pub async fn list(&self, caller: &Caller, prefix: &str, after: &str, max: usize) -> Result<BucketsPage> {
-        let user = caller.require_user()?;
+        caller.require_user()?;
         // Race: the caller may have created a bucket through another gateway just now.
         let catalogue = self.gateway.catalogue().refreshed().await?;
-        let following = S3Catalogue::within(&catalogue)
-            .buckets_from(prefix.max(after))
-            .filter(|bucket| bucket.name.as_str() > after);
-        let named = following.take_while(|bucket| bucket.name.starts_with(prefix));
-        let owned_buckets = named.filter(|bucket| bucket.owner == user.id && bucket.state == BucketState::Active);
-        let mut owned_buckets =
-            owned_buckets.filter(|bucket| caller.key_permits(&bucket.name, &S3Action::ListAllMyBuckets.on_bucket()));
-        let buckets: Vec<_> = owned_buckets.by_ref().take(max).map(Arc::clone).collect();
-        let next = owned_buckets.next().and(buckets.last()).map(|last| last.name.clone());
+        let catalogue = S3Catalogue::within(&catalogue);
+        let with_work;
+        let caller = match caller.policies {
+            None => caller,
+            Some(_) => {
+                with_work = caller.with_work(catalogue.buckets().count());
+                &with_work
+            }
+        };
+        let sees = |bucket: &&Arc<Bucket>| bucket.state == BucketState::Active && caller.sees(bucket);
+        let following = catalogue.buckets_from(prefix.max(after)).filter(|bucket| bucket.name.as_str() > after);
+        let mut seen = following.take_while(|bucket| bucket.name.starts_with(prefix)).filter(sees);
+        let buckets: Vec<_> = seen.by_ref().take(max).map(Arc::clone).collect();
+        let next = seen.next().and(buckets.last()).map(|last| last.name.clone());
+        let may_list = || caller.is_permitted("", &S3Action::ListAllMyBuckets.on_bucket());
+        if buckets.is_empty() && caller.is_governed() && !may_list() && !catalogue.buckets().any(|bucket| sees(&bucket))
+        {
+            return Err(Error::AccessDenied);
+        }
         Ok(BucketsPage { buckets, next })
     }
 

@@ -230,6 +230,9 @@ pub enum Error {
     /// No user has this access key id.
     #[error("no such access key")]
     UnknownKey(String),
+    /// The token of the session is not valid, or its key is gone.
+    #[error("the session token is not valid")]
+    InvalidToken,
     /// The user is disabled.
     #[error("the user is disabled")]
     UserDisabled,

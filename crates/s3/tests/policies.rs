@@ -16,18 +16,18 @@ use larder_testkit::case_seeds;
 use serde_json::{Map, Value as Json, json};
 
 #[path = "policy/evaluator.rs"]
-mod evaluator;
+pub(crate) mod evaluator;
 
 use evaluator::{RequestFacts, Verdict};
 
-const BUCKET: &str = "tea";
+pub(crate) const BUCKET: &str = "tea";
 const REQUESTS_PER_POLICY: usize = 4;
 
 /// Choices that follow from a number.
-struct Dice(u64);
+pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
-    fn roll(&mut self, sides: usize) -> usize {
+    pub(crate) fn roll(&mut self, sides: usize) -> usize {
         // SplitMix64.
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -36,7 +36,7 @@ impl Dice {
         ((mixed ^ (mixed >> 31)) % sides as u64) as usize
     }
 
-    fn pick<T: Clone>(&mut self, from: &[T]) -> T {
+    pub(crate) fn pick<T: Clone>(&mut self, from: &[T]) -> T {
         from[self.roll(from.len())].clone()
     }
 
@@ -126,7 +126,7 @@ const NETS: &[&str] =
     &["10.0.0.0/8", "10.1.2.3", "0.0.0.0/0", "192.168.0.0/16", "10.1.2.2/31", "2001:db8::/32", "::/0"];
 
 /// A policy that the product takes.
-fn policy(dice: &mut Dice) -> Json {
+pub(crate) fn policy(dice: &mut Dice) -> Json {
     let statements: Vec<Json> = (0..=dice.roll(4)).map(|_| statement(dice)).collect();
     let mut policy = json!({"Statement": statements});
     if let Some(version) = dice.pick(&[Some("2012-10-17"), Some("2012-10-17"), Some("2008-10-17"), None]) {
@@ -206,12 +206,12 @@ fn condition(dice: &mut Dice) -> (String, String, Json) {
 }
 
 /// A request, as the product sees it.
-struct PolicyRequest {
-    user: Option<User>,
-    action: S3Action,
+pub(crate) struct PolicyRequest {
+    pub(crate) user: Option<User>,
+    pub(crate) action: S3Action,
     key: Option<&'static str>,
-    version: Option<Version>,
-    context: AccessContext,
+    pub(crate) version: Option<Version>,
+    pub(crate) context: AccessContext,
 }
 
 const OBJECT_ACTIONS: &[S3Action] = &[
@@ -239,7 +239,7 @@ fn user(name: &str) -> User {
     }
 }
 
-fn request(dice: &mut Dice) -> PolicyRequest {
+pub(crate) fn request(dice: &mut Dice) -> PolicyRequest {
     let user = dice.pick(&[None, Some("alice"), Some("bob"), Some("al*")]).map(user);
     let on_key = dice.roll(4) > 0;
     let action = dice.pick(if on_key { OBJECT_ACTIONS } else { BUCKET_ACTIONS });
@@ -274,6 +274,7 @@ fn request(dice: &mut Dice) -> PolicyRequest {
         source: Some(source.parse().unwrap()),
         secure: dice.roll(2) == 0,
         now,
+        is_session: dice.roll(3) == 0,
         keys,
         request_tags,
         work: PolicyWork::default(),
@@ -300,13 +301,15 @@ fn version(tags: Vec<Tag>) -> Version {
 
 impl PolicyRequest {
     fn decision(&self, policy: &BucketPolicy) -> PolicyDecision {
-        let request =
-            AccessRequest { action: self.action, key: self.key.map(str::as_bytes), version: self.version.as_ref() };
-        policy.evaluate(BUCKET, self.user.as_ref(), &request, &self.context)
+        policy.evaluate(BUCKET, self.user.as_ref(), &self.asked(), &self.context)
+    }
+
+    pub(crate) fn asked(&self) -> AccessRequest<'_> {
+        AccessRequest { action: self.action, key: self.key.map(str::as_bytes), version: self.version.as_ref() }
     }
 
     /// The same, as the rules see it.
-    fn facts(&self) -> RequestFacts {
+    pub(crate) fn facts(&self) -> RequestFacts {
         let at = &self.context;
         let mut context: BTreeMap<String, Vec<String>> = BTreeMap::new();
         let mut set = |key: &str, value: &str| context.entry(key.to_lowercase()).or_default().push(value.to_owned());
@@ -315,7 +318,14 @@ impl PolicyRequest {
         set("aws:SecureTransport", &at.secure.to_string());
         let seconds = (at.now.0 / 1_000_000).to_string();
         ["aws:CurrentTime", "aws:EpochTime"].iter().for_each(|key| set(key, &seconds));
-        set("aws:PrincipalType", if self.user.is_some() { "User" } else { "Anonymous" });
+        set(
+            "aws:PrincipalType",
+            match (&self.user, at.is_session) {
+                (None, _) => "Anonymous",
+                (Some(_), true) => "AssumedRole",
+                (Some(_), false) => "User",
+            },
+        );
         let mut principals = Vec::new();
         if let Some(User { id, key_id, name, email, .. }) = &self.user {
             principals = vec![id.clone(), key_id.clone(), email.clone()];

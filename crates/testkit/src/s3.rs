@@ -87,20 +87,41 @@ impl S3Signer {
     /// A request in path style without a query, signed with version 4. `payload` is the payload hash.
     #[must_use]
     pub fn v4(&self, method: &str, path: &str, payload: &str, headers: &[(&str, &str)]) -> HttpRequest {
+        self.v4_for("s3", method, path, payload, headers)
+    }
+
+    /// A request to STS with this form as its body, signed with version 4.
+    #[must_use]
+    pub fn sts(&self, target: &str, form: &str, headers: &[(&str, &str)]) -> HttpRequest {
+        let payload = hex(&Sha256::digest(form.as_bytes()));
+        self.v4_for("sts", "POST", target, &payload, headers).header("Content-Length", &form.len().to_string())
+    }
+
+    /// A request as [`Self::v4`] makes it, with a signature for this service. The query of the target is in canonical order.
+    #[must_use]
+    pub fn v4_for(
+        &self,
+        service: &str,
+        method: &str,
+        target: &str,
+        payload: &str,
+        headers: &[(&str, &str)],
+    ) -> HttpRequest {
         let date = basic_date();
-        let scope = format!("{}/anywhere/s3/aws4_request", &date[..8]);
+        let scope = format!("{}/anywhere/{service}/aws4_request", &date[..8]);
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let own = [("host", "localhost"), ("x-amz-content-sha256", payload), ("x-amz-date", date.as_str())];
         let mut all = amz_headers(headers);
         all.extend(own.map(|(name, value)| (name.to_owned(), value.to_owned())));
         all.sort();
         let (signed, names) = (lines(&all), all.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(";"));
-        let canonical = format!("{method}\n{path}\n\n{signed}\n{names}\n{payload}");
+        let canonical = format!("{method}\n{path}\n{query}\n{signed}\n{names}\n{payload}");
         let authorization = format!(
             "AWS4-HMAC-SHA256 Credential={}/{scope}, SignedHeaders={names}, Signature={}",
             self.key,
             self.v4_signature(&date, &scope, &canonical)
         );
-        HttpRequest::new(method, path)
+        HttpRequest::new(method, target)
             .header("Host", "localhost")
             .header("X-Amz-Date", &date)
             .header("X-Amz-Content-Sha256", payload)

@@ -17,12 +17,13 @@ from larder_s3 import KEY, PORT, SECRET, bucket_name, run
 MIB = 1024 * 1024
 
 
-def client(signature="s3v4", style="path", host="127.0.0.1", key=KEY, secret=SECRET, **config):
+def client(signature="s3v4", style="path", host="127.0.0.1", key=KEY, secret=SECRET, token=None, **config):
     return boto3.client(
         "s3",
         endpoint_url=f"http://{host}:{PORT}",
         aws_access_key_id=key,
         aws_secret_access_key=secret,
+        aws_session_token=token,
         region_name="us-east-1",
         config=Config(signature_version=signature, s3={"addressing_style": style}, retries={"max_attempts": 1}, **config),
     )
@@ -466,6 +467,68 @@ def test_post_forms_of_both_signatures():
         status, text = post(b"x" * 101)
         assert status == 400 and b"EntityTooLarge" in text, (status, text)
         empty_and_delete(s3, bucket)
+
+
+def test_sessions_of_assume_role():
+    def sts(key=KEY, secret=SECRET, token=None):
+        return boto3.client(
+            "sts",
+            endpoint_url=f"http://127.0.0.1:{PORT}",
+            aws_access_key_id=key,
+            aws_secret_access_key=secret,
+            aws_session_token=token,
+            region_name="us-east-1",
+            config=Config(retries={"max_attempts": 1}),
+        )
+
+    bucket = bucket_name("session")
+    owner = client()
+    owner.create_bucket(Bucket=bucket)
+    owner.put_object(Bucket=bucket, Key="shut/k", Body=b"shut")
+    narrow = {
+        "Version": "2012-10-17",
+        "Statement": [
+            {"Effect": "Allow", "Action": ["s3:GetObject", "s3:PutObject", "s3:DeleteObject"], "Resource": f"arn:aws:s3:::{bucket}/open/*"},
+            {"Effect": "Allow", "Action": "s3:ListBucket", "Resource": f"arn:aws:s3:::{bucket}", "Condition": {"StringLike": {"s3:prefix": "open/*"}}},
+        ],
+    }
+    role = {"RoleArn": "arn:xxx:xxx:xxx:xxxx", "RoleSessionName": "boto3"}
+    answer = sts().assume_role(**role, DurationSeconds=900, Policy=json.dumps(narrow))
+    assumed = answer["Credentials"]
+    assert answer["AssumedRoleUser"]["Arn"].endswith("/boto3"), answer
+    given = {"key": assumed["AccessKeyId"], "secret": assumed["SecretAccessKey"]}
+    for signature in ("s3v4", "s3"):
+        s3 = client(signature, token=assumed["SessionToken"], **given)
+        s3.put_object(Bucket=bucket, Key="open/k", Body=b"open")
+        s3.upload_fileobj(io.BytesIO(bytes_of("parts", 9 * MIB)), bucket, "open/parts")
+        assert s3.get_object(Bucket=bucket, Key="open/k")["Body"].read() == b"open"
+        assert [one["Key"] for one in s3.list_objects_v2(Bucket=bucket, Prefix="open/")["Contents"]] == ["open/k", "open/parts"]
+        refused(lambda: s3.get_object(Bucket=bucket, Key="shut/k"), "AccessDenied", 403)
+        refused(lambda: s3.list_objects_v2(Bucket=bucket), "AccessDenied", 403)
+        refused(lambda: s3.copy_object(Bucket=bucket, Key="open/copy", CopySource=f"{bucket}/shut/k"), "AccessDenied", 403)
+        refused(s3.list_buckets, "AccessDenied", 403)
+        link = s3.generate_presigned_url("get_object", Params={"Bucket": bucket, "Key": "open/k"}, ExpiresIn=60)
+        with urllib.request.urlopen(link) as read:
+            assert read.read() == b"open"
+        form = s3.generate_presigned_post(bucket, "open/form", ExpiresIn=60)
+        assert "x-amz-security-token" in form["fields"]
+        boundary = uuid.uuid4().hex
+        parts = "".join(f'--{boundary}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n' for name, value in form["fields"].items())
+        data = f'{parts}--{boundary}\r\nContent-Disposition: form-data; name="file"\r\n\r\nform\r\n--{boundary}--\r\n'.encode()
+        asked = urllib.request.Request(form["url"], data=data, headers={"Content-Type": f"multipart/form-data; boundary={boundary}"})
+        with urllib.request.urlopen(asked) as stored:
+            assert stored.status == 204
+        deleted = s3.delete_objects(Bucket=bucket, Delete={"Objects": [{"Key": key} for key in ("shut/k", "open/k", "open/parts", "open/form")]})
+        assert [one["Key"] for one in deleted["Errors"]] == ["shut/k"] and len(deleted["Deleted"]) == 3, deleted
+        refused(client(signature, token="nonsense", **given).list_buckets, "InvalidToken", 400)
+        refused(client(signature, **given).list_buckets, "InvalidAccessKeyId", 403)
+    refused(lambda: sts(given["key"], given["secret"], assumed["SessionToken"]).assume_role(**role), "AccessDenied", 403)
+    refused(lambda: sts(secret="wrong").assume_role(**role), "SignatureDoesNotMatch", 403)
+    refused(lambda: sts("nobody").assume_role(**role), "InvalidClientTokenId", 403)
+    refused(lambda: sts().assume_role(**role, DurationSeconds=604801), "ValidationError", 400)
+    refused(lambda: sts().assume_role(**role, Policy='{"Statement": []}'), "MalformedPolicyDocument", 400)
+    refused(sts().get_caller_identity, "NotImplemented", 501)
+    empty_and_delete(owner, bucket)
 
 
 if __name__ == "__main__":

@@ -52,7 +52,48 @@ pub struct AuthRequest<'a> {
     pub now: Timestamp,
     /// The region that signatures must name; `None` accepts any.
     pub region: Option<&'a str>,
+    /// The service that they must name.
+    pub service: SignedService,
 }
+
+/// The service that a signature is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SignedService {
+    /// S3.
+    S3,
+    /// STS: only a header with version 4 signs its requests, and always their body.
+    Sts {
+        /// The SHA-256 of the body.
+        digest: [u8; 32],
+    },
+}
+
+impl SignedService {
+    /// Its name in a credential scope.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::S3 => "s3",
+            Self::Sts { .. } => "sts",
+        }
+    }
+}
+
+/// The token of temporary credentials in the headers of a request; a presigned address has moved it into its query.
+///
+/// # Errors
+/// `InvalidToken` for several.
+pub fn security_token(headers: &HeaderMap) -> Result<Option<&str>, S3Error> {
+    let mut tokens = headers.get_all(SECURITY_TOKEN).iter();
+    match (tokens.next(), tokens.next()) {
+        (None, _) => Ok(None),
+        (Some(token), None) => token.to_str().map(|token| Some(token.trim())).map_err(|_| Code::InvalidToken.into()),
+        (Some(_), Some(_)) => Err(Code::InvalidToken.into()),
+    }
+}
+
+/// The header with the token of temporary credentials, and the field of a form.
+pub const SECURITY_TOKEN: &str = "x-amz-security-token";
 
 /// Where a request carries its signature, and in which version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,6 +140,11 @@ impl RequestSignature {
         let in_v2 = ["AWSAccessKeyId", "Signature"].iter().any(|name| request.query.has(name));
         let in_v4 =
             ["X-Amz-Algorithm", "X-Amz-Credential", "X-Amz-Signature"].iter().any(|name| request.query.has(name));
+        let signs_body =
+            header.is_some_and(|value| value.as_bytes().trim_ascii_start().starts_with(v4::ALGORITHM.as_bytes()));
+        if request.service != SignedService::S3 && (in_v2 || in_v4 || header.is_some() && !signs_body) {
+            return Err(unsupported("Sign the request with version 4, in the header Authorization"));
+        }
         match header {
             // Two signatures could name two users: the server must not choose.
             Some(_) if in_v2 || in_v4 => Err(several_mechanisms()),

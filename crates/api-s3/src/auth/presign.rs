@@ -3,6 +3,7 @@
 use larder_rows::Timestamp;
 use percent_encoding::percent_encode;
 
+use super::SignedService;
 use super::canonical::{PATH, QUERY, hmac_sha256, sha256_hex};
 use super::v4::{ALGORITHM, Credential, UNSIGNED};
 use crate::dates;
@@ -35,7 +36,8 @@ impl PresignedGet<'_> {
         let date = dates::basic(self.now);
         let day = date.get(..8).unwrap_or_default().to_owned();
         let region = self.region.unwrap_or(ANY_REGION).to_owned();
-        let credential = Credential { access_key: access_key.to_owned(), day, region };
+        let credential =
+            Credential { access_key: access_key.to_owned(), day, region, service: SignedService::S3.name() };
         let scope = credential.scope();
         let (bucket, key) = (percent_encode(self.bucket.as_bytes(), PATH), percent_encode(self.key, PATH));
         let path = format!("/{bucket}/{key}");

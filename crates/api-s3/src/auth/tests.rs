@@ -56,6 +56,7 @@ impl TestRequest {
             host_bucket: self.bucket,
             now: self.now,
             region: self.region,
+            service: SignedService::S3,
         };
         let Some(signature) = RequestSignature::from_request(&request)? else { return Ok(None) };
         let key = signature.access_key().to_owned();

@@ -11,8 +11,8 @@ use subtle::ConstantTimeEq as _;
 
 use super::canonical::{PATH, QUERY, append_joined, fold, folded, hmac_sha256, sha256_hex, unhex};
 use super::{
-    AuthRequest, AuthScheme, CONTENT_SHA256, ChunkSigner, Payload, SKEW_MICROS_MAX, VerifiedSignature, expired,
-    mismatch, skewed, spaced_hex, v2,
+    AuthRequest, AuthScheme, CONTENT_SHA256, ChunkSigner, Payload, SKEW_MICROS_MAX, SignedService, VerifiedSignature,
+    expired, mismatch, skewed, spaced_hex, v2,
 };
 use crate::dates;
 use crate::errors::{Code, S3Error};
@@ -22,8 +22,6 @@ use crate::target::{decode, decode_plus, pairs};
 pub(super) const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 /// The last part of every credential scope.
 const TERMINAL: &str = "aws4_request";
-/// The service of every credential scope.
-const SERVICE: &str = "s3";
 /// Longest validity of a presigned address, in seconds.
 const EXPIRES_MAX: u64 = 604_800;
 /// The payload hash of an unsigned body.
@@ -42,12 +40,19 @@ pub struct Credential {
     pub day: String,
     /// The region.
     pub region: String,
+    /// The name of the service.
+    pub service: &'static str,
 }
 
 impl Credential {
-    /// Parses `<access key>/<day>/<region>/s3/aws4_request` from the right, because a key may contain slashes. The
-    /// error is the message for the client.
+    /// Parses the credential of a request to S3, as [`Self::parse_for`].
     pub(super) fn parse(text: &str) -> Result<Self, &'static str> {
+        Self::parse_for(SignedService::S3, text)
+    }
+
+    /// Parses `<access key>/<day>/<region>/<service>/aws4_request` from the right, because a key may contain slashes. The
+    /// error is the message for the client.
+    pub(super) fn parse_for(expected: SignedService, text: &str) -> Result<Self, &'static str> {
         let mut parts = text.rsplitn(5, '/');
         let (Some(terminal), Some(service), Some(region), Some(day), Some(access_key)) =
             (parts.next(), parts.next(), parts.next(), parts.next(), parts.next())
@@ -59,8 +64,11 @@ impl Credential {
         if day.len() != 8 || !day.bytes().all(|byte| byte.is_ascii_digit()) {
             return Err("invalid credential date. This date is not in the form YYYYMMDD.");
         }
-        if service != SERVICE {
-            return Err("incorrect service. This endpoint belongs to \"s3\".");
+        if service != expected.name() {
+            return Err(match expected {
+                SignedService::S3 => "incorrect service. This endpoint belongs to \"s3\".",
+                SignedService::Sts { .. } => "incorrect service. This call belongs to \"sts\".",
+            });
         }
         if terminal != TERMINAL {
             return Err("incorrect terminal. This endpoint uses \"aws4_request\".");
@@ -68,19 +76,24 @@ impl Credential {
         if access_key.is_empty() {
             return Err("the Credential has no access key.");
         }
-        Ok(Self { access_key: access_key.to_owned(), day: day.to_owned(), region: region.to_owned() })
+        Ok(Self {
+            access_key: access_key.to_owned(),
+            day: day.to_owned(),
+            region: region.to_owned(),
+            service: expected.name(),
+        })
     }
 
     /// The credential scope.
     pub(super) fn scope(&self) -> String {
-        [&self.day, "/", &self.region, "/", SERVICE, "/", TERMINAL].concat()
+        [&self.day, "/", &self.region, "/", self.service, "/", TERMINAL].concat()
     }
 
     /// The signing key of this day and region.
     pub(super) fn key(&self, secret: &str) -> [u8; 32] {
         let day = hmac_sha256(format!("AWS4{secret}").as_bytes(), self.day.as_bytes());
         let region = hmac_sha256(&day, self.region.as_bytes());
-        let service = hmac_sha256(&region, SERVICE.as_bytes());
+        let service = hmac_sha256(&region, self.service.as_bytes());
         hmac_sha256(&service, TERMINAL.as_bytes())
     }
 }
@@ -118,7 +131,7 @@ impl SignatureV4 {
         let signed_headers =
             signed_headers.filter(|value| !value.is_empty()).ok_or_else(|| missing("SignedHeaders"))?;
         let signature = signature.filter(|value| !value.is_empty()).ok_or_else(|| missing("Signature"))?;
-        let credential = Credential::parse(credential).map_err(malformed_header)?;
+        let credential = Credential::parse_for(request.service, credential).map_err(malformed_header)?;
         check_region(&credential, request.region).map_err(|error| error(Code::AuthorizationHeaderMalformed))?;
         let (at, sent) = header_date(request)?;
         // Most clients send the date in the form that is signed.
@@ -133,17 +146,14 @@ impl SignatureV4 {
         if at.abs_diff(request.now) > SKEW_MICROS_MAX {
             return Err(skewed(&sent, request.now));
         }
-        let payload = request.headers.get(CONTENT_SHA256).and_then(|value| value.to_str().ok()).map(str::trim);
-        let payload = payload
-            .ok_or_else(|| S3Error::invalid("Missing required header for this request: x-amz-content-sha256"))?;
-        Payload::parse(payload)?;
+        let payload = signed_payload(request)?;
         Ok(Self {
             credential,
             scheme: AuthScheme::V4Header,
             date,
             signed_headers: header_names(signed_headers)?,
             signature: signature.to_owned(),
-            payloads: vec![payload.to_owned()],
+            payloads: vec![payload],
         })
     }
 
@@ -305,6 +315,21 @@ fn header_date(request: &AuthRequest<'_>) -> Result<(Timestamp, String), S3Error
     dates::parse_any(&text).map(|at| (at, text)).ok_or_else(v2::missing_date)
 }
 
+/// The payload hash that a signature in a header covers.
+fn signed_payload(request: &AuthRequest<'_>) -> Result<String, S3Error> {
+    match request.service {
+        // Not the header, which may say that the body is not signed.
+        SignedService::Sts { digest } => Ok(hex::encode(digest)),
+        SignedService::S3 => {
+            let payload = request.headers.get(CONTENT_SHA256).and_then(|value| value.to_str().ok()).map(str::trim);
+            let payload = payload
+                .ok_or_else(|| S3Error::invalid("Missing required header for this request: x-amz-content-sha256"))?;
+            Payload::parse(payload)?;
+            Ok(payload.to_owned())
+        }
+    }
+}
+
 /// Checks the validity period of a presigned address.
 fn check_validity_period(at: Timestamp, expires: &str, now: Timestamp) -> Result<(), S3Error> {
     let number: i64 = expires.parse().map_err(|_| malformed_query("X-Amz-Expires should be a number"))?;
@@ -404,6 +429,7 @@ struct DerivedKey {
     secret: String,
     day: String,
     region: String,
+    service: &'static str,
     key: [u8; 32],
 }
 
@@ -419,7 +445,8 @@ impl SigningKeys {
     pub(super) fn key_for(&self, credential: &Credential, secret: &str) -> (SigningKey, bool) {
         let keys = self.0.lock();
         // The secret is compared, so a changed one is obeyed at once whatever the cache holds.
-        let cached_key = keys.get(&credential.access_key).filter(|derived| {
+        let is_of_service = |derived: &&DerivedKey| derived.service == credential.service;
+        let cached_key = keys.get(&credential.access_key).filter(is_of_service).filter(|derived| {
             derived.secret == secret && derived.day == credential.day && derived.region == credential.region
         });
         match cached_key {
@@ -443,6 +470,7 @@ impl SigningKeys {
             secret: secret.to_owned(),
             day: credential.day.clone(),
             region: credential.region.clone(),
+            service: credential.service,
             key,
         };
         keys.insert(credential.access_key.clone(), derived);
@@ -473,6 +501,7 @@ mod tests {
             (credential("K", "20260102", "us-east-1"), "secret"),
             (credential("K", "20260101", "eu-west-1"), "secret"),
             (credential("other", "20260101", "us-east-1"), "secret"),
+            (Credential { service: "sts", ..first.clone() }, "secret"),
         ] {
             assert_eq!(keys.key_for(&other, secret), (other.key(secret), true), "{other:?}");
         }

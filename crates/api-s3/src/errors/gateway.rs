@@ -79,6 +79,7 @@ impl From<Error> for S3Error {
             Error::AclUnderEnforcedOwnership => Code::InvalidBucketAclWithObjectOwnership.into(),
             Error::UnknownEmail(email) => Self::from(Code::UnresolvableGrantByEmailAddress).with("EmailAddress", email),
             Error::UnknownKey(key) => crate::auth::unknown_key(&key),
+            Error::InvalidToken => Code::InvalidToken.into(),
             Error::UserDisabled => user_disabled(),
             Error::UserExists => Code::UserAlreadyExists.into(),
             Error::InvalidUser(message) => Self::new(Code::InvalidUserUpdate, message),

@@ -1,7 +1,7 @@
 //! The operations. Each decodes its request, calls the gateway and encodes the result; the rules are in the gateway.
 //!
 //! ```text
-//! service   list_buckets
+//! service   list_buckets  assume_role (of STS)
 //! bucket    bucket  list_objects  list_versions  list_uploads  delete_objects  post_object
 //!           acl  policy  cors  lifecycle  tagging  public_access  ownership  bucket_encryption  website  object_lock
 //! object    put_object  copy_object  get_object (and head)  delete_objects  attributes  acl  tagging  object_lock
@@ -11,6 +11,7 @@
 //! ```
 
 mod acl;
+mod assume_role;
 mod attributes;
 mod bucket;
 mod bucket_encryption;
@@ -52,6 +53,7 @@ use crate::errors::S3Error;
 use crate::operations::{OperationScope, S3Operation};
 use crate::response::S3Response;
 
+pub(crate) use assume_role::token_error;
 pub(crate) use get_object::at_once;
 
 /// Runs an operation. The caller is authenticated and has the operation's action; the gateway checks its permissions.
@@ -66,6 +68,7 @@ pub(crate) async fn run(op: S3Operation, call: &S3Call) -> Result<S3Response, S3
     // No wildcard: an operation of the table does not compile until it has a handler here.
     match op {
         S3Operation::ListBuckets => list_buckets::run(call).await,
+        S3Operation::AssumeRole => assume_role::run(call).await,
 
         S3Operation::CreateBucket => bucket::create(call).await,
         S3Operation::HeadBucket => bucket::head(call).await,

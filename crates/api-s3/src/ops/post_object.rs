@@ -20,7 +20,7 @@ use larder_s3::rules::Tag;
 use larder_s3::rules::access::AccessContext;
 
 use super::{checksums, conditions, encryption, grants, lock_headers, object_metadata, tagging};
-use crate::auth::post::FormSignature;
+use crate::auth::{self, post::FormSignature};
 use crate::body::DOCUMENT_TIME_MAX;
 use crate::call::{self, S3Call};
 use crate::errors::{Code, S3Error};
@@ -89,11 +89,13 @@ async fn signer(call: &S3Call, fields: &FormFields) -> Result<(Caller, Option<Po
         let message = format!("the region '{theirs}' is wrong; expecting '{ours}'");
         return Err(S3Error::new(Code::AuthorizationHeaderMalformed, message).with("Region", ours));
     }
-    let holder = call::holder_of_key(&call.objects, &signature.access_key).await?;
+    let token = fields.get(auth::SECURITY_TOKEN);
+    let holder = call::holder_of_key(&call.objects, &signature.access_key, token).await?;
     signature.verify(holder.secret())?;
     let holder = call::require_usable(holder, call.now)?;
-    let key_policy = holder.policy();
-    let mut caller = Caller { user: Some(holder.user), key_policy, ..call.caller.clone() };
+    let (policies, is_session) = (holder.policies(), holder.session().is_some());
+    let mut caller = Caller { user: Some(holder.user), policies, ..call.caller.clone() };
+    caller.access_context.is_session = is_session;
     let keys = &mut caller.access_context.keys;
     // The form's signature counts now, not the request's missing one.
     keys.retain(|(name, _)| !matches!(*name, "s3:authType" | "s3:signatureversion"));

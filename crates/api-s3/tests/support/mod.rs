@@ -6,6 +6,7 @@ use larder_api_s3::{S3Settings, serve};
 use larder_core::{Config, GatewayPorts};
 use larder_kv::Gateway;
 use larder_rows::ActorId;
+use larder_s3::users::Users;
 use larder_s3::{Objects, ObjectsConfig};
 use larder_store::memory::MemoryStore;
 use larder_store::{Store, SystemClock};
@@ -20,6 +21,8 @@ pub(crate) const SECRET: &str = "admin-secret";
 pub(crate) struct S3TestServer {
     background: BackgroundServer,
     pub(crate) gateway: Arc<Gateway>,
+    /// Its users, as its requests find them.
+    pub(crate) users: Arc<Users>,
 }
 
 impl S3TestServer {
@@ -55,14 +58,14 @@ impl S3TestServer {
             webhooks: None,
             product: larder_s3::S3Catalogue::empty(),
         };
-        let (background, gateway) = BackgroundServer::start(async |listener, stop| {
+        let (background, (gateway, users)) = BackgroundServer::start(async |listener, stop| {
             let gateway = Gateway::start(ports, config).await.unwrap();
             let objects =
                 Objects::new(Arc::clone(gateway.shared()), vec![gateway.kv.clone()], ObjectsConfig::default());
             objects.users.ensure_admin(Some((KEY.into(), SECRET.into()))).await.unwrap();
-            (gateway, serve(vec![listener.into()], objects, settings, stop))
+            ((gateway, Arc::clone(&objects.users)), serve(vec![listener.into()], objects, settings, stop))
         });
-        Self { background, gateway }
+        Self { background, gateway, users }
     }
 
     pub(crate) fn connect(&self) -> HttpConnection {

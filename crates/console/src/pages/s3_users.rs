@@ -75,6 +75,9 @@ fn user_card(call: &ConsoleCall<'_>, user: &User, now: Timestamp) -> Markup {
                         }
                     }
                 }
+                @for (what, names) in [("Policies", &user.policies), ("Groups", &user.groups)] {
+                    @if !names.is_empty() { div { dt { (what) } dd { code { (names.join(" ")) } } } }
+                }
                 div { dt { "Created" } dd { (units::moment(user.created)) } }
                 div { dt { "Canonical id" } dd { code { (shown(user.id.as_bytes())) } } }
             }

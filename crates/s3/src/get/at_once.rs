@@ -18,7 +18,7 @@ impl Objects {
     /// The current version and its requested bytes, if the engine reads on the caller's thread and the bytes are in the row of
     /// the head. `None` says nothing: the caller then uses [`Self::get`], which answers the same for such an object.
     ///
-    /// `context` is asked for where the bucket has a policy; the one of `caller` does not count.
+    /// `context` is asked for where the bucket or the caller has a policy; the one of `caller` does not count.
     #[must_use]
     pub fn try_get(
         &self,
@@ -72,9 +72,9 @@ impl Objects {
     }
 }
 
-/// Only a policy, of the bucket or of the key, looks at the context, which costs as much as the read to collect.
+/// Only a policy, of the bucket or of the caller, looks at the context, which costs as much as the read to collect.
 fn with_context(caller: Caller, bucket: &Arc<Bucket>, context: impl FnOnce() -> AccessContext) -> Caller {
-    if bucket.policy.is_some() || caller.key_policy.is_some() {
+    if bucket.policy.is_some() || caller.policies.is_some() {
         Caller { access_context: context(), ..caller }
     } else {
         caller

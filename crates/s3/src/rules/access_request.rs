@@ -18,6 +18,8 @@ pub struct AccessContext {
     pub secure: bool,
     /// The time of the request.
     pub now: Timestamp,
+    /// Whether temporary credentials signed it.
+    pub is_session: bool,
     /// The condition keys of headers and parameters that the request has, with their values.
     pub keys: Vec<(&'static str, String)>,
     /// The tags in the request: `s3:RequestObjectTag/…` and `s3:RequestObjectTagKeys`.

@@ -80,6 +80,8 @@ actions! {
     Account {
         ListAllMyBuckets;
         CreateBucket;
+        // Every user may have temporary credentials of its own rights, unless a policy denies it.
+        AssumeRole = "sts:AssumeRole";
     }
 
     Bucket {

@@ -10,6 +10,7 @@
 //! encryption  what is stored of it   object_key  keys of objects and bodies
 //! access      the decision whether a request is allowed   condition_keys   the condition keys of requests
 //! object_lock   retention and legal hold              lock_time   the time by which they end
+//! group       a group of users                          session_token   what the token of a session says, sealed
 //! ```
 //! A row begins with a version byte, and an unknown version is an error. Configurations are JSON: they are few, and an operator
 //! who restores a store can read them.
@@ -24,6 +25,7 @@ mod condition_keys;
 pub mod cors;
 pub mod encryption;
 pub mod entry;
+pub mod group;
 pub mod head;
 pub mod lifecycle;
 pub mod listing;
@@ -35,6 +37,7 @@ pub mod part;
 pub mod policy;
 pub mod public_access;
 pub mod quota;
+pub mod session_token;
 pub mod tags;
 pub mod upload;
 pub mod user;
@@ -46,6 +49,7 @@ pub use action::S3Action;
 pub use bucket::{Bucket, BucketState, Versioning};
 pub use checksum::{Algorithm, Checksum, ChecksumKind};
 pub use entry::{ListingEntry, UploadEntry};
+pub use group::UserGroup;
 pub use head::{ObjectHead, Release};
 pub use larder_rows::ids::{BucketId, UploadId, VersionId};
 pub use object_lock::{BucketLock, DefaultRetention, ObjectLock, Retention, RetentionMode, RetentionPeriod};

@@ -38,9 +38,21 @@ pub struct User {
     /// Its keys beside the first one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub further_keys: Vec<AccessKey>,
+    /// The names of the policies attached to it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub policies: Vec<String>,
+    /// The names of its groups, whose policies it has, too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<String>,
 }
 
 impl User {
+    /// Whether policies decide what it may do, instead of the ownership of buckets.
+    #[must_use]
+    pub fn has_attachments(&self) -> bool {
+        !self.policies.is_empty() || !self.groups.is_empty()
+    }
+
     /// The ids of all its access keys.
     pub fn key_ids(&self) -> impl Iterator<Item = &str> {
         std::iter::once(&*self.key_id).chain(self.further_keys.iter().map(|key| &*key.id))
@@ -237,6 +249,8 @@ mod tests {
                 created: Timestamp(6),
                 limits: KeyLimits::default(),
             }],
+            policies: vec!["readonly".into()],
+            groups: vec!["team".into()],
         };
         let text = serde_json::to_string(&user).unwrap();
         assert_eq!(serde_json::from_str::<User>(&text).unwrap(), user);

@@ -1,11 +1,15 @@
-//! A cache of recently read users.
+//! Caches of recently read users, and of parsed policies.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
+use larder_rows::Timestamp;
 use parking_lot::Mutex;
 
 use super::KeyHolder;
+use crate::Result;
+use crate::rules::policy::IdentityPolicy;
 
 /// Lifetime of an entry.
 const TTL: Duration = Duration::from_secs(2);
@@ -53,7 +57,7 @@ impl<T> Default for TimedCache<T> {
 
 impl<T: Clone> TimedCache<T> {
     /// The cached value at `now`; otherwise a token to [`Self::insert`] the value read.
-    pub(super) fn get(&self, name: &str, now: Duration) -> Result<T, CacheMiss> {
+    pub(super) fn get(&self, name: &str, now: Duration) -> std::result::Result<T, CacheMiss> {
         let entries = self.0.lock();
         match entries.values.get(name) {
             Some((at, value)) if now.saturating_sub(*at) < TTL => Ok(value.clone()),
@@ -83,6 +87,35 @@ impl<T: Clone> TimedCache<T> {
         let mut entries = self.0.lock();
         entries.values.clear();
         entries.cleared += 1;
+    }
+}
+
+/// Most parsed policies that are kept: those of a store, and the canned ones.
+const PARSED_MAX: usize = larder_rows::limits::IAM_POLICIES_MAX + 10;
+
+/// Parsed policies by name, each with the stamp of its row: its users share one, and a policy that stays is parsed once.
+#[derive(Debug, Default)]
+pub(super) struct ParsedPolicies(Mutex<HashMap<String, (Timestamp, Arc<IdentityPolicy>)>>);
+
+impl ParsedPolicies {
+    /// The policy of this name, parsed by `parse` unless the one of this stamp is known.
+    pub(super) fn get_or_parse(
+        &self,
+        name: &str,
+        stamp: Timestamp,
+        parse: impl FnOnce() -> Result<IdentityPolicy>,
+    ) -> Result<Arc<IdentityPolicy>> {
+        if let Some((_, known)) = self.0.lock().get(name).filter(|(of, _)| *of == stamp) {
+            return Ok(Arc::clone(known));
+        }
+        let policy = Arc::new(parse()?);
+        let mut policies = self.0.lock();
+        // Bound: to forget all costs each policy one parse.
+        if policies.len() >= PARSED_MAX {
+            policies.clear();
+        }
+        policies.insert(name.to_owned(), (stamp, Arc::clone(&policy)));
+        Ok(policy)
     }
 }
 

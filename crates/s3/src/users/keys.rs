@@ -5,27 +5,31 @@ use std::sync::Arc;
 use larder_rows::Timestamp;
 
 use super::transaction::{KEY, USER, UsersTransaction};
-use super::{ATTEMPTS_MAX, Users, busy, check_key, invalid, key_taken, user_with_key};
+use super::{ATTEMPTS_MAX, SessionKey, Users, busy, check_key, invalid, key_taken, user_with_key};
 use crate::rules::bucket::is_valid_bucket_name;
-use crate::rules::policy::KeyPolicy;
+use crate::rules::policy::{CallerPolicies, IdentityPolicy};
 use crate::rules::user::{FURTHER_KEYS_MAX, new_key_id};
 use crate::rules::{AccessKey, KeyLimits, User};
 use crate::{Error, Result};
 
-/// A user, as the holder of one of its keys.
+/// A user, as the holder of one of its keys, or of a session.
 #[derive(Debug, Clone)]
 pub struct KeyHolder {
     /// The user.
     pub user: Arc<User>,
     /// The key, if it is not the user's first one.
-    further: Option<Arc<FurtherKey>>,
+    pub(super) further: Option<Arc<FurtherKey>>,
+    /// The policies of the user, the key and the session; `None` without any.
+    pub(super) policies: Option<Arc<CallerPolicies>>,
+    /// The temporary key, if one signs in the place of the key.
+    pub(super) session: Option<Arc<SessionKey>>,
 }
 
 /// A further key with the policy of its limits.
 #[derive(Debug)]
-struct FurtherKey {
-    key: AccessKey,
-    policy: Arc<KeyPolicy>,
+pub(super) struct FurtherKey {
+    pub(super) key: AccessKey,
+    policy: Arc<IdentityPolicy>,
 }
 
 /// A further key to be created; random ones replace an id or a secret that is not given.
@@ -39,37 +43,53 @@ pub struct NewKey {
     pub limits: KeyLimits,
 }
 
-impl KeyHolder {
-    /// The holder of the key `key_id`.
-    ///
-    /// # Errors
-    /// `UnknownKey` when the user has no such key, any more or yet.
-    pub(super) fn new(user: User, key_id: &str) -> Result<Self> {
+impl FurtherKey {
+    /// The further key `key_id` of a user; `None` for its first one.
+    fn find(user: &User, key_id: &str) -> Result<Option<Arc<Self>>> {
         let further = user.further_keys.iter().find(|key| key.id == key_id).filter(|_| user.key_id != key_id);
         let further = further.map(|key| {
-            let policy =
-                KeyPolicy::from_limits(&key.limits).map_err(|error| larder_core::Error::Damaged(error.to_string()))?;
-            Ok::<_, Error>(Arc::new(FurtherKey { key: key.clone(), policy: Arc::new(policy) }))
+            let policy = IdentityPolicy::from_limits(&key.limits)
+                .map_err(|error| larder_core::Error::Damaged(error.to_string()))?;
+            Ok::<_, Error>(Arc::new(Self { key: key.clone(), policy: Arc::new(policy) }))
         });
-        Ok(Self { further: further.transpose()?, user: Arc::new(user) })
+        further.transpose()
     }
+}
 
-    /// The secret of the key.
+impl KeyHolder {
+    /// The secret that signs.
     #[must_use]
     pub fn secret(&self) -> &str {
+        self.session.as_ref().map_or(self.key_secret(), |session| &session.secret)
+    }
+
+    /// The secret of the key, also where a session signs.
+    pub(super) fn key_secret(&self) -> &str {
         self.further.as_ref().map_or(&self.user.secret, |further| &further.key.secret)
     }
 
-    /// The id of the key.
+    /// The id of the key; of a session, the key that it was made with.
     #[must_use]
     pub fn key_id(&self) -> &str {
         self.further.as_ref().map_or(&self.user.key_id, |further| &further.key.id)
     }
 
-    /// The policy that narrows the requests by the key; `None` for the user's first key.
+    /// The policies attached to the user, and those that narrow its key and its session; `None` without any.
     #[must_use]
-    pub fn policy(&self) -> Option<Arc<KeyPolicy>> {
-        self.further.as_ref().map(|further| Arc::clone(&further.policy))
+    pub fn policies(&self) -> Option<Arc<CallerPolicies>> {
+        self.policies.clone()
+    }
+
+    /// The session that signs, if one does.
+    #[must_use]
+    pub fn session(&self) -> Option<&SessionKey> {
+        self.session.as_deref()
+    }
+
+    /// Whether it signs with the user's first key, which administers the user.
+    #[must_use]
+    pub fn is_first_key(&self) -> bool {
+        self.further.is_none() && self.session.is_none()
     }
 
     /// Whether the key has expired at `now`.
@@ -89,9 +109,19 @@ impl Users {
             Ok(holder) => return Ok(holder),
             Err(miss) => miss,
         };
-        let holder = KeyHolder::new(user_with_key(self.find(KEY, key_id).await?, key_id)?, key_id)?;
+        let holder = self.holder_of(user_with_key(self.find(KEY, key_id).await?, key_id)?, key_id).await?;
         self.cache.keys.insert(key_id, miss, holder.clone());
         Ok(holder)
+    }
+
+    /// The user as the holder of this key, with the policies that both have.
+    async fn holder_of(&self, user: User, key_id: &str) -> Result<KeyHolder> {
+        let further = FurtherKey::find(&user, key_id)?;
+        let attached = self.attached_policies(&user).await?;
+        let narrowing: Vec<_> = further.iter().map(|further| Arc::clone(&further.policy)).collect();
+        let has_policies = attached.is_some() || !narrowing.is_empty();
+        let policies = has_policies.then(|| Arc::new(CallerPolicies { attached, narrowing }));
+        Ok(KeyHolder { user: Arc::new(user), further, policies, session: None })
     }
 
     /// Gives the user of the key `key_id` a further key.
@@ -165,6 +195,6 @@ impl Users {
         if limits.expires.is_some_and(|expires| expires <= self.context.now()) {
             return Err(invalid("The time of expiry has passed."));
         }
-        KeyPolicy::from_limits(limits).map(drop).map_err(|error| invalid(&error.message))
+        IdentityPolicy::from_limits(limits).map(drop).map_err(|error| invalid(&error.message))
     }
 }

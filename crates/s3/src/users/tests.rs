@@ -191,9 +191,9 @@ async fn further_keys_find_their_user_until_they_are_revoked() {
     assert_eq!((key.secret.as_str(), with_both.further_keys.len()), ("s", 2));
     assert!(random.id.len() == 20 && random.id.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit()));
     let holder = gateway_b.users.key_holder(&random.id).await.unwrap();
-    assert_eq!((&holder.user.id, holder.secret(), holder.policy().is_some()), (&user.id, &*random.secret, true));
+    assert_eq!((&holder.user.id, holder.secret(), holder.policies().is_some()), (&user.id, &*random.secret, true));
     let first = gateway_b.users.key_holder(&user.key_id).await.unwrap();
-    assert_eq!((first.secret(), first.policy().is_some()), (&*user.secret, false));
+    assert_eq!((first.secret(), first.policies().is_some()), (&*user.secret, false));
     // A change of the user keeps its keys.
     let change = UserChange { new_secret: true, ..UserChange::default() };
     assert_eq!(gateway_a.users.update(&user.key_id, change).await.unwrap().further_keys.len(), 2);

@@ -5,7 +5,9 @@ use larder_core::contention::WriterTurn;
 use larder_core::node_context::{INTERNAL_CALL_TIMEOUT, internal_options};
 use larder_rows::codec::DecodeError;
 use larder_rows::{Change, Row, Timestamp};
-use larder_store::{CallOptions, CasResult, ConsistencyLevel, Durability, Partition, ReadQuery};
+use larder_store::{
+    CallOptions, CasResult, ConsistencyLevel, Durability, Partition, Range, ReadOrder, ReadQuery, RowPage,
+};
 use tokio::time::Instant;
 
 use super::super::Result;
@@ -14,6 +16,8 @@ use crate::rules::User;
 
 /// Version byte of the rows.
 const VERSION: u8 = 1;
+/// Version byte of a user with policies or groups: a server that does not know them must not ignore what they forbid.
+const ATTACHED: u8 = 2;
 /// Prefix of rows with a user, named by canonical id.
 pub(super) const USER: u8 = b'u';
 /// Prefix of rows with a canonical id, named by access key id.
@@ -22,6 +26,13 @@ pub(super) const KEY: u8 = b'k';
 pub(super) const EMAIL: u8 = b'e';
 /// Name of the row with the canonical id of the admin created at the first start.
 pub(super) const ADMIN: u8 = b'a';
+
+/// Prefix of rows with a policy for users and groups, named by it.
+pub(super) const POLICY: u8 = b'p';
+/// Prefix of rows with a group, named by it.
+pub(super) const GROUP: u8 = b'g';
+/// Name of the row with the key that seals the tokens of sessions.
+pub(super) const TOKEN_KEY: u8 = b't';
 
 /// Name of a row.
 pub(super) fn row_name(kind: u8, of: &str) -> Bytes {
@@ -44,7 +55,13 @@ pub(super) fn content(value: &Bytes) -> Result<Bytes> {
 
 /// The user in a row.
 pub(super) fn decode_user(value: &Bytes) -> Result<User> {
-    serde_json::from_slice(&content(value)?).map_err(|_| DecodeError::Invalid("user").into())
+    let json = if value.first() == Some(&ATTACHED) { value.slice(1..) } else { content(value)? };
+    serde_json::from_slice(&json).map_err(|_| DecodeError::Invalid("user").into())
+}
+
+/// The JSON in a row of this kind, whose name errors show.
+pub(super) fn decode_json<T: serde::de::DeserializeOwned>(value: &Bytes, kind: &'static str) -> Result<T> {
+    serde_json::from_slice(&content(value)?).map_err(|_| DecodeError::Invalid(kind).into())
 }
 
 /// Longer than any row name: no lookup reads beyond it.
@@ -84,7 +101,19 @@ impl<'a> UsersTransaction<'a> {
             self.remove(gone);
         }
         // JSON can represent every field.
-        self.put(row_name(USER, &user.id), &serde_json::to_vec(user).unwrap_or_default());
+        let json = serde_json::to_vec(user).unwrap_or_default();
+        let version = if user.has_attachments() { ATTACHED } else { VERSION };
+        self.put_version(version, row_name(USER, &user.id), &json);
+    }
+
+    /// Writes a row of this kind, name and content.
+    pub(super) fn put_row(&mut self, kind: u8, name: &str, content: &[u8]) {
+        self.put(row_name(kind, name), content);
+    }
+
+    /// Removes a row of this kind and name.
+    pub(super) fn remove_row(&mut self, kind: u8, name: &str) {
+        self.remove(row_name(kind, name));
     }
 
     /// Removes a user and its index rows.
@@ -110,7 +139,11 @@ impl<'a> UsersTransaction<'a> {
     }
 
     fn put(&mut self, name: Bytes, content: &[u8]) {
-        let value = [&[VERSION], content].concat().into();
+        self.put_version(VERSION, name, content);
+    }
+
+    fn put_version(&mut self, version: u8, name: Bytes, content: &[u8]) {
+        let value = [&[version], content].concat().into();
         self.changes.push(Change::Put(Row { name, value, stamp: self.stamp, expires: None }));
     }
 
@@ -131,6 +164,19 @@ impl Users {
         }
         let name = [&[USER], &content(&row.value)?[..]].concat().into();
         self.row(name).await?.map(|row| decode_user(&row.value)).transpose()
+    }
+
+    /// A page of the rows of this kind after this name.
+    pub(super) async fn page(&self, kind: u8, after: &str, limit: usize) -> Result<RowPage> {
+        let from = if after.is_empty() { row_name(kind, "") } else { row_name(kind, &format!("{after}\0")) };
+        let range = Range { from: Some(from), to: Some(Bytes::copy_from_slice(&[kind + 1])) };
+        let query = ReadQuery { range, limit, order: ReadOrder::Forward };
+        Ok(self.context.read_at_quorum(&Partition::users(), &query).await?)
+    }
+
+    /// The row of this kind and name.
+    pub(super) async fn named_row(&self, kind: u8, name: &str) -> Result<Option<Row>> {
+        self.row(row_name(kind, name)).await
     }
 
     async fn row(&self, name: Bytes) -> Result<Option<Row>> {

@@ -1,4 +1,4 @@
-//! A second evaluator of bucket policies, written from AWS's published rules ("Policy evaluation logic", "IAM JSON policy elements")
+//! A second evaluator of policies, written from AWS's published rules ("Policy evaluation logic", "IAM JSON policy elements")
 //! and from nothing of the product: it reads the JSON of a policy each time, and is as slow and as plain as the rules.
 
 use std::collections::BTreeMap;
@@ -38,6 +38,40 @@ pub(crate) fn evaluate(policy: &Json, facts: &RequestFacts) -> Verdict {
         (_, true) => Verdict::Allow,
         _ => Verdict::Implicit,
     }
+}
+
+/// Everything about the rights of a caller in one bucket without grants.
+#[derive(Debug, Clone)]
+pub(crate) struct Rights<'a> {
+    /// The policies of the user and its groups; `None`: it has neither, and the rights of an owner.
+    pub(crate) identity: Option<&'a [Json]>,
+    /// The policies that bound it: of its session.
+    pub(crate) boundaries: &'a [Json],
+    pub(crate) bucket: Option<&'a Json>,
+    pub(crate) is_owner: bool,
+    pub(crate) is_admin: bool,
+}
+
+/// Whether a request is allowed, by the order of "Determining whether a request is allowed or denied within an account": a deny of
+/// any policy ends it, then an allow of the identity or of the resource is enough, and a session has to allow it, too. Beside AWS's
+/// rules stand two of this product: an owner without policies may do anything in its bucket, and one whom its policies let correct
+/// the bucket's policy can do so whatever that says.
+pub(crate) fn is_allowed(rights: &Rights<'_>, facts: &RequestFacts) -> bool {
+    let verdicts = |policies: &[Json]| policies.iter().map(|policy| evaluate(policy, facts)).collect::<Vec<_>>();
+    let within = verdicts(rights.boundaries).iter().all(|verdict| *verdict == Verdict::Allow);
+    if rights.is_admin || !within {
+        return within;
+    }
+    let bucket = rights.bucket.map_or(Verdict::Implicit, |policy| evaluate(policy, facts));
+    let identity = rights.identity.map(verdicts);
+    let denied_by_identity = identity.iter().flatten().any(|verdict| *verdict == Verdict::Deny);
+    let allowed_by_identity = match &identity {
+        None => rights.is_owner,
+        Some(verdicts) => verdicts.contains(&Verdict::Allow),
+    };
+    let corrects_policy = rights.is_owner && facts.action.ends_with("BucketPolicy");
+    let denied = denied_by_identity || (bucket == Verdict::Deny && !(corrects_policy && allowed_by_identity));
+    !denied && (allowed_by_identity || bucket == Verdict::Allow)
 }
 
 fn applies(statement: &Json, facts: &RequestFacts, variables: bool) -> bool {

@@ -16,7 +16,8 @@ Options:
                                    or else the service's, /run/larder/admin.sock
     --json                         Answer as JSON: list, show, create, rotate-key, status, cluster status,
                                    cluster repair-advice, member-status, mapreduce list, webhooks list,
-                                   move status, index status, security but for del-, -source, grant and revoke
+                                   move status, index status, policy attach and detach,
+                                   security but for del-, -source, grant and revoke
     --key KEY --secret-file FILE   s3 user create, s3 key create: a key and a secret that are in use elsewhere
     --id ID                        s3 user create: the canonical id
     --objects N, --bytes SIZE      s3 quota set: most objects, and most bytes, such as 10GiB
@@ -50,7 +51,9 @@ pub(super) fn bucket_type(commands: &[AdminCommand]) -> String {
 /// The text of `kv-admin s3` without a command.
 pub(super) fn s3(commands: &[AdminCommand]) -> String {
     let commands = family(commands, "s3 ");
-    format!("Usage: kv-admin s3 <command>\n\nUsers, keys, policies and quotas of the S3 interface:\n\n{commands}")
+    format!(
+        "Usage: kv-admin s3 <command>\n\nUsers, groups, keys, policies and quotas of the S3 interface:\n\n{commands}"
+    )
 }
 
 /// The text of `kv-admin security` without a command.
@@ -100,8 +103,16 @@ mod tests {
             "s3 user list",
             "s3 user show",
             "s3 user rotate-key",
+            "s3 user policy attach",
+            "s3 user policy detach",
+            "s3 user policy list",
             "s3 key create",
             "s3 key list",
+            "s3 group list",
+            "s3 group show",
+            "s3 group policy attach",
+            "s3 group policy detach",
+            "s3 policy list",
             "s3 quota show",
             "s3 quota list",
             "s3 encryption status",

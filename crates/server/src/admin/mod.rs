@@ -21,6 +21,8 @@ mod mapreduce;
 mod moving;
 mod repair_advice;
 mod s3_encryption;
+mod s3_group;
+mod s3_identity_policy;
 mod s3_key;
 mod s3_policy;
 mod s3_quota;

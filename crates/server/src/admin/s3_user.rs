@@ -57,7 +57,7 @@ pub(super) async fn list(call: CommandCall<'_>) -> CommandResult {
             (true, true) => " (admin)",
             (true, false) => "",
         };
-        format!("{} {}{suffix}\n", user.key_id, shown(user.email.as_bytes()))
+        format!("{} {}{suffix}{}\n", user.key_id, shown(user.email.as_bytes()), attachments(user))
     };
     Ok(AdminAnswer::done(users.iter().map(line).collect::<String>()))
 }
@@ -140,18 +140,35 @@ fn user_json(user: &User) -> serde_json::Value {
         "id": user.id,
         "status": status(user),
         "admin": user.admin,
+        "policies": user.policies,
+        "groups": user.groups,
     })
 }
 
+/// The policies and groups of a user at the end of its line in a list.
+fn attachments(user: &User) -> String {
+    let named = |what: &str, names: &[String]| match names {
+        [] => String::new(),
+        names => format!(" {what}={}", names.join(",")),
+    };
+    named("policies", &user.policies) + &named("groups", &user.groups)
+}
+
 fn text(user: &User) -> String {
+    let line = |what: &str, names: &[String]| match names {
+        [] => String::new(),
+        names => format!("{what}: {}\n", names.join(" ")),
+    };
     format!(
-        "email: {}\nname: {}\nid: {}\nstatus: {}\nadmin: {}\nkey_id: {}\n",
+        "email: {}\nname: {}\nid: {}\nstatus: {}\nadmin: {}\nkey_id: {}\n{}{}",
         shown(user.email.as_bytes()),
         shown(user.name.as_bytes()),
         user.id,
         status(user),
         user.admin,
-        user.key_id
+        user.key_id,
+        line("policies", &user.policies),
+        line("groups", &user.groups)
     )
 }
 

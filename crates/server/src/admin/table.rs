@@ -4,8 +4,9 @@ use larder_kv_admin::frame::AdminAnswer;
 
 use super::command::{AdminCommand, CommandCall, CommandResult, shown};
 use super::{
-    backup, bucket_type, cluster, console, help, index, mapreduce, moving, repair_advice, s3_encryption, s3_key,
-    s3_policy, s3_quota, s3_user, security, self_test, services, stats, transfer, unsupported, webhooks,
+    backup, bucket_type, cluster, console, help, index, mapreduce, moving, repair_advice, s3_encryption, s3_group,
+    s3_identity_policy, s3_key, s3_policy, s3_quota, s3_user, security, self_test, services, stats, transfer,
+    unsupported, webhooks,
 };
 
 const ANY: usize = usize::MAX;
@@ -84,6 +85,27 @@ pub(super) static COMMANDS: &[AdminCommand] = &[
         "Replace the secret of an S3 user; prints the new one",
         s3_user::rotate_key
     ),
+    change!(
+        "s3 user policy attach <key or email> <policy ...>",
+        (2, ANY),
+        true,
+        "Let policies decide what an S3 user may do",
+        s3_identity_policy::attach
+    ),
+    change!(
+        "s3 user policy detach <key or email> <policy ...>",
+        (2, ANY),
+        true,
+        "Take policies from an S3 user",
+        s3_identity_policy::detach
+    ),
+    command!(
+        "s3 user policy list <key or email>",
+        (1, 1),
+        true,
+        "The policies of an S3 user, and those of its groups",
+        s3_identity_policy::list_of_user
+    ),
     AdminCommand {
         options: s3_key::OPTIONS,
         ..change!(
@@ -96,11 +118,53 @@ pub(super) static COMMANDS: &[AdminCommand] = &[
     },
     command!("s3 key list <key or email>", (1, 1), true, "List the keys of an S3 user with their limits", s3_key::list),
     change!("s3 key revoke <key>", (1, 1), false, "Refuse a further key from now on", s3_key::revoke),
+    change!("s3 group create <group>", (1, 1), false, "Create a group of S3 users", s3_group::create),
+    change!("s3 group delete <group>", (1, 1), false, "Remove a group without members", s3_group::delete),
+    command!("s3 group list", (0, 0), true, "List the groups with their policies", s3_group::list),
+    command!("s3 group show <group>", (1, 1), true, "Show a group, its policies and members", s3_group::show),
+    change!("s3 group add <group> <key or email ...>", (2, ANY), false, "Add S3 users to a group", s3_group::add),
+    change!(
+        "s3 group remove <group> <key or email ...>",
+        (2, ANY),
+        false,
+        "Remove S3 users from a group",
+        s3_group::remove
+    ),
+    change!(
+        "s3 group policy attach <group> <policy ...>",
+        (2, ANY),
+        true,
+        "Let policies decide what members may do",
+        s3_group::attach
+    ),
+    change!(
+        "s3 group policy detach <group> <policy ...>",
+        (2, ANY),
+        true,
+        "Take policies from a group",
+        s3_group::detach
+    ),
+    change!(
+        "s3 policy create <policy> <document>",
+        (2, 2),
+        false,
+        "Create or replace a policy for S3 users and groups",
+        s3_identity_policy::create
+    ),
+    command!("s3 policy list", (0, 0), true, "List the policies for S3 users and groups", s3_identity_policy::list),
+    command!("s3 policy show <policy>", (1, 1), false, "Print the document of a policy", s3_identity_policy::show),
+    change!(
+        "s3 policy delete <policy>",
+        (1, 1),
+        false,
+        "Remove a policy that is attached to nothing",
+        s3_identity_policy::delete
+    ),
     command!(
         "s3 policy check [bucket]",
         (0, 1),
         false,
-        "Report parts of policies that no request can meet",
+        "Report parts of bucket policies that no request can meet",
         s3_policy::check
     ),
     AdminCommand {
@@ -388,6 +452,9 @@ mod tests {
             ("s3 user create a@b A", "s3 user create + a@b,A"),
             ("s3 user", "`s3 user` is not a command"),
             ("s3 policy check tea", "s3 policy check + tea"),
+            ("s3 user policy attach K readonly", "s3 user policy attach + K,readonly"),
+            ("s3 group policy detach team readonly", "s3 group policy detach + team,readonly"),
+            ("s3 group policy", "`s3 group policy` is not a command"),
             ("s3 key create K --read-only", "s3 key create + K,--read-only"),
             ("s3 quota set bucket tea --bytes 1g", "s3 quota set + bucket,tea,--bytes,1g"),
             ("cluster status", "cluster status + "),

@@ -108,7 +108,7 @@ fn get(version: &Version) -> AccessRequest<'_> {
 #[track_caller]
 fn check_allowed(bucket: &Bucket, request: &AccessRequest<'_>, expected: &[&str]) {
     let at = AccessContext { source: Some("10.1.2.3".parse().unwrap()), ..AccessContext::default() };
-    let is_allowed = |name: &&str| is_allowed(bucket, user(name).as_ref(), request, &at);
+    let is_allowed = |name: &&str| is_allowed(bucket, user(name).as_ref(), None, request, &at);
     let allowed: Vec<_> = CALLERS.into_iter().filter(is_allowed).collect();
     assert_eq!(allowed, [&["admin"], expected].concat(), "{request:?}");
 }
@@ -309,4 +309,49 @@ fn a_restricted_bucket_ignores_a_public_policy() {
     check_allowed(&restricted(with_policy(json!({"Effect": "Deny"}))), &put(), &[]);
     let granted = Bucket { acl: acl(&[(to("other"), Permission::Write)]), ..restricted(with_policy(json!({}))) };
     check_allowed(&granted, &put(), &["owner", "other"]);
+}
+
+/// Whether each of [`CALLERS`] is allowed whose attached policies decide this.
+fn allowed_with(bucket: &Bucket, attached: PolicyDecision, request: &AccessRequest<'_>) -> Vec<&'static str> {
+    let at = AccessContext::default();
+    let attached = |name: &str| (name != "anonymous").then_some(attached);
+    CALLERS.into_iter().filter(|name| is_allowed(bucket, user(name).as_ref(), attached(name), request, &at)).collect()
+}
+
+#[test]
+fn attached_policies_take_the_place_of_ownership() {
+    let own = version("owner", &[]);
+    for request in [list(), put(), get(&own), S3Action::PutBucketPolicy.on_bucket()] {
+        let allowed = |attached| allowed_with(&bucket(), attached, &request);
+        assert_eq!(allowed(PolicyDecision::Neutral), ["admin"], "{request:?}");
+        assert_eq!(allowed(PolicyDecision::Deny), ["admin"], "{request:?}");
+        assert_eq!(allowed(PolicyDecision::Allow), ["admin", "owner", "writer", "other"], "{request:?}");
+    }
+}
+
+#[test]
+fn the_allow_of_a_bucket_is_enough_and_a_deny_of_either_side_is_final() {
+    let allowing = with_policy(json!({}));
+    assert_eq!(allowed_with(&allowing, PolicyDecision::Neutral, &list()), CALLERS);
+    assert_eq!(allowed_with(&allowing, PolicyDecision::Deny, &list()), ["admin", "anonymous"]);
+    let denying = with_policy(json!({"Effect": "Deny"}));
+    assert_eq!(allowed_with(&denying, PolicyDecision::Allow, &list()), ["admin"]);
+    // The owner corrects a policy that locks it out, where an attached policy allows that.
+    let correct = S3Action::DeleteBucketPolicy.on_bucket();
+    assert_eq!(allowed_with(&denying, PolicyDecision::Allow, &correct), ["admin", "owner"]);
+    assert_eq!(allowed_with(&denying, PolicyDecision::Neutral, &correct), ["admin"]);
+    let at = AccessContext::default();
+    let is_denied = |attached| is_denied(&bucket(), user("owner").as_ref(), attached, &put(), &at);
+    assert!(is_denied(Some(PolicyDecision::Deny)) && !is_denied(Some(PolicyDecision::Neutral)) && !is_denied(None));
+}
+
+#[test]
+fn grants_count_beside_attached_policies_but_not_those_of_an_owner_to_itself() {
+    let neutral = |bucket: &Bucket, request: &AccessRequest<'_>| allowed_with(bucket, PolicyDecision::Neutral, request);
+    let granted = with_acl(&[(to("owner"), Permission::FullControl), (to("other"), Permission::Read)]);
+    assert_eq!(neutral(&granted, &list()), ["admin", "other"]);
+    let public = with_acl(&[(Grantee::AuthenticatedUsers, Permission::Read)]);
+    assert_eq!(neutral(&public, &list()), ["admin", "owner", "writer", "other"]);
+    let of_writer = version("writer", &[(to("writer"), Permission::FullControl), (to("owner"), Permission::Read)]);
+    assert_eq!(neutral(&bucket(), &get(&of_writer)), ["admin", "owner"]);
 }

@@ -36,11 +36,19 @@ impl ConditionContext<'_> {
             "aws:epochtime" => Some((at.now.0 / 1_000_000).to_string()),
             "aws:username" => self.user.and_then(User::trusted_name).map(str::to_owned),
             "aws:userid" => self.user.map(|user| user.id.clone()),
-            "aws:principaltype" => Some(if self.user.is_some() { "User" } else { "Anonymous" }.to_owned()),
+            "aws:principaltype" => Some(self.principal_type().to_owned()),
             "s3:requestobjecttagkeys" => return at.request_tags.iter().map(|tag| tag.key.clone()).collect(),
             _ => return self.other_values(key),
         };
         value.into_iter().collect()
+    }
+
+    fn principal_type(&self) -> &'static str {
+        match self.user {
+            None => "Anonymous",
+            Some(_) if self.context.is_session => "AssumedRole",
+            Some(_) => "User",
+        }
     }
 
     fn other_values(&self, key: &str) -> Vec<String> {

@@ -1,15 +1,20 @@
-//! Bucket policies: statements that allow or deny actions on resources to principals under conditions.
+//! Policies: statements that allow or deny actions on resources to principals under conditions.
 //!
 //! ```text
 //! parse       the JSON document into statements        pattern    * and ?, and ${variables}
 //! principal   the callers of a statement               condition  tests of the properties of a request
-//! key_policy  the limits of an access key as statements    work   the steps that the policies of a request may take
+//! identity    policies of callers: attached to users and groups, of sessions, and the limits of access keys (key_limits)
+//! canned      the policies that every store has        caller     the policies of one caller together
+//! void        parts that no request can meet           work       the steps that the policies of a request may take
 //! ```
 //! A deny wins over every allow, in any order of the statements.
 
+mod caller;
+pub mod canned;
 mod condition;
 mod context;
-mod key_policy;
+mod identity;
+mod key_limits;
 mod parse;
 mod pattern;
 mod principal;
@@ -27,11 +32,12 @@ use context::ConditionContext;
 use pattern::Pattern;
 use principal::Principals;
 
-pub use key_policy::KeyPolicy;
+pub use caller::CallerPolicies;
+pub use identity::IdentityPolicy;
 pub use void::VoidPart;
 pub use work::PolicyWork;
 
-/// A policy: its text and its parsed statements.
+/// The policy of a bucket: its text and its parsed statements.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BucketPolicy {
     /// The JSON document, byte for byte as the client sent it.
@@ -98,9 +104,7 @@ impl BucketPolicy {
     /// The parts that no request can meet, by statement from 1 on. A put of such a policy is refused, since its author means
     /// something else; one that is stored keeps its meaning.
     pub fn void_parts(&self, bucket: &str) -> impl Iterator<Item = (usize, VoidPart)> {
-        (1..)
-            .zip(&self.statements)
-            .flat_map(|(number, statement)| statement.void_parts(bucket).into_iter().map(move |part| (number, part)))
+        numbered_void_parts(&self.statements, Some(bucket))
     }
 
     /// Whether it allows anything to all callers, without a condition on the caller or the caller's address.
@@ -112,6 +116,17 @@ impl BucketPolicy {
                 && !statement.conditions.iter().any(PolicyCondition::narrows_callers)
         })
     }
+}
+
+/// The parts of these statements that no request can meet, by statement from 1 on.
+fn numbered_void_parts(
+    statements: &[PolicyStatement],
+    bucket: Option<&str>,
+) -> impl Iterator<Item = (usize, VoidPart)> {
+    let void_parts = move |statement: &PolicyStatement| statement.void_parts(bucket);
+    (1..)
+        .zip(statements)
+        .flat_map(move |(number, statement)| void_parts(statement).into_iter().map(move |part| (number, part)))
 }
 
 /// The decision of these statements.

@@ -12,9 +12,9 @@ use super::{PatternSet, PolicyError, PolicyStatement};
 /// The names that a document may have.
 const DOCUMENT_NAMES: &[&str] = &["Version", "Id", "Statement"];
 
-/// The names that a statement may have.
-const STATEMENT_NAMES: &[&str] =
-    &["Sid", "Effect", "Principal", "NotPrincipal", "Action", "NotAction", "Resource", "NotResource", "Condition"];
+/// The names that a statement may have, in the policy of a bucket also those of principals.
+const STATEMENT_NAMES: &[&str] = &["Sid", "Effect", "Action", "NotAction", "Resource", "NotResource", "Condition"];
+const PRINCIPAL_NAMES: [&str; 2] = ["Principal", "NotPrincipal"];
 
 type JsonObject = Map<String, Json>;
 type PolicyResult<T> = Result<T, PolicyError>;
@@ -24,8 +24,8 @@ type PolicyResult<T> = Result<T, PolicyError>;
 pub(super) enum PolicySubject<'a> {
     /// The bucket of this name, and the principals of each statement.
     Bucket(&'a str),
-    /// The requests by one access key, in all buckets. Statements have no principals.
-    Key,
+    /// The requests of its caller, in all buckets. Statements have no principals.
+    Caller,
 }
 
 /// Parses the statements of a policy.
@@ -72,7 +72,7 @@ struct StatementParser<'a> {
 impl StatementParser<'_> {
     fn statement(self, json: &Json) -> PolicyResult<PolicyStatement> {
         let Json::Object(json) = json else { return refuse("A Statement is a JSON object.") };
-        check_names(json, STATEMENT_NAMES)?;
+        check_names(json, &self.statement_names())?;
         let allow = match json.get("Effect").and_then(Json::as_str) {
             Some("Allow") => true,
             Some("Deny") => false,
@@ -80,16 +80,21 @@ impl StatementParser<'_> {
         };
         let principals = self.principals(json)?;
         let (actions, negated) = either(json, "Action", "NotAction")?;
-        let actions = PatternSet { patterns: each(actions, "Action", |text| self.action(text))?, negated };
+        let actions = PatternSet { patterns: self.each(actions, "Action", |text| self.action(text))?, negated };
         let (resources, negated) = either(json, "Resource", "NotResource")?;
-        let resources = PatternSet { patterns: each(resources, "Resource", |text| self.resource(text))?, negated };
+        let resources = PatternSet { patterns: self.each(resources, "Resource", |text| self.resource(text))?, negated };
         let conditions = self.conditions(json.get("Condition"))?;
         Ok(PolicyStatement { allow, principals, actions, resources, conditions })
     }
 
+    fn statement_names(self) -> Vec<&'static str> {
+        let principals = PRINCIPAL_NAMES.iter().filter(|_| matches!(self.subject, PolicySubject::Bucket(_)));
+        STATEMENT_NAMES.iter().chain(principals).copied().collect()
+    }
+
     fn principals(self, json: &JsonObject) -> PolicyResult<Principals> {
         match self.subject {
-            PolicySubject::Key => Ok(Principals::everybody()),
+            PolicySubject::Caller => Ok(Principals::everybody()),
             PolicySubject::Bucket(_) => {
                 let (principal, negated) = either(json, "Principal", "NotPrincipal")?;
                 let refused = || PolicyError { message: "A Principal of the policy is not valid.".to_owned() };
@@ -98,7 +103,7 @@ impl StatementParser<'_> {
         }
     }
 
-    /// An action: `s3:` with letters or wildcards, or `*`. The policy of a bucket cannot name one on no bucket.
+    /// An action: a service with letters or wildcards, or `*`. The policy of a bucket cannot name one on no bucket.
     fn action(self, text: &str) -> Option<Pattern> {
         let is_foreign =
             |action: &S3Action| action.scope() == ActionScope::Account && action.name().eq_ignore_ascii_case(text);
@@ -106,7 +111,13 @@ impl StatementParser<'_> {
         let is_name = |name: &str| {
             !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'*' | b'?'))
         };
-        let ours = text.get(..3).is_some_and(|service| service.eq_ignore_ascii_case("s3:")) && is_name(&text[3..]);
+        let services: &[&str] = match self.subject {
+            PolicySubject::Bucket(_) => &["s3"],
+            PolicySubject::Caller => &["s3", "sts"],
+        };
+        let ours = text.split_once(':').is_some_and(|(service, name)| {
+            services.iter().any(|known| known.eq_ignore_ascii_case(service)) && is_name(name)
+        });
         let syntax = PatternSyntax { wildcards: true, variables: false };
         (!foreign && (text == "*" || ours)).then(|| Pattern::parse(text, syntax)).flatten()
     }
@@ -118,10 +129,32 @@ impl StatementParser<'_> {
         // A policy of one bucket must not speak of others.
         let is_ours = match self.subject {
             PolicySubject::Bucket(bucket) => name == bucket || matches_wildcards(name, bucket, false),
-            PolicySubject::Key => true,
+            PolicySubject::Caller => true,
         };
         let syntax = PatternSyntax { wildcards: true, variables: self.variables };
         is_ours.then(|| Pattern::parse(path, syntax)).flatten()
+    }
+
+    /// The patterns of a string or a list of strings, each parsed by `read`.
+    fn each(self, json: &Json, what: &str, read: impl Fn(&str) -> Option<Pattern>) -> PolicyResult<Vec<Pattern>> {
+        let list = match json {
+            Json::Array(list) if !list.is_empty() => list.as_slice(),
+            value @ Json::String(_) => std::slice::from_ref(value),
+            _ => return refuse(format!("A Statement needs a {what}, a string or a list of some.")),
+        };
+        let place = match self.subject {
+            PolicySubject::Bucket(_) => "the policy of this bucket",
+            PolicySubject::Caller => "a policy of users, groups or sessions",
+        };
+        let read = |item: &Json| match item.as_str().map(|text| (text, read(text))) {
+            Some((_, Some(pattern))) => Ok(pattern),
+            Some((text, None)) => {
+                let shown: String = text.chars().take(200).collect();
+                refuse(format!("The {what} {shown} cannot be in {place}."))
+            }
+            None => refuse(format!("A Statement needs a {what}, a string or a list of some.")),
+        };
+        list.iter().map(read).collect()
     }
 
     fn conditions(self, json: Option<&Json>) -> PolicyResult<Vec<PolicyCondition>> {
@@ -149,24 +182,6 @@ fn s3_path(arn: &str) -> Option<&str> {
     let (arn, partition, service) = (fields.next()?, fields.next()?, fields.next()?);
     let path = fields.nth(2)?;
     (arn == "arn" && partition.starts_with("aws") && service == "s3").then_some(path)
-}
-
-/// The patterns of a string or a list of strings, each parsed by `read`.
-fn each(json: &Json, what: &str, read: impl Fn(&str) -> Option<Pattern>) -> PolicyResult<Vec<Pattern>> {
-    let list = match json {
-        Json::Array(list) if !list.is_empty() => list.as_slice(),
-        value @ Json::String(_) => std::slice::from_ref(value),
-        _ => return refuse(format!("A Statement needs a {what}, a string or a list of some.")),
-    };
-    let read = |item: &Json| match item.as_str().map(|text| (text, read(text))) {
-        Some((_, Some(pattern))) => Ok(pattern),
-        Some((text, None)) => {
-            let shown: String = text.chars().take(200).collect();
-            refuse(format!("The {what} {shown} cannot be in the policy of this bucket."))
-        }
-        None => refuse(format!("A Statement needs a {what}, a string or a list of some.")),
-    };
-    list.iter().map(read).collect()
 }
 
 /// The value of exactly one of two names, and whether it is that of the second.

@@ -124,6 +124,14 @@ impl Pattern {
         })
     }
 
+    /// Whether it can match a text without a slash, such as the name of a bucket.
+    pub(super) fn can_match_name(&self) -> bool {
+        !self.pieces.iter().any(|piece| match piece {
+            PatternPiece::Glyphs(glyphs) => glyphs.contains(&u16::from(b'/')),
+            PatternPiece::Variable(_) => false,
+        })
+    }
+
     /// The glyphs with the values of variables; `None` where no text of this length matches them.
     fn fill_in(&self, length: usize, context: &ConditionContext<'_>) -> Option<std::borrow::Cow<'_, [u16]>> {
         if let [PatternPiece::Glyphs(glyphs)] = self.pieces.as_slice() {

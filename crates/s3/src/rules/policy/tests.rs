@@ -51,6 +51,7 @@ fn get(policy: &BucketPolicy, access_context: &AccessContext) -> PolicyDecision 
 
 fn at() -> AccessContext {
     AccessContext {
+        is_session: false,
         source: Some("10.1.2.3".parse().unwrap()),
         secure: true,
         now: Timestamp(1_372_550_400_000_000),

@@ -57,8 +57,8 @@ struct ActionGroup {
 }
 
 impl PolicyStatement {
-    /// The parts that no request can meet, each once.
-    pub(super) fn void_parts(&self, bucket: &str) -> Vec<VoidPart> {
+    /// The parts that no request can meet, each once; `bucket`: that of the policy, `None` for one of callers.
+    pub(super) fn void_parts(&self, bucket: Option<&str>) -> Vec<VoidPart> {
         let mut parts = Vec::new();
         if self.has_allow_with_not_principal() {
             parts.push(VoidPart::AllowNotPrincipal);
@@ -105,12 +105,13 @@ impl PolicyStatement {
 }
 
 impl PatternSet {
-    /// Whether it can match a resource of this kind in `bucket`.
-    fn has_scope(&self, scope: ActionScope, bucket: &str) -> bool {
-        let can_match = |pattern: &Pattern| match scope {
-            ActionScope::Account => false,
-            ActionScope::Bucket => pattern.can_match(bucket),
-            ActionScope::Object => pattern.can_match_path(),
+    /// Whether it can match a resource of this kind in `bucket`, or in any.
+    fn has_scope(&self, scope: ActionScope, bucket: Option<&str>) -> bool {
+        let can_match = |pattern: &Pattern| match (scope, bucket) {
+            (ActionScope::Object, _) => pattern.can_match_path(),
+            (ActionScope::Bucket, Some(bucket)) => pattern.can_match(bucket),
+            (ActionScope::Account, Some(_)) => false,
+            (ActionScope::Account | ActionScope::Bucket, None) => pattern.can_match_name(),
         };
         // The resources beside those of `NotResource` may be of both kinds.
         self.negated || self.patterns.iter().any(can_match)

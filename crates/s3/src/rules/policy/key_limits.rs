@@ -2,16 +2,8 @@
 
 use serde_json::{Value as Json, json};
 
-use super::super::access_request::{AccessContext, AccessRequest};
-use super::super::user::{KeyLimits, User};
-use super::parse::{PolicySubject, parse_statements};
-use super::{PolicyDecision, PolicyError, PolicyStatement, decide};
-
-/// The policy of an access key. A request by the key needs its permission beside that of the bucket.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeyPolicy {
-    statements: Vec<PolicyStatement>,
-}
+use super::super::user::KeyLimits;
+use super::{IdentityPolicy, PolicyError};
 
 /// Actions that read.
 const READS: &[&str] = &["s3:Get*", "s3:List*"];
@@ -20,29 +12,16 @@ const OF_PREFIXES: &[&str] =
     &["s3:ListBucket", "s3:ListBucketVersions", "s3:ListBucketMultipartUploads", "s3:GetBucketLocation", LIST_BUCKETS];
 const LIST_BUCKETS: &str = "s3:ListAllMyBuckets";
 
-impl KeyPolicy {
+impl IdentityPolicy {
     /// The policy of these limits.
     ///
     /// # Errors
     /// [`PolicyError`] when it is longer than a policy may be.
     pub fn from_limits(limits: &KeyLimits) -> Result<Self, PolicyError> {
         let document = json!({"Version": "2012-10-17", "Statement": limit_statements(limits)});
-        let statements = parse_statements(PolicySubject::Key, &document.to_string());
-        statements
-            .map(|statements| Self { statements })
-            .map_err(|_| PolicyError { message: "The limits of a key have too many buckets and prefixes.".to_owned() })
-    }
-
-    /// Whether it permits `request` in `bucket`.
-    #[must_use]
-    pub fn permits(
-        &self,
-        bucket: &str,
-        user: Option<&User>,
-        request: &AccessRequest<'_>,
-        context: &AccessContext,
-    ) -> bool {
-        decide(&self.statements, bucket, user, request, context) == PolicyDecision::Allow
+        let too_long =
+            |_| PolicyError { message: "The limits of a key have too many buckets and prefixes.".to_owned() };
+        Self::parse(&document.to_string()).map_err(too_long)
     }
 }
 
@@ -86,6 +65,7 @@ fn escaped(text: &str) -> String {
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::super::access_request::{AccessContext, AccessRequest};
     use super::super::super::action::{ActionScope, S3Action};
     use super::*;
 
@@ -125,7 +105,7 @@ mod tests {
             key in "[a*?$/]{1,4}",
             prefix in prop::option::of("[a*?$/]{0,4}"),
         ) {
-            let policy = KeyPolicy::from_limits(&limits).unwrap();
+            let policy = IdentityPolicy::from_limits(&limits).unwrap();
             let keys = prefix.iter().map(|prefix| ("s3:prefix", prefix.clone())).collect();
             let context = AccessContext { keys, ..AccessContext::default() };
             for action in S3Action::ALL {
@@ -141,6 +121,6 @@ mod tests {
     fn limits_longer_than_a_policy_are_refused() {
         let prefixes = (0..20).map(|number| format!("{number}{}", "a".repeat(1000))).collect();
         let limits = KeyLimits { buckets: vec!["tea".into()], prefixes, ..KeyLimits::default() };
-        assert!(KeyPolicy::from_limits(&limits).is_err());
+        assert!(IdentityPolicy::from_limits(&limits).is_err());
     }
 }
