@@ -39,9 +39,10 @@ fn script(name: &str) {
     let Some(python) = python_program("python") else { return };
     let node = LarderNode::s3(&["--durability", "buffered"]);
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("python/s3");
-    let port = node.s3_at().port().to_string();
+    let (port, http) = (node.s3_at().port().to_string(), node.http().port().to_string());
     let environment = [
         ("LARDER_S3_PORT", port.as_str()),
+        ("LARDER_HTTP_PORT", http.as_str()),
         ("LARDER_S3_KEY", S3_KEY),
         ("LARDER_S3_SECRET", S3_SECRET),
         ("PYTHONDONTWRITEBYTECODE", "1"),
@@ -53,6 +54,11 @@ fn script(name: &str) {
 #[test]
 fn boto3() {
     script("boto3_round.py");
+}
+
+#[test]
+fn every_operation_of_the_service_model_answers_as_the_table_says() {
+    script("service_model.py");
 }
 
 #[test]

@@ -140,19 +140,20 @@ fn is_unsupported(
     writes && value.is_empty() && !MAY_BE_EMPTY.contains(&name) && !name.to_ascii_lowercase().starts_with("x-amz-")
 }
 
-/// Whether a parameter selects the operation.
+/// Whether a parameter selects the operation: the first of each row does, the others are arguments that another one has, too.
 pub(crate) fn is_subresource(name: &str) -> bool {
-    UNSUPPORTED_PARAMETERS.contains(&name) || OPERATIONS.iter().any(|operation| operation.query_params.contains(&name))
+    let selects = |operation: &OperationSpec| operation.query_params.first() == Some(&name);
+    UNSUPPORTED_PARAMETERS.contains(&name) || OPERATIONS.iter().any(selects)
 }
 
 /// The order of methods in an `Allow` header.
 static ALLOW_ORDER: [Method; 5] = [Method::GET, Method::HEAD, Method::PUT, Method::POST, Method::DELETE];
 
-/// 405 with the methods of the operations without parameters.
+/// 405 with the methods of the operations that need neither a parameter nor a header.
 fn not_allowed(method: &Method, kind: ResourceKind<'_>) -> S3Error {
     let fits = |allowed: &Method| {
-        let mut rows = OPERATIONS.iter().filter(|row| row.method == *allowed && row.query_params.is_empty());
-        rows.any(|row| kind.is_in(row.scope))
+        let mut rows = OPERATIONS.iter().filter(|row| row.method == *allowed && kind.is_in(row.scope));
+        rows.any(|row| row.query_params.is_empty() && row.header.is_none())
     };
     let allowed: Vec<&str> = ALLOW_ORDER.iter().filter(|allowed| fits(allowed)).map(Method::as_str).collect();
     S3Error::not_allowed(method.as_str(), kind.resource_type(), &allowed.join(", "))
@@ -193,6 +194,7 @@ mod tests {
         for (method, path, query) in [
             ("PUT", "/b/k", "website"),
             ("PUT", "/b", "metadataTable"),
+            ("PUT", "/b/k", "annotation&tagging"),
             ("PUT", "/b/k", "something-new"),
             ("DELETE", "/b", "lifecycle&website"),
             ("GET", "/b/k", "lifecycle"),
@@ -205,6 +207,23 @@ mod tests {
         ] {
             assert_eq!(routed(method, path, query, None), Err(Code::NotImplemented), "{method} {path}?{query}");
         }
+    }
+
+    #[test]
+    fn a_list_of_directory_buckets_was_one_of_all_buckets() {
+        assert_eq!(routed("GET", "/", "x-id=ListDirectoryBuckets", None), Ok("ListDirectoryBuckets"));
+        assert_eq!(routed("GET", "/", "max-directory-buckets=3", None), Err(Code::NotImplemented));
+        assert_eq!(routed("GET", "/", "x-id=ListBuckets", None), Ok("ListBuckets"));
+    }
+
+    #[test]
+    fn the_answer_of_an_object_lambda_was_a_form_without_a_form() {
+        let route = Some("x-amz-request-route");
+        for path in ["/WriteGetObjectResponse", "/route/WriteGetObjectResponse"] {
+            assert_eq!(routed("POST", path, "", route), Ok("WriteGetObjectResponse"), "{path}");
+        }
+        assert_eq!(routed("POST", "/b", "", None), Ok("PostObject"));
+        assert_eq!(routed("POST", "/b/k", "uploads", route), Ok("CreateMultipartUpload"));
     }
 
     #[test]
@@ -221,6 +240,8 @@ mod tests {
         assert_eq!(routed("GET", "/b/k", "cachebuster", None), Ok("GetObject"));
         assert_eq!(routed("GET", "/b/k", "id=1", None), Ok("GetObject"));
         assert_eq!(routed("GET", "/b", "inventory&id=1", None), Ok("GetBucketInventoryConfiguration"));
+        assert_eq!(routed("GET", "/b", "inventory", None), Ok("ListBucketInventoryConfigurations"));
+        assert_eq!(routed("GET", "/b/k", "annotation&annotationName=n", None), Ok("GetObjectAnnotation"));
         assert_eq!(routed("PUT", "/b/k", "partNumber=1", None), Err(Code::InvalidArgument));
     }
 

@@ -25,8 +25,7 @@ pub(crate) async fn respond(call: &S3Call, stub: StubResponse) -> Result<S3Respo
             xml.text("Payer", "BucketOwner");
             Ok(response::document(xml.finish()))
         }
-        StubResponse::NoneById(_) if call.query.has("id") => Err(Code::NoSuchConfiguration.into()),
-        StubResponse::NoneById(root) => {
+        StubResponse::EmptyList(root) => {
             let mut xml = XmlWriter::new(root);
             xml.text("IsTruncated", "false");
             Ok(response::document(xml.finish()))

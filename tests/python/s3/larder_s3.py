@@ -7,6 +7,7 @@ import traceback
 import uuid
 
 PORT = int(os.environ["LARDER_S3_PORT"])
+HTTP_PORT = os.environ.get("LARDER_HTTP_PORT")
 KEY = os.environ["LARDER_S3_KEY"]
 SECRET = os.environ["LARDER_S3_SECRET"]
 

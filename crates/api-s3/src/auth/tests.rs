@@ -412,6 +412,14 @@ fn sign_v4(path: &str, query: &str, signed: &[(&str, &str)], payload: &str) -> S
 }
 
 #[test]
+fn a_request_for_directory_buckets_was_said_to_be_malformed() {
+    let signed = "AWS4-HMAC-SHA256 Credential=K/20130524/us-east-1/s3express/aws4_request, \
+        SignedHeaders=host, Signature=00";
+    let request = TestRequest::new("GET", "/", &[("authorization", signed), ("x-amz-date", NOW)], NOW);
+    assert_eq!(request.code(V4_SECRET), Err(Code::NotImplemented));
+}
+
+#[test]
 fn v4_paths_and_queries_are_canonicalised_as_clients_do() {
     let signed = [("host", "h"), ("x-amz-content-sha256", EMPTY), ("x-amz-date", NOW)];
     let names = "host;x-amz-content-sha256;x-amz-date";

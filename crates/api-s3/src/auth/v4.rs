@@ -22,6 +22,8 @@ use crate::target::{decode, decode_plus, pairs};
 pub(super) const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 /// The last part of every credential scope.
 const TERMINAL: &str = "aws4_request";
+/// The service of requests for directory buckets.
+const DIRECTORY_BUCKETS: &str = "s3express";
 /// Longest validity of a presigned address, in seconds.
 const EXPIRES_MAX: u64 = 604_800;
 /// The payload hash of an unsigned body.
@@ -131,6 +133,7 @@ impl SignatureV4 {
         let signed_headers =
             signed_headers.filter(|value| !value.is_empty()).ok_or_else(|| missing("SignedHeaders"))?;
         let signature = signature.filter(|value| !value.is_empty()).ok_or_else(|| missing("Signature"))?;
+        check_service(credential)?;
         let credential = Credential::parse_for(request.service, credential).map_err(malformed_header)?;
         check_region(&credential, request.region).map_err(|error| error(Code::AuthorizationHeaderMalformed))?;
         let (at, sent) = header_date(request)?;
@@ -173,6 +176,7 @@ impl SignatureV4 {
         if algorithm != ALGORITHM {
             return Err(malformed_query("X-Amz-Algorithm only supports \"AWS4-HMAC-SHA256\""));
         }
+        check_service(credential)?;
         let credential = Credential::parse(credential)
             .map_err(|what| malformed_query(&format!("Error parsing the X-Amz-Credential parameter; {what}")))?;
         check_region(&credential, request.region).map_err(|error| error(Code::AuthorizationQueryParametersError))?;
@@ -396,6 +400,17 @@ fn canonical_query(raw_query: Option<&str>) -> String {
     all.sort_unstable();
     let pairs: Vec<String> = all.into_iter().map(|(name, value)| format!("{name}={value}")).collect();
     pairs.join("&")
+}
+
+/// Refuses requests for directory buckets: by their paths alone they would be requests for other buckets.
+fn check_service(credential: &str) -> Result<(), S3Error> {
+    match credential.rsplit('/').nth(1) {
+        Some(DIRECTORY_BUCKETS) => {
+            let message = format!("Directory buckets, the service {DIRECTORY_BUCKETS}, are not offered");
+            Err(S3Error::new(Code::NotImplemented, message))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn malformed_header(what: &str) -> S3Error {
