@@ -5,7 +5,7 @@ use std::sync::Arc;
 use larder_rows::Timestamp;
 use larder_store::{Blobs, Store};
 use parking_lot::Mutex;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 use crate::blobs::BlobCollector;
 use crate::clock_issuer::ClockIssuer;
@@ -13,6 +13,7 @@ use crate::heartbeats::spawn_heartbeats;
 use crate::members::Members;
 use crate::metrics::{NodeInfo, ProcessStats, TrafficSummary};
 use crate::node_context::NodeContext;
+use crate::outbox::{Outbox, deliver_notices, take_over_once, watch_for_orphans};
 use crate::ports::{EngineStatus, GatewayPorts};
 use crate::readiness::NotReadyReason;
 use crate::scripts::RunningJobs;
@@ -38,8 +39,12 @@ pub struct Core {
     catalogue: Arc<CatalogueCopy>,
     /// Bytes of large bodies: their marks, releases and sweep.
     blobs: Arc<BlobCollector>,
+    /// The notices for receivers.
+    outbox: Arc<Outbox>,
     /// The task that writes heartbeats.
     heartbeats: Mutex<Option<JoinHandle<()>>>,
+    /// The delivery of notices.
+    deliveries: Mutex<JoinSet<()>>,
 }
 
 impl Core {
@@ -65,7 +70,19 @@ impl Core {
         }
         tolerate_full_disk("heartbeat not written", members.write_heartbeat().await)?;
         *started.heartbeats.lock() = Some(spawn_heartbeats(members));
+        started.start_deliveries().await;
         Ok(started)
+    }
+
+    async fn start_deliveries(&self) {
+        let (members, outbox) = (&self.members, &self.outbox);
+        if self.context.config.single_process {
+            // Bound: writes are served after the notices of earlier runs count [invariant 139].
+            take_over_once(outbox, members).await;
+        }
+        let mut deliveries = self.deliveries.lock();
+        deliveries.spawn(deliver_notices(Arc::clone(outbox)));
+        deliveries.spawn(watch_for_orphans(Arc::clone(outbox), Arc::clone(members)));
     }
 
     /// What the parts share: ports, settings, metrics, admission, clocks and names.
@@ -115,10 +132,17 @@ impl Core {
         &self.blobs
     }
 
+    /// The notices for receivers over HTTP: reserved before a write, stored with it, delivered after it.
+    #[inline]
+    pub fn outbox(&self) -> &Arc<Outbox> {
+        &self.outbox
+    }
+
     fn assemble(context: Arc<NodeContext>, issuer: Arc<ClockIssuer>) -> Self {
         let catalogue = CatalogueCopy::new(Arc::clone(&context));
         let members = Members::new(Arc::clone(&context), Arc::clone(&issuer), Arc::clone(&catalogue));
         let blobs = BlobCollector::new(Arc::clone(&context), Arc::clone(&issuer));
+        let outbox = Outbox::new(Arc::clone(&context), Arc::clone(&issuer), Arc::clone(&catalogue));
         Self {
             security: Security::new(Arc::clone(&context), Arc::clone(&catalogue), Arc::clone(&members)),
             types: Types {
@@ -132,7 +156,9 @@ impl Core {
             issuer,
             catalogue,
             blobs,
+            outbox,
             heartbeats: Mutex::default(),
+            deliveries: Mutex::default(),
         }
     }
 
@@ -150,6 +176,7 @@ impl Core {
         if let Some(task) = self.heartbeats.lock().take() {
             task.abort();
         }
+        self.deliveries.lock().abort_all();
     }
 
     /// Whether it takes writes.
@@ -233,7 +260,7 @@ impl Core {
             fault: engine.fault().as_deref(),
             ready: self.is_ready(),
             catalogue: self.catalogue.current().number().0,
-            webhooks_waiting: self.context.notices_waiting(),
+            webhooks_waiting: self.outbox.waiting(),
             process: ProcessStats::read(),
             engine_samples: &samples,
         })

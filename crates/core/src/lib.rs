@@ -5,6 +5,7 @@
 //!       ├─ members   the gateways that run; the lease: until when the others wait for this one
 //!       ├─ security  users, grants and sources of Riak's protocols
 //!       ├─ blobs     bytes of large bodies: leases, releases, the sweeper
+//!       ├─ outbox    notices for receivers over HTTP, delivered at least once
 //!       └─ issuer    the clocks of writes
 //!   under them:
 //!     node_context  ports, settings, admission        metrics     counters and distributions
@@ -28,6 +29,7 @@ mod heartbeats;
 pub mod members;
 pub mod metrics;
 pub mod node_context;
+pub mod outbox;
 pub mod ports;
 mod readiness;
 pub mod rules;

@@ -1,7 +1,7 @@
 //! What the parts of one node share: ports, settings, metrics, admission, clocks and names.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use larder_rows::Timestamp;
@@ -27,9 +27,6 @@ pub const PAGE_ROWS: usize = 1000;
 #[must_use = "the request is admitted as long as this lives"]
 pub struct AdmissionGuard(#[expect(dead_code, reason = "held, not read")] OwnedSemaphorePermit);
 
-/// Counts notices that wait.
-pub type NoticeCount = Box<dyn Fn() -> usize + Send + Sync>;
-
 /// The context of one node: each part of the core and of the products holds it.
 pub struct NodeContext {
     /// Everything outside of it.
@@ -44,7 +41,6 @@ pub struct NodeContext {
     admission: Arc<Semaphore>,
     names_made: AtomicU64,
     stopping: AtomicBool,
-    notices: OnceLock<NoticeCount>,
 }
 
 impl NodeContext {
@@ -57,7 +53,6 @@ impl NodeContext {
             admission: Arc::new(Semaphore::new(config.requests_max)),
             names_made: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
-            notices: OnceLock::new(),
             ports,
             config,
         })
@@ -81,17 +76,6 @@ impl NodeContext {
     /// Counts a connection of protocol buffers as open until the guard is dropped.
     pub fn begin_pb_connection(&self) -> InFlight<'_> {
         self.metrics.begin_pb_connection(self.monotonic())
-    }
-
-    /// Counts the notices that wait, for metrics, by this function from now on.
-    pub fn count_notices_by(&self, count: NoticeCount) {
-        // A second product with notices would need a sum; there is one.
-        let _ = self.notices.set(count);
-    }
-
-    /// Notices for webhooks that wait or are under way.
-    pub fn notices_waiting(&self) -> usize {
-        self.notices.get().map_or(0, |count| count())
     }
 
     /// Notes that the server ends: probes say so from now on.

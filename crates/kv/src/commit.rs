@@ -17,7 +17,7 @@ use super::known_buckets::{key_shards, key_view_changes};
 use super::request_plan::{ReplicaPlan, RequestPlan};
 use crate::Kv;
 use crate::import::MovedKeyWrite;
-use crate::outbox::PendingNotices;
+use larder_core::outbox::PendingNotices;
 use crate::rules::causality::{Conditions, ConflictPolicy, KeyWrite, Slot, SupersededRow};
 use crate::rules::index::{SupersededTerms, index_changes};
 use crate::rules::object_row::ObjectRow;

@@ -18,7 +18,7 @@ use super::{FetchedObject, KvDelete, KvDeleteOutcome, KvPut};
 use crate::Kv;
 use crate::commit::WriteTarget;
 use crate::hooks::HookedWrite;
-use crate::outbox::PendingNotices;
+use larder_core::outbox::PendingNotices;
 use crate::rules::causality::{ConflictPolicy, KeyVersions, KeyWrite, SHARED_SLOT, Slot, VersionVector};
 use crate::rules::index::SupersededTerms;
 use crate::rules::object_row::{ObjectRow, view_row_name};

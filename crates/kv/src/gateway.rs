@@ -8,12 +8,11 @@ use larder_core::core::Core;
 use larder_core::ports::GatewayPorts;
 use larder_core::{Config, Result};
 use parking_lot::Mutex;
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinHandle;
 
 use crate::Kv;
 use crate::epochs::spawn_epoch_opener;
 use crate::hooks::CommitHooks;
-use crate::outbox::{Outbox, WebhookBacklog, WebhookChoice, deliver_notices, take_over_once, watch_for_orphans};
 
 /// How long a shutdown waits for postcommit hooks.
 const POSTCOMMIT_DRAIN: Duration = Duration::from_secs(5);
@@ -23,11 +22,8 @@ pub struct Gateway {
     shared: Arc<Core>,
     /// Key-value objects.
     pub kv: Arc<Kv>,
-    outbox: Arc<Outbox>,
     /// The task that opens epochs.
     epoch_opener: Mutex<Option<JoinHandle<()>>>,
-    /// The delivery of notices.
-    deliveries: Mutex<JoinSet<()>>,
 }
 
 impl Deref for Gateway {
@@ -47,46 +43,19 @@ impl Gateway {
         let gateway = Arc::new(Self::over(Core::start(ports, config).await?));
         let opener = spawn_epoch_opener(gateway.members(), Arc::clone(&gateway.kv.index_growth));
         *gateway.epoch_opener.lock() = Some(opener);
-        gateway.start_deliveries().await;
         Ok(gateway)
     }
 
     /// The parts of key-value over a core.
     fn over(shared: Arc<Core>) -> Self {
-        let (context, issuer, catalogue) = (shared.context(), shared.issuer(), shared.catalogue());
-        let outbox = Outbox::new(Arc::clone(context), Arc::clone(issuer), Arc::clone(catalogue));
-        let hooks = Arc::new(CommitHooks::new(Arc::clone(context), Arc::clone(&outbox)));
+        let hooks = Arc::new(CommitHooks::new(Arc::clone(shared.context()), Arc::clone(shared.outbox())));
         let kv = Arc::new(Kv::new(&shared, hooks));
-        let waiting = Arc::downgrade(&outbox);
-        context.count_notices_by(Box::new(move || waiting.upgrade().map_or(0, |outbox| outbox.waiting())));
-        Self { shared, kv, outbox, epoch_opener: Mutex::default(), deliveries: Mutex::default() }
-    }
-
-    async fn start_deliveries(&self) {
-        let (members, outbox) = (self.members(), &self.outbox);
-        if self.context().config.single_process {
-            // Bound: writes are served after the notices of earlier runs count [invariant 139].
-            take_over_once(outbox, members).await;
-        }
-        let mut deliveries = self.deliveries.lock();
-        deliveries.spawn(deliver_notices(Arc::clone(outbox)));
-        deliveries.spawn(watch_for_orphans(Arc::clone(outbox), Arc::clone(members)));
+        Self { shared, kv, epoch_opener: Mutex::default() }
     }
 
     /// The core, for the other products over it.
     pub fn shared(&self) -> &Arc<Core> {
         &self.shared
-    }
-
-    /// The notices for webhooks that wait on this gateway, by bucket and webhook.
-    #[must_use]
-    pub fn webhook_backlogs(&self) -> Vec<WebhookBacklog> {
-        self.outbox.backlogs()
-    }
-
-    /// Drops notices for webhooks on this gateway, and returns their number. One that is under way is sent once more at most.
-    pub fn drop_webhook_notices(&self, choice: &WebhookChoice) -> usize {
-        self.outbox.drop_notices(choice)
     }
 
     /// Stops as [`Core::leave`] does, after the postcommit hooks of the last writes. No write may follow.
@@ -102,6 +71,5 @@ impl Gateway {
         if let Some(task) = self.epoch_opener.lock().take() {
             task.abort();
         }
-        self.deliveries.lock().abort_all();
     }
 }

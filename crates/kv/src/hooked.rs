@@ -13,7 +13,7 @@ use super::request_plan::{ReplicaPlan, RequestPlan};
 use super::{FetchedObject, KvDelete, KvPut};
 use crate::Kv;
 use crate::hooks::{BucketHooks, CommitHooks, HookMemory, HookedObject, HookedWrite};
-use crate::outbox::NoticeSubject;
+use larder_core::outbox::NoticeSubject;
 use crate::rules::causality::ConflictPolicy;
 
 impl RequestPlan {

@@ -6,7 +6,7 @@
 //!                ├─ views             keys, buckets, indexes
 //!                ├─ links             walks along links
 //!                ├─ import            values of a key as another store has them
-//!                └─ hooks outbox      commit hooks, and the notices of webhooks
+//!                └─ hooks             commit hooks; the notices of webhooks go to the outbox of the core
 //!   under them:
 //!     epochs      splits indexes of large buckets     rules   what is decided, pure
 //! ```
@@ -26,7 +26,6 @@ mod import;
 mod known_buckets;
 mod kv;
 pub mod links;
-mod outbox;
 mod put;
 mod request_plan;
 mod requests;
@@ -44,5 +43,4 @@ pub use get::SingleObject;
 pub use hooks::HOOKED_BYTES_MAX;
 pub use import::{ImportComparison, ImportOutcome, ImportedValue, KvImport};
 pub use kv::Kv;
-pub use outbox::{HOST_DELIVERIES_MAX, WebhookBacklog, WebhookChoice};
 pub use requests::{FetchedObject, KvDelete, KvDeleteOutcome, KvGet, KvPut, Quorums};

@@ -15,7 +15,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use larder_core::Webhooks;
 use larder_core::rules::props::WebhookUrl;
-use larder_kv::HOST_DELIVERIES_MAX;
+use larder_core::outbox::HOST_DELIVERIES_MAX;
 
 /// The name of this program to receivers.
 pub(crate) const AGENT: &str = concat!("larder/", env!("CARGO_PKG_VERSION"));

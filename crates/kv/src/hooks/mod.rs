@@ -25,7 +25,7 @@ use larder_rows::address::BucketAddress;
 use larder_store::RateLimitedLog;
 use tokio::time::{Instant, timeout_at};
 
-use crate::outbox::Outbox;
+use larder_core::outbox::Outbox;
 
 pub(crate) use object::HookedObject;
 pub(crate) use postcommit::HookedWrite;

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::precommit::{HookFailure, refusal_in};
 use super::{CommitHooks, HookMemory, HookedObject, POSTCOMMIT_COPIES, hook_name, memory_units};
-use crate::outbox::PendingNotices;
+use larder_core::outbox::PendingNotices;
 
 /// How long one hook may wait for a worker and run.
 const HOOK_TIMEOUT: Duration = Duration::from_secs(30);

@@ -1,6 +1,6 @@
 //! The notices for webhooks that wait on this node.
 
-use larder_kv::{WebhookBacklog, WebhookChoice};
+use larder_core::outbox::{WebhookBacklog, WebhookChoice};
 use larder_kv_admin::frame::AdminAnswer;
 use larder_rows::address::BucketAddress;
 use serde_json::json;
@@ -9,7 +9,7 @@ use super::command::{CommandCall, CommandResult, shown};
 
 pub(super) async fn list(call: CommandCall<'_>) -> CommandResult {
     let gateway = call.gateway();
-    let (backlogs, now) = (gateway.webhook_backlogs(), gateway.context().now());
+    let (backlogs, now) = (gateway.outbox().backlogs(), gateway.context().now());
     let seconds = |backlog: &WebhookBacklog| now.since(backlog.oldest) / 1_000_000;
     if call.json {
         let rows = backlogs.iter().map(|backlog| {
@@ -36,7 +36,7 @@ pub(super) async fn drop(call: CommandCall<'_>) -> CommandResult {
     let choice = parse_choice(given).ok_or_else(|| {
         AdminAnswer::failed(format!("{} is no bucket as TYPE/BUCKET, no webhook and not all", shown(given.as_bytes())))
     })?;
-    match call.gateway().drop_webhook_notices(&choice) {
+    match call.gateway().outbox().drop_notices(&choice) {
         0 => Err(AdminAnswer::failed("No such notices for webhooks wait here")),
         1 => Ok(AdminAnswer::done("1 notice is dropped")),
         count => Ok(AdminAnswer::done(format!("{count} notices are dropped"))),

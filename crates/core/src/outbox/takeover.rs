@@ -7,13 +7,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use larder_core::members::Members;
-use larder_core::node_context::internal_options;
-use larder_core::{Error, Result};
 use larder_rows::{ActorId, Batch, Change, NoticeRow, Row};
 use larder_store::{ConsistencyLevel, Partition, RateLimitedLog, ReadQuery, Stopped, Table};
 
 use super::{Outbox, WaitingNotice, notice_row};
+use crate::members::Members;
+use crate::node_context::internal_options;
+use crate::{Error, Result};
 
 /// Interval of looks for the notices of dead gateways.
 const LOOK_INTERVAL: Duration = Duration::from_secs(30);

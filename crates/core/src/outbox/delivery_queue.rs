@@ -5,12 +5,12 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
 
 use larder_admission::{FairBudget, HeldUnits, ShareSource};
-use larder_core::rules::props::{WebhookHost, WebhookUrl};
 use larder_rows::address::BucketAddress;
 use larder_rows::{NoticeRow, Timestamp};
 use tokio::time::Instant;
 
 use super::{DeliveryStep, Outbox, WaitingNotice, notice_bytes};
+use crate::rules::props::{WebhookHost, WebhookUrl};
 
 /// Most deliveries to one host at a time.
 pub const HOST_DELIVERIES_MAX: usize = 8;
@@ -119,7 +119,8 @@ impl WebhookChoice {
 
 impl Outbox {
     /// The notices that wait, by bucket and webhook.
-    pub(crate) fn backlogs(&self) -> Vec<WebhookBacklog> {
+    #[must_use]
+    pub fn backlogs(&self) -> Vec<WebhookBacklog> {
         let mut sums: BTreeMap<(BucketAddress, String), (usize, Timestamp)> = BTreeMap::new();
         for taken in self.state.lock().places.notices() {
             let sum = sums.entry((taken.bucket.clone(), taken.url.clone())).or_insert((0, taken.since));
@@ -130,7 +131,7 @@ impl Outbox {
     }
 
     /// Drops notices; returns their number. One that is under way is sent once more at most.
-    pub(crate) fn drop_notices(&self, choice: &WebhookChoice) -> usize {
+    pub fn drop_notices(&self, choice: &WebhookChoice) -> usize {
         let mut dropped = 0;
         {
             let state = &mut *self.state.lock();

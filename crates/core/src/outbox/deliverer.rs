@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use larder_core::metrics::Event;
-use larder_core::rules::props::webhook_in;
-use larder_core::types::Catalogue;
 use larder_rows::text::beginning;
 use larder_store::RateLimitedLog;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::{DeliveryStep, Outbox, WaitingNotice};
+use crate::metrics::Event;
+use crate::rules::props::webhook_in;
+use crate::types::Catalogue;
 
 /// Time for one request to a receiver, its answer included.
 const DELIVERY_TIMEOUT: Duration = Duration::from_secs(10);

@@ -5,20 +5,24 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use larder_core::rules::props::WebhookUrl;
-use larder_core::{Error, Result};
 use larder_rows::address::Address;
 use larder_rows::{Change, NoticeEvent, NoticeRow, PartitionChanges, Timestamp};
 
 use super::{Outbox, WaitingNotice, notice_row};
+use crate::rules::props::WebhookUrl;
+use crate::{Error, Result};
 
 /// The write that notices are about.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct NoticeSubject<'a> {
-    pub(crate) event: NoticeEvent,
-    pub(crate) address: &'a Address,
-    pub(crate) content_type: Option<&'a Bytes>,
-    pub(crate) bytes: u64,
+pub struct NoticeSubject<'a> {
+    /// Its kind.
+    pub event: NoticeEvent,
+    /// The object.
+    pub address: &'a Address,
+    /// Of a put: the content type, if there is one.
+    pub content_type: Option<&'a Bytes>,
+    /// Of a put: the length of the value.
+    pub bytes: u64,
 }
 
 impl NoticeSubject<'_> {
@@ -43,7 +47,7 @@ impl NoticeSubject<'_> {
 
 /// Reserved notices of one write. Dropped, they go to the deliverer if the store has or may have them, as it does when the
 /// client of the write is gone; otherwise their places are free again.
-pub(crate) struct PendingNotices {
+pub struct PendingNotices {
     outbox: Arc<Outbox>,
     notices: Vec<(u32, NoticeRow)>,
     /// The clock of the write that carries them; 0 before there is one.
@@ -70,7 +74,7 @@ impl PendingNotices {
 
     /// The rows, for the batch of a write with this clock; `None` where the bucket has no webhook. From here on they count as
     /// stored, until [`Self::note_result`] says that they are not.
-    pub(crate) fn changes(&self, clock: Timestamp) -> Option<PartitionChanges> {
+    pub fn changes(&self, clock: Timestamp) -> Option<PartitionChanges> {
         if self.notices.is_empty() {
             return None;
         }
@@ -82,7 +86,7 @@ impl PendingNotices {
     }
 
     /// Notes the result of the batch that had the rows.
-    pub(crate) fn note_result<T>(&self, written: &Result<T>) {
+    pub fn note_result<T>(&self, written: &Result<T>) {
         self.is_settled.store(written.is_ok(), Ordering::Release);
         if written.as_ref().is_err_and(Error::has_written_nothing) {
             self.stamp.store(0, Ordering::Release);
@@ -90,13 +94,13 @@ impl PendingNotices {
     }
 
     /// Notes that the write is not made, whether or not the rows are stored.
-    pub(crate) fn withdraw(&self) {
+    pub fn withdraw(&self) {
         self.is_withdrawn.store(true, Ordering::Release);
         self.is_settled.store(true, Ordering::Release);
     }
 
     /// Notes the result of a write whose notices are stored: of a refused or undone one nothing is sent.
-    pub(crate) fn withdraw_if_refused<T>(&self, written: &Result<T>) {
+    pub fn withdraw_if_refused<T>(&self, written: &Result<T>) {
         let is_refused = written.as_ref().is_err_and(Error::has_written_nothing);
         self.is_withdrawn.store(is_refused, Ordering::Release);
         self.is_settled.store(is_refused || written.is_ok(), Ordering::Release);

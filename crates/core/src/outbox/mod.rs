@@ -23,26 +23,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use larder_core::clock_issuer::ClockIssuer;
-use larder_core::node_context::NodeContext;
-use larder_core::rules::props::WebhookUrl;
-use larder_core::types::CatalogueCopy;
-use larder_core::{Error, Result};
 use larder_rows::{ActorId, Batch, Change, NoticeRow, Row, Timestamp};
 use larder_store::Partition;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::clock_issuer::ClockIssuer;
+use crate::node_context::NodeContext;
+use crate::rules::props::WebhookUrl;
+use crate::types::CatalogueCopy;
+use crate::{Error, Result};
 use delivery_queue::{DeliveryQueue, OutboxPlaces};
 
 pub(crate) use deliverer::deliver_notices;
 pub use delivery_queue::{HOST_DELIVERIES_MAX, WebhookBacklog, WebhookChoice};
-pub(crate) use pending_notices::{NoticeSubject, PendingNotices};
+pub use pending_notices::{NoticeSubject, PendingNotices};
 pub(crate) use takeover::{take_over_once, watch_for_orphans};
 
 /// The notices of one gateway.
-pub(crate) struct Outbox {
+pub struct Outbox {
     context: Arc<NodeContext>,
     issuer: Arc<ClockIssuer>,
     catalogue: Arc<CatalogueCopy>,
@@ -86,7 +86,8 @@ impl Outbox {
     }
 
     /// Notices that wait or are under way.
-    pub(crate) fn waiting(&self) -> usize {
+    #[must_use]
+    pub fn waiting(&self) -> usize {
         self.state.lock().places.taken()
     }
 
@@ -94,7 +95,7 @@ impl Outbox {
     ///
     /// # Errors
     /// [`Error::Overloaded`] when the outbox has no room, or the bucket or a host has its share.
-    pub(crate) fn reserve(
+    pub fn reserve(
         self: &Arc<Self>,
         urls: &[WebhookUrl],
         subject: &NoticeSubject<'_>,
