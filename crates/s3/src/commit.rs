@@ -299,7 +299,7 @@ fn head_row(gateway: &Core, head: &ObjectHead, bucket: BucketId, key: &Bytes, st
     let row = Row { name: Bytes::new(), value: head.encode(), stamp, expires };
     let value = ListingEntry::from_head(head).map(|entry| entry.encode());
     let derived = DerivedRow { partition: Partition::entries(bucket, entry_shard(key)), name: key.clone(), value };
-    HeadWrite { row, derived: Some(derived) }
+    HeadWrite { derived: Some(derived), ..HeadWrite::from(row) }
 }
 
 impl Error {

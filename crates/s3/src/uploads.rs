@@ -229,7 +229,7 @@ impl UploadHead {
             name: upload_entry_name(&self.upload.key, self.id),
             value: UploadEntry::from_upload(&self.upload).map(|entry| entry.encode()),
         };
-        HeadWrite { row, derived: Some(derived) }
+        HeadWrite { derived: Some(derived), ..HeadWrite::from(row) }
     }
 }
 

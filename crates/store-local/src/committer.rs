@@ -283,11 +283,13 @@ fn compare_and_set(
     }
     // Head and derived row are one batch: a crash leaves both or neither, so this engine needs no intents.
     let derived = head.derived_change();
+    let beside = head.beside;
     changes.push(Change::Put(head.row));
     let mut batch = Batch::single(partition, changes);
     if let Some((partition, change)) = derived {
         batch.add(partition, vec![change]);
     }
+    batch.partitions.extend(beside);
     draft.apply(batch)?;
     Ok(CommitReply::CompareAndSet(CasResult::Applied))
 }

@@ -296,7 +296,7 @@ async fn a_reader_sees_no_head_before_its_derived_row_and_no_old_head_after_it()
         let mut expected = None;
         for stamp in (2..=LAST).step_by(2) {
             let derived = DerivedRow { partition: derived_rows.clone(), name: Bytes::new(), value: Some(Bytes::new()) };
-            let head = HeadWrite { row: row("", Timestamp(stamp), "v"), derived: Some(derived) };
+            let head = HeadWrite { derived: Some(derived), ..HeadWrite::from(row("", Timestamp(stamp), "v")) };
             let swap = store.apply_if(&at, expected, head, Vec::new(), &call(Durability::Buffered)).await.unwrap();
             assert_eq!(swap, CasResult::Applied);
             expected = Some(Timestamp(stamp));

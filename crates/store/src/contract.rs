@@ -53,8 +53,13 @@ pub fn check_compare_and_set(
     if let Some(derived) = &head.derived {
         check_key(&derived.partition, derived.name.len())?;
     }
-    let derived = head.derived.as_ref().map_or(0, DerivedRow::bytes);
-    check_size(partition.key.len() + changes_bytes(changes) + head.row.bytes() + derived, bytes_max)
+    let mut bytes = partition.key.len() + changes_bytes(changes) + head.row.bytes();
+    bytes += head.derived.as_ref().map_or(0, DerivedRow::bytes);
+    if let Some(beside) = &head.beside {
+        check_changes(&beside.partition, &beside.changes, None)?;
+        bytes += beside.partition.key.len() + changes_bytes(&beside.changes);
+    }
+    check_size(bytes, bytes_max)
 }
 
 /// Refuses changes that write one row twice, or a row that no removal can take, or under too long a key.

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use larder_rows::codec::{name_after, prefix_successor};
 use tokio::time::Instant;
 
-use crate::{Batch, Change, Error, Kind, Partition, Result, Row, Table, Timestamp};
+use crate::{Batch, Change, Error, Kind, Partition, PartitionChanges, Result, Row, Table, Timestamp};
 
 /// How many replicas must answer, as in Cassandra. On one machine every level is met by that machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -156,6 +156,9 @@ pub struct HeadWrite {
     pub row: Row,
     /// A row in another partition that follows this head.
     pub derived: Option<DerivedRow>,
+    /// Rows of a plain table that are there once the head is: an engine with one commit writes them with the head or not at
+    /// all. Another one writes them before, so a refused head may leave them, and so may one of unknown outcome.
+    pub beside: Option<PartitionChanges>,
 }
 
 /// A row whose value a head decides, like an index entry. If one of the two writes fails, a reader still sees the
@@ -173,13 +176,13 @@ pub struct DerivedRow {
 
 impl From<Row> for HeadWrite {
     fn from(row: Row) -> Self {
-        Self { row, derived: None }
+        Self { row, derived: None, beside: None }
     }
 }
 
 impl HeadWrite {
-    /// Checks that the head is newer than the stamp `expected`, and that its derived row is in one of
-    /// [`DerivedRow::TABLES`].
+    /// Checks that the head is newer than the stamp `expected`, that its derived row is in one of [`DerivedRow::TABLES`], and the
+    /// rows beside it in a plain table.
     ///
     /// # Errors
     /// `Misuse`.
@@ -192,7 +195,13 @@ impl HeadWrite {
             Some(DerivedRow { partition, .. }) if !DerivedRow::TABLES.contains(&partition.table) => {
                 Err(Error::new(Kind::Misuse, format!("a derived row in the table {}", partition.table.name())))
             }
-            _ => Ok(()),
+            _ => match &self.beside {
+                Some(beside) if beside.partition.table.is_guarded() => {
+                    let table = beside.partition.table.name();
+                    Err(Error::new(Kind::Misuse, format!("rows beside a head in the guarded table {table}")))
+                }
+                _ => Ok(()),
+            },
         }
     }
 

@@ -88,6 +88,7 @@ fn head(value: &str, stamp: Timestamp) -> HeadWrite {
     HeadWrite {
         row: Row { name: Bytes::new(), value: text, stamp, expires: None },
         derived: Some(DerivedRow { partition: entries(), name: "key".into(), value: expected }),
+        beside: None,
     }
 }
 

@@ -16,7 +16,7 @@ pub(crate) fn head_with_derived_row(partition: &Partition, row: Row) -> Result<H
         Table::Uploads => Some(upload_entry(partition, &row)?),
         _ => None,
     };
-    Ok(HeadWrite { row, derived })
+    Ok(HeadWrite { derived, ..HeadWrite::from(row) })
 }
 
 fn object_entry(partition: &Partition, row: &Row) -> Result<DerivedRow, DecodeError> {

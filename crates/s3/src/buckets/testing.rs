@@ -130,7 +130,7 @@ pub(crate) async fn write_versions(objects: &Objects, bucket: &Bucket, key: &[u8
     let gone = page.rows.iter().skip(1).filter(|old| older.iter().all(|version| version.row_name() != old.name));
     let gone = gone.map(|old| Change::Remove { name: old.name.clone(), stamp });
     let changes = older.iter().map(put).chain(gone).collect();
-    let head = larder_store::HeadWrite { row: row(Bytes::new(), head.encode()), derived: Some(derived) };
+    let head = larder_store::HeadWrite { row: row(Bytes::new(), head.encode()), derived: Some(derived), beside: None };
     let swap =
         objects.gateway.context().ports.store.apply_if(&partition, expected, head, changes, &options).await.unwrap();
     assert_eq!(swap, larder_store::CasResult::Applied);

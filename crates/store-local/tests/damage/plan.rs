@@ -268,7 +268,12 @@ impl WritePlan {
         let (name, changes) = (format!("other-{}", self.random.below(3)), self.random.below(2));
         let changes = (0..changes).map(|_| self.row(&name, 100)).collect();
         let Change::Put(row) = self.row("head", 200) else { unreachable!("a row is put") };
-        self.push(PlannedWrite::Swap { partition, expected, head: HeadWrite { row, derived }, changes });
+        self.push(PlannedWrite::Swap {
+            partition,
+            expected,
+            head: HeadWrite { derived, ..HeadWrite::from(row) },
+            changes,
+        });
     }
 
     fn blobs(&mut self, round: u32) {

@@ -55,7 +55,8 @@ use tokio::time::Instant;
 
 use crate::{
     Batch, CallOptions, CasResult, Change, ConsistencyLevel, DerivedRow, Durability, EngineLimits, Error, HeadWrite,
-    Kind, Partition, PartitionPage, ReadQuery, Result, Row, RowPage, Stopped, Store, Table, Timestamp, contract,
+    Kind, Partition, PartitionChanges, PartitionPage, ReadQuery, Result, Row, RowPage, Stopped, Store, Table,
+    Timestamp, contract,
 };
 
 use format::{DerivedRowState, HeadName};
@@ -123,20 +124,28 @@ impl<S: Store + ?Sized> DerivedRowStore<S> {
         }
     }
 
-    /// Writes the intent of a head with this stamp (step 1).
+    /// Writes the rows before a head with this stamp: its intent (step 1), and the rows beside it.
     async fn announce(
         &self,
-        derived: &DerivedRow,
-        head: HeadName,
+        derived: Option<(&DerivedRow, HeadName)>,
+        beside: Option<PartitionChanges>,
         stamp: Timestamp,
         options: &CallOptions,
     ) -> Result<()> {
-        // The stamp between the old head and the new one: the intent hides the old confirmed row, and the new one hides
-        // the intent.
-        let row = format::intent_row(derived.name.clone(), &head, stamp - 1);
+        let mut batch = Batch::default();
+        if let Some((derived, head)) = derived {
+            // The stamp between the old head and the new one: the intent hides the old confirmed row, and the new one hides
+            // the intent.
+            let row = format::intent_row(derived.name.clone(), &head, stamp - 1);
+            batch.add(derived.partition.clone(), vec![Change::Put(row)]);
+        }
+        batch.partitions.extend(beside);
+        if batch.partitions.is_empty() {
+            return Ok(());
+        }
         // At least at a quorum, so that every quorum read of the listing meets the intent.
         let options = CallOptions { level: options.level.max(ConsistencyLevel::Quorum), ..*options };
-        self.inner.apply(Batch::single(derived.partition.clone(), vec![Change::Put(row)]), &options).await
+        self.inner.apply(batch, &options).await
     }
 
     /// Writes the confirmed row of a head (step 3). A failure is ignored: until the write succeeds, readers ask the
@@ -181,18 +190,16 @@ impl<S: Store + ?Sized> Store for DerivedRowStore<S> {
         options: &CallOptions,
     ) -> Result<CasResult> {
         contract::check_compare_and_set(partition, expected, &head, &changes, self.limits().batch_max)?;
-        let HeadWrite { row, derived } = head;
+        let HeadWrite { row, derived, beside } = head;
         let (name, stamp) = (row.name.clone(), row.stamp);
         // Crash: the head carries the derived value, so any reader can confirm it for a writer that died.
         let row = Row { value: format::encode_guarded(&row.value, derived.as_ref()), ..row };
         let changes =
             changes.into_iter().map(|change| format::map_value(change, |value| format::encode_guarded(value, None)));
-        if let Some(derived) = &derived {
-            let head = HeadName { partition: partition.clone(), row: name };
-            // Before the head: if this process dies right after the head is written, readers find the intent and ask
-            // the head [invariant 54].
-            self.announce(derived, head, stamp, options).await?;
-        }
+        let named = derived.as_ref().map(|derived| (derived, HeadName { partition: partition.clone(), row: name }));
+        // Before the head: if this process dies right after the head is written, readers find the intent and ask the head
+        // [invariant 54], and no head lacks the rows beside it [invariant 172].
+        self.announce(named, beside, stamp, options).await?;
         // If this fails or its answer is lost, the intent makes readers ask the head, which decides.
         match self.inner.apply_if(partition, expected, row.into(), changes.collect(), options).await? {
             CasResult::Applied => {

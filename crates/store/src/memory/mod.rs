@@ -147,6 +147,7 @@ impl Store for MemoryStore {
         if let Some((derived, change)) = head.derived_change() {
             batch.add(derived, vec![change]);
         }
+        batch.partitions.extend(head.beside);
         let now = self.clock.now();
         // One lock over both partitions: a reader never sees a head without its derived row.
         let mut work = self.lock(batch);

@@ -8,7 +8,8 @@ use tokio::task::{JoinSet, yield_now};
 
 use super::subject::{GUARDED, StoreSubject, join_all, options, put, row};
 use larder_store::{
-    CasResult, Clock, DerivedRow, HeadWrite, Kind, Partition, ReadOrder, ReadQuery, Row, Stopped, Table, Timestamp,
+    CasResult, Clock, DerivedRow, HeadWrite, Kind, Partition, PartitionChanges, ReadOrder, ReadQuery, Row, Stopped,
+    Table, Timestamp,
 };
 
 /// Writes that readers race: enough to overlap, few enough for an engine with a disk.
@@ -27,7 +28,7 @@ fn head(partition: &Partition, name: impl AsRef<[u8]>, value: Option<&str>, stam
         name: Bytes::copy_from_slice(name.as_ref()),
         value: value.map(|value| Bytes::copy_from_slice(value.as_bytes())),
     };
-    HeadWrite { row: row("", value.unwrap_or("none"), stamp), derived: Some(derived) }
+    HeadWrite { derived: Some(derived), ..HeadWrite::from(row("", value.unwrap_or("none"), stamp)) }
 }
 
 /// The engine's current time: an engine treats intents of now as young.
@@ -55,6 +56,21 @@ pub(super) async fn a_cas_writes_head_and_derived_row(subject: StoreSubject) {
         assert_eq!(subject.compare_and_set(&at, Some(now), second, Vec::new()).await, CasResult::Applied, "{at:?}");
         assert_eq!(subject.rows(&derived_rows).await, [row("k", "second", now + 2)], "{at:?}");
         assert_eq!(subject.rows(&at).await[0], row("", "second", now + 2), "{at:?}");
+    }
+}
+
+/// A conflict may leave them on an engine that writes them before the head.
+pub(super) async fn a_head_never_lacks_the_rows_beside_it(subject: StoreSubject) {
+    for (guarded, table) in pairs() {
+        let (at, derived_rows) = (subject.other(guarded, table.name()), subject.other(table, guarded.name()));
+        let outbox = subject.other(Table::Outbox, guarded.name());
+        let now = now(&subject);
+        let beside = |name: &str, stamp| Some(PartitionChanges::new(outbox.clone(), vec![put(name, "notice", stamp)]));
+        let first = HeadWrite { beside: beside("a", now), ..head(&derived_rows, "k", Some("first"), now) };
+        assert_eq!(subject.compare_and_set(&at, None, first, Vec::new()).await, CasResult::Applied, "{at:?}");
+        let alone = HeadWrite { beside: beside("b", now), ..HeadWrite::from(row("", "second", now + 2)) };
+        assert_eq!(subject.compare_and_set(&at, Some(now), alone, Vec::new()).await, CasResult::Applied, "{at:?}");
+        assert_eq!(subject.rows(&outbox).await, [row("a", "notice", now), row("b", "notice", now)], "{at:?}");
     }
 }
 

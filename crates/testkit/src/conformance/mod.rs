@@ -111,6 +111,7 @@ const STORE: &[Promise<StoreSubject>] = promises![
     guards::a_head_is_one_row_among_others,
     guards::a_head_has_any_name,
     derived_rows::a_cas_writes_head_and_derived_row,
+    derived_rows::a_head_never_lacks_the_rows_beside_it,
     derived_rows::a_conflict_writes_neither_head_nor_derived_row,
     derived_rows::a_derived_row_goes_and_comes_back,
     derived_rows::derived_rows_of_many_heads_are_one_listing,

@@ -64,8 +64,8 @@ impl Store for Replicas {
         options: &CallOptions,
     ) -> Result<CasResult> {
         check_deadline(options)?;
-        if head.derived.is_some() {
-            return Err(Error::new(Kind::Misuse, "this engine keeps no derived rows"));
+        if head.derived.is_some() || head.beside.is_some() {
+            return Err(Error::new(Kind::Misuse, "this engine keeps no derived rows, and none beside a head"));
         }
         contract::check_compare_and_set(partition, expected, &head, &changes, self.limits().batch_max)?;
         // Both delays are drawn now: a simulation with one seed draws the same numbers, whatever other calls do
