@@ -117,10 +117,13 @@ impl Store for SealedStore {
     ) -> Result<CasResult> {
         if let Some(key) = self.sealer(options).await? {
             // By all its fields: one that a later change adds must not stay clear.
-            let HeadWrite { row, derived } = &mut head;
+            let HeadWrite { row, derived, beside } = &mut head;
             seal(&key, partition, &row.name, &mut row.value)?;
             if let Some(DerivedRow { partition, name, value: Some(value) }) = derived {
                 seal(&key, partition, name, value)?;
+            }
+            if let Some(PartitionChanges { partition, changes, .. }) = beside {
+                seal_changes(&key, partition, changes)?;
             }
             seal_changes(&key, partition, &mut changes)?;
         }
