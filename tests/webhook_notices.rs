@@ -90,8 +90,8 @@ fn a_client_cannot_make_the_server_call_a_host_that_its_operator_did_not_name() 
         ("http://hooks.test:81#@127.0.0.1/", "has a URL with a fragment"),
         ("http://hooks.test:81\\@127.0.0.1/", "has a URL with a user or a password"),
         ("http://hooks.test:81/\r\nHost: x", "has a URL with a character that must be %XX"),
-        ("https://hooks.test:81/", "has a URL with https, which is not supported yet: use http"),
-        ("file:///etc/passwd", "has a URL that does not begin with http://"),
+        ("file:///etc/passwd", "has a URL that begins neither with http:// nor with https://"),
+        ("https://hooks.test/", "names the host hooks.test:443, which the setting --webhook-hosts does not allow"),
         (&*format!("http://hooks.test:81/{}", "x".repeat(2048)), "has a URL of more than 2048 bytes"),
     ] {
         let refused = client.put_json("/buckets/b/props", &webhook_props(url)).expect(400).json();

@@ -9,6 +9,7 @@
 
 mod clients;
 mod encrypted;
+mod events;
 mod expiry;
 mod kill9;
 mod list_parts;

@@ -147,6 +147,7 @@ codes! {
         "The request signature we calculated does not match the signature you provided. Check your key and signing method.";
     SlowDown SERVICE_UNAVAILABLE "Please reduce your request rate.";
     TooManyBuckets BAD_REQUEST "You have attempted to create more buckets than allowed";
+    UnsupportedNotification BAD_REQUEST "The kind of notification is not offered.";
     UnresolvableGrantByEmailAddress BAD_REQUEST "The e-mail address you provided does not match any account on record.";
     UserAlreadyExists CONFLICT "The specified e-mail address has already been registered.";
     UserKeyMustBeSpecified BAD_REQUEST "The form has no field named key.";

@@ -84,8 +84,6 @@ pub enum StubResponse {
 pub enum UnsetConfig {
     /// No log.
     Logging,
-    /// No notification.
-    Notification,
     /// The bucket owner pays.
     Payment,
     /// No acceleration.
@@ -219,6 +217,8 @@ operations! {
         DeleteBucketWebsite DELETE Bucket, ["website"], DeleteBucketWebsite UnknownDELETE Nothing audited;
         GetObjectLockConfiguration GET Bucket, ["object-lock"], GetBucketObjectLockConfiguration UnknownGET Nothing;
         PutObjectLockConfiguration PUT Bucket, ["object-lock"], PutBucketObjectLockConfiguration UnknownPUT Document audited;
+        GetBucketNotificationConfiguration GET Bucket, ["notification"], GetBucketNotification UnknownGET Nothing;
+        PutBucketNotificationConfiguration PUT Bucket, ["notification"], PutBucketNotification UnknownPUT Document audited;
 
         GetObject GET Object, [], GetObject KeyRead Nothing;
         HeadObject HEAD Object, [], GetObject KeyStat Nothing;
@@ -259,10 +259,6 @@ operations! {
             GetBucketLogging UnknownGET Nothing ConfigStub(StubResponse::Empty("BucketLoggingStatus"));
         PutBucketLogging PUT Bucket, ["logging"], PutBucketLogging UnknownPUT Document
             ConfigStub(StubResponse::Unset(UnsetConfig::Logging));
-        GetBucketNotificationConfiguration GET Bucket, ["notification"],
-            GetBucketNotification UnknownGET Nothing ConfigStub(StubResponse::Empty("NotificationConfiguration"));
-        PutBucketNotificationConfiguration PUT Bucket, ["notification"],
-            PutBucketNotification UnknownPUT Document ConfigStub(StubResponse::Unset(UnsetConfig::Notification));
         GetBucketRequestPayment GET Bucket, ["requestPayment"],
             GetBucketRequestPayment UnknownGET Nothing ConfigStub(StubResponse::Payer);
         PutBucketRequestPayment PUT Bucket, ["requestPayment"],

@@ -388,7 +388,14 @@ impl S3Service {
             key: target.key,
             query: head.query.clone(),
             headers: head.parts.headers.clone(),
-            caller: Caller { user, policies, action: operation.action, access_context, ..Caller::default() },
+            caller: Caller {
+                user,
+                policies,
+                action: operation.action,
+                access_context,
+                request_id: head.id.as_str().into(),
+                ..Caller::default()
+            },
             signer: identity.holder.clone(),
             scheme,
             host: head.forwarded_host.as_ref().unwrap_or(&head.host).clone(),

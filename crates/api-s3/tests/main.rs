@@ -5,6 +5,7 @@
 mod at_once;
 mod browsers;
 mod checksums;
+mod events;
 mod hostile;
 mod keys;
 mod links;

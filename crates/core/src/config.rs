@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::rules::event_target::EventTarget;
 use crate::rules::props::WebhookHost;
 
 /// How long the tombstone of a deleted object stays.
@@ -39,6 +40,8 @@ pub struct Config {
     pub single_process: bool,
     /// The hosts that webhooks may name.
     pub webhook_hosts: Vec<WebhookHost>,
+    /// The targets of S3 events.
+    pub event_targets: Vec<EventTarget>,
     /// When the indexes of a bucket are split.
     pub index_splitting: IndexSplitting,
 }
@@ -57,6 +60,7 @@ impl Default for Config {
             offers_tls: false,
             single_process: true,
             webhook_hosts: Vec::new(),
+            event_targets: Vec::new(),
             index_splitting: IndexSplitting::default(),
         }
     }

@@ -261,6 +261,7 @@ impl Core {
             ready: self.is_ready(),
             catalogue: self.catalogue.current().number().0,
             webhooks_waiting: self.outbox.waiting(),
+            webhooks_waiting_most: self.outbox.waiting_most(),
             process: ProcessStats::read(),
             engine_samples: &samples,
         })

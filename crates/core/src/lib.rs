@@ -45,7 +45,9 @@ pub use core::Core;
 pub use error::{Error, Feature, PrecommitRefusal, QuorumParam, Result};
 pub use members::{ClusterState, Member, MemberState, Members};
 pub use node_context::{AdmissionGuard, NodeContext};
-pub use ports::{CertificateStatus, EngineNode, EngineSample, EngineStatus, GatewayPorts, StoredBytes, Webhooks};
+pub use ports::{
+    CertificateStatus, EngineNode, EngineSample, EngineStatus, GatewayPorts, StoredBytes, WebhookRequest, Webhooks,
+};
 pub use readiness::NotReadyReason;
 pub use scripts::{
     JobTicket, RunningJob, RunningJobs, ScriptArguments, ScriptCall, ScriptError, ScriptFunction, Scripts,

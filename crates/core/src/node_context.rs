@@ -1,7 +1,7 @@
 //! What the parts of one node share: ports, settings, metrics, admission, clocks and names.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use larder_rows::Timestamp;

@@ -122,5 +122,18 @@ pub trait Webhooks: Send + Sync {
     ///
     /// # Errors
     /// One line for the log: no connection, no answer, or a status other than 2xx.
-    async fn post(&self, url: &WebhookUrl, id: &str, body: Bytes) -> std::result::Result<(), String>;
+    async fn post(&self, request: WebhookRequest<'_>) -> std::result::Result<(), String>;
+}
+
+/// A request to a receiver.
+#[derive(Debug, Clone)]
+pub struct WebhookRequest<'a> {
+    /// The address.
+    pub url: &'a WebhookUrl,
+    /// The id of the notice.
+    pub id: &'a str,
+    /// The value of the header `Authorization`; `None`: without it.
+    pub authorization: Option<&'a str>,
+    /// The JSON.
+    pub body: Bytes,
 }

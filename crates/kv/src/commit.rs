@@ -17,10 +17,10 @@ use super::known_buckets::{key_shards, key_view_changes};
 use super::request_plan::{ReplicaPlan, RequestPlan};
 use crate::Kv;
 use crate::import::MovedKeyWrite;
-use larder_core::outbox::PendingNotices;
 use crate::rules::causality::{Conditions, ConflictPolicy, KeyWrite, Slot, SupersededRow};
 use crate::rules::index::{SupersededTerms, index_changes};
 use crate::rules::object_row::ObjectRow;
+use larder_core::outbox::PendingNotices;
 
 /// Tries of a conditional write on a key that other writers keep changing; each one checks the conditions again.
 const GUARDED_TRIES_MAX: usize = 16;

@@ -18,10 +18,10 @@ use super::{FetchedObject, KvDelete, KvDeleteOutcome, KvPut};
 use crate::Kv;
 use crate::commit::WriteTarget;
 use crate::hooks::HookedWrite;
-use larder_core::outbox::PendingNotices;
 use crate::rules::causality::{ConflictPolicy, KeyVersions, KeyWrite, SHARED_SLOT, Slot, VersionVector};
 use crate::rules::index::SupersededTerms;
 use crate::rules::object_row::{ObjectRow, view_row_name};
+use larder_core::outbox::PendingNotices;
 
 impl Kv {
     pub(super) async fn put_consistent(

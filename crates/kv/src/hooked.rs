@@ -13,8 +13,8 @@ use super::request_plan::{ReplicaPlan, RequestPlan};
 use super::{FetchedObject, KvDelete, KvPut};
 use crate::Kv;
 use crate::hooks::{BucketHooks, CommitHooks, HookMemory, HookedObject, HookedWrite};
-use larder_core::outbox::NoticeSubject;
 use crate::rules::causality::ConflictPolicy;
+use larder_core::outbox::NoticeSubject;
 
 impl RequestPlan {
     /// Whether the writes of the bucket run hooks. Those to `write_once` buckets run none, as in Riak.

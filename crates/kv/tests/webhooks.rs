@@ -10,8 +10,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use larder_core::body::PutBody;
 use larder_core::outbox::{WebhookBacklog, WebhookChoice};
-use larder_core::rules::props::{WebhookHost, WebhookUrl};
-use larder_core::{Config, Error, GatewayPorts, Webhooks};
+use larder_core::rules::props::WebhookHost;
+use larder_core::{Config, Error, GatewayPorts, WebhookRequest, Webhooks};
 use larder_kv::rules::causality::Conditions;
 use larder_kv::{Gateway, KvDelete, KvGet, KvPut, Quorums};
 use larder_rows::ActorId;
@@ -84,7 +84,8 @@ struct Receiver {
 
 #[async_trait]
 impl Webhooks for Receiver {
-    async fn post(&self, url: &WebhookUrl, id: &str, body: Bytes) -> std::result::Result<(), String> {
+    async fn post(&self, request: WebhookRequest<'_>) -> std::result::Result<(), String> {
+        let WebhookRequest { url, id, authorization: None, body } = request else { panic!("{request:?}") };
         assert_eq!(url.as_str().split('?').next(), Some(URL));
         self.calls.fetch_add(1, Ordering::SeqCst);
         if self.hangs.load(Ordering::SeqCst) {
@@ -476,11 +477,11 @@ async fn an_operator_sees_and_drops_what_waits() {
     }
     let bucket = address("default", "k").bucket;
     let backlogs = gateway.outbox().backlogs();
-    let [WebhookBacklog { waiting: 20, url, .. }] = &backlogs[..] else { panic!("{backlogs:?}") };
+    let [WebhookBacklog { waiting: 20, receiver: url, .. }] = &backlogs[..] else { panic!("{backlogs:?}") };
     assert_eq!((url.as_str(), &backlogs[0].bucket), (URL, &bucket));
-    let other = WebhookChoice { url: Some("http://h/other".into()), ..WebhookChoice::default() };
+    let other = WebhookChoice { receiver: Some("http://h/other".into()), ..WebhookChoice::default() };
     assert_eq!(gateway.outbox().drop_notices(&other), 0);
-    let choice = WebhookChoice { bucket: Some(bucket), url: Some(URL.into()) };
+    let choice = WebhookChoice { bucket: Some(bucket), receiver: Some(URL.into()), ..WebhookChoice::default() };
     assert_eq!(gateway.outbox().drop_notices(&choice), 20);
     tokio::time::sleep(Duration::from_secs(20)).await;
     assert_eq!((waiting(&gateway), gateway.outbox().backlogs()), (0, vec![]));

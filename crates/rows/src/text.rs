@@ -50,6 +50,17 @@ pub fn parse_size(text: &str) -> Option<u64> {
 #[must_use]
 pub fn rfc3339(at: Timestamp) -> String {
     let form = time::macros::format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:6]Z");
+    formatted(at, form)
+}
+
+/// The same to the millisecond, which is cut and not rounded.
+#[must_use]
+pub fn rfc3339_millis(at: Timestamp) -> String {
+    let form = time::macros::format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
+    formatted(at, form)
+}
+
+fn formatted(at: Timestamp, form: &[time::format_description::BorrowedFormatItem<'_>]) -> String {
     let at = time::OffsetDateTime::from_unix_timestamp_nanos(i128::from(at.0) * 1000).ok();
     at.and_then(|at| at.format(form).ok()).unwrap_or_default()
 }

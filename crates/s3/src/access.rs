@@ -27,6 +27,8 @@ pub struct Caller {
     pub policies: Option<Arc<CallerPolicies>>,
     /// The request attributes that policy conditions test.
     pub access_context: AccessContext,
+    /// The id of the request, for the events of what it changes.
+    pub request_id: Arc<str>,
     /// Whether a caller who may read a key if it exists may learn that it does not, without permission to list. Where an existing
     /// key is 200, any other answer tells that it is missing.
     pub learns_absence: bool,

@@ -6,9 +6,11 @@ mod tests;
 use bytes::Bytes;
 
 use super::commit::{ObjectLocation, version_id_text};
+use super::events::{ChangeCause, ChangeEvent};
 use super::get::{LocatedVersion, VersionSpec};
 use super::{Caller, Objects};
 use crate::Result;
+use crate::rules::notification::EventAction;
 
 pub use super::acl_choice::{AclChoice, GranteeRef, ShownAcl};
 pub(super) use super::acl_choice::{check_has_acls, check_owner, check_public_acl};
@@ -49,6 +51,7 @@ impl Objects {
         check_owner(owner, &version.owner)?;
         let acl = acl.resolve(&self.users, &version.owner, &bucket.owner).await?;
         let (location, named) = (ObjectLocation::new(&bucket, key), VersionSpec::Id(version_id_text(&version)));
+        let cause = ChangeCause::request(EventAction::PutAcl, caller);
         let mut cas = self.heads.cas_loop(&location, None);
         loop {
             let attempt = cas.next_attempt().await?;
@@ -59,11 +62,14 @@ impl Objects {
                 // Race: another writer removed the version. The result equals an ACL change just before that.
                 return Ok(());
             };
+            let is_changed = stored_version.object.as_ref().is_some_and(|object| object.acl != acl);
             if let Some(object) = &mut stored_version.object {
                 object.acl.clone_from(&acl);
             }
-            let next = attempt.rewrite(stored_version);
-            if attempt.commit(next).await? {
+            let next = attempt.rewrite(stored_version.clone());
+            // Nobody hears of an ACL that is put again.
+            let event = if is_changed { cause.event(Some(&stored_version)) } else { ChangeEvent::silent() };
+            if attempt.commit(next, &event).await? {
                 return Ok(());
             }
         }

@@ -6,8 +6,10 @@ mod tests;
 use bytes::Bytes;
 
 use super::commit::{ObjectLocation, client_version_id};
+use super::events::ChangeCause;
 use super::get::{FoundObject, GetObject, ManifestCursor, VersionSpec};
 use super::{Caller, Objects, Result};
+use crate::rules::notification::EventAction;
 use crate::rules::{ManifestPart, ObjectBody, S3Action, Tag, VersionId};
 
 /// Most attempts to read attributes of an object that is being replaced.
@@ -44,6 +46,9 @@ impl Objects {
     ) -> Result<Option<String>> {
         let located = self.locate(caller, bucket, key, version).await?;
         let location = ObjectLocation::new(&located.bucket, key);
+        let is_removal = matches!(caller.action, Some(S3Action::DeleteObjectTagging));
+        let action = if is_removal { EventAction::DeleteTags } else { EventAction::PutTags };
+        let cause = ChangeCause::request(action, caller);
         let mut cas = self.heads.cas_loop(&location, None);
         loop {
             let attempt = cas.next_attempt().await?;
@@ -54,8 +59,8 @@ impl Objects {
             };
             object.tags.clone_from(&tags);
             let shown = client_version_id(attempt.bucket(), &stored_version);
-            let next = attempt.rewrite(stored_version);
-            if attempt.commit(next).await? {
+            let next = attempt.rewrite(stored_version.clone());
+            if attempt.commit(next, &cause.event(Some(&stored_version))).await? {
                 return Ok(shown);
             }
         }

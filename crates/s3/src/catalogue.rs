@@ -24,6 +24,7 @@ use tokio::time::Instant;
 
 use super::Error;
 use super::commit::read_head_row;
+use crate::rules::notification::TargetArn;
 use crate::rules::{Bucket, BucketId, BucketState, StorageQuota};
 
 /// One state of the buckets and the quotas of users.
@@ -159,6 +160,13 @@ impl ProductRows for S3Catalogue {
             _ => {}
         }
         Ok(Arc::new(after))
+    }
+
+    fn has_event_target(&self, bucket: &[u8], target: &str) -> bool {
+        let bucket = std::str::from_utf8(bucket).ok().and_then(|name| self.bucket(name));
+        let config = bucket.and_then(|bucket| bucket.notification.as_ref());
+        let id = TargetArn::parse(target).and_then(|arn| arn.webhook);
+        config.zip(id).is_some_and(|(config, id)| config.has_webhook(id))
     }
 }
 

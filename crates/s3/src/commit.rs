@@ -22,6 +22,7 @@ use bytes::Bytes;
 use larder_core::Core;
 use larder_core::contention::{WriterArrival, WriterTurn};
 use larder_core::node_context::internal_options;
+use larder_core::outbox::PendingNotices;
 use larder_rows::content::BlobId;
 use larder_rows::keyspace::entry_shard;
 use larder_rows::limits::DELETED_HEAD_MICROS;
@@ -32,6 +33,7 @@ use larder_store::{
 use tokio::time::Instant;
 
 use super::catalogue::CatalogueGuard;
+use super::events::ChangeEvent;
 use super::lock_clock::LockClock;
 use super::release::Pins;
 use super::{Error, Result};
@@ -51,6 +53,8 @@ pub(super) struct HeadStore {
     pub(super) pins: Pins,
     /// The time by which locks end.
     pub(super) lock_clock: Arc<LockClock>,
+    /// The region of the server, for events.
+    pub(super) region: String,
 }
 
 /// The head of a key as read.
@@ -75,8 +79,8 @@ pub(super) struct CasLoop<'a> {
 
 /// One attempt of a [`CasLoop`]: the state that [`CasAttempt::commit`] compares with.
 pub(super) struct CasAttempt<'a> {
-    heads: &'a HeadStore,
-    location: &'a ObjectLocation,
+    pub(super) heads: &'a HeadStore,
+    pub(super) location: &'a ObjectLocation,
     guard: CatalogueGuard<'a>,
     /// The place of this writer in the queue of the key's writers in this gateway.
     writer: WriterTurn<'a>,
@@ -250,20 +254,30 @@ impl CasAttempt<'_> {
         self.writer.is_replaced()
     }
 
-    /// Writes the head and the rows of the partition if the head is unchanged, then releases the bytes in `next.head.release`
-    /// and in the release list of the replaced head. `false`: another writer changed the head first.
+    /// Writes the head and the rows of the partition if the head is unchanged, with the notices of its event, then releases the
+    /// bytes in `next.head.release` and in the release list of the replaced head. `false`: another writer changed the head first.
     ///
     /// # Errors
-    /// Any error of the store; `TimedOut` when the change may or may not have happened.
-    pub(super) async fn commit(self, next: KeyChange) -> Result<bool> {
+    /// Any error of the store; `TimedOut` when the change may or may not have happened; `Overloaded` when the outbox has no room.
+    pub(super) async fn commit(self, next: KeyChange, event: &ChangeEvent<'_>) -> Result<bool> {
+        let notices = self.reserve_notices(event)?;
+        // Crash: beside the head, so that no change is made whose receivers get no notice [invariant 172].
+        let beside = match &notices {
+            Some(notices) => notices.changes(self.row_clock().await?),
+            None => None,
+        };
         let Self { heads, location, guard, writer, partition, head, expected, stamp, options, arrived, .. } = self;
         let gateway = &heads.gateway;
-        let row = head_row(gateway, &next.head, location.id, &location.key, stamp);
+        let row = HeadWrite { beside, ..head_row(gateway, &next.head, location.id, &location.key, stamp) };
         let value = row.row.value.clone();
         let swap = gateway.context().ports.store.apply_if(&partition, expected, row, next.changes, &options).await;
         match swap {
             Ok(CasResult::Applied) => {}
-            Ok(CasResult::Conflict(_)) => return Ok(false),
+            Ok(CasResult::Conflict(_)) => {
+                // An engine of many machines may have stored the rows all the same.
+                notices.iter().for_each(PendingNotices::withdraw);
+                return Ok(false);
+            }
             Err(error) if error.kind == Kind::TimedOut => {
                 // Race: the store may still apply the change; the guard stays until a read of the head decides [invariant 65].
                 let Ok(now) = read_head_row(gateway, &partition, &internal_options(ConsistencyLevel::Quorum)).await
@@ -277,8 +291,15 @@ impl CasAttempt<'_> {
                 // The change is visible: any other error now would let the caller remove the bytes it references.
                 gateway.blobs().releases.await_sync().await.map_err(|_| larder_core::Error::TimedOut)?;
             }
-            Err(error) => return Err(error.into()),
+            Err(error) => {
+                let refused: larder_core::Result<()> = Err(error.into());
+                notices.iter().for_each(|notices| notices.withdraw_if_refused(&refused));
+                return refused.map(|()| false).map_err(Into::into);
+            }
         }
+        notices.iter().for_each(PendingNotices::confirm);
+        // Before the turn goes on: the notices of the next writer come after these [invariant 173].
+        drop(notices);
         if next.replaces_all {
             // Before the turn goes on: the next writer asks for it.
             writer.note_replaced(arrived);

@@ -21,12 +21,14 @@ use tokio::time::Instant;
 
 use super::commit::ObjectLocation;
 use super::encryption::EncryptionChoice;
+use super::events::ChangeCause;
 use super::put::{WriteConditions, conditional_conflict};
 use super::receive::DEFAULT_ALGORITHM;
 use super::uploads::{UploadHead, Uploads, done_state};
 use super::{Caller, Error, ObjectsConfig, Result};
 use crate::rules::checksum::{ChecksumHasher, combine_full, composite};
 use crate::rules::encryption::EncryptionKind;
+use crate::rules::notification::EventAction;
 use crate::rules::part::manifest_rows;
 use crate::rules::{
     Algorithm, Bucket, Checksum, ChecksumKind, Etag, ManifestOwner, ManifestPart, Object, ObjectBody, ObjectLock, Part,
@@ -97,6 +99,7 @@ impl Uploads {
         let bucket =
             self.buckets.find_for_put(&caller, &request.bucket, &request.key, &[], &ObjectLock::default()).await?;
         let mut head = head?;
+        let cause = ChangeCause::request(EventAction::Complete, &caller);
         let list = list_digest(&request.parts);
         let deadline = Instant::now() + self.gateway.context().config.timeout;
         loop {
@@ -105,7 +108,7 @@ impl Uploads {
             if settled.upload.state != UploadState::Open {
                 return completed_answer(&settled.upload.state, &list, kind);
             }
-            if let Some(state) = self.complete_open(&bucket, settled, &request, list).await? {
+            if let Some(state) = self.complete_open(&bucket, settled, &request, list, cause).await? {
                 return completed_answer(&state, &list, kind);
             }
             if Instant::now() >= deadline {
@@ -123,6 +126,7 @@ impl Uploads {
         open: UploadHead,
         request: &CompleteUpload,
         list: [u8; 20],
+        cause: ChangeCause<'_>,
     ) -> Result<Option<UploadState>> {
         // AWS asks for no key here, but a wrong one is refused.
         if request.encryption != EncryptionChoice::BucketDefault {
@@ -139,7 +143,7 @@ impl Uploads {
         // Crash: from here on the upload names its version, so a recovery can look for it.
         let Some(completing) = self.heads.cas_upload_state(&open, begun).await? else { return Ok(None) };
         let location = ObjectLocation::new(bucket, &request.key);
-        match self.commit_upload(&location, &completing, version, &assembly, &request.conditions).await {
+        match self.commit_upload(&location, &completing, version, &assembly, &request.conditions, cause).await {
             Ok(Some(committed_version)) => {
                 admission.written();
                 Ok(Some(self.finish_upload(&completing, done_state(&committed_version, list)).await))
@@ -164,6 +168,7 @@ impl Uploads {
         id: VersionId,
         assembly: &Assembly,
         conditions: &WriteConditions,
+        cause: ChangeCause<'_>,
     ) -> Result<Option<Version>> {
         // Crash: the manifest precedes the head that references it; otherwise a reader finds no bytes [invariant 60].
         self.write_manifest(completing, id, &assembly.parts).await?;
@@ -184,7 +189,7 @@ impl Uploads {
                 return Ok(None);
             }
             let next = attempt.add(version.clone()).await?;
-            if attempt.commit(next).await? {
+            if attempt.commit(next, &cause.event(Some(&version))).await? {
                 return Ok(Some(version));
             }
         }

@@ -14,11 +14,13 @@ use parking_lot::Mutex;
 use super::acl_choice::{AclChoice, check_public_acl};
 use super::commit::{ObjectLocation, client_version_id, lifecycle_expiry, version_id_text};
 use super::encryption::{EncryptionChoice, NewEncryption};
+use super::events::ChangeCause;
 use super::get::{FoundObject, GetObject, ObjectReader, ReadWindow, VersionSpec, missing_bytes};
 use super::put::{ChecksumWanted, ObjectMetadata, StoredVersion, UploadBody, WriteConditions, conditional_conflict};
 use super::receive::{BlobDestination, BodyReceiver, VerifiedBody};
 use super::{Caller, Error, Objects, Result};
 use crate::rules::encryption::EncryptionKind;
+use crate::rules::notification::EventAction;
 use crate::rules::{Acl, Algorithm, Bucket, Etag, Object, ObjectLock, S3Action, Storage, SystemHeader, Tag, Version};
 
 /// Headers a copy never inherits (AWS, CopyObject).
@@ -95,6 +97,7 @@ impl Objects {
         check_changes(&request, &target)?;
         self.precheck_conditions(&target.location, &request.conditions).await?;
         let source = GetObject { window: ReadWindow::Whole, ..request.source.clone() };
+        let cause = ChangeCause::request(EventAction::Copy, caller);
         for _ in 0..RETRIES_MAX {
             let (found_object, reader) = self.open_source(caller, source.clone()).await?;
             found_object.version.object.as_ref().map_or(Ok(()), check_copied_size)?;
@@ -108,9 +111,9 @@ impl Objects {
             let stored = if shares(&request, &target, &found_object) {
                 // A shared copy reads no bytes, so a removal need not wait for this reader.
                 drop(reader);
-                self.copy_shared(&request, &target, &found_object).await?
+                self.copy_shared(&request, &target, &found_object, cause).await?
             } else {
-                Some(self.copy_bytes(&request, &target, &found_object, reader).await?)
+                Some(self.copy_bytes(&request, &target, &found_object, reader, cause).await?)
             };
             // Race: the source was removed before the commit; the next round looks for it again.
             if let Some(stored) = stored {
@@ -186,6 +189,7 @@ impl Objects {
         target: &CopyTarget,
         found_object: &FoundObject,
         reader: ObjectReader,
+        cause: ChangeCause<'_>,
     ) -> Result<StoredVersion> {
         let Some(source) = &found_object.version.object else { return Err(missing_bytes()) };
         let algorithm = source.checksum.as_ref().map(|checksum| checksum.algorithm);
@@ -201,7 +205,8 @@ impl Objects {
             encryption: target.encryption.map(|encryption| encryption.stored),
             ..described(request, target, source)
         };
-        self.commit_object(&target.location, target.owner.clone(), object, received, &request.conditions).await
+        let (owner, conditions) = (target.owner.clone(), &request.conditions);
+        self.commit_object(&target.location, owner, object, received, conditions, cause).await
     }
 
     /// Writes a version that references the bytes of the source; `None` when the source is gone.
@@ -210,6 +215,7 @@ impl Objects {
         request: &CopyObject,
         target: &CopyTarget,
         found_object: &FoundObject,
+        cause: ChangeCause<'_>,
     ) -> Result<Option<StoredVersion>> {
         let Some(source) = &found_object.version.object else { return Ok(None) };
         let spec = VersionSpec::Id(version_id_text(&found_object.version));
@@ -229,7 +235,7 @@ impl Objects {
             let version_id = client_version_id(attempt.bucket(), &version);
             let expires = lifecycle_expiry(attempt.bucket(), &request.key, &version);
             let next = attempt.add_shared(version.clone()).await?;
-            if attempt.commit(next).await? {
+            if attempt.commit(next, &cause.event(Some(&version))).await? {
                 return Ok(Some(StoredVersion { version, version_id, expires }));
             }
         }

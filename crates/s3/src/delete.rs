@@ -6,9 +6,11 @@ mod tests;
 use bytes::Bytes;
 
 use super::commit::{CasAttempt, HeadStore, KeyChange, ObjectLocation, version_id_text};
+use super::events::{ChangeCause, EventOrigin};
 use super::get::{VersionSpec, matches_etag};
 use super::object_lock::GovernanceBypass;
 use super::{Caller, Error, Objects, Result};
+use crate::rules::notification::EventAction;
 use crate::rules::{Bucket, ObjectHead, Version, Versioning};
 
 /// The result of a delete.
@@ -44,9 +46,10 @@ impl Objects {
         let bypass = bypass.resolve(&caller.with_version(version), &bucket, key)?;
         let location = ObjectLocation::new(&bucket, key);
         let owner = caller.object_owner(&bucket, false);
+        let origin = EventOrigin::Request(caller);
         let deleted = self
             .heads
-            .delete_if(&location, version, &owner, bypass, |_, stored_version| match &if_match {
+            .delete_if(&location, version, &owner, bypass, origin, |_, stored_version| match &if_match {
                 Some(tags) => check_if_match(tags, version, stored_version),
                 None => Ok(true),
             })
@@ -71,6 +74,7 @@ impl HeadStore {
         spec: &VersionSpec,
         owner: &str,
         bypass: bool,
+        origin: EventOrigin<'_>,
         condition: impl Fn(&CasAttempt<'_>, Option<&Version>) -> Result<bool>,
     ) -> Result<Option<DeletedObject>> {
         // A full disk must accept deletes, or it stays full.
@@ -84,25 +88,62 @@ impl HeadStore {
             }
             // Race: while versioning is being enabled, removing the newest would bring an older one back [invariant 105].
             let keeps = attempt.bucket().versioning != Versioning::Off || attempt.head.older;
-            let (deleted, next) = match (spec, &stored_version) {
+            let told = |deletion: Deletion| ChangeCause { action: deletion.action(origin), origin };
+            let (deleted, next, cause, marker) = match (spec, &stored_version) {
                 (VersionSpec::Current, _) if keeps => {
                     let marker = attempt.new_version(owner.to_owned(), None);
                     let deleted = DeletedObject { marker: true, version_id: Some(version_id_text(&marker)) };
-                    (deleted, attempt.add(marker).await?)
+                    let next = attempt.add(marker.clone()).await?;
+                    (deleted, next, told(Deletion::Hidden), Some(marker))
                 }
                 (_, Some(stored_version)) => {
-                    (removed(attempt.bucket(), stored_version), attempt.remove(stored_version, bypass).await?)
+                    let deletion =
+                        if stored_version.object.is_some() { Deletion::Removed } else { Deletion::MarkerRemoved };
+                    let next = attempt.remove(stored_version, bypass).await?;
+                    (removed(attempt.bucket(), stored_version), next, told(deletion), None)
                 }
                 (VersionSpec::Current, None) if !self.gateway.context().config.single_process => {
                     // Race: a put without an answer may still be finished, and no read shows it; after this swap it is not [invariant 164].
                     let head = ObjectHead { release: Vec::new(), ..attempt.head.clone() };
-                    (absent(attempt.bucket(), spec), KeyChange { head, ..KeyChange::default() })
+                    let next = KeyChange { head, ..KeyChange::default() };
+                    (absent(attempt.bucket(), spec), next, told(Deletion::Removed), None)
                 }
-                (_, None) => return self.answer_absent(absent(attempt.bucket(), spec)).await.map(Some),
+                (_, None) => {
+                    let deleted = absent(attempt.bucket(), spec);
+                    // As AWS does; a version that is not there is nobody's news.
+                    if *spec == VersionSpec::Current {
+                        attempt.announce(&told(Deletion::Removed).event(None)).await?;
+                    }
+                    return self.answer_absent(deleted).await.map(Some);
+                }
             };
-            if attempt.commit(next).await? {
+            let event = cause.event(marker.as_ref().or(stored_version.as_ref()));
+            if attempt.commit(next, &event).await? {
                 return Ok(Some(deleted));
             }
+        }
+    }
+}
+
+/// How a delete changes a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Deletion {
+    /// A new delete marker hides its versions.
+    Hidden,
+    /// An object is removed.
+    Removed,
+    /// A delete marker is removed.
+    MarkerRemoved,
+}
+
+impl Deletion {
+    fn action(self, origin: EventOrigin<'_>) -> EventAction {
+        match (self, origin) {
+            (Self::Hidden, EventOrigin::Request(_)) => EventAction::Mark,
+            (Self::Hidden, EventOrigin::Lifecycle) => EventAction::ExpireMark,
+            (Self::Removed | Self::MarkerRemoved, EventOrigin::Request(_)) => EventAction::Delete,
+            (Self::Removed, EventOrigin::Lifecycle) => EventAction::Expire,
+            (Self::MarkerRemoved, EventOrigin::Lifecycle) => EventAction::ExpireMarker,
         }
     }
 }

@@ -6,6 +6,7 @@
 //! Uploads    create, list   parts  put, list   complete   abort, and uploads taken back
 //! HeadStore  commit, uploads   the only way a key or an upload changes         release  removing unreferenced bytes
 //! BodyReceiver  receive  reading request bodies                 ObjectSweeper  garbage collection
+//! events  notices of changes, for the outbox of the core
 //! Quotas  most objects and bytes of a bucket or user
 //! LifecycleWorker  expiry by rule                               TrackedRequest  metrics of one request
 //! ```
@@ -27,6 +28,7 @@ pub mod copy;
 pub mod delete;
 pub mod encryption;
 mod error;
+mod events;
 pub mod get;
 pub mod lifecycle;
 pub mod list;

@@ -17,8 +17,10 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::commit::{HeadStore, ObjectLocation};
+use super::events::ChangeCause;
 use super::object_location::VersionSpec;
 use super::{Caller, Configuration, Error, Objects, RequestArgument, Result};
+use crate::rules::notification::EventAction;
 use crate::rules::{Bucket, ObjectLock, Retention, S3Action, Version};
 
 const NO_LOCK: &str = "Bucket is missing Object Lock Configuration";
@@ -102,7 +104,8 @@ impl Objects {
         if let Some(retention) = next {
             check_future(retention, moment.begins, RequestArgument::RetainUntilDate)?;
         }
-        self.change_lock(&bucket, key, version, |lock| {
+        let cause = ChangeCause::request(EventAction::PutRetention, caller);
+        self.change_lock(&bucket, key, version, cause, |lock| {
             if lock.retention.is_some_and(|present| !present.may_become(next, moment.ended, bypass)) {
                 return Err(Error::Locked);
             }
@@ -126,7 +129,8 @@ impl Objects {
     ) -> Result<()> {
         let bucket = self.locked_bucket(caller, bucket, key).await?;
         self.locate(caller, &bucket.name, key, version).await?;
-        self.change_lock(&bucket, key, version, |lock| {
+        let cause = ChangeCause::request(EventAction::PutLegalHold, caller);
+        self.change_lock(&bucket, key, version, cause, |lock| {
             lock.legal_hold = Some(is_on);
             Ok(())
         })
@@ -153,6 +157,7 @@ impl Objects {
         bucket: &Bucket,
         key: &Bytes,
         version: &VersionSpec,
+        cause: ChangeCause<'_>,
         change: impl Fn(&mut ObjectLock) -> Result<()>,
     ) -> Result<()> {
         let location = ObjectLocation::new(bucket, key);
@@ -166,8 +171,8 @@ impl Objects {
                 return Err(version.missing_error(Some(&stored_version)));
             };
             change(&mut object.lock)?;
-            let next = attempt.rewrite(stored_version);
-            if attempt.commit(next).await? {
+            let next = attempt.rewrite(stored_version.clone());
+            if attempt.commit(next, &cause.event(Some(&stored_version))).await? {
                 return Ok(());
             }
         }

@@ -61,8 +61,12 @@ impl Objects {
         let (users, usage, config) = (Arc::new(Users::new(&gateway)), Usage::new(&gateway), Arc::new(config));
         let share = || Arc::clone(&gateway);
         let lock_clock = LockClock::new(&gateway);
-        let heads =
-            Arc::new(HeadStore { gateway: share(), pins: Pins::default(), lock_clock: Arc::clone(&lock_clock) });
+        let heads = Arc::new(HeadStore {
+            gateway: share(),
+            pins: Pins::default(),
+            lock_clock: Arc::clone(&lock_clock),
+            region: config.region.clone(),
+        });
         let quotas = Arc::new(Quotas::new(&heads));
         let receiver = Arc::new(BodyReceiver { gateway: share(), bytes_max: config.put_bytes_max });
         let buckets = Arc::new(Buckets { gateway: share(), users: Arc::clone(&users), config: Arc::clone(&config) });

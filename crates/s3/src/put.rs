@@ -9,8 +9,10 @@ use larder_rows::content::BlobId;
 
 use super::acl_choice::check_public_acl;
 use super::commit::{ObjectLocation, client_version_id, lifecycle_expiry};
+use super::events::ChangeCause;
 use super::receive::VerifiedBody;
 use super::{Caller, Error, Objects, Result};
+use crate::rules::notification::EventAction;
 use crate::rules::{Etag, Object, Storage, Version};
 
 pub use crate::conditions::WriteConditions;
@@ -57,6 +59,18 @@ impl Objects {
     /// `PreconditionFailed`, `NoSuchKey` (`If-Match` without an object), `ConditionalConflict`, `Encryption`, `InvalidRequest` for a lock in a bucket
     /// without, `InvalidArgument` for a retention in the past; no bytes remain then.
     pub async fn put(&self, caller: &Caller, request: PutObject) -> Result<StoredVersion> {
+        self.put_as(ChangeCause::request(EventAction::Put, caller), caller, request).await
+    }
+
+    /// Puts the object of a form, as [`Self::put`]: its event has a name of its own.
+    ///
+    /// # Errors
+    /// As [`Self::put`].
+    pub async fn post(&self, caller: &Caller, request: PutObject) -> Result<StoredVersion> {
+        self.put_as(ChangeCause::request(EventAction::Post, caller), caller, request).await
+    }
+
+    async fn put_as(&self, cause: ChangeCause<'_>, caller: &Caller, request: PutObject) -> Result<StoredVersion> {
         let PutObject { bucket, key, metadata, upload_body, conditions } = request;
         let bucket = self.buckets.find_for_put(caller, &bucket, &key, &metadata.tags, &metadata.lock).await?;
         self.heads.check_new_lock(&bucket, &metadata.lock).await?;
@@ -86,7 +100,7 @@ impl Objects {
             encryption: encryption.map(|encryption| encryption.stored),
             lock: metadata.lock,
         };
-        let stored = self.commit_object(&location, owner, object, received, &conditions).await?;
+        let stored = self.commit_object(&location, owner, object, received, &conditions, cause).await?;
         admission.written();
         Ok(stored)
     }
@@ -118,9 +132,10 @@ impl Objects {
         object: Object,
         received: VerifiedBody,
         conditions: &WriteConditions,
+        cause: ChangeCause<'_>,
     ) -> Result<StoredVersion> {
         let blob = received.blob();
-        let stored = self.put_version(location, &owner, &object, blob, conditions).await;
+        let stored = self.put_version(location, &owner, &object, blob, conditions, cause).await;
         match &stored {
             Ok((_, PutFate::Stored)) => {}
             Ok((_, PutFate::Replaced)) => self.receiver.remove_unnamed(blob).await,
@@ -139,6 +154,7 @@ impl Objects {
         object: &Object,
         blob: Option<BlobId>,
         conditions: &WriteConditions,
+        cause: ChangeCause<'_>,
     ) -> Result<(StoredVersion, PutFate)> {
         let mut cas = self.heads.cas_loop(location, blob);
         loop {
@@ -151,12 +167,14 @@ impl Objects {
             let version_id = client_version_id(attempt.bucket(), &version);
             let expires = lifecycle_expiry(attempt.bucket(), &location.key, &version);
             let stored = StoredVersion { version: version.clone(), version_id, expires };
-            // Conditions ask for the one version that they were checked against, and a bucket with versioning keeps each put.
-            if conditions.is_empty() && version.null && attempt.is_replaced() {
+            // Conditions ask for the one version that they were checked against, a bucket with versioning keeps each put, and one with
+            // receivers of events tells of each.
+            let is_told = attempt.bucket().notification.is_some();
+            if conditions.is_empty() && version.null && !is_told && attempt.is_replaced() {
                 return Ok((stored, PutFate::Replaced));
             }
             let next = attempt.add(version).await?;
-            if attempt.commit(next).await? {
+            if attempt.commit(next, &cause.event(Some(&stored.version))).await? {
                 return Ok((stored, PutFate::Stored));
             }
         }

@@ -86,7 +86,7 @@ impl ConnectionBudget {
     /// A line that says that the limit is too low to serve.
     pub(crate) fn new(settings: &ServerSettings, limit: usize) -> Result<Self, ServerFailure> {
         let (mut needs, requested) = (DescriptorNeeds::for_engine(settings.engine), settings.connections_max);
-        needs.reserve += settings.webhook_hosts.len() * WEBHOOK_CONNECTIONS_MAX;
+        needs.reserve += (settings.webhook_hosts.len() + settings.s3_event_targets.len()) * WEBHOOK_CONNECTIONS_MAX;
         // Too few descriptors would show as refused connections later; the start says so at once.
         if limit < needs.limit_min() {
             return Err(ServerFailure(format!(

@@ -31,6 +31,7 @@ mod metrics_listener;
 mod node_watch;
 pub mod private;
 mod program;
+mod receiver_connector;
 pub mod recent_log;
 pub mod scripts;
 mod serve;

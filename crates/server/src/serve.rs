@@ -92,7 +92,9 @@ pub(crate) async fn serve(
     let config = gateway_config(settings, &name, at.http, budget.connections);
     let scripts = start_scripts(settings, clock.clone())?;
     let certificate = tls.clone().map(|tls| Arc::new(ListenerCertificate(tls)) as Arc<dyn CertificateStatus>);
-    let ports = GatewayPorts { audit, certificate, ..gateway_ports(&engine, clock, actor, scripts) };
+    let webhooks = webhook_client(settings.webhook_ca.as_deref()).map_err(ServerFailure)?;
+    let ports =
+        GatewayPorts { audit, certificate, webhooks: Some(webhooks), ..gateway_ports(&engine, clock, actor, scripts) };
     let gateway = Gateway::start(ports, config).await;
     let gateway = gateway.map_err(|error| ServerFailure(format!("cannot start: {error}")))?;
     let objects =
@@ -235,7 +237,7 @@ fn gateway_ports(engine: &OpenEngine, clock: Arc<dyn Clock>, actor: u64, scripts
         scripts: Some(scripts),
         audit: None,
         certificate: None,
-        webhooks: Some(webhook_client()),
+        webhooks: None,
         product: larder_s3::S3Catalogue::empty(),
     }
 }
@@ -250,6 +252,7 @@ fn gateway_config(settings: &ServerSettings, name: &str, address: Option<SocketA
         index_splitting: IndexSplitting { shard_rows: settings.index_shard_rows, ..IndexSplitting::default() },
         delete_mode: settings.delete_mode,
         webhook_hosts: settings.webhook_hosts.clone(),
+        event_targets: settings.s3_event_targets.clone(),
         timeout: settings.request_timeout,
         offers_tls: settings.tls.is_some() || !settings.proxies.is_empty(),
         single_process: settings.engine.is_single_process(),

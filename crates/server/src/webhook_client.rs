@@ -1,6 +1,6 @@
 //! The HTTP client of webhooks: it connects to the host of an address and to nothing else.
 
-use std::error::Error as _;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
-use hyper::header::{CONTENT_TYPE, USER_AGENT};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, USER_AGENT};
 use hyper::{Request, Response};
 use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use larder_core::Webhooks;
-use larder_core::rules::props::WebhookUrl;
 use larder_core::outbox::HOST_DELIVERIES_MAX;
+use larder_core::{WebhookRequest, Webhooks};
+
+use crate::receiver_connector::ReceiverConnector;
 
 /// The name of this program to receivers.
 pub(crate) const AGENT: &str = concat!("larder/", env!("CARGO_PKG_VERSION"));
@@ -36,35 +36,50 @@ const IDLE_TIME: Duration = Duration::from_secs(20);
 
 /// Sends notices. It follows no redirection, and obeys no proxy of the environment.
 struct WebhookClient {
-    client: Client<HttpConnector, Full<Bytes>>,
+    client: Client<ReceiverConnector, Full<Bytes>>,
 }
 
-/// The client of this server.
-pub(crate) fn webhook_client() -> Arc<dyn Webhooks> {
+/// The client of this server. It trusts the authorities of this file (PEM); `None`: those of the system.
+///
+/// # Errors
+/// One line that names the file.
+pub(crate) fn webhook_client(authorities: Option<&Path>) -> Result<Arc<dyn Webhooks>, String> {
+    let connector = ReceiverConnector::new(authorities)?;
     let mut builder = Client::builder(TokioExecutor::new());
     builder.pool_timer(TokioTimer::new()).pool_max_idle_per_host(IDLE_CONNECTIONS_MAX).pool_idle_timeout(IDLE_TIME);
     builder.http1_max_buf_size(HEAD_BYTES_MAX);
-    Arc::new(WebhookClient { client: builder.build_http() })
+    Ok(Arc::new(WebhookClient { client: builder.build(connector) }))
 }
 
 #[async_trait]
 impl Webhooks for WebhookClient {
-    async fn post(&self, url: &WebhookUrl, id: &str, body: Bytes) -> Result<(), String> {
-        let request = Request::post(url.as_str())
+    async fn post(&self, request: WebhookRequest<'_>) -> Result<(), String> {
+        let WebhookRequest { url, id, authorization, body } = request;
+        let mut head = Request::post(url.as_str())
             .header(CONTENT_TYPE, "application/json")
             .header(USER_AGENT, AGENT)
-            .header(EVENT_ID, id)
-            .body(Full::new(body))
-            .map_err(|error| format!("no request can be made: {error}"))?;
-        let answer = self.client.request(request).await.map_err(|error| match error.source() {
-            Some(cause) => format!("{error}: {cause}"),
-            None => error.to_string(),
-        })?;
+            .header(EVENT_ID, id);
+        if let Some(authorization) = authorization {
+            head = head.header(AUTHORIZATION, authorization);
+        }
+        let request = head.body(Full::new(body)).map_err(|error| format!("no request can be made: {error}"))?;
+        let answer = self.client.request(request).await.map_err(|error| causes(&error))?;
         let status = answer.status();
         // The status is the receipt: a body that does not end must not undo it.
         let _ = tokio::time::timeout(DISCARD_MAX, discard(answer)).await;
         if status.is_success() { Ok(()) } else { Err(format!("the answer is {status}")) }
     }
+}
+
+/// An error with all of its causes: that of TLS is the last one.
+fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        text.push_str(&format!(": {next}"));
+        cause = next.source();
+    }
+    text
 }
 
 /// Reads the rest of an answer. A longer one, or one that breaks off, costs its connection alone.
@@ -83,6 +98,8 @@ mod tests {
     use std::io::{Read as _, Write as _};
     use std::net::TcpListener;
     use std::thread;
+
+    use larder_core::rules::props::WebhookUrl;
 
     use super::*;
 
@@ -112,7 +129,9 @@ mod tests {
 
     async fn post(answer: impl Into<Vec<u8>>) -> (Result<(), String>, String) {
         let (url, receiver) = receiver(answer.into());
-        let sent = webhook_client().post(&url, "the-id", Bytes::from_static(b"{}")).await;
+        let (id, body) = ("the-id", Bytes::from_static(b"{}"));
+        let request = WebhookRequest { url: &url, id, authorization: Some("Bearer token"), body };
+        let sent = webhook_client(None).unwrap().post(request).await;
         (sent, receiver.join().unwrap())
     }
 
@@ -121,7 +140,14 @@ mod tests {
         let (sent, request) = post("HTTP/1.1 204 No Content\r\n\r\n").await;
         assert_eq!(sent, Ok(()));
         let head = request.to_ascii_lowercase();
-        for line in ["post /a?b=c http/1.1", "content-type: application/json", EVENT_ID, AGENT, "content-length: 2"] {
+        for line in [
+            "post /a?b=c http/1.1",
+            "content-type: application/json",
+            EVENT_ID,
+            AGENT,
+            "content-length: 2",
+            "authorization: bearer token",
+        ] {
             assert!(head.contains(line), "{line}: {request}");
         }
         let elsewhere = "HTTP/1.1 307 Temporary Redirect\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n";

@@ -22,6 +22,7 @@ const SIGNED: &[&str] = &[
     "lifecycle",
     "location",
     "logging",
+    "notification",
     "partNumber",
     "policy",
     "replication",

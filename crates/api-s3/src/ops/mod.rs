@@ -4,6 +4,7 @@
 //! service   list_buckets  assume_role (of STS)
 //! bucket    bucket  list_objects  list_versions  list_uploads  delete_objects  post_object
 //!           acl  policy  cors  lifecycle  tagging  public_access  ownership  bucket_encryption  website  object_lock
+//!           notification
 //! object    put_object  copy_object  get_object (and head)  delete_objects  attributes  acl  tagging  object_lock
 //! upload    create_upload (and abort)  upload_part (and copies)  list_parts  complete
 //! requests  conditions  checksums  encryption  object_metadata  lock_headers  grants  copy_source  upload_body
@@ -34,6 +35,7 @@ mod list_uploads;
 mod list_versions;
 mod listing_document;
 mod lock_headers;
+mod notification;
 mod object_headers;
 mod object_lock;
 mod object_metadata;
@@ -112,6 +114,8 @@ pub(crate) async fn run(op: S3Operation, call: &S3Call) -> Result<S3Response, S3
         S3Operation::DeleteBucketWebsite => website::delete(call).await,
         S3Operation::GetObjectLockConfiguration => object_lock::get_bucket(call).await,
         S3Operation::PutObjectLockConfiguration => object_lock::put_bucket(call).await,
+        S3Operation::GetBucketNotificationConfiguration => notification::get(call).await,
+        S3Operation::PutBucketNotificationConfiguration => notification::put(call).await,
 
         S3Operation::GetObject => get_object::get(call).await,
         S3Operation::HeadObject => get_object::head(call).await,

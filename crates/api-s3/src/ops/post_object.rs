@@ -74,7 +74,7 @@ pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
         upload_body: UploadBody { stream: Box::new(stream), length: None, md5, checksum },
         conditions: WriteConditions::default(),
     };
-    let stored = call.objects.put(&caller, request).await.map_err(|error| failure.error_for(error))?;
+    let stored = call.objects.post(&caller, request).await.map_err(|error| failure.error_for(error))?;
     Ok(response::stored_response(call, &fields, &headers, &key, &stored))
 }
 

@@ -116,6 +116,7 @@ table! {
         PrecommitFailed = "larder_precommit_failed_total", "Writes refused by a precommit hook, or as one could not be run.";
         PostcommitFailed = "larder_postcommit_failed_total", "Postcommit hooks that failed or were skipped; the object is written.";
         WebhookDelivered = "larder_webhooks_delivered_total", "Webhook notices that their receivers took.";
+        WebhookRefused = "larder_webhooks_refused_total", "Writes refused because the outbox, their bucket or a receiver has no room for more notices.";
         WebhookRetried = "larder_webhooks_retried_total", "Deliveries of webhook notices that failed and are tried again.";
         WebhookGivenUp = "larder_webhooks_given_up_total", "Webhook notices that no receiver took within 24 hours.";
         Panicked = "larder_panicked_total", "Requests and tasks that ended in a panic.";
@@ -202,6 +203,7 @@ families! {
     MEMBERS = "larder_members", Gauge, Count, [], "Members that live, this one included.";
     CATALOGUE_VERSION = "larder_catalogue_version", Gauge, Count, [], "Version of the catalogue in use.";
     WEBHOOKS_WAITING = "larder_webhooks_waiting", Gauge, Count, [], "Webhook notices of this gateway that are not delivered yet.";
+    WEBHOOKS_WAITING_MOST = "larder_webhooks_waiting_most", Gauge, Count, [], "Of these, the notices of the bucket that has the most.";
     REQUESTS = "larder_requests_total", Counter, Count, ["op", "outcome"], "Requests that ended, by operation and outcome.";
     REQUESTS_ACTIVE = "larder_requests_active", Gauge, Count, ["op"], "Requests being worked on.";
     REQUEST_SECONDS = "larder_request_seconds", Histogram, Seconds, ["op"], "Time of requests that were not refused.";

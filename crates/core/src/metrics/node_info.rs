@@ -27,6 +27,8 @@ pub struct NodeInfo<'a> {
     pub catalogue: u64,
     /// Notices for webhooks that are not delivered yet.
     pub webhooks_waiting: usize,
+    /// Those of the bucket that has the most.
+    pub webhooks_waiting_most: usize,
     /// The process, from [`ProcessStats::read`].
     pub process: ProcessStats,
     /// Metrics of the engine: name and value. A name may carry labels, as in `larder_engine_cache_bytes{of="blocks"}`; names

@@ -33,6 +33,7 @@ fn node_info(members: &[String]) -> NodeInfo<'_> {
         ready: true,
         catalogue: 7,
         webhooks_waiting: 0,
+        webhooks_waiting_most: 0,
         process: ProcessStats {
             host: HostStats { load: [0.5, 1.0, 2.0], ..HostStats::default() },
             threads: 9,

@@ -43,6 +43,7 @@ impl ExpositionText {
         self.one(&names::MEMBERS, info.ring_members().len() as f64);
         self.one(&names::CATALOGUE_VERSION, info.catalogue as f64);
         self.one(&names::WEBHOOKS_WAITING, info.webhooks_waiting as f64);
+        self.one(&names::WEBHOOKS_WAITING_MOST, info.webhooks_waiting_most as f64);
     }
 
     fn requests(&mut self, metrics: &Metrics) {

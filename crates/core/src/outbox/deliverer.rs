@@ -8,10 +8,10 @@ use larder_store::RateLimitedLog;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
+use super::receivers::is_wanted;
 use super::{DeliveryStep, Outbox, WaitingNotice};
 use crate::metrics::Event;
-use crate::rules::props::webhook_in;
-use crate::types::Catalogue;
+use crate::ports::WebhookRequest;
 
 /// Time for one request to a receiver, its answer included.
 const DELIVERY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -53,6 +53,7 @@ impl Outbox {
         let mut waiting = waiting;
         if waiting.step == DeliveryStep::Send {
             if let Err(failure) = self.send(&waiting).await {
+                self.note_failure(&waiting.notice, &failure);
                 let Some(why) = self.given_up(&waiting) else {
                     self.context.metrics.count_event(Event::WebhookRetried);
                     self.log_failure(&waiting, &failure);
@@ -69,7 +70,7 @@ impl Outbox {
         match self.remove_row(&waiting).await {
             Ok(()) => {
                 let mut state = self.state.lock();
-                state.queue.end(&waiting);
+                state.queue.end(&waiting, Instant::now());
                 state.places.free(waiting.place);
             }
             Err(error) => {
@@ -87,33 +88,27 @@ impl Outbox {
     /// # Errors
     /// The reason for the log.
     async fn send(&self, waiting: &WaitingNotice) -> Result<(), String> {
-        let url = waiting.url.as_ref().ok_or("its address is not one that this server sends to")?;
-        // The setting may allow less than it did when the property was set.
-        if !self.context.config.webhook_hosts.contains(url.host()) {
-            return Err(format!("the setting --webhook-hosts does not allow {}", url.host()));
-        }
+        let endpoint = waiting.endpoint.as_ref().ok_or("its receiver is not one that this server sends to")?;
+        self.check_allowed(&waiting.notice, endpoint)?;
         let port = self.context.ports.webhooks.as_ref().ok_or("this server sends no webhooks")?;
-        let body = waiting.notice.to_json().to_string().into();
-        let sent = timeout(DELIVERY_TIMEOUT, port.post(url, &waiting.notice.id, body)).await;
+        let (id, body) = (&*waiting.notice.id, waiting.notice.to_json().to_string().into());
+        let request = WebhookRequest { url: &endpoint.url, id, authorization: endpoint.authorization.as_deref(), body };
+        let sent = timeout(DELIVERY_TIMEOUT, port.post(request)).await;
         sent.unwrap_or_else(|_| Err(format!("no answer within {} s", DELIVERY_TIMEOUT.as_secs())))
     }
 
     /// Why a notice that was not received is not sent again; `None`: it is.
     fn given_up(&self, waiting: &WaitingNotice) -> Option<&'static str> {
-        let bucket = &waiting.notice.address.bucket;
-        let has_hook = |catalogue: &Catalogue| {
-            catalogue
-                .hooks(bucket, "postcommit")
-                .iter()
-                .filter_map(webhook_in)
-                .any(|url| url.as_str() == waiting.notice.url)
-        };
         if self.context.now().since(waiting.notice.time) >= GIVE_UP_MICROS {
             Some("not received in 24 hours")
         } else if self.state.lock().places.is_dropped(waiting.place) {
             Some("an operator dropped it")
-        } else if self.catalogue.peek(self.context.monotonic()).is_some_and(|catalogue| !has_hook(&catalogue)) {
-            Some("its bucket has the webhook no more")
+        } else if self
+            .catalogue
+            .peek(self.context.monotonic())
+            .is_some_and(|catalogue| !is_wanted(&catalogue, &waiting.notice))
+        {
+            Some("its bucket has the receiver no more")
         } else {
             None
         }
@@ -124,16 +119,14 @@ impl Outbox {
         let mut random = [0; 2];
         (self.context.ports.random)(&mut random);
         let pause = retry_pause(waiting.failures, u16::from_be_bytes(random));
-        let mut state = self.state.lock();
-        state.queue.end(&waiting);
         let waiting = WaitingNotice { failures: waiting.failures.saturating_add(1), ..waiting };
-        state.queue.add_later(waiting, Instant::now() + pause);
+        self.state.lock().queue.try_again(waiting.after(pause), Instant::now());
     }
 
     fn log_failure(&self, waiting: &WaitingNotice, failure: &str) {
         if let Some(line) = DELIVERY_FAILED.admit(self.context.monotonic()) {
-            let (url, id, left_out) = (&waiting.notice.url, &waiting.notice.id, line.left_out);
-            tracing::warn!(url, id, failure, left_out, "webhook delivery failed: it is tried again for 24 hours");
+            let (receiver, id, left_out) = (&waiting.notice.receiver, &waiting.notice.id, line.left_out);
+            tracing::warn!(receiver, id, failure, left_out, "webhook delivery failed: it is tried again for 24 hours");
         }
     }
 }
@@ -142,10 +135,10 @@ impl Outbox {
 fn log_given_up(waiting: &WaitingNotice, failure: &str, why: &str) {
     let notice = &waiting.notice;
     let shown = |name: &[u8]| beginning(&String::from_utf8_lossy(name), LOGGED_BYTES_MAX).to_owned();
-    let (url, id, event) = (&notice.url, &notice.id, notice.event.name());
+    let (receiver, id, event) = (&notice.receiver, &notice.id, notice.event_name());
     let bucket_type = shown(&notice.address.bucket.bucket_type);
     let (bucket, key) = (shown(&notice.address.bucket.bucket), shown(&notice.address.key));
-    tracing::warn!(url, id, event, ?bucket_type, ?bucket, ?key, failure, "webhook notice given up: {why}");
+    tracing::warn!(receiver, id, event, ?bucket_type, ?bucket, ?key, failure, "webhook notice given up: {why}");
 }
 
 /// The pause after so many earlier failures: doubled each time, of which a random half is waited in any case.

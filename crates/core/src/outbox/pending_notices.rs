@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use larder_rows::address::Address;
-use larder_rows::{Change, NoticeEvent, NoticeRow, PartitionChanges, Timestamp};
+use larder_rows::{Change, KvWrite, NoticeContent, NoticeEvent, NoticeRow, PartitionChanges, Timestamp};
 
-use super::{Outbox, WaitingNotice, notice_row};
+use super::{AddressedNotice, Outbox, WaitingNotice, notice_row};
 use crate::rules::props::WebhookUrl;
 use crate::{Error, Result};
 
@@ -33,15 +33,9 @@ impl NoticeSubject<'_> {
         for name in [&mut address.bucket.bucket_type, &mut address.bucket.bucket, &mut address.key] {
             *name = copy(name);
         }
-        NoticeRow {
-            id,
-            url: url.as_str().to_owned(),
-            event: self.event,
-            address,
-            time: Timestamp::ZERO,
-            content_type: self.content_type.map(copy),
-            bytes: self.bytes,
-        }
+        let content_type = self.content_type.map(copy);
+        let content = NoticeContent::Kv(KvWrite { event: self.event, content_type, bytes: self.bytes });
+        NoticeRow { id, receiver: url.as_str().to_owned(), address, time: Timestamp::ZERO, content }
     }
 }
 
@@ -49,7 +43,7 @@ impl NoticeSubject<'_> {
 /// client of the write is gone; otherwise their places are free again.
 pub struct PendingNotices {
     outbox: Arc<Outbox>,
-    notices: Vec<(u32, NoticeRow)>,
+    notices: Vec<(u32, AddressedNotice)>,
     /// The clock of the write that carries them; 0 before there is one.
     stamp: AtomicU64,
     /// Whether the write was refused although their rows are stored.
@@ -62,7 +56,7 @@ pub struct PendingNotices {
 const UNSETTLED_PAUSE: Duration = Duration::from_secs(60);
 
 impl PendingNotices {
-    pub(super) fn new(outbox: Arc<Outbox>, notices: Vec<(u32, NoticeRow)>) -> Self {
+    pub(super) fn new(outbox: Arc<Outbox>, notices: Vec<(u32, AddressedNotice)>) -> Self {
         Self {
             outbox,
             notices,
@@ -79,8 +73,8 @@ impl PendingNotices {
             return None;
         }
         self.stamp.store(clock.0, Ordering::Release);
-        let put = |(place, notice): &(u32, NoticeRow)| {
-            Change::Put(notice_row(*place, clock, &NoticeRow { time: clock, ..notice.clone() }))
+        let put = |(place, notice): &(u32, AddressedNotice)| {
+            Change::Put(notice_row(*place, clock, &timed(notice.row.clone(), clock)))
         };
         Some(PartitionChanges::new(self.outbox.partition(), self.notices.iter().map(put).collect()))
     }
@@ -91,6 +85,11 @@ impl PendingNotices {
         if written.as_ref().is_err_and(Error::has_written_nothing) {
             self.stamp.store(0, Ordering::Release);
         }
+    }
+
+    /// Notes that the write is made, and its rows are stored.
+    pub fn confirm(&self) {
+        self.is_settled.store(true, Ordering::Release);
     }
 
     /// Notes that the write is not made, whether or not the rows are stored.
@@ -115,13 +114,22 @@ impl Drop for PendingNotices {
             return self.outbox.free(&notices);
         }
         let is_withdrawn = self.is_withdrawn.load(Ordering::Acquire);
+        let is_settled = self.is_settled.load(Ordering::Acquire);
         let waiting = notices.into_iter().map(|(place, notice)| {
-            let waiting = WaitingNotice::new(place, stamp, NoticeRow { time: stamp, ..notice });
-            if is_withdrawn { waiting.into_removal() } else { waiting }
+            let notice = AddressedNotice { row: timed(notice.row, stamp), ..notice };
+            let waiting = WaitingNotice::new(place, stamp, notice);
+            match is_settled {
+                true if is_withdrawn => WaitingNotice { is_withdrawn, ..waiting.into_removal() },
+                true => waiting,
+                false => waiting.after(UNSETTLED_PAUSE),
+            }
         });
-        match self.is_settled.load(Ordering::Acquire) {
-            true => self.outbox.enqueue(waiting.collect()),
-            false => self.outbox.enqueue_later(waiting.collect(), UNSETTLED_PAUSE),
-        }
+        self.outbox.enqueue(waiting.collect());
     }
+}
+
+/// A notice with the clock of its write: that of its row, unless it has another one already.
+fn timed(notice: NoticeRow, clock: Timestamp) -> NoticeRow {
+    let time = Some(notice.time).filter(|time| *time != Timestamp::ZERO).unwrap_or(clock);
+    NoticeRow { time, ..notice }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use larder_rows::{ActorId, Batch, Change, NoticeRow, Row};
 use larder_store::{ConsistencyLevel, Partition, RateLimitedLog, ReadQuery, Stopped, Table};
 
-use super::{Outbox, WaitingNotice, notice_row};
+use super::{AddressedNotice, Outbox, WaitingNotice, notice_row};
 use crate::members::Members;
 use crate::node_context::internal_options;
 use crate::{Error, Result};
@@ -67,26 +67,40 @@ impl Outbox {
 
     /// Moves the notices of one run. Those without a place stay.
     async fn take_over_run(&self, partition: &Partition) -> Result<usize> {
-        let (mut count, mut query) = (0, ReadQuery::all(PAGE_NOTICES));
+        let mut notice_rows = self.notice_rows(partition).await?;
+        // Race: a place says nothing of its time; the older notices of a key come first, as its owner had them [invariant 173].
+        notice_rows.sort_by_key(|(_, notice)| notice.time);
+        let (mut count, mut left) = (0, notice_rows.into_iter().peekable());
+        while left.peek().is_some() {
+            let Some(moved) = self.move_rows(partition, left.by_ref().take(PAGE_NOTICES).collect()).await? else {
+                break;
+            };
+            count += moved;
+        }
+        Ok(count)
+    }
+
+    /// The notices of one run: as many as an outbox has places.
+    async fn notice_rows(&self, partition: &Partition) -> Result<Vec<(Row, NoticeRow)>> {
+        let (mut notice_rows, mut query) = (Vec::new(), ReadQuery::all(PAGE_NOTICES));
         loop {
             let page = self.context.read_at_quorum(partition, &query).await?;
-            let Some(last) = page.rows.last().map(|row| row.name.clone()) else { return Ok(count) };
-            let notice_rows: Vec<_> = page.rows.into_iter().filter_map(|row| self.decode(row)).collect();
-            let Some(moved) = self.move_rows(partition, notice_rows).await? else { return Ok(count) };
-            count += moved;
-            if page.stopped == Stopped::End {
-                return Ok(count);
+            let last = page.rows.last().map(|row| row.name.clone());
+            notice_rows.extend(page.rows.into_iter().filter_map(|row| self.decode(row)));
+            match last {
+                Some(last) if page.stopped == Stopped::Limit => query.continue_after(&last),
+                _ => return Ok(notice_rows),
             }
-            query.continue_after(&last);
         }
     }
 
     /// Moves rows to places of this gateway; `None` where there is no room.
     async fn move_rows(&self, from: &Partition, notice_rows: Vec<(Row, NoticeRow)>) -> Result<Option<usize>> {
         let (rows, notices): (Vec<Row>, Vec<NoticeRow>) = notice_rows.into_iter().unzip();
+        let notices = self.addressed(notices);
         let places = self.state.lock().places.take_free(&notices, self.context.now());
         let Some(places) = places else { return Ok(None) };
-        let placed: Vec<(u32, NoticeRow)> = places.into_iter().zip(notices).collect();
+        let placed: Vec<(u32, AddressedNotice)> = places.into_iter().zip(notices).collect();
         // Race: the places may have had other rows; a new clock is above their stamps and removals [invariant 138].
         let stamp = match self.issuer.issue().await {
             Ok(stamp) => stamp,
@@ -95,7 +109,7 @@ impl Outbox {
                 return Err(error);
             }
         };
-        let put = |(place, notice): &(u32, NoticeRow)| Change::Put(notice_row(*place, stamp, notice));
+        let put = |(place, notice): &(u32, AddressedNotice)| Change::Put(notice_row(*place, stamp, &notice.row));
         // The copies first: where the batch is sent in parts, a crash in between leaves a notice twice.
         let mut batch = Batch::single(self.partition(), placed.iter().map(put).collect());
         let gone = |row: Row| Change::Remove { name: row.name, stamp: row.stamp };

@@ -34,6 +34,11 @@ pub trait ProductRows: Any + std::fmt::Debug + Send + Sync {
     /// # Errors
     /// [`Error::Damaged`].
     fn changed(&self, number: Timestamp, key: &CatalogueKey, json: Option<&Value>) -> Result<Arc<dyn ProductRows>>;
+
+    /// Whether a bucket of the product sends events to the target with this name.
+    fn has_event_target(&self, _bucket: &[u8], _target: &str) -> bool {
+        false
+    }
 }
 
 /// No product: its rows stay in the store, and none is read.

@@ -15,6 +15,7 @@ use super::{CasLoop, ObjectLocation};
 use crate::acl_choice::AclChoice;
 use crate::buckets::testing::{S3TestStore, new_caller};
 use crate::delete::DeletedObject;
+use crate::events::ChangeEvent;
 use crate::get::{FoundObject, GetObject, ObjectReader, VersionSpec};
 use crate::object_lock::GovernanceBypass;
 use crate::put::{ChecksumWanted, ObjectMetadata, PutObject, StoredVersion, UploadBody, WriteConditions};
@@ -188,7 +189,7 @@ impl BucketFixture {
             let attempt = cas.next_attempt().await.unwrap();
             let version = Version { id: manifest, ..attempt.new_version(self.owner.id().into(), Some(object.clone())) };
             let next = attempt.add(version.clone()).await.unwrap();
-            if attempt.commit(next).await.unwrap() {
+            if attempt.commit(next, &ChangeEvent::silent()).await.unwrap() {
                 return version;
             }
         }

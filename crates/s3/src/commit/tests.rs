@@ -24,12 +24,12 @@ fn of_two_attempts_on_one_head_one_commits() {
             (fixture.objects.heads.cas_loop(&location, None), other.heads.cas_loop(&location, None));
         let (first, second) = (put_a.next_attempt().await.unwrap(), put_b.next_attempt().await.unwrap());
         let (next_first, next_second) = (add_marker(&first).await, add_marker(&second).await);
-        assert!(second.commit(next_second).await.unwrap());
-        assert!(!first.commit(next_first).await.unwrap());
+        assert!(second.commit(next_second, &ChangeEvent::silent()).await.unwrap());
+        assert!(!first.commit(next_first, &ChangeEvent::silent()).await.unwrap());
         let again = put_a.next_attempt().await.unwrap();
         assert!(again.head.current.is_some());
         let next = add_marker(&again).await;
-        assert!(again.commit(next).await.unwrap());
+        assert!(again.commit(next, &ChangeEvent::silent()).await.unwrap());
     });
 }
 
@@ -47,7 +47,7 @@ fn a_writer_that_read_before_a_fence_conflicts() {
             let fenced = other.heads.fence_head(location.id, &location.key).await.unwrap();
             assert_eq!(fenced, before);
             let next = add_marker(&attempt).await;
-            assert!(!attempt.commit(next).await.unwrap(), "round {round}");
+            assert!(!attempt.commit(next, &ChangeEvent::silent()).await.unwrap(), "round {round}");
             fixture.put("key", &bytes(1, 3000)).await;
         }
         assert_eq!(fixture.get("key", VersionSpec::Current).await.unwrap(), bytes(1, 3000));
@@ -139,7 +139,7 @@ fn a_timed_out_change_is_absent_if_the_head_lacks_it() {
         let next = add_marker(&attempt).await;
         attempt.options.deadline = Instant::now();
         tokio::time::sleep(std::time::Duration::from_millis(1)).await;
-        let late = attempt.commit(next).await;
+        let late = attempt.commit(next, &ChangeEvent::silent()).await;
         assert!(matches!(late, Err(Error::Gateway(larder_core::Error::TimedOut))), "{late:?}");
         assert_eq!(fixture.head(KEY).await.current, None);
     });

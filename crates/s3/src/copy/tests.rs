@@ -266,9 +266,10 @@ fn public_grants_blocked_while_the_body_arrives_are_refused() {
         fixture.objects.buckets.configure(&fixture.owner, BUCKET, block).await.unwrap();
         let (_, object) = put(fixture, 10).await;
         let object = Object { acl, body: received.body.clone(), ..object };
+        let cause = ChangeCause::request(EventAction::Put, &fixture.owner);
         let late = fixture
             .objects
-            .commit_object(&location, "owner".into(), object, received, &WriteConditions::default())
+            .commit_object(&location, "owner".into(), object, received, &WriteConditions::default(), cause)
             .await;
         assert!(matches!(late, Err(Error::AccessDenied)), "{late:?}");
         assert!(fixture.blobs().await.is_empty(), "the refused put leaves no blob");

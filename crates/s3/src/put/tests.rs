@@ -10,6 +10,7 @@ use super::super::copy::CopyObject;
 use super::super::get::VersionSpec;
 use super::*;
 use crate::acl_choice::AclChoice;
+use crate::events::EventOrigin;
 use crate::object_lock::GovernanceBypass;
 use crate::rules::checksum::{ChecksumHasher, Md5Hasher};
 use crate::rules::{Algorithm, ObjectLock, S3Action, SystemHeader, Tag, Versioning};
@@ -198,9 +199,10 @@ fn puts_that_wait_behind_one_that_replaces_them_are_not_written() {
                     let object = version(Timestamp(1), false, Some(100)).object.unwrap();
                     let object = Object { etag: Etag { md5: [seed; 16], parts: None }, ..object };
                     let conditions = WriteConditions::default();
-                    tokio::spawn(
-                        async move { objects.put_version(&location, "owner", &object, None, &conditions).await },
-                    )
+                    let cause = ChangeCause { action: EventAction::Put, origin: EventOrigin::Lifecycle };
+                    tokio::spawn(async move {
+                        objects.put_version(&location, "owner", &object, None, &conditions, cause).await
+                    })
                 })
                 .collect();
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;

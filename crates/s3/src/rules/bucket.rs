@@ -12,6 +12,7 @@ use super::acl::Acl;
 use super::cors::Cors;
 use super::encryption::BucketEncryption;
 use super::lifecycle::Lifecycle;
+use super::notification::NotificationConfig;
 use super::object_lock::BucketLock;
 use super::ownership::ObjectOwnership;
 use super::policy::BucketPolicy;
@@ -65,6 +66,8 @@ pub struct Bucket {
     pub ownership: Option<ObjectOwnership>,
     /// Its website.
     pub website: Option<Website>,
+    /// The receivers of its events; `None`: there are none.
+    pub notification: Option<Arc<NotificationConfig>>,
     /// The region that its creator asked for, when it is not the server's own.
     pub location: Option<String>,
     /// Most that it may hold.
@@ -115,6 +118,7 @@ impl Bucket {
             encryption: None,
             ownership: None,
             website: None,
+            notification: None,
             location: None,
             quota: StorageQuota::default(),
             object_lock: None,
@@ -140,6 +144,7 @@ impl Bucket {
             encryption: self.encryption,
             ownership: self.ownership,
             website: self.website.clone(),
+            notification: self.notification.as_deref().cloned(),
             location: self.location.clone(),
             quota: Some(self.quota).filter(|quota| *quota != StorageQuota::default()),
             object_lock: self.object_lock,
@@ -175,6 +180,7 @@ impl Bucket {
             encryption: row.encryption,
             ownership: row.ownership,
             website: row.website,
+            notification: row.notification.map(Arc::new),
             location: row.location,
             quota: row.quota.unwrap_or_default(),
             object_lock: row.object_lock,
@@ -278,6 +284,8 @@ struct StoredBucket {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     website: Option<Website>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    notification: Option<NotificationConfig>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     location: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     quota: Option<StorageQuota>,
@@ -292,6 +300,7 @@ mod tests {
     use super::super::acl::{Grant, Grantee, Permission};
     use super::super::cors::CorsRule;
     use super::super::lifecycle::{Expiration, LifecycleRule};
+    use super::super::notification::{EventGroup, EventPattern, NotificationRule};
     use super::super::object_lock::{DefaultRetention, RetentionMode, RetentionPeriod};
     use super::super::website::{KeyReplacement, RoutingRule, WebProtocol, WebsitePages};
     use super::*;
@@ -316,9 +325,21 @@ mod tests {
             encryption: Some(BucketEncryption { encrypts: true, bucket_key: false, blocks_customer_keys: Some(true) }),
             ownership: Some(ObjectOwnership::BucketOwnerPreferred),
             website: Some(website()),
+            notification: Some(Arc::new(notification())),
             quota: StorageQuota { objects: Some(5), bytes: None },
             ..Bucket::new("tea", BucketId([9; 16]), "owner", Timestamp(1_700_000_000_000_001))
         }
+    }
+
+    fn notification() -> NotificationConfig {
+        let rule = NotificationRule {
+            id: "n".into(),
+            target: "arn:minio:sqs::T:webhook".into(),
+            events: vec![EventPattern::Every(EventGroup::Created)],
+            prefix: None,
+            suffix: Some(".jpg".into()),
+        };
+        NotificationConfig { rules: vec![rule] }
     }
 
     fn website() -> Website {
@@ -368,6 +389,9 @@ mod tests {
             "website": {"Pages": {"index": "i.html", "error": null, "rules": [{
                 "prefix": "a/", "error": 404, "protocol": "Https", "host": null, "replace": {"Prefix": "b/"}, "status": null,
             }]}},
+            "notification": {"rules": [{
+                "id": "n", "target": "arn:minio:sqs::T:webhook", "events": ["s3:ObjectCreated:*"], "suffix": ".jpg",
+            }]},
             "quota": {"objects": 5},
         });
         assert_eq!(full().to_json(), golden);

@@ -30,6 +30,7 @@ pub mod head;
 pub mod lifecycle;
 pub mod listing;
 pub mod lock_time;
+pub mod notification;
 pub mod object_key;
 pub mod object_lock;
 pub mod ownership;

@@ -116,6 +116,7 @@ mod tests {
             "s3 quota show",
             "s3 quota list",
             "s3 encryption status",
+            "s3 events list",
         ];
         let security = [
             "status",

@@ -21,6 +21,7 @@ mod mapreduce;
 mod moving;
 mod repair_advice;
 mod s3_encryption;
+mod s3_events;
 mod s3_group;
 mod s3_identity_policy;
 mod s3_key;

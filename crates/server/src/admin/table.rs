@@ -4,7 +4,7 @@ use larder_kv_admin::frame::AdminAnswer;
 
 use super::command::{AdminCommand, CommandCall, CommandResult, shown};
 use super::{
-    backup, bucket_type, cluster, console, help, index, mapreduce, moving, repair_advice, s3_encryption, s3_group,
+    backup, bucket_type, cluster, console, help, index, mapreduce, moving, repair_advice, s3_encryption, s3_events, s3_group,
     s3_identity_policy, s3_key, s3_policy, s3_quota, s3_user, security, self_test, services, stats, transfer,
     unsupported, webhooks,
 };
@@ -188,6 +188,14 @@ pub(super) static COMMANDS: &[AdminCommand] = &[
         false,
         "Put what is encrypted at rest under the current master key",
         s3_encryption::rewrap
+    ),
+    command!("s3 events list", (0, 0), true, "The targets of S3 events, and what waits here", s3_events::list),
+    change!(
+        "s3 events drop <bucket|arn>",
+        (1, 1),
+        false,
+        "Drop waiting events: of a bucket, or for a target",
+        s3_events::drop
     ),
     command!("security status", (0, 0), true, "Whether Riak's protocols need a user", security::status),
     change!("security enable", (0, 0), true, "Refuse requests without a user and its permission", security::enable),

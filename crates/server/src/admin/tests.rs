@@ -291,6 +291,12 @@ async fn a_wrong_command_line_gets_the_usage() {
     ! b is no bucket as TYPE/BUCKET, no webhook and not all
     $ webhooks drop t/b
     ! No such notices for webhooks wait here
+    $ s3 events list
+    No targets of S3 events: --s3-event-targets names some
+    $ s3 events list --json
+    {"targets":[],"waiting":[]}
+    $ s3 events drop teas
+    ! No such events wait here
     $ bucket-type reset t
     ! `bucket-type reset t` is not a command
     ! Usage: kv-admin bucket-type <command>

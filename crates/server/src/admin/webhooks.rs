@@ -9,12 +9,13 @@ use super::command::{CommandCall, CommandResult, shown};
 
 pub(super) async fn list(call: CommandCall<'_>) -> CommandResult {
     let gateway = call.gateway();
-    let (backlogs, now) = (gateway.outbox().backlogs(), gateway.context().now());
+    let backlogs = gateway.outbox().backlogs().into_iter().filter(|backlog| !backlog.is_of_events());
+    let (backlogs, now) = (backlogs.collect::<Vec<_>>(), gateway.context().now());
     let seconds = |backlog: &WebhookBacklog| now.since(backlog.oldest) / 1_000_000;
     if call.json {
         let rows = backlogs.iter().map(|backlog| {
             json!({
-                "bucket": backlog.bucket.to_string(), "url": backlog.url, "waiting": backlog.waiting,
+                "bucket": backlog.bucket.to_string(), "url": backlog.receiver, "waiting": backlog.waiting,
                 "seconds": seconds(backlog),
             })
         });
@@ -24,7 +25,7 @@ pub(super) async fn list(call: CommandCall<'_>) -> CommandResult {
         return Ok(AdminAnswer::done("No notices for webhooks wait"));
     }
     let row = |backlog: &WebhookBacklog| {
-        let (bucket, url) = (shown(backlog.bucket.to_string().as_bytes()), shown(backlog.url.as_bytes()));
+        let (bucket, url) = (shown(backlog.bucket.to_string().as_bytes()), shown(backlog.receiver.as_bytes()));
         format!("{:>8} {:>9}  {bucket}  {url}\n", backlog.waiting, seconds(backlog))
     };
     let rows: String = backlogs.iter().map(row).collect();
@@ -49,11 +50,11 @@ fn parse_choice(given: &str) -> Option<WebhookChoice> {
         return Some(WebhookChoice::default());
     }
     if given.contains("://") {
-        return Some(WebhookChoice { url: Some(given.to_owned()), bucket: None });
+        return Some(WebhookChoice { receiver: Some(given.to_owned()), ..WebhookChoice::default() });
     }
     let (of_type, bucket) = given.split_once('/')?;
     let bucket = BucketAddress::new(of_type.to_owned().into(), bucket.to_owned().into()).ok()?;
-    Some(WebhookChoice { bucket: Some(bucket), url: None })
+    Some(WebhookChoice { bucket: Some(bucket), ..WebhookChoice::default() })
 }
 
 #[cfg(test)]
@@ -68,7 +69,7 @@ mod tests {
             [Some("t/b".into()), Some("t/b/c".into()), None, None, None]
         );
         let url = parse_choice("http://h/p").unwrap();
-        assert_eq!((url.url.as_deref(), url.bucket), (Some("http://h/p"), None));
+        assert_eq!((url.receiver.as_deref(), url.bucket), (Some("http://h/p"), None));
         assert_eq!(parse_choice("all"), Some(WebhookChoice::default()));
         assert_eq!(parse_choice("b"), None);
     }

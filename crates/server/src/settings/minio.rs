@@ -9,9 +9,9 @@ use std::net::Ipv4Addr;
 
 use clap::{Arg, ArgMatches, Command};
 
-use super::SettingError;
 use super::raw::{RawSettings, SettingSource, flag};
 use super::table::{self, MINIO_PORT, SETTINGS, Setting};
+use super::{SettingError, events};
 
 /// The word of the command.
 pub(super) const SERVER: &str = "server";
@@ -20,6 +20,8 @@ const DIR: &str = "dir";
 const ADDRESS: &str = "address";
 const CONSOLE_ADDRESS: &str = "console-address";
 const LISTENER_OFF: &str = "off";
+/// Variables of event targets, of which webhooks are offered.
+const NOTIFY: &str = "MINIO_NOTIFY_";
 
 /// A variable of MinIO's that sets a setting of ours.
 #[derive(Debug)]
@@ -48,7 +50,7 @@ const REFUSED: &[&str] = &[
     "MINIO_IDENTITY_",
     "MINIO_POLICY_",
     "MINIO_AUDIT_",
-    "MINIO_NOTIFY_",
+    NOTIFY,
     "MINIO_COMPRESSION_",
     "MINIO_ROOT_USER_FILE",
     "MINIO_ROOT_PASSWORD_FILE",
@@ -84,17 +86,32 @@ pub(super) fn set_aliases(raw: &mut RawSettings, variables: &[(OsString, OsStrin
         if text.is_empty() {
             continue;
         }
-        match raw.variable(alias.setting) {
-            // The values may be secrets: the message has the names alone.
-            Some(value) if value != text => {
-                let variable = alias.setting.variable();
-                return Err(SettingError::new(format!("{} and {variable} differ: give one of them", alias.variable)));
-            }
-            Some(_) => {}
-            None => raw.set(alias.setting, text.to_owned(), SettingSource::Alias(alias.variable)),
-        }
+        set_alias(raw, alias.variable, alias.setting, text)?;
+    }
+    if let Some((targets, tokens)) = events::minio_webhooks(variables)? {
+        set_alias(raw, "MINIO_NOTIFY_WEBHOOK_ENDPOINT", &table::S3_EVENT_TARGETS, &targets)?;
+        set_alias(raw, "MINIO_NOTIFY_WEBHOOK_AUTH_TOKEN", &table::S3_EVENT_TOKENS, &tokens)?;
     }
     Ok(())
+}
+
+fn set_alias(
+    raw: &mut RawSettings,
+    name: &'static str,
+    setting: &'static Setting,
+    text: &str,
+) -> Result<(), SettingError> {
+    match raw.variable(setting) {
+        // The values may be secrets: the message has the names alone.
+        Some(value) if value != text => {
+            Err(SettingError::new(format!("{name} and {} differ: give one of them", setting.variable())))
+        }
+        Some(_) => Ok(()),
+        None => {
+            raw.set(setting, text.to_owned(), SettingSource::Alias(name));
+            Ok(())
+        }
+    }
 }
 
 /// Takes the words of `larder server`, after all other sources.
@@ -135,7 +152,8 @@ pub(super) fn set_server(
 }
 
 fn check_variables(variables: &[(OsString, OsString)]) -> Result<(), SettingError> {
-    let is_refused = |name: &&str| REFUSED.iter().any(|prefix| name.starts_with(prefix));
+    let is_refused =
+        |name: &&str| REFUSED.iter().any(|prefix| name.starts_with(prefix)) && events::webhook_part(name).is_none();
     // The first by name, whatever the order of the environment.
     let refused = variables.iter().filter(|(_, text)| !text.is_empty()).filter_map(|(name, _)| name.to_str());
     match refused.filter(is_refused).min() {

@@ -7,6 +7,7 @@
 
 pub mod cassandra;
 pub mod cli;
+mod events;
 pub mod manual;
 pub mod minio;
 mod parse;
@@ -20,6 +21,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use larder_api_s3::PublicUrl;
 use larder_core::DeleteMode;
+use larder_core::rules::event_target::EventTarget;
 use larder_core::rules::props::WebhookHost;
 use larder_net::AllowedOrigins;
 use larder_rows::ip_network::IpNetwork;
@@ -129,6 +131,8 @@ pub struct ServerSettings {
     /// `None`: the hosts of the listeners.
     pub s3_public_url: Option<PublicUrl>,
     pub s3_metrics: ScrapeAccess,
+    /// The targets of events of S3 objects.
+    pub s3_event_targets: Vec<EventTarget>,
     pub s3_buckets_max: usize,
     pub s3_lifecycle_interval: Duration,
     pub s3_ssec_plain: bool,
@@ -160,6 +164,8 @@ pub struct ServerSettings {
     pub js_timeout: Duration,
     pub js_memory: u64,
     pub webhook_hosts: Vec<WebhookHost>,
+    /// `None`: those of the system.
+    pub webhook_ca: Option<PathBuf>,
     pub sweep_interval: Duration,
     /// 0: one for each core, and four at least with an engine of its own.
     pub threads: usize,
@@ -231,6 +237,7 @@ impl ServerSettings {
             s3_buckets: raw.value(&table::S3_BUCKETS, parse::start_buckets)?,
             s3_public_url: raw.value(&table::S3_PUBLIC_URL, parse::public_url)?,
             s3_metrics: raw.value(&table::S3_METRICS, parse::choice)?,
+            s3_event_targets: events::resolve(raw)?,
             s3_buckets_max: count(raw, &table::S3_BUCKETS_MAX)?,
             s3_lifecycle_interval: raw.value(&table::S3_LIFECYCLE_INTERVAL, parse::time)?,
             s3_ssec_plain: raw.value(&table::S3_SSEC_PLAIN, parse::switch)?,
@@ -263,6 +270,7 @@ impl ServerSettings {
             js_timeout: raw.value(&table::JS_TIMEOUT, parse::time)?,
             js_memory: raw.value(&table::JS_MEMORY, parse::size)?,
             webhook_hosts: raw.value(&table::WEBHOOK_HOSTS, parse::webhook_hosts)?,
+            webhook_ca: raw.value(&table::WEBHOOK_CA, parse::optional_path)?,
             sweep_interval: raw.value(&table::SWEEP_INTERVAL, parse::time)?,
             threads: count(raw, &table::THREADS)?,
             log_level: raw.value(&table::LOG_LEVEL, parse::log_level)?,

@@ -41,6 +41,10 @@ pub enum SettingKind {
     Url,
     /// A key or a secret; an empty one is generated.
     Key,
+    /// Ids with a URL each; may be empty.
+    Targets,
+    /// Ids with a secret each; may be empty.
+    Tokens,
 }
 
 impl SettingKind {
@@ -67,6 +71,8 @@ impl SettingKind {
             Self::Buckets => "NAME[:public],...",
             Self::Url => "URL",
             Self::Key => "KEY",
+            Self::Targets => "ID=URL,...",
+            Self::Tokens => "ID=TOKEN,...",
         }
     }
 }
@@ -178,6 +184,10 @@ settings! {
         "URL at which clients reach the S3 interface, if it is not this server's own, such as https://s3.example.com. Requests signed for this host verify even if a proxy rewrites Host; responses use this URL.";
     S3_METRICS = "s3-metrics", SettingKind::Choice("token|public"), "token",
         "Who may read /minio/v2/metrics/cluster on the S3 port: token needs the bearer token of MinIO's scrapers, signed with the admin's secret; public lets everyone read it.";
+    S3_EVENT_TARGETS = "s3-event-targets", SettingKind::Targets, "",
+        "Webhooks that S3 buckets may send their events to, such as PRIMARY=https://hooks.example.com/s3; the ARN of this one is arn:minio:sqs::PRIMARY:webhook. A comma in a URL is %2C.";
+    S3_EVENT_TOKENS = "s3-event-tokens", SettingKind::Tokens, "",
+        "Tokens that requests to these webhooks have in Authorization: a word after Bearer, or two words as they are. Prefer the environment variable to the flag.";
     S3_BUCKETS_MAX = "s3-buckets-max", SettingKind::Count(1, 1_000_000), "100",
         "Maximum S3 buckets per user; the admin has no limit.";
     S3_LIFECYCLE_INTERVAL = "s3-lifecycle-interval", SettingKind::Time, "1h",
@@ -241,7 +251,9 @@ settings! {
     JS_MEMORY = "js-memory", SettingKind::Size, "128MiB",
         "Memory limit of one script.";
     WEBHOOK_HOSTS = "webhook-hosts", SettingKind::Nodes, "",
-        "Hosts that webhooks may call (port 80 by default). None if not set, so that no client can make the server call another machine.";
+        "Hosts that webhooks may call (port 80 by default; name the port of https, too). None if not set, so that no client can make the server call another machine.";
+    WEBHOOK_CA = "webhook-ca", SettingKind::Path, "",
+        "Certificate authorities (PEM) of webhooks and event targets with https; those of the system if not set.";
     SWEEP_INTERVAL = "sweep-interval", SettingKind::Time, "15m",
         "How often leftovers of failed operations are removed; the first run is at most a minute after startup.";
     THREADS = "threads", SettingKind::Count(0, 1024), "0",

@@ -242,7 +242,7 @@ mod tests {
         for (hooks, stage, fault) in [
             (vec![known.clone()], HookStage::Precommit, HookFault::PostcommitOnly),
             (vec![webhook(json!({"url": "http://h/"}))], HookStage::Postcommit, HookFault::WrongArgument),
-            (vec![webhook(json!("https://h/"))], HookStage::Postcommit, HookFault::NotAWebhook(WebhookUrlFault::Https)),
+            (vec![webhook(json!("ftp://h/"))], HookStage::Postcommit, HookFault::NotAWebhook(WebhookUrlFault::NotHttp)),
             (vec![known; WEBHOOKS_MAX + 1], HookStage::Postcommit, HookFault::TooManyWebhooks),
         ] {
             assert_eq!(check_hooks(&hooks, stage), Err((named.clone(), fault)), "{hooks:?}");

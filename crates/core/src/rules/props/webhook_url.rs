@@ -10,6 +10,8 @@ pub const WEBHOOK_URL_BYTES_MAX: usize = 2048;
 const HOST_BYTES_MAX: usize = 255;
 /// The port of an address that names none.
 const HTTP_PORT: u16 = 80;
+/// The same with TLS.
+const HTTPS_PORT: u16 = 443;
 
 /// A host with its port, in one spelling: `hooks.example.com:80`, `[::1]:8080`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -19,6 +21,11 @@ impl WebhookHost {
     /// Reads `HOST` or `HOST:PORT`; the port is 80 unless given. `None` for anything else.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
+        Self::with_port(text, HTTP_PORT)
+    }
+
+    /// The same with another port unless given.
+    fn with_port(text: &str, usual: u16) -> Option<Self> {
         let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
             Some((address, port)) => (format!("[{}]", address.parse::<Ipv6Addr>().ok()?), port),
             None => {
@@ -28,7 +35,7 @@ impl WebhookHost {
             }
         };
         let port = match port {
-            "" => HTTP_PORT,
+            "" => usual,
             port => port
                 .strip_prefix(':')
                 .filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))?
@@ -50,7 +57,7 @@ fn is_name(host: &str) -> bool {
     (1..=HOST_BYTES_MAX).contains(&host.len()) && host.bytes().all(is_part)
 }
 
-/// A checked address: `http://HOST[:PORT][/PATH][?QUERY]`.
+/// A checked address: `http://HOST[:PORT][/PATH][?QUERY]`, or the same with `https`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WebhookUrl {
     text: String,
@@ -66,10 +73,11 @@ impl WebhookUrl {
         if text.len() > WEBHOOK_URL_BYTES_MAX {
             return Err(WebhookUrlFault::TooLong);
         }
-        if text.starts_with("https:") {
-            return Err(WebhookUrlFault::Https);
-        }
-        let rest = text.strip_prefix("http://").ok_or(WebhookUrlFault::NotHttp)?;
+        let (rest, port) = match (text.strip_prefix("http://"), text.strip_prefix("https://")) {
+            (Some(rest), _) => (rest, HTTP_PORT),
+            (_, Some(rest)) => (rest, HTTPS_PORT),
+            (None, None) => return Err(WebhookUrlFault::NotHttp),
+        };
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
         let (authority, target) = rest.split_at(end);
         if authority.contains('@') {
@@ -78,7 +86,7 @@ impl WebhookUrl {
         if target.contains('#') {
             return Err(WebhookUrlFault::Fragment);
         }
-        let host = WebhookHost::parse(authority).ok_or(WebhookUrlFault::BadHost)?;
+        let host = WebhookHost::with_port(authority, port).ok_or(WebhookUrlFault::BadHost)?;
         if !is_target(target) {
             return Err(WebhookUrlFault::BadCharacter);
         }
@@ -89,6 +97,12 @@ impl WebhookUrl {
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
+    }
+
+    /// Whether it takes TLS.
+    #[must_use]
+    pub fn is_https(&self) -> bool {
+        self.text.starts_with("https:")
     }
 
     /// The host that it names.
@@ -113,9 +127,7 @@ fn is_target(target: &str) -> bool {
 pub enum WebhookUrlFault {
     /// It has more than [`WEBHOOK_URL_BYTES_MAX`] bytes.
     TooLong,
-    /// It begins with `https:`.
-    Https,
-    /// It does not begin with `http://`.
+    /// It begins neither with `http://` nor with `https://`.
     NotHttp,
     /// It has a user or a password.
     UserInfo,
@@ -133,8 +145,7 @@ impl WebhookUrlFault {
     pub fn text(self) -> Cow<'static, str> {
         match self {
             Self::TooLong => format!("has a URL of more than {WEBHOOK_URL_BYTES_MAX} bytes").into(),
-            Self::Https => "has a URL with https, which is not supported yet: use http".into(),
-            Self::NotHttp => "has a URL that does not begin with http://".into(),
+            Self::NotHttp => "has a URL that begins neither with http:// nor with https://".into(),
             Self::UserInfo => "has a URL with a user or a password".into(),
             Self::Fragment => "has a URL with a fragment".into(),
             Self::BadHost => "has a URL without a host and a port in the form HOST[:PORT]".into(),
@@ -154,6 +165,8 @@ mod tests {
             ("http://127.0.0.1:9000", "127.0.0.1:9000"),
             ("http://h:080?x", "h:80"),
             ("http://[0:0::1]:8080/", "[::1]:8080"),
+            ("https://h/", "h:443"),
+            ("https://h:80/", "h:80"),
         ] {
             assert_eq!(WebhookUrl::parse(text).unwrap().host().to_string(), host, "{text}");
         }
@@ -164,7 +177,9 @@ mod tests {
         let long = format!("http://h/{}", "x".repeat(WEBHOOK_URL_BYTES_MAX));
         for (text, fault) in [
             (&*long, WebhookUrlFault::TooLong),
-            ("https://h/", WebhookUrlFault::Https),
+            ("https:h", WebhookUrlFault::NotHttp),
+            ("https://allowed@other/", WebhookUrlFault::UserInfo),
+            ("https://h:/", WebhookUrlFault::BadHost),
             ("ftp://h/", WebhookUrlFault::NotHttp),
             ("HTTP://h/", WebhookUrlFault::NotHttp),
             ("http:h", WebhookUrlFault::NotHttp),

@@ -116,8 +116,8 @@ fn a_refused_hook_is_named_with_its_fault() {
         (HookFault::PostcommitOnly, "my:check is built in for postcommit only"),
         (HookFault::NotASchema("7 is no type".into()), "my:check has no JSON schema: 7 is no type"),
         (
-            HookFault::NotAWebhook(WebhookUrlFault::Https),
-            "my:check has a URL with https, which is not supported yet: use http",
+            HookFault::NotAWebhook(WebhookUrlFault::NotHttp),
+            "my:check has a URL that begins neither with http:// nor with https://",
         ),
         (HookFault::TooManyWebhooks, "my:check is in the list more than 8 times"),
         (
