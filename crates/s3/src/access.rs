@@ -16,6 +16,9 @@ const ENCRYPTION: &str = "s3:x-amz-server-side-encryption";
 const CUSTOMER_ALGORITHM: &str = "s3:x-amz-server-side-encryption-customer-algorithm";
 const MAX_KEYS: &str = "s3:max-keys";
 
+/// Policies of a caller whose work for each key is permitted beside that of the bucket's.
+const POLICIES_WORKED_MAX: usize = 10;
+
 /// The caller of a request.
 #[derive(Debug, Clone, Default)]
 pub struct Caller {
@@ -147,9 +150,12 @@ impl Caller {
         SHOWING.into_iter().any(shows)
     }
 
-    /// The same caller, whose policies may do the work for so many buckets.
-    pub(super) fn with_work(&self, buckets: usize) -> Self {
-        let work = PolicyWork::from_keys(buckets);
+    /// The same caller, whose policies may do the work for so many keys or buckets.
+    #[must_use]
+    pub fn with_work(&self, targets: usize) -> Self {
+        // Bound: a user may have a hundred policies, and a request must not take the time of all of them for each key.
+        let policies = self.policies.as_ref().map_or(0, |policies| policies.len()).min(POLICIES_WORKED_MAX);
+        let work = PolicyWork::from_keys(targets.saturating_mul(1 + policies));
         Self { access_context: AccessContext { work, ..self.access_context.clone() }, ..self.clone() }
     }
 

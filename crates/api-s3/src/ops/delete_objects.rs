@@ -9,7 +9,6 @@ use larder_s3::Caller;
 use larder_s3::delete::DeletedObject;
 use larder_s3::get::VersionSpec;
 use larder_s3::object_lock::GovernanceBypass;
-use larder_s3::rules::policy::PolicyWork;
 
 use super::{conditions, listing_document, lock_headers, object_headers, upload_body};
 use crate::auth::AuthScheme;
@@ -50,8 +49,7 @@ pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
     // A missing bucket fails the whole request; missing permissions fail each key.
     call.objects.buckets.find(&call.bucket).await?;
     // Attack: a policy of many stars would take its steps for each key.
-    let mut caller = call.caller.clone();
-    caller.access_context.work = PolicyWork::from_keys(request.items.len());
+    let caller = call.caller.with_work(request.items.len());
     // Chunks run one after another, so that one request cannot occupy the store with a thousand deletes.
     let mut outcomes = Vec::with_capacity(request.items.len());
     for items in request.items.chunks(CONCURRENT_DELETES) {

@@ -295,6 +295,29 @@ async fn a_session_ends_with_its_user_its_key_and_the_secret_of_it() {
     assert!(matches!(find(&second).await, Err(Error::InvalidToken)));
 }
 
+/// Once all policies of a caller shared the work of one: keys at the end of a request were denied.
+#[test]
+fn many_policies_leave_the_keys_of_a_long_request_their_work() {
+    let key = "k".repeat(24);
+    let policies = (0..8).map(|number| {
+        let statement = |last: usize| {
+            let resource = if last == 0 { key.clone() } else { format!("{key}{number}-{last}*") };
+            format!(r#"{{"Effect":"Allow","Action":"s3:*","Resource":"arn:aws:s3:::tea/{resource}"}}"#)
+        };
+        let statements: Vec<String> = (0..150).map(|at| statement(149 - at)).collect();
+        let document = format!(r#"{{"Statement":[{}]}}"#, statements.join(","));
+        Arc::new(crate::rules::policy::IdentityPolicy::parse_new(&document).unwrap())
+    });
+    let policies = crate::rules::policy::CallerPolicies { attached: Some(policies.collect()), narrowing: Vec::new() };
+    let user = Arc::new(User { id: "bob".into(), ..User::default() });
+    let caller = Caller { user: Some(user), policies: Some(Arc::new(policies)), ..Caller::default() };
+    let caller = caller.with_work(1000);
+    let tea = Bucket::new("tea", crate::rules::BucketId([1; 16]), "alice", larder_rows::Timestamp(1));
+    for number in 0..1000 {
+        assert!(caller.check(&tea, &S3Action::DeleteObject.on_key(key.as_bytes())).is_ok(), "{number}");
+    }
+}
+
 /// An older server must not ignore what policies forbid: it refuses a user of version 2.
 #[tokio::test(start_paused = true)]
 async fn the_golden_rows() {

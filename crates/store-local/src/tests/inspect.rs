@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use larder_rows::content::BlobId;
 use larder_store::{
-    Batch, BlobOwner, BlobReference, Blobs as _, Change, Durability, ReadOrder, Row, Store, Table, Timestamp,
+    Batch, BlobOwner, Blobs as _, Change, Durability, ReadOrder, Row, RowBlobs, Store, Table, Timestamp,
 };
 use larder_testkit::SplitMix64;
 

@@ -126,7 +126,7 @@ async fn a_directory_from_before_the_mirror_gets_one() {
     let format = dir.path().join("format");
     fs::write(&format, fs::read_to_string(&format).unwrap().replace("format 4", "format 2")).unwrap();
     let mut findings = RecordingWatcher::default();
-    assert!(check(dir.path(), no_references, &mut findings).unwrap().is_whole(), "{:?}", findings.damage);
+    assert!(check(dir.path(), &no_references, &mut findings).unwrap().is_whole(), "{:?}", findings.damage);
     let store = LocalStore::open(small(dir.path())).unwrap();
     assert_whole(&store, "at once").await;
     drop(store);
@@ -145,10 +145,10 @@ async fn a_repair_takes_the_rows_of_the_server_from_the_mirror() {
         (60..data_bytes(&damaged)).step_by(200).for_each(|at| flip(&damaged, at));
         let into = tempfile::tempdir().unwrap();
         let mut findings = RecordingWatcher::default();
-        let done = repair(dir.path(), into.path(), no_references, RepairOptions::default(), &mut findings).unwrap();
+        let done = repair(dir.path(), into.path(), &no_references, RepairOptions::default(), &mut findings).unwrap();
         assert!(!done.found.is_whole());
         let mut after = RecordingWatcher::default();
-        assert!(check(into.path(), no_references, &mut after).unwrap().is_whole(), "{:?}", after.damage);
+        assert!(check(into.path(), &no_references, &mut after).unwrap().is_whole(), "{:?}", after.damage);
         let store = LocalStore::open(small(into.path())).unwrap();
         assert_whole(&store, &format!("{tree_id:?}")).await;
         store.close().await.unwrap();
@@ -179,11 +179,11 @@ async fn a_large_row_of_the_server_is_there_when_its_file_of_values_is_damaged()
     }
     let all = (0..ROWS).collect::<Vec<_>>();
     let mut findings = RecordingWatcher::default();
-    check(dir.path(), no_references, &mut findings).unwrap();
+    check(dir.path(), &no_references, &mut findings).unwrap();
     let lost = findings.damage.iter().flat_map(|damage| &damage.lost).count();
     assert!(!findings.damage.is_empty() && lost == 0, "{:?}", findings.damage);
     let into = tempfile::tempdir().unwrap();
-    repair(dir.path(), into.path(), no_references, RepairOptions::default(), &mut findings).unwrap();
+    repair(dir.path(), into.path(), &no_references, RepairOptions::default(), &mut findings).unwrap();
     for dir in [dir.path(), into.path()] {
         let store = LocalStore::open(small(dir)).unwrap();
         assert_eq!(numbers(&store, Table::Members).await.unwrap(), all, "{}", dir.display());

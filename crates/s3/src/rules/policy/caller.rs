@@ -17,6 +17,18 @@ pub struct CallerPolicies {
 }
 
 impl CallerPolicies {
+    /// The number of its policies.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.attached.as_ref().map_or(0, Vec::len) + self.narrowing.len()
+    }
+
+    /// Whether it has no policy.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// The decision of the attached policies: a deny of one wins over the allows of all. `None` without any.
     #[must_use]
     pub fn attached_decision(
