@@ -35,7 +35,7 @@ use larder_store::Stopped;
 use super::{Error, Result};
 use crate::catalogue::S3Catalogue;
 use crate::rules::User;
-use crate::rules::session_token::SessionKey;
+use crate::rules::session_token::TokenKey;
 use crate::rules::user::{canonical_id, display_name, is_valid_email, new_key_id, new_secret};
 use cache::{ParsedPolicies, UserCache};
 use transaction::{ADMIN, EMAIL, KEY, USER, UsersTransaction, decode_user};
@@ -91,7 +91,7 @@ pub struct Users {
     cache: UserCache,
     parsed: ParsedPolicies,
     /// The key that seals tokens, which never changes.
-    token_key: OnceLock<SessionKey>,
+    token_key: OnceLock<TokenKey>,
 }
 
 impl Users {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use larder_store::{
-    Batch, CallOptions, CasResult, Change, DerivedRow, EngineLimits, Error, HeadWrite, Kind, Partition, PartitionPage,
-    ReadQuery, Result, Row, RowPage, Store, Table, Timestamp,
+    Batch, CallOptions, CasResult, Change, DerivedRow, EngineLimits, Error, HeadWrite, Kind, Partition,
+    PartitionChanges, PartitionPage, ReadQuery, Result, Row, RowPage, Store, Table, Timestamp,
 };
 use tokio::time::Instant;
 

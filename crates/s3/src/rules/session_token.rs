@@ -33,7 +33,7 @@ pub struct Session {
     pub user: String,
     /// The id of the access key that it was made with: its limits are those of the session.
     pub key: String,
-    /// A mark of that key's secret, by [`SessionKey::maker_mark`]: with another secret the session ends.
+    /// A mark of that key's secret, by [`TokenKey::maker_mark`]: with another secret the session ends.
     pub maker: String,
     /// The time from which on it is refused.
     pub expires: Timestamp,
@@ -44,9 +44,9 @@ pub struct Session {
 
 /// The key of a store under which the tokens of its sessions are sealed.
 #[derive(Debug, Clone, Copy)]
-pub struct SessionKey(SecretKey);
+pub struct TokenKey(SecretKey);
 
-impl SessionKey {
+impl TokenKey {
     /// A key of these bytes, which must be random.
     #[must_use]
     pub const fn new(bytes: [u8; 32]) -> Self {
@@ -117,7 +117,7 @@ pub fn new_session_key_id(random: &[u8; 20]) -> String {
 mod tests {
     use super::*;
 
-    const KEY: SessionKey = SessionKey::new([7; 32]);
+    const KEY: TokenKey = TokenKey::new([7; 32]);
 
     fn session() -> Session {
         Session {
@@ -134,7 +134,7 @@ mod tests {
         let token = KEY.seal_session("ASIA1", [3; 12], &session()).unwrap();
         assert_eq!(KEY.open_session("ASIA1", &token).unwrap(), session());
         assert!(KEY.open_session("ASIA2", &token).is_err());
-        assert!(SessionKey::new([8; 32]).open_session("ASIA1", &token).is_err());
+        assert!(TokenKey::new([8; 32]).open_session("ASIA1", &token).is_err());
         assert_ne!(KEY.session_secret("ASIA1").unwrap(), KEY.session_secret("ASIA2").unwrap());
         assert_ne!(KEY.maker_mark("a").unwrap(), KEY.maker_mark("b").unwrap());
         assert_eq!(KEY.session_secret("ASIA1").unwrap().len(), 40);

@@ -10,7 +10,7 @@ use larder_rows::limits::SESSION_POLICY_BYTES_MAX;
 use super::transaction::{TOKEN_KEY, UsersTransaction, content};
 use super::{ATTEMPTS_MAX, KeyHolder, Users, busy};
 use crate::rules::policy::{CallerPolicies, IdentityPolicy};
-use crate::rules::session_token::{Session, SessionKey, new_session_key_id};
+use crate::rules::session_token::{Session, TokenKey, new_session_key_id};
 use crate::{Error, Result};
 
 /// The temporary key of a session.
@@ -113,7 +113,7 @@ impl Users {
     }
 
     /// The key that seals tokens; `None` before the first session of the store.
-    async fn token_key(&self) -> Result<Option<SessionKey>> {
+    async fn token_key(&self) -> Result<Option<TokenKey>> {
         if let Some(key) = self.token_key.get() {
             return Ok(Some(*key));
         }
@@ -122,10 +122,10 @@ impl Users {
             .as_ref()
             .try_into()
             .map_err(|_| larder_core::Error::Damaged("the key of session tokens".to_owned()))?;
-        Ok(Some(*self.token_key.get_or_init(|| SessionKey::new(bytes))))
+        Ok(Some(*self.token_key.get_or_init(|| TokenKey::new(bytes))))
     }
 
-    async fn ensure_token_key(&self) -> Result<SessionKey> {
+    async fn ensure_token_key(&self) -> Result<TokenKey> {
         for _ in 0..ATTEMPTS_MAX {
             if let Some(key) = self.token_key().await? {
                 return Ok(key);

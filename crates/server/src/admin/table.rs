@@ -4,8 +4,8 @@ use larder_kv_admin::frame::AdminAnswer;
 
 use super::command::{AdminCommand, CommandCall, CommandResult, shown};
 use super::{
-    backup, bucket_type, cluster, console, help, index, mapreduce, moving, repair_advice, s3_encryption, s3_events, s3_group,
-    s3_identity_policy, s3_key, s3_policy, s3_quota, s3_user, security, self_test, services, stats, transfer,
+    backup, bucket_type, cluster, console, help, index, mapreduce, moving, repair_advice, s3_encryption, s3_events,
+    s3_group, s3_identity_policy, s3_key, s3_policy, s3_quota, s3_user, security, self_test, services, stats, transfer,
     unsupported, webhooks,
 };
 
