@@ -1,12 +1,18 @@
 //! Policies, groups and sessions of users, over a memory store.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use larder_core::Config;
 use larder_rows::limits::{ATTACHED_POLICIES_MAX, GROUPS_PER_USER_MAX};
-use larder_store::{Partition, ReadQuery};
+use larder_store::memory::MemoryStore;
+use larder_store::{CallOptions, Partition, ReadQuery, Store};
+use larder_testkit::VirtualClock;
+use larder_testkit::hooked::{Hooked, MakeCall, StoreCall, StoreHook};
 
-use super::super::buckets::testing::{S3TestStore, new_caller};
+use super::super::buckets::testing::{S3TestStore, new_caller, ports_over};
 use super::*;
+use crate::ObjectsConfig;
 use crate::acl_choice::AclChoice;
 use crate::rules::policy::canned::canned_document;
 use crate::rules::{Bucket, KeyLimits, S3Action};
@@ -147,28 +153,68 @@ async fn what_is_in_use_stays_and_what_is_not_there_is_named() {
     assert_eq!(users.policies().await.unwrap().len(), 4);
 }
 
+/// A store whose calls wait for others now and then, in an order that follows from their number.
+struct TurnsHook {
+    store: Arc<MemoryStore>,
+    calls: AtomicU64,
+}
+
+impl StoreHook for TurnsHook {
+    fn inner(&self) -> &dyn Store {
+        &*self.store
+    }
+
+    async fn around<'a, T: Send>(
+        &'a self,
+        _call: StoreCall<'a>,
+        options: CallOptions,
+        make: MakeCall<'a, T>,
+    ) -> larder_store::Result<T> {
+        let number = self.calls.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        for _ in 0..number >> 62 {
+            tokio::task::yield_now().await;
+        }
+        make(options).await
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_policy_or_group_is_not_deleted_while_another_gateway_uses_it() {
-    let stores = S3TestStore::new();
-    let (one, other) = (stores.gateway().await, stores.gateway().await);
+    let start = tokio::time::Instant::now();
+    let memory = Arc::new(MemoryStore::new(Arc::new(VirtualClock(start))));
+    let hook = Arc::new(TurnsHook { store: Arc::clone(&memory), calls: AtomicU64::new(0) });
+    let gateway = async |actor: u64| {
+        let store = Arc::new(Hooked(Arc::clone(&hook)));
+        let ports = ports_over(store, Arc::clone(&memory) as _, Arc::new(VirtualClock(start)), actor);
+        let config = Config { node: format!("g{actor}"), single_process: false, ..Config::default() };
+        let settings = ObjectsConfig { single_process: false, ..ObjectsConfig::default() };
+        Objects::new(Core::start(ports, config).await.unwrap(), Vec::new(), settings)
+    };
+    let (one, other) = (gateway(1).await, gateway(2).await);
     let bob = one.users.create("bob@b", "bob", false, None).await.unwrap();
-    for _ in 0..20 {
+    let keys = std::slice::from_ref(&bob.key_id);
+    let mut attached_first = [0; 2];
+    for _ in 0..40 {
         one.users.put_policy("own", READS).await.unwrap();
         let attach = other.users.change_policies(holder(&bob), &["own"], ATTACH);
         let (deleted, attached) = tokio::join!(one.users.delete_policy("own"), attach);
-        assert_ne!(deleted.is_ok(), attached.is_ok());
+        assert_ne!(deleted.is_ok(), attached.is_ok(), "{deleted:?} {attached:?}");
         if attached.is_ok() {
+            attached_first[0] += 1;
             other.users.change_policies(holder(&bob), &["own"], DETACH).await.unwrap();
         }
         one.users.create_group("team").await.unwrap();
-        let add = other.users.change_members("team", std::slice::from_ref(&bob.key_id), ATTACH);
+        let add = other.users.change_members("team", keys, ATTACH);
         let (added, deleted) = tokio::join!(add, one.users.delete_group("team"));
-        assert_ne!(deleted.is_ok(), added.is_ok());
+        assert_ne!(deleted.is_ok(), added.is_ok(), "{deleted:?} {added:?}");
         if added.is_ok() {
-            other.users.change_members("team", std::slice::from_ref(&bob.key_id), DETACH).await.unwrap();
+            attached_first[1] += 1;
+            other.users.change_members("team", keys, DETACH).await.unwrap();
             one.users.delete_group("team").await.unwrap();
         }
     }
+    // Both orders came.
+    assert!(attached_first.iter().all(|count| (1..40).contains(count)), "{attached_first:?}");
 }
 
 #[tokio::test(start_paused = true)]
