@@ -9,6 +9,7 @@ mod events;
 mod hostile;
 mod keys;
 mod links;
+mod model;
 mod object_lock;
 mod operations;
 mod ownership;

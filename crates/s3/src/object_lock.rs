@@ -5,8 +5,6 @@
 //! removal was decided holds, whichever gateways took the two requests.
 
 #[cfg(test)]
-mod model_tests;
-#[cfg(test)]
 mod tests;
 
 use std::sync::Arc;

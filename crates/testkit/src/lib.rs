@@ -11,6 +11,7 @@
 //! http              a client of HTTP/1.1 that may send any bytes
 //! pb                a client of Riak's protocol buffers that may send any bytes
 //! s3                a client of S3 over it that signs
+//! s3_model          random requests for S3, compared with a model of it
 //! BackgroundServer  a server of the test's own process
 //! VolatileStore     a store in memory that knows which bytes a power cut would take
 //! SplitMix64        numbers from a seed
@@ -27,6 +28,7 @@ pub mod http;
 pub mod pb;
 pub mod replicas;
 pub mod s3;
+pub mod s3_model;
 
 mod background_server;
 mod linear;

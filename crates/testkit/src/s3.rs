@@ -53,15 +53,20 @@ impl S3Signer {
     /// A request in path style, signed with version 2; `target` is that of the request line, its query values not encoded.
     #[must_use]
     pub fn v2(&self, method: &str, target: &str, headers: &[(&str, &str)]) -> HttpRequest {
+        self.v2_at(&http_date(), method, target, headers)
+    }
+
+    /// The same, signed as of a time: `Fri, 15 Jan 2027 08:00:00 GMT`.
+    #[must_use]
+    pub fn v2_at(&self, date: &str, method: &str, target: &str, headers: &[(&str, &str)]) -> HttpRequest {
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let mut kept: Vec<&str> = query.split('&').filter(|pair| SIGNED.contains(&name(pair))).collect();
         kept.sort_by_key(|pair| name(pair));
         let resource = if kept.is_empty() { path.to_owned() } else { format!("{path}?{}", kept.join("&")) };
-        let date = http_date();
-        let signature = self.sign(method, &date, headers, &resource);
+        let signature = self.sign(method, date, headers, &resource);
         HttpRequest::new(method, target)
             .header("Host", "localhost")
-            .header("Date", &date)
+            .header("Date", date)
             .header("Authorization", &format!("AWS {}:{signature}", self.key))
             .headers(headers)
     }
@@ -210,6 +215,13 @@ impl S3Client {
         body: impl Into<Vec<u8>>,
     ) -> HttpResponse {
         let request = self.signed(method, target, headers, body);
+        self.client.send(&request)
+    }
+
+    /// Sends a request that is made with this user's signer.
+    #[track_caller]
+    pub fn send(&mut self, request: impl FnOnce(&S3Signer) -> HttpRequest) -> HttpResponse {
+        let request = request(&self.signer);
         self.client.send(&request)
     }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use socket2::{Domain, Socket, Type};
 
+use super::reader::read_response;
 use super::{HttpRequest, HttpResponse};
 
 /// The longest time of one read or write.
@@ -147,77 +148,6 @@ impl HttpConnection {
     }
 
     fn receive_to(&mut self, method: &str, body: Option<&mut dyn Write>) -> io::Result<HttpResponse> {
-        let (status, headers) = self.read_head()?;
-        let mut response = HttpResponse { status, headers, body: Vec::new() };
-        if method != "HEAD" && !matches!(status, 100 | 204 | 304) {
-            let mut kept = Vec::new();
-            self.read_body(&response, body.unwrap_or(&mut kept))?;
-            response.body = kept;
-        }
-        Ok(response)
+        read_response(&mut self.stream, method, body)
     }
-
-    fn read_head(&mut self) -> io::Result<(u16, Vec<(String, String)>)> {
-        let line = self.read_line()?;
-        let status = line.split(' ').nth(1).and_then(|code| code.parse().ok());
-        let status = status.ok_or_else(|| invalid(&format!("not a status line: {line:?}")))?;
-        let mut headers = Vec::new();
-        loop {
-            let line = self.read_line()?;
-            if line.is_empty() {
-                return Ok((status, headers));
-            }
-            let (name, value) = line.split_once(':').ok_or_else(|| invalid(&format!("not a header: {line:?}")))?;
-            headers.push((name.to_owned(), value.trim().to_owned()));
-        }
-    }
-
-    fn read_body(&mut self, response: &HttpResponse, body: &mut dyn Write) -> io::Result<()> {
-        if response.header("Transfer-Encoding").is_some_and(|value| value.eq_ignore_ascii_case("chunked")) {
-            while self.read_chunk(body)? {}
-        } else if let Some(length) = response.header("Content-Length") {
-            self.read_exactly(length.parse().map_err(|_| invalid("not a length"))?, body)?;
-        } else {
-            io::copy(&mut self.stream, body)?;
-        }
-        Ok(())
-    }
-
-    /// Adds one chunk to `body`; `false` after the last.
-    fn read_chunk(&mut self, body: &mut dyn Write) -> io::Result<bool> {
-        let line = self.read_line()?;
-        let length = u64::from_str_radix(line.split(';').next().unwrap_or_default().trim(), 16);
-        let length = length.map_err(|_| invalid(&format!("not a chunk size: {line:?}")))?;
-        self.read_exactly(length, body)?;
-        self.read_line()?;
-        Ok(length > 0)
-    }
-
-    fn read_exactly(&mut self, length: u64, body: &mut dyn Write) -> io::Result<()> {
-        match io::copy(&mut self.stream.by_ref().take(length), body)? {
-            read if read < length => Err(ended()),
-            _ => Ok(()),
-        }
-    }
-
-    /// A line without its end, as UTF-8, or else as Latin-1.
-    fn read_line(&mut self) -> io::Result<String> {
-        let mut line = Vec::new();
-        self.stream.read_until(b'\n', &mut line)?;
-        if line.pop() != Some(b'\n') {
-            return Err(ended());
-        }
-        if line.last() == Some(&b'\r') {
-            line.pop();
-        }
-        Ok(String::from_utf8(line).unwrap_or_else(|error| error.into_bytes().into_iter().map(char::from).collect()))
-    }
-}
-
-fn ended() -> io::Error {
-    io::Error::new(ErrorKind::UnexpectedEof, "the connection ended")
-}
-
-fn invalid(what: &str) -> io::Error {
-    io::Error::new(ErrorKind::InvalidData, what.to_owned())
 }

@@ -8,6 +8,7 @@
 
 mod client;
 mod connection;
+mod reader;
 mod request;
 mod response;
 

@@ -14,6 +14,14 @@ pub struct HttpResponse {
 }
 
 impl HttpResponse {
+    /// Reads an answer to a request with this method.
+    ///
+    /// # Errors
+    /// When the bytes are no complete answer.
+    pub fn read(mut bytes: &[u8], method: &str) -> std::io::Result<Self> {
+        super::reader::read_response(&mut bytes, method, None)
+    }
+
     /// The value of a header; the case of its name does not matter.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
