@@ -5,6 +5,7 @@
 mod at_once;
 mod browsers;
 mod checksums;
+mod conditions;
 mod events;
 mod hostile;
 mod keys;

@@ -11,8 +11,8 @@ use larder_s3::rules::{Bucket, BucketId, User};
 use larder_testkit::case_seeds;
 use serde_json::Value as Json;
 
-use super::policies::evaluator::{self, Rights};
 use super::policies::{BUCKET, Dice, policy, request};
+use larder_testkit::policy_evaluator::{self, Rights};
 
 const REQUESTS_PER_CASE: usize = 4;
 
@@ -67,11 +67,13 @@ fn random_identities_and_sessions_are_decided_as_the_published_rules_do() {
                 is_owner,
                 is_admin: user.admin,
             };
-            let expected = evaluator::is_allowed(&rights, &request.facts());
+            let expected = policy_evaluator::is_allowed(&rights, &request.facts());
             assert_eq!(allowed, expected, "case {number}: {rights:#?}\n{:#?}", request.facts());
             decided[usize::from(allowed)] += 1;
-            let alone =
-                evaluator::is_allowed(&Rights { identity: None, boundaries: &[], ..rights.clone() }, &request.facts());
+            let alone = policy_evaluator::is_allowed(
+                &Rights { identity: None, boundaries: &[], ..rights.clone() },
+                &request.facts(),
+            );
             turned += usize::from(alone != expected);
             total += 1;
         }

@@ -13,12 +13,8 @@ use larder_s3::rules::access::{AccessContext, AccessRequest};
 use larder_s3::rules::policy::{BucketPolicy, PolicyDecision, PolicyWork};
 use larder_s3::rules::{Etag, Object, ObjectBody, ObjectLock, S3Action, Tag, User, Version, VersionId};
 use larder_testkit::case_seeds;
+use larder_testkit::policy_evaluator::{self, RequestFacts, Verdict};
 use serde_json::{Map, Value as Json, json};
-
-#[path = "policy/evaluator.rs"]
-pub(crate) mod evaluator;
-
-use evaluator::{RequestFacts, Verdict};
 
 pub(crate) const BUCKET: &str = "tea";
 const REQUESTS_PER_POLICY: usize = 4;
@@ -356,7 +352,7 @@ fn random_policies_decide_as_the_published_rules_do() {
         for _ in 0..REQUESTS_PER_POLICY {
             let request = request(dice);
             let (decision, facts) = (request.decision(&policy), request.facts());
-            let verdict = evaluator::evaluate(&json, &facts);
+            let verdict = policy_evaluator::evaluate(&json, &facts);
             let expected = match verdict {
                 Verdict::Deny => PolicyDecision::Deny,
                 Verdict::Allow => PolicyDecision::Allow,

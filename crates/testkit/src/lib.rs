@@ -11,6 +11,7 @@
 //! http              a client of HTTP/1.1 that may send any bytes
 //! pb                a client of Riak's protocol buffers that may send any bytes
 //! s3                a client of S3 over it that signs
+//! policy_evaluator  the decision of a bucket policy by AWS's published rules
 //! s3_model          random requests for S3, compared with a model of it
 //! BackgroundServer  a server of the test's own process
 //! VolatileStore     a store in memory that knows which bytes a power cut would take
@@ -26,6 +27,7 @@ pub mod hooked;
 pub mod hostile_scripts;
 pub mod http;
 pub mod pb;
+pub mod policy_evaluator;
 pub mod replicas;
 pub mod s3;
 pub mod s3_model;

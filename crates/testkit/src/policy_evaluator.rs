@@ -1,6 +1,9 @@
 //! A second evaluator of policies, written from AWS's published rules ("Policy evaluation logic", "IAM JSON policy elements")
 //! and from nothing of the product: it reads the JSON of a policy each time, and is as slow and as plain as the rules.
 
+#![allow(clippy::expect_used, clippy::panic, reason = "a harness fails a test by panicking")]
+#![allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "numbers of tests are small")]
+
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -8,27 +11,34 @@ use serde_json::Value as Json;
 
 /// The decision of a policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub enum Verdict {
+    /// A statement denies.
     Deny,
+    /// A statement allows, and none denies.
     Allow,
+    /// No statement applies.
     Implicit,
 }
 
 /// A request as the rules see it.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct RequestFacts {
+pub struct RequestFacts {
     /// The names of the caller in principals; none for an anonymous one.
-    pub(crate) principals: Vec<String>,
+    pub principals: Vec<String>,
     /// `s3:…`
-    pub(crate) action: String,
+    pub action: String,
     /// `arn:aws:s3:::bucket/key`
-    pub(crate) resource: String,
+    pub resource: String,
     /// The values of the context keys, by name in lower case.
-    pub(crate) context: BTreeMap<String, Vec<String>>,
+    pub context: BTreeMap<String, Vec<String>>,
 }
 
 /// An explicit deny wins; else an allow; else the implicit deny.
-pub(crate) fn evaluate(policy: &Json, facts: &RequestFacts) -> Verdict {
+///
+/// # Panics
+/// For a policy that no store takes.
+#[must_use]
+pub fn evaluate(policy: &Json, facts: &RequestFacts) -> Verdict {
     let variables = policy["Version"] == "2012-10-17";
     let applying: Vec<&Json> =
         list(&policy["Statement"]).into_iter().filter(|statement| applies(statement, facts, variables)).collect();
@@ -42,21 +52,28 @@ pub(crate) fn evaluate(policy: &Json, facts: &RequestFacts) -> Verdict {
 
 /// Everything about the rights of a caller in one bucket without grants.
 #[derive(Debug, Clone)]
-pub(crate) struct Rights<'a> {
+pub struct Rights<'a> {
     /// The policies of the user and its groups; `None`: it has neither, and the rights of an owner.
-    pub(crate) identity: Option<&'a [Json]>,
+    pub identity: Option<&'a [Json]>,
     /// The policies that bound it: of its session.
-    pub(crate) boundaries: &'a [Json],
-    pub(crate) bucket: Option<&'a Json>,
-    pub(crate) is_owner: bool,
-    pub(crate) is_admin: bool,
+    pub boundaries: &'a [Json],
+    /// The policy of the bucket.
+    pub bucket: Option<&'a Json>,
+    /// Whether the caller owns the bucket.
+    pub is_owner: bool,
+    /// Whether the caller is an administrator.
+    pub is_admin: bool,
 }
 
 /// Whether a request is allowed, by the order of "Determining whether a request is allowed or denied within an account": a deny of
 /// any policy ends it, then an allow of the identity or of the resource is enough, and a session has to allow it, too. Beside AWS's
 /// rules stand two of this product: an owner without policies may do anything in its bucket, and one whom its policies let correct
 /// the bucket's policy can do so whatever that says.
-pub(crate) fn is_allowed(rights: &Rights<'_>, facts: &RequestFacts) -> bool {
+///
+/// # Panics
+/// For a policy that no store takes.
+#[must_use]
+pub fn is_allowed(rights: &Rights<'_>, facts: &RequestFacts) -> bool {
     let verdicts = |policies: &[Json]| policies.iter().map(|policy| evaluate(policy, facts)).collect::<Vec<_>>();
     let within = verdicts(rights.boundaries).iter().all(|verdict| *verdict == Verdict::Allow);
     if rights.is_admin || !within {
