@@ -7,6 +7,8 @@
 //! Each object and each upload has an object key of its own. The ways, the texts of refusals and the fields are AWS's.
 
 #[cfg(test)]
+mod attack_tests;
+#[cfg(test)]
 mod tests;
 
 use std::sync::Arc;

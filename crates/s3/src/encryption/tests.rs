@@ -17,10 +17,10 @@ use crate::uploads::testing::{KEY, UploadSetup, complete_request, create_request
 use larder_encryption::SecretKey;
 use larder_encryption::sealed_body::{CHUNK_BYTES, sealed_length};
 
-const A: SecretKey = SecretKey::new([1; 32]);
+pub(super) const A: SecretKey = SecretKey::new([1; 32]);
 const B: SecretKey = SecretKey::new([2; 32]);
 
-fn encrypted(body: &Bytes, encryption: EncryptionChoice) -> PutObject {
+pub(super) fn encrypted(body: &Bytes, encryption: EncryptionChoice) -> PutObject {
     let mut request = put_request(KEY, body);
     request.metadata.encryption = encryption;
     request
@@ -30,7 +30,7 @@ async fn put(fixture: &BucketFixture, body: &Bytes, encryption: EncryptionChoice
     fixture.objects.put(&fixture.owner, encrypted(body, encryption)).await.unwrap()
 }
 
-fn get_with(key: Option<SecretKey>) -> GetObject {
+pub(super) fn get_with(key: Option<SecretKey>) -> GetObject {
     GetObject { customer_key: key, ..get_request(KEY) }
 }
 
