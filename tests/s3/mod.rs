@@ -15,6 +15,7 @@ mod kill9;
 mod list_parts;
 mod malformed;
 mod minio;
+mod model;
 mod quotas;
 mod sdk;
 mod startup;

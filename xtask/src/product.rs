@@ -59,6 +59,7 @@ const OVER_CASSANDRA: &[&str] = &[
     "riak_clients::python::it_updates_",
     "s3::kill9::",
     "s3::list_parts::",
+    "s3::model::",
     "s3::quotas::",
     "s3::sdk::",
     "s3::startup::",
