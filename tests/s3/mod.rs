@@ -18,5 +18,6 @@ mod minio;
 mod model;
 mod quotas;
 mod sdk;
+mod sealed_disk;
 mod startup;
 mod streams;
