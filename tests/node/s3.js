@@ -43,6 +43,27 @@ const tests = {
     await client.deleteBucket({ Bucket: 'sdk-js' });
   },
 
+  async objects_are_encrypted_and_locked() {
+    const at = { Bucket: 'sdk-js-locked', Key: 'ledger' };
+    await client.createBucket({ Bucket: at.Bucket, ObjectLockEnabledForBucket: true });
+    const ObjectLockRetainUntilDate = new Date(Math.ceil(Date.now() / 1000) * 1000 + 3600000);
+    const lock = { ObjectLockMode: 'GOVERNANCE', ObjectLockRetainUntilDate };
+    const { VersionId } = await client.putObject({ ...at, Body: 'gold', ServerSideEncryption: 'AES256', ...lock });
+    const head = await client.headObject({ ...at, VersionId });
+    assert.strictEqual(head.ServerSideEncryption, 'AES256');
+    assert.strictEqual(head.ObjectLockMode, 'GOVERNANCE');
+    assert.strictEqual(head.ObjectLockRetainUntilDate.getTime(), ObjectLockRetainUntilDate.getTime());
+    await assert.rejects(client.deleteObject({ ...at, VersionId }), { name: 'AccessDenied' });
+    await client.putObjectLegalHold({ ...at, LegalHold: { Status: 'ON' } });
+    const { LegalHold } = await client.getObjectLegalHold(at);
+    assert.strictEqual(LegalHold.Status, 'ON');
+    const bypass = { ...at, VersionId, BypassGovernanceRetention: true };
+    await assert.rejects(client.deleteObject(bypass), { name: 'AccessDenied' });
+    await client.putObjectLegalHold({ ...at, LegalHold: { Status: 'OFF' } });
+    await client.deleteObject(bypass);
+    await client.deleteBucket({ Bucket: at.Bucket });
+  },
+
   async parts_with_trailing_checksums_are_stored() {
     const at = { Bucket: 'sdk-js-parts', Key: 'large' };
     await client.createBucket({ Bucket: at.Bucket });

@@ -23,11 +23,18 @@ fn check(program: &str) {
 /// Runs one of the programs with this function.
 #[track_caller]
 fn check_with(run: fn(&str, &mut Command), program: &str) {
-    let Some(jars) = client_place("LARDER_JAVA_CLIENT", "Java client of Riak") else { return };
+    let Some(arguments) = arguments(program) else { return };
     let mut command = Command::new("java");
-    let classes = format!("{}:{}/*", classes(&jars).display(), jars.display());
-    command.args(OPEN).args(SHORT).args(["-classpath", &classes, program]);
+    command.args(OPEN).args(arguments);
     run(program, &mut command);
+}
+
+/// The arguments of `java` for one of the programs; `None` where the clients are not installed.
+pub(crate) fn arguments(program: &str) -> Option<Vec<String>> {
+    let jars = client_place("LARDER_JAVA_CLIENT", "Java clients")?;
+    let classes = format!("{}:{}/*", classes(&jars).display(), jars.display());
+    let own = ["-classpath", &classes, program];
+    Some(SHORT.iter().copied().chain(own).map(str::to_owned).collect())
 }
 
 /// The folder of the compiled programs: the first of the tests, which are processes, compiles them all.

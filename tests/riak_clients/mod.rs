@@ -9,7 +9,7 @@
     reason = "a test fails by panicking, and reads the places of the clients from the environment"
 )]
 
-mod java;
+pub(crate) mod java;
 mod node;
 mod python;
 mod secured;

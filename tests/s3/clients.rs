@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use base64::Engine as _;
+use md5::Digest as _;
+
 use crate::harness::{LarderNode, Process, S3_KEY, S3_SECRET, SplitMix64, client_place};
 
 const TIME: Duration = Duration::from_secs(300);
@@ -62,6 +65,11 @@ fn every_operation_of_the_service_model_answers_as_the_table_says() {
 }
 
 #[test]
+fn terraform_and_a_backup_program_by_their_calls() {
+    script("call_orders.py");
+}
+
+#[test]
 fn minio_py() {
     script("minio_round.py");
 }
@@ -98,6 +106,12 @@ fn aws_command_line() {
     same(&large, back);
     aws(&["s3", "cp", "s3://cli/dir/large", "s3://cli/dir/copy", "--no-progress"]);
     assert!(aws(&["s3", "ls", "s3://cli/dir/"]).contains("20971520 copy"));
+    aws(&["s3", "cp", &large, "s3://cli/sealed", "--sse", "AES256", "--no-progress"]);
+    aws(&["s3", "cp", "s3://cli/sealed", "s3://cli/sealed-again", "--sse", "AES256", "--no-progress"]);
+    let head = aws(&["s3api", "head-object", "--bucket", "cli", "--key", "sealed-again"]);
+    assert!(head.contains("\"ServerSideEncryption\": \"AES256\""), "{head}");
+    aws(&["s3", "cp", "s3://cli/sealed-again", back, "--no-progress"]);
+    same(&large, back);
     let begun = aws(&["s3api", "create-multipart-upload", "--bucket", "cli", "--key", "parts", "--query", "UploadId"]);
     let upload = begun.trim().trim_matches('"');
     let names = ["--bucket", "cli", "--key", "parts", "--upload-id", upload];
@@ -218,6 +232,37 @@ fn restic() {
     let restored = format!("{}/restored{large}", node.home().path().display());
     same(&large, &restored);
     restic(&["forget", "--prune", "--keep-last", "1"]);
+}
+
+/// restic deletes by names alone: in a bucket with object lock its deletes leave markers, and every version stays.
+#[test]
+fn restic_where_nothing_can_be_deleted() {
+    let Some(restic) = client_place("LARDER_RESTIC", "restic") else { return };
+    let node = LarderNode::s3(&["--durability", "buffered"]);
+    let mut s3 = node.s3_admin();
+    s3.call("PUT", "/vault", &[("x-amz-bucket-object-lock-enabled", "true")], "").expect(200);
+    let lock = "<ObjectLockConfiguration><ObjectLockEnabled>Enabled</ObjectLockEnabled><Rule><DefaultRetention>\
+                <Mode>COMPLIANCE</Mode><Days>1</Days></DefaultRetention></Rule></ObjectLockConfiguration>";
+    let digest = base64::engine::general_purpose::STANDARD.encode(md5::Md5::digest(lock));
+    s3.call("PUT", "/vault?object-lock", &[("content-md5", &digest)], lock).expect(200);
+    let repository = format!("s3:http://{}/vault/nightly", node.s3_at());
+    let environment = [
+        ("RESTIC_REPOSITORY", repository.as_str()),
+        ("RESTIC_PASSWORD", "not a secret"),
+        ("AWS_ACCESS_KEY_ID", S3_KEY),
+        ("AWS_SECRET_ACCESS_KEY", S3_SECRET),
+        ("RESTIC_CACHE_DIR", "cache"),
+    ];
+    let restic = |args: &[&str]| run(&node, &restic, args, &environment);
+    let precious = file(&node, "precious", MIB);
+    restic(&["init"]);
+    restic(&["backup", &precious]);
+    restic(&["backup", "--force", "--tag", "again", &precious]);
+    restic(&["forget", "--prune", "--keep-last", "1", "--group-by", ""]);
+    restic(&["check", "--read-data"]);
+    restic(&["restore", "latest", "--target", "restored"]);
+    same(&precious, &format!("{}/restored{precious}", node.home().path().display()));
+    s3.delete("/vault").expect(409);
 }
 
 #[test]
