@@ -93,7 +93,7 @@ async fn a_data_key_is_on_disk_before_its_first_value() {
         store.apply(Batch::single(Partition::new(Table::Keys, "p"), vec![Change::Put(row)]), &options)
     };
     let (first, second) = tokio::join!(put("a"), put("b"));
-    (first.unwrap(), second.unwrap());
+    first.and(second).unwrap();
     let value = SeenWrite { table: Table::Keys, durability: Durability::Buffered, purpose: Purpose::Data };
     let key = SeenWrite { table: Table::DataKeys, durability: Durability::Forced, purpose: Purpose::Reclaim };
     assert_eq!(*engine.seen.lock().unwrap(), [key, value, value]);

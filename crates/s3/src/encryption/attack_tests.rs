@@ -11,9 +11,9 @@ use crate::commit::testing::{BUCKET, BucketFixture, bytes, get_request, put_requ
 use crate::get::GetObject;
 use crate::parts::PartAddress;
 use crate::rules::Version;
-use crate::rules::object_key::SecretKey;
-use crate::rules::sealed_body::{CHUNK_BYTES, TAG_BYTES};
 use crate::uploads::testing::{KEY, UploadSetup, address, complete_request, create_request};
+use larder_encryption::SecretKey;
+use larder_encryption::sealed_body::{CHUNK_BYTES, TAG_BYTES};
 
 const SEALED_CHUNK: usize = CHUNK_BYTES + TAG_BYTES;
 
