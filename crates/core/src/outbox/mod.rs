@@ -15,6 +15,7 @@
 //! The row is named by its *place*, a number that the next notice uses again: over Cassandra a row that is written anew costs
 //! its readers less than a tombstone for each notice. The number of places bounds the outbox. The state of retries is in memory.
 
+mod addressed_notice;
 mod backlogs;
 mod deliverer;
 mod delivery_queue;
@@ -41,6 +42,7 @@ use crate::node_context::NodeContext;
 use crate::rules::props::{WebhookHost, WebhookUrl};
 use crate::types::CatalogueCopy;
 use crate::{Error, Result};
+use addressed_notice::{AddressedNotice, ReceiverEndpoint};
 use delivery_queue::DeliveryQueue;
 use places::OutboxPlaces;
 use receivers::ReceiverFailures;
@@ -50,7 +52,6 @@ pub(crate) use deliverer::deliver_notices;
 pub use delivery_queue::HOST_DELIVERIES_MAX;
 pub use pending_notices::{NoticeSubject, PendingNotices};
 pub use receivers::ReceiverFailure;
-pub(crate) use receivers::{AddressedNotice, ReceiverEndpoint};
 pub(crate) use takeover::{take_over_once, watch_for_orphans};
 
 /// The notices of one gateway.

@@ -7,7 +7,7 @@ use larder_admission::{FairBudget, HeldUnits, ShareSource};
 use larder_rows::address::BucketAddress;
 use larder_rows::{NoticeRow, Timestamp};
 
-use super::AddressedNotice;
+use super::addressed_notice::AddressedNotice;
 use crate::rules::props::WebhookHost;
 
 /// Most notices of a gateway that are not delivered.

@@ -5,29 +5,9 @@ use std::collections::BTreeMap;
 use larder_rows::{NoticeContent, NoticeRow, Timestamp};
 
 use super::Outbox;
-use crate::rules::props::{WebhookHost, WebhookUrl, webhook_in};
+use super::addressed_notice::{AddressedNotice, ReceiverEndpoint};
+use crate::rules::props::{WebhookUrl, webhook_in};
 use crate::types::Catalogue;
-
-/// Where the notices of a receiver go.
-#[derive(Debug, Clone)]
-pub(crate) struct ReceiverEndpoint {
-    pub(crate) url: WebhookUrl,
-    pub(crate) authorization: Option<String>,
-}
-
-/// A notice, and where it goes; `None`: this server does not know its receiver.
-#[derive(Debug, Clone)]
-pub(crate) struct AddressedNotice {
-    pub(crate) row: NoticeRow,
-    pub(crate) endpoint: Option<ReceiverEndpoint>,
-}
-
-impl AddressedNotice {
-    /// The host that it goes to.
-    pub(super) fn host(&self) -> Option<WebhookHost> {
-        self.endpoint.as_ref().map(|endpoint| endpoint.url.host().clone())
-    }
-}
 
 /// The last failure of a receiver.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,10 +6,6 @@ use std::ffi::OsString;
 use larder_core::rules::event_target::EventTarget;
 use larder_core::rules::props::WebhookUrl;
 
-use super::SettingError;
-use super::raw::RawSettings;
-use super::table;
-
 /// Most targets.
 const TARGETS_MAX: usize = 100;
 /// Longest id of a target, in bytes.
@@ -21,31 +17,33 @@ pub(super) const MINIO_WEBHOOK: &str = "MINIO_NOTIFY_WEBHOOK_";
 /// Parts of a webhook that are read. The store keeps every event, as a queue directory would.
 const MINIO_PARTS: &[&str] = &["ENABLE", "ENDPOINT", "AUTH_TOKEN", "QUEUE_DIR", "COMMENT"];
 
-/// The targets of the settings.
+/// The targets in a list of `ID=URL`, by their ids.
 ///
 /// # Errors
-/// A target or a token is malformed, or a token has no target.
-pub(super) fn resolve(raw: &RawSettings) -> Result<Vec<EventTarget>, SettingError> {
-    let text = raw.value(&table::S3_EVENT_TARGETS, |text| Ok(text.to_owned()))?;
-    let tokens = raw.value(&table::S3_EVENT_TOKENS, |text| Ok(text.to_owned()))?;
-    let mut targets: BTreeMap<String, EventTarget> = BTreeMap::new();
-    for (id, url) in pairs(raw, &table::S3_EVENT_TARGETS, &text)? {
-        let url = WebhookUrl::parse(url)
-            .map_err(|fault| wrong(raw, &table::S3_EVENT_TARGETS, &format!("{id} {}", fault.text())))?;
+/// The first fault.
+pub(super) fn targets(text: &str) -> Result<BTreeMap<String, EventTarget>, String> {
+    let mut targets = BTreeMap::new();
+    for (id, url) in pairs(text)? {
+        let url = WebhookUrl::parse(url).map_err(|fault| format!("{id} {}", fault.text()))?;
         let target = EventTarget { id: id.to_owned(), url, authorization: None };
         if targets.insert(id.to_owned(), target).is_some() {
-            return Err(wrong(raw, &table::S3_EVENT_TARGETS, &format!("{id} is there twice")));
+            return Err(format!("{id} is there twice"));
         }
     }
-    if targets.len() > TARGETS_MAX {
-        return Err(wrong(raw, &table::S3_EVENT_TARGETS, &format!("there are more than {TARGETS_MAX}")));
-    }
-    for (id, token) in pairs(raw, &table::S3_EVENT_TOKENS, &tokens)? {
-        let unknown =
-            || wrong(raw, &table::S3_EVENT_TOKENS, &format!("{id} is none of --{}", table::S3_EVENT_TARGETS.name));
-        let target = targets.get_mut(id).ok_or_else(unknown)?;
-        target.authorization = authorization(token)
-            .map_err(|fault| wrong(raw, &table::S3_EVENT_TOKENS, &format!("the token of {id} {fault}")))?;
+    if targets.len() > TARGETS_MAX { Err(format!("there are more than {TARGETS_MAX}")) } else { Ok(targets) }
+}
+
+/// These targets with the tokens of a list of `ID=TOKEN`.
+///
+/// # Errors
+/// The first fault, without its token.
+pub(super) fn with_tokens(
+    mut targets: BTreeMap<String, EventTarget>,
+    tokens: &str,
+) -> Result<Vec<EventTarget>, String> {
+    for (id, token) in pairs(tokens)? {
+        let target = targets.get_mut(id).ok_or_else(|| format!("{id} is none of --s3-event-targets"))?;
+        target.authorization = authorization(token).map_err(|fault| format!("the token of {id} {fault}"))?;
     }
     Ok(targets.into_values().collect())
 }
@@ -64,19 +62,10 @@ fn authorization(token: &str) -> Result<Option<String>, &'static str> {
 }
 
 /// The entries `ID=VALUE` of a list. Their values may be secrets, so no error shows them.
-fn pairs<'a>(
-    raw: &RawSettings,
-    setting: &table::Setting,
-    text: &'a str,
-) -> Result<Vec<(&'a str, &'a str)>, SettingError> {
+fn pairs(text: &str) -> Result<Vec<(&str, &str)>, String> {
     let entries = text.split(',').map(str::trim).filter(|entry| !entry.is_empty());
-    let pair = |entry: &'a str| {
-        let pair = entry.split_once('=').filter(|(id, _)| is_id(id));
-        pair.ok_or_else(|| {
-            wrong(raw, setting, "expected ID=VALUE with commas between them, each ID of letters, digits, - and _")
-        })
-    };
-    entries.map(pair).collect()
+    let all: Option<Vec<_>> = entries.map(|entry| entry.split_once('=').filter(|(id, _)| is_id(id))).collect();
+    all.ok_or_else(|| "expected ID=VALUE with commas between them, each ID of letters, digits, - and _".to_owned())
 }
 
 fn is_id(id: &str) -> bool {
@@ -84,20 +73,15 @@ fn is_id(id: &str) -> bool {
     (1..=ID_BYTES_MAX).contains(&id.len()) && id.bytes().all(is_part)
 }
 
-fn wrong(raw: &RawSettings, setting: &table::Setting, fault: &str) -> SettingError {
-    let name = raw.given_as(setting).unwrap_or_else(|| setting.flag());
-    SettingError::new(format!("{name}: {fault}"))
-}
-
 /// MinIO's webhooks that are enabled, as texts of the own settings: targets and tokens.
 ///
 /// # Errors
 /// A variable is not UTF-8, an enabled webhook lacks its endpoint, or a value cannot be one of a list.
-pub(super) fn minio_webhooks(variables: &[(OsString, OsString)]) -> Result<Option<(String, String)>, SettingError> {
+pub(super) fn minio_webhooks(variables: &[(OsString, OsString)]) -> Result<Option<(String, String)>, String> {
     let mut webhooks: BTreeMap<String, BTreeMap<&str, String>> = BTreeMap::new();
     for (name, text) in variables {
         let Some((part, id)) = name.to_str().and_then(webhook_part) else { continue };
-        let not_utf8 = || SettingError::new(format!("{} is not UTF-8", name.display()));
+        let not_utf8 = || format!("{} is not UTF-8", name.display());
         let text = text.to_str().ok_or_else(not_utf8)?;
         webhooks.entry(id.to_owned()).or_default().insert(part, text.to_owned());
     }
@@ -112,12 +96,11 @@ pub(super) fn minio_webhooks(variables: &[(OsString, OsString)]) -> Result<Optio
             id => format!("{MINIO_WEBHOOK}{part}_{id}"),
         };
         let endpoint = parts.get("ENDPOINT").filter(|endpoint| !endpoint.is_empty());
-        let missing =
-            || SettingError::new(format!("{} needs {}, which is missing", variable("ENABLE"), variable("ENDPOINT")));
+        let missing = || format!("{} needs {}, which is missing", variable("ENABLE"), variable("ENDPOINT"));
         targets.push(format!("{id}={}", endpoint.ok_or_else(missing)?.replace(',', "%2C")));
         if let Some(token) = parts.get("AUTH_TOKEN").filter(|token| !token.is_empty()) {
             if token.contains(',') {
-                return Err(SettingError::new(format!("{} has a comma, which is not offered", variable("AUTH_TOKEN"))));
+                return Err(format!("{} has a comma, which is not offered", variable("AUTH_TOKEN")));
             }
             tokens.push(format!("{id}={token}"));
         }

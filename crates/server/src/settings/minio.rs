@@ -88,7 +88,7 @@ pub(super) fn set_aliases(raw: &mut RawSettings, variables: &[(OsString, OsStrin
         }
         set_alias(raw, alias.variable, alias.setting, text)?;
     }
-    if let Some((targets, tokens)) = events::minio_webhooks(variables)? {
+    if let Some((targets, tokens)) = events::minio_webhooks(variables).map_err(SettingError::new)? {
         set_alias(raw, "MINIO_NOTIFY_WEBHOOK_ENDPOINT", &table::S3_EVENT_TARGETS, &targets)?;
         set_alias(raw, "MINIO_NOTIFY_WEBHOOK_AUTH_TOKEN", &table::S3_EVENT_TOKENS, &tokens)?;
     }

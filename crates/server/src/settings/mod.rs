@@ -237,7 +237,7 @@ impl ServerSettings {
             s3_buckets: raw.value(&table::S3_BUCKETS, parse::start_buckets)?,
             s3_public_url: raw.value(&table::S3_PUBLIC_URL, parse::public_url)?,
             s3_metrics: raw.value(&table::S3_METRICS, parse::choice)?,
-            s3_event_targets: events::resolve(raw)?,
+            s3_event_targets: event_targets(raw)?,
             s3_buckets_max: count(raw, &table::S3_BUCKETS_MAX)?,
             s3_lifecycle_interval: raw.value(&table::S3_LIFECYCLE_INTERVAL, parse::time)?,
             s3_ssec_plain: raw.value(&table::S3_SSEC_PLAIN, parse::switch)?,
@@ -293,6 +293,17 @@ impl ServerSettings {
 /// The word of a choice in the settings.
 pub(crate) fn choice_word(choice: &impl ValueEnum) -> String {
     choice.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+}
+
+/// The targets of events, with their tokens. No error shows a token.
+fn event_targets(raw: &RawSettings) -> Result<Vec<EventTarget>, SettingError> {
+    let wrong = |setting: &table::Setting, fault: String| {
+        SettingError::new(format!("{}: {fault}", raw.given_as(setting).unwrap_or_else(|| setting.flag())))
+    };
+    let text = |setting| raw.value(setting, |text| Ok(text.to_owned()));
+    let (targets, tokens) = (&table::S3_EVENT_TARGETS, &table::S3_EVENT_TOKENS);
+    let named = events::targets(&text(targets)?).map_err(|fault| wrong(targets, fault))?;
+    events::with_tokens(named, &text(tokens)?).map_err(|fault| wrong(tokens, fault))
 }
 
 /// The S3 admin's key and secret: both or neither.
