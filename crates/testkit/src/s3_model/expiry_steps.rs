@@ -43,7 +43,9 @@ impl S3Model<'_> {
         self.trace.push(format!("no gateway runs for {hours} hours"));
         self.server.restart(Duration::from_secs(hours * 3600));
         self.state.lag += hours * 60 * MINUTE;
-        self.compare_all()
+        self.compare_all()?;
+        // A pass soon after days have gone by is the one with most to do.
+        if self.dice.chance(700) { self.expire() } else { Ok(()) }
     }
 
     pub(super) fn kill(&mut self) -> Checked {
