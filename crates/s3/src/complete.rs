@@ -21,7 +21,7 @@ use tokio::time::Instant;
 
 use super::commit::ObjectLocation;
 use super::encryption::EncryptionChoice;
-use super::events::ChangeCause;
+use super::events::{ChangeCause, WriteTerms};
 use super::put::{WriteConditions, conditional_conflict};
 use super::receive::DEFAULT_ALGORITHM;
 use super::uploads::{UploadHead, Uploads, done_state};
@@ -143,7 +143,8 @@ impl Uploads {
         // Crash: from here on the upload names its version, so a recovery can look for it.
         let Some(completing) = self.heads.cas_upload_state(&open, begun).await? else { return Ok(None) };
         let location = ObjectLocation::new(bucket, &request.key);
-        match self.commit_upload(&location, &completing, version, &assembly, &request.conditions, cause).await {
+        let terms = WriteTerms { conditions: &request.conditions, cause };
+        match self.commit_upload(&location, &completing, version, &assembly, terms).await {
             Ok(Some(committed_version)) => {
                 admission.written();
                 Ok(Some(self.finish_upload(&completing, done_state(&committed_version, list)).await))
@@ -167,9 +168,9 @@ impl Uploads {
         completing: &UploadHead,
         id: VersionId,
         assembly: &Assembly,
-        conditions: &WriteConditions,
-        cause: ChangeCause<'_>,
+        terms: WriteTerms<'_>,
     ) -> Result<Option<Version>> {
+        let WriteTerms { conditions, cause } = terms;
         // Crash: the manifest precedes the head that references it; otherwise a reader finds no bytes [invariant 60].
         self.write_manifest(completing, id, &assembly.parts).await?;
         // No blob is checked for a mark: sweepers keep the blobs of an upload that is alive.

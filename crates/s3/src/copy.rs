@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use super::acl_choice::{AclChoice, check_public_acl};
 use super::commit::{ObjectLocation, client_version_id, lifecycle_expiry, version_id_text};
 use super::encryption::{EncryptionChoice, NewEncryption};
-use super::events::ChangeCause;
+use super::events::{ChangeCause, WriteTerms};
 use super::get::{FoundObject, GetObject, ObjectReader, ReadWindow, VersionSpec, missing_bytes};
 use super::put::{ChecksumWanted, ObjectMetadata, StoredVersion, UploadBody, WriteConditions, conditional_conflict};
 use super::receive::{BlobDestination, BodyReceiver, VerifiedBody};
@@ -205,8 +205,8 @@ impl Objects {
             encryption: target.encryption.map(|encryption| encryption.stored),
             ..described(request, target, source)
         };
-        let (owner, conditions) = (target.owner.clone(), &request.conditions);
-        self.commit_object(&target.location, owner, object, received, conditions, cause).await
+        let terms = WriteTerms { conditions: &request.conditions, cause };
+        self.commit_object(&target.location, target.owner.clone(), object, received, terms).await
     }
 
     /// Writes a version that references the bytes of the source; `None` when the source is gone.

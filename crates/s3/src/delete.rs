@@ -46,10 +46,10 @@ impl Objects {
         let bypass = bypass.resolve(&caller.with_version(version), &bucket, key)?;
         let location = ObjectLocation::new(&bucket, key);
         let owner = caller.object_owner(&bucket, false);
-        let origin = EventOrigin::Request(caller);
+        let deleter = Deleter { owner: &owner, bypass, origin: EventOrigin::Request(caller) };
         let deleted = self
             .heads
-            .delete_if(&location, version, &owner, bypass, origin, |_, stored_version| match &if_match {
+            .delete_if(&location, version, deleter, |_, stored_version| match &if_match {
                 Some(tags) => check_if_match(tags, version, stored_version),
                 None => Ok(true),
             })
@@ -63,8 +63,7 @@ impl Objects {
 
 impl HeadStore {
     /// Deletes like [`Objects::delete`], without a permission check, if `condition` accepts the bucket and version of the
-    /// attempt; `None` otherwise. `owner` owns a new delete marker. `bypass`: the caller may bypass a governance retention, and
-    /// asks to.
+    /// attempt; `None` otherwise.
     ///
     /// # Errors
     /// The errors of `condition` and of a commit; `Locked`.
@@ -72,11 +71,10 @@ impl HeadStore {
         &self,
         location: &ObjectLocation,
         spec: &VersionSpec,
-        owner: &str,
-        bypass: bool,
-        origin: EventOrigin<'_>,
+        deleter: Deleter<'_>,
         condition: impl Fn(&CasAttempt<'_>, Option<&Version>) -> Result<bool>,
     ) -> Result<Option<DeletedObject>> {
+        let Deleter { owner, bypass, origin } = deleter;
         // A full disk must accept deletes, or it stays full.
         let mut cas = self.cas_loop(location, None).reclaiming();
         loop {
@@ -122,6 +120,23 @@ impl HeadStore {
                 return Ok(Some(deleted));
             }
         }
+    }
+}
+
+/// Who deletes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Deleter<'a> {
+    /// The owner of a new delete marker.
+    pub(super) owner: &'a str,
+    /// Whether it may bypass a governance retention, and asks to.
+    pub(super) bypass: bool,
+    pub(super) origin: EventOrigin<'a>,
+}
+
+impl<'a> Deleter<'a> {
+    /// The lifecycle of a bucket, for its owner.
+    pub(super) fn lifecycle(owner: &'a str) -> Self {
+        Self { owner, bypass: false, origin: EventOrigin::Lifecycle }
     }
 }
 

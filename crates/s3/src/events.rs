@@ -13,6 +13,7 @@ use larder_rows::{Batch, EventName, EventObject, NoticeContent, NoticeRow, Objec
 use larder_store::RateLimitedLog;
 
 use super::commit::CasAttempt;
+use super::conditions::WriteConditions;
 use super::{Caller, Result};
 use crate::rules::notification::{EventAction, NotificationRule};
 use crate::rules::{Object, SystemHeader, Version};
@@ -40,6 +41,13 @@ pub(super) enum EventOrigin<'a> {
 pub(super) struct ChangeCause<'a> {
     pub(super) action: EventAction,
     pub(super) origin: EventOrigin<'a>,
+}
+
+/// What a new version must meet, and why it is made.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct WriteTerms<'a> {
+    pub(super) conditions: &'a WriteConditions,
+    pub(super) cause: ChangeCause<'a>,
 }
 
 /// A change of a key, as its receivers are told of it.

@@ -9,7 +9,7 @@ use larder_rows::content::BlobId;
 
 use super::acl_choice::check_public_acl;
 use super::commit::{ObjectLocation, client_version_id, lifecycle_expiry};
-use super::events::ChangeCause;
+use super::events::{ChangeCause, WriteTerms};
 use super::receive::VerifiedBody;
 use super::{Caller, Error, Objects, Result};
 use crate::rules::notification::EventAction;
@@ -100,7 +100,9 @@ impl Objects {
             encryption: encryption.map(|encryption| encryption.stored),
             lock: metadata.lock,
         };
-        let stored = self.commit_object(&location, owner, object, received, &conditions, cause).await?;
+        let stored = self
+            .commit_object(&location, owner, object, received, WriteTerms { conditions: &conditions, cause })
+            .await?;
         admission.written();
         Ok(stored)
     }
@@ -131,11 +133,10 @@ impl Objects {
         owner: String,
         object: Object,
         received: VerifiedBody,
-        conditions: &WriteConditions,
-        cause: ChangeCause<'_>,
+        terms: WriteTerms<'_>,
     ) -> Result<StoredVersion> {
         let blob = received.blob();
-        let stored = self.put_version(location, &owner, &object, blob, conditions, cause).await;
+        let stored = self.put_version(location, &owner, &object, blob, terms).await;
         match &stored {
             Ok((_, PutFate::Stored)) => {}
             Ok((_, PutFate::Replaced)) => self.receiver.remove_unnamed(blob).await,
@@ -153,9 +154,9 @@ impl Objects {
         owner: &str,
         object: &Object,
         blob: Option<BlobId>,
-        conditions: &WriteConditions,
-        cause: ChangeCause<'_>,
+        terms: WriteTerms<'_>,
     ) -> Result<(StoredVersion, PutFate)> {
+        let WriteTerms { conditions, cause } = terms;
         let mut cas = self.heads.cas_loop(location, blob);
         loop {
             let attempt = cas.next_attempt().await.map_err(|error| conditional_conflict(error, conditions))?;

@@ -267,10 +267,8 @@ fn public_grants_blocked_while_the_body_arrives_are_refused() {
         let (_, object) = put(fixture, 10).await;
         let object = Object { acl, body: received.body.clone(), ..object };
         let cause = ChangeCause::request(EventAction::Put, &fixture.owner);
-        let late = fixture
-            .objects
-            .commit_object(&location, "owner".into(), object, received, &WriteConditions::default(), cause)
-            .await;
+        let terms = WriteTerms { conditions: &WriteConditions::default(), cause };
+        let late = fixture.objects.commit_object(&location, "owner".into(), object, received, terms).await;
         assert!(matches!(late, Err(Error::AccessDenied)), "{late:?}");
         assert!(fixture.blobs().await.is_empty(), "the refused put leaves no blob");
     });

@@ -6,7 +6,7 @@ use larder_store::ReadQuery;
 
 use super::{BucketScan, LifecyclePass, LifecycleWorker};
 use crate::commit::{CasAttempt, ObjectLocation, version_id_text};
-use crate::events::EventOrigin;
+use crate::delete::Deleter;
 use crate::get::VersionSpec;
 use crate::rules::lifecycle::{Lifecycle, LifecycleRule};
 use crate::rules::{Bucket, ListingEntry, Object, ObjectBody, ObjectLock, Version, VersionId, Versioning};
@@ -43,9 +43,7 @@ impl LifecycleWorker {
         let deleted = self.heads.delete_if(
             location,
             &VersionSpec::Current,
-            &scan.bucket.owner,
-            false,
-            EventOrigin::Lifecycle,
+            Deleter::lifecycle(&scan.bucket.owner),
             |attempt, stored_version| {
                 let rules = attempt.bucket().lifecycle.as_ref();
                 Ok(stored_version.zip(rules).is_some_and(|(stored_version, rules)| old(rules, stored_version)))
@@ -91,8 +89,8 @@ impl LifecycleWorker {
             return Ok(false);
         }
         let spec = VersionSpec::Id(version_id_text(version));
-        let (owner, origin) = (&scan.bucket.owner, EventOrigin::Lifecycle);
-        let deleted = self.heads.delete_if(location, &spec, owner, false, origin, |attempt, stored_version| {
+        let deleter = Deleter::lifecycle(&scan.bucket.owner);
+        let deleted = self.heads.delete_if(location, &spec, deleter, |attempt, stored_version| {
             let rules = attempt.bucket().lifecycle.as_ref();
             let due = rules
                 .is_some_and(|rules| scan.is_due(rules.noncurrent_expiry(&location.key, version, replaced_at, newer)));
@@ -116,8 +114,8 @@ impl LifecycleWorker {
             return Ok(false);
         }
         let spec = VersionSpec::Id(version_id_text(&marker));
-        let (owner, origin) = (&scan.bucket.owner, EventOrigin::Lifecycle);
-        let deleted = self.heads.delete_if(location, &spec, owner, false, origin, |attempt, stored_version| {
+        let deleter = Deleter::lifecycle(&scan.bucket.owner);
+        let deleted = self.heads.delete_if(location, &spec, deleter, |attempt, stored_version| {
             // Race: a put since the read makes the marker noncurrent, and other rules apply to it.
             let alone = is_current(attempt, marker.id) && !attempt.head.older;
             Ok(alone && is_still(stored_version, marker.id) && attempt.bucket().lifecycle.as_ref().is_some_and(old))

@@ -10,7 +10,7 @@ use super::super::copy::CopyObject;
 use super::super::get::VersionSpec;
 use super::*;
 use crate::acl_choice::AclChoice;
-use crate::events::EventOrigin;
+use crate::events::{EventOrigin, WriteTerms};
 use crate::object_lock::GovernanceBypass;
 use crate::rules::checksum::{ChecksumHasher, Md5Hasher};
 use crate::rules::{Algorithm, ObjectLock, S3Action, SystemHeader, Tag, Versioning};
@@ -201,7 +201,8 @@ fn puts_that_wait_behind_one_that_replaces_them_are_not_written() {
                     let conditions = WriteConditions::default();
                     let cause = ChangeCause { action: EventAction::Put, origin: EventOrigin::Lifecycle };
                     tokio::spawn(async move {
-                        objects.put_version(&location, "owner", &object, None, &conditions, cause).await
+                        let terms = WriteTerms { conditions: &conditions, cause };
+                        objects.put_version(&location, "owner", &object, None, terms).await
                     })
                 })
                 .collect();

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use bytes::Bytes;
-use larder_store::{Batch, Blobs, CasResult, Durability, Result, Store};
+use larder_store::{Batch, Blobs, CasResult, Durability, HeadWrite, Result, Store};
 use larder_store_local::blobs::LocalBlobs;
 use larder_store_local::{EngineSizes, LocalStore, OpenOptions};
 
@@ -33,7 +33,8 @@ impl OpenedStore {
         match op {
             PlannedWrite::Apply(batch) => self.store.apply(batch.clone(), &call).await?,
             PlannedWrite::Swap { partition, expected, head, changes } => {
-                let swapped = self.store.apply_if(partition, *expected, head.clone(), changes.clone(), &call).await?;
+                let swapped =
+                    self.store.apply_if(partition, *expected, HeadWrite::clone(head), changes.clone(), &call).await?;
                 if let CasResult::Conflict(found) = swapped {
                     return Ok(Err(format!(
                         "{partition:?}: expected {expected:?}, found {:?}",

@@ -14,7 +14,7 @@ pub enum PlannedWrite {
     Swap {
         partition: Partition,
         expected: Option<Timestamp>,
-        head: HeadWrite,
+        head: Box<HeadWrite>,
         changes: Vec<Change>,
     },
     PutBlob {
@@ -271,7 +271,7 @@ impl WritePlan {
         self.push(PlannedWrite::Swap {
             partition,
             expected,
-            head: HeadWrite { derived, ..HeadWrite::from(row) },
+            head: Box::new(HeadWrite { derived, ..HeadWrite::from(row) }),
             changes,
         });
     }
