@@ -12,7 +12,7 @@ use std::ops::Range;
 use aws_lc_rs::aead::{Aad, LessSafeKey, NONCE_LEN, Nonce};
 use bytes::{Bytes, BytesMut};
 
-use crate::secret_key::BadKey;
+use crate::secret_key::{BadKey, SecretKey};
 
 /// Bytes of a chunk before it is sealed.
 pub const CHUNK_BYTES: usize = 64 * 1024;
@@ -60,9 +60,12 @@ pub struct BodyCipher {
 }
 
 impl BodyCipher {
-    /// A cipher with a key that no other body has.
-    pub(crate) fn new(key: LessSafeKey) -> Self {
-        Self { key }
+    /// The cipher of the body with this key; no other body may have it.
+    ///
+    /// # Errors
+    /// None in practice.
+    pub fn new(key: &SecretKey) -> Result<Self, BadKey> {
+        Ok(Self { key: key.cipher()? })
     }
 
     /// Seals a chunk.
@@ -165,10 +168,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::secret_key::SecretKey;
 
     fn cipher(key: u8) -> BodyCipher {
-        SecretKey::new([key; 32]).body_cipher().unwrap()
+        BodyCipher::new(&SecretKey::new([key; 32])).unwrap()
     }
 
     fn sealed(pieces: &[&[u8]]) -> Vec<u8> {

@@ -4,8 +4,6 @@ use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKe
 use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Salt};
 use sha2::{Digest, Sha256};
 
-use crate::sealed_body::BodyCipher;
-
 /// Bytes of a wrapped key: nonce, key, tag.
 pub const WRAPPED_KEY_BYTES: usize = 12 + 32 + 16;
 /// In the name of a master key.
@@ -83,14 +81,6 @@ impl SecretKey {
         let expanded = secret.expand(purpose, DerivedLength(N)).map_err(|_| BadKey)?;
         expanded.fill(&mut derived).map_err(|_| BadKey)?;
         Ok(derived)
-    }
-
-    /// The cipher of a body whose key this is: no other body may have it.
-    ///
-    /// # Errors
-    /// None in practice.
-    pub fn body_cipher(&self) -> Result<BodyCipher, BadKey> {
-        Ok(BodyCipher::new(self.cipher()?))
     }
 
     /// AES-256-GCM with this key. Its caller sees to it that no nonce comes twice.

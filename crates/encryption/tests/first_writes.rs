@@ -24,13 +24,13 @@ struct SeenWrite {
 }
 
 /// An engine that notes its writes once they are done, each after a pause.
-struct SlowStore {
+struct NotingStore {
     inner: MemoryStore,
     seen: Mutex<Vec<SeenWrite>>,
 }
 
 #[async_trait]
-impl Store for SlowStore {
+impl Store for NotingStore {
     async fn read(&self, partition: &Partition, query: &ReadQuery, options: &CallOptions) -> Result<RowPage> {
         self.inner.read(partition, query, options).await
     }
@@ -81,7 +81,7 @@ impl Store for SlowStore {
 #[tokio::test(start_paused = true)]
 async fn a_data_key_is_on_disk_before_its_first_value() {
     let inner = MemoryStore::new(Arc::new(ManualClock::default()));
-    let engine = Arc::new(SlowStore { inner, seen: Mutex::default() });
+    let engine = Arc::new(NotingStore { inner, seen: Mutex::default() });
     let deadline = Instant::now() + Duration::from_secs(10);
     let ring = Arc::new(KeyRing::in_memory());
     let random = |bytes: &mut [u8]| bytes.fill(7);

@@ -83,7 +83,7 @@ impl BodyKey {
     }
 
     fn cipher(&self) -> Result<BodyCipher> {
-        Ok(SecretKey::new(self.derive(BODY)?).body_cipher()?)
+        Ok(BodyCipher::new(&SecretKey::new(self.derive(BODY)?))?)
     }
 
     fn front(&self) -> Result<Bytes> {

@@ -25,14 +25,14 @@ struct StoredBlob {
 }
 
 /// Encrypted objects whose bodies have one length, and their stored bytes.
-struct SealedStore {
+struct AttackedStore {
     fixture: BucketFixture,
     key: Option<SecretKey>,
     objects: Vec<(&'static str, Bytes)>,
     blobs: Vec<StoredBlob>,
 }
 
-impl SealedStore {
+impl AttackedStore {
     /// Two objects, and one of two parts.
     async fn new(choice: EncryptionChoice) -> Self {
         let UploadSetup { fixture, .. } = UploadSetup::new().await;
@@ -107,7 +107,7 @@ impl SealedStore {
 fn bodies_that_change_places_are_refused() {
     run(async {
         for choice in [EncryptionChoice::Server, EncryptionChoice::Customer(A)] {
-            let store = SealedStore::new(choice).await;
+            let store = AttackedStore::new(choice).await;
             for (number, blob) in store.blobs.iter().enumerate() {
                 for (from, other) in store.blobs.iter().enumerate().filter(|(from, _)| *from != number) {
                     let refused = store.refused_with(blob, other.bytes.clone()).await;
@@ -122,7 +122,7 @@ fn bodies_that_change_places_are_refused() {
 fn chunks_that_change_places_and_bits_that_flip_are_refused() {
     run(async {
         for choice in [EncryptionChoice::Server, EncryptionChoice::Customer(A)] {
-            let store = SealedStore::new(choice).await;
+            let store = AttackedStore::new(choice).await;
             let (blob, other) = (&store.blobs[0], &store.blobs[1]);
             let chunk = |blob: &StoredBlob, index: usize| {
                 blob.bytes.slice(index * SEALED_CHUNK..((index + 1) * SEALED_CHUNK).min(blob.bytes.len()))

@@ -55,7 +55,7 @@ pub fn customer_object_key(customer: &SecretKey, salt: &[u8; 32], verifier: &[u8
 /// # Errors
 /// None in practice.
 pub fn body_cipher(key: &SecretKey, body: &[u8]) -> Result<BodyCipher, BadKey> {
-    SecretKey::new(key.derive(&[], &[BODY, body])?).body_cipher()
+    BodyCipher::new(&SecretKey::new(key.derive(&[], &[BODY, body])?))
 }
 
 /// An entity tag in the place of the MD5 of the bytes, which says nothing about them.
