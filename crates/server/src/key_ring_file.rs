@@ -37,8 +37,8 @@ pub(crate) fn open(settings: &ServerSettings) -> Result<Arc<KeyRing>, ServerFail
             }
             parse(&text, &path, place)
         }
-        // The first encrypted write makes it.
-        Err(error) if error.kind() == io::ErrorKind::NotFound && given.is_none() => parse("", &path, place),
+        // The first encrypted write makes it. What is no directory is refused by its engine.
+        Err(error) if given.is_none() && is_absent(&error) => parse("", &path, place),
         Err(error) => Err(ServerFailure(format!("cannot read the encryption keys in {}: {error}", path.display()))),
     }
 }
@@ -51,11 +51,13 @@ pub(crate) fn read_for(given: Option<&Path>, data_dir: &Path) -> Result<Arc<KeyR
     let path = given.map_or_else(|| data_dir.join(KEY_RING_FILE), Path::to_owned);
     match fs::read_to_string(&path) {
         Ok(text) => parse(&text, &path, Arc::new(SharedKeys)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound && given.is_none() => {
-            parse("", &path, Arc::new(SharedKeys))
-        }
+        Err(error) if given.is_none() && is_absent(&error) => parse("", &path, Arc::new(SharedKeys)),
         Err(error) => Err(ServerFailure(format!("cannot read the encryption keys in {}: {error}", path.display()))),
     }
+}
+
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 fn parse(text: &str, path: &Path, place: Arc<dyn KeyRingPlace>) -> Result<Arc<KeyRing>, ServerFailure> {
