@@ -1,15 +1,28 @@
 //! The S3 SDKs for JavaScript and for Java, unmodified.
 
+use std::fs;
 use std::path::Path;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
 use super::clients::run;
-use crate::harness::{LarderNode, S3_KEY, S3_SECRET, client_place};
+use crate::harness::{Home, LarderNode, S3_KEY, S3_SECRET, client_place};
 use crate::riak_clients::java;
+
+/// A server that encrypts over every engine: over a cluster it makes no master key of its own.
+fn node_with_master_key() -> LarderNode {
+    let home = Home::new();
+    let ring = home.path().join("master-keys");
+    fs::write(&ring, STANDARD.encode([7; 32]) + "\n").expect("a file can be written");
+    let ring = ring.to_str().expect("a path in UTF-8");
+    LarderNode::start_in(home, &["--durability", "buffered", "--s3", "127.0.0.1:0", "--encryption-keys", ring])
+}
 
 #[test]
 fn objects_and_parts_of_the_javascript_sdk_are_stored() {
     let Some(packages) = client_place("LARDER_NODE_CLIENT", "S3 SDK for JavaScript") else { return };
-    let node = LarderNode::s3(&["--durability", "buffered"]);
+    let node = node_with_master_key();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("node/s3.js");
     let port = node.s3_at().port().to_string();
     let environment = [
@@ -26,7 +39,7 @@ fn objects_and_parts_of_the_javascript_sdk_are_stored() {
 #[test]
 fn objects_parts_and_locks_of_the_java_sdk_are_stored() {
     let Some(arguments) = java::arguments("S3Test") else { return };
-    let node = LarderNode::s3(&["--durability", "buffered"]);
+    let node = node_with_master_key();
     let port = node.s3_at().port().to_string();
     let environment = [("LARDER_S3_PORT", port.as_str()), ("LARDER_S3_KEY", S3_KEY), ("LARDER_S3_SECRET", S3_SECRET)];
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
