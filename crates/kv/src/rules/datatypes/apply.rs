@@ -41,7 +41,13 @@ impl DatatypeEditor {
             let (note, increment) =
                 (name(DatatypeLeaf::Request(id.clone())), name(DatatypeLeaf::Increment(id.clone())));
             // Race: a client repeats an increment whose answer was lost; its id is in the same batch [invariant 111].
-            if self.shown(&note)?.is_some() || self.shown(&increment)?.is_some() {
+            if self.shown(&note)?.is_some() {
+                return Ok(());
+            }
+            if let Some(made) = self.shown(&increment)? {
+                if named.is_some() {
+                    self.put_again(made);
+                }
                 return Ok(());
             }
             // The row of a counter's increment is the note that it was made.

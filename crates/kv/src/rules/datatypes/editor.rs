@@ -183,6 +183,13 @@ impl DatatypeEditor {
         self.edit(&name, Some(edit));
     }
 
+    /// Writes a row as it is shown, one that never expires, at its own stamp, with the clock that lets readers see it.
+    pub(super) fn put_again(&mut self, row: ShownRow) {
+        // Race: a single replica may have it; once this is answered, reads of the others show it, too [invariant 186].
+        self.edit(&row.name, Some(RowEdit::Put { value: row.value, stamp: row.stamp, expires: None }));
+        self.touched = true;
+    }
+
     /// Writes a row that the store forgets after a while.
     pub(super) fn put_for_a_while(&mut self, name: Bytes, value: Bytes) {
         let expires = Some(self.terms.forget);

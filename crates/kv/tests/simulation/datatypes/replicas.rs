@@ -253,14 +253,18 @@ fn an_element_that_was_hashed_without_an_answer_is_hashed_anew() {
     }
 }
 
-/// One increment with an id through both gateways at once, some answers lost, and then again.
-async fn increments_with_one_id(seed: u64) {
-    let ring = ring(seed, true).await;
-    let named = |id: &'static str, by| DatatypeChange {
+/// An increment that its client repeats until it is answered.
+fn named(id: &'static str, by: i64) -> DatatypeChange {
+    DatatypeChange {
         request_id: Some(id.into()),
         timeout: Some(Duration::from_secs(1)),
         ..change_of("counter", "k", DatatypeUpdate::Counter(by))
-    };
+    }
+}
+
+/// One increment with an id through both gateways at once, some answers lost, and then again.
+async fn increments_with_one_id(seed: u64) {
+    let ring = ring(seed, true).await;
     ring.replicas.set_network_faults(NetworkFaults { lose_per_mille: 200, ..LOSSY });
     let _ = tokio::join!(ring.change(0, named("a", 3)), ring.change(1, named("a", 3)), ring.change(1, named("b", 40)));
     ring.replicas.set_network_faults(NetworkFaults::none());
@@ -278,6 +282,25 @@ async fn increments_with_one_id(seed: u64) {
 fn an_increment_with_an_id_through_two_gateways_at_once_counts_once() {
     for seed in 0..SEEDS {
         run(increments_with_one_id(seed));
+    }
+}
+
+/// An increment that a minority took is repeated through another gateway, which reads the replica that has it.
+async fn increment_found_at_a_minority(seed: u64) {
+    let ring = ring(seed, false).await;
+    ring.replicas.set_network_faults(NetworkFaults { lose_per_mille: 350, ..LOSSY });
+    let _ = ring.change(0, named("a", 3)).await;
+    ring.replicas.set_network_faults(NetworkFaults { delay_ms_max: 20, ..NetworkFaults::none() });
+    ring.change(1, named("a", 3)).await.unwrap();
+    for at in [0, 1, 0, 1, 0, 1] {
+        assert_eq!(ring.shown_total(at).await, 3, "seed {seed}");
+    }
+}
+
+#[test]
+fn an_increment_found_at_a_minority_was_once_answered_and_missing_in_the_next_read() {
+    for seed in 0..MANY_SEEDS {
+        run(increment_found_at_a_minority(seed));
     }
 }
 
