@@ -16,6 +16,8 @@ use crate::support::{self, TestPool, children, descriptors};
 const LIMIT: Duration = Duration::from_secs(1);
 /// Beyond the limit: the wait for a worker of the lane, the kill, and a machine with other work.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// Calls of a script that ends by itself: other work of the machine may take the time of one.
+const TRIES: usize = 8;
 
 fn check(name: &str, ends: HostileEnd, result: &Result<serde_json::Value, ScriptError>) {
     let fits = match (ends, result) {
@@ -60,11 +62,17 @@ async fn each_hostile_script_ends_in_its_own_error_and_harms_no_other_call() {
     for (name, source, ends) in HOSTILE {
         let pool = Arc::clone(&pool);
         running.spawn(async move {
-            let began = Instant::now();
-            let result =
-                support::call(&pool, ScriptFunction::Source((*source).to_owned()), vec![json!({"a": 1})]).await;
-            check(name, *ends, &result);
-            assert!(began.elapsed() < LIMIT + PATIENCE, "{name}: the call outlived its deadline");
+            let ends_by_itself = matches!(ends, HostileEnd::InValue(_) | HostileEnd::InThrow | HostileEnd::TooLarge);
+            for attempt in 1..=TRIES {
+                let began = Instant::now();
+                let function = ScriptFunction::Source((*source).to_owned());
+                let result = support::call(&pool, function, vec![json!({"a": 1})]).await;
+                assert!(began.elapsed() < LIMIT + PATIENCE, "{name}: the call outlived its deadline");
+                if ends_by_itself && result == Err(ScriptError::TimedOut) && attempt < TRIES {
+                    continue;
+                }
+                return check(name, *ends, &result);
+            }
         });
         while running.len() >= 3 {
             running.join_next().await.unwrap().unwrap();

@@ -4,11 +4,16 @@
 //! a read if it was acknowledged before the read and no request that may have seen it may have removed it. It *may* be there
 //! unless a request that must have seen it has removed it. Everything between is concurrent, and either answer is right.
 
+use bytes::Bytes;
+
 use super::edits::{EffectKind, LawEdit, RemovalTarget};
 use super::facts::{FieldPath, ValueFacts, digits};
 
 /// The end of a request that has none: its effects may still come.
 const NEVER: u64 = u64::MAX;
+
+/// Bytes of a context that may name as many rows as it can: a hundred of nine bytes.
+const FULL_CONTEXT_BYTES: usize = 900;
 
 /// The answer of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +42,8 @@ struct LawRead {
     begun: u64,
     ended: u64,
     facts: ValueFacts,
+    /// Whether its context has no room for the names of further rows, so that a removal may leave what it showed.
+    is_full: bool,
 }
 
 /// All requests to one key.
@@ -78,9 +85,10 @@ impl LawRecord {
     }
 
     /// Notes a read that began then; its number.
-    pub(super) fn note_read(&mut self, begun: u64, facts: ValueFacts) -> usize {
+    pub(super) fn note_read(&mut self, begun: u64, facts: ValueFacts, context: Option<&Bytes>) -> usize {
         let ended = self.now();
-        self.reads.push(LawRead { begun, ended, facts });
+        let is_full = context.is_some_and(|context| context.len() >= FULL_CONTEXT_BYTES);
+        self.reads.push(LawRead { begun, ended, facts, is_full });
         self.reads.len() - 1
     }
 
@@ -291,6 +299,9 @@ impl LawRecord {
     }
 
     fn must_have_seen(&self, remover: &LawRequest, effect: &RecordedEffect<'_>) -> bool {
+        if remover.context.is_some_and(|read| self.reads[read].is_full) {
+            return false;
+        }
         let until = remover.context.map_or(remover.begun, |read| self.reads[read].begun);
         let was_stored = |request: &LawRequest| request.answer == LawAnswer::Acknowledged && request.ended < until;
         // A total has no parts: one that grew after the context stays whole. Registers of a HyperLogLog are such totals, too.

@@ -220,7 +220,7 @@ impl LawSchedule {
     async fn read(&self, at: usize) {
         let begun = self.record.lock().now();
         if let Ok((value, context)) = self.fetch(at).await {
-            let read = self.record.lock().note_read(begun, ValueFacts::of(value));
+            let read = self.record.lock().note_read(begun, ValueFacts::of(value), context.as_ref());
             self.contexts.lock().extend(context.map(|context| (read, context)));
         }
     }
@@ -254,7 +254,7 @@ impl LawSchedule {
                 return Err(format!("gateways differ: {last:?} and {facts:?}"));
             }
             last = Some(facts.clone());
-            self.record.lock().note_read(begun, facts);
+            self.record.lock().note_read(begun, facts, None);
         }
         let exists = last.is_some_and(|facts| facts.exists);
         let listed = self.world.gateway(0).kv.list_keys(&bucket(self.kind), None, None).await;
