@@ -30,6 +30,7 @@ pub mod encryption;
 mod error;
 mod events;
 pub mod get;
+pub mod import;
 pub mod lifecycle;
 pub mod list;
 mod listing_page;

@@ -1,0 +1,270 @@
+//! Importing versions that another store had, with their entity tags and times.
+//!
+//! A move imports the versions of a key one by one, the oldest first. Each goes onto the version that the one before it became:
+//! what a client of this store wrote in between stays, and the rest of the key's versions is not imported.
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use larder_rows::Timestamp;
+use larder_rows::limits::S3_KEY_BYTES_MAX;
+
+use super::commit::{CasAttempt, CasLoop, ObjectLocation};
+use super::events::ChangeEvent;
+use super::receive::VerifiedBody;
+use super::{Error, Objects, Result};
+use crate::put::{ObjectMetadata, UploadBody};
+use crate::rules::{Bucket, Etag, Object, ObjectLock, Storage, Version, VersionId, Versioning};
+
+/// Why a lock is not imported.
+const NO_LOCK: &str = "Bucket is missing Object Lock Configuration";
+
+/// The key of an import, and the version that it goes onto.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImportPlace {
+    /// The bucket.
+    pub bucket: String,
+    /// The key.
+    pub key: Bytes,
+    /// The version that the last import of this key became; `None`: there was none.
+    pub after: Option<VersionId>,
+}
+
+/// What a version was in the other store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ImportedIdentity {
+    /// Its entity tag; `None` for a delete marker, and where the tag of its bytes is to be taken.
+    pub etag: Option<Etag>,
+    /// Its time.
+    pub modified: Timestamp,
+    /// Whether its version id was `null`; in a bucket without versioning it always is.
+    pub null: bool,
+}
+
+/// An object of another store.
+pub struct ImportedObject {
+    /// Its metadata. Its ACL is not imported: the object is its bucket owner's alone.
+    pub metadata: ObjectMetadata,
+    /// Its bytes.
+    pub upload_body: UploadBody,
+}
+
+/// What became of an import.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ImportFate {
+    /// The key has it as this version.
+    Imported(VersionId),
+    /// A client changed the key here, and that stays.
+    Kept,
+}
+
+/// How an import ended.
+struct ImportEnd {
+    fate: ImportFate,
+    /// Whether this import added the version, and not one before it.
+    is_added: bool,
+}
+
+impl Objects {
+    /// Makes an object of another store the current version of its key. No receiver of events is told.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`, `KeyTooLong`, `QuotaExceeded`, `EntityTooLarge`, `BadDigest`, `BadChecksum`, `BrokenBody`, `Locked`,
+    /// `InvalidRequest` for a lock in a bucket without; no bytes remain then.
+    pub async fn import(
+        &self,
+        place: &ImportPlace,
+        identity: ImportedIdentity,
+        object: ImportedObject,
+    ) -> Result<ImportFate> {
+        let (bucket, location) = self.import_location(place).await?;
+        let ImportedObject { metadata, upload_body } = object;
+        check_lock(&bucket, &metadata.lock)?;
+        // What is refused is cheap to find before the body; the commit checks it again.
+        if let Some(fate) = self.early_fate(&location, place, identity).await? {
+            return Ok(fate);
+        }
+        let announced = upload_body.length;
+        let admission = self.quotas.admit(&bucket, &location.key, Storage::object(announced.unwrap_or(0))).await?;
+        let encryption = self.keys.begin(metadata.encryption, &bucket).await?;
+        let bytes_key = encryption.map(|encryption| encryption.key);
+        let to = self.receiver.object_destination(&location).await?.sealed(bytes_key);
+        let received = self.receiver.receive(upload_body, to).await?;
+        let room = Storage::object(received.length);
+        let admission = self.quotas.admit_received(admission, announced, &bucket, &location.key, room).await;
+        let admission = self.receiver.keep_or_discard(admission, &received).await?;
+        let object = Object {
+            body: received.body.clone(),
+            etag: identity.etag.unwrap_or_else(|| Etag::from_md5(received.tag)),
+            headers: metadata.headers,
+            meta: metadata.meta,
+            tags: metadata.tags,
+            acl: None,
+            checksum: Some(received.checksum.clone()),
+            upload: None,
+            encryption: encryption.map(|encryption| encryption.stored),
+            lock: metadata.lock,
+        };
+        let fate = self.commit_import(&location, place, identity, object, received).await?;
+        admission.written();
+        Ok(fate)
+    }
+
+    /// Makes a delete marker of another store the current version of its key.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`, `KeyTooLong`, `Locked`, and any error of the store.
+    pub async fn import_marker(&self, place: &ImportPlace, identity: ImportedIdentity) -> Result<ImportFate> {
+        let (_, location) = self.import_location(place).await?;
+        Ok(self.add_imported(&mut self.heads.cas_loop(&location, None), place, identity, None).await?.fate)
+    }
+
+    /// Deletes a key that the other store has no more, if it has what the last import left there. A bucket with versioning keeps
+    /// its versions behind a delete marker, which is the version that the answer names.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`, `Locked`, and any error of the store.
+    pub async fn remove_imported(&self, place: &ImportPlace) -> Result<ImportFate> {
+        let (bucket, location) = self.import_location(place).await?;
+        // A full disk must accept deletes, or it stays full.
+        let mut cas = self.heads.cas_loop(&location, None).reclaiming();
+        loop {
+            let attempt = cas.next_attempt().await?;
+            let Some(current) = attempt.head.current.clone().filter(|current| Some(current.id) == place.after) else {
+                return Ok(ImportFate::Kept);
+            };
+            let (id, next) = if bucket.versioning != Versioning::Off || attempt.head.older {
+                let identity = ImportedIdentity {
+                    etag: None,
+                    modified: self.gateway.context().now(),
+                    null: bucket.versioning != Versioning::Enabled,
+                };
+                let marker = attempt.imported_version(identity, None);
+                (marker.id, attempt.add(marker).await?)
+            } else {
+                (current.id, attempt.remove(&current, false).await?)
+            };
+            if attempt.commit(next, &ChangeEvent::silent()).await? {
+                return Ok(ImportFate::Imported(id));
+            }
+        }
+    }
+
+    /// The current version of a key: an object, or a delete marker.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`, and any error of the store.
+    pub async fn current_version(&self, bucket: &str, key: &Bytes) -> Result<Option<Version>> {
+        let bucket = self.buckets.find(bucket).await?;
+        let location = ObjectLocation::new(&bucket, key);
+        Ok(self.heads.read_head(&location.partition(), &self.heads.options()).await?.head.current)
+    }
+
+    async fn import_location(&self, place: &ImportPlace) -> Result<(Arc<Bucket>, ObjectLocation)> {
+        if place.key.is_empty() || place.key.len() > S3_KEY_BYTES_MAX {
+            return Err(Error::KeyTooLong(place.key.len()));
+        }
+        let bucket = self.buckets.find(&place.bucket).await?;
+        let location = ObjectLocation::new(&bucket, &place.key);
+        Ok((bucket, location))
+    }
+
+    async fn early_fate(
+        &self,
+        location: &ObjectLocation,
+        place: &ImportPlace,
+        identity: ImportedIdentity,
+    ) -> Result<Option<ImportFate>> {
+        let observed = self.heads.read_head(&location.partition(), &self.heads.options()).await?;
+        Ok(place.fate(observed.head.current.as_ref(), identity))
+    }
+
+    /// Commits an object of a received body. Without it its blob is removed.
+    async fn commit_import(
+        &self,
+        location: &ObjectLocation,
+        place: &ImportPlace,
+        identity: ImportedIdentity,
+        object: Object,
+        received: VerifiedBody,
+    ) -> Result<ImportFate> {
+        let blob = received.blob();
+        let committed =
+            self.add_imported(&mut self.heads.cas_loop(location, blob), place, identity, Some(object)).await;
+        match &committed {
+            Ok(end) if end.is_added => {}
+            Ok(_) => self.receiver.remove_unnamed(blob).await,
+            Err(error) => self.receiver.discard(error, blob).await,
+        }
+        // Race: until the head references the blob, the lease keeps sweepers from it.
+        drop(received.lease);
+        committed.map(|end| end.fate)
+    }
+
+    /// Adds a version to its key, unless the key's current version forbids it.
+    async fn add_imported(
+        &self,
+        cas: &mut CasLoop<'_>,
+        place: &ImportPlace,
+        identity: ImportedIdentity,
+        object: Option<Object>,
+    ) -> Result<ImportEnd> {
+        loop {
+            let attempt = cas.next_attempt().await?;
+            // Race: the compare-and-set expects the head checked here, so what a client writes meanwhile stays.
+            if let Some(fate) = place.fate(attempt.head.current.as_ref(), identity) {
+                return Ok(ImportEnd { fate, is_added: false });
+            }
+            let version = attempt.imported_version(identity, object.clone());
+            let id = version.id;
+            let next = attempt.add(version).await?;
+            if attempt.commit(next, &ChangeEvent::silent()).await? {
+                return Ok(ImportEnd { fate: ImportFate::Imported(id), is_added: true });
+            }
+        }
+    }
+}
+
+impl ImportPlace {
+    /// What is decided by the current version alone; `None`: the import goes on.
+    fn fate(&self, current: Option<&Version>, identity: ImportedIdentity) -> Option<ImportFate> {
+        match current {
+            current if current.map(|current| current.id) == self.after => None,
+            // Crash: the import before this one was made, and nobody noted it.
+            Some(current) if identity.is(current) => Some(ImportFate::Imported(current.id)),
+            _ => Some(ImportFate::Kept),
+        }
+    }
+}
+
+impl ImportedIdentity {
+    /// Whether a version here was imported as this one: a client's own has the time of its write.
+    fn is(&self, version: &Version) -> bool {
+        let etag = version.object.as_ref().map(|object| object.etag);
+        version.modified == self.modified && (self.etag.is_none() || etag == self.etag)
+    }
+}
+
+impl CasAttempt<'_> {
+    /// A version of another store. Its lock is the one that it had there, and no default of the bucket.
+    fn imported_version(&self, identity: ImportedIdentity, object: Option<Object>) -> Version {
+        Version {
+            // The stamp is above the replaced head's, so this version sorts before the older ones.
+            id: VersionId::new(self.stamp, self.heads.gateway.context().ports.actor),
+            null: identity.null || self.bucket().versioning == Versioning::Off,
+            modified: identity.modified,
+            owner: self.bucket().owner.clone(),
+            object,
+        }
+    }
+}
+
+fn check_lock(bucket: &Bucket, lock: &ObjectLock) -> Result<()> {
+    match lock.is_empty() || bucket.object_lock.is_some() {
+        true => Ok(()),
+        false => Err(Error::InvalidRequest(NO_LOCK.to_owned())),
+    }
+}
