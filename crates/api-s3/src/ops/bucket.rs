@@ -125,7 +125,7 @@ pub(super) async fn versioning(call: &S3Call) -> Result<S3Response, S3Error> {
 }
 
 pub(super) async fn put_versioning(call: &S3Call) -> Result<S3Response, S3Error> {
-    let versioning = read(&upload_body::document(call).await?)?;
+    let versioning = read_versioning(&upload_body::document(call).await?)?;
     call.configure(StatusCode::OK, |bucket| bucket.versioning = versioning).await
 }
 
@@ -139,7 +139,7 @@ fn write(versioning: Versioning) -> Bytes {
     xml.finish()
 }
 
-fn read(document: &[u8]) -> Result<Versioning, S3Error> {
+pub(super) fn read_versioning(document: &[u8]) -> Result<Versioning, S3Error> {
     let mut xml = XmlReader::open(document, "VersioningConfiguration")?;
     let mut versioning = None;
     while let Some(name) = xml.next_child()? {
@@ -253,9 +253,9 @@ mod versioning_tests {
         let text = |versioning| String::from_utf8(write(versioning).to_vec()).unwrap();
         assert!(text(Versioning::Off).ends_with("03-01/\"></VersioningConfiguration>"));
         for versioning in [Versioning::Enabled, Versioning::Suspended] {
-            assert_eq!(read(&write(versioning)).unwrap(), versioning);
+            assert_eq!(read_versioning(&write(versioning)).unwrap(), versioning);
         }
-        let of = |inner: &str| read(format!("<VersioningConfiguration>{inner}</VersioningConfiguration>").as_bytes());
+        let of = |inner: &str| read_versioning(format!("<VersioningConfiguration>{inner}</VersioningConfiguration>").as_bytes());
         assert_eq!(of("<Status>Enabled</Status><MfaDelete>Disabled</MfaDelete>").unwrap(), Versioning::Enabled);
         for (inner, code) in [
             ("", "IllegalVersioningConfigurationException"),
@@ -271,7 +271,7 @@ mod versioning_tests {
     proptest! {
         #[test]
         fn any_document_is_read_or_refused(bytes: Vec<u8>) {
-            let _ = read(&bytes);
+            let _ = read_versioning(&bytes);
         }
     }
 }

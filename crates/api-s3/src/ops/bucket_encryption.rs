@@ -32,7 +32,7 @@ pub(super) async fn delete(call: &S3Call) -> Result<S3Response, S3Error> {
 ///
 /// # Errors
 /// 400 `MalformedXML`, also for no rule and for two; 501 for KMS.
-fn read(document: &[u8]) -> Result<BucketEncryption, S3Error> {
+pub(super) fn read(document: &[u8]) -> Result<BucketEncryption, S3Error> {
     let mut xml = XmlReader::open(document, ROOT)?;
     let mut encryption = None;
     while let Some(name) = xml.next_child()? {

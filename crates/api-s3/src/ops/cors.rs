@@ -29,7 +29,7 @@ pub(super) async fn delete(call: &S3Call) -> Result<S3Response, S3Error> {
     call.configure(StatusCode::NO_CONTENT, |bucket| bucket.cors = None).await
 }
 
-fn read(document: &[u8]) -> Result<Cors, S3Error> {
+pub(super) fn read(document: &[u8]) -> Result<Cors, S3Error> {
     if document.len() > BYTES_MAX {
         let error = S3Error::from(Code::MaxMessageLengthExceeded);
         return Err(error.with("MaxMessageLengthBytes", BYTES_MAX.to_string()));

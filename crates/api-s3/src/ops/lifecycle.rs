@@ -26,7 +26,7 @@ pub(super) async fn delete(call: &S3Call) -> Result<S3Response, S3Error> {
     call.configure(StatusCode::NO_CONTENT, |bucket| bucket.lifecycle = None).await
 }
 
-fn decode(document: &[u8]) -> Result<Lifecycle, S3Error> {
+pub(super) fn decode(document: &[u8]) -> Result<Lifecycle, S3Error> {
     let rules = document::read(document)?;
     rules.validate().map_err(|bad| {
         let code = match bad.fault {

@@ -8,6 +8,7 @@
 //! object    put_object  copy_object  get_object (and head)  delete_objects  attributes  acl  tagging  object_lock
 //! upload    create_upload (and abort)  upload_part (and copies)  list_parts  complete
 //! requests  conditions  checksums  encryption  object_metadata  lock_headers  grants  copy_source  upload_body
+//! moves     source_store (documents and headers of another store)
 //! responses object_headers  listing_document (and the parameters of listings)
 //! ```
 
@@ -44,6 +45,7 @@ mod policy;
 mod post_object;
 mod public_access;
 pub(crate) mod put_object;
+pub(crate) mod source_store;
 mod tagging;
 pub(crate) mod upload_body;
 mod upload_part;

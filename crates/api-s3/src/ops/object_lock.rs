@@ -81,7 +81,7 @@ fn named(call: &S3Call, error: Error) -> S3Error {
     error
 }
 
-fn read_bucket(document: &[u8]) -> Result<BucketLock, S3Error> {
+pub(super) fn read_bucket(document: &[u8]) -> Result<BucketLock, S3Error> {
     let mut xml = XmlReader::open(document, "ObjectLockConfiguration")?;
     let (mut is_enabled, mut lock) = (false, BucketLock::default());
     while let Some(name) = xml.next_child()? {

@@ -44,7 +44,7 @@ pub(super) fn from_headers(headers: &HeaderMap) -> Result<Option<ObjectOwnership
 }
 
 /// Parses a document, which has one rule.
-fn read(document: &[u8]) -> Result<ObjectOwnership, S3Error> {
+pub(super) fn read(document: &[u8]) -> Result<ObjectOwnership, S3Error> {
     let mut xml = XmlReader::open(document, "OwnershipControls")?;
     let mut single = None;
     while let Some(name) = xml.next_child()? {

@@ -25,14 +25,7 @@ pub(super) async fn status(call: &S3Call) -> Result<S3Response, S3Error> {
 }
 
 pub(super) async fn put(call: &S3Call) -> Result<S3Response, S3Error> {
-    let document = upload_body::document(call).await?;
-    let malformed = |message: String| Error::MalformedPolicy(message);
-    let text = std::str::from_utf8(&document).map_err(|_| malformed("Policies must be valid JSON".into()))?;
-    let policy = BucketPolicy::parse(&call.bucket, text).map_err(|error| malformed(error.message))?;
-    if let Some((_, part)) = policy.void_parts(&call.bucket).next() {
-        return Err(malformed(part.to_string()).into());
-    }
-    let policy = Arc::new(policy);
+    let policy = read(&call.bucket, &upload_body::document(call).await?)?;
     let change = |bucket: &mut Bucket| {
         if bucket.public_access.is_some_and(|access| access.refuses_policy(&policy)) {
             return Err(Error::AccessDenied);
@@ -42,6 +35,20 @@ pub(super) async fn put(call: &S3Call) -> Result<S3Response, S3Error> {
     };
     call.objects.buckets.configure(&call.caller, &call.bucket, change).await?;
     Ok(response::empty(StatusCode::NO_CONTENT))
+}
+
+/// Reads the policy of a bucket.
+///
+/// # Errors
+/// `MalformedPolicy`, also for parts that would have no effect.
+pub(super) fn read(bucket: &str, document: &[u8]) -> Result<Arc<BucketPolicy>, S3Error> {
+    let malformed = |message: String| Error::MalformedPolicy(message);
+    let text = std::str::from_utf8(document).map_err(|_| malformed("Policies must be valid JSON".into()))?;
+    let policy = BucketPolicy::parse(bucket, text).map_err(|error| malformed(error.message))?;
+    if let Some((_, part)) = policy.void_parts(bucket).next() {
+        return Err(malformed(part.to_string()).into());
+    }
+    Ok(Arc::new(policy))
 }
 
 pub(super) async fn delete(call: &S3Call) -> Result<S3Response, S3Error> {

@@ -26,7 +26,7 @@ pub(super) async fn delete(call: &S3Call) -> Result<S3Response, S3Error> {
     call.configure(StatusCode::NO_CONTENT, |bucket| bucket.public_access = None).await
 }
 
-fn read(document: &[u8]) -> Result<PublicAccessBlock, S3Error> {
+pub(super) fn read(document: &[u8]) -> Result<PublicAccessBlock, S3Error> {
     let mut xml = XmlReader::open(document, "PublicAccessBlockConfiguration")?;
     let mut access = PublicAccessBlock::default();
     while let Some(name) = xml.next_child()? {

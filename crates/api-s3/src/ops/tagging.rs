@@ -22,7 +22,7 @@ pub(super) async fn get_bucket(call: &S3Call) -> Result<S3Response, S3Error> {
 }
 
 pub(super) async fn put_bucket(call: &S3Call) -> Result<S3Response, S3Error> {
-    let tags = read(&upload_body::document(call).await?, BUCKET_TAGS_MAX)?;
+    let tags = read_bucket(&upload_body::document(call).await?)?;
     call.configure(StatusCode::NO_CONTENT, |bucket| bucket.tags.clone_from(&tags)).await
 }
 
@@ -40,12 +40,28 @@ pub(super) async fn get_object(call: &S3Call) -> Result<S3Response, S3Error> {
 }
 
 pub(super) async fn put_object(call: &S3Call) -> Result<S3Response, S3Error> {
-    let tags = read(&upload_body::document(call).await?, OBJECT_TAGS_MAX)?;
+    let tags = read_object(&upload_body::document(call).await?)?;
     replace(call, tags, StatusCode::OK).await
 }
 
 pub(super) async fn delete_object(call: &S3Call) -> Result<S3Response, S3Error> {
     replace(call, Vec::new(), StatusCode::NO_CONTENT).await
+}
+
+/// The tags of a bucket in their document.
+///
+/// # Errors
+/// As [`read`].
+pub(super) fn read_bucket(document: &[u8]) -> Result<Vec<Tag>, S3Error> {
+    read(document, BUCKET_TAGS_MAX)
+}
+
+/// The tags of an object in their document.
+///
+/// # Errors
+/// As [`read`].
+pub(super) fn read_object(document: &[u8]) -> Result<Vec<Tag>, S3Error> {
+    read(document, OBJECT_TAGS_MAX)
 }
 
 async fn replace(call: &S3Call, tags: Vec<Tag>, status: StatusCode) -> Result<S3Response, S3Error> {

@@ -49,7 +49,7 @@ struct WebsiteDocument {
     rules: Option<Vec<RoutingRule>>,
 }
 
-fn read(document: &[u8]) -> Result<Website, S3Error> {
+pub(super) fn read(document: &[u8]) -> Result<Website, S3Error> {
     let mut xml = XmlReader::open(document, "WebsiteConfiguration")?;
     let mut read = WebsiteDocument::default();
     while let Some(name) = xml.next_child()? {
