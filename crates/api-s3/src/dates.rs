@@ -60,7 +60,8 @@ pub(crate) fn parse_http(text: &str) -> Option<Timestamp> {
 }
 
 /// Parses an ISO 8601 time: date, `T`, time and zone.
-pub(crate) fn parse_iso(text: &str) -> Option<Timestamp> {
+#[must_use]
+pub fn parse_iso(text: &str) -> Option<Timestamp> {
     // The parser accepts any character between date and time.
     let time = OffsetDateTime::parse(text, &Rfc3339).ok().filter(|_| text.as_bytes().get(10) == Some(&b'T'))?;
     u64::try_from(time.unix_timestamp_nanos() / 1_000).ok().map(Timestamp)

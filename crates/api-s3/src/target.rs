@@ -203,7 +203,8 @@ pub(crate) fn pairs(query: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
 }
 
 /// Decodes a name or value of a query: escapes, and `+` for a space.
-pub(crate) fn decode_plus(raw: &str) -> Cow<'_, [u8]> {
+#[must_use]
+pub fn decode_plus(raw: &str) -> Cow<'_, [u8]> {
     // The plus becomes a space before the escapes are decoded: `%2B` stays a plus.
     if raw.contains('+') { Cow::Owned(decode(&raw.replace('+', " ")).into_owned()) } else { decode(raw) }
 }

@@ -9,6 +9,7 @@
 
 mod canonical;
 pub mod chunked;
+mod credential;
 pub mod post;
 mod presign;
 mod v2;
@@ -23,6 +24,7 @@ use crate::target::S3Query;
 pub use canonical::{PATH, QUERY};
 pub(crate) use canonical::{restore_headers, unhex};
 pub use chunked::ChunkSigner;
+pub use credential::{ALGORITHM, Credential, SignedService};
 pub use presign::PresignedGet;
 pub use v4::SigningKeys;
 
@@ -54,29 +56,6 @@ pub struct AuthRequest<'a> {
     pub region: Option<&'a str>,
     /// The service that they must name.
     pub service: SignedService,
-}
-
-/// The service that a signature is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SignedService {
-    /// S3.
-    S3,
-    /// STS: only a header with version 4 signs its requests, and always their body.
-    Sts {
-        /// The SHA-256 of the body.
-        digest: [u8; 32],
-    },
-}
-
-impl SignedService {
-    /// Its name in a credential scope.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::S3 => "s3",
-            Self::Sts { .. } => "sts",
-        }
-    }
 }
 
 /// The token of temporary credentials in the headers of a request; a presigned address has moved it into its query.
@@ -141,7 +120,7 @@ impl RequestSignature {
         let in_v4 =
             ["X-Amz-Algorithm", "X-Amz-Credential", "X-Amz-Signature"].iter().any(|name| request.query.has(name));
         let signs_body =
-            header.is_some_and(|value| value.as_bytes().trim_ascii_start().starts_with(v4::ALGORITHM.as_bytes()));
+            header.is_some_and(|value| value.as_bytes().trim_ascii_start().starts_with(ALGORITHM.as_bytes()));
         if request.service != SignedService::S3 && (in_v2 || in_v4 || header.is_some() && !signs_body) {
             return Err(unsupported("Sign the request with version 4, in the header Authorization"));
         }
@@ -165,7 +144,7 @@ impl RequestSignature {
         };
         match scheme {
             "AWS" => v2::SignatureV2::from_header(request, rest.trim()).map(Self::V2),
-            v4::ALGORITHM => {
+            ALGORITHM => {
                 v4::SignatureV4::from_header(request, rest.trim()).map(|signature| Self::V4(Box::new(signature)))
             }
             "AWS4-ECDSA-P256-SHA256" => Err(S3Error::header_not_offered("Authorization")),

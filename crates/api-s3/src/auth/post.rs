@@ -8,8 +8,8 @@ use crate::dates;
 use crate::errors::S3Error;
 
 use super::canonical::{hmac_sha1, hmac_sha256, unhex};
+use super::credential::{ALGORITHM, Credential};
 use super::mismatch;
-use super::v4::{ALGORITHM, Credential};
 
 /// The parsed signature of a form, not yet verified.
 #[derive(Debug)]

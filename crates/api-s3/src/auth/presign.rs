@@ -4,8 +4,9 @@ use larder_rows::Timestamp;
 use percent_encoding::percent_encode;
 
 use super::SignedService;
-use super::canonical::{PATH, QUERY, hmac_sha256, sha256_hex};
-use super::v4::{ALGORITHM, Credential, UNSIGNED};
+use super::canonical::{PATH, QUERY};
+use super::credential::{ALGORITHM, Credential};
+use super::v4::UNSIGNED;
 use crate::dates;
 use crate::target::PublicUrl;
 
@@ -55,8 +56,7 @@ impl PresignedGet<'_> {
         }
         let host = root.authority();
         let canonical = format!("GET\n{path}\n{query}\nhost:{host}\n\nhost\n{UNSIGNED}");
-        let text = format!("{ALGORITHM}\n{date}\n{scope}\n{}", sha256_hex(canonical.as_bytes()));
-        let signature = hex::encode(hmac_sha256(&credential.key(secret), text.as_bytes()));
+        let signature = credential.sign(secret, &date, canonical.as_bytes());
         format!("{root}{path}?{query}&X-Amz-Signature={signature}")
     }
 }

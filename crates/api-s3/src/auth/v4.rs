@@ -9,7 +9,8 @@ use parking_lot::Mutex;
 use percent_encoding::percent_encode;
 use subtle::ConstantTimeEq as _;
 
-use super::canonical::{PATH, QUERY, append_joined, fold, folded, hmac_sha256, sha256_hex, unhex};
+use super::canonical::{PATH, QUERY, append_joined, fold, folded, hmac_sha256, unhex};
+use super::credential::{ALGORITHM, Credential};
 use super::{
     AuthRequest, AuthScheme, CONTENT_SHA256, ChunkSigner, Payload, SKEW_MICROS_MAX, SignedService, VerifiedSignature,
     expired, mismatch, skewed, spaced_hex, v2,
@@ -18,10 +19,6 @@ use crate::dates;
 use crate::errors::{Code, S3Error};
 use crate::target::{decode, decode_plus, pairs};
 
-/// The name of the algorithm.
-pub(super) const ALGORITHM: &str = "AWS4-HMAC-SHA256";
-/// The last part of every credential scope.
-const TERMINAL: &str = "aws4_request";
 /// The service of requests for directory buckets.
 const DIRECTORY_BUCKETS: &str = "s3express";
 /// Longest validity of a presigned address, in seconds.
@@ -32,73 +29,6 @@ pub(super) const UNSIGNED: &str = "UNSIGNED-PAYLOAD";
 const SIGNED_HEADERS_MAX: usize = 256;
 /// Room for most canonical requests.
 const CANONICAL_BYTES: usize = 512;
-
-/// The credential of a signature: access key and scope.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Credential {
-    /// The access key id.
-    pub access_key: String,
-    /// The day, `20060102`.
-    pub day: String,
-    /// The region.
-    pub region: String,
-    /// The name of the service.
-    pub service: &'static str,
-}
-
-impl Credential {
-    /// Parses the credential of a request to S3, as [`Self::parse_for`].
-    pub(super) fn parse(text: &str) -> Result<Self, &'static str> {
-        Self::parse_for(SignedService::S3, text)
-    }
-
-    /// Parses `<access key>/<day>/<region>/<service>/aws4_request` from the right, because a key may contain slashes. The
-    /// error is the message for the client.
-    pub(super) fn parse_for(expected: SignedService, text: &str) -> Result<Self, &'static str> {
-        let mut parts = text.rsplitn(5, '/');
-        let (Some(terminal), Some(service), Some(region), Some(day), Some(access_key)) =
-            (parts.next(), parts.next(), parts.next(), parts.next(), parts.next())
-        else {
-            return Err(
-                "the Credential is mal-formed; expecting \"<YOUR-AKID>/YYYYMMDD/REGION/SERVICE/aws4_request\".",
-            );
-        };
-        if day.len() != 8 || !day.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Err("invalid credential date. This date is not in the form YYYYMMDD.");
-        }
-        if service != expected.name() {
-            return Err(match expected {
-                SignedService::S3 => "incorrect service. This endpoint belongs to \"s3\".",
-                SignedService::Sts { .. } => "incorrect service. This call belongs to \"sts\".",
-            });
-        }
-        if terminal != TERMINAL {
-            return Err("incorrect terminal. This endpoint uses \"aws4_request\".");
-        }
-        if access_key.is_empty() {
-            return Err("the Credential has no access key.");
-        }
-        Ok(Self {
-            access_key: access_key.to_owned(),
-            day: day.to_owned(),
-            region: region.to_owned(),
-            service: expected.name(),
-        })
-    }
-
-    /// The credential scope.
-    pub(super) fn scope(&self) -> String {
-        [&self.day, "/", &self.region, "/", self.service, "/", TERMINAL].concat()
-    }
-
-    /// The signing key of this day and region.
-    pub(super) fn key(&self, secret: &str) -> [u8; 32] {
-        let day = hmac_sha256(format!("AWS4{secret}").as_bytes(), self.day.as_bytes());
-        let region = hmac_sha256(&day, self.region.as_bytes());
-        let service = hmac_sha256(&region, self.service.as_bytes());
-        hmac_sha256(&service, TERMINAL.as_bytes())
-    }
-}
 
 /// A parsed version 4 signature, not yet verified.
 #[derive(Debug)]
@@ -220,7 +150,8 @@ impl SignatureV4 {
             for (host, payload) in
                 signed_hosts(request).flat_map(|host| self.payloads.iter().map(move |text| (host, text)))
             {
-                let text = self.string_to_sign(&self.canonical_request(request, path, host, payload));
+                let text =
+                    self.credential.string_to_sign(&self.date, &self.canonical_request(request, path, host, payload));
                 // In constant time: the time of a comparison would tell how many bytes are right.
                 if given.is_some_and(|given| hmac_sha256(&key, text.as_bytes()).ct_eq(&given).into()) {
                     let body = unhex(payload);
@@ -232,7 +163,7 @@ impl SignatureV4 {
             }
         }
         let canonical = self.canonical_request(request, &encoded, None, &self.payloads[0]);
-        let text = self.string_to_sign(&canonical);
+        let text = self.credential.string_to_sign(&self.date, &canonical);
         Err(mismatch(&self.credential.access_key, text.as_bytes(), &self.signature)
             .with("CanonicalRequest", String::from_utf8_lossy(&canonical))
             .with("CanonicalRequestBytes", spaced_hex(&canonical)))
@@ -298,10 +229,6 @@ impl SignatureV4 {
         text.push(b'\n');
         text.extend_from_slice(payload.as_bytes());
         text
-    }
-
-    fn string_to_sign(&self, canonical: &[u8]) -> String {
-        [ALGORITHM, "\n", &self.date, "\n", &self.credential.scope(), "\n", &sha256_hex(canonical)].concat()
     }
 }
 

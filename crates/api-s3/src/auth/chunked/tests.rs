@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::auth::v4::Credential;
+use crate::auth::credential::Credential;
 
 const DATE: &str = "20130524T000000Z";
 const SEED: &str = "4f232c4386841ef735655705268965c44a0e4690baa4adea153f7db9fa80a0a9";
