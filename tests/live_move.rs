@@ -95,8 +95,11 @@ fn a_source_that_refuses_and_breaks_off_is_waited_for_and_named() {
     destination.admin().output(&["move", "cancel"]);
     await_status(&destination, "it is cancelled", |status| status["phase"] == "done");
     for (args, why) in [
-        (["move", "start", "s3://h"], "moves from S3 are not offered yet; docs/from-minio.md has the way\n"),
-        (["move", "start", "riaks://h"], "riaks:// is not offered yet: a move reads its source without TLS\n"),
+        (["move", "start", "s3://h"], "the source has no access key id: it is s3://KEY@HOST:PORT\n"),
+        (
+            ["move", "start", "s3s://k:secret@h"],
+            "an address has no secret: name a file that holds it with --secret-file FILE\n",
+        ),
         (["move", "start", "h:1"], "the source is an address like riak://HOST:8098\n"),
     ] {
         destination.admin().refused(&args, why);
@@ -152,7 +155,7 @@ fn write_at_destination(client: &mut HttpClient) {
 }
 
 #[track_caller]
-fn await_status(node: &LarderNode, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
+pub(crate) fn await_status(node: &LarderNode, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
     wait_for(what, PHASE, || {
         let status: Value = serde_json::from_str(&node.admin().output(&["move", "status", "--json"])).unwrap();
         if holds(&status) { Ok(status) } else { Err(status.to_string()) }
@@ -160,7 +163,7 @@ fn await_status(node: &LarderNode, what: &str, holds: impl Fn(&Value) -> bool) -
 }
 
 #[track_caller]
-fn verify(node: &LarderNode) -> Value {
+pub(crate) fn verify(node: &LarderNode) -> Value {
     let before = await_status(node, "it follows", |status| status["phase"] == "follow")["verified"]["ended"].as_u64();
     node.admin().output(&["move", "verify"]);
     let is_new = |status: &Value| status["verified"]["ended"].as_u64() > before && status["phase"] == "follow";

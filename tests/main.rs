@@ -21,6 +21,7 @@ mod kill9;
 mod kill9_datatypes;
 mod listing;
 mod live_move;
+mod live_move_s3;
 mod malformed;
 mod manual;
 mod mapreduce_jobs;

@@ -4,7 +4,7 @@
 //! kv-admin ──order──> Mover ──> MoveRun ── source_check   reaches the source, makes types
 //!                                 │     ── sweep          lists buckets and keys
 //!                                 │          └─ moved_key   reads one, and imports it (`Kv::import`)
-//!                                 ├── source ──> SourceHttp   the port to the source
+//!                                 ├── source ──> source_calls ──> SourceHttp   the port to the source
 //!                                 └── move_store            the rows about the move
 //! ```
 //! [`rules`] has the forms that a source speaks, without IO: its answers over HTTP, terms of Erlang, objects, elements of a
@@ -16,11 +16,13 @@ mod moved_key;
 mod mover;
 mod progress;
 pub mod rules;
+mod s3;
 mod source;
+mod source_calls;
 mod source_check;
 mod source_http;
 mod sweep;
 
-pub use mover::{MOVE_RATE_DEFAULT, MoveRefusal, MoveStatus, Mover};
+pub use mover::{MOVE_RATE_DEFAULT, MoveRefusal, MoveStatus, Mover, NewMove};
 pub use progress::{MoveCount, MoveCounts, MovePhase, MoveProgress, MoveVerification, SweepProgress};
-pub use source_http::{SourceAnswer, SourceHttp, SourceRequest};
+pub use source_http::{CallHeaders, SourceAnswer, SourceCall, SourceHttp, SourceRequest};

@@ -4,18 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use larder_core::Result;
-use larder_kv::Gateway;
-use larder_rows::address::Address;
+use larder_kv::{Gateway, ImportComparison};
 use larder_rows::{MoveOrder, Timestamp};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
 use crate::move_store::{KeyList, MoveStore};
-use crate::progress::{MoveCount, MovePhase, MoveProgress, SweepProgress};
-use crate::rules::SourceAddress;
-use crate::source::Source;
-use crate::source_http::SourceHttp;
+use crate::progress::{MoveCount, MovePhase, MoveProgress, MoveVerification, SweepProgress};
 
 /// How often the progress is written.
 const SAVE_INTERVAL: Duration = Duration::from_secs(1);
@@ -37,17 +34,82 @@ impl From<larder_core::Error> for MoveStopped {
     }
 }
 
-impl From<crate::source::SourceError> for MoveStopped {
-    fn from(error: crate::source::SourceError) -> Self {
+/// The other side of a move, and what it needs here.
+pub(crate) trait MoveSource: Send + Sync + 'static {
+    /// Requests so far.
+    fn requests(&self) -> u64;
+}
+
+/// The steps of a move from one kind of source.
+#[async_trait]
+pub(crate) trait MoveSteps: Send + Sync {
+    /// What moves.
+    type Scope: Send + Sync;
+
+    /// Reaches the source; returns what moves, and tells what does not.
+    ///
+    /// # Errors
+    /// The source does not answer, or lacks what its operator named.
+    async fn check(&self) -> std::result::Result<Self::Scope, MoveStopped>;
+
+    /// Makes here what keys need before they come.
+    ///
+    /// # Errors
+    /// The source or the store does not answer, or something is refused here.
+    async fn prepare(&self, scope: &Self::Scope) -> std::result::Result<(), MoveStopped>;
+
+    /// Passes over all keys; returns what a comparison found.
+    ///
+    /// # Errors
+    /// The source or the store does not answer. The pass begins again then; what was copied is not copied again.
+    async fn pass(
+        self: Arc<Self>,
+        scope: &Self::Scope,
+        kind: SweepKind,
+    ) -> std::result::Result<MoveVerification, MoveStopped>;
+}
+
+impl From<crate::source_calls::SourceError> for MoveStopped {
+    fn from(error: crate::source_calls::SourceError) -> Self {
         Self(error.to_string())
     }
 }
 
+/// What a pass over keys does with each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SweepKind {
+    /// Copies those that were not copied.
+    Seed,
+    /// Copies those that changed.
+    Follow,
+    /// Reads and compares all.
+    Verify,
+}
+
+/// What a pass did with a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct KeyOutcome {
+    /// Whether the source had changed since, and that was brought here.
+    pub(crate) changed: bool,
+    /// The comparison of a verification.
+    pub(crate) comparison: Option<ImportComparison>,
+}
+
+/// Why a key was not copied.
+pub(crate) enum KeyFailure {
+    /// It never will be as it is.
+    Aside(String),
+    /// The source does not answer for it.
+    Unanswered(String),
+    /// It may be later.
+    Stopped(MoveStopped),
+}
+
 /// A run of the job.
-pub(crate) struct MoveRun {
+pub(crate) struct MoveRun<S> {
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) store: MoveStore,
-    pub(crate) source: Source,
+    pub(crate) source: S,
     pub(crate) order: MoveOrder,
     state: Mutex<RunState>,
 }
@@ -102,22 +164,19 @@ impl NotedKeys {
     }
 }
 
-impl MoveRun {
+impl<S: MoveSource> MoveRun<S> {
     /// A run that goes on where the last one was.
-    pub(crate) async fn load(store: &MoveStore, http: Arc<dyn SourceHttp>, order: MoveOrder) -> Result<Arc<Self>> {
+    pub(crate) async fn load(store: &MoveStore, source: S, order: MoveOrder) -> Result<Arc<Self>> {
         let gateway = Arc::clone(&store.gateway);
         let now = gateway.context().now();
         let progress = store.progress(&order.id).await?;
         let progress = progress.unwrap_or_else(|| MoveProgress::new(order.id.clone(), now));
-        // An order is checked before it is written, so its address parses.
-        let address = SourceAddress::parse(&order.source).map_err(larder_core::Error::Internal)?;
         let state = RunState {
             requests_before: progress.counts.get(MoveCount::Requests),
             asides: NotedKeys::from_lines(store.key_list(KeyList::Asides).await?),
             differences: NotedKeys::from_lines(store.key_list(KeyList::Differences).await?),
             progress,
         };
-        let source = Source::new(http, address, order.rate);
         Ok(Arc::new(Self { gateway, store: store.clone(), source, order, state: Mutex::new(state) }))
     }
 
@@ -169,36 +228,79 @@ impl MoveRun {
         });
     }
 
-    /// Notes a key that could not be copied.
-    pub(crate) fn set_aside(&self, address: &Address, why: String) {
+    /// Notes a key that could not be copied, by its name on one line.
+    pub(crate) fn set_aside(&self, key: String, why: String) {
         let mut state = self.state.lock();
-        state.asides.add(shown(address), why);
+        state.asides.add(key, why);
         state.progress.asides = state.asides.count;
     }
 
     /// Forgets that a key could not be copied.
-    pub(crate) fn forget_aside(&self, address: &Address) {
+    pub(crate) fn forget_aside(&self, key: impl FnOnce() -> String) {
         let mut state = self.state.lock();
         if !state.asides.lines.is_empty() {
-            state.asides.remove(&shown(address));
+            state.asides.remove(&key());
             state.progress.asides = state.asides.count;
         }
     }
 
     /// A pass over all keys finds those that are set aside again.
-    pub(crate) fn forget_unlisted_asides(&self) {
+    fn forget_unlisted_asides(&self) {
         let mut state = self.state.lock();
         state.asides.count = state.asides.lines.len() as u64;
         state.progress.asides = state.asides.count;
     }
 
-    /// Notes a key that differs; with `None` forgets all.
-    pub(crate) fn note_difference(&self, found: Option<(&Address, String)>) {
+    /// Notes a key that differs, by its name on one line.
+    pub(crate) fn note_difference(&self, key: String) {
+        self.state.lock().differences.add(key, "its values are not those of the source".to_owned());
+    }
+
+    /// Begins a pass.
+    pub(crate) fn begin_pass(&self, kind: SweepKind) -> MoveVerification {
+        let began = self.now();
         let mut state = self.state.lock();
-        match found {
-            Some((address, why)) => state.differences.add(shown(address), why),
-            None => state.differences = NotedKeys { is_changed: true, ..NotedKeys::default() },
+        state.progress.sweep = SweepProgress { began, ..SweepProgress::default() };
+        if kind == SweepKind::Verify {
+            state.differences = NotedKeys { is_changed: true, ..NotedKeys::default() };
         }
+        MoveVerification { began, ..MoveVerification::default() }
+    }
+
+    /// Begins a bucket of a pass.
+    pub(crate) fn begin_bucket(&self, name: String) {
+        self.note(|progress| {
+            let sweep = &mut progress.sweep;
+            (sweep.bucket, sweep.keys, sweep.keys_known) = (name, 0, 0);
+        });
+    }
+
+    /// Counts what a pass did with a key.
+    pub(crate) fn end_key(&self, outcome: KeyOutcome, kind: SweepKind, found: &mut MoveVerification) {
+        self.count(MoveCount::Keys, 1);
+        self.note(|progress| {
+            progress.sweep.keys += 1;
+            progress.sweep.changes += u64::from(outcome.changed);
+        });
+        found.changed_there += u64::from(outcome.changed && kind == SweepKind::Verify);
+        let Some(comparison) = outcome.comparison else { return };
+        found.keys += 1;
+        match comparison {
+            ImportComparison::Equal => found.equal += 1,
+            ImportComparison::ChangedHere => found.changed_here += 1,
+            ImportComparison::Differs => found.differs += 1,
+        }
+    }
+
+    /// Ends a pass.
+    pub(crate) fn end_pass(&self, found: &mut MoveVerification) {
+        self.forget_unlisted_asides();
+        found.ended = self.now();
+        self.note(|progress| {
+            progress.sweeps += 1;
+            progress.complete_until = found.began;
+            progress.sweep.bucket.clear();
+        });
     }
 
     /// Writes the progress each second, without an end.
@@ -249,12 +351,10 @@ impl MoveRun {
     }
 }
 
-/// An address on one line; long names are cut.
-pub(crate) fn shown(address: &Address) -> String {
-    let name = |name: &[u8]| match name.get(..SHOWN_BYTES_MAX) {
+/// A name on one line; a long one is cut.
+pub(crate) fn shown_name(name: &[u8]) -> String {
+    match name.get(..SHOWN_BYTES_MAX) {
         Some(first) => format!("{}…", first.escape_ascii()),
         None => name.escape_ascii().to_string(),
-    };
-    let bucket = &address.bucket;
-    format!("/types/{}/buckets/{}/keys/{}", name(&bucket.bucket_type), name(&bucket.bucket), name(&address.key))
+    }
 }

@@ -10,7 +10,7 @@ use larder_rows::codec::{DecodeError, FieldDecoder, FieldEncoder};
 use larder_rows::keyspace::moved_shard;
 use larder_rows::limits::MOVED_SHARDS;
 use larder_rows::{Batch, Change, MoveOrder, MovedRow, Row};
-use larder_store::{Partition, ReadQuery, Stopped};
+use larder_store::{Partition, Range, ReadQuery, Stopped};
 use serde_json::{Value, json};
 
 use crate::progress::MoveProgress;
@@ -21,6 +21,8 @@ const ORDER: &[u8] = b"order";
 const PROGRESS: &[u8] = b"progress";
 /// Before the name of a moved bucket.
 const BUCKET: &[u8] = b"bucket/";
+/// Before the name of a bucket that is being made.
+const MAKING: &[u8] = b"making/";
 /// The version of the row of a moved bucket.
 const BUCKET_VERSION: u8 = 1;
 
@@ -85,7 +87,18 @@ impl MoveStore {
     /// Notes a bucket, so that its moved keys are found when the source lists it no more.
     pub(crate) async fn note_bucket(&self, bucket: &BucketAddress) -> Result<()> {
         let value = FieldEncoder::versioned(BUCKET_VERSION, 1).finish();
-        self.put(Partition::moving(), &bucket_name(bucket), value).await
+        self.put(Partition::moving(), &bucket_name(BUCKET, bucket), value).await
+    }
+
+    /// Notes that a bucket is being made, before it is.
+    pub(crate) async fn note_making(&self, bucket: &BucketAddress) -> Result<()> {
+        let value = FieldEncoder::versioned(BUCKET_VERSION, 1).finish();
+        self.put(Partition::moving(), &bucket_name(MAKING, bucket), value).await
+    }
+
+    /// Whether this move began to make the bucket.
+    pub(crate) async fn is_making(&self, bucket: &BucketAddress) -> Result<bool> {
+        Ok(self.row(Partition::moving(), &bucket_name(MAKING, bucket)).await?.is_some())
     }
 
     /// The buckets that were noted.
@@ -121,8 +134,28 @@ impl MoveStore {
         shard: u8,
         after: Option<&Bytes>,
     ) -> Result<(Vec<(Bytes, MovedRow)>, bool)> {
-        let query = ReadQuery::after(after, PAGE_ROWS);
-        let page = self.gateway.context().read_at_quorum(&Partition::moved(bucket, shard), &query).await?;
+        self.moved_page(bucket, shard, &ReadQuery::after(after, PAGE_ROWS)).await
+    }
+
+    /// A page of the moved keys in a shard of a bucket, from one on and before another.
+    pub(crate) async fn moved_keys_between(
+        &self,
+        bucket: &BucketAddress,
+        shard: u8,
+        from: Bytes,
+        until: Option<Bytes>,
+    ) -> Result<(Vec<(Bytes, MovedRow)>, bool)> {
+        let range = Range { from: Some(from), to: until };
+        self.moved_page(bucket, shard, &ReadQuery { range, ..ReadQuery::all(PAGE_ROWS) }).await
+    }
+
+    async fn moved_page(
+        &self,
+        bucket: &BucketAddress,
+        shard: u8,
+        query: &ReadQuery,
+    ) -> Result<(Vec<(Bytes, MovedRow)>, bool)> {
+        let page = self.gateway.context().read_at_quorum(&Partition::moved(bucket, shard), query).await?;
         let decode = |row: Row| MovedRow::decode(row.value).map(|moved| (row.name, moved)).map_err(damaged);
         let rows = page.rows.into_iter().map(decode).collect::<Result<Vec<_>>>()?;
         Ok((rows, page.stopped == Stopped::Limit))
@@ -136,7 +169,7 @@ impl MoveStore {
             }
         }
         let lists = [KeyList::Asides, KeyList::Differences];
-        for name in [BUCKET].into_iter().chain(lists.map(KeyList::name)) {
+        for name in [BUCKET, MAKING].into_iter().chain(lists.map(KeyList::name)) {
             let query = ReadQuery::prefix(Bytes::copy_from_slice(name), PAGE_ROWS);
             self.clear_partition(Partition::moving(), query).await?;
         }
@@ -172,9 +205,9 @@ impl MoveStore {
     }
 }
 
-fn bucket_name(bucket: &BucketAddress) -> Bytes {
-    let mut name = FieldEncoder::with_capacity(BUCKET.len() + bucket.bucket_type.len() + bucket.bucket.len() + 4);
-    name.raw(BUCKET);
+fn bucket_name(prefix: &[u8], bucket: &BucketAddress) -> Bytes {
+    let mut name = FieldEncoder::with_capacity(prefix.len() + bucket.bucket_type.len() + bucket.bucket.len() + 4);
+    name.raw(prefix);
     name.bytes(&bucket.bucket_type);
     name.bytes(&bucket.bucket);
     name.finish()

@@ -9,45 +9,16 @@ use larder_rows::address::Address;
 use larder_rows::{MoveWish, MovedRow, MovedState};
 use tokio::time::sleep;
 
-use crate::move_run::{MoveRun, MoveStopped};
+use crate::move_run::{KeyFailure, KeyOutcome, MoveRun, MoveStopped, SweepKind, shown_name};
 use crate::progress::MoveCount;
 use crate::rules::{SourceObject, SourceOrder, SourceValue};
-use crate::source::{SourceError, SourceState};
+use crate::source::{Source, SourceState};
+use crate::source_calls::SourceError;
 
 /// Pauses before an import is tried again.
 const IMPORT_PAUSES: [Duration; 3] = [Duration::from_millis(300), Duration::from_secs(2), Duration::from_secs(5)];
 /// Pause before a concurrent state is read again: the nodes of the source may settle it.
 const SETTLE_PAUSE: Duration = Duration::from_millis(300);
-
-/// What a pass over keys does with each.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum SweepKind {
-    /// Copies those that were not copied.
-    Seed,
-    /// Copies those that changed.
-    Follow,
-    /// Reads and compares all.
-    Verify,
-}
-
-/// What a pass did with a key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct KeyOutcome {
-    /// Whether the source had changed since, and that was brought here.
-    pub(crate) changed: bool,
-    /// The comparison of a verification.
-    pub(crate) comparison: Option<ImportComparison>,
-}
-
-/// Why a key was not copied.
-enum KeyFailure {
-    /// It never will be as it is.
-    Aside(String),
-    /// The source does not answer for it.
-    Unanswered(String),
-    /// It may be later.
-    Stopped(MoveStopped),
-}
 
 impl From<SourceError> for KeyFailure {
     fn from(error: SourceError) -> Self {
@@ -67,7 +38,7 @@ impl From<Error> for KeyFailure {
     }
 }
 
-impl MoveRun {
+impl MoveRun<Source> {
     /// Brings a key to the state of its source. One that cannot be copied is set aside.
     ///
     /// # Errors
@@ -75,17 +46,17 @@ impl MoveRun {
     pub(crate) async fn sync_key(&self, address: &Address, kind: SweepKind) -> Result<KeyOutcome, MoveStopped> {
         match self.try_sync(address, kind).await {
             Ok(outcome) => {
-                self.forget_aside(address);
+                self.forget_aside(|| shown(address));
                 Ok(outcome)
             }
             Err(KeyFailure::Aside(why)) => {
-                self.set_aside(address, why);
+                self.set_aside(shown(address), why);
                 Ok(KeyOutcome::default())
             }
             Err(KeyFailure::Unanswered(why)) => {
                 // A source that answers otherwise has something wrong with this key alone.
                 self.source.ping(false).await?;
-                self.set_aside(address, why);
+                self.set_aside(shown(address), why);
                 Ok(KeyOutcome::default())
             }
             Err(KeyFailure::Stopped(stopped)) => Err(stopped),
@@ -292,7 +263,7 @@ fn value_bytes(value: &ImportedValue) -> u64 {
 }
 
 /// Whether an import of the same values fails again.
-fn is_lasting(error: &Error) -> bool {
+pub(crate) fn is_lasting(error: &Error) -> bool {
     match error {
         Error::UnknownType(_) | Error::BadAddress(_) | Error::TooLarge { .. } | Error::MetadataTooLarge { .. } => true,
         Error::IndexTooLarge { .. } | Error::TooManySiblings { .. } | Error::Datatype(_) | Error::NotDatatype => true,
@@ -307,4 +278,11 @@ fn is_lasting(error: &Error) -> bool {
 /// The address of a listed key; a name that no key here may have is told.
 pub(crate) fn key_address(bucket: &larder_rows::address::BucketAddress, key: Bytes) -> Result<Address, String> {
     Address::new(bucket.clone(), key).map_err(|error| error.to_string())
+}
+
+/// An address on one line; long names are cut.
+pub(crate) fn shown(address: &Address) -> String {
+    let (bucket, key) = (&address.bucket, &address.key);
+    let [bucket_type, bucket, key] = [&bucket.bucket_type, &bucket.bucket, key].map(|name| shown_name(name));
+    format!("/types/{bucket_type}/buckets/{bucket}/keys/{key}")
 }

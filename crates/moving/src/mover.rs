@@ -9,17 +9,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use larder_core::{Error, Result};
 use larder_kv::Gateway;
-use larder_rows::{ActorId, MoveOrder, MoveWish};
+use larder_rows::{ActorId, MoveOrder, MoveWish, S3MoveTerms};
+use larder_s3::Objects;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
-use crate::move_run::{MoveRun, MoveStopped};
+use crate::move_run::{MoveRun, MoveSource, MoveSteps, MoveStopped, SweepKind};
 use crate::move_store::{KeyList, MoveStore};
-use crate::moved_key::SweepKind;
 use crate::progress::{MovePhase, MoveProgress};
 use crate::rules::SourceAddress;
+use crate::s3::{S3Side, S3Source};
+use crate::source::Source;
 use crate::source_http::SourceHttp;
 
 /// How often the order is read again.
@@ -65,9 +68,23 @@ impl MoveStatus {
     }
 }
 
+/// The order of a new move.
+#[derive(Debug, Clone)]
+pub struct NewMove {
+    /// The source.
+    pub source: SourceAddress,
+    /// The bucket types that move from a Riak.
+    pub types: Vec<Bytes>,
+    /// Most requests to the source in a second.
+    pub rate: u32,
+    /// The terms of a move from an S3 store; `None`: it comes from a Riak.
+    pub s3: Option<S3MoveTerms>,
+}
+
 /// The moves of a gateway: one at a time.
 pub struct Mover {
     store: MoveStore,
+    objects: Arc<Objects>,
     http: Arc<dyn SourceHttp>,
     /// Notified when the order changes here.
     changed: Notify,
@@ -76,21 +93,17 @@ pub struct Mover {
 impl Mover {
     /// The moves of this gateway, read through this client.
     #[must_use]
-    pub fn new(gateway: Arc<Gateway>, http: Arc<dyn SourceHttp>) -> Arc<Self> {
-        Arc::new(Self { store: MoveStore { gateway }, http, changed: Notify::new() })
+    pub fn new(gateway: Arc<Gateway>, objects: Arc<Objects>, http: Arc<dyn SourceHttp>) -> Arc<Self> {
+        Arc::new(Self { store: MoveStore { gateway }, objects, http, changed: Notify::new() })
     }
 
     /// Orders a move. One that was cancelled goes on if it comes from the same source.
     ///
     /// # Errors
     /// [`MoveRefusal`]: another move is under way, or the address is none.
-    pub async fn start(
-        &self,
-        source: &str,
-        types: Vec<bytes::Bytes>,
-        rate: u32,
-    ) -> std::result::Result<MoveOrder, MoveRefusal> {
-        let address = SourceAddress::parse(source).map_err(MoveRefusal::Refused)?.to_text();
+    pub async fn start(&self, new: NewMove) -> std::result::Result<MoveOrder, MoveRefusal> {
+        let NewMove { source, types, rate, s3 } = new;
+        let address = source.to_text();
         let before = self.status().await?;
         if let Some(before) = before.as_ref().filter(|before| !before.has_ended()) {
             let text = format!("a move from {} is under way: finish or cancel it first", before.order.source);
@@ -109,7 +122,7 @@ impl Mover {
             }
         };
         let id = context.new_unique_name();
-        let order = MoveOrder { id, source: address, types, rate, actor, wish: MoveWish::Run, number: 1 };
+        let order = MoveOrder { id, source: address, types, rate, actor, wish: MoveWish::Run, number: 1, s3 };
         self.store.write_order(&order).await?;
         self.changed.notify_waiters();
         Ok(order)
@@ -182,8 +195,28 @@ impl Mover {
 
     /// Works on an order until it is carried out, or another one comes.
     async fn carry_out(&self, order: MoveOrder) -> Result<()> {
-        let number = order.number;
-        let run = MoveRun::load(&self.store, Arc::clone(&self.http), order).await?;
+        // An order is checked before it is written, so its address parses.
+        let address = SourceAddress::parse(&order.source).map_err(Error::Internal)?;
+        let (http, rate) = (Arc::clone(&self.http), order.rate);
+        match (address, order.s3.clone()) {
+            (SourceAddress::S3(address), Some(terms)) => {
+                let clock = Arc::clone(&self.store.gateway.context().ports.clock);
+                let source = S3Source::new(http, clock, address, terms.secret, rate);
+                let side = S3Side { source, objects: Arc::clone(&self.objects) };
+                self.work_on(MoveRun::load(&self.store, side, order).await?).await
+            }
+            (SourceAddress::Riak(address), _) => {
+                self.work_on(MoveRun::load(&self.store, Source::new(http, address, rate), order).await?).await
+            }
+            (SourceAddress::S3(_), None) => Err(Error::Internal("the order of a move has no terms".to_owned())),
+        }
+    }
+
+    async fn work_on<S: MoveSource>(&self, run: Arc<MoveRun<S>>) -> Result<()>
+    where
+        MoveRun<S>: MoveSteps,
+    {
+        let number = run.order.number;
         tokio::select! {
             biased;
             () = self.another_order(number) => {}
@@ -220,7 +253,10 @@ fn objection(status: &MoveStatus) -> Option<String> {
 }
 
 /// The steps of a move, from the one that it is in.
-async fn work(run: &Arc<MoveRun>) -> Result<()> {
+async fn work<S: MoveSource>(run: &Arc<MoveRun<S>>) -> Result<()>
+where
+    MoveRun<S>: MoveSteps,
+{
     match run.order.wish {
         MoveWish::Run | MoveWish::Verify | MoveWish::Repair => {}
         MoveWish::Pause => {
@@ -248,7 +284,7 @@ async fn work(run: &Arc<MoveRun>) -> Result<()> {
     }
 }
 
-async fn end(run: &Arc<MoveRun>) -> Result<()> {
+async fn end<S: MoveSource>(run: &MoveRun<S>) -> Result<()> {
     run.note(|progress| {
         progress.handled = run.order.number;
         progress.error.clear();
@@ -257,27 +293,30 @@ async fn end(run: &Arc<MoveRun>) -> Result<()> {
 }
 
 /// One step of a move.
-async fn advance(run: &Arc<MoveRun>) -> std::result::Result<(), MoveStopped> {
-    let types = run.check_source().await?;
+async fn advance<S: MoveSource>(run: &Arc<MoveRun<S>>) -> std::result::Result<(), MoveStopped>
+where
+    MoveRun<S>: MoveSteps,
+{
+    let scope = run.check().await?;
     match run.phase() {
         MovePhase::Check => run.enter(MovePhase::Types).await?,
         MovePhase::Types => {
-            run.make_types(&types).await?;
+            run.prepare(&scope).await?;
             run.enter(MovePhase::Seed).await?;
         }
         MovePhase::Seed => {
-            run.sweep(&types, SweepKind::Seed).await?;
+            Arc::clone(run).pass(&scope, SweepKind::Seed).await?;
             run.enter(MovePhase::Follow).await?;
         }
         MovePhase::Follow if run.order.wish != MoveWish::Run && !run.is_handled() => {
             run.enter(MovePhase::Verify).await?;
         }
         MovePhase::Follow => {
-            run.sweep(&types, SweepKind::Follow).await?;
+            Arc::clone(run).pass(&scope, SweepKind::Follow).await?;
             sleep(SWEEP_PAUSE).await;
         }
         MovePhase::Verify => {
-            let found = run.sweep(&types, SweepKind::Verify).await?;
+            let found = Arc::clone(run).pass(&scope, SweepKind::Verify).await?;
             run.note(|progress| {
                 progress.verified = Some(found);
                 progress.handled = run.order.number;

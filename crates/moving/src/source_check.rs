@@ -1,14 +1,18 @@
 //! The first steps of a move: what the source is and has, and the bucket types and properties that it needs here.
 
+use std::sync::Arc;
+
+use async_trait::async_trait;
 use bytes::Bytes;
 use larder_core::rules::props::display;
 use larder_core::types::TypeStage;
 use larder_rows::address::BucketAddress;
 use serde_json::{Map, Value};
 
-use crate::move_run::{MoveRun, MoveStopped};
-use crate::progress::MovePhase;
+use crate::move_run::{MoveRun, MoveSource, MoveSteps, MoveStopped, SweepKind};
+use crate::progress::{MovePhase, MoveVerification};
 use crate::rules::MovedProps;
+use crate::source::Source;
 
 /// The type of buckets without one.
 const DEFAULT_TYPE: &[u8] = b"default";
@@ -16,12 +20,36 @@ const DEFAULT_TYPE: &[u8] = b"default";
 const SWEEPS_NOTE: &str =
     "the source is followed by passes over all keys: stop its writers at the end, verify, then finish";
 
-impl MoveRun {
+impl MoveSource for Source {
+    fn requests(&self) -> u64 {
+        self.requests()
+    }
+}
+
+#[async_trait]
+impl MoveSteps for MoveRun<Source> {
+    /// The bucket types that move.
+    type Scope = Vec<Bytes>;
+
+    async fn check(&self) -> Result<Vec<Bytes>, MoveStopped> {
+        self.check_source().await
+    }
+
+    async fn prepare(&self, types: &Vec<Bytes>) -> Result<(), MoveStopped> {
+        self.make_types(types).await
+    }
+
+    async fn pass(self: Arc<Self>, types: &Vec<Bytes>, kind: SweepKind) -> Result<MoveVerification, MoveStopped> {
+        self.sweep(types, kind).await
+    }
+}
+
+impl MoveRun<Source> {
     /// Reaches every node, and looks at each type; returns the types that move.
     ///
     /// # Errors
     /// A node does not answer, or the source has not one of the types.
-    pub(crate) async fn check_source(&self) -> Result<Vec<Bytes>, MoveStopped> {
+    async fn check_source(&self) -> Result<Vec<Bytes>, MoveStopped> {
         // One node that is down later does not hold up the move.
         self.source.ping(self.phase() == MovePhase::Check).await?;
         self.tell(SWEEPS_NOTE.to_owned());
@@ -38,7 +66,7 @@ impl MoveRun {
     ///
     /// # Errors
     /// The source or the store does not answer, or the properties of a type are refused here.
-    pub(crate) async fn make_types(&self, moving: &[Bytes]) -> Result<(), MoveStopped> {
+    async fn make_types(&self, moving: &[Bytes]) -> Result<(), MoveStopped> {
         for bucket_type in moving.iter().filter(|name| **name != DEFAULT_TYPE) {
             let Some(props) = self.moves(bucket_type).await? else { continue };
             self.make_type(bucket_type, &props).await?;

@@ -24,12 +24,37 @@ pub enum SourceRequest {
     Head,
 }
 
+impl SourceRequest {
+    /// Its name in a request.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Get => "GET",
+            Self::Head => "HEAD",
+        }
+    }
+}
+
+/// Headers of a request: names in lower case, and values.
+pub type CallHeaders = Vec<(&'static str, String)>;
+
+/// One request, as it is sent.
+#[derive(Clone, Copy)]
+pub struct SourceCall<'a> {
+    /// Its method.
+    pub method: SourceRequest,
+    /// Its URL, `http://` or `https://`. The client sends the authority in it as `Host`, letter by letter.
+    pub url: &'a str,
+    /// Its headers. They may have a signature, so the client sends them as they are.
+    pub headers: &'a [(&'static str, String)],
+}
+
 /// Reads from a source over HTTP.
 #[async_trait]
 pub trait SourceHttp: Send + Sync {
-    /// Sends one request to this URL and to no other: it follows no redirection. The caller gives it up after its time.
+    /// Sends one request to its URL and to no other: it follows no redirection. The caller gives it up after its time.
     ///
     /// # Errors
     /// One line: no connection, or no answer.
-    async fn send(&self, method: SourceRequest, url: &str, accept: &str) -> Result<SourceAnswer, String>;
+    async fn send(&self, call: SourceCall<'_>) -> Result<SourceAnswer, String>;
 }

@@ -17,9 +17,10 @@ use larder_rows::limits::MOVED_SHARDS;
 use larder_rows::{MovedRow, MovedState, hash};
 use tokio::task::{JoinError, JoinSet};
 
-use crate::move_run::{MoveRun, MoveStopped, shown};
-use crate::moved_key::{KeyOutcome, SweepKind, key_address};
-use crate::progress::{MoveCount, MoveVerification, SweepProgress};
+use crate::move_run::{KeyOutcome, MoveRun, MoveStopped, SweepKind};
+use crate::moved_key::{key_address, shown};
+use crate::progress::MoveVerification;
+use crate::source::Source;
 
 /// Keys that are worked on at a time.
 const KEYS_AT_ONCE: usize = 16;
@@ -48,7 +49,7 @@ impl KeySlice {
     }
 }
 
-impl MoveRun {
+impl MoveRun<Source> {
     /// Passes over all keys of these types; returns what a comparison found.
     ///
     /// # Errors
@@ -58,30 +59,15 @@ impl MoveRun {
         types: &[Bytes],
         kind: SweepKind,
     ) -> Result<MoveVerification, MoveStopped> {
-        let began = self.now();
-        self.note(|progress| progress.sweep = SweepProgress { began, ..SweepProgress::default() });
-        if kind == SweepKind::Verify {
-            self.note_difference(None);
-        }
-        let mut found = MoveVerification { began, ..MoveVerification::default() };
+        let mut found = self.begin_pass(kind);
         let buckets = self.all_buckets(types).await?;
         self.note(|progress| progress.sweep.buckets_known = buckets.len() as u64);
         for bucket in &buckets {
-            let name = bucket.to_string();
-            self.note(|progress| {
-                let sweep = &mut progress.sweep;
-                (sweep.bucket, sweep.keys, sweep.keys_known) = (name, 0, 0);
-            });
+            self.begin_bucket(bucket.to_string());
             self.sweep_bucket(bucket, kind, &mut found).await?;
             self.note(|progress| progress.sweep.buckets += 1);
         }
-        self.forget_unlisted_asides();
-        found.ended = self.now();
-        self.note(|progress| {
-            progress.sweeps += 1;
-            progress.complete_until = began;
-            progress.sweep.bucket.clear();
-        });
+        self.end_pass(&mut found);
         Ok(found)
     }
 
@@ -198,12 +184,12 @@ impl MoveRun {
                 Ok(address) => address,
                 Err(why) => {
                     let address = Address { bucket: bucket.clone(), key };
-                    self.set_aside(&address, why);
+                    self.set_aside(shown(&address), why);
                     continue;
                 }
             };
             while under_way.len() >= KEYS_AT_ONCE {
-                self.end_key(under_way.join_next().await, kind, found)?;
+                self.end_joined(under_way.join_next().await, kind, found)?;
             }
             let run = Arc::clone(self);
             under_way.spawn(async move {
@@ -212,12 +198,12 @@ impl MoveRun {
             });
         }
         while !under_way.is_empty() {
-            self.end_key(under_way.join_next().await, kind, found)?;
+            self.end_joined(under_way.join_next().await, kind, found)?;
         }
         Ok(())
     }
 
-    fn end_key(
+    fn end_joined(
         &self,
         ended: Option<Result<EndedKey, JoinError>>,
         kind: SweepKind,
@@ -226,22 +212,10 @@ impl MoveRun {
         let Some(ended) = ended else { return Ok(()) };
         let (address, outcome) = ended.map_err(|error| MoveStopped(error.to_string()))?;
         let outcome = outcome.map_err(|MoveStopped(why)| MoveStopped(format!("{}: {why}", shown(&address))))?;
-        self.count(MoveCount::Keys, 1);
-        self.note(|progress| {
-            progress.sweep.keys += 1;
-            progress.sweep.changes += u64::from(outcome.changed);
-        });
-        found.changed_there += u64::from(outcome.changed && kind == SweepKind::Verify);
-        let Some(comparison) = outcome.comparison else { return Ok(()) };
-        found.keys += 1;
-        match comparison {
-            ImportComparison::Equal => found.equal += 1,
-            ImportComparison::ChangedHere => found.changed_here += 1,
-            ImportComparison::Differs => {
-                found.differs += 1;
-                self.note_difference(Some((&address, "its values are not those of the source".to_owned())));
-            }
+        if outcome.comparison == Some(ImportComparison::Differs) {
+            self.note_difference(shown(&address));
         }
+        self.end_key(outcome, kind, found);
         Ok(())
     }
 }

@@ -7,14 +7,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use larder_core::body::{GetBody, PutBody};
-use larder_core::types::NoProductRows;
 use larder_core::{Config, GatewayPorts};
 use larder_kv::rules::causality::Conditions;
 use larder_kv::{Gateway, KvGet, KvPut, Quorums};
-use larder_moving::{MovePhase, MoveStatus, Mover};
+use larder_moving::rules::SourceAddress;
+use larder_moving::{MovePhase, MoveStatus, Mover, NewMove};
 use larder_rows::address::{Address, BucketAddress};
 use larder_rows::content::KvContent;
 use larder_rows::{ActorId, MoveWish};
+use larder_s3::{Objects, ObjectsConfig, S3Catalogue};
 use larder_store::Clock;
 use larder_store::memory::MemoryStore;
 use larder_testkit::{Scale, SplitMix64, VirtualClock, unique_bytes};
@@ -31,9 +32,20 @@ const PHASE_SECONDS: u64 = 3600;
 /// A gateway, the source, and the job.
 struct MoveWorld {
     gateway: Arc<Gateway>,
+    objects: Arc<Objects>,
     source: Arc<StandIn>,
     mover: Arc<Mover>,
     job: JoinHandle<()>,
+}
+
+fn new_move(types: &[&'static str]) -> NewMove {
+    let source = SourceAddress::parse("riak://stand-in").unwrap();
+    NewMove {
+        source,
+        types: types.iter().map(|name| Bytes::from_static(name.as_bytes())).collect(),
+        rate: 1000,
+        s3: None,
+    }
 }
 
 impl MoveWorld {
@@ -50,25 +62,26 @@ impl MoveWorld {
             scripts: None,
             audit: None,
             certificate: None,
-            product: Arc::new(NoProductRows),
+            product: S3Catalogue::empty(),
             webhooks: None,
         };
         let config = Config { single_process: true, ..Config::default() };
         let gateway = Gateway::start(ports, config).await.unwrap();
         let source = StandIn::new(seed, faults, move || clock.now().as_secs());
-        let mover = Mover::new(gateway.clone(), source.clone());
+        let objects = Objects::new(Arc::clone(gateway.shared()), vec![gateway.kv.clone()], ObjectsConfig::default());
+        let mover = Mover::new(gateway.clone(), objects.clone(), source.clone());
         let job = tokio::spawn(mover.clone().run());
-        Self { gateway, source, mover, job }
+        Self { gateway, objects, source, mover, job }
     }
 
     async fn start(&self) {
-        self.mover.start("riak://stand-in", vec!["default".into()], 1000).await.unwrap();
+        self.mover.start(new_move(&["default"])).await.unwrap();
     }
 
     /// Ends the job as a kill would, and starts another one.
     fn restart(&mut self) {
         self.job.abort();
-        self.mover = Mover::new(self.gateway.clone(), self.source.clone());
+        self.mover = Mover::new(self.gateway.clone(), self.objects.clone(), self.source.clone());
         self.job = tokio::spawn(self.mover.clone().run());
     }
 
@@ -263,7 +276,7 @@ async fn a_paused_move_reads_nothing_and_a_cancelled_one_goes_on_from_the_same_s
 #[tokio::test(start_paused = true)]
 async fn an_absent_type_is_waited_for_with_its_name() {
     let world = MoveWorld::new(3, 0).await;
-    world.mover.start("riak://stand-in", vec!["default".into(), "carts".into()], 1000).await.unwrap();
+    world.mover.start(new_move(&["default", "carts"])).await.unwrap();
     let status = world.await_status("refused", |status| !status.progress.error.is_empty()).await;
     assert_eq!(status.progress.error, "the source has no active type carts");
     assert_eq!(status.progress.phase, MovePhase::Check);

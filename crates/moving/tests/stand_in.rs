@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use larder_core::body::{BodyError, ByteStream};
 use larder_moving::rules::{SourceHeaders, VectorClock, VectorClockEntry};
-use larder_moving::{SourceAnswer, SourceHttp, SourceRequest};
+use larder_moving::{SourceAnswer, SourceCall, SourceHttp, SourceRequest};
 use larder_testkit::SplitMix64;
 use parking_lot::Mutex;
 use percent_encoding::percent_decode_str;
@@ -174,11 +174,11 @@ impl StandIn {
 
 #[async_trait]
 impl SourceHttp for StandIn {
-    async fn send(&self, method: SourceRequest, url: &str, _accept: &str) -> Result<SourceAnswer, String> {
+    async fn send(&self, call: SourceCall<'_>) -> Result<SourceAnswer, String> {
         // Answers take time, so that writes come in between.
         tokio::time::sleep(Duration::from_millis(2)).await;
-        let path = url.strip_prefix("http://stand-in:8098").unwrap();
-        self.answer(method, path)
+        let path = call.url.strip_prefix("http://stand-in:8098").unwrap();
+        self.answer(call.method, path)
     }
 }
 

@@ -6,7 +6,9 @@ use crate::ActorId;
 use crate::codec::{DecodeError, FieldDecoder, FieldEncoder, coded};
 
 const VERSION: u8 = 1;
-/// Most types of one move.
+/// The version of an order from an S3 store: programs that read none refuse it.
+const S3_VERSION: u8 = 2;
+/// Most types, or buckets, of one move.
 const TYPES_MAX: usize = 10_000;
 
 coded! {
@@ -27,6 +29,27 @@ coded! {
     }
 }
 
+/// The terms of a move from an S3 store.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct S3MoveTerms {
+    /// The secret of the access key in the source's address.
+    pub secret: String,
+    /// The buckets that move; without any, all.
+    pub buckets: Vec<String>,
+    /// The canonical id of the user who owns the buckets here.
+    pub owner: String,
+}
+
+impl std::fmt::Debug for S3MoveTerms {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Logs must not show the secret.
+        f.debug_struct("S3MoveTerms")
+            .field("buckets", &self.buckets)
+            .field("owner", &self.owner)
+            .finish_non_exhaustive()
+    }
+}
+
 /// The order of a move.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MoveOrder {
@@ -44,13 +67,16 @@ pub struct MoveOrder {
     pub wish: MoveWish,
     /// The number of the wish: the job notes the last one that it carried out.
     pub number: u64,
+    /// The terms of a move from an S3 store; `None`: it comes from a Riak.
+    pub s3: Option<S3MoveTerms>,
 }
 
 impl MoveOrder {
     /// The stored form.
     #[must_use]
     pub fn encode(&self) -> Bytes {
-        let mut out = FieldEncoder::versioned(VERSION, 64 + self.source.len());
+        let version = if self.s3.is_some() { S3_VERSION } else { VERSION };
+        let mut out = FieldEncoder::versioned(version, 64 + self.source.len());
         out.text(&self.id);
         out.text(&self.source);
         out.list(&self.types, |out, name| out.bytes(name));
@@ -58,6 +84,11 @@ impl MoveOrder {
         out.u64(self.actor.0);
         out.u8(self.wish.code());
         out.varint(self.number);
+        if let Some(terms) = &self.s3 {
+            out.text(&terms.secret);
+            out.list(&terms.buckets, |out, name| out.text(name));
+            out.text(&terms.owner);
+        }
         out.finish()
     }
 
@@ -66,13 +97,23 @@ impl MoveOrder {
     /// # Errors
     /// [`DecodeError`] as for every row.
     pub fn decode(value: Bytes) -> Result<Self, DecodeError> {
-        let mut rest = FieldDecoder::versioned(value, VERSION)?;
+        let is_s3 = value.first() == Some(&S3_VERSION);
+        let mut rest = FieldDecoder::versioned(value, if is_s3 { S3_VERSION } else { VERSION })?;
         let (id, source) = (rest.text()?, rest.text()?);
         let types = (0..rest.count(TYPES_MAX)?).map(|_| rest.bytes()).collect::<Result<_, _>>()?;
         let rate = u32::try_from(rest.varint()?).map_err(|_| DecodeError::Invalid("rate"))?;
         let actor = ActorId(rest.u64()?);
         let wish = MoveWish::from_code(rest.u8()?).ok_or(DecodeError::Invalid("wish"))?;
-        let order = Self { id, source, types, rate, actor, wish, number: rest.varint()? };
+        let number = rest.varint()?;
+        let s3 = match is_s3 {
+            true => {
+                let secret = rest.text()?;
+                let buckets = (0..rest.count(TYPES_MAX)?).map(|_| rest.text()).collect::<Result<_, _>>()?;
+                Some(S3MoveTerms { secret, buckets, owner: rest.text()? })
+            }
+            false => None,
+        };
+        let order = Self { id, source, types, rate, actor, wish, number, s3 };
         rest.finish()?;
         Ok(order)
     }
@@ -94,9 +135,17 @@ mod tests {
             actor: ActorId(1),
             wish: MoveWish::Verify,
             number: 2,
+            s3: None,
         };
         let golden = Bytes::from_static(b"\x01\x01i\x01s\x01\x01t\xac\x02\0\0\0\0\0\0\0\x01\x03\x02");
         assert_eq!(order.encode(), golden);
+        assert_eq!(MoveOrder::decode(golden), Ok(order.clone()));
+        let terms = S3MoveTerms { secret: "k".into(), buckets: vec!["b".into()], owner: "o".into() };
+        let order = MoveOrder { s3: Some(terms), ..order };
+        let golden =
+            Bytes::from_static(b"\x02\x01i\x01s\x01\x01t\xac\x02\0\0\0\0\0\0\0\x01\x03\x02\x01k\x01\x01b\x01o");
+        assert_eq!(order.encode(), golden);
+        assert!(!format!("{order:?}").contains("\"k\""), "the secret is not shown");
         assert_eq!(MoveOrder::decode(golden), Ok(order));
     }
 
@@ -105,6 +154,7 @@ mod tests {
         fn random_bytes_never_panic(bytes: Vec<u8>) {
             let _ = MoveOrder::decode(bytes.clone().into());
             let _ = MoveOrder::decode([&[VERSION], &bytes[..]].concat().into());
+            let _ = MoveOrder::decode([&[S3_VERSION], &bytes[..]].concat().into());
         }
     }
 }

@@ -9,12 +9,12 @@ mod tests;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use larder_rows::Timestamp;
 use larder_rows::limits::S3_KEY_BYTES_MAX;
+use larder_rows::{ActorId, Timestamp};
 
 use super::commit::{CasAttempt, CasLoop, ObjectLocation};
 use super::events::ChangeEvent;
-use super::receive::VerifiedBody;
+use super::receive::{BodyReceiver, VerifiedBody};
 use super::{Error, Objects, Result};
 use crate::put::{ObjectMetadata, UploadBody};
 use crate::rules::{Bucket, Etag, Object, ObjectLock, Storage, Version, VersionId, Versioning};
@@ -29,8 +29,10 @@ pub struct ImportPlace {
     pub bucket: String,
     /// The key.
     pub key: Bytes,
-    /// The version that the last import of this key became; `None`: there was none.
+    /// The version that the last import of this key became; `None`: the key has none.
     pub after: Option<VersionId>,
+    /// The actor of the move: no gateway has it, so its versions are told from those of clients.
+    pub actor: ActorId,
 }
 
 /// What a version was in the other store.
@@ -57,6 +59,8 @@ pub struct ImportedObject {
 pub enum ImportFate {
     /// The key has it as this version.
     Imported(VersionId),
+    /// The key has no version left.
+    Removed,
     /// A client changed the key here, and that stays.
     Kept,
 }
@@ -92,7 +96,9 @@ impl Objects {
         let encryption = self.keys.begin(metadata.encryption, &bucket).await?;
         let bytes_key = encryption.map(|encryption| encryption.key);
         let to = self.receiver.object_destination(&location).await?.sealed(bytes_key);
-        let received = self.receiver.receive(upload_body, to).await?;
+        // What an upload in parts made there comes in one piece.
+        let receiver = BodyReceiver { gateway: Arc::clone(&self.gateway), bytes_max: self.config.object_bytes_max };
+        let received = receiver.receive(upload_body, to).await?;
         let room = Storage::object(received.length);
         let admission = self.quotas.admit_received(admission, announced, &bucket, &location.key, room).await;
         let admission = self.receiver.keep_or_discard(admission, &received).await?;
@@ -122,8 +128,8 @@ impl Objects {
         Ok(self.add_imported(&mut self.heads.cas_loop(&location, None), place, identity, None).await?.fate)
     }
 
-    /// Deletes a key that the other store has no more, if it has what the last import left there. A bucket with versioning keeps
-    /// its versions behind a delete marker, which is the version that the answer names.
+    /// Deletes a key that the other store has no more, if it has what an import left there. A bucket with versioning keeps
+    /// its versions behind a delete marker, which the answer names.
     ///
     /// # Errors
     /// `NoSuchBucket`, `Locked`, and any error of the store.
@@ -133,22 +139,24 @@ impl Objects {
         let mut cas = self.heads.cas_loop(&location, None).reclaiming();
         loop {
             let attempt = cas.next_attempt().await?;
-            let Some(current) = attempt.head.current.clone().filter(|current| Some(current.id) == place.after) else {
-                return Ok(ImportFate::Kept);
+            let current = match attempt.head.current.clone() {
+                Some(current) if place.is_of_move(&current) => current,
+                Some(_) => return Ok(ImportFate::Kept),
+                None => return Ok(ImportFate::Removed),
             };
-            let (id, next) = if bucket.versioning != Versioning::Off || attempt.head.older {
+            let (fate, next) = if bucket.versioning != Versioning::Off || attempt.head.older {
                 let identity = ImportedIdentity {
                     etag: None,
                     modified: self.gateway.context().now(),
                     null: bucket.versioning != Versioning::Enabled,
                 };
-                let marker = attempt.imported_version(identity, None);
-                (marker.id, attempt.add(marker).await?)
+                let marker = attempt.imported_version(identity, place.actor, None);
+                (ImportFate::Imported(marker.id), attempt.add(marker).await?)
             } else {
-                (current.id, attempt.remove(&current, false).await?)
+                (ImportFate::Removed, attempt.remove(&current, false).await?)
             };
             if attempt.commit(next, &ChangeEvent::silent()).await? {
-                return Ok(ImportFate::Imported(id));
+                return Ok(fate);
             }
         }
     }
@@ -218,7 +226,7 @@ impl Objects {
             if let Some(fate) = place.fate(attempt.head.current.as_ref(), identity) {
                 return Ok(ImportEnd { fate, is_added: false });
             }
-            let version = attempt.imported_version(identity, object.clone());
+            let version = attempt.imported_version(identity, place.actor, object.clone());
             let id = version.id;
             let next = attempt.add(version).await?;
             if attempt.commit(next, &ChangeEvent::silent()).await? {
@@ -233,10 +241,17 @@ impl ImportPlace {
     fn fate(&self, current: Option<&Version>, identity: ImportedIdentity) -> Option<ImportFate> {
         match current {
             current if current.map(|current| current.id) == self.after => None,
-            // Crash: the import before this one was made, and nobody noted it.
+            // Crash: this import was made, and nobody noted it.
             Some(current) if identity.is(current) => Some(ImportFate::Imported(current.id)),
+            // Crash: so was one before it, of a version that the source has replaced since.
+            Some(current) if current.id.actor() == self.actor => None,
             _ => Some(ImportFate::Kept),
         }
+    }
+
+    /// Whether a version here is one of this move.
+    fn is_of_move(&self, current: &Version) -> bool {
+        Some(current.id) == self.after || current.id.actor() == self.actor
     }
 }
 
@@ -250,10 +265,10 @@ impl ImportedIdentity {
 
 impl CasAttempt<'_> {
     /// A version of another store. Its lock is the one that it had there, and no default of the bucket.
-    fn imported_version(&self, identity: ImportedIdentity, object: Option<Object>) -> Version {
+    fn imported_version(&self, identity: ImportedIdentity, actor: ActorId, object: Option<Object>) -> Version {
         Version {
             // The stamp is above the replaced head's, so this version sorts before the older ones.
-            id: VersionId::new(self.stamp, self.heads.gateway.context().ports.actor),
+            id: VersionId::new(self.stamp, actor),
             null: identity.null || self.bucket().versioning == Versioning::Off,
             modified: identity.modified,
             owner: self.bucket().owner.clone(),

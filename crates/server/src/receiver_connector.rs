@@ -1,4 +1,5 @@
-//! Connections to receivers of notices: in clear, or over TLS with a certificate that an authority signed.
+//! Connections to other servers, to receivers of notices and to sources of moves: in clear, or over TLS with a certificate that an
+//! authority signed.
 
 use std::error::Error;
 use std::io;
@@ -6,6 +7,7 @@ use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use hyper::Uri;
 use hyper::http::uri::Scheme;
@@ -28,9 +30,12 @@ const SYSTEM_ROOTS: &[&str] = &[
     "/etc/ssl/cert.pem",
 ];
 
+/// Time to connect, before TLS.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
 type BoxedError = Box<dyn Error + Send + Sync>;
 
-/// Connects to receivers.
+/// Connects to receivers and sources.
 #[derive(Clone)]
 pub(crate) struct ReceiverConnector {
     http: HttpConnector,
@@ -47,6 +52,8 @@ impl ReceiverConnector {
         let mut http = HttpConnector::new();
         // It would refuse the addresses with https that are wrapped here.
         http.enforce_http(false);
+        http.set_connect_timeout(Some(CONNECT_TIMEOUT));
+        http.set_nodelay(true);
         let tls = match authorities {
             Some(file) => Some(tls_connector(roots(file)?)?),
             None => {
@@ -101,7 +108,7 @@ impl Service<Uri> for ReceiverConnector {
     }
 }
 
-/// A connection to a receiver.
+/// A connection to a receiver, or a source.
 pub(crate) enum ReceiverStream {
     Clear(TokioIo<TcpStream>),
     Encrypted(Box<TokioIo<TlsStream<TcpStream>>>),
@@ -146,7 +153,7 @@ impl Write for ReceiverStream {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::fs;
     use std::io::{Read as _, Write as _};
     use std::net::TcpListener;
@@ -155,52 +162,60 @@ mod tests {
     use bytes::Bytes;
     use larder_core::WebhookRequest;
     use larder_core::rules::props::WebhookUrl;
-    use rcgen::{CertificateParams, KeyPair};
+    use rcgen::{Certificate, CertificateParams, KeyPair};
     use rustls::pki_types::PrivateKeyDer;
     use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
     use super::*;
     use crate::webhook_client::webhook_client;
 
-    /// A receiver with this certificate, which answers one request.
-    fn receiver(
+    /// A certificate that signed itself, for this host.
+    pub(crate) fn self_signed(host: &str) -> (KeyPair, Certificate) {
+        let key = KeyPair::generate().unwrap();
+        let certificate = CertificateParams::new([host.to_owned()]).unwrap().self_signed(&key).unwrap();
+        (key, certificate)
+    }
+
+    /// A server with this certificate, which answers one request that has this end; returns the request.
+    pub(crate) fn tls_server(
         listener: TcpListener,
-        certificate: CertificateDer<'static>,
-        key: &KeyPair,
+        (key, certificate): &(KeyPair, Certificate),
+        end: &'static [u8],
+        answer: &'static [u8],
     ) -> thread::JoinHandle<String> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
         let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
-        let config = Arc::new(config.with_no_client_auth().with_single_cert(vec![certificate], key).unwrap());
+        let config =
+            Arc::new(config.with_no_client_auth().with_single_cert(vec![certificate.der().clone()], key).unwrap());
         thread::spawn(move || {
             let (stream, _) = listener.accept().unwrap();
             let mut stream = StreamOwned::new(ServerConnection::new(config).unwrap(), stream);
             let mut request = Vec::new();
             let mut piece = [0; 1024];
-            while !request.ends_with(b"{}") {
+            while !request.ends_with(end) {
                 match stream.read(&mut piece) {
                     Ok(count) if count > 0 => request.extend_from_slice(&piece[..count]),
                     _ => break,
                 }
             }
-            let _ = stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").and_then(|()| stream.flush());
+            let _ = stream.write_all(answer).and_then(|()| stream.flush());
             String::from_utf8(request).unwrap()
         })
     }
 
     #[tokio::test]
     async fn a_receiver_whose_certificate_nobody_signed_gets_nothing() {
-        let key = KeyPair::generate().unwrap();
-        let certificate = CertificateParams::new(["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
+        let certified = self_signed("localhost");
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("ca.pem");
-        fs::write(&file, certificate.pem()).unwrap();
+        fs::write(&file, certified.1.pem()).unwrap();
         for (authorities, host, is_received) in
             [(Some(file.as_path()), "localhost", true), (Some(&*file), "127.0.0.1", false), (None, "localhost", false)]
         {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let url = format!("https://{host}:{}/", listener.local_addr().unwrap().port());
-            let received = receiver(listener, certificate.der().clone(), &key);
+            let received = tls_server(listener, &certified, b"{}", b"HTTP/1.1 204 No Content\r\n\r\n");
             let (url, body) = (WebhookUrl::parse(&url).unwrap(), Bytes::from_static(b"{}"));
             let request = WebhookRequest { url: &url, id: "i", authorization: None, body };
             let sent = webhook_client(authorities).unwrap().post(request).await;

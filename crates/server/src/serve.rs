@@ -93,6 +93,7 @@ pub(crate) async fn serve(
     let scripts = start_scripts(settings, clock.clone())?;
     let certificate = tls.clone().map(|tls| Arc::new(ListenerCertificate(tls)) as Arc<dyn CertificateStatus>);
     let webhooks = webhook_client(settings.webhook_ca.as_deref()).map_err(ServerFailure)?;
+    let sources = source_client(settings.webhook_ca.as_deref()).map_err(ServerFailure)?;
     let ports =
         GatewayPorts { audit, certificate, webhooks: Some(webhooks), ..gateway_ports(&engine, clock, actor, scripts) };
     let gateway = Gateway::start(ports, config).await;
@@ -103,7 +104,7 @@ pub(crate) async fn serve(
     make_buckets(&settings.s3_buckets, s3_admin.as_ref().map(|(user, _)| user), &objects).await?;
     let admin = s3_admin.and_then(|(user, is_new)| new_key(settings, &user, is_new));
     let mut background = engine.start_background(&gateway, &objects, settings);
-    let mover = Mover::new(gateway.clone(), source_client());
+    let mover = Mover::new(gateway.clone(), objects.clone(), sources);
     background.spawn(mover.clone().run());
 
     let connection = connection_settings(settings, budget.connections, memory.clients);

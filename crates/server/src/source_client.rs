@@ -1,22 +1,22 @@
 //! The HTTP client that reads the source of a move: it connects to the host of a URL and to nothing else.
 
-use std::error::Error as _;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Empty};
+use hyper::Request;
 use hyper::body::Incoming;
-use hyper::header::{ACCEPT, USER_AGENT};
-use hyper::{Method, Request};
+use hyper::header::USER_AGENT;
 use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use larder_core::body::{BodyError, ByteStream};
-use larder_moving::{SourceAnswer, SourceHttp, SourceRequest, rules::SourceHeaders};
+use larder_moving::{SourceAnswer, SourceCall, SourceHttp, rules::SourceHeaders};
 
-use crate::webhook_client::AGENT;
+use crate::receiver_connector::ReceiverConnector;
+use crate::webhook_client::{AGENT, causes};
 
 /// Most bytes of an answer's head: objects have their metadata there.
 const HEAD_BYTES_MAX: usize = 1 << 20;
@@ -26,43 +26,33 @@ const HEADERS_MAX: usize = 4096;
 const IDLE_CONNECTIONS_MAX: usize = 16;
 /// How long an unused connection stays open.
 const IDLE_TIME: Duration = Duration::from_secs(20);
-/// Time to connect.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Reads sources. It follows no redirection, and obeys no proxy of the environment.
 struct SourceClient {
-    client: Client<HttpConnector, Empty<Bytes>>,
+    client: Client<ReceiverConnector, Empty<Bytes>>,
 }
 
-/// The client of this server.
-pub(crate) fn source_client() -> Arc<dyn SourceHttp> {
-    let mut connector = HttpConnector::new();
-    connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
-    connector.set_nodelay(true);
+/// The client of this server. It trusts the authorities of this file (PEM); `None`: those of the system.
+///
+/// # Errors
+/// One line that names the file.
+pub(crate) fn source_client(authorities: Option<&Path>) -> Result<Arc<dyn SourceHttp>, String> {
+    let connector = ReceiverConnector::new(authorities)?;
     let mut builder = Client::builder(TokioExecutor::new());
     builder.pool_timer(TokioTimer::new()).pool_max_idle_per_host(IDLE_CONNECTIONS_MAX).pool_idle_timeout(IDLE_TIME);
     builder.http1_max_buf_size(HEAD_BYTES_MAX).http1_max_headers(HEADERS_MAX);
-    Arc::new(SourceClient { client: builder.build(connector) })
+    Ok(Arc::new(SourceClient { client: builder.build(connector) }))
 }
 
 #[async_trait]
 impl SourceHttp for SourceClient {
-    async fn send(&self, method: SourceRequest, url: &str, accept: &str) -> Result<SourceAnswer, String> {
-        let method = match method {
-            SourceRequest::Get => Method::GET,
-            SourceRequest::Head => Method::HEAD,
-        };
-        let request = Request::builder()
-            .method(method)
-            .uri(url)
-            .header(ACCEPT, accept)
-            .header(USER_AGENT, AGENT)
-            .body(Empty::new())
-            .map_err(|error| format!("no request can be made: {error}"))?;
-        let answer = self.client.request(request).await.map_err(|error| match error.source() {
-            Some(cause) => format!("{error}: {cause}"),
-            None => error.to_string(),
-        })?;
+    async fn send(&self, call: SourceCall<'_>) -> Result<SourceAnswer, String> {
+        let mut request = Request::builder().method(call.method.name()).uri(call.url).header(USER_AGENT, AGENT);
+        for (name, value) in call.headers {
+            request = request.header(*name, value);
+        }
+        let request = request.body(Empty::new()).map_err(|error| format!("no request can be made: {error}"))?;
+        let answer = self.client.request(request).await.map_err(|error| causes(&error))?;
         let (head, body) = answer.into_parts();
         let mut headers = SourceHeaders::default();
         head.headers.iter().for_each(|(name, value)| headers.add(name.as_str().as_bytes(), value.as_bytes()));
@@ -86,6 +76,79 @@ impl ByteStream for AnswerBody {
                 }
                 Err(error) => return Some(Err(BodyError(error.to_string()))),
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
+    use std::thread;
+
+    use larder_moving::SourceRequest;
+
+    use super::*;
+    use crate::receiver_connector::tests::{self_signed, tls_server};
+
+    const ANSWER: &[u8] = b"HTTP/1.1 302 Found\r\nLocation: /x\r\nX-Amz-Meta-A: b\r\nContent-Length: 2\r\n\r\nok";
+
+    async fn send(client: &dyn SourceHttp, url: &str) -> Result<SourceAnswer, String> {
+        let headers = &[("x-amz-date", "20130524T000000Z".to_owned()), ("authorization", "K\u{e9}/a, b=c".to_owned())];
+        client.send(SourceCall { method: SourceRequest::Get, url, headers }).await
+    }
+
+    #[tokio::test]
+    async fn a_source_whose_certificate_nobody_signed_is_not_read() {
+        let certified = self_signed("localhost");
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("ca.pem");
+        fs::write(&file, certified.1.pem()).unwrap();
+        for (authorities, host, is_read) in
+            [(Some(file.as_path()), "localhost", true), (Some(&*file), "127.0.0.1", false), (None, "localhost", false)]
+        {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let port = listener.local_addr().unwrap().port();
+            let received = tls_server(listener, &certified, b"\r\n\r\n", ANSWER);
+            let client = source_client(authorities).unwrap();
+            let answer = send(&*client, &format!("https://{host}:{port}/types")).await;
+            let failure = answer.as_ref().err().map(String::as_str).unwrap_or_default();
+            assert_eq!((answer.is_ok(), failure.contains("certificate")), (is_read, !is_read), "{host}: {failure}");
+            drop((answer, client));
+            assert_eq!(received.join().unwrap().starts_with("GET /types HTTP/1.1\r\n"), is_read, "{host}");
+        }
+        assert!(source_client(Some(&dir.path().join("absent"))).is_err_and(|error| error.contains("absent")));
+    }
+
+    #[tokio::test]
+    async fn a_request_is_sent_as_it_was_signed_and_its_answer_is_not_followed() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap();
+        let received = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut request = Vec::new();
+            while !request.ends_with(b"\r\n\r\n") {
+                let mut piece = [0; 1024];
+                let count = stream.read(&mut piece).unwrap();
+                request.extend_from_slice(&piece[..count]);
+            }
+            stream.write_all(ANSWER).unwrap();
+            String::from_utf8(request).unwrap()
+        });
+        let client = source_client(None).unwrap();
+        let target = "/b//a%20b%2B/../~%C3%A9%00?versionId=a%2Fb&versions=";
+        let mut answer = send(&*client, &format!("http://{at}{target}")).await.unwrap();
+        assert_eq!((answer.status, answer.headers.get("x-amz-meta-a").map(|value| &value[..])), (302, Some(&b"b"[..])));
+        assert_eq!(answer.body.next().await.unwrap().unwrap(), "ok");
+        let request = received.join().unwrap();
+        for line in [
+            &format!("GET {target} HTTP/1.1\r\n"),
+            &format!("\r\nhost: {at}\r\n"),
+            "\r\nx-amz-date: 20130524T000000Z\r\n",
+            "\r\nauthorization: K\u{e9}/a, b=c\r\n",
+        ] {
+            assert!(request.contains(line), "{line} {request}");
         }
     }
 }

@@ -72,7 +72,7 @@ impl Webhooks for WebhookClient {
 }
 
 /// An error with all of its causes: that of TLS is the last one.
-fn causes(error: &dyn std::error::Error) -> String {
+pub(crate) fn causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(next) = cause {

@@ -16,7 +16,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("core", &["admission", "store", "rows"]),
     ("kv", &["core", "admission", "store", "rows"]),
     ("mapreduce", &["kv", "core", "rows"]),
-    ("moving", &["kv", "core", "store", "rows"]),
+    ("moving", &["api-s3", "s3", "kv", "core", "store", "rows"]),
     ("s3", &["core", "encryption", "store", "rows"]),
     ("transfer", &["s3", "core", "store", "rows"]),
     ("script", &["admission", "core", "rows", "store"]),

@@ -255,7 +255,9 @@ mod versioning_tests {
         for versioning in [Versioning::Enabled, Versioning::Suspended] {
             assert_eq!(read_versioning(&write(versioning)).unwrap(), versioning);
         }
-        let of = |inner: &str| read_versioning(format!("<VersioningConfiguration>{inner}</VersioningConfiguration>").as_bytes());
+        let of = |inner: &str| {
+            read_versioning(format!("<VersioningConfiguration>{inner}</VersioningConfiguration>").as_bytes())
+        };
         assert_eq!(of("<Status>Enabled</Status><MfaDelete>Disabled</MfaDelete>").unwrap(), Versioning::Enabled);
         for (inner, code) in [
             ("", "IllegalVersioningConfigurationException"),

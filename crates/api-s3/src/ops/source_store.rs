@@ -5,12 +5,12 @@ use std::sync::Arc;
 use hyper::HeaderMap;
 use hyper::header::HeaderName;
 use larder_rows::Timestamp;
-use larder_s3::put::ObjectMetadata;
-use larder_s3::rules::{Bucket, S3Action};
+use larder_s3::put::{ChecksumWanted, ObjectMetadata};
+use larder_s3::rules::{Bucket, S3Action, Tag};
 
 use super::{
-    bucket, bucket_encryption, cors, lifecycle, object_lock, object_metadata, ownership, policy, public_access,
-    tagging, website,
+    bucket, bucket_encryption, checksums, cors, lifecycle, object_lock, object_metadata, ownership, policy,
+    public_access, tagging, website,
 };
 use crate::errors::{Code, S3Error};
 
@@ -174,8 +174,21 @@ pub fn source_metadata(headers: &HeaderMap) -> Result<ObjectMetadata, S3Error> {
 ///
 /// # Errors
 /// 400 as for the request that puts it.
-pub fn source_tags(document: &[u8]) -> Result<Vec<larder_s3::rules::Tag>, S3Error> {
+pub fn source_tags(document: &[u8]) -> Result<Vec<Tag>, S3Error> {
     tagging::read_object(document)
+}
+
+/// The checksum that the bytes of an object must have, in the headers of an answer. One of the parts of an upload says nothing of
+/// the bytes as a whole.
+#[must_use]
+pub fn source_checksum(headers: &HeaderMap) -> ChecksumWanted {
+    let is_composite =
+        headers.get(checksums::TYPE).is_some_and(|kind| kind.as_bytes().eq_ignore_ascii_case(b"COMPOSITE"));
+    let given = checksums::given(headers).ok().flatten();
+    match given.filter(|checksum| !is_composite && checksum.parts.is_none()) {
+        Some(checksum) => ChecksumWanted::Given(checksum),
+        None => ChecksumWanted::Default,
+    }
 }
 
 #[cfg(test)]
@@ -195,10 +208,7 @@ mod tests {
         let documents = [
             (BucketDocument::Versioning, "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>"),
             (BucketDocument::Versioning, "<VersioningConfiguration/>"),
-            (
-                BucketDocument::Tagging,
-                "<Tagging><TagSet><Tag><Key>a</Key><Value>b</Value></Tag></TagSet></Tagging>",
-            ),
+            (BucketDocument::Tagging, "<Tagging><TagSet><Tag><Key>a</Key><Value>b</Value></Tag></TagSet></Tagging>"),
             (
                 BucketDocument::Policy,
                 r#"{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"AWS":["*"]},
@@ -232,5 +242,19 @@ mod tests {
         assert_eq!(metadata.headers, [(SystemHeader::ContentType, "text/x".into())]);
         assert_eq!(metadata.meta, [("farm".to_owned(), "uji".into())]);
         assert_eq!(metadata.lock.retention.unwrap().mode, RetentionMode::Compliance);
+    }
+
+    #[test]
+    fn a_checksum_of_parts_is_not_that_of_the_bytes() {
+        let of = |kind: &'static str, value: &'static str| {
+            let headers = [("x-amz-checksum-type", kind), ("x-amz-checksum-crc32", value)];
+            source_checksum(
+                &headers.into_iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect(),
+            )
+        };
+        assert!(matches!(of("FULL_OBJECT", "AAAAAA=="), ChecksumWanted::Given(_)));
+        assert_eq!(of("COMPOSITE", "AAAAAA=="), ChecksumWanted::Default);
+        assert_eq!(of("", "AAAAAA==-2"), ChecksumWanted::Default);
+        assert_eq!(of("", "no checksum"), ChecksumWanted::Default);
     }
 }

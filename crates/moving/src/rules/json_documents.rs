@@ -23,6 +23,9 @@ pub enum ListingError {
     /// It ended within a document.
     #[error("the listing broke off")]
     Truncated,
+    /// It would not end: the place where its next page begins is none after this one.
+    #[error("the listing does not go on: it repeats a marker, or goes back")]
+    Endless,
     /// The source says why it ended.
     #[error("the source ended the listing: {0}")]
     Refused(String),

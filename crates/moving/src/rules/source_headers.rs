@@ -46,6 +46,17 @@ impl SourceHeaders {
         self.0.iter().find(|(other, _)| other == name).map(|(_, value)| value)
     }
 
+    /// All of them, in their order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Bytes)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value))
+    }
+
+    /// The length of the body that an answer announces.
+    #[must_use]
+    pub fn length(&self) -> Option<u64> {
+        self.get("content-length").and_then(|text| std::str::from_utf8(text).ok()?.parse().ok())
+    }
+
     /// The clock that an answer has; empty for none.
     ///
     /// # Errors

@@ -2,11 +2,14 @@
 
 use std::fmt::Write as _;
 
+use bytes::Bytes;
 use larder_kv_admin::frame::AdminAnswer;
 use larder_moving::rules::SourceAddress;
-use larder_moving::{MOVE_RATE_DEFAULT, MoveCount, MovePhase, MoveProgress, MoveRefusal, MoveStatus, MoveVerification};
+use larder_moving::{
+    MOVE_RATE_DEFAULT, MoveCount, MovePhase, MoveProgress, MoveRefusal, MoveStatus, MoveVerification, NewMove,
+};
 use larder_rows::text::rfc3339;
-use larder_rows::{MoveWish, Timestamp};
+use larder_rows::{MoveWish, S3MoveTerms, Timestamp};
 use serde_json::{Value, json};
 
 use super::command::{CommandCall, CommandOption, CommandResult, OptionKind, ParsedArgs, reasons, shown};
@@ -14,6 +17,9 @@ use super::command::{CommandCall, CommandOption, CommandResult, OptionKind, Pars
 /// The options of `move start`.
 pub(super) const START_OPTIONS: &[CommandOption] = &[
     CommandOption { name: "--types", kind: OptionKind::Value },
+    CommandOption { name: "--buckets", kind: OptionKind::Value },
+    CommandOption { name: "--secret-file", kind: OptionKind::Value },
+    CommandOption { name: "--owner", kind: OptionKind::Value },
     CommandOption { name: "--rate", kind: OptionKind::Value },
 ];
 /// The option of `move verify`.
@@ -22,13 +28,14 @@ pub(super) const VERIFY_OPTIONS: &[CommandOption] = &[CommandOption { name: "--r
 pub(super) const FINISH_OPTIONS: &[CommandOption] = &[CommandOption { name: "--force", kind: OptionKind::Flag }];
 /// Most requests in a second that an operator may ask for.
 const RATE_MAX: u32 = 1_000_000;
+const START_USAGE: &str = "move start riak://HOST:8098[,HOST2:8098] | s3://KEY@HOST:PORT --secret-file FILE";
 /// The type of buckets without one.
 const DEFAULT_TYPE: &str = "default";
 
 pub(super) async fn start(call: CommandCall<'_>) -> CommandResult {
     let args = ParsedArgs::parse(call.args, START_OPTIONS).map_err(AdminAnswer::failed)?;
-    let [source] = args.plain[..] else { return Err(AdminAnswer::usage("move start riak://HOST:8098[,HOST2:8098]")) };
-    SourceAddress::parse(source).map_err(AdminAnswer::failed)?;
+    let [source] = args.plain[..] else { return Err(AdminAnswer::usage(START_USAGE)) };
+    let source = SourceAddress::parse(source).map_err(AdminAnswer::failed)?;
     let rate = match args.value("--rate") {
         None => MOVE_RATE_DEFAULT,
         Some(text) => match text.parse() {
@@ -36,16 +43,56 @@ pub(super) async fn start(call: CommandCall<'_>) -> CommandResult {
             _ => return Err(AdminAnswer::failed("--rate is a number of requests in a second, from 1")),
         },
     };
-    let types: Vec<_> = args.value("--types").unwrap_or(DEFAULT_TYPE).split(',').map(str::trim).collect();
-    if types.iter().any(|name| name.is_empty()) {
-        return Err(AdminAnswer::failed("--types has names of bucket types, separated by commas"));
-    }
-    let types = types.into_iter().map(|name| name.to_owned().into()).collect();
-    let order = call.context.mover.start(source, types, rate).await.map_err(refusal)?;
+    let (types, s3) = match &source {
+        SourceAddress::Riak(_) => (riak_types(&args)?, None),
+        SourceAddress::S3(_) => (Vec::new(), Some(s3_terms(&call, &args).await?)),
+    };
+    let order = call.context.mover.start(NewMove { source, types, rate, s3 }).await.map_err(refusal)?;
     Ok(AdminAnswer::done(format!(
         "a move from {} begins: {rate} requests a second at most; `kv-admin move status` shows it",
         order.source
     )))
+}
+
+/// The bucket types of a move from a Riak.
+fn riak_types(args: &ParsedArgs<'_>) -> Result<Vec<Bytes>, AdminAnswer> {
+    if let Some(option) = ["--buckets", "--secret-file", "--owner"].into_iter().find(|name| args.value(name).is_some())
+    {
+        return Err(AdminAnswer::failed(format!("{option} is for moves from s3://")));
+    }
+    let types: Vec<_> = args.value("--types").unwrap_or(DEFAULT_TYPE).split(',').map(str::trim).collect();
+    if types.iter().any(|name| name.is_empty()) {
+        return Err(AdminAnswer::failed("--types has names of bucket types, separated by commas"));
+    }
+    Ok(types.into_iter().map(|name| name.to_owned().into()).collect())
+}
+
+/// The terms of a move from an S3 store.
+async fn s3_terms(call: &CommandCall<'_>, args: &ParsedArgs<'_>) -> Result<S3MoveTerms, AdminAnswer> {
+    if args.value("--types").is_some() {
+        return Err(AdminAnswer::failed("--types is for moves from riak://; --buckets names the buckets of s3://"));
+    }
+    let secret = args.secret(call.request)?.filter(|secret| !secret.is_empty());
+    let secret = secret.ok_or_else(|| AdminAnswer::failed("--secret-file names the file with the key's secret"))?;
+    let buckets: Vec<_> =
+        args.value("--buckets").into_iter().flat_map(|names| names.split(',')).map(str::trim).collect();
+    if buckets.iter().any(|name| name.is_empty()) {
+        return Err(AdminAnswer::failed("--buckets has names of buckets, separated by commas"));
+    }
+    let users = &call.objects().users;
+    let failed = |error: larder_s3::Error| AdminAnswer::failed(error.to_string());
+    let owner = match args.value("--owner") {
+        Some(email) => users.find_by_email(email).await.map_err(failed)?.ok_or_else(|| {
+            AdminAnswer::failed(format!("no user has the e-mail address {}", shown(email.as_bytes())))
+        })?,
+        None => users.admin().await.map_err(failed)?.ok_or_else(|| {
+            AdminAnswer::failed(
+                "there is no S3 admin to own the buckets: start the S3 interface, or name --owner EMAIL",
+            )
+        })?,
+    };
+    let buckets = buckets.into_iter().map(str::to_owned).collect();
+    Ok(S3MoveTerms { secret, buckets, owner: owner.id.clone() })
 }
 
 pub(super) async fn verify(call: CommandCall<'_>) -> CommandResult {
@@ -108,6 +155,8 @@ fn status_json(status: &MoveStatus, now: Timestamp) -> Value {
     let types: Vec<_> = order.types.iter().map(|name| shown(name)).collect();
     json.insert("source".into(), order.source.clone().into());
     json.insert("types".into(), types.into());
+    let buckets = order.s3.as_ref().map(|terms| terms.buckets.clone());
+    json.insert("buckets".into(), buckets.into());
     json.insert("rate_max".into(), order.rate.into());
     json.insert("wish".into(), order.wish.name().into());
     json.insert("lag_seconds".into(), lag(progress, now).into());
@@ -126,7 +175,11 @@ fn status_text(status: &MoveStatus, now: Timestamp) -> String {
         let _ = writeln!(text, "{name:<15}{value}");
     };
     line("phase", progress.phase.name().to_owned());
-    line("types", order.types.iter().map(|name| shown(name)).collect::<Vec<_>>().join(", "));
+    match &order.s3 {
+        None => line("types", order.types.iter().map(|name| shown(name)).collect::<Vec<_>>().join(", ")),
+        Some(terms) if terms.buckets.is_empty() => line("buckets", "all".to_owned()),
+        Some(terms) => line("buckets", shown(terms.buckets.join(", ").as_bytes())),
+    }
     if progress.phase != MovePhase::Done {
         line("this pass", pass(progress));
     }

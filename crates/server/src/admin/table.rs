@@ -333,7 +333,7 @@ pub(super) static COMMANDS: &[AdminCommand] = &[
             "move start <source> [options]",
             (1, ANY),
             false,
-            "Bring the data of a Riak or a Larder here, live",
+            "Bring the data of a Riak, a Larder or an S3 store here, live",
             moving::start
         )
     },

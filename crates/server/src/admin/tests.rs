@@ -63,7 +63,11 @@ async fn node() -> TestNode {
 impl TestNode {
     fn context(&self) -> AdminContext {
         AdminContext {
-            mover: larder_moving::Mover::new(self.gateway.clone(), crate::source_client::source_client()),
+            mover: larder_moving::Mover::new(
+                self.gateway.clone(),
+                self.objects.clone(),
+                crate::source_client::source_client(None).unwrap(),
+            ),
             gateway: self.gateway.clone(),
             objects: self.objects.clone(),
             console: None,

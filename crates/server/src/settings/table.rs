@@ -253,7 +253,7 @@ settings! {
     WEBHOOK_HOSTS = "webhook-hosts", SettingKind::Nodes, "",
         "Hosts that webhooks may call (port 80 by default; name the port of https, too). None if not set, so that no client can make the server call another machine.";
     WEBHOOK_CA = "webhook-ca", SettingKind::Path, "",
-        "Certificate authorities (PEM) of webhooks and event targets with https; those of the system if not set.";
+        "Certificate authorities (PEM) of webhooks, event targets and sources of moves with https; those of the system if not set.";
     SWEEP_INTERVAL = "sweep-interval", SettingKind::Time, "15m",
         "How often leftovers of failed operations are removed; the first run is at most a minute after startup.";
     THREADS = "threads", SettingKind::Count(0, 1024), "0",

@@ -1,0 +1,237 @@
+//! A pass over one bucket: its listing, side by side with the rows of the keys that were moved.
+//!
+//! ```text
+//! listing, by key    a a a │ b │ d d …        each key with all of its versions, the newest first
+//! moved rows         a     │   │ c d          c is not listed: it is looked at, and perhaps deleted here
+//! ```
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use larder_kv::ImportComparison;
+use larder_rows::address::Address;
+use larder_rows::limits::MOVED_SHARDS;
+use larder_rows::{MovedRow, MovedState};
+use tokio::task::{JoinError, JoinSet};
+
+use super::bucket_move::{S3Side, moved_bucket};
+use super::object_move::{ListedKey, shown_object};
+use super::{SourceVersion, SourceVersionMarker};
+use crate::move_run::{KeyOutcome, MoveRun, MoveStopped, SweepKind};
+use crate::progress::MoveVerification;
+use crate::source_calls::SourceError;
+
+/// Keys that are worked on at a time.
+const KEYS_AT_ONCE: usize = 16;
+/// Most versions of a key that move: the newest ones.
+const VERSIONS_MAX: usize = 10_000;
+
+/// A key that was worked on, by its name on one line.
+type EndedObject = (String, Result<KeyOutcome, MoveStopped>);
+
+/// Keys from one on, up to the one before another.
+#[derive(Debug, Clone, Default)]
+struct KeyRange {
+    from: Bytes,
+    until: Option<Bytes>,
+}
+
+impl KeyRange {
+    fn holds(&self, key: &Bytes) -> bool {
+        *key >= self.from && self.until.as_ref().is_none_or(|until| key < until)
+    }
+}
+
+impl MoveRun<S3Side> {
+    /// Brings every key of a bucket to the state of the source.
+    ///
+    /// # Errors
+    /// The source or the store does not answer.
+    pub(super) async fn pass_bucket(
+        self: &Arc<Self>,
+        bucket: &str,
+        kind: SweepKind,
+        found: &mut MoveVerification,
+    ) -> Result<(), MoveStopped> {
+        let mut listing = KeyListing::default();
+        let mut after: Option<SourceVersionMarker> = None;
+        loop {
+            let page = match self.source.source.list_versions(bucket, after.as_ref()).await {
+                Err(SourceError::Refused { status: 404, .. }) => {
+                    self.tell(format!("bucket {bucket} is gone at the source: what was copied of it stays"));
+                    return Ok(());
+                }
+                page => page?,
+            };
+            after = page.next;
+            if !self.source.source.lists_versions(bucket) {
+                self.tell(format!("bucket {bucket}: the source lists no versions, so its current objects move"));
+            }
+            let (range, keys) = listing.add(page.versions, after.is_none());
+            if std::mem::take(&mut listing.has_left_out) {
+                self.tell(format!("bucket {bucket} has keys of more than {VERSIONS_MAX} versions: the newest move"));
+            }
+            self.note(|progress| progress.sweep.keys_known += keys.len() as u64);
+            self.pass_range(bucket, &range, keys, kind, found).await?;
+            if after.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn pass_range(
+        self: &Arc<Self>,
+        bucket: &str,
+        range: &KeyRange,
+        keys: Vec<ListedKey>,
+        kind: SweepKind,
+        found: &mut MoveVerification,
+    ) -> Result<(), MoveStopped> {
+        let mut rows = self.moved_rows(bucket, range).await?;
+        let mut under_way = JoinSet::new();
+        for listed in keys {
+            let before = match rows.remove(&listed.key) {
+                None if !range.holds(&listed.key) => self.row_beyond(bucket, &listed.key).await?,
+                row => row,
+            };
+            self.begin_object(&mut under_way, (bucket, kind), listed, before, found).await?;
+        }
+        if kind != SweepKind::Seed {
+            let is_settled =
+                |row: &MovedRow| row.state == MovedState::Deleted && row.complete && kind == SweepKind::Follow;
+            for (key, row) in rows.into_iter().filter(|(_, row)| !is_settled(row)) {
+                let listed = ListedKey { key, versions: Vec::new() };
+                self.begin_object(&mut under_way, (bucket, kind), listed, Some(row), found).await?;
+            }
+        }
+        while !under_way.is_empty() {
+            self.end_object(under_way.join_next().await, kind, found)?;
+        }
+        Ok(())
+    }
+
+    async fn begin_object(
+        self: &Arc<Self>,
+        under_way: &mut JoinSet<EndedObject>,
+        (bucket, kind): (&str, SweepKind),
+        listed: ListedKey,
+        before: Option<MovedRow>,
+        found: &mut MoveVerification,
+    ) -> Result<(), MoveStopped> {
+        while under_way.len() >= KEYS_AT_ONCE {
+            self.end_object(under_way.join_next().await, kind, found)?;
+        }
+        let (run, bucket) = (Arc::clone(self), bucket.to_owned());
+        under_way.spawn(async move {
+            let outcome = run.sync_object(&bucket, &listed, before, kind).await;
+            (shown_object(&bucket, &listed.key), outcome)
+        });
+        Ok(())
+    }
+
+    fn end_object(
+        &self,
+        ended: Option<Result<EndedObject, JoinError>>,
+        kind: SweepKind,
+        found: &mut MoveVerification,
+    ) -> Result<(), MoveStopped> {
+        let Some(ended) = ended else { return Ok(()) };
+        let (key, outcome) = ended.map_err(|error| MoveStopped(error.to_string()))?;
+        let outcome = outcome.map_err(|MoveStopped(why)| MoveStopped(format!("{key}: {why}")))?;
+        if outcome.comparison == Some(ImportComparison::Differs) {
+            self.note_difference(key);
+        }
+        self.end_key(outcome, kind, found);
+        Ok(())
+    }
+
+    /// The rows of the moved keys in a range.
+    async fn moved_rows(&self, bucket: &str, range: &KeyRange) -> Result<BTreeMap<Bytes, MovedRow>, MoveStopped> {
+        let (bucket, mut rows) = (moved_bucket(bucket), BTreeMap::new());
+        for shard in 0..MOVED_SHARDS {
+            let mut from = range.from.clone();
+            loop {
+                let page = self.store.moved_keys_between(&bucket, shard, from, range.until.clone()).await?;
+                let (last, has_more) = (page.0.last().map(|(key, _)| key.clone()), page.1);
+                rows.extend(page.0);
+                match last.filter(|_| has_more) {
+                    Some(last) => from = [&last[..], b"\0"].concat().into(),
+                    None => break,
+                }
+            }
+        }
+        Ok(rows)
+    }
+
+    /// The row of a key that the source lists out of order.
+    async fn row_beyond(&self, bucket: &str, key: &Bytes) -> Result<Option<MovedRow>, MoveStopped> {
+        Ok(self.store.moved_row(&Address { bucket: moved_bucket(bucket), key: key.clone() }).await?)
+    }
+}
+
+/// Groups the versions of a listing by their keys, over the borders of its pages.
+#[derive(Debug, Default)]
+struct KeyListing {
+    /// The last key, of which the next page may have more.
+    open: Option<ListedKey>,
+    /// The first key that no range had yet.
+    from: Bytes,
+    /// Whether a key has more versions than move.
+    has_left_out: bool,
+}
+
+impl KeyListing {
+    /// The keys that a page completes, and the range of keys that they are all of.
+    fn add(&mut self, versions: Vec<SourceVersion>, is_last: bool) -> (KeyRange, Vec<ListedKey>) {
+        let mut done = Vec::new();
+        for version in versions {
+            match &mut self.open {
+                Some(open) if open.key == version.key => {
+                    if open.versions.len() < VERSIONS_MAX {
+                        open.versions.push(version);
+                    } else {
+                        self.has_left_out = true;
+                    }
+                }
+                open => {
+                    let next = ListedKey { key: version.key.clone(), versions: vec![version] };
+                    done.extend(open.replace(next));
+                }
+            }
+        }
+        if is_last {
+            done.extend(self.open.take());
+        }
+        let until = self.open.as_ref().map(|open| open.key.clone());
+        let from = until.clone().unwrap_or_default();
+        let from = std::mem::replace(&mut self.from, from);
+        (KeyRange { from, until }, done)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn versions(keys: &str) -> Vec<SourceVersion> {
+        let version = |key: char| SourceVersion { key: key.to_string().into(), ..SourceVersion::default() };
+        keys.chars().map(version).collect()
+    }
+
+    fn shown((range, keys): (KeyRange, Vec<ListedKey>)) -> String {
+        let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
+        let keys: String = keys.iter().map(|key| format!("{}{}", text(&key.key), key.versions.len())).collect();
+        format!("{}..{} {keys}", text(&range.from), range.until.as_ref().map(text).unwrap_or_default())
+    }
+
+    #[test]
+    fn keys_are_whole_over_the_borders_of_pages_and_ranges_have_no_gap() {
+        let mut listing = KeyListing::default();
+        assert_eq!(shown(listing.add(versions("aab"), false)), "..b a2");
+        assert_eq!(shown(listing.add(versions("bb"), false)), "b..b ");
+        assert_eq!(shown(listing.add(versions("bcd"), false)), "b..d b4c1");
+        assert_eq!(shown(listing.add(versions(""), true)), "d.. d1");
+        assert_eq!(shown(KeyListing::default().add(versions(""), true)), ".. ");
+    }
+}

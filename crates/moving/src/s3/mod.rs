@@ -1,0 +1,21 @@
+//! A move from a store that speaks S3: MinIO, Riak CS, Ceph, AWS, or another Larder.
+//!
+//! ```text
+//! bucket_move   which buckets move, and their configuration
+//! bucket_pass   the listing of a bucket beside the rows of its moved keys
+//! object_move   one key: its versions are fetched, and imported by crate s3
+//! s3_source ── signature ──> SourceCalls ──> the source ── an answer ──> documents
+//!   buckets, versions, objects, tags     paths in path style            XML, decoded within bounds
+//! ```
+
+mod bucket_move;
+mod bucket_pass;
+mod documents;
+mod object_move;
+mod s3_source;
+mod signature;
+
+pub(crate) use bucket_move::S3Side;
+use documents::{SourceVersion, SourceVersionMarker};
+use s3_source::S3Fetched;
+pub(crate) use s3_source::S3Source;
