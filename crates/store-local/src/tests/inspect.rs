@@ -5,7 +5,9 @@ mod random_damage;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::Write as _;
 use std::ops::Bound;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
@@ -16,6 +18,7 @@ use larder_store::{
 use larder_testkit::SplitMix64;
 
 use super::{call, options, place};
+use crate::backup::KEY_RING_FILE;
 use crate::blobs::LocalBlobs;
 use crate::inspect::{
     Damage, InspectionSummary, InspectionWatcher, LostKeys, RepairOptions, RepairSummary, check, repair,
@@ -485,4 +488,17 @@ async fn a_source_in_use_and_a_target_inside_it_or_not_empty_are_refused() {
     assert!(fix(into.path()).is_ok());
     assert!(matches!(fix(into.path()), Err(OpenError::Io { .. })));
     assert!(matches!(check(tempfile::tempdir().unwrap().path(), &no_references, &mut seen), Err(OpenError::Io { .. })));
+}
+
+#[tokio::test]
+async fn a_repair_left_the_master_keys_behind() {
+    let (dir, into) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    LocalStore::open(options(dir.path())).unwrap().close().await.unwrap();
+    let path = dir.path().join(KEY_RING_FILE);
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path).unwrap();
+    file.write_all(b"# Master keys.\nCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQk=\n").unwrap();
+    repair(dir.path(), into.path(), &no_references, STRICT, &mut RecordingWatcher::default()).unwrap();
+    let copied = into.path().join(KEY_RING_FILE);
+    assert_eq!(fs::read(&copied).unwrap(), fs::read(&path).unwrap());
+    assert_eq!(fs::metadata(&copied).unwrap().permissions().mode() & 0o777, 0o600);
 }
