@@ -52,7 +52,7 @@ impl EngineStores {
         }
         let deadline = Instant::now() + KEYS_WAIT;
         let keys = DataKeys::open(Arc::clone(&store), Arc::clone(ring), fill_random, wish, deadline).await;
-        let keys = keys.map_err(|error| ServerFailure(format!("cannot open the encrypted data: {error}")))?;
+        let keys = keys.map_err(|error| ServerFailure(format!("cannot open the data keys: {error}")))?;
         let Some(keys) = keys else { return Ok(Self { store, blobs, data_keys: None }) };
         Ok(Self {
             store: Arc::new(SealedStore::new(store, Arc::clone(&keys))),
