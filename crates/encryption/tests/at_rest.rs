@@ -17,7 +17,7 @@ use larder_store::{
 use larder_testkit::conformance::{ManualClock, blob_conformance, conformance_but_for_ties};
 use tokio::time::Instant;
 
-const TEA: &[u8] = b"\x01tea that nobody may read";
+pub(super) const TEA: &[u8] = b"\x01tea that nobody may read";
 
 fn random(bytes: &mut [u8]) {
     use std::sync::atomic::{AtomicU64, Ordering};
@@ -46,35 +46,45 @@ fn id(key: u8) -> MasterKeyId {
 }
 
 /// An engine in memory, and servers over it one after another.
-struct Disk {
+pub(super) struct Disk {
     clock: Arc<ManualClock>,
-    engine: Arc<MemoryStore>,
+    pub(super) engine: Arc<MemoryStore>,
 }
 
 /// One run of a server.
-struct Run {
+pub(super) struct Run {
     keys: Arc<DataKeys>,
-    store: Arc<dyn Store>,
-    blobs: Arc<dyn Blobs>,
+    pub(super) store: Arc<dyn Store>,
+    pub(super) blobs: Arc<dyn Blobs>,
 }
 
 impl Disk {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let clock = Arc::new(ManualClock::default());
         Self { engine: Arc::new(MemoryStore::new(clock.clone())), clock }
     }
 
     async fn start(&self, masters: &[u8], seals: bool) -> Result<Option<Run>, AtRestError> {
+        self.start_over(self.engine.clone(), masters, seals).await
+    }
+
+    /// A server whose rows pass another store on their way to the engine.
+    pub(super) async fn start_over(
+        &self,
+        rows: Arc<dyn Store>,
+        masters: &[u8],
+        seals: bool,
+    ) -> Result<Option<Run>, AtRestError> {
         let wish = if seals { SealWish::Seal } else { SealWish::Nothing };
-        let keys = DataKeys::open(self.engine.clone(), ring(masters), random, wish, soon()).await?;
+        let keys = DataKeys::open(rows.clone(), ring(masters), random, wish, soon()).await?;
         Ok(keys.map(|keys| Run {
-            store: Arc::new(SealedStore::new(self.engine.clone(), keys.clone())),
+            store: Arc::new(SealedStore::new(rows, keys.clone())),
             blobs: Arc::new(SealedBlobs::new(self.engine.clone(), keys.clone(), random)),
             keys,
         }))
     }
 
-    async fn run(&self, masters: &[u8], seals: bool) -> Run {
+    pub(super) async fn run(&self, masters: &[u8], seals: bool) -> Run {
         self.start(masters, seals).await.unwrap().expect("sealed rows or a wish for them")
     }
 
@@ -87,7 +97,7 @@ fn partition() -> Partition {
     Partition::new(Table::Keys, "p")
 }
 
-async fn put(store: &dyn Store, name: &'static str, value: &'static [u8]) {
+pub(super) async fn put(store: &dyn Store, name: &'static str, value: &'static [u8]) {
     let row = Row { name: name.into(), value: Bytes::from_static(value), stamp: Timestamp(5), expires: None };
     store.apply(Batch::single(partition(), vec![Change::Put(row)]), &options()).await.unwrap();
 }
@@ -97,7 +107,7 @@ async fn value(store: &dyn Store, name: &'static str) -> Bytes {
     page.rows.remove(0).value
 }
 
-async fn write_blob(blobs: &dyn Blobs, blob: u8, body: &[u8]) {
+pub(super) async fn write_blob(blobs: &dyn Blobs, blob: u8, body: &[u8]) {
     let owner = BlobOwner { partition: partition(), row: "r".into() };
     let mut writer = blobs.create(BlobId([blob; 24]), owner).await.unwrap();
     writer.announce(body.len() as u64).await.unwrap();
@@ -107,7 +117,7 @@ async fn write_blob(blobs: &dyn Blobs, blob: u8, body: &[u8]) {
     drop(writer.finish(Durability::Disk).await.unwrap());
 }
 
-async fn read_blob(blobs: &dyn Blobs, blob: u8) -> Result<Vec<u8>, Kind> {
+pub(super) async fn read_blob(blobs: &dyn Blobs, blob: u8) -> Result<Vec<u8>, Kind> {
     let mut reader = blobs.open(BlobId([blob; 24])).await.map_err(|error| error.kind)?;
     let mut body = Vec::new();
     while (body.len() as u64) < reader.length() {

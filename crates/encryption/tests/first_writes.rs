@@ -3,16 +3,15 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use bytes::Bytes;
 use larder_encryption::at_rest::{DataKeys, SealWish, SealedStore};
 use larder_encryption::key_ring::KeyRing;
 use larder_store::memory::MemoryStore;
 use larder_store::{
-    Batch, CallOptions, CasResult, Change, ConsistencyLevel, Durability, EngineLimits, HeadWrite, Partition,
-    PartitionPage, Purpose, ReadQuery, Result, Row, RowPage, Store, Table, Timestamp,
+    Batch, CallOptions, Change, ConsistencyLevel, Durability, Partition, Purpose, Result, Row, Store, Table, Timestamp,
 };
 use larder_testkit::conformance::ManualClock;
+use larder_testkit::hooked::{Hooked, MakeCall, StoreCall, StoreHook};
 use tokio::time::Instant;
 
 /// A write that an engine saw.
@@ -29,59 +28,32 @@ struct NotingStore {
     seen: Mutex<Vec<SeenWrite>>,
 }
 
-#[async_trait]
-impl Store for NotingStore {
-    async fn read(&self, partition: &Partition, query: &ReadQuery, options: &CallOptions) -> Result<RowPage> {
-        self.inner.read(partition, query, options).await
+impl StoreHook for NotingStore {
+    fn inner(&self) -> &dyn Store {
+        &self.inner
     }
 
-    async fn apply(&self, batch: Batch, options: &CallOptions) -> Result<()> {
-        let table = batch.partitions[0].partition.table;
+    async fn around<'a, T: Send>(
+        &'a self,
+        call: StoreCall<'a>,
+        options: CallOptions,
+        make: MakeCall<'a, T>,
+    ) -> Result<T> {
+        let StoreCall::Apply(batch) = call else { return make(options).await };
         tokio::time::sleep(Duration::from_millis(5)).await;
-        self.inner.apply(batch, options).await?;
+        let done = make(options).await?;
+        let table = batch.partitions[0].partition.table;
         let seen = SeenWrite { table, durability: options.durability, purpose: options.purpose };
         self.seen.lock().unwrap().push(seen);
-        Ok(())
-    }
-
-    async fn apply_if(
-        &self,
-        partition: &Partition,
-        expected: Option<Timestamp>,
-        head: HeadWrite,
-        changes: Vec<Change>,
-        options: &CallOptions,
-    ) -> Result<CasResult> {
-        self.inner.apply_if(partition, expected, head, changes, options).await
-    }
-
-    async fn partitions(
-        &self,
-        table: Table,
-        after: Option<Bytes>,
-        limit: usize,
-        options: &CallOptions,
-    ) -> Result<PartitionPage> {
-        self.inner.partitions(table, after, limit, options).await
-    }
-
-    async fn now(&self, options: &CallOptions) -> Result<Timestamp> {
-        self.inner.now(options).await
-    }
-
-    fn limits(&self) -> EngineLimits {
-        self.inner.limits()
-    }
-
-    fn is_ready(&self) -> bool {
-        self.inner.is_ready()
+        Ok(done)
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_data_key_is_on_disk_before_its_first_value() {
     let inner = MemoryStore::new(Arc::new(ManualClock::default()));
-    let engine = Arc::new(NotingStore { inner, seen: Mutex::default() });
+    let noting = Arc::new(NotingStore { inner, seen: Mutex::default() });
+    let engine = Arc::new(Hooked(noting.clone()));
     let deadline = Instant::now() + Duration::from_secs(10);
     let ring = Arc::new(KeyRing::in_memory());
     let random = |bytes: &mut [u8]| bytes.fill(7);
@@ -96,5 +68,5 @@ async fn a_data_key_is_on_disk_before_its_first_value() {
     first.and(second).unwrap();
     let value = SeenWrite { table: Table::Keys, durability: Durability::Buffered, purpose: Purpose::Data };
     let key = SeenWrite { table: Table::DataKeys, durability: Durability::Forced, purpose: Purpose::Reclaim };
-    assert_eq!(*engine.seen.lock().unwrap(), [key, value, value]);
+    assert_eq!(*noting.seen.lock().unwrap(), [key, value, value]);
 }

@@ -4,3 +4,4 @@
 
 mod at_rest;
 mod first_writes;
+mod unknown_keys;

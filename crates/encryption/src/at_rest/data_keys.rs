@@ -1,6 +1,7 @@
 //! The data keys of a store: rows that a master key wraps.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 use bytes::Bytes;
@@ -9,6 +10,7 @@ use larder_store::{
     Batch, CallOptions, Change, ConsistencyLevel, Durability, Error, Kind, Partition, ReadQuery, Row, Stopped, Store,
     Timestamp,
 };
+use quick_cache::sync::Cache;
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::{Instant, timeout_at};
 
@@ -18,6 +20,10 @@ use crate::secret_key::{MasterKeyId, SecretKey};
 
 /// Rows of a page: each start of a server makes one row.
 const PAGE_ROWS: usize = 1_000;
+/// How long a key that was not found counts as absent: a client's body may look as if one had sealed it.
+const ABSENT_FOR: Duration = Duration::from_secs(10);
+/// Most keys that are known to be absent. A forgotten one costs a read of one row.
+const ABSENT_MAX: usize = 1_000;
 
 /// The data keys of a store.
 pub struct DataKeys {
@@ -29,8 +35,10 @@ pub struct DataKeys {
     known: ArcSwap<RowKeys>,
     /// The key of this run.
     current: ArcSwapOption<DataKey>,
-    /// Held while keys are made or read, so that calls beside each other do it once.
+    /// Held while keys are made or wrapped anew, so that calls beside each other do it once.
     busy: Mutex<()>,
+    /// The keys that are not in the store, or do not open, and until when nobody looks again.
+    absent: Cache<DataKeyId, Instant>,
 }
 
 /// Whether rows and bodies are sealed from now on.
@@ -91,6 +99,7 @@ impl DataKeys {
             known: ArcSwap::default(),
             current: ArcSwapOption::empty(),
             busy: Mutex::default(),
+            absent: Cache::new(ABSENT_MAX),
         };
         keys.read_all(deadline).await?;
         let is_needed = wish != SealWish::Nothing || !keys.known.load().0.is_empty();
@@ -122,7 +131,9 @@ impl DataKeys {
         }
     }
 
-    /// Reads the keys again: another gateway may have made this one since.
+    /// A key that another gateway may have made since the start. One that does not open is `None`, too.
+    ///
+    /// Callers that look for an absent key read its row once in ten seconds, whatever their number.
     ///
     /// # Errors
     /// Errors of the store.
@@ -131,15 +142,23 @@ impl DataKeys {
         if let Some(key) = known() {
             return Ok(Some(key));
         }
-        let _busy = self.wait_for_turn(deadline).await?;
-        if known().is_none() {
-            // A further key that does not open must not cost what those known so far open.
-            let mut all = RowKeys::clone(&self.known.load());
-            let rows = self.rows(deadline).await?;
-            all.0.extend(rows.iter().filter_map(|row| self.open_row(row).ok()).map(|found| (found.key.id, found)));
-            self.known.store(Arc::new(all));
+        self.absent.remove_if(&id, |until| *until <= Instant::now());
+        let looked = timeout_at(deadline, self.absent.get_value_or_guard_async(&id)).await.map_err(|_| timed_out())?;
+        let Err(turn) = looked else { return Ok(None) };
+        // The caller before this one may have found it.
+        if let Some(key) = known() {
+            return Ok(Some(key));
         }
-        Ok(known())
+        let query = ReadQuery::one(Bytes::copy_from_slice(&id.0));
+        let page = self.store.read(&Partition::data_keys(), &query, &read_options(deadline)).await?;
+        let Some(found) = page.rows.first().and_then(|row| self.open_row(row).ok()) else {
+            // Full of searches under way, it forgets this one.
+            let _ = turn.insert(Instant::now() + ABSENT_FOR);
+            return Ok(None);
+        };
+        let key = Arc::clone(&found.key);
+        self.learn(&found);
+        Ok(Some(key))
     }
 
     /// Wraps every data key with the newest master key. Returns how many were wrapped by another.
@@ -177,7 +196,16 @@ impl DataKeys {
 
     async fn wait_for_turn(&self, deadline: Instant) -> Result<MutexGuard<'_, ()>, Error> {
         let turn = timeout_at(deadline, self.busy.lock()).await;
-        turn.map_err(|_| Error::new(Kind::TimedOut, "waiting for the data keys"))
+        turn.map_err(|_| timed_out())
+    }
+
+    /// Adds a key to those known. Race: one of the same id stays, as it may have been wrapped anew since this one was read.
+    fn learn(&self, found: &WrappedDataKey) {
+        self.known.rcu(|known| {
+            let mut all = RowKeys::clone(known);
+            all.0.entry(found.key.id).or_insert_with(|| found.clone());
+            all
+        });
     }
 
     async fn make(&self, deadline: Instant) -> Result<Arc<DataKey>, Error> {
@@ -188,9 +216,7 @@ impl DataKeys {
         let key = Arc::new(DataKey::new(DataKeyId(id), SecretKey::new(secret))?);
         // Crash: a value whose data key is not on disk is lost, so the key goes first [invariant 185].
         let stamp = self.write(&key, &master, Timestamp(1), deadline).await.map_err(as_store_error)?;
-        let mut known = RowKeys::clone(&self.known.load());
-        known.0.insert(key.id, WrappedDataKey { master: master.master_id(), stamp, key: Arc::clone(&key) });
-        self.known.store(Arc::new(known));
+        self.learn(&WrappedDataKey { master: master.master_id(), stamp, key: Arc::clone(&key) });
         self.current.store(Some(Arc::clone(&key)));
         Ok(key)
     }
@@ -224,7 +250,7 @@ impl DataKeys {
     }
 
     async fn rows(&self, deadline: Instant) -> Result<Vec<Row>, Error> {
-        let options = CallOptions::new(ConsistencyLevel::Quorum, deadline, Durability::Buffered);
+        let options = read_options(deadline);
         let (mut query, mut rows) = (ReadQuery::all(PAGE_ROWS), Vec::new());
         loop {
             let page = self.store.read(&Partition::data_keys(), &query, &options).await?;
@@ -247,6 +273,14 @@ impl DataKeys {
             Err(UnopenedKey::Damaged) => Err(AtRestError::Damaged(hex::encode(&row.name))),
         }
     }
+}
+
+fn read_options(deadline: Instant) -> CallOptions {
+    CallOptions::new(ConsistencyLevel::Quorum, deadline, Durability::Buffered)
+}
+
+fn timed_out() -> Error {
+    Error::new(Kind::TimedOut, "waiting for the data keys")
 }
 
 fn as_store_error(error: AtRestError) -> Error {
