@@ -16,7 +16,7 @@ use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
 use larder_core::metrics::RequestOutcome;
-use larder_net::{PIECE_BYTES_MAX, response_memory};
+use larder_net::{PIECE_BYTES_MAX, break_off, response_memory};
 use larder_s3::get::ObjectReader;
 use larder_s3::usage::UsageCounts;
 use larder_s3::{Objects, TrackedRequest};
@@ -143,10 +143,7 @@ impl S3Body {
                     let remaining = remaining.saturating_sub(bytes.len() as u64);
                     Some((Ok(bytes), (reader, remaining)))
                 }
-                Err(error) => {
-                    tracing::error!(%error, "reading an object failed while it was sent; the response is cut short");
-                    Some((Err(io::Error::other(error)), (reader, 0)))
-                }
+                Err(error) => Some((Err(break_off("read of an object", error)), (reader, 0))),
             }
         });
         Self::streamed(Box::pin(pieces), Some(length))

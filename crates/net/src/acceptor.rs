@@ -16,7 +16,6 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Acceptor {
     listener: &'static str,
-    started: Instant,
     not_before: Instant,
     pause: Duration,
     log: RateLimitedLog,
@@ -26,8 +25,7 @@ impl Acceptor {
     /// An acceptor for the listener of this name in log lines.
     #[must_use]
     pub fn new(listener: &'static str) -> Self {
-        let started = Instant::now();
-        Self { listener, started, not_before: started, pause: PAUSE_MIN, log: RateLimitedLog::new() }
+        Self { listener, not_before: Instant::now(), pause: PAUSE_MIN, log: RateLimitedLog::new() }
     }
 
     /// The next connection, however long it takes. A dropped call loses no connection, and its pause continues in the next
@@ -56,8 +54,7 @@ impl Acceptor {
 
     /// Without descriptors (EMFILE, ENFILE) or memory (ENOBUFS, ENOMEM) the next try fails too, until others release some.
     fn back_off(&mut self, error: &io::Error) {
-        let now = Instant::now();
-        if let Some(line) = self.log.admit(now - self.started) {
+        if let Some(line) = self.log.admit_now() {
             tracing::warn!(
                 listener = self.listener,
                 %error,
@@ -66,7 +63,7 @@ impl Acceptor {
                 self.pause.as_millis()
             );
         }
-        self.not_before = now + self.pause;
+        self.not_before = Instant::now() + self.pause;
         self.pause = PAUSE_MAX.min(self.pause * 2);
     }
 }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use larder_admission::{HeldShare, SharedPermits};
 use larder_store::RateLimitedLog;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::Instant;
 
 use crate::proxy_header::ProxyHeaderError;
 
@@ -26,7 +25,6 @@ struct SharedConnectionLimit {
     refusals: Arc<Semaphore>,
     log: RateLimitedLog,
     proxy_log: RateLimitedLog,
-    started: Instant,
 }
 
 /// The place of one connection; dropping it frees the place.
@@ -42,7 +40,6 @@ impl ConnectionLimit {
             refusals: Arc::new(Semaphore::new(REFUSALS_MAX)),
             log: RateLimitedLog::new(),
             proxy_log: RateLimitedLog::new(),
-            started: Instant::now(),
         }))
     }
 
@@ -63,14 +60,14 @@ impl ConnectionLimit {
 
     /// Logs a PROXY header that is of no use, at a bounded rate.
     pub(crate) fn log_bad_proxy(&self, proxy: IpAddr, error: &ProxyHeaderError) {
-        if let Some(line) = self.0.proxy_log.admit(self.0.started.elapsed()) {
+        if let Some(line) = self.0.proxy_log.admit_now() {
             tracing::warn!(%proxy, %error, left_out = line.left_out, "PROXY header refused: the connection is closed");
         }
     }
 
     /// Waits for the place of a refusal, and logs refusals at a bounded rate.
     pub(crate) async fn refuse(&self, address: IpAddr) -> Option<OwnedSemaphorePermit> {
-        if let Some(line) = self.0.log.admit(self.0.started.elapsed()) {
+        if let Some(line) = self.0.log.admit_now() {
             tracing::warn!(
                 max = self.0.open.max(),
                 open = self.0.open.held(),

@@ -13,6 +13,7 @@
 //! http2            the same, of several requests at a time
 //! request_framing  where the heads of requests lie, to refuse a bare LF
 //! request_answer   one request of a connection: its client, its memory, its answer
+//! broken_answer    answers that end in the middle
 //! lingering_close  a socket that counts its reads and writes, and drains input before it closes
 //! requester        the client of a request, and the memory held until its response is sent
 //! watchers         what a connection waits for besides its client: the end of the server, its timers
@@ -24,6 +25,7 @@
 mod accept;
 mod acceptor;
 mod arriving_body;
+mod broken_answer;
 mod browser_rules;
 mod client_socket;
 mod connection;
@@ -55,11 +57,13 @@ pub use arriving_body::{
     ArrivingBody, IncomingError, MinRate, PIECE_BYTES_MAX, RatedIncoming, parsed_body_memory, response_memory,
     upload_memory,
 };
+pub use broken_answer::break_off;
 pub use browser_rules::{AllowedOrigins, BrowserRules, ForeignRequest};
 pub use client_socket::{ClientListener, ClientSocket};
 pub use connection::serve;
 pub use connection_limit::{ConnectionLimit, REFUSALS_MAX};
 pub use form_pieces::form_pieces;
+pub use larder_store::RateLimitedLog;
 pub use lingering_close::close_lingering;
 pub use request_answer::pause_before_refusal;
 pub use request_source::{RequestSource, TrustedProxies};

@@ -16,7 +16,7 @@ use larder_admission::MemorySpent;
 use larder_core::Error;
 use larder_core::body::{BodyError, ByteStream, GetBody, PutBody};
 use larder_net::{
-    ArrivingBody, IncomingError, PIECE_BYTES_MAX, RatedIncoming, Requester, response_memory, upload_memory,
+    ArrivingBody, IncomingError, PIECE_BYTES_MAX, RatedIncoming, Requester, break_off, response_memory, upload_memory,
 };
 use md5::{Digest as _, Md5};
 
@@ -124,10 +124,8 @@ pub(super) fn read_pieces(download: GetBody, offset: u64, length: u64) -> BodyPi
             return None;
         }
         let max = usize::try_from(left).unwrap_or(usize::MAX).min(PIECE_BYTES_MAX);
-        let piece = download.piece(offset, max).await.map_err(|error| {
-            tracing::error!(%error, "read of an object's body failed: the answer is broken off");
-            io::Error::other(error)
-        });
+        let piece = download.piece(offset, max).await;
+        let piece = piece.map_err(|error| break_off("read of an object's body", error));
         match piece {
             // A short body must not look complete: the error breaks the connection off.
             Ok(bytes) if bytes.is_empty() => Some((Err(io::ErrorKind::UnexpectedEof.into()), (download, offset, 0))),

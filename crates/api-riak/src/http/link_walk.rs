@@ -31,7 +31,7 @@ use larder_core::body::GetBody;
 use larder_kv::links::{LinkWalk, LinkWalkError};
 use larder_kv::rules::links::{LinkFilter, LinkStep};
 use larder_kv::{FetchedObject, Gateway, KvGet, Quorums};
-use larder_net::ArrivingBody;
+use larder_net::{ArrivingBody, break_off};
 use larder_rows::Timestamp;
 use larder_rows::address::Address;
 use larder_rows::limits::{LINK_STEPS_MAX, LINK_WALK_BYTES_MAX};
@@ -139,7 +139,11 @@ async fn respond(gateway: &Arc<Gateway>, walk: LinkWalk, style: LinkStyle) -> Re
     let shared = Arc::clone(gateway);
     let pieces = stream::iter(pieces).then(move |piece| {
         let gateway = Arc::clone(&shared);
-        async move { read_piece(&gateway, piece, style).await.map_err(aborted) }
+        async move {
+            read_piece(&gateway, piece, style)
+                .await
+                .map_err(|error| break_off("read of an object of a link walk", error))
+        }
     });
     let mut pieces: BodyPieces = Box::pin(pieces.try_flatten());
     let mut begin = Vec::new();
@@ -234,11 +238,6 @@ fn location(bucket: &[u8], key: &[u8], style: LinkStyle) -> Vec<u8> {
     path.extend_from_slice(between);
     quote_form(key, &mut path);
     path
-}
-
-fn aborted(error: Error) -> io::Error {
-    tracing::warn!(%error, "read of an object of a link walk failed: the answer is broken off");
-    io::Error::other(error)
 }
 
 /// The gateway's error of a piece that failed before anything was sent.

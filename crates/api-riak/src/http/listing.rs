@@ -17,6 +17,7 @@ use hyper::header::{CONTENT_TYPE, VARY};
 use larder_core::Error;
 use larder_kv::Gateway;
 use larder_kv::views::Listing;
+use larder_net::break_off;
 
 use super::body::RiakBody;
 use super::call::RiakCall;
@@ -150,8 +151,7 @@ pub(super) fn failure(error: &Error) -> Vec<u8> {
 
 /// The error that breaks a whole answer off.
 pub(super) fn aborted(error: Error) -> io::Error {
-    tracing::warn!(%error, "read of a listing's page failed: the answer is broken off");
-    io::Error::other(error)
+    break_off("read of a listing's page", error)
 }
 
 /// The text before the array's first name.

@@ -8,7 +8,6 @@
 //! A whole answer is collected up to a bound, so that an error has a status of its own. A longer one of a single phase streams:
 //! an error breaks it off then.
 
-use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -20,7 +19,7 @@ use larder_kv::Gateway;
 use larder_mapreduce::rules::Job;
 use larder_mapreduce::rules::refusal::JobRefusal;
 use larder_mapreduce::{JobError, JobRun, KeptValues};
-use larder_net::{ArrivingBody, GrowingMemory, Requester};
+use larder_net::{ArrivingBody, GrowingMemory, Requester, break_off};
 use larder_rows::limits::{JOB_BYTES_MAX, JOB_HELD_BYTES_MAX};
 
 use super::body::{RiakBody, busy, collect_admitted};
@@ -203,7 +202,7 @@ fn stream_whole(run: StreamedJob, answer: WholeAnswer) -> RiakResponse {
                 Some((Ok(Bytes::from(piece)), Some(run)))
             }
             Ok(None) => Some((Ok(Bytes::from_static(b"]")), None)),
-            Err(error) => Some((Err(aborted(&error)), None)),
+            Err(error) => Some((Err(break_off("step of a MapReduce job", error.to_string())), None)),
         }
     });
     let begin = stream::once(async { Ok(Bytes::from(begin)) });
@@ -232,9 +231,4 @@ fn stream_parts(run: StreamedJob, boundary: &str) -> RiakResponse {
     let mut reply = with_body(StatusCode::OK, RiakBody::documents(parts));
     insert(reply.headers_mut(), CONTENT_TYPE, media);
     reply
-}
-
-fn aborted(error: &JobError) -> io::Error {
-    tracing::warn!(%error, "step of a MapReduce job failed: the answer is broken off");
-    io::Error::other(error.to_string())
 }

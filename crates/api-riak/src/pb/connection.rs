@@ -21,8 +21,8 @@ use larder_core::Error;
 use larder_core::body::GetBody;
 use larder_kv::Gateway;
 use larder_net::{
-    ConnectionWatchers, MinRate, PIECE_BYTES_MAX, Requester, UNCOUNTED_BYTES, close_lingering, pause_before_refusal,
-    response_memory,
+    ConnectionWatchers, MinRate, PIECE_BYTES_MAX, Requester, UNCOUNTED_BYTES, break_off, close_lingering,
+    pause_before_refusal, response_memory,
 };
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::time::{MissedTickBehavior, interval, timeout, timeout_at};
@@ -324,8 +324,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> PbConnection<S> {
         let mut min_rate = MinRate::begin();
         while offset < length {
             let piece = body.piece(offset, PIECE_BYTES_MAX).await;
-            let piece = piece.ok().filter(|piece| !piece.is_empty()).ok_or_else(|| {
-                tracing::error!("read of an object's body failed: the answer is broken off");
+            let piece = piece.map_err(io::Error::other).and_then(|piece| match piece.is_empty() {
+                true => Err(io::ErrorKind::UnexpectedEof.into()),
+                false => Ok(piece),
+            });
+            let piece = piece.map_err(|error| {
+                drop(break_off("read of an object's body", error));
                 PbEnd::Broken
             })?;
             offset += piece.len() as u64;

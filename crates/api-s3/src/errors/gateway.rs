@@ -2,6 +2,7 @@
 //! it has a code.
 
 use hyper::header::{CONTENT_RANGE, ETAG, HeaderName, HeaderValue, LAST_MODIFIED};
+use larder_net::RateLimitedLog;
 use larder_rows::Timestamp;
 use larder_s3::encryption::EncryptionError;
 use larder_s3::rules::{Etag, VersionId};
@@ -15,6 +16,10 @@ const VERSION_ID: HeaderName = HeaderName::from_static("x-amz-version-id");
 const DELETE_MARKER: HeaderName = HeaderName::from_static("x-amz-delete-marker");
 /// The header with the initiation time that an upload must have.
 pub(crate) const INITIATED: &str = "x-amz-if-match-initiated-time";
+
+// A client can cause either as often as it asks.
+static UNEXPECTED: RateLimitedLog = RateLimitedLog::new();
+static KEY_MISSING: RateLimitedLog = RateLimitedLog::new();
 
 impl From<Error> for S3Error {
     fn from(error: Error) -> Self {
@@ -133,7 +138,10 @@ fn from_gateway(error: &larder_core::Error) -> S3Error {
         | E::Type(_)
         | E::Damaged(_)
         | E::Internal(_) => {
-            tracing::error!(%error, "S3 request failed with an unexpected gateway error; answered 500");
+            if let Some(line) = UNEXPECTED.admit_now() {
+                let left_out = line.left_out;
+                tracing::error!(%error, left_out, "S3 request failed with an unexpected gateway error; answered 500");
+            }
             Code::InternalError.into()
         }
     }
@@ -163,7 +171,13 @@ fn encryption(error: &EncryptionError) -> S3Error {
         )
         .with("Header", "x-amz-server-side-encryption"),
         EncryptionError::MissingMasterKey(id) => {
-            tracing::error!(master_key = %id, "object not readable: its master key is not in the ring of --encryption-keys");
+            if let Some(line) = KEY_MISSING.admit_now() {
+                tracing::error!(
+                    master_key = %id,
+                    left_out = line.left_out,
+                    "object not readable: its master key is not in the ring of --encryption-keys"
+                );
+            }
             S3Error::new(
                 Code::InternalError,
                 format!("The master key {id} of the object is not in the ring of the server."),
@@ -263,7 +277,24 @@ impl S3Error {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+    use std::sync::{Arc, Mutex};
+    use std::time::Duration;
+
     use super::*;
+
+    #[derive(Clone, Default)]
+    struct LogBytes(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for LogBytes {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
 
     #[test]
     fn an_error_names_the_key_upload_or_range_of_its_request() {
@@ -299,6 +330,26 @@ mod tests {
             (405, &HeaderValue::from_static("DELETE"))
         );
         assert_eq!(response.headers()["last-modified"], "Thu, 01 Jan 1970 00:00:00 GMT");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_wrote_a_line_in_the_log_with_each_request_that_failed() {
+        // Past the lines of other tests.
+        tokio::time::sleep(Duration::from_secs(365 * 24 * 3600)).await;
+        let log = LogBytes::default();
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+        let _logged = tracing::subscriber::set_default(subscriber);
+        let missing = || EncryptionError::MissingMasterKey("7".to_owned());
+        for _ in 0..1_000 {
+            drop(S3Error::from(Error::Gateway(larder_core::Error::Damaged("a row".into()))));
+            drop(S3Error::from(Error::Encryption(missing())));
+        }
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        drop(S3Error::from(Error::Encryption(missing())));
+        let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+        let lines: Vec<_> = text.lines().collect();
+        assert!(lines.len() == 3 && lines[2].contains("left_out=999"), "{lines:#?}");
     }
 
     #[test]

@@ -6,8 +6,6 @@
 //!
 //! A continuation is the last element or field of its page, so it stays valid whatever is added or removed between two pages.
 
-use std::io;
-
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
@@ -17,6 +15,7 @@ use hyper::header::{CONTENT_TYPE, VARY};
 use larder_core::Error;
 use larder_kv::datatypes::{DatatypeBegin, DatatypeReader};
 use larder_kv::rules::datatypes::{EmbeddedType, FieldName, ValuePiece};
+use larder_net::break_off;
 use larder_rows::limits::DATATYPE_NAME_BYTES_MAX;
 
 use super::json_value::JsonValueWriter;
@@ -55,7 +54,7 @@ pub(super) async fn value_reply(reader: DatatypeReader, window: PageWindow) -> R
         if pages.ended {
             return Ok(None);
         }
-        let piece = pages.next().await.map_err(aborted)?;
+        let piece = pages.next().await.map_err(|error| break_off("read of a data type's page", error))?;
         Ok(Some((Bytes::from(piece), pages)))
     });
     let mut reply =
@@ -84,11 +83,6 @@ impl ValuePages {
         }
         Ok(out)
     }
-}
-
-fn aborted(error: Error) -> io::Error {
-    tracing::warn!(%error, "read of a data type's page failed: the answer is broken off");
-    io::Error::other(error)
 }
 
 /// The first byte of a continuation, for its version and meaning: after an element.
