@@ -7,7 +7,6 @@
 //! Built-in functions are native, whether a job calls them by their Erlang or their JavaScript names. The gateway runs jobs.
 
 pub mod builtins;
-pub mod external_term;
 pub mod inputs;
 mod job;
 mod js_values;

@@ -9,6 +9,7 @@
 //! ```
 
 use bytes::Bytes;
+use larder_core::rules::external_term::{ExternalTerm, TermBounds, big};
 use larder_kv::rules::links::LinkFilter;
 use larder_rows::address::{Address, BucketAddress, DEFAULT_TYPE};
 use larder_rows::limits::JOB_PHASES_MAX;
@@ -20,7 +21,12 @@ use super::job::finish;
 use super::phase::{ErlangFunction, ParsedPhase, ParsedStep, PhaseScript, keep_last};
 use super::refusal::JobRefusal;
 use super::value::JobInput;
-use crate::rules::external_term::{ExternalTerm as Term, big};
+
+/// A term of a document.
+type JobTerm<'a> = ExternalTerm<&'a [u8]>;
+
+/// No job has a list that does not end with the empty list.
+pub(super) const BOUNDS: TermBounds = TermBounds { depth: 64, has_improper: false };
 
 const INPUTS: &str = "Inputs must be a binary bucket, a tuple of bucket and key-filters, a list of target tuples, or a \
                       search, index, or modfun tuple:";
@@ -35,8 +41,8 @@ impl Job {
     /// # Errors
     /// [`JobRefusal`], the first reason in Riak's order.
     pub fn parse_term(document: &[u8]) -> Result<Self, JobRefusal> {
-        let term = Term::decode(document).map_err(|_| JobRefusal::NotTerm("badarg"))?;
-        let Term::List(members) = term else { return Err(JobRefusal::NotTerm("function_clause")) };
+        let term = JobTerm::decode(document, BOUNDS).map_err(|_| JobRefusal::NotTerm("badarg"))?;
+        let JobTerm::List(members) = term else { return Err(JobRefusal::NotTerm("function_clause")) };
         let (mut inputs, mut query, mut timeout) = (None, None, None);
         for member in members {
             let Some([name, value]) = tuple(member) else { continue };
@@ -49,7 +55,7 @@ impl Job {
             // The first one counts, as in a list of properties.
             place.get_or_insert(value);
         }
-        let missing = || Term::Atom(b"undefined");
+        let missing = || JobTerm::Atom(b"undefined");
         let inputs = parse_inputs(inputs.unwrap_or_else(missing))?;
         let phases = parse_query(query.unwrap_or_else(missing))?;
         finish(inputs, phases, timeout.map(json).as_ref())
@@ -57,43 +63,47 @@ impl Job {
 }
 
 /// The elements of a tuple of this many.
-fn tuple<const N: usize>(term: Term<'_>) -> Option<[Term<'_>; N]> {
+fn tuple<const N: usize>(term: JobTerm<'_>) -> Option<[JobTerm<'_>; N]> {
     match term {
-        Term::Tuple(elements) => elements.try_into().ok(),
+        JobTerm::Tuple(elements) => elements.try_into().ok(),
         _ => None,
     }
 }
 
-fn parse_inputs(inputs: Term<'_>) -> Result<UncompiledInputs, JobRefusal> {
+fn parse_inputs(inputs: JobTerm<'_>) -> Result<UncompiledInputs, JobRefusal> {
     let ready = UncompiledInputs::Ready;
     match inputs {
-        Term::Binary(bucket) => Ok(ready(JobInputs::Bucket(address(DEFAULT_TYPE, bucket)?))),
-        Term::List(targets) => {
+        JobTerm::Binary(bucket) => Ok(ready(JobInputs::Bucket(address(DEFAULT_TYPE, bucket)?))),
+        JobTerm::List(targets) => {
             targets.into_iter().map(target).collect::<Result<_, _>>().map(JobInputs::Keys).map(ready)
         }
-        Term::Tuple(parts) => match parts.as_slice() {
-            [Term::Binary(of_type), Term::Binary(bucket)] => Ok(ready(JobInputs::Bucket(address(of_type, bucket)?))),
-            [Term::Binary(bucket), Term::List(filters)] => {
+        JobTerm::Tuple(parts) => match parts.as_slice() {
+            [JobTerm::Binary(of_type), JobTerm::Binary(bucket)] => {
+                Ok(ready(JobInputs::Bucket(address(of_type, bucket)?)))
+            }
+            [JobTerm::Binary(bucket), JobTerm::List(filters)] => {
                 let filters = filters.iter().cloned().map(json).collect();
                 Ok(UncompiledInputs::Filtered(address(DEFAULT_TYPE, bucket)?, filters))
             }
-            [Term::Atom(b"index"), bucket, field, key] => index(bucket, field, key, key).map(ready),
-            [Term::Atom(b"index"), bucket, field, start, end] => index(bucket, field, start, end).map(ready),
-            [Term::Atom(b"search"), _, _] | [Term::Atom(b"search"), _, _, _] => Err(JobRefusal::Search),
-            [Term::Atom(b"modfun"), Term::Atom(_), Term::Atom(_), _] => Err(JobRefusal::Inputs(NO_FUNCTION.to_owned())),
-            _ => Err(JobRefusal::Inputs(refused(INPUTS, &Term::Tuple(parts)))),
+            [JobTerm::Atom(b"index"), bucket, field, key] => index(bucket, field, key, key).map(ready),
+            [JobTerm::Atom(b"index"), bucket, field, start, end] => index(bucket, field, start, end).map(ready),
+            [JobTerm::Atom(b"search"), _, _] | [JobTerm::Atom(b"search"), _, _, _] => Err(JobRefusal::Search),
+            [JobTerm::Atom(b"modfun"), JobTerm::Atom(_), JobTerm::Atom(_), _] => {
+                Err(JobRefusal::Inputs(NO_FUNCTION.to_owned()))
+            }
+            _ => Err(JobRefusal::Inputs(refused(INPUTS, &JobTerm::Tuple(parts)))),
         },
         invalid => Err(JobRefusal::Inputs(refused(INPUTS, &invalid))),
     }
 }
 
 /// A key, perhaps with its type and a datum.
-fn target(term: Term<'_>) -> Result<JobInput, JobRefusal> {
-    let invalid = |term: &Term<'_>| JobRefusal::Inputs(refused(TARGETS, &Term::List(vec![term.clone()])));
-    let Term::Tuple(parts) = &term else { return Err(invalid(&term)) };
+fn target(term: JobTerm<'_>) -> Result<JobInput, JobRefusal> {
+    let invalid = |term: &JobTerm<'_>| JobRefusal::Inputs(refused(TARGETS, &JobTerm::List(vec![term.clone()])));
+    let JobTerm::Tuple(parts) = &term else { return Err(invalid(&term)) };
     let (of_key, key_data) = match parts.as_slice() {
-        [Term::Binary(bucket), Term::Binary(key)] => (Some((DEFAULT_TYPE, *bucket, *key)), None),
-        [Term::Tuple(of_key), data] => (typed_key(of_key), Some(data)),
+        [JobTerm::Binary(bucket), JobTerm::Binary(key)] => (Some((DEFAULT_TYPE, *bucket, *key)), None),
+        [JobTerm::Tuple(of_key), data] => (typed_key(of_key), Some(data)),
         _ => (None, None),
     };
     let Some((of_type, bucket, key)) = of_key else { return Err(invalid(&term)) };
@@ -103,33 +113,38 @@ fn target(term: Term<'_>) -> Result<JobInput, JobRefusal> {
 }
 
 /// The type, bucket and key of `{B,K}` or `{{T,B},K}`.
-fn typed_key<'a>(parts: &[Term<'a>]) -> Option<(&'a [u8], &'a [u8], &'a [u8])> {
+fn typed_key<'a>(parts: &[JobTerm<'a>]) -> Option<(&'a [u8], &'a [u8], &'a [u8])> {
     match parts {
-        [Term::Binary(bucket), Term::Binary(key)] => Some((DEFAULT_TYPE, bucket, key)),
-        [Term::Tuple(bucket), Term::Binary(key)] => match bucket.as_slice() {
-            [Term::Binary(of_type), Term::Binary(bucket)] => Some((of_type, bucket, key)),
+        [JobTerm::Binary(bucket), JobTerm::Binary(key)] => Some((DEFAULT_TYPE, bucket, key)),
+        [JobTerm::Tuple(bucket), JobTerm::Binary(key)] => match bucket.as_slice() {
+            [JobTerm::Binary(of_type), JobTerm::Binary(bucket)] => Some((of_type, bucket, key)),
             _ => None,
         },
         _ => None,
     }
 }
 
-fn index(bucket: &Term<'_>, field: &Term<'_>, start: &Term<'_>, end: &Term<'_>) -> Result<JobInputs, JobRefusal> {
-    let invalid = |term: &Term<'_>| JobRefusal::Inputs(refused(INPUTS, term));
+fn index(
+    bucket: &JobTerm<'_>,
+    field: &JobTerm<'_>,
+    start: &JobTerm<'_>,
+    end: &JobTerm<'_>,
+) -> Result<JobInputs, JobRefusal> {
+    let invalid = |term: &JobTerm<'_>| JobRefusal::Inputs(refused(INPUTS, term));
     let bucket = match bucket {
-        Term::Binary(bucket) => address(DEFAULT_TYPE, bucket)?,
-        Term::Tuple(parts) => match parts.as_slice() {
-            [Term::Binary(of_type), Term::Binary(bucket)] => address(of_type, bucket)?,
+        JobTerm::Binary(bucket) => address(DEFAULT_TYPE, bucket)?,
+        JobTerm::Tuple(parts) => match parts.as_slice() {
+            [JobTerm::Binary(of_type), JobTerm::Binary(bucket)] => address(of_type, bucket)?,
             _ => return Err(invalid(bucket)),
         },
         _ => return Err(invalid(bucket)),
     };
-    let Term::Binary(field) = field else { return Err(invalid(field)) };
+    let JobTerm::Binary(field) = field else { return Err(invalid(field)) };
     let field = Bytes::from(field.to_ascii_lowercase());
-    let value = |term: &Term<'_>| {
+    let value = |term: &JobTerm<'_>| {
         let text = match term {
-            Term::Binary(bytes) => Bytes::copy_from_slice(bytes),
-            Term::Integer(number) => number.to_string().into(),
+            JobTerm::Binary(bytes) => Bytes::copy_from_slice(bytes),
+            JobTerm::Integer(number) => number.to_string().into(),
             _ => return Err(invalid(term)),
         };
         super::inputs::check_term(&field, text)
@@ -143,9 +158,9 @@ fn address(of_type: &[u8], bucket: &[u8]) -> Result<BucketAddress, JobRefusal> {
         .map_err(|error| bad_address(&error))
 }
 
-fn parse_query(query: Term<'_>) -> Result<Vec<ParsedPhase>, JobRefusal> {
+fn parse_query(query: JobTerm<'_>) -> Result<Vec<ParsedPhase>, JobRefusal> {
     let steps = match query {
-        Term::List(steps) => steps,
+        JobTerm::List(steps) => steps,
         invalid => return Err(JobRefusal::Query(refused(QUERY, &invalid))),
     };
     if steps.len() > JOB_PHASES_MAX {
@@ -155,7 +170,7 @@ fn parse_query(query: Term<'_>) -> Result<Vec<ParsedPhase>, JobRefusal> {
     steps.into_iter().map(parse_phase).collect::<Result<Vec<_>, _>>().map(keep_last)
 }
 
-fn parse_phase(step: Term<'_>) -> Result<ParsedPhase, JobRefusal> {
+fn parse_phase(step: JobTerm<'_>) -> Result<ParsedPhase, JobRefusal> {
     let invalid = JobRefusal::Query(refused(QUERY, &step));
     let Some([kind, function, arg, keep]) = tuple(step) else { return Err(invalid) };
     let keep = match keep.as_atom() {
@@ -178,31 +193,31 @@ fn parse_phase(step: Term<'_>) -> Result<ParsedPhase, JobRefusal> {
 }
 
 /// The name that a link must have; `None` inside: any.
-fn link_part(term: &Term<'_>) -> Option<Option<Bytes>> {
+fn link_part(term: &JobTerm<'_>) -> Option<Option<Bytes>> {
     match term {
-        Term::Atom(b"_") | Term::Binary(b"_") => Some(None),
-        Term::Binary(name) => Some(Some(Bytes::copy_from_slice(name))),
+        JobTerm::Atom(b"_") | JobTerm::Binary(b"_") => Some(None),
+        JobTerm::Binary(name) => Some(Some(Bytes::copy_from_slice(name))),
         _ => None,
     }
 }
 
-fn parse_function(function: Term<'_>, is_map: bool) -> Option<ParsedStep> {
-    let Term::Tuple(parts) = function else { return None };
+fn parse_function(function: JobTerm<'_>, is_map: bool) -> Option<ParsedStep> {
+    let JobTerm::Tuple(parts) = function else { return None };
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     Some(match parts.as_slice() {
-        [Term::Atom(b"modfun"), Term::Atom(module), Term::Atom(function)] => {
+        [JobTerm::Atom(b"modfun"), JobTerm::Atom(module), JobTerm::Atom(function)] => {
             ParsedStep::Erlang { is_map, function: ErlangFunction::Module(text(module), text(function)) }
         }
-        [Term::Atom(b"strfun"), _] => ParsedStep::Erlang { is_map, function: ErlangFunction::Source },
-        [Term::Atom(b"qfun"), _] => ParsedStep::Erlang { is_map, function: ErlangFunction::Fun },
-        [Term::Atom(b"jsfun"), Term::Binary(name)] => {
+        [JobTerm::Atom(b"strfun"), _] => ParsedStep::Erlang { is_map, function: ErlangFunction::Source },
+        [JobTerm::Atom(b"qfun"), _] => ParsedStep::Erlang { is_map, function: ErlangFunction::Fun },
+        [JobTerm::Atom(b"jsfun"), JobTerm::Binary(name)] => {
             ParsedStep::Script { is_map, script: PhaseScript::Named(text(name)) }
         }
-        [Term::Atom(b"jsanon"), Term::Binary(source)] => {
+        [JobTerm::Atom(b"jsanon"), JobTerm::Binary(source)] => {
             ParsedStep::Script { is_map, script: PhaseScript::Source(text(source)) }
         }
-        [Term::Atom(b"jsanon"), Term::Tuple(stored)] => match stored.as_slice() {
-            [Term::Binary(bucket), Term::Binary(key)] => {
+        [JobTerm::Atom(b"jsanon"), JobTerm::Tuple(stored)] => match stored.as_slice() {
+            [JobTerm::Binary(bucket), JobTerm::Binary(key)] => {
                 ParsedStep::Script { is_map, script: PhaseScript::Stored(text(bucket), text(key)) }
             }
             _ => return None,
@@ -212,54 +227,55 @@ fn parse_function(function: Term<'_>, is_map: bool) -> Option<ParsedStep> {
 }
 
 /// A term as functions see it: `{struct,[…]}`, a map and a list of pairs are objects, an atom is a text.
-fn json(term: Term<'_>) -> Value {
+fn json(term: JobTerm<'_>) -> Value {
     let text = |bytes: &[u8]| Value::from(String::from_utf8_lossy(bytes).into_owned());
     match term {
-        Term::Atom(b"true") => true.into(),
-        Term::Atom(b"false") => false.into(),
-        Term::Atom(b"null" | b"undefined") => Value::Null,
-        Term::Atom(bytes) | Term::Binary(bytes) => text(bytes),
-        Term::Integer(number) => number.into(),
-        Term::Big(is_negative, digits) => {
+        JobTerm::Atom(b"true") => true.into(),
+        JobTerm::Atom(b"false") => false.into(),
+        JobTerm::Atom(b"null" | b"undefined") => Value::Null,
+        JobTerm::Atom(bytes) | JobTerm::Binary(bytes) => text(bytes),
+        JobTerm::Integer(number) => number.into(),
+        JobTerm::Big(is_negative, digits) => {
             big(is_negative, digits).and_then(Number::from_i128).map_or(Value::Null, Value::Number)
         }
-        Term::Float(number) => number.into(),
-        Term::Bytes(bytes) => bytes.iter().map(|byte| Value::from(*byte)).collect(),
-        Term::List(list) => match list.iter().all(is_pair) && !list.is_empty() {
+        JobTerm::Float(number) => number.into(),
+        JobTerm::Bytes(bytes) => bytes.iter().map(|byte| Value::from(*byte)).collect(),
+        JobTerm::Improper(list) => list.into_iter().map(json).collect(),
+        JobTerm::List(list) => match list.iter().all(is_pair) && !list.is_empty() {
             true => object(list.into_iter().filter_map(tuple)),
             false => list.into_iter().map(json).collect(),
         },
-        Term::Tuple(mut parts) => match parts.as_slice() {
-            [Term::Atom(b"struct"), Term::List(members)] if members.iter().all(is_pair) => {
-                let members = parts.pop().and_then(Term::into_list).unwrap_or_default();
+        JobTerm::Tuple(mut parts) => match parts.as_slice() {
+            [JobTerm::Atom(b"struct"), JobTerm::List(members)] if members.iter().all(is_pair) => {
+                let members = parts.pop().and_then(JobTerm::into_list).unwrap_or_default();
                 object(members.into_iter().filter_map(tuple))
             }
             _ => parts.into_iter().map(json).collect(),
         },
-        Term::Map(members) => {
+        JobTerm::Map(members) => {
             let mut members = members.into_iter();
             object(std::iter::from_fn(|| Some([members.next()?, members.next()?])))
         }
-        Term::Fun => "#Fun".into(),
+        JobTerm::Fun => "#Fun".into(),
     }
 }
 
-fn is_pair(term: &Term<'_>) -> bool {
-    matches!(term, Term::Tuple(parts) if matches!(parts.as_slice(), [Term::Atom(_) | Term::Binary(_), _]))
+fn is_pair(term: &JobTerm<'_>) -> bool {
+    matches!(term, JobTerm::Tuple(parts) if matches!(parts.as_slice(), [JobTerm::Atom(_) | JobTerm::Binary(_), _]))
 }
 
-fn object<'a>(members: impl Iterator<Item = [Term<'a>; 2]>) -> Value {
-    let name = |name: Term<'_>| match name {
-        Term::Atom(bytes) | Term::Binary(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+fn object<'a>(members: impl Iterator<Item = [JobTerm<'a>; 2]>) -> Value {
+    let name = |name: JobTerm<'_>| match name {
+        JobTerm::Atom(bytes) | JobTerm::Binary(bytes) => String::from_utf8_lossy(bytes).into_owned(),
         // Attack: the text of a map as a name in a map doubles with each level.
-        other @ (Term::Integer(_) | Term::Big(..) | Term::Float(_)) => json(other).to_string(),
-        _ => "#Term".to_owned(),
+        other @ (JobTerm::Integer(_) | JobTerm::Big(..) | JobTerm::Float(_)) => json(other).to_string(),
+        _ => "#JobTerm".to_owned(),
     };
     Value::Object(members.map(|[key, value]| (name(key), json(value))).collect::<Map<_, _>>())
 }
 
 /// The reason, with the term unless it is long.
-fn refused(text: &str, term: &Term<'_>) -> String {
+fn refused(text: &str, term: &JobTerm<'_>) -> String {
     match size(term) > SHOWN_MAX {
         true => format!("{text} (a long term)\n"),
         false => format!("{text} {}\n", term.shown()),
@@ -267,11 +283,13 @@ fn refused(text: &str, term: &Term<'_>) -> String {
 }
 
 /// The elements and bytes of a term, in hundreds.
-fn size(term: &Term<'_>) -> usize {
+fn size(term: &JobTerm<'_>) -> usize {
     match term {
-        Term::List(list) | Term::Tuple(list) | Term::Map(list) => list.iter().map(size).sum::<usize>() + 1,
-        Term::Binary(bytes) | Term::Bytes(bytes) | Term::Atom(bytes) => 1 + bytes.len() / 100,
-        Term::Integer(_) | Term::Big(..) | Term::Float(_) | Term::Fun => 1,
+        JobTerm::List(list) | JobTerm::Improper(list) | JobTerm::Tuple(list) | JobTerm::Map(list) => {
+            list.iter().map(size).sum::<usize>() + 1
+        }
+        JobTerm::Binary(bytes) | JobTerm::Bytes(bytes) | JobTerm::Atom(bytes) => 1 + bytes.len() / 100,
+        JobTerm::Integer(_) | JobTerm::Big(..) | JobTerm::Float(_) | JobTerm::Fun => 1,
     }
 }
 

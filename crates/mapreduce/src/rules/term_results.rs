@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::value::{JobInput, JobValue};
-use crate::rules::external_term::TermWriter;
+use larder_core::rules::external_term::TermWriter;
 
 /// The results of a phase as a list. Texts are binaries, objects `{struct,[{NAME,VALUE}]}`; the keys of a job without phases are
 /// `{B,K}` or `{{{T,B},K},DATUM}`, as its inputs.
@@ -90,7 +90,7 @@ fn write_json(out: &mut TermWriter, value: &Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules::external_term::ExternalTerm;
+    use larder_core::rules::external_term::ExternalTerm;
     use larder_rows::address::{Address, BucketAddress};
     use serde_json::json;
 
@@ -104,7 +104,7 @@ mod tests {
         use JobValue as V;
         let shown = |value: JobValue, is_bare| {
             let document = term_of_results(&[value], is_bare);
-            ExternalTerm::decode(&document).unwrap().shown()
+            ExternalTerm::decode(&document[..], crate::rules::term_job::BOUNDS).unwrap().shown()
         };
         for (value, is_bare, printed) in [
             (V::Json(json!([1, -300, 1.5, "a", true, null])), false, r#"[[1,-300,1.5,<<"a">>,true,null]]"#),

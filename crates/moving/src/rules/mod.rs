@@ -8,7 +8,6 @@
 //! All of it comes from another machine: each count and length is compared with the bytes that are there before anything is
 //! allocated for it, and compressed bytes are inflated up to a bound.
 
-mod erlang_reader;
 mod erlang_term;
 mod json_documents;
 mod moved_object;

@@ -41,10 +41,6 @@ impl RiakBytes {
         self.0.try_get_u8().map_err(|_| RiakFormError::Truncated(part))
     }
 
-    pub(super) fn u16(&mut self, part: &'static str) -> Result<u16, RiakFormError> {
-        self.0.try_get_u16().map_err(|_| RiakFormError::Truncated(part))
-    }
-
     pub(super) fn u32(&mut self, part: &'static str) -> Result<u32, RiakFormError> {
         self.0.try_get_u32().map_err(|_| RiakFormError::Truncated(part))
     }

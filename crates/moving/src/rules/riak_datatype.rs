@@ -8,7 +8,7 @@
 
 use bytes::Bytes;
 
-use super::erlang_term::ErlangTerm;
+use super::erlang_term::{ErlangTerm, RiakTerm as _};
 use super::riak_bytes::{RiakBytes, RiakFormError};
 
 /// The first byte of the body of a data type.
@@ -150,7 +150,7 @@ fn read_module(module: &[u8], mut rest: RiakBytes) -> Result<RiakDatatype, RiakF
         return read_counter_of_1_4(rest.rest()).map(RiakDatatype::Counter);
     }
     let head = [rest.u8("tag of a data type")?, rest.u8("version of a data type")?];
-    let term = ErlangTerm::decode(rest.rest())?;
+    let term = ErlangTerm::from_stored(rest.rest())?;
     Ok(match (module, head) {
         (b"riak_dt_pncounter", [b'G', 2]) => RiakDatatype::Counter(read_counter(term)?),
         (b"riak_dt_orswot", [b'K', 1 | 2]) => RiakDatatype::Set(read_set(term)?),
@@ -174,7 +174,7 @@ fn read_counter_of_1_4(body: Bytes) -> Result<RiakPnCounter, RiakFormError> {
         if half.take(2, "counter")? != HALF_OF_1_4[..] {
             return Err(RiakFormError::Invalid("counter"));
         }
-        for entry in ErlangTerm::decode(half.rest())?.into_items("counter")? {
+        for entry in ErlangTerm::from_stored(half.rest())?.into_items("counter")? {
             let [actor, count] = entry.into_tuple("counter")?;
             let (actor, count) = (actor.into_bytes("actor")?, count.to_number("counter")?);
             counter.actors.push(if is_up { (actor, count, 0) } else { (actor, 0, count) });
@@ -303,14 +303,21 @@ fn read_dictionary(term: ErlangTerm) -> Result<Vec<(ErlangTerm, ErlangTerm)>, Ri
 /// A cell `[Key|Value]`: where the value is a list, the cell is a list of one element more.
 fn read_cell(cell: ErlangTerm) -> Result<(ErlangTerm, ErlangTerm), RiakFormError> {
     let invalid = RiakFormError::Invalid("dictionary");
-    let ErlangTerm::List { mut items, tail } = cell else { return Err(invalid) };
+    let (mut items, is_proper) = match cell {
+        ErlangTerm::List(items) => (items, true),
+        ErlangTerm::Improper(items) => (items, false),
+        _ => return Err(invalid),
+    };
     if items.is_empty() {
         return Err(invalid);
     }
     let key = items.remove(0);
-    let value = match tail {
-        Some(tail) if items.is_empty() => *tail,
-        tail => ErlangTerm::List { items, tail },
-    };
-    Ok((key, value))
+    Ok((
+        key,
+        match (is_proper, items.len()) {
+            (true, _) => ErlangTerm::List(items),
+            (false, 1) => items.remove(0),
+            (false, _) => ErlangTerm::Improper(items),
+        },
+    ))
 }

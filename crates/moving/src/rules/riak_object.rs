@@ -11,7 +11,7 @@ use bytes::Bytes;
 use larder_rows::Timestamp;
 use larder_rows::content::{KvBody, KvContent, Link, Term};
 
-use super::erlang_term::ErlangTerm;
+use super::erlang_term::{ErlangTerm, RiakTerm as _};
 use super::riak_bytes::{RiakBytes, RiakFormError};
 use super::vector_clock::{VectorClock, VectorClockEntry};
 
@@ -117,7 +117,7 @@ impl RiakSibling {
             b"X-Riak-Meta" => self.content.meta = read_pairs(value)?,
             b"index" => self.content.terms = read_terms(value)?,
             b"Links" => self.content.links = read_links(value)?,
-            b"dot" => self.dot = Some(VectorClockEntry::from_term(ErlangTerm::decode(value)?)?),
+            b"dot" => self.dot = Some(VectorClockEntry::from_term(ErlangTerm::from_stored(value)?)?),
             _ => self.unknown.push(name),
         }
         Ok(())
@@ -135,7 +135,7 @@ fn take_tagged(rest: &mut RiakBytes, part: &'static str) -> Result<(u8, Bytes), 
 }
 
 fn metadata_text(tag: u8, value: Bytes) -> Result<Bytes, RiakFormError> {
-    if tag == TERM_TAG { ErlangTerm::decode(value)?.into_bytes("metadata") } else { Ok(value) }
+    if tag == TERM_TAG { ErlangTerm::from_stored(value)?.into_bytes("metadata") } else { Ok(value) }
 }
 
 fn read_pairs(value: Bytes) -> Result<Vec<(Bytes, Bytes)>, RiakFormError> {
@@ -143,19 +143,19 @@ fn read_pairs(value: Bytes) -> Result<Vec<(Bytes, Bytes)>, RiakFormError> {
         let [name, value] = term.into_tuple("user metadata")?;
         Ok((name.into_bytes("user metadata")?, value.into_bytes("user metadata")?))
     };
-    ErlangTerm::decode(value)?.into_items("user metadata")?.into_iter().map(pair).collect()
+    ErlangTerm::from_stored(value)?.into_items("user metadata")?.into_iter().map(pair).collect()
 }
 
 fn read_terms(value: Bytes) -> Result<Vec<Term>, RiakFormError> {
     let term = |term: ErlangTerm| {
         let [field, value] = term.into_tuple("index term")?;
         let value = match value {
-            ErlangTerm::Integer(number) => number.to_string().into(),
+            ErlangTerm::Integer(_) | ErlangTerm::Big(..) => value.to_number::<i128>("index term")?.to_string().into(),
             other => other.into_bytes("index term")?,
         };
         Ok(Term { field: field.into_bytes("index term")?, value })
     };
-    ErlangTerm::decode(value)?.into_items("index term")?.into_iter().map(term).collect()
+    ErlangTerm::from_stored(value)?.into_items("index term")?.into_iter().map(term).collect()
 }
 
 fn read_links(value: Bytes) -> Result<Vec<Link>, RiakFormError> {
@@ -164,5 +164,5 @@ fn read_links(value: Bytes) -> Result<Vec<Link>, RiakFormError> {
         let [bucket, key] = target.into_tuple("link")?;
         Ok(Link { bucket: bucket.into_bytes("link")?, key: key.into_bytes("link")?, tag: tag.into_bytes("link")? })
     };
-    ErlangTerm::decode(value)?.into_items("link")?.into_iter().map(link).collect()
+    ErlangTerm::from_stored(value)?.into_items("link")?.into_iter().map(link).collect()
 }

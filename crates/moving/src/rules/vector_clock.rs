@@ -2,10 +2,11 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use bytes::{BufMut as _, Bytes, BytesMut};
+use bytes::Bytes;
+use larder_core::rules::external_term::TermWriter;
 use miniz_oxide::deflate::compress_to_vec;
 
-use super::erlang_term::ErlangTerm;
+use super::erlang_term::{ErlangTerm, RiakTerm as _};
 use super::riak_bytes::{RiakFormError, inflate_raw};
 
 /// Most entries of a clock. Riak prunes clocks to some fifty.
@@ -66,7 +67,7 @@ impl VectorClock {
     /// # Errors
     /// [`RiakFormError`].
     pub fn decode(bytes: Bytes) -> Result<Self, RiakFormError> {
-        Self::from_term(ErlangTerm::decode(bytes)?)
+        Self::from_term(ErlangTerm::from_stored(bytes)?)
     }
 
     /// Decodes the value of `X-Riak-Vclock`.
@@ -94,22 +95,17 @@ impl VectorClock {
     /// Its external term.
     #[must_use]
     pub fn encode(&self) -> Bytes {
-        let mut out = BytesMut::new();
-        out.put_u8(131);
-        if !self.entries.is_empty() {
-            out.put_u8(b'l');
-            out.put_u32(u32::try_from(self.entries.len()).unwrap_or(u32::MAX));
-        }
-        for entry in &self.entries {
-            out.put_slice(b"h\x02m");
-            out.put_u32(u32::try_from(entry.actor.len()).unwrap_or(u32::MAX));
-            out.put_slice(&entry.actor);
-            out.put_slice(b"h\x02");
-            put_integer(&mut out, entry.count);
-            put_integer(&mut out, entry.seconds);
-        }
-        out.put_u8(b'j');
-        out.freeze()
+        let mut term = TermWriter::default();
+        term.list(self.entries.len(), |term| {
+            for entry in &self.entries {
+                term.tuple(2);
+                term.binary(&entry.actor);
+                term.tuple(2);
+                term.integer(entry.count.into());
+                term.integer(entry.seconds.into());
+            }
+        });
+        term.finish().into()
     }
 
     pub(super) fn from_term(term: ErlangTerm) -> Result<Self, RiakFormError> {
@@ -160,20 +156,6 @@ impl VectorClockEntry {
             count: count.to_number("count of a clock")?,
             seconds: seconds.to_number("time of a clock")?,
         })
-    }
-}
-
-/// An integer as `term_to_binary` writes it: in the shortest of three forms.
-fn put_integer(out: &mut BytesMut, number: u64) {
-    if let Ok(small) = u8::try_from(number) {
-        out.put_slice(&[b'a', small]);
-    } else if let Ok(middle) = i32::try_from(number) {
-        out.put_u8(b'b');
-        out.put_i32(middle);
-    } else {
-        let length = (71 - number.leading_zeros()) / 8;
-        out.put_slice(&[b'n', length as u8, 0]);
-        out.put_slice(&number.to_le_bytes()[..length as usize]);
     }
 }
 
