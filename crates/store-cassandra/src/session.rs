@@ -1,10 +1,8 @@
 //! The connections to a cluster, which refuse at once what silent nodes would keep waiting.
 
-use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
-use larder_store::{Error, Kind};
+use larder_store::Error;
 use scylla::client::session::Session;
 use scylla::cluster::Node;
 use scylla::policies::load_balancing::{NodeIdentifier, SingleTargetLoadBalancingPolicy};
@@ -12,31 +10,8 @@ use scylla::serialize::row::SerializeRow;
 use scylla::statement::Consistency;
 use scylla::statement::prepared::PreparedStatement;
 use scylla::statement::unprepared::Statement as Text;
-use tokio::time::timeout;
 
 use crate::silent_nodes::{self, SilentNodes, WatchScope};
-
-/// How often a call that waits looks whether the nodes it waits for are silent.
-const CHECK_INTERVAL: Duration = Duration::from_millis(200);
-
-/// Why a call was given up: too few replicas answer.
-#[derive(Debug)]
-pub(crate) enum SilenceFailure {
-    /// It was not sent.
-    Unsent(Error),
-    /// It was sent, and may have been carried out.
-    Unanswered(Error),
-}
-
-impl SilenceFailure {
-    /// The error of a call that may have been carried out once it was sent.
-    pub(crate) fn into_error(self) -> Error {
-        match self {
-            Self::Unsent(error) => error,
-            Self::Unanswered(error) => Error { kind: Kind::TimedOut, ..error },
-        }
-    }
-}
 
 /// A statement that this node alone answers, about itself.
 pub(crate) fn statement_to(text: &str, node: &Arc<Node>) -> Text {
@@ -99,26 +74,6 @@ impl ClusterSession {
         consistency: Consistency,
     ) -> Result<(), Error> {
         self.silent.check(&self.driver, self.datacenter.as_deref(), (prepared, values, consistency))
-    }
-
-    /// Awaits the answer of a call that enough replicas can give, by `check`; gives it up once they can not.
-    ///
-    /// # Errors
-    /// Those of `check`.
-    pub(crate) async fn while_answered<T>(
-        &self,
-        check: impl Fn() -> Result<(), Error>,
-        answer: impl Future<Output = T>,
-    ) -> Result<T, SilenceFailure> {
-        check().map_err(SilenceFailure::Unsent)?;
-        let mut answer = pin!(answer);
-        loop {
-            // A timer for each call: a list of all calls would be a lock that they share.
-            match timeout(CHECK_INTERVAL, &mut answer).await {
-                Ok(answer) => return Ok(answer),
-                Err(_) => check().map_err(SilenceFailure::Unanswered)?,
-            }
-        }
     }
 
     /// The number of nodes of a datacenter, or of all.

@@ -23,8 +23,8 @@ use scylla::statement::batch::BatchType;
 
 use crate::client::{BoundStatement, ClusterClient, RequestFailure, check_deadline};
 use crate::encoding::{BoundValue, timestamp, ttl_seconds};
+use crate::hedge::{CallEnd, CallLimits, hedged};
 use crate::metrics::count;
-use crate::session::SilenceFailure;
 use crate::statements::RowStatement;
 
 /// Most bytes of a batch over several partitions, by [`batch_bytes`].
@@ -59,12 +59,13 @@ impl ClusterClient {
         if options.level < ConsistencyLevel::Quorum {
             return self.send_stages(plan_without_log(shares), false, options).await;
         }
-        let logged = self.send_stages(plan_stages(shares.clone(), true), true, options);
-        match self.session.while_answered(|| self.check_log(), logged).await {
-            Ok(answer) => answer,
-            Err(SilenceFailure::Unsent(_)) => self.send_stages(plan_without_log(shares), false, options).await,
+        let logged = || self.send_stages(plan_stages(shares.clone(), true), true, options);
+        let limits = CallLimits { deadline: options.deadline, may_repeat: false };
+        match hedged(logged, limits, |_| false, || self.check_log()).await {
+            Ok((answer, _)) => answer,
+            Err(CallEnd::Unsent(_)) => self.send_stages(plan_without_log(shares), false, options).await,
             // The same stamps again are the same write; but a refusal would deny what the log may still carry out.
-            Err(SilenceFailure::Unanswered(_)) => {
+            Err(CallEnd::GivenUp(_) | CallEnd::DeadlinePassed) => {
                 let again = self.send_stages(plan_without_log(shares), false, options).await;
                 again.map_err(|error| Error { kind: Kind::TimedOut, ..error })
             }

@@ -18,11 +18,12 @@ use scylla::serialize::row::SerializeRow;
 use scylla::statement::Consistency;
 use scylla::statement::batch::{Batch, BatchType};
 use scylla::statement::prepared::PreparedStatement;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
-use crate::client::prepare;
+use crate::client::{RequestFailure, prepare};
 use crate::errors;
-use crate::session::{ClusterSession, SilenceFailure};
+use crate::hedge::{CallLimits, hedged};
+use crate::session::ClusterSession;
 
 /// Time of the replicas that are asked first: many times what a healthy cluster takes.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
@@ -94,6 +95,8 @@ pub(super) struct PreparedBlobStatements {
     prepared: Vec<PreparedStatement>,
     /// [`BlobStatement::Begin`] and [`BlobStatement::Hold`] on one row.
     begin: Batch,
+    /// Longest wait for an answer.
+    timeout: Duration,
 }
 
 impl PreparedBlobStatements {
@@ -105,7 +108,7 @@ impl PreparedBlobStatements {
             let mut statement = statement.map_err(|error| errors::from_prepare(BLOBS, error))?;
             statement.set_consistency(Consistency::LocalQuorum);
             statement.set_is_idempotent(true);
-            statement.set_request_timeout(Some(timeout));
+            statement.set_request_timeout(None);
             prepared.push(statement);
         }
         let mut begin = Batch::new(BatchType::Unlogged);
@@ -113,8 +116,8 @@ impl PreparedBlobStatements {
         begin.append_statement(prepared[BlobStatement::Hold as usize].clone());
         begin.set_consistency(Consistency::LocalQuorum);
         begin.set_is_idempotent(true);
-        begin.set_request_timeout(Some(timeout));
-        Ok(Self { session, prepared, begin })
+        begin.set_request_timeout(None);
+        Ok(Self { session, prepared, begin, timeout })
     }
 
     /// Runs a statement.
@@ -127,8 +130,18 @@ impl PreparedBlobStatements {
     async fn send(&self, prepared: &PreparedStatement, values: &impl SerializeRow) -> Result<QueryResult> {
         let consistency = prepared.get_consistency().unwrap_or(Consistency::LocalQuorum);
         let check = || self.session.check(prepared, values, consistency);
-        let answer = self.session.driver().execute_unpaged(prepared, values);
-        self.session.while_answered(check, answer).await.map_err(SilenceFailure::into_error)?.map_err(failed)
+        self.answer(|| self.session.driver().execute_unpaged(prepared, values), check).await
+    }
+
+    /// Awaits the answer of a call that enough replicas can give, by `check`.
+    async fn answer<F>(&self, send: impl Fn() -> F, check: impl Fn() -> Result<()>) -> Result<QueryResult>
+    where
+        F: Future<Output = std::result::Result<QueryResult, ExecutionError>>,
+    {
+        let limits = CallLimits { deadline: Instant::now() + self.timeout, may_repeat: false };
+        let answer = hedged(send, limits, |_| false, check).await;
+        let (answer, _) = answer.map_err(|end| RequestFailure::from_end(BLOBS, end, false))?;
+        answer.map_err(|error| errors::from_driver(BLOBS, error))
     }
 
     /// Reads immutable rows from one replica and from a quorum, in this `order`. The second is asked if the first fails, is slow, or
@@ -167,15 +180,8 @@ impl PreparedBlobStatements {
         // Both statements write one partition.
         let first = &self.prepared[BlobStatement::Begin as usize];
         let check = || self.session.check(first, &record, Consistency::LocalQuorum);
-        let answer = self.session.driver().batch(&self.begin, (&record, lease));
-        self.session.while_answered(check, answer).await.map_err(SilenceFailure::into_error)?.map_err(failed)?;
-        Ok(())
+        self.answer(|| self.session.driver().batch(&self.begin, (&record, &lease)), check).await.map(drop)
     }
-}
-
-/// The error of a failed statement.
-fn failed(error: ExecutionError) -> Error {
-    errors::from_driver(BLOBS, error)
 }
 
 /// The error of an answer with unexpected columns.
