@@ -10,7 +10,7 @@ use super::events::ChangeCause;
 use super::get::{FoundObject, GetObject, ManifestCursor, VersionSpec};
 use super::{Caller, Objects, Result};
 use crate::rules::notification::EventAction;
-use crate::rules::{ManifestPart, ObjectBody, S3Action, Tag, VersionId};
+use crate::rules::{Bucket, ManifestPart, Object, ObjectBody, S3Action, Tag, VersionId};
 
 /// Most attempts to read attributes of an object that is being replaced.
 const RETRIES_MAX: usize = 8;
@@ -45,19 +45,40 @@ impl Objects {
         tags: Vec<Tag>,
     ) -> Result<Option<String>> {
         let located = self.locate(caller, bucket, key, version).await?;
-        let location = ObjectLocation::new(&located.bucket, key);
         let is_removal = matches!(caller.action, Some(S3Action::DeleteObjectTagging));
         let action = if is_removal { EventAction::DeleteTags } else { EventAction::PutTags };
         let cause = ChangeCause::request(action, caller);
+        let change = |object: &mut Object| {
+            object.tags.clone_from(&tags);
+            Ok(())
+        };
+        self.change_object(&located.bucket, key, version, cause, change).await
+    }
+
+    /// Changes the object of a version in place; returns its id for clients. The permission is checked before.
+    ///
+    /// # Errors
+    /// Those of `change`, of a version that is not there, and of a commit.
+    pub(super) async fn change_object(
+        &self,
+        bucket: &Bucket,
+        key: &Bytes,
+        version: &VersionSpec,
+        cause: ChangeCause<'_>,
+        change: impl Fn(&mut Object) -> Result<()>,
+    ) -> Result<Option<String>> {
+        let location = ObjectLocation::new(bucket, key);
         let mut cas = self.heads.cas_loop(&location, None);
         loop {
             let attempt = cas.next_attempt().await?;
-            // Race: a put may have come since the check; the tags go to the version that the commit expects.
+            // Race: a put may have come since the check; the change goes to the version that the compare-and-set expects. It is
+            // judged by that one's lock, too: of two changes at once the second sees the first, and a removal that was decided on
+            // an older lock fails [invariant 166].
             let mut stored_version = attempt.find(version).await?.ok_or_else(|| version.missing_error(None))?;
             let Some(object) = &mut stored_version.object else {
                 return Err(version.missing_error(Some(&stored_version)));
             };
-            object.tags.clone_from(&tags);
+            change(object)?;
             let shown = client_version_id(attempt.bucket(), &stored_version);
             let next = attempt.rewrite(stored_version.clone());
             if attempt.commit(next, &cause.event(Some(&stored_version))).await? {

@@ -14,12 +14,12 @@ use larder_rows::Timestamp;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::commit::{HeadStore, ObjectLocation};
+use super::commit::HeadStore;
 use super::events::ChangeCause;
 use super::object_location::VersionSpec;
 use super::{Caller, Configuration, Error, Objects, RequestArgument, Result};
 use crate::rules::notification::EventAction;
-use crate::rules::{Bucket, ObjectLock, Retention, S3Action, Version};
+use crate::rules::{Bucket, Object, ObjectLock, Retention, S3Action, Version};
 
 const NO_LOCK: &str = "Bucket is missing Object Lock Configuration";
 const NO_LOCK_FOR_NEW: &str = "Bucket is missing ObjectLockConfiguration";
@@ -103,14 +103,15 @@ impl Objects {
             check_future(retention, moment.begins, RequestArgument::RetainUntilDate)?;
         }
         let cause = ChangeCause::request(EventAction::PutRetention, caller);
-        self.change_lock(&bucket, key, version, cause, |lock| {
+        let change = |object: &mut Object| {
+            let lock = &mut object.lock;
             if lock.retention.is_some_and(|present| !present.may_become(next, moment.ended, bypass)) {
                 return Err(Error::Locked);
             }
             lock.retention = next;
             Ok(())
-        })
-        .await
+        };
+        self.change_object(&bucket, key, version, cause, change).await.map(drop)
     }
 
     /// Puts a version under legal hold, or releases it.
@@ -128,11 +129,11 @@ impl Objects {
         let bucket = self.locked_bucket(caller, bucket, key).await?;
         self.locate(caller, &bucket.name, key, version).await?;
         let cause = ChangeCause::request(EventAction::PutLegalHold, caller);
-        self.change_lock(&bucket, key, version, cause, |lock| {
-            lock.legal_hold = Some(is_on);
+        let change = |object: &mut Object| {
+            object.lock.legal_hold = Some(is_on);
             Ok(())
-        })
-        .await
+        };
+        self.change_object(&bucket, key, version, cause, change).await.map(drop)
     }
 
     async fn lock(&self, caller: &Caller, bucket: &str, key: &Bytes, version: &VersionSpec) -> Result<ObjectLock> {
@@ -148,32 +149,6 @@ impl Objects {
             return Err(Error::InvalidRequest(NO_LOCK.to_owned()));
         }
         Ok(bucket)
-    }
-
-    async fn change_lock(
-        &self,
-        bucket: &Bucket,
-        key: &Bytes,
-        version: &VersionSpec,
-        cause: ChangeCause<'_>,
-        change: impl Fn(&mut ObjectLock) -> Result<()>,
-    ) -> Result<()> {
-        let location = ObjectLocation::new(bucket, key);
-        let mut cas = self.heads.cas_loop(&location, None);
-        loop {
-            let attempt = cas.next_attempt().await?;
-            // Race: the change is judged by the lock that this compare-and-set expects: of two changes at once the second sees the
-            // first, and a removal that was decided on an older lock fails [invariant 166].
-            let mut stored_version = attempt.find(version).await?.ok_or_else(|| version.missing_error(None))?;
-            let Some(object) = &mut stored_version.object else {
-                return Err(version.missing_error(Some(&stored_version)));
-            };
-            change(&mut object.lock)?;
-            let next = attempt.rewrite(stored_version.clone());
-            if attempt.commit(next, &cause.event(Some(&stored_version))).await? {
-                return Ok(());
-            }
-        }
     }
 }
 
