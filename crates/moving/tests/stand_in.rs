@@ -6,11 +6,15 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use async_trait::async_trait;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use larder_core::body::{BodyError, ByteStream};
-use larder_moving::rules::{SourceHeaders, VectorClock, VectorClockEntry};
+use larder_core::rules::external_term::TermWriter;
+use larder_moving::rules::SourceHeaders;
 use larder_moving::{SourceAnswer, SourceCall, SourceHttp, SourceRequest};
 use larder_testkit::SplitMix64;
+use miniz_oxide::deflate::compress_to_vec;
 use parking_lot::Mutex;
 use percent_encoding::percent_decode_str;
 
@@ -183,12 +187,17 @@ impl SourceHttp for StandIn {
 }
 
 fn clock_text(clock: &BTreeMap<u64, u64>) -> String {
-    let entry = |(actor, count): (&u64, &u64)| VectorClockEntry {
-        actor: Bytes::copy_from_slice(&actor.to_be_bytes()),
-        count: *count,
-        seconds: YEAR_0 + 1_800_000_000 + count,
-    };
-    VectorClock::new(clock.iter().map(entry).collect()).to_header()
+    let mut term = TermWriter::default();
+    term.list(clock.len(), |term| {
+        for (actor, count) in clock {
+            term.tuple(2);
+            term.binary(&actor.to_be_bytes());
+            term.tuple(2);
+            term.integer((*count).into());
+            term.integer((YEAR_0 + 1_800_000_000 + count).into());
+        }
+    });
+    STANDARD.encode(compress_to_vec(&term.finish(), 6))
 }
 
 fn object(key: Option<&StandInKey>, breaks_off: bool) -> SourceAnswer {

@@ -3,8 +3,6 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use larder_core::rules::external_term::TermWriter;
-use miniz_oxide::deflate::compress_to_vec;
 
 use super::erlang_term::{ErlangTerm, RiakTerm as _};
 use super::riak_bytes::{RiakFormError, inflate_raw};
@@ -13,8 +11,6 @@ use super::riak_bytes::{RiakFormError, inflate_raw};
 const ENTRIES_MAX: usize = 10_000;
 /// Most bytes of the term of a clock.
 const CLOCK_BYTES_MAX: usize = 1 << 20;
-/// Effort of the compression.
-const DEFLATE_LEVEL: u8 = 6;
 
 /// One actor's part of a clock.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -86,28 +82,6 @@ impl VectorClock {
         Self::decode(inflate_raw(bytes, CLOCK_BYTES_MAX)?)
     }
 
-    /// Its text for `X-Riak-Vclock`.
-    #[must_use]
-    pub fn to_header(&self) -> String {
-        STANDARD.encode(compress_to_vec(&self.encode(), DEFLATE_LEVEL))
-    }
-
-    /// Its external term.
-    #[must_use]
-    pub fn encode(&self) -> Bytes {
-        let mut term = TermWriter::default();
-        term.list(self.entries.len(), |term| {
-            for entry in &self.entries {
-                term.tuple(2);
-                term.binary(&entry.actor);
-                term.tuple(2);
-                term.integer(entry.count.into());
-                term.integer(entry.seconds.into());
-            }
-        });
-        term.finish().into()
-    }
-
     pub(super) fn from_term(term: ErlangTerm) -> Result<Self, RiakFormError> {
         let items = term.into_items("clock")?;
         if items.len() > ENTRIES_MAX {
@@ -161,6 +135,8 @@ impl VectorClockEntry {
 
 #[cfg(test)]
 mod tests {
+    use larder_core::rules::external_term::TermWriter;
+    use miniz_oxide::deflate::compress_to_vec;
     use proptest::collection::vec;
     use proptest::prelude::*;
 
@@ -172,6 +148,24 @@ mod tests {
 
     fn clock(entries: &[(&'static [u8], u64)]) -> VectorClock {
         VectorClock::new(entries.iter().map(|(actor, count)| entry(actor, *count)).collect())
+    }
+
+    fn encode(clock: &VectorClock) -> Bytes {
+        let mut term = TermWriter::default();
+        term.list(clock.entries.len(), |term| {
+            for entry in &clock.entries {
+                term.tuple(2);
+                term.binary(&entry.actor);
+                term.tuple(2);
+                term.integer(entry.count.into());
+                term.integer(entry.seconds.into());
+            }
+        });
+        term.finish().into()
+    }
+
+    fn header_with(clock: &VectorClock) -> String {
+        STANDARD.encode(compress_to_vec(&encode(clock), 6))
     }
 
     /// The header and the term that a node of Riak 3.2.3 sent for one object.
@@ -186,8 +180,8 @@ mod tests {
         );
         let term = Bytes::from(term.unwrap());
         assert_eq!(VectorClock::decode(term.clone()), Ok(both.clone()));
-        assert_eq!(both.encode(), term);
-        assert_eq!(VectorClock::from_header(both.to_header().as_bytes()), Ok(both));
+        assert_eq!(encode(&both), term);
+        assert_eq!(VectorClock::from_header(header_with(&both).as_bytes()), Ok(both));
     }
 
     #[test]
@@ -225,8 +219,8 @@ mod tests {
     proptest! {
         #[test]
         fn clocks_decode_to_themselves_and_a_merge_descends_from_both(a in any_clock(), b in any_clock()) {
-            prop_assert_eq!(VectorClock::decode(a.encode()), Ok(a.clone()));
-            prop_assert_eq!(VectorClock::from_header(a.to_header().as_bytes()), Ok(a.clone()));
+            prop_assert_eq!(VectorClock::decode(encode(&a)), Ok(a.clone()));
+            prop_assert_eq!(VectorClock::from_header(header_with(&a).as_bytes()), Ok(a.clone()));
             let both = a.merge(&b);
             prop_assert!(both.descends(&a) && both.descends(&b));
             let reverse = match a.compare(&b) {
