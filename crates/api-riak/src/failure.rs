@@ -1,10 +1,6 @@
 //! Log lines about requests that failed by the server's fault, in every protocol.
 
-use std::any::Any;
-
 use larder_core::Error;
-use larder_core::metrics::Event;
-use larder_kv::Gateway;
 use larder_net::RateLimitedLog;
 
 static FAILED: RateLimitedLog = RateLimitedLog::new();
@@ -23,14 +19,4 @@ pub(crate) fn log_server_error(error: &Error, request: Option<&str>) {
         let left_out = line.left_out;
         tracing::error!(request, %error, left_out, "request failed: the client gets an error of the server");
     }
-}
-
-/// Logs and counts a panic of a request.
-pub(crate) fn log_panic(gateway: &Gateway, panic: &(dyn Any + Send)) {
-    let reason = panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(|text| &**text));
-    tracing::error!(
-        reason = reason.unwrap_or("unknown"),
-        "request panicked: the client gets an error of the server, this is a bug"
-    );
-    gateway.context().count_event(Event::Panicked);
 }

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use larder_core::Core;
-use larder_core::metrics::Event;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -59,9 +58,7 @@ impl BackgroundTasks {
 
 /// Logs and counts a panic; returns the error for the client.
 pub(crate) fn report_panic(gateway: &Core, id: &str, panic: &(dyn Any + Send)) -> S3Error {
-    let reason = panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(|text| &**text));
-    tracing::error!(reason = reason.unwrap_or("unknown"), id, "S3 request panicked, which is a bug; answered 500");
-    gateway.context().count_event(Event::Panicked);
+    gateway.context().report_panic(id, panic);
     Code::InternalError.into()
 }
 

@@ -9,7 +9,6 @@ use hyper::body::Incoming;
 use hyper::header::{ALLOW, COOKIE, HeaderMap, HeaderValue, RETRY_AFTER, SET_COOKIE};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, StatusCode};
-use larder_core::metrics::Event;
 use larder_kv::Gateway;
 use larder_net::{
     ArrivingBody, ClientListener, ConnectionHandler, ConnectionSettings, HttpDialect, ListenerWork, Requester,
@@ -80,9 +79,8 @@ impl ConnectionHandler for ConsoleService {
         let (request, body) = request.into_parts();
         let body = ArrivingBody::new(body, requester);
         let answered = AssertUnwindSafe(self.answer(&request, body, requester)).catch_unwind().await;
-        let mut reply = answered.unwrap_or_else(|_| {
-            tracing::error!(path = request.uri.path(), "page of the console panicked: this is a bug");
-            self.gateway.context().count_event(Event::Panicked);
+        let mut reply = answered.unwrap_or_else(|panic| {
+            self.gateway.context().report_panic("console", &*panic);
             reply::page(StatusCode::INTERNAL_SERVER_ERROR, frame::outside("Failed", &maud::html! {}))
         });
         reply::protect(reply.headers_mut());
@@ -216,8 +214,8 @@ impl ConsoleService {
                 // A change that panics has its line in the audit log, too: it may be made.
                 Ok(()) => {
                     let answered = AssertUnwindSafe(Box::pin(pages::answer(&call))).catch_unwind().await;
-                    answered.unwrap_or_else(|_| {
-                        self.gateway.context().count_event(Event::Panicked);
+                    answered.unwrap_or_else(|panic| {
+                        self.gateway.context().report_panic(route.path, &*panic);
                         Err(ConsoleFault::panicked())
                     })
                 }

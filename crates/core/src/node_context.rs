@@ -1,5 +1,6 @@
 //! What the parts of one node share: ports, settings, metrics, admission, clocks and names.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -71,6 +72,14 @@ impl NodeContext {
     /// Counts an event of an edge, such as a caught panic.
     pub fn count_event(&self, event: Event) {
         self.metrics.count_event(event);
+    }
+
+    /// Logs and counts a panic of a request, which is a bug; the log names it so.
+    pub fn report_panic(&self, request: &str, panic: &(dyn Any + Send)) {
+        let reason = panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(|text| &**text));
+        let reason = reason.unwrap_or("unknown");
+        tracing::error!(request, reason, "request panicked: the client gets an error of the server, this is a bug");
+        self.metrics.count_event(Event::Panicked);
     }
 
     /// Counts a connection of protocol buffers as open until the guard is dropped.

@@ -27,7 +27,7 @@ use super::reply::{self, RiakResponse, empty, page};
 use super::request_notes::{log_request, reply_id, set_id};
 use super::routes::{self, Resource, Route, RouteAccess, RouteMatch};
 use super::{access, datatypes, delete, index, link_walk, listing, mapred, object, props, put, root};
-use crate::failure::{is_of_server, log_panic, log_server_error};
+use crate::failure::{is_of_server, log_server_error};
 
 /// Settings of the listener of Riak's HTTP API.
 #[derive(Debug, Clone, Default)]
@@ -106,7 +106,7 @@ impl ConnectionHandler for HttpService {
                 reply
             }
             Err(panic) => {
-                log_panic(&self.gateway, &*panic);
+                self.gateway.context().report_panic("Riak's HTTP", &*panic);
                 page(StatusCode::INTERNAL_SERVER_ERROR)
             }
         };

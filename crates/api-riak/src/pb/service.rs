@@ -22,7 +22,7 @@ use super::operations::{PUT_BESIDES_VALUE, PbOperation, find};
 use super::reply::{PagedReply, PbReply};
 use super::session::PbSession;
 use super::{info, object, props, put_scan};
-use crate::failure::{log_panic, log_server_error};
+use crate::failure::log_server_error;
 
 /// Answers the request with this code and message: appends to `output`, and returns the rest of the answer. A panic becomes an
 /// error and a log line.
@@ -44,7 +44,7 @@ pub(super) async fn answer(
             answered
         }
         Err(panic) => {
-            log_panic(gateway, &*panic);
+            gateway.context().report_panic("protocol buffers", &*panic);
             Err(PbFault::Undecodable("the server failed".into()))
         }
     }
@@ -61,7 +61,7 @@ pub(super) fn try_answer(gateway: &Gateway, code: u8, message: &Bytes, output: &
         decode(message.clone()).is_ok_and(|request| object::try_get(gateway, request, output))
     }));
     answered.unwrap_or_else(|panic| {
-        log_panic(gateway, &*panic);
+        gateway.context().report_panic("protocol buffers", &*panic);
         // The other way may answer what this one could not.
         output.truncate(answered_before);
         false
