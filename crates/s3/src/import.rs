@@ -222,7 +222,7 @@ impl Objects {
     ) -> Result<ImportEnd> {
         loop {
             let attempt = cas.next_attempt().await?;
-            // Race: the compare-and-set expects the head checked here, so what a client writes meanwhile stays.
+            // Race: the compare-and-set expects the head checked here, so what a client writes meanwhile stays [invariant 188].
             if let Some(fate) = place.fate(attempt.head.current.as_ref(), identity) {
                 return Ok(ImportEnd { fate, is_added: false });
             }
@@ -243,7 +243,7 @@ impl ImportPlace {
             current if current.map(|current| current.id) == self.after => None,
             // Crash: this import was made, and nobody noted it.
             Some(current) if identity.is(current) => Some(ImportFate::Imported(current.id)),
-            // Crash: so was one before it, of a version that the source has replaced since.
+            // Crash: so was one before it, of a version that the source has replaced since [invariant 187].
             Some(current) if current.id.actor() == self.actor => None,
             _ => Some(ImportFate::Kept),
         }

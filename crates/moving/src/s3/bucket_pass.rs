@@ -5,7 +5,7 @@
 //! moved rows         a     │   │ c d          c is not listed: it is looked at, and perhaps deleted here
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -13,7 +13,7 @@ use larder_kv::ImportComparison;
 use larder_rows::address::Address;
 use larder_rows::limits::MOVED_SHARDS;
 use larder_rows::{MovedRow, MovedState};
-use tokio::task::{JoinError, JoinSet};
+use tokio::task::JoinSet;
 
 use super::bucket_move::{S3Side, moved_bucket};
 use super::object_move::{ListedKey, shown_object};
@@ -43,6 +43,15 @@ impl KeyRange {
     }
 }
 
+/// A pass over a bucket.
+struct BucketPass<'a> {
+    run: &'a Arc<MoveRun<S3Side>>,
+    bucket: &'a str,
+    kind: SweepKind,
+    found: &'a mut MoveVerification,
+    under_way: JoinSet<EndedObject>,
+}
+
 impl MoveRun<S3Side> {
     /// Brings every key of a bucket to the state of the source.
     ///
@@ -54,8 +63,8 @@ impl MoveRun<S3Side> {
         kind: SweepKind,
         found: &mut MoveVerification,
     ) -> Result<(), MoveStopped> {
-        let mut listing = KeyListing::default();
-        let mut after: Option<SourceVersionMarker> = None;
+        let mut pass = BucketPass { run: self, bucket, kind, found, under_way: JoinSet::new() };
+        let (mut listing, mut after) = (KeyListing::default(), None::<SourceVersionMarker>);
         loop {
             let page = match self.source.source.list_versions(bucket, after.as_ref()).await {
                 Err(SourceError::Refused { status: 404, .. }) => {
@@ -73,88 +82,55 @@ impl MoveRun<S3Side> {
                 self.tell(format!("bucket {bucket} has keys of more than {VERSIONS_MAX} versions: the newest move"));
             }
             self.note(|progress| progress.sweep.keys_known += keys.len() as u64);
-            self.pass_range(bucket, &range, keys, kind, found).await?;
+            pass.pass_range(&range, keys).await?;
             if after.is_none() {
                 return Ok(());
             }
         }
     }
+}
 
-    async fn pass_range(
-        self: &Arc<Self>,
-        bucket: &str,
-        range: &KeyRange,
-        keys: Vec<ListedKey>,
-        kind: SweepKind,
-        found: &mut MoveVerification,
-    ) -> Result<(), MoveStopped> {
-        let mut rows = self.moved_rows(bucket, range).await?;
-        let mut under_way = JoinSet::new();
+impl BucketPass<'_> {
+    async fn pass_range(&mut self, range: &KeyRange, keys: Vec<ListedKey>) -> Result<(), MoveStopped> {
+        let mut rows = self.meet_rows(range, &keys).await?;
         for listed in keys {
             let before = match rows.remove(&listed.key) {
-                None if !range.holds(&listed.key) => self.row_beyond(bucket, &listed.key).await?,
+                // The source lists it out of order.
+                None if !range.holds(&listed.key) => {
+                    let address = Address { bucket: moved_bucket(self.bucket), key: listed.key.clone() };
+                    self.run.store.moved_row(&address).await?
+                }
                 row => row,
             };
-            self.begin_object(&mut under_way, (bucket, kind), listed, before, found).await?;
+            self.begin(listed, before).await?;
         }
-        if kind != SweepKind::Seed {
-            let is_settled =
-                |row: &MovedRow| row.state == MovedState::Deleted && row.complete && kind == SweepKind::Follow;
-            for (key, row) in rows.into_iter().filter(|(_, row)| !is_settled(row)) {
-                let listed = ListedKey { key, versions: Vec::new() };
-                self.begin_object(&mut under_way, (bucket, kind), listed, Some(row), found).await?;
-            }
-        }
-        while !under_way.is_empty() {
-            self.end_object(under_way.join_next().await, kind, found)?;
+        while !self.under_way.is_empty() {
+            self.end_next().await?;
         }
         Ok(())
     }
 
-    async fn begin_object(
-        self: &Arc<Self>,
-        under_way: &mut JoinSet<EndedObject>,
-        (bucket, kind): (&str, SweepKind),
-        listed: ListedKey,
-        before: Option<MovedRow>,
-        found: &mut MoveVerification,
-    ) -> Result<(), MoveStopped> {
-        while under_way.len() >= KEYS_AT_ONCE {
-            self.end_object(under_way.join_next().await, kind, found)?;
-        }
-        let (run, bucket) = (Arc::clone(self), bucket.to_owned());
-        under_way.spawn(async move {
-            let outcome = run.sync_object(&bucket, &listed, before, kind).await;
-            (shown_object(&bucket, &listed.key), outcome)
-        });
-        Ok(())
-    }
-
-    fn end_object(
-        &self,
-        ended: Option<Result<EndedObject, JoinError>>,
-        kind: SweepKind,
-        found: &mut MoveVerification,
-    ) -> Result<(), MoveStopped> {
-        let Some(ended) = ended else { return Ok(()) };
-        let (key, outcome) = ended.map_err(|error| MoveStopped(error.to_string()))?;
-        let outcome = outcome.map_err(|MoveStopped(why)| MoveStopped(format!("{key}: {why}")))?;
-        if outcome.comparison == Some(ImportComparison::Differs) {
-            self.note_difference(key);
-        }
-        self.end_key(outcome, kind, found);
-        Ok(())
-    }
-
-    /// The rows of the moved keys in a range.
-    async fn moved_rows(&self, bucket: &str, range: &KeyRange) -> Result<BTreeMap<Bytes, MovedRow>, MoveStopped> {
-        let (bucket, mut rows) = (moved_bucket(bucket), BTreeMap::new());
+    /// The rows of the listed keys of a range. Other moved keys in it are looked at on the way.
+    async fn meet_rows(
+        &mut self,
+        range: &KeyRange,
+        keys: &[ListedKey],
+    ) -> Result<BTreeMap<Bytes, MovedRow>, MoveStopped> {
+        let listed: BTreeSet<&Bytes> = keys.iter().map(|listed| &listed.key).collect();
+        let (bucket, mut rows) = (moved_bucket(self.bucket), BTreeMap::new());
         for shard in 0..MOVED_SHARDS {
             let mut from = range.from.clone();
             loop {
-                let page = self.store.moved_keys_between(&bucket, shard, from, range.until.clone()).await?;
+                let page = self.run.store.moved_keys_between(&bucket, shard, from, range.until.clone()).await?;
                 let (last, has_more) = (page.0.last().map(|(key, _)| key.clone()), page.1);
-                rows.extend(page.0);
+                for (key, row) in page.0 {
+                    if listed.contains(&key) {
+                        rows.insert(key, row);
+                    } else if self.asks_for_unlisted(&row) {
+                        // Bound: a bucket may have lost all of its keys.
+                        self.begin(ListedKey { key, versions: Vec::new() }, Some(row)).await?;
+                    }
+                }
                 match last.filter(|_| has_more) {
                     Some(last) => from = [&last[..], b"\0"].concat().into(),
                     None => break,
@@ -164,9 +140,36 @@ impl MoveRun<S3Side> {
         Ok(rows)
     }
 
-    /// The row of a key that the source lists out of order.
-    async fn row_beyond(&self, bucket: &str, key: &Bytes) -> Result<Option<MovedRow>, MoveStopped> {
-        Ok(self.store.moved_row(&Address { bucket: moved_bucket(bucket), key: key.clone() }).await?)
+    /// Whether a moved key that is not listed is looked at.
+    fn asks_for_unlisted(&self, row: &MovedRow) -> bool {
+        match self.kind {
+            SweepKind::Seed => false,
+            SweepKind::Follow => row.state != MovedState::Deleted || !row.complete,
+            SweepKind::Verify => true,
+        }
+    }
+
+    async fn begin(&mut self, listed: ListedKey, before: Option<MovedRow>) -> Result<(), MoveStopped> {
+        while self.under_way.len() >= KEYS_AT_ONCE {
+            self.end_next().await?;
+        }
+        let (run, bucket, kind) = (Arc::clone(self.run), self.bucket.to_owned(), self.kind);
+        self.under_way.spawn(async move {
+            let outcome = run.sync_object(&bucket, &listed, before, kind).await;
+            (shown_object(&bucket, &listed.key), outcome)
+        });
+        Ok(())
+    }
+
+    async fn end_next(&mut self) -> Result<(), MoveStopped> {
+        let Some(ended) = self.under_way.join_next().await else { return Ok(()) };
+        let (key, outcome) = ended.map_err(|error| MoveStopped(error.to_string()))?;
+        let outcome = outcome.map_err(|MoveStopped(why)| MoveStopped(format!("{key}: {why}")))?;
+        if outcome.comparison == Some(ImportComparison::Differs) {
+            self.run.note_difference(key);
+        }
+        self.run.end_key(outcome, self.kind, self.found);
+        Ok(())
     }
 }
 

@@ -151,13 +151,16 @@ impl MoveRun<S3Side> {
         let versions = object.listed.versions_after(object.moved.last.as_ref());
         let mut is_whole = true;
         object.is_whole = false;
-        for version in &versions {
+        for (at, version) in versions.iter().enumerate() {
             match self.copy_version(object, version).await? {
                 CopyEnd::Changed => is_whole = false,
                 CopyEnd::Fate(ImportFate::Imported(id)) => {
                     (object.state, object.moved.here) = (MovedState::Here, Some(id));
                     object.moved.last = Some(name(version));
-                    self.write_moved(object).await?;
+                    // The last one is noted with the whole key, below.
+                    if at + 1 < versions.len() {
+                        self.write_moved(object).await?;
+                    }
                 }
                 CopyEnd::Fate(ImportFate::Kept | ImportFate::Removed) => {
                     self.count(MoveCount::Kept, 1);

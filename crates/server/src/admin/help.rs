@@ -24,6 +24,9 @@ Options:
     --read-only, --bucket BUCKET, --prefix PREFIX, --expires TIME
                                    s3 key create: limits of the key; several buckets and prefixes may be named
     --types TYPE,TYPE              move start: the bucket types to move; without it `default` alone
+    --secret-file FILE, --buckets BUCKET,BUCKET, --owner EMAIL
+                                   move start, from s3://: the secret of the key, the buckets that move (without
+                                   it all), and the user who owns them here (without it the S3 admin)
     --rate N                       move start: most requests to the source in a second; without it 1000
     --repair                       move verify: copy again what differs
     --force                        move finish: whatever the last verification found
