@@ -14,13 +14,11 @@ use larder_rows::{ActorId, Timestamp};
 
 use super::commit::{CasAttempt, CasLoop, ObjectLocation};
 use super::events::ChangeEvent;
+use super::object_lock::NO_LOCK_FOR_NEW;
 use super::receive::{BodyReceiver, VerifiedBody};
 use super::{Error, Objects, Result};
 use crate::put::{ObjectMetadata, UploadBody};
-use crate::rules::{Bucket, Etag, Object, ObjectLock, Storage, Version, VersionId, Versioning};
-
-/// Why a lock is not imported.
-const NO_LOCK: &str = "Bucket is missing Object Lock Configuration";
+use crate::rules::{Bucket, Etag, Object, ObjectLock, Version, VersionId, Versioning};
 
 /// The key of an import, and the version that it goes onto.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,31 +89,12 @@ impl Objects {
         if let Some(fate) = self.early_fate(&location, place, identity).await? {
             return Ok(fate);
         }
-        let announced = upload_body.length;
-        let admission = self.quotas.admit(&bucket, &location.key, Storage::object(announced.unwrap_or(0))).await?;
-        let encryption = self.keys.begin(metadata.encryption, &bucket).await?;
-        let bytes_key = encryption.map(|encryption| encryption.key);
-        let to = self.receiver.object_destination(&location).await?.sealed(bytes_key);
         // What an upload in parts made there comes in one piece.
         let receiver = BodyReceiver { gateway: Arc::clone(&self.gateway), bytes_max: self.config.object_bytes_max };
-        let received = receiver.receive(upload_body, to).await?;
-        let room = Storage::object(received.length);
-        let admission = self.quotas.admit_received(admission, announced, &bucket, &location.key, room).await;
-        let admission = self.receiver.keep_or_discard(admission, &received).await?;
-        let object = Object {
-            body: received.body.clone(),
-            etag: identity.etag.unwrap_or_else(|| Etag::from_md5(received.tag)),
-            headers: metadata.headers,
-            meta: metadata.meta,
-            tags: metadata.tags,
-            acl: None,
-            checksum: Some(received.checksum.clone()),
-            upload: None,
-            encryption: encryption.map(|encryption| encryption.stored),
-            lock: metadata.lock,
-        };
-        let fate = self.commit_import(&location, place, identity, object, received).await?;
-        admission.written();
+        let new = self.receive_object(&receiver, &bucket, &location, metadata, upload_body).await?;
+        let object = Object { etag: identity.etag.unwrap_or(new.object.etag), ..new.object };
+        let fate = self.commit_import(&location, place, identity, object, new.received).await?;
+        new.admission.written();
         Ok(fate)
     }
 
@@ -280,6 +259,6 @@ impl CasAttempt<'_> {
 fn check_lock(bucket: &Bucket, lock: &ObjectLock) -> Result<()> {
     match lock.is_empty() || bucket.object_lock.is_some() {
         true => Ok(()),
-        false => Err(Error::InvalidRequest(NO_LOCK.to_owned())),
+        false => Err(Error::InvalidRequest(NO_LOCK_FOR_NEW.to_owned())),
     }
 }

@@ -22,7 +22,7 @@ use crate::rules::notification::EventAction;
 use crate::rules::{Bucket, Object, ObjectLock, Retention, S3Action, Version};
 
 const NO_LOCK: &str = "Bucket is missing Object Lock Configuration";
-const NO_LOCK_FOR_NEW: &str = "Bucket is missing ObjectLockConfiguration";
+pub(super) const NO_LOCK_FOR_NEW: &str = "Bucket is missing ObjectLockConfiguration";
 const PAST: &str = "The retain until date must be in the future!";
 
 /// Whether a request asks to bypass governance retentions.

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use larder_rows::Timestamp;
 use larder_rows::content::BlobId;
@@ -10,10 +12,11 @@ use larder_rows::content::BlobId;
 use super::acl_choice::check_public_acl;
 use super::commit::{ObjectLocation, client_version_id, lifecycle_expiry};
 use super::events::{ChangeCause, WriteTerms};
-use super::receive::VerifiedBody;
+use super::quotas::Admission;
+use super::receive::{BodyReceiver, VerifiedBody};
 use super::{Caller, Error, Objects, Result};
 use crate::rules::notification::EventAction;
-use crate::rules::{Etag, Object, Storage, Version};
+use crate::rules::{Bucket, Etag, Object, Storage, Version};
 
 pub use crate::conditions::WriteConditions;
 pub use crate::receive::{ChecksumWanted, ObjectMetadata, UploadBody, stored_encoding};
@@ -41,6 +44,14 @@ pub struct StoredVersion {
     pub version_id: Option<String>,
     /// When, and by which rule, the lifecycle will remove it.
     pub expires: Option<(Timestamp, String)>,
+}
+
+/// An object whose bytes are here, before its commit.
+pub(super) struct NewObject<'a> {
+    pub(super) object: Object,
+    pub(super) received: VerifiedBody,
+    /// Its room in the quotas.
+    pub(super) admission: Admission<'a>,
 }
 
 /// What became of an acknowledged put.
@@ -79,32 +90,49 @@ impl Objects {
         let location = ObjectLocation::new(&bucket, &key);
         // A failed condition is cheap to find before the body; the commit checks it again.
         self.precheck_conditions(&location, &conditions).await?;
-        let announced = upload_body.length;
-        let admission = self.quotas.admit(&bucket, &key, Storage::object(announced.unwrap_or(0))).await?;
-        let encryption = self.keys.begin(metadata.encryption, &bucket).await?;
+        let new = self.receive_object(&self.receiver, &bucket, &location, metadata, upload_body).await?;
+        let object = Object { acl, ..new.object };
+        let stored = self
+            .commit_object(&location, owner, object, new.received, WriteTerms { conditions: &conditions, cause })
+            .await?;
+        new.admission.written();
+        Ok(stored)
+    }
+
+    /// Receives the bytes of an object into room of its bucket. It has the entity tag of its bytes, and no ACL.
+    ///
+    /// # Errors
+    /// `QuotaExceeded`, `EntityTooLarge`, `BadDigest`, `BadChecksum`, `BrokenBody`, `Encryption`; no bytes remain then.
+    pub(super) async fn receive_object(
+        &self,
+        receiver: &BodyReceiver,
+        bucket: &Arc<Bucket>,
+        location: &ObjectLocation,
+        metadata: ObjectMetadata,
+        upload_body: UploadBody,
+    ) -> Result<NewObject<'_>> {
+        let (key, announced) = (&location.key, upload_body.length);
+        let admission = self.quotas.admit(bucket, key, Storage::object(announced.unwrap_or(0))).await?;
+        let encryption = self.keys.begin(metadata.encryption, bucket).await?;
         let bytes_key = encryption.map(|encryption| encryption.key);
-        let to = self.receiver.object_destination(&location).await?.sealed(bytes_key);
-        let received = self.receiver.receive(upload_body, to).await?;
+        let to = receiver.object_destination(location).await?.sealed(bytes_key);
+        let received = receiver.receive(upload_body, to).await?;
         let room = Storage::object(received.length);
-        let admission = self.quotas.admit_received(admission, announced, &bucket, &key, room).await;
-        let admission = self.receiver.keep_or_discard(admission, &received).await?;
+        let admission = self.quotas.admit_received(admission, announced, bucket, key, room).await;
+        let admission = receiver.keep_or_discard(admission, &received).await?;
         let object = Object {
             body: received.body.clone(),
             etag: Etag::from_md5(received.tag),
             headers: metadata.headers,
             meta: metadata.meta,
             tags: metadata.tags,
-            acl,
+            acl: None,
             checksum: Some(received.checksum.clone()),
             upload: None,
             encryption: encryption.map(|encryption| encryption.stored),
             lock: metadata.lock,
         };
-        let stored = self
-            .commit_object(&location, owner, object, received, WriteTerms { conditions: &conditions, cause })
-            .await?;
-        admission.written();
-        Ok(stored)
+        Ok(NewObject { object, received, admission })
     }
 
     /// Checks conditions before the body is received.
