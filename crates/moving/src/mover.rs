@@ -141,7 +141,11 @@ impl Mover {
         {
             return Err(MoveRefusal::Refused(format!("{objection}; --force finishes it anyway")));
         }
-        let order = MoveOrder { wish, number: status.order.number + 1, ..status.order.clone() };
+        let mut order = MoveOrder { wish, number: status.order.number + 1, ..status.order.clone() };
+        if let Some(terms) = order.s3.as_mut().filter(|_| matches!(wish, MoveWish::Finish | MoveWish::Cancel)) {
+            // A move that ends reads its source no more.
+            terms.secret.clear();
+        }
         self.store.write_order(&order).await?;
         self.changed.notify_waiters();
         Ok(MoveStatus { order, ..status })

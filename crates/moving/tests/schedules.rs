@@ -14,7 +14,7 @@ use larder_moving::rules::SourceAddress;
 use larder_moving::{MovePhase, MoveStatus, Mover, NewMove};
 use larder_rows::address::{Address, BucketAddress};
 use larder_rows::content::KvContent;
-use larder_rows::{ActorId, MoveWish};
+use larder_rows::{ActorId, MoveWish, S3MoveTerms};
 use larder_s3::{Objects, ObjectsConfig, S3Catalogue};
 use larder_store::Clock;
 use larder_store::memory::MemoryStore;
@@ -36,6 +36,20 @@ struct MoveWorld {
     source: Arc<StandIn>,
     mover: Arc<Mover>,
     job: JoinHandle<()>,
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_move_that_ends_keeps_no_secret_of_its_source() {
+    let world = MoveWorld::new(1, 0).await;
+    let terms = S3MoveTerms { secret: "hidden".into(), ..S3MoveTerms::default() };
+    let source = SourceAddress::parse("s3://key@stand-in").unwrap();
+    let new = NewMove { source, types: Vec::new(), rate: 1000, s3: Some(terms) };
+    assert_eq!(world.mover.start(new).await.unwrap().s3.unwrap().secret, "hidden");
+    let paused = world.mover.wish(MoveWish::Pause, false).await.unwrap();
+    assert_eq!(paused.order.s3.unwrap().secret, "hidden");
+    let cancelled = world.mover.wish(MoveWish::Cancel, false).await.unwrap();
+    assert_eq!(cancelled.order.s3.unwrap().secret, "");
+    assert_eq!(world.mover.status().await.unwrap().unwrap().order.s3.unwrap().secret, "");
 }
 
 fn new_move(types: &[&'static str]) -> NewMove {
