@@ -133,11 +133,10 @@ fn write_window(response: &mut S3Response, found_object: &FoundObject, length: u
     let window = &found_object.window;
     let bytes = window.end.saturating_sub(window.start);
     response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(bytes));
-    if found_object.partial {
+    // A part without bytes has no bounds, and no answer is partial without them (RFC 9110, 15.3.7).
+    if found_object.partial && bytes > 0 {
         *response.status_mut() = StatusCode::PARTIAL_CONTENT;
-        if bytes > 0 {
-            response::set(response, CONTENT_RANGE, format!("bytes {}-{}/{length}", window.start, window.end - 1));
-        }
+        response::set(response, CONTENT_RANGE, format!("bytes {}-{}/{length}", window.start, window.end - 1));
     }
 }
 
@@ -234,6 +233,14 @@ pub(crate) mod tests {
         assert_eq!(response.headers()["x-amz-meta-a"], "=?UTF-8?B?w6k=?=");
         assert_eq!(response.status(), StatusCode::OK);
         assert_eq!(response.headers().len(), expected.len() + 2, "and two of metadata");
+    }
+
+    #[test]
+    fn a_part_without_bytes_was_once_partial_without_bounds() {
+        let response = described(100..100, true);
+        assert_eq!(response.status(), StatusCode::OK);
+        assert!(!response.headers().contains_key("content-range"));
+        assert_eq!(response.headers()["content-length"], "0");
     }
 
     #[test]
