@@ -116,6 +116,7 @@ impl ModelGateways {
             let objects = self.runtime().block_on(async {
                 let objects = Objects::new(Core::start(ports, config).await.unwrap(), Vec::new(), of_s3);
                 objects.users.ensure_admin(Some((KEY.into(), SECRET.into()))).await.unwrap();
+                objects.lock_clock.tick().await.unwrap();
                 objects
             });
             let settings = S3Settings { takes_plain_customer_keys: true, ..S3Settings::default() };

@@ -245,13 +245,13 @@ async fn sweep_leftovers(objects: Arc<Objects>, interval: Duration) {
     }
 }
 
-/// Each gateway has a lock clock of its own.
+/// Each gateway has a lock clock of its own. It is looked at before the first pause: only from then on does it catch up.
 async fn run_lock_clock(objects: Arc<Objects>) {
     loop {
-        tokio::time::sleep(LOCK_CLOCK_PAUSE).await;
         if let Err(error) = objects.lock_clock.tick().await {
             tracing::warn!(%error, "lock clock not stored: a restart now would set it back by a little, and object locks hold longer");
         }
+        tokio::time::sleep(LOCK_CLOCK_PAUSE).await;
     }
 }
 
