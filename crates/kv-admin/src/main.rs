@@ -2,6 +2,7 @@
 //! program holds only those it needs without a server. It takes its own options out of the arguments, reads files, and makes
 //! certificates.
 
+mod archive;
 mod client;
 mod self_signed;
 
@@ -113,13 +114,13 @@ fn request(args: Vec<String>) -> AdminRequest {
     let (mut files, mut unreadable) = (BTreeMap::new(), BTreeMap::new());
     for (arg, file) in named_files(&args) {
         let read = if arg == STDIN_PASSWORD {
-            std::io::read_to_string(std::io::stdin())
+            std::io::read_to_string(std::io::stdin()).map(String::into_bytes)
         } else {
-            std::fs::read_to_string(file)
+            std::fs::read(file)
         };
-        match read {
+        match read.map_err(|error| error.to_string()).and_then(archive::text) {
             Ok(text) => files.insert(arg.to_owned(), text),
-            Err(error) => unreadable.insert(arg.to_owned(), format!("cannot read {file}: {error}")),
+            Err(why) => unreadable.insert(arg.to_owned(), format!("cannot read {file}: {why}")),
         };
     }
     let folders = args.iter().filter(|arg| arg.starts_with('/'));

@@ -25,4 +25,5 @@ mod sweep;
 
 pub use mover::{MOVE_RATE_DEFAULT, MoveRefusal, MoveStatus, Mover, NewMove};
 pub use progress::{MoveCount, MoveCounts, MovePhase, MoveProgress, MoveVerification, SweepProgress};
+pub use s3::{UserImportReport, import_users};
 pub use source_http::{CallHeaders, SourceAnswer, SourceCall, SourceHttp, SourceRequest};

@@ -4,3 +4,4 @@
 
 mod schedules;
 mod stand_in;
+mod users;

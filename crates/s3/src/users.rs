@@ -80,6 +80,8 @@ pub struct NewUser {
     pub key: Option<(String, String)>,
     /// Canonical id, 64 hexadecimal digits; a random one without.
     pub id: Option<String>,
+    /// Whether its requests are refused until it is enabled.
+    pub disabled: bool,
     /// Whether its creator is anonymous: no right follows from its name and address.
     pub self_registered: bool,
 }
@@ -333,7 +335,7 @@ impl Users {
             name: new.name.clone(),
             email: new.email.clone(),
             display_name: display_name(&new.email).to_owned(),
-            enabled: true,
+            enabled: !new.disabled,
             admin: new.admin,
             created: self.context.now(),
             self_registered: new.self_registered,

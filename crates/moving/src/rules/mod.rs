@@ -20,6 +20,7 @@ mod source_address;
 mod source_headers;
 mod source_order;
 mod source_props;
+mod source_users;
 mod source_value;
 mod vector_clock;
 
@@ -35,5 +36,6 @@ pub use source_address::{RiakAddress, S3Address, SourceAddress};
 pub use source_headers::{SourceHeaders, ValueError};
 pub use source_order::SourceOrder;
 pub use source_props::{MovedProps, PropsNote};
+pub use source_users::{SourceGroup, SourceKey, SourceUser, SourceUsers};
 pub use source_value::{SourceObject, SourceValue};
 pub use vector_clock::{ClockOrder, VectorClock, VectorClockEntry};

@@ -6,6 +6,7 @@
 //! object_move   one key: its versions are fetched, and imported by crate s3
 //! s3_source ── signature ──> SourceCalls ──> the source ── an answer ──> documents
 //!   buckets, versions, objects, tags     paths in path style            XML, decoded within bounds
+//! user_import   users, policies and groups, by an order of their own
 //! ```
 
 mod bucket_move;
@@ -14,8 +15,10 @@ mod documents;
 mod object_move;
 mod s3_source;
 mod signature;
+mod user_import;
 
 pub(crate) use bucket_move::S3Side;
 use documents::{SourceVersion, SourceVersionMarker};
 use s3_source::S3Fetched;
 pub(crate) use s3_source::S3Source;
+pub use user_import::{UserImportReport, import_users};

@@ -103,6 +103,7 @@ mod tests {
         let with: Vec<_> = COMMANDS.iter().filter(|command| command.json).map(|c| c.words().join(" ")).collect();
         let s3 = [
             "s3 user create",
+            "s3 user import",
             "s3 user list",
             "s3 user show",
             "s3 user rotate-key",

@@ -28,6 +28,7 @@ mod s3_key;
 mod s3_policy;
 mod s3_quota;
 mod s3_user;
+mod s3_user_import;
 mod security;
 mod self_test;
 mod services;

@@ -5,8 +5,8 @@ use larder_kv_admin::frame::AdminAnswer;
 use super::command::{AdminCommand, CommandCall, CommandResult, shown};
 use super::{
     backup, bucket_type, cluster, console, help, index, mapreduce, moving, repair_advice, s3_encryption, s3_events,
-    s3_group, s3_identity_policy, s3_key, s3_policy, s3_quota, s3_user, security, self_test, services, stats, transfer,
-    unsupported, webhooks,
+    s3_group, s3_identity_policy, s3_key, s3_policy, s3_quota, s3_user, s3_user_import, security, self_test, services,
+    stats, transfer, unsupported, webhooks,
 };
 
 const ANY: usize = usize::MAX;
@@ -67,6 +67,13 @@ pub(super) static COMMANDS: &[AdminCommand] = &[
             s3_user::create
         )
     },
+    change!(
+        "s3 user import @<file>",
+        (1, 1),
+        true,
+        "Create the users of a MinIO's or Riak CS's export",
+        s3_user_import::import
+    ),
     command!("s3 user list", (0, 0), true, "List the S3 users", s3_user::list),
     command!("s3 user show <key or email>", (1, 1), true, "Show an S3 user, without the secret", s3_user::show),
     change!(
