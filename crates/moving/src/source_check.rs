@@ -80,6 +80,9 @@ impl MoveRun<Source> {
         match types.status(bucket_type).await {
             Ok(status) if status.stage == TypeStage::Active => {
                 let differing = differing(&props.props, &display::to_json(&status.props));
+                if differing.contains_key("datatype") {
+                    return Err(MoveStopped(format!("type {name} exists here with another datatype")));
+                }
                 if !differing.is_empty() {
                     let names: Vec<_> = differing.keys().map(String::as_str).collect();
                     self.tell(format!("type {name} exists here with other properties: {}", names.join(", ")));
@@ -114,6 +117,16 @@ impl MoveRun<Source> {
         }
     }
 
+    /// Why data types of this kind do not move.
+    fn objection_to(&self, datatype: &str) -> Option<&'static str> {
+        if datatype == "hll" {
+            return Some("its HyperLogLogs count by another hash than those of Larder; add their elements again");
+        }
+        self.gateway.context().ports.store.limits().replicated.then_some(
+            "its buckets hold data types, which move to a Larder on one machine alone; export them from there afterwards",
+        )
+    }
+
     /// The properties of a type that moves; `None`: it does not, which is told.
     async fn moves(&self, bucket_type: &Bytes) -> Result<Option<MovedProps>, MoveStopped> {
         let name = bucket_type.escape_ascii();
@@ -121,10 +134,8 @@ impl MoveRun<Source> {
             return Err(MoveStopped(format!("the source has no active type {name}")));
         };
         props.notes.iter().for_each(|note| self.tell(format!("type {name}: {note}")));
-        if let Some(datatype) = props.datatype() {
-            self.tell(format!(
-                "type {name} does not move: its buckets hold data types ({datatype}), which stay to be moved"
-            ));
+        if let Some(why) = props.datatype().and_then(|datatype| self.objection_to(datatype)) {
+            self.tell(format!("type {name} does not move: {why}"));
             return Ok(None);
         }
         if props.is_consistent() {
