@@ -668,3 +668,18 @@ async fn a_counter_that_is_made_anew_counts_from_zero() {
     world.gateway.kv.import_datatype(anew).await.unwrap();
     assert_eq!(world.read().await.map(|(value, _)| value), Some(DatatypeValue::Counter(7)));
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_element_removed_after_an_import_that_broke_off_does_not_come_back() {
+    for fate in [MergeFate::Lost, MergeFate::Unanswered] {
+        let world = DatatypeWorld::new("set").await;
+        let mut there = ModelSet::default();
+        there.add("a", (1, 1));
+        world.import_with(Some(there.to_riak()), fate).await;
+        let is_removed = world.update(DatatypeUpdate::Set(vec![SetEdit::Remove("a".into())]), None).await;
+        world.import_with(Some(there.to_riak()), MergeFate::Stored).await;
+        let expected = if is_removed { Vec::new() } else { vec!["a".into()] };
+        assert_eq!(world.read().await.map(|(value, _)| value), Some(DatatypeValue::Set(expected)), "{fate:?}");
+        assert_eq!(is_removed, fate == MergeFate::Unanswered);
+    }
+}
