@@ -36,9 +36,11 @@ impl MoveRun<Source> {
         object: SourceObject,
         kind: SweepKind,
     ) -> Result<KeyOutcome, KeyFailure> {
+        let bytes = object.values.iter().map(|value| value.content.body.length()).sum();
+        // Bound: the parts of a value take many times the memory of its bytes.
+        let _decoding = self.source.reserve_decoding(bytes).await;
         let state = self.merged_state(address, &object)?;
         let has_work = has_more_to_do(before.as_ref(), state.is_none());
-        let bytes = object.values.iter().map(|value| value.content.body.length()).sum();
         let import = DatatypeImport {
             address: address.clone(),
             state,

@@ -16,6 +16,8 @@ const DATATYPE_TAG: u8 = 69;
 /// Tag and version of a counter of Riak 1.4, and of each of its halves.
 const COUNTER_OF_1_4: [u8; 2] = [71, 1];
 const HALF_OF_1_4: [u8; 2] = [70, 1];
+/// Most values of a field that writes left side by side. Each node of a cluster leaves one at a time.
+const FIELD_VALUES_MAX: usize = 256;
 
 /// The value of a data type.
 #[derive(Debug, Clone, PartialEq)]
@@ -264,7 +266,12 @@ fn read_map(term: ErlangTerm) -> Result<RiakMap, RiakFormError> {
         let [values, removals] = value.into_tuple("field")?;
         let (kind, removals) = RiakDatatype::from_module(&module, removals)?;
         let mut kept = Vec::new();
-        for (dot, value) in read_dictionary(values)? {
+        let values = read_dictionary(values)?;
+        // Bound: each is merged with the others, and a source may lie.
+        if values.len() > FIELD_VALUES_MAX {
+            return Err(RiakFormError::TooLarge("number of values of a field"));
+        }
+        for (dot, value) in values {
             kept.push((read_dot(dot)?, RiakDatatype::from_module(&module, value)?.1));
         }
         Ok(RiakField { name: name.into_bytes("field")?, kind, values: kept, removed: removals.into_clock() })

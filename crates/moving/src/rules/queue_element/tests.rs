@@ -173,6 +173,17 @@ fn the_golden_map_has_its_fields_also_those_of_its_map() {
 }
 
 #[test]
+fn the_golden_values_are_states_with_a_row_for_each_write() {
+    let places = |hex: &str| datatype(hex).into_state().unwrap().clock().len();
+    assert_eq!([COUNTER, SET, MAP, GROW_ONLY_SET].map(places), [1; 4]);
+    let refused = datatype(HYPER_LOG_LOG).into_state().unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "the data type at the source has registers of another hash that this server does not take"
+    );
+}
+
+#[test]
 fn a_counter_of_riak_1_4_has_its_sum() {
     let body = b"E\x01G\x01\0\0\0\x1eF\x01\x83l\0\0\0\x01h\x02m\0\0\0\x0c#\t\xfe\xf9\xe5\xbaDF\0\0\0\x1fa\x03j\0\0\0\x04F\x01\x83j";
     let RiakDatatype::Counter(counter) = RiakDatatype::decode(Bytes::from_static(body)).unwrap() else {
