@@ -117,16 +117,6 @@ impl MoveRun<Source> {
         }
     }
 
-    /// Why data types of this kind do not move.
-    fn objection_to(&self, datatype: &str) -> Option<&'static str> {
-        if datatype == "hll" {
-            return Some("its HyperLogLogs count by another hash than those of Larder; add their elements again");
-        }
-        self.gateway.context().ports.store.limits().replicated.then_some(
-            "its buckets hold data types, which move to a Larder on one machine alone; export them from there afterwards",
-        )
-    }
-
     /// The properties of a type that moves; `None`: it does not, which is told.
     async fn moves(&self, bucket_type: &Bytes) -> Result<Option<MovedProps>, MoveStopped> {
         let name = bucket_type.escape_ascii();
@@ -134,7 +124,7 @@ impl MoveRun<Source> {
             return Err(MoveStopped(format!("the source has no active type {name}")));
         };
         props.notes.iter().for_each(|note| self.tell(format!("type {name}: {note}")));
-        if let Some(why) = props.datatype().and_then(|datatype| self.objection_to(datatype)) {
+        if let Some(why) = props.datatype().and_then(objection_to) {
             self.tell(format!("type {name} does not move: {why}"));
             return Ok(None);
         }
@@ -146,6 +136,12 @@ impl MoveRun<Source> {
         }
         Ok(Some(props))
     }
+}
+
+/// Why data types of this kind do not move.
+fn objection_to(datatype: &str) -> Option<&'static str> {
+    let why = "its HyperLogLogs count by another hash than those of Larder; add their elements again";
+    (datatype == "hll").then_some(why)
 }
 
 /// The properties of the source that are other ones here.

@@ -128,6 +128,8 @@ impl DatatypeWriters {
         let changes = self.plan_import(key, &head, terms, &options).await?;
         // Race: an entry that the batch removes may be in an epoch that opened before these reads [invariant 135].
         self.catalogue.await_fresh().await?;
+        // Race: through a slow clock the note of this import would be older than the one that it read [invariant 5].
+        self.issuer.clock.observe(head.latest());
         let clock = self.issuer.issue().await?;
         if !head.exists() && !changes.clocks.is_empty() {
             self.index_growth.note_rows(&key.address.bucket, None, 1);

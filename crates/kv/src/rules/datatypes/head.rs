@@ -57,7 +57,7 @@ impl DatatypeHead {
                 let clocks = decode_clocks(row.value.clone())?;
                 self.markers.push(RemovalMarker { path, remover, clocks, stamp: row.stamp });
             }
-            DatatypeRowName::Import => self.import = Some(ImportRecord::decode(row.value.clone())?),
+            DatatypeRowName::Import => self.import = Some(ImportRecord::decode(row)?),
             DatatypeRowName::Data(..) => return Err(DecodeError::Invalid("row of a head")),
         }
         Ok(())
@@ -80,7 +80,8 @@ impl DatatypeHead {
     #[must_use]
     pub fn latest(&self) -> Timestamp {
         let markers = self.markers.iter().map(|marker| marker.stamp);
-        self.clocks.values().copied().chain(markers).max().unwrap_or_default()
+        let import = self.import.iter().map(|record| record.stamp);
+        self.clocks.values().copied().chain(markers).chain(import).max().unwrap_or_default()
     }
 
     /// Whether a marker removed this row.

@@ -32,6 +32,8 @@ pub struct ImportRecord {
     pub incarnation: u64,
     /// The writes of the source that imports have seen.
     pub clock: SourceClock,
+    /// The stamp of its row; zero before it is stored.
+    pub stamp: Timestamp,
 }
 
 /// The state of a key at its source, as an import takes it.
@@ -98,7 +100,9 @@ impl<'a> ImportPlan<'a> {
         let before = head.import.clone().unwrap_or_default();
         let is_gone = terms.state.is_none() || terms.is_anew;
         let mut after = match is_gone && !before.clock.is_empty() {
-            true => ImportRecord { incarnation: before.incarnation + 1, clock: SourceClock::new() },
+            true => {
+                ImportRecord { incarnation: before.incarnation + 1, clock: SourceClock::new(), stamp: before.stamp }
+            }
             false => before.clone(),
         };
         let pending = terms.state.map(|state| state.imported_rows(after.incarnation)).unwrap_or_default();
@@ -260,7 +264,8 @@ impl ImportRecord {
     ///
     /// # Errors
     /// [`DecodeError`] as for every row.
-    pub fn decode(value: Bytes) -> Result<Self, DecodeError> {
+    pub fn decode(row: &Row) -> Result<Self, DecodeError> {
+        let (value, stamp) = (row.value.clone(), row.stamp);
         let mut rest = FieldDecoder::versioned(value, VERSION)?;
         let incarnation = rest.varint()?;
         let mut clock = SourceClock::new();
@@ -269,7 +274,7 @@ impl ImportRecord {
             clock.insert(actor, rest.varint()?);
         }
         rest.finish()?;
-        Ok(Self { incarnation, clock })
+        Ok(Self { incarnation, clock, stamp })
     }
 }
 
