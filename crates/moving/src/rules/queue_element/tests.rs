@@ -262,7 +262,8 @@ proptest! {
         };
         for sibling in object.siblings {
             if let KvBody::Inline(body) = sibling.content.body {
-                let _ = RiakDatatype::decode(body);
+                let state = RiakDatatype::decode(body).ok().and_then(|value| value.into_state().ok());
+                let _ = state.map(|state| state.check(Timestamp(1_800_000_000_000_000)));
             }
         }
     }
