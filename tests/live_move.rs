@@ -1,5 +1,6 @@
 //! A move between two servers, live: clients write at the source throughout, and the server that copies is killed again and again.
-//! At the end every key is the same on both, as a client sees them, and what clients wrote at the new place stays.
+//! At the end every key is the same on both, as a client sees them, and what clients wrote at the new place stays. Data types that
+//! clients change on both sides end at the exact sums, and at the sets of both.
 //!
 //! `LARDER_TEST_SCALE=soak` kills it 20 times instead of 3.
 
@@ -10,6 +11,7 @@
     reason = "a test fails by panicking and runs in real time"
 )]
 
+use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -32,22 +34,31 @@ const BUCKETS: [&str; 4] = [
     "/types/siblings/buckets/b%20%2F%C3%BC",
 ];
 
+/// The keys of data types.
+const COUNTER: &str = "/types/counters/buckets/b/datatypes/visits";
+const SET: &str = "/types/sets/buckets/b/datatypes/tags";
+const MAP: &str = "/types/maps/buckets/b/datatypes/user";
+
 #[test]
 fn every_key_moves_while_clients_write_and_the_mover_is_killed() {
     let rounds = Scale::current().pick(3, 20);
     let source = LarderNode::buffered();
     source.admin().active_type("siblings", r#"{"props":{"allow_mult":true}}"#);
     source.admin().active_type("last", r#"{"props":{"last_write_wins":true,"allow_mult":false,"dvv_enabled":false}}"#);
+    for datatype in ["counter", "set", "map"] {
+        source.admin().active_type(&format!("{datatype}s"), &format!(r#"{{"props":{{"datatype":"{datatype}"}}}}"#));
+    }
     fill(&source);
     let mut destination = LarderNode::buffered();
     let address = format!("riak://{}", source.http());
-    let start = ["move", "start", &address, "--types", "default,siblings,last", "--rate", "400"];
+    let start = ["move", "start", &address, "--types", "default,siblings,last,counters,sets,maps", "--rate", "400"];
     destination.admin().output(&start);
     destination.admin().refused(&start, &format!("a move from {address} is under way: finish or cancel it first\n"));
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         for number in 0..WRITERS {
             let (stop, address) = (&stop, source.http());
+            scope.spawn(move || update_datatypes(&mut HttpClient::new(address), number, stop));
             scope.spawn(move || write(&mut HttpClient::new(address), &mut SplitMix64::new(number), stop));
         }
         for _ in 0..rounds {
@@ -59,12 +70,14 @@ fn every_key_moves_while_clients_write_and_the_mover_is_killed() {
             status["phase"] == "follow" && status["sweeps"].as_u64() >= Some(2)
         });
         write_at_destination(&mut destination.client());
+        update_datatypes_at_destination(&mut destination.client());
         stop.store(true, Ordering::Relaxed);
     });
     let verified = verify(&destination);
-    assert_eq!((verified["differs"].as_u64(), verified["changed_here"].as_u64()), (Some(0), Some(2)), "{verified}");
+    assert_eq!((verified["differs"].as_u64(), verified["changed_here"].as_u64()), (Some(0), Some(5)), "{verified}");
     assert!(verified["keys"].as_u64() > Some(KEYS as u64), "{verified}");
     compare(&source, &destination);
+    compare_datatypes(&mut source.client(), &mut destination.client());
     // Nothing changed since, so the next one has nothing to object to.
     let verified = verify(&destination);
     assert_eq!(verified["changed_there"].as_u64(), Some(0), "{verified}");
@@ -120,6 +133,7 @@ fn fill(source: &LarderNode) {
         }
     }
     client.put("/types/siblings/buckets/teas/keys/large", vec![b'x'; 3 << 20]).expect(204);
+    client.send(&HttpRequest::post_json(SET, r#"{"add":"still"}"#)).expect(204);
 }
 
 /// Writes at the source: blind puts, puts with a context, and deletes.
@@ -142,6 +156,55 @@ fn write(client: &mut HttpClient, random: &mut SplitMix64, stop: &AtomicBool) {
         }
         thread::sleep(Duration::from_millis(2));
     }
+}
+
+/// Changes one counter, one set and one map, all writers the same.
+fn update_datatypes(client: &mut HttpClient, number: u64, stop: &AtomicBool) {
+    let mut at = 0;
+    while !stop.load(Ordering::Relaxed) {
+        at += 1;
+        let element = format!("{number}-{}", at % 20);
+        client.send(&HttpRequest::post_json(COUNTER, r#"{"increment":1}"#)).expect(204);
+        client.send(&HttpRequest::post_json(SET, &format!(r#"{{"add":"{element}"}}"#))).expect(204);
+        let update =
+            format!(r#"{{"update":{{"n_counter":-1,"r_register":"{element}","s_set":{{"add":"{element}"}}}}}}"#);
+        client.send(&HttpRequest::post_json(MAP, &update)).expect(204);
+        if at % 3 == 0 {
+            let removed = format!("{number}-{}", (at + 10) % 20);
+            let context = client.get(SET).expect(200).json()["context"].clone();
+            let removal = serde_json::json!({ "remove": removed, "context": context });
+            client.send(&HttpRequest::post_json(SET, &removal.to_string())).expect(204);
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// One of the elements that a client removes here is of no writer, so that it does not come back.
+fn update_datatypes_at_destination(client: &mut HttpClient) {
+    for _ in 0..10 {
+        client.send(&HttpRequest::post_json(COUNTER, r#"{"increment":1000}"#)).expect(204);
+    }
+    client.send(&HttpRequest::post_json(SET, r#"{"add":"mine"}"#)).expect(204);
+    client.send(&HttpRequest::post_json(SET, r#"{"remove":"still"}"#)).expect(204);
+    client.send(&HttpRequest::post_json(MAP, r#"{"update":{"n_counter":1000,"s_set":{"add":"mine"}}}"#)).expect(204);
+}
+
+fn compare_datatypes(source: &mut HttpClient, destination: &mut HttpClient) {
+    let mut both =
+        |path: &str| [source.get(path), destination.get(path)].map(|found| found.expect(200).json()["value"].clone());
+    let [there, here] = both(COUNTER);
+    assert_eq!(there.as_i64().map(|value| value + 10_000), here.as_i64());
+    let elements = |set: &Value| set.as_array().unwrap().iter().map(|one| one.as_str().unwrap().to_owned()).collect();
+    let [mut there, here]: [BTreeSet<String>; 2] = both(SET).each_ref().map(elements);
+    assert!(there.remove("still"));
+    there.insert("mine".to_owned());
+    assert_eq!(there, here);
+    let [there, here] = both(MAP);
+    assert_eq!(there["n_counter"].as_i64().map(|value| value + 1000), here["n_counter"].as_i64());
+    assert_eq!(there["r_register"], here["r_register"]);
+    let [mut there, here]: [BTreeSet<String>; 2] = [&there, &here].map(|map| elements(&map["s_set"]));
+    there.insert("mine".to_owned());
+    assert_eq!(there, here);
 }
 
 /// Two keys that moved get another value here, and one is new.

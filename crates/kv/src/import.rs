@@ -24,6 +24,7 @@ use super::request_plan::{ReplicaPlan, RequestPlan};
 use crate::commit::WriteTarget;
 use crate::put::{ArrivingValue, KvBlobPlacement};
 use crate::rules::causality::{ConflictPolicy, KeyVersions, Slot, SupersededRow};
+use crate::rules::import_result::{ImportComparison, ImportOutcome};
 use crate::slots::CausalBasis;
 use crate::{Kv, Quorums};
 
@@ -57,28 +58,6 @@ pub struct KvImport {
     pub clock: Bytes,
     /// The row of the moved key, as it is now.
     pub before: Option<MovedRow>,
-}
-
-/// What became of an import.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ImportOutcome {
-    /// The key has the values of the source, and those of clients beside them.
-    Imported,
-    /// It has what a client wrote here.
-    Kept,
-    /// It is deleted as at the source, as far as it was imported.
-    Deleted,
-}
-
-/// How a key here differs from its state at the source.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ImportComparison {
-    /// Not at all.
-    Equal,
-    /// A client wrote or deleted it here.
-    ChangedHere,
-    /// In its values, although no client changed it here.
-    Differs,
 }
 
 /// The row of a moved key that a write adds to its batch.

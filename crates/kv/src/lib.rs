@@ -41,6 +41,7 @@ mod testing;
 pub use gateway::Gateway;
 pub use get::SingleObject;
 pub use hooks::HOOKED_BYTES_MAX;
-pub use import::{ImportComparison, ImportOutcome, ImportedValue, KvImport};
+pub use import::{ImportedValue, KvImport};
 pub use kv::Kv;
 pub use requests::{FetchedObject, KvDelete, KvDeleteOutcome, KvGet, KvPut, Quorums};
+pub use rules::import_result::{ImportComparison, ImportOutcome};

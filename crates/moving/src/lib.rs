@@ -4,6 +4,7 @@
 //! kv-admin ──order──> Mover ──> MoveRun ── source_check   reaches the source, makes types
 //!                                 │     ── sweep          lists buckets and keys
 //!                                 │          └─ moved_key   reads one, and imports it (`Kv::import`)
+//!                                 │               └─ moved_datatype   merges a data type (`Kv::import_datatype`)
 //!                                 ├── source ──> source_calls ──> SourceHttp   the port to the source
 //!                                 └── move_store            the rows about the move
 //! ```
@@ -12,6 +13,7 @@
 
 mod move_run;
 mod move_store;
+mod moved_datatype;
 mod moved_key;
 mod mover;
 mod progress;

@@ -16,7 +16,8 @@ use crate::source::{Source, SourceState};
 use crate::source_calls::SourceError;
 
 /// Pauses before an import is tried again.
-const IMPORT_PAUSES: [Duration; 3] = [Duration::from_millis(300), Duration::from_secs(2), Duration::from_secs(5)];
+pub(crate) const IMPORT_PAUSES: [Duration; 3] =
+    [Duration::from_millis(300), Duration::from_secs(2), Duration::from_secs(5)];
 /// Pause before a concurrent state is read again: the nodes of the source may settle it.
 const SETTLE_PAUSE: Duration = Duration::from_millis(300);
 
@@ -90,6 +91,9 @@ impl MoveRun<Source> {
             fetched = self.source.fetch(address, true).await?;
         }
         let (order, object) = order_of(&fetched.state, before.as_ref());
+        if self.is_datatype(address, &object).await? {
+            return self.settle_datatype(address, before, order, object, kind).await;
+        }
         self.settle(address, before, order, object, kind).await
     }
 
@@ -123,10 +127,10 @@ impl MoveRun<Source> {
             return Ok(KeyOutcome { changed: false, comparison });
         }
         let changed = match order {
-            SourceOrder::Older => return self.doubt(&import).await,
+            SourceOrder::Older => return self.doubt(address, import.before.as_ref()).await,
             SourceOrder::Same => {
                 // The rest of a state that is known: the source has not changed.
-                if has_more_to_do(&import) {
+                if has_more_to_do(import.before.as_ref(), import.values.is_empty()) {
                     self.import(&import).await?;
                 }
                 false
@@ -173,10 +177,10 @@ impl MoveRun<Source> {
 
     /// Drops an older state, and has the next pass read the key again: if the source still shows it, the key was deleted,
     /// reaped, and written anew with a clock that begins again.
-    async fn doubt(&self, import: &KvImport) -> Result<KeyOutcome, KeyFailure> {
+    pub(crate) async fn doubt(&self, address: &Address, before: Option<&MovedRow>) -> Result<KeyOutcome, KeyFailure> {
         self.count(MoveCount::Older, 1);
-        if let Some(row) = &import.before {
-            self.store.write_moved_row(&import.address, &MovedRow { concurrent: true, ..row.clone() }).await?;
+        if let Some(row) = before {
+            self.store.write_moved_row(address, &MovedRow { concurrent: true, ..row.clone() }).await?;
         }
         // What is here cannot be compared with it: a verification has to come once more.
         Ok(KeyOutcome { changed: true, comparison: None })
@@ -246,10 +250,10 @@ fn order_behind(state: &SourceObject, row: &MovedRow) -> SourceOrder {
 }
 
 /// Whether a state with the clock that was copied is not all here.
-fn has_more_to_do(import: &KvImport) -> bool {
-    let Some(row) = &import.before else { return true };
-    let is_back = row.state == MovedState::Deleted && !import.values.is_empty();
-    let is_gone = row.state != MovedState::Deleted && import.values.is_empty();
+pub(crate) fn has_more_to_do(before: Option<&MovedRow>, is_deleted: bool) -> bool {
+    let Some(row) = before else { return true };
+    let is_back = row.state == MovedState::Deleted && !is_deleted;
+    let is_gone = row.state != MovedState::Deleted && is_deleted;
     !row.complete || row.concurrent || is_back || is_gone
 }
 

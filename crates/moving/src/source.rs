@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use larder_rows::address::{Address, BucketAddress};
 use percent_encoding::percent_encode;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
 use crate::rules::{ESCAPED, JsonDocuments, MovedProps, RiakAddress, SourceHeaders, SourceObject};
 use crate::source_calls::{
@@ -21,10 +21,15 @@ const MEMORY_UNITS: u32 = (128 << 20) / MEMORY_UNIT as u32;
 /// The unit of the memory of bodies.
 const MEMORY_UNIT: usize = 16 << 10;
 
+/// Data types that are decoded at a time, and the bytes of a body up to which one is not counted.
+const DECODED_AT_ONCE: usize = 2;
+const SMALL_DATATYPE_BYTES: u64 = 8 << 10;
+
 /// A source.
 pub(crate) struct Source {
     calls: SourceCalls,
     memory: Arc<Semaphore>,
+    decoding: Semaphore,
 }
 
 /// What a read of a key found, with the memory that it takes.
@@ -46,7 +51,8 @@ pub(crate) enum SourceState {
 impl Source {
     pub(crate) fn new(http: Arc<dyn SourceHttp>, address: RiakAddress, rate: u32) -> Self {
         let memory = Arc::new(Semaphore::new(MEMORY_UNITS as usize));
-        Self { calls: SourceCalls::new(http, address.is_secure, address.hosts, rate, first_line), memory }
+        let decoding = Semaphore::new(DECODED_AT_ONCE);
+        Self { calls: SourceCalls::new(http, address.is_secure, address.hosts, rate, first_line), memory, decoding }
     }
 
     /// Requests so far.
@@ -203,6 +209,14 @@ impl Source {
                 tracing::debug!(address = %address.bucket, status = answer.status, "source refused a read");
                 Err(self.calls.refused(&mut answer).await)
             }
+        }
+    }
+
+    /// Waits until a data type with a body of so many bytes may be decoded: few bytes inflate to many parts. Small ones need not.
+    pub(crate) async fn reserve_decoding(&self, bytes: u64) -> Option<SemaphorePermit<'_>> {
+        match bytes > SMALL_DATATYPE_BYTES {
+            true => self.decoding.acquire().await.ok(),
+            false => None,
         }
     }
 

@@ -80,6 +80,9 @@ impl MoveRun<Source> {
         match types.status(bucket_type).await {
             Ok(status) if status.stage == TypeStage::Active => {
                 let differing = differing(&props.props, &display::to_json(&status.props));
+                if differing.contains_key("datatype") {
+                    return Err(MoveStopped(format!("type {name} exists here with another datatype")));
+                }
                 if !differing.is_empty() {
                     let names: Vec<_> = differing.keys().map(String::as_str).collect();
                     self.tell(format!("type {name} exists here with other properties: {}", names.join(", ")));
@@ -121,10 +124,8 @@ impl MoveRun<Source> {
             return Err(MoveStopped(format!("the source has no active type {name}")));
         };
         props.notes.iter().for_each(|note| self.tell(format!("type {name}: {note}")));
-        if let Some(datatype) = props.datatype() {
-            self.tell(format!(
-                "type {name} does not move: its buckets hold data types ({datatype}), which stay to be moved"
-            ));
+        if let Some(why) = props.datatype().and_then(objection_to) {
+            self.tell(format!("type {name} does not move: {why}"));
             return Ok(None);
         }
         if props.is_consistent() {
@@ -135,6 +136,12 @@ impl MoveRun<Source> {
         }
         Ok(Some(props))
     }
+}
+
+/// Why data types of this kind do not move.
+fn objection_to(datatype: &str) -> Option<&'static str> {
+    let why = "its HyperLogLogs count by another hash than those of Larder; add their elements again";
+    (datatype == "hll").then_some(why)
 }
 
 /// The properties of the source that are other ones here.

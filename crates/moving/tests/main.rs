@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
+mod datatype_schedules;
+mod riak_model;
 mod schedules;
 mod stand_in;
 mod users;

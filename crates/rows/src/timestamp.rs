@@ -12,9 +12,27 @@ use serde::{Deserialize, Serialize};
 #[serde(transparent)]
 pub struct Timestamp(pub u64);
 
-/// Identity of one run of one gateway process, drawn anew at every start. Zero is of no run.
+/// Identity of one run of one gateway process, drawn anew at every start. Zero is of no run. Those of [`ActorId::SOURCES`] stand for
+/// the writers of another store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ActorId(pub u64);
+
+impl ActorId {
+    /// The first of the actors that stand for writers of another store: all with this highest byte.
+    pub const SOURCES: Self = Self(0xfe << 56);
+
+    /// The actor of a run, of 64 random bits.
+    #[must_use]
+    pub const fn for_run(random: u64) -> Self {
+        match random {
+            // Zero is of no run.
+            0 => Self(1),
+            // Race: a gateway with the actor of a source would take its imports for own rows [invariant 198].
+            _ if random >> 56 == Self::SOURCES.0 >> 56 => Self(random ^ (1 << 63)),
+            _ => Self(random),
+        }
+    }
+}
 
 impl Timestamp {
     /// Below every timestamp of a write.
@@ -89,5 +107,18 @@ impl fmt::Display for Timestamp {
 impl fmt::Display for ActorId {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_run_has_the_actor_of_a_source() {
+        for random in [0, 1, ActorId::SOURCES.0, ActorId::SOURCES.0 | 7, (0xff << 56) - 1, u64::MAX, 0x7e << 56] {
+            let actor = ActorId::for_run(random).0;
+            assert!(actor != 0 && actor >> 56 != ActorId::SOURCES.0 >> 56, "{random}");
+        }
     }
 }

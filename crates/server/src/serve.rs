@@ -264,7 +264,7 @@ fn gateway_config(settings: &ServerSettings, name: &str, address: Option<SocketA
 
 /// The id of this run: 64 bits of the standard library's random keys, mixed with the process id and the time. Never 0.
 fn actor(clock: &dyn Clock) -> u64 {
-    RandomState::new().hash_one((std::process::id(), clock.now())).max(1)
+    ActorId::for_run(RandomState::new().hash_one((std::process::id(), clock.now()))).0
 }
 
 /// Random bytes of the system, for keys and secrets.

@@ -84,6 +84,9 @@ pub enum DatatypeError {
         /// The limit in bytes.
         max: usize,
     },
+    /// A state of a data type that the source of a move shows is none that it may have.
+    #[error("the data type at the source has {0} that this server does not take")]
+    SourceState(&'static str),
     /// Stored bytes are damaged.
     #[error("a row of a data type is damaged: {0}")]
     Damaged(#[from] DecodeError),

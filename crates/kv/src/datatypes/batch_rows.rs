@@ -106,7 +106,8 @@ impl DatatypeWriters {
         Ok(shown_with(unanswered, key, &range_of(needed), rows))
     }
 
-    async fn read_batch_head(
+    /// Reads the head as a batch is decided on it.
+    pub(super) async fn read_batch_head(
         &self,
         key: &DatatypeKey,
         unanswered: Option<&UnansweredBatch>,

@@ -1,7 +1,7 @@
 //! Commits one batch of a key: the rows that its changes need, one clock, one `apply`, and an answer for each.
 
 use bytes::Bytes;
-use larder_core::Result;
+use larder_core::{Error, Result};
 use larder_rows::codec::prefix_successor;
 use larder_rows::limits::REQUEST_ID_MICROS;
 use larder_rows::{ActorId, Batch, Change, Row, Timestamp};
@@ -10,7 +10,7 @@ use larder_store::{CallOptions, Purpose, Range};
 use super::batch_rows::{BatchNeeds, BatchRows};
 use super::delete::check_conditions;
 use super::progress::{KeyProgress, SentBatch};
-use super::writers::{DatatypeKey, DatatypeOutcome, DatatypeWork, DatatypeWriters, WaitingUpdate};
+use super::writers::{DatatypeKey, DatatypeOutcome, DatatypeWork, DatatypeWriters, JoinedUpdate, WaitingUpdate};
 use crate::known_buckets::key_view_changes;
 use crate::rules::datatypes::{
     DatatypeEditor, DatatypeError, DatatypeHead, DatatypePath, DatatypeRowName, EditorTerms, FieldName, NeededRows,
@@ -42,6 +42,13 @@ impl DatatypeWriters {
         progress: &mut KeyProgress,
     ) -> (Vec<WaitingUpdate>, bool) {
         let options = joint_options(&group);
+        if let [WaitingUpdate { joined: JoinedUpdate { work: DatatypeWork::Import(import), listing, .. }, .. }] =
+            &group[..]
+        {
+            let imported = self.commit_import(key, import, listing.clone(), progress, options).await;
+            answer_all(group, &imported);
+            return (Vec::new(), false);
+        }
         let BegunBatch { rows, clock, confirmed, actors } = match self.begin(key, &group, progress, &options).await {
             Ok(begun) => begun,
             Err(error) => {
@@ -122,9 +129,11 @@ impl DatatypeWriters {
                 update.needs(self.actor(), key.precision, request_id.as_ref(), self.is_replicated())
             }
             DatatypeWork::Delete { .. } => vec![NeededRows::to_remove(DatatypePath::root())],
+            DatatypeWork::Import(_) => Vec::new(),
         };
         let context = |waiting: &'a WaitingUpdate| match &waiting.joined.work {
             DatatypeWork::Update { context, .. } | DatatypeWork::Delete { context, .. } => context.as_ref(),
+            DatatypeWork::Import(_) => None,
         };
         BatchNeeds {
             rows: group.iter().flat_map(of_one).collect(),
@@ -223,6 +232,8 @@ fn edit(editor: &mut DatatypeEditor, head: &DatatypeHead, waiting: &WaitingUpdat
             editor.delete(context.as_ref())?;
             Ok(DatatypeOutcome::Done)
         }
+        // Each has a group of its own.
+        DatatypeWork::Import(_) => Err(Error::Internal("an import among updates".into())),
     }
 }
 

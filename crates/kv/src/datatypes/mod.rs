@@ -3,6 +3,7 @@
 //! ```text
 //! update -> plan: data type, replica counts -> writers: joins the key's next batch -> commit: reads what it needs,
 //!           issues one clock, edits, applies one batch with the `$key` entry -> each joined request has its own answer
+//! import -> the state of a key at the source of a move, in the key's queue, merged into its rows
 //! fetch  -> plan -> reader: the head, then pages of rows -> pieces of the value, and at the end the context
 //! ```
 //! An update costs its own rows, whatever the size of the value. See [`crate::rules::datatypes`] for the rows. Key-value calls
@@ -11,8 +12,10 @@
 mod batch_rows;
 mod commit;
 mod delete;
+mod import;
 mod progress;
 mod reader;
+mod riak_body;
 mod unanswered;
 pub(crate) mod writers;
 
@@ -34,6 +37,7 @@ use crate::{Kv, Quorums};
 use writers::{DatatypeKey, DatatypeOutcome, DatatypeWork, JoinedUpdate};
 
 pub use commit::DatatypeBegin;
+pub use import::DatatypeImport;
 pub use reader::DatatypeReader;
 pub(crate) use reader::object_context;
 
@@ -151,7 +155,8 @@ impl Kv {
         let key = self.datatype_key(address, plan);
         let listing = match work {
             DatatypeWork::Update { .. } => self.known_buckets.bucket_row_change(bucket),
-            DatatypeWork::Delete { .. } => None,
+            DatatypeWork::Import(ref import) if import.state.is_some() => self.known_buckets.bucket_row_change(bucket),
+            DatatypeWork::Delete { .. } | DatatypeWork::Import(_) => None,
         };
         let lists = listing.is_some();
         let outcome = self.datatype_writers.submit(key, JoinedUpdate { work, options, listing }).await?;

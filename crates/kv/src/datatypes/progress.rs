@@ -52,6 +52,11 @@ impl KeyProgress {
         self.unanswered.is_none() && self.unconfirmed.is_none()
     }
 
+    /// Whether a batch has no answer.
+    pub(super) fn has_unanswered(&self) -> bool {
+        self.unanswered.is_some()
+    }
+
     pub(super) fn unanswered_bytes(&self) -> usize {
         self.unanswered.as_ref().map_or(0, |unanswered| unanswered.batch.bytes())
     }

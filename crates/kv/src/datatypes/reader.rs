@@ -18,8 +18,8 @@ use super::{DatatypeBegin, DatatypeFetch, DatatypeKey, may_hold_counter};
 use crate::request_plan::{ReplicaPlan, RequestPlan};
 use crate::rules::causality::{Context, Dot, DotFlags, KeyVersions, Sibling, Slot};
 use crate::rules::datatypes::{
-    Datatype, DatatypeContext, DatatypeError, DatatypeHead, DatatypePath, DatatypeRowName, DatatypeValue, ValueBuilder,
-    ValueDecoder, ValuePiece,
+    Datatype, DatatypeContext, DatatypeError, DatatypeHead, DatatypePath, DatatypeRowName, DatatypeValue, RiakForm,
+    ValueBuilder, ValueDecoder, ValuePiece,
 };
 use crate::{FetchedObject, Kv, KvGet};
 
@@ -289,8 +289,8 @@ impl DatatypeReader {
 }
 
 impl Kv {
-    /// The data type at a key without an object, as an object; `None` if there is none. Its bytes and its tag change with every
-    /// update and mean nothing else.
+    /// The data type at a key without an object, as an object; `None` if there is none. Its bytes are those of Riak, and its tag
+    /// changes with every update.
     pub(crate) async fn datatype_as_object(
         &self,
         request: &KvGet,
@@ -300,9 +300,14 @@ impl Kv {
         let address = &request.address;
         let Some(head) = self.datatype_head(address, plan, replicas).await? else { return Ok(None) };
         let token = DatatypeContext::new(head.clocks.clone()).encode(address);
+        let datatype = plan.props.datatype.unwrap_or(Datatype::Counter);
+        let body = match request.bodies && RiakForm::has_one(datatype) {
+            true => self.riak_body(&self.datatype_key(address, plan), datatype, &head, &replicas.options).await?,
+            false => token.clone(),
+        };
         Ok(Some(FetchedObject {
-            versions: datatype_versions(plan.props.datatype, &head, token.clone()),
-            bodies: if request.bodies { vec![GetBody::Bytes(token.clone())] } else { Vec::new() },
+            versions: datatype_versions(plan.props.datatype, &head, body.clone()),
+            bodies: if request.bodies { vec![GetBody::Bytes(body)] } else { Vec::new() },
             context: Some(token),
             downgraded: false,
         }))

@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, timeout_at};
 
+use super::import::DatatypeImport;
 use super::progress::KeyProgress;
 use super::unanswered::{ConfirmedClocks, UnansweredMemory};
 use crate::epochs::IndexGrowth;
@@ -44,6 +45,8 @@ pub(crate) enum DatatypeWork {
     Update { update: DatatypeUpdate, context: Option<DatatypeContext>, request_id: Option<bytes::Bytes> },
     /// The removal of the whole value, or of the part of it that a context covers, if the conditions hold.
     Delete { context: Option<DatatypeContext>, conditions: Conditions },
+    /// The state of the key at the source of a move.
+    Import(Box<DatatypeImport>),
 }
 
 /// A change with the terms of its request.
@@ -98,6 +101,11 @@ impl WaitingUpdate {
 
     pub(super) fn is_delete(&self) -> bool {
         matches!(self.joined.work, DatatypeWork::Delete { .. })
+    }
+
+    /// Whether it shares its batch with no other change.
+    fn is_alone(&self) -> bool {
+        matches!(self.joined.work, DatatypeWork::Delete { .. } | DatatypeWork::Import(_))
     }
 
     /// Whether its client waits no more.
@@ -256,9 +264,9 @@ impl DatatypeWriters {
             if updates.is_empty() {
                 return has_markers;
             }
-            // A delete takes the whole value and its clock row, so it has a batch of its own.
-            let deletes = updates[0].is_delete();
-            let group = match updates.iter().position(|update| update.is_delete() != deletes || deletes) {
+            // A delete takes the whole value and its clock row, and an import reads it, so each has a batch of its own.
+            let is_alone = updates[0].is_alone();
+            let group = match updates.iter().position(|update| update.is_alone() != is_alone || is_alone) {
                 Some(0) => 1,
                 Some(end) => end,
                 None => updates.len(),

@@ -5,11 +5,12 @@
 //! causality dots, contexts, siblings          datatypes   counters, sets, maps, HyperLogLogs
 //! index     rows and queries of secondary indexes         terms       sizes of terms
 //! links     which links a step follows        object_json an object as hooks and jobs see it
-//! object_row      the form of an object's row
+//! object_row      the form of an object's row        import_result  what became of an import
 //! ```
 
 pub mod causality;
 pub mod datatypes;
+pub mod import_result;
 pub mod index;
 pub mod links;
 pub mod object_json;

@@ -16,6 +16,7 @@ mod queue_element;
 mod riak_bytes;
 mod riak_datatype;
 mod riak_object;
+mod riak_state;
 mod source_address;
 mod source_headers;
 mod source_order;
@@ -30,7 +31,10 @@ pub use json_documents::{JsonDocuments, ListingError, listed_name};
 pub use moved_object::{MovedObject, SourceVersionName};
 pub use queue_element::{QueueAnswer, QueueElement, ReplicatedChange};
 pub use riak_bytes::RiakFormError;
-pub use riak_datatype::{RiakDatatype, RiakField, RiakFieldKind, RiakMap, RiakPnCounter, RiakRegister, RiakSet};
+pub use riak_datatype::{
+    RiakClock, RiakDatatype, RiakField, RiakFieldKind, RiakFlag, RiakMap, RiakMapCounter, RiakPnCounter, RiakRegister,
+    RiakSet,
+};
 pub use riak_object::{RiakObject, RiakSibling};
 pub use source_address::{RiakAddress, S3Address, SourceAddress};
 pub use source_headers::{SourceHeaders, ValueError};

@@ -16,6 +16,8 @@ const DATATYPE_TAG: u8 = 69;
 /// Tag and version of a counter of Riak 1.4, and of each of its halves.
 const COUNTER_OF_1_4: [u8; 2] = [71, 1];
 const HALF_OF_1_4: [u8; 2] = [70, 1];
+/// Most values of a field that writes left side by side. Each node of a cluster leaves one at a time.
+const FIELD_VALUES_MAX: usize = 256;
 
 /// The value of a data type.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,11 +37,16 @@ pub enum RiakDatatype {
         /// The registers.
         registers: Vec<(u32, u8)>,
     },
+    /// A counter of a map.
+    MapCounter(RiakMapCounter),
     /// A register of a map.
     Register(RiakRegister),
-    /// A flag of a map: whether a write enabled it that no other one disabled.
-    Flag(bool),
+    /// A flag of a map.
+    Flag(RiakFlag),
 }
+
+/// The last write of each actor: its name, and the number of the write.
+pub type RiakClock = Vec<(Bytes, u64)>;
 
 /// A counter: what each actor added and took away.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -48,16 +55,38 @@ pub struct RiakPnCounter {
     pub actors: Vec<(Bytes, u64, u64)>,
 }
 
+/// A counter of a map: what each actor added and took away, and its last write there.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RiakMapCounter {
+    /// The writes that it has seen.
+    pub clock: RiakClock,
+    /// Actor, its last write, increments and decrements.
+    pub actors: Vec<(Bytes, u64, u64, u64)>,
+}
+
+/// A flag: enabled while a write enabled it that no other one disabled.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RiakFlag {
+    /// The writes that it has seen.
+    pub clock: RiakClock,
+    /// The writes that enabled it.
+    pub dots: RiakClock,
+}
+
 /// A set with removals.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RiakSet {
+    /// The writes that it has seen.
+    pub clock: RiakClock,
     /// Its members, each with the writes that added it.
-    pub members: Vec<(Bytes, Vec<(Bytes, u64)>)>,
+    pub members: Vec<(Bytes, RiakClock)>,
 }
 
 /// A map.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct RiakMap {
+    /// The writes that it has seen.
+    pub clock: RiakClock,
     /// Its fields.
     pub fields: Vec<RiakField>,
 }
@@ -69,8 +98,10 @@ pub struct RiakField {
     pub name: Bytes,
     /// Its kind.
     pub kind: RiakFieldKind,
-    /// The values of the writes that no other replaced; mostly one.
-    pub values: Vec<RiakDatatype>,
+    /// The writes that no other replaced, each with the value that it left; mostly one.
+    pub values: Vec<((Bytes, u64), RiakDatatype)>,
+    /// The writes that the removals of the field had seen: what they left in it is gone.
+    pub removed: RiakClock,
 }
 
 /// A register.
@@ -131,11 +162,20 @@ impl RiakDatatype {
         }
     }
 
+    /// The writes that it has seen.
+    fn into_clock(self) -> RiakClock {
+        match self {
+            Self::Set(RiakSet { clock, .. }) | Self::Map(RiakMap { clock, .. }) => clock,
+            Self::MapCounter(RiakMapCounter { clock, .. }) | Self::Flag(RiakFlag { clock, .. }) => clock,
+            Self::Counter(_) | Self::GrowOnlySet(_) | Self::HyperLogLog { .. } | Self::Register(_) => RiakClock::new(),
+        }
+    }
+
     /// The value of a field, by the name of its module.
     fn from_module(module: &ErlangTerm, value: ErlangTerm) -> Result<(RiakFieldKind, Self), RiakFormError> {
         let ErlangTerm::Atom(module) = module else { return Err(RiakFormError::Invalid("kind of a field")) };
         Ok(match &module[..] {
-            b"riak_dt_emcntr" => (RiakFieldKind::Counter, Self::Counter(read_embedded_counter(value)?)),
+            b"riak_dt_emcntr" => (RiakFieldKind::Counter, Self::MapCounter(read_map_counter(value)?)),
             b"riak_dt_orswot" => (RiakFieldKind::Set, Self::Set(read_set(value)?)),
             b"riak_dt_map" => (RiakFieldKind::Map, Self::Map(read_map(value)?)),
             b"riak_dt_lwwreg" => (RiakFieldKind::Register, Self::Register(read_register(value)?)),
@@ -193,23 +233,25 @@ fn read_counter(term: ErlangTerm) -> Result<RiakPnCounter, RiakFormError> {
 }
 
 /// A counter of a map: `{Clock, [{Actor, {Count, Up, Down}}]}`.
-fn read_embedded_counter(term: ErlangTerm) -> Result<RiakPnCounter, RiakFormError> {
-    let [_, entries] = term.into_tuple("counter of a map")?;
+fn read_map_counter(term: ErlangTerm) -> Result<RiakMapCounter, RiakFormError> {
+    let [clock, entries] = term.into_tuple("counter of a map")?;
     let actor = |entry: ErlangTerm| {
         let [actor, counts] = entry.into_tuple("counter of a map")?;
-        let [_, up, down] = counts.into_tuple("counter of a map")?;
-        Ok((actor.into_bytes("actor")?, up.to_number("counter of a map")?, down.to_number("counter of a map")?))
+        let [last, up, down] = counts.into_tuple("counter of a map")?;
+        let number = |term: &ErlangTerm| term.to_number("counter of a map");
+        Ok((actor.into_bytes("actor")?, number(&last)?, number(&up)?, number(&down)?))
     };
     let actors = entries.into_items("counter of a map")?.into_iter().map(actor).collect::<Result<_, _>>()?;
-    Ok(RiakPnCounter { actors })
+    Ok(RiakMapCounter { clock: read_dots(clock)?, actors })
 }
 
-/// A set: `{Clock, Members, Deferred}`. Removals that wait for their adds name no member that is there.
+/// A set: `{Clock, Members, Deferred}`. Removals that wait for their adds name no member that is there: once the source has the
+/// adds, too, its state is without them.
 fn read_set(term: ErlangTerm) -> Result<RiakSet, RiakFormError> {
-    let [_, members, _] = term.into_tuple("set")?;
+    let [clock, members, _] = term.into_tuple("set")?;
     let member = |(member, dots): (ErlangTerm, ErlangTerm)| Ok((member.into_bytes("member")?, read_dots(dots)?));
     let members = read_dictionary(members)?.into_iter().map(member).collect::<Result<_, _>>()?;
-    Ok(RiakSet { members })
+    Ok(RiakSet { clock: read_dots(clock)?, members })
 }
 
 fn read_members(term: ErlangTerm) -> Result<Vec<Bytes>, RiakFormError> {
@@ -218,22 +260,24 @@ fn read_members(term: ErlangTerm) -> Result<Vec<Bytes>, RiakFormError> {
 
 /// A map: `{Clock, Fields, Deferred}`; a field has its values by dot, and what its removals left.
 fn read_map(term: ErlangTerm) -> Result<RiakMap, RiakFormError> {
-    let [_, fields, _] = term.into_tuple("map")?;
+    let [clock, fields, _] = term.into_tuple("map")?;
     let field = |(name, value): (ErlangTerm, ErlangTerm)| {
         let [name, module] = name.into_tuple("field")?;
-        let [values, _] = value.into_tuple("field")?;
-        let mut field = None;
+        let [values, removals] = value.into_tuple("field")?;
+        let (kind, removals) = RiakDatatype::from_module(&module, removals)?;
         let mut kept = Vec::new();
-        for (_, value) in read_dictionary(values)? {
-            let (kind, value) = RiakDatatype::from_module(&module, value)?;
-            field = Some(kind);
-            kept.push(value);
+        let values = read_dictionary(values)?;
+        // Bound: each is merged with the others, and a source may lie.
+        if values.len() > FIELD_VALUES_MAX {
+            return Err(RiakFormError::TooLarge("number of values of a field"));
         }
-        let kind = field.ok_or(RiakFormError::Invalid("field"))?;
-        Ok(RiakField { name: name.into_bytes("field")?, kind, values: kept })
+        for (dot, value) in values {
+            kept.push((read_dot(dot)?, RiakDatatype::from_module(&module, value)?.1));
+        }
+        Ok(RiakField { name: name.into_bytes("field")?, kind, values: kept, removed: removals.into_clock() })
     };
     let fields = read_dictionary(fields)?.into_iter().map(field).collect::<Result<_, _>>()?;
-    Ok(RiakMap { fields })
+    Ok(RiakMap { clock: read_dots(clock)?, fields })
 }
 
 fn read_register(term: ErlangTerm) -> Result<RiakRegister, RiakFormError> {
@@ -242,9 +286,9 @@ fn read_register(term: ErlangTerm) -> Result<RiakRegister, RiakFormError> {
 }
 
 /// A flag: `{Clock, Dots, Deferred}`; it is on while it has a dot.
-fn read_flag(term: ErlangTerm) -> Result<bool, RiakFormError> {
-    let [_, dots, _] = term.into_tuple("flag")?;
-    Ok(!dots.into_items("flag")?.is_empty())
+fn read_flag(term: ErlangTerm) -> Result<RiakFlag, RiakFormError> {
+    let [clock, dots, _] = term.into_tuple("flag")?;
+    Ok(RiakFlag { clock: read_dots(clock)?, dots: read_dots(dots)? })
 }
 
 fn read_hyper_log_log(term: ErlangTerm) -> Result<RiakDatatype, RiakFormError> {
@@ -264,13 +308,14 @@ fn read_hyper_log_log(term: ErlangTerm) -> Result<RiakDatatype, RiakFormError> {
     })
 }
 
-/// The writes that added a member: `[{Actor, Count}]`.
-fn read_dots(term: ErlangTerm) -> Result<Vec<(Bytes, u64)>, RiakFormError> {
-    let dot = |term: ErlangTerm| {
-        let [actor, count] = term.into_tuple("dot")?;
-        Ok((actor.into_bytes("actor")?, count.to_number("dot")?))
-    };
-    term.into_items("dots")?.into_iter().map(dot).collect()
+/// Writes: `[{Actor, Count}]`.
+fn read_dots(term: ErlangTerm) -> Result<RiakClock, RiakFormError> {
+    term.into_items("dots")?.into_iter().map(read_dot).collect()
+}
+
+fn read_dot(term: ErlangTerm) -> Result<(Bytes, u64), RiakFormError> {
+    let [actor, count] = term.into_tuple("dot")?;
+    Ok((actor.into_bytes("actor")?, count.to_number("dot")?))
 }
 
 /// The pairs of a `dict`, which is a record of segments with cells `[Key|Value]`, or of an `orddict`, a list of pairs.

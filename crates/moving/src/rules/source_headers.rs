@@ -25,9 +25,6 @@ pub enum ValueError {
     /// It has more values than an object may have.
     #[error("the object has too many siblings")]
     TooMany,
-    /// It is a data type.
-    #[error("it is a data type of Riak, which this version does not move")]
-    Datatype,
     /// It has an index field or term that is none.
     #[error("it has an index term that is not valid")]
     Term,

@@ -14,6 +14,8 @@ use super::source_headers::{SourceHeaders, ValueError};
 
 const META: &str = "x-riak-meta-";
 const INDEX: &str = "x-riak-index-";
+/// The begin of the media type of a data type.
+const DATATYPE_MEDIA: &[u8] = b"application/riak_";
 
 /// A value of an object at its source.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,6 +35,26 @@ pub struct SourceObject {
     pub clock: Bytes,
     /// Its live values, in the order of their tags.
     pub values: Vec<SourceValue>,
+}
+
+impl SourceValue {
+    /// The body of a data type, if it is one.
+    #[must_use]
+    pub fn datatype_body(&self) -> Option<Bytes> {
+        let media = self.content.content_type.as_ref()?;
+        match &self.content.body {
+            KvBody::Inline(body) if media.starts_with(DATATYPE_MEDIA) && RiakDatatype::is_one(body) => {
+                Some(body.clone())
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether it is a data type.
+    #[must_use]
+    pub fn is_datatype(&self) -> bool {
+        self.datatype_body().is_some()
+    }
 }
 
 impl SourceObject {
@@ -59,10 +81,6 @@ fn is_siblings(body: &Bytes, content_type: &[u8]) -> bool {
 
 fn value(headers: &SourceHeaders, body: Bytes) -> Result<SourceValue, ValueError> {
     let (content_type, charset) = media(headers);
-    let is_datatype = content_type.as_ref().is_some_and(|media| media.starts_with(b"application/riak_"));
-    if is_datatype && RiakDatatype::is_one(&body) {
-        return Err(ValueError::Datatype);
-    }
     let content = KvContent {
         content_type,
         charset,
@@ -242,7 +260,10 @@ mod tests {
     fn what_is_no_object_is_refused_by_name() {
         let counter = headers(&[("Content-Type", "application/riak_counter")]);
         let body = Bytes::from_static(b"E\x02\0\0\0\x11riak");
-        assert_eq!(SourceObject::from_answer(&counter, body), Err(ValueError::Datatype));
+        let read = SourceObject::from_answer(&counter, body.clone()).unwrap();
+        assert_eq!(read.values[0].datatype_body(), Some(body.clone()));
+        let plain = SourceObject::from_answer(&headers(&[("Content-Type", "text/plain")]), body).unwrap();
+        assert!(!plain.values[0].is_datatype(), "bytes of a client");
         let term = headers(&[("x-riak-index-a_int", "no")]);
         assert_eq!(SourceObject::from_answer(&term, Bytes::new()), Err(ValueError::Term));
         let clock = headers(&[("x-riak-vclock", "***")]);

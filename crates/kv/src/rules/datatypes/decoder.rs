@@ -10,6 +10,7 @@ use super::context::DatatypeContext;
 use super::head::{CounterResets, CounterSum, CounterTotals, DatatypeHead, NamedIncrement};
 use super::hll::{HllChunk, HllRegisters};
 use super::row_name::{DatatypeLeaf, DatatypePath, DatatypeRowName, EmbeddedType, FieldName};
+use super::source_datatype::register_content;
 use super::value::ValuePiece;
 
 /// Reads the rows of a key's data in the order of their names.
@@ -84,8 +85,7 @@ impl ValueDecoder {
                 }
             }
             DatatypeLeaf::Register(_) => {
-                let value = row.value.slice(1.min(row.value.len())..);
-                self.register = self.register.take().max(Some((row.stamp, value)));
+                self.register = self.register.take().max(Some(register_content(row.stamp, &row.value)));
             }
             DatatypeLeaf::Flag(_) => self.flag = true,
             DatatypeLeaf::Increment(_) => {

@@ -8,6 +8,7 @@ use larder_rows::limits::METADATA_BYTES_MAX;
 use larder_rows::{ActorId, Row, Timestamp};
 
 use super::context::ActorClocks;
+use super::import_plan::ImportRecord;
 use super::row_name::{CounterSource, DatatypeLeaf, DatatypePath, DatatypeRowName};
 
 const VERSION: u8 = 1;
@@ -23,6 +24,8 @@ pub struct DatatypeHead {
     pub confirmed: ActorClocks,
     /// Parts of the value that were removed at once.
     pub markers: Vec<RemovalMarker>,
+    /// What imports have seen of the source of a move; `None` before the first one.
+    pub import: Option<ImportRecord>,
 }
 
 /// The removal of a large part: rows in it that are not newer than the clocks are dead.
@@ -54,6 +57,7 @@ impl DatatypeHead {
                 let clocks = decode_clocks(row.value.clone())?;
                 self.markers.push(RemovalMarker { path, remover, clocks, stamp: row.stamp });
             }
+            DatatypeRowName::Import => self.import = Some(ImportRecord::decode(row)?),
             DatatypeRowName::Data(..) => return Err(DecodeError::Invalid("row of a head")),
         }
         Ok(())
@@ -76,7 +80,8 @@ impl DatatypeHead {
     #[must_use]
     pub fn latest(&self) -> Timestamp {
         let markers = self.markers.iter().map(|marker| marker.stamp);
-        self.clocks.values().copied().chain(markers).max().unwrap_or_default()
+        let import = self.import.iter().map(|record| record.stamp);
+        self.clocks.values().copied().chain(markers).chain(import).max().unwrap_or_default()
     }
 
     /// Whether a marker removed this row.
@@ -321,10 +326,28 @@ impl CounterSum {
         let net = |totals: CounterTotals| totals.plus.wrapping_sub(totals.minus).cast_signed();
         let live = |(source, totals): (&CounterSource, &CounterTotals)| {
             let reset = self.source_reset(source);
+            // The source of a move removed the counter, too, and began again at zero: the reset was of the totals before.
+            let begins_anew = totals.plus < reset.plus || totals.minus < reset.minus;
             // A late replica may show totals from before the reset: they are all reset.
-            if totals.operations > reset.operations { net(*totals).wrapping_sub(net(reset)) } else { 0 }
+            match totals.operations > reset.operations {
+                true if begins_anew => net(*totals),
+                true => net(*totals).wrapping_sub(net(reset)),
+                false => 0,
+            }
         };
         self.sources.iter().map(live).fold(self.named.unwrap_or_default(), i128::wrapping_add)
+    }
+
+    /// What each source adds and takes away, what was reset among the other. Neither number ever shrinks.
+    pub(super) fn shares(&self) -> impl Iterator<Item = (CounterSource, i128, i128)> {
+        self.sources.iter().filter_map(|(source, totals)| {
+            let reset = self.source_reset(source);
+            let begins_anew = totals.plus < reset.plus || totals.minus < reset.minus;
+            let reset = if begins_anew { CounterTotals::default() } else { reset };
+            let sum = |a: u128, b: u128| i128::try_from(a.saturating_add(b)).unwrap_or(i128::MAX);
+            let share = (*source, sum(totals.plus, reset.minus), sum(totals.minus, reset.plus));
+            (totals.operations > reset.operations).then_some(share)
+        })
     }
 
     fn source_reset(&self, source: &CounterSource) -> CounterTotals {
@@ -363,7 +386,7 @@ mod tests {
         assert!(!head.exists());
         head.add(&row(DatatypeRowName::Clock(ActorId(1)), clock, Timestamp(6))).unwrap();
         let (clocks, confirmed) = ([(ActorId(1), Timestamp(6))].into(), [(ActorId(1), Timestamp(5))].into());
-        assert_eq!(head, DatatypeHead { clocks, confirmed, markers: vec![marker] });
+        assert_eq!(head, DatatypeHead { clocks, confirmed, markers: vec![marker], import: None });
         let is_dead =
             |stamp| head.is_dead(&DatatypePath::root(), &DatatypeLeaf::Presence(ActorId(1)), Timestamp(stamp));
         assert_eq!((is_dead(5), is_dead(6)), (true, false));
@@ -425,6 +448,21 @@ mod totals_tests {
         assert_eq!((sum.value(), sum.is_live()), (0, true));
         sum.add_source(source(1), CounterTotals::default().plus(3).plus(4).plus(0).plus(-5));
         assert_eq!((sum.value(), sum.is_live()), (-5, true));
+    }
+
+    #[test]
+    fn a_source_that_began_anew_was_once_shown_below_its_reset() {
+        let totals = |operations, plus| CounterTotals { operations, plus, minus: 0 };
+        let mut resets = CounterResets::default();
+        resets.add(source(1), totals(5, 10));
+        let mut sum = CounterSum::default();
+        sum.add_resets(resets);
+        sum.add_source(source(1), totals(9, 3));
+        assert_eq!(sum.value(), 3);
+        assert_eq!(sum.shares().collect::<Vec<_>>(), [(source(1), 3, 0)]);
+        sum.add_source(source(1), totals(9, 12));
+        assert_eq!(sum.value(), 2);
+        assert_eq!(sum.shares().collect::<Vec<_>>(), [(source(1), 12, 10)], "no share ever shrinks");
     }
 
     #[test]

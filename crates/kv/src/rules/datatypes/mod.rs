@@ -21,7 +21,9 @@
 //! - A **marker** removes a part with more rows than one batch may name.
 //!
 //! `value` is what requests and answers say; `row_name`, `head`, `hll` are the rows; `needs`, `editor`
-//! and `apply` make the batch of updates; `decoder` reads; `context` is the wire form.
+//! and `apply` make the batch of updates; `decoder` reads; `context` is the wire form. `source_datatype` is a value as the source of a
+//! move has it, and `import_plan` says what of it an import writes; `riak_form` is
+//! the body in which a move reads a value from here.
 
 mod apply;
 mod context;
@@ -29,8 +31,11 @@ mod decoder;
 mod editor;
 mod head;
 mod hll;
+mod import_plan;
 mod needs;
+mod riak_form;
 mod row_name;
+mod source_datatype;
 mod value;
 
 pub use context::{ActorClocks, DatatypeContext};
@@ -38,10 +43,13 @@ pub use decoder::ValueDecoder;
 pub use editor::{DatatypeEditor, EditorMark, EditorTerms};
 pub use head::{ClockValue, CounterResets, CounterSum, CounterTotals, DatatypeHead, NamedIncrement, RemovalMarker};
 pub use hll::{CHUNK_REGISTERS, HllChunk, HllPlace, HllRegisters};
+pub use import_plan::{ImportChanges, ImportDifference, ImportPlan, ImportRecord, ImportTerms};
 pub use larder_core::rules::props::Datatype;
 pub use larder_core::rules::refusals::DatatypeError;
 pub use needs::{AbsentTarget, NeededRows};
+pub use riak_form::RiakForm;
 pub use row_name::{CounterSource, DatatypeLeaf, DatatypePath, DatatypeRowName, EmbeddedType, FieldName};
+pub use source_datatype::{SourceClock, SourceDatatype, SourceDot, source_actor};
 pub use value::{
     DatatypeUpdate, DatatypeValue, EmbeddedUpdate, EmbeddedValue, FieldEdit, FieldValue, MapEdits, SetEdit,
     ValueBuilder, ValuePiece,

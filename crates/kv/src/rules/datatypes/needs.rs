@@ -114,7 +114,7 @@ fn map_needs(path: &DatatypePath, edits: &MapEdits, actor: ActorId, needs: &mut 
 }
 
 /// Bytes of a row name beside its path and its escaped element.
-const NAME_REST: usize = 32;
+pub(super) const NAME_REST: usize = 32;
 
 /// Counts the edits of an update.
 #[derive(Default)]
@@ -190,7 +190,7 @@ impl EditCount {
     }
 }
 
-fn check_length(part: &'static str, length: usize, max: usize) -> Result<(), DatatypeError> {
+pub(super) fn check_length(part: &'static str, length: usize, max: usize) -> Result<(), DatatypeError> {
     if length > max { Err(DatatypeError::UpdateTooLarge { part, max }) } else { Ok(()) }
 }
 

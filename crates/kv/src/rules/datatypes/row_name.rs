@@ -3,6 +3,7 @@
 //! ```text
 //! 00 actor                         clock row
 //! 01 path 00 remover               marker
+//! 01 01                            what imports have seen of the source of a move
 //! 02 path 00 request id            one increment that its id names
 //! 02 path 01 actor                 presence of a field
 //! 02 path 02 element actor         element of a set
@@ -32,6 +33,8 @@ const COUNTER: u8 = 5;
 const RESETS: u8 = 6;
 const REQUEST: u8 = 7;
 const CHUNK: u8 = 9;
+/// The tag behind [`MARKER`] of what imports have seen.
+const IMPORT: u8 = 1;
 
 /// The place of a value in a key: the fields around it, outermost first, as they stand in row names.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
@@ -44,6 +47,8 @@ pub enum DatatypeRowName {
     Clock(ActorId),
     /// Older rows below the path are dead.
     Marker(DatatypePath, ActorId),
+    /// What imports have seen of the source of a move. A removal of the value leaves it.
+    Import,
     /// Part of the value at the path.
     Data(DatatypePath, DatatypeLeaf),
 }
@@ -190,6 +195,7 @@ impl DatatypeRowName {
         let (path, leaf) = match self {
             Self::Clock(actor) => return with_actor(vec![CLOCK], *actor).into(),
             Self::Marker(path, actor) => return with_actor([&[MARKER], &path.0[..], &[0]].concat(), *actor).into(),
+            Self::Import => return Bytes::from_static(&[MARKER, IMPORT]),
             Self::Data(path, leaf) => (path, leaf),
         };
         match leaf {
@@ -228,6 +234,7 @@ impl DatatypeRowName {
         let (&tag, rest) = rest[length..].split_first().ok_or(DecodeError::Truncated)?;
         match (section, tag) {
             (MARKER, 0) => Ok(Self::Marker(path, decode_actor(rest)?)),
+            (MARKER, IMPORT) if length == 0 && rest.is_empty() => Ok(Self::Import),
             (DATA, _) => Ok(Self::Data(path, DatatypeLeaf::decode(tag, rest)?)),
             _ => Err(DecodeError::Invalid("row name")),
         }

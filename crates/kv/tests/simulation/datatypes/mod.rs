@@ -3,6 +3,7 @@
 pub(crate) mod client;
 mod conditions;
 mod growth;
+mod imports;
 mod laws;
 mod lost_answers;
 mod pages;

@@ -4,7 +4,9 @@ use larder_rows::content::KvBody;
 use proptest::prelude::*;
 
 use super::*;
-use crate::rules::{RiakDatatype, RiakField, RiakFieldKind, RiakMap, RiakPnCounter, RiakRegister, RiakSet};
+use crate::rules::{
+    RiakDatatype, RiakField, RiakFieldKind, RiakFlag, RiakMap, RiakMapCounter, RiakPnCounter, RiakRegister, RiakSet,
+};
 
 const SENCHA: &str = "01008979a985100000000000000004746561730000000673656e636861350100000026836c0000000168026d0000000c2309\
     fef9e5ba393800000001680261016e05001e5077e40e6a000000010000000601677265656e000001370000070300054d5e00\
@@ -134,7 +136,8 @@ fn the_golden_data_types_have_their_values() {
     assert_eq!((counter.value(), datatype(COUNTER)), (5, RiakDatatype::Counter(counter)));
     let actor = Bytes::from_static(b"#\t\xfe\xf9\xe5\xbaC\x7f\0\0\0\x02");
     let member = |member: &'static str, count| (Bytes::from(member), vec![(actor.clone(), count)]);
-    assert_eq!(datatype(SET), RiakDatatype::Set(RiakSet { members: vec![member("b", 2), member("a", 1)] }));
+    let clock = vec![(actor.clone(), 2)];
+    assert_eq!(datatype(SET), RiakDatatype::Set(RiakSet { clock, members: vec![member("b", 2), member("a", 1)] }));
     assert_eq!(datatype(GROW_ONLY_SET), RiakDatatype::GrowOnlySet(vec!["a".into()]));
     assert_eq!(datatype(HYPER_LOG_LOG), RiakDatatype::HyperLogLog { precision: 14, registers: vec![(0x21bd, 1)] });
 }
@@ -153,15 +156,31 @@ fn the_golden_map_has_its_fields_also_those_of_its_map() {
     ];
     assert_eq!(fields, expected);
     let values = |map: &RiakMap, name: &str| {
-        map.fields.iter().find(|field| field.name == name).map(|field| field.values.clone()).unwrap()
+        let field = map.fields.iter().find(|field| field.name == name).unwrap();
+        assert_eq!((&field.removed[..], field.values.len()), (&[][..], 1));
+        field.values.iter().map(|(_, value)| value.clone()).collect::<Vec<_>>()
     };
     let register = |value: &'static str, time| vec![RiakDatatype::Register(RiakRegister { value: value.into(), time })];
     assert_eq!(values(&map, "name"), register("ann", 1795347496174695));
-    assert_eq!(values(&map, "on"), [RiakDatatype::Flag(true)]);
-    assert!(matches!(&values(&map, "age")[..], [RiakDatatype::Counter(age)] if age.value() == 2));
+    let clock = map.clock.clone();
+    assert!(matches!(&clock[..], [(_, 1)]), "one request is one write: {clock:?}");
+    assert_eq!(values(&map, "on"), [RiakDatatype::Flag(RiakFlag { clock: clock.clone(), dots: clock.clone() })]);
+    let actors = vec![(clock[0].0.clone(), 1, 2, 0)];
+    assert_eq!(values(&map, "age"), [RiakDatatype::MapCounter(RiakMapCounter { clock, actors })]);
     assert!(matches!(&values(&map, "tags")[..], [RiakDatatype::Set(tags)] if tags.members[0].0 == "x"));
     let [RiakDatatype::Map(inner)] = &values(&map, "in")[..] else { panic!("one map") };
     assert!(matches!(&inner.fields[..], [RiakField { kind: RiakFieldKind::Register, .. }]));
+}
+
+#[test]
+fn the_golden_values_are_states_with_a_row_for_each_write() {
+    let places = |hex: &str| datatype(hex).into_state().unwrap().clock().len();
+    assert_eq!([COUNTER, SET, MAP, GROW_ONLY_SET].map(places), [1; 4]);
+    let refused = datatype(HYPER_LOG_LOG).into_state().unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "the data type at the source has registers of another hash that this server does not take"
+    );
 }
 
 #[test]
@@ -243,7 +262,8 @@ proptest! {
         };
         for sibling in object.siblings {
             if let KvBody::Inline(body) = sibling.content.body {
-                let _ = RiakDatatype::decode(body);
+                let state = RiakDatatype::decode(body).ok().and_then(|value| value.into_state().ok());
+                let _ = state.map(|state| state.check(Timestamp(1_800_000_000_000_000)));
             }
         }
     }

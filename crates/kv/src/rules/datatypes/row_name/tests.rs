@@ -37,6 +37,7 @@ proptest! {
             DatatypeRowName::Data(path.clone(), leaf),
             DatatypeRowName::Marker(path.clone(), ActorId(actor)),
             DatatypeRowName::Clock(ActorId(actor)),
+            DatatypeRowName::Import,
         ] {
             prop_assert_eq!(DatatypeRowName::decode(&name.encode()), Ok(name));
         }
