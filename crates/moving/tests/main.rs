@@ -2,5 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
+mod move_world;
+mod queue_schedules;
+mod queues;
+mod riak_cluster;
 mod schedules;
 mod stand_in;

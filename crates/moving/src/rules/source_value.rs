@@ -12,7 +12,7 @@ use super::multipart_parts::parts;
 use super::riak_datatype::RiakDatatype;
 use super::source_headers::{SourceHeaders, ValueError};
 
-const META: &str = "x-riak-meta-";
+pub(super) const META: &str = "x-riak-meta-";
 const INDEX: &str = "x-riak-index-";
 
 /// A value of an object at its source.
@@ -103,7 +103,7 @@ fn meta(headers: &SourceHeaders) -> Vec<(Bytes, Bytes)> {
     meta
 }
 
-fn capitalised(name: &str) -> String {
+pub(super) fn capitalised(name: &str) -> String {
     let mut start = true;
     let letter = |char: char| {
         let upper = std::mem::replace(&mut start, char == '-');
