@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::queue_source::{ELEMENT_BYTES_MAX, MEMORY_UNIT, QueueFetch, TakenElement};
+use crate::queue_source::{ElementRoom, MEMORY_UNIT, QueueFetch, TakenElement};
 use crate::rules::{QueueAnswer, QueueTotals, members_up, queue_length};
 use crate::source::{GET, Source};
 use crate::source_calls::{ANSWER_BYTES_MAX, PlannedCall, SourceError, read_body};
@@ -61,11 +61,11 @@ impl Source {
         if answer.status != 200 {
             return Ok(QueueFetch::Refused(self.calls().refused(&mut answer).await.to_string()));
         }
-        let memory = match self.queue.reserve(&answer.headers).await {
-            Ok(memory) => memory,
+        let ElementRoom { memory, bytes_max } = match self.queue.reserve(&answer.headers).await {
+            Ok(room) => room,
             Err(error) => return Ok(QueueFetch::Unreadable(error.to_string())),
         };
-        let body = match read_body(&mut answer, ELEMENT_BYTES_MAX).await {
+        let body = match read_body(&mut answer, bytes_max).await {
             Err(SourceError::TooLarge) => return Ok(QueueFetch::Unreadable(SourceError::TooLarge.to_string())),
             body => body?,
         };

@@ -13,7 +13,9 @@ use crate::rules::{ElementKey, QueueElement, SourceHeaders};
 use crate::source_calls::SourceError;
 
 /// Most bytes of an element on the wire, and of what it inflates to.
-pub(crate) const ELEMENT_BYTES_MAX: usize = 64 << 20;
+const ELEMENT_BYTES_MAX: usize = 64 << 20;
+/// Most bytes of an element whose answer does not say its length. Riak's answers do.
+const UNSIZED_BYTES_MAX: usize = 16 << 20;
 /// The unit of the memory of elements.
 pub(crate) const MEMORY_UNIT: usize = 16 << 10;
 /// Most bytes of elements in memory at a time, in units.
@@ -91,6 +93,12 @@ pub(crate) struct TakenElement {
     pub(crate) memory: OwnedSemaphorePermit,
 }
 
+/// Memory for an element that is about to be read.
+pub(crate) struct ElementRoom {
+    pub(crate) memory: OwnedSemaphorePermit,
+    pub(crate) bytes_max: usize,
+}
+
 impl SourceQueue {
     pub(crate) fn new(name: String, nodes: usize) -> Self {
         Self {
@@ -110,18 +118,20 @@ impl SourceQueue {
         found.clone()
     }
 
-    /// Reserves memory for an element before it is read; without a length, all of it.
+    /// Reserves memory for an element before it is read; returns it with the most bytes of the element.
     ///
     /// # Errors
     /// [`SourceError::TooLarge`].
-    pub(crate) async fn reserve(&self, headers: &SourceHeaders) -> Result<OwnedSemaphorePermit, SourceError> {
+    pub(crate) async fn reserve(&self, headers: &SourceHeaders) -> Result<ElementRoom, SourceError> {
         let length = headers.length().map(|length| usize::try_from(length).unwrap_or(usize::MAX));
-        let length = length.unwrap_or(ELEMENT_BYTES_MAX);
-        if length > ELEMENT_BYTES_MAX {
+        let bytes_max = length.unwrap_or(UNSIZED_BYTES_MAX);
+        if bytes_max > ELEMENT_BYTES_MAX {
             return Err(SourceError::TooLarge);
         }
-        let units = u32::try_from(length * MEMORY_FACTOR / MEMORY_UNIT + 1).unwrap_or(MEMORY_UNITS).min(MEMORY_UNITS);
-        Arc::clone(&self.memory).acquire_many_owned(units).await.map_err(|_| SourceError::TooLarge)
+        let units =
+            u32::try_from(bytes_max * MEMORY_FACTOR / MEMORY_UNIT + 1).unwrap_or(MEMORY_UNITS).min(MEMORY_UNITS);
+        let memory = Arc::clone(&self.memory).acquire_many_owned(units).await.map_err(|_| SourceError::TooLarge)?;
+        Ok(ElementRoom { memory, bytes_max })
     }
 }
 

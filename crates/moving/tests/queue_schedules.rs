@@ -15,7 +15,7 @@ use crate::queues::{SOURCE, world};
 use crate::riak_cluster::{NODES, Place, RiakCluster, RiakFaults};
 
 const KEYS: usize = 4;
-const STEPS: usize = 50;
+const STEPS: usize = 40;
 
 /// What a client has seen here.
 #[derive(Default)]
