@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use larder_moving::{MovePhase, MoveStatus};
+use larder_moving::{MovePhase, MoveStatus, NewMove};
 use tokio::time::{Instant, sleep};
 
-use crate::move_world::MoveWorld;
+use crate::move_world::{MoveWorld, new_move};
 use crate::riak_cluster::{Place, RiakCluster, RiakFaults};
 
 pub(crate) const SOURCE: &str = "riak://node0,node1,node2";
@@ -86,18 +86,24 @@ async fn elements_that_a_full_queue_discarded_come_with_the_next_pass() {
 #[tokio::test(start_paused = true)]
 async fn elements_in_the_hands_of_a_killed_job_come_with_the_next_pass() {
     let mut world = world(4).await;
-    world.start(SOURCE).await;
+    // The keys are there before the queue is switched on.
+    (0..3).for_each(|node| world.source.set_queue(node, false));
+    (0..400).for_each(|at| world.source.put(&place(&format!("k{at:03}")), "x", true));
+    (0..3).for_each(|node| world.source.set_queue(node, true));
+    let slowly = NewMove { rate: 100, ..new_move(SOURCE, &["default"]) };
+    world.mover.start(slowly).await.unwrap();
+    let seeds = |status: &MoveStatus| status.progress.phase == MovePhase::Seed && status.progress.sweep.keys > 60;
+    world.await_status("seeding", seeds).await;
+    // Keys that are copied change. Their elements are taken, and the answers are under way.
+    (0..12).for_each(|at| world.source.put(&place(&format!("k{at:03}")), "y", true));
+    world.source.set_faults(RiakFaults { slow: 1000, ..RiakFaults::default() });
+    sleep(Duration::from_millis(3500)).await;
+    world.source.set_faults(RiakFaults::default());
+    world.restart();
     world.await_status("followed", is_followed).await;
-    for round in 0..5 {
-        (0..12).for_each(|at| world.source.put(&place(&format!("k{at}")), &format!("r{round}"), true));
-        sleep(Duration::from_millis(60)).await;
-        world.restart();
-    }
-    sleep(Duration::from_secs(3)).await;
-    world.await_status("followed again", is_followed).await;
-    sleep(Duration::from_secs(2)).await;
+    sleep(Duration::from_secs(10)).await;
     for at in 0..12 {
-        assert_eq!(world.get("teas", &format!("k{at}")).await.0, ["r4"], "k{at}");
+        assert_eq!(world.get("teas", &format!("k{at:03}")).await.0, ["y"], "k{at}");
     }
     world.job.abort();
 }
@@ -201,22 +207,23 @@ async fn a_pass_writes_nothing_older_over_what_a_queue_brought_meanwhile() {
 #[tokio::test(start_paused = true)]
 async fn a_pass_closes_no_gap_that_opened_while_it_was_under_way() {
     let world = world(10).await;
-    (0..3000).for_each(|at| world.source.put(&place(&format!("k{at:04}")), "x", true));
-    world.start(SOURCE).await;
+    (0..600).for_each(|at| world.source.put(&place(&format!("k{at:03}")), "x", true));
+    let slowly = NewMove { rate: 100, ..new_move(SOURCE, &["default"]) };
+    world.mover.start(slowly).await.unwrap();
     world.await_status("followed", is_followed).await;
-    // A pass of three seconds begins with this gap.
+    // A pass of six seconds begins with this gap.
     world.source.set_faults(RiakFaults { broken: 1000, ..RiakFaults::default() });
     sleep(Duration::from_secs(2)).await;
     world.source.set_faults(RiakFaults::default());
-    let passes = |status: &MoveStatus| status.progress.sweep.keys > 1000;
+    let passes = |status: &MoveStatus| (100..250).contains(&status.progress.sweep.keys);
     world.await_status("passing", passes).await;
     // Its first keys change, and the elements are lost.
-    (0..30).for_each(|at| world.source.put(&place(&format!("k{at:04}")), "y", true));
+    (0..30).for_each(|at| world.source.put(&place(&format!("k{at:03}")), "y", true));
     (0..3).for_each(|node| world.source.restart(node, Duration::from_millis(600)));
     sleep(NOTICED).await;
     world.await_status("followed again", is_followed).await;
     for at in 0..30 {
-        assert_eq!(world.get("teas", &format!("k{at:04}")).await.0, ["y"], "k{at}");
+        assert_eq!(world.get("teas", &format!("k{at:03}")).await.0, ["y"], "k{at}");
     }
     world.job.abort();
 }
