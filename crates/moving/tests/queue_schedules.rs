@@ -14,8 +14,8 @@ use crate::move_world::MoveWorld;
 use crate::queues::{SOURCE, world};
 use crate::riak_cluster::{NODES, Place, RiakCluster, RiakFaults};
 
-const KEYS: usize = 4;
-const STEPS: usize = 40;
+const KEYS: usize = 3;
+const STEPS: usize = 45;
 
 /// What a client has seen here.
 #[derive(Default)]
@@ -58,8 +58,8 @@ fn random_place(random: &mut SplitMix64) -> Place {
 fn step_at_source(source: &RiakCluster, random: &mut SplitMix64, at: usize) {
     let (place, text) = (random_place(random), format!("s{at}"));
     match random.below(40) {
-        0..5 => source.delete(&place),
-        5..11 => source.put(&place, &text, false),
+        0..7 => source.delete(&place),
+        7..11 => source.put(&place, &text, false),
         11 => source.put_ahead(&place, &text),
         12 => source.restart(random.below(NODES), Duration::from_millis(3000 + random.number_below(6000))),
         13 => source.set_overflow(1 + random.below(3)),
@@ -91,7 +91,9 @@ async fn run_schedule(seed: u64) {
             }
             _ => step_at_source(&world.source, &mut random, at),
         }
-        sleep(Duration::from_millis(random.number_below(400))).await;
+        // Half of the steps come before the nodes have agreed on the one before.
+        let pause = if random.chance(500) { 30 } else { 400 };
+        sleep(Duration::from_millis(random.number_below(pause))).await;
         witness.look(&world, &random_place(&mut random), seed).await;
     }
     world.source.set_faults(RiakFaults::default());
@@ -123,7 +125,7 @@ async fn run_schedule(seed: u64) {
 /// Waits until the queues bring every change and are drained, and looks at keys meanwhile.
 async fn followed(world: &MoveWorld<RiakCluster>, witness: &mut Witness, seed: u64) -> MoveStatus {
     // A restart and a full queue are noticed by then.
-    for second in 0..25 {
+    for second in 0..16 {
         sleep(Duration::from_secs(1)).await;
         let place = (["teas", "b /ü"][second % 2].to_owned(), format!("k{}", second / 2 % KEYS));
         witness.look(world, &place, seed).await;

@@ -174,6 +174,44 @@ async fn an_idle_queue_is_asked_politely() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_element_of_before_the_move_once_hid_a_change_that_no_queue_has() {
+    let world = world(12).await;
+    (0..20).for_each(|at| world.source.put(&place(&format!("k{at}")), "old", true));
+    sleep(Duration::from_secs(1)).await;
+    (0..3).for_each(|node| world.source.set_queue(node, false));
+    (0..20).for_each(|at| world.source.put(&place(&format!("k{at}")), "new", true));
+    (0..3).for_each(|node| world.source.set_queue(node, true));
+    world.start(SOURCE).await;
+    world.await_status("followed", is_followed).await;
+    for at in 0..20 {
+        assert_eq!(world.get("teas", &format!("k{at}")).await.0, ["new"], "k{at}");
+    }
+    world.job.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_comes_after_its_deletion_once_brought_the_key_back() {
+    let world = world(13).await;
+    world.start(SOURCE).await;
+    world.await_status("followed", is_followed).await;
+    sleep(Duration::from_secs(2)).await;
+    for at in 0..200 {
+        world.source.put(&place(&format!("k{at}")), "x", true);
+        world.source.delete(&place(&format!("k{at}")));
+    }
+    sleep(Duration::from_secs(5)).await;
+    // A node that had not seen the write yet has left it beside the tombstone.
+    let there = world.source.values();
+    assert!(there.len() < 150, "{}", there.len());
+    for at in 0..200 {
+        let place = place(&format!("k{at}"));
+        let expected = there.get(&place).cloned().unwrap_or_default();
+        assert_eq!(world.get("teas", &place.1).await.0, expected, "k{at}");
+    }
+    world.job.abort();
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_pass_writes_nothing_older_over_what_a_queue_brought_meanwhile() {
     let world = world(11).await;
     (0..24).for_each(|at| world.source.put(&place(&format!("k{at}")), "100", true));
