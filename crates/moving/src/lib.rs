@@ -5,18 +5,26 @@
 //!                                 │     ── sweep          lists buckets and keys
 //!                                 │          └─ moved_key   reads one, and imports it (`Kv::import`)
 //!                                 │               └─ moved_datatype   merges a data type (`Kv::import_datatype`)
+//!                                 │     ── queue_follow   drains the replication queue of each node meanwhile
+//!                                 │          └─ queue_key   brings one element to its key
 //!                                 ├── source ──> source_calls ──> SourceHttp   the port to the source
 //!                                 └── move_store            the rows about the move
 //! ```
 //! [`rules`] has the forms that a source speaks, without IO: its answers over HTTP, terms of Erlang, objects, elements of a
 //! replication queue, clocks and the bodies of data types.
 
+mod key_turns;
 mod move_run;
 mod move_store;
 mod moved_datatype;
 mod moved_key;
 mod mover;
 mod progress;
+mod queue_calls;
+mod queue_follow;
+mod queue_key;
+mod queue_progress;
+mod queue_source;
 pub mod rules;
 mod s3;
 mod source;
@@ -27,5 +35,6 @@ mod sweep;
 
 pub use mover::{MOVE_RATE_DEFAULT, MoveRefusal, MoveStatus, Mover, NewMove};
 pub use progress::{MoveCount, MoveCounts, MovePhase, MoveProgress, MoveVerification, SweepProgress};
+pub use queue_progress::QueueProgress;
 pub use s3::{UserImportReport, import_users};
 pub use source_http::{CallHeaders, SourceAnswer, SourceCall, SourceHttp, SourceRequest};

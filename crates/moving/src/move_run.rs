@@ -58,6 +58,14 @@ pub(crate) trait MoveSteps: Send + Sync {
     /// The source or the store does not answer, or something is refused here.
     async fn prepare(&self, scope: &Self::Scope) -> std::result::Result<(), MoveStopped>;
 
+    /// Follows the source beside the passes, where it tells its changes. It has no end.
+    async fn follow_beside(self: Arc<Self>) {
+        std::future::pending().await
+    }
+
+    /// Waits until the next pass of the phase `follow` is due.
+    async fn await_pass(&self) {}
+
     /// Passes over all keys; returns what a comparison found.
     ///
     /// # Errors
@@ -93,6 +101,8 @@ pub(crate) struct KeyOutcome {
     pub(crate) changed: bool,
     /// The comparison of a verification.
     pub(crate) comparison: Option<ImportComparison>,
+    /// Whether the source showed an older state, so that the key has to be read once more.
+    pub(crate) is_doubted: bool,
 }
 
 /// Why a key was not copied.
@@ -226,6 +236,12 @@ impl<S: MoveSource> MoveRun<S> {
                 progress.notes.push(note);
             }
         });
+    }
+
+    /// Adds what the operator has to know, in place of notes that begin so.
+    pub(crate) fn tell_instead(&self, prefix: &str, note: String) {
+        self.note(|progress| progress.notes.retain(|other| !other.starts_with(prefix)));
+        self.tell(note);
     }
 
     /// Notes a key that could not be copied, by its name on one line.

@@ -8,7 +8,7 @@ use larder_rows::{MoveWish, MovedRow};
 use tokio::time::sleep;
 
 use crate::move_run::{KeyFailure, KeyOutcome, MoveRun, SweepKind};
-use crate::moved_key::{IMPORT_PAUSES, has_more_to_do, is_lasting, shown};
+use crate::moved_key::{IMPORT_PAUSES, Settled, has_more_to_do, is_lasting, shown};
 use crate::progress::MoveCount;
 use crate::rules::{RiakDatatype, SourceObject, SourceOrder, SourceValue, VectorClock};
 use crate::source::Source;
@@ -32,10 +32,10 @@ impl MoveRun<Source> {
         &self,
         address: &Address,
         before: Option<MovedRow>,
-        order: SourceOrder,
-        object: SourceObject,
+        settled: Settled,
         kind: SweepKind,
     ) -> Result<KeyOutcome, KeyFailure> {
+        let Settled { order, object } = settled;
         let bytes = object.values.iter().map(|value| value.content.body.length()).sum();
         // Bound: the parts of a value take many times the memory of its bytes.
         let _decoding = self.source.reserve_decoding(bytes).await;
@@ -55,7 +55,6 @@ impl MoveRun<Source> {
             SourceOrder::Older => return self.doubt(address, before.as_ref()).await,
             SourceOrder::Same if !has_work => false,
             SourceOrder::Same | SourceOrder::Newer | SourceOrder::Concurrent => {
-                self.count(MoveCount::Concurrent, u64::from(order == SourceOrder::Concurrent));
                 let is_new = import.state.is_some() || before.is_some();
                 is_new && self.import_datatype(import.clone(), bytes).await? && order != SourceOrder::Same
             }
@@ -64,7 +63,7 @@ impl MoveRun<Source> {
             SweepKind::Verify => Some(self.compare_datatype(import, bytes).await?),
             SweepKind::Seed | SweepKind::Follow => None,
         };
-        Ok(KeyOutcome { changed, comparison })
+        Ok(KeyOutcome { changed, comparison, is_doubted: false })
     }
 
     /// The state of all values: a key has several while its nodes have not merged them. `None`: it has no value.

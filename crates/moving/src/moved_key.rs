@@ -19,7 +19,10 @@ use crate::source_calls::SourceError;
 pub(crate) const IMPORT_PAUSES: [Duration; 3] =
     [Duration::from_millis(300), Duration::from_secs(2), Duration::from_secs(5)];
 /// Pause before a concurrent state is read again: the nodes of the source may settle it.
-const SETTLE_PAUSE: Duration = Duration::from_millis(300);
+pub(crate) const SETTLE_PAUSE: Duration = Duration::from_millis(300);
+
+/// Pause before a key is read again of which the source showed an older state.
+pub(crate) const DOUBT_PAUSE: Duration = Duration::from_secs(5);
 
 impl From<SourceError> for KeyFailure {
     fn from(error: SourceError) -> Self {
@@ -39,13 +42,43 @@ impl From<Error> for KeyFailure {
     }
 }
 
+/// A state of the source, with its order behind the one that was copied.
+pub(crate) struct Settled {
+    pub(crate) order: SourceOrder,
+    pub(crate) object: SourceObject,
+}
+
 impl MoveRun<Source> {
     /// Brings a key to the state of its source. One that cannot be copied is set aside.
     ///
     /// # Errors
     /// The source or the store does not answer.
     pub(crate) async fn sync_key(&self, address: &Address, kind: SweepKind) -> Result<KeyOutcome, MoveStopped> {
-        match self.try_sync(address, kind).await {
+        let outcome = self.look_at_key(address, kind).await?;
+        if !outcome.is_doubted {
+            return Ok(outcome);
+        }
+        sleep(DOUBT_PAUSE).await;
+        self.look_at_key(address, kind).await
+    }
+
+    async fn look_at_key(&self, address: &Address, kind: SweepKind) -> Result<KeyOutcome, MoveStopped> {
+        let turn = self.source.turns.wait(address).await;
+        let result = self.try_sync(address, kind).await;
+        drop(turn);
+        self.end_key_result(address, result).await
+    }
+
+    /// Sets a key aside that cannot be copied.
+    ///
+    /// # Errors
+    /// The source or the store does not answer.
+    pub(crate) async fn end_key_result(
+        &self,
+        address: &Address,
+        result: Result<KeyOutcome, KeyFailure>,
+    ) -> Result<KeyOutcome, MoveStopped> {
+        match result {
             Ok(outcome) => {
                 self.forget_aside(|| shown(address));
                 Ok(outcome)
@@ -84,47 +117,52 @@ impl MoveRun<Source> {
             }
             fetched = self.source.fetch(address, true).await?;
         }
-        if let (SourceOrder::Concurrent, _) = order_of(&fetched.state, before.as_ref()) {
+        if is_doubtful(&fetched.state, before.as_ref()) {
             // The memory of the first answer goes before that of the second is asked for, or two keys could wait for each other.
             drop(fetched);
             sleep(SETTLE_PAUSE).await;
             fetched = self.source.fetch(address, true).await?;
         }
-        let (order, object) = order_of(&fetched.state, before.as_ref());
-        if self.is_datatype(address, &object).await? {
-            return self.settle_datatype(address, before, order, object, kind).await;
+        let settled = order_of(&fetched.state, before.as_ref());
+        if settled.order == SourceOrder::Concurrent {
+            self.count(MoveCount::Concurrent, 1);
         }
-        self.settle(address, before, order, object, kind).await
+        self.settle(address, before, settled, kind).await
     }
 
     /// Whether the source still has the clock that was copied.
     async fn is_unchanged(&self, address: &Address, row: &MovedRow) -> Result<bool, KeyFailure> {
         Ok(match self.source.head(address).await? {
-            Some(clock) => row.state != MovedState::Deleted && clock == row.clock,
+            Some(clock) => row.state != MovedState::Deleted && SourceOrder::is_same_clock(&clock, &row.clock),
             None => row.state == MovedState::Deleted,
         })
     }
 
     /// Imports a state in its order behind the one before it.
-    async fn settle(
+    pub(crate) async fn settle(
         &self,
         address: &Address,
         before: Option<MovedRow>,
-        order: SourceOrder,
-        state: SourceObject,
+        settled: Settled,
         kind: SweepKind,
     ) -> Result<KeyOutcome, KeyFailure> {
+        if self.is_datatype(address, &settled.object).await? {
+            return self.settle_datatype(address, before, settled, kind).await;
+        }
+        let Settled { order, object: state } = settled;
+        // The bytes of a clock tell an import that broke off from another one.
+        let same = before.as_ref().filter(|_| order == SourceOrder::Same).map(|row| row.clock.clone());
         let import = KvImport {
             address: address.clone(),
             values: state.values.into_iter().map(imported).collect(),
             replaces: order != SourceOrder::Concurrent,
             actor: self.order.actor,
-            clock: state.clock,
+            clock: same.unwrap_or(state.clock),
             before,
         };
         if order == SourceOrder::Newer && self.is_here_already(&import).await? {
             let comparison = (kind == SweepKind::Verify).then_some(ImportComparison::Equal);
-            return Ok(KeyOutcome { changed: false, comparison });
+            return Ok(KeyOutcome { comparison, ..KeyOutcome::default() });
         }
         let changed = match order {
             SourceOrder::Older => return self.doubt(address, import.before.as_ref()).await,
@@ -135,17 +173,13 @@ impl MoveRun<Source> {
                 }
                 false
             }
-            SourceOrder::Newer => self.import(&import).await?,
-            SourceOrder::Concurrent => {
-                self.count(MoveCount::Concurrent, 1);
-                self.import(&import).await?
-            }
+            SourceOrder::Newer | SourceOrder::Concurrent => self.import(&import).await?,
         };
         let comparison = match kind {
             SweepKind::Verify => Some(self.compare(import).await?),
             SweepKind::Seed | SweepKind::Follow => None,
         };
-        Ok(KeyOutcome { changed, comparison })
+        Ok(KeyOutcome { changed, comparison, is_doubted: false })
     }
 
     /// Whether a state with another clock has the values that are here: a Larder drops tombstones from its contexts, and an
@@ -175,7 +209,7 @@ impl MoveRun<Source> {
         Ok(true)
     }
 
-    /// Drops an older state, and has the next pass read the key again: if the source still shows it, the key was deleted,
+    /// Drops an older state, and has the next look read the key again: if the source still shows it, the key was deleted,
     /// reaped, and written anew with a clock that begins again.
     pub(crate) async fn doubt(&self, address: &Address, before: Option<&MovedRow>) -> Result<KeyOutcome, KeyFailure> {
         self.count(MoveCount::Older, 1);
@@ -183,7 +217,7 @@ impl MoveRun<Source> {
             self.store.write_moved_row(address, &MovedRow { concurrent: true, ..row.clone() }).await?;
         }
         // What is here cannot be compared with it: a verification has to come once more.
-        Ok(KeyOutcome { changed: true, comparison: None })
+        Ok(KeyOutcome { changed: true, comparison: None, is_doubted: true })
     }
 
     async fn import(&self, import: &KvImport) -> Result<bool, KeyFailure> {
@@ -226,7 +260,7 @@ impl MoveRun<Source> {
 }
 
 /// The order of a state of the source behind the one that was copied, and its values.
-fn order_of(state: &SourceState, before: Option<&MovedRow>) -> (SourceOrder, SourceObject) {
+pub(crate) fn order_of(state: &SourceState, before: Option<&MovedRow>) -> Settled {
     let object = match state {
         SourceState::Found(object) => object.clone(),
         // A source that forgot a tombstone: the clock stays, so that an older state is known as one.
@@ -235,7 +269,18 @@ fn order_of(state: &SourceState, before: Option<&MovedRow>) -> (SourceOrder, Sou
             SourceObject { clock, values: Vec::new() }
         }
     };
-    (before.map_or(SourceOrder::Newer, |row| order_behind(&object, row)), object)
+    Settled { order: before.map_or(SourceOrder::Newer, |row| order_behind(&object, row)), object }
+}
+
+/// Whether a state is read once more, by a strict read: two clocks do not order it, or a deleted key is back.
+fn is_doubtful(state: &SourceState, before: Option<&MovedRow>) -> bool {
+    let (SourceState::Found(object), Some(row)) = (state, before) else { return false };
+    match SourceOrder::of_answer(&object.clock, &row.clock) {
+        SourceOrder::Concurrent => true,
+        // Race: a node that missed a write answers twice, and its older state is taken for a new beginning.
+        SourceOrder::Older => row.concurrent,
+        SourceOrder::Same | SourceOrder::Newer => row.state == MovedState::Deleted && !object.values.is_empty(),
+    }
 }
 
 fn order_behind(state: &SourceObject, row: &MovedRow) -> SourceOrder {

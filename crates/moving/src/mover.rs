@@ -77,6 +77,8 @@ pub struct NewMove {
     pub types: Vec<Bytes>,
     /// Most requests to the source in a second.
     pub rate: u32,
+    /// The replication queue that a Riak fills for this move; empty for an S3 store.
+    pub queue: String,
     /// The terms of a move from an S3 store; `None`: it comes from a Riak.
     pub s3: Option<S3MoveTerms>,
 }
@@ -102,7 +104,7 @@ impl Mover {
     /// # Errors
     /// [`MoveRefusal`]: another move is under way, or the address is none.
     pub async fn start(&self, new: NewMove) -> std::result::Result<MoveOrder, MoveRefusal> {
-        let NewMove { source, types, rate, s3 } = new;
+        let NewMove { source, types, rate, queue, s3 } = new;
         let address = source.to_text();
         let before = self.status().await?;
         if let Some(before) = before.as_ref().filter(|before| !before.has_ended()) {
@@ -122,7 +124,7 @@ impl Mover {
             }
         };
         let id = context.new_unique_name();
-        let order = MoveOrder { id, source: address, types, rate, actor, wish: MoveWish::Run, number: 1, s3 };
+        let order = MoveOrder { id, source: address, types, rate, actor, wish: MoveWish::Run, number: 1, queue, s3 };
         self.store.write_order(&order).await?;
         self.changed.notify_waiters();
         Ok(order)
@@ -210,7 +212,10 @@ impl Mover {
                 self.work_on(MoveRun::load(&self.store, side, order).await?).await
             }
             (SourceAddress::Riak(address), _) => {
-                self.work_on(MoveRun::load(&self.store, Source::new(http, address, rate), order).await?).await
+                self.work_on(
+                    MoveRun::load(&self.store, Source::new(http, address, order.queue.clone(), rate), order).await?,
+                )
+                .await
             }
             (SourceAddress::S3(_), None) => Err(Error::Internal("the order of a move has no terms".to_owned())),
         }
@@ -225,6 +230,7 @@ impl Mover {
             biased;
             () = self.another_order(number) => {}
             () = run.keep_saving() => {}
+            () = Arc::clone(&run).follow_beside() => {}
             ended = work(&run) => ended?,
         }
         run.save().await
@@ -316,6 +322,7 @@ where
             run.enter(MovePhase::Verify).await?;
         }
         MovePhase::Follow => {
+            run.await_pass().await;
             Arc::clone(run).pass(&scope, SweepKind::Follow).await?;
             sleep(SWEEP_PAUSE).await;
         }

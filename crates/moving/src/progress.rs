@@ -4,6 +4,8 @@ use larder_rows::Timestamp;
 use larder_rows::codec::coded;
 use serde_json::{Map, Value, json};
 
+use crate::queue_progress::QueueProgress;
+
 /// The version of the stored form.
 const VERSION: u64 = 1;
 
@@ -151,6 +153,8 @@ pub struct MoveProgress {
     pub error: String,
     /// Keys that could not be copied.
     pub asides: u64,
+    /// The replication queues of the source.
+    pub queue: QueueProgress,
 }
 
 impl MoveProgress {
@@ -172,6 +176,16 @@ impl MoveProgress {
             notes: Vec::new(),
             error: String::new(),
             asides: 0,
+            queue: QueueProgress::default(),
+        }
+    }
+
+    /// The time before which every change at the source is here; zero before the end of the first pass.
+    #[must_use]
+    pub fn here_until(&self) -> Timestamp {
+        match self.complete_until > Timestamp::ZERO && self.queue.is_whole() {
+            true => self.complete_until.max(self.queue.until),
+            false => self.complete_until,
         }
     }
 
@@ -208,6 +222,7 @@ impl MoveProgress {
             "notes": self.notes,
             "error": self.error,
             "asides": self.asides,
+            "queue": self.queue.to_json(),
         });
         match whole {
             Value::Object(whole) => whole,
@@ -267,6 +282,11 @@ impl MoveProgress {
             notes: json.get("notes")?.as_array()?.iter().filter_map(|note| note.as_str().map(str::to_owned)).collect(),
             error: text(json, "error")?,
             asides: number(json, "asides")?,
+            // Programs before wrote none.
+            queue: match json.get("queue") {
+                Some(queue) => QueueProgress::from_json(queue)?,
+                None => QueueProgress::default(),
+            },
         })
     }
 }
@@ -282,12 +302,41 @@ mod tests {
         progress.sweep = SweepProgress { bucket: "b".into(), keys: 1, keys_known: 2, ..SweepProgress::default() };
         progress.verified = Some(MoveVerification { keys: 5, differs: 1, ..MoveVerification::default() });
         progress.notes = vec!["n".into()];
+        progress.queue = QueueProgress {
+            began: Timestamp(1),
+            followed: true,
+            elements: 2,
+            changes: 3,
+            gaps: 5,
+            ..QueueProgress::default()
+        };
+        progress.queue =
+            QueueProgress { gaps_closed: 4, gap: "g".into(), until: Timestamp(6), error: "e".into(), ..progress.queue };
         let mut json = Value::Object(progress.to_json());
         assert_eq!(MoveProgress::from_json(&json), Some(progress.clone()));
         json["version"] = 2.into();
         assert_eq!(MoveProgress::from_json(&json), None);
         progress.verified = None;
+        progress.queue = QueueProgress::default();
+        json["version"] = 1.into();
+        json["verified"] = Value::Null;
+        json.as_object_mut().unwrap().remove("queue");
+        assert_eq!(MoveProgress::from_json(&json), Some(progress.clone()), "as an older program wrote it");
         assert_eq!(MoveProgress::from_json(&Value::Object(progress.to_json())), Some(progress));
+    }
+
+    #[test]
+    fn an_open_gap_takes_the_lag_back_to_the_last_pass() {
+        let mut progress = MoveProgress::new("i".into(), Timestamp(1));
+        progress.queue = QueueProgress { followed: true, until: Timestamp(9), ..QueueProgress::default() };
+        assert_eq!(progress.here_until(), Timestamp::ZERO, "the seed is under way");
+        progress.complete_until = Timestamp(5);
+        assert_eq!(progress.here_until(), Timestamp(9));
+        progress.queue.gaps = 1;
+        assert_eq!(progress.here_until(), Timestamp(5));
+        progress.queue.gaps_closed = 1;
+        progress.queue.followed = false;
+        assert_eq!(progress.here_until(), Timestamp(5));
     }
 
     #[test]

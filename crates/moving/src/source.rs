@@ -7,6 +7,8 @@ use larder_rows::address::{Address, BucketAddress};
 use percent_encoding::percent_encode;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
+use crate::key_turns::KeyTurns;
+use crate::queue_source::SourceQueue;
 use crate::rules::{ESCAPED, JsonDocuments, MovedProps, RiakAddress, SourceHeaders, SourceObject};
 use crate::source_calls::{
     ANSWER_BYTES_MAX, HEAD_TIMEOUT, LISTING_TIMEOUT, PlannedCall, SourceCalls, SourceError, discard, first_line,
@@ -30,6 +32,10 @@ pub(crate) struct Source {
     calls: SourceCalls,
     memory: Arc<Semaphore>,
     decoding: Semaphore,
+    /// The turns of its keys.
+    pub(crate) turns: KeyTurns,
+    /// Its replication queue.
+    pub(crate) queue: SourceQueue,
 }
 
 /// What a read of a key found, with the memory that it takes.
@@ -49,10 +55,16 @@ pub(crate) enum SourceState {
 }
 
 impl Source {
-    pub(crate) fn new(http: Arc<dyn SourceHttp>, address: RiakAddress, rate: u32) -> Self {
+    pub(crate) fn new(http: Arc<dyn SourceHttp>, address: RiakAddress, queue: String, rate: u32) -> Self {
         let memory = Arc::new(Semaphore::new(MEMORY_UNITS as usize));
         let decoding = Semaphore::new(DECODED_AT_ONCE);
-        Self { calls: SourceCalls::new(http, address.is_secure, address.hosts, rate, first_line), memory, decoding }
+        let queue = SourceQueue::new(queue, address.hosts.len());
+        let calls = SourceCalls::new(http, address.is_secure, address.hosts, rate, first_line);
+        Self { calls, memory, decoding, turns: KeyTurns::default(), queue }
+    }
+
+    pub(crate) fn calls(&self) -> &SourceCalls {
+        &self.calls
     }
 
     /// Requests so far.
@@ -233,11 +245,12 @@ impl Source {
 }
 
 /// A request for anything but an object.
-const GET: PlannedCall<'static> = PlannedCall {
+pub(crate) const GET: PlannedCall<'static> = PlannedCall {
     method: SourceRequest::Get,
     target: "/",
     headers: &|_| vec![("accept", "*/*".to_owned())],
     time: HEAD_TIMEOUT,
+    body: "",
 };
 /// A request for an object: all siblings at once; one value comes under its own media type.
 const GET_OBJECT: PlannedCall<'static> =

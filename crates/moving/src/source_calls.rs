@@ -85,6 +85,8 @@ pub(crate) struct PlannedCall<'a> {
     pub(crate) headers: &'a (dyn Fn(&str) -> CallHeaders + Send + Sync),
     /// Time until the head of the answer.
     pub(crate) time: Duration,
+    /// The body of a question; else empty.
+    pub(crate) body: &'a str,
 }
 
 impl SourceCalls {
@@ -143,11 +145,11 @@ impl SourceCalls {
     /// # Errors
     /// [`SourceError::Unreachable`].
     pub(crate) async fn send_to(&self, host: &str, call: PlannedCall<'_>) -> Result<SourceAnswer, SourceError> {
-        let PlannedCall { method, target, headers, time } = call;
+        let PlannedCall { method, target, headers, time, body } = call;
         self.pace.wait().await;
         self.requests.fetch_add(1, Ordering::Relaxed);
         let (url, headers) = (format!("{}://{host}{target}", self.scheme), headers(host));
-        match timeout(time, self.http.send(SourceCall { method, url: &url, headers: &headers })).await {
+        match timeout(time, self.http.send(SourceCall { method, url: &url, headers: &headers, body })).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(error)) => Err(SourceError::Unreachable(format!("{host}: {error}"))),
             Err(_) => Err(SourceError::Unreachable(format!("{host}: no answer within {} s", time.as_secs()))),

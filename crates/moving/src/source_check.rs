@@ -16,9 +16,6 @@ use crate::source::Source;
 
 /// The type of buckets without one.
 const DEFAULT_TYPE: &[u8] = b"default";
-/// What a move by passes asks of its operator.
-const SWEEPS_NOTE: &str =
-    "the source is followed by passes over all keys: stop its writers at the end, verify, then finish";
 
 impl MoveSource for Source {
     fn requests(&self) -> u64 {
@@ -36,7 +33,18 @@ impl MoveSteps for MoveRun<Source> {
     }
 
     async fn prepare(&self, types: &Vec<Bytes>) -> Result<(), MoveStopped> {
-        self.make_types(types).await
+        self.make_types(types).await?;
+        // Before the first key is listed: a change that comes during the listing is in the queue.
+        self.look_for_queues(types, true, true).await
+    }
+
+    async fn follow_beside(self: Arc<Self>) {
+        self.follow_queues().await;
+        std::future::pending().await
+    }
+
+    async fn await_pass(&self) {
+        self.await_due_pass().await;
     }
 
     async fn pass(self: Arc<Self>, types: &Vec<Bytes>, kind: SweepKind) -> Result<MoveVerification, MoveStopped> {
@@ -52,13 +60,14 @@ impl MoveRun<Source> {
     async fn check_source(&self) -> Result<Vec<Bytes>, MoveStopped> {
         // One node that is down later does not hold up the move.
         self.source.ping(self.phase() == MovePhase::Check).await?;
-        self.tell(SWEEPS_NOTE.to_owned());
         let mut moving = Vec::new();
         for bucket_type in &self.order.types {
             if self.moves(bucket_type).await?.is_some() {
                 moving.push(bucket_type.clone());
             }
         }
+        let has_types = !matches!(self.phase(), MovePhase::Check | MovePhase::Types);
+        self.look_for_queues(&moving, has_types, false).await?;
         Ok(moving)
     }
 

@@ -1,4 +1,4 @@
-//! The port to the source: HTTP requests that only read.
+//! The port to the source: HTTP requests that change nothing there. A fetch from a queue takes its element away.
 
 use async_trait::async_trait;
 use larder_core::body::ByteStream;
@@ -22,6 +22,8 @@ pub enum SourceRequest {
     Get,
     /// The head alone.
     Head,
+    /// A question with a body.
+    Post,
 }
 
 impl SourceRequest {
@@ -31,6 +33,7 @@ impl SourceRequest {
         match self {
             Self::Get => "GET",
             Self::Head => "HEAD",
+            Self::Post => "POST",
         }
     }
 }
@@ -47,6 +50,8 @@ pub struct SourceCall<'a> {
     pub url: &'a str,
     /// Its headers. They may have a signature, so the client sends them as they are.
     pub headers: &'a [(&'static str, String)],
+    /// The body of a question; else empty.
+    pub body: &'a str,
 }
 
 /// Reads from a source over HTTP.

@@ -3,6 +3,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
 mod datatype_schedules;
+mod move_world;
+mod queue_schedules;
+mod queues;
+mod riak_cluster;
 mod riak_model;
 mod schedules;
 mod stand_in;

@@ -2,153 +2,38 @@
 //! the end every key that no client changed here is as at the source, and what clients wrote here is there.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use larder_core::body::{GetBody, PutBody};
-use larder_core::{Config, GatewayPorts};
-use larder_kv::rules::causality::Conditions;
-use larder_kv::{Gateway, KvGet, KvPut, Quorums};
 use larder_moving::rules::SourceAddress;
-use larder_moving::{MovePhase, MoveStatus, Mover, NewMove};
-use larder_rows::address::{Address, BucketAddress};
-use larder_rows::content::KvContent;
-use larder_rows::{ActorId, MoveWish, S3MoveTerms};
-use larder_s3::{Objects, ObjectsConfig, S3Catalogue};
-use larder_store::Clock;
-use larder_store::memory::MemoryStore;
-use larder_testkit::{Scale, SplitMix64, VirtualClock, unique_bytes};
-use tokio::task::JoinHandle;
+use larder_moving::{MovePhase, MoveStatus, NewMove};
+use larder_rows::{MoveWish, S3MoveTerms};
+use larder_testkit::{Scale, SplitMix64};
 use tokio::time::sleep;
 
+use crate::move_world::{MoveWorld, new_move};
 use crate::stand_in::StandIn;
 
 const BUCKETS: [&str; 2] = ["teas", "b /ü"];
 const KEYS: usize = 12;
-/// The longest time of a phase, in virtual seconds.
-const PHASE_SECONDS: u64 = 3600;
 
-/// A gateway, the source, and the job.
-struct MoveWorld {
-    gateway: Arc<Gateway>,
-    objects: Arc<Objects>,
-    source: Arc<StandIn>,
-    mover: Arc<Mover>,
-    job: JoinHandle<()>,
+const SOURCE: &str = "riak://stand-in";
+
+async fn world(seed: u64, faults: u32) -> MoveWorld<StandIn> {
+    MoveWorld::over(|clock| StandIn::new(seed, faults, move || clock.now().as_secs())).await
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_move_that_ends_keeps_no_secret_of_its_source() {
-    let world = MoveWorld::new(1, 0).await;
+    let world = world(1, 0).await;
     let terms = S3MoveTerms { secret: "hidden".into(), ..S3MoveTerms::default() };
     let source = SourceAddress::parse("s3://key@stand-in").unwrap();
-    let new = NewMove { source, types: Vec::new(), rate: 1000, s3: Some(terms) };
+    let new = NewMove { source, types: Vec::new(), rate: 1000, queue: String::new(), s3: Some(terms) };
     assert_eq!(world.mover.start(new).await.unwrap().s3.unwrap().secret, "hidden");
     let paused = world.mover.wish(MoveWish::Pause, false).await.unwrap();
     assert_eq!(paused.order.s3.unwrap().secret, "hidden");
     let cancelled = world.mover.wish(MoveWish::Cancel, false).await.unwrap();
     assert_eq!(cancelled.order.s3.unwrap().secret, "");
     assert_eq!(world.mover.status().await.unwrap().unwrap().order.s3.unwrap().secret, "");
-}
-
-fn new_move(types: &[&'static str]) -> NewMove {
-    let source = SourceAddress::parse("riak://stand-in").unwrap();
-    NewMove {
-        source,
-        types: types.iter().map(|name| Bytes::from_static(name.as_bytes())).collect(),
-        rate: 1000,
-        s3: None,
-    }
-}
-
-impl MoveWorld {
-    async fn new(seed: u64, faults: u32) -> Self {
-        let clock: Arc<dyn Clock> = Arc::new(VirtualClock::start());
-        let store = Arc::new(MemoryStore::new(clock.clone()));
-        let ports = GatewayPorts {
-            store: Arc::clone(&store) as _,
-            blobs: store,
-            clock: clock.clone(),
-            actor: ActorId(7),
-            random: unique_bytes,
-            engine: Arc::new("memory"),
-            scripts: None,
-            audit: None,
-            certificate: None,
-            product: S3Catalogue::empty(),
-            webhooks: None,
-        };
-        let config = Config { single_process: true, ..Config::default() };
-        let gateway = Gateway::start(ports, config).await.unwrap();
-        let source = StandIn::new(seed, faults, move || clock.now().as_secs());
-        let objects = Objects::new(Arc::clone(gateway.shared()), vec![gateway.kv.clone()], ObjectsConfig::default());
-        let mover = Mover::new(gateway.clone(), objects.clone(), source.clone());
-        let job = tokio::spawn(mover.clone().run());
-        Self { gateway, objects, source, mover, job }
-    }
-
-    async fn start(&self) {
-        self.mover.start(new_move(&["default"])).await.unwrap();
-    }
-
-    /// Ends the job as a kill would, and starts another one.
-    fn restart(&mut self) {
-        self.job.abort();
-        self.mover = Mover::new(self.gateway.clone(), self.objects.clone(), self.source.clone());
-        self.job = tokio::spawn(self.mover.clone().run());
-    }
-
-    async fn await_status(&self, what: &str, holds: impl Fn(&MoveStatus) -> bool) -> MoveStatus {
-        for _ in 0..PHASE_SECONDS {
-            sleep(Duration::from_secs(1)).await;
-            let status = self.mover.status().await.unwrap().unwrap();
-            if holds(&status) {
-                return status;
-            }
-        }
-        panic!("not {what}: {:?}", self.mover.status().await)
-    }
-
-    async fn verify(&self) -> MoveStatus {
-        let before = self.mover.wish(MoveWish::Verify, false).await.unwrap().order.number;
-        self.await_status("verified", |status| {
-            status.progress.handled >= before && status.progress.phase == MovePhase::Follow
-        })
-        .await
-    }
-
-    async fn get(&self, bucket: &str, key: &str) -> (Vec<String>, Option<Bytes>) {
-        let request = KvGet { address: address(bucket, key), quorums: Quorums::default(), bodies: true, timeout: None };
-        let object = self.gateway.kv.get(request).await.unwrap();
-        let text = |body: GetBody| match body {
-            GetBody::Bytes(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),
-            other => panic!("{other:?}"),
-        };
-        let mut texts: Vec<_> = object.bodies.into_iter().map(text).collect();
-        texts.sort();
-        (texts, object.context)
-    }
-
-    async fn put(&self, bucket: &str, key: &str, text: &str, context: Option<Bytes>) {
-        let put = KvPut {
-            address: address(bucket, key),
-            context,
-            conditions: Conditions::default(),
-            if_not_modified: None,
-            content: KvContent::default(),
-            upload: PutBody::Bytes(text.to_owned().into()),
-            quorums: Quorums::default(),
-            return_body: false,
-            timeout: None,
-        };
-        self.gateway.kv.put(put).await.unwrap();
-    }
-}
-
-fn address(bucket: &str, key: &str) -> Address {
-    let bucket = BucketAddress::new("default".into(), bucket.to_owned().into()).unwrap();
-    Address::new(bucket, key.to_owned().into()).unwrap()
 }
 
 /// One step of the clients of the source.
@@ -165,11 +50,11 @@ fn step_at_source(source: &StandIn, random: &mut SplitMix64, at: usize) {
 
 async fn run_schedule(seed: u64) {
     let mut random = SplitMix64::new(seed);
-    let mut world = MoveWorld::new(seed, 60).await;
+    let mut world = world(seed, 60).await;
     for at in 0..40 {
         step_at_source(&world.source, &mut random, at);
     }
-    world.start().await;
+    world.start(SOURCE).await;
     // What clients wrote here last, by place.
     let mut mine = BTreeMap::new();
     for at in 100..400 {
@@ -234,13 +119,13 @@ fn random_schedules_end_with_every_key_as_at_the_source() {
 
 #[tokio::test(start_paused = true)]
 async fn a_key_that_cannot_be_copied_is_named_and_stops_nothing() {
-    let world = MoveWorld::new(1, 0).await;
+    let world = world(1, 0).await;
     world.source.put("teas", "bad", "x", true);
     world.source.put("teas", "good", "x", true);
     world.source.put("teas", "cut", "x", true);
     world.source.break_key("bad");
     world.source.break_key("cut");
-    world.start().await;
+    world.start(SOURCE).await;
     let follows = |status: &MoveStatus| status.progress.phase == MovePhase::Follow && status.progress.sweeps > 1;
     let status = world.await_status("following", follows).await;
     assert_eq!(
@@ -265,9 +150,9 @@ async fn a_key_that_cannot_be_copied_is_named_and_stops_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_paused_move_reads_nothing_and_a_cancelled_one_goes_on_from_the_same_source() {
-    let world = MoveWorld::new(2, 0).await;
+    let world = world(2, 0).await;
     world.source.put("teas", "a", "1", true);
-    world.start().await;
+    world.start(SOURCE).await;
     world.await_status("following", |status| status.progress.sweeps > 1).await;
     world.mover.wish(MoveWish::Pause, false).await.unwrap();
     sleep(Duration::from_secs(10)).await;
@@ -282,15 +167,15 @@ async fn a_paused_move_reads_nothing_and_a_cancelled_one_goes_on_from_the_same_s
     world.source.put("teas", "a", "3", true);
     sleep(Duration::from_secs(60)).await;
     assert_eq!(world.get("teas", "a").await.0, ["2"]);
-    world.start().await;
+    world.start(SOURCE).await;
     world.await_status("following", |status| status.progress.sweeps > 1).await;
     assert_eq!(world.get("teas", "a").await.0, ["3"], "its rows are known, so they are replaced");
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_absent_type_is_waited_for_with_its_name() {
-    let world = MoveWorld::new(3, 0).await;
-    world.mover.start(new_move(&["default", "carts"])).await.unwrap();
+    let world = world(3, 0).await;
+    world.mover.start(new_move(SOURCE, &["default", "carts"])).await.unwrap();
     let status = world.await_status("refused", |status| !status.progress.error.is_empty()).await;
     assert_eq!(status.progress.error, "the source has no active type carts");
     assert_eq!(status.progress.phase, MovePhase::Check);

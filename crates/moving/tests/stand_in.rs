@@ -238,7 +238,7 @@ fn object(key: Option<&StandInKey>, breaks_off: bool) -> SourceAnswer {
 }
 
 /// A listing in parts of two names. One that breaks off has no end.
-fn listing(member: &str, names: &[&str], breaks_off: bool) -> SourceAnswer {
+pub(crate) fn listing(member: &str, names: &[&str], breaks_off: bool) -> SourceAnswer {
     let part = |names: &[&str]| serde_json::json!({ member: names }).to_string();
     let mut text: String = names.chunks(2).map(part).collect::<String>() + &part(&[]);
     if breaks_off {
@@ -247,17 +247,17 @@ fn listing(member: &str, names: &[&str], breaks_off: bool) -> SourceAnswer {
     found(SourceHeaders::default(), 200, text.into_bytes(), breaks_off)
 }
 
-fn plain(status: u16, text: &str) -> SourceAnswer {
+pub(crate) fn plain(status: u16, text: &str) -> SourceAnswer {
     found(SourceHeaders::default(), status, text.as_bytes().to_vec(), false)
 }
 
-fn key_headers(lines: &[(&str, &str)]) -> SourceHeaders {
+pub(crate) fn key_headers(lines: &[(&str, &str)]) -> SourceHeaders {
     let mut headers = SourceHeaders::default();
     lines.iter().for_each(|(name, value)| headers.add(name.as_bytes(), value.as_bytes()));
     headers
 }
 
-fn found(headers: SourceHeaders, status: u16, body: Vec<u8>, breaks_off: bool) -> SourceAnswer {
+pub(crate) fn found(headers: SourceHeaders, status: u16, body: Vec<u8>, breaks_off: bool) -> SourceAnswer {
     let half = body.len() / 2;
     let mut pieces = vec![Ok(Bytes::from(body[..half].to_vec()))];
     pieces.push(match breaks_off {

@@ -37,7 +37,7 @@ pub use data_key_row::DataKeyRow;
 pub use epochs::{BucketEpochs, EpochShard, EpochStage};
 pub use mark_row::MarkRow;
 pub use member_row::MemberRow;
-pub use move_order::{MoveOrder, MoveWish, S3MoveTerms};
+pub use move_order::{MOVE_QUEUE_DEFAULT, MoveOrder, MoveWish, S3MoveTerms};
 pub use moved_row::{MovedRow, MovedState};
 pub use notice_row::{KvWrite, NoticeContent, NoticeEvent, NoticeRow};
 pub use object_event::{EventName, EventObject, ObjectEvent};

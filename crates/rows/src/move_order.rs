@@ -5,9 +5,14 @@ use bytes::Bytes;
 use crate::ActorId;
 use crate::codec::{DecodeError, FieldDecoder, FieldEncoder, coded};
 
-const VERSION: u8 = 1;
+/// The version of an order from a Riak that names no queue: it has that of the default name.
+const SWEEP_VERSION: u8 = 1;
 /// The version of an order from an S3 store: programs that read none refuse it.
 const S3_VERSION: u8 = 2;
+/// The version of an order from a Riak that names its queue.
+const VERSION: u8 = 3;
+/// The name of the replication queue in orders without one.
+pub const MOVE_QUEUE_DEFAULT: &str = "larder";
 /// Most types, or buckets, of one move.
 const TYPES_MAX: usize = 10_000;
 
@@ -67,6 +72,8 @@ pub struct MoveOrder {
     pub wish: MoveWish,
     /// The number of the wish: the job notes the last one that it carried out.
     pub number: u64,
+    /// The replication queue that a Riak fills for this move; empty for an S3 store.
+    pub queue: String,
     /// The terms of a move from an S3 store; `None`: it comes from a Riak.
     pub s3: Option<S3MoveTerms>,
 }
@@ -84,10 +91,13 @@ impl MoveOrder {
         out.u64(self.actor.0);
         out.u8(self.wish.code());
         out.varint(self.number);
-        if let Some(terms) = &self.s3 {
-            out.text(&terms.secret);
-            out.list(&terms.buckets, |out, name| out.text(name));
-            out.text(&terms.owner);
+        match &self.s3 {
+            Some(terms) => {
+                out.text(&terms.secret);
+                out.list(&terms.buckets, |out, name| out.text(name));
+                out.text(&terms.owner);
+            }
+            None => out.text(&self.queue),
         }
         out.finish()
     }
@@ -97,23 +107,29 @@ impl MoveOrder {
     /// # Errors
     /// [`DecodeError`] as for every row.
     pub fn decode(value: Bytes) -> Result<Self, DecodeError> {
-        let is_s3 = value.first() == Some(&S3_VERSION);
-        let mut rest = FieldDecoder::versioned(value, if is_s3 { S3_VERSION } else { VERSION })?;
+        let version = value.first().copied().filter(|version| [SWEEP_VERSION, S3_VERSION].contains(version));
+        let version = version.unwrap_or(VERSION);
+        let mut rest = FieldDecoder::versioned(value, version)?;
         let (id, source) = (rest.text()?, rest.text()?);
         let types = (0..rest.count(TYPES_MAX)?).map(|_| rest.bytes()).collect::<Result<_, _>>()?;
         let rate = u32::try_from(rest.varint()?).map_err(|_| DecodeError::Invalid("rate"))?;
         let actor = ActorId(rest.u64()?);
         let wish = MoveWish::from_code(rest.u8()?).ok_or(DecodeError::Invalid("wish"))?;
         let number = rest.varint()?;
-        let s3 = match is_s3 {
-            true => {
+        let s3 = match version {
+            S3_VERSION => {
                 let secret = rest.text()?;
                 let buckets = (0..rest.count(TYPES_MAX)?).map(|_| rest.text()).collect::<Result<_, _>>()?;
                 Some(S3MoveTerms { secret, buckets, owner: rest.text()? })
             }
-            false => None,
+            _ => None,
         };
-        let order = Self { id, source, types, rate, actor, wish, number, s3 };
+        let queue = match version {
+            S3_VERSION => String::new(),
+            SWEEP_VERSION => MOVE_QUEUE_DEFAULT.to_owned(),
+            _ => rest.text()?,
+        };
+        let order = Self { id, source, types, rate, actor, wish, number, queue, s3 };
         rest.finish()?;
         Ok(order)
     }
@@ -135,13 +151,17 @@ mod tests {
             actor: ActorId(1),
             wish: MoveWish::Verify,
             number: 2,
+            queue: "q".into(),
             s3: None,
         };
-        let golden = Bytes::from_static(b"\x01\x01i\x01s\x01\x01t\xac\x02\0\0\0\0\0\0\0\x01\x03\x02");
+        let golden = Bytes::from_static(b"\x03\x01i\x01s\x01\x01t\xac\x02\0\0\0\0\0\0\0\x01\x03\x02\x01q");
         assert_eq!(order.encode(), golden);
         assert_eq!(MoveOrder::decode(golden), Ok(order.clone()));
+        let old = Bytes::from_static(b"\x01\x01i\x01s\x01\x01t\xac\x02\0\0\0\0\0\0\0\x01\x03\x02");
+        let unnamed = MoveOrder { queue: MOVE_QUEUE_DEFAULT.into(), ..order.clone() };
+        assert_eq!(MoveOrder::decode(old), Ok(unnamed), "an order that an older program wrote");
         let terms = S3MoveTerms { secret: "k".into(), buckets: vec!["b".into()], owner: "o".into() };
-        let order = MoveOrder { s3: Some(terms), ..order };
+        let order = MoveOrder { s3: Some(terms), queue: String::new(), ..order };
         let golden =
             Bytes::from_static(b"\x02\x01i\x01s\x01\x01t\xac\x02\0\0\0\0\0\0\0\x01\x03\x02\x01k\x01\x01b\x01o");
         assert_eq!(order.encode(), golden);
@@ -155,6 +175,7 @@ mod tests {
             let _ = MoveOrder::decode(bytes.clone().into());
             let _ = MoveOrder::decode([&[VERSION], &bytes[..]].concat().into());
             let _ = MoveOrder::decode([&[S3_VERSION], &bytes[..]].concat().into());
+            let _ = MoveOrder::decode([&[SWEEP_VERSION], &bytes[..]].concat().into());
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use http_body_util::{BodyExt as _, Empty};
+use http_body_util::{BodyExt as _, Full};
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::header::USER_AGENT;
@@ -29,7 +29,7 @@ const IDLE_TIME: Duration = Duration::from_secs(20);
 
 /// Reads sources. It follows no redirection, and obeys no proxy of the environment.
 struct SourceClient {
-    client: Client<ReceiverConnector, Empty<Bytes>>,
+    client: Client<ReceiverConnector, Full<Bytes>>,
 }
 
 /// The client of this server. It trusts the authorities of this file (PEM); `None`: those of the system.
@@ -51,7 +51,8 @@ impl SourceHttp for SourceClient {
         for (name, value) in call.headers {
             request = request.header(*name, value);
         }
-        let request = request.body(Empty::new()).map_err(|error| format!("no request can be made: {error}"))?;
+        let body = Full::new(Bytes::copy_from_slice(call.body.as_bytes()));
+        let request = request.body(body).map_err(|error| format!("no request can be made: {error}"))?;
         let answer = self.client.request(request).await.map_err(|error| causes(&error))?;
         let (head, body) = answer.into_parts();
         let mut headers = SourceHeaders::default();
@@ -96,7 +97,7 @@ mod tests {
 
     async fn send(client: &dyn SourceHttp, url: &str) -> Result<SourceAnswer, String> {
         let headers = &[("x-amz-date", "20130524T000000Z".to_owned()), ("authorization", "K\u{e9}/a, b=c".to_owned())];
-        client.send(SourceCall { method: SourceRequest::Get, url, headers }).await
+        client.send(SourceCall { method: SourceRequest::Get, url, headers, body: "" }).await
     }
 
     #[tokio::test]

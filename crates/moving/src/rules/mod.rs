@@ -8,11 +8,15 @@
 //! All of it comes from another machine: each count and length is compared with the bytes that are there before anything is
 //! allocated for it, and compressed bytes are inflated up to a bound.
 
+mod element_object;
 mod erlang_term;
 mod json_documents;
 mod moved_object;
 mod multipart_parts;
 mod queue_element;
+mod queue_state;
+mod queue_step;
+mod queue_watch;
 mod riak_bytes;
 mod riak_datatype;
 mod riak_object;
@@ -29,7 +33,10 @@ pub use erlang_term::ErlangTerm;
 pub(crate) use json_documents::ESCAPED;
 pub use json_documents::{JsonDocuments, ListingError, listed_name};
 pub use moved_object::{MovedObject, SourceVersionName};
-pub use queue_element::{QueueAnswer, QueueElement, ReplicatedChange};
+pub use queue_element::{ElementKey, QueueAnswer, QueueElement, ReplicatedChange};
+pub use queue_state::{QueueTotals, members_up, parse_queue_name, queue_length};
+pub use queue_step::QueueStep;
+pub use queue_watch::{QueueLoss, QueueWatch};
 pub use riak_bytes::RiakFormError;
 pub use riak_datatype::{
     RiakClock, RiakDatatype, RiakField, RiakFieldKind, RiakFlag, RiakMap, RiakMapCounter, RiakPnCounter, RiakRegister,

@@ -31,15 +31,22 @@ pub enum QueueAnswer {
     Element(QueueElement),
 }
 
-/// A change of one key at the source.
-#[derive(Debug, Clone, PartialEq)]
-pub struct QueueElement {
+/// The key of an element.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ElementKey {
     /// The bucket type; empty for none.
     pub bucket_type: Bytes,
     /// The bucket.
     pub bucket: Bytes,
     /// The key.
     pub key: Bytes,
+}
+
+/// A change of one key at the source.
+#[derive(Debug, Clone, PartialEq)]
+pub struct QueueElement {
+    /// The key.
+    pub key: ElementKey,
     /// The clock that is beside the element of a deleted object.
     pub tombstone: Option<VectorClock>,
     /// The change.
@@ -61,11 +68,11 @@ pub enum ReplicatedChange {
 }
 
 impl QueueAnswer {
-    /// Decodes the body of an answer.
+    /// Decodes the body of an answer, of which a compressed object inflates up to `max` bytes.
     ///
     /// # Errors
     /// [`RiakFormError`].
-    pub fn decode(bytes: Bytes) -> Result<Self, RiakFormError> {
+    pub fn decode(bytes: Bytes, max: usize) -> Result<Self, RiakFormError> {
         let mut rest = RiakBytes(bytes);
         if rest.u8("mark of an answer")? == 0 {
             rest.finish()?;
@@ -76,8 +83,21 @@ impl QueueAnswer {
             1 => Some(VectorClock::decode(rest.sized("clock of a tombstone")?)?),
             _ => return Err(RiakFormError::Invalid("mark of a tombstone")),
         };
-        let element = QueueElement::decode(rest.rest())?;
+        let element = QueueElement::decode(rest.rest(), max)?;
         Ok(Self::Element(QueueElement { tombstone, ..element }))
+    }
+
+    /// The key of an element whose checksum is right, whatever follows; `None`: it does not tell.
+    #[must_use]
+    pub fn key_alone(bytes: Bytes) -> Option<ElementKey> {
+        let mut rest = RiakBytes(bytes);
+        if rest.u8("mark of an answer").ok()? == 0 {
+            return None;
+        }
+        if rest.u8("mark of a tombstone").ok()? == 1 {
+            rest.sized("clock of a tombstone").ok()?;
+        }
+        ElementHead::take(&mut rest).ok().map(|head| head.key)
     }
 }
 
@@ -86,8 +106,30 @@ impl QueueElement {
     ///
     /// # Errors
     /// [`RiakFormError`].
-    pub fn decode(bytes: Bytes) -> Result<Self, RiakFormError> {
+    pub fn decode(bytes: Bytes, max: usize) -> Result<Self, RiakFormError> {
         let mut rest = RiakBytes(bytes);
+        let ElementHead { flags, key } = ElementHead::take(&mut rest)?;
+        let body = match flags & ZLIB {
+            0 => rest.rest(),
+            _ => inflate_zlib(&rest.rest(), max.min(INFLATED_BYTES_MAX))?,
+        };
+        let change = match flags & REAP {
+            0 => ReplicatedChange::Object(RiakObject::decode(body)?),
+            _ => read_reap(body)?,
+        };
+        Ok(Self { key, tombstone: None, change })
+    }
+}
+
+/// What an element begins with.
+struct ElementHead {
+    flags: u8,
+    key: ElementKey,
+}
+
+impl ElementHead {
+    /// Takes it from the front of an element with the right checksum.
+    fn take(rest: &mut RiakBytes) -> Result<Self, RiakFormError> {
         let checksum = rest.u32("checksum")?;
         if crc32fast::hash(&rest.0) != checksum {
             return Err(RiakFormError::Checksum);
@@ -96,16 +138,8 @@ impl QueueElement {
         if flags >> 4 != ELEMENT_VERSION {
             return Err(RiakFormError::Invalid("version of an element"));
         }
-        let (bucket_type, bucket, key) = (rest.sized("type")?, rest.sized("bucket")?, rest.sized("key")?);
-        let body = match flags & ZLIB {
-            0 => rest.rest(),
-            _ => inflate_zlib(&rest.rest(), INFLATED_BYTES_MAX)?,
-        };
-        let change = match flags & REAP {
-            0 => ReplicatedChange::Object(RiakObject::decode(body)?),
-            _ => read_reap(body)?,
-        };
-        Ok(Self { bucket_type, bucket, key, tombstone: None, change })
+        let (bucket_type, bucket) = (rest.sized("type")?, rest.sized("bucket")?);
+        Ok(Self { flags, key: ElementKey { bucket_type, bucket, key: rest.sized("key")? } })
     }
 }
 

@@ -12,7 +12,7 @@ use super::multipart_parts::parts;
 use super::riak_datatype::RiakDatatype;
 use super::source_headers::{SourceHeaders, ValueError};
 
-const META: &str = "x-riak-meta-";
+pub(super) const META: &str = "x-riak-meta-";
 const INDEX: &str = "x-riak-index-";
 /// The begin of the media type of a data type.
 const DATATYPE_MEDIA: &[u8] = b"application/riak_";
@@ -121,7 +121,7 @@ fn meta(headers: &SourceHeaders) -> Vec<(Bytes, Bytes)> {
     meta
 }
 
-fn capitalised(name: &str) -> String {
+pub(super) fn capitalised(name: &str) -> String {
     let mut start = true;
     let letter = |char: char| {
         let upper = std::mem::replace(&mut start, char == '-');

@@ -3,12 +3,16 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use larder_core::rules::external_term::TermWriter;
+use miniz_oxide::deflate::compress_to_vec;
 
 use super::erlang_term::{ErlangTerm, RiakTerm as _};
 use super::riak_bytes::{RiakFormError, inflate_raw};
 
 /// Most entries of a clock. Riak prunes clocks to some fifty.
 const ENTRIES_MAX: usize = 10_000;
+/// The level of compression of Riak's own clocks.
+const DEFLATE_LEVEL: u8 = 6;
 /// Most bytes of the term of a clock.
 const CLOCK_BYTES_MAX: usize = 1 << 20;
 
@@ -82,6 +86,22 @@ impl VectorClock {
         Self::decode(inflate_raw(bytes, CLOCK_BYTES_MAX)?)
     }
 
+    /// The bytes that `X-Riak-Vclock` has in base64. Those of Riak may be other ones for the same clock.
+    #[must_use]
+    pub fn to_deflated(&self) -> Bytes {
+        let mut term = TermWriter::default();
+        term.list(self.entries.len(), |term| {
+            for entry in &self.entries {
+                term.tuple(2);
+                term.binary(&entry.actor);
+                term.tuple(2);
+                term.integer(entry.count.into());
+                term.integer(entry.seconds.into());
+            }
+        });
+        compress_to_vec(&term.finish(), DEFLATE_LEVEL).into()
+    }
+
     pub(super) fn from_term(term: ErlangTerm) -> Result<Self, RiakFormError> {
         let items = term.into_items("clock")?;
         if items.len() > ENTRIES_MAX {
@@ -135,8 +155,6 @@ impl VectorClockEntry {
 
 #[cfg(test)]
 mod tests {
-    use larder_core::rules::external_term::TermWriter;
-    use miniz_oxide::deflate::compress_to_vec;
     use proptest::collection::vec;
     use proptest::prelude::*;
 
@@ -151,21 +169,11 @@ mod tests {
     }
 
     fn encode(clock: &VectorClock) -> Bytes {
-        let mut term = TermWriter::default();
-        term.list(clock.entries.len(), |term| {
-            for entry in &clock.entries {
-                term.tuple(2);
-                term.binary(&entry.actor);
-                term.tuple(2);
-                term.integer(entry.count.into());
-                term.integer(entry.seconds.into());
-            }
-        });
-        term.finish().into()
+        inflate_raw(&clock.to_deflated(), CLOCK_BYTES_MAX).unwrap()
     }
 
     fn header_with(clock: &VectorClock) -> String {
-        STANDARD.encode(compress_to_vec(&encode(clock), 6))
+        STANDARD.encode(clock.to_deflated())
     }
 
     /// The header and the term that a node of Riak 3.2.3 sent for one object.

@@ -143,7 +143,7 @@ impl MoveRun<S3Side> {
             SweepKind::Verify => Some(self.compare(&mut object).await?),
             SweepKind::Seed | SweepKind::Follow => None,
         };
-        Ok(KeyOutcome { changed, comparison })
+        Ok(KeyOutcome { changed, comparison, is_doubted: false })
     }
 
     /// Imports the versions that came since; whether there were any.

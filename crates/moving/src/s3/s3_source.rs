@@ -311,7 +311,8 @@ impl S3Source {
         let sign =
             |host: &str| signer.headers(CallToSign { method, host, path, query: &query, headers }, self.clock.now());
         let time = if is_listing { LISTING_TIMEOUT } else { HEAD_TIMEOUT };
-        let mut answer = self.calls.send(PlannedCall { method, target: &target, headers: &sign, time }).await?;
+        let mut answer =
+            self.calls.send(PlannedCall { method, target: &target, headers: &sign, time, body: "" }).await?;
         if answer.status == 200 {
             return Ok(S3Answer::Found(answer));
         }

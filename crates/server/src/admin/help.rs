@@ -28,6 +28,7 @@ Options:
                                    move start, from s3://: the secret of the key, the buckets that move (without
                                    it all), and the user who owns them here (without it the S3 admin)
     --rate N                       move start: most requests to the source in a second; without it 1000
+    --queue NAME                   move start, from riak://: its replication queue; without it `larder`
     --repair                       move verify: copy again what differs
     --force                        move finish: whatever the last verification found
     --verify                       export, import: only compare what is there with the directory

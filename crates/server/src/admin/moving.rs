@@ -4,12 +4,13 @@ use std::fmt::Write as _;
 
 use bytes::Bytes;
 use larder_kv_admin::frame::AdminAnswer;
-use larder_moving::rules::SourceAddress;
+use larder_moving::rules::{SourceAddress, parse_queue_name};
 use larder_moving::{
     MOVE_RATE_DEFAULT, MoveCount, MovePhase, MoveProgress, MoveRefusal, MoveStatus, MoveVerification, NewMove,
+    QueueProgress,
 };
 use larder_rows::text::rfc3339;
-use larder_rows::{MoveWish, S3MoveTerms, Timestamp};
+use larder_rows::{MOVE_QUEUE_DEFAULT, MoveWish, S3MoveTerms, Timestamp};
 use serde_json::{Value, json};
 
 use super::command::{CommandCall, CommandOption, CommandResult, OptionKind, ParsedArgs, reasons, shown};
@@ -21,6 +22,7 @@ pub(super) const START_OPTIONS: &[CommandOption] = &[
     CommandOption { name: "--secret-file", kind: OptionKind::Value },
     CommandOption { name: "--owner", kind: OptionKind::Value },
     CommandOption { name: "--rate", kind: OptionKind::Value },
+    CommandOption { name: "--queue", kind: OptionKind::Value },
 ];
 /// The option of `move verify`.
 pub(super) const VERIFY_OPTIONS: &[CommandOption] = &[CommandOption { name: "--repair", kind: OptionKind::Flag }];
@@ -43,11 +45,17 @@ pub(super) async fn start(call: CommandCall<'_>) -> CommandResult {
             _ => return Err(AdminAnswer::failed("--rate is a number of requests in a second, from 1")),
         },
     };
-    let (types, s3) = match &source {
-        SourceAddress::Riak(_) => (riak_types(&args)?, None),
-        SourceAddress::S3(_) => (Vec::new(), Some(s3_terms(&call, &args).await?)),
+    let new = match &source {
+        SourceAddress::Riak(_) => {
+            let (types, queue) = (riak_types(&args)?, riak_queue(&args)?);
+            NewMove { source, types, rate, queue, s3: None }
+        }
+        SourceAddress::S3(_) => {
+            let s3 = Some(s3_terms(&call, &args).await?);
+            NewMove { source, types: Vec::new(), rate, queue: String::new(), s3 }
+        }
     };
-    let order = call.context.mover.start(NewMove { source, types, rate, s3 }).await.map_err(refusal)?;
+    let order = call.context.mover.start(new).await.map_err(refusal)?;
     Ok(AdminAnswer::done(format!(
         "a move from {} begins: {rate} requests a second at most; `kv-admin move status` shows it",
         order.source
@@ -67,10 +75,19 @@ fn riak_types(args: &ParsedArgs<'_>) -> Result<Vec<Bytes>, AdminAnswer> {
     Ok(types.into_iter().map(|name| name.to_owned().into()).collect())
 }
 
+/// The replication queue of a move from a Riak.
+fn riak_queue(args: &ParsedArgs<'_>) -> Result<String, AdminAnswer> {
+    let name = args.value("--queue").unwrap_or(MOVE_QUEUE_DEFAULT);
+    parse_queue_name(name).map_err(|why| AdminAnswer::failed(format!("--queue: {why}")))
+}
+
 /// The terms of a move from an S3 store.
 async fn s3_terms(call: &CommandCall<'_>, args: &ParsedArgs<'_>) -> Result<S3MoveTerms, AdminAnswer> {
     if args.value("--types").is_some() {
         return Err(AdminAnswer::failed("--types is for moves from riak://; --buckets names the buckets of s3://"));
+    }
+    if args.value("--queue").is_some() {
+        return Err(AdminAnswer::failed("--queue is for moves from riak://"));
     }
     let secret = args.secret(call.request)?.filter(|secret| !secret.is_empty());
     let secret = secret.ok_or_else(|| AdminAnswer::failed("--secret-file names the file with the key's secret"))?;
@@ -158,6 +175,8 @@ fn status_json(status: &MoveStatus, now: Timestamp) -> Value {
     let buckets = order.s3.as_ref().map(|terms| terms.buckets.clone());
     json.insert("buckets".into(), buckets.into());
     json.insert("rate_max".into(), order.rate.into());
+    json.insert("queue_name".into(), order.queue.clone().into());
+    json.insert("gaps".into(), progress.queue.open_gaps().into());
     json.insert("wish".into(), order.wish.name().into());
     json.insert("lag_seconds".into(), lag(progress, now).into());
     json.insert("idle_seconds".into(), seconds(progress.progressed, now).into());
@@ -196,6 +215,16 @@ fn status_text(status: &MoveStatus, now: Timestamp) -> String {
             None => "the first pass is under way".to_owned(),
         },
     );
+    let queue = &progress.queue;
+    if queue.began > Timestamp::ZERO {
+        line("queue", format!("{} {}", shown(order.queue.as_bytes()), queues(queue)));
+    }
+    if queue.open_gaps() > 0 {
+        line("gap", shown(queue.gap.as_bytes()));
+    }
+    if !queue.error.is_empty() {
+        line("queue waits", shown(queue.error.as_bytes()));
+    }
     line("last progress", format!("{} s ago", seconds(progress.progressed, now)));
     line("verified", progress.verified.as_ref().map_or_else(|| "never".to_owned(), verified));
     if !progress.error.is_empty() {
@@ -250,9 +279,21 @@ fn estimate(progress: &MoveProgress) -> Option<u64> {
     (left > 0 && progress.rate > 0 && progress.phase != MovePhase::Done).then(|| left.div_ceil(progress.rate))
 }
 
-/// Seconds since the beginning of the last complete pass.
+/// The age of the oldest change at the source that may not be here; `None` during the first pass.
 fn lag(progress: &MoveProgress, now: Timestamp) -> Option<u64> {
-    (progress.complete_until > Timestamp::ZERO).then(|| seconds(progress.complete_until, now))
+    let until = progress.here_until();
+    (until > Timestamp::ZERO).then(|| seconds(until, now))
+}
+
+/// How the replication queues of the source are followed.
+fn queues(queue: &QueueProgress) -> String {
+    let followed = if queue.followed { "followed" } else { "not followed by all nodes" };
+    let QueueProgress { elements, changes, gaps, .. } = queue;
+    let gaps = match queue.open_gaps() {
+        0 => format!("gaps {gaps}"),
+        open => format!("gaps {gaps}, of which {open} open: a pass over all keys closes them"),
+    };
+    format!("{followed}: elements {elements}, changes {changes}, {gaps}")
 }
 
 fn seconds(from: Timestamp, now: Timestamp) -> u64 {

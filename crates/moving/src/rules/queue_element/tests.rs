@@ -63,8 +63,16 @@ fn bytes(hex: &str) -> Bytes {
     hex::decode(hex).unwrap().into()
 }
 
+fn answer_in(bytes: Bytes) -> Result<QueueAnswer, RiakFormError> {
+    QueueAnswer::decode(bytes, INFLATED_BYTES_MAX)
+}
+
+fn element_in(bytes: Bytes) -> Result<QueueElement, RiakFormError> {
+    QueueElement::decode(bytes, INFLATED_BYTES_MAX)
+}
+
 fn element(hex: &str) -> QueueElement {
-    match QueueAnswer::decode(bytes(hex)).unwrap() {
+    match answer_in(bytes(hex)).unwrap() {
         QueueAnswer::Element(element) => element,
         QueueAnswer::Empty => panic!("it has an element"),
     }
@@ -93,7 +101,7 @@ fn checked(rest: &[u8]) -> Bytes {
 fn the_golden_object_has_all_its_metadata() {
     let element = element(SENCHA);
     assert_eq!(
-        (&element.bucket_type[..], &element.bucket[..], &element.key[..]),
+        (&element.key.bucket_type[..], &element.key.bucket[..], &element.key.key[..]),
         (&b""[..], &b"teas"[..], &b"sencha"[..])
     );
     assert_eq!(element.tombstone, None);
@@ -120,7 +128,7 @@ fn the_golden_object_has_all_its_metadata() {
 #[test]
 fn the_golden_tombstone_has_its_clock_twice_and_its_dot() {
     let element = element(TOMBSTONE);
-    assert_eq!((&element.bucket_type[..], &element.key[..]), (&b"plain"[..], &b"k"[..]));
+    assert_eq!((&element.key.bucket_type[..], &element.key.key[..]), (&b"plain"[..], &b"k"[..]));
     let object = object(&element);
     assert_eq!(element.tombstone.as_ref(), Some(&object.clock));
     assert_eq!(object.clock.entries().len(), 3);
@@ -193,16 +201,34 @@ fn a_counter_of_riak_1_4_has_its_sum() {
 }
 
 #[test]
+fn the_key_of_an_element_is_read_alone_when_its_object_is_not() {
+    let key = |name: &'static str| ElementKey {
+        bucket_type: Bytes::from_static(b"plain"),
+        bucket: Bytes::from_static(b"b"),
+        key: Bytes::from_static(name.as_bytes()),
+    };
+    assert_eq!(QueueAnswer::key_alone(bytes(TOMBSTONE)), Some(key("k")));
+    let names = b"\x10\0\0\0\x05plain\0\0\0\x01b\0\0\0\x01v\x83h";
+    let stored_v0: Bytes = [b"\x01\0", &checked(names)[..]].concat().into();
+    assert!(answer_in(stored_v0.clone()).is_err());
+    assert_eq!(QueueAnswer::key_alone(stored_v0.clone()), Some(key("v")));
+    let mut damaged = stored_v0.to_vec();
+    damaged[9] ^= 1;
+    assert_eq!(QueueAnswer::key_alone(damaged.into()), None);
+    assert_eq!(QueueAnswer::key_alone(bytes("00")), None);
+}
+
+#[test]
 fn an_empty_queue_a_reap_and_a_compressed_object_decode() {
-    assert_eq!(QueueAnswer::decode(bytes("00")), Ok(QueueAnswer::Empty));
+    assert_eq!(answer_in(bytes("00")), Ok(QueueAnswer::Empty));
     let names = b"\0\0\0\0\0\0\0\x01b\0\0\0\x01k";
     let reap = [&b"\x14"[..], names, &[0, 0, 7, 3, 0, 5, 0x4d, 0x5e, 0, 0, 0, 9], b"\x83j"].concat();
-    let element = QueueElement::decode(checked(&reap)).unwrap();
+    let element = element_in(checked(&reap)).unwrap();
     let time = Timestamp(1_795_347_486_000_009);
     assert_eq!(element.change, ReplicatedChange::Reap { time, clock: VectorClock::default() });
     let object = b"\x35\x01\0\0\0\x02\x83j\0\0\0\0";
     let deflated = miniz_oxide::deflate::compress_to_vec_zlib(object, 6);
-    let element = QueueElement::decode(checked(&[&b"\x18"[..], names, &deflated].concat())).unwrap();
+    let element = element_in(checked(&[&b"\x18"[..], names, &deflated].concat())).unwrap();
     let plain = RiakObject { clock: VectorClock::default(), siblings: Vec::new() };
     assert_eq!(element.change, ReplicatedChange::Object(plain));
 }
@@ -211,9 +237,9 @@ fn an_empty_queue_a_reap_and_a_compressed_object_decode() {
 fn damaged_and_lying_elements_are_refused_by_what_is_wrong() {
     let mut damaged = bytes(SENCHA).to_vec();
     damaged[60] ^= 1;
-    assert_eq!(QueueAnswer::decode(damaged.into()), Err(RiakFormError::Checksum));
+    assert_eq!(answer_in(damaged.into()), Err(RiakFormError::Checksum));
     let cut = bytes(SENCHA).slice(..300);
-    assert_eq!(QueueAnswer::decode(cut), Err(RiakFormError::Checksum));
+    assert_eq!(answer_in(cut), Err(RiakFormError::Checksum));
     // A gibibyte of type, of siblings, of value.
     let names = b"\0\0\0\0\0\0\0\x01b\0\0\0\x01k";
     for (rest, error) in [
@@ -232,18 +258,18 @@ fn damaged_and_lying_elements_are_refused_by_what_is_wrong() {
         ),
         ([&b"\x20"[..], names].concat(), RiakFormError::Invalid("version of an element")),
     ] {
-        assert_eq!(QueueElement::decode(checked(&rest)), Err(error));
+        assert_eq!(element_in(checked(&rest)), Err(error));
     }
     let bomb = miniz_oxide::deflate::compress_to_vec_zlib(&vec![0; 65 << 20], 1);
     let rest = [&b"\x18"[..], names, &bomb].concat();
-    assert_eq!(QueueElement::decode(checked(&rest)), Err(RiakFormError::TooLarge("inflated form")));
+    assert_eq!(element_in(checked(&rest)), Err(RiakFormError::TooLarge("inflated form")));
 }
 
 proptest! {
     #[test]
     fn random_answers_never_panic(answer: Vec<u8>) {
-        let _ = QueueAnswer::decode(answer.clone().into());
-        let _ = QueueElement::decode(checked(&answer));
+        let _ = answer_in(answer.clone().into());
+        let _ = element_in(checked(&answer));
         let _ = RiakObject::decode([b"\x35\x01", &answer[..]].concat().into());
         let _ = RiakDatatype::decode([b"\x45\x02", &answer[..]].concat().into());
     }
@@ -254,10 +280,10 @@ proptest! {
         let mut changed = bytes(golden).to_vec();
         let at = at % changed.len();
         changed[at] = byte;
-        let _ = QueueAnswer::decode(changed.clone().into());
+        let _ = answer_in(changed.clone().into());
         // Behind the checksum, too.
         let rest = changed.get(6..).unwrap_or_default();
-        let Ok(QueueElement { change: ReplicatedChange::Object(object), .. }) = QueueElement::decode(checked(rest)) else {
+        let Ok(QueueElement { change: ReplicatedChange::Object(object), .. }) = element_in(checked(rest)) else {
             return Ok(());
         };
         for sibling in object.siblings {
