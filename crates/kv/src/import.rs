@@ -217,9 +217,10 @@ impl Kv {
         let own = Slot { actor: import.actor, birth: clock }.row_name();
         let others = basis.superseded.iter().filter(|row| row.name != own);
         let above = others.map(|row| row.clock + 1).max().unwrap_or_default();
-        // A removal of the same name and stamp would hide a value that is back.
+        // A removal of the same name and stamp would hide a value that is back. Siblings that are back have a row each.
         let deleted = import.before.as_ref().filter(|row| row.state == MovedState::Deleted);
-        let clock = clock.max(above).max(deleted.map(|row| row.stamp + 1).unwrap_or_default());
+        let number = target.moved.map_or(1, |moved| moved.written as u64);
+        let clock = clock.max(above).max(deleted.map(|row| row.stamp + number).unwrap_or_default());
         let slot = Slot { actor: import.actor, birth: clock };
         let content = KvContent { body: KvBody::Inline(body), ..content };
         let write = self.build_write(plan.policy, slot, clock, basis, content);

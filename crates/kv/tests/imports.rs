@@ -283,6 +283,17 @@ async fn concurrent_states_of_the_source_are_siblings_until_it_settles_them() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn siblings_of_a_key_that_was_deleted_once_took_one_row_together() {
+    let world = ImportWorld::siblings().await;
+    world.import(vec![world.value("tea", 100)], "1").await;
+    assert_eq!(world.import(Vec::new(), "2").await, ImportOutcome::Deleted);
+    // Both are older than the deletion, as writes of one second often are.
+    let values = vec![world.value("milk", 200), world.value("water", 300)];
+    assert_eq!(world.import(values, "3").await, ImportOutcome::Imported);
+    assert_eq!(world.texts().await, ["milk", "water"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_import_that_broke_off_goes_on_behind_the_values_that_it_wrote() {
     let world = ImportWorld::siblings().await;
     world.import(vec![world.value("a", 500)], "1").await;
