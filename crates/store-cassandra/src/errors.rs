@@ -1,9 +1,11 @@
 //! Errors of the driver, as errors of the store.
 //!
-//! The driver's retry policy: the default one, except for one error.
+//! The driver's retry policy: the default one, except for two errors.
 //!
-//! A node that reports missing replicas may itself be cut off, so the default policy asks another node. If no other
-//! node is connected, the error of the first node is the useful answer: it says how many replicas are up.
+//! - A node that reports missing replicas may itself be cut off, so the default policy asks another node. If no other
+//!   node is connected, the error of the first node is the useful answer: it says how many replicas are up.
+//! - A node forgets the statements of a table whose schema changes. The driver prepares a statement that was forgotten and sends it
+//!   again, once; while tables are made, the node may have forgotten it by then. It did not execute it, so it is asked again.
 
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -13,6 +15,9 @@ use scylla::errors::{DbError, ExecutionError, PrepareError, RequestAttemptError}
 use scylla::policies::retry::{
     DefaultRetryPolicy, RequestInfo, RetryDecision, RetryPolicy as Policy, RetrySession as Deciding,
 };
+
+/// How often a node that forgot a statement is asked again, beside the driver's own retry.
+const FORGOTTEN_RETRIES_MAX: u32 = 20;
 
 /// An error of the driver about `what`, usually a table.
 pub(crate) fn from_driver(what: &str, error: ExecutionError) -> Error {
@@ -87,6 +92,8 @@ fn kind_of_database_error(error: &DbError) -> Kind {
         DbError::ReadTimeout { .. } | DbError::WriteTimeout { .. } => Kind::TimedOut,
         DbError::Overloaded | DbError::RateLimitReached { .. } => Kind::TimedOut,
         DbError::IsBootstrapping => no_node_reachable(),
+        // The schema changes: a retry may succeed.
+        DbError::Unprepared { .. } => Kind::TimedOut,
         // Some replicas may have executed it.
         DbError::WriteFailure { .. } => Kind::TimedOut,
         // A retry may succeed.
@@ -116,6 +123,8 @@ pub(crate) struct LarderRetryPolicy {
 struct LarderRetrySession {
     usual: Box<dyn Deciding>,
     retry: LarderRetryPolicy,
+    /// How often the node forgot the statement.
+    forgotten: u32,
 }
 
 impl LarderRetryPolicy {
@@ -133,12 +142,25 @@ impl LarderRetryPolicy {
 
 impl Policy for LarderRetryPolicy {
     fn new_session(&self) -> Box<dyn Deciding> {
-        Box::new(LarderRetrySession { usual: DefaultRetryPolicy::new().new_session(), retry: self.clone() })
+        let usual = DefaultRetryPolicy::new().new_session();
+        Box::new(LarderRetrySession { usual, retry: self.clone(), forgotten: 0 })
+    }
+}
+
+impl LarderRetrySession {
+    /// Whether the node forgot the statement, and is to be asked again.
+    fn was_forgotten(&mut self, error: &RequestAttemptError) -> bool {
+        let is_forgotten = matches!(error, RequestAttemptError::DbError(DbError::Unprepared { .. }, _));
+        self.forgotten += u32::from(is_forgotten);
+        is_forgotten && self.forgotten <= FORGOTTEN_RETRIES_MAX
     }
 }
 
 impl Deciding for LarderRetrySession {
     fn decide_should_retry(&mut self, request: RequestInfo<'_>) -> RetryDecision {
+        if self.was_forgotten(request.error) {
+            return RetryDecision::RetrySameTarget(None);
+        }
         let misses_replicas = matches!(request.error, RequestAttemptError::DbError(DbError::Unavailable { .. }, _));
         // Asking again would replace the count of live replicas by "no node left".
         if misses_replicas && !self.retry.is_another_connected() {
@@ -149,6 +171,7 @@ impl Deciding for LarderRetrySession {
 
     fn reset(&mut self) {
         self.usual.reset();
+        self.forgotten = 0;
     }
 }
 
@@ -176,6 +199,7 @@ mod tests {
                 DbError::ReadFailure { consistency, received, required, numfailures: 1, data_present: false },
                 Kind::Unavailable { alive: 1, required: 2 },
             ),
+            (DbError::Unprepared { statement_id: Vec::new().into() }, Kind::TimedOut),
             (DbError::ServerError, Kind::Io),
             (DbError::Invalid, Kind::Io),
             (DbError::Unauthorized, Kind::Io),
@@ -186,6 +210,16 @@ mod tests {
         }
         assert_eq!(from_driver("objects", ExecutionError::RequestTimeout(Default::default())).kind, Kind::TimedOut);
         assert_eq!(from_driver("objects", ExecutionError::EmptyPlan).kind, Kind::Unavailable { alive: 0, required: 1 });
+    }
+
+    #[test]
+    fn a_statement_that_a_node_forgot_twice_once_failed_its_request() {
+        let usual = DefaultRetryPolicy::new().new_session();
+        let mut retries = LarderRetrySession { usual, retry: LarderRetryPolicy::default(), forgotten: 0 };
+        let error =
+            RequestAttemptError::DbError(DbError::Unprepared { statement_id: Vec::new().into() }, String::new());
+        assert!((0..FORGOTTEN_RETRIES_MAX).all(|_| retries.was_forgotten(&error)));
+        assert!(!retries.was_forgotten(&error), "a node that forgets it for ever ends the request");
     }
 
     #[test]
