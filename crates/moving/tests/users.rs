@@ -6,6 +6,7 @@ use larder_core::{Config, Core, GatewayPorts};
 use larder_moving::rules::SourceUsers;
 use larder_moving::{UserImportReport, import_users};
 use larder_rows::ActorId;
+use larder_s3::users::{AttachmentChange, PolicyHolder};
 use larder_s3::{Objects, ObjectsConfig, S3Catalogue};
 use larder_store::memory::MemoryStore;
 use larder_testkit::{VirtualClock, unique_bytes};
@@ -15,7 +16,9 @@ const EXPORT: &str = r#"{
     "policies.json": {
         "only-photos": {"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":["s3:GetObject"],"Resource":["arn:aws:s3:::photos/*"]}]},
         "infra": {"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":["admin:ServerInfo"]}]},
-        "readwrite": {"Version":"2012-10-17","Statement":[{"Effect":"Deny","Action":["s3:*"],"Resource":["*"]}]}
+        "readwrite": {"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":["s3:*"],"Resource":["arn:aws:s3:::*"]}]},
+        "readonly": {"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":["s3:GetObject","s3:GetBucketLocation"],"Resource":["arn:aws:s3:::*"]}]},
+        "consoleAdmin": {"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":["admin:*"]},{"Effect":"Allow","Action":["s3:*"],"Resource":["arn:aws:s3:::*"]}]}
     },
     "users.json": {
         "alice": {"secretKey":"sa","status":"enabled"}, "bob": {"secretKey":"sb","status":"enabled"},
@@ -64,7 +67,7 @@ async fn import(objects: &Objects) -> UserImportReport {
 async fn a_user_whose_limits_cannot_all_be_had_stays_disabled() {
     let objects = objects().await;
     let report = import(&objects).await;
-    assert_eq!((report.users, report.policies, report.groups, report.keys), (6, 2, 2, 2), "{report:?}");
+    assert_eq!((report.users, report.policies, report.groups, report.keys), (6, 4, 2, 2), "{report:?}");
     for (key, enabled, policies, groups) in [
         ("alice", true, vec!["readwrite"], vec![]),
         ("bob", true, vec![], vec!["readers"]),
@@ -80,8 +83,6 @@ async fn a_user_whose_limits_cannot_all_be_had_stays_disabled() {
             "{key}"
         );
     }
-    let readwrite = objects.users.policy("readwrite").await.unwrap();
-    assert!(readwrite.is_canned && !readwrite.document.contains("Deny"), "what is built in stays");
     let alice = objects.users.find_by_key("alice").await.unwrap();
     let keys: Vec<_> = alice.further_keys.iter().map(|key| (&*key.id, key.limits.expires.is_some())).collect();
     assert_eq!(keys, [("alice-app", false), ("alice-temp", true)]);
@@ -116,6 +117,37 @@ async fn a_key_that_is_another_users_here_is_not_taken() {
     let alice = objects.users.find_by_key("alice").await.unwrap();
     assert_eq!((&*alice.email, alice.policies.len()), ("x@y", 0));
     assert!(report.notes.contains(&"user alice: its key is another one's here".to_owned()), "{:?}", report.notes);
+    assert!(alice.further_keys.is_empty() && report.keys == 0, "its further keys were once given to the other user");
+}
+
+#[tokio::test]
+async fn a_policy_or_a_group_of_the_same_name_once_gave_more_rights() {
+    let objects = objects().await;
+    let users = &objects.users;
+    let all = r#"{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"s3:*","Resource":"*"}]}"#;
+    users.put_policy("only-photos", all).await.unwrap();
+    users.create_group("operators").await.unwrap();
+    users.change_policies(PolicyHolder::Group("operators"), &["readwrite"], AttachmentChange::Attach).await.unwrap();
+    let export = EXPORT.replace(r#""policy":"readwrite""#, r#""policy":"only-photos""#);
+    let report = import_users(users, SourceUsers::parse(&export).unwrap()).await.unwrap();
+    for key in ["alice", "bob", "fay"] {
+        let user = users.find_by_key(key).await.unwrap();
+        assert!(!user.enabled && user.policies.is_empty(), "{key}: {user:?}");
+    }
+    assert!(users.find_by_key("fay").await.unwrap().groups.is_empty());
+    assert_eq!(users.policy("only-photos").await.unwrap().document, all, "what is here stays");
+    for note in ["policy only-photos: there is another one", "group operators: there is one with other policies"] {
+        assert!(report.notes.iter().any(|line| line.starts_with(note)), "{note}: {:?}", report.notes);
+    }
+}
+
+#[tokio::test]
+async fn a_built_in_policy_that_the_source_changed_is_not_given() {
+    let objects = objects().await;
+    let export = EXPORT.replace(r#""Effect":"Allow","Action":["s3:*"]"#, r#""Effect":"Deny","Action":["s3:*"]"#);
+    import_users(&objects.users, SourceUsers::parse(&export).unwrap()).await.unwrap();
+    let alice = objects.users.find_by_key("alice").await.unwrap();
+    assert!(!alice.enabled && alice.policies.is_empty(), "{alice:?}");
 }
 
 fn strings(names: Vec<&str>) -> Vec<String> {

@@ -3,12 +3,13 @@
 //! A user is made disabled, and takes requests once everything that limits it is here: no moment and no failure gives it more rights
 //! than it had.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use larder_s3::rules::KeyLimits;
 use larder_s3::rules::user::parse_expiry;
 use larder_s3::users::{AttachmentChange, NewKey, NewUser, PolicyHolder, UserChange, Users};
 use larder_s3::{Error, Result};
+use serde_json::Value;
 
 use crate::rules::{SourceGroup, SourceKey, SourceUser, SourceUsers};
 
@@ -31,6 +32,10 @@ pub struct UserImportReport {
 struct UserImport<'a> {
     users: &'a Users,
     report: UserImportReport,
+    /// Policies that are here with another document.
+    others: BTreeSet<String>,
+    /// The first keys of users that are here as at the source.
+    made: BTreeSet<String>,
     /// Groups that have all their policies; `true`: at least one.
     whole_groups: BTreeMap<String, bool>,
 }
@@ -43,7 +48,8 @@ struct UserImport<'a> {
 pub async fn import_users(users: &Users, source: SourceUsers) -> Result<UserImportReport> {
     let notes = source.left_out;
     let report = UserImportReport { notes, ..UserImportReport::default() };
-    let mut import = UserImport { users, report, whole_groups: BTreeMap::new() };
+    let mut import =
+        UserImport { users, report, others: BTreeSet::new(), made: BTreeSet::new(), whole_groups: BTreeMap::new() };
     for (name, document) in &source.policies {
         import.policy(name, document).await?;
     }
@@ -74,13 +80,19 @@ impl UserImport<'_> {
     }
 
     async fn policy(&mut self, name: &str, document: &str) -> Result<()> {
-        // One that is here, or built in, keeps its document.
+        let what = format!("policy {name}");
         let is_here = match self.users.policy(name).await {
-            Ok(_) => true,
+            Ok(found) if is_same(&found.document, document) => true,
+            // It may allow more, so nobody gets it by this import.
+            Ok(_) => {
+                self.report.notes.push(format!("{what}: there is another one of this name, which stays"));
+                self.others.insert(name.to_owned());
+                false
+            }
             Err(Error::Gateway(error)) => return Err(error.into()),
             Err(_) => {
                 let made = self.users.put_policy(name, document).await;
-                self.noted(&format!("policy {name}"), made)?.is_some()
+                self.noted(&what, made)?.is_some()
             }
         };
         self.report.policies += usize::from(is_here);
@@ -100,6 +112,11 @@ impl UserImport<'_> {
                 Vec::new()
             }
         };
+        if policies.iter().any(|name| !group.policies.contains(name)) {
+            // It may allow more, so nobody comes into it by this import.
+            self.report.notes.push(format!("{what}: there is one with other policies, which stays"));
+            return Ok(());
+        }
         self.report.groups += 1;
         if self.attach(&what, PolicyHolder::Group(&group.name), &group.policies, &policies).await? {
             self.whole_groups.insert(group.name.clone(), !group.policies.is_empty());
@@ -109,6 +126,10 @@ impl UserImport<'_> {
 
     /// Attaches policies; whether the holder has all of them now.
     async fn attach(&mut self, what: &str, holder: PolicyHolder<'_>, names: &[String], has: &[String]) -> Result<bool> {
+        if let Some(other) = names.iter().find(|name| self.others.contains(*name)) {
+            self.report.notes.push(format!("{what}: its policy {other} is another one here"));
+            return Ok(false);
+        }
         let missing: Vec<&str> = names.iter().filter(|name| !has.contains(name)).map(String::as_str).collect();
         if missing.is_empty() {
             return Ok(true);
@@ -134,6 +155,7 @@ impl UserImport<'_> {
             }
         }
         self.report.users += 1;
+        self.made.insert(user.key_id.clone());
         let is_limited = self.limit(&what, user, groups).await?;
         if user.enabled && is_limited {
             let change = UserChange { enabled: Some(true), ..UserChange::default() };
@@ -172,12 +194,11 @@ impl UserImport<'_> {
 
     async fn key(&mut self, key: SourceKey) -> Result<()> {
         let what = format!("key {}", key.key_id);
-        let user = match self.users.find_by_key(&key.parent).await {
-            Ok(user) => user,
-            Err(Error::Gateway(error)) => return Err(error.into()),
-            // Its user was not made, which has a note.
-            Err(_) => return Ok(()),
-        };
+        if !self.made.contains(&key.parent) {
+            self.report.notes.push(format!("{what}: its user {} is not here", key.parent));
+            return Ok(());
+        }
+        let user = self.users.find_by_key(&key.parent).await?;
         if user.further_keys.iter().any(|found| found.id == key.key_id && found.secret == key.secret) {
             self.report.keys += 1;
             return Ok(());
@@ -207,4 +228,29 @@ fn new_user(user: &SourceUser) -> NewUser {
         disabled: true,
         ..NewUser::default()
     }
+}
+
+/// Whether two documents of policies allow the same in S3. What a document says of MinIO's administration does not count here.
+fn is_same(here: &str, there: &str) -> bool {
+    let (here, there) = (serde_json::from_str::<Value>(here), serde_json::from_str::<Value>(there));
+    matches!((here, there), (Ok(here), Ok(there)) if statements(&here) == statements(&there))
+}
+
+/// The statements of a document about S3, each with its actions in order.
+fn statements(document: &Value) -> Vec<Value> {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_else(|| vec![value.clone()]);
+    let is_foreign = |action: &Value| action.as_str().is_some_and(|name| !name.starts_with("s3:") && name != "*");
+    let mut found = Vec::new();
+    for mut statement in list(&document["Statement"]) {
+        let mut actions = statement.get("Action").map(list).unwrap_or_default();
+        if !actions.is_empty() && actions.iter().all(is_foreign) {
+            continue;
+        }
+        actions.sort_by_key(Value::to_string);
+        if let Some(members) = statement.as_object_mut().filter(|_| !actions.is_empty()) {
+            members.insert("Action".to_owned(), actions.into());
+        }
+        found.push(statement);
+    }
+    found
 }
