@@ -5,10 +5,9 @@ use larder_kv::rules::datatypes::SourceDatatype;
 use larder_kv::{ImportComparison, ImportOutcome};
 use larder_rows::address::Address;
 use larder_rows::{MoveWish, MovedRow};
-use tokio::time::sleep;
 
 use crate::move_run::{KeyFailure, KeyOutcome, MoveRun, SweepKind};
-use crate::moved_key::{IMPORT_PAUSES, Settled, has_more_to_do, is_lasting, shown};
+use crate::moved_key::{ImportPauses, Settled, has_more_to_do, shown};
 use crate::progress::MoveCount;
 use crate::rules::{RiakDatatype, SourceObject, SourceOrder, SourceValue, VectorClock};
 use crate::source::Source;
@@ -87,16 +86,11 @@ impl MoveRun<Source> {
     }
 
     async fn import_datatype(&self, import: DatatypeImport, bytes: u64) -> Result<bool, KeyFailure> {
-        let mut pauses = IMPORT_PAUSES.into_iter();
+        let mut pauses = ImportPauses::default();
         let outcome = loop {
             match self.gateway.kv.import_datatype(import.clone()).await {
                 Ok(outcome) => break outcome,
-                Err(error) if is_lasting(&error) => return Err(error.into()),
-                // It may have been made; made again, it changes nothing.
-                Err(error) => match pauses.next() {
-                    Some(pause) => sleep(pause).await,
-                    None => return Err(error.into()),
-                },
+                Err(error) => pauses.wait_after(error).await?,
             }
         };
         match outcome {

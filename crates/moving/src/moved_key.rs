@@ -1,5 +1,6 @@
 //! One key of a move: what its source has is compared with what was copied, and copied where it changed.
 
+use std::array::IntoIter;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,11 +17,9 @@ use crate::source::{Source, SourceState};
 use crate::source_calls::SourceError;
 
 /// Pauses before an import is tried again.
-pub(crate) const IMPORT_PAUSES: [Duration; 3] =
-    [Duration::from_millis(300), Duration::from_secs(2), Duration::from_secs(5)];
+const IMPORT_PAUSES: [Duration; 3] = [Duration::from_millis(300), Duration::from_secs(2), Duration::from_secs(5)];
 /// Pause before a concurrent state is read again: the nodes of the source may settle it.
 pub(crate) const SETTLE_PAUSE: Duration = Duration::from_millis(300);
-
 /// Pause before a key is read again of which the source showed an older state.
 pub(crate) const DOUBT_PAUSE: Duration = Duration::from_secs(5);
 
@@ -39,6 +38,15 @@ impl From<SourceError> for KeyFailure {
 impl From<Error> for KeyFailure {
     fn from(error: Error) -> Self {
         if is_lasting(&error) { Self::Aside(error.to_string()) } else { Self::Stopped(error.into()) }
+    }
+}
+
+/// The pauses before an import is tried again.
+pub(crate) struct ImportPauses(IntoIter<Duration, 3>);
+
+impl Default for ImportPauses {
+    fn default() -> Self {
+        Self(IMPORT_PAUSES.into_iter())
     }
 }
 
@@ -224,15 +232,11 @@ impl MoveRun<Source> {
         if import.values.is_empty() && import.before.is_none() {
             return Ok(false);
         }
-        let mut pauses = IMPORT_PAUSES.into_iter();
+        let mut pauses = ImportPauses::default();
         let outcome = loop {
             match self.gateway.kv.import(import).await {
                 Ok(outcome) => break outcome,
-                Err(error) if is_lasting(&error) => return Err(error.into()),
-                Err(error) => match pauses.next() {
-                    Some(pause) => sleep(pause).await,
-                    None => return Err(error.into()),
-                },
+                Err(error) => pauses.wait_after(error).await?,
             }
         };
         match outcome {
@@ -309,6 +313,20 @@ fn imported(value: SourceValue) -> ImportedValue {
 
 fn value_bytes(value: &ImportedValue) -> u64 {
     value.content.body.length()
+}
+
+impl ImportPauses {
+    /// Waits before an import is made again that failed: it may have been made, and changes nothing then.
+    ///
+    /// # Errors
+    /// The failure, if it lasts.
+    pub(crate) async fn wait_after(&mut self, error: Error) -> Result<(), KeyFailure> {
+        match self.0.next().filter(|_| !is_lasting(&error)) {
+            Some(pause) => sleep(pause).await,
+            None => return Err(error.into()),
+        }
+        Ok(())
+    }
 }
 
 /// Whether an import of the same values fails again.

@@ -34,7 +34,7 @@ const LENGTH_INTERVAL: Duration = Duration::from_secs(2);
 const TOTALS_INTERVAL: Duration = Duration::from_secs(10);
 /// How often all keys are checked although the queues bring every change.
 const CHECK_INTERVAL: Duration = Duration::from_secs(3600);
-/// How long a wait for the next pass looks away.
+/// Longest time between two looks at whether a pass is due.
 const PASS_LOOK: Duration = Duration::from_secs(10);
 /// How notes about the way of following begin.
 const NOTE_PREFIX: &str = "the source is followed by";

@@ -44,23 +44,28 @@ pub(crate) fn new_move(source: &str, types: &[&'static str]) -> NewMove {
     }
 }
 
+/// The ports of a gateway over a memory store of its own.
+pub(crate) fn ports(clock: Arc<dyn Clock>) -> GatewayPorts {
+    let store = Arc::new(MemoryStore::new(clock.clone()));
+    GatewayPorts {
+        store: Arc::clone(&store) as _,
+        blobs: store,
+        clock,
+        actor: ActorId(7),
+        random: unique_bytes,
+        engine: Arc::new("memory"),
+        scripts: None,
+        audit: None,
+        certificate: None,
+        product: S3Catalogue::empty(),
+        webhooks: None,
+    }
+}
+
 impl<S: SourceHttp + 'static> MoveWorld<S> {
     pub(crate) async fn over(source: impl FnOnce(Arc<dyn Clock>) -> Arc<S>) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(VirtualClock::start());
-        let store = Arc::new(MemoryStore::new(clock.clone()));
-        let ports = GatewayPorts {
-            store: Arc::clone(&store) as _,
-            blobs: store,
-            clock: clock.clone(),
-            actor: ActorId(7),
-            random: unique_bytes,
-            engine: Arc::new("memory"),
-            scripts: None,
-            audit: None,
-            certificate: None,
-            product: S3Catalogue::empty(),
-            webhooks: None,
-        };
+        let ports = ports(clock.clone());
         let config = Config { single_process: true, ..Config::default() };
         let gateway = Gateway::start(ports, config).await.unwrap();
         let source = source(clock);

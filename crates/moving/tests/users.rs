@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use larder_core::{Config, Core, GatewayPorts};
+use larder_core::{Config, Core};
 use larder_moving::rules::SourceUsers;
 use larder_moving::{UserImportReport, import_users};
-use larder_rows::ActorId;
 use larder_s3::users::{AttachmentChange, PolicyHolder};
-use larder_s3::{Objects, ObjectsConfig, S3Catalogue};
-use larder_store::memory::MemoryStore;
-use larder_testkit::{VirtualClock, unique_bytes};
+use larder_s3::{Objects, ObjectsConfig};
+use larder_testkit::VirtualClock;
+
+use crate::move_world::ports;
 
 /// An export of MinIO: erin's policy has no form here, carol has none, dave is disabled, fay's group lacks its policy.
 const EXPORT: &str = r#"{
@@ -40,21 +40,7 @@ const EXPORT: &str = r#"{
 }"#;
 
 async fn objects() -> Arc<Objects> {
-    let clock = Arc::new(VirtualClock::start());
-    let store = Arc::new(MemoryStore::new(clock.clone()));
-    let ports = GatewayPorts {
-        store: store.clone(),
-        blobs: store,
-        clock,
-        actor: ActorId(7),
-        random: unique_bytes,
-        engine: Arc::new("memory"),
-        scripts: None,
-        audit: None,
-        certificate: None,
-        product: S3Catalogue::empty(),
-        webhooks: None,
-    };
+    let ports = ports(Arc::new(VirtualClock::start()));
     let core = Core::start(ports, Config { single_process: true, ..Config::default() }).await.unwrap();
     Objects::new(core, Vec::new(), ObjectsConfig::default())
 }
