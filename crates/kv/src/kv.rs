@@ -9,6 +9,7 @@ use larder_core::metrics::{KvOp, RequestOutcome};
 use larder_core::node_context::NodeContext;
 use larder_core::types::CatalogueCopy;
 use larder_core::{BlobSweep, Result};
+use tokio::sync::Semaphore;
 
 use crate::datatypes::writers::DatatypeWriters;
 use crate::epochs::IndexGrowth;
@@ -16,6 +17,9 @@ use crate::hooks::CommitHooks;
 use crate::known_buckets::KnownBuckets;
 use crate::requests::{FetchedObject, KvDelete, KvDeleteOutcome, KvGet, KvPut};
 use crate::slots::SlotAllocator;
+
+/// Most values of more than a page that are put into Riak's form at a time: each takes five times its bytes meanwhile.
+const FORMS_AT_ONCE: usize = 4;
 
 /// Key-value objects, and the listings of their keys and buckets.
 pub struct Kv {
@@ -26,6 +30,8 @@ pub struct Kv {
     pub(crate) known_buckets: KnownBuckets,
     pub(crate) slots: SlotAllocator,
     pub(crate) datatype_writers: Arc<DatatypeWriters>,
+    /// Places for large data types that are read as objects.
+    pub(crate) riak_forms: Semaphore,
     pub(crate) hooks: Arc<CommitHooks>,
     pub(crate) index_growth: Arc<IndexGrowth>,
 }
@@ -50,6 +56,7 @@ impl Kv {
             catalogue: Arc::clone(catalogue),
             blobs: Arc::clone(core.blobs()),
             datatype_writers,
+            riak_forms: Semaphore::new(FORMS_AT_ONCE),
             hooks,
             index_growth,
         }

@@ -276,3 +276,25 @@ fn a_counter_of_riak_1_4_is_an_object_to_conditions_and_contexts() {
     assert_eq!(crate::pb::values(&client.ask(GET, &at).1), ["object"]);
     server.stop();
 }
+
+#[test]
+fn large_sets_read_as_objects_once_took_memory_without_a_bound() {
+    let server = server();
+    let client = &mut server.client();
+    let mut add = |numbers: std::ops::Range<usize>| {
+        let elements: Vec<String> = numbers.map(|number| format!("{number:07000}")).collect();
+        let document = format!(r#"{{"add_all":["{}"]}}"#, elements.join("\",\""));
+        let request = HttpRequest::new("POST", "/types/sets/buckets/pb/datatypes/large");
+        let request = request.header("Content-Type", "application/json").body(document);
+        assert_eq!(client.send(&request).status, 204);
+        client.get("/types/sets/buckets/pb/keys/large").expect(200).body
+    };
+    let small = add(0..100);
+    assert!(small.starts_with(&[69, 2]) && small.len() > 100 * 7000, "Riak's form, over several pages");
+    add(100..250);
+    add(250..400);
+    add(400..550);
+    let large = add(550..600);
+    assert!(!large.starts_with(&[69, 2]) && large.len() < 1000, "{} bytes", large.len());
+    server.stop();
+}

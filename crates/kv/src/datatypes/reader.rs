@@ -289,8 +289,8 @@ impl DatatypeReader {
 }
 
 impl Kv {
-    /// The data type at a key without an object, as an object; `None` if there is none. Its bytes are those of Riak, and its tag
-    /// changes with every update.
+    /// The data type at a key without an object, as an object; `None` if there is none. Its bytes are those of Riak, unless it is
+    /// large, and its tag changes with every update.
     pub(crate) async fn datatype_as_object(
         &self,
         request: &KvGet,
@@ -303,8 +303,9 @@ impl Kv {
         let datatype = plan.props.datatype.unwrap_or(Datatype::Counter);
         let body = match request.bodies && RiakForm::has_one(datatype) {
             true => self.riak_body(&self.datatype_key(address, plan), datatype, &head, &replicas.options).await?,
-            false => token.clone(),
+            false => None,
         };
+        let body = body.unwrap_or_else(|| token.clone());
         Ok(Some(FetchedObject {
             versions: datatype_versions(plan.props.datatype, &head, body.clone()),
             bodies: if request.bodies { vec![GetBody::Bytes(body)] } else { Vec::new() },
