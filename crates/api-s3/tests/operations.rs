@@ -449,3 +449,18 @@ fn an_administrator_manages_users() {
     assert_eq!(anonymous.status, 403);
     server.stop();
 }
+
+#[test]
+fn a_client_of_minio_took_prefixes_out_of_versioning_and_was_not_told_that_they_stay() {
+    let server = with_bucket();
+    let document = |exception: &str| {
+        format!("<VersioningConfiguration><Status>Enabled</Status>{exception}</VersioningConfiguration>")
+    };
+    let excluded = document("<ExcludedPrefixes><Prefix>tmp/</Prefix></ExcludedPrefixes>");
+    let refused = server.ask("PUT", "/box?versioning", NOTHING, excluded.as_bytes());
+    assert_eq!((refused.status, refused.element("Element")), (501, Some("ExcludedPrefixes")), "{refused:?}");
+    assert!(!server.ask("GET", "/box?versioning", NOTHING, b"").text().contains("Status"));
+    let kept = document("<ExcludeFolders>false</ExcludeFolders>");
+    assert_eq!(server.ask("PUT", "/box?versioning", NOTHING, kept.as_bytes()).status, 200);
+    server.stop();
+}

@@ -125,7 +125,10 @@ pub(super) async fn versioning(call: &S3Call) -> Result<S3Response, S3Error> {
 }
 
 pub(super) async fn put_versioning(call: &S3Call) -> Result<S3Response, S3Error> {
-    let versioning = read_versioning(&upload_body::document(call).await?)?;
+    let VersioningDocument { versioning, exception } = read_versioning(&upload_body::document(call).await?)?;
+    if let Some(name) = exception {
+        return Err(S3Error::element_not_offered(&name));
+    }
     call.configure(StatusCode::OK, |bucket| bucket.versioning = versioning).await
 }
 
@@ -139,9 +142,18 @@ fn write(versioning: Versioning) -> Bytes {
     xml.finish()
 }
 
-pub(super) fn read_versioning(document: &[u8]) -> Result<Versioning, S3Error> {
+/// The configuration of a bucket's versions.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct VersioningDocument {
+    /// The state of all keys.
+    pub(super) versioning: Versioning,
+    /// An element that takes keys out of it, such as MinIO's `ExcludedPrefixes`.
+    pub(super) exception: Option<String>,
+}
+
+pub(super) fn read_versioning(document: &[u8]) -> Result<VersioningDocument, S3Error> {
     let mut xml = XmlReader::open(document, "VersioningConfiguration")?;
-    let mut versioning = None;
+    let (mut versioning, mut exception) = (None, None);
     while let Some(name) = xml.next_child()? {
         match name {
             "Status" => {
@@ -154,11 +166,18 @@ pub(super) fn read_versioning(document: &[u8]) -> Result<Versioning, S3Error> {
             }
             "MfaDelete" | "MFADelete" if xml.text()?.trim() == "Disabled" => {}
             "MfaDelete" | "MFADelete" => return Err(S3Error::element_not_offered("MfaDelete")),
-            _ => xml.skip()?,
+            // MinIO's.
+            "ExcludeFolders" if xml.text()?.trim() == "false" => {}
+            "ExcludeFolders" => exception = Some(name.to_owned()),
+            _ => {
+                exception = Some(name.to_owned());
+                xml.skip()?;
+            }
         }
     }
     xml.expect_end()?;
-    versioning.ok_or_else(|| Code::IllegalVersioningConfigurationException.into())
+    let versioning = versioning.ok_or(Code::IllegalVersioningConfigurationException)?;
+    Ok(VersioningDocument { versioning, exception })
 }
 
 #[cfg(test)]
@@ -253,12 +272,21 @@ mod versioning_tests {
         let text = |versioning| String::from_utf8(write(versioning).to_vec()).unwrap();
         assert!(text(Versioning::Off).ends_with("03-01/\"></VersioningConfiguration>"));
         for versioning in [Versioning::Enabled, Versioning::Suspended] {
-            assert_eq!(read_versioning(&write(versioning)).unwrap(), versioning);
+            assert_eq!(read_versioning(&write(versioning)).unwrap().versioning, versioning);
         }
         let of = |inner: &str| {
             read_versioning(format!("<VersioningConfiguration>{inner}</VersioningConfiguration>").as_bytes())
         };
-        assert_eq!(of("<Status>Enabled</Status><MfaDelete>Disabled</MfaDelete>").unwrap(), Versioning::Enabled);
+        for (inner, exception) in [
+            ("<MfaDelete>Disabled</MfaDelete>", None),
+            ("<ExcludeFolders>false</ExcludeFolders>", None),
+            ("<ExcludeFolders>true</ExcludeFolders>", Some("ExcludeFolders")),
+            ("<ExcludedPrefixes><Prefix>tmp/</Prefix></ExcludedPrefixes>", Some("ExcludedPrefixes")),
+        ] {
+            let exception = exception.map(str::to_owned);
+            let read = VersioningDocument { versioning: Versioning::Enabled, exception };
+            assert_eq!(of(&format!("<Status>Enabled</Status>{inner}")).unwrap(), read, "{inner}");
+        }
         for (inner, code) in [
             ("", "IllegalVersioningConfigurationException"),
             ("<Status/>", "IllegalVersioningConfigurationException"),

@@ -103,11 +103,11 @@ fn item(xml: &mut XmlReader<'_>) -> Result<DeleteItem, S3Error> {
             "Key" => key = Some(xml.text()?),
             "VersionId" => item.version = Some(xml.text()?.trim().to_owned()).filter(|version| !version.is_empty()),
             "ETag" => item.etag = Some(conditions::unquoted(&xml.text()?).to_owned()),
-            "LastModifiedTime" | "Size" => {
+            // A condition: without it the object would be deleted unasked.
+            _ => {
                 item.unsupported = Some(name.to_owned());
                 xml.skip()?;
             }
-            _ => xml.skip()?,
         }
     }
     item.key = key.ok_or(Code::MalformedXML)?;
@@ -189,6 +189,12 @@ mod tests {
             read,
             DeleteRequest { quiet: true, items: vec![item(" a&b ", None), with_etag, item("", None), unsupported] }
         );
+    }
+
+    #[test]
+    fn an_object_was_deleted_without_the_condition_that_its_client_sent() {
+        let read = decode(b"<Delete><Object><Key>k</Key><IfOlder><Days>3</Days></IfOlder></Object></Delete>").unwrap();
+        assert_eq!(read.items, [DeleteItem { unsupported: Some("IfOlder".to_owned()), ..item("k", None) }]);
     }
 
     #[test]

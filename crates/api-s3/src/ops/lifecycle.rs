@@ -90,6 +90,34 @@ mod tests {
     }
 
     #[test]
+    fn a_rule_lost_the_element_that_narrowed_it() {
+        let days = "<Expiration><Days>1</Days></Expiration>";
+        for (rule, element) in [
+            (format!("<Filter><Owner>me</Owner></Filter>{days}"), "Owner"),
+            (format!("<Filter><And><Prefix>a</Prefix><Owner>me</Owner></And></Filter>{days}"), "Owner"),
+            (format!("<Filter/>{days}<Except>a/</Except>"), "Except"),
+            (
+                "<Filter/><Expiration><Days>1</Days><ExpiredObjectAllVersions>true</ExpiredObjectAllVersions>\
+                 </Expiration>"
+                    .to_owned(),
+                "ExpiredObjectAllVersions",
+            ),
+            (
+                format!("<Filter/>{days}<DelMarkerExpiration><Days>1</Days></DelMarkerExpiration>"),
+                "DelMarkerExpiration",
+            ),
+        ] {
+            let document =
+                format!("<LifecycleConfiguration><Rule><Status>Enabled</Status>{rule}</Rule></LifecycleConfiguration>");
+            let error = decode(document.as_bytes()).unwrap_err();
+            assert_eq!((error.code, &*error.extras), (Code::NotImplemented, &[("Element", element.to_owned())][..]));
+        }
+        let kept = "<Filter/><Status>Enabled</Status><Expiration><Days>1</Days>\
+            <ExpiredObjectAllVersions>false</ExpiredObjectAllVersions></Expiration>";
+        assert!(parsed(kept).is_ok());
+    }
+
+    #[test]
     fn what_is_refused() {
         let days = "<Expiration><Days>1</Days></Expiration>";
         let on = "<Status>Enabled</Status>";

@@ -35,10 +35,8 @@ pub(super) fn read(document: &[u8]) -> Result<PublicAccessBlock, S3Error> {
             "IgnorePublicAcls" => &mut access.ignore_acls,
             "BlockPublicPolicy" => &mut access.block_policy,
             "RestrictPublicBuckets" => &mut access.restrict_buckets,
-            _ => {
-                xml.skip()?;
-                continue;
-            }
+            // A switch that is ignored protects nobody.
+            _ => return Err(S3Error::element_not_offered(name)),
         };
         *switch = match xml.text()?.trim() {
             text if text.eq_ignore_ascii_case("true") => true,
@@ -88,6 +86,8 @@ mod tests {
         let bad = b"<PublicAccessBlockConfiguration><BlockPublicAcls>perhaps</BlockPublicAcls>\
             </PublicAccessBlockConfiguration>";
         assert!(read(bad).is_err());
+        let other = b"<PublicAccessBlockConfiguration><BlockLinks>true</BlockLinks></PublicAccessBlockConfiguration>";
+        assert_eq!(read(other).unwrap_err().code, Code::NotImplemented);
         assert_eq!(read(b"<PublicAccessBlockConfiguration/>").unwrap(), PublicAccessBlock::default());
     }
 }

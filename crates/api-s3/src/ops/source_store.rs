@@ -8,6 +8,7 @@ use larder_rows::Timestamp;
 use larder_s3::put::{ChecksumWanted, ObjectMetadata};
 use larder_s3::rules::{Bucket, S3Action, Tag};
 
+use super::bucket::VersioningDocument;
 use super::{
     bucket, bucket_encryption, checksums, cors, lifecycle, object_lock, object_metadata, ownership, policy,
     public_access, tagging, website,
@@ -111,7 +112,8 @@ impl BucketDocument {
     pub fn read(self, name: &str, document: &[u8]) -> Result<BucketChange, S3Error> {
         Ok(match self {
             Self::Versioning => match bucket::read_versioning(document) {
-                Ok(versioning) => Box::new(move |bucket| bucket.versioning = versioning),
+                // Here the keys that it takes out have versions, too: nothing is lost.
+                Ok(VersioningDocument { versioning, .. }) => Box::new(move |bucket| bucket.versioning = versioning),
                 // That of a bucket that never had versioning.
                 Err(error) if error.code == Code::IllegalVersioningConfigurationException => Box::new(|_| {}),
                 Err(error) => return Err(error),

@@ -53,8 +53,8 @@ fn rule(xml: &mut XmlReader<'_>) -> Result<LifecycleRule, S3Error> {
             "Expiration" => once(&mut rule.expiration, expiration(xml)?)?,
             "NoncurrentVersionExpiration" => once(&mut rule.noncurrent, noncurrent(xml)?)?,
             "AbortIncompleteMultipartUpload" => once(&mut rule.abort_uploads_days, abort(xml)?)?,
-            "Transition" | "NoncurrentVersionTransition" => return Err(S3Error::element_not_offered(name)),
-            _ => xml.skip()?,
+            // Without an element that narrows it, a rule would delete more than it says.
+            _ => return Err(S3Error::element_not_offered(name)),
         }
     }
     rule.enabled = match status.as_deref() {
@@ -80,7 +80,7 @@ fn filter(xml: &mut XmlReader<'_>) -> Result<LifecycleFilter, S3Error> {
             "Tag" => filter.tags.push(tag(xml)?),
             "ObjectSizeGreaterThan" => filter.larger_than = Some(xml.parse_text()?),
             "ObjectSizeLessThan" => filter.smaller_than = Some(xml.parse_text()?),
-            _ => xml.skip()?,
+            _ => return Err(S3Error::element_not_offered(name)),
         }
     }
     Ok(filter)
@@ -99,7 +99,9 @@ fn expiration(xml: &mut XmlReader<'_>) -> Result<Expiration, S3Error> {
                 once(&mut expiry, Expiration::ExpiredDeleteMarkers)?
             }
             "ExpiredObjectDeleteMarker" => {}
-            _ => xml.skip()?,
+            // MinIO's.
+            "ExpiredObjectAllVersions" if xml.text()?.trim() == "false" => {}
+            _ => return Err(S3Error::element_not_offered(name)),
         }
     }
     expiry.ok_or_else(|| Code::MalformedXML.into())
@@ -111,7 +113,7 @@ fn noncurrent(xml: &mut XmlReader<'_>) -> Result<NoncurrentExpiration, S3Error> 
         match name {
             "NoncurrentDays" => after = Some(days(xml)?),
             "NewerNoncurrentVersions" => keep = Some(days(xml)?),
-            _ => xml.skip()?,
+            _ => return Err(S3Error::element_not_offered(name)),
         }
     }
     Ok(NoncurrentExpiration { days: after.ok_or(Code::MalformedXML)?, keep })
@@ -122,7 +124,7 @@ fn abort(xml: &mut XmlReader<'_>) -> Result<u32, S3Error> {
     while let Some(name) = xml.next_child()? {
         match name {
             "DaysAfterInitiation" => after = Some(days(xml)?),
-            _ => xml.skip()?,
+            _ => return Err(S3Error::element_not_offered(name)),
         }
     }
     after.ok_or_else(|| Code::MalformedXML.into())
