@@ -130,7 +130,7 @@ fn a_failed_start_is_one_line_and_an_exit_code() {
         (&["--data-dir", "file"], 1, "larder: file cannot be opened: "),
         (&["--http", &taken], 1, "larder: cannot listen on 127.0.0.1:"),
         (&["--admin-socket", &long], 1, "larder: the path of the admin socket has 120 bytes, more than 107: "),
-        (&["--http", "off", "--admin-socket", "file"], 1, "larder: file is not a socket: "),
+        (&["--http", "off", "--metrics", "off", "--admin-socket", "file"], 1, "larder: file is not a socket: "),
     ] {
         let (line, code) = refused(dir.path(), arguments);
         assert!(line.starts_with(beginning), "{line}");
