@@ -165,8 +165,8 @@ macro_rules! operations {
     (@action $action:ident) => { Some(S3Action::$action) };
 }
 
-/// Parameters of S3 that select an operation without a row: each is refused by name.
-pub(crate) static UNSUPPORTED_PARAMETERS: &[&str] = &["append", "max-directory-buckets"];
+/// Parameters of S3, and of MinIO's `mc watch`, that select an operation without a row: each is refused by name.
+pub(crate) static UNSUPPORTED_PARAMETERS: &[&str] = &["append", "events", "max-directory-buckets"];
 
 // Operation, method, scope, required parameters and header · action, usage name, body, and whether the audit log has it, or the
 // support if unimplemented.

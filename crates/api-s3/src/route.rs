@@ -217,6 +217,14 @@ mod tests {
     }
 
     #[test]
+    fn a_client_of_minio_that_listens_for_events_got_a_list_of_keys() {
+        let listening = "events=s3%3AObjectCreated%3A%2A&events=s3%3AObjectAccessed%3A%2A&ping=10&prefix=&suffix=";
+        for path in ["/", "/b"] {
+            assert_eq!(routed("GET", path, listening, None), Err(Code::NotImplemented), "{path}");
+        }
+    }
+
+    #[test]
     fn the_answer_of_an_object_lambda_was_a_form_without_a_form() {
         let route = Some("x-amz-request-route");
         for path in ["/WriteGetObjectResponse", "/route/WriteGetObjectResponse"] {

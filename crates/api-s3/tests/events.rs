@@ -48,7 +48,7 @@ fn a_configuration_comes_back_until_an_empty_one_takes_its_place() {
     let expected = format!(
         "<QueueConfiguration><Id>mine</Id><Queue>arn:minio:sqs::T:webhook</Queue>{PUT}{}</QueueConfiguration>\
          </NotificationConfiguration>",
-        filter.replace("SUFFIX", "Suffix")
+        filter.replace("SUFFIX", "suffix")
     );
     assert_eq!(shown, expected);
     assert_eq!(configure(&server, NOTHING, &queue("arn:minio:sqs::T:webhook", PUT)).status, 200);

@@ -197,7 +197,8 @@ fn write(config: Option<&NotificationConfig>) -> Bytes {
             for event in &rule.events {
                 xml.text("Event", event.name());
             }
-            let sides = [("Prefix", &rule.prefix), ("Suffix", &rule.suffix)];
+            // AWS writes capitals, but its service model and MinIO have the small letters, and `mc event rm` compares them.
+            let sides = [("prefix", &rule.prefix), ("suffix", &rule.suffix)];
             if sides.iter().any(|(_, value)| value.is_some()) {
                 xml.element("Filter", |xml| {
                     xml.element("S3Key", |xml| {
@@ -229,8 +230,8 @@ mod tests {
     const PUT: &str = "<Event>s3:ObjectCreated:Put</Event>";
     const FULL: &str = "<QueueConfiguration><Id>i</Id><Queue>arn:minio:sqs::T:webhook</Queue>\
         <Event>s3:ObjectCreated:*</Event><Event>s3:ObjectRemoved:Delete</Event><Filter><S3Key>\
-        <FilterRule><Name>Prefix</Name><Value>a/</Value></FilterRule>\
-        <FilterRule><Name>Suffix</Name><Value/></FilterRule></S3Key></Filter></QueueConfiguration>";
+        <FilterRule><Name>prefix</Name><Value>a/</Value></FilterRule>\
+        <FilterRule><Name>suffix</Name><Value/></FilterRule></S3Key></Filter></QueueConfiguration>";
 
     fn of(inner: &str) -> Result<NotificationConfig, S3Error> {
         read(format!("<{ROOT}>{inner}</{ROOT}>").as_bytes())
@@ -248,8 +249,8 @@ mod tests {
     }
 
     #[test]
-    fn documents_come_back_with_the_names_of_filters_as_aws_spells_them() {
-        for spelled in [FULL.to_owned(), FULL.replace("Prefix", "prefix").replace("Suffix", "SUFFIX")] {
+    fn a_rule_with_a_filter_was_not_found_again_by_mc() {
+        for spelled in [FULL.to_owned(), FULL.replace("prefix", "Prefix").replace("suffix", "SUFFIX")] {
             let text = String::from_utf8(write(Some(&of(&spelled).unwrap())).to_vec()).unwrap();
             assert!(text.ends_with(&format!("03-01/\">{FULL}</{ROOT}>")), "{text}");
         }
