@@ -6,6 +6,7 @@
 //! riak_node    the Node client of Riak, in .work/node
 //! riak_java    the Java client of Riak, in .work/java, and Maven's own files in .work/m2
 //! s3           S3 clients and strace, in .work/s3-venv and .work/deb; for the benchmark redis-server, too
+//! s3_go        a program over the S3 SDK for Go, in .work/go, and its modules in .work/go-modules
 //! ```
 //! A client that cannot be had is named with the cause, and its tests report that they were skipped.
 
@@ -14,6 +15,7 @@ mod riak_java;
 mod riak_node;
 mod riak_python;
 mod s3;
+mod s3_go;
 mod venv;
 
 use std::path::PathBuf;
@@ -32,7 +34,8 @@ struct ClientSet {
     places: fn(&Shell) -> Vec<(&'static str, PathBuf)>,
 }
 
-static SETS: &[ClientSet] = &[riak_python::CLIENTS, riak_node::CLIENTS, riak_java::CLIENTS, s3::CLIENTS];
+static SETS: &[ClientSet] =
+    &[riak_python::CLIENTS, riak_node::CLIENTS, riak_java::CLIENTS, s3::CLIENTS, s3_go::CLIENTS];
 
 /// The clients of a first look.
 static FIRST_LOOK: &[ClientSet] = &[riak_python::CLIENTS];
