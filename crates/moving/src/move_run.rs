@@ -66,6 +66,14 @@ pub(crate) trait MoveSteps: Send + Sync {
     /// Waits until the next pass of the phase `follow` is due.
     async fn await_pass(&self) {}
 
+    /// Ends at this store what the move needed here, when its order is to finish or to cancel. It may be done again.
+    ///
+    /// # Errors
+    /// The store does not answer.
+    async fn close(&self) -> std::result::Result<(), MoveStopped> {
+        Ok(())
+    }
+
     /// Passes over all keys; returns what a comparison found.
     ///
     /// # Errors

@@ -6,7 +6,7 @@
 //! The order is a row, so it reaches the gateway that carries it out, also after a restart: the leader of the gateways. A run
 //! of the job goes on where the last one was.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -21,7 +21,7 @@ use crate::move_run::{MoveRun, MoveSource, MoveSteps, MoveStopped, SweepKind};
 use crate::move_store::{KeyList, MoveStore};
 use crate::progress::{MovePhase, MoveProgress};
 use crate::rules::SourceAddress;
-use crate::s3::{S3Side, S3Source};
+use crate::s3::BroughtKeys;
 use crate::source::Source;
 use crate::source_http::SourceHttp;
 
@@ -86,8 +86,9 @@ pub struct NewMove {
 /// The moves of a gateway: one at a time.
 pub struct Mover {
     store: MoveStore,
-    objects: Arc<Objects>,
     http: Arc<dyn SourceHttp>,
+    /// The keys that requests of this gateway ask for.
+    brought: Arc<BroughtKeys>,
     /// Notified when the order changes here.
     changed: Notify,
 }
@@ -96,7 +97,11 @@ impl Mover {
     /// The moves of this gateway, read through this client.
     #[must_use]
     pub fn new(gateway: Arc<Gateway>, objects: Arc<Objects>, http: Arc<dyn SourceHttp>) -> Arc<Self> {
-        Arc::new(Self { store: MoveStore { gateway }, objects, http, changed: Notify::new() })
+        let store = MoveStore { gateway };
+        let brought = Arc::new(BroughtKeys::new(store.clone(), Arc::clone(&objects), Arc::clone(&http)));
+        let source: Weak<BroughtKeys> = Arc::downgrade(&brought);
+        objects.read_through(source);
+        Arc::new(Self { store, http, brought, changed: Notify::new() })
     }
 
     /// Orders a move. One that was cancelled goes on if it comes from the same source.
@@ -204,12 +209,11 @@ impl Mover {
         // An order is checked before it is written, so its address parses.
         let address = SourceAddress::parse(&order.source).map_err(Error::Internal)?;
         let (http, rate) = (Arc::clone(&self.http), order.rate);
-        match (address, order.s3.clone()) {
-            (SourceAddress::S3(address), Some(terms)) => {
-                let clock = Arc::clone(&self.store.gateway.context().ports.clock);
-                let source = S3Source::new(http, clock, address, terms.secret, rate);
-                let side = S3Side { source, objects: Arc::clone(&self.objects) };
-                self.work_on(MoveRun::load(&self.store, side, order).await?).await
+        match (address, order.s3.is_some()) {
+            (SourceAddress::S3(address), true) => {
+                let run = self.brought.load(address, order).await?;
+                self.brought.adopt(&run);
+                self.work_on(run).await
             }
             (SourceAddress::Riak(address), _) => {
                 self.work_on(
@@ -217,7 +221,7 @@ impl Mover {
                 )
                 .await
             }
-            (SourceAddress::S3(_), None) => Err(Error::Internal("the order of a move has no terms".to_owned())),
+            (SourceAddress::S3(_), false) => Err(Error::Internal("the order of a move has no terms".to_owned())),
         }
     }
 
@@ -274,11 +278,13 @@ where
             run.save().await?;
             std::future::pending::<()>().await;
         }
-        MoveWish::Finish => {
-            run.store.clear().await?;
+        MoveWish::Finish | MoveWish::Cancel => {
+            run.close().await.map_err(|MoveStopped(why)| Error::Internal(why))?;
+            if run.order.wish == MoveWish::Finish {
+                run.store.clear().await?;
+            }
             return end(run).await;
         }
-        MoveWish::Cancel => return end(run).await,
     }
     let mut pause = FAILURE_PAUSE;
     loop {

@@ -46,6 +46,8 @@ coded! {
         Older = 7, "older";
         /// Requests to the source.
         Requests = 8, "requests";
+        /// Keys of an S3 store that came before their turn, as a request here asked for them.
+        Brought = 9, "brought";
     }
 }
 

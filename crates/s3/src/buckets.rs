@@ -253,6 +253,18 @@ impl Buckets {
         Ok(BucketsPage { buckets, next })
     }
 
+    /// Says whether a move brings the keys of a bucket. When this returns, every live gateway knows it.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`, and any error of the store.
+    pub async fn set_moving(&self, name: &str, moving: bool) -> Result<()> {
+        let number = self.gateway.catalogue().change::<Error>(|catalogue| {
+            let before = active(catalogue, name).ok_or_else(|| Error::NoSuchBucket(name.to_owned()))?;
+            catalogue_edit(before, &Bucket { moving, ..Bucket::clone(before) })
+        });
+        Ok(self.gateway.members().await_propagation(number.await?).await?)
+    }
+
     /// Changes the configuration of a bucket. When this returns, every live gateway applies it. `change` may run more
     /// than once, each time on the current bucket.
     ///

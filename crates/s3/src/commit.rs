@@ -35,6 +35,7 @@ use tokio::time::Instant;
 use super::catalogue::CatalogueGuard;
 use super::events::ChangeEvent;
 use super::lock_clock::LockClock;
+use super::object_source::ReadThrough;
 use super::release::Pins;
 use super::{Error, Result};
 use crate::rules::{Bucket, BucketId, ListingEntry, ObjectHead};
@@ -55,6 +56,8 @@ pub(super) struct HeadStore {
     pub(super) lock_clock: Arc<LockClock>,
     /// The region of the server, for events.
     pub(super) region: String,
+    /// The source of moving buckets.
+    pub(super) read_through: ReadThrough,
 }
 
 /// The head of a key as read.

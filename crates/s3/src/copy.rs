@@ -95,7 +95,7 @@ impl Objects {
         let location = ObjectLocation::new(&bucket, &request.key);
         let mut target = CopyTarget { location, owner, acl, onto_itself, encryption };
         check_changes(&request, &target)?;
-        self.precheck_conditions(&target.location, &request.conditions).await?;
+        self.precheck_conditions(&bucket, &target.location, &request.conditions).await?;
         let source = GetObject { window: ReadWindow::Whole, ..request.source.clone() };
         let cause = ChangeCause::request(EventAction::Copy, caller);
         for _ in 0..RETRIES_MAX {

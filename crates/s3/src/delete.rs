@@ -43,6 +43,9 @@ impl Objects {
         let asked = version.action(caller.action()?);
         caller.with_version(version).check(&bucket, &asked.on_key(key))?;
         version.check()?;
+        if if_match.is_some() {
+            self.heads.bring_absent(&bucket, key).await?;
+        }
         let bypass = bypass.resolve(&caller.with_version(version), &bucket, key)?;
         let location = ObjectLocation::new(&bucket, key);
         let owner = caller.object_owner(&bucket, false);
@@ -85,14 +88,20 @@ impl HeadStore {
                 return Ok(None);
             }
             // Race: while versioning is being enabled, removing the newest would bring an older one back [invariant 105].
-            let keeps = attempt.bucket().versioning != Versioning::Off || attempt.head.older;
+            let is_versioned = attempt.bucket().versioning != Versioning::Off || attempt.head.older;
+            let keeps = attempt.bucket().marks_deletions() || is_versioned;
             let told = |deletion: Deletion| ChangeCause { action: deletion.action(origin), origin };
             let (deleted, next, cause, marker) = match (spec, &stored_version) {
                 (VersionSpec::Current, _) if keeps => {
                     let marker = attempt.new_version(owner.to_owned(), None);
-                    let deleted = DeletedObject { marker: true, version_id: Some(version_id_text(&marker)) };
                     let next = attempt.add(marker.clone()).await?;
-                    (deleted, next, told(Deletion::Hidden), Some(marker))
+                    if is_versioned {
+                        let deleted = DeletedObject { marker: true, version_id: Some(version_id_text(&marker)) };
+                        (deleted, next, told(Deletion::Hidden), Some(marker))
+                    } else {
+                        // The move alone knows the marker.
+                        (DeletedObject::default(), next, told(Deletion::Removed), None)
+                    }
                 }
                 (_, Some(stored_version)) => {
                     let deletion =

@@ -102,6 +102,9 @@ pub enum Error {
     /// There is no such object.
     #[error("no such key")]
     NoSuchKey,
+    /// The source of a move may have the object, and did not give it in time.
+    #[error("the source of a move did not answer")]
+    NotMovedYet,
     /// There is no such version.
     #[error("no such version: {0}")]
     NoSuchVersion(String),

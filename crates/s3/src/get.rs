@@ -20,7 +20,7 @@ use super::release::Pin;
 use super::{Caller, Error, Objects, Result};
 use crate::conditions::window_range;
 use crate::encryption::BytesKey;
-use crate::rules::{Bucket, Checksum, Object, ObjectBody, ObjectLock, Version};
+use crate::rules::{Bucket, Checksum, Object, ObjectBody, ObjectLock, Version, Versioning};
 use body_blob::BodyBlob;
 use larder_encryption::SecretKey;
 use reader::{BodySource, PartsReader};
@@ -177,8 +177,16 @@ impl Objects {
         let bucket = self.buckets.find(bucket).await?;
         let partition = ObjectLocation::new(&bucket, key).partition();
         let options = self.heads.options();
-        let observed = self.heads.read_head(&partition, &options).await?;
+        let mut observed = self.heads.read_head(&partition, &options).await?;
+        if bucket.moving && observed.head.current.is_none() {
+            // A caller without permission brings nothing.
+            caller.check(&bucket, &spec.action(caller.action()?).on_key(key))?;
+            self.heads.bring_absent(&bucket, key).await?;
+            observed = self.heads.read_head(&partition, &self.heads.options()).await?;
+        }
         let version = self.heads.find_version(&partition, &observed.head, spec, &options).await?;
+        // The marker of a deletion is for the move alone.
+        let version = version.filter(|version| version.object.is_some() || bucket.versioning != Versioning::Off);
         check_access(caller, &bucket, key, spec, version.as_ref())?;
         let version = match version {
             Some(version) if version.object.is_some() => version,

@@ -29,6 +29,8 @@ pub struct ImportPlace {
     pub key: Bytes,
     /// The version that the last import of this key became; `None`: the key has none.
     pub after: Option<VersionId>,
+    /// The versions of the key in the other store, the newest first.
+    pub listed: Arc<[ImportedIdentity]>,
     /// The actor of the move: no gateway has it, so its versions are told from those of clients.
     pub actor: ActorId,
 }
@@ -61,6 +63,8 @@ pub enum ImportFate {
     Removed,
     /// A client changed the key here, and that stays.
     Kept,
+    /// Another import of the move has brought a newer version.
+    Passed,
 }
 
 /// How an import ended.
@@ -222,10 +226,24 @@ impl ImportPlace {
             current if current.map(|current| current.id) == self.after => None,
             // Crash: this import was made, and nobody noted it.
             Some(current) if identity.is(current) => Some(ImportFate::Imported(current.id)),
+            // Race: another gateway brings the key, too, and saw a newer state of the source [invariant 200].
+            Some(current) if self.is_passed(current, identity) => Some(ImportFate::Passed),
             // Crash: so was one before it, of a version that the source has replaced since [invariant 187].
             Some(current) if current.id.actor() == self.actor => None,
             _ => Some(ImportFate::Kept),
         }
+    }
+
+    /// Whether the current version, which the move has imported, is newer at the source than another one.
+    fn is_passed(&self, current: &Version, identity: ImportedIdentity) -> bool {
+        let current_at = self.listed.iter().position(|listed| listed.is(current));
+        let at = self.listed.iter().position(|listed| *listed == identity);
+        let is_newer = match (current_at, at) {
+            (Some(current_at), Some(at)) => current_at < at,
+            // The list is older than the version.
+            _ => current.modified > identity.modified,
+        };
+        current.id.actor() == self.actor && is_newer
     }
 
     /// Whether a version here is one of this move.

@@ -1,6 +1,7 @@
 //! Pages of keys and versions: merges the entry shards of a bucket and skips over common prefixes.
 
 mod merged;
+mod source_keys;
 mod versions;
 
 #[cfg(test)]
@@ -9,11 +10,12 @@ mod tests;
 use super::commit::HeadStore;
 use super::{Caller, Objects, Result};
 use crate::rules::listing::{KeyPage, KeyPageStep};
-use crate::rules::{BucketId, ListingEntry};
-use merged::MergedEntries;
+use crate::rules::{BucketId, ListingEntry, Versioning};
+use source_keys::{ListedEntries, SourceKeys};
 
 pub use super::listing_page::{ListObjects, ListVersions, ListedVersion, ListingPage, VersionsPage};
 pub use crate::rules::listing::KeyOrPrefix;
+pub(super) use merged::MergedEntries;
 pub(super) use versions::VersionMarker;
 
 impl Objects {
@@ -24,18 +26,20 @@ impl Objects {
     pub async fn list(&self, caller: &Caller, request: &ListObjects) -> Result<ListingPage<ListingEntry>> {
         let bucket = self.buckets.find_for(caller, &request.bucket).await?;
         let mut page = KeyPage::new(request.query(false));
-        let mut rows = MergedEntries::new(&self.heads, bucket.id, page.read_range(), request.max);
-        while let Some(row) = rows.next().await? {
-            let mut entry = ListingEntry::decode(row.value)?;
+        let range = page.read_range();
+        let there = range.as_ref().and_then(|(begin, _)| SourceKeys::from(&self.heads, &bucket, request, begin));
+        let mut entries =
+            ListedEntries { here: MergedEntries::new(&self.heads, bucket.id, range, request.max), next: None, there };
+        while let Some((key, mut entry)) = entries.next().await? {
             if entry.object.is_none() {
                 continue; // A deleted key makes no common prefix either.
             }
             if !bucket.has_acls() {
                 entry.owner.clone_from(&bucket.owner);
             }
-            match page.push(row.name, entry) {
+            match page.push(key, entry) {
                 KeyPageStep::Next => {}
-                KeyPageStep::SkipTo(key) => rows.seek(&key),
+                KeyPageStep::SkipTo(key) => entries.seek(&key),
                 KeyPageStep::Full => break,
             }
         }
@@ -52,6 +56,11 @@ impl Objects {
         let marker = VersionMarker::parse(version.as_deref(), &objects.after)?;
         let bucket = self.buckets.find_for(caller, &objects.bucket).await?;
         let mut page = self.heads.versions_page(bucket.id, objects, marker).await?;
+        if bucket.versioning == Versioning::Off && bucket.moving {
+            // The markers of deletions are for the move alone.
+            let is_marker = |listed: &ListedVersion| listed.version.object.is_none() && listed.version.null;
+            page.lines.retain(|line| !matches!(line, KeyOrPrefix::Key(_, listed) if is_marker(listed)));
+        }
         for line in &mut page.lines {
             if let (KeyOrPrefix::Key(_, listed), false) = (line, bucket.has_acls()) {
                 listed.version.owner.clone_from(&bucket.owner);

@@ -14,6 +14,7 @@ use crate::encryption::ObjectKeys;
 use crate::lifecycle::LifecycleWorker;
 use crate::lock_clock::LockClock;
 use crate::objects_config::ObjectsConfig;
+use crate::object_source::ReadThrough;
 use crate::quotas::Quotas;
 use crate::receive::BodyReceiver;
 use crate::release::Pins;
@@ -66,6 +67,7 @@ impl Objects {
             pins: Pins::default(),
             lock_clock: Arc::clone(&lock_clock),
             region: config.region.clone(),
+            read_through: ReadThrough::default(),
         });
         let quotas = Arc::new(Quotas::new(&heads));
         let receiver = Arc::new(BodyReceiver { gateway: share(), bytes_max: config.put_bytes_max });

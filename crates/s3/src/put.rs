@@ -89,7 +89,7 @@ impl Objects {
         let acl = self.buckets.new_object_acl(caller, &bucket, &key, &metadata.acl, &owner).await?;
         let location = ObjectLocation::new(&bucket, &key);
         // A failed condition is cheap to find before the body; the commit checks it again.
-        self.precheck_conditions(&location, &conditions).await?;
+        self.precheck_conditions(&bucket, &location, &conditions).await?;
         let new = self.receive_object(&self.receiver, &bucket, &location, metadata, upload_body).await?;
         let object = Object { acl, ..new.object };
         let stored = self
@@ -141,12 +141,14 @@ impl Objects {
     /// `PreconditionFailed`, `NoSuchKey`.
     pub(super) async fn precheck_conditions(
         &self,
+        bucket: &Bucket,
         location: &ObjectLocation,
         conditions: &WriteConditions,
     ) -> Result<()> {
         if conditions.is_empty() {
             return Ok(());
         }
+        self.heads.bring_absent(bucket, &location.key).await?;
         let observed = self.heads.read_head(&location.partition(), &self.heads.options()).await?;
         conditions.check(observed.head.current.as_ref())
     }

@@ -12,6 +12,8 @@ use super::{Code, S3Error};
 use crate::dates;
 use crate::target::{ResourcePath, S3Query};
 
+/// A key of a moving bucket that did not come from its source in time.
+const NOT_MOVED_YET: &str = "The source of a move, which may have the object, has not given it yet. Try again.";
 const VERSION_ID: HeaderName = HeaderName::from_static("x-amz-version-id");
 const DELETE_MARKER: HeaderName = HeaderName::from_static("x-amz-delete-marker");
 /// The header with the initiation time that an upload must have.
@@ -69,6 +71,7 @@ impl From<Error> for S3Error {
                 .with("MinSizeAllowed", min.to_string())
                 .with("PartNumber", number.to_string())
                 .with("ETag", etag.to_string()),
+            Error::NotMovedYet => Self::new(Code::ServiceUnavailable, NOT_MOVED_YET),
             Error::BrokenBody(_) => Code::IncompleteBody.into(),
             Error::InvalidPart { number, etag } => {
                 Self::from(Code::InvalidPart).with("PartNumber", number.to_string()).with("ETag", etag)

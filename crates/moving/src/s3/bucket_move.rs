@@ -6,6 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use larder_api_s3::BucketDocument;
+use larder_rows::MoveWish;
 use larder_rows::address::BucketAddress;
 use larder_s3::acl::AclChoice;
 use larder_s3::buckets::NewBucket;
@@ -20,7 +21,8 @@ use crate::progress::MoveVerification;
 pub(super) const S3_TYPE: &[u8] = b"s3";
 /// What a move by passes asks of its operator.
 const PASSES_NOTE: &str =
-    "the source is followed by passes over its listings: stop its writers at the end, verify, then finish";
+    "the source is followed by passes over its listings: let clients use this server when the seed begins, verify when the source has \
+     no writers, then finish";
 /// What does not come along.
 const ACL_NOTE: &str = "ACLs do not move: each bucket and object is its owner's alone, beside what policies allow";
 
@@ -55,8 +57,23 @@ impl MoveSteps for MoveRun<S3Side> {
         Ok(all.into_iter().filter(|name| named.is_empty() || named.contains(name)).collect())
     }
 
-    async fn prepare(&self, _: &Vec<String>) -> Result<(), MoveStopped> {
-        // Each bucket is made before its keys come.
+    async fn prepare(&self, buckets: &Vec<String>) -> Result<(), MoveStopped> {
+        // Clients may come before their keys: each bucket is there from here on, and asks the source.
+        let noted = self.noted_buckets().await?;
+        for name in buckets {
+            self.bucket_is_here(name, noted.contains(name)).await?;
+        }
+        Ok(())
+    }
+
+    async fn close(&self) -> Result<(), MoveStopped> {
+        for name in self.noted_buckets().await? {
+            match self.source.objects.buckets.set_moving(&name, false).await {
+                Ok(()) => self.remove_marks(&name).await?,
+                Err(Error::NoSuchBucket(_)) => {}
+                Err(error) => return Err(stopped(error)),
+            }
+        }
         Ok(())
     }
 
@@ -82,8 +99,36 @@ impl MoveRun<S3Side> {
         Ok(noted.map(|bucket| String::from_utf8_lossy(&bucket.bucket).into_owned()).collect())
     }
 
+    /// Removes the delete markers that a move needed in a bucket without versioning.
+    async fn remove_marks(&self, name: &str) -> Result<(), MoveStopped> {
+        let (objects, mut after) = (&self.source.objects, Bytes::new());
+        loop {
+            let (keys, next) = objects.marked_keys(name, &after).await.map_err(stopped)?;
+            for key in &keys {
+                if self.order.wish == MoveWish::Cancel {
+                    // A move that goes on later leaves the key as its client did.
+                    self.leave_to_clients(name, key).await?;
+                }
+                objects.remove_mark(name, key).await.map_err(stopped)?;
+            }
+            match next {
+                Some(next) => after = next,
+                None => return Ok(()),
+            }
+        }
+    }
+
     /// Makes a bucket that comes for the first time, with its configuration; whether its keys may come.
     async fn bucket_is_here(&self, name: &str, is_noted: bool) -> Result<bool, MoveStopped> {
+        let is_here = self.make_unless_here(name, is_noted).await?;
+        if is_here {
+            // Race: from here on each deletion leaves a marker, so no import brings back what a client deletes [invariant 201].
+            self.source.objects.buckets.set_moving(name, true).await.map_err(stopped)?;
+        }
+        Ok(is_here)
+    }
+
+    async fn make_unless_here(&self, name: &str, is_noted: bool) -> Result<bool, MoveStopped> {
         let (owner, address) = (self.owner().await?, moved_bucket(name));
         match self.source.objects.buckets.find(name).await {
             Ok(bucket) if bucket.owner != owner.id => {

@@ -16,7 +16,7 @@ use larder_rows::{MovedRow, MovedState};
 use tokio::task::JoinSet;
 
 use super::bucket_move::{S3Side, moved_bucket};
-use super::object_move::{ListedKey, shown_object};
+use super::object_move::{ListedKey, VERSIONS_MAX, shown_object};
 use super::{SourceVersion, SourceVersionMarker};
 use crate::move_run::{KeyOutcome, MoveRun, MoveStopped, SweepKind};
 use crate::progress::MoveVerification;
@@ -24,8 +24,6 @@ use crate::source_calls::SourceError;
 
 /// Keys that are worked on at a time.
 const KEYS_AT_ONCE: usize = 16;
-/// Most versions of a key that move: the newest ones.
-const VERSIONS_MAX: usize = 10_000;
 
 /// A key that was worked on, by its name on one line.
 type EndedObject = (String, Result<KeyOutcome, MoveStopped>);
@@ -191,7 +189,7 @@ impl KeyListing {
         for version in versions {
             match &mut self.open {
                 Some(open) if open.key == version.key => {
-                    if open.versions.len() < VERSIONS_MAX {
+                    if !open.is_full() {
                         open.versions.push(version);
                     } else {
                         self.has_left_out = true;

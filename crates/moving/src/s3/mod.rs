@@ -3,6 +3,7 @@
 //! ```text
 //! bucket_move   which buckets move, and their configuration
 //! bucket_pass   the listing of a bucket beside the rows of its moved keys
+//! read_through  keys that requests ask for before their turn
 //! object_move   one key: its versions are fetched, and imported by crate s3
 //! s3_source ── signature ──> SourceCalls ──> the source ── an answer ──> documents
 //!   buckets, versions, objects, tags     paths in path style            XML, decoded within bounds
@@ -13,11 +14,12 @@ mod bucket_move;
 mod bucket_pass;
 mod documents;
 mod object_move;
+mod read_through;
 mod s3_source;
 mod signature;
 mod user_import;
 
-pub(crate) use bucket_move::S3Side;
+pub(crate) use read_through::BroughtKeys;
 use documents::{SourceVersion, SourceVersionMarker};
 use s3_source::S3Fetched;
 pub(crate) use s3_source::S3Source;

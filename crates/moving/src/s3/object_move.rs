@@ -1,5 +1,6 @@
 //! One key of a move from an S3 store: the versions that came since the last look are imported, the oldest first.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -26,6 +27,8 @@ use crate::rules::{MovedObject, SourceVersionName};
 
 /// Pauses before a version is copied again.
 const COPY_PAUSES: [Duration; 3] = [Duration::from_millis(300), Duration::from_secs(2), Duration::from_secs(5)];
+/// Most versions of a key that move: the newest ones.
+pub(super) const VERSIONS_MAX: usize = 10_000;
 /// The header with the way in which the source encrypts an object.
 const ENCRYPTION: &str = "x-amz-server-side-encryption";
 /// The header with the number of an object's tags.
@@ -50,6 +53,7 @@ enum CopyEnd {
 struct MovingObject<'a> {
     bucket: &'a str,
     listed: &'a ListedKey,
+    identities: Arc<[ImportedIdentity]>,
     moved: MovedObject,
     state: MovedState,
     /// Whether the state is the one here: a deletion that began may not be.
@@ -58,6 +62,16 @@ struct MovingObject<'a> {
 }
 
 impl ListedKey {
+    /// Whether it has as many versions as move.
+    pub(super) fn is_full(&self) -> bool {
+        self.versions.len() >= VERSIONS_MAX
+    }
+
+    /// What its versions are in imports, the newest first.
+    fn identities(&self) -> Arc<[ImportedIdentity]> {
+        self.versions.iter().map(identity).collect()
+    }
+
     /// A digest of all its versions.
     fn digest(&self) -> u64 {
         let mut text = Vec::new();
@@ -113,7 +127,11 @@ impl MoveRun<S3Side> {
         Ok(KeyOutcome::default())
     }
 
-    async fn try_object(
+    /// Brings a key to the state of its source.
+    ///
+    /// # Errors
+    /// [`KeyFailure`].
+    pub(super) async fn try_object(
         &self,
         bucket: &str,
         listed: &ListedKey,
@@ -128,7 +146,7 @@ impl MoveRun<S3Side> {
             }
         };
         let is_known = is_whole && !listed.versions.is_empty() && moved.listed == listed.digest();
-        let mut object = MovingObject { bucket, listed, moved, state, is_whole, actor: self.order.actor };
+        let mut object = MovingObject { bucket, listed, identities: listed.identities(), moved, state, is_whole, actor: self.order.actor };
         if object.state == MovedState::Deleted && !object.is_whole {
             // Crash: the deletion was begun, and nobody noted its end.
             self.end_removal(&mut object).await?;
@@ -149,12 +167,14 @@ impl MoveRun<S3Side> {
     /// Imports the versions that came since; whether there were any.
     async fn copy_versions(&self, object: &mut MovingObject<'_>) -> Result<bool, KeyFailure> {
         let versions = object.listed.versions_after(object.moved.last.as_ref());
-        let mut is_whole = true;
+        let (mut is_whole, mut is_behind) = (true, false);
         object.is_whole = false;
         for (at, version) in versions.iter().enumerate() {
             match self.copy_version(object, version).await? {
                 CopyEnd::Changed => is_whole = false,
+                CopyEnd::Fate(ImportFate::Passed) => is_behind = true,
                 CopyEnd::Fate(ImportFate::Imported(id)) => {
+                    is_behind = false;
                     (object.state, object.moved.here) = (MovedState::Here, Some(id));
                     object.moved.last = Some(name(version));
                     // The last one is noted with the whole key, below.
@@ -168,6 +188,10 @@ impl MoveRun<S3Side> {
                     break;
                 }
             }
+        }
+        if is_behind {
+            // Race: who brought a newer version notes the key, and has seen more of it.
+            return Ok(true);
         }
         object.moved.listed = object.listed.digest();
         object.is_whole = is_whole;
@@ -196,9 +220,7 @@ impl MoveRun<S3Side> {
 
     async fn try_copy(&self, object: &MovingObject<'_>, version: &SourceVersion) -> Result<CopyEnd, KeyFailure> {
         let place = object.place();
-        let null = version.version_id.as_deref().is_none_or(|id| id == "null");
-        let etag = Etag::parse(&version.etag).filter(|_| !version.is_marker);
-        let identity = ImportedIdentity { etag, modified: version.modified, null };
+        let identity = identity(version);
         if version.is_marker {
             let fate = self.source.objects.import_marker(&place, identity).await.map_err(failure)?;
             return Ok(CopyEnd::Fate(fate));
@@ -271,7 +293,7 @@ impl MoveRun<S3Side> {
         (object.state, object.moved.here) = match fate {
             ImportFate::Imported(marker) => (MovedState::Deleted, Some(marker)),
             ImportFate::Removed => (MovedState::Deleted, None),
-            ImportFate::Kept => (MovedState::Kept, object.moved.here),
+            ImportFate::Kept | ImportFate::Passed => (MovedState::Kept, object.moved.here),
         };
         self.count(if fate == ImportFate::Kept { MoveCount::Kept } else { MoveCount::Deleted }, 1);
         (object.is_whole, object.moved.last) = (true, None);
@@ -309,15 +331,15 @@ impl MoveRun<S3Side> {
         Ok(if is_equal { ImportComparison::Equal } else { ImportComparison::Differs })
     }
 
+    /// Notes that clients have changed a key here, and that no import comes to it.
+    pub(super) async fn leave_to_clients(&self, bucket: &str, key: &Bytes) -> Result<(), MoveStopped> {
+        let address = Address { bucket: moved_bucket(bucket), key: key.clone() };
+        let row = moved_row(MovedState::Kept, true, &MovedObject::default());
+        Ok(self.store.write_moved_row(&address, &row).await?)
+    }
+
     async fn write_moved(&self, object: &MovingObject<'_>) -> Result<(), KeyFailure> {
-        let row = MovedRow {
-            state: object.state,
-            concurrent: false,
-            complete: object.is_whole,
-            written: 0,
-            stamp: Timestamp::ZERO,
-            clock: object.moved.encode(),
-        };
+        let row = moved_row(object.state, object.is_whole, &object.moved);
         let address = Address { bucket: moved_bucket(object.bucket), key: object.listed.key.clone() };
         self.store.write_moved_row(&address, &row).await.map_err(|error| KeyFailure::Stopped(error.into()))
     }
@@ -327,8 +349,20 @@ impl MovingObject<'_> {
     /// Where the next version goes.
     fn place(&self) -> ImportPlace {
         let after: Option<VersionId> = self.moved.here;
-        ImportPlace { bucket: self.bucket.to_owned(), key: self.listed.key.clone(), after, actor: self.actor }
+        let (bucket, key, listed) = (self.bucket.to_owned(), self.listed.key.clone(), Arc::clone(&self.identities));
+        ImportPlace { bucket, key, after, listed, actor: self.actor }
     }
+}
+
+fn moved_row(state: MovedState, complete: bool, moved: &MovedObject) -> MovedRow {
+    let clock = moved.encode();
+    MovedRow { state, concurrent: false, complete, written: 0, stamp: Timestamp::ZERO, clock }
+}
+
+fn identity(version: &SourceVersion) -> ImportedIdentity {
+    let null = version.version_id.as_deref().is_none_or(|id| id == "null");
+    let etag = Etag::parse(&version.etag).filter(|_| !version.is_marker);
+    ImportedIdentity { etag, modified: version.modified, null }
 }
 
 fn name(version: &SourceVersion) -> SourceVersionName {

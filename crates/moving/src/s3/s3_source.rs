@@ -148,20 +148,48 @@ impl S3Source {
         bucket: &str,
         after: Option<&SourceVersionMarker>,
     ) -> Result<VersionPage, SourceError> {
+        self.list_prefix(bucket, b"", after).await
+    }
+
+    /// As [`Self::list_versions`], of the keys with a prefix.
+    ///
+    /// # Errors
+    /// [`SourceError`].
+    pub(crate) async fn list_prefix(
+        &self,
+        bucket: &str,
+        prefix: &[u8],
+        after: Option<&SourceVersionMarker>,
+    ) -> Result<VersionPage, SourceError> {
         let path = bucket_path(bucket);
         let is_known = self.unversioned.lock().contains(bucket);
         let page = match is_known {
             true => None,
-            false => self.versions_page(&path, after).await?,
+            false => self.versions_page(&path, prefix, after).await?,
         };
         let page = match page {
             Some(page) => page,
             None => {
-                let page = self.objects_page(&path, after).await?;
+                let page = self.objects_page(&path, prefix, after).await?;
                 self.unversioned.lock().insert(bucket.to_owned());
                 page
             }
         };
+        check_progress(after, page.next.as_ref())?;
+        Ok(page)
+    }
+
+    /// A page of up to 1000 current objects of a bucket with a prefix, in the order of the source.
+    ///
+    /// # Errors
+    /// [`SourceError`].
+    pub(crate) async fn list_objects(
+        &self,
+        bucket: &str,
+        prefix: &[u8],
+        after: Option<&SourceVersionMarker>,
+    ) -> Result<VersionPage, SourceError> {
+        let page = self.objects_page(&bucket_path(bucket), prefix, after).await?;
         check_progress(after, page.next.as_ref())?;
         Ok(page)
     }
@@ -175,10 +203,12 @@ impl S3Source {
     async fn versions_page(
         &self,
         path: &str,
+        prefix: &[u8],
         after: Option<&SourceVersionMarker>,
     ) -> Result<Option<VersionPage>, SourceError> {
         let mut query: Vec<(&str, &[u8])> =
             vec![("versions", b""), ("encoding-type", b"url"), ("max-keys", PAGE_ENTRIES)];
+        query.extend(some_prefix(prefix));
         let version = after.and_then(|after| after.version.as_deref());
         query.extend(after.map(|after| ("key-marker", after.key.as_ref())));
         query.extend(version.map(|version| ("version-id-marker", version.as_bytes())));
@@ -193,8 +223,14 @@ impl S3Source {
         }
     }
 
-    async fn objects_page(&self, path: &str, after: Option<&SourceVersionMarker>) -> Result<VersionPage, SourceError> {
+    async fn objects_page(
+        &self,
+        path: &str,
+        prefix: &[u8],
+        after: Option<&SourceVersionMarker>,
+    ) -> Result<VersionPage, SourceError> {
         let mut query: Vec<(&str, &[u8])> = vec![("encoding-type", b"url"), ("max-keys", PAGE_ENTRIES)];
+        query.extend(some_prefix(prefix));
         query.extend(after.map(|after| ("marker", after.key.as_ref())));
         let page = self.page(S3Request { query: &query, ..S3Request::listing(path) }).await?.found()?;
         Ok(VersionPage::objects(&page)?)
@@ -393,6 +429,11 @@ fn check_progress(after: Option<&SourceVersionMarker>, next: Option<&SourceVersi
         (Some(after), Some(next)) if next == after || next.key < after.key => Err(ListingError::Endless),
         _ => Ok(()),
     }
+}
+
+/// The parameter of a prefix. An empty one is left out, as some sources sign it otherwise.
+fn some_prefix(prefix: &[u8]) -> Option<(&'static str, &[u8])> {
+    (!prefix.is_empty()).then_some(("prefix", prefix))
 }
 
 fn bucket_path(bucket: &str) -> String {

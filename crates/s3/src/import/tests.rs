@@ -8,7 +8,7 @@ use crate::rules::{Retention, RetentionMode};
 const LONG_AGO: Timestamp = Timestamp(1_500_000_000_123_000);
 
 fn place(after: Option<VersionId>) -> ImportPlace {
-    ImportPlace { bucket: BUCKET.into(), key: "key".into(), after, actor: ActorId(99) }
+    ImportPlace { bucket: BUCKET.into(), key: "key".into(), after, listed: [].into(), actor: ActorId(99) }
 }
 
 fn identity(number: u64) -> ImportedIdentity {
@@ -151,5 +151,113 @@ fn a_lock_needs_a_bucket_with_object_lock_and_wrong_bytes_leave_none() {
         let refused = fixture.objects.import(&place(None), identity(1), wrong).await;
         assert!(matches!(refused, Err(Error::BadDigest)), "{refused:?}");
         assert_eq!((fixture.current().await, fixture.blobs().await.len()), (None, 0));
+    });
+}
+
+/// One of several importers of a key, in the midst of it.
+struct Importer {
+    /// The versions that it lists, the newest first.
+    listed: Vec<u64>,
+    /// Those that it has to import, the next one last.
+    left: Vec<u64>,
+    here: Option<VersionId>,
+    last: Option<u64>,
+    is_behind: bool,
+}
+
+/// What is noted of the key: the last version that was imported, and what it is here.
+type Noted = Option<(u64, VersionId)>;
+
+impl Importer {
+    fn begin(listed: Vec<u64>, noted: Noted) -> Self {
+        let last = noted.map(|(last, _)| last);
+        let left = listed.iter().copied().filter(|number| last.is_none_or(|last| *number > last)).collect();
+        Self { listed, left, here: noted.map(|(_, here)| here), last, is_behind: false }
+    }
+
+    /// Imports the next version; `false` at the end, or where a client changed the key.
+    async fn step(&mut self, fixture: &BucketFixture) -> bool {
+        let Some(number) = self.left.pop() else { return false };
+        let listed = self.listed.iter().map(|number| identity_of_its_own(*number)).collect();
+        let place = ImportPlace { listed, ..place(self.here) };
+        let body = object(&bytes(number, 100));
+        match fixture.objects.import(&place, identity_of_its_own(number), body).await.unwrap() {
+            ImportFate::Imported(id) => (self.here, self.last, self.is_behind) = (Some(id), Some(number), false),
+            ImportFate::Passed => self.is_behind = true,
+            ImportFate::Kept | ImportFate::Removed => self.left.clear(),
+        }
+        true
+    }
+
+    fn noted(&self) -> Noted {
+        if self.is_behind { None } else { self.last.zip(self.here) }
+    }
+}
+
+fn identity_of_its_own(number: u64) -> ImportedIdentity {
+    let etag = Etag { md5: [number as u8; 16], parts: None };
+    ImportedIdentity { etag: Some(etag), ..identity(number) }
+}
+
+#[test]
+fn of_several_importers_none_once_put_an_older_version_over_a_newer_one() {
+    run(async {
+        for seed in 0..150_u64 {
+            let mut dice = seed;
+            let mut roll = |below: u64| {
+                dice = larder_rows::hash::id64(&[&dice.to_be_bytes()]);
+                dice % below
+            };
+            let fixture = BucketFixture::new().await;
+            let keeps = roll(2) == 0;
+            if keeps {
+                fixture.versioning(Versioning::Enabled).await;
+            }
+            fixture.objects.buckets.set_moving(BUCKET, true).await.unwrap();
+            let list = |newest: u64| if keeps { (1..=newest).rev().collect() } else { vec![newest] };
+            let (mut newest, mut shown, mut noted) = (1, 0, Noted::None);
+            let mut importers: Vec<Importer> = Vec::new();
+            // What a client did: `None` nothing, `Some(None)` a deletion, `Some(body)` a put.
+            let mut by_client: Option<Option<Bytes>> = None;
+            for step in 0..40 {
+                match roll(12) {
+                    0 => newest += 1,
+                    1 | 2 if importers.len() < 3 => importers.push(Importer::begin(list(newest), noted)),
+                    3 if step > 20 && by_client.is_none() => {
+                        by_client = Some((roll(2) == 0).then(|| bytes(77, 50)));
+                        match by_client.as_ref().and_then(Option::as_ref) {
+                            Some(body) => drop(fixture.put("key", body).await),
+                            None => drop(fixture.delete("key", &VersionSpec::Current).await),
+                        }
+                    }
+                    _ if importers.is_empty() => {}
+                    more => {
+                        let at = roll(importers.len() as u64) as usize;
+                        if more > 10 {
+                            // It is killed.
+                            importers.remove(at);
+                        } else if !importers[at].step(&fixture).await {
+                            noted = importers.remove(at).noted().or(noted);
+                        }
+                    }
+                }
+                let got = fixture.get("key", VersionSpec::Current).await.ok();
+                if let Some(by_client) = &by_client {
+                    assert_eq!(got, *by_client, "seed {seed}, step {step}: what a client did is undone");
+                    continue;
+                }
+                let number = (1..=newest).find(|number| got == Some(bytes(*number, 100))).unwrap_or(0);
+                assert!(number >= shown, "seed {seed}, step {step}: {number} over {shown}");
+                shown = number;
+            }
+            for _ in 0..2 {
+                let mut last = Importer::begin(list(newest), noted);
+                while last.step(&fixture).await {}
+                noted = last.noted().or(noted);
+            }
+            if by_client.is_none() {
+                assert_eq!(fixture.get("key", VersionSpec::Current).await.unwrap(), bytes(newest, 100), "seed {seed}");
+            }
+        }
     });
 }

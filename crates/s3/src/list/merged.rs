@@ -17,7 +17,7 @@ const ROWS_MIN: usize = 8;
 const ROWS_LEAST: usize = 64;
 
 /// Iterator over the entries of a bucket.
-pub(super) struct MergedEntries<'a> {
+pub(crate) struct MergedEntries<'a> {
     heads: &'a HeadStore,
     options: CallOptions,
     end: Option<Bytes>,
@@ -40,7 +40,7 @@ struct EntryShardCursor {
 
 impl<'a> MergedEntries<'a> {
     /// The entries in `range` (first key, end key exclusive) for a page of `max` lines.
-    pub(super) fn new(
+    pub(crate) fn new(
         heads: &'a HeadStore,
         bucket: BucketId,
         range: Option<(Bytes, Option<Bytes>)>,
@@ -63,7 +63,7 @@ impl<'a> MergedEntries<'a> {
     }
 
     /// The entry of the next key.
-    pub(super) async fn next(&mut self) -> Result<Option<Row>> {
+    pub(crate) async fn next(&mut self) -> Result<Option<Row>> {
         // Yields to other requests: an engine may answer without ever waiting.
         tokio::task::consume_budget().await;
         for shard in &mut self.shards {

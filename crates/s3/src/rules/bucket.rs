@@ -74,6 +74,8 @@ pub struct Bucket {
     pub quota: StorageQuota,
     /// Its object lock, if its versions can have locks. Such a bucket keeps versions.
     pub object_lock: Option<BucketLock>,
+    /// Whether a move brings its keys: those that are not here are asked of the source, and each deletion leaves a delete marker.
+    pub moving: bool,
 }
 
 /// Whether a bucket takes requests.
@@ -122,6 +124,7 @@ impl Bucket {
             location: None,
             quota: StorageQuota::default(),
             object_lock: None,
+            moving: false,
         }
     }
 
@@ -148,6 +151,7 @@ impl Bucket {
             location: self.location.clone(),
             quota: Some(self.quota).filter(|quota| *quota != StorageQuota::default()),
             object_lock: self.object_lock,
+            moving: self.moving,
         };
         // This cannot fail: there are only strings, numbers and lists, and no map with keys of another type.
         serde_json::to_value(row).unwrap_or_default()
@@ -184,6 +188,7 @@ impl Bucket {
             location: row.location,
             quota: row.quota.unwrap_or_default(),
             object_lock: row.object_lock,
+            moving: row.moving,
             ..Self::new(name, id, &row.owner, row.created)
         })
     }
@@ -203,6 +208,13 @@ impl Bucket {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Whether a deletion leaves a delete marker.
+    #[must_use]
+    pub fn marks_deletions(&self) -> bool {
+        // Race: an import would bring a key back whose deletion left nothing [invariant 201].
+        self.versioning != Versioning::Off || self.moving
     }
 
     /// Whether public grants in the ACLs of the bucket and its objects count.
@@ -291,6 +303,8 @@ struct StoredBucket {
     quota: Option<StorageQuota>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     object_lock: Option<BucketLock>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    moving: bool,
 }
 
 #[cfg(test)]
