@@ -87,13 +87,80 @@ fn a_source_that_refuses_the_key_is_waited_for_and_named() {
     );
 }
 
+/// Keys of the source of a slow move, most of which clients ask for before their turn.
+const SLOW_KEYS: usize = 90;
+
+#[test]
+fn clients_that_came_before_their_objects_once_found_nothing() {
+    let source = LarderNode::s3(&["--durability", "buffered"]);
+    let mut there = source.s3_admin();
+    for bucket in ["plain", "kept"] {
+        there.call("PUT", &format!("/{bucket}"), &[], "").expect(200);
+    }
+    there.put("/kept?versioning", ENABLED).expect(200);
+    let body = |key: usize| format!("body {key} ").repeat(1 + key * 10);
+    for key in 0..SLOW_KEYS {
+        there.call("PUT", &format!("/plain/d{}/k{key}", key % 3), &[("x-amz-tagging", "a=b")], body(key)).expect(200);
+        there.put(&format!("/kept/k{key}"), "old").expect(200);
+        there.put(&format!("/kept/k{key}"), body(key)).expect(200);
+    }
+    let mut destination = LarderNode::s3(&["--durability", "buffered"]);
+    start_at(&destination, &source, S3_KEY, "25");
+    await_status(&destination, "the buckets are there", |status| status["phase"] == "seed");
+    let mut here = destination.s3_admin();
+    // From the last keys on, to which the pass has not come.
+    for key in (0..SLOW_KEYS).rev().take(12) {
+        let path = format!("/plain/d{}/k{key}", key % 3);
+        match key % 6 {
+            0 => assert!(here.get(&path).expect(200).text() == body(key), "{path}"),
+            1 => assert!(here.get(&format!("{path}?tagging")).expect(200).text().contains("<Key>a</Key>"), "{path}"),
+            2 => drop(here.delete(&path).expect(204)),
+            3 => assert_eq!(here.call("PUT", &path, &[("If-None-Match", "*")], "mine").status, 412, "{path}"),
+            4 => {
+                let from = [("x-amz-copy-source", path.as_str())];
+                here.call("PUT", &format!("/plain/copy{key}"), &from, "").expect(200);
+            }
+            _ => drop(here.put(&path, "mine").expect(200)),
+        }
+        assert_eq!(here.get(&format!("/kept/k{key}")).expect(200).text(), body(key));
+    }
+    let listed = |client: &mut S3Client| elements(&client.get("/plain?prefix=d").expect(200).text(), "Key");
+    let deleted = |key: &String| key.rsplit('k').next().and_then(|key| key.parse::<usize>().ok());
+    let deleted = |key: &String| deleted(key).is_some_and(|key| key % 6 == 2 && key >= SLOW_KEYS - 12);
+    let expected: BTreeSet<String> = listed(&mut there).into_iter().filter(|key| !deleted(key)).collect();
+    assert_eq!(listed(&mut here), expected, "in the midst of the move");
+    await_status(&destination, "the keys were brought", |status| status["counts"]["brought"].as_u64() >= Some(12));
+    destination.kill();
+    destination.restart();
+    let mut here = destination.s3_admin();
+    assert_eq!(listed(&mut here), expected, "after a kill");
+    destination.admin().output(&["move", "cancel"]);
+    await_status(&destination, "it is cancelled", |status| status["phase"] == "done");
+    start_at(&destination, &source, S3_KEY, "2000");
+    let verified = verify(&destination);
+    assert_eq!((verified["differs"].as_u64(), verified["changed_here"].as_u64()), (Some(0), Some(4)), "{verified}");
+    assert_eq!(listed(&mut here), expected, "at the end");
+    destination.admin().output(&["move", "finish"]);
+    await_status(&destination, "it is finished", |status| status["phase"] == "done");
+    assert_eq!(listed(&mut here), expected, "without the source");
+    for key in elements(&here.get("/plain").expect(200).text(), "Key") {
+        here.delete(&format!("/plain/{key}")).expect(204);
+    }
+    here.delete("/plain").expect(204);
+}
+
 /// Starts the move with this access key.
 fn start(destination: &LarderNode, source: &LarderNode, key: &str) {
+    start_at(destination, source, key, "800");
+}
+
+/// Starts the move with this access key, at most as many requests in a second.
+fn start_at(destination: &LarderNode, source: &LarderNode, key: &str, rate: &str) {
     let secret = destination.home().data().with_file_name("source-secret");
     fs::write(&secret, format!("{S3_SECRET}\n")).unwrap();
     let address = format!("s3://{key}@{}", source.s3_at());
     let secret = secret.to_str().unwrap();
-    destination.admin().output(&["move", "start", &address, "--secret-file", secret, "--rate", "800"]);
+    destination.admin().output(&["move", "start", &address, "--secret-file", secret, "--rate", rate]);
 }
 
 /// What is there before the move.
@@ -102,8 +169,7 @@ fn fill(client: &mut S3Client) {
         let lock: &[_] = if bucket == "locked" { &[("x-amz-bucket-object-lock-enabled", "true")] } else { &[] };
         client.call("PUT", &format!("/{bucket}"), lock, "").expect(200);
     }
-    let enabled = "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>";
-    client.put("/kept?versioning", enabled).expect(200);
+    client.put("/kept?versioning", ENABLED).expect(200);
     client
         .put("/plain?tagging", "<Tagging><TagSet><Tag><Key>a</Key><Value>b</Value></Tag></TagSet></Tagging>")
         .expect(204);
@@ -126,6 +192,7 @@ fn fill(client: &mut S3Client) {
     client.call("PUT", "/locked/k", &retention, "locked").expect(200);
 }
 
+const ENABLED: &str = "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>";
 const POLICY: &str = r#"{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"AWS":["*"]},"Action":["s3:GetObject"],"Resource":["arn:aws:s3:::plain/*"]}]}"#;
 
 /// Puts and deletes at the source. The first keys of a bucket are those of the writers at the destination.

@@ -99,6 +99,7 @@ impl From<larder_s3::Error> for ConsoleFault {
         use larder_s3::Error as E;
         let status = match &error {
             E::Gateway(error) => return error.clone().into(),
+            E::NotMovedYet => StatusCode::SERVICE_UNAVAILABLE,
             E::AccessDenied | E::Locked | E::UserDisabled | E::QuotaExceeded(_) => StatusCode::FORBIDDEN,
             E::NoSuchBucket(_)
             | E::NoSuchKey

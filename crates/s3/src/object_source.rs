@@ -26,21 +26,21 @@ pub trait ObjectSource: Send + Sync {
     ///
     /// # Errors
     /// [`SourceAway`]: the source does not answer.
-    async fn keys(&self, bucket: &str, prefix: &Bytes, after: &Bytes) -> std::result::Result<SourceKeyPage, SourceAway>;
+    async fn keys(&self, bucket: &str, prefix: &Bytes, after: &Bytes) -> std::result::Result<SourcePage, SourceAway>;
 }
 
 /// A page of keys of a source.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct SourceKeyPage {
+pub struct SourcePage {
     /// The keys, in their order.
-    pub keys: Vec<SourceKey>,
+    pub keys: Vec<SourceObject>,
     /// The key after which the next page begins; `None` at the end.
     pub next: Option<Bytes>,
 }
 
 /// A key as its source lists it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SourceKey {
+pub struct SourceObject {
     /// The key.
     pub key: Bytes,
     /// Its entity tag.

@@ -20,8 +20,7 @@ use crate::progress::MoveVerification;
 /// In place of a bucket type, in the rows about moved keys.
 pub(super) const S3_TYPE: &[u8] = b"s3";
 /// What a move by passes asks of its operator.
-const PASSES_NOTE: &str =
-    "the source is followed by passes over its listings: let clients use this server when the seed begins, verify when the source has \
+const PASSES_NOTE: &str = "the source is followed by passes over its listings: let clients use this server when the seed begins, verify when the source has \
      no writers, then finish";
 /// What does not come along.
 const ACL_NOTE: &str = "ACLs do not move: each bucket and object is its owner's alone, beside what policies allow";

@@ -19,8 +19,8 @@ mod s3_source;
 mod signature;
 mod user_import;
 
-pub(crate) use read_through::BroughtKeys;
 use documents::{SourceVersion, SourceVersionMarker};
+pub(crate) use read_through::BroughtKeys;
 use s3_source::S3Fetched;
 pub(crate) use s3_source::S3Source;
 pub use user_import::{UserImportReport, import_users};

@@ -146,7 +146,15 @@ impl MoveRun<S3Side> {
             }
         };
         let is_known = is_whole && !listed.versions.is_empty() && moved.listed == listed.digest();
-        let mut object = MovingObject { bucket, listed, identities: listed.identities(), moved, state, is_whole, actor: self.order.actor };
+        let mut object = MovingObject {
+            bucket,
+            listed,
+            identities: listed.identities(),
+            moved,
+            state,
+            is_whole,
+            actor: self.order.actor,
+        };
         if object.state == MovedState::Deleted && !object.is_whole {
             // Crash: the deletion was begun, and nobody noted its end.
             self.end_removal(&mut object).await?;

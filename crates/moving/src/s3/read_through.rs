@@ -14,7 +14,7 @@ use larder_rows::codec::name_after;
 use larder_rows::limits::MOVED_SHARDS;
 use larder_rows::{MoveOrder, MoveWish, MovedState};
 use larder_s3::Objects;
-use larder_s3::object_source::{ObjectSource, SourceAway, SourceKey, SourceKeyPage};
+use larder_s3::object_source::{ObjectSource, SourceAway, SourceObject, SourcePage};
 use larder_s3::rules::Etag;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
@@ -75,7 +75,11 @@ impl BroughtKeys {
     ///
     /// # Errors
     /// The store's.
-    pub(crate) async fn load(&self, address: crate::rules::S3Address, order: MoveOrder) -> Result<Arc<MoveRun<S3Side>>> {
+    pub(crate) async fn load(
+        &self,
+        address: crate::rules::S3Address,
+        order: MoveOrder,
+    ) -> Result<Arc<MoveRun<S3Side>>> {
         let secret = order.s3.as_ref().map(|terms| terms.secret.clone()).unwrap_or_default();
         let clock = Arc::clone(&self.store.gateway.context().ports.clock);
         let source = S3Source::new(Arc::clone(&self.http), clock, address, secret, order.rate);
@@ -135,14 +139,9 @@ impl ObjectSource for BroughtKeys {
         }
     }
 
-    async fn keys(
-        &self,
-        bucket: &str,
-        prefix: &Bytes,
-        after: &Bytes,
-    ) -> std::result::Result<SourceKeyPage, SourceAway> {
+    async fn keys(&self, bucket: &str, prefix: &Bytes, after: &Bytes) -> std::result::Result<SourcePage, SourceAway> {
         let deadline = Instant::now() + WAIT_MAX;
-        let Some(run) = self.run().await.map_err(|_| SourceAway)? else { return Ok(SourceKeyPage::default()) };
+        let Some(run) = self.run().await.map_err(|_| SourceAway)? else { return Ok(SourcePage::default()) };
         let page = timeout_at(deadline, run.source_keys(bucket, prefix, after)).await;
         page.map_err(|_| SourceAway)?.map_err(|MoveStopped(why)| {
             tracing::debug!(bucket, why, "the source of a move was not listed for a client");
@@ -207,18 +206,18 @@ impl MoveRun<S3Side> {
         bucket: &str,
         prefix: &Bytes,
         after: &Bytes,
-    ) -> std::result::Result<SourceKeyPage, MoveStopped> {
+    ) -> std::result::Result<SourcePage, MoveStopped> {
         let after = (!after.is_empty()).then(|| SourceVersionMarker { key: after.clone(), version: None });
         let page = match self.source.source.list_objects(bucket, prefix, after.as_ref()).await {
-            Err(SourceError::Refused { status: 404, .. }) => return Ok(SourceKeyPage::default()),
+            Err(SourceError::Refused { status: 404, .. }) => return Ok(SourcePage::default()),
             page => page?,
         };
-        let mut keys: Vec<SourceKey> = page.versions.into_iter().map(source_key).collect();
+        let mut keys: Vec<SourceObject> = page.versions.into_iter().map(source_key).collect();
         if let (Some(first), Some(last)) = (keys.first(), keys.last()) {
             let kept = self.kept_keys(bucket, first.key.clone(), name_after(&last.key)).await?;
             keys.retain(|listed| !kept.contains(&listed.key));
         }
-        Ok(SourceKeyPage { keys, next: page.next.map(|next| next.key) })
+        Ok(SourcePage { keys, next: page.next.map(|next| next.key) })
     }
 
     /// The keys of a range that the move leaves to clients.
@@ -227,8 +226,7 @@ impl MoveRun<S3Side> {
         for shard in 0..MOVED_SHARDS {
             let mut from = from.clone();
             loop {
-                let (rows, has_more) =
-                    self.store.moved_keys_between(&bucket, shard, from, Some(until.clone())).await?;
+                let (rows, has_more) = self.store.moved_keys_between(&bucket, shard, from, Some(until.clone())).await?;
                 let last = rows.last().map(|(key, _)| key.clone());
                 kept.extend(rows.into_iter().filter(|(_, row)| row.state == MovedState::Kept).map(|(key, _)| key));
                 match last.filter(|_| has_more) {
@@ -241,9 +239,9 @@ impl MoveRun<S3Side> {
     }
 }
 
-fn source_key(version: SourceVersion) -> SourceKey {
+fn source_key(version: SourceVersion) -> SourceObject {
     let SourceVersion { key, etag, length, modified, .. } = version;
     // Sources with other tags are few, and no client takes a tag of zeros for a digest of its bytes.
     let etag = Etag::parse(&etag).unwrap_or(Etag { md5: [0; 16], parts: None });
-    SourceKey { key, etag, length, modified }
+    SourceObject { key, etag, length, modified }
 }

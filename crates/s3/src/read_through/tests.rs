@@ -15,7 +15,7 @@ use crate::get::VersionSpec;
 use crate::import::{ImportFate, ImportPlace, ImportedIdentity, ImportedObject};
 use crate::list::{KeyOrPrefix, ListObjects, ListVersions};
 use crate::object_lock::GovernanceBypass;
-use crate::object_source::{SourceKey, SourceKeyPage};
+use crate::object_source::{SourceObject, SourcePage};
 use crate::put::ObjectMetadata;
 use crate::rules::{Etag, S3Action};
 
@@ -67,21 +67,21 @@ impl ObjectSource for KnownKeys {
         Ok(())
     }
 
-    async fn keys(&self, _: &str, prefix: &Bytes, after: &Bytes) -> std::result::Result<SourceKeyPage, SourceAway> {
+    async fn keys(&self, _: &str, prefix: &Bytes, after: &Bytes) -> std::result::Result<SourcePage, SourceAway> {
         self.pages.fetch_add(1, Ordering::Relaxed);
         if *self.is_away.lock() {
             return Err(SourceAway);
         }
         let mut rest = self.keys.iter().filter(|key| key.starts_with(prefix) && *key > after);
-        let keys: Vec<SourceKey> = rest.by_ref().take(self.page).map(listed).collect();
+        let keys: Vec<SourceObject> = rest.by_ref().take(self.page).map(listed).collect();
         let next = rest.next().and(keys.last()).map(|last| last.key.clone());
-        Ok(SourceKeyPage { keys, next })
+        Ok(SourcePage { keys, next })
     }
 }
 
-fn listed(key: &Bytes) -> SourceKey {
+fn listed(key: &Bytes) -> SourceObject {
     let etag = Etag { md5: [1; 16], parts: None };
-    SourceKey { key: key.clone(), etag, length: key.len() as u64, modified: LONG_AGO }
+    SourceObject { key: key.clone(), etag, length: key.len() as u64, modified: LONG_AGO }
 }
 
 impl BucketFixture {
