@@ -99,9 +99,8 @@ impl Uploads {
         let bucket =
             self.buckets.find_for_put(&caller, &request.bucket, &request.key, &[], &ObjectLock::default()).await?;
         let mut head = head?;
-        if !request.conditions.is_empty() {
-            self.heads.bring_absent(&bucket, &request.key).await?;
-        }
+        let decides = !request.conditions.is_empty();
+        self.heads.bring_before_change(&bucket, &request.key, decides).await?;
         let cause = ChangeCause::request(EventAction::Complete, &caller);
         let list = list_digest(&request.parts);
         let deadline = Instant::now() + self.gateway.context().config.timeout;

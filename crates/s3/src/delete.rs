@@ -43,9 +43,8 @@ impl Objects {
         let asked = version.action(caller.action()?);
         caller.with_version(version).check(&bucket, &asked.on_key(key))?;
         version.check()?;
-        if if_match.is_some() {
-            self.heads.bring_absent(&bucket, key).await?;
-        }
+        let decides = if_match.is_some();
+        self.heads.bring_before_change(&bucket, key, decides).await?;
         let bypass = bypass.resolve(&caller.with_version(version), &bucket, key)?;
         let location = ObjectLocation::new(&bucket, key);
         let owner = caller.object_owner(&bucket, false);

@@ -26,21 +26,22 @@ pub trait ObjectSource: Send + Sync {
     ///
     /// # Errors
     /// [`SourceAway`]: the source does not answer.
-    async fn keys(&self, bucket: &str, prefix: &Bytes, after: &Bytes) -> std::result::Result<SourcePage, SourceAway>;
+    async fn keys(&self, bucket: &str, prefix: &Bytes, after: &Bytes)
+    -> std::result::Result<RemoteKeyPage, SourceAway>;
 }
 
 /// A page of keys of a source.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct SourcePage {
+pub struct RemoteKeyPage {
     /// The keys, in their order.
-    pub keys: Vec<SourceObject>,
+    pub keys: Vec<RemoteKey>,
     /// The key after which the next page begins; `None` at the end.
     pub next: Option<Bytes>,
 }
 
 /// A key as its source lists it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SourceObject {
+pub struct RemoteKey {
     /// The key.
     pub key: Bytes,
     /// Its entity tag.

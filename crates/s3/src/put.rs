@@ -135,7 +135,8 @@ impl Objects {
         Ok(NewObject { object, received, admission })
     }
 
-    /// Checks conditions before the body is received.
+    /// Checks conditions before the body is received. In a moving bucket the versions that they ask for, or that stay below the
+    /// new one, come first.
     ///
     /// # Errors
     /// `PreconditionFailed`, `NoSuchKey`.
@@ -145,10 +146,10 @@ impl Objects {
         location: &ObjectLocation,
         conditions: &WriteConditions,
     ) -> Result<()> {
+        self.heads.bring_before_change(bucket, &location.key, !conditions.is_empty()).await?;
         if conditions.is_empty() {
             return Ok(());
         }
-        self.heads.bring_absent(bucket, &location.key).await?;
         let observed = self.heads.read_head(&location.partition(), &self.heads.options()).await?;
         conditions.check(observed.head.current.as_ref())
     }

@@ -76,6 +76,15 @@ impl Objects {
 }
 
 impl HeadStore {
+    /// Brings a key that has no version here before it changes, if the current version `decides` about the change. In a bucket that
+    /// keeps versions it always comes: versions of the source would not come below one of a client.
+    ///
+    /// # Errors
+    /// As [`Self::bring_absent`].
+    pub(super) async fn bring_before_change(&self, bucket: &Bucket, key: &Bytes, decides: bool) -> Result<()> {
+        if decides || bucket.versioning != Versioning::Off { self.bring_absent(bucket, key).await } else { Ok(()) }
+    }
+
     /// Brings a key that has no version here, before its versions decide an answer.
     ///
     /// # Errors

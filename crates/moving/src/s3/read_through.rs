@@ -14,7 +14,7 @@ use larder_rows::codec::name_after;
 use larder_rows::limits::MOVED_SHARDS;
 use larder_rows::{MoveOrder, MoveWish, MovedState};
 use larder_s3::Objects;
-use larder_s3::object_source::{ObjectSource, SourceAway, SourceObject, SourcePage};
+use larder_s3::object_source::{ObjectSource, RemoteKey, RemoteKeyPage, SourceAway};
 use larder_s3::rules::Etag;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
@@ -139,9 +139,14 @@ impl ObjectSource for BroughtKeys {
         }
     }
 
-    async fn keys(&self, bucket: &str, prefix: &Bytes, after: &Bytes) -> std::result::Result<SourcePage, SourceAway> {
+    async fn keys(
+        &self,
+        bucket: &str,
+        prefix: &Bytes,
+        after: &Bytes,
+    ) -> std::result::Result<RemoteKeyPage, SourceAway> {
         let deadline = Instant::now() + WAIT_MAX;
-        let Some(run) = self.run().await.map_err(|_| SourceAway)? else { return Ok(SourcePage::default()) };
+        let Some(run) = self.run().await.map_err(|_| SourceAway)? else { return Ok(RemoteKeyPage::default()) };
         let page = timeout_at(deadline, run.source_keys(bucket, prefix, after)).await;
         page.map_err(|_| SourceAway)?.map_err(|MoveStopped(why)| {
             tracing::debug!(bucket, why, "the source of a move was not listed for a client");
@@ -206,18 +211,18 @@ impl MoveRun<S3Side> {
         bucket: &str,
         prefix: &Bytes,
         after: &Bytes,
-    ) -> std::result::Result<SourcePage, MoveStopped> {
+    ) -> std::result::Result<RemoteKeyPage, MoveStopped> {
         let after = (!after.is_empty()).then(|| SourceVersionMarker { key: after.clone(), version: None });
         let page = match self.source.source.list_objects(bucket, prefix, after.as_ref()).await {
-            Err(SourceError::Refused { status: 404, .. }) => return Ok(SourcePage::default()),
+            Err(SourceError::Refused { status: 404, .. }) => return Ok(RemoteKeyPage::default()),
             page => page?,
         };
-        let mut keys: Vec<SourceObject> = page.versions.into_iter().map(source_key).collect();
+        let mut keys: Vec<RemoteKey> = page.versions.into_iter().map(source_key).collect();
         if let (Some(first), Some(last)) = (keys.first(), keys.last()) {
             let kept = self.kept_keys(bucket, first.key.clone(), name_after(&last.key)).await?;
             keys.retain(|listed| !kept.contains(&listed.key));
         }
-        Ok(SourcePage { keys, next: page.next.map(|next| next.key) })
+        Ok(RemoteKeyPage { keys, next: page.next.map(|next| next.key) })
     }
 
     /// The keys of a range that the move leaves to clients.
@@ -239,9 +244,9 @@ impl MoveRun<S3Side> {
     }
 }
 
-fn source_key(version: SourceVersion) -> SourceObject {
+fn source_key(version: SourceVersion) -> RemoteKey {
     let SourceVersion { key, etag, length, modified, .. } = version;
     // Sources with other tags are few, and no client takes a tag of zeros for a digest of its bytes.
     let etag = Etag::parse(&etag).unwrap_or(Etag { md5: [0; 16], parts: None });
-    SourceObject { key, etag, length, modified }
+    RemoteKey { key, etag, length, modified }
 }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::super::commit::HeadStore;
 use super::super::{Error, Result};
 use super::{ListObjects, MergedEntries};
-use crate::object_source::{ObjectSource, SourceAway, SourceObject};
+use crate::object_source::{ObjectSource, RemoteKey, SourceAway};
 use crate::rules::entry::ListedObject;
 use crate::rules::{Bucket, ListingEntry};
 
@@ -30,7 +30,7 @@ pub(super) struct SourceKeys {
     bucket: String,
     owner: String,
     prefix: Bytes,
-    keys: VecDeque<SourceObject>,
+    keys: VecDeque<RemoteKey>,
     /// The key after which the next page begins; `None` at the end.
     after: Option<Bytes>,
 }
@@ -95,7 +95,7 @@ impl SourceKeys {
     }
 
     fn pop(&mut self) -> Option<(Bytes, ListingEntry)> {
-        let SourceObject { key, etag, length, modified } = self.keys.pop_front()?;
+        let RemoteKey { key, etag, length, modified } = self.keys.pop_front()?;
         let object = ListedObject { etag, length, storage_class: None, checksum: None };
         Some((key, ListingEntry { modified, owner: self.owner.clone(), object: Some(object) }))
     }

@@ -15,7 +15,7 @@ use crate::get::VersionSpec;
 use crate::import::{ImportFate, ImportPlace, ImportedIdentity, ImportedObject};
 use crate::list::{KeyOrPrefix, ListObjects, ListVersions};
 use crate::object_lock::GovernanceBypass;
-use crate::object_source::{SourceObject, SourcePage};
+use crate::object_source::{RemoteKey, RemoteKeyPage};
 use crate::put::ObjectMetadata;
 use crate::rules::{Etag, S3Action};
 
@@ -67,21 +67,21 @@ impl ObjectSource for KnownKeys {
         Ok(())
     }
 
-    async fn keys(&self, _: &str, prefix: &Bytes, after: &Bytes) -> std::result::Result<SourcePage, SourceAway> {
+    async fn keys(&self, _: &str, prefix: &Bytes, after: &Bytes) -> std::result::Result<RemoteKeyPage, SourceAway> {
         self.pages.fetch_add(1, Ordering::Relaxed);
         if *self.is_away.lock() {
             return Err(SourceAway);
         }
         let mut rest = self.keys.iter().filter(|key| key.starts_with(prefix) && *key > after);
-        let keys: Vec<SourceObject> = rest.by_ref().take(self.page).map(listed).collect();
+        let keys: Vec<RemoteKey> = rest.by_ref().take(self.page).map(listed).collect();
         let next = rest.next().and(keys.last()).map(|last| last.key.clone());
-        Ok(SourcePage { keys, next })
+        Ok(RemoteKeyPage { keys, next })
     }
 }
 
-fn listed(key: &Bytes) -> SourceObject {
+fn listed(key: &Bytes) -> RemoteKey {
     let etag = Etag { md5: [1; 16], parts: None };
-    SourceObject { key: key.clone(), etag, length: key.len() as u64, modified: LONG_AGO }
+    RemoteKey { key: key.clone(), etag, length: key.len() as u64, modified: LONG_AGO }
 }
 
 impl BucketFixture {
@@ -135,6 +135,26 @@ fn a_key_that_had_not_moved_yet_was_once_not_found() {
         assert!(matches!(fixture.get("d", VersionSpec::Current).await, Err(Error::NotMovedYet)), "it may be there");
         fixture.put("d", &bytes(2, 10)).await;
         assert_eq!(fixture.get("d", VersionSpec::Current).await.unwrap(), bytes(2, 10));
+    });
+}
+
+#[test]
+fn a_put_before_its_turn_once_lost_the_versions_of_the_source() {
+    run(async {
+        let fixture = BucketFixture::new().await;
+        let source = KnownKeys::new(&fixture, &["a", "b", "c"], 2);
+        fixture.versioning(Versioning::Enabled).await;
+        fixture.moving(true).await;
+        fixture.put("a", &bytes(1, 10)).await;
+        fixture.delete("b", &VersionSpec::Current).await;
+        let objects = ListObjects { bucket: BUCKET.into(), max: 10, ..ListObjects::default() };
+        let request = ListVersions { objects, version: None };
+        let caller = fixture.owner.with_action(S3Action::ListBucketVersions);
+        let versions = fixture.objects.list_versions(&caller, &request).await.unwrap();
+        assert_eq!(versions.lines.len(), 4, "{versions:?}");
+        *source.is_away.lock() = true;
+        let put = fixture.objects.put(&fixture.owner, put_request("c", &bytes(1, 10))).await;
+        assert!(matches!(put, Err(Error::NotMovedYet)), "{put:?}");
     });
 }
 
