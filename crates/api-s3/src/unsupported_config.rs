@@ -42,7 +42,7 @@ pub(crate) async fn respond(call: &S3Call, stub: StubResponse) -> Result<S3Respo
 /// Whether a document sets what every bucket has.
 ///
 /// # Errors
-/// `MalformedXML` for a document that is none of this configuration.
+/// `MalformedXML` for a document that is none of this configuration, 501 for one with other elements.
 fn is_unset(config: UnsetConfig, document: &[u8]) -> Result<bool, S3Error> {
     // The one element that counts, and its value that changes nothing and the other one; no value: the element itself asks for more.
     let (root, element, values) = match config {
@@ -54,22 +54,18 @@ fn is_unset(config: UnsetConfig, document: &[u8]) -> Result<bool, S3Error> {
     let mut xml = XmlReader::open(document, root)?;
     let mut is_unset = values.is_none().then_some(true);
     while let Some(name) = xml.next_child()? {
-        match values {
-            Some((unset, set)) if name == element => {
-                let value = xml.text()?;
-                is_unset = Some(match value.trim() {
-                    value if value == unset => true,
-                    value if value == set => false,
-                    _ => return Err(Code::MalformedXML.into()),
-                });
+        is_unset = Some(match values {
+            _ if name != element => return Err(S3Error::element_not_offered(name)),
+            Some((unset, set)) => match xml.text()?.trim() {
+                value if value == unset => true,
+                value if value == set => false,
+                _ => return Err(Code::MalformedXML.into()),
+            },
+            None => {
+                xml.set_aside()?;
+                false
             }
-            _ => {
-                if name == element {
-                    is_unset = Some(false);
-                }
-                xml.skip()?;
-            }
-        }
+        });
     }
     xml.expect_end()?;
     is_unset.ok_or_else(|| Code::MalformedXML.into())
@@ -108,6 +104,7 @@ mod tests {
             (Acceleration, "<AccelerateConfiguration><Status>Suspended</Status></AccelerateConfiguration>", Ok(true)),
             (Acceleration, "<AccelerateConfiguration><Status>Enabled</Status></AccelerateConfiguration>", Ok(false)),
             (Acceleration, "<Other/>", Err(Code::MalformedXML)),
+            (Logging, "<BucketLoggingStatus><Other/></BucketLoggingStatus>", Err(Code::NotImplemented)),
         ] {
             assert_eq!(put(config, document), is, "{config:?} {document}");
         }

@@ -6,6 +6,7 @@ mod at_once;
 mod browsers;
 mod checksums;
 mod conditions;
+mod documents;
 mod events;
 mod hostile;
 mod keys;

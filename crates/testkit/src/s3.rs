@@ -26,6 +26,7 @@ const SIGNED: &[&str] = &[
     "partNumber",
     "policy",
     "replication",
+    "requestPayment",
     "tagging",
     "uploadId",
     "uploads",

@@ -11,7 +11,7 @@ use serde_json::{Value as Json, json};
 use super::DocumentFormat;
 use crate::errors::{Code, S3Error};
 use crate::response::{self, S3Response};
-use crate::xml::{XmlReader, XmlWriter};
+use crate::xml::{LenientXmlReader, XmlWriter};
 
 /// Parses the change that a document requests; unknown fields are ignored. `media` is its type; without one the content
 /// decides.
@@ -43,7 +43,7 @@ fn read_json(document: &[u8]) -> Result<UserChange, S3Error> {
 
 fn read_xml(document: &[u8]) -> Result<UserChange, S3Error> {
     let mut fields = UserChange::default();
-    let mut xml = XmlReader::new(document)?;
+    let mut xml = LenientXmlReader::new(document)?;
     if !xml.next_child()?.is_some_and(|root| root == "User" || root == "UserUpdate") {
         return Err(Code::InvalidUserUpdate.into());
     }

@@ -97,9 +97,8 @@ fn read_create(document: &[u8]) -> Result<CreateDocument, S3Error> {
                 read.location = Some(region.trim().to_owned()).filter(|region| !region.is_empty());
             }
             "Tags" => read.tags = tagging::set(&mut xml, BUCKET_TAGS_MAX)?,
-            // These elements configure unsupported kinds of buckets.
-            "Bucket" | "Location" => return Err(S3Error::element_not_offered(name)),
-            _ => xml.skip()?,
+            // `Bucket` and `Location` configure kinds of buckets that are not offered.
+            _ => return Err(S3Error::element_not_offered(name)),
         }
     }
     xml.expect_end()?;
@@ -169,10 +168,7 @@ pub(super) fn read_versioning(document: &[u8]) -> Result<VersioningDocument, S3E
             // MinIO's.
             "ExcludeFolders" if xml.text()?.trim() == "false" => {}
             "ExcludeFolders" => exception = Some(name.to_owned()),
-            _ => {
-                exception = Some(name.to_owned());
-                xml.skip()?;
-            }
+            _ => exception = Some(xml.set_aside()?),
         }
     }
     xml.expect_end()?;

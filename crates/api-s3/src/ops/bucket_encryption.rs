@@ -31,7 +31,7 @@ pub(super) async fn delete(call: &S3Call) -> Result<S3Response, S3Error> {
 /// Parses the one rule.
 ///
 /// # Errors
-/// 400 `MalformedXML`, also for no rule and for two; 501 for KMS.
+/// 400 `MalformedXML`, also for no rule and for two; 501 for KMS and for unknown elements.
 pub(super) fn read(document: &[u8]) -> Result<BucketEncryption, S3Error> {
     let mut xml = XmlReader::open(document, ROOT)?;
     let mut encryption = None;
@@ -39,7 +39,7 @@ pub(super) fn read(document: &[u8]) -> Result<BucketEncryption, S3Error> {
         match name {
             "Rule" if encryption.is_none() => encryption = Some(rule(&mut xml)?),
             "Rule" => return Err(Code::MalformedXML.into()),
-            _ => xml.skip()?,
+            _ => return Err(S3Error::element_not_offered(name)),
         }
     }
     xml.expect_end()?;
@@ -57,10 +57,7 @@ fn rule(xml: &mut XmlReader<'_>) -> Result<BucketEncryption, S3Error> {
             }
             "BucketKeyEnabled" => rule.bucket_key = truth(&xml.text()?)?,
             "BlockedEncryptionTypes" => rule.blocks_customer_keys = Some(blocks(xml)?),
-            _ => {
-                xml.skip()?;
-                continue;
-            }
+            _ => return Err(S3Error::element_not_offered(name)),
         }
         is_empty = false;
     }
@@ -69,19 +66,16 @@ fn rule(xml: &mut XmlReader<'_>) -> Result<BucketEncryption, S3Error> {
 
 /// Checks that the way is SSE-S3.
 fn default_way(xml: &mut XmlReader<'_>) -> Result<(), S3Error> {
-    let (mut algorithm, mut has_key) = (None, false);
+    let (mut algorithm, mut key) = (None, None);
     while let Some(name) = xml.next_child()? {
         match name {
             "SSEAlgorithm" => algorithm = Some(xml.text()?),
-            "KMSMasterKeyID" => {
-                has_key = true;
-                xml.skip()?;
-            }
-            _ => xml.skip()?,
+            "KMSMasterKeyID" => key = Some(xml.text()?),
+            _ => return Err(S3Error::element_not_offered(name)),
         }
     }
     match algorithm.as_deref().map(str::trim) {
-        Some("AES256") if has_key => Err(S3Error::argument(
+        Some("AES256") if key.is_some() => Err(S3Error::argument(
             "ApplyServerSideEncryptionByDefault",
             "",
             "a KMSMasterKeyID is not applicable if the default sse algorithm is not aws:kms or aws:kms:dsse",
@@ -96,13 +90,13 @@ fn default_way(xml: &mut XmlReader<'_>) -> Result<(), S3Error> {
 fn blocks(xml: &mut XmlReader<'_>) -> Result<bool, S3Error> {
     let mut blocks = false;
     while let Some(name) = xml.next_child()? {
-        match (name, name == "EncryptionType") {
-            (_, false) => xml.skip()?,
-            (..) => match xml.text()?.trim() {
+        match name {
+            "EncryptionType" => match xml.text()?.trim() {
                 "SSE-C" => blocks = true,
                 "NONE" => {}
                 _ => return Err(Code::MalformedXML.into()),
             },
+            _ => return Err(S3Error::element_not_offered(name)),
         }
     }
     Ok(blocks)

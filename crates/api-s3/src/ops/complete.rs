@@ -114,7 +114,7 @@ fn parts(document: &[u8]) -> Result<Vec<ListedPart>, S3Error> {
             // Bound: an object has no more parts.
             "Part" if parts.len() < usize::from(PART_NUMBER_MAX) => parts.push(part(&mut xml)?),
             "Part" => return Err(Code::MalformedXML.into()),
-            _ => xml.skip()?,
+            _ => return Err(S3Error::element_not_offered(name)),
         }
     }
     xml.expect_end()?;
@@ -133,7 +133,7 @@ fn part(xml: &mut XmlReader<'_>) -> Result<ListedPart, S3Error> {
                 let bad = || S3Error::invalid(format!("Value for {name} is invalid."));
                 checksum = Some(Checksum::parse(algorithm, &text).ok_or_else(bad)?);
             }
-            _ => xml.skip()?,
+            _ => return Err(S3Error::element_not_offered(name)),
         }
     }
     let (number, etag) = number.zip(etag).ok_or(Code::MalformedXML)?;

@@ -39,7 +39,7 @@ pub(super) fn read(document: &[u8]) -> Result<Cors, S3Error> {
     while let Some(name) = xml.next_child()? {
         match name {
             "CORSRule" => cors.rules.push(rule(&mut xml)?),
-            _ => xml.skip()?,
+            _ => return Err(S3Error::element_not_offered(name)),
         }
     }
     xml.expect_end()?;
@@ -61,7 +61,7 @@ fn rule(xml: &mut XmlReader<'_>) -> Result<CorsRule, S3Error> {
             "AllowedHeader" => rule.headers.push(xml.text()?),
             "ExposeHeader" => rule.expose.push(xml.text()?),
             "MaxAgeSeconds" => rule.max_age = Some(xml.parse_text()?),
-            _ => xml.skip()?,
+            _ => return Err(S3Error::element_not_offered(name)),
         }
     }
     Ok(rule)

@@ -88,7 +88,7 @@ fn decode(document: &[u8]) -> Result<DeleteRequest, S3Error> {
             // Bound: each object is a request of its own to the store.
             "Object" if request.items.len() < DELETE_OBJECTS_MAX => request.items.push(item(&mut xml)?),
             "Object" => return Err(Code::MalformedXML.into()),
-            _ => xml.skip()?,
+            _ => return Err(S3Error::element_not_offered(name)),
         }
     }
     xml.expect_end()?;
@@ -104,10 +104,7 @@ fn item(xml: &mut XmlReader<'_>) -> Result<DeleteItem, S3Error> {
             "VersionId" => item.version = Some(xml.text()?.trim().to_owned()).filter(|version| !version.is_empty()),
             "ETag" => item.etag = Some(conditions::unquoted(&xml.text()?).to_owned()),
             // A condition: without it the object would be deleted unasked.
-            _ => {
-                item.unsupported = Some(name.to_owned());
-                xml.skip()?;
-            }
+            _ => item.unsupported = Some(xml.set_aside()?),
         }
     }
     item.key = key.ok_or(Code::MalformedXML)?;

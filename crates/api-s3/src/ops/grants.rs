@@ -63,7 +63,7 @@ pub(crate) fn read(document: &[u8]) -> Result<AclDocument, S3Error> {
         match name {
             "Owner" => owner = owner_id(&mut xml)?,
             "AccessControlList" => grants = Some(list(&mut xml)?),
-            _ => xml.skip()?,
+            _ => return Err(S3Error::element_not_offered(name)),
         }
     }
     xml.expect_end()?;
@@ -106,7 +106,9 @@ fn owner_id(xml: &mut XmlReader<'_>) -> Result<Option<String>, S3Error> {
     while let Some(name) = xml.next_child()? {
         match name {
             "ID" => id = Some(xml.text()?),
-            _ => xml.skip()?,
+            // The id decides.
+            "DisplayName" => drop(xml.text()?),
+            _ => return Err(S3Error::element_not_offered(name)),
         }
     }
     Ok(id)
@@ -117,7 +119,7 @@ fn list(xml: &mut XmlReader<'_>) -> Result<Vec<(Permission, GranteeRef)>, S3Erro
     while let Some(name) = xml.next_child()? {
         match name {
             "Grant" => grants.push(grant(xml)?),
-            _ => xml.skip()?,
+            _ => return Err(S3Error::element_not_offered(name)),
         }
     }
     Ok(grants)
@@ -129,7 +131,7 @@ fn grant(xml: &mut XmlReader<'_>) -> Result<(Permission, GranteeRef), S3Error> {
         match name {
             "Permission" => permission = Permission::named(xml.text()?.trim()),
             "Grantee" => to = grantee(xml)?,
-            _ => xml.skip()?,
+            _ => return Err(S3Error::element_not_offered(name)),
         }
     }
     permission.zip(to).ok_or_else(|| Code::MalformedACLError.into())
@@ -143,7 +145,9 @@ fn grantee(xml: &mut XmlReader<'_>) -> Result<Option<GranteeRef>, S3Error> {
             "ID" => reference = Some(GranteeRef::Id(xml.text()?)),
             "EmailAddress" => reference = Some(GranteeRef::Email(xml.text()?)),
             "URI" => reference = Some(GranteeRef::Group(xml.text()?)),
-            _ => xml.skip()?,
+            // Some clients send the type as an element.
+            "DisplayName" | "Type" | "type" => drop(xml.text()?),
+            _ => return Err(S3Error::element_not_offered(name)),
         }
     }
     Ok(reference)

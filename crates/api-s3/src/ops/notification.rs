@@ -55,9 +55,8 @@ fn read(document: &[u8]) -> Result<NotificationConfig, S3Error> {
                 let message = format!("{name} is not offered: name the target of a QueueConfiguration.");
                 return Err(S3Error::new(Code::UnsupportedNotification, message).with("Element", name));
             }
-            "EventBridgeConfiguration" => return Err(S3Error::element_not_offered(name)),
-            // A rule of an unknown kind would look as if it were there.
-            _ => return Err(Code::MalformedXML.into()),
+            // `EventBridgeConfiguration`, too: a rule of an unknown kind would look as if it were there.
+            _ => return Err(S3Error::element_not_offered(name)),
         }
     }
     xml.expect_end()?;
@@ -91,7 +90,7 @@ fn rule(xml: &mut XmlReader<'_>) -> Result<NotificationRule, S3Error> {
             "Queue" => target = Some(xml.text()?.trim().to_owned()),
             "Event" => events.push(event(xml.text()?.trim())?),
             "Filter" => read_filter(xml, &mut filter)?,
-            _ => return Err(Code::MalformedXML.into()),
+            _ => return Err(S3Error::element_not_offered(name)),
         }
     }
     if id.len() > RULE_ID_BYTES_MAX {
@@ -120,12 +119,18 @@ struct FilterSides {
 fn read_filter(xml: &mut XmlReader<'_>, filter: &mut FilterSides) -> Result<(), S3Error> {
     while let Some(name) = xml.next_child()? {
         match name {
-            "S3Key" => {
-                while let Some(name) = xml.next_child()? {
-                    if name == "FilterRule" { read_filter_rule(xml, filter)? } else { xml.skip()? }
-                }
-            }
-            _ => xml.skip()?,
+            "S3Key" => read_key_filter(xml, filter)?,
+            _ => return Err(S3Error::element_not_offered(name)),
+        }
+    }
+    Ok(())
+}
+
+fn read_key_filter(xml: &mut XmlReader<'_>, filter: &mut FilterSides) -> Result<(), S3Error> {
+    while let Some(name) = xml.next_child()? {
+        match name {
+            "FilterRule" => read_filter_rule(xml, filter)?,
+            _ => return Err(S3Error::element_not_offered(name)),
         }
     }
     Ok(())
@@ -137,7 +142,7 @@ fn read_filter_rule(xml: &mut XmlReader<'_>, filter: &mut FilterSides) -> Result
         match name {
             "Name" => kind = Some(xml.text()?),
             "Value" => value = Some(xml.text()?),
-            _ => xml.skip()?,
+            _ => return Err(S3Error::element_not_offered(name)),
         }
     }
     let (kind, value) = kind.zip(value).ok_or(Code::MalformedXML)?;
@@ -265,8 +270,8 @@ mod tests {
         let long = "x".repeat(1025);
         for (inner, code) in [
             ("<QueueConfiguration/>".to_owned(), "MalformedXML"),
-            ("<Other/>".to_owned(), "MalformedXML"),
-            (one("<Other/>"), "MalformedXML"),
+            ("<Other/>".to_owned(), "NotImplemented"),
+            (one("<Other/>"), "NotImplemented"),
             (format!("<QueueConfiguration>{QUEUE}</QueueConfiguration>"), "MalformedXML"),
             (format!("<QueueConfiguration>{PUT}</QueueConfiguration>"), "MalformedXML"),
             (one("<Filter><S3Key><FilterRule><Name>prefix</Name></FilterRule></S3Key></Filter>"), "MalformedXML"),

@@ -12,9 +12,6 @@ use crate::errors::{Code, S3Error};
 use crate::response::{self, S3Response};
 use crate::xml::{XmlReader, XmlWriter};
 
-/// Elements of event holds: a hold that is ignored is an object that is not protected.
-const EVENT_HOLD: &[&str] = &["EventHold", "EventHoldDuration", "DefaultEventHold"];
-
 pub(super) async fn get_bucket(call: &S3Call) -> Result<S3Response, S3Error> {
     let bucket = call.objects.buckets.find_for(&call.caller, &call.bucket).await?;
     let lock = bucket.object_lock.ok_or(Error::NoConfiguration(Configuration::ObjectLock))?;
@@ -89,7 +86,7 @@ pub(super) fn read_bucket(document: &[u8]) -> Result<BucketLock, S3Error> {
             "ObjectLockEnabled" if xml.text()?.trim() == "Enabled" => is_enabled = true,
             "Rule" => lock.default_retention = Some(read_rule(&mut xml)?),
             "ObjectLockEnabled" => return Err(Code::MalformedXML.into()),
-            _ => xml.skip()?,
+            _ => return Err(S3Error::element_not_offered(name)),
         }
     }
     xml.expect_end()?;
@@ -101,7 +98,7 @@ fn read_rule(xml: &mut XmlReader<'_>) -> Result<DefaultRetention, S3Error> {
     while let Some(name) = xml.next_child()? {
         match name {
             "DefaultRetention" => retention = Some(read_default(xml)?),
-            _ => xml.skip()?,
+            _ => return Err(S3Error::element_not_offered(name)),
         }
     }
     retention.ok_or_else(|| Code::MalformedXML.into())
@@ -114,7 +111,8 @@ fn read_default(xml: &mut XmlReader<'_>) -> Result<DefaultRetention, S3Error> {
             "Mode" => mode = Some(read_mode(xml)?),
             "Days" => days = Some(read_count(xml)?),
             "Years" => years = Some(read_count(xml)?),
-            other => refuse_event_hold(xml, other)?,
+            // `DefaultEventHold`, for one: a hold that is ignored is an object that is not protected.
+            _ => return Err(S3Error::element_not_offered(name)),
         }
     }
     let mode = mode.ok_or(Code::MalformedXML)?;
@@ -148,7 +146,7 @@ fn read_retention(document: &[u8]) -> Result<Option<Retention>, S3Error> {
         match name {
             "Mode" => mode = Some(read_mode(&mut xml)?),
             "RetainUntilDate" => until = Some(dates::parse_iso(xml.text()?.trim()).ok_or(Code::MalformedXML)?),
-            other => refuse_event_hold(&mut xml, other)?,
+            _ => return Err(S3Error::element_not_offered(name)),
         }
     }
     xml.expect_end()?;
@@ -165,19 +163,11 @@ fn read_legal_hold(document: &[u8]) -> Result<bool, S3Error> {
     while let Some(name) = xml.next_child()? {
         match name {
             "Status" => is_on = lock_headers::hold_from_name(xml.text()?.trim()),
-            other => refuse_event_hold(&mut xml, other)?,
+            _ => return Err(S3Error::element_not_offered(name)),
         }
     }
     xml.expect_end()?;
     is_on.ok_or_else(|| Code::MalformedXML.into())
-}
-
-/// Skips an element, unless it asks for an event hold.
-fn refuse_event_hold(xml: &mut XmlReader<'_>, name: &str) -> Result<(), S3Error> {
-    if EVENT_HOLD.contains(&name) {
-        return Err(S3Error::element_not_offered(name));
-    }
-    xml.skip()
 }
 
 fn write_bucket(lock: BucketLock) -> Bytes {

@@ -51,7 +51,7 @@ pub(super) fn read(document: &[u8]) -> Result<ObjectOwnership, S3Error> {
         match name {
             "Rule" if single.is_none() => single = Some(rule(&mut xml)?),
             "Rule" => return Err(Code::MalformedXML.into()),
-            _ => xml.skip()?,
+            _ => return Err(S3Error::element_not_offered(name)),
         }
     }
     xml.expect_end()?;
@@ -63,7 +63,7 @@ fn rule(xml: &mut XmlReader<'_>) -> Result<ObjectOwnership, S3Error> {
     while let Some(name) = xml.next_child()? {
         match name {
             "ObjectOwnership" => ownership = ObjectOwnership::named(xml.text()?.trim()),
-            _ => xml.skip()?,
+            _ => return Err(S3Error::element_not_offered(name)),
         }
     }
     ownership.ok_or_else(|| Code::MalformedXML.into())

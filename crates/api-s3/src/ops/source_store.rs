@@ -230,6 +230,65 @@ mod tests {
     }
 
     #[test]
+    fn what_aws_and_minio_answer_is_taken_whole() {
+        use BucketDocument::{Cors, Encryption, Lifecycle, ObjectLock, Ownership, PublicAccess, Tagging, Versioning};
+        for (document, inner) in [
+            (Versioning, "<Status>Enabled</Status><MfaDelete>Disabled</MfaDelete>"),
+            (
+                Versioning,
+                "<Status>Enabled</Status><ExcludedPrefixes><Prefix>tmp/</Prefix></ExcludedPrefixes>\
+                 <ExcludeFolders>true</ExcludeFolders>",
+            ),
+            (ObjectLock, "<ObjectLockEnabled>Enabled</ObjectLockEnabled>"),
+            (
+                ObjectLock,
+                "<ObjectLockEnabled>Enabled</ObjectLockEnabled><Rule><DefaultRetention><Mode>COMPLIANCE</Mode>\
+                 <Years>1</Years></DefaultRetention></Rule>",
+            ),
+            (Ownership, "<Rule><ObjectOwnership>BucketOwnerEnforced</ObjectOwnership></Rule>"),
+            (
+                PublicAccess,
+                "<BlockPublicAcls>true</BlockPublicAcls><IgnorePublicAcls>true</IgnorePublicAcls>\
+                 <BlockPublicPolicy>true</BlockPublicPolicy><RestrictPublicBuckets>true</RestrictPublicBuckets>",
+            ),
+            (
+                Encryption,
+                "<Rule><ApplyServerSideEncryptionByDefault><SSEAlgorithm>AES256</SSEAlgorithm>\
+                 </ApplyServerSideEncryptionByDefault><BucketKeyEnabled>false</BucketKeyEnabled>\
+                 <BlockedEncryptionTypes><EncryptionType>SSE-C</EncryptionType></BlockedEncryptionTypes></Rule>",
+            ),
+            (
+                Cors,
+                "<CORSRule><ID>a</ID><AllowedMethod>GET</AllowedMethod><AllowedOrigin>*</AllowedOrigin>\
+                 <ExposeHeader>ETag</ExposeHeader><MaxAgeSeconds>3</MaxAgeSeconds></CORSRule>",
+            ),
+            (Tagging, "<TagSet><Tag><Key>a</Key><Value/></Tag></TagSet>"),
+            (
+                Lifecycle,
+                "<Rule><ID>a</ID><Filter><Prefix>p</Prefix></Filter><Status>Enabled</Status>\
+                 <Expiration><Days>1</Days><ExpiredObjectAllVersions>false</ExpiredObjectAllVersions></Expiration>\
+                 </Rule>",
+            ),
+        ] {
+            let root = match document {
+                Versioning => "VersioningConfiguration",
+                ObjectLock => "ObjectLockConfiguration",
+                Ownership => "OwnershipControls",
+                PublicAccess => "PublicAccessBlockConfiguration",
+                Encryption => "ServerSideEncryptionConfiguration",
+                Cors => "CORSConfiguration",
+                Tagging => "Tagging",
+                _ => "LifecycleConfiguration",
+            };
+            let text = format!(
+                "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<{root} \
+                 xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">{inner}</{root}>"
+            );
+            assert!(document.read("teas", text.as_bytes()).is_ok(), "{text}");
+        }
+    }
+
+    #[test]
     fn the_headers_of_an_answer_are_metadata_and_an_ended_retention_stays() {
         let headers = [
             ("content-type", "text/x"),

@@ -94,7 +94,7 @@ pub(super) fn read(document: &[u8], max: usize) -> Result<Vec<Tag>, S3Error> {
     while let Some(name) = xml.next_child()? {
         match name {
             "TagSet" => tags = Some(set(&mut xml, max)?),
-            _ => xml.skip()?,
+            _ => return Err(S3Error::element_not_offered(name)),
         }
     }
     xml.expect_end()?;
@@ -113,7 +113,7 @@ pub(super) fn set(xml: &mut XmlReader<'_>, max: usize) -> Result<Vec<Tag>, S3Err
         match name {
             "Tag" if tags.len() < max => tags.push(tag(xml)?),
             "Tag" => return Err(object_metadata::tag_error(&TagError::TooMany(max))),
-            _ => xml.skip()?,
+            _ => return Err(S3Error::element_not_offered(name)),
         }
     }
     Ok(tags)
@@ -129,7 +129,7 @@ pub(super) fn tag(xml: &mut XmlReader<'_>) -> Result<Tag, S3Error> {
         match name {
             "Key" => key = Some(xml.text()?),
             "Value" => value = Some(xml.text()?),
-            _ => xml.skip()?,
+            _ => return Err(S3Error::element_not_offered(name)),
         }
     }
     let (key, value) = key.zip(value).ok_or(Code::MalformedXML)?;

@@ -58,7 +58,7 @@ pub(super) fn read(document: &[u8]) -> Result<Website, S3Error> {
             INDEX => read.index = Some(single(&mut xml, "Suffix")?),
             ERROR => read.error = Some(single(&mut xml, "Key")?),
             "RoutingRules" => read.rules = Some(rules(&mut xml)?),
-            _ => xml.skip()?,
+            _ => return Err(S3Error::element_not_offered(name)),
         }
     }
     xml.expect_end()?;
@@ -90,11 +90,14 @@ fn website(document: WebsiteDocument) -> Result<Website, S3Error> {
     Ok(Website::Pages(WebsitePages { index, error, rules }))
 }
 
-/// The text of the only child that counts.
+/// The text of the only child.
 fn single(xml: &mut XmlReader<'_>, child: &str) -> Result<String, S3Error> {
     let mut text = None;
     while let Some(name) = xml.next_child()? {
-        if name == child { text = Some(xml.text()?) } else { xml.skip()? }
+        match name {
+            _ if name == child => text = Some(xml.text()?),
+            _ => return Err(S3Error::element_not_offered(name)),
+        }
     }
     text.ok_or_else(|| Code::MalformedXML.into())
 }
@@ -105,7 +108,7 @@ fn target(xml: &mut XmlReader<'_>) -> Result<RedirectTarget, S3Error> {
         match name {
             "HostName" => host = Some(xml.text()?),
             "Protocol" => protocol = read_protocol(&xml.text()?)?,
-            _ => xml.skip()?,
+            _ => return Err(S3Error::element_not_offered(name)),
         }
     }
     let host = host.filter(|host| !host.is_empty()).ok_or(Code::MalformedXML)?;
@@ -115,7 +118,10 @@ fn target(xml: &mut XmlReader<'_>) -> Result<RedirectTarget, S3Error> {
 fn rules(xml: &mut XmlReader<'_>) -> Result<Vec<RoutingRule>, S3Error> {
     let mut rules = Vec::new();
     while let Some(name) = xml.next_child()? {
-        if name == "RoutingRule" { rules.push(rule(xml)?) } else { xml.skip()? }
+        match name {
+            "RoutingRule" => rules.push(rule(xml)?),
+            _ => return Err(S3Error::element_not_offered(name)),
+        }
     }
     Ok(rules)
 }
@@ -129,7 +135,7 @@ fn rule(xml: &mut XmlReader<'_>) -> Result<RoutingRule, S3Error> {
                 has_redirect = true;
                 read_redirect(xml, &mut rule)?;
             }
-            _ => xml.skip()?,
+            _ => return Err(S3Error::element_not_offered(name)),
         }
     }
     if has_redirect { Ok(rule) } else { Err(Code::MalformedXML.into()) }
@@ -140,7 +146,7 @@ fn read_condition(xml: &mut XmlReader<'_>, rule: &mut RoutingRule) -> Result<(),
         match name {
             "KeyPrefixEquals" => rule.prefix = Some(xml.text()?).filter(|prefix| !prefix.is_empty()),
             "HttpErrorCodeReturnedEquals" => rule.error = read_error_code(&xml.text()?)?,
-            _ => xml.skip()?,
+            _ => return Err(S3Error::element_not_offered(name)),
         }
     }
     // A condition of nothing would fit every request, which its author cannot mean.
@@ -160,7 +166,7 @@ fn read_redirect(xml: &mut XmlReader<'_>, rule: &mut RoutingRule) -> Result<(), 
             // An empty one takes the prefix away.
             "ReplaceKeyPrefixWith" => prefix = Some(xml.text()?),
             "HttpRedirectCode" => rule.status = read_redirect_code(&xml.text()?)?,
-            _ => xml.skip()?,
+            _ => return Err(S3Error::element_not_offered(name)),
         }
     }
     rule.replace = match (key, prefix) {

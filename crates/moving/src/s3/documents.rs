@@ -6,7 +6,7 @@ use bytes::Bytes;
 use larder_api_s3::dates;
 use larder_api_s3::errors::{Code, S3Error};
 use larder_api_s3::target::decode_plus;
-use larder_api_s3::xml::XmlReader;
+use larder_api_s3::xml::LenientXmlReader;
 use larder_rows::Timestamp;
 
 use crate::rules::ListingError;
@@ -111,7 +111,7 @@ struct EncodedPage {
 }
 
 fn read_page(document: &[u8], kind: PageKind) -> Result<Option<VersionPage>, S3Error> {
-    let mut xml = XmlReader::new(document)?;
+    let mut xml = LenientXmlReader::new(document)?;
     match (xml.next_child()?, kind) {
         (Some("ListVersionsResult"), PageKind::Versions) | (Some("ListBucketResult"), PageKind::Objects) => {}
         (Some("ListBucketResult"), PageKind::Versions) => return Ok(None),
@@ -137,7 +137,7 @@ fn read_page(document: &[u8], kind: PageKind) -> Result<Option<VersionPage>, S3E
 }
 
 /// An entry, and its key as it is written.
-fn entry(xml: &mut XmlReader<'_>, kind: PageKind, is_marker: bool) -> Result<(String, SourceVersion), S3Error> {
+fn entry(xml: &mut LenientXmlReader<'_>, kind: PageKind, is_marker: bool) -> Result<(String, SourceVersion), S3Error> {
     let (mut key, mut length, mut modified, mut version, mut etag) = (None, None, None, None, String::new());
     let mut is_latest = kind == PageKind::Objects;
     while let Some(name) = xml.next_child()? {
@@ -218,7 +218,7 @@ impl BucketNames {
     }
 
     fn try_read(document: &[u8]) -> Result<Self, S3Error> {
-        let mut xml = XmlReader::open(document, "ListAllMyBucketsResult")?;
+        let mut xml = LenientXmlReader::open(document, "ListAllMyBucketsResult")?;
         let mut page = Self { names: Vec::new(), next: None };
         while let Some(name) = xml.next_child()? {
             match name {
@@ -239,7 +239,7 @@ impl BucketNames {
 
 /// Whether a document lists objects.
 pub(super) fn is_listing(document: &[u8]) -> bool {
-    XmlReader::open(document, "ListBucketResult").is_ok()
+    LenientXmlReader::open(document, "ListBucketResult").is_ok()
 }
 
 /// The tags in a document of a bucket, or of an object.
@@ -252,7 +252,7 @@ pub(crate) fn source_tags(document: &[u8]) -> Result<Vec<(String, String)>, List
 
 fn read_tags(document: &[u8]) -> Result<Vec<(String, String)>, S3Error> {
     let mut tags = Vec::new();
-    let mut xml = XmlReader::open(document, "Tagging")?;
+    let mut xml = LenientXmlReader::open(document, "Tagging")?;
     elements(&mut xml, "TagSet", |set| {
         elements(set, "Tag", |tag| {
             let [Some(key), value] = texts(tag, ["Key", "Value"])? else { return Err(malformed()) };
@@ -268,7 +268,7 @@ impl S3ErrorDocument {
     /// The error in the body of an answer, as far as it is one.
     pub(super) fn read(body: &[u8]) -> Self {
         let read = || -> Result<Self, S3Error> {
-            let mut xml = XmlReader::open(body, "Error")?;
+            let mut xml = LenientXmlReader::open(body, "Error")?;
             let [code, message, region] = texts(&mut xml, ["Code", "Message", "Region"])?;
             let line = |text: Option<String>| first_line(text.unwrap_or_default().trim().as_bytes());
             Ok(Self { code: line(code), message: line(message), region: region.filter(|region| is_region(region)) })
@@ -294,9 +294,9 @@ fn is_region(text: &str) -> bool {
 
 /// Visits the children with this name, and skips the others.
 fn elements(
-    xml: &mut XmlReader<'_>,
+    xml: &mut LenientXmlReader<'_>,
     name: &str,
-    mut each: impl FnMut(&mut XmlReader<'_>) -> Result<(), S3Error>,
+    mut each: impl FnMut(&mut LenientXmlReader<'_>) -> Result<(), S3Error>,
 ) -> Result<(), S3Error> {
     while let Some(child) = xml.next_child()? {
         if child == name { each(xml)? } else { xml.skip()? }
@@ -305,7 +305,7 @@ fn elements(
 }
 
 /// The texts of the children with these names; the last one of a name counts.
-fn texts<const N: usize>(xml: &mut XmlReader<'_>, names: [&str; N]) -> Result<[Option<String>; N], S3Error> {
+fn texts<const N: usize>(xml: &mut LenientXmlReader<'_>, names: [&str; N]) -> Result<[Option<String>; N], S3Error> {
     let mut texts = [const { None }; N];
     while let Some(child) = xml.next_child()? {
         match names.iter().position(|name| *name == child) {

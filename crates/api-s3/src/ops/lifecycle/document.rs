@@ -21,9 +21,9 @@ pub(super) fn read(document: &[u8]) -> Result<Lifecycle, S3Error> {
     while let Some(name) = xml.next_child()? {
         match name {
             // One rule above the limit is enough for the validation to refuse the document.
-            "Rule" if rules.len() > LIFECYCLE_RULES_MAX => xml.skip()?,
+            "Rule" if rules.len() > LIFECYCLE_RULES_MAX => drop(xml.set_aside()?),
             "Rule" => rules.push(rule(&mut xml)?),
-            _ => xml.skip()?,
+            _ => return Err(S3Error::element_not_offered(name)),
         }
     }
     xml.expect_end()?;
