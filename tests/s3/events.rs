@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::clients::{python_program, run};
-use crate::harness::{LarderNode, S3_KEY, S3_SECRET, S3Client, TestEngine, WebhookReceiver, wait};
+use crate::harness::{LarderNode, S3_KEY, S3_SECRET, S3Client, WebhookReceiver, wait};
 
 /// The longest wait for a delivery.
 const DELIVERY: Duration = Duration::from_secs(60);
@@ -45,9 +45,6 @@ fn put_all(s3: &mut S3Client) {
 
 #[test]
 fn every_acknowledged_put_is_told_in_order_though_the_server_was_killed() {
-    if !TestEngine::is_local_for("events of a killed server are taken over before it serves again") {
-        return;
-    }
     let receiver = WebhookReceiver::start(500);
     let address = receiver.address;
     let mut node = node(&receiver);
@@ -75,9 +72,6 @@ fn every_acknowledged_put_is_told_in_order_though_the_server_was_killed() {
 #[test]
 fn boto3_is_heard_across_a_kill() {
     let Some(python) = python_program("python") else { return };
-    if !TestEngine::is_local_for("events of a killed server are taken over before it serves again") {
-        return;
-    }
     let receiver = WebhookReceiver::start(503);
     let mut node = node(&receiver);
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("python/s3/boto3_events.py");

@@ -57,6 +57,7 @@ const OVER_CASSANDRA: &[&str] = &[
     "riak_clients::python::it_sees_",
     "riak_clients::python::it_stores_",
     "riak_clients::python::it_updates_",
+    "s3::events::every_",
     "s3::kill9::",
     "s3::list_parts::",
     "s3::model::",

@@ -76,10 +76,8 @@ impl Core {
 
     async fn start_deliveries(&self) {
         let (members, outbox) = (&self.members, &self.outbox);
-        if self.context.config.single_process {
-            // Bound: writes are served after the notices of earlier runs count [invariant 139].
-            take_over_once(outbox, members).await;
-        }
+        // Bound: writes are served after the notices of earlier runs count [invariant 139], and queue behind them [invariant 202].
+        take_over_once(outbox, members).await;
         let mut deliveries = self.deliveries.lock();
         deliveries.spawn(deliver_notices(Arc::clone(outbox)));
         deliveries.spawn(watch_for_orphans(Arc::clone(outbox), Arc::clone(members)));

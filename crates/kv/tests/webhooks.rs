@@ -346,6 +346,33 @@ async fn notices_of_a_dead_gateway_are_taken_over_into_places_that_were_used() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_gateway_that_started_again_told_of_later_writes_first() {
+    let clock: Arc<dyn Clock> = Arc::new(VirtualClock::start());
+    let store = Arc::new(Replicas::new(clock.clone(), ClusterSetup::default(), 1));
+    let world = HookWorld { store, clock, receiver: Arc::default() };
+    let of = |node: &str| Config {
+        node: node.into(),
+        durable: false,
+        single_process: false,
+        webhook_hosts: hosts(),
+        ..Config::default()
+    };
+    let (_other, _) = world.start_with(1, of("larder@a")).await;
+    let (killed, _) = world.start_with(2, of("larder@b")).await;
+    set_webhooks(&killed, "default", 1).await;
+    world.receiver.refuses.store(true, Ordering::SeqCst);
+    put(&killed, "default", "k").await.unwrap();
+    killed.abandon();
+    drop(killed);
+    // Its heartbeat outlives it: no other gateway looks after its notices yet.
+    let (again, _) = world.start_with(3, of("larder@b")).await;
+    world.receiver.refuses.store(false, Ordering::SeqCst);
+    delete(&again, "default", "k").await.unwrap();
+    world.receiver.has(2).await;
+    assert_eq!(world.receiver.events(), ["put k", "delete k"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn notices_whose_move_failed_and_was_carried_out_all_the_same_are_sent() {
     let world = HookWorld::new();
     let (first, _) = world.start_hooked(1, "default").await;

@@ -9,7 +9,7 @@
 //! ```
 //! A notice is a row in the partition of its gateway's run, written in the batch of its object [invariant 136]. It is removed
 //! after its receiver answered [invariant 137], so a crash at any moment delivers it twice rather than never. The leader of the
-//! gateways takes over the rows of runs that ended ([`takeover`]); on an engine of one process that is done before the start.
+//! gateways takes over the rows of runs that ended ([`takeover`]), and each gateway does before it serves.
 //! The notices of a key for one receiver leave a gateway in the order of their writes [invariant 173].
 //!
 //! The row is named by its *place*, a number that the next notice uses again: over Cassandra a row that is written anew costs

@@ -1,4 +1,5 @@
-//! Takes over the notices of runs that ended: of killed gateways, and of the former process on an engine of one process.
+//! Takes over the notices of runs that ended: at the start, when those of the former run under the same name come first, and later
+//! those of killed gateways.
 //!
 //! The rows are moved into the partition of the taker, so one run is responsible for each of them. Two gateways that take one
 //! notice over, or an owner that was only slow, send it twice.
@@ -11,7 +12,7 @@ use larder_rows::{ActorId, Batch, Change, NoticeRow, Row};
 use larder_store::{ConsistencyLevel, Partition, RateLimitedLog, ReadQuery, Stopped, Table};
 
 use super::{AddressedNotice, Outbox, WaitingNotice, notice_row};
-use crate::members::Members;
+use crate::members::{Member, Members};
 use crate::node_context::internal_options;
 use crate::{Error, Result};
 
@@ -47,7 +48,10 @@ pub(crate) async fn take_over_once(outbox: &Outbox, members: &Members) {
 
 impl Outbox {
     async fn take_over(&self, members: &Members) -> Result<usize> {
-        let live: BTreeSet<ActorId> = members.list().await?.into_iter().map(|member| member.actor).collect();
+        // The name was claimed: another heartbeat under it is the last one of the run before this one [invariant 202].
+        let is_namesake = |member: &Member| member.row.node == self.context.config.node;
+        let others = members.list().await?.into_iter().filter(|member| !is_namesake(member));
+        let live: BTreeSet<ActorId> = others.map(|member| member.actor).collect();
         let (mut count, mut after) = (0, None);
         loop {
             let options = internal_options(ConsistencyLevel::Quorum);
