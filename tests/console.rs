@@ -461,6 +461,7 @@ fn each_page_fits_its_window() {
         ("security", "/security"),
         ("log", "/log"),
         ("jobs", "/jobs"),
+        ("move", "/move"),
     ];
     for (scheme, width) in [("light", 1280), ("light", 400), ("dark", 1280), ("dark", 400)] {
         signed_in.browser.show_as(width, scheme);

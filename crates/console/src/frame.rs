@@ -63,6 +63,9 @@ const NOTICES: &[(&str, &str)] = &[
     ("security", "The change is made, on every node."),
     ("aborted", "The upload is aborted, and its parts are removed."),
     ("cancelled", "The job is cancelled. Its client gets an error."),
+    ("move-pause", "The move stops within a few seconds, until it is resumed."),
+    ("move-resume", "The move goes on."),
+    ("move-verify", "All keys are compared. The page shows the result once it is there."),
 ];
 
 /// The fields of forms that nobody types.

@@ -68,6 +68,10 @@ pub(crate) enum ConsoleAction {
     Log,
     Jobs,
     CancelJob,
+    Move,
+    PauseMove,
+    ResumeMove,
+    VerifyMove,
 }
 
 /// The right that a route needs.
@@ -170,6 +174,10 @@ routes! {
     "/log" Log Read;
     "/jobs" Jobs Read;
     "/jobs/cancel" CancelJob Change("CancelJob");
+    "/move" Move Read;
+    "/move/pause" PauseMove Change("PauseMove");
+    "/move/resume" ResumeMove Change("ResumeMove");
+    "/move/verify" VerifyMove Change("VerifyMove");
 }
 
 impl ConsoleRoute {

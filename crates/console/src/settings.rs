@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use larder_moving::Mover;
 use larder_net::{BrowserRules, ConnectionSettings};
 use larder_rows::Timestamp;
 use larder_s3::rules::User;
@@ -23,6 +24,8 @@ pub struct ConsoleSettings {
     pub port: u16,
     /// Whether nothing can be changed.
     pub read_only: bool,
+    /// The move from another store, if one is under way.
+    pub mover: Arc<Mover>,
     /// The commands of `kv-admin` that run.
     pub commands: RunningCommands,
     /// The last warnings and errors of the log, slow requests among them.

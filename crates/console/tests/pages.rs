@@ -2,11 +2,15 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use larder_console::CommandProgress;
 use larder_core::body::PutBody;
 use larder_kv::rules::causality::Conditions;
 use larder_kv::{KvPut, Quorums};
+use larder_moving::NewMove;
+use larder_moving::rules::SourceAddress;
 use larder_rows::address::{Address, BucketAddress};
 use larder_rows::content::KvContent;
 use larder_s3::acl::AclChoice;
@@ -50,7 +54,7 @@ fn put(console: &TestConsole, bucket_type: &str, key: &[u8], value: &[u8], conte
 fn a_client_without_a_session_sees_nothing() {
     let console = TestConsole::start(false);
     let mut client = console.client();
-    for path in ["/", "/types", "/keys", "/s3", "/s3/users", "/jobs", "/live", "/nonsense"] {
+    for path in ["/", "/types", "/keys", "/s3", "/s3/users", "/jobs", "/move", "/live", "/nonsense"] {
         client.get(path).expect(401);
     }
     client.get("/login?token=").expect(403);
@@ -81,11 +85,74 @@ fn commands_show_their_progress_and_the_time_that_is_left() {
     console.stop();
 }
 
+/// Begins a move from a Riak that does not answer, and works on it until it waits.
+fn begin_move(console: &TestConsole) {
+    let new = NewMove {
+        source: SourceAddress::parse("riak://h:1").unwrap(),
+        types: vec!["default".into(), "<b>".into()],
+        rate: 50,
+        queue: "larder".to_owned(),
+        s3: None,
+    };
+    console.background.run(console.mover.start(new)).unwrap();
+    work_on_move(console);
+}
+
+/// Works on the move for longer than the time between two notes of its progress.
+fn work_on_move(console: &TestConsole) {
+    let worked = async { tokio::time::timeout(Duration::from_millis(1500), console.mover.clone().run()).await };
+    assert!(console.background.run(worked).is_err());
+}
+
+#[test]
+fn a_move_shows_the_report_of_its_status() {
+    let console = TestConsole::start(false);
+    let mut browser = console.browser();
+    assert!(browser.page("/jobs").contains("No move was started."));
+    assert!(browser.page("/move").contains("No move was started."));
+    browser.post("/move/pause", &[]).expect(409);
+    begin_move(&console);
+    assert!(browser.page("/jobs").contains("Move from riak://h:1 (runs), phase check."));
+    let shown = browser.page("/move");
+    assert!(shown.contains("<dt>types</dt><dd>default, &lt;b&gt;</dd>"), "{shown}");
+    assert!(shown.contains("<dt>waits after</dt><dd>") && shown.contains("no connection to &lt;h&gt;"), "{shown}");
+    let status = console.background.run(console.mover.status()).unwrap().unwrap();
+    for line in status.report(console.gateway.context().now()) {
+        assert!(shown.contains(&format!("<dt>{}</dt>", line.name)), "{line:?} {shown}");
+    }
+    console.stop();
+}
+
+#[test]
+fn a_move_is_paused_and_resumed_by_those_who_may_change() {
+    let console = TestConsole::start(false);
+    let mut browser = console.browser();
+    begin_move(&console);
+    assert_eq!(browser.post("/move/pause", &[]).expect(303).header("location"), Some("/move?done=move%2Dpause"));
+    work_on_move(&console);
+    let shown = browser.page("/move?done=move-pause");
+    assert!(shown.contains("(is paused)") && shown.contains("Resume") && !shown.contains(">Pause<"), "{shown}");
+    browser.post("/move/resume", &[]).expect(303);
+    browser.post("/move/verify", &[]).expect(303);
+    assert!(browser.page("/move").contains("(is to be verified)"));
+    browser.post_with("/move/pause", b"other", &[]).expect(403);
+    let audited: Vec<String> = console.audit_lines().into_iter().filter(|line| line.contains("Move")).collect();
+    assert!(audited.iter().any(|line| line.starts_with("console PauseMove")), "{audited:?}");
+    console.stop();
+    let console = TestConsole::start(true);
+    let mut browser = console.browser();
+    begin_move(&console);
+    assert!(!browser.page("/move").contains("Pause"));
+    browser.post("/move/pause", &[]).expect(403);
+    console.stop();
+}
+
 #[test]
 fn each_page_forbids_frames_and_inline_scripts() {
     let console = TestConsole::start(false);
     let mut browser = console.browser();
-    for path in ["/", "/types", "/type?type=default", "/keys", "/keys?type=default", "/s3", "/s3/users", "/jobs", "/x"]
+    for path in
+        ["/", "/types", "/type?type=default", "/keys", "/keys?type=default", "/s3", "/s3/users", "/jobs", "/move", "/x"]
     {
         let answer = browser.get(path);
         let policy = answer.header("content-security-policy").unwrap();

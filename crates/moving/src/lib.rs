@@ -9,11 +9,13 @@
 //!                                 │          └─ queue_key   brings one element to its key
 //!                                 ├── source ──> source_calls ──> SourceHttp   the port to the source
 //!                                 └── move_store            the rows about the move
+//! kv-admin, console <── move_report    its lines and its JSON
 //! ```
 //! [`rules`] has the forms that a source speaks, without IO: its answers over HTTP, terms of Erlang, objects, elements of a
 //! replication queue, clocks and the bodies of data types.
 
 mod key_turns;
+mod move_report;
 mod move_run;
 mod move_store;
 mod moved_datatype;
@@ -33,6 +35,7 @@ mod source_check;
 mod source_http;
 mod sweep;
 
+pub use move_report::MoveReportLine;
 pub use mover::{MOVE_RATE_DEFAULT, MoveRefusal, MoveStatus, Mover, NewMove};
 pub use progress::{MoveCount, MoveCounts, MovePhase, MoveProgress, MoveVerification, SweepProgress};
 pub use queue_progress::QueueProgress;

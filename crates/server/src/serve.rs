@@ -136,7 +136,7 @@ pub(crate) async fn serve(
             changes: Arc::clone(&recent.changes),
             refusals: Arc::clone(&recent.refusals),
             share: share_link(settings, at),
-            ..console_settings(settings, connection.clone(), &bound)
+            ..console_settings(settings, connection.clone(), &bound, mover.clone())
         };
         let links = ConsoleLinks::new(console.access.clone(), bound.address);
         listeners.spawn(larder_console::serve(
@@ -345,8 +345,10 @@ fn console_settings(
     settings: &ServerSettings,
     connection: ConnectionSettings,
     bound: &BoundListener,
+    mover: Arc<Mover>,
 ) -> ConsoleSettings {
     ConsoleSettings {
+        mover,
         connection,
         browsers: BrowserRules { hosts: bound_hosts(bound, settings.console_hosts.clone()), ..BrowserRules::default() },
         access: Arc::new(ConsoleAccess::new(fill_random)),

@@ -23,7 +23,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("net", &["admission", "store", "rows"]),
     ("api-riak", &["admission", "mapreduce", "kv", "core", "rows", "net"]),
     ("api-s3", &["admission", "s3", "core", "encryption", "rows", "net"]),
-    ("console", &["admission", "kv", "s3", "core", "rows", "net"]),
+    ("console", &["admission", "moving", "kv", "s3", "core", "rows", "net"]),
     (
         "server",
         &[

@@ -1,4 +1,5 @@
-//! The MapReduce jobs and the commands of `kv-admin` that run on this node, and the indexes that are being split.
+//! The MapReduce jobs and the commands of `kv-admin` that run on this node, the move from another store, and the indexes that
+//! are being split.
 
 use hyper::StatusCode;
 use maud::{Markup, html};
@@ -8,6 +9,7 @@ use crate::escaped::shown;
 use crate::faults::ConsoleFault;
 use crate::frame::{ConsoleSection, csrf, framed};
 use crate::href::Href;
+use crate::pages::moving;
 use crate::reply::{ConsoleReply, page, redirect};
 use crate::running_commands::ListedCommand;
 use crate::units;
@@ -17,6 +19,7 @@ pub(super) async fn jobs(call: &ConsoleCall<'_>) -> Result<ConsoleReply, Console
     let gateway = call.gateway();
     let (jobs, now) = (gateway.jobs().list(), gateway.context().now());
     let split = gateway.kv.split_buckets().await?;
+    let status = call.settings.mover.status().await?;
     let body = html! {
         h1 { "Jobs" }
         section aria-labelledby="mapreduce" {
@@ -50,6 +53,7 @@ pub(super) async fn jobs(call: &ConsoleCall<'_>) -> Result<ConsoleReply, Console
             }
         }
         (commands(&call.settings.commands.list()))
+        (moving::summary(status.as_ref()))
         section aria-labelledby="indexes" {
             h2 id="indexes" { "Buckets whose indexes have more shards" }
             div.scroll {

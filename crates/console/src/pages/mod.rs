@@ -9,6 +9,7 @@ mod kv_links;
 mod live;
 mod log;
 mod map_path;
+mod moving;
 mod object;
 mod object_changes;
 mod overview;
@@ -23,6 +24,8 @@ mod security;
 mod types;
 
 use std::sync::Arc;
+
+use larder_rows::MoveWish;
 
 use crate::call::ConsoleCall;
 use crate::faults::ConsoleFault;
@@ -96,6 +99,10 @@ pub(crate) async fn answer(call: &ConsoleCall<'_>) -> Result<ConsoleReply, Conso
         A::Log => log::log(call),
         A::Jobs => jobs::jobs(call).await,
         A::CancelJob => jobs::cancel(call),
+        A::Move => moving::show(call).await,
+        A::PauseMove => moving::change(call, MoveWish::Pause).await,
+        A::ResumeMove => moving::change(call, MoveWish::Run).await,
+        A::VerifyMove => moving::change(call, MoveWish::Verify).await,
         // The server answers these before it looks for a session.
         A::Style | A::Script | A::Icon | A::SignIn => Err(ConsoleFault::not_found("The console has no such page.")),
     }
@@ -109,7 +116,7 @@ pub(crate) fn path_section(path: &str) -> ConsoleSection {
         "s3" => ConsoleSection::S3,
         "security" => ConsoleSection::Security,
         "log" => ConsoleSection::Log,
-        "jobs" => ConsoleSection::Jobs,
+        "jobs" | "move" => ConsoleSection::Jobs,
         _ => ConsoleSection::Overview,
     }
 }

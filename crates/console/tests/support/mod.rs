@@ -5,6 +5,7 @@ use std::sync::Arc;
 use larder_console::{ConsoleAccess, ConsoleSettings, RunningCommands, serve};
 use larder_core::{AuditEvent, AuditSink, Config, GatewayPorts};
 use larder_kv::Gateway;
+use larder_moving::{Mover, SourceAnswer, SourceCall, SourceHttp};
 use larder_net::{BrowserRules, ConnectionSettings};
 use larder_rows::ActorId;
 use larder_s3::{Caller, Objects, ObjectsConfig};
@@ -21,7 +22,18 @@ pub(crate) struct TestConsole {
     pub(crate) objects: Arc<Objects>,
     pub(crate) access: Arc<ConsoleAccess>,
     pub(crate) commands: RunningCommands,
+    pub(crate) mover: Arc<Mover>,
     audit: Arc<AuditLines>,
+}
+
+/// A source of moves that does not answer.
+struct SilentSource;
+
+#[async_trait::async_trait]
+impl SourceHttp for SilentSource {
+    async fn send(&self, _: SourceCall<'_>) -> Result<SourceAnswer, String> {
+        Err("no connection to <h>".to_owned())
+    }
 }
 
 /// The lines that the audit log would have.
@@ -59,12 +71,13 @@ impl TestConsole {
         };
         let access = Arc::new(ConsoleAccess::new(counted));
         let commands = RunningCommands::default();
-        let settings = ConsoleSettings {
+        let settings = |mover: &Arc<Mover>| ConsoleSettings {
             connection: ConnectionSettings::default(),
             browsers: BrowserRules { hosts: Some(Vec::new()), ..BrowserRules::default() },
-            access: access.clone(),
+            access: Arc::clone(&access),
             port: 8099,
             read_only,
+            mover: Arc::clone(mover),
             commands: commands.clone(),
             log: Arc::default(),
             changes: Arc::default(),
@@ -79,14 +92,16 @@ impl TestConsole {
                 )
             })),
         };
-        let (background, (gateway, objects)) = BackgroundServer::start(async |listener, stop| {
+        let (background, (gateway, objects, mover)) = BackgroundServer::start(async |listener, stop| {
             let gateway = Gateway::start(ports, Config::default()).await.unwrap();
             let objects =
                 Objects::new(Arc::clone(gateway.shared()), vec![gateway.kv.clone()], ObjectsConfig::default());
             objects.users.ensure_admin(Some(("ADMIN-KEY".into(), "the-secret".into()))).await.unwrap();
-            ((gateway.clone(), objects.clone()), serve(listener.into(), gateway, objects, settings, stop))
+            let mover = Mover::new(gateway.clone(), objects.clone(), Arc::new(SilentSource));
+            let started = (gateway.clone(), objects.clone(), mover.clone());
+            (started, serve(listener.into(), gateway, objects, settings(&mover), stop))
         });
-        Self { background, gateway, objects, access, commands, audit }
+        Self { background, gateway, objects, access, commands, mover, audit }
     }
 
     pub(crate) fn client(&self) -> HttpClient {

@@ -5,11 +5,7 @@ use std::fmt::Write as _;
 use bytes::Bytes;
 use larder_kv_admin::frame::AdminAnswer;
 use larder_moving::rules::{SourceAddress, parse_queue_name};
-use larder_moving::{
-    MOVE_RATE_DEFAULT, MoveCount, MovePhase, MoveProgress, MoveRefusal, MoveStatus, MoveVerification, NewMove,
-    QueueProgress,
-};
-use larder_rows::text::rfc3339;
+use larder_moving::{MOVE_RATE_DEFAULT, MoveRefusal, MoveReportLine, MoveStatus, NewMove};
 use larder_rows::{MOVE_QUEUE_DEFAULT, MoveWish, S3MoveTerms, Timestamp};
 use serde_json::{Value, json};
 
@@ -154,7 +150,7 @@ pub(super) async fn status(call: CommandCall<'_>) -> CommandResult {
     match (status, call.json) {
         (None, true) => Ok(AdminAnswer::json(&json!({ "phase": null }))),
         (None, false) => Ok(AdminAnswer::done("No move was started")),
-        (Some(status), true) => Ok(AdminAnswer::json(&status_json(&status, now))),
+        (Some(status), true) => Ok(AdminAnswer::json(&Value::Object(status.to_json(now)))),
         (Some(status), false) => Ok(AdminAnswer::done(status_text(&status, now))),
     }
 }
@@ -166,136 +162,11 @@ fn refusal(refusal: MoveRefusal) -> AdminAnswer {
     }
 }
 
-fn status_json(status: &MoveStatus, now: Timestamp) -> Value {
-    let mut json = status.progress.to_json();
-    let MoveStatus { order, progress, asides, differences } = status;
-    let types: Vec<_> = order.types.iter().map(|name| shown(name)).collect();
-    json.insert("source".into(), order.source.clone().into());
-    json.insert("types".into(), types.into());
-    let buckets = order.s3.as_ref().map(|terms| terms.buckets.clone());
-    json.insert("buckets".into(), buckets.into());
-    json.insert("rate_max".into(), order.rate.into());
-    json.insert("queue_name".into(), order.queue.clone().into());
-    json.insert("gaps".into(), progress.queue.open_gaps().into());
-    json.insert("wish".into(), order.wish.name().into());
-    json.insert("lag_seconds".into(), lag(progress, now).into());
-    json.insert("idle_seconds".into(), seconds(progress.progressed, now).into());
-    json.insert("estimate_seconds".into(), estimate(progress).into());
-    json.insert("set_aside".into(), asides.clone().into());
-    json.insert("differences".into(), differences.clone().into());
-    Value::Object(json)
-}
-
 fn status_text(status: &MoveStatus, now: Timestamp) -> String {
-    let MoveStatus { order, progress, asides, differences } = status;
-    let mut text = format!("Move from {} ({})\n", shown(order.source.as_bytes()), state(status));
-    let mut line = |name: &str, value: String| {
+    let mut text = status.title() + "\n";
+    for MoveReportLine { name, text: line } in status.report(now) {
         // Writing into a text does not fail.
-        let _ = writeln!(text, "{name:<15}{value}");
-    };
-    line("phase", progress.phase.name().to_owned());
-    match &order.s3 {
-        None => line("types", order.types.iter().map(|name| shown(name)).collect::<Vec<_>>().join(", ")),
-        Some(terms) if terms.buckets.is_empty() => line("buckets", "all".to_owned()),
-        Some(terms) => line("buckets", shown(terms.buckets.join(", ").as_bytes())),
-    }
-    if progress.phase != MovePhase::Done {
-        line("this pass", pass(progress));
-    }
-    let counts = MoveCount::ALL.map(|count| format!("{} {}", count.name(), progress.counts.get(count)));
-    line("since start", counts.join(", "));
-    line("rate", format!("{} keys a second, at most {} requests a second", progress.rate, order.rate));
-    if let Some(seconds) = estimate(progress) {
-        line("estimate", format!("{seconds} s for the rest of this bucket"));
-    }
-    line(
-        "lag",
-        match lag(progress, now) {
-            Some(seconds) => format!("every change at the source older than {seconds} s is here"),
-            None => "the first pass is under way".to_owned(),
-        },
-    );
-    let queue = &progress.queue;
-    if queue.began > Timestamp::ZERO {
-        line("queue", format!("{} {}", shown(order.queue.as_bytes()), queues(queue)));
-    }
-    if queue.open_gaps() > 0 {
-        line("gap", shown(queue.gap.as_bytes()));
-    }
-    if !queue.error.is_empty() {
-        line("queue waits", shown(queue.error.as_bytes()));
-    }
-    line("last progress", format!("{} s ago", seconds(progress.progressed, now)));
-    line("verified", progress.verified.as_ref().map_or_else(|| "never".to_owned(), verified));
-    if !progress.error.is_empty() {
-        line("waits after", shown(progress.error.as_bytes()));
-    }
-    progress.notes.iter().for_each(|note| line("note", shown(note.as_bytes())));
-    let lists = [("set aside", asides, progress.asides), ("differs", differences, differences.len() as u64)];
-    for (name, list, count) in lists {
-        list.iter().for_each(|key| line(name, shown(key.as_bytes())));
-        if count > list.len() as u64 {
-            line(name, format!("and {} more", count - list.len() as u64));
-        }
+        let _ = writeln!(text, "{name:<15}{line}");
     }
     text
-}
-
-fn state(status: &MoveStatus) -> &'static str {
-    let is_handled = status.progress.handled >= status.order.number;
-    match status.order.wish {
-        MoveWish::Run => "runs",
-        MoveWish::Verify | MoveWish::Repair if is_handled => "runs",
-        MoveWish::Verify | MoveWish::Repair => "is to be verified",
-        MoveWish::Pause => "is paused",
-        MoveWish::Finish if is_handled => "is finished",
-        MoveWish::Finish => "is to be finished",
-        MoveWish::Cancel if is_handled => "is cancelled",
-        MoveWish::Cancel => "is to be cancelled",
-    }
-}
-
-fn pass(progress: &MoveProgress) -> String {
-    let sweep = &progress.sweep;
-    let bucket = match sweep.bucket.as_str() {
-        "" => String::new(),
-        name => format!("; in {} {} of {} keys", shown(name.as_bytes()), sweep.keys, sweep.keys_known),
-    };
-    format!("{} of {} buckets, {} changes{bucket}", sweep.buckets, sweep.buckets_known, sweep.changes)
-}
-
-fn verified(verified: &MoveVerification) -> String {
-    let MoveVerification { ended, keys, equal, changed_here, changed_there, differs, .. } = verified;
-    format!(
-        "{}: {keys} keys, {equal} equal, {changed_here} changed here since, {changed_there} changed at the source \
-         meanwhile, {differs} differ",
-        rfc3339(*ended)
-    )
-}
-
-/// Seconds for the keys of the bucket under way; `None`: nothing is known of them.
-fn estimate(progress: &MoveProgress) -> Option<u64> {
-    let left = progress.sweep.keys_known.saturating_sub(progress.sweep.keys);
-    (left > 0 && progress.rate > 0 && progress.phase != MovePhase::Done).then(|| left.div_ceil(progress.rate))
-}
-
-/// The age of the oldest change at the source that may not be here; `None` during the first pass.
-fn lag(progress: &MoveProgress, now: Timestamp) -> Option<u64> {
-    let until = progress.here_until();
-    (until > Timestamp::ZERO).then(|| seconds(until, now))
-}
-
-/// How the replication queues of the source are followed.
-fn queues(queue: &QueueProgress) -> String {
-    let followed = if queue.followed { "followed" } else { "not followed by all nodes" };
-    let QueueProgress { elements, changes, gaps, .. } = queue;
-    let gaps = match queue.open_gaps() {
-        0 => format!("gaps {gaps}"),
-        open => format!("gaps {gaps}, of which {open} open: a pass over all keys closes them"),
-    };
-    format!("{followed}: elements {elements}, changes {changes}, {gaps}")
-}
-
-fn seconds(from: Timestamp, now: Timestamp) -> u64 {
-    now.since(from) / 1_000_000
 }
