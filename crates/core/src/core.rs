@@ -248,6 +248,7 @@ impl Core {
         ];
         #[expect(clippy::cast_precision_loss, reason = "a sample is a float")]
         samples.extend(more.into_iter().filter_map(|(name, value)| Some((name, value? as f64))));
+        samples.extend(self.context.metrics.move_samples());
         show(&NodeInfo {
             node: &self.context.config.node,
             version: env!("CARGO_PKG_VERSION"),

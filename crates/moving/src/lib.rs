@@ -17,6 +17,7 @@
 mod key_turns;
 mod move_report;
 mod move_run;
+mod move_samples;
 mod move_store;
 mod moved_datatype;
 mod moved_key;

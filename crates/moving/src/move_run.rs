@@ -11,6 +11,7 @@ use larder_rows::{MoveOrder, Timestamp};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
+use crate::move_samples;
 use crate::move_store::{KeyList, MoveStore};
 use crate::progress::{MoveCount, MovePhase, MoveProgress, MoveVerification, SweepProgress};
 
@@ -364,6 +365,7 @@ impl<S: MoveSource> MoveRun<S> {
             }
             (state.progress.clone(), lists)
         };
+        self.gateway.context().metrics.show_move(move_samples::samples(&progress, self.now()));
         for (list, lines) in lists {
             self.store.write_key_list(list, &lines).await?;
         }

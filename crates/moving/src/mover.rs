@@ -237,7 +237,10 @@ impl Mover {
             () = Arc::clone(&run).follow_beside() => {}
             ended = work(&run) => ended?,
         }
-        run.save().await
+        let saved = run.save().await;
+        // Another gateway may go on with it, and an ended move has no metrics.
+        self.store.gateway.context().metrics.show_move(Vec::new());
+        saved
     }
 
     /// Waits until there is another order, or another gateway has to carry it out.

@@ -32,6 +32,8 @@ use parking_lot::Mutex;
 use distribution::{Distribution, LastMinute, Series, SinceStart};
 use operations::Operations;
 
+use crate::ports::EngineSample;
+
 pub use names::{Event, KvOp, MetricFamily, MetricKind, MetricUnit, RequestOutcome, metric_families, sample_family};
 pub use node_info::{HostStats, NodeInfo, ProcessStats};
 pub use operations::{RequestTotals, TrafficSummary};
@@ -43,6 +45,8 @@ pub struct Metrics {
     shards: Box<[MetricsShard]>,
     events: [AtomicU64; Event::ALL.len()],
     pb_connections: AtomicI64,
+    /// Of the move that this server carries out; none without one.
+    move_samples: Mutex<Vec<EngineSample>>,
 }
 
 /// Metrics of one thread, or a few. Aligned, so that no two shards share a cache line.
@@ -74,6 +78,7 @@ impl Default for Metrics {
             shards: (0..shards).map(|_| MetricsShard::new()).collect(),
             events: Default::default(),
             pb_connections: AtomicI64::default(),
+            move_samples: Mutex::default(),
         }
     }
 }
@@ -130,6 +135,16 @@ impl Metrics {
         self.pb_connections.fetch_add(1, Relaxed);
         self.shard().record(&[(Series::PbConnections, self.open_pb_connections())], false, now);
         InFlight { active: &self.pb_connections }
+    }
+
+    /// Shows these metrics of a move from now on. Names alike but for labels are neighbours, as of an engine.
+    pub fn show_move(&self, samples: Vec<EngineSample>) {
+        *self.move_samples.lock() = samples;
+    }
+
+    /// The metrics of the move that this server carries out.
+    pub(crate) fn move_samples(&self) -> Vec<EngineSample> {
+        self.move_samples.lock().clone()
     }
 
     /// Number of open connections of protocol buffers.

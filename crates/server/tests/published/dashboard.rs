@@ -20,6 +20,7 @@ const ROWS: &[(&str, &[&str])] = &[
     ("Calls to the store", &["larder_store_"]),
     ("Cassandra", &["larder_cassandra_", "larder_reads_downgraded", "larder_writes_"]),
     ("Memory of clients", &["larder_memory_"]),
+    ("Move from another store", &["larder_move_"]),
     ("Process", &["larder_process_", "larder_panicked", "larder_tls_"]),
     ("Events", &["larder_"]),
 ];
