@@ -288,7 +288,7 @@ impl fmt::Display for S3ErrorDocument {
 }
 
 /// Whether a text may be the region of a signature.
-fn is_region(text: &str) -> bool {
+pub(super) fn is_region(text: &str) -> bool {
     (1..=64).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
 }
 

@@ -12,7 +12,9 @@ use parking_lot::Mutex;
 use percent_encoding::percent_encode;
 use tokio::time::timeout;
 
-use super::documents::{BucketNames, S3ErrorDocument, SourceVersionMarker, VersionPage, is_listing, source_tags};
+use super::documents::{
+    BucketNames, S3ErrorDocument, SourceVersionMarker, VersionPage, is_listing, is_region, source_tags,
+};
 use super::signature::{CallSigner, CallToSign, canonical_query};
 use crate::rules::{ListingError, S3Address, SourceHeaders};
 use crate::source_calls::{
@@ -76,6 +78,8 @@ struct S3Refusal {
     error: S3ErrorDocument,
     /// Whether a delete marker is in the place of the object.
     is_delete_marker: bool,
+    /// The region of the bucket, of a redirection to it.
+    moved_to: Option<String>,
 }
 
 /// A GET.
@@ -354,10 +358,15 @@ impl S3Source {
         }
         let body = refusal_body(&mut answer).await;
         let marker = answer.headers.get("x-amz-delete-marker");
+        let region = answer.headers.get("x-amz-bucket-region").filter(|_| (300..400).contains(&answer.status));
         Ok(S3Answer::Refused(S3Refusal {
             status: answer.status,
             error: S3ErrorDocument::read(&body),
             is_delete_marker: marker.is_some_and(|value| value.eq_ignore_ascii_case(b"true")),
+            moved_to: region
+                .and_then(|name| str::from_utf8(name).ok())
+                .filter(|name| is_region(name))
+                .map(str::to_owned),
         }))
     }
 }
@@ -373,7 +382,14 @@ impl<T> S3Answer<T> {
 
 impl From<S3Refusal> for SourceError {
     fn from(refusal: S3Refusal) -> Self {
-        Self::Refused { status: refusal.status, text: refusal.error.to_string() }
+        let text = match refusal.moved_to {
+            // A signature for that region is refused at this address, too.
+            Some(region) => format!(
+                "the bucket is in region {region}: take the address of that region as the source, with --buckets"
+            ),
+            None => refusal.error.to_string(),
+        };
+        Self::Refused { status: refusal.status, text }
     }
 }
 

@@ -291,6 +291,23 @@ async fn the_region_that_the_source_names_is_used_from_there_on() {
     }
 }
 
+#[tokio::test]
+async fn a_bucket_of_another_region_is_refused_by_the_name_of_its_region() {
+    let redirect = |region: &'static str| {
+        source(move |_, _| {
+            let headers = [("x-amz-bucket-region", region), ("Location", "http://elsewhere/")];
+            let text = "<Error><Code>PermanentRedirect</Code><Message>m</Message><Endpoint>e</Endpoint></Error>";
+            with_body(301, &headers, pieces(&[text]))
+        })
+    };
+    let (elsewhere, stub) = redirect("eu-west-3");
+    let failure = elsewhere.list_versions("b", None).await.err().unwrap().to_string();
+    assert!(failure.contains("the bucket is in region eu-west-3: take the address of that region"), "{failure}");
+    assert_eq!(stub.targets().len(), 1, "no other host is asked, and this one once");
+    let (hostile, _) = redirect("a\u{1b}[2J");
+    assert!(hostile.list_versions("b", None).await.err().unwrap().to_string().contains("PermanentRedirect: m"));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_page_of_a_gigabyte_and_one_that_drips_end() {
     let piece = Bytes::from(vec![b' '; 1 << 20]);
