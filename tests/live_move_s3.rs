@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use larder_testkit::http::HttpResponse;
 
-use crate::harness::{LarderNode, S3_KEY, S3_SECRET, S3Client, Scale, SplitMix64, element};
+use crate::harness::{Home, LarderNode, S3_KEY, S3_SECRET, S3Client, Scale, SplitMix64, TestAuthority, element};
 use crate::live_move::{await_status, verify};
 
 const WRITERS: u64 = 3;
@@ -105,7 +105,8 @@ fn clients_that_came_before_their_objects_once_found_nothing() {
         there.put(&format!("/kept/k{key}"), body(key)).expect(200);
     }
     let mut destination = LarderNode::s3(&["--durability", "buffered"]);
-    start_at(&destination, &source, S3_KEY, "25");
+    let address = format!("s3://{S3_KEY}@{}", source.s3_at());
+    start_at(&destination, &address, "25");
     await_status(&destination, "the buckets are there", |status| status["phase"] == "seed");
     let mut here = destination.s3_admin();
     // From the last keys on, to which the pass has not come.
@@ -136,7 +137,7 @@ fn clients_that_came_before_their_objects_once_found_nothing() {
     assert_eq!(listed(&mut here), expected, "after a kill");
     destination.admin().output(&["move", "cancel"]);
     await_status(&destination, "it is cancelled", |status| status["phase"] == "done");
-    start_at(&destination, &source, S3_KEY, "2000");
+    start_at(&destination, &address, "2000");
     let verified = verify(&destination);
     assert_eq!((verified["differs"].as_u64(), verified["changed_here"].as_u64()), (Some(0), Some(4)), "{verified}");
     assert_eq!(listed(&mut here), expected, "at the end");
@@ -149,18 +150,38 @@ fn clients_that_came_before_their_objects_once_found_nothing() {
     here.delete("/plain").expect(204);
 }
 
-/// Starts the move with this access key.
-fn start(destination: &LarderNode, source: &LarderNode, key: &str) {
-    start_at(destination, source, key, "800");
+#[test]
+fn a_source_moves_over_tls_with_the_authority_that_was_named() {
+    let home = Home::new();
+    let authority = TestAuthority::make(home.path());
+    let pair = authority.sign("source").write(home.path(), "source");
+    let listeners = ["--durability", "buffered", "--s3", "127.0.0.1:0", "--s3-https", "127.0.0.1:0"];
+    let source = LarderNode::start_in(home, &[&listeners[..], &pair.args()].concat());
+    let mut client = source.s3_admin();
+    client.put("/teas", "").expect(200);
+    client.put("/teas/sencha", "green").expect(200);
+    client.put("/teas/large", vec![b'x'; 3 << 20]).expect(200);
+    let address = format!("s3s://{S3_KEY}@{}", source.s3_https());
+    let destination = LarderNode::s3(&["--durability", "buffered", "--webhook-ca", authority.file()]);
+    start_at(&destination, &address, "800");
+    let verified = verify(&destination);
+    assert_eq!((verified["equal"].as_u64(), verified["differs"].as_u64()), (Some(2), Some(0)), "{verified}");
+    let mut client = destination.s3_admin();
+    assert_eq!(client.get("/teas/sencha").text(), "green");
+    assert!(client.get("/teas/large").body == vec![b'x'; 3 << 20]);
 }
 
-/// Starts the move with this access key, at most as many requests in a second.
-fn start_at(destination: &LarderNode, source: &LarderNode, key: &str, rate: &str) {
+/// Starts the move with this access key.
+fn start(destination: &LarderNode, source: &LarderNode, key: &str) {
+    start_at(destination, &format!("s3://{key}@{}", source.s3_at()), "800");
+}
+
+/// Starts the move from this address, at most as many requests in a second.
+fn start_at(destination: &LarderNode, address: &str, rate: &str) {
     let secret = destination.home().data().with_file_name("source-secret");
     fs::write(&secret, format!("{S3_SECRET}\n")).unwrap();
-    let address = format!("s3://{key}@{}", source.s3_at());
     let secret = secret.to_str().unwrap();
-    destination.admin().output(&["move", "start", &address, "--secret-file", secret, "--rate", rate]);
+    destination.admin().output(&["move", "start", address, "--secret-file", secret, "--rate", rate]);
 }
 
 /// What is there before the move.
