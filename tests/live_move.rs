@@ -219,7 +219,17 @@ fn write_at_destination(client: &mut HttpClient) {
 
 #[track_caller]
 pub(crate) fn await_status(node: &LarderNode, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
-    wait_for(what, PHASE, || {
+    await_status_within(PHASE, node, what, holds)
+}
+
+#[track_caller]
+pub(crate) fn await_status_within(
+    max: Duration,
+    node: &LarderNode,
+    what: &str,
+    holds: impl Fn(&Value) -> bool,
+) -> Value {
+    wait_for(what, max, || {
         let status: Value = serde_json::from_str(&node.admin().output(&["move", "status", "--json"])).unwrap();
         if holds(&status) { Ok(status) } else { Err(status.to_string()) }
     })

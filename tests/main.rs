@@ -27,6 +27,7 @@ mod manual;
 mod mapreduce_jobs;
 mod members;
 mod metrics_page;
+mod move_from_minio;
 mod objects;
 mod online_backup;
 mod own_rows;

@@ -7,6 +7,7 @@
 //! TestCluster   nodes of Cassandra for one test, killed and paused, and gateways over them
 //! FreshAccount  an account without rights, which runs a server and the commands of a page
 //! client_place  the place of a published client
+//! stored_zip    a zip archive
 //! Tmpfs         a small disk
 //! TestAuthority an authority of certificates, and what it signs and revokes
 //! WebhookReceiver   a receiver of webhooks that fails or is down
@@ -32,6 +33,7 @@ mod engine;
 mod home;
 mod node;
 mod process;
+mod stored_zip;
 mod test_cluster;
 mod tmpfs;
 mod wait;
@@ -46,6 +48,7 @@ pub use engine::{NamedKeyspaces, TestEngine};
 pub use home::Home;
 pub use node::{LarderNode, S3_KEY, S3_SECRET};
 pub use process::{Process, ProcessEnd, raise_own_limit};
+pub use stored_zip::stored_zip;
 pub use test_cluster::TestCluster;
 pub use tmpfs::Tmpfs;
 pub use wait::{wait, wait_for};

@@ -6,16 +6,16 @@
 //! riak_node    the Node client of Riak, in .work/node
 //! riak_java    the Java client of Riak, in .work/java, and Maven's own files in .work/m2
 //! s3           S3 clients and strace, in .work/s3-venv and .work/deb; for the benchmark redis-server, too
-//! s3_go        a program over the S3 SDK for Go, in .work/go, and its modules in .work/go-modules
+//! go_programs  a program over the S3 SDK for Go, in .work/go, for a soak MinIO in .work/minio; modules in .work/go-modules
 //! ```
 //! A client that cannot be had is named with the cause, and its tests report that they were skipped.
 
 mod folder;
+mod go_programs;
 mod riak_java;
 mod riak_node;
 mod riak_python;
 mod s3;
-mod s3_go;
 mod venv;
 
 use std::path::PathBuf;
@@ -35,7 +35,7 @@ struct ClientSet {
 }
 
 static SETS: &[ClientSet] =
-    &[riak_python::CLIENTS, riak_node::CLIENTS, riak_java::CLIENTS, s3::CLIENTS, s3_go::CLIENTS];
+    &[riak_python::CLIENTS, riak_node::CLIENTS, riak_java::CLIENTS, s3::CLIENTS, go_programs::CLIENTS];
 
 /// The clients of a first look.
 static FIRST_LOOK: &[ClientSet] = &[riak_python::CLIENTS];
