@@ -26,6 +26,7 @@ const fn count_name(count: MoveCount) -> &'static str {
         MoveCount::Kept => "larder_move_keys_total{fate=\"kept\"}",
         MoveCount::Concurrent => "larder_move_keys_total{fate=\"concurrent\"}",
         MoveCount::Older => "larder_move_keys_total{fate=\"older\"}",
+        MoveCount::Brought => "larder_move_keys_total{fate=\"brought\"}",
         MoveCount::Bytes => "larder_move_copied_bytes_total",
         MoveCount::Requests => "larder_move_requests_total",
     }
@@ -39,6 +40,7 @@ const COUNTS: [MoveCount; MoveCount::ALL.len()] = [
     MoveCount::Kept,
     MoveCount::Concurrent,
     MoveCount::Older,
+    MoveCount::Brought,
     MoveCount::Bytes,
     MoveCount::Requests,
 ];
