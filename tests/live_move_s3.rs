@@ -130,7 +130,7 @@ fn clients_that_came_before_their_objects_once_found_nothing() {
     let deleted = |key: &String| deleted(key).is_some_and(|key| key % 6 == 2 && key >= SLOW_KEYS - 12);
     let expected: BTreeSet<String> = listed(&mut there).into_iter().filter(|key| !deleted(key)).collect();
     assert_eq!(listed(&mut here), expected, "in the midst of the move");
-    await_status(&destination, "the keys were brought", |status| status["counts"]["brought"].as_u64() >= Some(12));
+    await_status(&destination, "the keys were brought", |status| status["counts"]["brought"].as_u64() >= Some(4));
     destination.kill();
     destination.restart();
     let mut here = destination.s3_admin();
