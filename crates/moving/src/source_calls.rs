@@ -60,6 +60,13 @@ pub(crate) enum SourceError {
     TooLarge,
 }
 
+impl SourceError {
+    /// Whether an S3 store says that there is no such bucket. A proxy in front of one that is away answers 404 without this code.
+    pub(crate) fn is_absent_bucket(&self) -> bool {
+        matches!(self, Self::Refused { status: 404, text } if text.starts_with("NoSuchBucket"))
+    }
+}
+
 /// The requests to the nodes of one source.
 pub(crate) struct SourceCalls {
     http: Arc<dyn SourceHttp>,

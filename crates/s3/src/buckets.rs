@@ -14,6 +14,7 @@ use bytes::Bytes;
 use larder_core::Core;
 use larder_core::rules::catalogue_row::CatalogueKey;
 use larder_core::types::{Catalogue, CatalogueEdit};
+use larder_rows::ActorId;
 use larder_rows::limits::S3_KEY_BYTES_MAX;
 use tokio::time::timeout;
 
@@ -253,11 +254,11 @@ impl Buckets {
         Ok(BucketsPage { buckets, next })
     }
 
-    /// Says whether a move brings the keys of a bucket. When this returns, every live gateway knows it.
+    /// Says which move brings the keys of a bucket, by its actor; `None`: none does. When this returns, every live gateway knows it.
     ///
     /// # Errors
     /// `NoSuchBucket`, and any error of the store.
-    pub async fn set_moving(&self, name: &str, moving: bool) -> Result<()> {
+    pub async fn set_moving(&self, name: &str, moving: Option<ActorId>) -> Result<()> {
         let number = self.gateway.catalogue().change::<Error>(|catalogue| {
             let before = active(catalogue, name).ok_or_else(|| Error::NoSuchBucket(name.to_owned()))?;
             catalogue_edit(before, &Bucket { moving, ..Bucket::clone(before) })

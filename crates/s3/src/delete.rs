@@ -81,6 +81,9 @@ impl HeadStore {
         let mut cas = self.cas_loop(location, None).reclaiming();
         loop {
             let attempt = cas.next_attempt().await?;
+            // Race: a moving bucket keeps the marker of a deletion, whatever the request names [invariant 201].
+            let hides = attempt.bucket().hides_markers() && !attempt.head.older;
+            let spec = if hides && *spec == VersionSpec::Id("null".to_owned()) { &VersionSpec::Current } else { spec };
             let stored_version = attempt.find(spec).await?;
             // Race: `condition` tests the version of this attempt; the commit conflicts if it changes.
             if !condition(&attempt, stored_version.as_ref())? {

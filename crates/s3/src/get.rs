@@ -178,7 +178,9 @@ impl Objects {
         let partition = ObjectLocation::new(&bucket, key).partition();
         let options = self.heads.options();
         let mut observed = self.heads.read_head(&partition, &options).await?;
-        if bucket.moving && observed.head.current.is_none() {
+        if bucket.moving.is_some()
+            && observed.head.current.as_ref().is_none_or(|current| bucket.may_be_partial(current))
+        {
             // A caller without permission brings nothing.
             caller.check(&bucket, &spec.action(caller.action()?).on_key(key))?;
             self.heads.bring_absent(&bucket, key).await?;

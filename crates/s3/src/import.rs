@@ -12,7 +12,7 @@ use bytes::Bytes;
 use larder_rows::limits::S3_KEY_BYTES_MAX;
 use larder_rows::{ActorId, Timestamp};
 
-use super::commit::{CasAttempt, CasLoop, ObjectLocation};
+use super::commit::{CasAttempt, CasLoop, KeyChange, ObjectLocation};
 use super::events::ChangeEvent;
 use super::object_lock::NO_LOCK_FOR_NEW;
 use super::receive::{BodyReceiver, VerifiedBody};
@@ -78,7 +78,7 @@ impl Objects {
     /// Makes an object of another store the current version of its key. No receiver of events is told.
     ///
     /// # Errors
-    /// `NoSuchBucket`, `KeyTooLong`, `QuotaExceeded`, `EntityTooLarge`, `BadDigest`, `BadChecksum`, `BrokenBody`, `Locked`,
+    /// `OperationAborted` in a bucket that the move has left, `NoSuchBucket`, `KeyTooLong`, `QuotaExceeded`, `EntityTooLarge`, `BadDigest`, `BadChecksum`, `BrokenBody`, `Locked`,
     /// `InvalidRequest` for a lock in a bucket without; no bytes remain then.
     pub async fn import(
         &self,
@@ -122,6 +122,7 @@ impl Objects {
         let mut cas = self.heads.cas_loop(&location, None).reclaiming();
         loop {
             let attempt = cas.next_attempt().await?;
+            attempt.check_moves(place)?;
             let current = match attempt.head.current.clone() {
                 Some(current) if place.is_of_move(&current) => current,
                 Some(_) => return Ok(ImportFate::Kept),
@@ -134,7 +135,7 @@ impl Objects {
                     null: bucket.versioning != Versioning::Enabled,
                 };
                 let marker = attempt.imported_version(identity, place.actor, None);
-                (ImportFate::Imported(marker.id), attempt.add(marker).await?)
+                (ImportFate::Imported(marker.id), attempt.add_imported(marker).await?)
             } else {
                 (ImportFate::Removed, attempt.remove(&current, false).await?)
             };
@@ -209,9 +210,10 @@ impl Objects {
             if let Some(fate) = place.fate(attempt.head.current.as_ref(), identity) {
                 return Ok(ImportEnd { fate, is_added: false });
             }
+            attempt.check_moves(place)?;
             let version = attempt.imported_version(identity, place.actor, object.clone());
             let id = version.id;
-            let next = attempt.add(version).await?;
+            let next = attempt.add_imported(version).await?;
             if attempt.commit(next, &ChangeEvent::silent()).await? {
                 return Ok(ImportEnd { fate: ImportFate::Imported(id), is_added: true });
             }
@@ -261,6 +263,18 @@ impl ImportedIdentity {
 }
 
 impl CasAttempt<'_> {
+    /// Refuses an import into a bucket that its move has left.
+    fn check_moves(&self, place: &ImportPlace) -> Result<()> {
+        // Race: the move has ended, and with it the markers that keep imports from what clients delete [invariant 201].
+        if self.bucket().moving == Some(place.actor) { Ok(()) } else { Err(Error::OperationAborted) }
+    }
+
+    /// Makes an imported version current.
+    async fn add_imported(&self, version: Version) -> Result<KeyChange> {
+        // Race: a client's put that waits is newer, and no import stands for it [invariant 188].
+        Ok(KeyChange { replaces_all: false, ..self.add(version).await? })
+    }
+
     /// A version of another store. Its lock is the one that it had there, and no default of the bucket.
     fn imported_version(&self, identity: ImportedIdentity, actor: ActorId, object: Option<Object>) -> Version {
         Version {

@@ -10,7 +10,7 @@ mod tests;
 use super::commit::HeadStore;
 use super::{Caller, Objects, Result};
 use crate::rules::listing::{KeyPage, KeyPageStep};
-use crate::rules::{BucketId, ListingEntry, Versioning};
+use crate::rules::{BucketId, ListingEntry};
 use source_keys::{ListedEntries, SourceKeys};
 
 pub use super::listing_page::{ListObjects, ListVersions, ListedVersion, ListingPage, VersionsPage};
@@ -28,8 +28,12 @@ impl Objects {
         let mut page = KeyPage::new(request.query(false));
         let range = page.read_range();
         let there = range.as_ref().and_then(|(begin, _)| SourceKeys::from(&self.heads, &bucket, request, begin));
-        let mut entries =
-            ListedEntries { here: MergedEntries::new(&self.heads, bucket.id, range, request.max), next: None, there };
+        let mut entries = ListedEntries {
+            here: MergedEntries::new(&self.heads, bucket.id, range, request.max),
+            next: None,
+            there,
+            heads: &self.heads,
+        };
         while let Some((key, mut entry)) = entries.next().await? {
             if entry.object.is_none() {
                 continue; // A deleted key makes no common prefix either.
@@ -56,7 +60,7 @@ impl Objects {
         let marker = VersionMarker::parse(version.as_deref(), &objects.after)?;
         let bucket = self.buckets.find_for(caller, &objects.bucket).await?;
         let mut page = self.heads.versions_page(bucket.id, objects, marker).await?;
-        if bucket.versioning == Versioning::Off && bucket.moving {
+        if bucket.hides_markers() {
             // The markers of deletions are for the move alone.
             let is_marker = |listed: &ListedVersion| listed.version.object.is_none() && listed.version.null;
             page.lines.retain(|line| !matches!(line, KeyOrPrefix::Key(_, listed) if is_marker(listed)));

@@ -15,14 +15,13 @@ pub struct SourceAway;
 /// The source of the move that brings the keys of moving buckets.
 #[async_trait]
 pub trait ObjectSource: Send + Sync {
-    /// Imports a key that has no version here, if the source has it.
+    /// Imports a key that has no version here, or not yet the newest one, if the source has it.
     ///
     /// # Errors
     /// [`SourceAway`]: the source does not answer, or the key takes longer than a request waits.
     async fn bring(&self, bucket: &str, key: &Bytes) -> std::result::Result<(), SourceAway>;
 
-    /// A page of the keys that the source lists with a prefix and after a key; empty: from the first one. Keys that were deleted
-    /// here before an earlier move was cancelled are left out.
+    /// A page of the keys that the source lists with a prefix and after a key; empty: from the first one.
     ///
     /// # Errors
     /// [`SourceAway`]: the source does not answer.
@@ -50,6 +49,8 @@ pub struct RemoteKey {
     pub length: u64,
     /// Its last modification.
     pub modified: Timestamp,
+    /// Whether the move has copied the key, or leaves it to clients: if it has no version here, a client has removed it.
+    pub is_settled: bool,
 }
 
 /// The source of the moving buckets, once there is one.
@@ -59,7 +60,7 @@ pub(super) struct ReadThrough(OnceLock<Weak<dyn ObjectSource>>);
 impl ReadThrough {
     /// The source that has the missing keys of a bucket; `None`: it has all of its keys.
     pub(super) fn source(&self, bucket: &Bucket) -> Option<Arc<dyn ObjectSource>> {
-        if bucket.moving { self.0.get().and_then(Weak::upgrade) } else { None }
+        if bucket.moving.is_some() { self.0.get().and_then(Weak::upgrade) } else { None }
     }
 
     /// Names the source. The first one counts.

@@ -64,7 +64,7 @@ impl Objects {
         let mut cas = self.heads.cas_loop(&location, None).reclaiming();
         loop {
             let attempt = cas.next_attempt().await?;
-            let is_mark = attempt.bucket().versioning == Versioning::Off && !attempt.bucket().moving;
+            let is_mark = attempt.bucket().versioning == Versioning::Off && attempt.bucket().moving.is_none();
             let mark = attempt.head.current.clone().filter(|current| is_mark && current.null);
             let Some(mark) = mark.filter(|mark| mark.object.is_none() && !attempt.head.older) else { return Ok(()) };
             let next = attempt.remove(&mark, false).await?;
@@ -85,14 +85,15 @@ impl HeadStore {
         if decides || bucket.versioning != Versioning::Off { self.bring_absent(bucket, key).await } else { Ok(()) }
     }
 
-    /// Brings a key that has no version here, before its versions decide an answer.
+    /// Brings a key that has no version here, or perhaps not the newest one, before its versions decide an answer.
     ///
     /// # Errors
     /// `NotMovedYet`, and any error of the store.
     pub(super) async fn bring_absent(&self, bucket: &Bucket, key: &Bytes) -> Result<()> {
         let Some(source) = self.read_through.source(bucket) else { return Ok(()) };
         let partition = ObjectLocation::new(bucket, key).partition();
-        if self.read_head(&partition, &self.options()).await?.head.current.is_some() {
+        let current = self.read_head(&partition, &self.options()).await?.head.current;
+        if current.is_some_and(|current| !bucket.may_be_partial(&current)) {
             return Ok(());
         }
         source.bring(&bucket.name, key).await.map_err(|SourceAway| Error::NotMovedYet)

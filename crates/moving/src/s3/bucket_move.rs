@@ -66,11 +66,19 @@ impl MoveSteps for MoveRun<S3Side> {
     }
 
     async fn close(&self) -> Result<(), MoveStopped> {
-        for name in self.noted_buckets().await? {
-            match self.source.objects.buckets.set_moving(&name, false).await {
-                Ok(()) => self.remove_marks(&name).await?,
+        let buckets = self.source.objects.buckets.all().await.map_err(stopped)?;
+        for bucket in buckets.iter().filter(|bucket| bucket.moving.is_some()) {
+            match self.source.objects.buckets.set_moving(&bucket.name, None).await {
+                Ok(()) => {}
                 Err(Error::NoSuchBucket(_)) => {}
                 Err(error) => return Err(stopped(error)),
+            }
+        }
+        // Crash: a bucket that moves no more may still have markers.
+        for name in self.noted_buckets().await? {
+            match self.remove_marks(&name).await {
+                Err(stop) if self.source.objects.buckets.find(&name).await.is_ok() => return Err(stop),
+                _ => {}
             }
         }
         Ok(())
@@ -104,7 +112,9 @@ impl MoveRun<S3Side> {
         loop {
             let (keys, next) = objects.marked_keys(name, &after).await.map_err(stopped)?;
             for key in &keys {
-                if self.order.wish == MoveWish::Cancel {
+                let mark = objects.current_version(name, key).await.map_err(stopped)?;
+                let is_clients = mark.is_some_and(|mark| mark.id.actor() != self.order.actor);
+                if self.order.wish == MoveWish::Cancel && is_clients {
                     // A move that goes on later leaves the key as its client did.
                     self.leave_to_clients(name, key).await?;
                 }
@@ -122,7 +132,7 @@ impl MoveRun<S3Side> {
         let is_here = self.make_unless_here(name, is_noted).await?;
         if is_here {
             // Race: from here on each deletion leaves a marker, so no import brings back what a client deletes [invariant 201].
-            self.source.objects.buckets.set_moving(name, true).await.map_err(stopped)?;
+            self.source.objects.buckets.set_moving(name, Some(self.order.actor)).await.map_err(stopped)?;
         }
         Ok(is_here)
     }

@@ -20,7 +20,6 @@ use super::object_move::{ListedKey, VERSIONS_MAX, shown_object};
 use super::{SourceVersion, SourceVersionMarker};
 use crate::move_run::{KeyOutcome, MoveRun, MoveStopped, SweepKind};
 use crate::progress::MoveVerification;
-use crate::source_calls::SourceError;
 
 /// Keys that are worked on at a time.
 const KEYS_AT_ONCE: usize = 16;
@@ -65,7 +64,7 @@ impl MoveRun<S3Side> {
         let (mut listing, mut after) = (KeyListing::default(), None::<SourceVersionMarker>);
         loop {
             let page = match self.source.source.list_versions(bucket, after.as_ref()).await {
-                Err(SourceError::Refused { status: 404, .. }) => {
+                Err(error) if error.is_absent_bucket() => {
                     self.tell(format!("bucket {bucket} is gone at the source: what was copied of it stays"));
                     return Ok(());
                 }

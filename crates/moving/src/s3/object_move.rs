@@ -145,7 +145,8 @@ impl MoveRun<S3Side> {
                 (row.state, row.complete, moved)
             }
         };
-        let is_known = is_whole && !listed.versions.is_empty() && moved.listed == listed.digest();
+        let is_known =
+            is_whole && state != MovedState::Deleted && !listed.versions.is_empty() && moved.listed == listed.digest();
         let mut object = MovingObject {
             bucket,
             listed,
@@ -411,7 +412,7 @@ fn failure(error: Error) -> KeyFailure {
     match error {
         Error::Gateway(error) if !is_lasting(&error) => KeyFailure::Stopped(error.into()),
         Error::BrokenBody(_) => KeyFailure::Unanswered(error.to_string()),
-        Error::NoSuchBucket(_) => KeyFailure::Stopped(stopped(error)),
+        Error::NoSuchBucket(_) | Error::OperationAborted => KeyFailure::Stopped(stopped(error)),
         _ => KeyFailure::Aside(error.to_string()),
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Any gateway brings a key, beside the one that passes over all: imports find out which of two is behind.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,18 +12,17 @@ use larder_core::Result;
 use larder_rows::address::Address;
 use larder_rows::codec::name_after;
 use larder_rows::limits::MOVED_SHARDS;
-use larder_rows::{MoveOrder, MoveWish, MovedState};
+use larder_rows::{MoveOrder, MoveWish, MovedRow, MovedState};
 use larder_s3::Objects;
 use larder_s3::object_source::{ObjectSource, RemoteKey, RemoteKeyPage, SourceAway};
-use larder_s3::rules::Etag;
+use larder_s3::rules::{Etag, Versioning};
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
-use tokio::time::{Instant, timeout_at};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::bucket_move::{S3Side, moved_bucket};
 use super::object_move::{ListedKey, shown_object};
 use super::{S3Source, SourceVersion, SourceVersionMarker};
-use crate::key_turns::KeyTurns;
 use crate::move_run::{KeyFailure, MoveRun, MoveStopped, SweepKind};
 use crate::move_store::MoveStore;
 use crate::progress::MoveCount;
@@ -35,9 +34,17 @@ use crate::source_http::SourceHttp;
 const WAIT_MAX: Duration = Duration::from_secs(20);
 /// How long the order of a move is believed.
 const ORDER_AGE_MAX: Duration = Duration::from_secs(5);
-/// Keys that are brought at a time, and those of one bucket. A large object takes its place until it is here.
+/// Keys that are brought at a time, and those of one bucket.
 const KEYS_AT_ONCE: usize = 64;
 const KEYS_OF_A_BUCKET: usize = 8;
+/// Keys that take longer than a request waits: so many go on.
+const LONG_KEYS_AT_ONCE: usize = 4;
+/// How often a key is listed that the source changes meanwhile.
+const BRING_TRIES: usize = 3;
+
+type AnswerOfSource<T> = std::result::Result<T, SourceAway>;
+/// What became of a key; `None`: it is on its way.
+type BringOutcome = Option<AnswerOfSource<()>>;
 
 /// The keys that requests of this gateway ask the source for.
 pub(crate) struct BroughtKeys {
@@ -45,10 +52,18 @@ pub(crate) struct BroughtKeys {
     objects: Arc<Objects>,
     http: Arc<dyn SourceHttp>,
     run: Mutex<Option<NotedRun>>,
-    turns: Arc<KeyTurns>,
+    /// The keys that are being brought, each with its outcome to come.
+    under_way: Arc<Mutex<HashMap<Address, watch::Receiver<BringOutcome>>>>,
     places: Arc<Semaphore>,
+    long_places: Arc<Semaphore>,
     /// The places of each bucket that asked.
     bucket_places: Mutex<HashMap<String, Arc<Semaphore>>>,
+}
+
+/// The places of a key that is brought, or of a page.
+struct BringPlaces {
+    _of_bucket: OwnedSemaphorePermit,
+    _of_all: OwnedSemaphorePermit,
 }
 
 /// The move that is under way; `None`: there is none from an S3 store.
@@ -61,9 +76,10 @@ struct NotedRun {
 
 impl BroughtKeys {
     pub(crate) fn new(store: MoveStore, objects: Arc<Objects>, http: Arc<dyn SourceHttp>) -> Self {
-        let places = Arc::new(Semaphore::new(KEYS_AT_ONCE));
-        let (turns, bucket_places) = (Arc::default(), Mutex::default());
-        Self { store, objects, http, run: Mutex::new(None), turns, places, bucket_places }
+        let semaphore = |places| Arc::new(Semaphore::new(places));
+        let (places, long_places) = (semaphore(KEYS_AT_ONCE), semaphore(LONG_KEYS_AT_ONCE));
+        let (under_way, bucket_places) = (Arc::default(), Mutex::default());
+        Self { store, objects, http, run: Mutex::new(None), under_way, places, long_places, bucket_places }
     }
 
     /// Asks through this run from now on, whose requests and counts are those of the move.
@@ -118,36 +134,34 @@ impl BroughtKeys {
 
 #[async_trait]
 impl ObjectSource for BroughtKeys {
-    async fn bring(&self, bucket: &str, key: &Bytes) -> std::result::Result<(), SourceAway> {
+    async fn bring(&self, bucket: &str, key: &Bytes) -> AnswerOfSource<()> {
         let deadline = Instant::now() + WAIT_MAX;
         let Some(run) = self.run().await.map_err(|_| SourceAway)? else { return Ok(()) };
-        let places = async {
-            let of_bucket = self.bucket_places(bucket).acquire_owned().await;
-            Some((of_bucket.ok()?, Arc::clone(&self.places).acquire_owned().await.ok()?))
-        };
-        let places = timeout_at(deadline, places).await.ok().flatten().ok_or(SourceAway)?;
-        let (turns, bucket, key) = (Arc::clone(&self.turns), bucket.to_owned(), key.clone());
-        // A client that goes away does not end the copy, which the next one would begin anew.
-        let task = tokio::spawn(async move {
-            let brought = run.bring(&turns, &bucket, &key).await;
-            drop(places);
-            brought
-        });
-        match timeout_at(deadline, task).await {
-            Ok(Ok(brought)) => brought,
-            _ => Err(SourceAway),
+        // Most keys are here: no place is needed to see that.
+        let address = Address { bucket: moved_bucket(bucket), key: key.clone() };
+        if run.is_settled(bucket, &address).await.map_err(|_| SourceAway)? {
+            return Ok(());
         }
+        let joined = self.under_way.lock().get(&address).cloned();
+        let mut outcome = match joined {
+            Some(outcome) => outcome,
+            None => {
+                let places = timeout_at(deadline, self.take_places(bucket)).await.ok().flatten().ok_or(SourceAway)?;
+                self.begin(run, bucket, address, places)
+            }
+        };
+        let ended = timeout_at(deadline, outcome.wait_for(Option::is_some)).await;
+        // A task that gave up says nothing.
+        ended.ok().and_then(|ended| *ended.ok()?).unwrap_or(Err(SourceAway))
     }
 
-    async fn keys(
-        &self,
-        bucket: &str,
-        prefix: &Bytes,
-        after: &Bytes,
-    ) -> std::result::Result<RemoteKeyPage, SourceAway> {
-        let deadline = Instant::now() + WAIT_MAX;
+    async fn keys(&self, bucket: &str, prefix: &Bytes, after: &Bytes) -> AnswerOfSource<RemoteKeyPage> {
         let Some(run) = self.run().await.map_err(|_| SourceAway)? else { return Ok(RemoteKeyPage::default()) };
-        let page = timeout_at(deadline, run.source_keys(bucket, prefix, after)).await;
+        let page = async {
+            let _places = self.take_places(bucket).await;
+            run.source_keys(bucket, prefix, after).await
+        };
+        let page = timeout_at(Instant::now() + WAIT_MAX, page).await;
         page.map_err(|_| SourceAway)?.map_err(|MoveStopped(why)| {
             tracing::debug!(bucket, why, "the source of a move was not listed for a client");
             SourceAway
@@ -155,35 +169,99 @@ impl ObjectSource for BroughtKeys {
     }
 }
 
+impl BroughtKeys {
+    /// Waits for a place, first among the requests of the bucket.
+    async fn take_places(&self, bucket: &str) -> Option<BringPlaces> {
+        let of_bucket = self.bucket_places(bucket).acquire_owned().await.ok()?;
+        Some(BringPlaces { _of_all: Arc::clone(&self.places).acquire_owned().await.ok()?, _of_bucket: of_bucket })
+    }
+
+    /// Begins to bring a key, unless another request has. A client that goes away does not end that: the next one would begin anew.
+    fn begin(
+        &self,
+        run: Arc<MoveRun<S3Side>>,
+        bucket: &str,
+        address: Address,
+        places: BringPlaces,
+    ) -> watch::Receiver<BringOutcome> {
+        let mut under_way = self.under_way.lock();
+        // Race: another request has begun while this one waited for its place.
+        if let Some(outcome) = under_way.get(&address) {
+            return outcome.clone();
+        }
+        let (end, outcome) = watch::channel(None);
+        under_way.insert(address.clone(), outcome.clone());
+        drop(under_way);
+        let (others, long, bucket) = (Arc::clone(&self.under_way), Arc::clone(&self.long_places), bucket.to_owned());
+        tokio::spawn(async move {
+            let brought = {
+                let bringing = run.bring(&bucket, &address);
+                tokio::pin!(bringing);
+                match timeout(WAIT_MAX, &mut bringing).await {
+                    Ok(brought) => Some(brought),
+                    Err(_) => {
+                        // Its requests have given up: a few large objects go on, beside the places of the others.
+                        drop(places);
+                        match long.try_acquire() {
+                            Ok(_long) => Some(bringing.await),
+                            Err(_) => None,
+                        }
+                    }
+                }
+            };
+            others.lock().remove(&address);
+            end.send_replace(brought);
+        });
+        outcome
+    }
+}
+
 impl MoveRun<S3Side> {
-    /// Imports a key that has no version here.
-    async fn bring(&self, turns: &KeyTurns, bucket: &str, key: &Bytes) -> std::result::Result<(), SourceAway> {
-        let address = Address { bucket: moved_bucket(bucket), key: key.clone() };
-        let _turn = turns.wait(&address).await;
-        let why = match self.try_bring(bucket, &address).await {
-            Ok(()) => return Ok(()),
+    /// Whether a key is here as far as the source had it, or is left to clients.
+    async fn is_settled(&self, bucket: &str, address: &Address) -> std::result::Result<bool, KeyFailure> {
+        let unanswered = |error: larder_s3::Error| KeyFailure::Unanswered(error.to_string());
+        let objects = &self.source.objects;
+        let current = objects.current_version(bucket, &address.key).await.map_err(unanswered)?;
+        if current.as_ref().is_some_and(|current| current.id.actor() != self.order.actor) {
+            return Ok(true);
+        }
+        let keeps_versions = objects.buckets.find(bucket).await.map_err(unanswered)?.versioning != Versioning::Off;
+        if current.is_some() && !keeps_versions {
+            return Ok(true);
+        }
+        // Of a key with versions the older ones come first.
+        let row = self.store.moved_row(address).await.map_err(|error| KeyFailure::Stopped(error.into()))?;
+        Ok(row.is_some_and(|row| row.complete && row.state != MovedState::Deleted))
+    }
+
+    /// Imports a key that is not settled here.
+    async fn bring(&self, bucket: &str, address: &Address) -> AnswerOfSource<()> {
+        let why = match self.try_bring(bucket, address).await {
+            Ok(true) => return Ok(()),
+            Ok(false) => "the source changes it all the time".to_owned(),
             Err(KeyFailure::Aside(why) | KeyFailure::Unanswered(why)) => why,
             Err(KeyFailure::Stopped(MoveStopped(why))) => why,
         };
-        tracing::debug!(key = shown_object(bucket, key), why, "a key was not brought for a client");
+        tracing::debug!(key = shown_object(bucket, &address.key), why, "a key was not brought for a client");
         Err(SourceAway)
     }
 
-    async fn try_bring(&self, bucket: &str, address: &Address) -> std::result::Result<(), KeyFailure> {
-        let key = &address.key;
-        let here = self.source.objects.current_version(bucket, key).await;
-        if here.map_err(|error| KeyFailure::Unanswered(error.to_string()))?.is_some() {
-            return Ok(());
+    /// Whether the key is settled, or the source does not have it.
+    async fn try_bring(&self, bucket: &str, address: &Address) -> std::result::Result<bool, KeyFailure> {
+        // Race: a key may be overwritten at the source between its listing and its bytes.
+        for _ in 0..BRING_TRIES {
+            let listed = self.list_key(bucket, &address.key).await?;
+            if listed.versions.is_empty() {
+                return Ok(true);
+            }
+            let before = self.store.moved_row(address).await.map_err(|error| KeyFailure::Stopped(error.into()))?;
+            self.try_object(bucket, &listed, before, SweepKind::Follow).await?;
+            if self.is_settled(bucket, address).await? {
+                self.count(MoveCount::Brought, 1);
+                return Ok(true);
+            }
         }
-        let listed = self.list_key(bucket, key).await?;
-        // What is deleted there waits for the pass.
-        if listed.versions.first().is_none_or(|newest| newest.is_marker) {
-            return Ok(());
-        }
-        let before = self.store.moved_row(address).await.map_err(|error| KeyFailure::Stopped(error.into()))?;
-        self.try_object(bucket, &listed, before, SweepKind::Follow).await?;
-        self.count(MoveCount::Brought, 1);
-        Ok(())
+        Ok(false)
     }
 
     /// A key as the source lists it.
@@ -193,13 +271,12 @@ impl MoveRun<S3Side> {
         loop {
             // It is the first of the keys that begin with it.
             let page = match self.source.source.list_prefix(bucket, key, after.as_ref()).await {
-                Err(SourceError::Refused { status: 404, .. }) => return Ok(listed),
+                Err(error) if error.is_absent_bucket() => return Ok(listed),
                 page => page?,
             };
-            let count = page.versions.len();
+            let has_others = page.versions.iter().any(|version| version.key != *key);
             listed.versions.extend(page.versions.into_iter().filter(|version| version.key == *key));
-            let has_others = listed.versions.len() < count;
-            after = page.next.filter(|next| next.key == *key && !has_others && !listed.is_full());
+            after = page.next.filter(|next| next.key <= *key && !has_others && !listed.is_full());
             if after.is_none() {
                 return Ok(listed);
             }
@@ -214,39 +291,45 @@ impl MoveRun<S3Side> {
     ) -> std::result::Result<RemoteKeyPage, MoveStopped> {
         let after = (!after.is_empty()).then(|| SourceVersionMarker { key: after.clone(), version: None });
         let page = match self.source.source.list_objects(bucket, prefix, after.as_ref()).await {
-            Err(SourceError::Refused { status: 404, .. }) => return Ok(RemoteKeyPage::default()),
+            Err(error) if error.is_absent_bucket() => return Ok(RemoteKeyPage::default()),
             page => page?,
         };
-        let mut keys: Vec<RemoteKey> = page.versions.into_iter().map(source_key).collect();
+        let mut keys: Vec<RemoteKey> = page.versions.into_iter().map(remote_key).collect();
         if let (Some(first), Some(last)) = (keys.first(), keys.last()) {
-            let kept = self.kept_keys(bucket, first.key.clone(), name_after(&last.key)).await?;
-            keys.retain(|listed| !kept.contains(&listed.key));
+            let settled = self.settled_keys(bucket, first.key.clone(), name_after(&last.key)).await?;
+            keys.iter_mut().for_each(|remote| remote.is_settled = settled.contains(&remote.key));
         }
         Ok(RemoteKeyPage { keys, next: page.next.map(|next| next.key) })
     }
 
-    /// The keys of a range that the move leaves to clients.
-    async fn kept_keys(&self, bucket: &str, from: Bytes, until: Bytes) -> std::result::Result<Vec<Bytes>, MoveStopped> {
-        let (bucket, mut kept) = (moved_bucket(bucket), Vec::new());
+    /// The keys of a range that the move has copied, or leaves to clients.
+    async fn settled_keys(
+        &self,
+        bucket: &str,
+        from: Bytes,
+        until: Bytes,
+    ) -> std::result::Result<BTreeSet<Bytes>, MoveStopped> {
+        let (bucket, mut settled) = (moved_bucket(bucket), BTreeSet::new());
         for shard in 0..MOVED_SHARDS {
             let mut from = from.clone();
             loop {
                 let (rows, has_more) = self.store.moved_keys_between(&bucket, shard, from, Some(until.clone())).await?;
                 let last = rows.last().map(|(key, _)| key.clone());
-                kept.extend(rows.into_iter().filter(|(_, row)| row.state == MovedState::Kept).map(|(key, _)| key));
+                let is_settled = |row: &MovedRow| row.complete && row.state != MovedState::Deleted;
+                settled.extend(rows.into_iter().filter(|(_, row)| is_settled(row)).map(|(key, _)| key));
                 match last.filter(|_| has_more) {
                     Some(last) => from = name_after(&last),
                     None => break,
                 }
             }
         }
-        Ok(kept)
+        Ok(settled)
     }
 }
 
-fn source_key(version: SourceVersion) -> RemoteKey {
+fn remote_key(version: SourceVersion) -> RemoteKey {
     let SourceVersion { key, etag, length, modified, .. } = version;
     // Sources with other tags are few, and no client takes a tag of zeros for a digest of its bytes.
     let etag = Etag::parse(&etag).unwrap_or(Etag { md5: [0; 16], parts: None });
-    RemoteKey { key, etag, length, modified }
+    RemoteKey { key, etag, length, modified, is_settled: false }
 }

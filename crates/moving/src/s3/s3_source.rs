@@ -175,7 +175,10 @@ impl S3Source {
             Some(page) => page,
             None => {
                 let page = self.objects_page(&path, prefix, after).await?;
-                self.unversioned.lock().insert(bucket.to_owned());
+                // A refusal of one prefix says nothing of the bucket.
+                if prefix.is_empty() {
+                    self.unversioned.lock().insert(bucket.to_owned());
+                }
                 page
             }
         };

@@ -37,8 +37,8 @@ impl Buckets {
         let bucket =
             S3Catalogue::within(&catalogue).bucket(name).ok_or_else(|| Error::NoSuchBucket(name.to_owned()))?;
         caller.check(bucket, &caller.action()?.on_bucket())?;
-        // A bucket that is visibly not empty is not closed: its clients would notice.
-        if bucket.state == BucketState::Active && !self.is_empty(bucket.id).await? {
+        // A bucket that is visibly not empty is not closed: its clients would notice. One that moves may have keys at the source.
+        if bucket.moving.is_some() || bucket.state == BucketState::Active && !self.is_empty(bucket.id).await? {
             return Err(Error::BucketNotEmpty);
         }
         let id = bucket.id;
@@ -88,6 +88,9 @@ impl Buckets {
             };
             if !can_close {
                 return Err(Error::OperationAborted);
+            }
+            if bucket.moving.is_some() {
+                return Err(Error::BucketNotEmpty);
             }
             let closing = Bucket { state: BucketState::Closing, ..bucket.clone() };
             Ok(CatalogueEdit::Write(catalogue_key(name), closing.to_json()))

@@ -56,6 +56,9 @@ impl Objects {
         let partition = Partition::head(bucket.id, &request.key);
         let row = node.ports.store.try_read_row(&partition, &Bytes::new())?;
         let version = ObjectHead::decode(row.value).ok()?.current?;
+        if bucket.may_be_partial(&version) {
+            return None;
+        }
         let encryption = version.object.as_ref()?.encryption;
         // Without its key nothing of it is shown.
         if encryption.is_some_and(|encryption| encryption.kind() == EncryptionKind::Customer) {

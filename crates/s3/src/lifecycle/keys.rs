@@ -118,6 +118,8 @@ impl LifecycleWorker {
         let deleted = self.heads.delete_if(location, &spec, deleter, |attempt, stored_version| {
             // Race: a put since the read makes the marker noncurrent, and other rules apply to it.
             let alone = is_current(attempt, marker.id) && !attempt.head.older;
+            // Race: without the marker of a deletion an import would bring the key back [invariant 201].
+            let alone = alone && !attempt.bucket().hides_markers();
             Ok(alone && is_still(stored_version, marker.id) && attempt.bucket().lifecycle.as_ref().is_some_and(old))
         });
         Ok(deleted.await?.is_some())

@@ -17,6 +17,7 @@ use crate::list::{KeyOrPrefix, ListObjects, ListVersions};
 use crate::object_lock::GovernanceBypass;
 use crate::object_source::{RemoteKey, RemoteKeyPage};
 use crate::put::ObjectMetadata;
+use crate::rules::access::AccessContext;
 use crate::rules::{Etag, S3Action};
 
 /// The times of the source's objects.
@@ -29,6 +30,8 @@ struct KnownKeys {
     /// Keys of a page.
     page: usize,
     is_away: Mutex<bool>,
+    /// Whether its pages are in no order, and have keys twice.
+    is_confused: Mutex<bool>,
     brings: AtomicUsize,
     pages: AtomicUsize,
 }
@@ -38,7 +41,15 @@ impl KnownKeys {
         let keys = keys.iter().map(|key| Bytes::copy_from_slice(key.as_bytes())).collect();
         let counters = || AtomicUsize::new(0);
         let objects = Arc::clone(&fixture.objects);
-        let source = Self { objects, keys, page, is_away: Mutex::new(false), brings: counters(), pages: counters() };
+        let source = Self {
+            objects,
+            keys,
+            page,
+            is_away: Mutex::new(false),
+            is_confused: Mutex::default(),
+            brings: counters(),
+            pages: counters(),
+        };
         let source = Arc::new(source);
         let weak: Weak<Self> = Arc::downgrade(&source);
         fixture.objects.read_through(weak);
@@ -73,20 +84,24 @@ impl ObjectSource for KnownKeys {
             return Err(SourceAway);
         }
         let mut rest = self.keys.iter().filter(|key| key.starts_with(prefix) && *key > after);
-        let keys: Vec<RemoteKey> = rest.by_ref().take(self.page).map(listed).collect();
+        let mut keys: Vec<RemoteKey> = rest.by_ref().take(self.page).map(listed).collect();
         let next = rest.next().and(keys.last()).map(|last| last.key.clone());
+        if *self.is_confused.lock() {
+            keys.extend(keys.clone().into_iter().rev());
+            keys.push(listed(&"0".into()));
+        }
         Ok(RemoteKeyPage { keys, next })
     }
 }
 
 fn listed(key: &Bytes) -> RemoteKey {
     let etag = Etag { md5: [1; 16], parts: None };
-    RemoteKey { key: key.clone(), etag, length: key.len() as u64, modified: LONG_AGO }
+    RemoteKey { key: key.clone(), etag, length: key.len() as u64, modified: LONG_AGO, is_settled: false }
 }
 
 impl BucketFixture {
     async fn moving(&self, moving: bool) {
-        self.objects.buckets.set_moving(BUCKET, moving).await.unwrap();
+        self.objects.buckets.set_moving(BUCKET, moving.then_some(ActorId(99))).await.unwrap();
     }
 
     /// The keys and common prefixes of all pages.
@@ -155,6 +170,82 @@ fn a_put_before_its_turn_once_lost_the_versions_of_the_source() {
         *source.is_away.lock() = true;
         let put = fixture.objects.put(&fixture.owner, put_request("c", &bytes(1, 10))).await;
         assert!(matches!(put, Err(Error::NotMovedYet)), "{put:?}");
+    });
+}
+
+#[test]
+fn the_first_of_several_versions_was_once_read_while_the_others_came() {
+    run(async {
+        let fixture = BucketFixture::new().await;
+        let source = KnownKeys::new(&fixture, &["a", "b"], 2);
+        fixture.versioning(Versioning::Enabled).await;
+        fixture.moving(true).await;
+        source.import(&"a".into()).await.unwrap();
+        let at_once = || fixture.objects.try_head(fixture.owner.clone(), AccessContext::default, &get_request("a"));
+        assert!(at_once().is_none(), "the source may have a newer one");
+        *source.is_away.lock() = true;
+        assert!(matches!(fixture.get("a", VersionSpec::Current).await, Err(Error::NotMovedYet)));
+        *source.is_away.lock() = false;
+        assert_eq!(fixture.get("a", VersionSpec::Current).await.unwrap(), "a");
+        fixture.put("a", &bytes(1, 10)).await;
+        *source.is_away.lock() = true;
+        assert_eq!(fixture.get("a", VersionSpec::Current).await.unwrap(), bytes(1, 10), "a client's is the newest");
+        fixture.moving(false).await;
+        assert!(at_once().is_some());
+    });
+}
+
+#[test]
+fn a_deletion_of_the_null_version_once_let_the_source_bring_it_back() {
+    run(async {
+        let fixture = BucketFixture::new().await;
+        let source = KnownKeys::new(&fixture, &["a", "b"], 2);
+        fixture.moving(true).await;
+        fixture.put("b", &bytes(1, 10)).await;
+        for key in ["a", "b", "a", "b"] {
+            let deleted = fixture.delete(key, &VersionSpec::Id("null".to_owned())).await;
+            assert!(!deleted.marker, "{key}: {deleted:?}");
+            assert_eq!(source.import(&key.into()).await.unwrap(), ImportFate::Kept, "{key}");
+            assert!(matches!(fixture.get(key, VersionSpec::Current).await, Err(Error::NoSuchKey)), "{key}");
+        }
+        assert_eq!(fixture.listing("", "", 10).await, [""; 0]);
+    });
+}
+
+#[test]
+fn a_bucket_whose_keys_were_at_the_source_was_once_deleted() {
+    run(async {
+        let fixture = BucketFixture::new().await;
+        fixture.moving(true).await;
+        let caller = fixture.owner.with_action(S3Action::DeleteBucket);
+        assert!(matches!(fixture.objects.buckets.delete(&caller, BUCKET).await, Err(Error::BucketNotEmpty)));
+        fixture.moving(false).await;
+        fixture.objects.buckets.delete(&caller, BUCKET).await.unwrap();
+    });
+}
+
+#[test]
+fn an_import_that_outlived_its_move_once_brought_a_deleted_key_back() {
+    run(async {
+        let fixture = BucketFixture::new().await;
+        let source = KnownKeys::new(&fixture, &["a"], 2);
+        fixture.moving(true).await;
+        fixture.delete("a", &VersionSpec::Current).await;
+        fixture.moving(false).await;
+        fixture.objects.remove_mark(BUCKET, &"a".into()).await.unwrap();
+        assert!(matches!(source.import(&"a".into()).await, Err(Error::OperationAborted)));
+        assert_eq!(fixture.blobs().await.len(), 0);
+    });
+}
+
+#[test]
+fn a_source_without_order_once_doubled_the_keys_of_a_page() {
+    run(async {
+        let fixture = BucketFixture::new().await;
+        let source = KnownKeys::new(&fixture, &["a", "b", "c", "d", "e"], 2);
+        *source.is_confused.lock() = true;
+        fixture.moving(true).await;
+        assert_eq!(fixture.listing("", "", 3).await, ["a", "b", "c", "d", "e"]);
     });
 }
 

@@ -3,8 +3,8 @@
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use larder_rows::Timestamp;
 use larder_rows::ids::BucketId;
+use larder_rows::{ActorId, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
@@ -19,6 +19,7 @@ use super::policy::BucketPolicy;
 use super::public_access::PublicAccessBlock;
 use super::quota::StorageQuota;
 use super::tags::Tag;
+use super::version::Version;
 use super::website::Website;
 
 /// Version of the stored form.
@@ -74,8 +75,9 @@ pub struct Bucket {
     pub quota: StorageQuota,
     /// Its object lock, if its versions can have locks. Such a bucket keeps versions.
     pub object_lock: Option<BucketLock>,
-    /// Whether a move brings its keys: those that are not here are asked of the source, and each deletion leaves a delete marker.
-    pub moving: bool,
+    /// The actor of the move that brings its keys: those that are not here are asked of the source, and each deletion leaves a
+    /// delete marker.
+    pub moving: Option<ActorId>,
 }
 
 /// Whether a bucket takes requests.
@@ -124,7 +126,7 @@ impl Bucket {
             location: None,
             quota: StorageQuota::default(),
             object_lock: None,
-            moving: false,
+            moving: None,
         }
     }
 
@@ -151,7 +153,7 @@ impl Bucket {
             location: self.location.clone(),
             quota: Some(self.quota).filter(|quota| *quota != StorageQuota::default()),
             object_lock: self.object_lock,
-            moving: self.moving,
+            moving: self.moving.map(|actor| actor.0),
         };
         // This cannot fail: there are only strings, numbers and lists, and no map with keys of another type.
         serde_json::to_value(row).unwrap_or_default()
@@ -188,7 +190,7 @@ impl Bucket {
             location: row.location,
             quota: row.quota.unwrap_or_default(),
             object_lock: row.object_lock,
-            moving: row.moving,
+            moving: row.moving.map(ActorId),
             ..Self::new(name, id, &row.owner, row.created)
         })
     }
@@ -214,7 +216,19 @@ impl Bucket {
     #[must_use]
     pub fn marks_deletions(&self) -> bool {
         // Race: an import would bring a key back whose deletion left nothing [invariant 201].
-        self.versioning != Versioning::Off || self.moving
+        self.versioning != Versioning::Off || self.moving.is_some()
+    }
+
+    /// Whether a version may not be the newest one of its key, since a move copies the older ones first.
+    #[must_use]
+    pub fn may_be_partial(&self, current: &Version) -> bool {
+        self.versioning != Versioning::Off && self.moving == Some(current.id.actor())
+    }
+
+    /// Whether clients do not see its delete markers: only the move needs them.
+    #[must_use]
+    pub fn hides_markers(&self) -> bool {
+        self.versioning == Versioning::Off && self.moving.is_some()
     }
 
     /// Whether public grants in the ACLs of the bucket and its objects count.
@@ -303,8 +317,8 @@ struct StoredBucket {
     quota: Option<StorageQuota>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     object_lock: Option<BucketLock>,
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    moving: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    moving: Option<u64>,
 }
 
 #[cfg(test)]
