@@ -271,7 +271,7 @@ impl CasAttempt<'_> {
 
     /// Makes an imported version current.
     async fn add_imported(&self, version: Version) -> Result<KeyChange> {
-        // Race: a client's put that waits is newer, and no import stands for it [invariant 188].
+        // Race: a client's put that waits is newer, and no import stands for it [invariant 203].
         Ok(KeyChange { replaces_all: false, ..self.add(version).await? })
     }
 
