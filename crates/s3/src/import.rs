@@ -12,7 +12,7 @@ use bytes::Bytes;
 use larder_rows::limits::S3_KEY_BYTES_MAX;
 use larder_rows::{ActorId, Timestamp};
 
-use super::commit::{CasAttempt, CasLoop, KeyChange, ObjectLocation};
+use super::commit::{CasAttempt, CasLoop, ObjectLocation};
 use super::events::ChangeEvent;
 use super::object_lock::NO_LOCK_FOR_NEW;
 use super::receive::{BodyReceiver, VerifiedBody};
@@ -135,7 +135,7 @@ impl Objects {
                     null: bucket.versioning != Versioning::Enabled,
                 };
                 let marker = attempt.imported_version(identity, place.actor, None);
-                (ImportFate::Imported(marker.id), attempt.add_imported(marker).await?)
+                (ImportFate::Imported(marker.id), attempt.add(marker).await?)
             } else {
                 (ImportFate::Removed, attempt.remove(&current, false).await?)
             };
@@ -213,7 +213,7 @@ impl Objects {
             attempt.check_moves(place)?;
             let version = attempt.imported_version(identity, place.actor, object.clone());
             let id = version.id;
-            let next = attempt.add_imported(version).await?;
+            let next = attempt.add(version).await?;
             if attempt.commit(next, &ChangeEvent::silent()).await? {
                 return Ok(ImportEnd { fate: ImportFate::Imported(id), is_added: true });
             }
@@ -267,12 +267,6 @@ impl CasAttempt<'_> {
     fn check_moves(&self, place: &ImportPlace) -> Result<()> {
         // Race: the move has ended, and with it the markers that keep imports from what clients delete [invariant 201].
         if self.bucket().moving == Some(place.actor) { Ok(()) } else { Err(Error::OperationAborted) }
-    }
-
-    /// Makes an imported version current.
-    async fn add_imported(&self, version: Version) -> Result<KeyChange> {
-        // Race: a client's put that waits is newer, and no import stands for it [invariant 203].
-        Ok(KeyChange { replaces_all: false, ..self.add(version).await? })
     }
 
     /// A version of another store. Its lock is the one that it had there, and no default of the bucket.

@@ -10,7 +10,7 @@ use larder_rows::Timestamp;
 use larder_rows::content::BlobId;
 
 use super::acl_choice::check_public_acl;
-use super::commit::{ObjectLocation, client_version_id, lifecycle_expiry};
+use super::commit::{KeyChange, ObjectLocation, client_version_id, lifecycle_expiry};
 use super::events::{ChangeCause, WriteTerms};
 use super::quotas::Admission;
 use super::receive::{BodyReceiver, VerifiedBody};
@@ -205,7 +205,10 @@ impl Objects {
             if conditions.is_empty() && version.null && !is_told && attempt.is_replaced() {
                 return Ok((stored, PutFate::Replaced));
             }
-            let next = attempt.add(version).await?;
+            // Race: in a bucket that keeps versions each put is one, and none replaces another [invariant 162]. A put that waits would
+            // have failed the conditions of this one, or was not what the lifecycle, a move or a deletion saw [invariant 203].
+            let replaces_all = version.null && conditions.is_empty();
+            let next = KeyChange { replaces_all, ..attempt.add(version).await? };
             if attempt.commit(next, &cause.event(Some(&stored.version))).await? {
                 return Ok((stored, PutFate::Stored));
             }

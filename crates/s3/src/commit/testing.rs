@@ -1,15 +1,18 @@
 //! Test fixture: a bucket, its owner, and short calls on both.
 
 use std::collections::BTreeSet;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use larder_core::body::{BodyError, ByteStream};
+use larder_core::contention::WriterTurn;
 use larder_rows::content::BlobId;
 use larder_rows::{ActorId, Change, Row};
 use larder_store::{Batch, Blobs as _, Partition};
+use tokio::time::Instant;
 
 use super::{CasLoop, ObjectLocation};
 use crate::acl_choice::AclChoice;
@@ -100,7 +103,28 @@ pub(crate) async fn read_all(mut reader: ObjectReader, at_once: usize) -> Result
     }
 }
 
+/// Lets a call go on until it waits for its turn.
+pub(crate) async fn until_it_waits<T>(mut call: Pin<&mut impl Future<Output = T>>) {
+    let moment = async {
+        for _ in 0..500 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        biased;
+        _ = &mut call => panic!("it did not wait"),
+        () = moment => {}
+    }
+}
+
 impl BucketFixture {
+    /// Takes the turn of the writers of a key: all others wait.
+    pub(crate) async fn turn(&self, key: &str) -> WriterTurn<'_> {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let partition = self.location(key).await.partition();
+        self.objects.gateway.context().writer_queues.wait_for_turn(&partition, deadline).await.unwrap()
+    }
+
     pub(crate) async fn new() -> Self {
         let stores = S3TestStore::new();
         let objects = stores.gateway().await;

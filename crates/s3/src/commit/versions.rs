@@ -91,8 +91,7 @@ impl CasAttempt<'_> {
     pub(crate) async fn add(&self, version: Version) -> Result<KeyChange> {
         let ObjectHead { current, null, older, shared, .. } = &self.head;
         let head = ObjectHead { null: *null, older: *older, shared: *shared, ..ObjectHead::default() };
-        // Race: in a bucket that keeps versions each put is one, and none replaces another [invariant 162].
-        let mut next = KeyChange { head, changes: Vec::new(), replaces_all: version.null };
+        let mut next = KeyChange { head, changes: Vec::new(), replaces_all: false };
         let mut gone = Vec::new();
         match current {
             Some(current) if version.null && current.null => gone.push(current.clone()),

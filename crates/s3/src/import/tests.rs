@@ -1,12 +1,9 @@
 //! Imports: versions keep what they were, and what clients write here stays.
 
-use std::pin::{Pin, pin};
-use std::time::Duration;
-
-use tokio::time::Instant;
+use std::pin::pin;
 
 use super::*;
-use crate::commit::testing::{BUCKET, BucketFixture, bytes, get_request, id, run, upload_body};
+use crate::commit::testing::{BUCKET, BucketFixture, bytes, get_request, id, run, until_it_waits, upload_body};
 use crate::get::VersionSpec;
 use crate::rules::{Retention, RetentionMode};
 
@@ -166,28 +163,11 @@ fn a_lock_needs_a_bucket_with_object_lock_and_wrong_bytes_leave_none() {
     });
 }
 
-/// Lets a call go on until it waits for its turn.
-async fn until_it_waits<T>(mut call: Pin<&mut impl Future<Output = T>>) {
-    let moment = async {
-        for _ in 0..500 {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::select! {
-        biased;
-        _ = &mut call => panic!("it did not wait"),
-        () = moment => {}
-    }
-}
-
 #[test]
 fn an_import_once_stood_for_a_clients_put_that_waited_behind_it() {
     run(async {
         let fixture = BucketFixture::moving_to().await;
-        let partition = fixture.location("key").await.partition();
-        let deadline = Instant::now() + Duration::from_secs(10);
-        let queues = &fixture.objects.gateway.context().writer_queues;
-        let turn = queues.wait_for_turn(&partition, deadline).await.unwrap();
+        let turn = fixture.turn("key").await;
         let (old, new) = (bytes(1, 500), bytes(2, 500));
         let mut import = pin!(fixture.import(None, 1, &old));
         until_it_waits(import.as_mut()).await;

@@ -1,10 +1,12 @@
 //! Puts: objects read back as written, and refused ones leave no bytes.
 
+use std::pin::pin;
+
 use larder_core::body::BodyError;
 
 use super::super::buckets::testing::{anonymous, version};
 use super::super::commit::testing::{
-    BUCKET, BucketFixture, ChunkedBody, bytes, get_request, put_request, run, upload_body,
+    BUCKET, BucketFixture, ChunkedBody, bytes, get_request, put_request, run, until_it_waits, upload_body,
 };
 use super::super::copy::CopyObject;
 use super::super::get::VersionSpec;
@@ -189,10 +191,7 @@ fn puts_that_wait_behind_one_that_replaces_them_are_not_written() {
         for (versioning, written) in [(Versioning::Off, 1), (Versioning::Suspended, 1), (Versioning::Enabled, 16)] {
             fixture.versioning(versioning).await;
             let location = fixture.location("key").await;
-            let core = fixture.objects.gateway.clone();
-            let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(60);
-            let queues = &core.context().writer_queues;
-            let turn = queues.wait_for_turn(&location.partition(), deadline).await.unwrap();
+            let turn = fixture.turn("key").await;
             let putters: Vec<_> = (0..16_u8)
                 .map(|seed| {
                     let (objects, location) = (fixture.objects.clone(), location.clone());
@@ -219,6 +218,25 @@ fn puts_that_wait_behind_one_that_replaces_them_are_not_written() {
             let current = fixture.head("key").await.current.unwrap();
             assert_eq!(stored.last().copied(), Some(current.id), "{versioning:?}");
         }
+    });
+}
+
+#[test]
+fn a_put_that_waited_behind_a_conditional_one_was_once_lost() {
+    run(async {
+        let fixture = BucketFixture::new().await;
+        let turn = fixture.turn("key").await;
+        let only_new = WriteConditions { if_none_match: Some(vec!["*".to_owned()]), ..WriteConditions::default() };
+        let first = PutObject { conditions: only_new, ..put_request("key", &bytes(1, 500)) };
+        let mut first = pin!(fixture.objects.put(&fixture.owner, first));
+        until_it_waits(first.as_mut()).await;
+        let last = bytes(2, 500);
+        let mut second = pin!(fixture.put("key", &last));
+        until_it_waits(second.as_mut()).await;
+        drop(turn);
+        let (first, _) = tokio::join!(first, second);
+        first.unwrap();
+        assert_eq!(fixture.get("key", VersionSpec::Current).await.unwrap(), last, "it came after the condition held");
     });
 }
 

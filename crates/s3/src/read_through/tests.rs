@@ -13,7 +13,7 @@ use crate::commit::testing::{BUCKET, BucketFixture, bytes, get_request, put_requ
 use crate::conditions::WriteConditions;
 use crate::get::VersionSpec;
 use crate::import::{ImportFate, ImportPlace, ImportedIdentity, ImportedObject};
-use crate::list::{KeyOrPrefix, ListObjects, ListVersions};
+use crate::list::{KeyOrPrefix, ListObjects, ListVersions, VersionsPage};
 use crate::object_lock::GovernanceBypass;
 use crate::object_source::{RemoteKey, RemoteKeyPage};
 use crate::put::ObjectMetadata;
@@ -122,6 +122,12 @@ impl BucketFixture {
         }
     }
 
+    async fn versions(&self) -> VersionsPage {
+        let objects = ListObjects { bucket: BUCKET.into(), max: 10, ..ListObjects::default() };
+        let request = ListVersions { objects, version: None };
+        self.objects.list_versions(&self.owner.with_action(S3Action::ListBucketVersions), &request).await.unwrap()
+    }
+
     async fn delete_on(&self, key: &str, tag: &str) -> Result<crate::delete::DeletedObject> {
         let (key, tags) = (Bytes::copy_from_slice(key.as_bytes()), Some(vec![tag.to_owned()]));
         let caller = self.owner.with_action(S3Action::DeleteObject);
@@ -162,10 +168,7 @@ fn a_put_before_its_turn_once_lost_the_versions_of_the_source() {
         fixture.moving(true).await;
         fixture.put("a", &bytes(1, 10)).await;
         fixture.delete("b", &VersionSpec::Current).await;
-        let objects = ListObjects { bucket: BUCKET.into(), max: 10, ..ListObjects::default() };
-        let request = ListVersions { objects, version: None };
-        let caller = fixture.owner.with_action(S3Action::ListBucketVersions);
-        let versions = fixture.objects.list_versions(&caller, &request).await.unwrap();
+        let versions = fixture.versions().await;
         assert_eq!(versions.lines.len(), 4, "{versions:?}");
         *source.is_away.lock() = true;
         let put = fixture.objects.put(&fixture.owner, put_request("c", &bytes(1, 10))).await;
@@ -275,10 +278,7 @@ fn a_key_that_a_client_deleted_before_its_turn_once_came_with_the_pass() {
             assert!(matches!(fixture.get(key, VersionSpec::Current).await, Err(Error::NoSuchKey)), "{key}");
         }
         assert_eq!(fixture.listing("", "", 10).await, ["c"]);
-        let objects = ListObjects { bucket: BUCKET.into(), max: 10, ..ListObjects::default() };
-        let request = ListVersions { objects, version: None };
-        let caller = fixture.owner.with_action(S3Action::ListBucketVersions);
-        let versions = fixture.objects.list_versions(&caller, &request).await.unwrap();
+        let versions = fixture.versions().await;
         assert!(versions.lines.is_empty(), "{versions:?}");
         fixture.put("b", &bytes(2, 10)).await;
         assert_eq!(fixture.get("b", VersionSpec::Current).await.unwrap(), bytes(2, 10));
