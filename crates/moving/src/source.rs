@@ -12,12 +12,14 @@ use crate::queue_source::SourceQueue;
 use crate::rules::{ESCAPED, JsonDocuments, MovedProps, RiakAddress, SourceHeaders, SourceObject};
 use crate::source_calls::{
     ANSWER_BYTES_MAX, HEAD_TIMEOUT, LISTING_TIMEOUT, PlannedCall, SourceCalls, SourceError, discard, first_line,
-    next_piece, read_body, while_broken,
+    next_piece, read_body, refusal_body, while_broken,
 };
 use crate::source_http::{SourceHttp, SourceRequest};
 
 /// Most bytes of the body of an object, siblings together.
 const BODY_BYTES_MAX: usize = 64 << 20;
+/// What a Riak says of a key that it does not have.
+const NOT_FOUND: &[u8] = b"not found";
 /// Most bytes of bodies in memory at a time, in units.
 const MEMORY_UNITS: u32 = (128 << 20) / MEMORY_UNIT as u32;
 /// The unit of the memory of bodies.
@@ -210,9 +212,11 @@ impl Source {
             }
             404 => {
                 let clock = answer.headers.clock()?;
-                discard(&mut answer).await;
+                let body = refusal_body(&mut answer).await;
                 let state = match clock.is_empty() {
-                    true => SourceState::Absent,
+                    true if body.trim_ascii() == NOT_FOUND => SourceState::Absent,
+                    // A type that the node does not know, or a proxy in front of one that is away: the key may be there.
+                    true => return Err(SourceError::Refused { status: answer.status, text: first_line(&body) }),
                     false => SourceState::Found(SourceObject { clock, values: Vec::new() }),
                 };
                 Ok(FetchedState { state, _memory: None })
