@@ -306,21 +306,26 @@ async fn a_receiver_that_fails_is_tried_again_after_pauses_that_grow() {
     assert_eq!(metric(&gateway, "larder_webhooks_delivered_total"), 1);
 }
 
+impl HookWorld {
+    /// A world over three replicas, on which a removal stays as a tombstone.
+    fn over_replicas() -> Self {
+        let clock: Arc<dyn Clock> = Arc::new(VirtualClock::start());
+        let store = Arc::new(Replicas::new(clock.clone(), ClusterSetup::default(), 1));
+        Self { store, clock, receiver: Arc::default() }
+    }
+}
+
+/// The settings of one of several gateways.
+fn one_of_several(node: &str) -> Config {
+    let config = Config { node: node.into(), durable: false, single_process: false, ..Config::default() };
+    Config { webhook_hosts: hosts(), ..config }
+}
+
 #[tokio::test(start_paused = true)]
 async fn notices_of_a_dead_gateway_are_taken_over_into_places_that_were_used() {
-    // Three replicas, on which a removal stays as a tombstone.
-    let clock: Arc<dyn Clock> = Arc::new(VirtualClock::start());
-    let store = Arc::new(Replicas::new(clock.clone(), ClusterSetup::default(), 1));
-    let world = HookWorld { store, clock, receiver: Arc::default() };
-    let of = |node: &str| Config {
-        node: node.into(),
-        durable: false,
-        single_process: false,
-        webhook_hosts: hosts(),
-        ..Config::default()
-    };
-    let (dead, _) = world.start_with(1, of("larder@a")).await;
-    let (living, _) = world.start_with(2, of("larder@b")).await;
+    let world = HookWorld::over_replicas();
+    let (dead, _) = world.start_with(1, one_of_several("larder@a")).await;
+    let (living, _) = world.start_with(2, one_of_several("larder@b")).await;
     set_webhooks(&dead, "default", 1).await;
     world.receiver.hangs.store(true, Ordering::SeqCst);
     for key in 0..4 {
@@ -337,7 +342,7 @@ async fn notices_of_a_dead_gateway_are_taken_over_into_places_that_were_used() {
     assert_eq!(waiting(&living), 4);
     // Their new owner dies, too: its place must show the notice, and not the removal of the one before it.
     living.abandon();
-    let (last, _) = world.start_with(3, of("larder@c")).await;
+    let (last, _) = world.start_with(3, one_of_several("larder@c")).await;
     world.receiver.refuses.store(false, Ordering::SeqCst);
     world.receiver.has(5).await;
     assert_eq!(world.receiver.ids().len(), 5);
@@ -347,25 +352,16 @@ async fn notices_of_a_dead_gateway_are_taken_over_into_places_that_were_used() {
 
 #[tokio::test(start_paused = true)]
 async fn a_gateway_that_started_again_told_of_later_writes_first() {
-    let clock: Arc<dyn Clock> = Arc::new(VirtualClock::start());
-    let store = Arc::new(Replicas::new(clock.clone(), ClusterSetup::default(), 1));
-    let world = HookWorld { store, clock, receiver: Arc::default() };
-    let of = |node: &str| Config {
-        node: node.into(),
-        durable: false,
-        single_process: false,
-        webhook_hosts: hosts(),
-        ..Config::default()
-    };
-    let (_other, _) = world.start_with(1, of("larder@a")).await;
-    let (killed, _) = world.start_with(2, of("larder@b")).await;
+    let world = HookWorld::over_replicas();
+    let (_other, _) = world.start_with(1, one_of_several("larder@a")).await;
+    let (killed, _) = world.start_with(2, one_of_several("larder@b")).await;
     set_webhooks(&killed, "default", 1).await;
     world.receiver.refuses.store(true, Ordering::SeqCst);
     put(&killed, "default", "k").await.unwrap();
     killed.abandon();
     drop(killed);
     // Its heartbeat outlives it: no other gateway looks after its notices yet.
-    let (again, _) = world.start_with(3, of("larder@b")).await;
+    let (again, _) = world.start_with(3, one_of_several("larder@b")).await;
     world.receiver.refuses.store(false, Ordering::SeqCst);
     delete(&again, "default", "k").await.unwrap();
     world.receiver.has(2).await;
