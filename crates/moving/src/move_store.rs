@@ -6,7 +6,7 @@ use bytes::Bytes;
 use larder_core::{Error, Result};
 use larder_kv::Gateway;
 use larder_rows::address::{Address, BucketAddress};
-use larder_rows::codec::{DecodeError, FieldDecoder, FieldEncoder};
+use larder_rows::codec::{DecodeError, FieldDecoder, FieldEncoder, name_after};
 use larder_rows::keyspace::moved_shard;
 use larder_rows::limits::MOVED_SHARDS;
 use larder_rows::{Batch, Change, MoveOrder, MovedRow, Row};
@@ -41,6 +41,22 @@ impl KeyList {
             Self::Asides => b"asides",
             Self::Differences => b"differences",
         }
+    }
+}
+
+/// A way through the moved keys of a bucket from one on and before another, one shard after the other.
+pub(crate) struct MovedKeyPages {
+    bucket: BucketAddress,
+    from: Bytes,
+    until: Option<Bytes>,
+    shard: u8,
+    /// Where the next page of the shard begins.
+    next: Bytes,
+}
+
+impl MovedKeyPages {
+    pub(crate) fn new(bucket: BucketAddress, from: Bytes, until: Option<Bytes>) -> Self {
+        Self { bucket, next: from.clone(), from, until, shard: 0 }
     }
 }
 
@@ -137,16 +153,19 @@ impl MoveStore {
         self.moved_page(bucket, shard, &ReadQuery::after(after, PAGE_ROWS)).await
     }
 
-    /// A page of the moved keys in a shard of a bucket, from one on and before another.
-    pub(crate) async fn moved_keys_between(
-        &self,
-        bucket: &BucketAddress,
-        shard: u8,
-        from: Bytes,
-        until: Option<Bytes>,
-    ) -> Result<(Vec<(Bytes, MovedRow)>, bool)> {
-        let range = Range { from: Some(from), to: until };
-        self.moved_page(bucket, shard, &ReadQuery { range, ..ReadQuery::all(PAGE_ROWS) }).await
+    /// The next page of moved keys; `None` at the end.
+    pub(crate) async fn next_moved_keys(&self, pages: &mut MovedKeyPages) -> Result<Option<Vec<(Bytes, MovedRow)>>> {
+        if pages.shard >= MOVED_SHARDS {
+            return Ok(None);
+        }
+        let range = Range { from: Some(pages.next.clone()), to: pages.until.clone() };
+        let query = ReadQuery { range, ..ReadQuery::all(PAGE_ROWS) };
+        let (rows, has_more) = self.moved_page(&pages.bucket, pages.shard, &query).await?;
+        match rows.last().filter(|_| has_more) {
+            Some((last, _)) => pages.next = name_after(last),
+            None => (pages.shard, pages.next) = (pages.shard + 1, pages.from.clone()),
+        }
+        Ok(Some(rows))
     }
 
     async fn moved_page(

@@ -6,7 +6,7 @@ use hyper::HeaderMap;
 use hyper::header::HeaderName;
 use larder_rows::Timestamp;
 use larder_s3::put::{ChecksumWanted, ObjectMetadata};
-use larder_s3::rules::{Bucket, S3Action, Tag};
+use larder_s3::rules::{Bucket, S3Action};
 
 use super::bucket::VersioningDocument;
 use super::{
@@ -170,14 +170,6 @@ pub fn source_metadata(headers: &HeaderMap) -> Result<ObjectMetadata, S3Error> {
     let own: HeaderMap = own.map(|(name, value)| (name.clone(), value.clone())).collect();
     // Of the beginning of time: a retention that has ended is one, too.
     object_metadata::metadata_from_headers(&own, Timestamp::ZERO)
-}
-
-/// The tags of an object in their document.
-///
-/// # Errors
-/// 400 as for the request that puts it.
-pub fn source_tags(document: &[u8]) -> Result<Vec<Tag>, S3Error> {
-    tagging::read_object(document)
 }
 
 /// The checksum that the bytes of an object must have, in the headers of an answer. One of the parts of an upload says nothing of

@@ -66,19 +66,13 @@ impl MoveSteps for MoveRun<S3Side> {
     }
 
     async fn close(&self) -> Result<(), MoveStopped> {
-        let buckets = self.source.objects.buckets.all().await.map_err(stopped)?;
-        for bucket in buckets.iter().filter(|bucket| bucket.moving.is_some()) {
-            match self.source.objects.buckets.set_moving(&bucket.name, None).await {
-                Ok(()) => {}
-                Err(Error::NoSuchBucket(_)) => {}
+        let all = self.source.objects.buckets.all().await.map_err(stopped)?;
+        let moving = all.iter().filter(|bucket| bucket.moving.is_some()).map(|bucket| bucket.name.clone());
+        // Crash: a bucket that moves no more may still have markers. Race: a leader of before may have begun another one again.
+        for name in self.noted_buckets().await?.into_iter().chain(moving).collect::<BTreeSet<_>>() {
+            match self.close_bucket(&name).await {
+                Ok(()) | Err(Error::NoSuchBucket(_)) => {}
                 Err(error) => return Err(stopped(error)),
-            }
-        }
-        // Crash: a bucket that moves no more may still have markers.
-        for name in self.noted_buckets().await? {
-            match self.remove_marks(&name).await {
-                Err(stop) if self.source.objects.buckets.find(&name).await.is_ok() => return Err(stop),
-                _ => {}
             }
         }
         Ok(())
@@ -106,19 +100,20 @@ impl MoveRun<S3Side> {
         Ok(noted.map(|bucket| String::from_utf8_lossy(&bucket.bucket).into_owned()).collect())
     }
 
-    /// Removes the delete markers that a move needed in a bucket without versioning.
-    async fn remove_marks(&self, name: &str) -> Result<(), MoveStopped> {
+    /// Ends the move of a bucket here, and removes the delete markers that it needed in one without versioning.
+    async fn close_bucket(&self, name: &str) -> larder_s3::Result<()> {
         let (objects, mut after) = (&self.source.objects, Bytes::new());
+        objects.buckets.set_moving(name, None).await?;
         loop {
-            let (keys, next) = objects.marked_keys(name, &after).await.map_err(stopped)?;
+            let (keys, next) = objects.marked_keys(name, &after).await?;
             for key in &keys {
-                let mark = objects.current_version(name, key).await.map_err(stopped)?;
+                let mark = objects.current_version(name, key).await?;
                 let is_clients = mark.is_some_and(|mark| mark.id.actor() != self.order.actor);
                 if self.order.wish == MoveWish::Cancel && is_clients {
                     // A move that goes on later leaves the key as its client did.
                     self.leave_to_clients(name, key).await?;
                 }
-                objects.remove_mark(name, key).await.map_err(stopped)?;
+                objects.remove_mark(name, key).await?;
             }
             match next {
                 Some(next) => after = next,

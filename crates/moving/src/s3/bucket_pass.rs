@@ -11,7 +11,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use larder_kv::ImportComparison;
 use larder_rows::address::Address;
-use larder_rows::limits::MOVED_SHARDS;
 use larder_rows::{MovedRow, MovedState};
 use tokio::task::JoinSet;
 
@@ -19,6 +18,7 @@ use super::bucket_move::{S3Side, moved_bucket};
 use super::object_move::{ListedKey, VERSIONS_MAX, shown_object};
 use super::{SourceVersion, SourceVersionMarker};
 use crate::move_run::{KeyOutcome, MoveRun, MoveStopped, SweepKind};
+use crate::move_store::MovedKeyPages;
 use crate::progress::MoveVerification;
 
 /// Keys that are worked on at a time.
@@ -114,23 +114,15 @@ impl BucketPass<'_> {
         keys: &[ListedKey],
     ) -> Result<BTreeMap<Bytes, MovedRow>, MoveStopped> {
         let listed: BTreeSet<&Bytes> = keys.iter().map(|listed| &listed.key).collect();
-        let (bucket, mut rows) = (moved_bucket(self.bucket), BTreeMap::new());
-        for shard in 0..MOVED_SHARDS {
-            let mut from = range.from.clone();
-            loop {
-                let page = self.run.store.moved_keys_between(&bucket, shard, from, range.until.clone()).await?;
-                let (last, has_more) = (page.0.last().map(|(key, _)| key.clone()), page.1);
-                for (key, row) in page.0 {
-                    if listed.contains(&key) {
-                        rows.insert(key, row);
-                    } else if self.asks_for_unlisted(&row) {
-                        // Bound: a bucket may have lost all of its keys.
-                        self.begin(ListedKey { key, versions: Vec::new() }, Some(row)).await?;
-                    }
-                }
-                match last.filter(|_| has_more) {
-                    Some(last) => from = [&last[..], b"\0"].concat().into(),
-                    None => break,
+        let mut pages = MovedKeyPages::new(moved_bucket(self.bucket), range.from.clone(), range.until.clone());
+        let mut rows = BTreeMap::new();
+        while let Some(page) = self.run.store.next_moved_keys(&mut pages).await? {
+            for (key, row) in page {
+                if listed.contains(&key) {
+                    rows.insert(key, row);
+                } else if self.asks_for_unlisted(&row) {
+                    // Bound: a bucket may have lost all of its keys.
+                    self.begin(ListedKey { key, versions: Vec::new() }, Some(row)).await?;
                 }
             }
         }

@@ -341,10 +341,10 @@ impl MoveRun<S3Side> {
     }
 
     /// Notes that clients have changed a key here, and that no import comes to it.
-    pub(super) async fn leave_to_clients(&self, bucket: &str, key: &Bytes) -> Result<(), MoveStopped> {
+    pub(super) async fn leave_to_clients(&self, bucket: &str, key: &Bytes) -> larder_core::Result<()> {
         let address = Address { bucket: moved_bucket(bucket), key: key.clone() };
         let row = moved_row(MovedState::Kept, true, &MovedObject::default());
-        Ok(self.store.write_moved_row(&address, &row).await?)
+        self.store.write_moved_row(&address, &row).await
     }
 
     async fn write_moved(&self, object: &MovingObject<'_>) -> Result<(), KeyFailure> {

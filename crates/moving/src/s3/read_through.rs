@@ -11,7 +11,6 @@ use bytes::Bytes;
 use larder_core::Result;
 use larder_rows::address::Address;
 use larder_rows::codec::name_after;
-use larder_rows::limits::MOVED_SHARDS;
 use larder_rows::{MoveOrder, MoveWish, MovedRow, MovedState};
 use larder_s3::Objects;
 use larder_s3::object_source::{ObjectSource, RemoteKey, RemoteKeyPage, SourceAway};
@@ -24,9 +23,9 @@ use super::bucket_move::{S3Side, moved_bucket};
 use super::object_move::{ListedKey, shown_object};
 use super::{S3Source, SourceVersion, SourceVersionMarker};
 use crate::move_run::{KeyFailure, MoveRun, MoveStopped, SweepKind};
-use crate::move_store::MoveStore;
+use crate::move_store::{MoveStore, MovedKeyPages};
 use crate::progress::MoveCount;
-use crate::rules::SourceAddress;
+use crate::rules::{S3Address, SourceAddress};
 use crate::source_calls::SourceError;
 use crate::source_http::SourceHttp;
 
@@ -66,10 +65,10 @@ struct BringPlaces {
     _of_all: OwnedSemaphorePermit,
 }
 
-/// The move that is under way; `None`: there is none from an S3 store.
+/// The move that is under way.
 #[derive(Clone)]
 struct NotedRun {
-    run: Option<Arc<MoveRun<S3Side>>>,
+    run: Arc<MoveRun<S3Side>>,
     /// When its order was read.
     read: Instant,
 }
@@ -84,33 +83,29 @@ impl BroughtKeys {
 
     /// Asks through this run from now on, whose requests and counts are those of the move.
     pub(crate) fn adopt(&self, run: &Arc<MoveRun<S3Side>>) {
-        *self.run.lock() = Some(NotedRun { run: Some(Arc::clone(run)), read: Instant::now() });
+        *self.run.lock() = Some(NotedRun { run: Arc::clone(run), read: Instant::now() });
     }
 
     /// A run of this order.
     ///
     /// # Errors
     /// The store's.
-    pub(crate) async fn load(
-        &self,
-        address: crate::rules::S3Address,
-        order: MoveOrder,
-    ) -> Result<Arc<MoveRun<S3Side>>> {
+    pub(crate) async fn load(&self, address: S3Address, order: MoveOrder) -> Result<Arc<MoveRun<S3Side>>> {
         let secret = order.s3.as_ref().map(|terms| terms.secret.clone()).unwrap_or_default();
         let clock = Arc::clone(&self.store.gateway.context().ports.clock);
         let source = S3Source::new(Arc::clone(&self.http), clock, address, secret, order.rate);
         MoveRun::load(&self.store, S3Side { source, objects: Arc::clone(&self.objects) }, order).await
     }
 
-    /// The move that is under way.
+    /// The move that is under way; `None`: there is none from an S3 store.
     async fn run(&self) -> Result<Option<Arc<MoveRun<S3Side>>>> {
         let noted = self.run.lock().clone();
         if let Some(noted) = noted.as_ref().filter(|noted| noted.read.elapsed() < ORDER_AGE_MAX) {
-            return Ok(noted.run.clone());
+            return Ok(Some(Arc::clone(&noted.run)));
         }
         let order = self.store.order().await?;
         let order = order.filter(|order| !matches!(order.wish, MoveWish::Finish | MoveWish::Cancel));
-        let same = |order: &MoveOrder| noted?.run.filter(|run| run.order.id == order.id);
+        let same = |order: &MoveOrder| noted.map(|noted| noted.run).filter(|run| run.order.id == order.id);
         let run = match order.map(|order| (SourceAddress::parse(&order.source), order)) {
             Some((Ok(SourceAddress::S3(address)), order)) => match same(&order) {
                 Some(run) => Some(run),
@@ -118,7 +113,8 @@ impl BroughtKeys {
             },
             _ => None,
         };
-        *self.run.lock() = Some(NotedRun { run: run.clone(), read: Instant::now() });
+        // That there is none is believed for no moment: a move may begin in the next one.
+        *self.run.lock() = run.clone().map(|run| NotedRun { run, read: Instant::now() });
         Ok(run)
     }
 
@@ -142,8 +138,8 @@ impl ObjectSource for BroughtKeys {
         if run.is_settled(bucket, &address).await.map_err(|_| SourceAway)? {
             return Ok(());
         }
-        let joined = self.under_way.lock().get(&address).cloned();
-        let mut outcome = match joined {
+        let begun = outcome_under_way(&self.under_way.lock(), &address);
+        let mut outcome = match begun {
             Some(outcome) => outcome,
             None => {
                 let places = timeout_at(deadline, self.take_places(bucket)).await.ok().flatten().ok_or(SourceAway)?;
@@ -186,8 +182,8 @@ impl BroughtKeys {
     ) -> watch::Receiver<BringOutcome> {
         let mut under_way = self.under_way.lock();
         // Race: another request has begun while this one waited for its place.
-        if let Some(outcome) = under_way.get(&address) {
-            return outcome.clone();
+        if let Some(outcome) = outcome_under_way(&under_way, &address) {
+            return outcome;
         }
         let (end, outcome) = watch::channel(None);
         under_way.insert(address.clone(), outcome.clone());
@@ -214,6 +210,14 @@ impl BroughtKeys {
         });
         outcome
     }
+}
+
+/// The outcome to come of a key that is being brought. A task that ended without one counts as none.
+fn outcome_under_way(
+    under_way: &HashMap<Address, watch::Receiver<BringOutcome>>,
+    address: &Address,
+) -> Option<watch::Receiver<BringOutcome>> {
+    under_way.get(address).filter(|outcome| outcome.has_changed().is_ok()).cloned()
 }
 
 impl MoveRun<S3Side> {
@@ -309,19 +313,10 @@ impl MoveRun<S3Side> {
         from: Bytes,
         until: Bytes,
     ) -> std::result::Result<BTreeSet<Bytes>, MoveStopped> {
-        let (bucket, mut settled) = (moved_bucket(bucket), BTreeSet::new());
-        for shard in 0..MOVED_SHARDS {
-            let mut from = from.clone();
-            loop {
-                let (rows, has_more) = self.store.moved_keys_between(&bucket, shard, from, Some(until.clone())).await?;
-                let last = rows.last().map(|(key, _)| key.clone());
-                let is_settled = |row: &MovedRow| row.complete && row.state != MovedState::Deleted;
-                settled.extend(rows.into_iter().filter(|(_, row)| is_settled(row)).map(|(key, _)| key));
-                match last.filter(|_| has_more) {
-                    Some(last) => from = name_after(&last),
-                    None => break,
-                }
-            }
+        let (mut pages, mut settled) = (MovedKeyPages::new(moved_bucket(bucket), from, Some(until)), BTreeSet::new());
+        while let Some(rows) = self.store.next_moved_keys(&mut pages).await? {
+            let is_settled = |row: &MovedRow| row.complete && row.state != MovedState::Deleted;
+            settled.extend(rows.into_iter().filter(|(_, row)| is_settled(row)).map(|(key, _)| key));
         }
         Ok(settled)
     }
