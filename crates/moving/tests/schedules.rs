@@ -118,6 +118,23 @@ fn random_schedules_end_with_every_key_as_at_the_source() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_404_of_a_proxy_once_deleted_the_key_here() {
+    let world = world(1, 0).await;
+    world.source.put("teas", "proxied", "x", true);
+    world.start(SOURCE).await;
+    let follows = |status: &MoveStatus| status.progress.phase == MovePhase::Follow && status.progress.sweeps > 1;
+    let sweeps = world.await_status("following", follows).await.progress.sweeps;
+    assert_eq!(world.get("teas", "proxied").await.0, ["x"]);
+    world.source.break_key("proxied");
+    let status = world.await_status("set aside", |status| status.progress.sweeps > sweeps + 2).await;
+    assert_eq!(
+        status.asides,
+        ["/types/default/buckets/teas/keys/proxied: the source answers 404: <html>no server</html>"]
+    );
+    assert_eq!(world.get("teas", "proxied").await.0, ["x"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_key_that_cannot_be_copied_is_named_and_stops_nothing() {
     let world = world(1, 0).await;
     world.source.put("teas", "bad", "x", true);

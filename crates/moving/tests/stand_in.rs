@@ -162,6 +162,9 @@ impl StandIn {
             }
             ["", "types", "default", "buckets", bucket, "keys", key] => {
                 let place = (bucket.to_owned(), key.to_owned());
+                if state.broken.contains(&place.1) && key == "proxied" {
+                    return Ok(plain(404, "<html>no server</html>"));
+                }
                 if state.broken.contains(&place.1) && method == SourceRequest::Get {
                     let breaks_off = key == "cut";
                     return Ok(found(key_headers(&[("x-riak-vclock", "***")]), 200, b"x".to_vec(), breaks_off));
