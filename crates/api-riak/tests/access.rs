@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use hyper::Method;
 use larder_api_riak::http::HttpSettings;
-use larder_api_riak::http::routes::{PathPart, ROUTES, Route, RouteAccess};
+use larder_api_riak::http::routes::{PathPart, ROUTES, Resource, Route, RouteAccess};
 use larder_core::Config;
 use larder_core::rules::security::{GrantChange, GrantTarget, KvPermission, RoleKind, RoleOptions};
 use larder_kv::Gateway;
@@ -106,6 +106,10 @@ fn every_route_refuses_clients_without_tls_without_a_user_and_without_a_permissi
                 RouteAccess::Needs(permissions) => Some(denial(route, permissions.for_method(method))),
                 RouteAccess::PropsAndKeys if *method == Method::PUT => Some(denial(route, KvPermission::SetBucket)),
                 RouteAccess::PropsAndKeys => Some(denial(route, KvPermission::GetBucket)),
+                RouteAccess::NotWithSecurity if route.resource == Resource::ReplicationQueue => Some(
+                    "A Riak fetches from a replication queue without a user: that is not compatible with security."
+                        .into(),
+                ),
                 RouteAccess::NotWithSecurity => {
                     Some("Link walking is deprecated in Riak and is not compatible with security.".into())
                 }

@@ -2,11 +2,15 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use async_trait::async_trait;
+use bytes::Bytes;
 use larder_api_riak::http::HttpSettings;
 use larder_core::Config;
+use larder_kv::ReplicationQueue;
 use larder_net::{ConnectionLimit, ConnectionSettings};
 use larder_testkit::http::{HttpClient, HttpRequest, connect};
 use proptest::prelude::*;
@@ -31,6 +35,40 @@ fn get(path: &str, more: &str) -> Vec<u8> {
 
 fn pattern(length: usize) -> Vec<u8> {
     (0..length).map(|place| (place % 251) as u8).collect()
+}
+
+/// A queue with one element.
+struct OneElement;
+
+#[async_trait]
+impl ReplicationQueue for OneElement {
+    async fn next(&self, name: &[u8]) -> larder_core::Result<Option<Bytes>> {
+        Ok((name == b"back").then_some(Bytes::from_static(b"\x01element")))
+    }
+}
+
+#[test]
+fn a_riak_fetches_from_a_queue_that_there_is_and_in_the_form_that_there_is() {
+    let server = RiakServer::start();
+    let mut client = server.connect();
+    let mut status = |request: Vec<u8>| {
+        client.write(&request).unwrap();
+        let answer = client.receive().unwrap();
+        (answer.status, String::from_utf8(answer.body).unwrap())
+    };
+    let fetch = "/queuename/back?object_format=internal";
+    assert_eq!(status(get(fetch, "")).0, 501, "no move goes back");
+    let queue: Arc<dyn ReplicationQueue> = Arc::new(OneElement);
+    server.gateway().kv.serve_queue(Arc::downgrade(&queue));
+    assert_eq!(status(get(fetch, "")), (200, "\x01element".to_owned()));
+    assert_eq!(status(get("/queuename/back", "")).0, 200);
+    assert_eq!(status(get("/queuename/other", "")).0, 501);
+    let refused = (400, "Format [102,111,111,49] not defined".to_owned());
+    assert_eq!(status(get("/queuename/back?object_format=foo1", "")), refused);
+    assert_eq!(status(put("/queuename/back", b"x", "")).0, 405);
+    drop(queue);
+    assert_eq!(status(get(fetch, "")).0, 501, "the move has ended");
+    server.stop();
 }
 
 #[test]

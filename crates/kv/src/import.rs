@@ -22,6 +22,7 @@ use larder_store::{ConsistencyLevel, Partition};
 
 use super::request_plan::{ReplicaPlan, RequestPlan};
 use crate::commit::WriteTarget;
+use crate::held_state::HeldKey;
 use crate::put::{ArrivingValue, KvBlobPlacement};
 use crate::rules::causality::{ConflictPolicy, KeyVersions, Slot, SupersededRow};
 use crate::rules::import_result::{ImportComparison, ImportOutcome};
@@ -71,7 +72,7 @@ pub(super) struct MovedKeyWrite<'a> {
 }
 
 /// The rows of a key that imports wrote, and whether there are others.
-struct ImportedRows {
+pub(super) struct ImportedRows {
     /// Those of values and of tombstones.
     all: Vec<SupersededRow>,
     /// Whether clients have rows, tombstones among them.
@@ -95,8 +96,8 @@ impl Kv {
         // Race: before the read, so that a client's write that the read misses is newer than the import [invariant 170].
         let now = self.issuer.issue().await?;
         let seen = self.imported_versions(&import.address, &plan, replicas).await?;
-        let rows = ImportedRows::new(&seen, &plan, import);
-        if plan.policy != ConflictPolicy::Siblings && rows.is_changed_here(import) {
+        let rows = ImportedRows::new(&seen, &plan, import.key());
+        if plan.policy != ConflictPolicy::Siblings && rows.is_changed_here(import.before.as_ref()) {
             self.write_moved_row(import, now, MovedState::Kept).await?;
             return Ok(ImportOutcome::Kept);
         }
@@ -114,7 +115,7 @@ impl Kv {
         let plan = self.plan_request(&import.address.bucket, None).await?;
         let replicas = self.plan_read(&plan, &Quorums::default())?.never_below(ConsistencyLevel::Quorum);
         let object = self.fetch(&import.address, &plan, replicas, true, None).await?;
-        let rows = ImportedRows::new(&object.versions, &plan, import);
+        let rows = ImportedRows::new(&object.versions, &plan, import.key());
         let mut here = Vec::new();
         for (sibling, mut body) in object.versions.siblings.into_iter().zip(object.bodies) {
             here.push(KvContent { body: KvBody::Inline(read_whole(&mut body).await?), ..sibling.content });
@@ -122,7 +123,7 @@ impl Kv {
         if is_same(here, &import.values, plan.policy) {
             return Ok(ImportComparison::Equal);
         }
-        let changed = rows.has_others || rows.is_changed_here(import);
+        let changed = rows.has_others || rows.is_changed_here(import.before.as_ref());
         Ok(if changed { ImportComparison::ChangedHere } else { ImportComparison::Differs })
     }
 
@@ -270,6 +271,10 @@ impl KvImport {
         same.map_or(0, |before| before.written as usize)
     }
 
+    fn key(&self) -> HeldKey<'_> {
+        HeldKey { address: &self.address, actor: self.actor, before: self.before.as_ref() }
+    }
+
     fn stamp_before(&self) -> Timestamp {
         self.before.as_ref().map(|before| before.stamp).unwrap_or_default()
     }
@@ -288,10 +293,10 @@ impl ImportedValue {
 }
 
 impl ImportedRows {
-    fn new(seen: &KeyVersions, plan: &RequestPlan, import: &KvImport) -> Self {
-        let stamp = import.stamp_before();
+    pub(super) fn new(seen: &KeyVersions, plan: &RequestPlan, key: HeldKey<'_>) -> Self {
+        let stamp = key.before.map(|before| before.stamp).unwrap_or_default();
         let is_imported = |row: &SupersededRow| match plan.policy.has_slots() {
-            true => Slot::from_row_name(&row.name).is_ok_and(|slot| slot.actor == import.actor),
+            true => Slot::from_row_name(&row.name).is_ok_and(|slot| slot.actor == key.actor),
             false => row.clock == stamp,
         };
         let (all, others): (Vec<_>, Vec<_>) = SupersededRow::from_versions(seen).into_iter().partition(is_imported);
@@ -299,9 +304,9 @@ impl ImportedRows {
     }
 
     /// Whether a client changed the key since the last import: it has rows there, or the imported ones are gone.
-    fn is_changed_here(&self, import: &KvImport) -> bool {
-        let was_here = import.before.as_ref().is_some_and(|row| row.state == MovedState::Here && row.written > 0);
-        let was_kept = import.before.as_ref().is_some_and(|row| row.state == MovedState::Kept);
+    pub(super) fn is_changed_here(&self, before: Option<&MovedRow>) -> bool {
+        let was_here = before.is_some_and(|row| row.state == MovedState::Here && row.written > 0);
+        let was_kept = before.is_some_and(|row| row.state == MovedState::Kept);
         self.has_others || was_kept || was_here && self.all.iter().all(|row| row.flags.tombstone)
     }
 }
@@ -333,7 +338,7 @@ fn import_target<'a>(
     WriteTarget { address: &import.address, plan, replicas, notices: None, moved: Some(moved) }
 }
 
-async fn read_whole(body: &mut larder_core::body::GetBody) -> Result<Bytes> {
+pub(super) async fn read_whole(body: &mut larder_core::body::GetBody) -> Result<Bytes> {
     let mut whole = bytes::BytesMut::new();
     let length = body.length();
     while (whole.len() as u64) < length {

@@ -1,6 +1,6 @@
 //! Key-value objects: get, put, delete.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use larder_core::blobs::BlobCollector;
 use larder_core::clock_issuer::ClockIssuer;
@@ -9,12 +9,14 @@ use larder_core::metrics::{KvOp, RequestOutcome};
 use larder_core::node_context::NodeContext;
 use larder_core::types::CatalogueCopy;
 use larder_core::{BlobSweep, Result};
+use parking_lot::RwLock;
 use tokio::sync::Semaphore;
 
 use crate::datatypes::writers::DatatypeWriters;
 use crate::epochs::IndexGrowth;
 use crate::hooks::CommitHooks;
 use crate::known_buckets::KnownBuckets;
+use crate::replication_queue::ReplicationQueue;
 use crate::requests::{FetchedObject, KvDelete, KvDeleteOutcome, KvGet, KvPut};
 use crate::slots::SlotAllocator;
 
@@ -34,6 +36,8 @@ pub struct Kv {
     pub(crate) riak_forms: Semaphore,
     pub(crate) hooks: Arc<CommitHooks>,
     pub(crate) index_growth: Arc<IndexGrowth>,
+    /// What a Riak fetches changes from.
+    pub(crate) replication_queue: RwLock<Option<Weak<dyn ReplicationQueue>>>,
 }
 
 impl Kv {
@@ -59,6 +63,7 @@ impl Kv {
             riak_forms: Semaphore::new(FORMS_AT_ONCE),
             hooks,
             index_growth,
+            replication_queue: RwLock::default(),
         }
     }
 

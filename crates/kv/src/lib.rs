@@ -5,7 +5,7 @@
 //!                ├─ datatypes         counters, sets, maps, HyperLogLogs
 //!                ├─ views             keys, buckets, indexes
 //!                ├─ links             walks along links
-//!                ├─ import            values of a key as another store has them
+//!                ├─ import            values of a key as another store has them; held_state: what goes back to it
 //!                └─ hooks             commit hooks; the notices of webhooks go to the outbox of the core
 //!   under them:
 //!     epochs      splits indexes of large buckets     rules   what is decided, pure
@@ -20,6 +20,7 @@ mod epochs;
 mod fence;
 mod gateway;
 mod get;
+mod held_state;
 mod hooked;
 mod hooks;
 mod import;
@@ -27,6 +28,7 @@ mod known_buckets;
 mod kv;
 pub mod links;
 mod put;
+mod replication_queue;
 mod request_plan;
 mod requests;
 pub mod rules;
@@ -40,8 +42,10 @@ mod testing;
 
 pub use gateway::Gateway;
 pub use get::SingleObject;
+pub use held_state::{HeldKey, HeldState};
 pub use hooks::HOOKED_BYTES_MAX;
 pub use import::{ImportedValue, KvImport};
 pub use kv::Kv;
+pub use replication_queue::ReplicationQueue;
 pub use requests::{FetchedObject, KvDelete, KvDeleteOutcome, KvGet, KvPut, Quorums};
 pub use rules::import_result::{ImportComparison, ImportOutcome};

@@ -7,6 +7,7 @@
 //!                                 │               └─ moved_datatype   merges a data type (`Kv::import_datatype`)
 //!                                 │     ── queue_follow   drains the replication queue of each node meanwhile
 //!                                 │          └─ queue_key   brings one element to its key
+//!                                 │     ── way_back       hands changes back to a Riak, through back_queue
 //!                                 ├── source ──> source_calls ──> SourceHttp   the port to the source
 //!                                 └── move_store            the rows about the move
 //! kv-admin, console <── move_report    its lines and its JSON
@@ -14,6 +15,7 @@
 //! [`rules`] has the forms that a source speaks, without IO: its answers over HTTP, terms of Erlang, objects, elements of a
 //! replication queue, clocks and the bodies of data types.
 
+mod back_queue;
 mod key_turns;
 mod move_report;
 mod move_run;
@@ -35,6 +37,7 @@ mod source_calls;
 mod source_check;
 mod source_http;
 mod sweep;
+mod way_back;
 
 pub use move_report::MoveReportLine;
 pub use mover::{MOVE_RATE_DEFAULT, MoveRefusal, MoveStatus, Mover, NewMove};

@@ -29,7 +29,7 @@ impl MoveStatus {
     pub fn state(&self) -> &'static str {
         let is_handled = self.progress.handled >= self.order.number;
         match self.order.wish {
-            MoveWish::Run => "runs",
+            MoveWish::Run | MoveWish::Back => "runs",
             MoveWish::Verify | MoveWish::Repair if is_handled => "runs",
             MoveWish::Verify | MoveWish::Repair => "is to be verified",
             MoveWish::Pause => "is paused",
@@ -144,6 +144,9 @@ fn pass(progress: &MoveProgress) -> String {
 
 fn lag(progress: &MoveProgress, now: Timestamp) -> String {
     match progress.lag_seconds(now) {
+        Some(seconds) if progress.phase == MovePhase::Back => {
+            format!("every change here older than {seconds} s was handed back, but for keys that are set aside")
+        }
         Some(seconds) => format!("every change at the source older than {seconds} s is here"),
         None => "the first pass is under way".to_owned(),
     }

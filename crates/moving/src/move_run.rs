@@ -313,6 +313,7 @@ impl<S: MoveSource> MoveRun<S> {
         match comparison {
             ImportComparison::Equal => found.equal += 1,
             ImportComparison::ChangedHere => found.changed_here += 1,
+            ImportComparison::ChangedThere => found.changed_there += 1,
             ImportComparison::Differs => found.differs += 1,
         }
     }

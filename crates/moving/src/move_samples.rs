@@ -14,6 +14,7 @@ const fn phase_name(phase: MovePhase) -> &'static str {
         MovePhase::Follow => "larder_move_phase{phase=\"follow\"}",
         MovePhase::Verify => "larder_move_phase{phase=\"verify\"}",
         MovePhase::Done => "larder_move_phase{phase=\"done\"}",
+        MovePhase::Back => "larder_move_phase{phase=\"back\"}",
     }
 }
 
@@ -27,6 +28,8 @@ const fn count_name(count: MoveCount) -> &'static str {
         MoveCount::Concurrent => "larder_move_keys_total{fate=\"concurrent\"}",
         MoveCount::Older => "larder_move_keys_total{fate=\"older\"}",
         MoveCount::Brought => "larder_move_keys_total{fate=\"brought\"}",
+        MoveCount::Fetched => "larder_move_keys_total{fate=\"fetched\"}",
+        MoveCount::Returned => "larder_move_keys_total{fate=\"returned\"}",
         MoveCount::Bytes => "larder_move_copied_bytes_total",
         MoveCount::Requests => "larder_move_requests_total",
     }
@@ -41,6 +44,8 @@ const COUNTS: [MoveCount; MoveCount::ALL.len()] = [
     MoveCount::Concurrent,
     MoveCount::Older,
     MoveCount::Brought,
+    MoveCount::Fetched,
+    MoveCount::Returned,
     MoveCount::Bytes,
     MoveCount::Requests,
 ];

@@ -14,6 +14,7 @@ use larder_store::{Partition, Range, ReadQuery, Stopped};
 use serde_json::{Value, json};
 
 use crate::progress::MoveProgress;
+use crate::rules::VectorClock;
 
 /// Rows of one page.
 const PAGE_ROWS: usize = 500;
@@ -151,6 +152,19 @@ impl MoveStore {
         after: Option<&Bytes>,
     ) -> Result<(Vec<(Bytes, MovedRow)>, bool)> {
         self.moved_page(bucket, shard, &ReadQuery::after(after, PAGE_ROWS)).await
+    }
+
+    /// Whether the source sent contexts of a Larder: the first clock that is stored tells.
+    pub(crate) async fn is_from_larder(&self) -> Result<bool> {
+        for bucket in self.buckets().await? {
+            for shard in 0..MOVED_SHARDS {
+                let (rows, _) = self.moved_keys(&bucket, shard, None).await?;
+                if let Some((_, row)) = rows.iter().find(|(_, row)| !row.clock.is_empty()) {
+                    return Ok(VectorClock::from_moved(&row.clock).is_err());
+                }
+            }
+        }
+        Ok(false)
     }
 
     /// The next page of moved keys; `None` at the end.

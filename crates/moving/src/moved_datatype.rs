@@ -66,7 +66,11 @@ impl MoveRun<Source> {
     }
 
     /// The state of all values: a key has several while its nodes have not merged them. `None`: it has no value.
-    fn merged_state(&self, address: &Address, object: &SourceObject) -> Result<Option<SourceDatatype>, KeyFailure> {
+    pub(crate) fn merged_state(
+        &self,
+        address: &Address,
+        object: &SourceObject,
+    ) -> Result<Option<SourceDatatype>, KeyFailure> {
         let mut merged: Option<SourceDatatype> = None;
         for value in &object.values {
             let Some(body) = value.datatype_body() else {

@@ -12,14 +12,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use larder_core::{Error, Result};
 use larder_kv::Gateway;
-use larder_rows::{ActorId, MoveOrder, MoveWish, S3MoveTerms};
+use larder_rows::{ActorId, MoveOrder, MoveWish, S3MoveTerms, Timestamp};
 use larder_s3::Objects;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
+use crate::back_queue::BackQueue;
 use crate::move_run::{MoveRun, MoveSource, MoveSteps, MoveStopped, SweepKind};
 use crate::move_store::{KeyList, MoveStore};
-use crate::progress::{MovePhase, MoveProgress};
+use crate::progress::{MovePhase, MoveProgress, MoveVerification};
+use crate::queue_progress::QueueProgress;
 use crate::rules::SourceAddress;
 use crate::s3::BroughtKeys;
 use crate::source::Source;
@@ -85,8 +87,10 @@ pub struct NewMove {
 
 /// The moves of a gateway: one at a time.
 pub struct Mover {
-    store: MoveStore,
+    pub(crate) store: MoveStore,
     http: Arc<dyn SourceHttp>,
+    /// What a Riak fetches on the way back.
+    pub(crate) back: Arc<BackQueue>,
     /// The keys that requests of this gateway ask for.
     brought: Arc<BroughtKeys>,
     /// Notified when the order changes here.
@@ -101,7 +105,11 @@ impl Mover {
         let brought = Arc::new(BroughtKeys::new(store.clone(), Arc::clone(&objects), Arc::clone(&http)));
         let source: Weak<BroughtKeys> = Arc::downgrade(&brought);
         objects.read_through(source);
-        Arc::new(Self { store, http, brought, changed: Notify::new() })
+        let back = Arc::new(BackQueue::default());
+        let mover = Arc::new(Self { store, http, back, brought, changed: Notify::new() });
+        let queue: Weak<Self> = Arc::downgrade(&mover);
+        mover.store.gateway.kv.serve_queue(queue);
+        mover
     }
 
     /// Orders a move. One that was cancelled goes on if it comes from the same source.
@@ -143,10 +151,13 @@ impl Mover {
         let Some(status) = self.status().await?.filter(|status| !status.has_ended()) else {
             return Err(MoveRefusal::Refused("no move is under way".to_owned()));
         };
-        if wish == MoveWish::Finish
+        if matches!(wish, MoveWish::Finish | MoveWish::Back)
             && let Some(objection) = objection(&status).filter(|_| !force)
         {
-            return Err(MoveRefusal::Refused(format!("{objection}; --force finishes it anyway")));
+            return Err(MoveRefusal::Refused(format!("{objection}; --force does it anyway")));
+        }
+        if wish == MoveWish::Back {
+            self.check_way_back(&status).await?;
         }
         let mut order = MoveOrder { wish, number: status.order.number + 1, ..status.order.clone() };
         if let Some(terms) = order.s3.as_mut().filter(|_| matches!(wish, MoveWish::Finish | MoveWish::Cancel)) {
@@ -156,6 +167,24 @@ impl Mover {
         self.store.write_order(&order).await?;
         self.changed.notify_waiters();
         Ok(MoveStatus { order, ..status })
+    }
+
+    /// Refuses a way back that there is not.
+    async fn check_way_back(&self, status: &MoveStatus) -> std::result::Result<(), MoveRefusal> {
+        let why = match status.progress.phase {
+            _ if status.order.s3.is_some() => "only a Riak takes changes back",
+            // Attack: whoever fetches an element has it, and a Riak fetches without a user.
+            _ if !self.store.gateway.security().is_surely_off() => {
+                "a Riak fetches without a user: switch security off for the way back"
+            }
+            MovePhase::Follow if self.store.is_from_larder().await? => {
+                "only a Riak takes changes back: to bring them to a Larder, start a move there from here"
+            }
+            MovePhase::Follow => return Ok(()),
+            MovePhase::Back => "the way back is open already",
+            _ => "the move has not reached the phase follow",
+        };
+        Err(MoveRefusal::Refused(why.to_owned()))
     }
 
     /// The move that is under way, or the last one.
@@ -216,10 +245,8 @@ impl Mover {
                 self.work_on(run).await
             }
             (SourceAddress::Riak(address), _) => {
-                self.work_on(
-                    MoveRun::load(&self.store, Source::new(http, address, order.queue.clone(), rate), order).await?,
-                )
-                .await
+                let source = Source::new(http, address, order.queue.clone(), rate, Arc::clone(&self.back));
+                self.work_on(MoveRun::load(&self.store, source, order).await?).await
             }
             (SourceAddress::S3(_), false) => Err(Error::Internal("the order of a move has no terms".to_owned())),
         }
@@ -266,6 +293,9 @@ fn objection(status: &MoveStatus) -> Option<String> {
     let asides = status.progress.asides;
     let kept_out =
         (asides > 0).then(|| format!("{asides} keys could not be copied; `kv-admin move status` lists them"));
+    // On the way back clients write at the Riak again.
+    let is_back = status.progress.phase == MovePhase::Back;
+    let verified = if is_back { &MoveVerification { changed_there: 0, ..verified.clone() } } else { verified };
     verified.objection().or(kept_out)
 }
 
@@ -275,7 +305,7 @@ where
     MoveRun<S>: MoveSteps,
 {
     match run.order.wish {
-        MoveWish::Run | MoveWish::Verify | MoveWish::Repair => {}
+        MoveWish::Run | MoveWish::Verify | MoveWish::Repair | MoveWish::Back => {}
         MoveWish::Pause => {
             run.note(|progress| progress.handled = run.order.number);
             run.save().await?;
@@ -327,8 +357,30 @@ where
             Arc::clone(run).pass(&scope, SweepKind::Seed).await?;
             run.enter(MovePhase::Follow).await?;
         }
+        MovePhase::Follow if run.order.wish == MoveWish::Back => {
+            // What was verified before says nothing about the way back.
+            run.note(|progress| {
+                progress.handled = run.order.number;
+                progress.verified = None;
+                progress.complete_until = Timestamp::ZERO;
+                progress.queue = QueueProgress::default();
+            });
+            run.enter(MovePhase::Back).await?;
+        }
         MovePhase::Follow if run.order.wish != MoveWish::Run && !run.is_handled() => {
             run.enter(MovePhase::Verify).await?;
+        }
+        MovePhase::Back => {
+            let is_asked = matches!(run.order.wish, MoveWish::Verify | MoveWish::Repair) && !run.is_handled();
+            let kind = if is_asked { SweepKind::Verify } else { SweepKind::Follow };
+            let found = Arc::clone(run).pass(&scope, kind).await?;
+            if is_asked {
+                run.note(|progress| {
+                    progress.verified = Some(found);
+                    progress.handled = run.order.number;
+                });
+            }
+            sleep(SWEEP_PAUSE).await;
         }
         MovePhase::Follow => {
             run.await_pass().await;

@@ -24,6 +24,8 @@ coded! {
         Verify = 5, "verify";
         /// It is finished or cancelled.
         Done = 6, "done";
+        /// Hands changes back to the Riak that it came from.
+        Back = 7, "back";
     }
 }
 
@@ -48,6 +50,10 @@ coded! {
         Requests = 8, "requests";
         /// Keys of an S3 store that came before their turn, as a request here asked for them.
         Brought = 9, "brought";
+        /// Elements that the Riak of the way back fetched.
+        Fetched = 10, "fetched";
+        /// Keys that the Riak of the way back has as they are here.
+        Returned = 11, "returned";
     }
 }
 

@@ -7,6 +7,7 @@ use larder_rows::address::{Address, BucketAddress};
 use percent_encoding::percent_encode;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
+use crate::back_queue::BackQueue;
 use crate::key_turns::KeyTurns;
 use crate::queue_source::SourceQueue;
 use crate::rules::{ESCAPED, JsonDocuments, MovedProps, RiakAddress, SourceHeaders, SourceObject};
@@ -38,6 +39,8 @@ pub(crate) struct Source {
     pub(crate) turns: KeyTurns,
     /// Its replication queue.
     pub(crate) queue: SourceQueue,
+    /// The queue of the way back.
+    pub(crate) back: Arc<BackQueue>,
 }
 
 /// What a read of a key found, with the memory that it takes.
@@ -57,12 +60,18 @@ pub(crate) enum SourceState {
 }
 
 impl Source {
-    pub(crate) fn new(http: Arc<dyn SourceHttp>, address: RiakAddress, queue: String, rate: u32) -> Self {
+    pub(crate) fn new(
+        http: Arc<dyn SourceHttp>,
+        address: RiakAddress,
+        queue: String,
+        rate: u32,
+        back: Arc<BackQueue>,
+    ) -> Self {
         let memory = Arc::new(Semaphore::new(MEMORY_UNITS as usize));
         let decoding = Semaphore::new(DECODED_AT_ONCE);
         let queue = SourceQueue::new(queue, address.hosts.len());
         let calls = SourceCalls::new(http, address.is_secure, address.hosts, rate, first_line);
-        Self { calls, memory, decoding, turns: KeyTurns::default(), queue }
+        Self { calls, memory, decoding, turns: KeyTurns::default(), queue, back }
     }
 
     pub(crate) fn calls(&self) -> &SourceCalls {

@@ -39,6 +39,11 @@ impl MoveSteps for MoveRun<Source> {
     }
 
     async fn follow_beside(self: Arc<Self>) {
+        if self.is_back() {
+            // What the Riak has in its queues now are its own changes, and those that it fetched here.
+            let _open = self.open_back_queue();
+            return std::future::pending().await;
+        }
         self.follow_queues().await;
         std::future::pending().await
     }
@@ -48,7 +53,10 @@ impl MoveSteps for MoveRun<Source> {
     }
 
     async fn pass(self: Arc<Self>, types: &Vec<Bytes>, kind: SweepKind) -> Result<MoveVerification, MoveStopped> {
-        self.sweep(types, kind).await
+        match self.phase() == MovePhase::Back {
+            true => self.sweep_back(types, kind).await,
+            false => self.sweep(types, kind).await,
+        }
     }
 }
 
@@ -65,6 +73,9 @@ impl MoveRun<Source> {
             if self.moves(bucket_type).await?.is_some() {
                 moving.push(bucket_type.clone());
             }
+        }
+        if self.is_back() {
+            return Ok(moving);
         }
         let has_types = !matches!(self.phase(), MovePhase::Check | MovePhase::Types);
         self.look_for_queues(&moving, has_types, false).await?;

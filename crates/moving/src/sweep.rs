@@ -19,7 +19,7 @@ use tokio::task::{JoinError, JoinSet};
 
 use crate::move_run::{KeyOutcome, MoveRun, MoveStopped, SweepKind};
 use crate::moved_key::{key_address, shown};
-use crate::progress::MoveVerification;
+use crate::progress::{MovePhase, MoveVerification};
 use crate::source::Source;
 
 /// Keys that are worked on at a time.
@@ -180,7 +180,8 @@ impl MoveRun<Source> {
         Ok(())
     }
 
-    async fn sweep_keys(
+    /// Works on keys of a bucket, some at a time.
+    pub(crate) async fn sweep_keys(
         self: &Arc<Self>,
         bucket: &BucketAddress,
         keys: impl Iterator<Item = Bytes>,
@@ -202,7 +203,10 @@ impl MoveRun<Source> {
             }
             let run = Arc::clone(self);
             under_way.spawn(async move {
-                let outcome = run.sync_key(&address, kind).await;
+                let outcome = match run.phase() == MovePhase::Back {
+                    true => run.return_key(&address, kind).await,
+                    false => run.sync_key(&address, kind).await,
+                };
                 (address, outcome)
             });
         }

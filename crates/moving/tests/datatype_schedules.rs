@@ -19,6 +19,7 @@ use larder_kv::{Gateway, ImportComparison, KvDelete, KvGet, Quorums};
 use larder_moving::rules::RiakDatatype;
 use larder_rows::ActorId;
 use larder_rows::address::{Address, BucketAddress};
+use larder_rows::content::KvBody;
 use larder_store::memory::MemoryStore;
 use larder_store::{CallOptions, Clock, Error, Kind, Result, Store, Table};
 use larder_testkit::hooked::{Hooked, MakeCall, StoreCall, StoreHook};
@@ -150,6 +151,30 @@ impl DatatypeWorld {
     }
 }
 
+/// Hands the value here back to its source: it shows there what it shows here, and nothing counts twice.
+async fn assert_goes_back(world: &DatatypeWorld, datatype: &'static str, there: RiakDatatype, seed: u64) {
+    let shown = |value: Option<(DatatypeValue, Option<Bytes>)>| value.map(|(value, _)| value);
+    let held = match world.gateway.kv.held_values(&world.address, 1 << 24).await {
+        Ok(held) => held,
+        // The key is being removed.
+        Err(larder_core::Error::Overloaded { .. }) => return,
+        Err(error) => panic!("seed {seed}: {error}"),
+    };
+    let Some(value) = held.first() else { return assert_eq!(shown(world.read().await), None, "seed {seed}") };
+    let KvBody::Inline(body) = value.content.body.clone() else { panic!("it is inline") };
+    let here = RiakDatatype::decode(body).unwrap().into_state().unwrap();
+    let mut merged = there.into_state().unwrap();
+    merged.merge(here.clone());
+    assert!(merged.has_merged(&here), "seed {seed}");
+    let copy = DatatypeWorld::new(datatype).await;
+    // Its clock begins where that of the other store began.
+    sleep(Duration::from_micros(world.clock.now().since(copy.clock.now()))).await;
+    let import = DatatypeImport { state: Some(merged.clone()), ..copy.import(None) };
+    copy.gateway.kv.import_datatype(import).await.unwrap();
+    assert_eq!(shown(copy.read().await), shown(world.read().await), "seed {seed}: {here:?} {merged:?}");
+    assert!(merged.shows_as(&here), "seed {seed}");
+}
+
 async fn gateway_over(store: &Arc<LosingStore>, clock: &Arc<VirtualClock>) -> Arc<Gateway> {
     let hooked = Arc::new(Hooked(store.clone()));
     let ports = GatewayPorts {
@@ -268,6 +293,7 @@ async fn run_counter(seed: u64) {
     }
     let compared = world.gateway.kv.compare_datatype(&world.import(Some(settled.to_riak()))).await.unwrap();
     assert_ne!(compared, ImportComparison::Differs, "seed {seed}");
+    assert_goes_back(&world, "counter", settled.to_riak(), seed).await;
 }
 
 /// What clients here did, as far as the end shows it.
@@ -351,6 +377,7 @@ async fn run_set(seed: u64) {
     }
     let compared = world.gateway.kv.compare_datatype(&world.import(Some(settled.to_riak()))).await.unwrap();
     assert_ne!(compared, ImportComparison::Differs, "seed {seed}");
+    assert_goes_back(&world, "set", settled.to_riak(), seed).await;
 }
 
 fn source_edit(random: &mut SplitMix64, map: &ModelMap, now: u64) -> ModelEdit {
@@ -513,6 +540,7 @@ async fn run_map(seed: u64) {
     assert_eq!(register, latest.map(|(_, text)| text), "seed {seed}: {fields:?}");
     let compared = world.gateway.kv.compare_datatype(&world.import(Some(settled.to_riak()))).await.unwrap();
     assert_ne!(compared, ImportComparison::Differs, "seed {seed}");
+    assert_goes_back(&world, "map", settled.to_riak(), seed).await;
 }
 
 /// The state that a read of the key as an object shows.

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
+mod back_schedules;
 mod datatype_schedules;
 mod move_world;
 mod queue_schedules;

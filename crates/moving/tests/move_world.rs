@@ -7,13 +7,13 @@ use bytes::Bytes;
 use larder_core::body::{GetBody, PutBody};
 use larder_core::{Config, GatewayPorts};
 use larder_kv::rules::causality::Conditions;
-use larder_kv::{Gateway, KvGet, KvPut, Quorums};
+use larder_kv::{Gateway, KvDelete, KvGet, KvPut, Quorums};
 use larder_moving::rules::SourceAddress;
 use larder_moving::{MovePhase, MoveStatus, Mover, NewMove, SourceHttp};
 use larder_rows::ActorId;
 use larder_rows::MoveWish;
 use larder_rows::address::{Address, BucketAddress};
-use larder_rows::content::KvContent;
+use larder_rows::content::{KvContent, Term};
 use larder_s3::{Objects, ObjectsConfig, S3Catalogue};
 use larder_store::Clock;
 use larder_store::memory::MemoryStore;
@@ -100,9 +100,21 @@ impl<S: SourceHttp + 'static> MoveWorld<S> {
     pub(crate) async fn verify(&self) -> MoveStatus {
         let before = self.mover.wish(MoveWish::Verify, false).await.unwrap().order.number;
         self.await_status("verified", |status| {
-            status.progress.handled >= before && status.progress.phase == MovePhase::Follow
+            let is_over = matches!(status.progress.phase, MovePhase::Follow | MovePhase::Back);
+            status.progress.handled >= before && is_over
         })
         .await
+    }
+
+    pub(crate) async fn delete(&self, bucket: &str, key: &str) {
+        let delete = KvDelete {
+            address: address(bucket, key),
+            context: None,
+            conditions: Conditions::default(),
+            quorums: Quorums::default(),
+            timeout: None,
+        };
+        self.gateway.kv.delete(delete).await.unwrap();
     }
 
     pub(crate) async fn get(&self, bucket: &str, key: &str) -> (Vec<String>, Option<Bytes>) {
@@ -123,7 +135,12 @@ impl<S: SourceHttp + 'static> MoveWorld<S> {
             context,
             conditions: Conditions::default(),
             if_not_modified: None,
-            content: KvContent::default(),
+            // As the stand-ins show a value.
+            content: KvContent {
+                content_type: Some("text/plain".into()),
+                terms: vec![Term { field: "f_bin".into(), value: text.to_owned().into() }],
+                ..KvContent::default()
+            },
             upload: PutBody::Bytes(text.to_owned().into()),
             quorums: Quorums::default(),
             return_body: false,

@@ -31,6 +31,8 @@ coded! {
         Cancel = 5, "cancel";
         /// It verifies, and copies again what differs.
         Repair = 6, "repair";
+        /// It hands what changes here back to the Riak that it came from, until it ends.
+        Back = 7, "back";
     }
 }
 

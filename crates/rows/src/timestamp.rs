@@ -21,6 +21,15 @@ impl ActorId {
     /// The first of the actors that stand for writers of another store: all with this highest byte.
     pub const SOURCES: Self = Self(0xfe << 56);
 
+    /// Whether it stands for a writer of another store.
+    #[must_use]
+    pub fn is_of_source(self) -> bool {
+        self.0 >> 56 == Self::SOURCES.0 >> 56
+    }
+
+    /// Stands, at the source of a move, for what was reset here of its counters.
+    pub const RESETS: Self = Self((0xfe << 56) + 1);
+
     /// The actor of a run, of 64 random bits.
     #[must_use]
     pub fn for_run(random: u64) -> Self {
@@ -28,7 +37,7 @@ impl ActorId {
             // Zero is of no run.
             0 => Self(1),
             // Race: a gateway with the actor of a source would take its imports for own rows [invariant 198].
-            _ if random >> 56 == Self::SOURCES.0 >> 56 => Self(random ^ (1 << 63)),
+            _ if Self(random).is_of_source() => Self(random ^ (1 << 63)),
             _ => Self(random),
         }
     }
@@ -117,8 +126,8 @@ mod tests {
     #[test]
     fn no_run_has_the_actor_of_a_source() {
         for random in [0, 1, ActorId::SOURCES.0, ActorId::SOURCES.0 | 7, (0xff << 56) - 1, u64::MAX, 0x7e << 56] {
-            let actor = ActorId::for_run(random).0;
-            assert!(actor != 0 && actor >> 56 != ActorId::SOURCES.0 >> 56, "{random}");
+            let actor = ActorId::for_run(random);
+            assert!(actor.0 != 0 && !actor.is_of_source(), "{random}");
         }
     }
 }

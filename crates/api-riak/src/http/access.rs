@@ -27,6 +27,8 @@ use super::{datatypes, index, link_walk};
 const UPGRADE: &str = "Security is enabled and Riak does not accept credentials over HTTP. Try HTTPS instead.";
 const NO_LINK_WALK: &str = "Link walking is deprecated in Riak and is not compatible with security.";
 
+const NO_QUEUE: &str = "A Riak fetches from a replication queue without a user: that is not compatible with security.";
+
 /// Checks a request to a route that is not open. `logged_in` gets the user as soon as it is known, also that of a refused request;
 /// it stays empty while security is off.
 ///
@@ -108,7 +110,11 @@ fn check_access(call: &RiakCall<'_>, rules: &AccessRules, user: &str) -> Result<
                 ListingMode::Whole | ListingMode::Stream => check(KvPermission::ListKeys),
             }
         }
-        RouteAccess::NotWithSecurity => Err(RiakFault::status_text(StatusCode::FORBIDDEN, NO_LINK_WALK)),
+        RouteAccess::NotWithSecurity => {
+            let is_queue = call.route.resource == Resource::ReplicationQueue;
+            let text = if is_queue { NO_QUEUE } else { NO_LINK_WALK };
+            Err(RiakFault::status_text(StatusCode::FORBIDDEN, text))
+        }
     }
 }
 
@@ -144,6 +150,7 @@ fn check_form(call: &RiakCall<'_>) -> Result<(), RiakFault> {
         | Resource::CombinedIndex
         | Resource::Counter
         | Resource::MapReduce
+        | Resource::ReplicationQueue
         | Resource::NotBuilt(_) => Ok(()),
     }
 }

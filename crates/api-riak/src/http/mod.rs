@@ -26,6 +26,7 @@ mod params;
 mod path;
 mod props;
 mod put;
+mod replication;
 mod reply;
 mod request_notes;
 mod root;

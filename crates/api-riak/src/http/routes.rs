@@ -64,6 +64,8 @@ pub enum Resource {
     Counter,
     /// A MapReduce job.
     MapReduce,
+    /// The queue from which a Riak fetches changes on the way back of a move.
+    ReplicationQueue,
     /// A feature that is not built and has no checks of its own.
     NotBuilt(Feature),
 }
@@ -180,8 +182,8 @@ const fn fold(parts: &'static [PathPart]) -> Route {
     route(parts, READ, Resource::NotBuilt(Feature::Folds), RouteAccess::LoggedIn, "riak_kv_wm_aaefold")
 }
 
-const fn queue(parts: &'static [PathPart]) -> Route {
-    route(parts, READ, Resource::NotBuilt(Feature::Folds), RouteAccess::LoggedIn, "riak_kv_wm_queue")
+const fn queue(parts: &'static [PathPart], resource: Resource, access: RouteAccess) -> Route {
+    route(parts, READ, resource, access, "riak_kv_wm_queue")
 }
 
 const fn search(parts: &'static [PathPart], methods: &'static [Method], access: RouteAccess) -> Route {
@@ -299,8 +301,8 @@ pub static ROUTES: &[Route] = &[
     fold(&[Word("reap"), Rest]),
     fold(&[Word("siblings"), Rest]),
     fold(&[Word("tombs"), Rest]),
-    queue(&[Word("membership_request")]),
-    queue(&[Word("queuename"), Any]),
+    queue(&[Word("membership_request")], Resource::NotBuilt(Feature::Folds), RouteAccess::LoggedIn),
+    queue(&[Word("queuename"), Any], Resource::ReplicationQueue, RouteAccess::NotWithSecurity),
 ];
 
 /// Looks up the route of a request.

@@ -26,7 +26,7 @@ use super::path::{QueryParams, Segments};
 use super::reply::{self, RiakResponse, empty, page};
 use super::request_notes::{log_request, reply_id, set_id};
 use super::routes::{self, Resource, Route, RouteAccess, RouteMatch};
-use super::{access, datatypes, delete, index, link_walk, listing, mapred, object, props, put, root};
+use super::{access, datatypes, delete, index, link_walk, listing, mapred, object, props, put, replication, root};
 use crate::failure::{is_of_server, log_server_error};
 
 /// Settings of the listener of Riak's HTTP API.
@@ -196,6 +196,7 @@ impl HttpService {
             Resource::Counter if *call.method == Method::POST => datatypes::post_counter(call, body).await,
             Resource::Counter => datatypes::get_counter(call).await,
             Resource::MapReduce => mapred::answer(call, &self.gateway, body).await,
+            Resource::ReplicationQueue => replication::answer(call).await,
             Resource::NotBuilt(feature) => errors::answer(feature),
         }
     }

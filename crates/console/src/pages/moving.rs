@@ -64,7 +64,7 @@ fn report(status: &MoveStatus, now: Timestamp) -> Markup {
 fn orders(call: &ConsoleCall<'_>, status: &MoveStatus) -> Markup {
     let hold = match status.order.wish {
         MoveWish::Pause => ("/move/resume", "Resume"),
-        MoveWish::Run | MoveWish::Verify | MoveWish::Repair | MoveWish::Finish | MoveWish::Cancel => {
+        MoveWish::Run | MoveWish::Verify | MoveWish::Repair | MoveWish::Back | MoveWish::Finish | MoveWish::Cancel => {
             ("/move/pause", "Pause")
         }
     };
@@ -91,7 +91,7 @@ pub(super) async fn change(call: &ConsoleCall<'_>, wish: MoveWish) -> Result<Con
     let done = match status.order.wish {
         MoveWish::Pause => "move-pause",
         MoveWish::Verify | MoveWish::Repair => "move-verify",
-        MoveWish::Run | MoveWish::Finish | MoveWish::Cancel => "move-resume",
+        MoveWish::Run | MoveWish::Back | MoveWish::Finish | MoveWish::Cancel => "move-resume",
     };
     Ok(redirect(Href::to("/move").with("done", done.as_bytes())))
 }

@@ -257,7 +257,7 @@ families! {
     MEMORY_REFUSED = "larder_memory_refused_total", Counter, Count, [], "Requests and connections refused for want of memory.";
     TLS_CERTIFICATE_ENDS = "larder_tls_certificate_ends_seconds", Gauge, Seconds, [], "When the first certificate of the listeners ends, in seconds since 1970.";
     MOVE_PHASE = "larder_move_phase", Gauge, Truth, ["phase"], "Whether the move that this server carries out is in this phase; without a move none is shown.";
-    MOVE_KEYS = "larder_move_keys_total", Counter, Count, ["fate"], "Keys and versions of the move by their fate: looked at, copied, deleted here, kept as clients here wrote them, concurrent, older, brought as a request asked for them.";
+    MOVE_KEYS = "larder_move_keys_total", Counter, Count, ["fate"], "Keys and versions of the move by their fate: looked at, copied, deleted here, kept as clients here wrote them, concurrent, older, brought as a request asked for them, fetched and taken over by the Riak of the way back.";
     MOVE_COPIED_BYTES = "larder_move_copied_bytes_total", Counter, Bytes, [], "Bytes of the values that the move copied.";
     MOVE_REQUESTS = "larder_move_requests_total", Counter, Count, [], "Requests of the move to its source.";
     MOVE_LAG_SECONDS = "larder_move_lag_seconds", Gauge, Seconds, [], "Every change at the source of the move that is older is here; none is shown during the first pass.";

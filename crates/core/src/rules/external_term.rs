@@ -342,6 +342,19 @@ impl TermWriter {
         self.0.extend(bytes);
     }
 
+    /// A text: a list of its bytes.
+    pub fn string(&mut self, bytes: &[u8]) {
+        match u16::try_from(bytes.len()) {
+            Ok(0) => self.0.push(106),
+            Ok(length) => {
+                self.0.push(107);
+                self.0.extend(length.to_be_bytes());
+                self.0.extend(bytes);
+            }
+            Err(_) => self.list(bytes.len(), |term| bytes.iter().for_each(|byte| term.integer((*byte).into()))),
+        }
+    }
+
     /// An integer.
     pub fn integer(&mut self, number: i128) {
         if let Ok(byte) = u8::try_from(number) {
@@ -439,6 +452,17 @@ mod tests {
             Err(ExternalTermError::TooLarge("depth of terms"))
         );
         assert!(size_of::<ExternalTerm<&[u8]>>() <= 32);
+    }
+
+    #[test]
+    fn a_text_of_any_length_is_decoded_as_it_was_written() {
+        for length in [0, 1, 65_535, 65_536] {
+            let mut writer = TermWriter::default();
+            writer.string(&vec![b'x'; length]);
+            let document = writer.finish();
+            let list = ExternalTerm::decode(&document[..], BOUNDS).unwrap().into_list().unwrap();
+            assert!(list.len() == length && list.iter().all(|term| *term == ExternalTerm::Integer(b'x'.into())));
+        }
     }
 
     proptest! {

@@ -14,6 +14,7 @@ use larder_rows::limits::{DATATYPE_MAP_PAGE_ROWS, DATATYPE_PAGE_ROWS};
 use larder_rows::{ActorId, Row, Timestamp, hash};
 use larder_store::{CallOptions, ConsistencyLevel, Partition, Range, ReadOrder, ReadQuery, Stopped};
 
+use super::riak_body::FORM_BYTES_MAX;
 use super::{DatatypeBegin, DatatypeFetch, DatatypeKey, may_hold_counter};
 use crate::request_plan::{ReplicaPlan, RequestPlan};
 use crate::rules::causality::{Context, Dot, DotFlags, KeyVersions, Sibling, Slot};
@@ -302,7 +303,10 @@ impl Kv {
         let token = DatatypeContext::new(head.clocks.clone()).encode(address);
         let datatype = plan.props.datatype.unwrap_or(Datatype::Counter);
         let body = match request.bodies && RiakForm::has_one(datatype) {
-            true => self.riak_body(&self.datatype_key(address, plan), datatype, &head, &replicas.options).await?,
+            true => {
+                let form = RiakForm::new(datatype, &head, FORM_BYTES_MAX);
+                self.riak_body(&self.datatype_key(address, plan), form, &replicas.options).await?
+            }
             false => None,
         };
         let body = body.unwrap_or_else(|| token.clone());
@@ -312,6 +316,34 @@ impl Kv {
             context: Some(token),
             downgraded: false,
         }))
+    }
+
+    /// The data type at a key without an object, as its source takes it back; `None` if there is none.
+    ///
+    /// # Errors
+    /// The store's; [`DatatypeError::ValueTooLarge`]: also for a HyperLogLog, which has no such form; [`Error::Overloaded`] while a
+    /// removal is under way.
+    pub(crate) async fn datatype_in_riaks_form(
+        &self,
+        address: &Address,
+        plan: &RequestPlan,
+        replicas: ReplicaPlan,
+    ) -> Result<Option<(Sibling, Bytes)>> {
+        let Some(head) = self.datatype_head(address, plan, replicas).await? else { return Ok(None) };
+        if !head.markers.is_empty() {
+            // Counters below a marker are not reset yet, so their sums are not known.
+            self.datatype_writers.wake(self.datatype_key(address, plan));
+            return Err(Error::Overloaded { retry_after: 1 });
+        }
+        let datatype = plan.props.datatype.unwrap_or(Datatype::Counter);
+        let form = RiakForm::new(datatype, &head, FORM_BYTES_MAX).for_source();
+        let body = match RiakForm::has_one(datatype) {
+            true => self.riak_body(&self.datatype_key(address, plan), form, &replicas.options).await?,
+            false => None,
+        };
+        let body = body.ok_or(DatatypeError::ValueTooLarge { max: FORM_BYTES_MAX })?;
+        let shown = datatype_versions(plan.props.datatype, &head, Bytes::new()).siblings.into_iter().next();
+        Ok(shown.map(|sibling| (sibling, body)))
     }
 
     /// The legacy counter that a read shows where the object has no value, as versions of the object: conditions of a write are
@@ -331,7 +363,7 @@ impl Kv {
     }
 
     /// The head of the data type that may stand at a key without an object; `None` if there is none.
-    pub(super) async fn datatype_head(
+    pub(crate) async fn datatype_head(
         &self,
         address: &Address,
         plan: &RequestPlan,

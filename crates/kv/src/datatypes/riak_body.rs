@@ -8,24 +8,22 @@ use tokio::time::timeout_at;
 
 use super::writers::DatatypeKey;
 use crate::Kv;
-use crate::rules::datatypes::{Datatype, DatatypeError, DatatypeHead, DatatypeRowName, RiakForm};
+use crate::rules::datatypes::{DatatypeError, DatatypeRowName, RiakForm};
 
 /// Most bytes of the rows of a value that has this form: a move takes smaller ones only.
-const FORM_BYTES_MAX: usize = 4 << 20;
+pub(super) const FORM_BYTES_MAX: usize = 4 << 20;
 
 impl Kv {
-    /// Reads the whole value below this head in Riak's form; `None`: it is too large.
+    /// Reads the whole value of a key into this form of Riak; `None`: it is too large.
     ///
     /// # Errors
     /// The store's, and [`Error::TimedOut`].
     pub(super) async fn riak_body(
         &self,
         key: &DatatypeKey,
-        datatype: Datatype,
-        head: &DatatypeHead,
+        mut form: RiakForm<'_>,
         options: &CallOptions,
     ) -> Result<Option<Bytes>> {
-        let mut form = RiakForm::new(datatype, head, FORM_BYTES_MAX);
         let range = Range { from: Some(DatatypeRowName::DATA), to: None };
         let mut query = ReadQuery { range, limit: DATATYPE_MAP_PAGE_ROWS, order: ReadOrder::Forward };
         let mut place = None;

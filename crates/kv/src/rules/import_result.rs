@@ -18,6 +18,8 @@ pub enum ImportComparison {
     Equal,
     /// A client wrote or deleted it here.
     ChangedHere,
+    /// A client of the source wrote it there after it went back.
+    ChangedThere,
     /// In its values, although no client changed it here.
     Differs,
 }

@@ -11,7 +11,7 @@
 use bytes::Bytes;
 use larder_rows::Timestamp;
 
-use super::riak_bytes::{INFLATED_BYTES_MAX, RiakBytes, RiakFormError, inflate_zlib};
+use super::riak_bytes::{INFLATED_BYTES_MAX, RiakBytes, RiakFormError, inflate_zlib, put_sized};
 use super::riak_object::RiakObject;
 use super::vector_clock::VectorClock;
 
@@ -68,6 +68,9 @@ pub enum ReplicatedChange {
 }
 
 impl QueueAnswer {
+    /// The answer of a queue with nothing in it.
+    pub const EMPTY: &[u8] = &[0];
+
     /// Decodes the body of an answer, of which a compressed object inflates up to `max` bytes.
     ///
     /// # Errors
@@ -102,6 +105,23 @@ impl QueueAnswer {
 }
 
 impl QueueElement {
+    /// The answer of a queue with the object of a key, not compressed.
+    #[must_use]
+    pub fn answer(key: &ElementKey, object: &RiakObject) -> Bytes {
+        let mut element = vec![ELEMENT_VERSION << 4];
+        for name in [&key.bucket_type, &key.bucket, &key.key] {
+            put_sized(&mut element, &[name]);
+        }
+        element.extend(object.encode());
+        let mut answer = vec![1, u8::from(object.is_tombstone())];
+        if object.is_tombstone() {
+            put_sized(&mut answer, &[&object.clock.encode()]);
+        }
+        answer.extend(crc32fast::hash(&element).to_be_bytes());
+        answer.extend(element);
+        answer.into()
+    }
+
     /// Decodes an element: its checksum first.
     ///
     /// # Errors

@@ -79,6 +79,22 @@ impl RiakBytes {
     }
 }
 
+/// Writes bytes after their length in four bytes.
+pub(super) fn put_sized(out: &mut Vec<u8>, parts: &[&[u8]]) {
+    // Bound: an object that is written has at most 64 MiB.
+    let length: usize = parts.iter().map(|part| part.len()).sum();
+    out.extend(u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes());
+    parts.iter().for_each(|part| out.extend_from_slice(part));
+}
+
+/// Writes a time in three numbers.
+pub(super) fn put_time(out: &mut Vec<u8>, time: Timestamp) {
+    let seconds = time.0 / 1_000_000;
+    for part in [seconds / 1_000_000, seconds % 1_000_000, time.0 % 1_000_000] {
+        out.extend(u32::try_from(part).unwrap_or(u32::MAX).to_be_bytes());
+    }
+}
+
 /// Inflates bytes with a zlib header, up to `max` bytes.
 pub(super) fn inflate_zlib(bytes: &[u8], max: usize) -> Result<Bytes, RiakFormError> {
     inflated(decompress_to_vec_zlib_with_limit(bytes, max))

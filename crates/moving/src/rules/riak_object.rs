@@ -8,11 +8,12 @@
 //! ```
 
 use bytes::Bytes;
-use larder_rows::Timestamp;
+use larder_core::rules::external_term::TermWriter;
 use larder_rows::content::{KvBody, KvContent, Link, Term};
+use larder_rows::{Timestamp, hash};
 
 use super::erlang_term::{ErlangTerm, RiakTerm as _};
-use super::riak_bytes::{RiakBytes, RiakFormError};
+use super::riak_bytes::{RiakBytes, RiakFormError, put_sized, put_time};
 use super::vector_clock::{VectorClock, VectorClockEntry};
 
 /// The first byte of a stored object.
@@ -23,6 +24,16 @@ const OBJECT_VERSION: u8 = 1;
 const BYTES_TAG: u8 = 1;
 /// The tag of an external term.
 const TERM_TAG: u8 = 0;
+/// Names of metadata.
+const CONTENT_TYPE: &[u8] = b"content-type";
+const CHARSET: &[u8] = b"charset";
+const ENCODING: &[u8] = b"content-encoding";
+const META: &[u8] = b"X-Riak-Meta";
+const INDEX: &[u8] = b"index";
+const LINKS: &[u8] = b"Links";
+const DOT: &[u8] = b"dot";
+/// The end of the name of an index of numbers.
+const NUMBERS: &[u8] = b"_int";
 /// Most siblings of an object.
 const SIBLINGS_MAX: u32 = 10_000;
 
@@ -82,6 +93,16 @@ impl RiakObject {
         Ok(Self { clock, siblings })
     }
 
+    /// The form v1.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = vec![OBJECT_TAG, OBJECT_VERSION];
+        put_sized(&mut out, &[&self.clock.encode()]);
+        out.extend(u32::try_from(self.siblings.len()).unwrap_or(u32::MAX).to_be_bytes());
+        self.siblings.iter().for_each(|sibling| sibling.encode(&mut out));
+        out
+    }
+
     /// Whether all of it is deleted.
     #[must_use]
     pub fn is_tombstone(&self) -> bool {
@@ -90,6 +111,51 @@ impl RiakObject {
 }
 
 impl RiakSibling {
+    /// The tombstone of this time.
+    #[must_use]
+    pub fn tombstone(modified: Timestamp) -> Self {
+        let vtag = Bytes::copy_from_slice(&hash::base62_digits(hash::fast128(&modified.0.to_be_bytes())));
+        let content = KvContent::default();
+        Self { content, is_term: false, modified, vtag, deleted: true, dot: None, unknown: Vec::new() }
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        let value = match &self.content.body {
+            KvBody::Inline(value) => value.clone(),
+            // A value that is not in memory is of no form of Riak.
+            KvBody::Blob(_) => Bytes::new(),
+        };
+        put_sized(out, &[&[if self.is_term { TERM_TAG } else { BYTES_TAG }], &value]);
+        let mut metadata = Vec::new();
+        put_time(&mut metadata, self.modified);
+        metadata.push(u8::try_from(self.vtag.len()).unwrap_or(u8::MAX));
+        metadata.extend(self.vtag.iter().take(u8::MAX.into()));
+        metadata.push(u8::from(self.deleted));
+        for (name, term) in self.metadata() {
+            put_sized(&mut metadata, &[&[BYTES_TAG], name]);
+            put_sized(&mut metadata, &[&[TERM_TAG], &term]);
+        }
+        put_sized(out, &[&metadata]);
+    }
+
+    /// The names and terms of its metadata.
+    fn metadata(&self) -> Vec<(&'static [u8], Vec<u8>)> {
+        let KvContent { content_type, charset, encoding, meta, links, terms, .. } = &self.content;
+        let text = |name, text: &Option<Bytes>| text.as_ref().map(|text| (name, written(|term| term.string(text))));
+        let live = |name, term| (!self.deleted).then_some((name, term));
+        // In the order of a node of Riak, so that both have the same bytes.
+        let metadata = [
+            text(CHARSET, charset),
+            live(META, written(|term| write_pairs(term, meta))),
+            Some((INDEX, written(|term| write_terms(term, terms)))),
+            text(CONTENT_TYPE, content_type),
+            text(ENCODING, encoding),
+            self.dot.as_ref().map(|dot| (DOT, written(|term| dot.write(term)))),
+            live(LINKS, written(|term| write_links(term, links))),
+        ];
+        metadata.into_iter().flatten().collect()
+    }
+
     fn decode(rest: &mut RiakBytes) -> Result<Self, RiakFormError> {
         let (tag, value) = take_tagged(rest, "value")?;
         let mut metadata = RiakBytes(rest.sized("metadata")?);
@@ -111,13 +177,13 @@ impl RiakSibling {
     fn set(&mut self, name: Bytes, tag: u8, value: Bytes) -> Result<(), RiakFormError> {
         let text = |value| metadata_text(tag, value);
         match &name[..] {
-            b"content-type" => self.content.content_type = Some(text(value)?),
-            b"charset" => self.content.charset = Some(text(value)?),
-            b"content-encoding" => self.content.encoding = Some(text(value)?),
-            b"X-Riak-Meta" => self.content.meta = read_pairs(value)?,
-            b"index" => self.content.terms = read_terms(value)?,
-            b"Links" => self.content.links = read_links(value)?,
-            b"dot" => self.dot = Some(VectorClockEntry::from_term(ErlangTerm::from_stored(value)?)?),
+            CONTENT_TYPE => self.content.content_type = Some(text(value)?),
+            CHARSET => self.content.charset = Some(text(value)?),
+            ENCODING => self.content.encoding = Some(text(value)?),
+            META => self.content.meta = read_pairs(value)?,
+            INDEX => self.content.terms = read_terms(value)?,
+            LINKS => self.content.links = read_links(value)?,
+            DOT => self.dot = Some(VectorClockEntry::from_term(ErlangTerm::from_stored(value)?)?),
             _ => self.unknown.push(name),
         }
         Ok(())
@@ -165,4 +231,46 @@ fn read_links(value: Bytes) -> Result<Vec<Link>, RiakFormError> {
         Ok(Link { bucket: bucket.into_bytes("link")?, key: key.into_bytes("link")?, tag: tag.into_bytes("link")? })
     };
     ErlangTerm::from_stored(value)?.into_items("link")?.into_iter().map(link).collect()
+}
+
+fn written(write: impl FnOnce(&mut TermWriter)) -> Vec<u8> {
+    let mut term = TermWriter::default();
+    write(&mut term);
+    term.finish()
+}
+
+fn write_pairs(term: &mut TermWriter, pairs: &[(Bytes, Bytes)]) {
+    term.list(pairs.len(), |term| {
+        for (name, value) in pairs {
+            term.tuple(2);
+            term.string(name);
+            term.string(value);
+        }
+    });
+}
+
+fn write_terms(term: &mut TermWriter, terms: &[Term]) {
+    term.list(terms.len(), |term| {
+        for Term { field, value } in terms {
+            term.tuple(2);
+            term.binary(field);
+            let number = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
+            match number.filter(|_| field.ends_with(NUMBERS)) {
+                Some(number) => term.integer(number),
+                None => term.binary(value),
+            }
+        }
+    });
+}
+
+fn write_links(term: &mut TermWriter, links: &[Link]) {
+    term.list(links.len(), |term| {
+        for Link { bucket, key, tag } in links {
+            term.tuple(2);
+            term.tuple(2);
+            term.binary(bucket);
+            term.binary(key);
+            term.binary(tag);
+        }
+    });
 }

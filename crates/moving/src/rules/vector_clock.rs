@@ -86,20 +86,28 @@ impl VectorClock {
         Self::decode(inflate_raw(bytes, CLOCK_BYTES_MAX)?)
     }
 
+    /// Decodes a stored clock; the empty one has no bytes.
+    ///
+    /// # Errors
+    /// [`RiakFormError`]: the context of a Larder is none.
+    pub fn from_moved(bytes: &[u8]) -> Result<Self, RiakFormError> {
+        if bytes.is_empty() { Ok(Self::default()) } else { Self::from_deflated(bytes) }
+    }
+
     /// The bytes that `X-Riak-Vclock` has in base64. Those of Riak may be other ones for the same clock.
     #[must_use]
     pub fn to_deflated(&self) -> Bytes {
+        compress_to_vec(&self.encode(), DEFLATE_LEVEL).into()
+    }
+
+    /// The external term.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
         let mut term = TermWriter::default();
         term.list(self.entries.len(), |term| {
-            for entry in &self.entries {
-                term.tuple(2);
-                term.binary(&entry.actor);
-                term.tuple(2);
-                term.integer(entry.count.into());
-                term.integer(entry.seconds.into());
-            }
+            self.entries.iter().for_each(|entry| entry.write(term));
         });
-        compress_to_vec(&term.finish(), DEFLATE_LEVEL).into()
+        term.finish()
     }
 
     pub(super) fn from_term(term: ErlangTerm) -> Result<Self, RiakFormError> {
@@ -114,7 +122,7 @@ impl VectorClock {
     /// Whether it saw every write that `other` saw. The times do not count, as in Riak.
     #[must_use]
     pub fn descends(&self, other: &Self) -> bool {
-        other.entries.iter().all(|entry| self.count_of(&entry.actor) >= entry.count)
+        other.entries.iter().all(|entry| self.writes(&entry.actor) >= entry.count)
     }
 
     /// Its order in relation to `other`.
@@ -134,13 +142,24 @@ impl VectorClock {
         Self::new([self.entries.as_slice(), &other.entries].concat())
     }
 
-    fn count_of(&self, actor: &Bytes) -> u64 {
+    /// The writes of an actor that it saw.
+    #[must_use]
+    pub fn writes(&self, actor: &Bytes) -> u64 {
         let found = self.entries.binary_search_by(|entry| entry.actor.cmp(actor));
         found.ok().and_then(|at| self.entries.get(at)).map_or(0, |entry| entry.count)
     }
 }
 
 impl VectorClockEntry {
+    /// Writes the form that [`Self::from_term`] reads.
+    pub(super) fn write(&self, term: &mut TermWriter) {
+        term.tuple(2);
+        term.binary(&self.actor);
+        term.tuple(2);
+        term.integer(self.count.into());
+        term.integer(self.seconds.into());
+    }
+
     /// From `{Actor, {Count, Seconds}}`, which is also the form of a dot.
     pub(super) fn from_term(term: ErlangTerm) -> Result<Self, RiakFormError> {
         let [actor, rest] = term.into_tuple("entry of a clock")?;
@@ -169,7 +188,9 @@ mod tests {
     }
 
     fn encode(clock: &VectorClock) -> Bytes {
-        inflate_raw(&clock.to_deflated(), CLOCK_BYTES_MAX).unwrap()
+        let term = Bytes::from(clock.encode());
+        assert_eq!(inflate_raw(&clock.to_deflated(), CLOCK_BYTES_MAX), Ok(term.clone()));
+        term
     }
 
     fn header_with(clock: &VectorClock) -> String {

@@ -3,6 +3,7 @@
 //! a restart empties, answers that break off or lie, and nodes that are slow or refuse.
 
 mod objects;
+mod sink;
 mod wire;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -132,6 +133,11 @@ impl RiakCluster {
         node.down_until = Some(Instant::now() + down);
     }
 
+    /// Whether a node takes writes.
+    pub(crate) fn is_up(&self) -> bool {
+        !self.state.lock().up().is_empty()
+    }
+
     /// Elements in all queues.
     pub(crate) fn queued(&self) -> usize {
         self.state.lock().nodes.iter().map(|node| node.queue.len()).sum()
@@ -141,7 +147,7 @@ impl RiakCluster {
         self.state.lock().requests
     }
 
-    /// A put: with the context of a read it replaces what that showed, else it is a sibling.
+    /// A put: with the context of a read it replaces what that showed, else it is a sibling. Without a node it is refused.
     pub(crate) fn put(&self, place: &Place, text: &str, with_context: bool) {
         let value = |now| (text.to_owned(), now, false);
         self.write(place, with_context, value);

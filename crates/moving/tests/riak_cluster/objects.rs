@@ -49,6 +49,24 @@ impl ClusterObject {
         replaced.into_iter().filter(|value| !value.is_deleted).map(|value| value.text).collect()
     }
 
+    /// Takes in an object without dots, as a sink does: the newer clock wins, and of concurrent ones all values stay.
+    pub(super) fn take_in(&mut self, pushed: Self) {
+        let has_all = |clock: &StandInClock, other: &StandInClock| {
+            other.iter().all(|(actor, count)| saw(clock, &(actor.clone(), *count)))
+        };
+        if has_all(&self.clock, &pushed.clock) {
+            return;
+        }
+        if has_all(&pushed.clock, &self.clock) {
+            *self = pushed;
+            return;
+        }
+        let new = pushed.values.into_iter().filter(|value| self.values.iter().all(|known| known.text != value.text));
+        let new: Vec<_> = new.collect();
+        self.values.extend(new);
+        merge_clock(&mut self.clock, &pushed.clock);
+    }
+
     /// Takes in what another replica has: a value stays unless the other side saw it and has it no more.
     pub(super) fn merge(&mut self, other: &Self) {
         let mut values: Vec<_> = std::mem::take(&mut self.values)

@@ -30,7 +30,7 @@ Options:
     --rate N                       move start: most requests to the source in a second; without it 1000
     --queue NAME                   move start, from riak://: its replication queue; without it `larder`
     --repair                       move verify: copy again what differs
-    --force                        move finish: whatever the last verification found
+    --force                        move back, move finish: whatever the last verification found
     --verify                       export, import: only compare what is there with the directory
 
 Exit code 0: done. Exit code 1: not done, standard error says why.

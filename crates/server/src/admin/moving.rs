@@ -22,8 +22,8 @@ pub(super) const START_OPTIONS: &[CommandOption] = &[
 ];
 /// The option of `move verify`.
 pub(super) const VERIFY_OPTIONS: &[CommandOption] = &[CommandOption { name: "--repair", kind: OptionKind::Flag }];
-/// The option of `move finish`.
-pub(super) const FINISH_OPTIONS: &[CommandOption] = &[CommandOption { name: "--force", kind: OptionKind::Flag }];
+/// The option of `move back` and `move finish`.
+pub(super) const FORCE_OPTIONS: &[CommandOption] = &[CommandOption { name: "--force", kind: OptionKind::Flag }];
 /// Most requests in a second that an operator may ask for.
 const RATE_MAX: u32 = 1_000_000;
 const START_USAGE: &str = "move start riak://HOST:8098[,HOST2:8098] | s3://KEY@HOST:PORT --secret-file FILE";
@@ -131,12 +131,23 @@ pub(super) async fn cancel(call: CommandCall<'_>) -> CommandResult {
 }
 
 pub(super) async fn finish(call: CommandCall<'_>) -> CommandResult {
-    let args = ParsedArgs::parse(call.args, FINISH_OPTIONS).map_err(AdminAnswer::failed)?;
+    let text = "the move is finished; what it knew of the source is removed";
+    forced_wish(&call, MoveWish::Finish, "move finish [--force]", text).await
+}
+
+pub(super) async fn back(call: CommandCall<'_>) -> CommandResult {
+    let text = "changes go back to the Riak, which fetches them from /queuename/back; `kv-admin move finish` ends it";
+    forced_wish(&call, MoveWish::Back, "move back [--force]", text).await
+}
+
+/// A wish that the move may refuse unless it is forced.
+async fn forced_wish(call: &CommandCall<'_>, wish: MoveWish, usage: &'static str, text: &str) -> CommandResult {
+    let args = ParsedArgs::parse(call.args, FORCE_OPTIONS).map_err(AdminAnswer::failed)?;
     if !args.plain.is_empty() {
-        return Err(AdminAnswer::usage("move finish [--force]"));
+        return Err(AdminAnswer::usage(usage));
     }
-    call.context.mover.wish(MoveWish::Finish, args.has("--force")).await.map_err(refusal)?;
-    Ok(AdminAnswer::done("the move is finished; what it knew of the source is removed"))
+    call.context.mover.wish(wish, args.has("--force")).await.map_err(refusal)?;
+    Ok(AdminAnswer::done(text))
 }
 
 async fn wish(call: &CommandCall<'_>, wish: MoveWish, text: &str) -> CommandResult {

@@ -352,7 +352,17 @@ pub(super) static COMMANDS: &[AdminCommand] = &[
     change!("move pause", (0, 0), false, "Stop the move for a while", moving::pause),
     change!("move resume", (0, 0), false, "Go on with it", moving::resume),
     AdminCommand {
-        options: moving::FINISH_OPTIONS,
+        options: moving::FORCE_OPTIONS,
+        ..change!(
+            "move back",
+            (0, ANY),
+            false,
+            "Hand what changes here back to the Riak that it came from",
+            moving::back
+        )
+    },
+    AdminCommand {
+        options: moving::FORCE_OPTIONS,
         ..change!("move finish", (0, ANY), false, "End a move that is verified: nothing differs", moving::finish)
     },
     change!("move cancel", (0, 0), false, "End the move before; what it copied stays", moving::cancel),

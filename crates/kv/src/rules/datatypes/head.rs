@@ -350,6 +350,34 @@ impl CounterSum {
         })
     }
 
+    /// The shares as the source of a move takes them back, none of which ever shrinks: those of its own writers as they are there,
+    /// what was reset of these as that of [`ActorId::RESETS`], and those of writers here also when all of them was reset.
+    pub(super) fn shares_for_source(&self) -> Vec<(CounterSource, i128, i128)> {
+        let number = |number: u128| i128::try_from(number).unwrap_or(i128::MAX);
+        let mut resets = (0_i128, 0_i128);
+        let mut shares: Vec<_> = self
+            .sources
+            .iter()
+            .map(|(source, totals)| {
+                let reset = self.source_reset(source);
+                let begins_anew = totals.plus < reset.plus || totals.minus < reset.minus;
+                let reset = if begins_anew { CounterTotals::default() } else { reset };
+                let (plus, minus) = (number(totals.plus), number(totals.minus));
+                let (reset_plus, reset_minus) = (number(reset.plus), number(reset.minus));
+                if source.actor.is_of_source() {
+                    resets = (resets.0.saturating_add(reset_minus), resets.1.saturating_add(reset_plus));
+                    return (*source, plus, minus);
+                }
+                (*source, plus.saturating_add(reset_minus), minus.saturating_add(reset_plus))
+            })
+            .collect();
+        if resets != (0, 0) {
+            let source = CounterSource { actor: ActorId::RESETS, birth: Timestamp::ZERO };
+            shares.push((source, resets.0, resets.1));
+        }
+        shares
+    }
+
     fn source_reset(&self, source: &CounterSource) -> CounterTotals {
         self.resets.0.get(source).copied().unwrap_or_default()
     }

@@ -17,8 +17,9 @@ use larder_rows::codec::DecodeError;
 use larder_rows::{ActorId, Row, Timestamp};
 
 use super::head::{CounterResets, CounterSum, CounterTotals, DatatypeHead, NamedIncrement};
-use super::row_name::{DatatypeLeaf, DatatypeRowName, EmbeddedType, FieldName};
-use super::source_datatype::register_content;
+use super::import_plan::ImportRecord;
+use super::row_name::{CounterSource, DatatypeLeaf, DatatypeRowName, EmbeddedType, FieldName};
+use super::source_datatype::{register_content, source_actor};
 
 /// The first bytes of every body.
 const FORM: [u8; 2] = [69, 2];
@@ -28,14 +29,37 @@ const NAMED: &[u8] = b"id ";
 /// A write: the actor, and the stamp of its rows.
 type WriteDot = (ActorId, Timestamp);
 
+/// The names at the source of a move for the actors that stand for its writers; an actor without one is its eight bytes.
+type WriterNames = BTreeMap<ActorId, Bytes>;
+
 /// Collects the rows of a value in the order of their names.
 #[derive(Debug)]
 pub struct RiakForm<'a> {
     datatype: Datatype,
     head: &'a DatatypeHead,
+    names: WriterNames,
+    /// Whether the source of a move takes it back.
+    is_for_source: bool,
+    /// The last reset of a counter.
+    reset: Timestamp,
     root: FormNode,
     bytes: usize,
     bytes_max: usize,
+}
+
+/// How writers are written.
+#[derive(Clone, Copy)]
+struct FormWriters<'a> {
+    names: &'a WriterNames,
+    is_for_source: bool,
+    reset: Timestamp,
+}
+
+/// The clock of a value.
+#[derive(Clone, Copy)]
+struct FormClock<'a> {
+    dots: &'a [WriteDot],
+    writers: FormWriters<'a>,
 }
 
 /// A value: the whole one, or that of a field.
@@ -57,7 +81,28 @@ impl<'a> RiakForm<'a> {
     /// A value of this type below this head, of at most so many bytes of names and values.
     #[must_use]
     pub fn new(datatype: Datatype, head: &'a DatatypeHead, bytes_max: usize) -> Self {
-        Self { datatype, head, root: FormNode::default(), bytes: 0, bytes_max }
+        Self {
+            datatype,
+            head,
+            names: WriterNames::new(),
+            is_for_source: false,
+            reset: Timestamp::ZERO,
+            root: FormNode::default(),
+            bytes: 0,
+            bytes_max,
+        }
+    }
+
+    /// The same, in which the writers of the source of a move have their names and their totals there: merged there, it counts
+    /// nothing twice.
+    #[must_use]
+    pub fn for_source(self) -> Self {
+        let record = self.head.import.as_ref();
+        let named = |record: &ImportRecord| {
+            let incarnation = record.incarnation;
+            record.clock.keys().map(|name| (source_actor(name, incarnation), name.clone())).collect()
+        };
+        Self { names: record.map(named).unwrap_or_default(), is_for_source: true, ..self }
     }
 
     /// Whether values of this type have such a body. The registers of a HyperLogLog are of another hash than Riak's.
@@ -81,15 +126,39 @@ impl<'a> RiakForm<'a> {
         if self.head.is_dead(&path, &leaf, row.stamp) {
             return Ok(());
         }
+        if let DatatypeLeaf::Resets(_) = leaf {
+            self.reset = self.reset.max(row.stamp);
+        }
         let node = path.fields()?.into_iter().fold(&mut self.root, |node, field| node.fields.entry(field).or_default());
         node.add(leaf, row)
+    }
+
+    /// The writes that the value has seen.
+    fn clock(&self) -> BTreeMap<ActorId, Timestamp> {
+        let mut clock = self.head.clocks.clone();
+        if !self.is_for_source {
+            return clock;
+        }
+        // What imports have seen of the source and is not here was removed here, by clients whose delete took the clocks as well.
+        if let Some(record) = &self.head.import {
+            for (name, count) in &record.clock {
+                let known = clock.entry(source_actor(name, record.incarnation)).or_default();
+                *known = Timestamp(*count).max(*known);
+            }
+        }
+        if self.reset > Timestamp::ZERO {
+            clock.insert(ActorId::RESETS, self.reset);
+        }
+        clock
     }
 
     /// The body.
     #[must_use]
     pub fn finish(self) -> Bytes {
         let mut term = TermWriter::default();
-        let clock: Vec<WriteDot> = self.head.clocks.iter().map(|(actor, clock)| (*actor, *clock)).collect();
+        let dots: Vec<WriteDot> = self.clock().into_iter().collect();
+        let writers = FormWriters { names: &self.names, is_for_source: self.is_for_source, reset: self.reset };
+        let clock = FormClock { dots: &dots, writers };
         let (module, tag, version) = match self.datatype {
             Datatype::Counter => ("riak_dt_pncounter", b'G', 2),
             Datatype::Set => ("riak_dt_orswot", b'K', 1),
@@ -97,9 +166,9 @@ impl<'a> RiakForm<'a> {
             Datatype::Gset | Datatype::Hll => ("riak_dt_gset", b'R', 1),
         };
         match self.datatype {
-            Datatype::Counter => self.root.write_counter(&mut term),
-            Datatype::Set => self.root.write_set(&mut term, &clock),
-            Datatype::Map => self.root.write_map(&mut term, &clock),
+            Datatype::Counter => self.root.write_counter(&mut term, writers),
+            Datatype::Set => self.root.write_set(&mut term, clock),
+            Datatype::Map => self.root.write_map(&mut term, clock),
             Datatype::Gset | Datatype::Hll => term.list(self.root.elements.len(), |term| {
                 self.root.elements.keys().for_each(|element| term.binary(element));
             }),
@@ -151,12 +220,15 @@ impl FormNode {
         dots
     }
 
-    fn write_counter(&self, term: &mut TermWriter) {
-        let shares: Vec<_> = self.counter.shares().collect();
+    fn write_counter(&self, term: &mut TermWriter, writers: FormWriters<'_>) {
+        let shares = self.shares(writers);
         term.list(shares.len() + self.named.len(), |term| {
             for (source, plus, minus) in shares {
                 term.tuple(3);
-                term.binary(&[source.actor.0.to_be_bytes(), source.birth.0.to_be_bytes()].concat());
+                match writers.names.get(&source.actor) {
+                    Some(name) => term.binary(name),
+                    None => term.binary(&[source.actor.0.to_be_bytes(), source.birth.0.to_be_bytes()].concat()),
+                }
                 term.integer(plus);
                 term.integer(minus);
             }
@@ -169,22 +241,29 @@ impl FormNode {
         });
     }
 
-    fn write_set(&self, term: &mut TermWriter, clock: &[WriteDot]) {
+    fn shares(&self, writers: FormWriters<'_>) -> Vec<(CounterSource, i128, i128)> {
+        match writers.is_for_source {
+            true => self.counter.shares_for_source(),
+            false => self.counter.shares().collect(),
+        }
+    }
+
+    fn write_set(&self, term: &mut TermWriter, clock: FormClock<'_>) {
         term.tuple(3);
-        write_dots(term, clock);
+        clock.write(term);
         term.list(self.elements.len(), |term| {
             for (element, dots) in &self.elements {
                 term.tuple(2);
                 term.binary(element);
-                write_dots(term, dots);
+                FormClock { dots, ..clock }.write(term);
             }
         });
         term.list(0, |_| {});
     }
 
-    fn write_map(&self, term: &mut TermWriter, clock: &[WriteDot]) {
+    fn write_map(&self, term: &mut TermWriter, clock: FormClock<'_>) {
         term.tuple(3);
-        write_dots(term, clock);
+        clock.write(term);
         let fields: Vec<_> = self.fields.iter().filter(|(_, node)| node.is_live()).collect();
         term.list(fields.len(), |term| {
             for (field, node) in fields {
@@ -197,7 +276,7 @@ impl FormNode {
                 term.list(dots.len(), |term| {
                     for (at, dot) in dots.iter().enumerate() {
                         term.tuple(2);
-                        write_dot(term, *dot);
+                        clock.write_dot(term, *dot);
                         node.write_value(term, field.embedded, *dot, (at == 0).then_some(clock));
                     }
                 });
@@ -208,7 +287,7 @@ impl FormNode {
     }
 
     /// The value that a write left in a field. All of it stands with the first one; without a clock it is an empty one.
-    fn write_value(&self, term: &mut TermWriter, embedded: EmbeddedType, dot: WriteDot, clock: Option<&[WriteDot]>) {
+    fn write_value(&self, term: &mut TermWriter, embedded: EmbeddedType, dot: WriteDot, clock: Option<FormClock<'_>>) {
         if embedded == EmbeddedType::Register {
             let unset = (Timestamp::ZERO, Bytes::new());
             let (time, value) = self.registers.get(&dot).unwrap_or(&unset);
@@ -217,39 +296,42 @@ impl FormNode {
             term.integer(time.0.into());
             return;
         }
-        let empty = Self::default();
-        let (node, clock) = clock.map_or((&empty, &[][..]), |clock| (self, clock));
+        let (empty, nobody) = (Self::default(), WriterNames::new());
+        let writers = FormWriters { names: &nobody, is_for_source: false, reset: Timestamp::ZERO };
+        let (node, clock) = clock.map_or((&empty, FormClock { dots: &[], writers }), |clock| (self, clock));
         match embedded {
             EmbeddedType::Register => {}
             EmbeddedType::Set => node.write_set(term, clock),
             EmbeddedType::Map => node.write_map(term, clock),
             EmbeddedType::Flag => {
                 term.tuple(3);
-                write_dots(term, clock);
-                write_dots(term, &node.flags);
+                clock.write(term);
+                FormClock { dots: &node.flags, ..clock }.write(term);
                 term.list(0, |_| {});
             }
             EmbeddedType::Counter => {
                 term.tuple(2);
-                write_dots(term, clock);
-                node.write_counts(term);
+                clock.write(term);
+                node.write_counts(term, clock.writers);
             }
         }
     }
 
     /// The counts of a counter of a map, one for each actor.
-    fn write_counts(&self, term: &mut TermWriter) {
+    fn write_counts(&self, term: &mut TermWriter, writers: FormWriters<'_>) {
         let mut sums = BTreeMap::<ActorId, (i128, i128)>::new();
-        for (source, plus, minus) in self.counter.shares() {
+        for (source, plus, minus) in self.shares(writers) {
             let sum = sums.entry(source.actor).or_default();
             *sum = (sum.0 + plus, sum.1 + minus);
         }
         term.list(sums.len(), |term| {
             for (actor, (plus, minus)) in sums {
                 term.tuple(2);
-                term.binary(&actor.0.to_be_bytes());
+                let counted =
+                    if actor == ActorId::RESETS { Some(writers.reset) } else { self.counted.get(&actor).copied() };
+                writers.write_actor(term, actor);
                 term.tuple(3);
-                term.integer(self.counted.get(&actor).copied().unwrap_or_default().0.into());
+                term.integer(counted.unwrap_or_default().0.into());
                 term.integer(plus);
                 term.integer(minus);
             }
@@ -257,12 +339,23 @@ impl FormNode {
     }
 }
 
-fn write_dots(term: &mut TermWriter, dots: &[WriteDot]) {
-    term.list(dots.len(), |term| dots.iter().for_each(|dot| write_dot(term, *dot)));
+impl FormClock<'_> {
+    fn write(self, term: &mut TermWriter) {
+        term.list(self.dots.len(), |term| self.dots.iter().for_each(|dot| self.write_dot(term, *dot)));
+    }
+
+    fn write_dot(self, term: &mut TermWriter, (actor, stamp): WriteDot) {
+        term.tuple(2);
+        self.writers.write_actor(term, actor);
+        term.integer(stamp.0.into());
+    }
 }
 
-fn write_dot(term: &mut TermWriter, (actor, stamp): WriteDot) {
-    term.tuple(2);
-    term.binary(&actor.0.to_be_bytes());
-    term.integer(stamp.0.into());
+impl FormWriters<'_> {
+    fn write_actor(self, term: &mut TermWriter, actor: ActorId) {
+        match self.names.get(&actor) {
+            Some(name) => term.binary(name),
+            None => term.binary(&actor.0.to_be_bytes()),
+        }
+    }
 }

@@ -167,6 +167,43 @@ impl SourceDatatype {
         }
     }
 
+    /// Whether it has all that another state of the same value has: the other one was merged into it.
+    #[must_use]
+    pub fn has_merged(&self, other: &Self) -> bool {
+        let mut merged = self.clone();
+        merged.merge(other.clone());
+        merged == *self
+    }
+
+    /// Whether both show the same value, whoever wrote its parts.
+    #[must_use]
+    pub fn shows_as(&self, other: &Self) -> bool {
+        self.shown() == other.shown()
+    }
+
+    /// Each place with what it shows: the sum of a counter, the last register, and nothing of other parts.
+    fn shown(&self) -> BTreeMap<(&DatatypePath, &SourcePart), (i128, Timestamp, Bytes)> {
+        let mut shown = BTreeMap::new();
+        for (name, row) in &self.rows {
+            let place = shown.entry((&name.path, &name.part)).or_insert((0, Timestamp::ZERO, Bytes::new()));
+            match name.part {
+                SourcePart::Presence | SourcePart::Element(_) | SourcePart::Flag => {}
+                SourcePart::Register => {
+                    let (time, value) = register_content(Timestamp(row.count), &row.value);
+                    if (time, &value) >= (place.1, &place.2) {
+                        (place.1, place.2) = (time, value);
+                    }
+                }
+                SourcePart::Counter => {
+                    let sum = |totals: CounterTotals| totals.plus.cast_signed() - totals.minus.cast_signed();
+                    place.0 += CounterTotals::decode(row.value.clone()).map_or(0, sum);
+                }
+            }
+        }
+        shown.retain(|(_, part), _| **part != SourcePart::Presence);
+        shown
+    }
+
     /// Takes what was removed by one who had seen these writes.
     pub fn remove_seen(&mut self, clock: &SourceClock) {
         self.rows.retain(|name, row| !is_covered(clock, &name.actor, row.count));
@@ -305,6 +342,23 @@ mod tests {
         let mut removed = set(&[("a", 3), ("b", 1)], &[("milk", "a", 3)]);
         removed.merge(right);
         assert_eq!(removed, set(&[("a", 3), ("b", 1)], &[("milk", "a", 3)]), "tea and oats were seen and removed");
+    }
+
+    #[test]
+    fn a_state_has_merged_what_it_knows_and_shows_a_value_whoever_wrote_it() {
+        let mut there = set(&[("a", 3)], &[("tea", "a", 1)]);
+        let here = set(&[("a", 3), ("h", 9)], &[("milk", "h", 9)]);
+        assert!(!there.has_merged(&here));
+        there.merge(here.clone());
+        assert!(there.has_merged(&here) && there.shows_as(&here), "tea was removed here");
+        let anew = set(&[("b", 1)], &[("milk", "b", 1)]);
+        assert!(!there.has_merged(&anew) && there.shows_as(&anew));
+        let counter = |totals: &[(&'static str, u64, u64)]| {
+            SourceDatatype::counter(totals.iter().map(|(actor, plus, minus)| ((*actor).into(), *plus, *minus))).unwrap()
+        };
+        let both = counter(&[("a", 5, 1), ("h", 2, 0)]);
+        assert!(both.has_merged(&counter(&[("a", 4, 1)])) && !both.has_merged(&counter(&[("h", 3, 0)])));
+        assert!(both.shows_as(&counter(&[("x", 7, 1)])) && !both.shows_as(&counter(&[("a", 5, 1)])));
     }
 
     #[test]

@@ -98,6 +98,14 @@ fn checked(rest: &[u8]) -> Bytes {
 }
 
 #[test]
+fn golden_answers_are_written_as_riak_writes_them() {
+    for golden in [SENCHA, TOMBSTONE] {
+        let element = element(golden);
+        assert_eq!(QueueElement::answer(&element.key, &object(&element)), bytes(golden));
+    }
+}
+
+#[test]
 fn the_golden_object_has_all_its_metadata() {
     let element = element(SENCHA);
     assert_eq!(

@@ -1,0 +1,131 @@
+//! The queue of the way back: keys wait in it until the Riak that a move came from fetches their objects.
+//!
+//! ```text
+//! way_back ──key──> waiting ──GET /queuename/back──> the key is read now ──element──> Riak
+//!     └──────────── told when it was fetched ────────────────┘
+//! ```
+//! Riak tells nobody whether it took an element, so [`crate::way_back`] asks for the key afterwards.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use larder_rows::address::Address;
+use larder_rows::{ActorId, Timestamp};
+use parking_lot::Mutex;
+use tokio::sync::{Notify, Semaphore, oneshot};
+use tokio::time::timeout;
+
+/// The name of the queue.
+pub(crate) const BACK_QUEUE: &[u8] = b"back";
+/// The time that a fetch waits for an element, as a node of Riak does.
+const FETCH_WAIT: Duration = Duration::from_millis(40);
+/// Objects that are read at a time, of up to 64 MiB each.
+const READ_AT_ONCE: usize = 4;
+
+/// A key whose object the Riak is to have.
+pub(crate) struct WaitingKey {
+    pub(crate) address: Address,
+    /// The actor of the move.
+    pub(crate) actor: ActorId,
+    /// Told the time of the deletion that was fetched, nothing for another element, or why it cannot be fetched.
+    pub(crate) fetched: oneshot::Sender<Result<Option<Timestamp>, String>>,
+}
+
+/// The queue.
+pub(crate) struct BackQueue {
+    state: Mutex<BackQueueState>,
+    added: Notify,
+    /// Places for objects that are being read.
+    pub(crate) reading: Semaphore,
+}
+
+#[derive(Default)]
+struct BackQueueState {
+    is_open: bool,
+    waiting: VecDeque<WaitingKey>,
+}
+
+/// Keeps the queue open.
+pub(crate) struct OpenBackQueue(Arc<BackQueue>);
+
+impl Drop for OpenBackQueue {
+    fn drop(&mut self) {
+        *self.0.state.lock() = BackQueueState::default();
+    }
+}
+
+impl Default for BackQueue {
+    fn default() -> Self {
+        Self { state: Mutex::default(), added: Notify::new(), reading: Semaphore::new(READ_AT_ONCE) }
+    }
+}
+
+impl BackQueue {
+    /// Opens it.
+    pub(crate) fn open(self: &Arc<Self>) -> OpenBackQueue {
+        *self.state.lock() = BackQueueState { is_open: true, waiting: VecDeque::new() };
+        OpenBackQueue(Arc::clone(self))
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.state.lock().is_open
+    }
+
+    /// Keys that wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.state.lock().waiting.len()
+    }
+
+    /// Adds a key. Bound: a pass works on so many keys at a time.
+    pub(crate) fn add(&self, key: WaitingKey) {
+        self.state.lock().waiting.push_back(key);
+        self.added.notify_one();
+    }
+
+    /// Takes the next key; `None`: there is none for a moment.
+    pub(crate) async fn take(&self) -> Option<WaitingKey> {
+        match self.try_take() {
+            Some(key) => Some(key),
+            None => {
+                let _ = timeout(FETCH_WAIT, self.added.notified()).await;
+                self.try_take()
+            }
+        }
+    }
+
+    fn try_take(&self) -> Option<WaitingKey> {
+        let mut state = self.state.lock();
+        // A pass that was given up waits for nothing.
+        std::iter::from_fn(|| state.waiting.pop_front()).find(|key| !key.fetched.is_closed())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use larder_rows::address::BucketAddress;
+
+    use super::*;
+
+    fn key(name: &'static str) -> (WaitingKey, oneshot::Receiver<Result<Option<Timestamp>, String>>) {
+        let bucket = BucketAddress::new("default".into(), "b".into()).unwrap();
+        let (fetched, told) = oneshot::channel();
+        (WaitingKey { address: Address::new(bucket, name.into()).unwrap(), actor: ActorId(1), fetched }, told)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn keys_of_a_pass_that_was_given_up_are_not_handed_out() {
+        let queue = Arc::new(BackQueue::default());
+        let open = queue.open();
+        let (first, given_up) = key("a");
+        let (second, _told) = key("b");
+        queue.add(first);
+        queue.add(second);
+        drop(given_up);
+        assert_eq!(queue.take().await.unwrap().address.key, "b");
+        assert!(queue.take().await.is_none());
+        queue.add(key("c").0);
+        drop(open);
+        assert!(!queue.is_open() && queue.waiting() == 0);
+    }
+}
