@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
+use bytes::Bytes;
 use larder_core::blobs::BlobCollector;
 use larder_core::clock_issuer::ClockIssuer;
 use larder_core::core::Core;
@@ -105,5 +106,23 @@ impl Kv {
     /// The store's when it cannot list blobs; blobs removed before stay removed.
     pub async fn sweep_blobs(&self) -> Result<BlobSweep> {
         self.blobs.sweep(&[self]).await
+    }
+
+    /// Lets a Riak fetch from this queue, which lives elsewhere, in place of the one before.
+    pub fn serve_queue(&self, queue: Weak<dyn ReplicationQueue>) {
+        *self.replication_queue.write() = Some(queue);
+    }
+
+    /// The next answer of a queue; `None`: there is no such queue now.
+    ///
+    /// # Errors
+    /// As [`ReplicationQueue::next`].
+    pub async fn next_in_queue(&self, name: &[u8]) -> Result<Option<Bytes>> {
+        let _admitted = self.context.admit()?;
+        let queue = self.replication_queue.read().as_ref().and_then(Weak::upgrade);
+        match queue {
+            Some(queue) => queue.next(name).await,
+            None => Ok(None),
+        }
     }
 }

@@ -10,11 +10,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use larder_rows::ActorId;
 use larder_rows::address::Address;
-use larder_rows::{ActorId, Timestamp};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore, oneshot};
 use tokio::time::timeout;
+
+use crate::rules::HandedOut;
 
 /// The name of the queue.
 pub(crate) const BACK_QUEUE: &[u8] = b"back";
@@ -28,8 +30,8 @@ pub(crate) struct WaitingKey {
     pub(crate) address: Address,
     /// The actor of the move.
     pub(crate) actor: ActorId,
-    /// Told the time of the deletion that was fetched, nothing for another element, or why it cannot be fetched.
-    pub(crate) fetched: oneshot::Sender<Result<Option<Timestamp>, String>>,
+    /// Told what was fetched, or why it cannot be.
+    pub(crate) fetched: oneshot::Sender<Result<HandedOut, String>>,
 }
 
 /// The queue.
@@ -107,7 +109,7 @@ mod tests {
 
     use super::*;
 
-    fn key(name: &'static str) -> (WaitingKey, oneshot::Receiver<Result<Option<Timestamp>, String>>) {
+    fn key(name: &'static str) -> (WaitingKey, oneshot::Receiver<Result<HandedOut, String>>) {
         let bucket = BucketAddress::new("default".into(), "b".into()).unwrap();
         let (fetched, told) = oneshot::channel();
         (WaitingKey { address: Address::new(bucket, name.into()).unwrap(), actor: ActorId(1), fetched }, told)

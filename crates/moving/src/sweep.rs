@@ -24,6 +24,8 @@ use crate::source::Source;
 
 /// Keys that are worked on at a time.
 const KEYS_AT_ONCE: usize = 16;
+/// Keys that are handed back at a time: each waits for its Riak.
+const RETURNED_AT_ONCE: usize = 64;
 /// Most bytes of the keys of a slice.
 const SLICE_BYTES_MAX: usize = 32 << 20;
 /// Bytes that a key takes beside its name.
@@ -189,6 +191,7 @@ impl MoveRun<Source> {
         found: &mut MoveVerification,
     ) -> Result<(), MoveStopped> {
         let mut under_way = JoinSet::new();
+        let at_once = if self.phase() == MovePhase::Back { RETURNED_AT_ONCE } else { KEYS_AT_ONCE };
         for key in keys {
             let address = match key_address(bucket, key.clone()) {
                 Ok(address) => address,
@@ -198,7 +201,7 @@ impl MoveRun<Source> {
                     continue;
                 }
             };
-            while under_way.len() >= KEYS_AT_ONCE {
+            while under_way.len() >= at_once {
                 self.end_joined(under_way.join_next().await, kind, found)?;
             }
             let run = Arc::clone(self);

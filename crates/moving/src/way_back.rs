@@ -28,7 +28,7 @@ use crate::move_store::MoveStore;
 use crate::mover::Mover;
 use crate::progress::{MoveCount, MovePhase, MoveVerification};
 use crate::rules::{
-    ElementKey, QueueAnswer, QueueElement, RiakObject, RiakSibling, SourceObject, SourceOrder, SourceValue,
+    ElementKey, HandedOut, QueueAnswer, QueueElement, RiakObject, RiakSibling, SourceObject, SourceOrder, SourceValue,
     VectorClock, VectorClockEntry,
 };
 use crate::source::{Source, SourceState};
@@ -36,15 +36,10 @@ use crate::source::{Source, SourceState};
 /// Most bytes of an object that goes back, siblings together.
 const OBJECT_BYTES_MAX: u64 = 64 << 20;
 /// Pauses before the Riak is asked whether it has an element that it fetched.
-const RETURN_PAUSES: [Duration; 5] = [
-    Duration::from_millis(20),
-    Duration::from_millis(100),
-    Duration::from_millis(300),
-    Duration::from_secs(1),
-    Duration::from_secs(3),
-];
+const RETURN_PAUSES: [Duration; 4] =
+    [Duration::from_millis(20), Duration::from_millis(100), Duration::from_millis(300), Duration::from_secs(1)];
 /// How often a key is handed out in one pass.
-const HANDED_OUT_MAX: usize = 2;
+const HANDED_OUT_MAX: usize = 3;
 /// The time after which a queue that nobody fetches from is told.
 const SILENCE: Duration = Duration::from_secs(10);
 /// Seconds between the year 0, from which clocks of Riak count, and 1970.
@@ -85,13 +80,6 @@ impl ReturnedKey {
         self.seen.merge(&VectorClock::new(vec![entry]))
     }
 
-    /// The same, once the Riak knows nothing of the key: the clock of its next write there begins anew, and what is remembered of
-    /// the one before would hide it [invariant 205].
-    fn unseen(self) -> Self {
-        let ours = self.seen.entries().iter().filter(|entry| entry.actor == actor_name(self.actor)).cloned();
-        Self { seen: VectorClock::new(ours.collect()), ..self }
-    }
-
     /// The row of the moved key in this state, of which the Riak has seen these writes.
     fn row(&self, state: MovedState, seen: &VectorClock) -> MovedRow {
         MovedRow {
@@ -117,8 +105,8 @@ impl ReplicationQueue for Mover {
         let _reading = self.back.reading.acquire().await;
         match element(&self.store, actor, &address).await {
             Ok(element) => {
-                let Element { answer, deletion } = element;
-                let _ = fetched.send(Ok(deletion));
+                let Element { answer, handed_out } = element;
+                let _ = fetched.send(Ok(handed_out));
                 Ok(Some(answer))
             }
             Err(error) => {
@@ -129,10 +117,10 @@ impl ReplicationQueue for Mover {
     }
 }
 
-/// An element, and its time if it is a deletion.
+/// An element.
 struct Element {
     answer: Bytes,
-    deletion: Option<Timestamp>,
+    handed_out: HandedOut,
 }
 
 /// The element of a key as it is now.
@@ -156,7 +144,7 @@ async fn element(store: &MoveStore, actor: ActorId, address: &Address) -> Result
     let BucketAddress { bucket_type, bucket } = address.bucket.clone();
     let bucket_type = if bucket_type == DEFAULT_TYPE { Bytes::new() } else { bucket_type };
     let answer = QueueElement::answer(&ElementKey { bucket_type, bucket, key: address.key.clone() }, &object);
-    Ok(Element { answer, deletion })
+    Ok(Element { answer, handed_out: HandedOut { clock: object.clock, is_deletion: deletion.is_some() } })
 }
 
 /// Whether the Riak does not have the key, by all that is noted: once it is absent here, nothing is done about it.
@@ -167,6 +155,11 @@ fn is_unknown_there(before: Option<&MovedRow>) -> bool {
 fn sibling(value: ImportedValue) -> RiakSibling {
     let ImportedValue { content, modified, vtag } = value;
     RiakSibling { content, is_term: false, modified, vtag, deleted: false, dot: None, unknown: Vec::new() }
+}
+
+/// Whether the clock of an answer has seen all of another one.
+fn has_seen(there: &[u8], clock: &VectorClock) -> bool {
+    VectorClock::from_deflated(there).is_ok_and(|there| there.descends(clock))
 }
 
 fn actor_name(actor: ActorId) -> Bytes {
@@ -287,7 +280,7 @@ impl MoveRun<Source> {
 
     async fn try_return(&self, address: &Address, kind: SweepKind) -> std::result::Result<KeyOutcome, KeyFailure> {
         let key = self.returned_key(address).await?;
-        let changed = !key.is_returned() && !self.has_returned(address, key, None).await?;
+        let changed = !key.is_returned() && !self.has_returned(address, self.as_held(&key).await?).await?;
         if changed {
             self.hand_out(address).await?;
         }
@@ -302,31 +295,38 @@ impl MoveRun<Source> {
         ReturnedKey::read(&self.store, self.order.actor, address).await
     }
 
-    /// Hands a key out until the Riak has it.
+    /// What the Riak would have been handed, if a run before did so.
+    async fn as_held(&self, key: &ReturnedKey) -> Result<HandedOut> {
+        Ok(match key.held.is_live {
+            true => HandedOut { clock: key.clock(key.held.latest), is_deletion: false },
+            // No deletion is known, so the Riak has none of this time.
+            false => HandedOut { clock: key.clock(self.gateway.issuer().issue().await?), is_deletion: true },
+        })
+    }
+
+    /// Hands a key out until the Riak has it. It may have changed again meanwhile: the next pass finds that.
     async fn hand_out(&self, address: &Address) -> std::result::Result<(), KeyFailure> {
         for _ in 0..HANDED_OUT_MAX {
-            let deletion = self.await_fetch(address).await?;
+            let handed_out = self.await_fetch(address).await?;
             for pause in RETURN_PAUSES {
                 sleep(pause).await;
-                // The key may have changed again since, and what is here now counts.
-                let key = self.returned_key(address).await?;
-                if key.is_returned() || self.has_returned(address, key, deletion).await? {
+                if self.has_returned(address, handed_out.clone()).await? {
                     self.count(MoveCount::Returned, 1);
                     return Ok(());
                 }
             }
         }
-        Err(KeyFailure::Aside("the Riak fetched it and does not show it, or it changes all the time".to_owned()))
+        Err(KeyFailure::Aside("the Riak fetched it, and does not show it".to_owned()))
     }
 
-    /// Waits until the Riak has fetched the object of a key; returns its time if it was a deletion.
-    async fn await_fetch(&self, address: &Address) -> std::result::Result<Option<Timestamp>, KeyFailure> {
+    /// Waits until the Riak has fetched the object of a key.
+    async fn await_fetch(&self, address: &Address) -> std::result::Result<HandedOut, KeyFailure> {
         let (fetched, mut told) = oneshot::channel();
         let queue = &self.source.back;
         queue.add(WaitingKey { address: address.clone(), actor: self.order.actor, fetched });
-        let deletion = loop {
+        let handed_out = loop {
             match timeout(SILENCE, &mut told).await {
-                Ok(Ok(Ok(deletion))) => break deletion,
+                Ok(Ok(Ok(handed_out))) => break handed_out,
                 Ok(Ok(Err(why))) => return Err(KeyFailure::Aside(why)),
                 Ok(Err(_)) => {
                     return Err(KeyFailure::Stopped(MoveStopped("the queue of the way back is closed".to_owned())));
@@ -341,57 +341,55 @@ impl MoveRun<Source> {
         };
         self.count(MoveCount::Fetched, 1);
         self.note(|progress| progress.error.clear());
-        Ok(deletion)
+        Ok(handed_out)
     }
 
-    /// Asks the Riak whether it has a key as it is here, and notes it. `deletion` is the time of the one that it fetched.
-    async fn has_returned(
-        &self,
-        address: &Address,
-        mut key: ReturnedKey,
-        deletion: Option<Timestamp>,
-    ) -> std::result::Result<bool, KeyFailure> {
-        let mut write = key.held.latest;
-        let has_it = match (key.held.is_live, key.held.is_datatype) {
-            (true, false) => match self.source.head(address).await? {
-                Some(clock) => VectorClock::from_deflated(&clock).is_ok_and(|clock| clock.descends(&key.clock(write))),
+    /// Asks the Riak whether it has what was handed out, and notes it.
+    async fn has_returned(&self, address: &Address, handed_out: HandedOut) -> std::result::Result<bool, KeyFailure> {
+        let HandedOut { clock, is_deletion } = handed_out;
+        let seen = match is_deletion {
+            true => self.clock_of_deletion(address, clock).await?,
+            false => match self.source.head(address).await? {
+                Some(there) => Some(clock).filter(|clock| has_seen(&there, clock)),
                 None => {
-                    let is_remembered = key.seen.entries().iter().any(|entry| entry.actor != actor_name(key.actor));
-                    if is_remembered && self.source.fetch(address, true).await?.state == SourceState::Absent {
-                        let key = key.unseen();
-                        self.store.write_moved_row(address, &key.row(MovedState::Kept, &key.seen)).await?;
-                    }
-                    return Ok(false);
+                    self.forget_clock(address).await?;
+                    None
                 }
             },
-            (true, true) => {
-                let there = self.source.fetch(address, true).await?;
-                let here = self.state_here(address).await?;
-                let there = self.state_there(address, &there.state)?;
-                there.zip(here).is_some_and(|(there, here)| there.has_merged(&here))
-            }
-            (false, _) => {
-                write = self.gateway.issuer().issue().await?;
-                match &self.source.fetch(address, true).await?.state {
-                    SourceState::Absent => {
-                        key = key.unseen();
-                        true
-                    }
-                    SourceState::Found(object) => {
-                        // A client of the Riak may have written beside the deletion. What it has of ours may also be a value of
-                        // before, whose return was not noted [invariant 204].
-                        let clock = VectorClock::from_deflated(&object.clock).unwrap_or_default();
-                        let has_it = |time: Timestamp| clock.writes(&actor_name(key.actor)) >= time.0;
-                        object.values.is_empty() || deletion.is_some_and(has_it)
-                    }
-                }
-            }
         };
-        if has_it {
-            let state = if key.held.is_live { MovedState::Kept } else { MovedState::Deleted };
-            self.store.write_moved_row(address, &key.row(state, &key.clock(write))).await?;
+        let Some(seen) = seen else { return Ok(false) };
+        let state = if is_deletion { MovedState::Deleted } else { MovedState::Kept };
+        let key = self.returned_key(address).await?;
+        self.store.write_moved_row(address, &key.row(state, &seen)).await?;
+        Ok(true)
+    }
+
+    /// The clock that the Riak has seen of a key whose deletion it has; `None`: it has it not.
+    async fn clock_of_deletion(
+        &self,
+        address: &Address,
+        clock: VectorClock,
+    ) -> std::result::Result<Option<VectorClock>, KeyFailure> {
+        Ok(match &self.source.fetch(address, true).await?.state {
+            SourceState::Absent => Some(clock.of_actor(&actor_name(self.order.actor))),
+            SourceState::Found(object) => {
+                // A client of the Riak may have written beside the deletion. What it has of ours may also be a value of before, whose
+                // return was not noted [invariant 204].
+                let has_it = object.values.is_empty() || has_seen(&object.clock, &clock);
+                Some(clock).filter(|_| has_it)
+            }
+        })
+    }
+
+    /// Forgets what was seen of a key's clock if the Riak knows nothing of the key: its next write there begins anew, and the clock
+    /// of before would hide it [invariant 205].
+    async fn forget_clock(&self, address: &Address) -> std::result::Result<(), KeyFailure> {
+        let key = self.returned_key(address).await?;
+        let ours = key.seen.of_actor(&actor_name(self.order.actor));
+        if ours != key.seen && self.source.fetch(address, true).await?.state == SourceState::Absent {
+            self.store.write_moved_row(address, &key.row(MovedState::Kept, &ours)).await?;
         }
-        Ok(has_it)
+        Ok(())
     }
 
     /// Compares a key with its state at the Riak.

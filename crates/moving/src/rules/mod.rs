@@ -33,6 +33,7 @@ pub use erlang_term::ErlangTerm;
 pub(crate) use json_documents::ESCAPED;
 pub use json_documents::{JsonDocuments, ListingError, listed_name};
 pub use moved_object::{MovedObject, SourceVersionName};
+pub(crate) use queue_element::HandedOut;
 pub use queue_element::{ElementKey, QueueAnswer, QueueElement, ReplicatedChange};
 pub use queue_state::{QueueTotals, members_up, parse_queue_name, queue_length};
 pub use queue_step::QueueStep;

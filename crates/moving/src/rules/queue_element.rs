@@ -53,6 +53,15 @@ pub struct QueueElement {
     pub change: ReplicatedChange,
 }
 
+/// What a Riak fetched of a key here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct HandedOut {
+    /// The clock of the element.
+    pub(crate) clock: VectorClock,
+    /// Whether it was a deletion.
+    pub(crate) is_deletion: bool,
+}
+
 /// What a queue replicates.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ReplicatedChange {

@@ -142,6 +142,12 @@ impl VectorClock {
         Self::new([self.entries.as_slice(), &other.entries].concat())
     }
 
+    /// What it saw of an actor alone.
+    #[must_use]
+    pub fn of_actor(&self, actor: &Bytes) -> Self {
+        Self { entries: self.entries.iter().filter(|entry| entry.actor == *actor).cloned().collect() }
+    }
+
     /// The writes of an actor that it saw.
     #[must_use]
     pub fn writes(&self, actor: &Bytes) -> u64 {
