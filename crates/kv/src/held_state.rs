@@ -51,8 +51,10 @@ impl Kv {
             return Ok(HeldState { latest: head.latest(), is_live: true, is_datatype: true, is_changed });
         }
         let rows = ImportedRows::new(&seen, &plan, key);
+        // A context carries no rows of `write_once`.
+        let shown = seen.siblings.iter().map(|sibling| sibling.dot.clock).max().unwrap_or_default();
         Ok(HeldState {
-            latest: seen.latest(),
+            latest: seen.latest().max(shown),
             is_live: !seen.siblings.is_empty(),
             is_datatype: false,
             is_changed: rows.is_changed_here(key.before),

@@ -35,6 +35,9 @@ const SWEEP_PAUSE: Duration = Duration::from_secs(1);
 const FAILURE_PAUSE: Duration = Duration::from_secs(2);
 /// Longest pause after a failure.
 const FAILURE_PAUSE_MAX: Duration = Duration::from_secs(60);
+/// What an operator has to know on the way back.
+const WAY_BACK_NOTE: &str =
+    "the Riak fetches what changes here from /queuename/back: verify once it has all, then finish";
 /// Requests to the source in a second, if its operator says nothing.
 pub const MOVE_RATE_DEFAULT: u32 = 1000;
 
@@ -155,6 +158,10 @@ impl Mover {
             && let Some(objection) = objection(&status).filter(|_| !force)
         {
             return Err(MoveRefusal::Refused(format!("{objection}; --force does it anyway")));
+        }
+        if wish == MoveWish::Repair && status.progress.phase == MovePhase::Back {
+            let text = "on the way back a key that the Riak lacks is handed out again by itself";
+            return Err(MoveRefusal::Refused(text.to_owned()));
         }
         if wish == MoveWish::Back {
             self.check_way_back(&status).await?;
@@ -364,6 +371,7 @@ where
                 progress.verified = None;
                 progress.complete_until = Timestamp::ZERO;
                 progress.queue = QueueProgress::default();
+                progress.notes = vec![WAY_BACK_NOTE.to_owned()];
             });
             run.enter(MovePhase::Back).await?;
         }

@@ -5,9 +5,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use bytes::Bytes;
+use larder_kv::HeldKey;
 use larder_moving::{MovePhase, MoveRefusal, MoveStatus};
-use larder_rows::MoveWish;
+use larder_rows::address::{Address, BucketAddress};
+use larder_rows::{ActorId, MoveWish, Timestamp};
 use larder_testkit::{SplitMix64, case_seeds};
+use serde_json::json;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
@@ -142,6 +146,8 @@ async fn a_move_turns_back_only_when_it_is_verified_and_finishes_only_when_the_r
     world.await_status("back", |status| status.progress.phase == MovePhase::Back).await;
     let refused = world.mover.wish(MoveWish::Back, true).await.unwrap_err();
     assert!(matches!(&refused, MoveRefusal::Refused(text) if text.contains("open already")), "{refused}");
+    let refused = world.mover.wish(MoveWish::Repair, false).await.unwrap_err();
+    assert!(matches!(&refused, MoveRefusal::Refused(text) if text.contains("by itself")), "{refused}");
     world.put("teas", "k0", "h", None).await;
     world.put("new", "k1", "n", None).await;
     let status = world.await_status("silent", |status| !status.progress.error.is_empty()).await;
@@ -158,5 +164,21 @@ async fn a_move_turns_back_only_when_it_is_verified_and_finishes_only_when_the_r
     world.mover.wish(MoveWish::Finish, false).await.unwrap();
     world.await_status("finished", MoveStatus::has_ended).await;
     sink.abort();
+    world.job.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_once_value_once_had_no_newest_write_and_stayed_here() {
+    let world = world(2).await;
+    let (name, props) = (Bytes::from_static(b"wo"), json!({ "write_once": true }));
+    world.gateway.types().create(&name, props.as_object().unwrap()).await.unwrap();
+    world.gateway.types().activate(&name).await.unwrap();
+    let address = Address::new(BucketAddress::new(name, "b".into()).unwrap(), "k".into()).unwrap();
+    let key = HeldKey { address: &address, actor: ActorId(9), before: None };
+    let absent = world.gateway.kv.held_state(key).await.unwrap();
+    assert_eq!((absent.latest, absent.is_live, absent.is_changed), (Timestamp::ZERO, false, false));
+    world.put_at(address.clone(), "v", None).await;
+    let held = world.gateway.kv.held_state(key).await.unwrap();
+    assert!(held.latest > Timestamp::ZERO && held.is_live && held.is_changed, "{held:?}");
     world.job.abort();
 }

@@ -130,8 +130,12 @@ impl<S: SourceHttp + 'static> MoveWorld<S> {
     }
 
     pub(crate) async fn put(&self, bucket: &str, key: &str, text: &str, context: Option<Bytes>) {
+        self.put_at(address(bucket, key), text, context).await;
+    }
+
+    pub(crate) async fn put_at(&self, address: Address, text: &str, context: Option<Bytes>) {
         let put = KvPut {
-            address: address(bucket, key),
+            address,
             context,
             conditions: Conditions::default(),
             if_not_modified: None,
