@@ -157,7 +157,8 @@ impl Mover {
         if matches!(wish, MoveWish::Finish | MoveWish::Back)
             && let Some(objection) = objection(&status).filter(|_| !force)
         {
-            return Err(MoveRefusal::Refused(format!("{objection}; --force does it anyway")));
+            let forced = if wish == MoveWish::Back { "turns back" } else { "finishes it" };
+            return Err(MoveRefusal::Refused(format!("{objection}; --force {forced} anyway")));
         }
         if wish == MoveWish::Repair && status.progress.phase == MovePhase::Back {
             let text = "on the way back a key that the Riak lacks is handed out again by itself";
