@@ -17,6 +17,7 @@ use tokio::time::sleep;
 
 use crate::move_world::MoveWorld;
 use crate::queues::{SOURCE, world};
+use crate::riak_cluster::sink::fetch;
 use crate::riak_cluster::{NODES, Place, RiakCluster, RiakFaults};
 
 const KEYS: usize = 4;
@@ -180,5 +181,33 @@ async fn a_write_once_value_once_had_no_newest_write_and_stayed_here() {
     world.put_at(address.clone(), "v", None).await;
     let held = world.gateway.kv.held_state(key).await.unwrap();
     assert!(held.latest > Timestamp::ZERO && held.is_live && held.is_changed, "{held:?}");
+    world.job.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_was_deleted_before_its_return_was_noted_once_stayed_at_the_riak() {
+    let mut world = world(3).await;
+    world.source.put(&("teas".to_owned(), "k0".to_owned()), "s", true);
+    sleep(Duration::from_secs(1)).await;
+    turn_back(&world).await;
+    world.put("teas", "new", "h", None).await;
+    let element = loop {
+        match fetch(&world.gateway).await {
+            Some(element) => break element,
+            None => sleep(Duration::from_millis(10)).await,
+        }
+    };
+    // The server is killed before it asks for the key, and the deletion's own row is gone when it goes on.
+    world.job.abort();
+    world.source.take_element(element);
+    world.delete("teas", "new").await;
+    sleep(Duration::from_secs(60)).await;
+    assert!(world.source.values().contains_key(&("teas".to_owned(), "new".to_owned())));
+    world.restart();
+    let sink = spawn_sink(&world);
+    assert_eq!(world.verify().await.progress.verified.unwrap().differs, 0);
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!(world.source.values().into_keys().map(|(_, key)| key).collect::<Vec<_>>(), ["k0"]);
+    sink.abort();
     world.job.abort();
 }

@@ -3,7 +3,7 @@
 //! a restart empties, answers that break off or lie, and nodes that are slow or refuse.
 
 mod objects;
-mod sink;
+pub(crate) mod sink;
 mod wire;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use larder_kv::Gateway;
-use larder_moving::rules::{QueueAnswer, ReplicatedChange, RiakObject};
+use larder_moving::rules::{QueueAnswer, QueueElement, ReplicatedChange, RiakObject};
 use larder_rows::content::KvBody;
 use tokio::time::{Instant, sleep};
 
@@ -30,22 +30,23 @@ impl RiakCluster {
                 sleep(AWAY_PAUSE).await;
                 continue;
             }
-            let answer = gateway.kv.next_in_queue(b"back").await.ok().flatten();
-            let element = answer.map(|answer| QueueAnswer::decode(answer, 1 << 20).unwrap());
-            match element {
-                Some(QueueAnswer::Element(element)) if !is_lost => {
-                    let ReplicatedChange::Object(object) = element.change else { panic!("it is an object") };
-                    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-                    let place = (text(&element.key.bucket), text(&element.key.key));
-                    assert!(element.key.bucket_type.is_empty());
-                    assert_eq!(element.tombstone.is_some(), object.is_tombstone());
-                    self.take_in(&place, &object);
-                }
+            match fetch(&gateway).await {
+                Some(element) if !is_lost => self.take_element(element),
                 // Nobody hands it out again.
-                Some(QueueAnswer::Element(_)) => {}
-                _ => sleep(EMPTY_PAUSE).await,
+                Some(_) => {}
+                None => sleep(EMPTY_PAUSE).await,
             }
         }
+    }
+
+    /// Takes what a queue handed out.
+    pub(crate) fn take_element(&self, element: QueueElement) {
+        let ReplicatedChange::Object(object) = element.change else { panic!("it is an object") };
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        let place = (text(&element.key.bucket), text(&element.key.key));
+        assert!(element.key.bucket_type.is_empty());
+        assert_eq!(element.tombstone.is_some(), object.is_tombstone());
+        self.take_in(&place, &object);
     }
 
     fn take_in(&self, place: &Place, object: &RiakObject) {
@@ -62,6 +63,15 @@ impl RiakCluster {
         state.store(node, place, &merged);
         // What a sink writes goes to other queues, too.
         state.enqueue(node, place, merged);
+    }
+}
+
+/// Fetches an element from the queue `back` of a gateway.
+pub(crate) async fn fetch(gateway: &Gateway) -> Option<QueueElement> {
+    let answer = gateway.kv.next_in_queue(b"back").await.ok().flatten()?;
+    match QueueAnswer::decode(answer, 1 << 20).unwrap() {
+        QueueAnswer::Element(element) => Some(element),
+        QueueAnswer::Empty => None,
     }
 }
 
