@@ -22,6 +22,8 @@ use crate::rules::HandedOut;
 pub(crate) const BACK_QUEUE: &[u8] = b"back";
 /// The time that a fetch waits for an element, as a node of Riak does.
 const FETCH_WAIT: Duration = Duration::from_millis(40);
+/// The time after which a queue that nobody fetches from is told.
+const SILENCE: Duration = Duration::from_secs(10);
 /// Objects that are read at a time, of up to 64 MiB each.
 const READ_AT_ONCE: usize = 4;
 
@@ -74,13 +76,31 @@ impl BackQueue {
         self.state.lock().is_open
     }
 
-    /// Keys that wait.
-    pub(crate) fn waiting(&self) -> usize {
-        self.state.lock().waiting.len()
+    /// Waits until the object of a key is fetched; returns what was fetched, or why it cannot be. `None`: the queue is closed. While
+    /// nobody fetches, `tell` gets the number of keys that wait.
+    pub(crate) async fn fetched(
+        &self,
+        address: &Address,
+        actor: ActorId,
+        tell: impl Fn(usize),
+    ) -> Option<Result<HandedOut, String>> {
+        while self.is_open() {
+            let (fetched, mut told) = oneshot::channel();
+            self.add(WaitingKey { address: address.clone(), actor, fetched });
+            loop {
+                match timeout(SILENCE, &mut told).await {
+                    Ok(Ok(fetched)) => return Some(fetched),
+                    // Attack: a client that hangs up as it fetches; the key waits again, and the pass goes on.
+                    Ok(Err(_)) => break,
+                    Err(_) => tell(self.state.lock().waiting.len()),
+                }
+            }
+        }
+        None
     }
 
     /// Adds a key. Bound: a pass works on so many keys at a time.
-    pub(crate) fn add(&self, key: WaitingKey) {
+    fn add(&self, key: WaitingKey) {
         self.state.lock().waiting.push_back(key);
         self.added.notify_one();
     }
@@ -108,6 +128,7 @@ mod tests {
     use larder_rows::address::BucketAddress;
 
     use super::*;
+    use crate::rules::VectorClock;
 
     fn key(name: &'static str) -> (WaitingKey, oneshot::Receiver<Result<HandedOut, String>>) {
         let bucket = BucketAddress::new("default".into(), "b".into()).unwrap();
@@ -128,6 +149,24 @@ mod tests {
         assert!(queue.take().await.is_none());
         queue.add(key("c").0);
         drop(open);
-        assert!(!queue.is_open() && queue.waiting() == 0);
+        assert!(!queue.is_open() && queue.take().await.is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_hung_up_as_it_fetched_once_ended_the_pass() {
+        let queue = Arc::new(BackQueue::default());
+        let open = queue.open();
+        let address = key("a").0.address;
+        let pass = tokio::spawn({
+            let queue = Arc::clone(&queue);
+            async move { queue.fetched(&address, ActorId(1), |_| {}).await }
+        });
+        drop(queue.take().await.unwrap());
+        let again = queue.take().await.unwrap();
+        let handed_out = HandedOut { clock: VectorClock::default(), is_deletion: false };
+        again.fetched.send(Ok(handed_out.clone())).unwrap();
+        assert_eq!(pass.await.unwrap(), Some(Ok(handed_out)));
+        drop(open);
+        assert_eq!(queue.fetched(&key("b").0.address, ActorId(1), |_| {}).await, None);
     }
 }

@@ -306,7 +306,7 @@ pub(crate) fn has_more_to_do(before: Option<&MovedRow>, is_deleted: bool) -> boo
     !row.complete || row.concurrent || is_back || is_gone
 }
 
-fn imported(value: SourceValue) -> ImportedValue {
+pub(crate) fn imported(value: SourceValue) -> ImportedValue {
     let SourceValue { content, modified, vtag } = value;
     ImportedValue { content, modified, vtag }
 }

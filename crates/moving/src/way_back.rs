@@ -18,13 +18,13 @@ use larder_kv::{
 };
 use larder_rows::address::{Address, BucketAddress, DEFAULT_TYPE};
 use larder_rows::limits::MOVED_SHARDS;
-use larder_rows::{ActorId, MovedRow, MovedState, Timestamp};
-use tokio::sync::oneshot;
-use tokio::time::{sleep, timeout};
+use larder_rows::{ActorId, MoveWish, MovedRow, MovedState, Timestamp};
+use tokio::time::sleep;
 
 use crate::back_queue::{BACK_QUEUE, OpenBackQueue, WaitingKey};
 use crate::move_run::{KeyFailure, KeyOutcome, MoveRun, MoveStopped, SweepKind};
 use crate::move_store::MoveStore;
+use crate::moved_key::imported;
 use crate::mover::Mover;
 use crate::progress::{MoveCount, MovePhase, MoveVerification};
 use crate::rules::{
@@ -40,8 +40,6 @@ const RETURN_PAUSES: [Duration; 4] =
     [Duration::from_millis(20), Duration::from_millis(100), Duration::from_millis(300), Duration::from_secs(1)];
 /// How often a key is handed out in one pass.
 const HANDED_OUT_MAX: usize = 3;
-/// The time after which a queue that nobody fetches from is told.
-const SILENCE: Duration = Duration::from_secs(10);
 /// Seconds between the year 0, from which clocks of Riak count, and 1970.
 const YEAR_0: u64 = 62_167_219_200;
 
@@ -169,7 +167,7 @@ fn actor_name(actor: ActorId) -> Bytes {
 impl MoveRun<Source> {
     /// Whether the way back is open, or is to be.
     pub(crate) fn is_back(&self) -> bool {
-        self.phase() == MovePhase::Back || self.order.wish == larder_rows::MoveWish::Back
+        self.phase() == MovePhase::Back || self.order.wish == MoveWish::Back
     }
 
     pub(crate) fn open_back_queue(&self) -> OpenBackQueue {
@@ -321,23 +319,14 @@ impl MoveRun<Source> {
 
     /// Waits until the Riak has fetched the object of a key.
     async fn await_fetch(&self, address: &Address) -> std::result::Result<HandedOut, KeyFailure> {
-        let (fetched, mut told) = oneshot::channel();
-        let queue = &self.source.back;
-        queue.add(WaitingKey { address: address.clone(), actor: self.order.actor, fetched });
-        let handed_out = loop {
-            match timeout(SILENCE, &mut told).await {
-                Ok(Ok(Ok(handed_out))) => break handed_out,
-                Ok(Ok(Err(why))) => return Err(KeyFailure::Aside(why)),
-                Ok(Err(_)) => {
-                    return Err(KeyFailure::Stopped(MoveStopped("the queue of the way back is closed".to_owned())));
-                }
-                Err(_) => {
-                    let waiting = queue.waiting();
-                    self.note(|progress| {
-                        progress.error = format!("{waiting} keys wait in the queue back, and no Riak fetches them");
-                    });
-                }
-            }
+        let tell = |waiting| {
+            let error = format!("{waiting} keys wait in the queue back, and no Riak fetches them");
+            self.note(|progress| progress.error = error);
+        };
+        let handed_out = match self.source.back.fetched(address, self.order.actor, tell).await {
+            Some(Ok(handed_out)) => handed_out,
+            Some(Err(why)) => return Err(KeyFailure::Aside(why)),
+            None => return Err(KeyFailure::Stopped(MoveStopped("the queue of the way back is closed".to_owned()))),
         };
         self.count(MoveCount::Fetched, 1);
         self.note(|progress| progress.error.clear());
@@ -421,13 +410,9 @@ impl MoveRun<Source> {
     }
 
     async fn is_here(&self, address: &Address, object: &SourceObject, key: &ReturnedKey) -> Result<bool> {
-        let imported = |value: &SourceValue| {
-            let SourceValue { content, modified, vtag } = value.clone();
-            ImportedValue { content, modified, vtag }
-        };
         let import = KvImport {
             address: address.clone(),
-            values: object.values.iter().map(imported).collect(),
+            values: object.values.iter().cloned().map(imported).collect(),
             replaces: true,
             actor: key.actor,
             clock: object.clock.clone(),
