@@ -35,6 +35,7 @@ mod s3;
 mod source;
 mod source_calls;
 mod source_check;
+mod source_folds;
 mod source_http;
 mod sweep;
 mod way_back;

@@ -57,22 +57,32 @@ pub(crate) struct Settled {
 }
 
 impl MoveRun<Source> {
-    /// Brings a key to the state of its source. One that cannot be copied is set aside.
+    /// Brings a key to the state of its source. One that cannot be copied is set aside. `folded` is the clock that a fold showed.
     ///
     /// # Errors
     /// The source or the store does not answer.
-    pub(crate) async fn sync_key(&self, address: &Address, kind: SweepKind) -> Result<KeyOutcome, MoveStopped> {
-        let outcome = self.look_at_key(address, kind).await?;
+    pub(crate) async fn sync_key(
+        &self,
+        address: &Address,
+        folded: Option<&Bytes>,
+        kind: SweepKind,
+    ) -> Result<KeyOutcome, MoveStopped> {
+        let outcome = self.look_at_key(address, folded, kind).await?;
         if !outcome.is_doubted {
             return Ok(outcome);
         }
         sleep(DOUBT_PAUSE).await;
-        self.look_at_key(address, kind).await
+        self.look_at_key(address, None, kind).await
     }
 
-    async fn look_at_key(&self, address: &Address, kind: SweepKind) -> Result<KeyOutcome, MoveStopped> {
+    async fn look_at_key(
+        &self,
+        address: &Address,
+        folded: Option<&Bytes>,
+        kind: SweepKind,
+    ) -> Result<KeyOutcome, MoveStopped> {
         let turn = self.source.turns.wait(address).await;
-        let result = self.try_sync(address, kind).await;
+        let result = self.try_sync(address, folded, kind).await;
         drop(turn);
         self.end_key_result(address, result).await
     }
@@ -105,12 +115,17 @@ impl MoveRun<Source> {
         }
     }
 
-    async fn try_sync(&self, address: &Address, kind: SweepKind) -> Result<KeyOutcome, KeyFailure> {
+    async fn try_sync(
+        &self,
+        address: &Address,
+        folded: Option<&Bytes>,
+        kind: SweepKind,
+    ) -> Result<KeyOutcome, KeyFailure> {
         let before = self.store.moved_row(address).await?;
         if let Some(row) = before.as_ref().filter(|row| row.complete && !row.concurrent) {
             let unchanged = match kind {
                 SweepKind::Seed => true,
-                SweepKind::Follow => self.is_unchanged(address, row).await?,
+                SweepKind::Follow => self.is_unchanged(address, folded, row).await?,
                 SweepKind::Verify => false,
             };
             if unchanged {
@@ -139,8 +154,18 @@ impl MoveRun<Source> {
     }
 
     /// Whether the source still has the clock that was copied.
-    async fn is_unchanged(&self, address: &Address, row: &MovedRow) -> Result<bool, KeyFailure> {
-        Ok(match self.source.head(address).await? {
+    async fn is_unchanged(
+        &self,
+        address: &Address,
+        folded: Option<&Bytes>,
+        row: &MovedRow,
+    ) -> Result<bool, KeyFailure> {
+        let clock = match folded {
+            // A tombstone's, perhaps: then the key is read.
+            Some(clock) => Some(clock.clone()),
+            None => self.source.head(address).await?,
+        };
+        Ok(match clock {
             Some(clock) => row.state != MovedState::Deleted && SourceOrder::is_same_clock(&clock, &row.clock),
             None => row.state == MovedState::Deleted,
         })

@@ -187,6 +187,11 @@ impl MoveRun<Source> {
         self.note(|progress| progress.queue.gaps)
     }
 
+    /// Gaps that no pass has closed.
+    pub(crate) fn open_gaps(&self) -> u64 {
+        self.note(|progress| progress.queue.open_gaps())
+    }
+
     /// Elements so far that changed something here.
     pub(crate) fn queue_changes(&self) -> u64 {
         self.note(|progress| progress.queue.changes)

@@ -1,6 +1,7 @@
 //! A Riak cluster, or another Larder, as it is read.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use bytes::Bytes;
 use larder_rows::address::{Address, BucketAddress};
@@ -39,6 +40,8 @@ pub(crate) struct Source {
     pub(crate) turns: KeyTurns,
     /// Its replication queue.
     pub(crate) queue: SourceQueue,
+    /// Whether a pass asks for folds over its trees.
+    pub(crate) folds: AtomicBool,
     /// The queue of the way back.
     pub(crate) back: Arc<BackQueue>,
 }
@@ -71,7 +74,7 @@ impl Source {
         let decoding = Semaphore::new(DECODED_AT_ONCE);
         let queue = SourceQueue::new(queue, address.hosts.len());
         let calls = SourceCalls::new(http, address.is_secure, address.hosts, rate, first_line);
-        Self { calls, memory, decoding, turns: KeyTurns::default(), queue, back }
+        Self { calls, memory, decoding, turns: KeyTurns::default(), queue, folds: AtomicBool::new(false), back }
     }
 
     pub(crate) fn calls(&self) -> &SourceCalls {

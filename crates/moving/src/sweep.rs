@@ -6,6 +6,8 @@
 //! ```
 //! The keys of a bucket are listed at once and then worked on, since a source keeps a fold open while a listing is read. Keys
 //! that take too much memory are split into slices by their hash, and the bucket is listed once for each slice.
+//!
+//! A pass that follows asks for the clock of each key, or for those of many at once where the source has trees ([`KeyClocks`]).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,6 +22,7 @@ use tokio::task::{JoinError, JoinSet};
 use crate::move_run::{KeyOutcome, MoveRun, MoveStopped, SweepKind};
 use crate::moved_key::{key_address, shown};
 use crate::progress::{MovePhase, MoveVerification};
+use crate::rules::KeyClocks;
 use crate::source::Source;
 
 /// Keys that are worked on at a time.
@@ -32,11 +35,27 @@ const SLICE_BYTES_MAX: usize = 32 << 20;
 const KEY_BYTES: usize = 48;
 /// Most slices of a bucket.
 const SLICES_MAX: u64 = 1 << 16;
+/// Keys of which a fold shows the clocks, in a bucket of one slice, and the fewest that are worth a fold.
+const FOLDED_KEYS: usize = 1000;
+const FOLDED_KEYS_MIN: usize = 16;
 /// Most buckets of a source.
 const BUCKETS_MAX: usize = 1_000_000;
 
 /// A key that was worked on.
 type EndedKey = (Address, Result<KeyOutcome, MoveStopped>);
+
+/// A key of the source that a pass looks at, and the clock that a fold showed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SweptKey {
+    pub(crate) key: Bytes,
+    pub(crate) folded: Option<Bytes>,
+}
+
+impl From<Bytes> for SweptKey {
+    fn from(key: Bytes) -> Self {
+        Self { key, folded: None }
+    }
+}
 
 /// A share of the keys of a bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +81,8 @@ impl MoveRun<Source> {
         kind: SweepKind,
     ) -> Result<MoveVerification, MoveStopped> {
         let (gaps, changes) = (self.gaps(), self.queue_changes());
+        // A fold shows what one replica has. So what a gap has lost is asked of a quorum [invariant 206].
+        self.source.ask_folds(kind == SweepKind::Follow && self.open_gaps() == 0);
         let mut found = self.begin_pass(kind);
         let buckets = self.all_buckets(types).await?;
         self.note(|progress| progress.sweep.buckets_known = buckets.len() as u64);
@@ -125,7 +146,7 @@ impl MoveRun<Source> {
                 continue;
             };
             self.note(|progress| progress.sweep.keys_known += keys.len() as u64);
-            self.sweep_keys(bucket, keys.iter().cloned(), kind, found).await?;
+            self.sweep_listed(bucket, slice, &keys, kind, found).await?;
             self.sweep_unlisted(bucket, slice, &keys, kind, found).await?;
             slice.number += 1;
         }
@@ -150,6 +171,31 @@ impl MoveRun<Source> {
         Ok(Some(keys))
     }
 
+    /// Works on the keys of a slice, with their clocks where a fold shows them.
+    async fn sweep_listed(
+        self: &Arc<Self>,
+        bucket: &BucketAddress,
+        slice: KeySlice,
+        keys: &[Bytes],
+        kind: SweepKind,
+        found: &mut MoveVerification,
+    ) -> Result<(), MoveStopped> {
+        // A range has the keys of all slices.
+        let at_once = usize::try_from(slice.of).map_or(0, |of| FOLDED_KEYS / of);
+        if at_once < FOLDED_KEYS_MIN {
+            return self.sweep_keys(bucket, keys.iter().cloned().map(SweptKey::from), kind, found).await;
+        }
+        for keys in keys.chunks(at_once) {
+            let clocks = self.source.folded_clocks(bucket, keys).await.unwrap_or_else(|note| {
+                self.tell(note);
+                KeyClocks::default()
+            });
+            let folded = |key: &Bytes| SweptKey { folded: clocks.get(key).cloned(), key: key.clone() };
+            self.sweep_keys(bucket, keys.iter().map(folded), kind, found).await?;
+        }
+        Ok(())
+    }
+
     /// Looks at moved keys that the listing does not have. A listing alone deletes nothing: each is read at the source.
     async fn sweep_unlisted(
         self: &Arc<Self>,
@@ -172,7 +218,7 @@ impl MoveRun<Source> {
                 let is_unlisted = |(key, row): &(Bytes, MovedRow)| {
                     slice.holds(key) && !is_settled(row) && listed.binary_search(key).is_err()
                 };
-                let unlisted = rows.into_iter().filter(is_unlisted).map(|(key, _)| key);
+                let unlisted = rows.into_iter().filter(is_unlisted).map(|(key, _)| SweptKey::from(key));
                 self.sweep_keys(bucket, unlisted, kind, found).await?;
                 if !has_more {
                     break;
@@ -186,13 +232,13 @@ impl MoveRun<Source> {
     pub(crate) async fn sweep_keys(
         self: &Arc<Self>,
         bucket: &BucketAddress,
-        keys: impl Iterator<Item = Bytes>,
+        keys: impl Iterator<Item = SweptKey>,
         kind: SweepKind,
         found: &mut MoveVerification,
     ) -> Result<(), MoveStopped> {
         let mut under_way = JoinSet::new();
         let at_once = if self.phase() == MovePhase::Back { RETURNED_AT_ONCE } else { KEYS_AT_ONCE };
-        for key in keys {
+        for SweptKey { key, folded } in keys {
             let address = match key_address(bucket, key.clone()) {
                 Ok(address) => address,
                 Err(why) => {
@@ -208,7 +254,7 @@ impl MoveRun<Source> {
             under_way.spawn(async move {
                 let outcome = match run.phase() == MovePhase::Back {
                     true => run.return_key(&address, kind).await,
-                    false => run.sync_key(&address, kind).await,
+                    false => run.sync_key(&address, folded.as_ref(), kind).await,
                 };
                 (address, outcome)
             });

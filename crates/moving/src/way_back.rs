@@ -32,6 +32,7 @@ use crate::rules::{
     VectorClock, VectorClockEntry,
 };
 use crate::source::{Source, SourceState};
+use crate::sweep::SweptKey;
 
 /// Most bytes of an object that goes back, siblings together.
 const OBJECT_BYTES_MAX: u64 = 64 << 20;
@@ -231,7 +232,7 @@ impl MoveRun<Source> {
                 (rows, has_more) = self.store.moved_keys(bucket, shard, after.as_ref()).await?;
                 after = rows.last().map(|(key, _)| key.clone());
                 self.note(|progress| progress.sweep.keys_known += rows.len() as u64);
-                self.sweep_keys(bucket, rows.into_iter().map(|(key, _)| key), kind, found).await?;
+                self.sweep_keys(bucket, rows.into_iter().map(|(key, _)| SweptKey::from(key)), kind, found).await?;
             }
         }
         Ok(())
@@ -255,7 +256,7 @@ impl MoveRun<Source> {
                 }
             }
             self.note(|progress| progress.sweep.keys_known += new.len() as u64);
-            self.sweep_keys(bucket, new.into_iter(), kind, found).await?;
+            self.sweep_keys(bucket, new.into_iter().map(SweptKey::from), kind, found).await?;
             after = page.next;
             if after.is_none() {
                 return Ok(());

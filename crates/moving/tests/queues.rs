@@ -84,6 +84,44 @@ async fn elements_that_a_full_queue_discarded_come_with_the_next_pass() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_tree_that_is_behind_closes_no_gap() {
+    let world = world(3).await;
+    (0..40).for_each(|at| world.source.put(&place(&format!("k{at}")), "x", true));
+    world.start(SOURCE).await;
+    let before = world.await_status("followed", is_followed).await.progress;
+    sleep(Duration::from_secs(20)).await;
+    world.source.freeze_trees();
+    world.source.set_overflow(2);
+    (0..40).for_each(|at| world.source.put(&place(&format!("k{at}")), "y", true));
+    sleep(NOTICED).await;
+    let after = world.await_status("followed again", is_followed).await.progress;
+    assert!(after.sweeps > before.sweeps && after.queue.gaps > 0, "{after:?}");
+    for at in 0..40 {
+        assert_eq!(world.get("teas", &format!("k{at}")).await.0, ["y"], "k{at}");
+    }
+    world.job.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pass_over_trees_costs_a_request_for_many_keys() {
+    let world = world(2).await;
+    (0..3).for_each(|node| world.source.set_queue(node, false));
+    (0..400).for_each(|at| world.source.put(&place(&format!("k{at:03}")), "x", true));
+    world.start(SOURCE).await;
+    let seeded = |status: &MoveStatus| status.progress.phase == MovePhase::Follow && status.progress.sweeps > 1;
+    let sweeps = world.await_status("seeded", seeded).await.progress.sweeps;
+    let requests = world.source.requests();
+    world.source.put(&place("k007"), "y", true);
+    world.source.delete(&place("k008"));
+    let passed = world.await_status("passed", |status| status.progress.sweeps > sweeps + 1).await.progress;
+    assert_eq!(world.get("teas", "k007").await.0, ["y"]);
+    assert!(world.get("teas", "k008").await.0.is_empty());
+    let (passes, requests) = (passed.sweeps - sweeps, world.source.requests() - requests);
+    assert!(requests < 60 * (passes + 1), "{requests} requests in {passes} passes");
+    world.job.abort();
+}
+
+#[tokio::test(start_paused = true)]
 async fn elements_in_the_hands_of_a_killed_job_come_with_the_next_pass() {
     let mut world = world(4).await;
     // The keys are there before the queue is switched on.

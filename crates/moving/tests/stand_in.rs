@@ -38,6 +38,17 @@ struct StandInKey {
     values: Vec<StandInValue>,
 }
 
+/// Whether folds over trees show clocks.
+#[derive(Debug, Clone, Copy, Default)]
+enum StandInTrees {
+    /// An older Riak.
+    #[default]
+    Unknown,
+    /// They are switched off: a fold shows nothing.
+    Off,
+    On,
+}
+
 #[derive(Default)]
 struct StandInState {
     /// Bucket and key.
@@ -49,6 +60,7 @@ struct StandInState {
     random: Option<SplitMix64>,
     /// The bytes of keys of which the answer is no object.
     broken: Vec<String>,
+    trees: StandInTrees,
 }
 
 /// A cluster of Riak.
@@ -60,7 +72,8 @@ pub(crate) struct StandIn {
 
 impl StandIn {
     pub(crate) fn new(seed: u64, faults: u32, now: impl Fn() -> u64 + Send + Sync + 'static) -> Arc<Self> {
-        let state = StandInState { faults, random: Some(SplitMix64::new(seed)), ..StandInState::default() };
+        let trees = [StandInTrees::On, StandInTrees::Off, StandInTrees::Unknown][seed as usize % 3];
+        let state = StandInState { faults, random: Some(SplitMix64::new(seed)), trees, ..StandInState::default() };
         Arc::new(Self { state: Mutex::new(state), now: Box::new(now) })
     }
 
@@ -160,6 +173,18 @@ impl StandIn {
                 let names: Vec<&str> = of_bucket.map(|(_, key)| key.as_str()).collect();
                 Ok(listing("keys", &names, breaks_off))
             }
+            ["", "rangetrees", "buckets", bucket, "keysclocks"] => {
+                let clocks: Vec<_> = match state.trees {
+                    StandInTrees::Unknown => return Ok(plain(404, "not found")),
+                    StandInTrees::Off => Vec::new(),
+                    StandInTrees::On => {
+                        let map = if is_stale { &state.older } else { &state.keys };
+                        let of_bucket = map.iter().filter(|((other, _), key)| other == bucket && !key.clock.is_empty());
+                        of_bucket.map(|((_, key), found)| (key.clone(), clock_text(&found.clock))).collect()
+                    }
+                };
+                Ok(folded(bucket, query, clocks.into_iter()))
+            }
             ["", "types", "default", "buckets", bucket, "keys", key] => {
                 let place = (bucket.to_owned(), key.to_owned());
                 if state.broken.contains(&place.1) && key == "proxied" {
@@ -248,6 +273,18 @@ pub(crate) fn listing(member: &str, names: &[&str], breaks_off: bool) -> SourceA
         text.truncate(text.len() / 2);
     }
     found(SourceHeaders::default(), 200, text.into_bytes(), breaks_off)
+}
+
+/// The answer of a fold to these clocks, as Riak's encoder shows a text, and the range of keys of its filter.
+pub(crate) fn folded(bucket: &str, query: &str, clocks: impl Iterator<Item = (String, String)>) -> SourceAnswer {
+    let filter = percent_decode_str(query.strip_prefix("filter=").unwrap()).collect::<Vec<_>>();
+    let filter: serde_json::Value = serde_json::from_slice(&STANDARD.decode(filter).unwrap()).unwrap();
+    let [start, end] = ["start", "end"].map(|bound| filter["key_range"][bound].as_str().unwrap().to_owned());
+    let in_range = clocks.filter(|(key, _)| (&start..=&end).contains(&key));
+    let shown = in_range
+        .map(|(key, clock)| serde_json::json!({ "bucket": bucket, "key": key, "clock": clock.into_bytes() }))
+        .collect::<Vec<_>>();
+    plain(200, &serde_json::json!({ "keys-clocks": shown }).to_string())
 }
 
 pub(crate) fn plain(status: u16, text: &str) -> SourceAnswer {

@@ -11,6 +11,7 @@
 mod element_object;
 mod erlang_term;
 mod json_documents;
+mod key_clocks;
 mod moved_object;
 mod multipart_parts;
 mod queue_element;
@@ -32,6 +33,7 @@ mod vector_clock;
 pub use erlang_term::ErlangTerm;
 pub(crate) use json_documents::ESCAPED;
 pub use json_documents::{JsonDocuments, ListingError, listed_name};
+pub use key_clocks::KeyClocks;
 pub use moved_object::{MovedObject, SourceVersionName};
 pub(crate) use queue_element::HandedOut;
 pub use queue_element::{ElementKey, QueueAnswer, QueueElement, ReplicatedChange};

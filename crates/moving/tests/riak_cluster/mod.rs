@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use percent_encoding::percent_decode_str;
 use tokio::time::{Instant, sleep};
 
-use crate::stand_in::{found, key_headers, listing, plain};
+use crate::stand_in::{folded, found, key_headers, listing, plain};
 use objects::{ClusterObject, ClusterValue};
 
 /// Nodes, each with a replica of every key.
@@ -78,6 +78,10 @@ struct RiakClusterState {
     faults: RiakFaults,
     overflow: usize,
     has_queues: [bool; NODES],
+    /// Whether folds over trees show clocks.
+    has_trees: bool,
+    /// The clocks that they show, where they are behind.
+    old_trees: Option<BTreeMap<Place, String>>,
     deleted_at: BTreeMap<Place, Instant>,
     /// The values that each write replaced, and those that they had replaced.
     ancestors: BTreeMap<String, BTreeSet<String>>,
@@ -102,6 +106,8 @@ impl RiakCluster {
             faults: RiakFaults::default(),
             overflow: 10_000_000,
             has_queues: [true; NODES],
+            has_trees: seed.is_multiple_of(2),
+            old_trees: None,
             deleted_at: BTreeMap::new(),
             ancestors: BTreeMap::new(),
             deleted: BTreeSet::new(),
@@ -121,6 +127,13 @@ impl RiakCluster {
 
     pub(crate) fn set_queue(&self, node: usize, is_there: bool) {
         self.state.lock().has_queues[node] = is_there;
+    }
+
+    /// Switches the trees on, and leaves them behind all later writes.
+    pub(crate) fn freeze_trees(&self) {
+        let mut state = self.state.lock();
+        state.has_trees = true;
+        state.old_trees = Some(state.clocks());
     }
 
     /// Kills a node, which empties its queue and its counters; it refuses connections for a while.
@@ -253,6 +266,11 @@ impl RiakCluster {
                 let of_bucket = places.iter().filter(|(other, _)| other == bucket);
                 Ok(listing("keys", &of_bucket.map(|(_, key)| key.as_str()).collect::<Vec<_>>(), is_broken))
             }
+            ["", "rangetrees", "buckets", bucket, "keysclocks"] => {
+                let mut clocks = state.old_trees.clone().unwrap_or_else(|| state.clocks());
+                clocks.retain(|(other, _), _| other == bucket && state.has_trees);
+                Ok(folded(bucket, query, clocks.into_iter().map(|((_, key), clock)| (key, clock))))
+            }
             ["", "types", "default", "buckets", bucket, "keys", key] => {
                 let object = state.read(&(bucket.to_owned(), key.to_owned()), query.contains("notfound_ok=false"));
                 Ok(wire::object(object.as_ref(), is_broken && call.method == SourceRequest::Get))
@@ -368,6 +386,17 @@ impl RiakClusterState {
             }
         }
         found(key_headers(&[("content-length", &length.to_string())]), 200, answer, is_broken)
+    }
+
+    /// The clock of each key, of any node that has it.
+    fn clocks(&mut self) -> BTreeMap<Place, String> {
+        let (up, mut clocks) = (self.up(), BTreeMap::new());
+        for place in self.places() {
+            let node = *self.random.pick(&up);
+            let object = self.nodes[node].replicas.get(&place);
+            clocks.extend(object.map(|object| wire::clock_text(&object.clock)).map(|clock| (place, clock)));
+        }
+        clocks
     }
 
     fn places(&self) -> BTreeSet<Place> {

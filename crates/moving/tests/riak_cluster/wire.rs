@@ -29,11 +29,16 @@ fn clock_term(clock: &StandInClock) -> Vec<u8> {
     term.finish()
 }
 
+/// A clock as headers have it.
+pub(super) fn clock_text(clock: &StandInClock) -> String {
+    // Riak's own compression gives other bytes than the server's.
+    STANDARD.encode(compress_to_vec(&clock_term(clock), 1))
+}
+
 /// The answer to a read of a key.
 pub(super) fn object(object: Option<&ClusterObject>, breaks_off: bool) -> SourceAnswer {
     let Some(object) = object else { return plain(404, "not found") };
-    // Riak's own compression gives other bytes than the server's.
-    let clock = STANDARD.encode(compress_to_vec(&clock_term(&object.clock), 1));
+    let clock = clock_text(&object.clock);
     let date =
         |value: &ClusterValue| httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(value.modified / 1_000_000));
     if !object.is_live() {

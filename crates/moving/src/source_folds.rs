@@ -1,0 +1,61 @@
+//! Folds over the trees of a Riak (`tictacaae_active`): the clocks of a range of keys in one answer.
+//!
+//! They save requests and decide nothing alone: a key that a fold does not show, or shows with another clock, is read.
+
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use larder_rows::address::BucketAddress;
+
+use crate::rules::KeyClocks;
+use crate::source::{GET, Source};
+use crate::source_calls::{PlannedCall, SourceError, discard, read_body};
+
+/// Most bytes of an answer.
+const ANSWER_BYTES_MAX: usize = 16 << 20;
+/// What the operator is told where folds show no key that a listing has.
+const WITHOUT_TREES: &str = "a pass asks the source for the clock of each key: with tictacaae_active = active on every node it \
+     shows those of a thousand at once";
+
+impl Source {
+    /// Begins a pass; `wanted` says whether it asks for folds, until one is refused or shows nothing.
+    pub(crate) fn ask_folds(&self, wanted: bool) {
+        self.folds.store(wanted, Ordering::Relaxed);
+    }
+
+    /// The clocks of sorted keys of a bucket, as far as the source shows them; none where it does not.
+    ///
+    /// # Errors
+    /// What the operator may do so that it shows them.
+    pub(crate) async fn folded_clocks(&self, bucket: &BucketAddress, keys: &[Bytes]) -> Result<KeyClocks, String> {
+        let (Some(first), Some(last)) = (keys.first(), keys.last()) else { return Ok(KeyClocks::default()) };
+        let Some(target) = KeyClocks::target(bucket, first, last).filter(|_| self.folds.load(Ordering::Relaxed)) else {
+            return Ok(KeyClocks::default());
+        };
+        match self.fold(&target).await {
+            Ok(Some(clocks)) if keys.iter().any(|key| clocks.get(key).is_some()) => Ok(clocks),
+            Ok(Some(_)) => {
+                self.ask_folds(false);
+                Err(WITHOUT_TREES.to_owned())
+            }
+            // Too many keys that no listing shows: the next range may be another one.
+            Err(SourceError::TooLarge) => Ok(KeyClocks::default()),
+            Ok(None) | Err(_) => {
+                // An older Riak, or a Larder. One that does not answer at all ends the pass at its keys.
+                self.ask_folds(false);
+                Ok(KeyClocks::default())
+            }
+        }
+    }
+
+    /// `None`: it is refused.
+    async fn fold(&self, target: &str) -> Result<Option<KeyClocks>, SourceError> {
+        let mut answer = self.calls().send(PlannedCall { target, ..GET }).await?;
+        if answer.status != 200 {
+            discard(&mut answer).await;
+            return Ok(None);
+        }
+        let body = read_body(&mut answer, ANSWER_BYTES_MAX).await?;
+        Ok(KeyClocks::from_answer(&body).map(Some)?)
+    }
+}
