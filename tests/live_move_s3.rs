@@ -18,7 +18,9 @@ use std::time::Duration;
 
 use larder_testkit::http::HttpResponse;
 
-use crate::harness::{Home, LarderNode, S3_KEY, S3_SECRET, S3Client, Scale, SplitMix64, TestAuthority, element};
+use crate::harness::{
+    Home, HttpClient, LarderNode, S3_KEY, S3_SECRET, S3Client, Scale, SplitMix64, TestAuthority, element,
+};
 use crate::live_move::{await_status, verify};
 
 const WRITERS: u64 = 3;
@@ -150,6 +152,76 @@ fn clients_that_came_before_their_objects_once_found_nothing() {
     here.delete("/plain").expect(204);
 }
 
+const EVERYBODY: &str = r#"uri="http://acs.amazonaws.com/groups/global/AllUsers""#;
+
+#[test]
+fn acls_come_along_where_their_users_are_here() {
+    let source = LarderNode::s3(&["--durability", "buffered"]);
+    let destination = LarderNode::s3(&["--durability", "buffered"]);
+    for node in [&source, &destination] {
+        make_user(node, "guest");
+    }
+    make_user(&source, "stranger");
+    let mut there = source.s3_admin();
+    let [guest, stranger] = ["guest", "stranger"].map(|name| format!("id=\"{}\"", canonical_id(name)));
+    there.call("PUT", "/public", &[("x-amz-acl", "public-read")], "").expect(200);
+    there.call("PUT", "/shared", &[("x-amz-grant-write", &*format!("{guest}, {stranger}"))], "").expect(200);
+    there.call("PUT", "/public/page", &[("x-amz-grant-read", &*format!("{EVERYBODY}, {guest}"))], "page").expect(200);
+    there.put("/public/own", "own").expect(200);
+    let mut of_guest = S3Client::new(source.s3_at(), "guestguestguest1", GUEST_SECRET);
+    of_guest.put("/shared/theirs", "theirs").expect(200);
+    start_with(&destination, &format!("s3://{S3_KEY}@{}", source.s3_at()), &["--acls"]);
+    let verified = verify(&destination);
+    assert_eq!((verified["keys"].as_u64(), verified["equal"].as_u64()), (Some(3), Some(3)), "{verified}");
+    let mut here = destination.s3_admin();
+    for target in ["/public?acl", "/public/page?acl", "/public/own?acl"] {
+        assert_eq!(grants(&mut there, target), grants(&mut here, target), "{target}");
+    }
+    let mut left_out = grants(&mut there, "/shared?acl");
+    left_out.retain(|grant| !grant.contains(&canonical_id("stranger")));
+    assert_eq!(grants(&mut here, "/shared?acl"), left_out);
+    let status = destination.admin().output(&["move", "status"]);
+    let note = format!("grants to {} are left out", canonical_id("stranger"));
+    assert!(status.contains(&note) && !status.contains("ACLs of objects do not move"), "{status}");
+    let mut anonymous = HttpClient::new(destination.s3_at());
+    assert_eq!(anonymous.get("/public/page").text(), "page");
+    assert_eq!(anonymous.get("/public/own").status, 403);
+    let mut of_guest = S3Client::new(destination.s3_at(), "guestguestguest1", GUEST_SECRET);
+    assert_eq!(of_guest.get("/shared/theirs").expect(200).text(), "theirs", "who wrote it there may read it here");
+    assert_eq!(of_guest.get("/public/own").status, 403);
+}
+
+/// The secret of every user of [`make_user`].
+const GUEST_SECRET: &str = "guest-secret-guest-secret";
+
+/// Makes a user whose canonical id and keys are the same on each node.
+fn make_user(node: &LarderNode, name: &str) {
+    let secret = node.home().data().with_file_name("user-secret");
+    fs::write(&secret, GUEST_SECRET).unwrap();
+    let (email, key, id) = (format!("{name}@example.com"), format!("{name}{name}{name}1"), canonical_id(name));
+    let options = ["--key", &key, "--secret-file", secret.to_str().unwrap(), "--id", &id];
+    node.admin().output(&[&["s3", "user", "create", &email, name], &options[..]].concat());
+}
+
+fn canonical_id(name: &str) -> String {
+    name.bytes()
+        .map(|byte| format!("{byte:02x}"))
+        .collect::<String>()
+        .repeat(64 / name.len())
+        .chars()
+        .take(64)
+        .collect()
+}
+
+/// The grants of an ACL, with the owner as one name on all nodes.
+fn grants(client: &mut S3Client, target: &str) -> BTreeSet<String> {
+    let document = client.get(target).expect(200).text();
+    let owner = element(&document, "ID").unwrap().to_owned();
+    let of_list = document.split("<Grant>").skip(1);
+    let grantee = |grant: &str| element(grant, "ID").or(element(grant, "URI")).unwrap().replace(&owner, "the owner");
+    of_list.map(|grant| format!("{} {}", grantee(grant), element(grant, "Permission").unwrap())).collect()
+}
+
 #[test]
 fn a_source_moves_over_tls_with_the_authority_that_was_named() {
     let home = Home::new();
@@ -178,10 +250,14 @@ fn start(destination: &LarderNode, source: &LarderNode, key: &str) {
 
 /// Starts the move from this address, at most as many requests in a second.
 fn start_at(destination: &LarderNode, address: &str, rate: &str) {
+    start_with(destination, address, &["--rate", rate]);
+}
+
+fn start_with(destination: &LarderNode, address: &str, options: &[&str]) {
     let secret = destination.home().data().with_file_name("source-secret");
     fs::write(&secret, format!("{S3_SECRET}\n")).unwrap();
     let secret = secret.to_str().unwrap();
-    destination.admin().output(&["move", "start", address, "--secret-file", secret, "--rate", rate]);
+    destination.admin().output(&[&["move", "start", address, "--secret-file", secret], options].concat());
 }
 
 /// What is there before the move.

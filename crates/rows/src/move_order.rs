@@ -11,6 +11,8 @@ const SWEEP_VERSION: u8 = 1;
 const S3_VERSION: u8 = 2;
 /// The version of an order from a Riak that names its queue.
 const VERSION: u8 = 3;
+/// The version of an order from an S3 store that brings the ACLs of objects.
+const S3_ACLS_VERSION: u8 = 4;
 /// The name of the replication queue in orders without one.
 pub const MOVE_QUEUE_DEFAULT: &str = "larder";
 /// Most types, or buckets, of one move.
@@ -45,6 +47,8 @@ pub struct S3MoveTerms {
     pub buckets: Vec<String>,
     /// The canonical id of the user who owns the buckets here.
     pub owner: String,
+    /// Whether the ACLs of objects move, too: each takes a request.
+    pub acls: bool,
 }
 
 impl std::fmt::Debug for S3MoveTerms {
@@ -53,6 +57,7 @@ impl std::fmt::Debug for S3MoveTerms {
         f.debug_struct("S3MoveTerms")
             .field("buckets", &self.buckets)
             .field("owner", &self.owner)
+            .field("acls", &self.acls)
             .finish_non_exhaustive()
     }
 }
@@ -84,7 +89,11 @@ impl MoveOrder {
     /// The stored form.
     #[must_use]
     pub fn encode(&self) -> Bytes {
-        let version = if self.s3.is_some() { S3_VERSION } else { VERSION };
+        let version = match &self.s3 {
+            Some(terms) if terms.acls => S3_ACLS_VERSION,
+            Some(_) => S3_VERSION,
+            None => VERSION,
+        };
         let mut out = FieldEncoder::versioned(version, 64 + self.source.len());
         out.text(&self.id);
         out.text(&self.source);
@@ -109,7 +118,8 @@ impl MoveOrder {
     /// # Errors
     /// [`DecodeError`] as for every row.
     pub fn decode(value: Bytes) -> Result<Self, DecodeError> {
-        let version = value.first().copied().filter(|version| [SWEEP_VERSION, S3_VERSION].contains(version));
+        let others = [SWEEP_VERSION, S3_VERSION, S3_ACLS_VERSION];
+        let version = value.first().copied().filter(|version| others.contains(version));
         let version = version.unwrap_or(VERSION);
         let mut rest = FieldDecoder::versioned(value, version)?;
         let (id, source) = (rest.text()?, rest.text()?);
@@ -119,15 +129,15 @@ impl MoveOrder {
         let wish = MoveWish::from_code(rest.u8()?).ok_or(DecodeError::Invalid("wish"))?;
         let number = rest.varint()?;
         let s3 = match version {
-            S3_VERSION => {
+            S3_VERSION | S3_ACLS_VERSION => {
                 let secret = rest.text()?;
                 let buckets = (0..rest.count(TYPES_MAX)?).map(|_| rest.text()).collect::<Result<_, _>>()?;
-                Some(S3MoveTerms { secret, buckets, owner: rest.text()? })
+                Some(S3MoveTerms { secret, buckets, owner: rest.text()?, acls: version == S3_ACLS_VERSION })
             }
             _ => None,
         };
         let queue = match version {
-            S3_VERSION => String::new(),
+            S3_VERSION | S3_ACLS_VERSION => String::new(),
             SWEEP_VERSION => MOVE_QUEUE_DEFAULT.to_owned(),
             _ => rest.text()?,
         };
@@ -162,13 +172,16 @@ mod tests {
         let old = Bytes::from_static(b"\x01\x01i\x01s\x01\x01t\xac\x02\0\0\0\0\0\0\0\x01\x03\x02");
         let unnamed = MoveOrder { queue: MOVE_QUEUE_DEFAULT.into(), ..order.clone() };
         assert_eq!(MoveOrder::decode(old), Ok(unnamed), "an order that an older program wrote");
-        let terms = S3MoveTerms { secret: "k".into(), buckets: vec!["b".into()], owner: "o".into() };
+        let terms = S3MoveTerms { secret: "k".into(), buckets: vec!["b".into()], owner: "o".into(), acls: false };
         let order = MoveOrder { s3: Some(terms), queue: String::new(), ..order };
         let golden =
             Bytes::from_static(b"\x02\x01i\x01s\x01\x01t\xac\x02\0\0\0\0\0\0\0\x01\x03\x02\x01k\x01\x01b\x01o");
         assert_eq!(order.encode(), golden);
         assert!(!format!("{order:?}").contains("\"k\""), "the secret is not shown");
-        assert_eq!(MoveOrder::decode(golden), Ok(order));
+        assert_eq!(MoveOrder::decode(golden.clone()), Ok(order.clone()));
+        let terms = S3MoveTerms { acls: true, ..order.s3.clone().unwrap() };
+        let golden: Bytes = [b"\x04", &golden[1..]].concat().into();
+        assert_eq!(MoveOrder::decode(golden), Ok(MoveOrder { s3: Some(terms), ..order }));
     }
 
     proptest! {

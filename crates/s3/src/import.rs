@@ -18,7 +18,7 @@ use super::object_lock::NO_LOCK_FOR_NEW;
 use super::receive::{BodyReceiver, VerifiedBody};
 use super::{Error, Objects, Result};
 use crate::put::{ObjectMetadata, UploadBody};
-use crate::rules::{Bucket, Etag, Object, ObjectLock, Version, VersionId, Versioning};
+use crate::rules::{Acl, Bucket, Etag, Object, ObjectLock, Version, VersionId, Versioning};
 
 /// The key of an import, and the version that it goes onto.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,8 +48,10 @@ pub struct ImportedIdentity {
 
 /// An object of another store.
 pub struct ImportedObject {
-    /// Its metadata. Its ACL is not imported: the object is its bucket owner's alone.
+    /// Its metadata. The choice of an ACL in it does not count.
     pub metadata: ObjectMetadata,
+    /// Its grants beside those of the bucket's owner, who owns it here.
+    pub acl: Option<Acl>,
     /// Its bytes.
     pub upload_body: UploadBody,
 }
@@ -87,7 +89,7 @@ impl Objects {
         object: ImportedObject,
     ) -> Result<ImportFate> {
         let (bucket, location) = self.import_location(place).await?;
-        let ImportedObject { metadata, upload_body } = object;
+        let ImportedObject { metadata, acl, upload_body } = object;
         check_lock(&bucket, &metadata.lock)?;
         // What is refused is cheap to find before the body; the commit checks it again.
         if let Some(fate) = self.early_fate(&location, place, identity).await? {
@@ -96,7 +98,7 @@ impl Objects {
         // What an upload in parts made there comes in one piece.
         let receiver = BodyReceiver { gateway: Arc::clone(&self.gateway), bytes_max: self.config.object_bytes_max };
         let new = self.receive_object(&receiver, &bucket, &location, metadata, upload_body).await?;
-        let object = Object { etag: identity.etag.unwrap_or(new.object.etag), ..new.object };
+        let object = Object { etag: identity.etag.unwrap_or(new.object.etag), acl, ..new.object };
         let fate = self.commit_import(&location, place, identity, object, new.received).await?;
         new.admission.written();
         Ok(fate)

@@ -5,7 +5,8 @@
 //! committer marks every key of a group before it publishes the group, which evicts the entry, and unmarks it afterwards. A
 //! fill counts only if its stripe has no mark now and got none since the token, so an entry read before a commit never gets in
 //! after it. A marked key is read from the tree: no reader finds an old entry after it saw the group's other rows. With the
-//! unmark the new entry takes the place of an evicted one. The committer reads the cache as well, because no other thread writes.
+//! unmark the new entry takes the place of an evicted one; that of a new key is in the memtable, and a load of new keys evicts
+//! nothing. The committer reads the cache as well, because no other thread writes.
 
 use bytes::Bytes;
 use quick_cache::Weighter;
@@ -93,14 +94,14 @@ impl EntryCache {
         }
     }
 
-    /// Evicts an entry that is about to be written, and refuses its fills until [`Self::end_write`]. Returns whether it was
-    /// cached.
+    /// Evicts what is cached of a key that is about to be written, and refuses its fills until [`Self::end_write`]. Returns
+    /// whether that was an entry.
     pub(crate) fn begin_write(&self, key: &[u8]) -> bool {
         let mut stripe = self.stripe(key).lock();
         // The mark and the eviction share the lock: a fill between them would bring the old entry back.
         stripe.write_marks += 1;
         stripe.writes_active += 1;
-        self.entries.remove(key).is_some()
+        self.entries.remove(key).is_some_and(|(_, entry)| entry.is_some())
     }
 
     /// Allows fills of the entry again, after its group is published. `entry` replaces an evicted one.
@@ -151,8 +152,7 @@ mod tests {
     fn a_write_replaces_a_cached_entry_only_after_publication() {
         let cache = EntryCache::new(1 << 20);
         let Err(token) = cache.get(b"k") else { panic!("nothing was offered yet") };
-        cache.fill(b"k", None, token);
-        assert!(cache.get(b"k").is_ok_and(|entry| entry.is_none()), "the absence is cached");
+        cache.fill(b"k", Some(&OLD), token);
         assert!(cache.begin_write(b"k"), "it was cached");
         assert!(
             cache.get(b"k").is_err() && cache.peek(b"k").is_none(),
@@ -160,6 +160,18 @@ mod tests {
         );
         cache.end_write(&"k".into(), Some(Some(&NEW)));
         assert!(cache.get(b"k").is_ok_and(|entry| entry == Some(NEW)));
+    }
+
+    #[test]
+    fn a_load_of_new_keys_fills_no_cache() {
+        let cache = EntryCache::new(1 << 20);
+        let Err(token) = cache.get(b"k") else { panic!("nothing was offered yet") };
+        cache.fill(b"k", None, token);
+        assert!(cache.get(b"k").is_ok_and(|entry| entry.is_none()), "the absence is cached");
+        assert!(!cache.begin_write(b"k"), "an absence is no entry");
+        assert!(cache.get(b"k").is_err());
+        cache.end_write(&"k".into(), None);
+        assert!(cache.get(b"k").is_err() && cache.bytes() == 0);
     }
 
     #[test]

@@ -18,11 +18,11 @@ pub(crate) const CANNED: &str = "x-amz-acl";
 
 /// An ACL document.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct AclDocument {
+pub struct AclDocument {
     /// Canonical id of the owner, if given.
-    pub(crate) owner: Option<String>,
+    pub owner: Option<String>,
     /// The grants.
-    pub(crate) grants: Vec<(Permission, GranteeRef)>,
+    pub grants: Vec<(Permission, GranteeRef)>,
 }
 
 /// Decodes the ACL in headers.

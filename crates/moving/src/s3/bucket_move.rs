@@ -22,8 +22,9 @@ pub(super) const S3_TYPE: &[u8] = b"s3";
 /// What a move by passes asks of its operator.
 const PASSES_NOTE: &str = "the source is followed by passes over its listings: let clients use this server when the seed begins, verify when the source has \
      no writers, then finish";
-/// What does not come along.
-const ACL_NOTE: &str = "ACLs do not move: each bucket and object is its owner's alone, beside what policies allow";
+/// What does not come along without being asked for.
+const ACL_NOTE: &str =
+    "ACLs of objects do not move: move start --acls brings them, with one request more for each object";
 
 /// An S3 store as a source, and the objects of this one.
 pub(crate) struct S3Side {
@@ -44,7 +45,9 @@ impl MoveSteps for MoveRun<S3Side> {
 
     async fn check(&self) -> Result<Vec<String>, MoveStopped> {
         self.tell(PASSES_NOTE.to_owned());
-        self.tell(ACL_NOTE.to_owned());
+        if !self.brings_acls() {
+            self.tell(ACL_NOTE.to_owned());
+        }
         let listed = self.source.source.list_buckets().await?;
         let named = self.order.s3.as_ref().map(|terms| &terms.buckets[..]).unwrap_or_default();
         let noted = self.noted_buckets().await?;
@@ -188,7 +191,13 @@ impl MoveRun<S3Side> {
                 self.configure(name, *document, &text, &caller(owner, document.action())).await?;
             }
         }
-        Ok(())
+        // Ownership controls say whether a bucket has ACLs.
+        self.move_bucket_acl(name, owner).await
+    }
+
+    /// Tells that a document of a bucket is refused here.
+    pub(super) fn tell_refused(&self, bucket: &str, document: &str, why: &str) {
+        self.tell(format!("bucket {bucket}: its {document} is not taken: {why}"));
     }
 
     /// Gives a bucket one of its configurations. One that is refused here is told.
@@ -199,8 +208,7 @@ impl MoveRun<S3Side> {
         text: &Bytes,
         caller: &Caller,
     ) -> Result<(), MoveStopped> {
-        let refused =
-            |why: String| self.tell(format!("bucket {name}: its {} is not taken: {why}", document.parameter()));
+        let refused = |why: String| self.tell_refused(name, document.parameter(), &why);
         let change = match document.read(name, text) {
             Ok(change) => change,
             Err(error) => {
@@ -223,7 +231,7 @@ impl MoveRun<S3Side> {
     }
 }
 
-fn caller(owner: &Arc<User>, action: S3Action) -> Caller {
+pub(super) fn caller(owner: &Arc<User>, action: S3Action) -> Caller {
     Caller { user: Some(Arc::clone(owner)), action: Some(action), ..Caller::default() }
 }
 

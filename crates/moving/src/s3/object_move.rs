@@ -278,7 +278,8 @@ impl MoveRun<S3Side> {
             md5: etag.map(|etag| etag.md5),
             checksum: source_checksum(&headers),
         };
-        Ok(ImportedObject { metadata, upload_body })
+        let acl = self.object_acl(object.bucket, &object.listed.key, version).await?;
+        Ok(ImportedObject { metadata, acl, upload_body })
     }
 
     /// Deletes a key here that the source lists no more, and does not have either.
@@ -408,7 +409,7 @@ fn header_map(fetched: &S3Fetched) -> HeaderMap {
 }
 
 /// Why a version was not imported.
-fn failure(error: Error) -> KeyFailure {
+pub(super) fn failure(error: Error) -> KeyFailure {
     match error {
         Error::Gateway(error) if !is_lasting(&error) => KeyFailure::Stopped(error.into()),
         Error::BrokenBody(_) => KeyFailure::Unanswered(error.to_string()),

@@ -3,10 +3,9 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use bytes::Bytes;
 use larder_api_s3::auth::PATH;
-use larder_core::body::{BodyError, ByteStream};
+use larder_core::body::ByteStream;
 use larder_store::Clock;
 use parking_lot::Mutex;
 use percent_encoding::percent_encode;
@@ -15,11 +14,11 @@ use tokio::time::timeout;
 use super::documents::{
     BucketNames, S3ErrorDocument, SourceVersionMarker, VersionPage, is_listing, is_region, source_tags,
 };
+use super::fetched_body::FetchedBody;
 use super::signature::{CallSigner, CallToSign, canonical_query};
 use crate::rules::{ListingError, S3Address, SourceHeaders};
 use crate::source_calls::{
-    HEAD_TIMEOUT, LISTING_TIMEOUT, PlannedCall, SourceCalls, SourceError, next_piece, read_body, refusal_body,
-    while_broken,
+    HEAD_TIMEOUT, LISTING_TIMEOUT, PlannedCall, SourceCalls, SourceError, read_body, refusal_body, while_broken,
 };
 use crate::source_http::{SourceAnswer, SourceHttp, SourceRequest};
 
@@ -259,7 +258,7 @@ impl S3Source {
         match self.ask(S3Request { query: &query, headers, ..S3Request::document(&path) }).await? {
             S3Answer::Found(SourceAnswer { headers, body, .. }) => {
                 let length = headers.length();
-                let body = Box::new(FetchedBody { body: Some(body), left: length });
+                let body = Box::new(FetchedBody::new(body, length));
                 Ok(Some(S3Fetched { headers, length, body }))
             }
             S3Answer::Refused(refusal) if refusal.is_absent_object() => Ok(None),
@@ -278,12 +277,29 @@ impl S3Source {
         key: &[u8],
         version_id: Option<&str>,
     ) -> Result<Vec<(String, String)>, SourceError> {
-        let mut query: Vec<(&str, &[u8])> = vec![("tagging", b"")];
+        match self.object_document(bucket, key, version_id, "tagging").await? {
+            Some(document) => Ok(source_tags(&document)?),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// A document about an object, or about one of its versions; `None`: it has none, or the source knows none.
+    ///
+    /// # Errors
+    /// [`SourceError`]: also when there is no such object.
+    pub(crate) async fn object_document(
+        &self,
+        bucket: &str,
+        key: &[u8],
+        version_id: Option<&str>,
+        name: &str,
+    ) -> Result<Option<Bytes>, SourceError> {
+        let mut query: Vec<(&str, &[u8])> = vec![(name, b"")];
         query.extend(version_id.map(|id| ("versionId", id.as_bytes())));
         let path = key_path(bucket, key);
         match self.whole(S3Request { query: &query, ..S3Request::document(&path) }).await? {
-            S3Answer::Found(document) => Ok(source_tags(&document)?),
-            S3Answer::Refused(refusal) if refusal.is_absent_document() && !refusal.is_gone() => Ok(Vec::new()),
+            S3Answer::Found(document) => Ok(Some(document)),
+            S3Answer::Refused(refusal) if refusal.is_absent_document() && !refusal.is_gone() => Ok(None),
             S3Answer::Refused(refusal) => Err(refusal.into()),
         }
     }
@@ -461,39 +477,6 @@ fn bucket_path(bucket: &str) -> String {
 
 fn key_path(bucket: &str, key: &[u8]) -> String {
     format!("{}/{}", bucket_path(bucket), percent_encode(key, PATH))
-}
-
-/// The body of an object, compared with the length that was announced.
-struct FetchedBody {
-    /// `None` after its end, or a failure.
-    body: Option<Box<dyn ByteStream>>,
-    /// Bytes that are to come.
-    left: Option<u64>,
-}
-
-#[async_trait]
-impl ByteStream for FetchedBody {
-    async fn next(&mut self) -> Option<Result<Bytes, BodyError>> {
-        let piece = self.checked_piece().await.transpose();
-        if !matches!(piece, Some(Ok(_))) {
-            self.body = None;
-        }
-        piece
-    }
-}
-
-impl FetchedBody {
-    async fn checked_piece(&mut self) -> Result<Option<Bytes>, BodyError> {
-        let Some(body) = &mut self.body else { return Ok(None) };
-        let piece = next_piece(body.as_mut()).await.map_err(|error| BodyError(error.to_string()))?;
-        let Some(left) = &mut self.left else { return Ok(piece) };
-        let length = piece.as_ref().map_or(0, |piece| piece.len() as u64);
-        *left = left.checked_sub(length).ok_or_else(|| BodyError("the body is longer than announced".to_owned()))?;
-        if piece.is_none() && *left > 0 {
-            return Err(BodyError("the answer broke off".to_owned()));
-        }
-        Ok(piece)
-    }
 }
 
 #[cfg(test)]

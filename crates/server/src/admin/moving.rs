@@ -17,6 +17,7 @@ pub(super) const START_OPTIONS: &[CommandOption] = &[
     CommandOption { name: "--buckets", kind: OptionKind::Value },
     CommandOption { name: "--secret-file", kind: OptionKind::Value },
     CommandOption { name: "--owner", kind: OptionKind::Value },
+    CommandOption { name: "--acls", kind: OptionKind::Flag },
     CommandOption { name: "--rate", kind: OptionKind::Value },
     CommandOption { name: "--queue", kind: OptionKind::Value },
 ];
@@ -60,8 +61,8 @@ pub(super) async fn start(call: CommandCall<'_>) -> CommandResult {
 
 /// The bucket types of a move from a Riak.
 fn riak_types(args: &ParsedArgs<'_>) -> Result<Vec<Bytes>, AdminAnswer> {
-    if let Some(option) = ["--buckets", "--secret-file", "--owner"].into_iter().find(|name| args.value(name).is_some())
-    {
+    let is_given = |name: &&str| args.value(name).is_some() || args.has(name);
+    if let Some(option) = ["--buckets", "--secret-file", "--owner", "--acls"].into_iter().find(is_given) {
         return Err(AdminAnswer::failed(format!("{option} is for moves from s3://")));
     }
     let types: Vec<_> = args.value("--types").unwrap_or(DEFAULT_TYPE).split(',').map(str::trim).collect();
@@ -105,7 +106,7 @@ async fn s3_terms(call: &CommandCall<'_>, args: &ParsedArgs<'_>) -> Result<S3Mov
         })?,
     };
     let buckets = buckets.into_iter().map(str::to_owned).collect();
-    Ok(S3MoveTerms { secret, buckets, owner: owner.id.clone() })
+    Ok(S3MoveTerms { secret, buckets, owner: owner.id.clone(), acls: args.has("--acls") })
 }
 
 pub(super) async fn verify(call: CommandCall<'_>) -> CommandResult {
