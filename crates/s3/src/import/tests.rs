@@ -23,7 +23,7 @@ fn marker(number: u64) -> ImportedIdentity {
 }
 
 fn object(body: &Bytes) -> ImportedObject {
-    ImportedObject { metadata: ObjectMetadata::default(), upload_body: upload_body(body) }
+    ImportedObject { metadata: ObjectMetadata::default(), acl: None, upload_body: upload_body(body) }
 }
 
 impl BucketFixture {

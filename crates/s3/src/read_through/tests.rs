@@ -59,7 +59,7 @@ impl KnownKeys {
     async fn import(&self, key: &Bytes) -> Result<ImportFate> {
         let identity = ImportedIdentity { etag: None, modified: LONG_AGO, null: true };
         let (bucket, key) = (BUCKET.to_owned(), key.clone());
-        let object = ImportedObject { metadata: ObjectMetadata::default(), upload_body: upload_body(&key) };
+        let object = ImportedObject { metadata: ObjectMetadata::default(), acl: None, upload_body: upload_body(&key) };
         let place = ImportPlace { bucket, key, after: None, listed: [identity].into(), actor: ActorId(99) };
         self.objects.import(&place, identity, object).await
     }

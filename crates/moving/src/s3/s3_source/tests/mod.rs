@@ -2,6 +2,8 @@
 
 mod edge;
 
+use async_trait::async_trait;
+use larder_core::body::BodyError;
 use std::collections::VecDeque;
 use std::time::Duration;
 
