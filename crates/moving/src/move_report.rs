@@ -73,7 +73,8 @@ impl MoveStatus {
             line("queue waits", shown(queue.error.as_bytes()));
         }
         line("last progress", format!("{} s ago", progress.idle_seconds(now)));
-        line("verified", progress.verified.as_ref().map_or_else(|| "never".to_owned(), verified));
+        let found = |found| verified(found, progress.phase);
+        line("verified", progress.verified.as_ref().map_or_else(|| "never".to_owned(), found));
         if !progress.error.is_empty() {
             line("waits after", shown(progress.error.as_bytes()));
         }
@@ -152,13 +153,14 @@ fn lag(progress: &MoveProgress, now: Timestamp) -> String {
     }
 }
 
-fn verified(verified: &MoveVerification) -> String {
+fn verified(verified: &MoveVerification, phase: MovePhase) -> String {
     let MoveVerification { ended, keys, equal, changed_here, changed_there, differs, .. } = verified;
-    format!(
-        "{}: {keys} keys, {equal} equal, {changed_here} changed here since, {changed_there} changed at the source \
-         meanwhile, {differs} differ",
-        rfc3339(*ended)
-    )
+    let others = match phase {
+        // One of before the way back began may say what changed here.
+        MovePhase::Back if *changed_here == 0 => format!("{changed_there} that clients of the Riak wrote since"),
+        _ => format!("{changed_here} changed here since, {changed_there} changed at the source meanwhile"),
+    };
+    format!("{}: {keys} keys, {equal} equal, {others}, {differs} differ", rfc3339(*ended))
 }
 
 /// How the replication queues of the source are followed.
@@ -232,6 +234,18 @@ mod tests {
         assert_eq!(texts(&status, "estimate"), ["3 s for the rest of this bucket"]);
         let json = status.to_json(Timestamp(30 * SECOND));
         assert_eq!((&json["lag_seconds"], &json["estimate_seconds"]), (&5.into(), &3.into()));
+    }
+
+    #[test]
+    fn a_verification_of_the_way_back_says_what_the_riak_has_beside_it() {
+        let mut status = status();
+        let found = MoveVerification { keys: 3, equal: 1, changed_there: 2, ..MoveVerification::default() };
+        status.progress.verified = Some(found);
+        let text = |status: &MoveStatus| texts(status, "verified")[0].split_once(": ").unwrap().1.to_owned();
+        let way_here = "3 keys, 1 equal, 0 changed here since, 2 changed at the source meanwhile, 0 differ";
+        assert_eq!(text(&status), way_here);
+        status.progress.phase = MovePhase::Back;
+        assert_eq!(text(&status), "3 keys, 1 equal, 2 that clients of the Riak wrote since, 0 differ");
     }
 
     #[test]

@@ -6,10 +6,11 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use larder_rows::address::BucketAddress;
+use tokio::time::timeout;
 
 use crate::rules::KeyClocks;
 use crate::source::{GET, Source};
-use crate::source_calls::{PlannedCall, SourceError, discard, read_body};
+use crate::source_calls::{LISTING_TIMEOUT, PlannedCall, SourceError, discard, read_body};
 
 /// Most bytes of an answer.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
@@ -32,7 +33,9 @@ impl Source {
         let Some(target) = KeyClocks::target(bucket, first, last).filter(|_| self.folds.load(Ordering::Relaxed)) else {
             return Ok(KeyClocks::default());
         };
-        match self.fold(&target).await {
+        // A source could send a byte a minute.
+        let answer = timeout(LISTING_TIMEOUT, self.fold(&target)).await;
+        match answer.unwrap_or(Ok(None)) {
             Ok(Some(clocks)) if keys.iter().any(|key| clocks.get(key).is_some()) => Ok(clocks),
             Ok(Some(_)) => {
                 self.ask_folds(false);
@@ -41,7 +44,7 @@ impl Source {
             // Too many keys that no listing shows: the next range may be another one.
             Err(SourceError::TooLarge) => Ok(KeyClocks::default()),
             Ok(None) | Err(_) => {
-                // An older Riak, or a Larder. One that does not answer at all ends the pass at its keys.
+                // An older Riak, a Larder, or a node that takes too long. One that does not answer at all ends the pass at its keys.
                 self.ask_folds(false);
                 Ok(KeyClocks::default())
             }
