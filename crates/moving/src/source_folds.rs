@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use crate::rules::KeyClocks;
 use crate::source::{GET, Source};
-use crate::source_calls::{LISTING_TIMEOUT, PlannedCall, SourceError, discard, read_body};
+use crate::source_calls::{LISTING_TIMEOUT, PlannedCall, SourceError, discard, read_body, while_broken};
 
 /// Most bytes of an answer.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
@@ -34,7 +34,7 @@ impl Source {
             return Ok(KeyClocks::default());
         };
         // A source could send a byte a minute.
-        let answer = timeout(LISTING_TIMEOUT, self.fold(&target)).await;
+        let answer = timeout(LISTING_TIMEOUT, while_broken(|| self.fold(&target))).await;
         match answer.unwrap_or(Ok(None)) {
             Ok(Some(clocks)) if keys.iter().any(|key| clocks.get(key).is_some()) => Ok(clocks),
             Ok(Some(_)) => {

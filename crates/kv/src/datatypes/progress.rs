@@ -95,7 +95,7 @@ impl DatatypeWriters {
         }
         let beyond = self.clock_to_confirm(&batch, sent.actors);
         // Crash: kept before it is sent, so that a lost answer leaves nothing unknown [invariant 153].
-        let kept = self.unanswered.keep(batch.clone(), sent.confirmed, sent.clock)?;
+        let kept = self.unanswered.keep(&key.address.bucket, batch.clone(), sent.confirmed, sent.clock)?;
         let before = progress.unanswered.replace(kept);
         if let Err(error) = store.apply(batch, &options).await {
             if is_refusal(error.kind) {

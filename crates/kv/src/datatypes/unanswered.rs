@@ -4,14 +4,14 @@
 //! go on from it, and a clock that a quorum has stands for all batches before it [invariant 153].
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
 
 use bytes::Bytes;
+use larder_admission::{FairBudget, HeldUnits};
 use larder_core::{Error, Result};
+use larder_rows::address::BucketAddress;
 use larder_rows::{Batch, Change, Row, Timestamp, hash};
 use larder_store::{Partition, Range};
 use parking_lot::Mutex;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Most bytes of all unanswered batches of a gateway.
 const BYTES_MAX: usize = 64 << 20;
@@ -27,29 +27,33 @@ pub(super) struct UnansweredBatch {
     pub(super) confirmed: Timestamp,
     /// Its own clock.
     pub(super) clock: Timestamp,
-    /// Its share of the memory.
-    _bytes: OwnedSemaphorePermit,
+    /// Its memory, of its bucket's share.
+    _bytes: HeldUnits<BucketAddress>,
 }
 
-/// The memory for batches without an answer.
+/// The memory for batches without an answer. A bucket whose replicas are down leaves half of it to the others.
 #[derive(Debug)]
-pub(super) struct UnansweredMemory(Arc<Semaphore>);
+pub(super) struct UnansweredMemory(FairBudget<BucketAddress>);
 
 impl UnansweredMemory {
     pub(super) fn new() -> Self {
-        Self(Arc::new(Semaphore::new(BYTES_MAX)))
+        Self(FairBudget::new(BYTES_MAX))
     }
 
-    /// Keeps a batch.
+    /// Keeps a batch of a key of this bucket.
     ///
     /// # Errors
     /// [`Error::Overloaded`]: a batch that could not be sent again must not be sent.
-    pub(super) fn keep(&self, batch: Batch, confirmed: Timestamp, clock: Timestamp) -> Result<UnansweredBatch> {
-        let bytes = u32::try_from(batch.bytes()).unwrap_or(u32::MAX);
+    pub(super) fn keep(
+        &self,
+        bucket: &BucketAddress,
+        batch: Batch,
+        confirmed: Timestamp,
+        clock: Timestamp,
+    ) -> Result<UnansweredBatch> {
         // Bound: while replicas are down, every key may have one.
-        let permit = Arc::clone(&self.0).try_acquire_many_owned(bytes);
-        let permit = permit.map_err(|_| Error::Overloaded { retry_after: 1 })?;
-        Ok(UnansweredBatch { batch, confirmed, clock, _bytes: permit })
+        let bytes = self.0.try_take(bucket, batch.bytes()).ok_or(Error::Overloaded { retry_after: 1 })?;
+        Ok(UnansweredBatch { batch, confirmed, clock, _bytes: bytes })
     }
 }
 
@@ -132,5 +136,29 @@ impl ConfirmedClocks {
             known.has_forgotten = true;
         }
         known.clocks.insert(key, clock);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use larder_store::Table;
+
+    use super::*;
+
+    #[test]
+    fn a_bucket_without_its_replicas_once_took_the_memory_of_all_others() {
+        let memory = UnansweredMemory::new();
+        let keep = |bucket: &'static str| {
+            let bucket = BucketAddress::new("sets".into(), bucket.into()).unwrap();
+            let value = Bytes::from(vec![0; 1 << 20]);
+            let row = Row { name: "r".into(), value, stamp: Timestamp(1), expires: None };
+            let batch = Batch::single(Partition::new(Table::DataTypes, "k"), vec![Change::Put(row)]);
+            memory.keep(&bucket, batch, Timestamp::ZERO, Timestamp(1))
+        };
+        let kept: Vec<_> = std::iter::from_fn(|| keep("down").ok()).collect();
+        assert!(kept.len() >= 30 && kept.len() <= 32, "{}", kept.len());
+        let other = keep("up").unwrap();
+        drop((kept, other));
+        assert!(keep("down").is_ok(), "what is answered gives its memory back");
     }
 }

@@ -10,7 +10,7 @@ use larder_core::types::CatalogueCopy;
 use larder_core::{Error, Result};
 use larder_rows::address::Address;
 use larder_rows::{ActorId, Change};
-use larder_store::{CallOptions, Partition};
+use larder_store::{CallOptions, Partition, RateLimitedLog};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, timeout_at};
@@ -21,6 +21,8 @@ use super::unanswered::{ConfirmedClocks, UnansweredMemory};
 use crate::epochs::IndexGrowth;
 use crate::rules::causality::Conditions;
 use crate::rules::datatypes::{DatatypeContext, DatatypeUpdate};
+
+static UNSETTLED: RateLimitedLog = RateLimitedLog::new();
 
 /// Most requests that wait for the next batch of one key.
 const WAITING_MAX: usize = 4096;
@@ -115,6 +117,14 @@ impl WaitingUpdate {
 }
 
 impl DatatypeWriters {
+    /// Logs that a batch without an answer is not at a quorum yet, though its key is at rest.
+    fn log_unsettled(&self, key: &DatatypeKey, error: &Error) {
+        if let Some(line) = UNSETTLED.admit(self.context.monotonic()) {
+            let (bucket, key) = (&key.address.bucket, key.address.key.escape_ascii());
+            tracing::warn!(%bucket, %key, %error, left_out = line.left_out, "a batch of a data type is sent again later");
+        }
+    }
+
     /// The writers of a gateway.
     pub(crate) fn new(
         context: Arc<NodeContext>,
@@ -219,7 +229,9 @@ impl RunningWriter {
                 let quiet = tokio::time::timeout(progress.quiet(), arrival.notified()).await.is_err();
                 if quiet {
                     // A failure is tried again later: what is left stays.
-                    let _ = writers.settle(key, progress).await;
+                    if let Err(error) = writers.settle(key, progress).await {
+                        writers.log_unsettled(key, &error);
+                    }
                 }
                 continue;
             }
