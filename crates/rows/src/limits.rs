@@ -13,7 +13,7 @@ pub const SIBLINGS_MAX: usize = 100;
 pub const VECTOR_ENTRIES_MAX: usize = 16;
 /// Most own slots, counted with their keys, that a gateway remembers for reuse: about 10 MiB.
 pub const SLOTS_REMEMBERED_MAX: usize = 200_000;
-/// Longest encoded context, in bytes, before base64.
+/// Longest encoded context of an object, in bytes, before base64.
 pub const CONTEXT_BYTES_MAX: usize = 4096;
 /// Most microseconds that a clock in a context may be ahead of the server's clock.
 pub const CONTEXT_AHEAD_MICROS_MAX: u64 = 1_000_000;
@@ -61,8 +61,10 @@ pub const DATATYPE_MAP_PAGE_ROWS: usize = 64;
 pub const DATATYPE_REMOVAL_ROWS_MAX: usize = 10_000;
 /// Most bytes of row names that the removals of one batch name; further parts are hidden by a marker.
 pub const DATATYPE_REMOVAL_BYTES_MAX: usize = 512 * 1024;
-/// Most actors in the context of a data type, the newest clocks.
-pub const DATATYPE_ACTORS_MAX: usize = 64;
+/// Most actors in the context of a data type, the newest clocks: over Cassandra each start of a gateway that wrote the key is one.
+pub const DATATYPE_ACTORS_MAX: usize = 500;
+/// Longest encoded context of a data type, in bytes, before base64.
+pub const DATATYPE_CONTEXT_BYTES_MAX: usize = 12 * 1024;
 /// Most rows that the context of a data type names beyond its clocks.
 pub const DATATYPE_DOTS_MAX: usize = 100;
 /// Longest id of an increment that is counted once, in bytes.

@@ -11,7 +11,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use larder_rows::address::Address;
 use larder_rows::codec::{DecodeError, FieldDecoder, FieldEncoder};
-use larder_rows::limits::{CONTEXT_AHEAD_MICROS_MAX, CONTEXT_BYTES_MAX, DATATYPE_ACTORS_MAX, DATATYPE_DOTS_MAX};
+use larder_rows::limits::{
+    CONTEXT_AHEAD_MICROS_MAX, DATATYPE_ACTORS_MAX, DATATYPE_CONTEXT_BYTES_MAX, DATATYPE_DOTS_MAX,
+};
 use larder_rows::{ActorId, Timestamp, hash};
 
 use crate::rules::causality::ContextError;
@@ -68,7 +70,7 @@ impl DatatypeContext {
         self.clocks.values().copied().chain(self.dots.iter().map(|dot| dot.1)).max().unwrap_or_default()
     }
 
-    /// The bytes for a client, bound to `address`; never longer than [`CONTEXT_BYTES_MAX`].
+    /// The bytes for a client, bound to `address`; never longer than [`DATATYPE_CONTEXT_BYTES_MAX`].
     #[must_use]
     pub fn encode(&self, address: &Address) -> Bytes {
         let base = self.latest();
@@ -106,7 +108,7 @@ impl DatatypeContext {
     /// # Errors
     /// [`ContextError`]; a refused context has no effect at all.
     pub fn decode(bytes: &Bytes, address: &Address, now: Timestamp) -> Result<Self, ContextError> {
-        if bytes.len() < 9 || bytes.len() > CONTEXT_BYTES_MAX {
+        if bytes.len() < 9 || bytes.len() > DATATYPE_CONTEXT_BYTES_MAX {
             return Err(ContextError::Foreign);
         }
         let (body, tail) = (bytes.slice(..bytes.len() - 8), bytes.slice(bytes.len() - 8..));
@@ -184,7 +186,7 @@ mod tests {
         ) {
             let context = context(clocks, dots);
             let bytes = context.encode(&address("k"));
-            prop_assert!(bytes.len() <= CONTEXT_BYTES_MAX, "{}", bytes.len());
+            prop_assert!(bytes.len() <= DATATYPE_CONTEXT_BYTES_MAX, "{}", bytes.len());
             prop_assert_eq!(DatatypeContext::decode(&bytes, &address("k"), NOW), Ok(context));
             prop_assert_eq!(DatatypeContext::decode(&bytes, &address("l"), NOW), Err(ContextError::OtherAddress));
         }
@@ -216,10 +218,17 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_actors_fall_out_of_a_full_context() {
-        let many = context((1..=100).map(|at| (at, at)).collect(), Vec::new());
+    fn an_element_of_the_oldest_of_65_gateways_once_outlived_its_removal() {
+        let many = context((1..=65).map(|at| (at, at)).collect(), Vec::new());
         let read = DatatypeContext::decode(&many.encode(&address("k")), &address("k"), NOW).unwrap();
-        assert_eq!(read.clocks.keys().next(), Some(&ActorId(37)));
+        assert!(read.covers(b"element", ActorId(1), Timestamp(1)));
+    }
+
+    #[test]
+    fn the_oldest_actors_fall_out_of_a_full_context() {
+        let many = context((1..=600).map(|at| (at, at)).collect(), Vec::new());
+        let read = DatatypeContext::decode(&many.encode(&address("k")), &address("k"), NOW).unwrap();
+        assert_eq!(read.clocks.keys().next(), Some(&ActorId(101)));
         assert_eq!(read.clocks.len(), DATATYPE_ACTORS_MAX);
     }
 
