@@ -247,6 +247,11 @@ impl<S: MoveSource> MoveRun<S> {
         });
     }
 
+    /// Removes a note that is true no more.
+    pub(crate) fn untell(&self, note: &str) {
+        self.note(|progress| progress.notes.retain(|other| other != note));
+    }
+
     /// Adds what the operator has to know, in place of notes that begin so.
     pub(crate) fn tell_instead(&self, prefix: &str, note: String) {
         self.note(|progress| progress.notes.retain(|other| !other.starts_with(prefix)));

@@ -15,7 +15,7 @@ use crate::source_calls::{LISTING_TIMEOUT, PlannedCall, SourceError, discard, re
 /// Most bytes of an answer.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
 /// What the operator is told where folds show no key that a listing has.
-const WITHOUT_TREES: &str = "a pass asks the source for the clock of each key: with tictacaae_active = active on every node it \
+pub(crate) const WITHOUT_TREES: &str = "a pass asks the source for the clock of each key: with tictacaae_active = active on every node it \
      shows those of a thousand at once";
 
 impl Source {
@@ -24,29 +24,33 @@ impl Source {
         self.folds.store(wanted, Ordering::Relaxed);
     }
 
-    /// The clocks of sorted keys of a bucket, as far as the source shows them; none where it does not.
+    /// The clocks of sorted keys of a bucket, as far as the source shows them; `None`: it does not.
     ///
     /// # Errors
-    /// What the operator may do so that it shows them.
-    pub(crate) async fn folded_clocks(&self, bucket: &BucketAddress, keys: &[Bytes]) -> Result<KeyClocks, String> {
-        let (Some(first), Some(last)) = (keys.first(), keys.last()) else { return Ok(KeyClocks::default()) };
+    /// [`WITHOUT_TREES`]: the operator may change that.
+    pub(crate) async fn folded_clocks(
+        &self,
+        bucket: &BucketAddress,
+        keys: &[Bytes],
+    ) -> Result<Option<KeyClocks>, &'static str> {
+        let (Some(first), Some(last)) = (keys.first(), keys.last()) else { return Ok(None) };
         let Some(target) = KeyClocks::target(bucket, first, last).filter(|_| self.folds.load(Ordering::Relaxed)) else {
-            return Ok(KeyClocks::default());
+            return Ok(None);
         };
         // A source could send a byte a minute.
         let answer = timeout(LISTING_TIMEOUT, while_broken(|| self.fold(&target))).await;
         match answer.unwrap_or(Ok(None)) {
-            Ok(Some(clocks)) if keys.iter().any(|key| clocks.get(key).is_some()) => Ok(clocks),
+            Ok(Some(clocks)) if keys.iter().any(|key| clocks.get(key).is_some()) => Ok(Some(clocks)),
             Ok(Some(_)) => {
                 self.ask_folds(false);
-                Err(WITHOUT_TREES.to_owned())
+                Err(WITHOUT_TREES)
             }
             // Too many keys that no listing shows: the next range may be another one.
-            Err(SourceError::TooLarge) => Ok(KeyClocks::default()),
+            Err(SourceError::TooLarge) => Ok(None),
             Ok(None) | Err(_) => {
                 // An older Riak, a Larder, or a node that takes too long. One that does not answer at all ends the pass at its keys.
                 self.ask_folds(false);
-                Ok(KeyClocks::default())
+                Ok(None)
             }
         }
     }

@@ -24,6 +24,7 @@ use crate::moved_key::{key_address, shown};
 use crate::progress::{MovePhase, MoveVerification};
 use crate::rules::KeyClocks;
 use crate::source::Source;
+use crate::source_folds::WITHOUT_TREES;
 
 /// Keys that are worked on at a time.
 const KEYS_AT_ONCE: usize = 16;
@@ -186,10 +187,17 @@ impl MoveRun<Source> {
             return self.sweep_keys(bucket, keys.iter().cloned().map(SweptKey::from), kind, found).await;
         }
         for keys in keys.chunks(at_once) {
-            let clocks = self.source.folded_clocks(bucket, keys).await.unwrap_or_else(|note| {
-                self.tell(note);
-                KeyClocks::default()
-            });
+            let clocks = match self.source.folded_clocks(bucket, keys).await {
+                Ok(Some(clocks)) => {
+                    self.untell(WITHOUT_TREES);
+                    clocks
+                }
+                Ok(None) => KeyClocks::default(),
+                Err(note) => {
+                    self.tell(note.to_owned());
+                    KeyClocks::default()
+                }
+            };
             let folded = |key: &Bytes| SweptKey { folded: clocks.get(key).cloned(), key: key.clone() };
             self.sweep_keys(bucket, keys.iter().map(folded), kind, found).await?;
         }
