@@ -181,8 +181,8 @@ fn acls_come_along_where_their_users_are_here() {
     left_out.retain(|grant| !grant.contains(&canonical_id("stranger")));
     assert_eq!(grants(&mut here, "/shared?acl"), left_out);
     let status = destination.admin().output(&["move", "status"]);
-    let note = format!("grants to {} are left out", canonical_id("stranger"));
-    assert!(status.contains(&note) && !status.contains("ACLs of objects do not move"), "{status}");
+    let note = format!("grants to users who are not here are left out, such as {}", canonical_id("stranger"));
+    assert!(status.contains(&note) && !status.contains("ACLs do not move"), "{status}");
     let mut anonymous = HttpClient::new(destination.s3_at());
     assert_eq!(anonymous.get("/public/page").text(), "page");
     assert_eq!(anonymous.get("/public/own").status, 403);

@@ -30,7 +30,7 @@ mod unsupported_config;
 mod website;
 pub mod xml;
 
-pub use ops::source_store::{AclDocument, BucketChange, BucketDocument, source_acl, source_checksum, source_metadata};
+pub use ops::source_store::{BucketChange, BucketDocument, source_checksum, source_metadata};
 pub use pipeline::S3Service;
 pub use server::serve;
 pub use settings::S3Settings;

@@ -18,11 +18,11 @@ pub(crate) const CANNED: &str = "x-amz-acl";
 
 /// An ACL document.
 #[derive(Debug, PartialEq, Eq)]
-pub struct AclDocument {
+pub(crate) struct AclDocument {
     /// Canonical id of the owner, if given.
-    pub owner: Option<String>,
+    pub(crate) owner: Option<String>,
     /// The grants.
-    pub grants: Vec<(Permission, GranteeRef)>,
+    pub(crate) grants: Vec<(Permission, GranteeRef)>,
 }
 
 /// Decodes the ACL in headers.

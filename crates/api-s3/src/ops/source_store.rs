@@ -9,9 +9,8 @@ use larder_s3::put::{ChecksumWanted, ObjectMetadata};
 use larder_s3::rules::{Bucket, S3Action};
 
 use super::bucket::VersioningDocument;
-pub use super::grants::AclDocument;
 use super::{
-    bucket, bucket_encryption, checksums, cors, grants, lifecycle, object_lock, object_metadata, ownership, policy,
+    bucket, bucket_encryption, checksums, cors, lifecycle, object_lock, object_metadata, ownership, policy,
     public_access, tagging, website,
 };
 use crate::errors::{Code, S3Error};
@@ -171,14 +170,6 @@ pub fn source_metadata(headers: &HeaderMap) -> Result<ObjectMetadata, S3Error> {
     let own: HeaderMap = own.map(|(name, value)| (name.clone(), value.clone())).collect();
     // Of the beginning of time: a retention that has ended is one, too.
     object_metadata::metadata_from_headers(&own, Timestamp::ZERO)
-}
-
-/// The ACL in a document of a bucket, or of an object.
-///
-/// # Errors
-/// As the request that puts it.
-pub fn source_acl(document: &[u8]) -> Result<AclDocument, S3Error> {
-    grants::read(document)
 }
 
 /// The checksum that the bytes of an object must have, in the headers of an answer. One of the parts of an upload says nothing of

@@ -23,8 +23,7 @@ pub(super) const S3_TYPE: &[u8] = b"s3";
 const PASSES_NOTE: &str = "the source is followed by passes over its listings: let clients use this server when the seed begins, verify when the source has \
      no writers, then finish";
 /// What does not come along without being asked for.
-const ACL_NOTE: &str =
-    "ACLs of objects do not move: move start --acls brings them, with one request more for each object";
+const ACL_NOTE: &str = "ACLs do not move: move start --acls brings them, with one request more for each object";
 
 /// An S3 store as a source, and the objects of this one.
 pub(crate) struct S3Side {
@@ -191,7 +190,7 @@ impl MoveRun<S3Side> {
                 self.configure(name, *document, &text, &caller(owner, document.action())).await?;
             }
         }
-        // Ownership controls say whether a bucket has ACLs.
+        // Ownership controls say whether a bucket has ACLs, and a public access block whom they may name.
         self.move_bucket_acl(name, owner).await
     }
 

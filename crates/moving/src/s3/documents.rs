@@ -8,6 +8,9 @@ use larder_api_s3::errors::{Code, S3Error};
 use larder_api_s3::target::decode_plus;
 use larder_api_s3::xml::LenientXmlReader;
 use larder_rows::Timestamp;
+use larder_rows::limits::ACL_GRANTS_MAX;
+use larder_s3::acl::GranteeRef;
+use larder_s3::rules::Permission;
 
 use crate::rules::ListingError;
 use crate::source_calls::first_line;
@@ -262,6 +265,56 @@ fn read_tags(document: &[u8]) -> Result<Vec<(String, String)>, S3Error> {
     })?;
     xml.expect_end()?;
     Ok(tags)
+}
+
+/// The ACL in a document of a bucket, or of an object.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct SourceAcl {
+    /// The id of the owner there.
+    pub(super) owner: Option<String>,
+    /// The grants that name somebody and something. A MinIO shows one to nobody.
+    pub(super) grants: Vec<(Permission, GranteeRef)>,
+}
+
+impl SourceAcl {
+    /// Reads a document; `None`: it is another one, as of a source that does not know ACLs.
+    ///
+    /// # Errors
+    /// It breaks off, or has more grants than an ACL may have.
+    pub(super) fn read(document: &[u8]) -> Result<Option<Self>, ListingError> {
+        let Ok(xml) = LenientXmlReader::open(document, "AccessControlPolicy") else { return Ok(None) };
+        form(Self::try_read(xml)).map(Some)
+    }
+
+    fn try_read(mut xml: LenientXmlReader<'_>) -> Result<Self, S3Error> {
+        let mut acl = Self::default();
+        while let Some(name) = xml.next_child()? {
+            match name {
+                "Owner" => [acl.owner] = texts(&mut xml, ["ID"])?,
+                "AccessControlList" => elements(&mut xml, "Grant", |grant| acl.add(grant))?,
+                _ => xml.skip()?,
+            }
+        }
+        xml.expect_end()?;
+        Ok(acl)
+    }
+
+    fn add(&mut self, grant: &mut LenientXmlReader<'_>) -> Result<(), S3Error> {
+        let (mut permission, mut to) = (None, None);
+        while let Some(name) = grant.next_child()? {
+            match name {
+                "Permission" => permission = Permission::named(grant.text()?.trim()),
+                "Grantee" => to = grantee(texts(grant, ["ID", "URI", "EmailAddress"])?),
+                _ => grant.skip()?,
+            }
+        }
+        self.grants.extend(permission.zip(to));
+        if self.grants.len() > ACL_GRANTS_MAX { Err(malformed()) } else { Ok(()) }
+    }
+}
+
+fn grantee([id, uri, email]: [Option<String>; 3]) -> Option<GranteeRef> {
+    id.map(GranteeRef::Id).or(uri.map(GranteeRef::Group)).or(email.map(GranteeRef::Email))
 }
 
 impl S3ErrorDocument {

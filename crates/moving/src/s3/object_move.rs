@@ -235,6 +235,8 @@ impl MoveRun<S3Side> {
             return Ok(CopyEnd::Fate(fate));
         }
         let (bucket, key) = (object.bucket, &object.listed.key);
+        // Race: of an object that is replaced meanwhile the ACL is the older one, and its entity tag is another: it comes later.
+        let acl = self.object_acl(bucket, key, version).await?;
         let Some(fetched) = self.source.source.get(bucket, key, version.version_id.as_deref()).await? else {
             return Ok(CopyEnd::Changed);
         };
@@ -242,7 +244,7 @@ impl MoveRun<S3Side> {
         if headers.get("etag").is_some_and(|etag| unquoted(etag) != version.etag) {
             return Ok(CopyEnd::Changed);
         }
-        let imported = self.imported(object, version, headers, fetched).await?;
+        let imported = ImportedObject { acl, ..self.imported(object, version, headers, fetched).await? };
         let fate = self.source.objects.import(&place, identity, imported).await.map_err(failure)?;
         if matches!(fate, ImportFate::Imported(_)) {
             self.count(MoveCount::Copied, 1);
@@ -251,7 +253,7 @@ impl MoveRun<S3Side> {
         Ok(CopyEnd::Fate(fate))
     }
 
-    /// An object of the source, as it is to be here.
+    /// An object of the source, as it is to be here, without its ACL.
     async fn imported(
         &self,
         object: &MovingObject<'_>,
@@ -278,8 +280,7 @@ impl MoveRun<S3Side> {
             md5: etag.map(|etag| etag.md5),
             checksum: source_checksum(&headers),
         };
-        let acl = self.object_acl(object.bucket, &object.listed.key, version).await?;
-        Ok(ImportedObject { metadata, acl, upload_body })
+        Ok(ImportedObject { metadata, acl: None, upload_body })
     }
 
     /// Deletes a key here that the source lists no more, and does not have either.

@@ -27,7 +27,7 @@ Options:
     --secret-file FILE, --buckets BUCKET,BUCKET, --owner EMAIL
                                    move start, from s3://: the secret of the key, the buckets that move (without
                                    it all), and the user who owns them here (without it the S3 admin)
-    --acls                         move start, from s3://: bring the ACLs of objects, too
+    --acls                         move start, from s3://: bring the ACLs of buckets and objects, too
     --rate N                       move start: most requests to the source in a second; without it 1000
     --queue NAME                   move start, from riak://: its replication queue; without it `larder`
     --repair                       move verify: copy again what differs

@@ -218,3 +218,27 @@ proptest! {
         prop_assert_eq!(&page.versions[0].key, key.as_bytes());
     }
 }
+
+#[test]
+fn an_acl_of_a_minio_names_nobody_and_other_documents_are_no_acl() {
+    let read = |text: &str| SourceAcl::read(text.as_bytes());
+    let minio = r#"<?xml version="1.0" encoding="UTF-8"?>
+        <AccessControlPolicy xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Owner><ID></ID><DisplayName></DisplayName></Owner>
+        <AccessControlList><Grant><Grantee xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xsi:type="CanonicalUser">
+        <Type>CanonicalUser</Type></Grantee><Permission>FULL_CONTROL</Permission></Grant></AccessControlList></AccessControlPolicy>"#;
+    assert_eq!(read(minio).unwrap().unwrap().grants, []);
+    for other in ["the bytes of the object", "<ListBucketResult/>", ""] {
+        assert_eq!(read(other), Ok(None), "{other}");
+    }
+    let grant = "<Grant><Grantee><URI>u</URI><New/></Grantee><Permission>READ</Permission><New>x</New></Grant>";
+    let list = |grants: usize| {
+        let owner = "<Owner><DisplayName>d</DisplayName><ID>o</ID></Owner>";
+        let grants = grant.repeat(grants);
+        format!("<AccessControlPolicy>{owner}<AccessControlList>{grants}</AccessControlList></AccessControlPolicy>")
+    };
+    let found = read(&list(2)).unwrap().unwrap();
+    assert_eq!((found.owner.as_deref(), found.grants.len()), (Some("o"), 2));
+    assert_eq!(found.grants[0], (Permission::Read, GranteeRef::Group("u".into())));
+    assert_eq!(read(&list(101)), Err(ListingError::Form));
+    assert_eq!(read(&list(1)[..60]), Err(ListingError::Form));
+}
