@@ -24,6 +24,7 @@ mod move_store;
 mod moved_datatype;
 mod moved_key;
 mod mover;
+mod pass_folds;
 mod progress;
 mod queue_calls;
 mod queue_follow;

@@ -21,6 +21,8 @@ const SAVE_INTERVAL: Duration = Duration::from_secs(1);
 const LISTED_MAX: usize = 200;
 /// Most bytes of a name in a list.
 const SHOWN_BYTES_MAX: usize = 200;
+/// Most characters of a note, or of what is wrong with a key: a source may have put its own words into it.
+const NOTE_CHARS_MAX: usize = 1000;
 /// Most notes.
 const NOTES_MAX: usize = 200;
 
@@ -240,6 +242,7 @@ impl<S: MoveSource> MoveRun<S> {
 
     /// Adds what the operator has to know, once.
     pub(crate) fn tell(&self, note: String) {
+        let note = cut(note);
         self.note(|progress| {
             if progress.notes.len() < NOTES_MAX && !progress.notes.contains(&note) {
                 progress.notes.push(note);
@@ -261,7 +264,7 @@ impl<S: MoveSource> MoveRun<S> {
     /// Notes a key that could not be copied, by its name on one line.
     pub(crate) fn set_aside(&self, key: String, why: String) {
         let mut state = self.state.lock();
-        state.asides.add(key, why);
+        state.asides.add(key, cut(why));
         state.progress.asides = state.asides.count;
     }
 
@@ -380,6 +383,14 @@ impl<S: MoveSource> MoveRun<S> {
 
     fn keys(&self) -> u64 {
         self.state.lock().progress.counts.get(MoveCount::Keys)
+    }
+}
+
+/// A text of a note; a long one is cut.
+fn cut(text: String) -> String {
+    match text.char_indices().nth(NOTE_CHARS_MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
     }
 }
 

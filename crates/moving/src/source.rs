@@ -1,15 +1,16 @@
 //! A Riak cluster, or another Larder, as it is read.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use bytes::Bytes;
 use larder_rows::address::{Address, BucketAddress};
+use parking_lot::Mutex;
 use percent_encoding::percent_encode;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
 use crate::back_queue::BackQueue;
 use crate::key_turns::KeyTurns;
+use crate::pass_folds::PassFolds;
 use crate::queue_source::SourceQueue;
 use crate::rules::{ESCAPED, JsonDocuments, MovedProps, RiakAddress, SourceHeaders, SourceObject};
 use crate::source_calls::{
@@ -40,8 +41,8 @@ pub(crate) struct Source {
     pub(crate) turns: KeyTurns,
     /// Its replication queue.
     pub(crate) queue: SourceQueue,
-    /// Whether a pass asks for folds over its trees.
-    pub(crate) folds: AtomicBool,
+    /// The folds over its trees in this pass.
+    pub(crate) folds: Mutex<PassFolds>,
     /// The queue of the way back.
     pub(crate) back: Arc<BackQueue>,
 }
@@ -74,7 +75,7 @@ impl Source {
         let decoding = Semaphore::new(DECODED_AT_ONCE);
         let queue = SourceQueue::new(queue, address.hosts.len());
         let calls = SourceCalls::new(http, address.is_secure, address.hosts, rate, first_line);
-        Self { calls, memory, decoding, turns: KeyTurns::default(), queue, folds: AtomicBool::new(false), back }
+        Self { calls, memory, decoding, turns: KeyTurns::default(), queue, folds: Mutex::default(), back }
     }
 
     pub(crate) fn calls(&self) -> &SourceCalls {

@@ -134,8 +134,7 @@ impl SourceCalls {
             if let Some(pause) = pause {
                 sleep(pause).await;
             }
-            let turn = self.turn.fetch_add(1, Ordering::Relaxed) % self.hosts.len().max(1);
-            let Some(host) = self.hosts.get(turn) else { break };
+            let Some(host) = self.next_host() else { break };
             match self.send_to(host, call).await {
                 Ok(mut answer) if is_overloaded(answer.status) => {
                     failure = SourceError::Unreachable(format!("{host}: {}", self.refused(&mut answer).await));
@@ -145,6 +144,22 @@ impl SourceCalls {
             }
         }
         Err(failure)
+    }
+
+    /// Sends a request to the next node, once.
+    ///
+    /// # Errors
+    /// [`SourceError::Unreachable`].
+    pub(crate) async fn send_once(&self, call: PlannedCall<'_>) -> Result<SourceAnswer, SourceError> {
+        let Some(host) = self.next_host() else {
+            return Err(SourceError::Unreachable("the source has no host".to_owned()));
+        };
+        self.send_to(host, call).await
+    }
+
+    fn next_host(&self) -> Option<&str> {
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed) % self.hosts.len().max(1);
+        self.hosts.get(turn).map(String::as_str)
     }
 
     /// Sends a request to one node, once.

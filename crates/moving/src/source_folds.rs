@@ -2,16 +2,19 @@
 //!
 //! They save requests and decide nothing alone: a key that a fold does not show, or shows with another clock, is read.
 
-use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use bytes::Bytes;
 use larder_rows::address::BucketAddress;
 use tokio::time::timeout;
 
+use crate::pass_folds::{FoldEnd, PassFolds};
 use crate::rules::KeyClocks;
 use crate::source::{GET, Source};
-use crate::source_calls::{LISTING_TIMEOUT, PlannedCall, SourceError, discard, read_body, while_broken};
+use crate::source_calls::{PlannedCall, SourceError, discard, read_body};
 
+/// Time of a fold: it answers at its end.
+const FOLD_TIMEOUT: Duration = Duration::from_secs(60);
 /// Most bytes of an answer.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
 /// What the operator is told where folds show no key that a listing has.
@@ -19,12 +22,12 @@ pub(crate) const WITHOUT_TREES: &str = "a pass asks the source for the clock of 
      shows those of a thousand at once";
 
 impl Source {
-    /// Begins a pass; `wanted` says whether it asks for folds, until one is refused or shows nothing.
-    pub(crate) fn ask_folds(&self, wanted: bool) {
-        self.folds.store(wanted, Ordering::Relaxed);
+    /// Begins a pass, which asks for folds if `is_on`.
+    pub(crate) fn begin_folds(&self, is_on: bool) {
+        *self.folds.lock() = PassFolds::begin(is_on);
     }
 
-    /// The clocks of sorted keys of a bucket, as far as the source shows them; `None`: it does not.
+    /// The clocks of sorted keys of a bucket, as far as the source shows them; `None`: it shows none.
     ///
     /// # Errors
     /// [`WITHOUT_TREES`]: the operator may change that.
@@ -34,35 +37,33 @@ impl Source {
         keys: &[Bytes],
     ) -> Result<Option<KeyClocks>, &'static str> {
         let (Some(first), Some(last)) = (keys.first(), keys.last()) else { return Ok(None) };
-        let Some(target) = KeyClocks::target(bucket, first, last).filter(|_| self.folds.load(Ordering::Relaxed)) else {
+        if !self.folds.lock().is_on() {
             return Ok(None);
-        };
-        // A source could send a byte a minute.
-        let answer = timeout(LISTING_TIMEOUT, while_broken(|| self.fold(&target))).await;
-        match answer.unwrap_or(Ok(None)) {
-            Ok(Some(clocks)) if keys.iter().any(|key| clocks.get(key).is_some()) => Ok(Some(clocks)),
-            Ok(Some(_)) => {
-                self.ask_folds(false);
-                Err(WITHOUT_TREES)
-            }
-            // Too many keys that no listing shows: the next range may be another one.
-            Err(SourceError::TooLarge) => Ok(None),
-            Ok(None) | Err(_) => {
-                // An older Riak, a Larder, or a node that takes too long. One that does not answer at all ends the pass at its keys.
-                self.ask_folds(false);
-                Ok(None)
-            }
         }
+        let Some(target) = KeyClocks::target(bucket, first, last) else { return Ok(None) };
+        // Without another try: each one is a fold in the source, and its keys are asked for in any case.
+        let (end, clocks) = match timeout(FOLD_TIMEOUT, self.fold(&target, keys)).await {
+            Ok(Ok(Some(clocks))) if clocks.is_empty() => (FoldEnd::Empty, None),
+            Ok(Ok(Some(clocks))) => (FoldEnd::Shown, Some(clocks)),
+            Ok(Ok(None)) => (FoldEnd::Unknown, None),
+            // One that does not answer at all ends the pass at its keys.
+            Ok(Err(_)) | Err(_) => (FoldEnd::Failed, None),
+        };
+        if self.folds.lock().note(end) { Err(WITHOUT_TREES) } else { Ok(clocks) }
     }
 
-    /// `None`: it is refused.
-    async fn fold(&self, target: &str) -> Result<Option<KeyClocks>, SourceError> {
-        let mut answer = self.calls().send(PlannedCall { target, ..GET }).await?;
-        if answer.status != 200 {
-            discard(&mut answer).await;
-            return Ok(None);
+    /// `None`: the source has no such request.
+    async fn fold(&self, target: &str, keys: &[Bytes]) -> Result<Option<KeyClocks>, SourceError> {
+        let mut answer = self.calls().send_once(PlannedCall { target, time: FOLD_TIMEOUT, ..GET }).await?;
+        match answer.status {
+            200 => {}
+            400..=499 | 501 => {
+                discard(&mut answer).await;
+                return Ok(None);
+            }
+            _ => return Err(self.calls().refused(&mut answer).await),
         }
         let body = read_body(&mut answer, ANSWER_BYTES_MAX).await?;
-        Ok(KeyClocks::from_answer(&body).map(Some)?)
+        Ok(KeyClocks::from_answer(&body, keys).map(Some)?)
     }
 }

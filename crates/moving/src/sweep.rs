@@ -7,7 +7,7 @@
 //! The keys of a bucket are listed at once and then worked on, since a source keeps a fold open while a listing is read. Keys
 //! that take too much memory are split into slices by their hash, and the bucket is listed once for each slice.
 //!
-//! A pass that follows asks for the clock of each key, or for those of many at once where the source has trees ([`KeyClocks`]).
+//! A pass that follows asks for the clock of each key, or for those of many at once where the source has trees ([`KeyClocks`](crate::rules::KeyClocks)).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,7 +22,6 @@ use tokio::task::{JoinError, JoinSet};
 use crate::move_run::{KeyOutcome, MoveRun, MoveStopped, SweepKind};
 use crate::moved_key::{key_address, shown};
 use crate::progress::{MovePhase, MoveVerification};
-use crate::rules::KeyClocks;
 use crate::source::Source;
 use crate::source_folds::WITHOUT_TREES;
 
@@ -39,6 +38,10 @@ const SLICES_MAX: u64 = 1 << 16;
 /// Keys of which a fold shows the clocks, in a bucket of one slice, and the fewest that are worth a fold.
 const FOLDED_KEYS: usize = 1000;
 const FOLDED_KEYS_MIN: usize = 16;
+/// Most slices of a bucket with folds: each one folds over the keys of all.
+const FOLDED_SLICES_MAX: u64 = 4;
+/// Every so many passes one asks for each key.
+const WITHOUT_FOLDS: u64 = 10;
 /// Most buckets of a source.
 const BUCKETS_MAX: usize = 1_000_000;
 
@@ -82,8 +85,10 @@ impl MoveRun<Source> {
         kind: SweepKind,
     ) -> Result<MoveVerification, MoveStopped> {
         let (gaps, changes) = (self.gaps(), self.queue_changes());
+        let may_fold =
+            kind == SweepKind::Follow && !self.note(|progress| progress.sweeps).is_multiple_of(WITHOUT_FOLDS);
         // A fold shows what one replica has. So what a gap has lost is asked of a quorum [invariant 206].
-        self.source.ask_folds(kind == SweepKind::Follow && self.open_gaps() == 0);
+        self.source.begin_folds(may_fold && self.open_gaps() == 0);
         let mut found = self.begin_pass(kind);
         let buckets = self.all_buckets(types).await?;
         self.note(|progress| progress.sweep.buckets_known = buckets.len() as u64);
@@ -182,22 +187,16 @@ impl MoveRun<Source> {
         found: &mut MoveVerification,
     ) -> Result<(), MoveStopped> {
         // A range has the keys of all slices.
-        let at_once = usize::try_from(slice.of).map_or(0, |of| FOLDED_KEYS / of);
-        if at_once < FOLDED_KEYS_MIN {
-            return self.sweep_keys(bucket, keys.iter().cloned().map(SweptKey::from), kind, found).await;
-        }
-        for keys in keys.chunks(at_once) {
-            let clocks = match self.source.folded_clocks(bucket, keys).await {
-                Ok(Some(clocks)) => {
-                    self.untell(WITHOUT_TREES);
-                    clocks
-                }
-                Ok(None) => KeyClocks::default(),
-                Err(note) => {
-                    self.tell(note.to_owned());
-                    KeyClocks::default()
-                }
-            };
+        let at_once = usize::try_from(slice.of).map_or(FOLDED_KEYS, |of| FOLDED_KEYS / of);
+        for keys in keys.chunks(at_once.max(FOLDED_KEYS_MIN)) {
+            let is_worth = slice.of <= FOLDED_SLICES_MAX && keys.len() >= FOLDED_KEYS_MIN;
+            let clocks = if is_worth { self.source.folded_clocks(bucket, keys).await } else { Ok(None) };
+            match clocks {
+                Ok(Some(_)) => self.untell(WITHOUT_TREES),
+                Ok(None) => {}
+                Err(note) => self.tell(note.to_owned()),
+            }
+            let clocks = clocks.ok().flatten().unwrap_or_default();
             let folded = |key: &Bytes| SweptKey { folded: clocks.get(key).cloned(), key: key.clone() };
             self.sweep_keys(bucket, keys.iter().map(folded), kind, found).await?;
         }
