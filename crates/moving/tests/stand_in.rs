@@ -20,6 +20,8 @@ use percent_encoding::percent_decode_str;
 
 /// The vnodes that coordinate writes.
 const ACTORS: u64 = 3;
+/// The actor of a vnode has the number of the key's birth above this.
+const EPOCH: u64 = 1 << 16;
 /// Time between the year 0 and 1970, in seconds.
 const YEAR_0: u64 = 62_167_219_200;
 
@@ -58,6 +60,8 @@ struct StandInState {
     /// Requests of which so many of a thousand fail.
     faults: u32,
     random: Option<SplitMix64>,
+    /// Keys that were made, also those made anew.
+    births: u64,
     /// The bytes of keys of which the answer is no object.
     broken: Vec<String>,
     trees: StandInTrees,
@@ -94,9 +98,13 @@ impl StandIn {
     /// A put: with the context of a read it replaces what that showed, else it is a sibling.
     pub(crate) fn put(&self, bucket: &str, key: &str, text: &str, with_context: bool) {
         let mut state = self.state.lock();
-        let actor = 1 + state.random.as_mut().unwrap().number_below(ACTORS);
+        let vnode = 1 + state.random.as_mut().unwrap().number_below(ACTORS);
         let place = (bucket.to_owned(), key.to_owned());
         let mut found = state.keys.get(&place).cloned().unwrap_or_default();
+        // A key that is made anew has another epoch, so its clock is none of before.
+        state.births += u64::from(found.clock.is_empty());
+        let new = if found.clock.is_empty() { state.births * EPOCH + vnode } else { vnode };
+        let actor = found.clock.keys().copied().find(|actor| actor % EPOCH == vnode).unwrap_or(new);
         state.older.insert(place.clone(), found.clone());
         let count = found.clock.entry(actor).or_default();
         *count += 1;
