@@ -186,10 +186,11 @@ impl MoveRun<Source> {
         kind: SweepKind,
         found: &mut MoveVerification,
     ) -> Result<(), MoveStopped> {
-        // A range has the keys of all slices.
-        let at_once = usize::try_from(slice.of).map_or(FOLDED_KEYS, |of| FOLDED_KEYS / of);
-        for keys in keys.chunks(at_once.max(FOLDED_KEYS_MIN)) {
-            let is_worth = slice.of <= FOLDED_SLICES_MAX && keys.len() >= FOLDED_KEYS_MIN;
+        let may_fold = kind == SweepKind::Follow && slice.of <= FOLDED_SLICES_MAX;
+        // A range has the keys of all slices. Without folds no key waits for those before it.
+        let at_once = if may_fold { FOLDED_KEYS / slice.of as usize } else { keys.len().max(1) };
+        for keys in keys.chunks(at_once) {
+            let is_worth = may_fold && keys.len() >= FOLDED_KEYS_MIN;
             let clocks = if is_worth { self.source.folded_clocks(bucket, keys).await } else { Ok(None) };
             match clocks {
                 Ok(Some(_)) => self.untell(WITHOUT_TREES),
