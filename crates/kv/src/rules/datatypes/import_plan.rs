@@ -189,7 +189,12 @@ impl<'a> ImportPlan<'a> {
     /// Compares a row of the state with the one that is there.
     fn compare(&mut self, there: ImportedRow, here: Row) -> Result<(), DatatypeError> {
         // Race: an older state that arrives late changes nothing [invariant 196].
-        if self.only_grows || (here.stamp, &here.value) >= (there.stamp, &there.value) {
+        let is_newer = (here.stamp, &here.value) > (there.stamp, &there.value);
+        let is_equal = (here.stamp, &here.value) == (there.stamp, &there.value);
+        // Race: a minority may have it, of an import that broke off; the note of this one would vouch for it [invariant 199].
+        let is_stored = self.before.incarnation == self.after.incarnation
+            && is_covered(&self.before.clock, &there.actor, there.stamp.0);
+        if self.only_grows || is_newer || is_equal && is_stored {
             self.has_newer |= here.stamp > there.stamp;
             return Ok(());
         }

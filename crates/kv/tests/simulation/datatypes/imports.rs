@@ -204,6 +204,39 @@ fn imported_counters_over_replicas_end_at_the_exact_sum() {
     }
 }
 
+/// An import that breaks off, and the same import through another gateway, which knows of the first what replicas tell.
+async fn imports_through_two_gateways(seed: u64, faults: NetworkFaults) {
+    let ring = ring(seed).await;
+    let mut source = SourceSet::default();
+    for (element, count) in ELEMENTS.into_iter().zip(1..) {
+        source.clock.insert("w", count);
+        source.elements.insert(element, ("w", count));
+    }
+    ring.replicas.set_network_faults(NetworkFaults { delay_ms_max: 20, hints_lost_per_mille: 1000, ..faults });
+    let _ = import(&ring, 0, "set", source.state()).await;
+    ring.replicas.set_network_faults(NetworkFaults { delay_ms_max: 20, ..NetworkFaults::none() });
+    import(&ring, 1, "set", source.state()).await.unwrap();
+    // Any two replicas answer a read.
+    for _ in 0..6 {
+        let Some((DatatypeValue::Set(shown), _)) = value(&ring, 1, "set").await else { panic!("seed {seed}: no set") };
+        assert_eq!(shown.len(), ELEMENTS.len(), "seed {seed}: elements are lost: {shown:?}");
+    }
+}
+
+#[test]
+fn an_import_whose_rows_no_quorum_has_is_made_again() {
+    for seed in 0..100 {
+        run(imports_through_two_gateways(seed, NetworkFaults { lose_per_mille: 350, ..NetworkFaults::none() }));
+    }
+}
+
+#[test]
+fn an_import_whose_rows_one_replica_has_is_made_again() {
+    for seed in 0..150 {
+        run(imports_through_two_gateways(seed, NetworkFaults { stop_per_mille: 1000, ..NetworkFaults::none() }));
+    }
+}
+
 /// A reader of one element repairs the clocks of an import that a minority took, and not its rows. Another reader sees the clock
 /// alone; its context must not cover the rows.
 async fn imported_clocks_apart_from_their_rows(seed: u64) {
