@@ -103,6 +103,7 @@ codes! {
     InvalidURI BAD_REQUEST "Couldn't parse the specified URI.";
     InvalidUserUpdate BAD_REQUEST "The user's fields could not be read.";
     KeyTooLongError BAD_REQUEST "Your key is too long";
+    UnexpectedContent BAD_REQUEST "This request does not support content.";
     MalformedACLError BAD_REQUEST "The access control list is not well formed or does not match its schema.";
     MalformedPOSTRequest BAD_REQUEST "The body of your POST request is not well-formed multipart/form-data.";
     MalformedPolicy BAD_REQUEST "The policy is not valid.";
@@ -206,6 +207,13 @@ impl S3Error {
     #[must_use]
     pub fn header_not_offered(name: &str) -> Self {
         Self::from(Code::NotImplemented).with("Header", name)
+    }
+
+    /// 501 for an unsupported field of a form.
+    #[must_use]
+    pub fn field_not_offered(name: &str) -> Self {
+        let message = format!("The field {name} implies functionality that is not implemented");
+        Self::new(Code::NotImplemented, message).with("Field", name)
     }
 
     /// 501 for an unsupported query parameter.

@@ -28,6 +28,7 @@ mod settings;
 pub mod target;
 mod unsupported_config;
 mod website;
+mod write_terms;
 pub mod xml;
 
 pub use ops::source_store::{BucketChange, BucketDocument, source_checksum, source_metadata};

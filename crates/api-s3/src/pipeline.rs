@@ -34,7 +34,7 @@ use crate::response::{self, RequestAccounting, S3Response};
 use crate::target::{AddressingStyle, PublicUrl, ResourcePath, S3Query, check_key, is_unknown_host};
 use crate::unsupported_config::{self, not_offered};
 use crate::website::{self, PageRequest};
-use crate::{S3Settings, cors, route, scraped_metrics};
+use crate::{S3Settings, cors, route, scraped_metrics, write_terms};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
 const ID_2: HeaderName = HeaderName::from_static("x-amz-id-2");
@@ -216,6 +216,7 @@ impl S3Service {
             }
         };
         trace.signer = identity.holder.clone();
+        write_terms::check(operation, &parts.headers, &head.query)?;
         if self.settings.is_on_loopback && identity.signature.is_none() {
             self.check_page(head, operation, &target).await?;
         }

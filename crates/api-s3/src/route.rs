@@ -85,7 +85,8 @@ pub fn route(
         return Err(S3Error::parameter_not_offered(name));
     }
     let Some(operation) = operation else { return Err(not_allowed(method, kind)) };
-    if *method == Method::PUT && kind == ResourceKind::Object && query.has("partNumber") && !query.has("uploadId") {
+    let writes = matches!(*method, Method::PUT | Method::DELETE);
+    if writes && kind == ResourceKind::Object && query.has("partNumber") && !query.has("uploadId") {
         let value = query.get("partNumber").unwrap_or_default();
         return Err(S3Error::argument("partNumber", value, "A part number needs the id of an upload"));
     }

@@ -20,3 +20,4 @@ mod sessions;
 mod support;
 mod website;
 mod wire;
+mod write_terms;

@@ -14,7 +14,7 @@ use larder_moving::rules::SourceAddress;
 use larder_rows::address::{Address, BucketAddress};
 use larder_rows::content::KvContent;
 use larder_s3::acl::AclChoice;
-use larder_s3::put::ObjectMetadata;
+use larder_s3::put::{ObjectMetadata, WriteConditions};
 use larder_s3::rules::S3Action;
 use larder_s3::uploads::CreateUpload;
 use larder_testkit::http::HttpRequest;
@@ -346,6 +346,7 @@ fn an_upload_is_aborted_and_users_show_no_secrets() {
         key: "casks/<b>".into(),
         metadata: ObjectMetadata::default(),
         checksum: None,
+        conditions: WriteConditions::default(),
     };
     let caller = console.admin(S3Action::PutObject);
     let id = console.background.run(objects.uploads.create(&caller, request)).unwrap().id;

@@ -17,7 +17,7 @@ use larder_s3::acl::AclChoice;
 use larder_s3::get::VersionSpec;
 use larder_s3::object_lock::GovernanceBypass;
 use larder_s3::parts::PartAddress;
-use larder_s3::put::{ChecksumWanted, ObjectMetadata, UploadBody};
+use larder_s3::put::{ChecksumWanted, ObjectMetadata, UploadBody, WriteConditions};
 use larder_s3::rules::S3Action;
 use larder_s3::uploads::CreateUpload;
 use larder_s3::{Caller, Objects, ObjectsConfig, put as s3};
@@ -239,6 +239,7 @@ async fn s3_deletes_and_aborts_succeed_and_refused_objects_and_parts_leave_no_bo
         key: "parts".into(),
         metadata: ObjectMetadata::default(),
         checksum: None,
+        conditions: WriteConditions::default(),
     };
     let upload = objects.uploads.create(&caller, create.clone()).await.unwrap().id;
     let part = PartAddress {

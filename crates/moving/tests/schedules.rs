@@ -7,7 +7,7 @@ use std::time::Duration;
 use larder_moving::rules::SourceAddress;
 use larder_moving::{MovePhase, MoveStatus, NewMove};
 use larder_rows::{MoveWish, S3MoveTerms};
-use larder_testkit::{Scale, SplitMix64};
+use larder_testkit::{SplitMix64, case_seeds};
 use tokio::time::sleep;
 
 use crate::move_world::{MoveWorld, new_move};
@@ -110,8 +110,7 @@ async fn run_schedule(seed: u64) {
 
 #[test]
 fn random_schedules_end_with_every_key_as_at_the_source() {
-    let seeds = Scale::current().pick(20, 20_000);
-    for seed in 0..seeds {
+    for seed in case_seeds(40, 20_000) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
         runtime.block_on(run_schedule(seed));
     }

@@ -376,7 +376,13 @@ fn stored_part<'a>(listed: &ListedPart, stored: &'a BTreeMap<u16, Part>) -> Resu
 
 /// A listed checksum must be the part's. A composite checksum requires one for each part.
 fn check_listed(listed: &ListedPart, part: &Part, checksum: Option<(Algorithm, ChecksumKind)>) -> Result<()> {
-    let Some((algorithm, kind)) = checksum else { return Ok(()) };
+    let Some((algorithm, kind)) = checksum else {
+        // Of an upload without an algorithm each part has the default one's.
+        let is_other = |given: &&Checksum| {
+            given.algorithm == DEFAULT_ALGORITHM && part.checksum.as_ref().is_some_and(|stored| *stored != given.digest)
+        };
+        return listed.checksum.as_ref().filter(is_other).map_or(Ok(()), |_| Err(invalid_part(listed)));
+    };
     match &listed.checksum {
         Some(given) if given.algorithm == algorithm && part.checksum.as_ref() == Some(&given.digest) => Ok(()),
         Some(_) => Err(invalid_part(listed)),

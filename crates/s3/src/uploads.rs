@@ -16,11 +16,11 @@ use larder_store::{CasResult, DerivedRow, HeadWrite, Kind, Partition, Range, Rea
 
 use super::buckets::Buckets;
 use super::catalogue::CatalogueGuard;
-use super::commit::HeadStore;
+use super::commit::{HeadStore, ObjectLocation};
 use super::encryption::ObjectKeys;
 use super::list::KeyOrPrefix;
 use super::listing_page::{ListObjects, ListingPage};
-use super::put::ObjectMetadata;
+use super::put::{ObjectMetadata, WriteConditions};
 use super::quotas::Quotas;
 use super::receive::BodyReceiver;
 use super::{Caller, Error, ObjectsConfig, Result};
@@ -42,6 +42,8 @@ pub struct CreateUpload {
     pub metadata: ObjectMetadata,
     /// The checksum of its parts and of the object; the edge checks that the pair is valid.
     pub checksum: Option<(Algorithm, ChecksumKind)>,
+    /// What must be true of the object when the upload begins.
+    pub conditions: WriteConditions,
 }
 
 /// An upload that has begun.
@@ -85,9 +87,15 @@ impl Uploads {
     /// `NoSuchBucket`, `AccessDenied` (also for every anonymous caller), `KeyTooLong`, and the refusals of an ACL choice and of a
     /// lock.
     pub async fn create(&self, caller: &Caller, request: CreateUpload) -> Result<CreatedUpload> {
-        let CreateUpload { bucket, key, metadata, checksum } = request;
+        let CreateUpload { bucket, key, metadata, checksum, conditions } = request;
         let target_bucket = self.buckets.find_for_put(caller, &bucket, &key, &metadata.tags, &metadata.lock).await?;
         self.heads.check_new_lock(&target_bucket, &metadata.lock).await?;
+        if !conditions.is_empty() {
+            // Clients of MinIO send them here, and not with the completion.
+            let partition = ObjectLocation::new(&target_bucket, &key).partition();
+            let observed = self.heads.read_head(&partition, &self.heads.options()).await?;
+            conditions.check(observed.head.current.as_ref())?;
+        }
         let initiator = caller.require_user()?.id.clone();
         let owner = caller.object_owner(&target_bucket, metadata.acl.gives_control());
         let acl = self.buckets.new_object_acl(caller, &target_bucket, &key, &metadata.acl, &owner).await?;

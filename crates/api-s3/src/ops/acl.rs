@@ -6,7 +6,7 @@ use larder_s3::acl::{AclChoice, ShownAcl};
 use super::listing_document::{self, DisplayNames};
 use super::{grants, object_headers, upload_body};
 use crate::call::S3Call;
-use crate::errors::S3Error;
+use crate::errors::{Code, S3Error};
 use crate::response::{self, S3Response};
 
 pub(super) async fn get_bucket(call: &S3Call) -> Result<S3Response, S3Error> {
@@ -40,10 +40,13 @@ async fn respond(call: &S3Call, shown: &ShownAcl) -> Result<S3Response, S3Error>
     Ok(response::document(grants::write(shown, &names.0).finish()))
 }
 
-/// The requested ACL. Headers win over the document.
+/// The requested ACL: of the headers or of the document.
 async fn choice(call: &S3Call) -> Result<(Option<String>, AclChoice), S3Error> {
     let document = upload_body::document(call).await?;
     if grants::in_headers(&call.headers) {
+        if !document.is_empty() {
+            return Err(S3Error::from(Code::UnexpectedContent));
+        }
         return Ok((None, grants::acl_from_headers(&call.headers)?));
     }
     let read = grants::read(&document)?;

@@ -6,10 +6,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::HeaderMap;
 use larder_s3::complete::{CompleteUpload, CompletedUpload, ListedPart};
+use larder_s3::rules::checksum::Md5Hasher;
 use larder_s3::rules::part::PART_NUMBER_MAX;
 use larder_s3::rules::{Algorithm, Checksum};
 
-use super::{checksums, conditions, encryption, listing_document, object_headers};
+use super::{checksums, conditions, encryption, listing_document, lock_headers, object_headers};
 use crate::call::S3Call;
 use crate::errors::{Code, S3Error};
 use crate::response::{self, S3Body, S3Response};
@@ -33,6 +34,11 @@ struct CompletionContext {
 
 pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
     let document = call.take_body().document().await?;
+    // The checksum headers are those of the object.
+    if checksums::md5(&call.headers)?.is_some_and(|md5| md5 != Md5Hasher::digest(&document)) {
+        return Err(larder_s3::Error::BadDigest.into());
+    }
+    lock_headers::check_no_lock(&call.headers)?;
     let request = decode(call, &document)?;
     let context = CompletionContext {
         target: ResourcePath { bucket: call.bucket.clone(), key: call.key.clone() },

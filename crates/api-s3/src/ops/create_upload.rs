@@ -7,7 +7,7 @@ use larder_s3::rules::{Algorithm, ChecksumKind};
 use larder_s3::uploads::CreateUpload;
 
 use super::list_parts::write_abort_date;
-use super::{checksums, encryption, listing_document, object_metadata};
+use super::{checksums, conditions, encryption, listing_document, object_metadata};
 use crate::call::S3Call;
 use crate::dates;
 use crate::errors::S3Error;
@@ -19,7 +19,9 @@ pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
     let checksum = checksum(&call.headers)?;
     let mut metadata = object_metadata::metadata_from_headers(&call.headers, call.now)?;
     metadata.encryption = encryption::choice(call).await?;
-    let request = CreateUpload { bucket: call.bucket.clone(), key: call.key.clone(), metadata, checksum };
+    let (bucket, key) = (call.bucket.clone(), call.key.clone());
+    let conditions = conditions::write_conditions(&call.headers);
+    let request = CreateUpload { bucket, key, metadata, checksum, conditions };
     let created = call.objects.uploads.create(&call.caller, request).await?;
     let mut response = response::document(document(&call.bucket, &call.key, &created.id.text()));
     if let Some((algorithm, kind)) = checksum {

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use futures_util::future::join_all;
+use hyper::StatusCode;
 use hyper::header::{HeaderName, HeaderValue, IF_MATCH};
-use hyper::{HeaderMap, StatusCode};
 use larder_rows::limits::DELETE_OBJECTS_MAX;
 use larder_s3::Caller;
 use larder_s3::delete::DeletedObject;
@@ -137,11 +137,7 @@ fn write_deleted(xml: &mut XmlWriter, item: &DeleteItem, deleted: &DeletedObject
 
 /// Set if a delete marker was created or deleted.
 const DELETE_MARKER: HeaderName = HeaderName::from_static("x-amz-delete-marker");
-/// Unsupported conditions. Refusing the request is safer than deleting without the check.
-const UNSUPPORTED_CONDITIONS: &[&str] = &["x-amz-if-match-size", "x-amz-if-match-last-modified-time"];
-
 pub(super) async fn run_single(call: &S3Call) -> Result<S3Response, S3Error> {
-    check_supported(&call.headers)?;
     let version = listing_document::version(&call.query);
     let if_match = conditions::etags(&call.headers, IF_MATCH);
     let bypass = lock_headers::bypass(&call.headers)?;
@@ -152,13 +148,6 @@ pub(super) async fn run_single(call: &S3Call) -> Result<S3Response, S3Error> {
         response.headers_mut().insert(DELETE_MARKER, HeaderValue::from_static("true"));
     }
     Ok(response)
-}
-
-fn check_supported(headers: &HeaderMap) -> Result<(), S3Error> {
-    match UNSUPPORTED_CONDITIONS.iter().find(|name| headers.contains_key(**name)) {
-        Some(name) => Err(S3Error::header_not_offered(name)),
-        None => Ok(()),
-    }
 }
 
 #[cfg(test)]

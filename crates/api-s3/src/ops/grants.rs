@@ -47,7 +47,7 @@ pub(crate) fn acl_from_headers(headers: &HeaderMap) -> Result<AclChoice, S3Error
     }
 }
 
-/// Whether headers carry an ACL; the body is then ignored.
+/// Whether headers carry an ACL.
 pub(crate) fn in_headers(headers: &HeaderMap) -> bool {
     headers.contains_key(CANNED) || Permission::headers().any(|(name, _)| headers.contains_key(name))
 }
@@ -137,20 +137,33 @@ fn grant(xml: &mut XmlReader<'_>) -> Result<(Permission, GranteeRef), S3Error> {
     permission.zip(to).ok_or_else(|| Code::MalformedACLError.into())
 }
 
-/// Parses a grantee. Its elements decide, whatever its `xsi:type` says.
+/// Parses a grantee: one name, of the kind that its `xsi:type` says, if it says one. Of two names one would win unseen.
 fn grantee(xml: &mut XmlReader<'_>) -> Result<Option<GranteeRef>, S3Error> {
-    let mut reference = None;
+    let (mut kind, mut reference) = (xml.attribute("type"), None);
     while let Some(name) = xml.next_child()? {
-        match name {
-            "ID" => reference = Some(GranteeRef::Id(xml.text()?)),
-            "EmailAddress" => reference = Some(GranteeRef::Email(xml.text()?)),
-            "URI" => reference = Some(GranteeRef::Group(xml.text()?)),
+        let (of_kind, named) = match name {
+            "ID" => ("CanonicalUser", GranteeRef::Id(xml.text()?)),
+            "EmailAddress" => ("AmazonCustomerByEmail", GranteeRef::Email(xml.text()?)),
+            "URI" => ("Group", GranteeRef::Group(xml.text()?)),
             // Some clients send the type as an element.
-            "DisplayName" | "Type" | "type" => drop(xml.text()?),
+            "Type" | "type" => {
+                kind = Some(xml.text()?);
+                continue;
+            }
+            "DisplayName" => {
+                xml.text()?;
+                continue;
+            }
             _ => return Err(S3Error::element_not_offered(name)),
+        };
+        if reference.replace((of_kind, named)).is_some() {
+            return Err(Code::MalformedACLError.into());
         }
     }
-    Ok(reference)
+    match (reference, kind) {
+        (Some((of_kind, _)), Some(kind)) if of_kind != kind.trim() => Err(Code::MalformedACLError.into()),
+        (reference, _) => Ok(reference.map(|(_, named)| named)),
+    }
 }
 
 fn write_grant(xml: &mut XmlWriter, grant: &Grant, names: &HashMap<String, String>) {

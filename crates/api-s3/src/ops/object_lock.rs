@@ -84,6 +84,7 @@ pub(super) fn read_bucket(document: &[u8]) -> Result<BucketLock, S3Error> {
     while let Some(name) = xml.next_child()? {
         match name {
             "ObjectLockEnabled" if xml.text()?.trim() == "Enabled" => is_enabled = true,
+            "Rule" if lock.default_retention.is_some() => return Err(Code::MalformedXML.into()),
             "Rule" => lock.default_retention = Some(read_rule(&mut xml)?),
             "ObjectLockEnabled" => return Err(Code::MalformedXML.into()),
             _ => return Err(S3Error::element_not_offered(name)),

@@ -40,9 +40,6 @@ const CLASSES: &[&str] = &[
 /// The beginning of the headers with the key of the source of a copy.
 const SOURCE_ENCRYPTION: &str = "x-amz-copy-source-server-side-encryption";
 
-/// Prefixes of headers that ask for unsupported ways of storing bytes.
-const UNSUPPORTED_PREFIXES: &[&str] = &["x-amz-write-offset-bytes", "x-amz-rename-source"];
-
 /// Decodes the metadata of an object that is put at `now`, but its encryption.
 ///
 /// # Errors
@@ -117,15 +114,14 @@ pub(crate) fn copied_headers(headers: &HeaderMap) -> Result<Vec<(SystemHeader, B
     Ok(given)
 }
 
-/// Refuses headers that ask for unsupported ways of storing bytes.
+/// Refuses headers about the encryption of a source where there is none.
 ///
 /// # Errors
-/// 501 for offset writes.
+/// 501 with the header.
 pub(crate) fn check_supported(headers: &HeaderMap) -> Result<(), S3Error> {
-    let unsupported = |name: &str| UNSUPPORTED_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
     // Of the source of a copy, which other requests have none of.
     let is_stray = |name: &str| name.starts_with(SOURCE_ENCRYPTION) && !headers.contains_key(COPY_SOURCE);
-    if let Some(name) = listing_document::first_header(headers, |name| unsupported(name) || is_stray(name)) {
+    if let Some(name) = listing_document::first_header(headers, is_stray) {
         return Err(S3Error::header_not_offered(name));
     }
     Ok(())
@@ -259,10 +255,9 @@ mod tests {
         assert_eq!(code(&[("x-amz-meta-a", &long)]), "MetadataTooLarge");
         assert!(metadata_from_headers(&headers(&[("x-amz-meta-a", &long[1..])]), Timestamp::ZERO).is_ok());
         assert_eq!(code(&[("x-amz-storage-class", "CHEAP")]), "InvalidArgument");
-        for name in ["x-amz-copy-source-server-side-encryption-customer-key", "x-amz-write-offset-bytes"] {
-            let error = metadata_from_headers(&headers(&[(name, "0")]), Timestamp::ZERO).unwrap_err();
-            assert_eq!((error.code, error.extras), (Code::NotImplemented, vec![("Header", name.to_owned())]));
-        }
+        let name = "x-amz-copy-source-server-side-encryption-customer-key";
+        let error = metadata_from_headers(&headers(&[(name, "0")]), Timestamp::ZERO).unwrap_err();
+        assert_eq!((error.code, error.extras), (Code::NotImplemented, vec![("Header", name.to_owned())]));
         assert_eq!(code(&[("x-amz-object-lock-mode", "GOVERNANCE")]), "InvalidArgument");
         assert_eq!(code(&[("x-amz-tagging", "a=%")]), "InvalidArgument");
         assert_eq!(code(&[("x-amz-tagging", "a=1&a=2")]), "InvalidArgument");

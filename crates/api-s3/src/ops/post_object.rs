@@ -25,6 +25,7 @@ use crate::body::DOCUMENT_TIME_MAX;
 use crate::call::{self, S3Call};
 use crate::errors::{Code, S3Error};
 use crate::response::S3Response;
+use crate::write_terms;
 use form::{FormFields, PostForm};
 use policy::PostPolicy;
 
@@ -40,6 +41,8 @@ const HEADERS: &[&str] = &[
     "x-amz-storage-class",
     "x-amz-website-redirect-location",
     "x-amz-sdk-checksum-algorithm",
+    "x-amz-acl",
+    "x-amz-tagging",
 ];
 /// Prefixes of such fields.
 const PREFIXES: &[&str] =
@@ -128,6 +131,7 @@ fn form_headers(fields: &FormFields) -> Result<HeaderMap, S3Error> {
     for (name, value) in fields.iter() {
         let name = match name {
             "acl" => grants::CANNED,
+            name if write_terms::is_refused_field(name) => return Err(S3Error::field_not_offered(name)),
             name if HEADERS.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix)) => name,
             _ => continue,
         };

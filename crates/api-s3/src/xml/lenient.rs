@@ -25,7 +25,7 @@ impl<'a> LenientXmlReader<'a> {
     /// # Errors
     /// As [`XmlReader::open`].
     pub fn open(document: &'a [u8], root: &str) -> Result<Self, S3Error> {
-        XmlReader::open(document, root).map(Self)
+        XmlReader::open(document, root).map(Self::over)
     }
 
     /// A reader in front of the root, which is the first [`next_child`](XmlReader::next_child).
@@ -33,7 +33,12 @@ impl<'a> LenientXmlReader<'a> {
     /// # Errors
     /// As [`XmlReader::new`].
     pub fn new(document: &'a [u8]) -> Result<Self, S3Error> {
-        XmlReader::new(document).map(Self)
+        XmlReader::new(document).map(Self::over)
+    }
+
+    fn over(mut reader: XmlReader<'a>) -> Self {
+        reader.is_lenient = true;
+        Self(reader)
     }
 
     /// Moves past the current element and its content.

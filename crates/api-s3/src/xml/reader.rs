@@ -10,6 +10,30 @@ use crate::errors::{Code, S3Error};
 /// Deepest nesting accepted.
 const DEPTH_MAX: usize = 32;
 
+/// Most names of elements beside each other.
+const CHILD_NAMES_MAX: usize = 100;
+
+/// The elements that may stand more than once beside each other.
+const REPEATED: &[&str] = &[
+    "Rule",
+    "Tag",
+    "Grant",
+    "Part",
+    "Object",
+    "CORSRule",
+    "AllowedOrigin",
+    "AllowedMethod",
+    "AllowedHeader",
+    "ExposeHeader",
+    "RoutingRule",
+    "TopicConfiguration",
+    "QueueConfiguration",
+    "CloudFunctionConfiguration",
+    "Event",
+    "FilterRule",
+    "EncryptionType",
+];
+
 /// A cursor on an element of a document with which a client asks for something. What such a document says and nobody reads is lost:
 /// a rule without its condition, a delete without its. So no element can be skipped here, and an unknown one is refused by name.
 ///
@@ -30,6 +54,10 @@ pub struct XmlReader<'a> {
     document: &'a str,
     current: Option<BytesStart<'a>>,
     depth: usize,
+    /// For each open element the names of its children so far.
+    seen: Vec<Vec<&'a str>>,
+    /// Whether elements may be skipped, and so repeated as well.
+    pub(super) is_lenient: bool,
 }
 
 impl<'a> XmlReader<'a> {
@@ -56,7 +84,14 @@ impl<'a> XmlReader<'a> {
         events.config_mut().check_end_names = true;
         // `<a/>` arrives as a start and an end.
         events.config_mut().expand_empty_elements = true;
-        Ok(Self { events, document: text, current: None, depth: 0 })
+        Ok(Self { events, document: text, current: None, depth: 0, seen: Vec::new(), is_lenient: false })
+    }
+
+    /// The value of an attribute of the current element, whatever its prefix.
+    pub fn attribute(&self, name: &str) -> Option<String> {
+        let start = self.current.as_ref()?;
+        let found = start.attributes().flatten().find(|attribute| local(attribute.key.into_inner()) == name)?;
+        Some(found.value.into_owned())
     }
 
     /// Moves to the next child and returns its name. `None` after the last child: the reader then stands on the
@@ -69,7 +104,22 @@ impl<'a> XmlReader<'a> {
             return Ok(None);
         }
         let name = self.current.as_ref().and_then(|start| element_span(self.document, start.name().into_inner()));
-        name.map(|name| Some(local(name))).ok_or_else(malformed)
+        let name = local(name.ok_or_else(malformed)?);
+        self.note_child(name).map(|()| Some(name))
+    }
+
+    /// Refuses a second element where one has a meaning: the last one would win, and nobody would see that.
+    fn note_child(&mut self, name: &'a str) -> Result<(), S3Error> {
+        self.seen.resize(self.depth, Vec::new());
+        let Some(seen) = self.seen.last_mut().filter(|_| !self.is_lenient && !REPEATED.contains(&name)) else {
+            return Ok(());
+        };
+        // Bound: each name is compared with all before it.
+        if seen.len() >= CHILD_NAMES_MAX || seen.contains(&name) {
+            return Err(malformed());
+        }
+        seen.push(name);
+        Ok(())
     }
 
     fn advance(&mut self) -> Result<bool, S3Error> {

@@ -196,7 +196,8 @@ pub(super) async fn begin(call: &ConsoleCall<'_>) -> Result<ConsoleReply, Consol
     let media_type = call.form.given("media").map(|_| call.form.text("media"));
     let (bucket, key) = (call.query.text("bucket"), new_key(call.query.bytes("key"))?);
     let caller = call.s3_caller(S3Action::PutObject).await?;
-    let request = CreateUpload { bucket, key, metadata: media_metadata(media_type)?, checksum: None };
+    let (metadata, conditions) = (media_metadata(media_type)?, WriteConditions::default());
+    let request = CreateUpload { bucket, key, metadata, checksum: None, conditions };
     let created = call.objects.uploads.create(&caller, request).await?;
     Ok(reply::text(created.id.text()))
 }

@@ -117,7 +117,8 @@ impl UploadSetup {
 
 pub(crate) fn create_request(key: &str) -> CreateUpload {
     let key = Bytes::copy_from_slice(key.as_bytes());
-    CreateUpload { bucket: BUCKET.into(), key, metadata: ObjectMetadata::default(), checksum: None }
+    let (metadata, conditions) = (ObjectMetadata::default(), WriteConditions::default());
+    CreateUpload { bucket: BUCKET.into(), key, metadata, checksum: None, conditions }
 }
 
 pub(crate) fn address(upload: &str, number: u16) -> PartAddress {

@@ -235,6 +235,7 @@ impl SimClient {
             key: Bytes::copy_from_slice(key.as_bytes()),
             metadata: ObjectMetadata::default(),
             checksum: None,
+            conditions: WriteConditions::default(),
         };
         Ok(self.objects.uploads.create(&self.caller, request).await?.id.text())
     }
