@@ -5,8 +5,8 @@ use hyper::{HeaderMap, Method};
 
 use crate::errors::S3Error;
 use crate::operations::S3Operation::{
-    self, CompleteMultipartUpload, CopyObject, CreateMultipartUpload, DeleteObject, DeleteObjectTagging, PutObject,
-    PutObjectAcl, PutObjectLegalHold, PutObjectRetention, PutObjectTagging, UploadPart, UploadPartCopy,
+    self, CompleteMultipartUpload, CopyObject, CreateMultipartUpload, DeleteBucket, DeleteObject, DeleteObjectTagging,
+    PutObject, PutObjectAcl, PutObjectLegalHold, PutObjectRetention, PutObjectTagging, UploadPart, UploadPartCopy,
 };
 use crate::operations::{OperationSpec, Support};
 use crate::target::S3Query;
@@ -30,8 +30,8 @@ static HEADERS: &[(&str, &[S3Operation])] = &[
     ("x-amz-bucket-namespace", &[]),
     ("x-amz-write-offset-bytes", &[]),
     ("x-amz-rename-source", &[]),
-    // MinIO's: a prefix that is deleted at once, and an archive whose files are stored.
-    ("x-minio-force-delete", &[]),
+    // MinIO's: a prefix that is deleted at once, and an archive whose files are stored. A bucket with objects stays, and says so.
+    ("x-minio-force-delete", &[DeleteBucket]),
     ("x-minio-extract", &[]),
     ("x-amz-meta-snowball-auto-extract", &[]),
 ];
