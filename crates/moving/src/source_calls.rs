@@ -223,8 +223,12 @@ pub(crate) async fn next_piece(body: &mut dyn ByteStream) -> Result<Option<Bytes
 /// The body of an answer.
 ///
 /// # Errors
-/// [`SourceError::TooLarge`] for more than `max` bytes; those of [`next_piece`].
+/// [`SourceError::TooLarge`] for more than `max` bytes, announced or sent; those of [`next_piece`].
 pub(crate) async fn read_body(answer: &mut SourceAnswer, max: usize) -> Result<Bytes, SourceError> {
+    // Bound: what is refused in the end is not read before.
+    if answer.headers.length().is_some_and(|length| length > max as u64) {
+        return Err(SourceError::TooLarge);
+    }
     let mut body = BytesMut::new();
     while let Some(piece) = next_piece(answer.body.as_mut()).await? {
         if body.len() + piece.len() > max {
@@ -273,5 +277,36 @@ impl RequestPace {
             at
         };
         sleep_until(at).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use larder_core::body::BodyError;
+
+    use super::*;
+    use crate::rules::SourceHeaders;
+
+    struct EndlessBody(usize);
+
+    #[async_trait::async_trait]
+    impl ByteStream for EndlessBody {
+        async fn next(&mut self) -> Option<Result<Bytes, BodyError>> {
+            self.0 += 1;
+            assert!(self.0 <= 3, "a refused body is read on");
+            Some(Ok(Bytes::from_static(&[0; 8])))
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_announced_too_much_was_once_read_up_to_the_bound() {
+        for (announced, reads) in [(Some("1073741824"), 3), (Some("16"), 0), (None, 0)] {
+            let mut headers = SourceHeaders::default();
+            if let Some(length) = announced {
+                headers.add(b"Content-Length", length.as_bytes());
+            }
+            let mut answer = SourceAnswer { status: 200, headers, body: Box::new(EndlessBody(reads)) };
+            assert!(matches!(read_body(&mut answer, 16).await, Err(SourceError::TooLarge)), "{announced:?}");
+        }
     }
 }
