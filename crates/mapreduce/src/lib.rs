@@ -1,4 +1,4 @@
-//! MapReduce: runs the jobs that [`crate::rules`] describes.
+//! MapReduce: runs the jobs that [`crate::rules`] describes, and walks along links, which Riak does by such jobs.
 //!
 //! ```text
 //! inputs ──page──▶ phase 0 ──chunk──▶ phase 1 ──chunk──▶ …      each step takes one page or one chunk,
@@ -12,6 +12,7 @@
 mod error;
 mod input_source;
 mod job_run;
+mod link_walk;
 mod map_phase;
 mod object_reader;
 pub mod rules;
@@ -20,3 +21,4 @@ mod script_phase;
 
 pub use error::JobError;
 pub use job_run::{JobRun, KeptValues};
+pub use link_walk::{LinkWalk, LinkWalkError, LinkWalker};

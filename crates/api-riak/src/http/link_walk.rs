@@ -28,9 +28,9 @@ use hyper::header::{CONTENT_TYPE, EXPIRES};
 use hyper::{Method, StatusCode};
 use larder_core::Error;
 use larder_core::body::GetBody;
-use larder_kv::links::{LinkWalk, LinkWalkError};
 use larder_kv::rules::links::{LinkFilter, LinkStep};
 use larder_kv::{FetchedObject, Gateway, KvGet, Quorums};
+use larder_mapreduce::{LinkWalk, LinkWalkError, LinkWalker};
 use larder_net::{ArrivingBody, break_off};
 use larder_rows::Timestamp;
 use larder_rows::address::Address;
@@ -70,7 +70,8 @@ pub(super) async fn answer(
     }
     accept::require(call.headers, &["multipart/mixed"])?;
     arriving.admit(WALK_MEMORY).await.map_err(body::busy)?;
-    let walk = match gateway.kv.walk_links(&call.address()?, &steps, None).await {
+    let walker = LinkWalker { kv: &gateway.kv, timeout: gateway.shared().context().config.timeout };
+    let walk = match walker.walk(&call.address()?, &steps).await {
         Ok(walk) => walk,
         Err(LinkWalkError::NoStart) => return Ok(not_found_page()),
         Err(LinkWalkError::Gateway(error)) => return Err(error.into()),
