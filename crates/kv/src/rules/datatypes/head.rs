@@ -316,37 +316,27 @@ impl CounterSum {
     /// Whether an increment was not reset.
     #[must_use]
     pub fn is_live(&self) -> bool {
-        self.named.is_some()
-            || self.sources.iter().any(|(source, totals)| totals.operations > self.source_reset(source).operations)
+        self.named.is_some() || self.sources.iter().any(|(source, totals)| !self.is_reset(source, totals))
     }
 
     /// The value: all increments that were not reset.
     #[must_use]
     pub fn value(&self) -> i128 {
         let net = |totals: CounterTotals| totals.plus.wrapping_sub(totals.minus).cast_signed();
-        let live = |(source, totals): (&CounterSource, &CounterTotals)| {
-            let reset = self.source_reset(source);
-            // The source of a move removed the counter, too, and began again at zero: the reset was of the totals before.
-            let begins_anew = totals.plus < reset.plus || totals.minus < reset.minus;
+        let live = |(source, totals): (&CounterSource, &CounterTotals)| match self.is_reset(source, totals) {
             // A late replica may show totals from before the reset: they are all reset.
-            match totals.operations > reset.operations {
-                true if begins_anew => net(*totals),
-                true => net(*totals).wrapping_sub(net(reset)),
-                false => 0,
-            }
+            true => 0,
+            false => net(*totals).wrapping_sub(net(self.live_reset(source, totals))),
         };
         self.sources.iter().map(live).fold(self.named.unwrap_or_default(), i128::wrapping_add)
     }
 
     /// What each source adds and takes away, what was reset among the other. Neither number ever shrinks.
     pub(super) fn shares(&self) -> impl Iterator<Item = (CounterSource, i128, i128)> {
-        self.sources.iter().filter_map(|(source, totals)| {
-            let reset = self.source_reset(source);
-            let begins_anew = totals.plus < reset.plus || totals.minus < reset.minus;
-            let reset = if begins_anew { CounterTotals::default() } else { reset };
+        self.sources.iter().filter(|(source, totals)| !self.is_reset(source, totals)).map(|(source, totals)| {
+            let reset = self.live_reset(source, totals);
             let sum = |a: u128, b: u128| i128::try_from(a.saturating_add(b)).unwrap_or(i128::MAX);
-            let share = (*source, sum(totals.plus, reset.minus), sum(totals.minus, reset.plus));
-            (totals.operations > reset.operations).then_some(share)
+            (*source, sum(totals.plus, reset.minus), sum(totals.minus, reset.plus))
         })
     }
 
@@ -359,9 +349,7 @@ impl CounterSum {
             .sources
             .iter()
             .map(|(source, totals)| {
-                let reset = self.source_reset(source);
-                let begins_anew = totals.plus < reset.plus || totals.minus < reset.minus;
-                let reset = if begins_anew { CounterTotals::default() } else { reset };
+                let reset = self.live_reset(source, totals);
                 let (plus, minus) = (number(totals.plus), number(totals.minus));
                 let (reset_plus, reset_minus) = (number(reset.plus), number(reset.minus));
                 if source.actor.is_of_source() {
@@ -376,6 +364,19 @@ impl CounterSum {
             shares.push((source, resets.0, resets.1));
         }
         shares
+    }
+
+    /// Whether a reset took all of these totals.
+    fn is_reset(&self, source: &CounterSource, totals: &CounterTotals) -> bool {
+        totals.operations <= self.source_reset(source).operations
+    }
+
+    /// What of the totals was reset.
+    fn live_reset(&self, source: &CounterSource, totals: &CounterTotals) -> CounterTotals {
+        let reset = self.source_reset(source);
+        // The source of a move removed the counter, too, and began again at zero: the reset was of the totals before.
+        let begins_anew = totals.plus < reset.plus || totals.minus < reset.minus;
+        if begins_anew { CounterTotals::default() } else { reset }
     }
 
     fn source_reset(&self, source: &CounterSource) -> CounterTotals {
