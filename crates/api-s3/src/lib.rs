@@ -13,7 +13,6 @@ mod background;
 pub mod body;
 pub mod call;
 mod cors;
-pub mod dates;
 pub mod errors;
 mod health;
 pub mod operations;

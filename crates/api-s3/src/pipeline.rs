@@ -228,8 +228,7 @@ impl S3Service {
         if let Some(response) = self.read_at_once(head, operation, &target, &identity) {
             return Ok(response);
         }
-        // Memory is reserved after the signature is verified: unauthenticated clients cannot exhaust it with forged
-        // requests.
+        // Memory is reserved after the signature is verified: forged requests cannot exhaust it.
         let body = match body {
             SignedBody::Received(document) => RequestBody::received(document),
             SignedBody::Arriving(body) => self.body(operation, body, &parts.headers, &identity).await?,

@@ -2,9 +2,9 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use larder_s3::rules::dates;
 use subtle::ConstantTimeEq as _;
 
-use crate::dates;
 use crate::errors::S3Error;
 
 use super::canonical::{hmac_sha1, hmac_sha256, unhex};

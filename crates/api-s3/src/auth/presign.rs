@@ -1,13 +1,13 @@
 //! Presigned addresses that this server makes itself.
 
 use larder_rows::Timestamp;
+use larder_s3::rules::dates;
 use percent_encoding::percent_encode;
 
 use super::SignedService;
 use super::canonical::{PATH, QUERY};
 use super::credential::{ALGORITHM, Credential};
 use super::v4::UNSIGNED;
-use crate::dates;
 use crate::target::PublicUrl;
 
 /// The region of addresses where the settings name none.

@@ -1,6 +1,7 @@
 //! Published signatures of Amazon and Riak CS verify; modified requests do not.
 
 use hyper::header::{HeaderMap, HeaderName};
+use larder_s3::rules::dates;
 use proptest::prelude::*;
 
 use super::*;
@@ -28,7 +29,7 @@ impl TestRequest {
         for (name, value) in headers {
             map.append(name.parse::<HeaderName>().unwrap(), value.parse().unwrap());
         }
-        let now = crate::dates::parse_any(now).unwrap();
+        let now = dates::parse_any(now).unwrap();
         let (method, path) = (method.to_owned(), path.to_owned());
         Self { method, path, query, headers: map, bucket: None, public_host: None, now, region: None }
     }
@@ -624,7 +625,7 @@ proptest! {
 #[test]
 fn an_address_that_this_server_makes_verifies_and_no_other_object_by_it() {
     let root = crate::PublicUrl::parse("http://127.0.0.1:8080").unwrap();
-    let now = crate::dates::parse_basic("20261129T000000Z").unwrap();
+    let now = dates::parse_basic("20261129T000000Z").unwrap();
     let key = "a key/\u{e9}+~'()*".as_bytes();
     for version in [None, Some("null"), Some("v/1+")] {
         let get = PresignedGet { bucket: "cellar", key, version, now, seconds: 3_600, region: None };

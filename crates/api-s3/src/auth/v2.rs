@@ -10,11 +10,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hyper::header::{CONTENT_TYPE, HeaderName};
 use larder_rows::Timestamp;
+use larder_s3::rules::dates;
 use subtle::ConstantTimeEq as _;
 
 use super::canonical::{AppendValue, fold, folded, hmac_sha1, joined, trim};
 use super::{AuthRequest, AuthScheme, SKEW_MICROS_MAX, VerifiedSignature, expired, mismatch, skewed};
-use crate::dates;
 use crate::errors::{Code, S3Error};
 use crate::route::is_subresource;
 use crate::target::{decode_plus, pairs};

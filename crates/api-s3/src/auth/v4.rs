@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::fmt;
 
 use larder_rows::Timestamp;
+use larder_s3::rules::dates;
 use parking_lot::Mutex;
 use percent_encoding::percent_encode;
 use subtle::ConstantTimeEq as _;
@@ -15,7 +16,6 @@ use super::{
     AuthRequest, AuthScheme, CONTENT_SHA256, ChunkSigner, Payload, SKEW_MICROS_MAX, SignedService, VerifiedSignature,
     expired, mismatch, skewed, spaced_hex, v2,
 };
-use crate::dates;
 use crate::errors::{Code, S3Error};
 use crate::target::{decode, decode_plus, pairs};
 

@@ -5,11 +5,10 @@ use hyper::header::{CONTENT_RANGE, ETAG, HeaderName, HeaderValue, LAST_MODIFIED}
 use larder_net::RateLimitedLog;
 use larder_rows::Timestamp;
 use larder_s3::encryption::EncryptionError;
-use larder_s3::rules::{Etag, VersionId};
+use larder_s3::rules::{Etag, VersionId, dates};
 use larder_s3::{Configuration, Error, RequestArgument};
 
 use super::{Code, S3Error};
-use crate::dates;
 use crate::target::{ResourcePath, S3Query};
 
 /// A key of a moving bucket that did not come from its source in time.
@@ -229,7 +228,7 @@ fn delete_marker(id: VersionId, null: bool, modified: Timestamp, current: bool) 
     let error = if current {
         S3Error::from(Code::NoSuchKey)
     } else {
-        S3Error::not_allowed("GET", "DeleteMarker", "DELETE").with_header(LAST_MODIFIED, dates::http_header(modified))
+        S3Error::not_allowed("GET", "DeleteMarker", "DELETE").with_header(LAST_MODIFIED, http_date(modified))
     };
     let id = if null { "null".to_owned() } else { id.text() };
     error.with_header(DELETE_MARKER, HeaderValue::from_static("true")).with_header(VERSION_ID, id)
@@ -243,7 +242,7 @@ fn not_modified(
 ) -> S3Error {
     let mut error = S3Error::from(Code::NotModified)
         .with_header(ETAG, format!("\"{etag}\""))
-        .with_header(LAST_MODIFIED, dates::http_header(modified));
+        .with_header(LAST_MODIFIED, http_date(modified));
     if let Some(version) = version {
         error = error.with_header(VERSION_ID, version);
     }
@@ -276,6 +275,11 @@ impl S3Error {
         }
         self
     }
+}
+
+/// A time as the value of a header.
+fn http_date(at: Timestamp) -> HeaderValue {
+    HeaderValue::try_from(dates::http(at)).unwrap_or(HeaderValue::from_static(""))
 }
 
 #[cfg(test)]

@@ -6,11 +6,10 @@
 use bytes::Bytes;
 use hyper::StatusCode;
 use larder_rows::limits::{SESSION_SECONDS_MAX, SESSION_SECONDS_MIN};
-use larder_s3::rules::S3Action;
+use larder_s3::rules::{S3Action, dates};
 use larder_s3::users::{KeyHolder, SessionCredentials};
 
 use crate::call::S3Call;
-use crate::dates;
 use crate::errors::{Code, S3Error};
 use crate::response::{self, S3Response};
 use crate::target::S3Query;

@@ -5,11 +5,10 @@ use hyper::HeaderMap;
 use hyper::header::LAST_MODIFIED;
 use larder_rows::limits::S3_PAGE_MAX;
 use larder_s3::get::{GetObject, ReadWindow};
-use larder_s3::rules::{Checksum, ManifestPart, Object, ObjectBody};
+use larder_s3::rules::{Checksum, ManifestPart, Object, ObjectBody, dates};
 
 use super::{conditions, encryption, listing_document, object_headers};
 use crate::call::{S3Call, joined};
-use crate::dates;
 use crate::errors::{Code, S3Error};
 use crate::response::{self, S3Response};
 use crate::xml::XmlWriter;

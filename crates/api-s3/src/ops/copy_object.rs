@@ -7,13 +7,13 @@ use larder_rows::Timestamp;
 use larder_s3::copy::{CopiedObject, CopyObject};
 use larder_s3::encryption::EncryptionChoice;
 use larder_s3::get::{GetObject, ReadWindow};
+use larder_s3::rules::dates;
 
 use super::copy_source::{COPY_SOURCE, CopySource};
 use super::{
     checksums, conditions, encryption, grants, listing_document, lock_headers, object_headers, object_metadata,
 };
 use crate::call::{EXPECTED_SOURCE_OWNER, S3Call};
-use crate::dates;
 use crate::errors::S3Error;
 use crate::response::{self, S3Response};
 use crate::xml::XmlWriter;

@@ -3,13 +3,12 @@
 use bytes::Bytes;
 use hyper::header::{HeaderName, HeaderValue};
 use hyper::{HeaderMap, StatusCode};
-use larder_s3::rules::{Algorithm, ChecksumKind};
+use larder_s3::rules::{Algorithm, ChecksumKind, dates};
 use larder_s3::uploads::CreateUpload;
 
 use super::list_parts::write_abort_date;
 use super::{checksums, conditions, encryption, listing_document, object_metadata};
 use crate::call::S3Call;
-use crate::dates;
 use crate::errors::S3Error;
 use crate::errors::gateway::INITIATED;
 use crate::response::{self, S3Response};

@@ -4,11 +4,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use larder_s3::buckets::BucketsPage;
-use larder_s3::rules::User;
+use larder_s3::rules::{User, dates};
 
 use super::listing_document;
 use crate::call::S3Call;
-use crate::dates;
 use crate::errors::S3Error;
 use crate::response::{self, S3Response};
 use crate::target::S3Query;

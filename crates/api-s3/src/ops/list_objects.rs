@@ -5,12 +5,11 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use larder_rows::limits::S3_PAGE_MAX;
 use larder_s3::list::{KeyOrPrefix, ListObjects, ListingPage};
-use larder_s3::rules::ListingEntry;
 use larder_s3::rules::entry::ListedObject;
+use larder_s3::rules::{ListingEntry, dates};
 
 use super::listing_document::{self, DisplayNames, EncodingType};
 use crate::call::S3Call;
-use crate::dates;
 use crate::errors::S3Error;
 use crate::response::{self, S3Response};
 use crate::target::S3Query;

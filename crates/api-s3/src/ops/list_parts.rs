@@ -4,12 +4,11 @@ use bytes::Bytes;
 use hyper::header::HeaderName;
 use larder_rows::limits::S3_PAGE_MAX;
 use larder_s3::parts::{ListParts, ListedParts};
-use larder_s3::rules::{Algorithm, Checksum, Etag, Part, SystemHeader, Upload};
+use larder_s3::rules::{Algorithm, Checksum, Etag, Part, SystemHeader, Upload, dates};
 use larder_s3::uploads::AbortDate;
 
 use super::listing_document::{self, DisplayNames, EncodingType};
 use crate::call::S3Call;
-use crate::dates;
 use crate::errors::S3Error;
 use crate::response::{self, S3Response};
 use crate::target::S3Query;

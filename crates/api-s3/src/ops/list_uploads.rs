@@ -2,13 +2,12 @@
 
 use bytes::Bytes;
 use larder_s3::list::{KeyOrPrefix, ListingPage};
-use larder_s3::rules::{UploadEntry, UploadId};
+use larder_s3::rules::{UploadEntry, UploadId, dates};
 use larder_s3::uploads::ListUploads;
 
 use super::list_objects::{list_request, write_prefixes};
 use super::listing_document::{DisplayNames, EncodingType};
 use crate::call::S3Call;
-use crate::dates;
 use crate::errors::S3Error;
 use crate::response::{self, S3Response};
 use crate::target::S3Query;

@@ -2,12 +2,12 @@
 
 use bytes::Bytes;
 use larder_s3::list::{KeyOrPrefix, ListVersions, ListedVersion, VersionsPage};
+use larder_s3::rules::dates;
 use larder_s3::rules::entry::ListedObject;
 
 use super::list_objects::{list_request, write_delimiter, write_object, write_prefixes};
 use super::listing_document::{DisplayNames, EncodingType};
 use crate::call::S3Call;
-use crate::dates;
 use crate::errors::S3Error;
 use crate::response::{self, S3Response};
 use crate::target::S3Query;

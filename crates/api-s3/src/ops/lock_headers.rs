@@ -5,11 +5,10 @@ use hyper::header::HeaderName;
 use larder_rows::Timestamp;
 use larder_s3::object_lock::GovernanceBypass;
 use larder_s3::rules::access::AccessContext;
-use larder_s3::rules::{ObjectLock, Retention, RetentionMode};
+use larder_s3::rules::{ObjectLock, Retention, RetentionMode, dates};
 
 use super::conditions::ConditionValue;
 use super::{listing_document, upload_body};
-use crate::dates;
 use crate::errors::S3Error;
 use crate::response::{self, S3Response};
 

@@ -6,10 +6,9 @@ use hyper::header::{
 use hyper::{HeaderMap, StatusCode};
 use larder_rows::Timestamp;
 use larder_s3::get::FoundObject;
-use larder_s3::rules::{Etag, Object, SystemHeader};
+use larder_s3::rules::{Etag, Object, SystemHeader, dates};
 
 use super::{checksums, encryption, listing_document, lock_headers, object_metadata};
-use crate::dates;
 use crate::errors::{self, S3Error};
 use crate::response::{self, S3Response};
 use crate::target::S3Query;

@@ -2,12 +2,11 @@
 
 use bytes::Bytes;
 use hyper::StatusCode;
-use larder_s3::rules::{BucketLock, DefaultRetention, Retention, RetentionMode, RetentionPeriod};
+use larder_s3::rules::{BucketLock, DefaultRetention, Retention, RetentionMode, RetentionPeriod, dates};
 use larder_s3::{Configuration, Error};
 
 use super::{listing_document, lock_headers, upload_body};
 use crate::call::S3Call;
-use crate::dates;
 use crate::errors::{Code, S3Error};
 use crate::response::{self, S3Response};
 use crate::xml::{XmlReader, XmlWriter};

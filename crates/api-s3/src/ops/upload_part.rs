@@ -4,14 +4,13 @@ use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::header::{ETAG, HeaderName};
 use larder_s3::parts::{PartAddress, StoredPart};
-use larder_s3::rules::Etag;
+use larder_s3::rules::{Etag, dates};
 
 use super::copy_object::{SOURCE_VERSION, source};
 use super::copy_source::{COPY_SOURCE_RANGE, part_window};
 use super::get_object::part_number;
 use super::{encryption, listing_document, lock_headers, object_headers, object_metadata, upload_body};
 use crate::call::{EXPECTED_SOURCE_OWNER, S3Call};
-use crate::dates;
 use crate::errors::S3Error;
 use crate::response::{self, S3Response};
 use crate::xml::XmlWriter;

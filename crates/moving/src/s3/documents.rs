@@ -3,14 +3,13 @@
 use std::fmt;
 
 use bytes::Bytes;
-use larder_api_s3::dates;
 use larder_api_s3::errors::{Code, S3Error};
 use larder_api_s3::target::decode_plus;
 use larder_api_s3::xml::LenientXmlReader;
 use larder_rows::Timestamp;
 use larder_rows::limits::ACL_GRANTS_MAX;
 use larder_s3::acl::GranteeRef;
-use larder_s3::rules::Permission;
+use larder_s3::rules::{Permission, dates};
 
 use crate::rules::ListingError;
 use crate::source_calls::first_line;

@@ -1,8 +1,8 @@
 //! Signatures of requests to a source: version 4 in a header, over an empty body.
 
 use larder_api_s3::auth::{ALGORITHM, Credential, QUERY, SignedService};
-use larder_api_s3::dates;
 use larder_rows::Timestamp;
+use larder_s3::rules::dates;
 use percent_encoding::percent_encode;
 
 use crate::source_http::{CallHeaders, SourceRequest};

@@ -11,6 +11,7 @@
 //! access      the decision whether a request is allowed   condition_keys   the condition keys of requests
 //! object_lock   retention and legal hold              lock_time   the time by which they end
 //! group       a group of users                          session_token   what the token of a session says, sealed
+//! dates       the formats of times in headers and documents
 //! ```
 //! A row begins with a version byte, and an unknown version is an error. Configurations are JSON: they are few, and an operator
 //! who restores a store can read them.
@@ -23,6 +24,7 @@ pub mod bucket;
 pub mod checksum;
 mod condition_keys;
 pub mod cors;
+pub mod dates;
 pub mod encryption;
 pub mod entry;
 pub mod group;

@@ -9,9 +9,9 @@ use larder_s3::usage::{UsageCounts, UsageSample};
 use serde_json::{Map, Value as Json, json};
 
 use super::super::DocumentFormat;
-use crate::dates::{self, parse_basic};
 use crate::target::S3Query;
 use crate::xml::XmlWriter;
+use larder_s3::rules::dates::{self, parse_basic};
 
 /// Length of an access sample, and of a storage sample.
 const HOUR: u64 = 3_600_000_000;

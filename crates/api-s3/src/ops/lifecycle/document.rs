@@ -4,10 +4,10 @@ use std::collections::HashSet;
 
 use bytes::Bytes;
 use larder_rows::limits::LIFECYCLE_RULES_MAX;
+use larder_s3::rules::dates;
 use larder_s3::rules::lifecycle::{Expiration, Lifecycle, LifecycleFilter, LifecycleRule, NoncurrentExpiration};
 
 use super::super::tagging::{tag, write_tag};
-use crate::dates;
 use crate::errors::{Code, S3Error};
 use crate::xml::{XmlReader, XmlWriter};
 

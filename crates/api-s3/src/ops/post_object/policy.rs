@@ -3,10 +3,10 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use larder_rows::Timestamp;
+use larder_s3::rules::dates;
 use serde_json::Value as Json;
 
 use super::form::FormFields;
-use crate::dates;
 use crate::errors::{Code, S3Error};
 
 /// Fields that need no condition.

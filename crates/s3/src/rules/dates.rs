@@ -5,7 +5,6 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use hyper::header::HeaderValue;
 use larder_rows::Timestamp;
 use time::format_description::BorrowedFormatItem;
 use time::format_description::well_known::Rfc3339;
@@ -36,12 +35,6 @@ pub fn http(at: Timestamp) -> String {
     httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(at.min(LATEST).as_secs()))
 }
 
-/// [`http`] as a header value.
-#[must_use]
-pub fn http_header(at: Timestamp) -> HeaderValue {
-    HeaderValue::try_from(http(at)).unwrap_or(HeaderValue::from_static(""))
-}
-
 /// Bytes of the format of [`http`].
 const IMF_BYTES: usize = 29;
 
@@ -54,7 +47,8 @@ fn utc(at: Timestamp) -> OffsetDateTime {
 }
 
 /// Parses the date of a header; an unreadable date counts as absent.
-pub(crate) fn parse_http(text: &str) -> Option<Timestamp> {
+#[must_use]
+pub fn parse_http(text: &str) -> Option<Timestamp> {
     let since = httpdate::parse_http_date(text.trim()).ok()?.duration_since(UNIX_EPOCH).ok()?;
     u64::try_from(since.as_micros()).ok().map(Timestamp)
 }
@@ -68,7 +62,8 @@ pub fn parse_iso(text: &str) -> Option<Timestamp> {
 }
 
 /// Parses the date of a document: date and time with a zone, or a date alone, which means midnight UTC.
-pub(crate) fn parse_document_date(text: &str) -> Option<Timestamp> {
+#[must_use]
+pub fn parse_document_date(text: &str) -> Option<Timestamp> {
     let text = text.trim();
     let time = match OffsetDateTime::parse(text, &Rfc3339) {
         Ok(time) => time,
