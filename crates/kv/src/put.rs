@@ -298,7 +298,10 @@ impl Kv {
     }
 
     /// Conditions of a write, with the context of `if_not_modified` decoded.
-    pub(super) fn decode_conditions(
+    ///
+    /// # Errors
+    /// The context is damaged or not this server's.
+    pub fn decode_conditions(
         &self,
         conditions: Conditions,
         if_not_modified: Option<&Bytes>,

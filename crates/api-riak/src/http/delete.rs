@@ -10,6 +10,7 @@ use super::errors::RiakFault;
 use super::headers;
 use super::params::ObjectParams;
 use super::reply::{HTML, RiakResponse, VARY_ENCODING, done, text};
+use super::write_headers::check_object_write;
 
 /// DELETE: 204, or 404 when the object does not exist.
 ///
@@ -17,10 +18,18 @@ use super::reply::{HTML, RiakResponse, VARY_ENCODING, done, text};
 /// An invalid parameter or header, or an error of the gateway.
 pub(super) async fn delete(call: &RiakCall<'_>) -> Result<RiakResponse, RiakFault> {
     let params = ObjectParams::from_query(&call.query)?;
+    check_object_write(call.headers)?;
+    // It chooses one sibling of a read, and a delete takes all.
+    if call.query.get("vtag").is_some() {
+        return Err(RiakFault::bad("A delete takes no parameter vtag\n"));
+    }
+    let address = call.address()?;
+    let if_not_modified = headers::if_not_modified(call.headers)?;
+    let conditions = headers::conditions(call.headers);
     let request = KvDelete {
-        address: call.address()?,
         context: headers::context(call.headers, "x-riak-vclock")?,
-        conditions: headers::conditions(call.headers),
+        conditions: call.gateway.kv.decode_conditions(conditions, if_not_modified.as_ref(), &address)?,
+        address,
         quorums: params.quorums,
         timeout: params.timeout,
     };

@@ -23,19 +23,22 @@ use super::errors::RiakFault;
 
 /// A condition on the context of an object.
 pub(super) const IF_NOT_MODIFIED: HeaderName = HeaderName::from_static("x-riak-if-not-modified");
+/// The id of an update of a data type that is carried out once. Riak has no such header.
+pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-larder-request-id");
 pub(super) const META: &str = "x-riak-meta-";
 pub(super) const INDEX: &str = "x-riak-index-";
 /// The media type of a value without one.
 pub(super) const OCTETS: &str = "application/octet-stream";
 
-/// The conditions of a request; an invalid date counts as absent.
+/// The conditions of a request; an invalid date counts as absent, as it may in a read. [`super::write_headers`] refuses it in a
+/// write.
 #[must_use]
 pub(super) fn conditions(headers: &HeaderMap) -> Conditions {
     Conditions {
         if_match: matcher(headers, &IF_MATCH),
-        if_unmodified_since: since(headers, &IF_UNMODIFIED_SINCE),
+        if_unmodified_since: headers.get(IF_UNMODIFIED_SINCE).and_then(since),
         if_none_match: matcher(headers, &IF_NONE_MATCH),
-        if_modified_since: since(headers, &IF_MODIFIED_SINCE),
+        if_modified_since: headers.get(IF_MODIFIED_SINCE).and_then(since),
         if_not_modified: None,
     }
 }
@@ -50,6 +53,17 @@ pub(super) fn context(headers: &HeaderMap, name: &str) -> Result<Option<Bytes>, 
     match STANDARD.decode(value.as_bytes()) {
         Ok(bytes) => Ok(Some(bytes.into())),
         Err(_) => Err(ContextError::Foreign.into()),
+    }
+}
+
+/// The context of a condition on it.
+///
+/// # Errors
+/// The header is not base64, or empty: messages may state no context, over HTTP it is a damaged one.
+pub(super) fn if_not_modified(headers: &HeaderMap) -> Result<Option<Bytes>, Error> {
+    match context(headers, IF_NOT_MODIFIED.as_str())? {
+        Some(bytes) if bytes.is_empty() => Err(ContextError::Foreign.into()),
+        context => Ok(context),
     }
 }
 
@@ -75,9 +89,9 @@ pub(super) fn tag(text: &str) -> &str {
     text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(text)
 }
 
-fn since(headers: &HeaderMap, name: &HeaderName) -> Option<u64> {
-    let text = headers.get(name)?.to_str().ok()?;
-    let time = httpdate::parse_http_date(text).ok()?;
+/// A date in seconds since 1970.
+pub(super) fn since(date: &HeaderValue) -> Option<u64> {
+    let time = httpdate::parse_http_date(date.to_str().ok()?).ok()?;
     // A date before 1970 is older than every object.
     Some(time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()))
 }

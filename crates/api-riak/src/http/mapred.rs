@@ -87,7 +87,8 @@ fn refused(refusal: &JobRefusal) -> RiakFault {
         | JobRefusal::NotObject
         | JobRefusal::MissingField
         | JobRefusal::Inputs(_)
-        | JobRefusal::Query(_) => RiakFault::bad(refusal.http_text()),
+        | JobRefusal::Query(_)
+        | JobRefusal::Timeout(_) => RiakFault::bad(refusal.http_text()),
     }
 }
 

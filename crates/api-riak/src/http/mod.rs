@@ -32,6 +32,7 @@ mod request_notes;
 mod root;
 pub mod routes;
 mod server;
+mod write_headers;
 
 pub use body::RiakBody;
 pub use reply::RiakResponse;

@@ -152,6 +152,12 @@ impl<'a> QueryParams<'a> {
         self.pairs.is_empty()
     }
 
+    /// The name of the first parameter.
+    #[must_use]
+    pub(super) fn first_name(&self) -> Option<&[u8]> {
+        self.pairs.first().map(|(name, _)| name.as_ref())
+    }
+
     /// The first value of a parameter.
     #[must_use]
     pub(super) fn get(&self, name: &str) -> Option<&[u8]> {

@@ -15,6 +15,7 @@ use super::body::collect;
 use super::call::RiakCall;
 use super::errors::RiakFault;
 use super::reply::{JSON, RiakResponse, done, json, not_found_page};
+use super::write_headers::check_props_write;
 
 /// Longest body of properties.
 const PROPS_BYTES_MAX: u64 = 1024 * 1024;
@@ -22,9 +23,12 @@ const PROPS_BYTES_MAX: u64 = 1024 * 1024;
 /// GET, HEAD, PUT and DELETE of `/…/props`, and of the old `/riak/B`.
 ///
 /// # Errors
-/// An invalid body, or an error of the gateway.
+/// A condition of a write, an invalid header or body, or an error of the gateway.
 pub(super) async fn answer(call: &RiakCall<'_>, body: ArrivingBody<'_>) -> Result<RiakResponse, RiakFault> {
     let bucket = call.bucket()?;
+    if matches!(*call.method, Method::PUT | Method::DELETE) {
+        check_props_write(call.headers)?;
+    }
     match *call.method {
         Method::PUT => put(call, &bucket, body).await,
         Method::DELETE => match call.gateway.types().reset_bucket_props(&bucket).await {
@@ -99,10 +103,11 @@ pub(super) fn unknown_type_page(error: Error) -> Result<RiakResponse, RiakFault>
 /// GET, HEAD and PUT of `/types/T/props`.
 ///
 /// # Errors
-/// An invalid body, or an error of the gateway.
+/// A condition of a write, an invalid header or body, or an error of the gateway.
 pub(super) async fn answer_for_type(call: &RiakCall<'_>, body: ArrivingBody<'_>) -> Result<RiakResponse, RiakFault> {
     let name = call.bucket_type();
     if *call.method == Method::PUT {
+        check_props_write(call.headers)?;
         let props = read_props(call.headers, body, "bucket type").await?;
         call.gateway.types().update(&name, &props).await?;
         return Ok(done(JSON));

@@ -1,9 +1,8 @@
 //! PUT and POST of an object. All checks run in Riak's order (Riak KV HTTP reference §1.1), before the body is read.
 
 use bytes::Bytes;
+use hyper::StatusCode;
 use hyper::header::{CONTENT_ENCODING, HeaderValue, LOCATION};
-use hyper::{Method, StatusCode};
-use larder_kv::rules::causality::ContextError;
 use larder_kv::{FetchedObject, KvPut};
 use larder_net::{ArrivingBody, joined};
 use larder_rows::address::Address;
@@ -12,13 +11,14 @@ use larder_rows::content::KvContent;
 use super::body::upload;
 use super::call::RiakCall;
 use super::errors::RiakFault;
-use super::headers::{self, check_media, content_type, insert, media_header, meta, terms};
+use super::headers::{self, IF_NOT_MODIFIED, check_media, content_type, insert, media_header, meta, terms};
 use super::links::{self, LinkContext};
 use super::object::{self, ShownValue};
 use super::params::ObjectParams;
 use super::path::quote_segment;
 use super::reply::{RiakResponse, TEXT, done, not_found_page};
 use super::routes::PathPart;
+use super::write_headers::check_object_write;
 
 /// PUT and POST of `/…/keys/K`.
 ///
@@ -34,6 +34,10 @@ pub(super) async fn put(call: &RiakCall<'_>, body: ArrivingBody<'_>) -> Result<R
 /// # Errors
 /// An invalid parameter or header, or an error of the gateway.
 pub(super) async fn post_new(call: &RiakCall<'_>, body: ArrivingBody<'_>) -> Result<RiakResponse, RiakFault> {
+    // There is no object that it could be compared with.
+    if call.headers.contains_key(IF_NOT_MODIFIED) {
+        return Err(RiakFault::bad(format!("{IF_NOT_MODIFIED} needs a key in the path\n")));
+    }
     let key = call.gateway.context().new_unique_name();
     let location = location(call, &key);
     let request = decode_request(call, Some(key))?;
@@ -48,6 +52,7 @@ struct PutRequest {
 }
 
 fn decode_request(call: &RiakCall<'_>, new_key: Option<String>) -> Result<PutRequest, RiakFault> {
+    check_object_write(call.headers)?;
     let (media, charset) = content_type(call.headers)?;
     let params = ObjectParams::from_query(&call.query)?;
     let links = match joined(call.headers, "link", b", ") {
@@ -84,20 +89,11 @@ async fn decode_and_put(
     location: Option<Vec<u8>>,
 ) -> Result<RiakResponse, RiakFault> {
     let media = HeaderValue::from_maybe_shared(media_header(&request.content)).unwrap_or(TEXT);
-    // Riak reads this header on PUT only.
-    let if_not_modified = match *call.method == Method::PUT {
-        // Over HTTP an empty context is a damaged one; messages may state none.
-        true => match headers::context(call.headers, headers::IF_NOT_MODIFIED.as_str())? {
-            Some(bytes) if bytes.is_empty() => return Err(larder_core::Error::from(ContextError::Foreign).into()),
-            context => context,
-        },
-        false => None,
-    };
     let put = KvPut {
         address: request.address,
         context: headers::context(call.headers, "x-riak-vclock")?,
         conditions: headers::conditions(call.headers),
-        if_not_modified,
+        if_not_modified: headers::if_not_modified(call.headers)?,
         content: request.content,
         // The body comes after all headers: an invalid header is refused before the body is read.
         upload: upload(body, call.headers, call.gateway.context().config.object_bytes_max).await?,

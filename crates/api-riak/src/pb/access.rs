@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use larder_core::Error;
-use larder_core::rules::security::AccessScope;
-use larder_core::security::{Login, LoginError, check_permission};
+use larder_core::rules::security::{AccessRules, AccessScope, SourceMethod};
+use larder_core::security::{LoggedIn, Login, LoginError, check_permission};
 use larder_kv::Gateway;
 
 use super::fault::PbFault;
@@ -66,7 +66,8 @@ pub(super) async fn admit(
         return Ok(PbUser::NotNeeded);
     }
     let access = row.map_or(PbAccess::LoggedIn, |row| row.access);
-    let user = session.user.as_ref().filter(|login| login.holds(&rules)).map(|login| Arc::clone(&login.user));
+    let user = session.user.as_ref().filter(|login| still_holds(login, session, &rules));
+    let user = user.map(|login| Arc::clone(&login.user));
     if let PbAccess::Login = access {
         return Ok(user.map_or(PbUser::Unknown, PbUser::Named));
     }
@@ -89,6 +90,22 @@ pub(super) async fn admit(
         }
     }
     Ok(PbUser::Named(user))
+}
+
+/// Whether the client still is the user: by name and password, and by a source that asks for no other proof than it gave.
+fn still_holds(login: &LoggedIn, session: &PbSession, rules: &AccessRules) -> bool {
+    login.holds(rules)
+        && match source_method(rules, &login.user, session) {
+            None => false,
+            Some(SourceMethod::Trust) => true,
+            asked => asked == session.proven_by,
+        }
+}
+
+/// The method that the client's address asks of a user; `None`: the user may not come from there.
+fn source_method(rules: &AccessRules, user: &str, session: &PbSession) -> Option<SourceMethod> {
+    let entry = rules.users().get(user)?;
+    rules.user_source(entry, session.source.address).map(|source| source.method)
 }
 
 /// Code 255: the handshake follows the answer.
@@ -130,9 +147,17 @@ pub(super) async fn log_in(
     let (name, password) = (request.user.unwrap_or_default(), request.password.unwrap_or_default());
     let address = session.source.address;
     let login = Login { user: &name, password: &password, common_name: session.common_name.as_deref(), address };
-    match gateway.security().log_in(&login).await {
+    let security = gateway.security();
+    let before = security.rules().await?;
+    match security.log_in(&login).await {
         Ok(user) => {
-            session.user = Some(user);
+            let proven_by = source_method(&before, &user.user, session);
+            let after = security.rules().await?;
+            // Race: a source that changes during the log-in would pass for a proof that the client did not give.
+            if source_method(&after, &user.user, session) != proven_by {
+                return Err(Error::Overloaded { retry_after: 1 }.into());
+            }
+            (session.user, session.proven_by) = (Some(user), proven_by);
             put_head(output, AUTH_RESP, 0);
             Ok(())
         }

@@ -1,7 +1,7 @@
 //! The memory of a connection between requests.
 
 use bytes::Bytes;
-use larder_core::rules::security::KvPermission;
+use larder_core::rules::security::{KvPermission, SourceMethod};
 use larder_core::security::LoggedIn;
 use larder_core::{AuditEvent, AuditOutcome};
 use larder_kv::Gateway;
@@ -24,6 +24,8 @@ pub(super) struct PbSession {
     pub(super) common_name: Option<String>,
     /// The user that the client has proved to be.
     pub(super) user: Option<LoggedIn>,
+    /// The method of the source by which it proved so.
+    pub(super) proven_by: Option<SourceMethod>,
     /// Log-ins that failed.
     pub(super) failed_logins: u32,
 }
@@ -37,6 +39,7 @@ impl PbSession {
             offers_tls: false,
             common_name: None,
             user: None,
+            proven_by: None,
             failed_logins: 0,
         }
     }

@@ -95,12 +95,31 @@ fn object(members: Map<String, Value>) -> Result<UncompiledInputs, JobRefusal> {
         },
         _ => return Err(unrecognised(&Value::Object(members))),
     };
+    check_members(&members)?;
     if let Some(index) = index(&bucket, &members)? {
         return Ok(UncompiledInputs::Ready(JobInputs::Index(index)));
     }
     match members.get("key_filters") {
         Some(Value::Array(filters)) if !filters.is_empty() => Ok(UncompiledInputs::Filtered(bucket, filters.clone())),
         _ => Err(unrecognised(&Value::Object(members))),
+    }
+}
+
+/// The members of each form of an object.
+const FORMS: [&[&str]; 3] =
+    [&["bucket", "key_filters"], &["bucket", "index", "key"], &["bucket", "index", "start", "end"]];
+
+/// Refuses a member that the form of an object does not have: the job would take other keys than its client asked for.
+fn check_members(members: &Map<String, Value>) -> Result<(), JobRefusal> {
+    let is_whole = |form: &&&[&str]| form.iter().all(|name| members.contains_key(*name));
+    // An object of no form gets the list of forms.
+    let Some(form) = FORMS.iter().find(is_whole) else { return Ok(()) };
+    match members.keys().find(|name| !form.contains(&name.as_str())) {
+        Some(name) => {
+            let (form, name) = (form.join(", "), shown(&Value::from(name.as_str())));
+            Err(JobRefusal::Inputs(format!("Inputs with {form} take no member {name}.\n")))
+        }
+        None => Ok(()),
     }
 }
 

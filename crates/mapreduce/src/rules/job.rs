@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use larder_core::rules::riak_json;
+use larder_kv::rules::repeated_member::repeated_member;
 use serde_json::Value;
 
 use super::inputs::{JobInputs, UncompiledInputs};
 use super::phase::{JobPhase, ParsedPhase};
-use super::refusal::JobRefusal;
+use super::refusal::{JobRefusal, shown};
 
 /// Time of a job that names none, in milliseconds.
 const TIMEOUT_MILLIS: u64 = 60_000;
@@ -26,12 +27,17 @@ pub struct Job {
 }
 
 impl Job {
-    /// Reads a document. Further members are ignored.
+    /// Reads a document. Members besides inputs, query and time are ignored.
     ///
     /// # Errors
     /// [`JobRefusal`], the first reason in Riak's order.
     pub fn parse(document: &[u8]) -> Result<Self, JobRefusal> {
-        let document: Value = riak_json::parse(document).map_err(|error| JobRefusal::NotJson(error.to_string()))?;
+        let document = &*riak_json::standard(document);
+        if let Some(name) = repeated_member(document) {
+            return Err(JobRefusal::NotJson(format!("an object has the member \"{name}\" twice")));
+        }
+        let document: Value =
+            serde_json::from_slice(document).map_err(|error| JobRefusal::NotJson(error.to_string()))?;
         let Value::Object(mut members) = document else { return Err(JobRefusal::NotObject) };
         let timeout = members.remove("timeout");
         let (Some(inputs), Some(query)) = (members.remove("inputs"), members.remove("query")) else {
@@ -39,6 +45,7 @@ impl Job {
         };
         let inputs = super::inputs::parse(inputs)?;
         let phases = super::phase::parse_query(&query)?;
+        check_timeout(timeout.as_ref())?;
         finish(inputs, phases, timeout.as_ref())
     }
 
@@ -61,6 +68,14 @@ pub(super) fn finish(
     // Riak looks functions up when it builds the pipeline, and filters when it reads the keys.
     let phases = phases.into_iter().enumerate().map(|(at, phase)| phase.resolve(at)).collect::<Result<_, _>>()?;
     Ok(Job { inputs: inputs.compile()?, phases, timeout: timeout(given_timeout) })
+}
+
+/// Refuses a time that is no number.
+fn check_timeout(given: Option<&Value>) -> Result<(), JobRefusal> {
+    match given {
+        None | Some(Value::Null | Value::Number(_)) => Ok(()),
+        Some(other) => Err(JobRefusal::Timeout(format!("The time of a job is a number: {}\n", shown(other)))),
+    }
 }
 
 /// The time of a job: a value that is no positive number counts as none.

@@ -21,6 +21,8 @@ pub enum JobRefusal {
     Inputs(String),
     /// The member `query` is not valid, for this reason.
     Query(String),
+    /// The member `timeout` is not valid, for this reason.
+    Timeout(String),
     /// A phase names a function that does not exist.
     Phase(PhaseRefusal),
     /// A key filter does not exist, or has other arguments.
@@ -60,6 +62,7 @@ impl JobRefusal {
             Self::MissingField => "The post body was missing the \"inputs\" or \"query\" field.\n".into(),
             Self::Inputs(reason) => format!("An error occurred parsing the \"inputs\" field.\n{reason}"),
             Self::Query(reason) => format!("An error occurred parsing the \"query\" field.\n{reason}"),
+            Self::Timeout(reason) => format!("An error occurred parsing the \"timeout\" field.\n{reason}"),
             Self::Phase(PhaseRefusal { error, .. }) => error.clone(),
             Self::BadFilter(bad) => bad.json().to_string(),
             Self::Search => "Not available yet: search\n".into(),
@@ -77,6 +80,7 @@ impl JobRefusal {
             Self::MissingField => "missing_field".into(),
             Self::Inputs(reason) => pair("inputs", reason),
             Self::Query(reason) => pair("query", reason),
+            Self::Timeout(reason) => pair("timeout", reason),
             Self::Phase(PhaseRefusal { phase, error }) => format!("Phase {phase}: {error}"),
             Self::BadFilter(bad) => {
                 format!("Error sending inputs: {{bad_filter,{}}}", binary(&bad.name))

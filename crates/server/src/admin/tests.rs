@@ -495,6 +495,10 @@ async fn users_and_grants_are_made_as_on_riaks_console() {
     ! Name(s) not recognized: none
     $ security grant riak_kv.get any riakuser
     ! Usage: grant <permissions> on (<type> [bucket]|any) to <users>
+    $ security grant riak_kv.get on any b to riakuser
+    ! Usage: grant <permissions> on (<type> [bucket]|any) to <users>
+    $ security revoke riak_kv.get on any b from riakuser
+    ! Usage: revoke <permissions> on <type> [bucket] from <users>
     $ security revoke riak_kv.get to riakuser
     ! Usage: revoke <permissions> on <type> [bucket] from <users>
     $ security revoke riak_kv.index on any from riakuser

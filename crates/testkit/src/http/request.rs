@@ -42,9 +42,12 @@ impl HttpRequest {
         Self::new("POST", target).header("Content-Type", "application/json").body(body)
     }
 
-    /// This request with one more header.
+    /// This request with one more header; a media type takes the place of the one before.
     #[must_use]
     pub fn header(mut self, name: &str, value: &str) -> Self {
+        if name.eq_ignore_ascii_case("content-type") {
+            self.headers.retain(|(known, _)| !known.eq_ignore_ascii_case(name));
+        }
         self.headers.push((name.to_owned(), value.to_owned()));
         self
     }

@@ -26,10 +26,11 @@ use super::accept;
 use super::body::{check_md5, collect_parsed};
 use super::call::RiakCall;
 use super::errors::{RiakFault, unknown_type};
-use super::headers::{IF_NOT_MODIFIED, INDEX, META, conditions, insert};
+use super::headers::{IF_NOT_MODIFIED, INDEX, META, REQUEST_ID, conditions, insert};
 use super::path::quote_segment;
 use super::reply::{JSON, RiakResponse, VCLOCK, done, empty, json, not_found_page, text};
 use super::routes::PathPart;
+use super::write_headers::{check_write, refuse_conditions, takes_no};
 use datatype_params::{DatatypeParams, ValuePart};
 use json_update::JsonUpdate;
 use json_value::JsonValueWriter;
@@ -43,8 +44,6 @@ const UPDATE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 const PARSED_PER_BYTE: u64 = 100;
 /// Most memory of a document besides its bytes: that of the most parts it may have.
 const PARSED_BYTES_MAX: u64 = 32 * 1024 * 1024;
-/// The id of an update that is carried out once. Riak has no such header.
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-larder-request-id");
 
 /// GET and HEAD of `/types/T/buckets/B/datatypes/K`.
 ///
@@ -222,16 +221,15 @@ fn check_content_type(headers: &HeaderMap) -> Result<(), RiakFault> {
 /// Refuses headers that an object understands and a data type has no place for: an update that ignored them would do something
 /// else than its client asked for.
 fn check_headers(headers: &HeaderMap) -> Result<(), RiakFault> {
-    if !conditions(headers).is_empty() {
-        return Err(Error::Condition(FailedCondition::Precondition).into());
-    }
+    check_write(headers)?;
+    refuse_conditions(headers)?;
     // The context of an update is a member of its document, and its document comes as it is.
     let is_of_objects = |name: &HeaderName| {
         [LINK, VCLOCK, CONTENT_ENCODING, IF_NOT_MODIFIED].contains(name)
             || [META, INDEX].iter().any(|of| name.as_str().starts_with(of))
     };
     match headers.keys().find(|name| is_of_objects(name)) {
-        Some(name) => Err(RiakFault::bad(format!("A data type takes no header {name}\n"))),
+        Some(name) => Err(takes_no("A data type", name)),
         None => Ok(()),
     }
 }

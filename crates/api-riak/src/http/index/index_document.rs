@@ -13,6 +13,7 @@ use larder_kv::rules::index::{
     ContinuationError, IndexCondition, IndexPosition, IndexQuery, IndexScope, for_any_combination,
     for_every_combination,
 };
+use larder_kv::rules::repeated_member::repeated_member;
 use larder_rows::address::BucketAddress;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -77,7 +78,11 @@ impl IndexDocument {
     /// # Errors
     /// The text of the 400 that names its first fault.
     pub(super) fn parse(bucket: BucketAddress, document: &[u8]) -> Result<Self, String> {
-        let document: QueryJson = riak_json::parse(document).map_err(|error| invalid(&error.to_string()))?;
+        let document = &*riak_json::standard(document);
+        if let Some(name) = repeated_member(document) {
+            return Err(invalid(&format!("an object has the member \"{name}\" twice")));
+        }
+        let document: QueryJson = serde_json::from_slice(document).map_err(|error| invalid(&error.to_string()))?;
         let DocumentFields { all, any, max_results, continuation, count, timeout } = parse_fields(document)?;
         let mut queries = match (all, any) {
             (Some(all), None) => for_every_combination(&bucket, conditions(all)?),
@@ -168,6 +173,11 @@ mod tests {
             (r#"{"all":[]}"#, "1 to 64 conditions"),
             (r#"{"all":[{"field":"a_bin","value":"x"}],"any":[]}"#, "either"),
             (r#"{"all":[{"field":"a_bin","value":"x"}],"sort":true}"#, "unknown field `sort`"),
+            (
+                r#"{"any":[{"field":"a_int","value":1}],"max_results":1,"max_results":2}"#,
+                "member \"max_results\" twice",
+            ),
+            (r#"{"all":[{"field":"a_bin","value":"x","value":"y"}]}"#, "member \"value\" twice"),
             (r#"{"all":[["a_bin","x",null,null,null]]}"#, "invalid type"),
             (r#"{"all":[{"field":"a_bin"}]}"#, "a condition has"),
             (r#"{"all":[{"field":"a_bin","value":"x","prefix":"y"}]}"#, "a condition has"),

@@ -22,6 +22,7 @@ use super::accept;
 use super::body::{check_md5, collect_admitted};
 use super::call::RiakCall;
 use super::errors::RiakFault;
+use super::params::printed;
 use super::props::{is_json, unknown_type_page};
 use super::reply::RiakResponse;
 use crate::index::IndexPager;
@@ -65,7 +66,7 @@ pub(super) fn check_form(call: &RiakCall<'_>) -> Result<(), RiakFault> {
 /// POST of `/…/index`: a query of several conditions.
 ///
 /// # Errors
-/// 400 with the fault of the document, and as [`get`].
+/// 400 for a parameter, 400 with the fault of the document, and as [`get`].
 pub(super) async fn post(
     call: &RiakCall<'_>,
     gateway: &Arc<Gateway>,
@@ -73,6 +74,10 @@ pub(super) async fn post(
 ) -> Result<RiakResponse, RiakFault> {
     if !is_json(call.headers) {
         return Err(RiakFault::page(StatusCode::UNSUPPORTED_MEDIA_TYPE));
+    }
+    // Its options are members of the document.
+    if let Some(name) = call.query.first_name() {
+        return Err(RiakFault::bad(format!("Invalid query: the request takes no parameter {}\n", printed(name))));
     }
     let (incoming, requester) = body.into_parts();
     let max = index_document::DOCUMENT_BYTES_MAX;

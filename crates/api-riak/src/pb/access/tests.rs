@@ -32,7 +32,8 @@ fn session(is_secure: bool) -> PbSession {
 /// The session of a client that has proved to be `u`.
 async fn user_session(gateway: &Gateway) -> PbSession {
     let login = Login { user: b"u", password: b"p", common_name: None, address: [127, 0, 0, 1].into() };
-    PbSession { user: Some(gateway.security().log_in(&login).await.unwrap()), ..session(true) }
+    let user = Some(gateway.security().log_in(&login).await.unwrap());
+    PbSession { user, proven_by: Some(SourceMethod::Trust), ..session(true) }
 }
 
 /// A message with bucket `b`, a key and type `many`, where this operation has them.
@@ -123,6 +124,31 @@ async fn every_code_needs_encryption_then_a_user_then_its_permission() {
     assert!(has(unknown.as_ref(), "please STARTTLS first"), "{unknown:?}");
     let unknown = refusal(&gateway, &mut user_session(&gateway).await, 99, Vec::new()).await;
     assert!(has(unknown.as_ref(), "Unknown message code: 99"), "{unknown:?}");
+}
+
+#[tokio::test]
+async fn an_open_connection_once_outlived_its_source() {
+    let gateway = secured().await;
+    let mut known_user = session(true);
+    let log_in = message(&[PbField::Bytes(1, b"u"), PbField::Bytes(2, b"p")]);
+    assert_eq!(refusal(&gateway, &mut known_user, 253, log_in.clone()).await, None);
+    assert_eq!(refusal(&gateway, &mut known_user, 1, Vec::new()).await, None);
+    let security = gateway.security();
+    let source = |method| security.add_source("u", "127.0.0.0/8", method, &[]);
+    source("password").await.unwrap();
+    let unproven = refusal(&gateway, &mut known_user, 1, Vec::new()).await;
+    assert!(has(unproven.as_ref(), "please authenticate first"), "by its address alone: {unproven:?}");
+    assert_eq!(refusal(&gateway, &mut known_user, 253, log_in).await, None);
+    assert_eq!(refusal(&gateway, &mut known_user, 1, Vec::new()).await, None);
+    source("trust").await.unwrap();
+    assert_eq!(refusal(&gateway, &mut known_user, 1, Vec::new()).await, None, "less than it has proved");
+    source("certificate").await.unwrap();
+    let unproven = refusal(&gateway, &mut known_user, 1, Vec::new()).await;
+    assert!(has(unproven.as_ref(), "please authenticate first"), "by its password: {unproven:?}");
+    source("password").await.unwrap();
+    security.delete_source("u", "127.0.0.0/8").await.unwrap();
+    let gone = refusal(&gateway, &mut known_user, 1, Vec::new()).await;
+    assert!(has(gone.as_ref(), "please authenticate first"), "{gone:?}");
 }
 
 #[tokio::test]

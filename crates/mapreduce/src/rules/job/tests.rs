@@ -142,10 +142,46 @@ fn a_time_that_is_none_counts_as_a_minute() {
     };
     assert_eq!(timeout(json!(5000)), 5000);
     assert_eq!(timeout(json!(0.5)), 1);
-    for none in [json!("x"), json!(0), json!(-1), json!(null)] {
+    for none in [json!(0), json!(-1), json!(null)] {
         assert_eq!(timeout(none), 60_000);
     }
     assert_eq!(timeout(json!(1e300)), 86_400_000);
+}
+
+#[test]
+fn a_time_that_is_no_number_was_once_dropped() {
+    for given in [r#""5000""#, "true", "[1]", "{}"] {
+        let text =
+            format!("An error occurred parsing the \"timeout\" field.\nThe time of a job is a number: {given}\n");
+        refused(&format!(r#"{{"inputs":"b","query":[],"timeout":{given}}}"#), &text);
+    }
+}
+
+#[test]
+fn a_member_of_the_inputs_was_once_dropped() {
+    for (members, form, name) in [
+        (r#""key_filters":[["eq","k"]],"index":"n_int","key":1"#, "bucket, key_filters", "index"),
+        (r#""key_filters":[["eq","k"]],"index":"n_int""#, "bucket, key_filters", "index"),
+        (r#""index":"n_int","key":1,"start":1,"end":9"#, "bucket, index, key", "start"),
+        (r#""index":"n_int","key":1,"end":9"#, "bucket, index, key", "end"),
+        (r#""index":"n_int","start":1,"end":9,"max_results":5"#, "bucket, index, start, end", "max_results"),
+        (r#""key_filters":[["eq","k"]],"keys":["k"]"#, "bucket, key_filters", "keys"),
+    ] {
+        let text = parsed(&format!(r#"{{"bucket":"b",{members}}}"#), "[]").unwrap_err().http_text();
+        let begin = "An error occurred parsing the \"inputs\" field.\n";
+        assert_eq!(text, format!("{begin}Inputs with {form} take no member \"{name}\".\n"), "{members}");
+    }
+}
+
+#[test]
+fn of_two_equal_members_only_the_last_once_counted() {
+    for document in [
+        r#"{"inputs":{"bucket":"b","bucket":"c","index":"n_int","key":1},"query":[]}"#,
+        r#"{"inputs":"b","query":[{"map":{"language":"javascript","source":"x","bucket":"b","bucket":"c"}}]}"#,
+    ] {
+        let parser = "The POST body was not valid JSON.\nThe error from the parser was:\n";
+        refused(document, &format!("{parser}an object has the member \"bucket\" twice\n"));
+    }
 }
 
 #[test]

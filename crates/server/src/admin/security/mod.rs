@@ -152,7 +152,8 @@ async fn change_grants(call: CommandCall<'_>, change: GrantChange, to: &str, usa
         [permissions, "on", of_type, word, roles] if *word == to => {
             (permissions, GrantTarget::Type((*of_type).to_owned()), roles)
         }
-        [permissions, "on", of_type, bucket, word, roles] if *word == to => {
+        // `any` has no buckets: a grant on a type of this name would match nothing.
+        [permissions, "on", of_type, bucket, word, roles] if *word == to && *of_type != "any" => {
             (permissions, GrantTarget::Bucket((*of_type).to_owned(), (*bucket).to_owned()), roles)
         }
         _ => return Err(AdminAnswer::failed(usage)),
