@@ -6,7 +6,6 @@
 //! index     rows and queries of secondary indexes         terms       sizes of terms
 //! links     which links a step follows        object_json an object as hooks and jobs see it
 //! object_row      the form of an object's row        import_result  what became of an import
-//! repeated_member what a document says twice
 //! ```
 
 pub mod causality;
@@ -16,5 +15,4 @@ pub mod index;
 pub mod links;
 pub mod object_json;
 pub mod object_row;
-pub mod repeated_member;
 pub mod terms;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use larder_core::rules::repeated_member::repeated_member;
 use larder_core::rules::riak_json;
-use larder_kv::rules::repeated_member::repeated_member;
 use serde_json::Value;
 
 use super::inputs::{JobInputs, UncompiledInputs};

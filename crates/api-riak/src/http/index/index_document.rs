@@ -8,12 +8,12 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use larder_core::rules::repeated_member::repeated_member;
 use larder_core::rules::riak_json;
 use larder_kv::rules::index::{
     ContinuationError, IndexCondition, IndexPosition, IndexQuery, IndexScope, for_any_combination,
     for_every_combination,
 };
-use larder_kv::rules::repeated_member::repeated_member;
 use larder_rows::address::BucketAddress;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
