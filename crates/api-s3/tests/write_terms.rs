@@ -42,7 +42,7 @@ fn conditions_that_an_operation_does_not_check_were_once_dropped() {
         ("PUT", "/box/k?tagging", &[("if-match", "\"x\"")], b"<Tagging><TagSet/></Tagging>"),
         ("PUT", "/box?cors", &[("if-none-match", "*")], b"<CORSConfiguration/>"),
         ("PUT", "/box/k", &[("x-amz-write-offset-bytes", "0")], b"second"),
-        ("DELETE", "/box/", &[("x-minio-force-delete", "true")], b""),
+        ("DELETE", "/box/pre/", &[("x-minio-force-delete", "true")], b""),
         ("PUT", "/box/a.tar", &[("x-amz-meta-snowball-auto-extract", "true")], b"tar"),
         ("PUT", "/new", &[("x-amz-bucket-namespace", "account-regional")], b""),
         ("PUT", "/box/k?tagging", &[("x-amz-object-lock-legal-hold", "ON")], b"<Tagging><TagSet/></Tagging>"),
@@ -52,6 +52,8 @@ fn conditions_that_an_operation_does_not_check_were_once_dropped() {
         let name = headers.last().unwrap().0;
         assert_eq!(refused.element("Header"), Some(name), "{method} {target}: {refused:?}");
     }
+    let forced = server.ask("DELETE", "/box", &[("x-minio-force-delete", "true")], b"");
+    assert_eq!(forced.element("Code"), Some("BucketNotEmpty"), "{forced:?}");
     assert_eq!(server.ask("GET", "/box/k", NOTHING, b"").text(), "first");
     server.stop();
 }
