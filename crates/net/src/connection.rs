@@ -15,7 +15,7 @@ use tokio::time::MissedTickBehavior;
 
 use crate::accept::{ConnectedClient, ConnectionServer, ListenerWork, ShutdownRequest, serve_connections};
 use crate::client_socket::{ClientListener, ClientSocket};
-use crate::lingering_close::{ActivityCounts, ConnectionActivity, HeadMemory, LingeringSocket};
+use crate::lingering_close::{ActivityCounts, ConnectionActivity, LingeringSocket};
 use crate::request_answer::{answer, forwarded};
 use crate::watchers::{ConnectionWatchers, wait_for_slow_reader};
 use crate::{ConnectionHandler, ConnectionSettings, http2};
@@ -72,8 +72,8 @@ async fn serve_connection<F: ConnectionHandler>(
     let is_proxy = settings.proxies.contains(client.source.address);
     let named_client = |request: &Request<Incoming>| is_proxy.then(|| forwarded::<F>(&client, request, &settings));
     let answer = service_fn(|request| answer(&handler, &activity, &client, named_client(&request), request));
-    let head = HeadMemory::new(client.account.clone());
-    let io = TokioIo::new(LingeringSocket::new(socket, Arc::clone(&activity), head).with_strict_lines());
+    let socket = LingeringSocket::new(socket, Arc::clone(&activity)).with_heads(client.account.clone());
+    let io = TokioIo::new(socket);
     let connection = http1::Builder::new()
         // Some clients close their writing side after the request and still read the answer.
         .half_close(true)

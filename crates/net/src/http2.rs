@@ -25,7 +25,7 @@ use tokio::time::MissedTickBehavior;
 
 use crate::accept::ConnectedClient;
 use crate::client_socket::ClientSocket;
-use crate::lingering_close::{ConnectionActivity, HeadMemory, LingeringSocket};
+use crate::lingering_close::{ConnectionActivity, LingeringSocket};
 use crate::request_answer::{answer, forwarded};
 use crate::requester::{MemoryHoldingBody, UNCOUNTED_BYTES};
 use crate::watchers::{ConnectionWatchers, wait_for_slow_reader};
@@ -65,8 +65,7 @@ pub(crate) async fn serve<F: ConnectionHandler>(
         return tracing::debug!(address = %client.source.address, "no memory for a connection of HTTP/2: it is closed");
     };
     let (activity, streams) = (Arc::new(ConnectionActivity::default()), Arc::new(StreamActivity::default()));
-    let head = HeadMemory::uncounted(client.account.clone());
-    let io = TokioIo::new(LingeringSocket::new(socket, Arc::clone(&activity), head));
+    let io = TokioIo::new(LingeringSocket::new(socket, Arc::clone(&activity)));
     let is_proxy = settings.proxies.contains(client.source.address);
     let of_stream = Arc::new((handler, client, Arc::clone(&activity), Arc::clone(&streams), settings.clone()));
     let answer = service_fn(move |request| {

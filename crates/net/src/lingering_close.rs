@@ -128,45 +128,30 @@ impl ConnectionActivity {
 pub(crate) struct LingeringSocket {
     stream: ClientSocket,
     activity: Arc<ConnectionActivity>,
-    head: HeadMemory,
     /// Of HTTP/1.
-    framing: Option<RequestFraming>,
+    heads: Option<RequestHeads>,
     linger_deadline: Option<Pin<Box<Sleep>>>,
 }
 
-/// The memory of a request head that has begun and not ended. A connection's own memory covers a short head.
-pub(crate) struct HeadMemory {
+/// The heads of HTTP/1: where they lie, and the memory of one that has begun and not ended. A connection's own memory covers a
+/// short one.
+struct RequestHeads {
+    framing: RequestFraming,
     account: ClientAccount,
-    /// Requests begun before this head.
-    requests_before: u64,
-    bytes: u64,
     held: Option<HeldMemory>,
-    /// Whether bytes between requests are a head.
-    is_counted: bool,
 }
 
-impl HeadMemory {
-    pub(crate) fn new(account: ClientAccount) -> Self {
-        Self { account, requests_before: 0, bytes: 0, held: None, is_counted: true }
-    }
-
-    /// Of a connection whose heads are drawn by the request: other bytes come between its requests, too.
-    pub(crate) fn uncounted(account: ClientAccount) -> Self {
-        Self { is_counted: false, ..Self::new(account) }
-    }
-
-    /// Counts bytes of the head after `begun` requests.
+impl RequestHeads {
+    /// Looks at the bytes that arrived next, and refuses a bare LF of a head.
     ///
     /// # Errors
     /// `OutOfMemory`: the client's share has no memory for a long head.
-    fn count(&mut self, begun: u64, bytes: u64) -> io::Result<()> {
-        if begun != self.requests_before {
-            // The previous head became a request: its memory goes back.
-            (self.requests_before, self.bytes, self.held) = (begun, 0, None);
-        }
-        self.bytes += if self.is_counted { bytes } else { 0 };
-        // Bound: a client could otherwise send a long head slowly on many connections and fill the memory.
-        if self.held.is_none() && self.bytes > UNCOUNTED_BYTES {
+    fn look(&mut self, bytes: &mut [u8]) -> io::Result<()> {
+        self.framing.refuse_bare_line_feeds(bytes);
+        if self.framing.head_bytes() <= UNCOUNTED_BYTES {
+            self.held = None;
+        } else if self.held.is_none() {
+            // Bound: a client could otherwise send a long head slowly on many connections and fill the memory.
             let held = self.account.try_draw(HEAD_BYTES_HELD);
             self.held = Some(held.map_err(|MemorySpent| io::Error::from(io::ErrorKind::OutOfMemory))?);
         }
@@ -177,14 +162,15 @@ impl HeadMemory {
 impl LingeringSocket {
     /// Wraps a socket.
     #[must_use]
-    pub(crate) fn new(stream: ClientSocket, activity: Arc<ConnectionActivity>, head: HeadMemory) -> Self {
-        Self { stream, activity, head, framing: None, linger_deadline: None }
+    pub(crate) fn new(stream: ClientSocket, activity: Arc<ConnectionActivity>) -> Self {
+        Self { stream, activity, heads: None, linger_deadline: None }
     }
 
-    /// The same of HTTP/1, whose heads have no bare LF.
+    /// The same of HTTP/1, whose heads have no bare LF, and memory of the client's share while they are long.
     #[must_use]
-    pub(crate) fn with_strict_lines(self) -> Self {
-        Self { framing: Some(RequestFraming::default()), ..self }
+    pub(crate) fn with_heads(self, account: ClientAccount) -> Self {
+        let heads = RequestHeads { framing: RequestFraming::default(), account, held: None };
+        Self { heads: Some(heads), ..self }
     }
 
     /// Reads and drops input until the client closes or the linger deadline passes.
@@ -207,7 +193,7 @@ impl LingeringSocket {
 
 impl AsyncRead for LingeringSocket {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        if let Some(end) = self.framing.as_mut().and_then(RequestFraming::end_of_refused) {
+        if let Some(end) = self.heads.as_mut().and_then(|heads| heads.framing.end_of_refused()) {
             buf.put_slice(&end[..end.len().min(buf.remaining())]);
             return Poll::Ready(Ok(()));
         }
@@ -216,12 +202,8 @@ impl AsyncRead for LingeringSocket {
         let count = buf.filled().len() - before;
         if count > 0 {
             self.activity.reads.fetch_add(1, Ordering::Relaxed);
-            let begun = self.activity.begun.load(Ordering::Relaxed);
-            // Bytes that arrive while no request is unanswered belong to the head of the next one.
-            let is_head = begun == self.activity.answered.load(Ordering::Relaxed);
-            self.head.count(begun, if is_head { count as u64 } else { 0 })?;
-            if let Some(framing) = &mut self.framing {
-                framing.refuse_bare_line_feeds(&mut buf.filled_mut()[before..]);
+            if let Some(heads) = &mut self.heads {
+                heads.look(&mut buf.filled_mut()[before..])?;
             }
         }
         result

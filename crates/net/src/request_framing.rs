@@ -20,6 +20,8 @@ pub(crate) struct RequestFraming {
     /// The begin of a line whose end has not arrived.
     begun_line: Vec<u8>,
     body: BodyLength,
+    /// Bytes of a head whose end has not arrived.
+    head_bytes: u64,
     /// Whether the end of a refused head was given.
     is_ended: bool,
 }
@@ -55,6 +57,7 @@ impl RequestFraming {
     /// Looks at the bytes that arrived next. Puts a byte that hyper refuses in place of the first bare LF of a head.
     pub(crate) fn refuse_bare_line_feeds(&mut self, mut bytes: &mut [u8]) {
         while !bytes.is_empty() {
+            let (was_head, was_header) = (self.is_in_head(), matches!(self.part, MessagePart::Header));
             let taken = match self.part {
                 MessagePart::Refused => return,
                 MessagePart::Body(left) => self.skip(left, bytes.len(), MessagePart::Body, MessagePart::RequestLine),
@@ -63,8 +66,19 @@ impl RequestFraming {
                     self.take_line(bytes)
                 }
             };
+            let has_ended = was_header && !matches!(self.part, MessagePart::Header);
+            self.head_bytes = if was_head && !has_ended { self.head_bytes + taken as u64 } else { 0 };
             bytes = &mut bytes[taken..];
         }
+    }
+
+    /// Bytes of the head that has begun and not ended.
+    pub(crate) fn head_bytes(&self) -> u64 {
+        self.head_bytes
+    }
+
+    fn is_in_head(&self) -> bool {
+        matches!(self.part, MessagePart::RequestLine | MessagePart::Header)
     }
 
     /// The end of a head after the byte that hyper refuses, once: hyper looks for that byte when a head is whole.
@@ -211,6 +225,22 @@ mod tests {
         let put = "PUT / HTTP/1.1\r\ncontent-LENGTH: \t3 \r\nX: y\r\n\r\n\n\n\n";
         let all = format!("{put}\r\n{CHUNKED}{put}GET / HTTP/1.1\r\n\r\n{put}");
         assert_passes_as(&all, &all);
+    }
+
+    #[test]
+    fn a_body_that_came_with_its_head_was_counted_as_one() {
+        let mut framing = RequestFraming::default();
+        let mut head_bytes = |text: &str| {
+            framing.refuse_bare_line_feeds(&mut text.as_bytes().to_vec());
+            framing.head_bytes()
+        };
+        assert_eq!(head_bytes(&format!("PUT / HTTP/1.1\r\nContent-Length: 9000\r\n\r\n{}", "x".repeat(8000))), 0);
+        assert_eq!(head_bytes(&"x".repeat(1000)), 0);
+        assert_eq!(head_bytes("GET / HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\nA"), 17, "the begin of the next head alone");
+        assert_eq!(head_bytes(&"a".repeat(100)), 117);
+        assert_eq!(head_bytes(": b\r\nC: d\r\n"), 128);
+        assert_eq!(head_bytes("\r\n"), 0);
+        assert_eq!(head_bytes(CHUNKED), 0);
     }
 
     #[test]
