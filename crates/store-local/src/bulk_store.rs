@@ -41,6 +41,9 @@ impl LocalStore {
         }
         let bytes = key.len() + value.as_ref().map_or(0, Bytes::len);
         let deadline = Instant::now() + UNTIMED_WITHIN;
+        if value.is_some() {
+            self.wait_for_bulk_room(deadline).await;
+        }
         let purpose = if value.is_some() { Purpose::Data } else { Purpose::Reclaim };
         // Buffered: the sync of the later row that names the blob covers this entry of the same journal.
         let done = self.queue().submit_until(deadline, WriteCommand::Bulk { key, value }, bytes, false);

@@ -164,10 +164,10 @@ impl Maintenance {
         }
         self.update_disk_need();
         // On a short disk deletes must free space soon: small memtables make tables that are compacted early.
-        let full = if self.ports.space.is_short() { self.sizes.memtable / 8 } else { self.sizes.memtable };
+        let parts = if self.ports.space.is_short() { 8 } else { 1 };
         let mut sealed = false;
         for tree in self.trees.all() {
-            if tree.active_bytes() >= full {
+            if tree.active_bytes() >= self.sizes.memtable_for(tree.id) / parts {
                 tree.rotate();
                 sealed = true;
             }
@@ -245,10 +245,10 @@ impl Maintenance {
         self.ports.space.set_merge_need((2 * unsunk).min(MERGE_TABLES_KEPT * self.sizes.table));
     }
 
-    /// Stops sealing memtables.
+    /// Whether memtables are sealed no more.
     #[cfg(test)]
-    pub(crate) fn hold_memtables(&self) {
-        self.rotation_held.store(true, Ordering::Relaxed);
+    pub(crate) fn hold_memtables(&self, held: bool) {
+        self.rotation_held.store(held, Ordering::Relaxed);
     }
 
     /// Waits until the memtables have room for a group. The committer calls this before each group.
@@ -272,6 +272,11 @@ impl Maintenance {
             // Race: a flush may end between the reading of the bytes and the lock; the poll bounds the missed wake-up.
             self.changed.wait_for(&mut state, WRITER_POLL_EVERY);
         }
+    }
+
+    /// Whether the memtables of bulk rows have room, or no flush would make any.
+    pub(crate) fn has_bulk_room(&self) -> bool {
+        self.trees.tree(TreeId::Bulk).unflushed_bytes() <= self.sizes.bulk_memtables_max() || self.fault().is_some()
     }
 
     /// Whether half of the memtables' room is free, or no flush would free more. Otherwise returns `false` after a moment, in

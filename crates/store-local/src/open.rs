@@ -292,7 +292,8 @@ fn replay(
             // Before the insert: no new group may get the number of a replayed one.
             trees.advance_seqno_past(frame.seqno);
             trees.insert(&WriteGroup { number: frame.group, seqno: frame.seqno, writes });
-            let full = trees.all().iter().filter(|tree| tree.active_bytes() >= sizes.memtable);
+            let is_full = |tree: &&EngineTree| tree.active_bytes() >= sizes.memtable_for(tree.id);
+            let full = trees.all().iter().filter(is_full);
             // A journal may be longer than the memory for memtables: the flusher takes the full ones after the start.
             full.for_each(EngineTree::rotate);
             Ok::<_, io::Error>(())

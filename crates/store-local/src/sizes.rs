@@ -1,6 +1,8 @@
 //! Sizes of the engine's files and buffers: smaller on small disks, so that journals and memtables fit beside the tables, and
 //! with little memory.
 
+use crate::tree_id::TreeId;
+
 const MIB: u64 = 1024 * 1024;
 /// A memtable is the disk's size divided by this, within its bounds.
 const DISK_PER_MEMTABLE: u64 = 64;
@@ -8,11 +10,18 @@ const DISK_PER_MEMTABLE: u64 = 64;
 const MEMTABLE_BYTES_MAX: u64 = 64 * MIB;
 /// Memtables that are full or being filled at a time.
 const MEMTABLES: u64 = 5;
+/// A memtable of bulk rows has this part of the others' size: its bodies are what a server keeps in memory while clients load them, and
+/// its table, of a few places, is cheap however small.
+const BULK_PARTS: u64 = 4;
+/// A smaller one would be full with a few bodies.
+const BULK_MEMTABLE_MIN: u64 = 4 * MIB;
+/// Memtables of bulk rows above which bodies wait.
+const BULK_MEMTABLES: u64 = 3;
 
 /// Sizes of memtables, tables and journal files, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EngineSizes {
-    /// Size at which a tree's memtable is rotated and a journal file is sealed.
+    /// Size at which a tree's memtable is rotated, but for bulk rows, and a journal file is sealed.
     pub memtable: u64,
     /// Size at which a compaction begins a new table.
     pub table: u64,
@@ -34,6 +43,19 @@ impl EngineSizes {
     #[must_use]
     pub fn from_memtable(bytes: u64) -> Self {
         Self { memtable: bytes, table: bytes, journals_max: 2 * bytes, memtables_max: MEMTABLES * bytes }
+    }
+
+    /// Size at which the memtable of a tree is rotated.
+    pub(crate) fn memtable_for(&self, tree_id: TreeId) -> u64 {
+        match tree_id {
+            TreeId::Bulk => (self.memtable / BULK_PARTS).max(self.memtable.min(BULK_MEMTABLE_MIN)),
+            TreeId::Packed | TreeId::Wide | TreeId::Mirror => self.memtable,
+        }
+    }
+
+    /// Bodies wait while the memtables of bulk rows hold more; other writers do not.
+    pub(crate) fn bulk_memtables_max(&self) -> u64 {
+        BULK_MEMTABLES * self.memtable_for(TreeId::Bulk)
     }
 }
 

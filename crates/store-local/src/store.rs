@@ -34,9 +34,12 @@ const INLINE_BYTES_MAX: usize = 64 * 1024;
 
 /// Longest time that a close spends on flushing memtables.
 const DRAIN_WITHIN: Duration = Duration::from_secs(20);
-/// Longest wait of a write for space that merges give back, and the time between two looks.
-const RECLAIMED_WITHIN: Duration = Duration::from_secs(5);
+/// Longest wait of a write for space that merges give back, or of a body for memory that flushes do.
+const ROOM_WITHIN: Duration = Duration::from_secs(5);
+/// The time between two looks at the space.
 const ROOM_POLL_EVERY: Duration = Duration::from_millis(50);
+/// The time between two looks at the memtables of bulk rows: a flush of one takes longer.
+const BULK_POLL_EVERY: Duration = Duration::from_millis(5);
 /// How long a write may take whose caller has no deadline.
 pub(crate) const UNTIMED_WITHIN: Duration = Duration::from_secs(30);
 
@@ -258,10 +261,10 @@ impl LocalStore {
         }
     }
 
-    /// Keeps every write in its memtable, so that tests get long journals.
+    /// Whether every write stays in its memtable, so that tests get long journals.
     #[cfg(test)]
-    pub(crate) fn hold_memtables(&self) {
-        self.inner.maintenance.shared().hold_memtables();
+    pub(crate) fn hold_memtables(&self, held: bool) {
+        self.inner.maintenance.shared().hold_memtables(held);
     }
 
     /// Lets a compaction of a tree fail over damage.
@@ -344,10 +347,22 @@ impl LocalStore {
             return;
         }
         let now = Instant::now();
-        let until = now + RECLAIMED_WITHIN.min(deadline.saturating_duration_since(now) / 2);
-        while self.inner.space.must_wait(purpose, bytes) && Instant::now() < until {
-            tokio::time::sleep(ROOM_POLL_EVERY).await;
-        }
+        let until = now + ROOM_WITHIN.min(deadline.saturating_duration_since(now) / 2);
+        wait_while(until, ROOM_POLL_EVERY, || self.inner.space.must_wait(purpose, bytes)).await;
+    }
+
+    /// Waits while the flusher is behind with bodies. They are larger than a disk may be fast, and in the queue they would fill the
+    /// memtables, for which every writer waits.
+    pub(crate) async fn wait_for_bulk_room(&self, deadline: Instant) {
+        let until = deadline.min(Instant::now() + ROOM_WITHIN);
+        wait_while(until, BULK_POLL_EVERY, || !self.inner.maintenance.shared().has_bulk_room()).await;
+    }
+}
+
+/// Waits as long as this holds, until a time at the latest, and looks so often.
+async fn wait_while(until: Instant, every: Duration, holds: impl Fn() -> bool) {
+    while holds() && Instant::now() < until {
+        tokio::time::sleep(every).await;
     }
 }
 

@@ -7,7 +7,7 @@ use larder_store::{Durability, Store};
 
 use super::{is_there, options, put};
 use crate::journal::{HEADER_BYTES, JournalHeader};
-use crate::{LocalStore, OpenError, manifest};
+use crate::{EngineSizes, LocalStore, OpenError, manifest};
 
 const GROUPS: u64 = 12;
 
@@ -150,11 +150,11 @@ async fn a_missing_synced_file_is_created_again() {
 
 /// Writes until the journal has several files, each with writes that are in no table.
 async fn long(dir: &Path) -> Vec<PathBuf> {
-    let sizes = crate::EngineSizes { memtable: 4096, table: 4096, journals_max: 1 << 30, memtables_max: 1 << 30 };
+    let sizes = EngineSizes { memtable: 4096, table: 4096, journals_max: 1 << 30, memtables_max: 1 << 30 };
     // The memtables are never full, so no journal file is released.
     let options = crate::OpenOptions { sizes: Some(sizes), ..options(dir) };
     let store = LocalStore::open_with(options, |journal| Box::new(journal)).unwrap();
-    store.hold_memtables();
+    store.hold_memtables(true);
     for key in 1..=200 {
         put(&store, key, Durability::Disk).await.unwrap();
     }

@@ -144,7 +144,7 @@ async fn written(dir: &Path) {
         }
     }
     let store = LocalStore::open(OpenOptions { durable: true, ..small(dir) }).unwrap();
-    store.hold_memtables();
+    store.hold_memtables(true);
     put(&store, Table::Objects, 1000, 9, noise(9, 100)).await;
     put(&store, Table::Objects, 1001, 9, noise(10, 100)).await;
     remove(&store, Table::Objects, 3, 9).await;

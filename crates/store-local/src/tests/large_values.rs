@@ -4,12 +4,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use bytes::Bytes;
 use larder_store::{Batch, Change, Durability, Kind, Partition, ReadOrder, ReadQuery, Row, Store, Table, Timestamp};
 
 use super::inspect::noise;
-use super::{EngineSizes, FrozenClock, call, small};
+use super::{EngineSizes, FrozenClock, call, put, small};
+use crate::bulk_store::BulkRows;
 use crate::journal::WriteGroup;
 use crate::output_sync::OutputBound;
 use crate::range_scan::ScanBounds;
@@ -186,4 +188,29 @@ async fn a_directory_of_format_3_keeps_its_values_in_tables() {
     }
     assert_eq!(value_files(dir.path()), []);
     assert!(fs::read_to_string(&format).unwrap().starts_with("larder data, format 3\n"));
+}
+
+#[tokio::test]
+async fn bodies_that_the_flusher_is_behind_with_filled_the_memory_of_every_writer() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = LocalStore::open(small(dir.path())).unwrap();
+    let max = EngineSizes::from_memtable(64 * 1024).bulk_memtables_max();
+    let body = |key: u64| {
+        let store = store.clone();
+        async move { BulkRows::put(&store, Bytes::from(vec![key as u8; 24]), noise(key, 100 * 1024).into()).await }
+    };
+    store.hold_memtables(true);
+    for key in 0..=max / (100 * 1024) {
+        body(key).await.unwrap();
+    }
+    let next = tokio::spawn(body(99));
+    // Meanwhile rows are written as before.
+    put(&store, 1, Durability::Buffered).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert!(!next.is_finished(), "a body waits for its memory");
+    store.hold_memtables(false);
+    // The next group seals them.
+    put(&store, 2, Durability::Buffered).await.unwrap();
+    next.await.unwrap().unwrap();
+    assert!(BulkRows::get(&store, &[99; 24]).await.unwrap().is_some());
 }
