@@ -7,10 +7,10 @@ use hyper::StatusCode;
 use hyper::header::HeaderMap;
 use larder_core::AdmissionGuard;
 use larder_rows::Timestamp;
-use larder_s3::rules::policy::CallerPolicies;
-use larder_s3::rules::{Bucket, User};
 use larder_s3::users::KeyHolder;
 use larder_s3::{Caller, Error, Objects};
+use larder_s3_rules::policy::CallerPolicies;
+use larder_s3_rules::{Bucket, User};
 use parking_lot::Mutex;
 
 use crate::S3Settings;

@@ -13,7 +13,7 @@ use hyper::header::{
 use hyper::{Method, StatusCode};
 use larder_net::BrowserRules;
 use larder_s3::Objects;
-use larder_s3::rules::cors::{Cors, CorsRule};
+use larder_s3_rules::cors::{Cors, CorsRule};
 
 use crate::errors::{Code, S3Error};
 use crate::response::{self, S3Response};

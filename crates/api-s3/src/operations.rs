@@ -6,7 +6,7 @@ use Support::{ConfigStub, Implemented, NotImplemented};
 use hyper::Method;
 use larder_net::{parsed_body_memory, upload_memory};
 use larder_rows::limits::S3_DOCUMENT_BYTES_MAX;
-use larder_s3::rules::S3Action;
+use larder_s3_rules::S3Action;
 
 use crate::errors::Code;
 

@@ -12,11 +12,11 @@ use hyper::header::{HeaderMap, HeaderName, HeaderValue, RANGE, SERVER};
 use hyper::{Method, Request, Version};
 use larder_admission::MemorySpent;
 use larder_core::{AdmissionGuard, AuditEvent, AuditOutcome};
-use larder_net::{ArrivingBody, Requester, names_two_hosts};
-use larder_s3::rules::S3Action;
-use larder_s3::rules::access::AccessContext;
+use larder_net::{ArrivingBody, Requester};
 use larder_s3::users::KeyHolder;
 use larder_s3::{Caller, Error, Objects, TrackedRequest};
+use larder_s3_rules::S3Action;
+use larder_s3_rules::access::AccessContext;
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 
@@ -29,7 +29,7 @@ use crate::errors::{Code, S3Error, gateway};
 use crate::health::HealthProbe;
 use crate::operations::{OperationScope, OperationSpec, RequestBodyKind, S3Operation, Support};
 use crate::ops;
-use crate::request_head::{RequestHead, forwarded_host, request_host};
+use crate::request_head::{RequestHead, check_lines, forwarded_host, request_host};
 use crate::response::{self, RequestAccounting, S3Response};
 use crate::target::{AddressingStyle, PublicUrl, ResourcePath, S3Query, check_key, is_unknown_host};
 use crate::unsupported_config::{self, not_offered};
@@ -170,9 +170,7 @@ impl S3Service {
         if head.host.is_empty() && parts.version == Version::HTTP_11 {
             return Err(S3Error::new(Code::BadRequest, "A request needs a Host header."));
         }
-        if names_two_hosts(&parts.headers) {
-            return Err(S3Error::new(Code::BadRequest, "The request has two Host headers."));
-        }
+        check_lines(&parts.headers)?;
         if head.is_website {
             trace.tracked = Some(self.objects.track(WEBSITE));
             let _admitted = self.admit()?;

@@ -5,13 +5,14 @@ use std::time::Duration;
 use hyper::StatusCode;
 use hyper::header::{HOST, HeaderMap, HeaderName, REFERER, USER_AGENT};
 use hyper::http::request::Parts;
-use larder_net::RequestSource;
+use larder_net::{RequestSource, names_two_hosts};
 use larder_rows::Timestamp;
 use larder_rows::text::beginning;
-use larder_s3::rules::access::AccessContext;
-use larder_s3::rules::policy::PolicyWork;
+use larder_s3_rules::access::AccessContext;
+use larder_s3_rules::policy::PolicyWork;
 
 use crate::auth::AuthScheme;
+use crate::errors::{Code, S3Error};
 use crate::operations::OperationSpec;
 use crate::ops::conditions;
 use crate::target::{AddressingStyle, ResourcePath, S3Query};
@@ -107,6 +108,40 @@ impl RequestHead {
     }
 }
 
+/// Headers beside `x-amz-…` whose lines are no list.
+const SINGLE: &[&str] = &["content-md5", "content-type", "content-disposition", "expires", "range", "if-range"];
+
+/// Beginnings of the headers `x-amz-…` that are lists, a line for each item in some clients; two tokens have a refusal of their own.
+const LISTS: &[&str] = &["meta-", "grant-", "object-attributes", "optional-object-attributes", "security-token"];
+
+/// Refuses two lines of a header that has one value: each reader would take one of them, and drop the other unseen.
+///
+/// # Errors
+/// 400 with the header.
+pub(crate) fn check_lines(headers: &HeaderMap) -> Result<(), S3Error> {
+    if names_two_hosts(headers) {
+        return Err(S3Error::new(Code::BadRequest, "The request has two Host headers."));
+    }
+    // As many lines as names: none comes twice.
+    if headers.len() == headers.keys_len() {
+        return Ok(());
+    }
+    let differs = |name: &&HeaderName| {
+        let mut lines = headers.get_all(*name).iter();
+        let first = lines.next();
+        lines.any(|line| Some(line) != first)
+    };
+    match headers.keys().filter(|name| has_one_value(name.as_str())).find(differs) {
+        Some(name) => Err(S3Error::invalid(format!("The request has two different {name} headers."))),
+        None => Ok(()),
+    }
+}
+
+fn has_one_value(name: &str) -> bool {
+    let is_other = |rest: &str| LISTS.iter().any(|list| rest.starts_with(list));
+    SINGLE.contains(&name) || name.strip_prefix("x-amz-").is_some_and(|rest| !is_other(rest))
+}
+
 /// The host as the client wrote it. `Host` wins over the authority of an absolute-form target, because older proxies
 /// forward the target unchanged.
 pub(crate) fn request_host(parts: &Parts) -> String {
@@ -121,4 +156,28 @@ pub(crate) fn forwarded_host(headers: &HeaderMap) -> Option<String> {
     let host = line.split(',').next().unwrap_or_default().trim();
     let fits = !host.is_empty() && host.len() <= FORWARDED_HOST_BYTES_MAX && !host.contains(char::is_whitespace);
     fits.then(|| host.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_two_lines_of_a_header_with_one_value_the_first_won_unseen() {
+        let check = |lines: &[(&'static str, &'static str)]| {
+            let mut headers = HeaderMap::new();
+            for (name, value) in lines {
+                headers.append(*name, value.parse().unwrap());
+            }
+            check_lines(&headers).map_err(|error| error.message.into_owned())
+        };
+        for name in ["content-md5", "x-amz-acl", "x-amz-copy-source", "x-amz-object-lock-mode", "range"] {
+            assert!(check(&[(name, "a"), (name, "b")]).unwrap_err().contains(name));
+            assert_eq!(check(&[(name, "a"), ("x-amz-date", "b"), (name, "a")]), Ok(()), "the same twice loses nothing");
+        }
+        for list in ["x-amz-meta-a", "x-amz-grant-read", "x-amz-object-attributes", "if-match", "cache-control"] {
+            assert_eq!(check(&[(list, "a"), (list, "b")]), Ok(()));
+        }
+        assert!(check(&[("host", "a"), ("host", "a")]).is_err());
+    }
 }

@@ -7,9 +7,9 @@
 use hyper::header::{HeaderName, HeaderValue, LOCATION};
 use hyper::{HeaderMap, Method, StatusCode};
 use larder_s3::get::{GetObject, ReadWindow, VersionSpec};
-use larder_s3::rules::SystemHeader;
-use larder_s3::rules::website::{WebProtocol, Website, WebsitePages, WebsiteRedirect};
 use larder_s3::{Caller, Configuration, Error, Objects};
+use larder_s3_rules::SystemHeader;
+use larder_s3_rules::website::{WebProtocol, Website, WebsitePages, WebsiteRedirect};
 
 use crate::errors::{Code, S3Error};
 use crate::ops::{conditions, get_object};

@@ -1,8 +1,8 @@
 //! Checksums over the wire: each algorithm in each place that carries it.
 
 use crate::support::{S3TestServer, signed_v4};
-use larder_s3::rules::checksum::{ChecksumHasher, composite};
-use larder_s3::rules::{Algorithm, Checksum, ChecksumKind};
+use larder_s3_rules::checksum::{ChecksumHasher, composite};
+use larder_s3_rules::{Algorithm, Checksum, ChecksumKind};
 use larder_testkit::http::HttpResponse;
 
 const NOTHING: &[(&str, &str)] = &[];

@@ -5,9 +5,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use larder_s3::rules::KeyLimits;
 use larder_s3::users::{NewKey, NewUser, Users};
 use larder_s3::{Objects, ObjectsConfig};
+use larder_s3_rules::KeyLimits;
 use larder_testkit::http::HttpResponse;
 use larder_testkit::s3::S3Signer;
 

@@ -5,8 +5,8 @@
 use larder_api_s3::S3Settings;
 use larder_core::Config;
 use larder_net::{ConnectionLimit, ConnectionSettings};
-use larder_s3::rules::Algorithm;
-use larder_s3::rules::checksum::ChecksumHasher;
+use larder_s3_rules::Algorithm;
+use larder_s3_rules::checksum::ChecksumHasher;
 use larder_testkit::SplitMix64;
 use larder_testkit::http::HttpResponse;
 

@@ -6,8 +6,8 @@ use hyper::StatusCode;
 use hyper::header::HeaderMap;
 use larder_kv::Gateway;
 use larder_net::ArrivingBody;
-use larder_s3::rules::{S3Action, User};
 use larder_s3::{Caller, Objects};
+use larder_s3_rules::{S3Action, User};
 use parking_lot::Mutex;
 
 use crate::access::ConsoleSession;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use larder_moving::Mover;
 use larder_net::{BrowserRules, ConnectionSettings};
 use larder_rows::Timestamp;
-use larder_s3::rules::User;
+use larder_s3_rules::User;
 
 use crate::access::ConsoleAccess;
 use crate::recent_lines::RecentLines;

@@ -15,8 +15,8 @@ use larder_rows::address::{Address, BucketAddress};
 use larder_rows::content::KvContent;
 use larder_s3::acl::AclChoice;
 use larder_s3::put::{ObjectMetadata, WriteConditions};
-use larder_s3::rules::S3Action;
 use larder_s3::uploads::CreateUpload;
+use larder_s3_rules::S3Action;
 use larder_testkit::http::HttpRequest;
 
 use crate::support::{TestConsole, encoded, field};

@@ -9,7 +9,7 @@ use larder_s3::Caller;
 use larder_s3::acl::AclChoice;
 use larder_s3::get::GetObject;
 use larder_s3::put::{ChecksumWanted, ObjectMetadata, PutObject, UploadBody, WriteConditions};
-use larder_s3::rules::{Bucket, BucketLock, ObjectLock, S3Action, SystemHeader};
+use larder_s3_rules::{Bucket, BucketLock, ObjectLock, S3Action, SystemHeader};
 use larder_testkit::http::HttpResponse;
 
 use crate::s3_pages::{store, with_bucket};

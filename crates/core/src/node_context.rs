@@ -222,3 +222,12 @@ impl MeasuredRequest<'_> {
 pub fn internal_options(level: ConsistencyLevel) -> CallOptions {
     CallOptions::new(level, Instant::now() + INTERNAL_CALL_TIMEOUT, Durability::Buffered).reclaiming()
 }
+
+/// Lets other requests run after a page of a long read. An engine in this process never waits: without this the read would hold its
+/// thread to the end, and each page costs up to a millisecond. After the last page a part of the task's budget is enough.
+pub async fn yield_after(stopped: Stopped) {
+    match stopped {
+        Stopped::Limit => tokio::task::yield_now().await,
+        Stopped::End => tokio::task::consume_budget().await,
+    }
+}

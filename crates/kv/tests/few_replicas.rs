@@ -14,8 +14,8 @@ use larder_kv::{Gateway, KvPut, Quorums};
 use larder_rows::address::{Address, BucketAddress};
 use larder_rows::content::KvContent;
 use larder_s3::acl::AclChoice;
-use larder_s3::rules::S3Action;
 use larder_s3::{Caller, Error as ObjectsError, Objects, ObjectsConfig};
+use larder_s3_rules::S3Action;
 use larder_store::memory::MemoryStore;
 use larder_store::{
     CallOptions, Clock, ConsistencyLevel, EngineLimits, Error as StoreError, Kind, Result, Store, Table,

@@ -43,6 +43,15 @@ pub const SHARD_ROW_BYTES: u64 = 64;
 pub const SHARD_ROW_OVERHEAD: u64 = 24;
 /// Keys that a listing reads from the store at a time.
 pub const LISTING_PAGE_ROWS: usize = 1000;
+
+/// Rows that a listing reads from each shard of a view for a page of `max` lines. Keys spread evenly: a share of the page plus a margin is
+/// nearly always enough.
+#[must_use]
+pub const fn shard_page_rows(max: usize) -> usize {
+    let share = max.div_ceil(KEY_VIEW_SHARDS as usize);
+    share + share / 8 + 16
+}
+
 /// Longest element of a set and longest name of a field, in bytes.
 pub const DATATYPE_NAME_BYTES_MAX: usize = 8 * 1024;
 /// Longest stored name of an element with the fields around it, in bytes.

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use super::conditions::WriteConditions;
 use super::get::VersionSpec;
 use super::{Error, Result};
 use crate::rules::access::{AccessContext, AccessRequest, is_allowed, is_denied};
 use crate::rules::encryption::EncryptionKind;
 use crate::rules::policy::{CallerPolicies, PolicyDecision, PolicyWork};
-use crate::rules::{Bucket, S3Action, User};
+use crate::rules::{Bucket, S3Action, User, Version};
 
 const VERSION_ID: &str = "s3:VersionId";
 const PREFIX: &str = "s3:prefix";
@@ -62,6 +63,35 @@ impl Caller {
         let prefix = Some(String::from_utf8_lossy(key).into_owned());
         let caller = self.with_keys(&[(PREFIX, prefix), (DELIMITER, None), (MAX_KEYS, None)]);
         caller.check(bucket, &S3Action::ListBucket.on_bucket())
+    }
+
+    /// Refuses a write on condition of these entity tags by a caller who may not read the version: as on AWS, since the answers
+    /// would tell the tag of a guessed content.
+    pub(super) fn check_tag_reader(
+        &self,
+        bucket: &Bucket,
+        key: &[u8],
+        spec: &VersionSpec,
+        version: Option<&Version>,
+    ) -> Result<()> {
+        self.with_version(spec).check(bucket, &spec.action(S3Action::GetObject).on_version(key, version))
+    }
+
+    /// Checks the conditions of a write on the current version of its key.
+    ///
+    /// # Errors
+    /// `AccessDenied` to a caller who may not know an entity tag that they ask for; `PreconditionFailed`, `NoSuchKey`.
+    pub(super) fn check_conditions(
+        &self,
+        bucket: &Bucket,
+        key: &[u8],
+        current: Option<&Version>,
+        conditions: &WriteConditions,
+    ) -> Result<()> {
+        if conditions.ask_for_tags() {
+            self.check_tag_reader(bucket, key, &VersionSpec::Current, current)?;
+        }
+        conditions.check(current)
     }
 
     /// The same caller, whose request is encrypted in this way: parts and the end of an upload name none, and have that of their

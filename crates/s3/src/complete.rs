@@ -184,7 +184,7 @@ impl Uploads {
             if self.heads.read_upload(completing.id).await?.as_ref() != Some(completing) {
                 return Ok(None);
             }
-            conditions.check(attempt.head.current.as_ref())?;
+            terms.check(&attempt)?;
             let object = completed_object(completing, id, assembly);
             let version = Version { id, ..attempt.new_version(completing.upload.owner.clone(), Some(object)) };
             // Race: a put overtook this completion, whose older id must not become current after it [invariant 99].

@@ -119,6 +119,11 @@ impl WriteConditions {
         self.if_match.is_none() && self.if_none_match.is_none() && self.if_version.is_none()
     }
 
+    /// Whether the answer says something of an entity tag.
+    pub(crate) fn ask_for_tags(&self) -> bool {
+        [&self.if_match, &self.if_none_match].into_iter().flatten().any(|tags| ask_for_tags(tags))
+    }
+
     /// Checks the conditions on the current version.
     ///
     /// # Errors
@@ -140,6 +145,11 @@ impl WriteConditions {
             _ => Ok(()),
         }
     }
+}
+
+/// Whether a condition asks for more than that there is an object.
+pub(crate) fn ask_for_tags(tags: &[String]) -> bool {
+    tags.iter().any(|tag| tag.trim() != "*")
 }
 
 /// Whether one of the given `tags` is this entity tag; `*` matches any. Weak tags count: ours never stand for different

@@ -95,7 +95,7 @@ impl Objects {
         let location = ObjectLocation::new(&bucket, &request.key);
         let mut target = CopyTarget { location, owner, acl, onto_itself, encryption };
         check_changes(&request, &target)?;
-        self.precheck_conditions(&bucket, &target.location, &request.conditions).await?;
+        self.precheck_conditions(caller, &bucket, &target.location, &request.conditions).await?;
         let source = GetObject { window: ReadWindow::Whole, ..request.source.clone() };
         let cause = ChangeCause::request(EventAction::Copy, caller);
         for _ in 0..RETRIES_MAX {
@@ -219,11 +219,12 @@ impl Objects {
     ) -> Result<Option<StoredVersion>> {
         let Some(source) = &found_object.version.object else { return Ok(None) };
         let spec = VersionSpec::Id(version_id_text(&found_object.version));
+        let terms = WriteTerms { conditions: &request.conditions, cause };
         // No blob is checked for a mark: sweepers keep the bytes that the source version references.
         let mut cas = self.heads.cas_loop(&target.location, None);
         loop {
             let attempt = cas.next_attempt().await.map_err(|error| conditional_conflict(error, &request.conditions))?;
-            request.conditions.check(attempt.head.current.as_ref())?;
+            terms.check(&attempt)?;
             // Race: the source must still be there in this attempt; a removal of it would have released the shared bytes. Its tags
             // and grants may have changed, and the copy would take them back.
             if target.onto_itself && attempt.find(&spec).await?.as_ref() != Some(&found_object.version) {

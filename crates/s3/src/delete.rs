@@ -6,8 +6,9 @@ mod tests;
 use bytes::Bytes;
 
 use super::commit::{CasAttempt, HeadStore, KeyChange, ObjectLocation, version_id_text};
+use super::conditions::{ask_for_tags, matches_etag};
 use super::events::{ChangeCause, EventOrigin};
-use super::get::{VersionSpec, matches_etag};
+use super::get::VersionSpec;
 use super::object_lock::GovernanceBypass;
 use super::{Caller, Error, Objects, Result};
 use crate::rules::notification::EventAction;
@@ -51,8 +52,13 @@ impl Objects {
         let deleter = Deleter { owner: &owner, bypass, origin: EventOrigin::Request(caller) };
         let deleted = self
             .heads
-            .delete_if(&location, version, deleter, |_, stored_version| match &if_match {
-                Some(tags) => check_if_match(tags, version, stored_version),
+            .delete_if(&location, version, deleter, |attempt, stored_version| match &if_match {
+                Some(tags) => {
+                    if ask_for_tags(tags) {
+                        caller.check_tag_reader(attempt.bucket(), key, version, stored_version)?;
+                    }
+                    check_if_match(tags, version, stored_version)
+                }
                 None => Ok(true),
             })
             .await?;

@@ -58,6 +58,23 @@ pub(super) struct ChangeEvent<'a> {
     version: Option<&'a Version>,
 }
 
+impl WriteTerms<'_> {
+    /// Checks the conditions on the head that the attempt expects.
+    ///
+    /// # Errors
+    /// Those of [`Caller::check_conditions`].
+    pub(super) fn check(&self, attempt: &CasAttempt<'_>) -> Result<()> {
+        let current = attempt.head.current.as_ref();
+        match self.cause.origin {
+            // Race: an owner may have replaced the object while the body arrived, and its caller may not read the new one.
+            EventOrigin::Request(caller) => {
+                caller.check_conditions(attempt.bucket(), &attempt.location.key, current, self.conditions)
+            }
+            EventOrigin::Lifecycle => self.conditions.check(current),
+        }
+    }
+}
+
 impl<'a> ChangeCause<'a> {
     /// A request that does this.
     pub(super) fn request(action: EventAction, caller: &'a Caller) -> Self {

@@ -25,7 +25,6 @@ use body_blob::BodyBlob;
 use larder_encryption::SecretKey;
 use reader::{BodySource, PartsReader};
 
-pub(super) use crate::conditions::matches_etag;
 pub use crate::conditions::{IfRange, ReadConditions, ReadWindow};
 pub use crate::object_location::VersionSpec;
 pub use reader::ObjectReader;

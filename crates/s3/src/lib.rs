@@ -46,7 +46,6 @@ pub mod quotas;
 pub mod read_through;
 mod receive;
 mod release;
-pub mod rules;
 pub mod sweep;
 pub mod uploads;
 pub mod usage;
@@ -57,3 +56,5 @@ pub use catalogue::S3Catalogue;
 pub use error::{Configuration, Error, RequestArgument, Result};
 pub use objects::{Objects, TrackedRequest};
 pub use objects_config::ObjectsConfig;
+
+use larder_s3_rules as rules;

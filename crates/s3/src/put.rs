@@ -89,7 +89,7 @@ impl Objects {
         let acl = self.buckets.new_object_acl(caller, &bucket, &key, &metadata.acl, &owner).await?;
         let location = ObjectLocation::new(&bucket, &key);
         // A failed condition is cheap to find before the body; the commit checks it again.
-        self.precheck_conditions(&bucket, &location, &conditions).await?;
+        self.precheck_conditions(caller, &bucket, &location, &conditions).await?;
         let new = self.receive_object(&self.receiver, &bucket, &location, metadata, upload_body).await?;
         let object = Object { acl, ..new.object };
         let stored = self
@@ -139,9 +139,10 @@ impl Objects {
     /// new one, come first.
     ///
     /// # Errors
-    /// `PreconditionFailed`, `NoSuchKey`.
+    /// `PreconditionFailed`, `NoSuchKey`; `AccessDenied` to a caller who may not know an entity tag that they ask for.
     pub(super) async fn precheck_conditions(
         &self,
+        caller: &Caller,
         bucket: &Bucket,
         location: &ObjectLocation,
         conditions: &WriteConditions,
@@ -151,7 +152,7 @@ impl Objects {
             return Ok(());
         }
         let observed = self.heads.read_head(&location.partition(), &self.heads.options()).await?;
-        conditions.check(observed.head.current.as_ref())
+        caller.check_conditions(bucket, &location.key, observed.head.current.as_ref(), conditions)
     }
 
     /// Commits an object of a received body. After a definite failure its blob is removed.
@@ -192,7 +193,7 @@ impl Objects {
         loop {
             let attempt = cas.next_attempt().await.map_err(|error| conditional_conflict(error, conditions))?;
             // Race: the compare-and-set expects the head checked here, so of two If-None-Match puts one fails.
-            conditions.check(attempt.head.current.as_ref())?;
+            terms.check(&attempt)?;
             // Race: the bucket may have blocked public grants while the body arrived.
             check_public_acl(attempt.bucket(), object.acl.as_ref())?;
             let version = attempt.new_version(owner.to_owned(), Some(object.clone()));

@@ -94,7 +94,7 @@ impl Uploads {
             // Clients of MinIO send them here, and not with the completion.
             let partition = ObjectLocation::new(&target_bucket, &key).partition();
             let observed = self.heads.read_head(&partition, &self.heads.options()).await?;
-            conditions.check(observed.head.current.as_ref())?;
+            caller.check_conditions(&target_bucket, &key, observed.head.current.as_ref(), &conditions)?;
         }
         let initiator = caller.require_user()?.id.clone();
         let owner = caller.object_owner(&target_bucket, metadata.acl.gives_control());

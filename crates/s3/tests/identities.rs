@@ -5,9 +5,9 @@
 use std::sync::Arc;
 
 use larder_rows::Timestamp;
-use larder_s3::rules::access::is_allowed;
-use larder_s3::rules::policy::{BucketPolicy, CallerPolicies, IdentityPolicy};
-use larder_s3::rules::{Bucket, BucketId, User};
+use larder_s3_rules::access::is_allowed;
+use larder_s3_rules::policy::{BucketPolicy, CallerPolicies, IdentityPolicy};
+use larder_s3_rules::{Bucket, BucketId, User};
 use larder_testkit::case_seeds;
 use serde_json::Value as Json;
 

@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use larder_rows::Timestamp;
-use larder_s3::rules::access::{AccessContext, AccessRequest};
-use larder_s3::rules::policy::{BucketPolicy, PolicyDecision, PolicyWork};
-use larder_s3::rules::{Etag, Object, ObjectBody, ObjectLock, S3Action, Tag, User, Version, VersionId};
+use larder_s3_rules::access::{AccessContext, AccessRequest};
+use larder_s3_rules::policy::{BucketPolicy, PolicyDecision, PolicyWork};
+use larder_s3_rules::{Etag, Object, ObjectBody, ObjectLock, S3Action, Tag, User, Version, VersionId};
 use larder_testkit::case_seeds;
 use larder_testkit::policy_evaluator::{self, RequestFacts, Verdict};
 use serde_json::{Map, Value as Json, json};

@@ -99,7 +99,7 @@ impl AuditSink for AuditLog {
 }
 
 fn entry_time(clock: &dyn Clock) -> String {
-    larder_s3::rules::dates::iso(clock.now())
+    larder_s3_rules::dates::iso(clock.now())
 }
 
 /// The beginning of a text.

@@ -5,8 +5,8 @@ use larder_encryption::at_rest::RowKeys;
 use larder_kv::rules::object_row::ObjectRow;
 use larder_rows::codec::DecodeError;
 use larder_rows::content::KvBody;
-use larder_s3::rules::part::decode_manifest_row;
-use larder_s3::rules::{ObjectHead, Part, Version};
+use larder_s3_rules::part::decode_manifest_row;
+use larder_s3_rules::{ObjectHead, Part, Version};
 use larder_store::{BlobReference, RowBlobs, Table};
 
 /// The blobs that rows name, sealed ones under these data keys, too; none for a row that does not open or decode.
@@ -62,8 +62,8 @@ fn version_reference(version: &Version) -> Option<BlobReference> {
 mod tests {
     use super::*;
     use larder_rows::content::BlobId;
-    use larder_s3::rules::ManifestPart;
-    use larder_s3::rules::part::manifest_rows;
+    use larder_s3_rules::ManifestPart;
+    use larder_s3_rules::part::manifest_rows;
 
     #[test]
     fn each_blob_of_a_manifest_is_named() {

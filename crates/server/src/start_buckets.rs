@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use larder_s3::acl::AclChoice;
-use larder_s3::rules::policy::BucketPolicy;
-use larder_s3::rules::{Bucket, S3Action, User};
 use larder_s3::{Caller, Error, Objects};
+use larder_s3_rules::policy::BucketPolicy;
+use larder_s3_rules::{Bucket, S3Action, User};
 use serde_json::json;
 
 use crate::failure::ServerFailure;

@@ -2,8 +2,8 @@
 
 use larder_rows::codec::DecodeError;
 use larder_rows::keyspace::entry_shard;
-use larder_s3::rules::entry::upload_entry_name;
-use larder_s3::rules::{ListingEntry, ObjectHead, Upload, UploadEntry, UploadId};
+use larder_s3_rules::entry::upload_entry_name;
+use larder_s3_rules::{ListingEntry, ObjectHead, Upload, UploadEntry, UploadId};
 use larder_store::{DerivedRow, HeadWrite, Partition, Row, Table};
 
 /// The head `row` of this partition, with its derived row if its table has one.

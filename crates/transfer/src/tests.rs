@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use larder_rows::content::BlobId;
-use larder_s3::rules::{BucketId, ObjectHead};
+use larder_s3_rules::{BucketId, ObjectHead};
 use larder_store::derived_rows::DerivedRowStore;
 use larder_store::memory::MemoryStore;
 use larder_store::{

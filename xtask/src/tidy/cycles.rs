@@ -18,6 +18,7 @@ const LARGEST: &[(&str, usize)] = &[
     ("crates/kv", 6),
     ("crates/mapreduce", 2),
     ("crates/s3", 5),
+    ("crates/s3-rules", 5),
     ("crates/script", 3),
     ("crates/server", 5),
     ("crates/store", 2),

@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::header::ETAG;
-use larder_s3::rules::User;
-use larder_s3::rules::checksum::Md5Hasher;
 use larder_s3::users::UserChange;
+use larder_s3_rules::User;
+use larder_s3_rules::checksum::Md5Hasher;
 use serde_json::{Value as Json, json};
 
 use super::DocumentFormat;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use hyper::StatusCode;
 use hyper::header::{ACCEPT, ETAG, HeaderValue, LOCATION};
 use larder_s3::Error;
-use larder_s3::rules::User;
 use larder_s3::users::{NewUser, UserChange};
+use larder_s3_rules::User;
 use serde_json::{Map, Value as Json, json};
 
 use super::document::{self, etag, user_response};

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures_util::stream;
 use hyper::StatusCode;
 use hyper::header::CONTENT_TYPE;
-use larder_s3::rules::User;
+use larder_s3_rules::User;
 
 use super::document::{json, status, write_fields};
 use super::{DocumentFormat, accepted_format, admin_only};

@@ -266,8 +266,9 @@ impl ChunkedDecoder {
             self.trailer_signature = Some(String::from_utf8_lossy(&value).into_owned());
             return Ok(());
         }
-        // Only announced trailers: a client or a proxy could otherwise add one.
-        if self.trailers.len() == TRAILERS_MAX || !self.announced.contains(&name) {
+        // Only announced trailers, each once: a client or a proxy could otherwise add one, and the first would win unseen.
+        let is_there = self.trailers.iter().any(|(other, _)| *other == name);
+        if is_there || self.trailers.len() == TRAILERS_MAX || !self.announced.contains(&name) {
             return Err(Code::MalformedTrailerError.into());
         }
         self.trailers.push((name, value));

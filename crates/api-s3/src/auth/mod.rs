@@ -252,7 +252,7 @@ fn unsupported(value: &str) -> S3Error {
 fn skewed(sent: &str, now: Timestamp) -> S3Error {
     S3Error::from(Code::RequestTimeTooSkewed)
         .with("RequestTime", sent)
-        .with("ServerTime", larder_s3::rules::dates::iso(now))
+        .with("ServerTime", larder_s3_rules::dates::iso(now))
         .with("MaxAllowedSkewMilliseconds", (SKEW_MICROS_MAX / 1000).to_string())
 }
 

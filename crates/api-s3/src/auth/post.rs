@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use larder_s3::rules::dates;
+use larder_s3_rules::dates;
 use subtle::ConstantTimeEq as _;
 
 use crate::errors::S3Error;

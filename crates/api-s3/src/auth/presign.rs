@@ -1,7 +1,7 @@
 //! Presigned addresses that this server makes itself.
 
 use larder_rows::Timestamp;
-use larder_s3::rules::dates;
+use larder_s3_rules::dates;
 use percent_encoding::percent_encode;
 
 use super::SignedService;

@@ -1,7 +1,7 @@
 //! Published signatures of Amazon and Riak CS verify; modified requests do not.
 
 use hyper::header::{HeaderMap, HeaderName};
-use larder_s3::rules::dates;
+use larder_s3_rules::dates;
 use proptest::prelude::*;
 
 use super::*;

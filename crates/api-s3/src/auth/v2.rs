@@ -10,7 +10,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hyper::header::{CONTENT_TYPE, HeaderName};
 use larder_rows::Timestamp;
-use larder_s3::rules::dates;
+use larder_s3_rules::dates;
 use subtle::ConstantTimeEq as _;
 
 use super::canonical::{AppendValue, fold, folded, hmac_sha1, joined, trim};

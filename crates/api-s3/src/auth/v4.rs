@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::fmt;
 
 use larder_rows::Timestamp;
-use larder_s3::rules::dates;
+use larder_s3_rules::dates;
 use parking_lot::Mutex;
 use percent_encoding::percent_encode;
 use subtle::ConstantTimeEq as _;

@@ -5,8 +5,8 @@ use hyper::header::{CONTENT_RANGE, ETAG, HeaderName, HeaderValue, LAST_MODIFIED}
 use larder_net::RateLimitedLog;
 use larder_rows::Timestamp;
 use larder_s3::encryption::EncryptionError;
-use larder_s3::rules::{Etag, VersionId, dates};
 use larder_s3::{Configuration, Error, RequestArgument};
+use larder_s3_rules::{Etag, VersionId, dates};
 
 use super::{Code, S3Error};
 use crate::target::{ResourcePath, S3Query};
@@ -238,7 +238,7 @@ fn not_modified(
     etag: &Etag,
     modified: Timestamp,
     version: Option<String>,
-    headers: Vec<(larder_s3::rules::SystemHeader, bytes::Bytes)>,
+    headers: Vec<(larder_s3_rules::SystemHeader, bytes::Bytes)>,
 ) -> S3Error {
     let mut error = S3Error::from(Code::NotModified)
         .with_header(ETAG, format!("\"{etag}\""))

@@ -6,8 +6,8 @@
 use bytes::Bytes;
 use hyper::StatusCode;
 use larder_rows::limits::{SESSION_SECONDS_MAX, SESSION_SECONDS_MIN};
-use larder_s3::rules::{S3Action, dates};
 use larder_s3::users::{KeyHolder, SessionCredentials};
+use larder_s3_rules::{S3Action, dates};
 
 use crate::call::S3Call;
 use crate::errors::{Code, S3Error};

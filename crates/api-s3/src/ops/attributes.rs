@@ -5,7 +5,7 @@ use hyper::HeaderMap;
 use hyper::header::LAST_MODIFIED;
 use larder_rows::limits::S3_PAGE_MAX;
 use larder_s3::get::{GetObject, ReadWindow};
-use larder_s3::rules::{Checksum, ManifestPart, Object, ObjectBody, dates};
+use larder_s3_rules::{Checksum, ManifestPart, Object, ObjectBody, dates};
 
 use super::{conditions, encryption, listing_document, object_headers};
 use crate::call::{S3Call, joined};
@@ -128,7 +128,7 @@ fn write_parts(
 #[cfg(test)]
 mod tests {
     use hyper::header::{HeaderName, HeaderValue};
-    use larder_s3::rules::{Algorithm, VersionId};
+    use larder_s3_rules::{Algorithm, VersionId};
     use proptest::prelude::*;
 
     use super::*;

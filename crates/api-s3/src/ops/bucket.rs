@@ -5,8 +5,8 @@ use hyper::header::{HeaderName, LOCATION};
 use hyper::{HeaderMap, StatusCode};
 use larder_rows::limits::BUCKET_TAGS_MAX;
 use larder_s3::buckets::NewBucket;
-use larder_s3::rules::tags::{self, TagError};
-use larder_s3::rules::{Tag, Versioning};
+use larder_s3_rules::tags::{self, TagError};
+use larder_s3_rules::{Tag, Versioning};
 
 use super::{grants, object_metadata, ownership, tagging, upload_body};
 use crate::call::S3Call;

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use hyper::StatusCode;
-use larder_s3::rules::encryption::BucketEncryption;
 use larder_s3::{Configuration, Error};
+use larder_s3_rules::encryption::BucketEncryption;
 
 use super::upload_body;
 use crate::call::S3Call;

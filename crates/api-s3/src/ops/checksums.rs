@@ -6,8 +6,8 @@ use hyper::HeaderMap;
 use hyper::header::{HeaderName, HeaderValue};
 use larder_s3::Error;
 use larder_s3::put::ChecksumWanted;
-use larder_s3::rules::checksum::{ChecksumHasher, Md5Hasher};
-use larder_s3::rules::{Algorithm, Checksum, ChecksumKind};
+use larder_s3_rules::checksum::{ChecksumHasher, Md5Hasher};
+use larder_s3_rules::{Algorithm, Checksum, ChecksumKind};
 
 use super::listing_document;
 use crate::errors::{Code, S3Error};

@@ -6,9 +6,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::HeaderMap;
 use larder_s3::complete::{CompleteUpload, CompletedUpload, ListedPart};
-use larder_s3::rules::checksum::Md5Hasher;
-use larder_s3::rules::part::PART_NUMBER_MAX;
-use larder_s3::rules::{Algorithm, Checksum};
+use larder_s3_rules::checksum::Md5Hasher;
+use larder_s3_rules::part::PART_NUMBER_MAX;
+use larder_s3_rules::{Algorithm, Checksum};
 
 use super::{checksums, conditions, encryption, listing_document, lock_headers, object_headers};
 use crate::call::S3Call;
@@ -150,7 +150,7 @@ fn part(xml: &mut XmlReader<'_>) -> Result<ListedPart, S3Error> {
 
 #[cfg(test)]
 mod tests {
-    use larder_s3::rules::Etag;
+    use larder_s3_rules::Etag;
     use proptest::prelude::*;
 
     use super::*;

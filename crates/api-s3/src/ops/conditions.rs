@@ -12,8 +12,8 @@ use larder_rows::Timestamp;
 use larder_rows::limits::S3_PAGE_MAX;
 use larder_s3::get::{IfRange, ReadConditions};
 use larder_s3::put::WriteConditions;
-use larder_s3::rules::acl::{RawGrantee, parse_grantees};
-use larder_s3::rules::{Tag, dates};
+use larder_s3_rules::acl::{RawGrantee, parse_grantees};
+use larder_s3_rules::{Tag, dates};
 
 use super::copy_source::CopySource;
 use super::{listing_document, lock_headers, object_metadata};

@@ -7,7 +7,7 @@ use larder_rows::Timestamp;
 use larder_s3::copy::{CopiedObject, CopyObject};
 use larder_s3::encryption::EncryptionChoice;
 use larder_s3::get::{GetObject, ReadWindow};
-use larder_s3::rules::dates;
+use larder_s3_rules::dates;
 
 use super::copy_source::{COPY_SOURCE, CopySource};
 use super::{
@@ -94,7 +94,7 @@ mod tests {
     use larder_s3::acl::AclChoice;
     use larder_s3::get::VersionSpec;
     use larder_s3::put::StoredVersion;
-    use larder_s3::rules::SystemHeader;
+    use larder_s3_rules::SystemHeader;
     use proptest::prelude::*;
 
     use super::*;

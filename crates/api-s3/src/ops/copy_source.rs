@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use larder_s3::get::{ReadWindow, VersionSpec};
-use larder_s3::rules::tags::percent_decode;
+use larder_s3_rules::tags::percent_decode;
 
 use super::listing_document;
 use crate::errors::S3Error;

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use hyper::StatusCode;
-use larder_s3::rules::cors::{Cors, CorsRule};
 use larder_s3::{Configuration, Error};
+use larder_s3_rules::cors::{Cors, CorsRule};
 
 use super::upload_body;
 use crate::call::S3Call;
@@ -43,7 +43,7 @@ pub(super) fn read(document: &[u8]) -> Result<Cors, S3Error> {
         }
     }
     xml.expect_end()?;
-    let bad = |bad: larder_s3::rules::cors::CorsError| {
+    let bad = |bad: larder_s3_rules::cors::CorsError| {
         let code = if bad.malformed { Code::MalformedXML } else { Code::InvalidRequest };
         S3Error::new(code, bad.message)
     };

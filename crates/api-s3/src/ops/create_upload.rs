@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use hyper::header::{HeaderName, HeaderValue};
 use hyper::{HeaderMap, StatusCode};
-use larder_s3::rules::{Algorithm, ChecksumKind, dates};
 use larder_s3::uploads::CreateUpload;
+use larder_s3_rules::{Algorithm, ChecksumKind, dates};
 
 use super::list_parts::write_abort_date;
 use super::{checksums, conditions, encryption, listing_document, object_metadata};

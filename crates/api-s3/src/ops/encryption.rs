@@ -16,10 +16,10 @@ use hyper::header::{HeaderName, HeaderValue};
 use larder_encryption::SecretKey;
 use larder_s3::encryption::EncryptionChoice;
 use larder_s3::get::GetObject;
-use larder_s3::rules::ObjectLock;
-use larder_s3::rules::checksum::Md5Hasher;
-use larder_s3::rules::encryption::EncryptionKind;
 use larder_s3::{Caller, Error};
+use larder_s3_rules::ObjectLock;
+use larder_s3_rules::checksum::Md5Hasher;
+use larder_s3_rules::encryption::EncryptionKind;
 
 use super::listing_document::{first_header, header};
 use crate::call::S3Call;

@@ -5,9 +5,9 @@ use hyper::header::{HeaderName, HeaderValue, RANGE};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, StatusCode};
 use larder_s3::get::{FoundObject, GetObject, ReadWindow};
-use larder_s3::rules::access::AccessContext;
-use larder_s3::rules::part::PART_NUMBER_MAX;
 use larder_s3::{Caller, Objects};
+use larder_s3_rules::access::AccessContext;
+use larder_s3_rules::part::PART_NUMBER_MAX;
 
 use super::{conditions, encryption, listing_document, object_headers};
 use crate::call::{EXPECTED_OWNER, S3Call};

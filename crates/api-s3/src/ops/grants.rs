@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use hyper::HeaderMap;
 use larder_s3::acl::{AclChoice, GranteeRef, ShownAcl};
-use larder_s3::rules::acl::{RawGrantee, parse_grantees};
-use larder_s3::rules::{Grant, Grantee, Permission};
+use larder_s3_rules::acl::{RawGrantee, parse_grantees};
+use larder_s3_rules::{Grant, Grantee, Permission};
 
 use super::listing_document;
 use crate::errors::{Code, S3Error};
@@ -183,7 +183,7 @@ fn user(xml: &mut XmlWriter, id: &str, names: &HashMap<String, String>) {
 
 #[cfg(test)]
 mod tests {
-    use larder_s3::rules::Acl;
+    use larder_s3_rules::Acl;
     use proptest::prelude::*;
 
     use super::*;

@@ -3,8 +3,8 @@
 mod document;
 
 use hyper::StatusCode;
-use larder_s3::rules::lifecycle::{self, Lifecycle};
 use larder_s3::{Configuration, Error};
+use larder_s3_rules::lifecycle::{self, Lifecycle};
 
 use super::upload_body;
 use crate::call::S3Call;

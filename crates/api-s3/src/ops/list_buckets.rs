@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use larder_s3::buckets::BucketsPage;
-use larder_s3::rules::{User, dates};
+use larder_s3_rules::{User, dates};
 
 use super::listing_document;
 use crate::call::S3Call;
@@ -89,7 +89,7 @@ mod tests {
     use larder_rows::Timestamp;
     use std::sync::Arc;
 
-    use larder_s3::rules::{Bucket, BucketId};
+    use larder_s3_rules::{Bucket, BucketId};
 
     use super::*;
 

@@ -5,8 +5,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use larder_rows::limits::S3_PAGE_MAX;
 use larder_s3::list::{KeyOrPrefix, ListObjects, ListingPage};
-use larder_s3::rules::entry::ListedObject;
-use larder_s3::rules::{ListingEntry, dates};
+use larder_s3_rules::entry::ListedObject;
+use larder_s3_rules::{ListingEntry, dates};
 
 use super::listing_document::{self, DisplayNames, EncodingType};
 use crate::call::S3Call;
@@ -193,7 +193,7 @@ pub(super) fn write_object(xml: &mut XmlWriter, object: &ListedObject) {
 #[cfg(test)]
 mod tests {
     use larder_rows::Timestamp;
-    use larder_s3::rules::{Algorithm, ChecksumKind, Etag};
+    use larder_s3_rules::{Algorithm, ChecksumKind, Etag};
     use proptest::prelude::*;
 
     use super::*;

@@ -4,8 +4,8 @@ use bytes::Bytes;
 use hyper::header::HeaderName;
 use larder_rows::limits::S3_PAGE_MAX;
 use larder_s3::parts::{ListParts, ListedParts};
-use larder_s3::rules::{Algorithm, Checksum, Etag, Part, SystemHeader, Upload, dates};
 use larder_s3::uploads::AbortDate;
+use larder_s3_rules::{Algorithm, Checksum, Etag, Part, SystemHeader, Upload, dates};
 
 use super::listing_document::{self, DisplayNames, EncodingType};
 use crate::call::S3Call;
@@ -83,8 +83,8 @@ fn write_part(xml: &mut XmlWriter, part: &Part, algorithm: Option<Algorithm>) {
 
 #[cfg(test)]
 mod tests {
-    use larder_s3::rules::part::PartsPage;
-    use larder_s3::rules::{BucketId, ChecksumKind, ObjectLock, UploadState};
+    use larder_s3_rules::part::PartsPage;
+    use larder_s3_rules::{BucketId, ChecksumKind, ObjectLock, UploadState};
     use proptest::prelude::*;
 
     use super::*;

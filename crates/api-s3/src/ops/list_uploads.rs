@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use larder_s3::list::{KeyOrPrefix, ListingPage};
-use larder_s3::rules::{UploadEntry, UploadId, dates};
 use larder_s3::uploads::ListUploads;
+use larder_s3_rules::{UploadEntry, UploadId, dates};
 
 use super::list_objects::{list_request, write_prefixes};
 use super::listing_document::{DisplayNames, EncodingType};
@@ -82,7 +82,7 @@ fn write_entry(xml: &mut XmlWriter, entry: &UploadEntry, names: &DisplayNames) {
 #[cfg(test)]
 mod tests {
     use larder_rows::Timestamp;
-    use larder_s3::rules::{Algorithm, ChecksumKind};
+    use larder_s3_rules::{Algorithm, ChecksumKind};
     use proptest::prelude::*;
 
     use super::*;

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use larder_s3::list::{KeyOrPrefix, ListVersions, ListedVersion, VersionsPage};
-use larder_s3::rules::dates;
-use larder_s3::rules::entry::ListedObject;
+use larder_s3_rules::dates;
+use larder_s3_rules::entry::ListedObject;
 
 use super::list_objects::{list_request, write_delimiter, write_object, write_prefixes};
 use super::listing_document::{DisplayNames, EncodingType};
@@ -78,7 +78,7 @@ fn write_version(xml: &mut XmlWriter, key: &str, listed: &ListedVersion, names: 
 #[cfg(test)]
 mod tests {
     use larder_rows::Timestamp;
-    use larder_s3::rules::{Etag, Object, ObjectBody, ObjectLock, Version, VersionId};
+    use larder_s3_rules::{Etag, Object, ObjectBody, ObjectLock, Version, VersionId};
     use proptest::prelude::*;
 
     use super::*;

@@ -4,8 +4,8 @@ use hyper::HeaderMap;
 use hyper::header::HeaderName;
 use larder_rows::Timestamp;
 use larder_s3::object_lock::GovernanceBypass;
-use larder_s3::rules::access::AccessContext;
-use larder_s3::rules::{ObjectLock, Retention, RetentionMode, dates};
+use larder_s3_rules::access::AccessContext;
+use larder_s3_rules::{ObjectLock, Retention, RetentionMode, dates};
 
 use super::conditions::ConditionValue;
 use super::{listing_document, upload_body};

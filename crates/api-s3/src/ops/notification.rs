@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use hyper::StatusCode;
 use larder_core::rules::event_target::EventTarget;
-use larder_s3::rules::notification::{
+use larder_s3_rules::notification::{
     EventPattern, FILTER_BYTES_MAX, NOTIFICATION_RULES_MAX, NotificationConfig, NotificationRule, RULE_ID_BYTES_MAX,
     TargetArn,
 };

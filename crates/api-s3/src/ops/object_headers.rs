@@ -6,7 +6,7 @@ use hyper::header::{
 use hyper::{HeaderMap, StatusCode};
 use larder_rows::Timestamp;
 use larder_s3::get::FoundObject;
-use larder_s3::rules::{Etag, Object, SystemHeader, dates};
+use larder_s3_rules::{Etag, Object, SystemHeader, dates};
 
 use super::{checksums, encryption, listing_document, lock_headers, object_metadata};
 use crate::errors::{self, S3Error};
@@ -150,7 +150,7 @@ pub(crate) mod tests {
     use bytes::Bytes;
     use larder_rows::Timestamp;
     use larder_s3::get::FoundPart;
-    use larder_s3::rules::{Algorithm, Checksum, ObjectBody, ObjectLock, Tag, Version, VersionId};
+    use larder_s3_rules::{Algorithm, Checksum, ObjectBody, ObjectLock, Tag, Version, VersionId};
 
     use super::*;
 

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use hyper::StatusCode;
-use larder_s3::rules::{BucketLock, DefaultRetention, Retention, RetentionMode, RetentionPeriod, dates};
 use larder_s3::{Configuration, Error};
+use larder_s3_rules::{BucketLock, DefaultRetention, Retention, RetentionMode, RetentionPeriod, dates};
 
 use super::{listing_document, lock_headers, upload_body};
 use crate::call::S3Call;

@@ -7,8 +7,8 @@ use larder_rows::limits::OBJECT_TAGS_MAX;
 use larder_s3::copy::NEVER_COPIED;
 use larder_s3::encryption::EncryptionChoice;
 use larder_s3::put::{ObjectMetadata, stored_encoding};
-use larder_s3::rules::tags::{self, TagError};
-use larder_s3::rules::{SystemHeader, Tag};
+use larder_s3_rules::tags::{self, TagError};
+use larder_s3_rules::{SystemHeader, Tag};
 
 use super::copy_source::COPY_SOURCE;
 use super::{grants, listing_document, lock_headers};

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use hyper::{HeaderMap, StatusCode};
-use larder_s3::rules::ownership::ObjectOwnership;
 use larder_s3::{Configuration, Error};
+use larder_s3_rules::ownership::ObjectOwnership;
 
 use super::upload_body;
 use crate::call::S3Call;

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hyper::StatusCode;
-use larder_s3::rules::Bucket;
-use larder_s3::rules::policy::BucketPolicy;
 use larder_s3::{Configuration, Error};
+use larder_s3_rules::Bucket;
+use larder_s3_rules::policy::BucketPolicy;
 
 use super::upload_body;
 use crate::call::S3Call;

@@ -16,8 +16,8 @@ use hyper::header::{HeaderName, HeaderValue};
 use larder_rows::limits::OBJECT_TAGS_MAX;
 use larder_s3::Caller;
 use larder_s3::put::{PutObject, UploadBody, WriteConditions};
-use larder_s3::rules::Tag;
-use larder_s3::rules::access::AccessContext;
+use larder_s3_rules::Tag;
+use larder_s3_rules::access::AccessContext;
 
 use super::{checksums, conditions, encryption, grants, lock_headers, object_metadata, tagging};
 use crate::auth::{self, post::FormSignature};

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use hyper::StatusCode;
-use larder_s3::rules::public_access::PublicAccessBlock;
 use larder_s3::{Configuration, Error};
+use larder_s3_rules::public_access::PublicAccessBlock;
 
 use super::upload_body;
 use crate::call::S3Call;

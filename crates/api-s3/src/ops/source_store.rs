@@ -6,7 +6,7 @@ use hyper::HeaderMap;
 use hyper::header::HeaderName;
 use larder_rows::Timestamp;
 use larder_s3::put::{ChecksumWanted, ObjectMetadata};
-use larder_s3::rules::{Bucket, S3Action};
+use larder_s3_rules::{Bucket, S3Action};
 
 use super::bucket::VersioningDocument;
 use super::{
@@ -188,12 +188,12 @@ pub fn source_checksum(headers: &HeaderMap) -> ChecksumWanted {
 #[cfg(test)]
 mod tests {
     use hyper::header::HeaderValue;
-    use larder_s3::rules::{RetentionMode, SystemHeader, Versioning};
+    use larder_s3_rules::{RetentionMode, SystemHeader, Versioning};
 
     use super::*;
 
     fn bucket() -> Bucket {
-        let id = larder_s3::rules::BucketId([1; 16]);
+        let id = larder_s3_rules::BucketId([1; 16]);
         Bucket::new("teas", id, "owner", Timestamp::ZERO)
     }
 

@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use hyper::StatusCode;
 use larder_rows::limits::{BUCKET_TAGS_MAX, OBJECT_TAGS_MAX};
-use larder_s3::rules::Tag;
-use larder_s3::rules::tags::{self, TagError};
 use larder_s3::{Configuration, Error};
+use larder_s3_rules::Tag;
+use larder_s3_rules::tags::{self, TagError};
 
 use super::{listing_document, object_headers, object_metadata, upload_body};
 use crate::call::S3Call;

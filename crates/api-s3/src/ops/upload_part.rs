@@ -4,7 +4,7 @@ use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::header::{ETAG, HeaderName};
 use larder_s3::parts::{PartAddress, StoredPart};
-use larder_s3::rules::{Etag, dates};
+use larder_s3_rules::{Etag, dates};
 
 use super::copy_object::{SOURCE_VERSION, source};
 use super::copy_source::{COPY_SOURCE_RANGE, part_window};
@@ -75,7 +75,7 @@ fn copied_document(StoredPart { part, checksum, .. }: &StoredPart) -> Bytes {
 #[cfg(test)]
 mod tests {
     use larder_rows::Timestamp;
-    use larder_s3::rules::{Algorithm, Checksum, Part};
+    use larder_s3_rules::{Algorithm, Checksum, Part};
 
     use super::*;
 

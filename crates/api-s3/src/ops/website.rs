@@ -2,10 +2,10 @@
 
 use bytes::Bytes;
 use hyper::StatusCode;
-use larder_s3::rules::website::{
+use larder_s3::{Configuration, Error};
+use larder_s3_rules::website::{
     KeyReplacement, ROUTING_RULES_MAX, RedirectTarget, RoutingRule, WebProtocol, Website, WebsitePages,
 };
-use larder_s3::{Configuration, Error};
 
 use super::upload_body;
 use crate::call::S3Call;

@@ -5,8 +5,8 @@ use hyper::StatusCode;
 use larder_rows::limits::S3_KEY_BYTES_MAX;
 use larder_s3::acl::AclChoice;
 use larder_s3::list::ListObjects;
-use larder_s3::rules::listing::KeyOrPrefix;
-use larder_s3::rules::{S3Action, Versioning};
+use larder_s3_rules::listing::KeyOrPrefix;
+use larder_s3_rules::{S3Action, Versioning};
 use maud::{Markup, html};
 
 use super::s3_links::{LINES_SHOWN, below, folders, to_bucket, to_s3_object, to_settings, to_uploads};

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use larder_rows::limits::S3_KEY_BYTES_MAX;
 use larder_s3::get::{GetObject, VersionSpec};
-use larder_s3::rules::S3Action;
+use larder_s3_rules::S3Action;
 
 use crate::call::ConsoleCall;
 use crate::escaped::shown;

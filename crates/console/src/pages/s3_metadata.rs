@@ -8,7 +8,7 @@ use larder_s3::acl::AclChoice;
 use larder_s3::copy::{CopyObject, NEVER_COPIED, check_copied_size};
 use larder_s3::encryption::EncryptionChoice;
 use larder_s3::put::{ObjectMetadata, WriteConditions, stored_encoding};
-use larder_s3::rules::{Object, ObjectLock, S3Action, SystemHeader, Version, VersionId};
+use larder_s3_rules::{Object, ObjectLock, S3Action, SystemHeader, Version, VersionId};
 use maud::{Markup, PreEscaped, html};
 
 use super::s3_links::{ObjectLink, to_s3_object};

@@ -10,8 +10,8 @@ use larder_s3::Error;
 use larder_s3::get::{FoundObject, ObjectReader};
 use larder_s3::list::{ListObjects, ListVersions};
 use larder_s3::object_lock::GovernanceBypass;
-use larder_s3::rules::listing::KeyOrPrefix;
-use larder_s3::rules::{Object, Retention, S3Action, SystemHeader, Tag, Version, tags};
+use larder_s3_rules::listing::KeyOrPrefix;
+use larder_s3_rules::{Object, Retention, S3Action, SystemHeader, Tag, Version, tags};
 use maud::{Markup, PreEscaped, html};
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
 

@@ -7,9 +7,9 @@ use hyper::StatusCode;
 use larder_rows::text::parse_size;
 use larder_s3::Error;
 use larder_s3::quotas::QuotaHolder;
-use larder_s3::rules::lifecycle::{Expiration, Lifecycle, LifecycleFilter, LifecycleRule, NoncurrentExpiration};
-use larder_s3::rules::policy::BucketPolicy;
-use larder_s3::rules::{Bucket, BucketLock, DefaultRetention, RetentionPeriod, S3Action, StorageQuota, Versioning};
+use larder_s3_rules::lifecycle::{Expiration, Lifecycle, LifecycleFilter, LifecycleRule, NoncurrentExpiration};
+use larder_s3_rules::policy::BucketPolicy;
+use larder_s3_rules::{Bucket, BucketLock, DefaultRetention, RetentionPeriod, S3Action, StorageQuota, Versioning};
 use maud::{Markup, PreEscaped, html};
 
 use super::s3_links::{to_bucket, to_settings, to_uploads};

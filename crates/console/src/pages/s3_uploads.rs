@@ -9,9 +9,9 @@ use larder_s3::get::GetObject;
 use larder_s3::list::ListObjects;
 use larder_s3::parts::{ListParts, PartAddress};
 use larder_s3::put::{ChecksumWanted, ObjectMetadata, PutObject, UploadBody, WriteConditions};
-use larder_s3::rules::listing::KeyOrPrefix;
-use larder_s3::rules::{Part, S3Action, SystemHeader, UploadId};
 use larder_s3::uploads::{CreateUpload, ListUploads};
+use larder_s3_rules::listing::KeyOrPrefix;
+use larder_s3_rules::{Part, S3Action, SystemHeader, UploadId};
 use maud::{Markup, html};
 
 use super::s3_links::{LINES_SHOWN, checked_key, new_key, to_bucket, to_uploads};

@@ -2,8 +2,8 @@
 
 use hyper::StatusCode;
 use larder_rows::Timestamp;
-use larder_s3::rules::{AccessKey, KeyLimits, User};
 use larder_s3::users::{NewKey, NewUser, UserChange};
+use larder_s3_rules::{AccessKey, KeyLimits, User};
 use maud::{Markup, html};
 
 use super::s3_links::LINES_SHOWN;

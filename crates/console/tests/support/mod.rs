@@ -120,7 +120,7 @@ impl TestConsole {
     }
 
     /// The S3 administrator, for this action.
-    pub(crate) fn admin(&self, action: larder_s3::rules::S3Action) -> Caller {
+    pub(crate) fn admin(&self, action: larder_s3_rules::S3Action) -> Caller {
         let user = self.background.run(self.objects.users.find_by_key("ADMIN-KEY")).unwrap();
         Caller { user: Some(user), action: Some(action), ..Caller::default() }
     }

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use futures_util::future::{try_join, try_join_all};
 use larder_core::Result;
+use larder_core::node_context::yield_after;
 use larder_rows::Row;
 use larder_rows::codec::name_after;
 use larder_rows::limits::{DATATYPE_EDITS_MAX, DATATYPE_MAP_PAGE_ROWS, DATATYPE_REMOVAL_BYTES_MAX};
@@ -133,7 +134,7 @@ impl DatatypeWriters {
         let mut query = ReadQuery { range, limit: DATATYPE_MAP_PAGE_ROWS, order: ReadOrder::Forward };
         loop {
             let page = self.context.ports.store.read(&key.partition, &query, options).await?;
-            tokio::task::consume_budget().await;
+            yield_after(page.stopped).await;
             let next = page.rows.last().map(|row| row.name.clone());
             for row in page.rows.into_iter().map(without_register) {
                 if is_single(&row)? {
@@ -167,8 +168,7 @@ impl DatatypeWriters {
         loop {
             query.limit = (limit.rows - rows.len()).min(page_max);
             let page = self.context.ports.store.read(&key.partition, &query, options).await?;
-            // Reads from memory are never pending: without this a long one would keep its thread.
-            tokio::task::consume_budget().await;
+            yield_after(page.stopped).await;
             bytes += name_bytes(&page.rows);
             rows.extend(page.rows.into_iter().map(without_register));
             match (page.stopped, rows.last()) {

@@ -8,6 +8,7 @@
 //! The rules are in [`crate::rules::datatypes::ImportPlan`].
 
 use bytes::Bytes;
+use larder_core::node_context::yield_after;
 use larder_core::{Error, Result};
 use larder_rows::address::Address;
 use larder_rows::keyspace::moved_shard;
@@ -170,8 +171,7 @@ impl DatatypeWriters {
         let mut query = ReadQuery { range, limit, order: ReadOrder::Forward };
         loop {
             let page = self.context.ports.store.read(&key.partition, &query, options).await?;
-            // Reads from memory are never pending: without this a long one would keep its thread.
-            tokio::task::consume_budget().await;
+            yield_after(page.stopped).await;
             let next = page.rows.last().map(|row| row.name.clone());
             page.rows.into_iter().try_for_each(|row| plan.see(row))?;
             match (page.stopped, next) {

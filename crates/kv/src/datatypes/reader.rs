@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use larder_core::body::GetBody;
 use larder_core::metrics::{KvOp, RequestOutcome};
-use larder_core::node_context::{MeasuredRequest, NodeContext};
+use larder_core::node_context::{MeasuredRequest, NodeContext, yield_after};
 use larder_core::{Error, Result};
 use larder_rows::address::Address;
 use larder_rows::content::{KvBody, KvContent};
@@ -170,8 +170,7 @@ async fn read_found_head(
     let mut found_head = FoundHead { head: DatatypeHead::default(), first: VecDeque::new(), query: None };
     loop {
         let page = context.ports.store.read(partition, &query, options).await?;
-        // Reads from memory are never pending: without this one of many markers would keep its thread.
-        tokio::task::consume_budget().await;
+        yield_after(page.stopped).await;
         let last = page.rows.last().map(|row| row.name.clone());
         for row in page.rows {
             match row.name < DatatypeRowName::DATA {
@@ -229,8 +228,7 @@ impl DatatypeReader {
         let options =
             CallOptions { deadline: tokio::time::Instant::now() + self.context.config.timeout, ..self.options };
         let page = self.context.ports.store.read(&self.key.partition, &query, &options).await?;
-        // Reads from memory are never pending: without this a long one would keep its thread.
-        tokio::task::consume_budget().await;
+        yield_after(page.stopped).await;
         if let (Stopped::Limit, Some(last)) = (page.stopped, page.rows.last()) {
             query.continue_after(&last.name);
             self.query = Some(query);

@@ -1,6 +1,7 @@
 //! The body of a data type's key as an object: Riak's form of the whole value.
 
 use bytes::Bytes;
+use larder_core::node_context::yield_after;
 use larder_core::{Error, Result};
 use larder_rows::limits::DATATYPE_MAP_PAGE_ROWS;
 use larder_store::{CallOptions, Range, ReadOrder, ReadQuery, Stopped};
@@ -29,8 +30,7 @@ impl Kv {
         let mut place = None;
         loop {
             let page = self.context.ports.store.read(&key.partition, &query, options).await?;
-            // Reads from memory are never pending: without this a long one would keep its thread.
-            tokio::task::consume_budget().await;
+            yield_after(page.stopped).await;
             let next = page.rows.last().map(|row| row.name.clone());
             match page.rows.into_iter().try_for_each(|row| form.add(row)) {
                 Err(DatatypeError::ValueTooLarge { .. }) => return Ok(None),

@@ -10,7 +10,7 @@ use larder_core::node_context::internal_options;
 use larder_core::rules::props::EffectiveProps;
 use larder_core::{Error, Result};
 use larder_rows::address::{Address, BucketAddress};
-use larder_rows::limits::LISTING_PAGE_ROWS;
+use larder_rows::limits::{LISTING_PAGE_ROWS, shard_page_rows};
 use larder_rows::{Change, Row, Timestamp};
 use larder_store::{CallOptions, ConsistencyLevel, Partition, ReadQuery};
 use tokio::time::Instant;
@@ -73,10 +73,12 @@ impl Kv {
         after: Option<Bytes>,
         options: &CallOptions,
     ) -> Result<Listing> {
+        // An engine in this process never waits: without this a listing would hold its thread to the end.
+        tokio::task::yield_now().await;
         let mut merge = self.merge_keys(bucket, after);
         let mut names: Vec<Bytes> = Vec::with_capacity(LISTING_PAGE_ROWS);
         while names.len() < LISTING_PAGE_ROWS {
-            let Some(hit) = merge.next(LISTING_PAGE_ROWS, options).await? else {
+            let Some(hit) = merge.next(shard_page_rows(LISTING_PAGE_ROWS), options).await? else {
                 return Ok(Listing { names, next: None });
             };
             names.push(hit.key);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use larder_s3::Error;
 use larder_s3::acl::{AclChoice, GranteeRef};
-use larder_s3::rules::{Acl, Bucket, Grant, Grantee, Permission, S3Action, User};
+use larder_s3_rules::{Acl, Bucket, Grant, Grantee, Permission, S3Action, User};
 
 use super::SourceVersion;
 use super::bucket_move::{S3Side, caller};

@@ -10,8 +10,8 @@ use larder_rows::MoveWish;
 use larder_rows::address::BucketAddress;
 use larder_s3::acl::AclChoice;
 use larder_s3::buckets::NewBucket;
-use larder_s3::rules::{S3Action, User};
 use larder_s3::{Caller, Error, Objects};
+use larder_s3_rules::{S3Action, User};
 
 use super::S3Source;
 use crate::move_run::{MoveRun, MoveSource, MoveSteps, MoveStopped, SweepKind};

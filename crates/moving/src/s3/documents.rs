@@ -9,7 +9,7 @@ use larder_api_s3::xml::LenientXmlReader;
 use larder_rows::Timestamp;
 use larder_rows::limits::ACL_GRANTS_MAX;
 use larder_s3::acl::GranteeRef;
-use larder_s3::rules::{Permission, dates};
+use larder_s3_rules::{Permission, dates};
 
 use crate::rules::ListingError;
 use crate::source_calls::first_line;

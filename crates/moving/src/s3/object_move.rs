@@ -15,7 +15,7 @@ use larder_s3::Error;
 use larder_s3::encryption::EncryptionChoice;
 use larder_s3::import::{ImportFate, ImportPlace, ImportedIdentity, ImportedObject};
 use larder_s3::put::UploadBody;
-use larder_s3::rules::{Etag, Tag, Version};
+use larder_s3_rules::{Etag, Tag, Version};
 use tokio::time::sleep;
 
 use super::bucket_move::{S3Side, moved_bucket, stopped};

@@ -14,7 +14,7 @@ use larder_rows::codec::name_after;
 use larder_rows::{MoveOrder, MoveWish, MovedRow, MovedState};
 use larder_s3::Objects;
 use larder_s3::object_source::{ObjectSource, RemoteKey, RemoteKeyPage, SourceAway};
-use larder_s3::rules::{Etag, Versioning};
+use larder_s3_rules::{Etag, Versioning};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{Instant, timeout, timeout_at};

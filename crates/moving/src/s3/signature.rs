@@ -2,7 +2,7 @@
 
 use larder_api_s3::auth::{ALGORITHM, Credential, QUERY, SignedService};
 use larder_rows::Timestamp;
-use larder_s3::rules::dates;
+use larder_s3_rules::dates;
 use percent_encoding::percent_encode;
 
 use crate::source_http::{CallHeaders, SourceRequest};

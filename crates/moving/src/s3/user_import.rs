@@ -5,10 +5,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use larder_s3::rules::KeyLimits;
-use larder_s3::rules::user::parse_expiry;
 use larder_s3::users::{AttachmentChange, NewKey, NewUser, PolicyHolder, UserChange, Users};
 use larder_s3::{Error, Result};
+use larder_s3_rules::KeyLimits;
+use larder_s3_rules::user::parse_expiry;
 use serde_json::Value;
 
 use crate::rules::{SourceGroup, SourceKey, SourceUser, SourceUsers};

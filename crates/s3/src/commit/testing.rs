@@ -23,8 +23,9 @@ use crate::get::{FoundObject, GetObject, ObjectReader, VersionSpec};
 use crate::object_lock::GovernanceBypass;
 use crate::put::{ChecksumWanted, ObjectMetadata, PutObject, StoredVersion, UploadBody, WriteConditions};
 use crate::rules::part::manifest_rows;
+use crate::rules::policy::BucketPolicy;
 use crate::rules::{
-    Etag, ManifestPart, Object, ObjectBody, ObjectHead, ObjectLock, UploadId, Version, VersionId, Versioning,
+    Bucket, Etag, ManifestPart, Object, ObjectBody, ObjectHead, ObjectLock, UploadId, Version, VersionId, Versioning,
 };
 use crate::{Caller, Objects, Result};
 
@@ -218,4 +219,21 @@ impl BucketFixture {
             }
         }
     }
+}
+
+/// Sets a policy that allows a user these actions.
+pub(crate) async fn set_policy(fixture: &BucketFixture, who: &Caller, actions: &[&str]) {
+    let actions: Vec<_> = actions.iter().map(|action| format!("\"s3:{action}\"")).collect();
+    let policy = format!(
+        r#"{{"Version":"2012-10-17","Statement":[{{"Effect":"Allow","Principal":{{"CanonicalUser":"{}"}},
+        "Action":[{}],"Resource":"arn:aws:s3:::{BUCKET}/*"}}]}}"#,
+        who.id(),
+        actions.join(",")
+    );
+    let policy = BucketPolicy::parse(BUCKET, &policy).unwrap();
+    let allow = |bucket: &mut Bucket| {
+        bucket.policy = Some(Arc::new(policy.clone()));
+        Ok(())
+    };
+    fixture.objects.buckets.configure(&fixture.owner, BUCKET, allow).await.unwrap();
 }

@@ -6,6 +6,7 @@
 //! ```
 
 use bytes::Bytes;
+use larder_core::node_context::yield_after;
 use larder_rows::{Change, Row};
 use larder_store::{CallOptions, Partition, ReadQuery, Stopped};
 
@@ -236,10 +237,9 @@ impl CasAttempt<'_> {
         let mut last = self.current_row_name();
         // Only a key that has shared bytes pays for a scan of its versions.
         while next.head.older && next.head.shared && !free.is_empty() {
-            // Yields to other requests: an engine may answer without ever waiting.
-            tokio::task::consume_budget().await;
             let query = ReadQuery::after(Some(&last), PAGE_ROWS);
             let page = self.heads.gateway.context().ports.store.read(&self.partition, &query, &self.options).await?;
+            yield_after(page.stopped).await;
             for row in page.rows {
                 last = row.name.clone();
                 let version = Version::decode(row.value)?;

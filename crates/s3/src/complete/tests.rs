@@ -2,14 +2,15 @@
 
 use larder_store::Table;
 
-use super::super::commit::testing::{BUCKET, bytes, get_request, run, upload_body};
+use super::super::buckets::testing::new_caller;
+use super::super::commit::testing::{BUCKET, bytes, get_request, put_request, run, set_policy, upload_body};
 use super::super::list::KeyOrPrefix;
 use super::super::listing_page::ListVersions;
 use super::super::put::ChecksumWanted;
 use super::super::uploads::testing::{KEY, Trap, UploadSetup, address, complete_request, create_request};
 use super::*;
 use crate::rules::checksum::ChecksumHasher;
-use crate::rules::{Algorithm, ChecksumKind, Part, SystemHeader, Versioning};
+use crate::rules::{Algorithm, ChecksumKind, Part, S3Action, SystemHeader, Versioning};
 
 fn tag(tag: &str) -> Option<Vec<String>> {
     Some(vec![tag.to_owned()])
@@ -107,6 +108,32 @@ fn a_failed_condition_leaves_the_upload_open() {
         assert_eq!(setup.fixture.find(get_request(KEY)).await.unwrap().1, bytes(5, 10));
         conditional(tag("*"), None).await.unwrap();
         assert_eq!(setup.fixture.find(get_request(KEY)).await.unwrap().1, bytes(1, 50));
+    });
+}
+
+#[test]
+fn a_completion_sent_again_was_refused_once_its_object_was_replaced() {
+    run(async {
+        let setup = UploadSetup::new().await;
+        let objects = &setup.fixture.objects;
+        let writer = new_caller(objects, "writer").await.with_action(S3Action::PutObject);
+        set_policy(&setup.fixture, &writer, &["PutObject"]).await;
+        let own = objects.put(&writer, put_request(KEY, &bytes(1, 10))).await.unwrap();
+        let own = own.version.object.unwrap().etag.to_string();
+        let upload = setup.begin().await;
+        let part = setup.part(&upload, 1, &bytes(2, 50)).await;
+        let complete = async || {
+            let conditions = WriteConditions { if_match: tag(&own), ..WriteConditions::default() };
+            let request = CompleteUpload { conditions, ..complete_request(&upload, &[&part]) };
+            objects.uploads.complete(&writer, request).await
+        };
+        setup.fixture.put(KEY, &bytes(3, 10)).await;
+        assert!(matches!(complete().await, Err(Error::AccessDenied)), "the tag of what the owner has put is no news");
+        objects.put(&writer, put_request(KEY, &bytes(1, 10))).await.unwrap();
+        complete().await.unwrap();
+        setup.fixture.put(KEY, &bytes(3, 10)).await;
+        complete().await.unwrap();
+        assert_eq!(setup.fixture.find(get_request(KEY)).await.unwrap().1, bytes(3, 10));
     });
 }
 

@@ -1,11 +1,12 @@
 //! Copies: own bytes for another key, shared bytes for the same key.
 
 use super::super::buckets::testing::{anonymous, new_caller};
-use super::super::commit::testing::{BUCKET, BucketFixture, bytes, get_request, id, put_request, run, upload_body};
+use super::super::commit::testing::{
+    BUCKET, BucketFixture, bytes, get_request, id, put_request, run, set_policy, upload_body,
+};
 use super::super::uploads::testing::{KEY, Trap, UploadSetup};
 use super::*;
 use crate::object_lock::GovernanceBypass;
-use crate::rules::policy::BucketPolicy;
 use crate::rules::public_access::PublicAccessBlock;
 use crate::rules::{ObjectBody, ObjectLock, Permission, SystemHeader, Versioning};
 
@@ -274,23 +275,6 @@ fn public_grants_blocked_while_the_body_arrives_are_refused() {
     });
 }
 
-/// Sets a policy that allows a user these actions.
-async fn allow(fixture: &BucketFixture, who: &Caller, actions: &[&str]) {
-    let actions: Vec<_> = actions.iter().map(|action| format!("\"s3:{action}\"")).collect();
-    let policy = format!(
-        r#"{{"Version":"2012-10-17","Statement":[{{"Effect":"Allow","Principal":{{"CanonicalUser":"{}"}},
-        "Action":[{}],"Resource":"arn:aws:s3:::{BUCKET}/*"}}]}}"#,
-        who.id(),
-        actions.join(",")
-    );
-    let policy = BucketPolicy::parse(BUCKET, &policy).unwrap();
-    let allow = |bucket: &mut Bucket| {
-        bucket.policy = Some(Arc::new(policy.clone()));
-        Ok(())
-    };
-    fixture.objects.buckets.configure(&fixture.owner, BUCKET, allow).await.unwrap();
-}
-
 #[test]
 fn inheriting_tags_needs_permission_on_both_sides() {
     run(async {
@@ -300,7 +284,7 @@ fn inheriting_tags_needs_permission_on_both_sides() {
         let copy = async |tags| fixture.objects.copy(&reader, CopyObject { tags, ..copy_request("one", "two") }).await;
         let actions = ["GetObject", "PutObject", "GetObjectTagging", "PutObjectTagging"];
         for allowed in 2..=4 {
-            allow(&fixture, &reader, &actions[..allowed]).await;
+            set_policy(&fixture, &reader, &actions[..allowed]).await;
             assert_eq!(copy(None).await.map(drop).is_ok(), allowed == 4, "{allowed}");
             assert!(copy(Some(Vec::new())).await.is_ok(), "new tags need no permission at the source");
         }
@@ -317,14 +301,14 @@ fn setting_an_acl_needs_its_own_permission() {
             put.metadata.acl = AclChoice::Canned(acl.into());
             fixture.objects.put(&writer, put).await
         };
-        allow(&fixture, &writer, &["PutObject"]).await;
+        set_policy(&fixture, &writer, &["PutObject"]).await;
         assert!(matches!(put("public-read").await, Err(Error::AccessDenied)));
         put("private").await.unwrap();
         let mut copy = copy_request("one", "two");
         copy.acl = AclChoice::Canned("public-read".into());
-        allow(&fixture, &writer, &["PutObject", "GetObject"]).await;
+        set_policy(&fixture, &writer, &["PutObject", "GetObject"]).await;
         assert!(matches!(fixture.objects.copy(&writer, copy).await, Err(Error::AccessDenied)));
-        allow(&fixture, &writer, &["PutObject", "PutObjectAcl"]).await;
+        set_policy(&fixture, &writer, &["PutObject", "PutObjectAcl"]).await;
         put("public-read").await.unwrap();
     });
 }
@@ -337,13 +321,13 @@ fn a_copy_that_keeps_grants_takes_access_from_nobody() {
             (new_caller(&fixture.objects, "writer").await, new_caller(&fixture.objects, "other").await);
         let mut given = put_request("one", &bytes(1, 10));
         given.metadata.acl = AclChoice::Canned("public-read".into());
-        allow(&fixture, &writer, &["PutObject", "PutObjectAcl"]).await;
+        set_policy(&fixture, &writer, &["PutObject", "PutObjectAcl"]).await;
         fixture.objects.put(&writer, given).await.unwrap();
         let request = || CopyObject { replace: metadata("c"), keeps_acl: true, ..copy_request("one", "one") };
-        allow(&fixture, &other, &["PutObject", "PutObjectAcl", "GetObject"]).await;
+        set_policy(&fixture, &other, &["PutObject", "PutObjectAcl", "GetObject"]).await;
         let refused = fixture.objects.copy(&other, request()).await;
         assert!(matches!(refused, Err(Error::AccessDenied)), "it may not read the grants");
-        allow(&fixture, &other, &["PutObject", "PutObjectAcl", "GetObject", "GetObjectAcl"]).await;
+        set_policy(&fixture, &other, &["PutObject", "PutObjectAcl", "GetObject", "GetObjectAcl"]).await;
         let copy = fixture.objects.copy(&other, request()).await.unwrap().stored.version;
         assert_eq!(copy.owner, other.id());
         let acl = copy.object.unwrap().acl.unwrap();

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use larder_rows::keyspace::entry_shard;
 use larder_store::{Partition, ReadQuery, Store as _};
 
-use super::super::buckets::testing::anonymous;
-use super::super::commit::testing::{BUCKET, BucketFixture, bytes, get_request, id, run};
+use super::super::buckets::testing::{anonymous, new_caller};
+use super::super::commit::testing::{BUCKET, BucketFixture, bytes, get_request, id, run, set_policy};
 use super::super::copy::CopyObject;
 use super::super::put::{ObjectMetadata, WriteConditions};
 use super::*;
@@ -80,6 +80,27 @@ fn a_delete_with_if_match_needs_the_current_entity_tag() {
         assert!(matches!(delete("x").await, Err(Error::PreconditionFailed("If-Match"))));
         assert!(delete(&stored.version.object.unwrap().etag.to_string()).await.unwrap().marker);
         assert_eq!(delete("*").await.unwrap(), DeletedObject::default());
+    });
+}
+
+#[test]
+fn a_delete_of_a_version_asked_for_the_right_to_read_the_current_one() {
+    run(async {
+        let fixture = BucketFixture::new().await;
+        fixture.versioning(Versioning::Enabled).await;
+        let (old, key) = (fixture.put("key", &bytes(1, 10)).await, Bytes::from_static(b"key"));
+        fixture.put("key", &bytes(2, 10)).await;
+        let spec = id(&old.version_id.unwrap());
+        let caller = new_caller(&fixture.objects, "caller").await.with_action(S3Action::DeleteObject);
+        let delete = async |tag: &str| {
+            let tags = Some(vec![tag.to_owned()]);
+            fixture.objects.delete(&caller, BUCKET, &key, &spec, tags, GovernanceBypass::Absent).await
+        };
+        set_policy(&fixture, &caller, &["DeleteObjectVersion", "GetObject"]).await;
+        assert!(matches!(delete("x").await, Err(Error::AccessDenied)));
+        set_policy(&fixture, &caller, &["DeleteObjectVersion", "GetObjectVersion"]).await;
+        assert!(matches!(delete("x").await, Err(Error::PreconditionFailed("If-Match"))));
+        delete(&old.version.object.unwrap().etag.to_string()).await.unwrap();
     });
 }
 

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use larder_rows::Row;
 use larder_rows::codec::name_after;
-use larder_rows::limits::{KEY_VIEW_SHARDS, LISTING_PAGE_ROWS};
+use larder_rows::limits::{KEY_VIEW_SHARDS, LISTING_PAGE_ROWS, shard_page_rows};
 use larder_store::{CallOptions, Partition, Range, ReadOrder, ReadQuery, Stopped};
 
 use super::super::Result;
@@ -46,9 +46,7 @@ impl<'a> MergedEntries<'a> {
         range: Option<(Bytes, Option<Bytes>)>,
         max: usize,
     ) -> Self {
-        // Keys spread evenly: a share of the page plus a margin is nearly always enough.
-        let share = max.min(LISTING_PAGE_ROWS).div_ceil(usize::from(KEY_VIEW_SHARDS));
-        let rows_max = (share + share / 8 + 16).max(ROWS_LEAST);
+        let rows_max = shard_page_rows(max.min(LISTING_PAGE_ROWS)).max(ROWS_LEAST);
         let (begin, end) = range.map_or((None, None), |(begin, end)| (Some(begin), end));
         let shard = |shard| EntryShardCursor {
             partition: Partition::entries(bucket, shard),

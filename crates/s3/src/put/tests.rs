@@ -2,11 +2,11 @@
 
 use std::pin::pin;
 
-use larder_core::body::BodyError;
+use larder_core::body::{BodyError, ByteStream};
 
-use super::super::buckets::testing::{anonymous, version};
+use super::super::buckets::testing::{anonymous, new_caller, version};
 use super::super::commit::testing::{
-    BUCKET, BucketFixture, ChunkedBody, bytes, get_request, put_request, run, until_it_waits, upload_body,
+    BUCKET, BucketFixture, ChunkedBody, bytes, get_request, put_request, run, set_policy, until_it_waits, upload_body,
 };
 use super::super::copy::CopyObject;
 use super::super::get::VersionSpec;
@@ -295,5 +295,86 @@ fn calls_can_be_sent_between_threads() {
         ));
         assert_send(&fixture.objects.put_object_tags(&fixture.owner, BUCKET, &key, &VersionSpec::Current, Vec::new()));
         assert_send(&fixture.objects.object_attributes(&fixture.owner, &get_request("key"), 0, 1));
+    });
+}
+
+#[test]
+fn a_condition_on_a_guessed_tag_told_a_writer_what_it_may_not_read() {
+    run(async {
+        let fixture = BucketFixture::new().await;
+        let (writer, key) = (new_caller(&fixture.objects, "writer").await, Bytes::from_static(b"key"));
+        let stored = fixture.put("key", &bytes(1, 10)).await;
+        let etag = stored.version.object.unwrap().etag.to_string();
+        let put = async |if_match, if_none_match| {
+            let conditions = WriteConditions { if_match, if_none_match, ..WriteConditions::default() };
+            let writer = writer.with_action(S3Action::PutObject);
+            fixture.objects.put(&writer, PutObject { conditions, ..put_request("key", &bytes(2, 10)) }).await
+        };
+        let delete = async |tags| {
+            let (writer, spec) = (writer.with_action(S3Action::DeleteObject), VersionSpec::Current);
+            fixture.objects.delete(&writer, BUCKET, &key, &spec, tags, GovernanceBypass::Absent).await
+        };
+        set_policy(&fixture, &writer, &["PutObject", "DeleteObject"]).await;
+        for guess in [&etag, "x"] {
+            assert!(matches!(put(tag(guess), None).await, Err(Error::AccessDenied)));
+            assert!(matches!(put(None, tag(guess)).await, Err(Error::AccessDenied)));
+            assert!(matches!(delete(tag(guess)).await, Err(Error::AccessDenied)));
+        }
+        // That there is an object, the answer of a put may tell.
+        assert!(matches!(put(None, tag("*")).await, Err(Error::PreconditionFailed("If-None-Match"))));
+        set_policy(&fixture, &writer, &["PutObject", "DeleteObject", "GetObject"]).await;
+        assert!(matches!(delete(tag("x")).await, Err(Error::PreconditionFailed("If-Match"))));
+        put(tag(&etag), None).await.unwrap();
+        delete(tag("*")).await.unwrap();
+    });
+}
+
+/// A body that takes so long that the owner replaces the object meanwhile.
+struct OverwrittenWhileRead {
+    owner: Caller,
+    objects: Arc<Objects>,
+    secret: Bytes,
+    left: Option<Bytes>,
+}
+
+#[async_trait::async_trait]
+impl ByteStream for OverwrittenWhileRead {
+    async fn next(&mut self) -> Option<std::result::Result<Bytes, BodyError>> {
+        let body = self.left.take()?;
+        self.objects.put(&self.owner, put_request("key", &self.secret)).await.unwrap();
+        Some(Ok(body))
+    }
+
+    fn trailing(&mut self) -> Option<(String, Bytes)> {
+        None
+    }
+}
+
+#[test]
+fn a_slow_put_told_the_tag_of_what_the_owner_put_meanwhile() {
+    run(async {
+        let fixture = BucketFixture::new().await;
+        let writer = new_caller(&fixture.objects, "writer").await.with_action(S3Action::PutObject);
+        set_policy(&fixture, &writer, &["PutObject"]).await;
+        let secret = bytes(2, 3000);
+        for (guess, matches) in [(&secret, true), (&secret, false), (&bytes(3, 3000), true), (&bytes(3, 3000), false)] {
+            fixture.delete("key", &VersionSpec::Current).await;
+            let stored = fixture.objects.put(&writer, put_request("key", &bytes(1, 3000))).await.unwrap();
+            let own = stored.version.object.unwrap().etag.to_string();
+            let guess = Etag::from_md5(Md5Hasher::digest(guess)).to_string();
+            let conditions = match matches {
+                true => WriteConditions { if_match: Some(vec![own, guess]), ..WriteConditions::default() },
+                false => WriteConditions { if_none_match: tag(&guess), ..WriteConditions::default() },
+            };
+            let body = bytes(4, 3000);
+            let (owner, objects) = (fixture.owner.clone(), Arc::clone(&fixture.objects));
+            let slow = OverwrittenWhileRead { owner, objects, secret: secret.clone(), left: Some(body.clone()) };
+            let upload_body = UploadBody { stream: Box::new(slow), ..upload_body(&body) };
+            let put = PutObject { conditions, upload_body, ..put_request("key", &body) };
+            let late = fixture.objects.put(&writer, put).await;
+            assert!(matches!(late, Err(Error::AccessDenied)), "{late:?}");
+            assert_eq!(fixture.get("key", VersionSpec::Current).await.unwrap(), secret);
+        }
+        assert_eq!(fixture.blobs().await.len(), 1, "the refused puts leave no bytes");
     });
 }

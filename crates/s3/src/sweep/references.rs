@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use larder_core::node_context::yield_after;
 use larder_rows::Timestamp;
 use larder_rows::content::BlobId;
 use larder_store::{Partition, ReadQuery, Stopped};
@@ -66,9 +67,8 @@ impl ObjectSweeper {
         let (mut left, mut stamp) = (candidates.clone(), None);
         let mut query = ReadQuery::all(PAGE_ROWS);
         loop {
-            // Yields to other requests: an engine may answer without ever waiting.
-            tokio::task::consume_budget().await;
             let page = self.gateway.context().ports.store.read(key, &query, &self.heads.options()).await?;
+            yield_after(page.stopped).await;
             let last = page.rows.last().map(|row| row.name.clone());
             for row in page.rows {
                 if row.name.is_empty() {

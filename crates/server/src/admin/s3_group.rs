@@ -1,8 +1,8 @@
 //! `s3 group`: groups of users and their policies.
 
 use larder_kv_admin::frame::AdminAnswer;
-use larder_s3::rules::UserGroup;
 use larder_s3::users::{AttachmentChange, PolicyHolder};
+use larder_s3_rules::UserGroup;
 use serde_json::{Value as Json, json};
 
 use super::command::{CommandCall, CommandResult, shown};

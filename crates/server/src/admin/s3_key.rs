@@ -2,9 +2,9 @@
 
 use larder_kv_admin::frame::AdminAnswer;
 use larder_s3::Error;
-use larder_s3::rules::user::{parse_expiry, time_text};
-use larder_s3::rules::{AccessKey, KeyLimits, User};
 use larder_s3::users::NewKey;
+use larder_s3_rules::user::{parse_expiry, time_text};
+use larder_s3_rules::{AccessKey, KeyLimits, User};
 use serde_json::{Value as Json, json};
 
 use super::command::{CommandCall, CommandOption, CommandResult, OptionKind, ParsedArgs, shown};

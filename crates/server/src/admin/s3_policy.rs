@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use larder_kv_admin::frame::AdminAnswer;
-use larder_s3::rules::Bucket;
 use larder_s3::{Error, Objects};
+use larder_s3_rules::Bucket;
 
 use super::command::{CommandCall, CommandResult, shown};
 
@@ -42,8 +42,8 @@ fn failed(error: &Error) -> AdminAnswer {
 #[cfg(test)]
 mod tests {
     use larder_rows::Timestamp;
-    use larder_s3::rules::BucketId;
-    use larder_s3::rules::policy::BucketPolicy;
+    use larder_s3_rules::BucketId;
+    use larder_s3_rules::policy::BucketPolicy;
 
     use super::*;
 

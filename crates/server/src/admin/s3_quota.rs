@@ -2,8 +2,8 @@
 
 use larder_kv_admin::frame::AdminAnswer;
 use larder_s3::quotas::QuotaHolder;
-use larder_s3::rules::{Storage, StorageQuota};
 use larder_s3::{Error, Objects};
+use larder_s3_rules::{Storage, StorageQuota};
 use serde_json::{Value as Json, json};
 
 use super::command::{CommandCall, CommandOption, CommandResult, OptionKind, ParsedArgs, shown};

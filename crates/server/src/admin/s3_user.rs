@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use larder_kv_admin::frame::AdminAnswer;
-use larder_s3::rules::User;
 use larder_s3::users::{NewUser, UserChange};
 use larder_s3::{Error, Objects};
+use larder_s3_rules::User;
 use serde_json::json;
 
 use super::command::{CommandCall, CommandOption, CommandResult, OptionKind, ParsedArgs, shown};

@@ -10,7 +10,7 @@ use larder_core::rules::props::WebhookHost;
 use larder_net::AllowedOrigins;
 use larder_rows::ip_network::IpNetwork;
 use larder_rows::text::{parse_size, split_unit};
-use larder_s3::rules::bucket::is_valid_bucket_name;
+use larder_s3_rules::bucket::is_valid_bucket_name;
 
 use super::{AuditTarget, Listener, LogLevel, StartBucket, choice_word};
 

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use larder_rows::Timestamp;
-use larder_s3::rules::Storage;
 use larder_s3::usage::{UsageCounts, UsageSample};
+use larder_s3_rules::Storage;
 use serde_json::{Map, Value as Json, json};
 
 use super::super::DocumentFormat;
 use crate::target::S3Query;
 use crate::xml::XmlWriter;
-use larder_s3::rules::dates::{self, parse_basic};
+use larder_s3_rules::dates::{self, parse_basic};
 
 /// Length of an access sample, and of a storage sample.
 const HOUR: u64 = 3_600_000_000;

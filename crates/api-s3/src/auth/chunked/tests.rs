@@ -136,7 +136,7 @@ fn malformed_framing_of_an_unsigned_body_is_refused() {
     assert_eq!(unsigned(b"0\r\n\r\n", 0, None).as_deref(), Ok(&b""[..]));
 
     let long = [b"1;".to_vec(), vec![b'x'; 5000]].concat();
-    let bad: [(&[u8], u64, Option<&str>, Code); 14] = [
+    let bad: [(&[u8], u64, Option<&str>, Code); 15] = [
         (b"", 0, None, Code::IncompleteBody),
         (b"3\r\nabc\r\n", 3, None, Code::IncompleteBody),
         (b"3\r\nab", 3, None, Code::IncompleteBody),
@@ -151,6 +151,7 @@ fn malformed_framing_of_an_unsigned_body_is_refused() {
         (b"0\r\n\r\n", 0, crc, Code::MalformedTrailerError),
         (b"0\r\nx-amz-checksum-sha1:A\r\n\r\n", 0, crc, Code::MalformedTrailerError),
         (b"0\r\nno colon\r\n\r\n", 0, crc, Code::MalformedTrailerError),
+        (b"0\r\nx-amz-checksum-crc32:A\r\nx-amz-checksum-crc32:A\r\n\r\n", 0, crc, Code::MalformedTrailerError),
     ];
     for (body, length, announced, code) in bad {
         assert_eq!(unsigned(body, length, announced), Err(code), "{:?}", Bytes::copy_from_slice(body));

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use bytes::Bytes;
 use larder_rows::limits::LIFECYCLE_RULES_MAX;
-use larder_s3::rules::dates;
-use larder_s3::rules::lifecycle::{Expiration, Lifecycle, LifecycleFilter, LifecycleRule, NoncurrentExpiration};
+use larder_s3_rules::dates;
+use larder_s3_rules::lifecycle::{Expiration, Lifecycle, LifecycleFilter, LifecycleRule, NoncurrentExpiration};
 
 use super::super::tagging::{tag, write_tag};
 use crate::errors::{Code, S3Error};

@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use larder_rows::Timestamp;
-use larder_s3::rules::dates;
+use larder_s3_rules::dates;
 use serde_json::Value as Json;
 
 use super::form::FormFields;

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use larder_s3::Error;
 use larder_s3::complete::ListedPart;
-use larder_s3::rules::Versioning;
+use larder_s3_rules::Versioning;
 use larder_testkit::SplitMix64;
 use tokio::time::Instant;
 

@@ -17,9 +17,9 @@ use larder_s3::list::{KeyOrPrefix, ListObjects, ListVersions};
 use larder_s3::object_lock::GovernanceBypass;
 use larder_s3::parts::PartAddress;
 use larder_s3::put::{ChecksumWanted, ObjectMetadata, PutObject, StoredVersion, UploadBody, WriteConditions};
-use larder_s3::rules::{Bucket, BucketLock, Etag, ObjectLock, Retention, RetentionMode, S3Action, User, Versioning};
 use larder_s3::uploads::{CreateUpload, ListUploads};
 use larder_s3::{Caller, Error, Objects, Result};
+use larder_s3_rules::{Bucket, BucketLock, Etag, ObjectLock, Retention, RetentionMode, S3Action, User, Versioning};
 
 use super::cluster::BUCKET;
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use larder_rows::keyspace::entry_shard;
-use larder_s3::rules::Versioning;
+use larder_s3_rules::Versioning;
 use larder_store::{Partition, Table};
 
 use super::cluster::{BUCKET, S3Cluster};

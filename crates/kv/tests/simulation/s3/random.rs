@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use larder_rows::Timestamp;
 use larder_s3::Error;
-use larder_s3::rules::lifecycle::{Expiration, Lifecycle, LifecycleFilter, LifecycleRule};
-use larder_s3::rules::{Bucket, Versioning};
+use larder_s3_rules::lifecycle::{Expiration, Lifecycle, LifecycleFilter, LifecycleRule};
+use larder_s3_rules::{Bucket, Versioning};
 use larder_testkit::faulty::StoreFaults;
 use larder_testkit::{SplitMix64, case_seeds};
 use tokio::task::{JoinHandle, LocalSet};

@@ -1,6 +1,6 @@
 //! Schedules that once broke an invariant, found by random schedules.
 
-use larder_s3::rules::Versioning;
+use larder_s3_rules::Versioning;
 use larder_store::Table;
 
 use super::cluster::S3Cluster;

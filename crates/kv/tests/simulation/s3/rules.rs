@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use larder_s3::rules::Versioning;
+use larder_s3_rules::Versioning;
 use larder_store::Table;
 use tokio::task::JoinHandle;
 

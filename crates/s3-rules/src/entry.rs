@@ -194,10 +194,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::rules::upload::UploadState;
-    use crate::rules::upload::tests::upload;
-    use crate::rules::version::Version;
-    use crate::rules::version::tests::{algorithm, damage, etag, golden, kind, version};
+    use crate::upload::UploadState;
+    use crate::upload::tests::upload;
+    use crate::version::Version;
+    use crate::version::tests::{algorithm, damage, etag, golden, kind, version};
 
     fn entry() -> impl Strategy<Value = ListingEntry> {
         let checksum = option::of((algorithm(), kind()));

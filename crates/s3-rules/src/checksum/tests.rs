@@ -2,7 +2,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::rules::version::tests::{algorithm, checksum};
+use crate::version::tests::{algorithm, checksum};
 
 fn split(bytes: &[u8], cuts: &[usize]) -> Vec<Vec<u8>> {
     let mut cuts: Vec<_> = cuts.iter().map(|cut| cut % (bytes.len() + 1)).collect();

@@ -206,7 +206,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::rules::version::tests::{blob, bytes, damage};
+    use crate::version::tests::{blob, bytes, damage};
 
     fn part() -> impl Strategy<Value = Part> {
         let checksum = option::of(bytes(32));

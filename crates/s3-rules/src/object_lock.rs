@@ -191,14 +191,14 @@ fn years_later(begin: Timestamp, years: u32) -> Option<Timestamp> {
 }
 
 #[cfg(test)]
-pub(in crate::rules) mod tests {
+pub(crate) mod tests {
     use proptest::option;
     use proptest::prelude::*;
 
     use super::*;
 
     /// Any lock.
-    pub(in crate::rules) fn object_lock() -> impl Strategy<Value = ObjectLock> {
+    pub(crate) fn object_lock() -> impl Strategy<Value = ObjectLock> {
         let mode = prop_oneof![Just(RetentionMode::Governance), Just(RetentionMode::Compliance)];
         let retention = (mode, any::<u64>()).prop_map(|(mode, until)| Retention { mode, until: Timestamp(until) });
         (option::of(retention), option::of(any::<bool>()))

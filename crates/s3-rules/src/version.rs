@@ -1,8 +1,8 @@
 //! The stored form of a version of an S3 object.
 
-pub(in crate::rules) mod fields;
+pub(crate) mod fields;
 #[cfg(test)]
-pub(in crate::rules) mod tests;
+pub(crate) mod tests;
 
 pub use fields::Etag;
 pub use fields::SystemHeader;

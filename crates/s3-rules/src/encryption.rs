@@ -81,13 +81,13 @@ pub struct BucketEncryption {
 }
 
 #[cfg(test)]
-pub(in crate::rules) mod tests {
+pub(crate) mod tests {
     use bytes::Bytes;
     use proptest::prelude::*;
 
     use super::*;
 
-    pub(in crate::rules) fn encryption() -> impl Strategy<Value = ObjectEncryption> {
+    pub(crate) fn encryption() -> impl Strategy<Value = ObjectEncryption> {
         let server = (any::<[u8; 8]>(), any::<[u8; 32]>(), any::<[u8; 28]>()).prop_map(|(id, front, back)| {
             let mut wrapped_key = [0; WRAPPED_KEY_BYTES];
             wrapped_key[..32].copy_from_slice(&front);

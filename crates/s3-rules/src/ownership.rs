@@ -82,7 +82,7 @@ mod tests {
     use larder_rows::ids::BucketId;
 
     use super::*;
-    use crate::rules::acl::{Grant, Permission};
+    use crate::acl::{Grant, Permission};
 
     fn bucket(ownership: Option<ObjectOwnership>) -> Bucket {
         Bucket { ownership, ..Bucket::new("tea", BucketId([1; 16]), "owner", Timestamp(1)) }

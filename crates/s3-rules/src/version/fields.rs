@@ -4,9 +4,9 @@ use bytes::Bytes;
 use larder_rows::codec::{DecodeError, FieldDecoder, FieldEncoder, coded};
 use md5::{Digest, Md5};
 
-use crate::rules::acl::{Acl, Grant, Grantee, Permission};
-use crate::rules::checksum::{Algorithm, Checksum, ChecksumKind, part_count};
-use crate::rules::tags::Tag;
+use crate::acl::{Acl, Grant, Grantee, Permission};
+use crate::checksum::{Algorithm, Checksum, ChecksumKind, part_count};
+use crate::tags::Tag;
 
 type DecodeResult<T> = Result<T, DecodeError>;
 
@@ -14,73 +14,73 @@ type DecodeResult<T> = Result<T, DecodeError>;
 const PERMISSIONS: [Permission; 5] =
     [Permission::FullControl, Permission::Read, Permission::Write, Permission::ReadAcp, Permission::WriteAcp];
 
-pub(in crate::rules) fn put_etag(out: &mut FieldEncoder, etag: Etag) {
+pub(crate) fn put_etag(out: &mut FieldEncoder, etag: Etag) {
     out.raw(&etag.md5);
     out.varint(etag.parts.unwrap_or(0).into());
 }
 
-pub(in crate::rules) fn etag(rest: &mut FieldDecoder) -> DecodeResult<Etag> {
+pub(crate) fn etag(rest: &mut FieldDecoder) -> DecodeResult<Etag> {
     Ok(Etag { md5: rest.array()?, parts: parts(rest)? })
 }
 
-pub(in crate::rules) fn put_checksum(out: &mut FieldEncoder, checksum: &Checksum) {
+pub(crate) fn put_checksum(out: &mut FieldEncoder, checksum: &Checksum) {
     out.u8(checksum.algorithm.code());
     out.bytes(&checksum.digest);
     out.varint(checksum.parts.unwrap_or(0).into());
 }
 
-pub(in crate::rules) fn checksum(rest: &mut FieldDecoder) -> DecodeResult<Checksum> {
+pub(crate) fn checksum(rest: &mut FieldDecoder) -> DecodeResult<Checksum> {
     Ok(Checksum { algorithm: algorithm(rest)?, digest: rest.bytes()?, parts: parts(rest)? })
 }
 
-pub(in crate::rules) fn put_algorithm(out: &mut FieldEncoder, algorithm: Algorithm, kind: ChecksumKind) {
+pub(crate) fn put_algorithm(out: &mut FieldEncoder, algorithm: Algorithm, kind: ChecksumKind) {
     out.u8(algorithm.code());
     out.u8(kind.code());
 }
 
-pub(in crate::rules) fn algorithm_and_kind(rest: &mut FieldDecoder) -> DecodeResult<(Algorithm, ChecksumKind)> {
+pub(crate) fn algorithm_and_kind(rest: &mut FieldDecoder) -> DecodeResult<(Algorithm, ChecksumKind)> {
     let algorithm = algorithm(rest)?;
     let kind = ChecksumKind::from_code(rest.u8()?).ok_or(DecodeError::Invalid("checksum kind"))?;
     Ok((algorithm, kind))
 }
 
-pub(in crate::rules) fn put_headers(out: &mut FieldEncoder, headers: &[(SystemHeader, Bytes)]) {
+pub(crate) fn put_headers(out: &mut FieldEncoder, headers: &[(SystemHeader, Bytes)]) {
     out.list(headers, |out, (name, value)| {
         out.u8(name.code());
         out.bytes(value);
     });
 }
 
-pub(in crate::rules) fn headers(rest: &mut FieldDecoder) -> DecodeResult<Vec<(SystemHeader, Bytes)>> {
+pub(crate) fn headers(rest: &mut FieldDecoder) -> DecodeResult<Vec<(SystemHeader, Bytes)>> {
     rest.list(|rest| {
         let name = SystemHeader::from_code(rest.u8()?).ok_or(DecodeError::Invalid("header"))?;
         Ok((name, rest.bytes()?))
     })
 }
 
-pub(in crate::rules) fn put_meta(out: &mut FieldEncoder, meta: &[(String, Bytes)]) {
+pub(crate) fn put_meta(out: &mut FieldEncoder, meta: &[(String, Bytes)]) {
     out.list(meta, |out, (name, value)| {
         out.text(name);
         out.bytes(value);
     });
 }
 
-pub(in crate::rules) fn meta(rest: &mut FieldDecoder) -> DecodeResult<Vec<(String, Bytes)>> {
+pub(crate) fn meta(rest: &mut FieldDecoder) -> DecodeResult<Vec<(String, Bytes)>> {
     rest.list(|rest| Ok((rest.text()?, rest.bytes()?)))
 }
 
-pub(in crate::rules) fn put_tags(out: &mut FieldEncoder, tags: &[Tag]) {
+pub(crate) fn put_tags(out: &mut FieldEncoder, tags: &[Tag]) {
     out.list(tags, |out, tag| {
         out.text(&tag.key);
         out.text(&tag.value);
     });
 }
 
-pub(in crate::rules) fn tags(rest: &mut FieldDecoder) -> DecodeResult<Vec<Tag>> {
+pub(crate) fn tags(rest: &mut FieldDecoder) -> DecodeResult<Vec<Tag>> {
     rest.list(|rest| Ok(Tag { key: rest.text()?, value: rest.text()? }))
 }
 
-pub(in crate::rules) fn put_acl(out: &mut FieldEncoder, acl: &Acl) {
+pub(crate) fn put_acl(out: &mut FieldEncoder, acl: &Acl) {
     out.list(&acl.grants, |out, grant| {
         match &grant.grantee {
             Grantee::User(id) => {
@@ -95,7 +95,7 @@ pub(in crate::rules) fn put_acl(out: &mut FieldEncoder, acl: &Acl) {
     });
 }
 
-pub(in crate::rules) fn acl(rest: &mut FieldDecoder) -> DecodeResult<Acl> {
+pub(crate) fn acl(rest: &mut FieldDecoder) -> DecodeResult<Acl> {
     let grants = rest.list(|rest| {
         let grantee = match rest.u8()? {
             0 => Grantee::User(rest.text()?),

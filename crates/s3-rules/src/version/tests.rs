@@ -4,38 +4,38 @@ use proptest::option;
 use proptest::prelude::*;
 
 use super::*;
-use crate::rules::acl::{Grant, Grantee, Permission};
-use crate::rules::checksum::{Algorithm, ChecksumKind};
-use crate::rules::encryption::tests::encryption;
-use crate::rules::object_lock::tests::object_lock;
-use crate::rules::object_lock::{Retention, RetentionMode};
+use crate::acl::{Grant, Grantee, Permission};
+use crate::checksum::{Algorithm, ChecksumKind};
+use crate::encryption::tests::encryption;
+use crate::object_lock::tests::object_lock;
+use crate::object_lock::{Retention, RetentionMode};
 use larder_encryption::{MasterKeyId, WRAPPED_KEY_BYTES};
 
-pub(in crate::rules) fn bytes(most: usize) -> impl Strategy<Value = Bytes> {
+pub(crate) fn bytes(most: usize) -> impl Strategy<Value = Bytes> {
     vec(any::<u8>(), 0..=most).prop_map(Bytes::from)
 }
 
-pub(in crate::rules) fn blob() -> impl Strategy<Value = BlobId> {
+pub(crate) fn blob() -> impl Strategy<Value = BlobId> {
     any::<[u8; 24]>().prop_map(BlobId)
 }
 
-pub(in crate::rules) fn version_id() -> impl Strategy<Value = VersionId> {
+pub(crate) fn version_id() -> impl Strategy<Value = VersionId> {
     any::<[u8; 16]>().prop_map(VersionId)
 }
 
-pub(in crate::rules) fn etag() -> impl Strategy<Value = Etag> {
+pub(crate) fn etag() -> impl Strategy<Value = Etag> {
     (any::<[u8; 16]>(), option::of(1..=10_000_u32)).prop_map(|(md5, parts)| Etag { md5, parts })
 }
 
-pub(in crate::rules) fn algorithm() -> impl Strategy<Value = Algorithm> {
+pub(crate) fn algorithm() -> impl Strategy<Value = Algorithm> {
     proptest::sample::select(Algorithm::ALL.to_vec())
 }
 
-pub(in crate::rules) fn kind() -> impl Strategy<Value = ChecksumKind> {
+pub(crate) fn kind() -> impl Strategy<Value = ChecksumKind> {
     proptest::sample::select(ChecksumKind::ALL.to_vec())
 }
 
-pub(in crate::rules) fn checksum() -> impl Strategy<Value = Checksum> {
+pub(crate) fn checksum() -> impl Strategy<Value = Checksum> {
     (algorithm(), vec(any::<u8>(), 64), option::of(1..=10_000_u32)).prop_map(|(algorithm, digest, parts)| Checksum {
         algorithm,
         digest: Bytes::copy_from_slice(&digest[..algorithm.digest_length()]),
@@ -43,20 +43,20 @@ pub(in crate::rules) fn checksum() -> impl Strategy<Value = Checksum> {
     })
 }
 
-pub(in crate::rules) fn headers() -> impl Strategy<Value = Vec<(SystemHeader, Bytes)>> {
+pub(crate) fn headers() -> impl Strategy<Value = Vec<(SystemHeader, Bytes)>> {
     vec((proptest::sample::select(SystemHeader::ALL.to_vec()), bytes(20)), 0..4)
 }
 
-pub(in crate::rules) fn meta() -> impl Strategy<Value = Vec<(String, Bytes)>> {
+pub(crate) fn meta() -> impl Strategy<Value = Vec<(String, Bytes)>> {
     vec((any::<String>(), bytes(20)), 0..4)
 }
 
-pub(in crate::rules) fn tags() -> impl Strategy<Value = Vec<Tag>> {
+pub(crate) fn tags() -> impl Strategy<Value = Vec<Tag>> {
     vec((any::<String>(), any::<String>()), 0..3)
         .prop_map(|tags| tags.into_iter().map(|(key, value)| Tag { key, value }).collect())
 }
 
-pub(in crate::rules) fn acl() -> impl Strategy<Value = Acl> {
+pub(crate) fn acl() -> impl Strategy<Value = Acl> {
     let grantee = prop_oneof![
         any::<String>().prop_map(Grantee::User),
         Just(Grantee::AllUsers),
@@ -107,14 +107,14 @@ fn object() -> impl Strategy<Value = Object> {
     )
 }
 
-pub(in crate::rules) fn version() -> impl Strategy<Value = Version> {
+pub(crate) fn version() -> impl Strategy<Value = Version> {
     (version_id(), any::<bool>(), any::<u64>(), any::<String>(), option::of(object())).prop_map(
         |(id, null, modified, owner, object)| Version { id, null, modified: Timestamp(modified), owner, object },
     )
 }
 
 /// A small object with one item in every list.
-pub(in crate::rules) fn golden() -> Version {
+pub(crate) fn golden() -> Version {
     Version {
         id: VersionId([0x11; 16]),
         null: true,
@@ -136,13 +136,13 @@ pub(in crate::rules) fn golden() -> Version {
 }
 
 /// The stored form of [`golden`] without the version byte.
-pub(in crate::rules) const GOLDEN: &[u8] = b"\x11\x11\x11\x11\x11\x11\x11\x11\x11\x11\x11\x11\x11\x11\x11\x11\x03\
+pub(crate) const GOLDEN: &[u8] = b"\x11\x11\x11\x11\x11\x11\x11\x11\x11\x11\x11\x11\x11\x11\x11\x11\x03\
     \x00\x00\x00\x00\x00\x00\x00\x07\x03ann\
     \x22\x22\x22\x22\x22\x22\x22\x22\x22\x22\x22\x22\x22\x22\x22\x22\x00\
     \x01\x01\x03a/b\x01\x01m\x01n\x01\x01k\x01v\x01\x01\x01\x01\x01\x01\x041234\x00\x00\x00tea";
 
 /// Flips one bit of a row and decodes it, and a cut row too: that may fail, but not panic.
-pub(in crate::rules) fn damage<T, E>(row: &Bytes, at: usize, bit: u8, decode: impl Fn(Bytes) -> Result<T, E>) {
+pub(crate) fn damage<T, E>(row: &Bytes, at: usize, bit: u8, decode: impl Fn(Bytes) -> Result<T, E>) {
     let mut bytes = row.to_vec();
     let at = at % bytes.len();
     bytes[at] ^= 1 << bit;

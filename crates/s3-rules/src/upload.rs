@@ -208,16 +208,14 @@ impl UploadState {
 }
 
 #[cfg(test)]
-pub(in crate::rules) mod tests {
+pub(crate) mod tests {
     use proptest::option;
     use proptest::prelude::*;
 
     use super::*;
-    use crate::rules::encryption::tests::encryption;
-    use crate::rules::object_lock::tests::object_lock;
-    use crate::rules::version::tests::{
-        acl, algorithm, bytes, checksum, damage, etag, headers, kind, meta, tags, version_id,
-    };
+    use crate::encryption::tests::encryption;
+    use crate::object_lock::tests::object_lock;
+    use crate::version::tests::{acl, algorithm, bytes, checksum, damage, etag, headers, kind, meta, tags, version_id};
 
     fn state() -> impl Strategy<Value = UploadState> {
         let list = any::<[u8; 20]>;
@@ -236,7 +234,7 @@ pub(in crate::rules) mod tests {
         ]
     }
 
-    pub(in crate::rules) fn upload() -> impl Strategy<Value = Upload> {
+    pub(crate) fn upload() -> impl Strategy<Value = Upload> {
         let who = (any::<[u8; 16]>(), bytes(20), any::<String>(), any::<String>(), any::<u64>());
         let what = (headers(), meta(), tags(), option::of(acl()), option::of((algorithm(), kind())));
         (who, what, (object_lock(), option::of(encryption())), state()).prop_map(

@@ -111,7 +111,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::rules::version::tests::{GOLDEN, blob, damage, golden, version, version_id};
+    use crate::version::tests::{GOLDEN, blob, damage, golden, version, version_id};
 
     fn head() -> impl Strategy<Value = ObjectHead> {
         let release = prop_oneof![blob().prop_map(Release::Blob), version_id().prop_map(Release::Parts)];
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn an_inline_body_shares_the_memory_of_its_row() {
-        use crate::rules::version::ObjectBody;
+        use crate::version::ObjectBody;
         let row = ObjectHead { current: Some(golden()), ..ObjectHead::default() }.encode();
         let object = ObjectHead::decode(row.clone()).unwrap().current.unwrap().object.unwrap();
         let ObjectBody::Inline(body) = object.body else { panic!("the body is inline") };
