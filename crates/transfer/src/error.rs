@@ -52,6 +52,11 @@ impl Error {
         Self::Damaged { path: path.to_owned(), what: what.into() }
     }
 
+    /// Whether a retry may succeed.
+    pub(crate) fn is_transient(&self) -> bool {
+        matches!(self, Self::Store { source, .. } if crate::retry::is_transient(source.kind))
+    }
+
     /// Stored bytes that cannot be decoded.
     pub(crate) fn unreadable(what: &'static str, error: impl std::fmt::Display) -> Self {
         let source = larder_store::Error::new(larder_store::Kind::Damaged, error.to_string());

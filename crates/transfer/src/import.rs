@@ -17,6 +17,8 @@ use crate::{Error, Result, StorePair, users};
 
 /// Bytes of records per read.
 const READ_BYTES: usize = 2 * 1024 * 1024;
+/// Most attempts to write a segment.
+const SEGMENT_ATTEMPTS: u32 = 3;
 /// The farthest that the newest row may be ahead of the target's clock, in microseconds.
 const CLOCK_AHEAD_MAX: u64 = 60 * 1_000_000;
 
@@ -53,14 +55,17 @@ pub async fn import(
     let mut checkpoint = begin(stores, &text, &complete).await?;
     let resumed = checkpoint.segments;
     let segments = u32::try_from(complete.segments.len()).unwrap_or(u32::MAX);
-    let store = &stores.store;
     for number in resumed + 1..=segments {
-        // A new time for each segment: rows may expire while the import runs.
-        let now = with_retries("asking for the time", |options| async move { store.now(&options).await }).await?;
-        let mut sink = RecordSink::new(stores.clone(), now);
-        put_segment(&mut sink, &folder, &id, &complete, number, &report).await?;
+        let mut attempts = 1;
+        // The bytes of a large blob are written once, in order: after a failure that may pass, the segment is written anew.
+        while let Err(error) = put_segment(stores, &folder, &id, &complete, number, &report).await {
+            if attempts == SEGMENT_ATTEMPTS || !error.is_transient() {
+                return Err(error);
+            }
+            tracing::warn!(%error, number, "segment of an import failed: it is written again");
+            attempts += 1;
+        }
         // The checkpoint follows its rows: after a crash the import repeats a segment and never skips one.
-        sink.drain().await?;
         checkpoint.segments = number;
         checkpoint.complete = number == segments;
         checkpoint.write(stores).await?;
@@ -145,15 +150,19 @@ async fn check_other_rows(stores: &StorePair, complete: &ExportContents) -> Resu
     Err(Error::Refused(format!("the target is not empty: it has {}", kinds.join(", "))))
 }
 
-/// Writes the records of one segment.
+/// Writes the records of one segment; it may be repeated.
 async fn put_segment(
-    sink: &mut RecordSink,
+    stores: &StorePair,
     folder: &ExportFolder,
     id: &ExportId,
     complete: &ExportContents,
     number: u32,
     report: ProgressCallback<'_>,
 ) -> Result<()> {
+    let store = &stores.store;
+    // A new time for each segment: rows may expire while the import runs.
+    let now = with_retries("asking for the time", |options| async move { store.now(&options).await }).await?;
+    let mut sink = RecordSink::new(stores.clone(), now);
     let (dir, id) = (folder.dir.clone(), *id);
     let (mut reader, before, digest) = run_blocking(move || {
         let before = match number {
@@ -176,7 +185,7 @@ async fn put_segment(
         let records;
         (reader, records) = run_blocking(move || reader.records(READ_BYTES).map(|records| (reader, records))).await?;
         if records.is_empty() {
-            return Ok(());
+            return sink.drain().await;
         }
         for bytes in records {
             let record = SegmentRecord::decode(bytes).map_err(|error| damaged(error.to_string()))?;

@@ -64,7 +64,7 @@ pub(crate) async fn with_timeout<T>(call: impl Future<Output = larder_store::Res
 }
 
 /// Whether a retry may succeed.
-fn is_transient(kind: Kind) -> bool {
+pub(crate) fn is_transient(kind: Kind) -> bool {
     matches!(kind, Kind::TimedOut | Kind::Unavailable { .. })
 }
 

@@ -6,14 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use bytes::Bytes;
 use larder_rows::content::BlobId;
 use larder_s3_rules::{BucketId, ObjectHead};
 use larder_store::derived_rows::DerivedRowStore;
 use larder_store::memory::MemoryStore;
 use larder_store::{
-    Batch, BlobOwner, CallOptions, Change, Clock, ConsistencyLevel, Durability, HeadWrite, Partition, ReadQuery, Row,
-    Table, Timestamp,
+    Batch, BlobOwner, BlobReader, BlobWriter, Blobs, CallOptions, Change, Clock, ConsistencyLevel, Durability,
+    HeadWrite, Kind, ListedBlob, Partition, ReadQuery, Row, Table, Timestamp,
 };
 use tokio::time::Instant;
 
@@ -220,6 +221,78 @@ async fn an_interrupted_transfer_resumes_to_the_same_totals() {
         assert!(breaks > 0, "{steps}");
         verify(&target, dir.path(), |_| ()).await.unwrap();
         same(&totals(&target).await, &whole);
+    }
+}
+
+/// Blobs of which one is late: its first write or end after so many calls of all has no answer.
+struct LateBlobs {
+    inner: Arc<dyn Blobs>,
+    calls_left: Arc<AtomicU64>,
+}
+
+struct LateWriter {
+    inner: Box<dyn BlobWriter>,
+    calls_left: Arc<AtomicU64>,
+}
+
+impl LateWriter {
+    fn call(&self) -> larder_store::Result<()> {
+        match self.calls_left.fetch_sub(1, Ordering::Relaxed) {
+            1 => Err(larder_store::Error::new(Kind::TimedOut, "no answer")),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[async_trait]
+impl Blobs for LateBlobs {
+    async fn create(&self, id: BlobId, owner: BlobOwner) -> larder_store::Result<Box<dyn BlobWriter>> {
+        let inner = self.inner.create(id, owner).await?;
+        Ok(Box::new(LateWriter { inner, calls_left: Arc::clone(&self.calls_left) }))
+    }
+
+    async fn open(&self, id: BlobId) -> larder_store::Result<Box<dyn BlobReader>> {
+        self.inner.open(id).await
+    }
+
+    async fn remove(&self, id: BlobId) -> larder_store::Result<()> {
+        self.inner.remove(id).await
+    }
+
+    async fn list(&self, after: Option<BlobId>, limit: usize) -> larder_store::Result<Vec<ListedBlob>> {
+        self.inner.list(after, limit).await
+    }
+
+    fn is_ready(&self) -> bool {
+        self.inner.is_ready()
+    }
+}
+
+#[async_trait]
+impl BlobWriter for LateWriter {
+    async fn write(&mut self, bytes: Bytes) -> larder_store::Result<()> {
+        self.call()?;
+        self.inner.write(bytes).await
+    }
+
+    async fn finish(self: Box<Self>, durability: Durability) -> larder_store::Result<Box<dyn Send + Sync>> {
+        self.call()?;
+        self.inner.finish(durability).await
+    }
+}
+
+#[tokio::test]
+async fn an_import_once_ended_at_one_late_answer_for_a_large_blob() {
+    let source = filled(false).await;
+    let dir = tempfile::tempdir().unwrap();
+    exported(&source, dir.path(), b'a').await;
+    for call in 1..=13 {
+        let mut target = stores(false);
+        let calls_left = Arc::new(AtomicU64::new(call));
+        target.blobs = Arc::new(LateBlobs { inner: target.blobs, calls_left: Arc::clone(&calls_left) });
+        import(&target, dir.path(), |_| ()).await.unwrap();
+        assert!(calls_left.load(Ordering::Relaxed) > call, "call {call} was made");
+        verify(&target, dir.path(), |_| ()).await.unwrap();
     }
 }
 
