@@ -84,6 +84,8 @@ pub struct ListParts {
     pub after: u32,
     /// Most parts, 0 to 1000.
     pub max: usize,
+    /// The encryption that the request names, which must be the upload's.
+    pub encryption: EncryptionChoice,
 }
 
 const NO_DIGEST: &str =
@@ -198,11 +200,14 @@ impl Uploads {
     /// One page of parts. Costs one read of the upload and one of the page, whatever the number of parts.
     ///
     /// # Errors
-    /// `NoSuchBucket`, `NoSuchUpload`, `AccessDenied`.
+    /// `NoSuchBucket`, `NoSuchUpload`, `AccessDenied`; `PartDiffers`, `PartKeyDiffers` for another encryption than the upload's.
     pub async fn list_parts(&self, caller: &Caller, request: &ListParts) -> Result<ListedParts> {
         let bucket = self.buckets.find(&request.bucket).await?;
         let head = self.heads.find_live_upload(&bucket, &request.key, &request.upload).await?;
         head.check(caller, &bucket)?;
+        if request.encryption != EncryptionChoice::BucketDefault {
+            self.keys.upload_key(head.upload.encryption.as_ref(), request.encryption)?;
+        }
         let after = u16::try_from(request.after).unwrap_or(PART_NUMBER_MAX).min(PART_NUMBER_MAX);
         let (parts, _) = self.heads.read_parts(head.id, after, request.max.saturating_add(1)).await?;
         let abort_date = abort_date(&bucket, &head.upload);

@@ -3,10 +3,12 @@
 use bytes::Bytes;
 use hyper::header::HeaderName;
 use larder_rows::limits::S3_PAGE_MAX;
+use larder_s3::encryption::EncryptionChoice;
 use larder_s3::parts::{ListParts, ListedParts};
 use larder_s3::uploads::AbortDate;
 use larder_s3_rules::{Algorithm, Checksum, Etag, Part, SystemHeader, Upload, dates};
 
+use super::encryption;
 use super::listing_document::{self, DisplayNames, EncodingType};
 use crate::call::S3Call;
 use crate::errors::S3Error;
@@ -18,7 +20,8 @@ const ABORT_DATE: HeaderName = HeaderName::from_static("x-amz-abort-date");
 const ABORT_RULE: HeaderName = HeaderName::from_static("x-amz-abort-rule-id");
 
 pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
-    let (request, encoding) = decode(&call.bucket, &call.key, &call.query)?;
+    let (mut request, encoding) = decode(&call.bucket, &call.key, &call.query)?;
+    request.encryption = encryption::named(call)?;
     let listed = call.objects.uploads.list_parts(&call.caller, &request).await?;
     let ids = [listed.upload.initiator.as_str(), listed.upload.owner.as_str()];
     let names = DisplayNames::load(&call.objects, ids.into_iter().collect()).await;
@@ -48,6 +51,7 @@ fn decode(bucket: &str, key: &Bytes, query: &S3Query) -> Result<(ListParts, Enco
         upload: query.get("uploadId").unwrap_or_default().to_owned(),
         after: listing_document::number("part-number-marker", query.get("part-number-marker"), 0)?,
         max: listing_document::page("max-parts", query.get("max-parts"), S3_PAGE_MAX)?,
+        encryption: EncryptionChoice::default(),
     };
     Ok((request, EncodingType::from_param(query.get("encoding-type"))?))
 }

@@ -5,6 +5,7 @@ use bytes::Bytes;
 use hyper::StatusCode;
 use larder_s3::Error;
 use larder_s3::complete::{CompleteUpload, ListedPart};
+use larder_s3::encryption::EncryptionChoice;
 use larder_s3::get::GetObject;
 use larder_s3::list::ListObjects;
 use larder_s3::parts::{ListParts, PartAddress};
@@ -143,7 +144,14 @@ impl UploadAddress {
     }
 
     fn parts(&self, after: u32, max: usize) -> ListParts {
-        ListParts { bucket: self.bucket.clone(), key: self.key.clone(), upload: self.upload.clone(), after, max }
+        ListParts {
+            bucket: self.bucket.clone(),
+            key: self.key.clone(),
+            upload: self.upload.clone(),
+            after,
+            max,
+            encryption: EncryptionChoice::default(),
+        }
     }
 }
 

@@ -9,11 +9,12 @@ use crate::acl_choice::AclChoice;
 use crate::commit::testing::{BUCKET, BucketFixture, bytes, get_request, put_request, read_all, run, upload_body};
 use crate::copy::CopyObject;
 use crate::get::{GetObject, ReadConditions, ReadWindow, VersionSpec};
+use crate::parts::ListParts;
 use crate::put::{PutObject, StoredVersion, WriteConditions};
 use crate::rules::checksum::Md5Hasher;
 use crate::rules::encryption::{BucketEncryption, EncryptionKind};
 use crate::rules::{Etag, ObjectBody, ObjectLock};
-use crate::uploads::testing::{KEY, UploadSetup, complete_request, create_request};
+use crate::uploads::testing::{KEY, UploadSetup, complete_request, create_request, parts_request};
 use larder_encryption::SecretKey;
 use larder_encryption::sealed_body::{CHUNK_BYTES, sealed_length};
 
@@ -206,6 +207,11 @@ fn an_upload_is_encrypted_as_it_began() {
                 let refused =
                     objects.uploads.put_part(owner, &at(1, other), upload_body(&bodies[0])).await.unwrap_err();
                 assert!(matches!(&refused, Error::Encryption(error) if *error == expected), "{choice:?} {refused}");
+                // A listing with another key was once answered.
+                let list = |encryption| ListParts { encryption, ..parts_request(&upload, 0, 10) };
+                let refused = objects.uploads.list_parts(owner, &list(other)).await.unwrap_err();
+                assert!(matches!(&refused, Error::Encryption(error) if *error == expected), "{choice:?} {refused}");
+                assert_eq!(objects.uploads.list_parts(owner, &list(choice)).await.unwrap().page.parts.len(), 2);
             }
             let listed: Vec<_> = parts.iter().collect();
             let mut complete = complete_request(&upload, &listed);

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use super::super::buckets::testing::{S3TestStore, new_caller, ports_over};
 use super::super::commit::testing::{BUCKET, BucketFixture, upload_body};
 use super::super::complete::{CompleteUpload, CompletedUpload, ListedPart};
+use super::super::encryption::EncryptionChoice;
 use super::super::parts::{ListParts, ListedParts, PartAddress};
 use super::super::put::{ObjectMetadata, WriteConditions};
 use super::super::uploads::UploadHead;
@@ -142,7 +143,14 @@ pub(crate) async fn put_part(
 }
 
 pub(crate) fn parts_request(upload: &str, after: u32, max: usize) -> ListParts {
-    ListParts { bucket: BUCKET.into(), key: Bytes::from_static(KEY.as_bytes()), upload: upload.into(), after, max }
+    ListParts {
+        bucket: BUCKET.into(),
+        key: Bytes::from_static(KEY.as_bytes()),
+        upload: upload.into(),
+        after,
+        max,
+        encryption: EncryptionChoice::default(),
+    }
 }
 
 pub(crate) fn complete_request(upload: &str, parts: &[&Part]) -> CompleteUpload {
