@@ -4,7 +4,7 @@ use super::asks::{ModelRequest, customer_key_md5};
 use super::dates::{SECOND, parsed};
 use super::state::{ModelEncryption, ModelLock, ModelObject};
 use super::{Checked, S3Model};
-use crate::http::{HttpResponse, element};
+use crate::http::HttpResponse;
 
 /// The codes that the model knows, with their statuses.
 const STATUSES: &[(u16, &[&str])] = &[
@@ -86,11 +86,6 @@ pub(super) fn answered_etag(answer: &HttpResponse) -> String {
 pub(super) fn elements<'a>(text: &'a str, name: &str) -> Vec<&'a str> {
     let (open, close) = (format!("<{name}>"), format!("</{name}>"));
     text.split(&open).skip(1).filter_map(|rest| rest.split(&close).next()).collect()
-}
-
-/// The text of the first element of this name within an element's text.
-pub(super) fn part_of<'a>(text: &'a str, name: &str) -> Option<&'a str> {
-    element(text, name)
 }
 
 impl S3Model<'_> {

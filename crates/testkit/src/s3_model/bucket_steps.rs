@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::answers::{differs, elements, part_of, same};
+use super::answers::{differs, elements, same};
 use super::asks::{Faults, ModelRequest};
-use super::metadata_steps::{tagging, tags_of};
+use super::metadata_steps::{parse_tags, tagging};
 use super::state::{ModelBucket, ModelDefault, ModelRule, ModelVersioning};
 use super::{Checked, S3Model};
+use crate::http::element;
 
 impl S3Model<'_> {
     pub(super) fn create_bucket(&mut self) -> Checked {
@@ -174,19 +175,19 @@ impl S3Model<'_> {
             ModelVersioning::Suspended => Some("Suspended"),
         };
         if let Some(text) = self.read_setting(bucket, "versioning", true, "")? {
-            same("versioning", versioning, part_of(&text, "Status"))?;
+            same("versioning", versioning, element(&text, "Status"))?;
         }
         let lock = found.lock.is_some();
         if let Some(text) = self.read_setting(bucket, "object-lock", lock, "ObjectLockConfigurationNotFoundError")? {
             let days = found.lock.flatten().map(|default| default.days.to_string());
-            same("days", days.as_deref(), part_of(&text, "Days"))?;
+            same("days", days.as_deref(), element(&text, "Days"))?;
         }
         let none = "ServerSideEncryptionConfigurationNotFoundError";
         if let Some(text) = self.read_setting(bucket, "encryption", found.encrypts, none)? {
-            same("algorithm", Some("AES256"), part_of(&text, "SSEAlgorithm"))?;
+            same("algorithm", Some("AES256"), element(&text, "SSEAlgorithm"))?;
         }
         if let Some(text) = self.read_setting(bucket, "tagging", !found.tags.is_empty(), "NoSuchTagSet")? {
-            same("tags", found.tags, tags_of(&text))?;
+            same("tags", found.tags, parse_tags(&text))?;
         }
         let has_rules = !found.rules.is_empty();
         if let Some(text) = self.read_setting(bucket, "lifecycle", has_rules, "NoSuchLifecycleConfiguration")? {

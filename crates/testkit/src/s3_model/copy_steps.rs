@@ -2,11 +2,12 @@
 
 use std::rc::Rc;
 
-use super::answers::{self, differs, part_of, same};
+use super::answers::{self, differs, same};
 use super::asks::{AskedEncryption, Faults, ModelRequest};
-use super::object_steps::{NamedVersion, path_of};
+use super::object_steps::{NamedVersion, escaped_key};
 use super::state::{ModelEncryption, ModelMetadata, ModelObject, etag};
 use super::{Checked, S3Model};
+use crate::http::element;
 
 /// The prefix of a copy source's headers of encryption.
 const SOURCE: &str = "copy-source-";
@@ -20,7 +21,7 @@ impl S3Model<'_> {
         faults: &mut Faults,
     ) -> (ModelRequest, Option<ModelObject>) {
         let id = source.id.as_ref().map(|id| format!("?versionId={id}")).unwrap_or_default();
-        let path = format!("/{}/{}{id}", self.bucket_name(source.bucket), path_of(source.key));
+        let path = format!("/{}/{}{id}", self.bucket_name(source.bucket), escaped_key(source.key));
         faults.extend(self.missing(source, if source.id.is_some() { "InvalidRequest" } else { "NoSuchKey" }));
         let object = self.version(source).and_then(|version| version.object.clone());
         let encryption = object.as_ref().map_or(ModelEncryption::Plain, |object| object.encryption);
@@ -76,7 +77,7 @@ impl S3Model<'_> {
         };
         let lock = found.new_lock(lock, self.now());
         let text = answer.text();
-        let shown = part_of(&text, "ETag").unwrap_or_default().replace("&quot;", "");
+        let shown = element(&text, "ETag").unwrap_or_default().replace("&quot;", "");
         // A copy of an object that was uploaded in parts may keep its tag and its parts, as a server does that copies no bytes.
         let keeps_parts = object.parts.is_some() && shown == object.etag;
         let etag = if keeps_parts { shown.clone() } else { etag(&object.bytes, encryption, &shown) };

@@ -1,10 +1,11 @@
 //! Deletes of objects and versions.
 
-use super::answers::{differs, elements, header, part_of, same};
+use super::answers::{differs, elements, header, same};
 use super::asks::{Faults, ModelRequest};
 use super::object_steps::NamedVersion;
 use super::state::{Certainty, ModelLock, ModelVersion, ModelVersioning};
 use super::{Checked, S3Model};
+use crate::http::element;
 
 impl S3Model<'_> {
     pub(super) fn delete_object(&mut self) -> Checked {
@@ -100,18 +101,18 @@ impl S3Model<'_> {
         let text = answer.text();
         let (deleted, refused) = (elements(&text, "Deleted"), elements(&text, "Error"));
         let outcome_of = |list: &[&str], key: &str| {
-            list.iter().find(|one| part_of(one, "Key") == Some(key)).map(|one| (*one).to_owned())
+            list.iter().find(|one| element(one, "Key") == Some(key)).map(|one| (*one).to_owned())
         };
         for (named, protected) in listed.iter().zip(protected) {
             if protected == Certainty::Yes {
                 let Some(error) = outcome_of(&refused, named.key) else { return differs("error", named, &text) };
-                same("code", Some("AccessDenied"), part_of(&error, "Code"))?;
+                same("code", Some("AccessDenied"), element(&error, "Code"))?;
                 continue;
             }
             let Some(one) = outcome_of(&deleted, named.key) else { return differs("deleted", named, &text) };
-            let shown = part_of(&one, "DeleteMarkerVersionId").map(str::to_owned);
+            let shown = element(&one, "DeleteMarkerVersionId").map(str::to_owned);
             let (is_marker, id) = self.follow_delete(named, shown.as_deref())?;
-            same("delete marker", is_marker.then_some("true"), part_of(&one, "DeleteMarker"))?;
+            same("delete marker", is_marker.then_some("true"), element(&one, "DeleteMarker"))?;
             same("marker's id", id.filter(|_| is_marker), shown)?;
         }
         Ok(())

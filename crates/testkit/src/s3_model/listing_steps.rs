@@ -1,10 +1,11 @@
 //! Listings, page by page.
 
-use super::answers::{differs, elements, part_of, same};
+use super::answers::{differs, elements, same};
 use super::asks::ModelRequest;
-use super::object_steps::path_of;
+use super::object_steps::escaped_key;
 use super::state::ModelVersion;
 use super::{Checked, S3Model};
+use crate::http::element;
 
 /// A listed version.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,12 +31,12 @@ impl S3Model<'_> {
             let faults = if self.bucket(bucket).is_none() { vec!["NoSuchBucket"] } else { vec![] };
             let Some(answer) = self.expect(&request, &faults, &[200])? else { return Ok(()) };
             let text = answer.text();
-            let of = |one: &&str, name| part_of(one, name).unwrap_or_default().replace("&quot;", "\"");
+            let of = |one: &&str, name| element(one, name).unwrap_or_default().replace("&quot;", "\"");
             for one in elements(&text, "Contents") {
                 names.push(format!("{} {} {}", of(&one, "Key"), of(&one, "ETag").trim_matches('"'), of(&one, "Size")));
             }
             names.extend(elements(&text, "CommonPrefixes").iter().map(|one| of(one, "Prefix")));
-            match part_of(&text, "NextContinuationToken") {
+            match element(&text, "NextContinuationToken") {
                 Some(token) => after = format!("&continuation-token={}", token.replace('+', "%2B").replace('=', "%3D")),
                 None => break,
             }
@@ -78,10 +79,10 @@ impl S3Model<'_> {
             let Some(answer) = self.expect(&request, &faults, &[200])? else { return Ok(()) };
             let text = answer.text();
             found.extend(listed(&text));
-            match (part_of(&text, "NextKeyMarker"), part_of(&text, "NextVersionIdMarker")) {
+            match (element(&text, "NextKeyMarker"), element(&text, "NextVersionIdMarker")) {
                 (Some(key), id) => {
                     let id = id.map(|id| format!("&version-id-marker={id}")).unwrap_or_default();
-                    after = format!("&key-marker={}{id}", path_of(key));
+                    after = format!("&key-marker={}{id}", escaped_key(key));
                 }
                 _ => break,
             }
@@ -122,10 +123,10 @@ fn listed(text: &str) -> Vec<ShownVersion> {
         }
         let end = if version < marker { "</Version>" } else { "</DeleteMarker>" };
         let Some((one, after)) = rest[begin..].split_once(end) else { return all };
-        let of = |name| part_of(one, name).unwrap_or_default().replace("&quot;", "\"");
+        let of = |name| element(one, name).unwrap_or_default().replace("&quot;", "\"");
         all.push(ShownVersion {
             key: of("Key"),
-            id: part_of(one, "VersionId").map(str::to_owned),
+            id: element(one, "VersionId").map(str::to_owned),
             is_latest: of("IsLatest") == "true",
             object: (version < marker).then(|| (of("ETag").trim_matches('"').to_owned(), of("Size"))),
         });

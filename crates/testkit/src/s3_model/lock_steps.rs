@@ -1,11 +1,12 @@
 //! Retention and legal hold of versions.
 
-use super::answers::{is_near, part_of, same};
+use super::answers::{is_near, same};
 use super::asks::{Faults, ModelRequest};
 use super::dates::{MINUTE, iso, parsed};
 use super::object_steps::NamedVersion;
 use super::state::{Certainty, ModelLock, ModelRetention};
 use super::{Checked, S3Model};
+use crate::http::element;
 
 fn mode(retention: ModelRetention) -> &'static str {
     if retention.is_compliance { "COMPLIANCE" } else { "GOVERNANCE" }
@@ -21,7 +22,7 @@ impl S3Model<'_> {
         faults
     }
 
-    fn lock_of(&self, named: &NamedVersion) -> ModelLock {
+    fn named_lock(&self, named: &NamedVersion) -> ModelLock {
         self.version(named).map(super::state::ModelVersion::lock).unwrap_or_default()
     }
 
@@ -40,7 +41,7 @@ impl S3Model<'_> {
     pub(super) fn put_retention(&mut self) -> Checked {
         let named = self.any_version();
         let mut faults = self.missing_lock(&named);
-        let present = self.lock_of(&named).retention;
+        let present = self.named_lock(&named).retention;
         let (request, bypass) = self.ask_bypass(ModelRequest::new("PUT", self.target(&named, "retention")));
         let mut next = self.dice.chance(850).then(|| self.new_retention());
         if let (Some(next), Some(present)) = (&mut next, present)
@@ -99,22 +100,22 @@ impl S3Model<'_> {
 
     pub(super) fn get_locks(&mut self) -> Checked {
         let named = self.any_version();
-        let (faults, lock) = (self.missing_lock(&named), self.lock_of(&named));
+        let (faults, lock) = (self.missing_lock(&named), self.named_lock(&named));
         let unset = |is_set: bool| if is_set { vec![] } else { vec!["NoSuchObjectLockConfiguration"] };
         let is_faulty = !faults.is_empty();
         let retention = if is_faulty { faults.clone() } else { unset(lock.retention.is_some()) };
         let request = ModelRequest::new("GET", self.target(&named, "retention"));
         if let Some(answer) = self.expect(&request, &retention, &[200])? {
             let text = answer.text();
-            same("mode", lock.retention.map(mode), part_of(&text, "Mode"))?;
-            let until = part_of(&text, "RetainUntilDate").and_then(parsed);
+            same("mode", lock.retention.map(mode), element(&text, "Mode"))?;
+            let until = element(&text, "RetainUntilDate").and_then(parsed);
             is_near("retain until", lock.retention.map(|retention| retention.until), until)?;
         }
         let hold = if is_faulty { faults } else { unset(lock.hold.is_some()) };
         let request = ModelRequest::new("GET", self.target(&named, "legal-hold"));
         if let Some(answer) = self.expect(&request, &hold, &[200])? {
             let expected = lock.hold.map(|is_on| if is_on { "ON" } else { "OFF" });
-            same("hold", expected, part_of(&answer.text(), "Status"))?;
+            same("hold", expected, element(&answer.text(), "Status"))?;
         }
         Ok(())
     }

@@ -2,16 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use super::answers::{differs, elements, part_of, same};
+use super::answers::{differs, elements, same};
 use super::asks::{Faults, ModelRequest};
 use super::object_steps::NamedVersion;
 use super::state::{ModelEncryption, ModelObject};
 use super::{Checked, S3Model};
+use crate::http::element;
 
 /// The tags of a document.
-pub(super) fn tags_of(text: &str) -> BTreeMap<String, String> {
+pub(super) fn parse_tags(text: &str) -> BTreeMap<String, String> {
     let pair = |tag: &&str| {
-        let part = |name| part_of(tag, name).unwrap_or_default().to_owned();
+        let part = |name| element(tag, name).unwrap_or_default().to_owned();
         (part("Key"), part("Value"))
     };
     elements(text, "Tag").iter().map(pair).collect()
@@ -72,7 +73,7 @@ impl S3Model<'_> {
         let request = ModelRequest::new("GET", self.target(&named, "tagging"));
         let Some(answer) = self.expect(&request, &faults, &[200])? else { return Ok(()) };
         let tags = self.version(&named).and_then(|version| Some(&version.object.as_ref()?.metadata.tags));
-        same("tags", tags.cloned(), Some(tags_of(&answer.text())))
+        same("tags", tags.cloned(), Some(parse_tags(&answer.text())))
     }
 
     pub(super) fn put_acl(&mut self) -> Checked {
@@ -103,9 +104,9 @@ impl S3Model<'_> {
         let Some(answer) = self.expect(&request, &faults, &[200])? else { return Ok(()) };
         let Some(object) = object else { return differs("attributes", "a refusal", answer.status) };
         let text = answer.text();
-        same("etag", Some(object.etag.as_str()), part_of(&text, "ETag").map(|tag| tag.trim_matches('"')))?;
-        same("size", Some(object.bytes.len().to_string().as_str()), part_of(&text, "ObjectSize"))?;
+        same("etag", Some(object.etag.as_str()), element(&text, "ETag").map(|tag| tag.trim_matches('"')))?;
+        same("size", Some(object.bytes.len().to_string().as_str()), element(&text, "ObjectSize"))?;
         let parts = object.parts.map(|parts| parts.len().to_string());
-        same("parts", parts.as_deref(), part_of(&text, "PartsCount").or(part_of(&text, "TotalPartsCount")))
+        same("parts", parts.as_deref(), element(&text, "PartsCount").or(element(&text, "TotalPartsCount")))
     }
 }

@@ -14,7 +14,7 @@ use crate::http::HttpResponse;
 pub(super) const KEYS: &[&str] = &["a/1", "a/2", "b", "b c+é"];
 
 /// A key in a path.
-pub(super) fn path_of(key: &str) -> String {
+pub(super) fn escaped_key(key: &str) -> String {
     key.replace(' ', "%20").replace('+', "%2B").replace('é', "%C3%A9")
 }
 
@@ -35,7 +35,7 @@ impl S3Model<'_> {
     }
 
     pub(super) fn object_path(&self, bucket: usize, key: &str) -> String {
-        format!("/{}/{}", self.bucket_name(bucket), path_of(key))
+        format!("/{}/{}", self.bucket_name(bucket), escaped_key(key))
     }
 
     pub(super) fn bucket(&self, number: usize) -> Option<&ModelBucket> {

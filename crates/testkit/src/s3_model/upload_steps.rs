@@ -2,11 +2,12 @@
 
 use std::rc::Rc;
 
-use super::answers::{self, answered_etag, differs, elements, part_of, same};
+use super::answers::{self, answered_etag, differs, elements, same};
 use super::asks::{AskedEncryption, Faults, ModelRequest, with_customer_key};
 use super::digests::{base64_md5, md5_hex};
 use super::state::{ModelEncryption, ModelObject, ModelPart, ModelUpload, completed_etag, etag};
 use super::{Checked, S3Model};
+use crate::http::element;
 
 /// An upload that a request names.
 #[derive(Debug, Clone)]
@@ -145,7 +146,7 @@ impl S3Model<'_> {
         let Some(answer) = self.expect(&request, &faults, &[200])? else { return Ok(()) };
         let Some(object) = object else { return differs("copied part", "a refusal", answer.status) };
         let text = answer.text();
-        let shown = part_of(&text, "ETag").unwrap_or_default().replace("&quot;", "");
+        let shown = element(&text, "ETag").unwrap_or_default().replace("&quot;", "");
         self.add_part(&named, number, object.bytes[range.0..range.1].to_vec(), &shown)
     }
 
@@ -159,11 +160,11 @@ impl S3Model<'_> {
             let Some(answer) = self.expect(&request, &faults, &[200])? else { return Ok(()) };
             let text = answer.text();
             for part in elements(&text, "Part") {
-                let of = |name| part_of(part, name).unwrap_or_default().replace("&quot;", "");
+                let of = |name| element(part, name).unwrap_or_default().replace("&quot;", "");
                 found.push((of("PartNumber"), of("Size"), of("ETag").trim_matches('"').to_owned()));
             }
-            match part_of(&text, "NextPartNumberMarker") {
-                Some(next) if part_of(&text, "IsTruncated") == Some("true") => after = next.parse().unwrap_or(0),
+            match element(&text, "NextPartNumberMarker") {
+                Some(next) if element(&text, "IsTruncated") == Some("true") => after = next.parse().unwrap_or(0),
                 _ => break,
             }
         }
@@ -235,7 +236,7 @@ impl S3Model<'_> {
     ) -> Checked {
         let parts: Vec<&ModelPart> = listed.iter().filter_map(|(number, _)| upload.parts.get(number)).collect();
         let text = answer.text();
-        let shown = part_of(&text, "ETag").unwrap_or_default().replace("&quot;", "").trim_matches('"').to_owned();
+        let shown = element(&text, "ETag").unwrap_or_default().replace("&quot;", "").trim_matches('"').to_owned();
         let etag = match upload.encryption {
             ModelEncryption::Customer(_) => shown.clone(),
             _ => completed_etag(&parts),
@@ -277,7 +278,7 @@ impl S3Model<'_> {
         let request = ModelRequest::new("GET", format!("/{}?uploads", self.bucket_name(bucket)));
         let Some(answer) = self.expect(&request, &faults, &[200])? else { return Ok(()) };
         let text = answer.text();
-        let of = |one: &&str, name| part_of(one, name).unwrap_or_default().to_owned();
+        let of = |one: &&str, name| element(one, name).unwrap_or_default().to_owned();
         let mut found: Vec<_> =
             elements(&text, "Upload").iter().map(|one| (of(one, "Key"), of(one, "UploadId"))).collect();
         let uploads = &self.bucket_mut(bucket).uploads;
