@@ -89,7 +89,7 @@ impl ScriptedKey {
             }
             ["context"] => {
                 let (_, context) = self.value();
-                self.print(&context.encode(&address()).escape_ascii().to_string());
+                self.print(&context.encode(&address(), Timestamp::MAX).escape_ascii().to_string());
             }
             ["rows"] => self.print_rows(),
             [gateway, ..] => {
@@ -214,7 +214,7 @@ fn address() -> Address {
 
 /// The context as it comes back from a client.
 fn via_client(context: &DatatypeContext) -> DatatypeContext {
-    DatatypeContext::decode(&context.encode(&address()), &address(), Timestamp(1_000_000)).unwrap()
+    DatatypeContext::decode(&context.encode(&address(), Timestamp::MAX), &address(), Timestamp(1_000_000)).unwrap()
 }
 
 fn bytes(word: &str) -> Bytes {

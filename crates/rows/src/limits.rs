@@ -72,6 +72,8 @@ pub const DATATYPE_REMOVAL_ROWS_MAX: usize = 10_000;
 pub const DATATYPE_REMOVAL_BYTES_MAX: usize = 512 * 1024;
 /// Most actors in the context of a data type, the newest clocks: over Cassandra each start of a gateway that wrote the key is one.
 pub const DATATYPE_ACTORS_MAX: usize = 500;
+/// Age at which a row of a data type is at a quorum or was never acknowledged, in microseconds.
+pub const DATATYPE_SETTLED_MICROS: u64 = 2 * 24 * 60 * 60 * 1_000_000;
 /// Longest encoded context of a data type, in bytes, before base64.
 pub const DATATYPE_CONTEXT_BYTES_MAX: usize = 12 * 1024;
 /// Most rows that the context of a data type names beyond its clocks.

@@ -27,6 +27,9 @@ impl ActorId {
         self.0 >> 56 == Self::SOURCES.0 >> 56
     }
 
+    /// Stands, in the context of a data type, for all actors of runs that it does not name.
+    pub const OTHERS: Self = Self(0);
+
     /// Stands, at the source of a move, for what was reset here of its counters.
     pub const RESETS: Self = Self((0xfe << 56) + 1);
 

@@ -241,7 +241,7 @@ impl DatatypeReader {
     #[must_use]
     pub fn context(&self) -> Option<Bytes> {
         let has_context = matches!(self.datatype, Datatype::Set | Datatype::Map) && self.include_context;
-        has_context.then(|| self.decoder.context().encode(&self.key.address))
+        has_context.then(|| self.decoder.context().encode(&self.key.address, self.context.now()))
     }
 
     /// The whole value in at most `bytes_max` bytes of memory, and its context.
@@ -298,7 +298,7 @@ impl Kv {
     ) -> Result<Option<FetchedObject>> {
         let address = &request.address;
         let Some(head) = self.datatype_head(address, plan, replicas).await? else { return Ok(None) };
-        let token = DatatypeContext::new(head.clocks.clone()).encode(address);
+        let token = DatatypeContext::new(head.clocks.clone()).encode(address, self.context.now());
         let datatype = plan.props.datatype.unwrap_or(Datatype::Counter);
         let body = match request.bodies && RiakForm::has_one(datatype) {
             true => {

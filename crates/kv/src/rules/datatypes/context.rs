@@ -5,6 +5,7 @@
 //! clocks: count, then actor u64, base - clock as varint      dots: count, then row hash u64, base - clock as varint
 //! ```
 //! A read that takes several pages may show rows that are newer than the clocks it began with: these are named one by one.
+//! Of more actors than a context has room for, the oldest share one clock, if it is two days old.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,6 +14,7 @@ use larder_rows::address::Address;
 use larder_rows::codec::{DecodeError, FieldDecoder, FieldEncoder};
 use larder_rows::limits::{
     CONTEXT_AHEAD_MICROS_MAX, DATATYPE_ACTORS_MAX, DATATYPE_CONTEXT_BYTES_MAX, DATATYPE_DOTS_MAX,
+    DATATYPE_SETTLED_MICROS,
 };
 use larder_rows::{ActorId, Timestamp, hash};
 
@@ -20,8 +22,16 @@ use crate::rules::causality::ContextError;
 
 const VERSION: u8 = 0x41;
 
-/// The last clock of each actor.
+/// The last clock of each actor; that of [`ActorId::OTHERS`] holds for every run's actor.
 pub type ActorClocks = BTreeMap<ActorId, Timestamp>;
+
+/// Whether the clocks cover this stamp of the actor.
+#[must_use]
+pub(super) fn is_within(clocks: &ActorClocks, actor: ActorId, stamp: Timestamp) -> bool {
+    let reaches = |actor| clocks.get(&actor).is_some_and(|clock| stamp <= *clock);
+    // Stamps of a source's writers are counts, which no clock of a run bounds.
+    reaches(actor) || !actor.is_of_source() && reaches(ActorId::OTHERS)
+}
 
 /// The rows of a key that a reader saw.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -61,7 +71,7 @@ impl DatatypeContext {
 
     /// Whether its clocks cover this stamp of the actor.
     pub(super) fn is_within_clocks(&self, actor: ActorId, stamp: Timestamp) -> bool {
-        self.clocks.get(&actor).is_some_and(|clock| stamp <= *clock)
+        is_within(&self.clocks, actor, stamp)
     }
 
     /// The greatest clock in it, 0 for none.
@@ -70,20 +80,17 @@ impl DatatypeContext {
         self.clocks.values().copied().chain(self.dots.iter().map(|dot| dot.1)).max().unwrap_or_default()
     }
 
-    /// The bytes for a client, bound to `address`; never longer than [`DATATYPE_CONTEXT_BYTES_MAX`].
+    /// The bytes for a client, bound to `address`; never longer than [`DATATYPE_CONTEXT_BYTES_MAX`]. `now` is the time of the read.
     #[must_use]
-    pub fn encode(&self, address: &Address) -> Bytes {
+    pub fn encode(&self, address: &Address, now: Timestamp) -> Bytes {
         let base = self.latest();
-        let mut newest: Vec<_> = self.clocks.iter().collect();
-        newest.sort_unstable_by_key(|(actor, clock)| (std::cmp::Reverse(**clock), **actor));
-        // Bound: rows of an actor that falls away are not covered, so a removal leaves them alone.
-        newest.truncate(DATATYPE_ACTORS_MAX);
+        let newest = self.newest_clocks(now);
         let mut out = FieldEncoder::versioned(VERSION, 32 + 18 * (newest.len() + self.dots.len()));
         out.u64(base.0);
         out.varint(newest.len() as u64);
         for (actor, clock) in newest {
             out.u64(actor.0);
-            out.varint(base.since(*clock));
+            out.varint(base.since(clock));
         }
         out.varint(self.dots.len() as u64);
         for (row, clock) in &self.dots {
@@ -95,6 +102,24 @@ impl DatatypeContext {
         out.raw(&(address as u32).to_be_bytes());
         out.raw(&check.to_be_bytes());
         out.finish()
+    }
+
+    /// The clocks that a context has room for. The oldest of more share one.
+    fn newest_clocks(&self, now: Timestamp) -> Vec<(ActorId, Timestamp)> {
+        let mut newest: Vec<_> = self.clocks.iter().map(|(actor, clock)| (*actor, *clock)).collect();
+        newest.sort_unstable_by_key(|(actor, clock)| (std::cmp::Reverse(*clock), *actor));
+        if newest.len() <= DATATYPE_ACTORS_MAX {
+            return newest;
+        }
+        // Those of a source come first: no shared clock covers them.
+        newest.sort_by_key(|(actor, _)| !actor.is_of_source());
+        let oldest = newest.split_off(DATATYPE_ACTORS_MAX - 1);
+        // Race: a younger row, which the read missed, may be acknowledged yet. Rows beyond the clock are not covered, so a removal
+        // leaves them alone [invariant 174].
+        let settled = |clock: &Timestamp| clock.saturating_add(DATATYPE_SETTLED_MICROS) <= now;
+        let runs = oldest.into_iter().filter(|(actor, _)| !actor.is_of_source());
+        newest.extend(runs.map(|(_, clock)| clock).filter(settled).max().map(|clock| (ActorId::OTHERS, clock)));
+        newest
     }
 
     /// Whether these bytes begin as those of a data type's context, and not of an object's.
@@ -185,7 +210,7 @@ mod tests {
             dots in vec(0..NOW.0, 0..=2 * DATATYPE_DOTS_MAX),
         ) {
             let context = context(clocks, dots);
-            let bytes = context.encode(&address("k"));
+            let bytes = context.encode(&address("k"), NOW);
             prop_assert!(bytes.len() <= DATATYPE_CONTEXT_BYTES_MAX, "{}", bytes.len());
             prop_assert_eq!(DatatypeContext::decode(&bytes, &address("k"), NOW), Ok(context));
             prop_assert_eq!(DatatypeContext::decode(&bytes, &address("l"), NOW), Err(ContextError::OtherAddress));
@@ -193,7 +218,7 @@ mod tests {
 
         #[test]
         fn a_damaged_context_of_a_data_type_is_refused(dots in vec(0..NOW.0, 0..5), at: usize, bit in 0..8_u8) {
-            let mut bytes = context(vec![(1, 5)], dots).encode(&address("k")).to_vec();
+            let mut bytes = context(vec![(1, 5)], dots).encode(&address("k"), NOW).to_vec();
             let at = at % bytes.len();
             bytes[at] ^= 1 << bit;
             prop_assert!(DatatypeContext::decode(&bytes.into(), &address("k"), NOW).is_err());
@@ -217,24 +242,57 @@ mod tests {
         assert!(!seen.covers(&row, ActorId(2), Timestamp(10)), "a later version of the row");
     }
 
-    #[test]
-    fn an_element_of_the_oldest_of_65_gateways_once_outlived_its_removal() {
-        let many = context((1..=65).map(|at| (at, at)).collect(), Vec::new());
-        let read = DatatypeContext::decode(&many.encode(&address("k")), &address("k"), NOW).unwrap();
-        assert!(read.covers(b"element", ActorId(1), Timestamp(1)));
+    /// A context over these clocks, as a client sends it back.
+    fn sent_back(clocks: Vec<(u64, u64)>) -> DatatypeContext {
+        let bytes = context(clocks, Vec::new()).encode(&address("k"), NOW);
+        assert!(bytes.len() <= DATATYPE_CONTEXT_BYTES_MAX);
+        DatatypeContext::decode(&bytes, &address("k"), NOW).unwrap()
     }
 
     #[test]
-    fn the_oldest_actors_fall_out_of_a_full_context() {
-        let many = context((1..=600).map(|at| (at, at)).collect(), Vec::new());
-        let read = DatatypeContext::decode(&many.encode(&address("k")), &address("k"), NOW).unwrap();
-        assert_eq!(read.clocks.keys().next(), Some(&ActorId(101)));
+    fn an_element_of_the_oldest_of_600_gateways_once_outlived_its_removal() {
+        let read = sent_back((1..=600).map(|at| (at, at)).collect());
         assert_eq!(read.clocks.len(), DATATYPE_ACTORS_MAX);
+        assert!(read.covers(b"element", ActorId(1), Timestamp(1)));
+        assert!(read.covers(b"element", ActorId(101), Timestamp(101)), "the newest of the oldest");
+        assert!(!read.covers(b"element", ActorId(700), Timestamp(102)), "a write that the read has not seen");
+        let marker = crate::rules::datatypes::RemovalMarker {
+            path: Default::default(),
+            remover: ActorId(9),
+            clocks: read.clocks,
+            stamp: NOW,
+        };
+        assert!(marker.covers(&Default::default(), ActorId(1), Timestamp(1)), "a large part goes with a marker");
+    }
+
+    #[test]
+    fn a_context_of_many_young_gateways_covers_nothing_that_it_does_not_name() {
+        let young = |at| NOW.0 - DATATYPE_SETTLED_MICROS + at;
+        let read = sent_back((1..=600).map(|at| (at, young(at))).collect());
+        assert!(
+            !read.covers(b"element", ActorId(101), Timestamp(young(101))),
+            "a quorum may not have all so young rows"
+        );
+        assert!(
+            !read.covers(b"element", ActorId(700), Timestamp(young(50))),
+            "nor those of an actor that was not seen"
+        );
+        assert!(read.covers(b"element", ActorId(102), Timestamp(young(102))));
+    }
+
+    #[test]
+    fn the_clock_of_the_oldest_gateways_covers_no_count_of_a_source() {
+        let source = ActorId::SOURCES.0 + 7;
+        let read = sent_back(
+            (1..=600).map(|at| (at, NOW.0 - 2 * DATATYPE_SETTLED_MICROS + at)).chain([(source, 5)]).collect(),
+        );
+        assert!(read.covers(b"element", ActorId(source), Timestamp(5)), "its small count is no old clock");
+        assert!(!read.covers(b"element", ActorId(source), Timestamp(6)), "what a move brings later was not seen");
     }
 
     #[test]
     fn a_context_ahead_of_the_server_is_refused() {
-        let bytes = context(vec![(1, NOW.0 + 2_000_000)], Vec::new()).encode(&address("k"));
+        let bytes = context(vec![(1, NOW.0 + 2_000_000)], Vec::new()).encode(&address("k"), NOW);
         assert_eq!(DatatypeContext::decode(&bytes, &address("k"), NOW), Err(ContextError::Ahead));
     }
 
@@ -243,7 +301,7 @@ mod tests {
         let golden = Bytes::from_static(
             b"A\0\0\0\0\0\0\0\t\x01\0\0\0\0\0\0\0\x01\x04\x01\xf6|\x17\x1d\xf6Jq\xf5\0Z\xf9y\xfc\x1e\xdf\x90\x86",
         );
-        assert_eq!(context(vec![(1, 5)], vec![9]).encode(&address("k")), golden);
+        assert_eq!(context(vec![(1, 5)], vec![9]).encode(&address("k"), NOW), golden);
         assert_eq!(DatatypeContext::decode(&golden, &address("k"), NOW), Ok(context(vec![(1, 5)], vec![9])));
     }
 }

@@ -11,7 +11,7 @@ use larder_core::rules::refusals::DatatypeError;
 use larder_rows::codec::prefix_successor;
 use larder_rows::{ActorId, Change, Row, Timestamp};
 
-use super::context::{ActorClocks, DatatypeContext};
+use super::context::{ActorClocks, DatatypeContext, is_within};
 use super::head::{ClockValue, CounterTotals, DatatypeHead, NamedIncrement};
 use super::row_name::{CounterSource, DatatypeLeaf, DatatypePath, DatatypeRowName};
 
@@ -262,7 +262,7 @@ impl ShownRow {
 
     /// Whether these clocks cover it.
     pub(super) fn is_within(&self, clocks: &ActorClocks) -> bool {
-        self.dot.is_some_and(|(actor, clock)| clocks.get(&actor).is_some_and(|last| clock <= *last))
+        self.dot.is_some_and(|(actor, clock)| is_within(clocks, actor, clock))
     }
 
     /// The actor that wrote it.

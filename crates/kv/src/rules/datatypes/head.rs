@@ -7,7 +7,7 @@ use larder_rows::codec::{DecodeError, FieldDecoder, FieldEncoder};
 use larder_rows::limits::METADATA_BYTES_MAX;
 use larder_rows::{ActorId, Row, Timestamp};
 
-use super::context::ActorClocks;
+use super::context::{ActorClocks, is_within};
 use super::import_plan::ImportRecord;
 use super::row_name::{CounterSource, DatatypeLeaf, DatatypePath, DatatypeRowName};
 
@@ -96,8 +96,7 @@ impl RemovalMarker {
     /// Whether it removed this version of a row.
     #[must_use]
     pub fn covers(&self, path: &DatatypePath, actor: ActorId, stamp: Timestamp) -> bool {
-        let is_seen = self.clocks.get(&actor).is_some_and(|clock| stamp <= *clock);
-        is_seen && self.path.contains(path)
+        is_within(&self.clocks, actor, stamp) && self.path.contains(path)
     }
 
     /// The value of its row.
