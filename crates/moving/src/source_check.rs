@@ -144,10 +144,6 @@ impl MoveRun<Source> {
             return Err(MoveStopped(format!("the source has no active type {name}")));
         };
         props.notes.iter().for_each(|note| self.tell(format!("type {name}: {note}")));
-        if let Some(why) = props.datatype().and_then(objection_to) {
-            self.tell(format!("type {name} does not move: {why}"));
-            return Ok(None);
-        }
         if props.is_consistent() {
             self.tell(format!(
                 "type {name} does not move: it is consistent; copy its keys while its writers are stopped"
@@ -156,12 +152,6 @@ impl MoveRun<Source> {
         }
         Ok(Some(props))
     }
-}
-
-/// Why data types of this kind do not move.
-fn objection_to(datatype: &str) -> Option<&'static str> {
-    let why = "its HyperLogLogs count by another hash than those of Larder; add their elements again";
-    (datatype == "hll").then_some(why)
 }
 
 /// The properties of the source that are other ones here.

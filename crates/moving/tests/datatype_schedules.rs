@@ -13,7 +13,7 @@ use larder_kv::datatypes::{DatatypeBegin, DatatypeChange, DatatypeFetch, Datatyp
 use larder_kv::rules::causality::Conditions;
 use larder_kv::rules::datatypes::{
     DatatypeUpdate, DatatypeValue, EmbeddedType, EmbeddedUpdate, EmbeddedValue, FieldEdit, FieldName, FieldValue,
-    MapEdits, SetEdit,
+    HllPlace, MapEdits, SetEdit,
 };
 use larder_kv::{Gateway, ImportComparison, KvDelete, KvGet, Quorums};
 use larder_moving::rules::RiakDatatype;
@@ -298,6 +298,58 @@ async fn run_counter(seed: u64) {
     let compared = world.gateway.kv.compare_datatype(&world.import(Some(settled.to_riak()))).await.unwrap();
     assert_ne!(compared, ImportComparison::Differs, "seed {seed}");
     assert_goes_back(&world, "counter", settled.to_riak(), seed).await;
+}
+
+/// A HyperLogLog as a Riak has it: it counts fourteen zeros at most.
+fn hyperloglog(elements: &BTreeSet<usize>) -> RiakDatatype {
+    let register = |element: &usize| {
+        let HllPlace { chunk, register, rank } = HllPlace::for_element(element.to_string().as_bytes(), 14);
+        (u32::from(chunk) * 256 + u32::from(register), rank.min(15))
+    };
+    RiakDatatype::HyperLogLog { precision: 14, registers: elements.iter().map(register).collect() }
+}
+
+fn hashed(elements: impl IntoIterator<Item = usize>) -> DatatypeUpdate {
+    DatatypeUpdate::Hll(elements.into_iter().map(|element| element.to_string().into()).collect())
+}
+
+async fn run_hyperloglog(seed: u64) {
+    let mut random = SplitMix64::new(seed);
+    let mut world = DatatypeWorld::new("hll").await;
+    let mut there = ModelCluster::<BTreeSet<usize>>::new(|state, other| state.extend(other));
+    let mut here = BTreeSet::new();
+    for _ in 0..STEPS {
+        sleep(Duration::from_millis(10)).await;
+        match random.below(12) {
+            0 => world.restart().await,
+            1 if random.chance(200) => {
+                // Deleted and reaped: what it brought goes, and what clients here added stays.
+                there = ModelCluster::new(|state, other| state.extend(other));
+                while !world.import_with(None, fate(&mut random)).await {}
+            }
+            1..4 => {
+                let element = random.below(300);
+                assert!(world.update(hashed([element]), None).await);
+                here.insert(element);
+            }
+            4..7 => {
+                let state = there.any_state(&mut random);
+                world.import_with(Some(hyperloglog(&state)), fate(&mut random)).await;
+            }
+            _ => there.step(&mut random, |random, _, elements| drop(elements.insert(random.below(300)))),
+        }
+    }
+    let settled = there.settled();
+    let expected = DatatypeWorld::new("hll").await;
+    assert!(expected.update(hashed(settled.union(&here).copied()), None).await);
+    let shown = async |world: &DatatypeWorld| world.read().await.map(|(value, _)| value);
+    for state in [settled.clone(), there.any_state(&mut random)] {
+        world.import_with(Some(hyperloglog(&state)), MergeFate::Stored).await;
+        assert_eq!(shown(&world).await, shown(&expected).await, "seed {seed}: {settled:?} {here:?}");
+    }
+    let compared = world.gateway.kv.compare_datatype(&world.import(Some(hyperloglog(&settled)))).await.unwrap();
+    assert_ne!(compared, ImportComparison::Differs, "seed {seed}");
+    assert_goes_back(&world, "hll", hyperloglog(&settled), seed).await;
 }
 
 /// What clients here did, as far as the end shows it.
@@ -624,6 +676,11 @@ fn maps_end_with_what_was_written_and_not_removed_on_either_side() {
     run_schedules(run_map);
 }
 
+#[test]
+fn hyperloglogs_count_the_elements_of_both_sides_once() {
+    run_schedules(run_hyperloglog);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_key_that_a_client_deleted_stays_deleted_until_the_source_writes_it() {
     let mut world = DatatypeWorld::new("set").await;
@@ -667,6 +724,36 @@ async fn a_set_that_only_grows_is_the_union_and_an_empty_value_is_there() {
     assert_eq!(shown(&world).await, Some(DatatypeValue::Gset(all)));
     let compared = world.gateway.kv.compare_datatype(&world.import(Some(grown(&["a", "b", "c"])))).await.unwrap();
     assert_eq!(compared, ImportComparison::ChangedHere);
+}
+
+#[test]
+fn siblings_of_a_set_that_only_grows_once_lost_what_one_of_them_lacked() {
+    let state = |members: &[&'static str]| {
+        let members = members.iter().map(|name| (*name).into()).collect();
+        RiakDatatype::GrowOnlySet(members).into_state().unwrap()
+    };
+    let mut merged = state(&["a", "b"]);
+    merged.merge(state(&["a", "c"]));
+    assert!(merged.shows_as(&state(&["a", "b", "c"])), "{merged:?}");
+    let counted = |elements: &[usize]| hyperloglog(&elements.iter().copied().collect()).into_state().unwrap();
+    let mut merged = counted(&[1, 2, 4]);
+    merged.merge(counted(&[1, 3]));
+    assert_eq!(merged, counted(&[1, 2, 3, 4]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hyperloglog_of_another_precision_and_of_impossible_registers() {
+    let world = DatatypeWorld::new("hll").await;
+    assert!(world.update(hashed(0..9), None).await);
+    let places = (5..14).map(|element: usize| HllPlace::for_element(element.to_string().as_bytes(), 12));
+    let registers =
+        places.map(|place| (u32::from(place.chunk) * 256 + u32::from(place.register), place.rank)).collect();
+    world.import_with(Some(RiakDatatype::HyperLogLog { precision: 12, registers }), MergeFate::Stored).await;
+    assert_eq!(world.read().await.map(|(value, _)| value), Some(DatatypeValue::Hll(14)));
+    for (precision, index, rank) in [(14, 1 << 14, 1), (14, 0, 64), (3, 0, 1), (17, 0, 1), (255, 0, 1)] {
+        let state = RiakDatatype::HyperLogLog { precision, registers: vec![(index, rank)] };
+        assert!(state.into_state().is_err(), "{precision} {index} {rank}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -300,7 +300,7 @@ impl Kv {
         let Some(head) = self.datatype_head(address, plan, replicas).await? else { return Ok(None) };
         let token = DatatypeContext::new(head.clocks.clone()).encode(address, self.context.now());
         let datatype = plan.props.datatype.unwrap_or(Datatype::Counter);
-        let body = match request.bodies && RiakForm::has_one(datatype) {
+        let body = match request.bodies {
             true => {
                 let form = RiakForm::new(datatype, &head, FORM_BYTES_MAX);
                 self.riak_body(&self.datatype_key(address, plan), form, &replicas.options).await?
@@ -319,8 +319,7 @@ impl Kv {
     /// The data type at a key without an object, as its source takes it back; `None` if there is none.
     ///
     /// # Errors
-    /// The store's; [`DatatypeError::ValueTooLarge`]: also for a HyperLogLog, which has no such form; [`Error::Overloaded`] while a
-    /// removal is under way.
+    /// The store's; [`DatatypeError::ValueTooLarge`]; [`Error::Overloaded`] while a removal is under way.
     pub(crate) async fn datatype_in_riaks_form(
         &self,
         address: &Address,
@@ -335,10 +334,7 @@ impl Kv {
         }
         let datatype = plan.props.datatype.unwrap_or(Datatype::Counter);
         let form = RiakForm::new(datatype, &head, FORM_BYTES_MAX).for_source();
-        let body = match RiakForm::has_one(datatype) {
-            true => self.riak_body(&self.datatype_key(address, plan), form, &replicas.options).await?,
-            false => None,
-        };
+        let body = self.riak_body(&self.datatype_key(address, plan), form, &replicas.options).await?;
         let body = body.ok_or(DatatypeError::ValueTooLarge { max: FORM_BYTES_MAX })?;
         let shown = datatype_versions(plan.props.datatype, &head, Bytes::new()).siblings.into_iter().next();
         Ok(shown.map(|sibling| (sibling, body)))

@@ -15,7 +15,7 @@ use crate::rules::datatypes::{DatatypeError, DatatypeRowName, RiakForm};
 pub(super) const FORM_BYTES_MAX: usize = 4 << 20;
 
 impl Kv {
-    /// Reads the whole value of a key into this form of Riak; `None`: it is too large.
+    /// Reads the whole value of a key into this form of Riak; `None`: it is too large, or has none.
     ///
     /// # Errors
     /// The store's, and [`Error::TimedOut`].
@@ -38,7 +38,7 @@ impl Kv {
             }
             match (page.stopped, next) {
                 (Stopped::Limit, Some(next)) => query.continue_after(&next),
-                _ => return Ok(Some(form.finish())),
+                _ => return Ok(form.finish()),
             }
             if place.is_none() {
                 // Attack: many reads of large values at once; nobody has drawn their memory yet.

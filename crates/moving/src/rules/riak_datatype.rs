@@ -293,19 +293,35 @@ fn read_flag(term: ErlangTerm) -> Result<RiakFlag, RiakFormError> {
 
 fn read_hyper_log_log(term: ErlangTerm) -> Result<RiakDatatype, RiakFormError> {
     let [record, precision, registers] = term.into_tuple("HyperLogLog")?;
-    let [backend, buffer] = registers.into_tuple("HyperLogLog")?;
-    let [form, pairs, ..]: [ErlangTerm; 5] = buffer.into_tuple("form of a HyperLogLog")?;
-    if !record.is_atom("hyper") || !backend.is_atom("hyper_binary") || !form.is_atom("buffer") {
+    let [backend, registers] = registers.into_tuple("HyperLogLog")?;
+    // Few registers are pairs alone; else pairs are additions that are not merged yet.
+    let [form, first, second, ..]: [ErlangTerm; 5] = registers.into_tuple("form of a HyperLogLog")?;
+    if !record.is_atom("hyper") || !backend.is_atom("hyper_binary") {
         return Err(RiakFormError::Invalid("form of a HyperLogLog"));
     }
+    let (dense, pairs) = match (form.is_atom("buffer"), form.is_atom("dense")) {
+        (true, _) => (Bytes::new(), first),
+        (_, true) => (first.into_bytes("registers of a HyperLogLog")?, second),
+        _ => return Err(RiakFormError::Invalid("form of a HyperLogLog")),
+    };
     let register = |pair: ErlangTerm| {
         let [index, value] = pair.into_tuple("register of a HyperLogLog")?;
         Ok((index.to_number("register of a HyperLogLog")?, value.to_number("register of a HyperLogLog")?))
     };
+    let pairs = pairs.into_items("HyperLogLog")?.into_iter().map(register);
     Ok(RiakDatatype::HyperLogLog {
         precision: precision.to_number("precision of a HyperLogLog")?,
-        registers: pairs.into_items("HyperLogLog")?.into_iter().map(register).collect::<Result<_, _>>()?,
+        registers: dense_registers(&dense).map(Ok).chain(pairs).collect::<Result<_, _>>()?,
     })
+}
+
+/// The registers above zero in a binary of six bits for each.
+fn dense_registers(dense: &[u8]) -> impl Iterator<Item = (u32, u8)> {
+    let unpacked = |three: &[u8]| {
+        let bits = three.iter().fold(0, |bits: u32, byte| bits << 8 | u32::from(*byte));
+        [18, 12, 6, 0].map(|shift| (bits >> shift & 0x3f) as u8)
+    };
+    dense.chunks_exact(3).flat_map(unpacked).zip(0..).filter(|(rank, _)| *rank > 0).map(|(rank, index)| (index, rank))
 }
 
 /// Writes: `[{Actor, Count}]`.

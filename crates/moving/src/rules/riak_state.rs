@@ -12,8 +12,7 @@ use super::riak_datatype::{
     RiakClock, RiakDatatype, RiakField, RiakFieldKind, RiakFlag, RiakMap, RiakMapCounter, RiakPnCounter, RiakSet,
 };
 
-/// The writer of a value that names none: an empty one, or a set that only grows.
-const NAMELESS: Bytes = Bytes::from_static(b"");
+const NAMELESS: Bytes = SourceDatatype::NAMELESS;
 
 impl RiakDatatype {
     /// The state of a whole value.
@@ -26,8 +25,7 @@ impl RiakDatatype {
             Self::Set(set) => Ok(set_state(Datatype::Set, &DatatypePath::root(), set)),
             Self::Map(map) => Ok(map_state(&DatatypePath::root(), map)),
             Self::GrowOnlySet(members) => Ok(grow_only_state(members)),
-            // Its elements have other places in the registers here.
-            Self::HyperLogLog { .. } => Err(DatatypeError::SourceState("registers of another hash")),
+            Self::HyperLogLog { precision, registers } => SourceDatatype::hyperloglog(precision, registers),
             Self::MapCounter(_) | Self::Register(_) | Self::Flag(_) => Err(DatatypeError::SourceState("a form")),
         }
     }

@@ -67,12 +67,6 @@ impl MovedProps {
         self.props.iter().filter(differs).map(|(name, value)| (name.clone(), value.clone())).collect()
     }
 
-    /// The data type of its buckets.
-    #[must_use]
-    pub fn datatype(&self) -> Option<&str> {
-        self.props.get("datatype").and_then(Value::as_str)
-    }
-
     /// Whether its buckets are consistent.
     #[must_use]
     pub fn is_consistent(&self) -> bool {
@@ -144,7 +138,7 @@ mod tests {
                 "allow_mult"
             ]
         );
-        assert_eq!((props.datatype(), props.is_consistent()), (None, false));
+        assert!(!props.is_consistent());
     }
 
     #[test]

@@ -33,7 +33,7 @@ mod webhook_url;
 #[cfg(test)]
 mod manual;
 
-pub use effective::{EffectiveProps, Overrides, PropsBodyError};
+pub use effective::{EffectiveProps, HLL_PRECISION_DEFAULT, Overrides, PropsBodyError};
 pub use native_hook::{HookFault, HookStage, NativeHook, check_hooks, schemas_in, webhook_in, webhooks_in};
 pub use quorum::Quorum;
 pub use reason::{InvalidProp, InvalidReason, PropsError, TypeRefusal};

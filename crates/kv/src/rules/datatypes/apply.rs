@@ -8,7 +8,7 @@ use larder_core::rules::refusals::DatatypeError;
 use super::context::{ActorClocks, DatatypeContext};
 use super::editor::{DatatypeEditor, PRESENT, ShownRow};
 use super::head::{CounterResets, CounterTotals, RemovalMarker};
-use super::hll::{HllChunk, HllPlace};
+use super::hll::{HllChunk, HllForm, HllPlace};
 use super::needs::AbsentTarget;
 use super::row_name::{CounterSource, DatatypeLeaf, DatatypePath, DatatypeRowName, FieldName};
 use super::value::{DatatypeUpdate, EmbeddedUpdate, MapEdits, SetEdit};
@@ -140,18 +140,18 @@ impl DatatypeEditor {
     }
 
     fn add_to_registers(&mut self, path: &DatatypePath, adds: &[Bytes]) -> Result<(), DatatypeError> {
-        let (precision, actor) = (self.terms.precision, self.terms.actor);
-        let name = |chunk| DatatypeRowName::Data(path.clone(), DatatypeLeaf::Chunk(precision, chunk, actor)).encode();
+        let (form, actor) = (HllForm::new(self.terms.precision), self.terms.actor);
+        let name = |chunk| DatatypeRowName::Data(path.clone(), DatatypeLeaf::Chunk(form, chunk, actor)).encode();
         let mut chunks: BTreeMap<u8, (HllChunk, bool)> = BTreeMap::new();
         for element in adds {
-            let place = HllPlace::for_element(element, precision);
+            let place = HllPlace::for_element(element, self.terms.precision);
             if let std::collections::btree_map::Entry::Vacant(vacant) = chunks.entry(place.chunk) {
                 let stored = self.shown(&name(place.chunk))?;
                 // Race: another gateway may have removed a row of a batch without an answer: what it has is written anew [invariant 153].
                 let is_unsure =
                     stored.as_ref().is_some_and(|row| self.terms.confirmed.is_some_and(|last| row.stamp > last));
-                let chunk = stored.map(|row| HllChunk::decode(row.value, precision)).transpose()?;
-                vacant.insert((chunk.unwrap_or_else(|| HllChunk::new(precision)), is_unsure));
+                let chunk = stored.map(|row| HllChunk::decode(row.value, form)).transpose()?;
+                vacant.insert((chunk.unwrap_or_else(|| HllChunk::new(form)), is_unsure));
             }
             if let Some((chunk, is_raised)) = chunks.get_mut(&place.chunk) {
                 *is_raised |= chunk.raise(place);
@@ -258,8 +258,8 @@ impl DatatypeEditor {
                 DatatypeLeaf::Counter(source) if source.actor == self.terms.actor => {
                     self.zero(&row.name, CounterTotals::default().encode());
                 }
-                DatatypeLeaf::Chunk(precision, _, actor) if actor == self.terms.actor => {
-                    self.zero(&row.name, HllChunk::new(precision).encode());
+                DatatypeLeaf::Chunk(form, _, actor) if actor == self.terms.actor => {
+                    self.zero(&row.name, HllChunk::new(form).encode());
                 }
                 // Race: its writer may add to it at this moment; only what was seen is gone [invariant 108].
                 DatatypeLeaf::Counter(source) => {

@@ -96,9 +96,9 @@ impl ValueDecoder {
             DatatypeLeaf::Counter(source) => self.counter.add_source(source, CounterTotals::decode(row.value)?),
             DatatypeLeaf::Resets(_) => self.counter.add_resets(CounterResets::decode(row.value)?),
             DatatypeLeaf::Request(_) => {}
-            DatatypeLeaf::Chunk(precision, chunk, _) => {
-                let registers = HllChunk::decode(row.value, precision)?;
-                self.registers.merge(precision, chunk, &registers);
+            DatatypeLeaf::Chunk(form, chunk, _) => {
+                let registers = HllChunk::decode(row.value, form)?;
+                self.registers.merge(form, chunk, &registers);
             }
         }
         Ok(())

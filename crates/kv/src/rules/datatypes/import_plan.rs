@@ -12,7 +12,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use larder_core::rules::props::Datatype;
 use larder_core::rules::refusals::DatatypeError;
 use larder_rows::codec::{DecodeError, FieldDecoder, FieldEncoder};
 use larder_rows::limits::METADATA_BYTES_MAX;
@@ -20,8 +19,9 @@ use larder_rows::{ActorId, Change, Row, Timestamp};
 
 use super::context::ActorClocks;
 use super::head::{ClockValue, CounterTotals, DatatypeHead};
+use super::hll::{HllChunk, HllForm};
 use super::row_name::{DatatypeLeaf, DatatypeRowName};
-use super::source_datatype::{ImportedRow, SourceClock, SourceDatatype, is_covered, source_actor};
+use super::source_datatype::{ImportedRow, SourceClock, SourceDatatype, is_covered, merged_registers, source_actor};
 
 const VERSION: u8 = 1;
 
@@ -58,7 +58,7 @@ pub struct ImportPlan<'a> {
     pending: BTreeMap<Bytes, ImportedRow>,
     /// Actors of the imports before, with the last write of each that they have seen.
     known: ActorClocks,
-    /// Whether the state is a set that only grows: its elements have no dots, and none is removed.
+    /// Whether the state only grows: its parts have no dots, and none is removed.
     only_grows: bool,
     /// Actors of the state, with the last write of each.
     covered: ActorClocks,
@@ -112,7 +112,7 @@ impl<'a> ImportPlan<'a> {
             let last = after.clock.entry(actor.clone()).or_default();
             *last = (*count).max(*last);
         }
-        let only_grows = terms.state.is_some_and(|state| state.datatype() == Datatype::Gset);
+        let only_grows = terms.state.is_some_and(SourceDatatype::only_grows);
         let changes = Vec::new();
         Self {
             terms,
@@ -141,7 +141,10 @@ impl<'a> ImportPlan<'a> {
             return Ok(());
         }
         if let Some(there) = self.pending.remove(&row.name) {
-            return self.compare(there, row);
+            return match leaf {
+                DatatypeLeaf::Chunk(form, ..) => self.compare_registers(form, there, row),
+                _ => self.compare(there, row),
+            };
         }
         match leaf.actor().filter(|actor| self.known.contains_key(actor) || self.covered.contains_key(actor)) {
             Some(actor) if self.is_gone(actor, row.stamp) => {
@@ -199,6 +202,19 @@ impl<'a> ImportPlan<'a> {
             return Ok(());
         }
         self.changes.push(Change::Put(Row { name: here.name, value: there.value, stamp: there.stamp, expires: None }));
+        Ok(())
+    }
+
+    /// Merges registers of the state with those that are there.
+    fn compare_registers(&mut self, form: HllForm, there: ImportedRow, here: Row) -> Result<(), DatatypeError> {
+        let (stamp, merged) = merged_registers(form, &here.value, &there.value)?;
+        let value = merged.encode();
+        self.has_newer |= value != there.value;
+        // Race: a minority may have them, of an import that broke off; the note of this one would vouch for them [invariant 199].
+        let is_stored = self.before.incarnation == self.after.incarnation && self.before.clock == self.after.clock;
+        if value != here.value || !is_stored {
+            self.changes.push(Change::Put(Row { name: here.name, value, stamp, expires: None }));
+        }
         Ok(())
     }
 
@@ -292,6 +308,7 @@ fn actor_clocks(clock: &SourceClock, incarnation: u64) -> ActorClocks {
 fn is_zero(leaf: &DatatypeLeaf, value: Bytes) -> Result<bool, DatatypeError> {
     Ok(match leaf {
         DatatypeLeaf::Counter(_) => CounterTotals::decode(value)?.operations == 0,
+        DatatypeLeaf::Chunk(form, _, _) => HllChunk::decode(value, *form)?.sum() == 0,
         DatatypeLeaf::Request(_) => true,
         _ => false,
     })

@@ -42,7 +42,7 @@ pub use context::{ActorClocks, DatatypeContext};
 pub use decoder::ValueDecoder;
 pub use editor::{DatatypeEditor, EditorMark, EditorTerms};
 pub use head::{ClockValue, CounterResets, CounterSum, CounterTotals, DatatypeHead, NamedIncrement, RemovalMarker};
-pub use hll::{CHUNK_REGISTERS, HllChunk, HllPlace, HllRegisters};
+pub use hll::{CHUNK_REGISTERS, HllChunk, HllForm, HllPlace, HllRegisters};
 pub use import_plan::{ImportChanges, ImportDifference, ImportPlan, ImportRecord, ImportTerms};
 pub use larder_core::rules::props::Datatype;
 pub use larder_core::rules::refusals::DatatypeError;

@@ -9,7 +9,7 @@ use larder_rows::limits::{
     DATATYPE_ROW_NAME_BYTES_MAX, REGISTER_BYTES_MAX,
 };
 
-use super::hll::HllPlace;
+use super::hll::{HllForm, HllPlace};
 use super::row_name::{DatatypeLeaf, DatatypePath, DatatypeRowName, FieldName};
 use super::value::{DatatypeUpdate, EmbeddedUpdate, MapEdits, SetEdit};
 
@@ -77,7 +77,7 @@ impl DatatypeUpdate {
             Self::Hll(adds) => {
                 let chunk = |element: &Bytes| {
                     let place = HllPlace::for_element(element, precision);
-                    NeededRows::one(&root, DatatypeLeaf::Chunk(precision, place.chunk, actor))
+                    NeededRows::one(&root, DatatypeLeaf::Chunk(HllForm::new(precision), place.chunk, actor))
                 };
                 needs.extend(adds.iter().map(chunk));
             }

@@ -4,6 +4,7 @@
 //! 45 02 · u32 length · module · tag · version · term        riak_dt_pncounter 47 02 [{Actor, Up, Down}]
 //! riak_dt_orswot 4b 01 {Clock, [{Member, Dots}], []}        riak_dt_gset 52 01 [Member]
 //! riak_dt_map    4d 01 {Clock, [{{Name, Module}, {[{Dot, Value}], Removed}}], []}
+//! riak_kv_hll    56 01 {hyper, Precision, {hyper_binary, {dense, Registers, [], 0, Threshold}}}
 //! ```
 //! An actor is its eight bytes, its clock the number of its last write, and the stamp of a row the number of the write that left it.
 
@@ -11,12 +12,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use larder_core::rules::external_term::TermWriter;
-use larder_core::rules::props::Datatype;
+use larder_core::rules::props::{Datatype, HLL_PRECISION_DEFAULT};
 use larder_core::rules::refusals::DatatypeError;
 use larder_rows::codec::DecodeError;
 use larder_rows::{ActorId, Row, Timestamp};
 
 use super::head::{CounterResets, CounterSum, CounterTotals, DatatypeHead, NamedIncrement};
+use super::hll::{HllChunk, HllForm, HllRegisters};
 use super::import_plan::ImportRecord;
 use super::row_name::{CounterSource, DatatypeLeaf, DatatypeRowName, EmbeddedType, FieldName};
 use super::source_datatype::{register_content, source_actor};
@@ -43,6 +45,7 @@ pub struct RiakForm<'a> {
     /// The last reset of a counter.
     reset: Timestamp,
     root: FormNode,
+    registers: HllRegisters,
     bytes: usize,
     bytes_max: usize,
 }
@@ -88,6 +91,7 @@ impl<'a> RiakForm<'a> {
             is_for_source: false,
             reset: Timestamp::ZERO,
             root: FormNode::default(),
+            registers: HllRegisters::default(),
             bytes: 0,
             bytes_max,
         }
@@ -103,12 +107,6 @@ impl<'a> RiakForm<'a> {
             record.clock.keys().map(|name| (source_actor(name, incarnation), name.clone())).collect()
         };
         Self { names: record.map(named).unwrap_or_default(), is_for_source: true, ..self }
-    }
-
-    /// Whether values of this type have such a body. The registers of a HyperLogLog are of another hash than Riak's.
-    #[must_use]
-    pub fn has_one(datatype: Datatype) -> bool {
-        datatype != Datatype::Hll
     }
 
     /// Takes the next row.
@@ -128,6 +126,10 @@ impl<'a> RiakForm<'a> {
         }
         if let DatatypeLeaf::Resets(_) = leaf {
             self.reset = self.reset.max(row.stamp);
+        }
+        if let DatatypeLeaf::Chunk(form, chunk, _) = leaf {
+            self.registers.merge(form, chunk, &HllChunk::decode(row.value, form)?);
+            return Ok(());
         }
         let node = path.fields()?.into_iter().fold(&mut self.root, |node, field| node.fields.entry(field).or_default());
         node.add(leaf, row)
@@ -152,9 +154,9 @@ impl<'a> RiakForm<'a> {
         clock
     }
 
-    /// The body.
+    /// The body; `None` for a HyperLogLog with registers of a hash that Riak does not have.
     #[must_use]
-    pub fn finish(self) -> Bytes {
+    pub fn finish(self) -> Option<Bytes> {
         let mut term = TermWriter::default();
         let dots: Vec<WriteDot> = self.clock().into_iter().collect();
         let writers = FormWriters { names: &self.names, is_for_source: self.is_for_source, reset: self.reset };
@@ -163,19 +165,45 @@ impl<'a> RiakForm<'a> {
             Datatype::Counter => ("riak_dt_pncounter", b'G', 2),
             Datatype::Set => ("riak_dt_orswot", b'K', 1),
             Datatype::Map => ("riak_dt_map", b'M', 1),
-            Datatype::Gset | Datatype::Hll => ("riak_dt_gset", b'R', 1),
+            Datatype::Gset => ("riak_dt_gset", b'R', 1),
+            Datatype::Hll => ("riak_kv_hll", b'V', 1),
         };
         match self.datatype {
             Datatype::Counter => self.root.write_counter(&mut term, writers),
             Datatype::Set => self.root.write_set(&mut term, clock),
             Datatype::Map => self.root.write_map(&mut term, clock),
-            Datatype::Gset | Datatype::Hll => term.list(self.root.elements.len(), |term| {
+            Datatype::Gset => term.list(self.root.elements.len(), |term| {
                 self.root.elements.keys().for_each(|element| term.binary(element));
             }),
+            Datatype::Hll => {
+                let (form, registers) = self.registers.in_riaks_form(HLL_PRECISION_DEFAULT)?;
+                write_registers(&mut term, form, &registers);
+            }
         }
         let length = (module.len() as u32).to_be_bytes();
-        [&FORM[..], &length, module.as_bytes(), &[tag, version], &term.finish()].concat().into()
+        Some([&FORM[..], &length, module.as_bytes(), &[tag, version], &term.finish()].concat().into())
     }
+}
+
+/// The registers of a HyperLogLog, of six bits each, with the number of additions that Riak collects before it merges them.
+fn write_registers(term: &mut TermWriter, form: HllForm, registers: &[u8]) {
+    let packed = |four: &[u8]| {
+        let bits = four.iter().fold(0, |bits: u32, rank| bits << 6 | u32::from(rank & 0x3f));
+        bits.to_be_bytes().into_iter().skip(1)
+    };
+    // The number of registers is a multiple of 16.
+    let dense: Vec<u8> = registers.chunks(4).flat_map(packed).collect();
+    term.tuple(3);
+    term.atom("hyper");
+    term.integer(form.precision().into());
+    term.tuple(2);
+    term.atom("hyper_binary");
+    term.tuple(5);
+    term.atom("dense");
+    term.binary(&dense);
+    term.list(0, |_| {});
+    term.integer(0);
+    term.integer((registers.len() / 20).max(16) as i128);
 }
 
 impl FormNode {

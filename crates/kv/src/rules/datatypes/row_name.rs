@@ -12,13 +12,15 @@
 //! 02 path 05 actor birth           counter
 //! 02 path 06 remover               resets of a counter
 //! 02 path 07 request id            id of an update that was made
-//! 02 path 09 precision chunk actor registers of a HyperLogLog
+//! 02 path 09 form chunk actor      registers of a HyperLogLog
 //! path: (80 name type)* with `put_ordered` names; leaf tags are below 80, so no leaf is read as a step
 //! ```
 
 use bytes::Bytes;
 use larder_rows::codec::{DecodeError, coded, put_ordered, take_ordered};
 use larder_rows::{ActorId, Timestamp};
+
+use super::hll::HllForm;
 
 const CLOCK: u8 = 0;
 const MARKER: u8 = 1;
@@ -72,8 +74,8 @@ pub enum DatatypeLeaf {
     Resets(ActorId),
     /// An update with this id was made.
     Request(Bytes),
-    /// Registers of a HyperLogLog: precision, number of the chunk.
-    Chunk(u8, u8, ActorId),
+    /// Registers of a HyperLogLog: their form, the number of the chunk.
+    Chunk(HllForm, u8, ActorId),
 }
 
 /// The row of a counter that one actor adds to. A new birth begins at zero.
@@ -211,9 +213,9 @@ impl DatatypeRowName {
             }
             DatatypeLeaf::Resets(actor) => with_actor(path.leaf_prefix(RESETS, 8), *actor),
             DatatypeLeaf::Request(id) => [path.leaf_prefix(REQUEST, id.len()), id.to_vec()].concat(),
-            DatatypeLeaf::Chunk(precision, chunk, actor) => {
+            DatatypeLeaf::Chunk(form, chunk, actor) => {
                 let mut name = path.leaf_prefix(CHUNK, 10);
-                name.extend_from_slice(&[*precision, *chunk]);
+                name.extend_from_slice(&[form.0, *chunk]);
                 with_actor(name, *actor)
             }
         }
@@ -259,7 +261,7 @@ impl DatatypeLeaf {
             RESETS => Self::Resets(decode_actor(rest)?),
             REQUEST => Self::Request(Bytes::copy_from_slice(rest)),
             CHUNK => match rest {
-                [precision, chunk, actor @ ..] => Self::Chunk(*precision, *chunk, decode_actor(actor)?),
+                [form, chunk, actor @ ..] => Self::Chunk(HllForm(*form), *chunk, decode_actor(actor)?),
                 _ => return Err(DecodeError::Truncated),
             },
             _ => return Err(DecodeError::Invalid("row name")),

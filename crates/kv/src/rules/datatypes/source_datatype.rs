@@ -10,10 +10,12 @@
 //! stamp whenever, however often and through whichever gateway it is imported, and of two states the engine keeps the newer rows.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use bytes::Bytes;
 use larder_core::rules::props::Datatype;
 use larder_core::rules::refusals::DatatypeError;
+use larder_rows::codec::DecodeError;
 use larder_rows::limits::{
     DATATYPE_DEPTH_MAX, DATATYPE_NAME_BYTES_MAX, DATATYPE_ROW_NAME_BYTES_MAX, REGISTER_BYTES_MAX,
 };
@@ -21,6 +23,7 @@ use larder_rows::{ActorId, Timestamp, hash};
 
 use super::editor::PRESENT;
 use super::head::CounterTotals;
+use super::hll::{HllChunk, HllForm, HllPlace};
 use super::needs::{NAME_REST, check_length};
 use super::row_name::{CounterSource, DatatypeLeaf, DatatypePath, DatatypeRowName};
 
@@ -29,6 +32,8 @@ const SOURCE_ACTORS: u64 = ActorId::SOURCES.0;
 /// Totals up to this one are stamps as they are; of larger ones 2^16 share a stamp, and the engine keeps the greater.
 const EXACT_TOTALS: u64 = 1 << 44;
 const COARSE_BITS: u32 = 16;
+/// The greatest number of a register of a HyperLogLog, which has six bits at the source.
+const REGISTER_MAX: u8 = 63;
 /// The version of a register's value with a time of its own.
 const TIMED_REGISTER: u8 = 2;
 
@@ -52,6 +57,7 @@ enum SourcePart {
     Register,
     Flag,
     Counter,
+    Chunk(HllForm, u8),
 }
 
 /// The name of what one writer left at one place.
@@ -85,7 +91,27 @@ pub(super) struct ImportedRow {
     pub(super) value: Bytes,
 }
 
+impl SourceRow {
+    /// The row of a chunk; its count grows with each register.
+    fn registers(chunk: &HllChunk) -> Self {
+        Self { count: chunk.sum() + 1, value: chunk.encode() }
+    }
+
+    /// Takes what another row of the same name has beyond this one.
+    fn merge(&mut self, part: &SourcePart, other: Self) {
+        if let SourcePart::Chunk(form, _) = part {
+            *self =
+                merged_registers(*form, &self.value, &other.value).map_or(other, |(_, chunk)| Self::registers(&chunk));
+        } else if (other.count, &other.value) > (self.count, &self.value) {
+            *self = other;
+        }
+    }
+}
+
 impl SourceDatatype {
+    /// The writer of a value that names none: an empty one, or one that only grows.
+    pub const NAMELESS: Bytes = Bytes::from_static(b"");
+
     /// A value of this type without parts, which has seen these writes.
     #[must_use]
     pub fn new(datatype: Datatype, clock: SourceClock) -> Self {
@@ -110,6 +136,33 @@ impl SourceDatatype {
             }
         }
         Ok(state)
+    }
+
+    /// A HyperLogLog: its registers above zero, by their number. Whoever made them, the greater of two counts.
+    ///
+    /// # Errors
+    /// [`DatatypeError::SourceState`]: registers that no HyperLogLog of this precision has.
+    pub fn hyperloglog(precision: u8, registers: impl IntoIterator<Item = (u32, u8)>) -> Result<Self, DatatypeError> {
+        let form = HllForm::new(precision);
+        if form.precision() != precision {
+            return Err(DatatypeError::SourceState("a precision of a HyperLogLog"));
+        }
+        let (mut chunks, mut sum) = (BTreeMap::new(), 1);
+        for (index, rank) in registers {
+            if index >> precision != 0 || rank > REGISTER_MAX {
+                return Err(DatatypeError::SourceState("a register of a HyperLogLog"));
+            }
+            let place = HllPlace::at(index as usize, rank);
+            chunks.entry(place.chunk).or_insert_with(|| HllChunk::new(form)).raise(place);
+        }
+        let mut rows = BTreeMap::new();
+        for (number, chunk) in chunks {
+            let (path, part) = (DatatypePath::root(), SourcePart::Chunk(form, number));
+            rows.insert(SourceRowName { path, part, actor: Self::NAMELESS }, SourceRow::registers(&chunk));
+            sum += chunk.sum();
+        }
+        // Registers have no dots, and none ever shrinks: their sum tells the newer state.
+        Ok(Self { datatype: Datatype::Hll, clock: [(Self::NAMELESS, sum)].into(), rows })
     }
 
     /// Its data type.
@@ -150,20 +203,36 @@ impl SourceDatatype {
         self.keep(path, SourcePart::Counter, dot, totals.encode());
     }
 
+    /// Whether nothing of it is ever removed.
+    #[must_use]
+    pub fn only_grows(&self) -> bool {
+        matches!(self.datatype, Datatype::Gset | Datatype::Hll)
+    }
+
     /// Merges another state of the same value: of what one of them lacks, that goes which it has seen and removed.
     pub fn merge(&mut self, other: Self) {
+        let only_grows = self.only_grows();
         let Self { clock, mut rows, .. } = other;
-        self.rows.retain(|name, row| rows.contains_key(name) || !is_covered(&clock, &name.actor, row.count));
-        rows.retain(|name, row| self.rows.contains_key(name) || !is_covered(&self.clock, &name.actor, row.count));
+        if !only_grows {
+            self.rows.retain(|name, row| rows.contains_key(name) || !is_covered(&clock, &name.actor, row.count));
+            rows.retain(|name, row| self.rows.contains_key(name) || !is_covered(&self.clock, &name.actor, row.count));
+        }
         for (name, row) in rows {
-            let known = self.rows.entry(name).or_insert_with(|| row.clone());
-            if (row.count, &row.value) > (known.count, &known.value) {
-                *known = row;
+            match self.rows.entry(name) {
+                Entry::Vacant(vacant) => drop(vacant.insert(row)),
+                Entry::Occupied(mut known) => {
+                    let part = known.key().part.clone();
+                    known.get_mut().merge(&part, row);
+                }
             }
         }
         for (actor, count) in clock {
             let known = self.clock.entry(actor).or_default();
             *known = count.max(*known);
+        }
+        if self.datatype == Datatype::Hll {
+            let sum = self.rows.values().map(|row| row.count - 1).sum::<u64>() + 1;
+            self.clock.insert(Self::NAMELESS, sum);
         }
     }
 
@@ -186,6 +255,7 @@ impl SourceDatatype {
                         (place.1, place.2) = (time, value);
                     }
                 }
+                SourcePart::Chunk(..) => place.2 = row.value.clone(),
                 SourcePart::Counter => {
                     let sum = |totals: CounterTotals| totals.plus.cast_signed() - totals.minus.cast_signed();
                     place.0 += CounterTotals::decode(row.value.clone()).map_or(0, sum);
@@ -248,6 +318,7 @@ impl SourceDatatype {
                 SourcePart::Register => DatatypeLeaf::Register(actor),
                 SourcePart::Flag => DatatypeLeaf::Flag(actor),
                 SourcePart::Counter => DatatypeLeaf::Counter(CounterSource { actor, birth: Timestamp::ZERO }),
+                SourcePart::Chunk(form, chunk) => DatatypeLeaf::Chunk(*form, *chunk, actor),
             };
             let stored = DatatypeRowName::Data(name.path.clone(), leaf).encode();
             let (actor, value) = (name.actor.clone(), row.value.clone());
@@ -264,6 +335,17 @@ impl SourceDatatype {
             *known = row;
         }
     }
+}
+
+/// The stored registers of the same chunk, the greater of two each, with the stamp that they have in an import.
+pub(super) fn merged_registers(
+    form: HllForm,
+    one: &Bytes,
+    other: &Bytes,
+) -> Result<(Timestamp, HllChunk), DecodeError> {
+    let mut chunk = HllChunk::decode(one.clone(), form)?;
+    chunk.merge(&HllChunk::decode(other.clone(), form)?);
+    Ok((Timestamp(chunk.sum() + 1), chunk))
 }
 
 /// The actor here of a writer of the source. A value that was deleted there and made anew has other ones.

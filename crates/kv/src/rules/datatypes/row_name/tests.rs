@@ -25,8 +25,11 @@ fn leaf() -> impl Strategy<Value = DatatypeLeaf> {
             .prop_map(|(actor, birth)| DatatypeLeaf::Counter(CounterSource { actor, birth: Timestamp(birth) })),
         actor().prop_map(DatatypeLeaf::Resets),
         bytes().prop_map(DatatypeLeaf::Request),
-        (any::<u8>(), any::<u8>(), actor())
-            .prop_map(|(precision, chunk, actor)| DatatypeLeaf::Chunk(precision, chunk, actor)),
+        (any::<u8>(), any::<u8>(), actor()).prop_map(|(form, chunk, actor)| DatatypeLeaf::Chunk(
+            HllForm(form),
+            chunk,
+            actor
+        )),
     ]
 }
 
@@ -93,7 +96,7 @@ fn the_golden_row_names_stay() {
         ),
         (root(DatatypeLeaf::Resets(actor)), b"\x02\x06\0\0\0\0\0\0\0\x07"),
         (root(DatatypeLeaf::Request("id".into())), b"\x02\x07id"),
-        (root(DatatypeLeaf::Chunk(14, 63, actor)), b"\x02\x09\x0e\x3f\0\0\0\0\0\0\0\x07"),
+        (root(DatatypeLeaf::Chunk(HllForm(14), 63, actor)), b"\x02\x09\x0e\x3f\0\0\0\0\0\0\0\x07"),
     ];
     for (name, bytes) in golden {
         assert_eq!(name.encode(), bytes, "{name:?}");
