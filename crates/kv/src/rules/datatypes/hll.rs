@@ -104,9 +104,7 @@ impl HllChunk {
 
     /// Takes the greater number of each register.
     pub fn merge(&mut self, other: &Self) {
-        for (known, new) in self.0.iter_mut().zip(&other.0) {
-            *known = (*known).max(*new);
-        }
+        take_greater(&mut self.0, &other.0);
     }
 
     /// The sum of its registers, which grows with each that does.
@@ -144,9 +142,7 @@ impl HllRegisters {
     pub fn merge(&mut self, form: HllForm, chunk: u8, registers: &HllChunk) {
         let all = self.0.entry(form).or_insert_with(|| vec![0; form.registers()]);
         let begin = usize::from(chunk) * CHUNK_REGISTERS;
-        for (known, new) in all.iter_mut().skip(begin).zip(&registers.0) {
-            *known = (*known).max(*new);
-        }
+        take_greater(all.get_mut(begin..).unwrap_or_default(), &registers.0);
     }
 
     /// The registers that a Riak merges with its own, in the form of the least precision. `None`: some are of another hash.
@@ -179,6 +175,12 @@ impl HllRegisters {
             }
         }
         Some((least, joined))
+    }
+}
+
+fn take_greater(registers: &mut [u8], other: &[u8]) {
+    for (known, new) in registers.iter_mut().zip(other) {
+        *known = (*known).max(*new);
     }
 }
 

@@ -207,6 +207,7 @@ impl<'a> ImportPlan<'a> {
 
     /// Merges registers of the state with those that are there.
     fn compare_registers(&mut self, form: HllForm, there: ImportedRow, here: Row) -> Result<(), DatatypeError> {
+        // Race: the state may be of another replica than the one before, or an older one [invariant 175].
         let (stamp, merged) = merged_registers(form, &here.value, &there.value)?;
         let value = merged.encode();
         self.has_newer |= value != there.value;
