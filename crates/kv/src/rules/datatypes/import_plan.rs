@@ -62,6 +62,8 @@ pub struct ImportPlan<'a> {
     only_grows: bool,
     /// Actors of the state, with the last write of each.
     covered: ActorClocks,
+    /// Whether the imports before have seen all writes of the state.
+    is_noted: bool,
     changes: Vec<Change>,
     has_others: bool,
     has_newer: bool,
@@ -112,6 +114,7 @@ impl<'a> ImportPlan<'a> {
             let last = after.clock.entry(actor.clone()).or_default();
             *last = (*count).max(*last);
         }
+        let is_noted = before.incarnation == after.incarnation && before.clock == after.clock;
         let only_grows = terms.state.is_some_and(SourceDatatype::only_grows);
         let changes = Vec::new();
         Self {
@@ -123,6 +126,7 @@ impl<'a> ImportPlan<'a> {
             known,
             only_grows,
             covered,
+            is_noted,
             changes,
             has_others: false,
             has_newer: false,
@@ -142,7 +146,7 @@ impl<'a> ImportPlan<'a> {
         }
         if let Some(there) = self.pending.remove(&row.name) {
             return match leaf {
-                DatatypeLeaf::Chunk(form, ..) => self.compare_registers(form, there, row),
+                DatatypeLeaf::Chunk(form, _, actor) => self.compare_registers(form, actor, there, row),
                 _ => self.compare(there, row),
             };
         }
@@ -206,14 +210,24 @@ impl<'a> ImportPlan<'a> {
     }
 
     /// Merges registers of the state with those that are there.
-    fn compare_registers(&mut self, form: HllForm, there: ImportedRow, here: Row) -> Result<(), DatatypeError> {
+    fn compare_registers(
+        &mut self,
+        form: HllForm,
+        actor: ActorId,
+        there: ImportedRow,
+        here: Row,
+    ) -> Result<(), DatatypeError> {
         // Race: the state may be of another replica than the one before, or an older one [invariant 175].
         let (stamp, merged) = merged_registers(form, &here.value, &there.value)?;
         let value = merged.encode();
         self.has_newer |= value != there.value;
         // Race: a minority may have them, of an import that broke off; the note of this one would vouch for them [invariant 199].
-        let is_stored = self.before.incarnation == self.after.incarnation && self.before.clock == self.after.clock;
-        if value != here.value || !is_stored {
+        if value != here.value || !self.is_noted {
+            // Registers of two states together may sum up to more than either state: the clocks cover every row, or its removal
+            // at the source would leave it.
+            let (clock, noted) =
+                (self.covered.entry(actor).or_default(), self.after.clock.entry(there.actor).or_default());
+            (*clock, *noted) = ((*clock).max(stamp), (*noted).max(stamp.0));
             self.changes.push(Change::Put(Row { name: here.name, value, stamp, expires: None }));
         }
         Ok(())
