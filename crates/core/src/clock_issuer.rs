@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
-use larder_rows::{Batch, Change, MarkRow, Row, Timestamp};
+use larder_rows::{ActorId, Batch, Change, LastingActorRow, MarkRow, Row, Timestamp};
 use larder_store::{ConsistencyLevel, Partition, ReadQuery};
 use tokio::sync::Mutex;
 
@@ -97,6 +97,8 @@ pub struct ClockIssuer {
     /// Stamp of the stored clock mark. The lock is held during the write: two writers in another order would lower the mark.
     mark_stamp: Mutex<Timestamp>,
     is_skewed: AtomicBool,
+    /// The actor of rows that a gateway goes on in: of a single one that of its first run on the store, of others that of this run.
+    pub lasting_actor: ActorId,
 }
 
 impl ClockIssuer {
@@ -106,7 +108,9 @@ impl ClockIssuer {
     /// The store's; `Damaged` when the mark cannot be read.
     pub(crate) async fn load(context: Arc<NodeContext>) -> Result<Self> {
         let (clock, stamp) = stored_clock(&context).await?;
-        Ok(Self { context, clock, mark_stamp: Mutex::new(stamp), is_skewed: AtomicBool::new(false) })
+        let lasting_actor =
+            if context.config.single_process { first_actor(&context).await? } else { context.ports.actor };
+        Ok(Self { context, clock, mark_stamp: Mutex::new(stamp), is_skewed: AtomicBool::new(false), lasting_actor })
     }
 
     /// Issues the next clock of this gateway; stores a new mark first if needed.
@@ -194,6 +198,21 @@ async fn stored_clock(context: &NodeContext) -> Result<(HybridClock, Timestamp)>
         );
     }
     Ok((HybridClock::above(mark_row.mark), row.stamp))
+}
+
+/// The actor of the first run of a single gateway on its store.
+async fn first_actor(context: &NodeContext) -> Result<ActorId> {
+    let name = LastingActorRow::name(&context.config.node);
+    let page = context.read_at_quorum(&Partition::marks(), &ReadQuery::one(name.clone())).await?;
+    if let Some(row) = page.rows.into_iter().next() {
+        let row = LastingActorRow::decode(row.value).map_err(|error| Error::Damaged(format!("an actor: {error}")))?;
+        return Ok(row.actor);
+    }
+    let actor = context.ports.actor;
+    let row = Row { name, value: LastingActorRow { actor }.encode(), stamp: Timestamp(1), expires: None };
+    // Crash: stored before the first row of this actor, which the next run goes on in.
+    context.apply_at_quorum(Batch::single(Partition::marks(), vec![Change::Put(row)])).await?;
+    Ok(actor)
 }
 
 #[cfg(test)]

@@ -85,10 +85,14 @@ struct DatatypeWorld {
 
 impl DatatypeWorld {
     async fn new(datatype: &'static str) -> Self {
+        Self::first_run_by(datatype, ActorId(7)).await
+    }
+
+    async fn first_run_by(datatype: &'static str, actor: ActorId) -> Self {
         let clock = Arc::new(VirtualClock::start());
         let inner = MemoryStore::new(clock.clone());
         let store = Arc::new(LosingStore { inner, fate: Mutex::new(MergeFate::Stored) });
-        let gateway = gateway_over(&store, &clock).await;
+        let gateway = gateway_over(&store, &clock, actor).await;
         let name = Bytes::from_static(b"t");
         let mut props = json!({ "datatype": datatype });
         if datatype == "hll" {
@@ -102,7 +106,7 @@ impl DatatypeWorld {
     }
 
     async fn restart(&mut self) {
-        self.gateway = gateway_over(&self.store, &self.clock).await;
+        self.gateway = gateway_over(&self.store, &self.clock, ActorId(8)).await;
     }
 
     fn import(&self, state: Option<RiakDatatype>) -> DatatypeImport {
@@ -183,13 +187,13 @@ async fn assert_goes_back(world: &DatatypeWorld, datatype: &'static str, there: 
     assert!(merged.shows_as(&here), "seed {seed}");
 }
 
-async fn gateway_over(store: &Arc<LosingStore>, clock: &Arc<VirtualClock>) -> Arc<Gateway> {
+async fn gateway_over(store: &Arc<LosingStore>, clock: &Arc<VirtualClock>, actor: ActorId) -> Arc<Gateway> {
     let hooked = Arc::new(Hooked(store.clone()));
     let ports = GatewayPorts {
         store: hooked,
         blobs: Arc::new(MemoryStore::new(clock.clone())),
         clock: clock.clone(),
-        actor: ActorId(7),
+        actor,
         random: unique_bytes,
         engine: Arc::new("memory"),
         scripts: None,
@@ -343,7 +347,9 @@ async fn run_hyperloglog(seed: u64) {
                     brought.extend(state);
                 }
             }
-            _ => there.step(&mut random, |random, _, elements| drop(elements.insert(random.below(300)))),
+            _ => there.step(&mut random, |random, _, elements| {
+                elements.insert(random.below(300));
+            }),
         }
     }
     let settled = there.settled();
@@ -748,6 +754,32 @@ fn siblings_of_a_set_that_only_grows_once_lost_what_one_of_them_lacked() {
     let mut merged = counted(&[1, 2, 4]);
     merged.merge(counted(&[1, 3]));
     assert_eq!(merged, counted(&[1, 2, 3, 4]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_context_of_another_server_once_removed_what_its_client_never_saw() {
+    let (mut here, there) = (DatatypeWorld::new("set").await, DatatypeWorld::first_run_by("set", ActorId(9)).await);
+    let edit = |edit| DatatypeUpdate::Set(vec![edit]);
+    assert!(here.update(edit(SetEdit::Add("here".into())), None).await);
+    sleep(Duration::from_secs(1)).await;
+    assert!(there.update(edit(SetEdit::Add("there".into())), None).await);
+    let foreign = there.context().await;
+    here.update(edit(SetEdit::Remove("here".into())), foreign.clone()).await;
+    let delete = |context| KvDelete {
+        address: here.address.clone(),
+        context,
+        conditions: Conditions::default(),
+        quorums: Quorums::default(),
+        timeout: None,
+    };
+    let _ = here.gateway.kv.delete(delete(foreign)).await;
+    let shown = Some(DatatypeValue::Set(vec!["here".into()]));
+    assert_eq!(here.read().await.map(|(value, _)| value), shown);
+    // The next run goes on as the same actor, so a context of before still covers what it showed.
+    let own = here.context().await;
+    here.restart().await;
+    assert!(here.update(edit(SetEdit::Remove("here".into())), own).await);
+    assert_eq!(here.read().await.map(|(value, _)| value), Some(DatatypeValue::Set(Vec::new())));
 }
 
 #[tokio::test(start_paused = true)]

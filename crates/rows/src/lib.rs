@@ -35,7 +35,7 @@ mod timestamp;
 pub use bucket_row::BucketRow;
 pub use data_key_row::DataKeyRow;
 pub use epochs::{BucketEpochs, EpochShard, EpochStage};
-pub use mark_row::MarkRow;
+pub use mark_row::{LastingActorRow, MarkRow};
 pub use member_row::MemberRow;
 pub use move_order::{MOVE_QUEUE_DEFAULT, MoveOrder, MoveWish, S3MoveTerms};
 pub use moved_row::{MovedRow, MovedState};

@@ -27,9 +27,6 @@ static UNSETTLED: RateLimitedLog = RateLimitedLog::new();
 /// Most requests that wait for the next batch of one key.
 const WAITING_MAX: usize = 4096;
 
-/// The actor of the only gateway of a store. Its clock never falls back, also over restarts: it begins above a stored mark.
-const LONE_ACTOR: ActorId = ActorId(u64::MAX);
-
 /// The partitions of a key.
 #[derive(Debug, Clone)]
 pub(crate) struct DatatypeKey {
@@ -136,9 +133,11 @@ impl DatatypeWriters {
         Arc::new(Self { context, issuer, catalogue, index_growth, queues: Mutex::default(), unanswered, confirmed })
     }
 
-    /// The actor whose rows these writers write. A single gateway keeps one for good, so that a key has one row for it.
+    /// The actor whose rows these writers write. A single gateway keeps one for good, so that a key has one row for it: its clock never
+    /// falls back, also over restarts, since it begins above a stored mark. Race: no two stores share one, or the context of one
+    /// would cover rows of the other [invariant 176].
     pub(super) fn actor(&self) -> ActorId {
-        if self.context.config.single_process { LONE_ACTOR } else { self.context.ports.actor }
+        self.issuer.lasting_actor
     }
 
     /// Whether replicas hold the rows, of which some may lack what others have.
