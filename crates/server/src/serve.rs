@@ -155,6 +155,7 @@ pub(crate) async fn serve(
         gateway: gateway.clone(),
         objects: objects.clone(),
         console,
+        listeners: [at.http, at.https, at.s3, at.s3_https].into_iter().flatten().collect(),
         mover,
         backup: engine.backup.clone(),
         data_keys: engine.data_keys.clone(),

@@ -1,5 +1,7 @@
 //! The address of a source: `riak://HOST:PORT[,HOST:PORT…]`, `s3://KEY@HOST:PORT`, and both with an `s` for TLS.
 
+use std::net::SocketAddr;
+
 use percent_encoding::{percent_decode_str, percent_encode};
 
 use super::json_documents::ESCAPED;
@@ -59,6 +61,17 @@ impl SourceAddress {
                 scheme.escape_debug()
             )),
         }
+    }
+
+    /// The host that is one of these listeners, as far as its text tells: a server that reads itself counts everything anew with each pass.
+    #[must_use]
+    pub fn host_among(&self, listeners: &[SocketAddr]) -> Option<&str> {
+        let hosts = match self {
+            Self::Riak(address) => &address.hosts[..],
+            Self::S3(address) => std::slice::from_ref(&address.host),
+        };
+        let is_own = |host: &&String| listeners.iter().any(|listener| is_at(host, *listener));
+        hosts.iter().find(is_own).map(String::as_str)
     }
 
     /// Its canonical text, which parses to it: each host has its port.
@@ -143,9 +156,30 @@ fn host(text: &str, default_port: u16) -> Result<String, String> {
     if is_valid && port > 0 { Ok(format!("{name}:{port}")) } else { Err(wrong()) }
 }
 
+/// Whether a `HOST:PORT` is this listener. Of names only `localhost` is known.
+fn is_at(host: &str, listener: SocketAddr) -> bool {
+    let host = host.strip_prefix("localhost:").map_or_else(|| host.to_owned(), |port| format!("127.0.0.1:{port}"));
+    let Ok(address) = host.parse::<SocketAddr>() else { return false };
+    let (given, own) = (address.ip().to_canonical(), listener.ip().to_canonical());
+    let is_here = own == given || given.is_loopback() && own.is_unspecified();
+    is_here && address.port() == listener.port()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_once_took_itself_as_the_source() {
+        let listeners = ["127.0.0.1:8098", "0.0.0.0:8099", "192.0.2.7:8100"].map(|text| text.parse().unwrap());
+        let own = |text: &str| SourceAddress::parse(text).unwrap().host_among(&listeners).map(str::to_owned);
+        for text in ["riak://127.0.0.1", "riak://a,localhost:8099", "riaks://[::1]:8099", "s3://k@192.0.2.7:8100"] {
+            assert!(own(text).is_some(), "{text}");
+        }
+        for text in ["riak://127.0.0.1:8097", "riak://a", "riak://192.0.2.8:8100", "riak://127.0.0.1:8100"] {
+            assert_eq!(own(text), None, "{text}");
+        }
+    }
 
     fn hosts(text: &str) -> Result<Vec<String>, String> {
         match SourceAddress::parse(text)? {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::pin::Pin;
@@ -42,6 +43,8 @@ pub(crate) struct AdminContext {
     pub(crate) objects: Arc<Objects>,
     /// Links to the console; `None`: it is off.
     pub(crate) console: Option<ConsoleLinks>,
+    /// The addresses of HTTP and S3.
+    pub(crate) listeners: Vec<SocketAddr>,
     /// The moves from other stores.
     pub(crate) mover: Arc<Mover>,
     /// The engine that `backup` copies; `None`: it is not the embedded one.

@@ -35,6 +35,9 @@ pub(super) async fn start(call: CommandCall<'_>) -> CommandResult {
     let args = ParsedArgs::parse(call.args, START_OPTIONS).map_err(AdminAnswer::failed)?;
     let [source] = args.plain[..] else { return Err(AdminAnswer::usage(START_USAGE)) };
     let source = SourceAddress::parse(source).map_err(AdminAnswer::failed)?;
+    if let Some(host) = source.host_among(&call.context.listeners) {
+        return Err(AdminAnswer::failed(format!("{host} is this server: a move brings what another one has")));
+    }
     let rate = match args.value("--rate") {
         None => MOVE_RATE_DEFAULT,
         Some(text) => match text.parse() {

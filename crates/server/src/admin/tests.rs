@@ -71,6 +71,7 @@ impl TestNode {
             gateway: self.gateway.clone(),
             objects: self.objects.clone(),
             console: None,
+            listeners: vec!["127.0.0.1:8098".parse().unwrap()],
             backup: None,
             data_keys: None,
             commands: RunningCommands::default(),
