@@ -12,6 +12,8 @@ use crate::clusters::plot::{self, PlotEvent, quantile_of};
 
 /// How long requests may fail after a node or a gateway went down or came back.
 const FAIL_OVER: Duration = Duration::from_secs(20);
+/// The longest time until nodes that are back have the hints that were kept for them.
+const HINTS_MAX: Duration = Duration::from_secs(120);
 
 /// A time in which requests may fail.
 struct FailureWindow {
@@ -143,6 +145,8 @@ fn two_down(run: &mut FailoverRun, cluster: &TestCluster, gateway: &LarderNode) 
     FailoverRun::rest((15, 60));
     for number in 0..20 {
         let read = HttpRequest::get(&format!("{BUCKET}/alone-{number}?r=quorum"));
+        // One node has them; until its hints arrive, the other two are a quorum without them.
+        wait("the nodes that are back have what one took alone", HINTS_MAX, || client.send(&read).status == 200);
         assert_eq!(client.send(&read).expect(200).text(), format!("{number}"));
     }
 }
