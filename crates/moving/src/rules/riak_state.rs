@@ -12,8 +12,6 @@ use super::riak_datatype::{
     RiakClock, RiakDatatype, RiakField, RiakFieldKind, RiakFlag, RiakMap, RiakMapCounter, RiakPnCounter, RiakSet,
 };
 
-const NAMELESS: Bytes = SourceDatatype::NAMELESS;
-
 impl RiakDatatype {
     /// The state of a whole value.
     ///
@@ -39,7 +37,7 @@ fn counter_state(counter: RiakPnCounter) -> Result<SourceDatatype, DatatypeError
         *known = (known.0.max(plus), known.1.max(minus));
     }
     if totals.is_empty() {
-        totals.insert(NAMELESS, (0, 0));
+        totals.insert(SourceDatatype::NAMELESS, (0, 0));
     }
     SourceDatatype::counter(totals.into_iter().map(|(actor, (plus, minus))| (actor, plus, minus)))
 }
@@ -47,7 +45,7 @@ fn counter_state(counter: RiakPnCounter) -> Result<SourceDatatype, DatatypeError
 /// The clock of a whole value. One that no write has changed since it was made has none, and is there all the same.
 fn whole_clock(clock: RiakClock) -> SourceClock {
     match clock.is_empty() {
-        true => [(NAMELESS, 1)].into(),
+        true => [(SourceDatatype::NAMELESS, 1)].into(),
         false => source_clock(clock),
     }
 }
@@ -68,9 +66,9 @@ fn dots(clock: RiakClock) -> impl Iterator<Item = SourceDot> {
 fn grow_only_state(members: Vec<Bytes>) -> SourceDatatype {
     // Its members have no dots, and none is ever removed: their number tells the newer state.
     let count = members.len() as u64 + 1;
-    let mut state = SourceDatatype::new(Datatype::Gset, [(NAMELESS, count)].into());
+    let mut state = SourceDatatype::new(Datatype::Gset, [(SourceDatatype::NAMELESS, count)].into());
     for member in members {
-        state.add_element(&DatatypePath::root(), member, SourceDot { actor: NAMELESS, count });
+        state.add_element(&DatatypePath::root(), member, SourceDot { actor: SourceDatatype::NAMELESS, count });
     }
     state
 }

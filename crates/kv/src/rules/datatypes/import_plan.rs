@@ -218,8 +218,7 @@ impl<'a> ImportPlan<'a> {
         here: Row,
     ) -> Result<(), DatatypeError> {
         // Race: the state may be of another replica than the one before, or an older one [invariant 175].
-        let (stamp, merged) = merged_registers(form, &here.value, &there.value)?;
-        let value = merged.encode();
+        let (stamp, value) = merged_registers(form, &here.value, &there.value)?;
         self.has_newer |= value != there.value;
         // Race: a minority may have them, of an import that broke off; the note of this one would vouch for them [invariant 199].
         if value != here.value || !self.is_noted {

@@ -100,8 +100,8 @@ impl SourceRow {
     /// Takes what another row of the same name has beyond this one.
     fn merge(&mut self, part: &SourcePart, other: Self) {
         if let SourcePart::Chunk(form, _) = part {
-            *self =
-                merged_registers(*form, &self.value, &other.value).map_or(other, |(_, chunk)| Self::registers(&chunk));
+            let merged = merged_registers(*form, &self.value, &other.value);
+            *self = merged.map_or(other, |(stamp, value)| Self { count: stamp.0, value });
         } else if (other.count, &other.value) > (self.count, &self.value) {
             *self = other;
         }
@@ -218,13 +218,7 @@ impl SourceDatatype {
             rows.retain(|name, row| self.rows.contains_key(name) || !is_covered(&self.clock, &name.actor, row.count));
         }
         for (name, row) in rows {
-            match self.rows.entry(name) {
-                Entry::Vacant(vacant) => drop(vacant.insert(row)),
-                Entry::Occupied(mut known) => {
-                    let part = known.key().part.clone();
-                    known.get_mut().merge(&part, row);
-                }
-            }
+            self.keep_row(name, row);
         }
         for (actor, count) in clock {
             let known = self.clock.entry(actor).or_default();
@@ -329,23 +323,26 @@ impl SourceDatatype {
 
     fn keep(&mut self, path: &DatatypePath, part: SourcePart, dot: SourceDot, value: Bytes) {
         let SourceDot { actor, count } = dot;
-        let row = SourceRow { count, value };
-        let known = self.rows.entry(SourceRowName { path: path.clone(), part, actor }).or_insert_with(|| row.clone());
-        if (row.count, &row.value) > (known.count, &known.value) {
-            *known = row;
+        self.keep_row(SourceRowName { path: path.clone(), part, actor }, SourceRow { count, value });
+    }
+
+    fn keep_row(&mut self, name: SourceRowName, row: SourceRow) {
+        match self.rows.entry(name) {
+            Entry::Vacant(vacant) => drop(vacant.insert(row)),
+            Entry::Occupied(mut known) => {
+                let part = known.key().part.clone();
+                known.get_mut().merge(&part, row);
+            }
         }
     }
 }
 
 /// The stored registers of the same chunk, the greater of two each, with the stamp that they have in an import.
-pub(super) fn merged_registers(
-    form: HllForm,
-    one: &Bytes,
-    other: &Bytes,
-) -> Result<(Timestamp, HllChunk), DecodeError> {
+pub(super) fn merged_registers(form: HllForm, one: &Bytes, other: &Bytes) -> Result<(Timestamp, Bytes), DecodeError> {
     let mut chunk = HllChunk::decode(one.clone(), form)?;
     chunk.merge(&HllChunk::decode(other.clone(), form)?);
-    Ok((Timestamp(chunk.sum() + 1), chunk))
+    let SourceRow { count, value } = SourceRow::registers(&chunk);
+    Ok((Timestamp(count), value))
 }
 
 /// The actor here of a writer of the source. A value that was deleted there and made anew has other ones.
